@@ -333,7 +333,7 @@ fn the_default_keeps_everything() {
         live: true,
         ending: false,
         arrived: &arrived,
-        said: &[],
+        previous: &[],
         steps: &mut steps,
     };
     assert_eq!(plain.arrange(&mut arrangement), u64::MAX);

@@ -91,7 +91,7 @@ impl Function for Spreader {
         SETS[set as usize]
     }
 
-    fn dress(&self, buffer: &mut [u8], descriptor: &mut Descriptor, port: u8, set: u32) {
+    fn prepare_copy(&self, buffer: &mut [u8], descriptor: &mut Descriptor, port: u8, set: u32) {
         descriptor.head -= DRESSED_BYTES as u16;
         descriptor.length += DRESSED_BYTES as u16;
         let head = usize::from(descriptor.head);

@@ -1,7 +1,7 @@
-//! How long patterns take to load: reading the text, and building the table image.
+//! Measures the time to load patterns: parsing the text, and building the table image.
 //!
-//! `load_patterns FILE` measures a pattern file; `load_patterns` alone measures 10,000 random patterns of 4 to 40 bytes,
-//! of any bytes and of lower case letters.
+//! `load_patterns FILE` measures a pattern file. `load_patterns` without an argument measures
+//! 10,000 random patterns of 4 to 40 bytes, once of all byte values and once of lower case letters.
 
 use std::time::Instant;
 
@@ -16,11 +16,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     measure("random letters", &random_patterns(10_000, |random| char::from(b'a' + (random % 26) as u8).to_string()))
 }
 
-/// A pattern file of so many lines, the same every time.
+/// Returns a pattern file of `count` lines, which is the same in every run.
 fn random_patterns(count: usize, byte: fn(u64) -> String) -> Vec<u8> {
     let mut state = 1u64;
     let mut random = || {
-        // Knuth, The Art of Computer Programming, volume 2, section 3.3.4, table 1, line 26; the upper bits are the good ones.
+        // Knuth, The Art of Computer Programming, volume 2, section 3.3.4, table 1, line 26. The
+        // upper bits are more random.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         state >> 33
     };
@@ -34,7 +35,7 @@ fn random_patterns(count: usize, byte: fn(u64) -> String) -> Vec<u8> {
     text.into_bytes()
 }
 
-fn measure(what: &str, text: &[u8]) -> Result<(), Box<dyn std::error::Error>> {
+fn measure(name: &str, text: &[u8]) -> Result<(), Box<dyn std::error::Error>> {
     for case in [Case::Sensitive, Case::Insensitive] {
         let begin = Instant::now();
         let patterns = parse_patterns(text).map_err(|(line, message)| format!("line {line}: {message}"))?;
@@ -42,7 +43,7 @@ fn measure(what: &str, text: &[u8]) -> Result<(), Box<dyn std::error::Error>> {
         let function = Dpi::new(patterns, case)?;
         let total = begin.elapsed();
         println!(
-            "{what}, {case:?}: {} patterns; read {:.0} ms, build {:.0} ms; image {} MiB",
+            "{name}, {case:?}: {} patterns; read {:.0} ms, build {:.0} ms; image {} MiB",
             function.patterns().len(),
             parsed.as_secs_f64() * 1e3,
             (total - parsed).as_secs_f64() * 1e3,

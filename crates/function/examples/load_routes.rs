@@ -1,8 +1,9 @@
-//! How long routes take to load: reading the text, and building the table image.
+//! Measures the time to load routes: parsing the text, and building the table image.
 //!
-//! `load_routes FILE` measures the IPv4 prefixes of a file with one prefix in the first column of each line;
-//! `load_routes` alone measures 1,000,000 and 2,000,000 random routes, of lengths as in real tables and of all lengths.
-//! Next hops are given to routes in turn.
+//! `load_routes FILE` measures the IPv4 prefixes of a file with one prefix in the first column of
+//! each line. `load_routes` without an argument measures 1,000,000 and 2,000,000 random routes,
+//! with prefix lengths as in real tables and with all lengths. The routes use all next hops
+//! equally.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -31,7 +32,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Roughly the lengths of a full table: three of five /24, few longer, few shorter than /16.
+/// Returns a prefix length with the approximate distribution of a full table: 60 % are /24, few are
+/// longer, and few are shorter than /16.
 fn real_length(dice: u64) -> u8 {
     match dice % 1000 {
         0..600 => 24,
@@ -41,11 +43,11 @@ fn real_length(dice: u64) -> u8 {
     }
 }
 
-/// So many different prefixes, the same every time.
+/// Returns `count` different prefixes, which are the same in every run.
 fn random_prefixes(count: usize, length: fn(u64) -> u8) -> Vec<String> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut random = || {
-        // splitmix64 (Steele, Lea, Flood, OOPSLA 2014, figure 16).
+        // SplitMix64 (Steele, Lea, Flood, OOPSLA 2014, figure 16).
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -63,7 +65,7 @@ fn random_prefixes(count: usize, length: fn(u64) -> u8) -> Vec<String> {
     prefixes
 }
 
-fn measure(what: &str, prefixes: &[String]) -> Result<(), Box<dyn std::error::Error>> {
+fn measure(label: &str, prefixes: &[String]) -> Result<(), Box<dyn std::error::Error>> {
     let names: Vec<String> = (0..NEXT_HOPS).map(|index| format!("hop{index}")).collect();
     let mut text = String::new();
     for (index, prefix) in prefixes.iter().enumerate() {
@@ -85,7 +87,7 @@ fn measure(what: &str, prefixes: &[String]) -> Result<(), Box<dyn std::error::Er
     std::fs::remove_file(&path)?;
 
     println!(
-        "{what}: {count} routes; read {:.0} ms, build {:.0} ms, total {:.0} ms; image {} MiB, {}-byte entries",
+        "{label}: {count} routes; read {:.0} ms, build {:.0} ms, total {:.0} ms; image {} MiB, {}-byte entries",
         parsed.as_secs_f64() * 1e3,
         (total - parsed).as_secs_f64() * 1e3,
         total.as_secs_f64() * 1e3,

@@ -1,9 +1,13 @@
-//! How long names take to load, and how long kernels take to look them up.
+//! Measures the time to load names and the time of lookups.
 //!
-//! `ndn_names FILE [NAMES] [GUIDE]`: FILE has one `host[/path]` a line; a host becomes components from its last label to its first,
-//! and the path follows. Names are extended by generated components until there are NAMES. Interests ask for names of the table, in random order,
-//! with two components more. Prints how long the table takes to build and what it takes of memory, buckets visited by three ways to search, and
-//! ns a packet of the kernel on one core, by level and by how many packets take turns.
+//! Usage: `ndn_names FILE [NAMES] [GUIDE]`. FILE has one `host[/path]` per line. The labels of the
+//! host become components from last to first, and the path follows. Generated components extend the
+//! names until there are NAMES names. Interests request names of the table in random order, with
+//! two more components.
+//!
+//! The program prints the build time and the memory of the table, and the buckets visited by three
+//! search methods. It then prints the time per packet of the kernel on one core, by level and by
+//! number of interleaved packets.
 
 use std::time::Instant;
 
@@ -16,10 +20,10 @@ use godwit_wire::MacAddress;
 
 const PACKETS: usize = 1 << 16;
 const BIN: usize = 256;
-/// Packets in turns; 1 is the plain loop.
+/// Numbers of interleaved packets. 1 is the plain loop.
 const GROUPS: [u32; 4] = [1, 16, 32, 64];
 
-/// Numbers that look random (splitmix64: Steele, Lea, Flood, OOPSLA 2014, figure 16).
+/// Pseudorandom numbers (SplitMix64: Steele, Lea, Flood, OOPSLA 2014, figure 16).
 struct Random(u64);
 
 impl Random {
@@ -34,7 +38,7 @@ impl Random {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let text = std::fs::read_to_string(arguments.next().ok_or("ndn_names FILE [NAMES] [GUIDE]")?)?;
-    let wanted = arguments.next().map_or(Ok(0), |count| count.parse())?;
+    let names_min = arguments.next().map_or(Ok(0), |count| count.parse())?;
     let guide = arguments.next().map(|guide| guide.parse()).transpose()?;
     let mut names = Names::new();
     let mut lines = text.lines();
@@ -46,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let real = names.len();
     let all: Vec<&str> = text.lines().collect();
-    while names.len() < wanted {
+    while names.len() < names_min {
         components(all[(random.next() % all.len() as u64) as usize], &mut name);
         for _ in 0..1 + random.next() % 2 {
             append(format!("{:x}", random.next() & 0xfff_ffff).as_bytes(), &mut name);
@@ -65,25 +69,25 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let hops = (0..16).map(|index| (index.to_string(), hop(index))).collect();
     let function = Ndn::new(Parts { guide, ..Parts::new(names.clone(), hops) })?;
     println!(
-        "{} names ({real} real), guides of {} components, image of {} MiB, built in {:.1} s; the process had at most {} MiB",
+        "{} names ({real} real), guides of {} components, image of {} MiB, built in {:.1} s; peak memory of the process {} MiB",
         function.names(),
         function.guide(),
         function.image().len() >> 20,
         begin.elapsed().as_secs_f64(),
-        most_mib()
+        peak_memory_mib()
     );
     for more in [0, 2, 6] {
         println!(
-            "buckets a look-up, {more} components more than the name: {:.2?}",
+            "buckets per lookup, {more} components more than the name: {:.2?}",
             probes(&names, function.guide(), more)
         );
     }
     drop(names);
-    look_up(&function, &interests);
+    measure_lookups(&function, &interests);
     Ok(())
 }
 
-/// `host/path` as components: labels from the last to the first, then the path.
+/// Converts `host/path` to components: the labels of the host from last to first, then the path.
 fn components(line: &str, name: &mut Vec<u8>) {
     name.clear();
     let (host, path) = line.split_once('/').unwrap_or((line, ""));
@@ -124,14 +128,14 @@ fn interests(names: &Names, random: &mut Random) -> Vec<Vec<u8>> {
     frames
 }
 
-/// The most memory that the process ever had, as Linux says.
-fn most_mib() -> u64 {
+/// Returns the peak memory of the process in MiB, as reported by Linux.
+fn peak_memory_mib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok()).unwrap_or(0) >> 10
 }
 
-fn look_up(function: &Ndn, frames: &[Vec<u8>]) {
+fn measure_lookups(function: &Ndn, frames: &[Vec<u8>]) {
     let config = ArenaConfig { packets: frames.len(), ..ArenaConfig::default() };
     let mut region = Arena::new(config, 1).expect("there is memory").split().remove(0);
     let descriptors: Vec<Descriptor> =
@@ -159,8 +163,9 @@ fn look_up(function: &Ndn, frames: &[Vec<u8>]) {
                         variant: 0,
                         group,
                     };
-                    // SAFETY: the level is supported; the descriptors are of a region that is borrowed mutably, the arrays have
-                    // `count` elements, and the image is the function's own.
+                    // SAFETY: the level is supported. The descriptors belong to a region that is
+                    // mutably borrowed, the arrays have `count` elements, and the image belongs to
+                    // the function.
                     unsafe { level.run_bin(NDN, &call) };
                 }
                 *best = best.min(begin.elapsed().as_nanos() as f64 / after.len() as f64);
@@ -169,7 +174,7 @@ fn look_up(function: &Ndn, frames: &[Vec<u8>]) {
         }
         for (best, group) in best.iter().zip(GROUPS) {
             let form = if group == 1 { "scalar".to_owned() } else { format!("gopt {group}") };
-            println!("{}, {form}: {best:.1} ns a packet, {:.2} Mpps", level.name, 1e3 / best);
+            println!("{}, {form}: {best:.1} ns per packet, {:.2} Mpps", level.name, 1e3 / best);
         }
     }
 }

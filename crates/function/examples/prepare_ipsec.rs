@@ -89,8 +89,8 @@ fn frame(protocol: u8, source: [u8; 4], destination: [u8; 4]) -> Vec<u8> {
 fn measure(label: &str, sas: usize, stanza: &str, frame: impl Fn(usize) -> Vec<u8>) -> Result<(), Box<dyn Error>> {
     let begin = Instant::now();
     let stanza = DeTable::parse(stanza)?;
-    let site = BuildContext { name: "to-all", ports: &[], directory: Path::new(".") };
-    let function = (kind("ipsec").ok_or("no ipsec")?.build)(stanza, &site)?;
+    let context = BuildContext { name: "to-all", ports: &[], directory: Path::new(".") };
+    let function = (kind("ipsec").ok_or("no ipsec")?.build)(stanza, &context)?;
     let built = begin.elapsed();
     let mut host = function.host_half(0, 1).ok_or("ipsec has no host half")?;
 

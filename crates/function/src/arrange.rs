@@ -1,111 +1,123 @@
-//! What a host half can do with packets besides preparing them one by one: take them apart, keep them until others come,
-//! join them, make new ones.
+//! Arrangement of packets by a host half: it can split, hold, join and create packets.
 
 use godwit_abi::{Descriptor, Outcome};
 use godwit_packet::Region;
 
 use crate::{Contract, Work};
 
-/// Packets that have arrived at a host half, and what is to become of them.
+/// Packets that have arrived at a host half, and the steps to take with them.
 pub struct Arrangement<'a> {
-    /// Where packets lie. Frames may be rewritten, and buffers allocated for [`Step::Split`], [`Step::Join`],
-    /// [`Step::Resume`] and [`Step::Create`]; whoever allocates one that no step takes releases it. All others the engine releases.
+    /// Region of the worker. Frames may be rewritten. Buffers may be allocated for [`Step::Split`],
+    /// [`Step::Join`], [`Step::Resume`] and [`Step::Create`]. The host half releases a buffer that
+    /// it allocated for no step. The engine releases all others.
     pub region: &'a mut Region,
-    /// Nanoseconds on a clock that never goes back; in a replay the time of the packets.
+    /// Current time in nanoseconds, on a clock that never decreases. In a replay, it is the time of
+    /// the packets.
     pub now_ns: u64,
-    /// Not in a replay, whose outcome no clock decides: nothing is made that only time calls for.
+    /// Whether the run is live. In a replay, whose result must not depend on a clock, the host half
+    /// creates no packets because of elapsed time.
     pub live: bool,
-    /// Nothing will ever arrive: what is held is to be given up ([`Step::Expire`]).
+    /// Whether the run is ending and no more packets will arrive. Held packets are then given up
+    /// with [`Step::Expire`].
     pub ending: bool,
-    /// In the order of arrival, if there are any.
+    /// Arrived packets, in their arrival order. May be empty.
     pub arrived: &'a [Descriptor],
-    /// For each of these what the function before said of it, where the host half [hears](crate::HostHalf::hears) it; else
-    /// empty.
-    pub said: &'a [Said],
-    /// To be appended to: for each packet that arrived [`Step::Keep`], [`Step::Hold`], [`Step::Join`] or [`Step::Drop`],
-    /// in the same order, and others between them.
+    /// For each arrived packet: the outcome of the function that processed it before. Empty unless
+    /// the host half [reads](crate::HostHalf::reads_previous) it.
+    pub previous: &'a [PreviousOutcome],
+    /// Steps to take. For each arrived packet, the host half appends [`Step::Keep`],
+    /// [`Step::Hold`], [`Step::Join`] or [`Step::Drop`], in the same order. It may append other
+    /// steps between them.
     pub steps: &'a mut Vec<Step>,
 }
 
-/// What a function said of a packet before it came here.
+/// Outcome of the function that processed a packet before.
 #[derive(Clone, Copy, Debug)]
-pub struct Said {
-    /// The function's contract; `None`: the packet comes from a port.
-    pub by: Option<&'static Contract>,
-    /// Its place in the configuration, where `by` is one.
+pub struct PreviousOutcome {
+    /// Contract of the function, or `None` if the packet comes from a port.
+    pub contract: Option<&'static Contract>,
+    /// Index of the function in the configuration. Valid if `contract` is present.
     pub function: usize,
-    /// What it said.
+    /// Outcome of the function.
     pub outcome: Outcome,
 }
 
-impl Said {
-    /// The name of the verdict.
+impl PreviousOutcome {
+    /// Returns the name of the verdict.
     pub fn verdict(&self) -> Option<&'static str> {
-        Some(self.by?.verdicts.get(usize::from(self.outcome.verdict))?.name)
+        Some(self.contract?.verdicts.get(usize::from(self.outcome.verdict))?.name)
     }
 }
 
-/// What is done with a packet.
+/// Step that the engine takes with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It goes on; its frame may have become another one within its buffer.
+    /// The packet continues. Its frame may have changed within its buffer.
     Keep {
-        /// As it is now.
+        /// Current descriptor of the packet.
         packet: Descriptor,
-        /// What is to be done with it.
+        /// Work for the packet.
         work: Work,
     },
-    /// One packet more, made of the one that the last `Keep` or `Join` names, and behind it wherever order counts.
+    /// A new packet, created from the packet of the last `Keep` or `Join`. It follows that packet
+    /// in arrival order.
     Split {
-        /// In a buffer that was allocated for it.
+        /// Descriptor of the new packet, in a buffer allocated for it.
         packet: Descriptor,
-        /// What is to be done with it.
+        /// Work for the packet.
         work: Work,
     },
-    /// The host half has copied what it needs: the packet waits outside of the arena, and nobody waits for it.
+    /// The packet is held. The host half has copied it outside the arena, and no other packet waits
+    /// for it.
     Hold {
-        /// As it arrived.
+        /// Descriptor of the packet as it arrived.
         packet: Descriptor,
     },
-    /// Held packets and this one have become one, which takes its place.
+    /// Held packets and this packet are joined into one packet, which takes the arrival order of
+    /// this packet.
     Join {
-        /// The one that was missing, as it arrived.
+        /// Descriptor of the last missing packet as it arrived.
         packet: Descriptor,
-        /// In a buffer that was allocated for it, or in that of `packet`; the engine fills in what is known of `packet`.
+        /// Descriptor of the joined packet, in a buffer allocated for it or in the buffer of
+        /// `packet`. The engine sets its remaining fields from `packet`.
         whole: Descriptor,
-        /// So many were held.
+        /// Number of held packets in the joined packet.
         held: u32,
-        /// What is to be done with it.
+        /// Work for the joined packet.
         work: Work,
     },
-    /// A packet that was held goes on, as if it had just arrived. Where no more can be in flight it is dropped.
+    /// A held packet continues as if it had just arrived. It is dropped if the worker has no
+    /// capacity for another packet in flight.
     Resume {
-        /// In a buffer that was allocated for it; port and flow hash as it had them.
+        /// Descriptor of the packet, in a buffer allocated for it, with its original port and flow
+        /// hash.
         packet: Descriptor,
-        /// What is to be done with it.
+        /// Work for the packet.
         work: Work,
-        /// Why it is dropped then: of the contract.
+        /// Drop reason of the contract for a packet that is dropped.
         reason: u8,
     },
-    /// A packet that came from nowhere. Where no more can be in flight there will be none.
+    /// A packet that the host half has created. It is omitted if the worker has no capacity for
+    /// another packet in flight.
     Create {
-        /// In a buffer that was allocated for it; port and flow hash as others of its flow have them.
+        /// Descriptor of the packet, in a buffer allocated for it, with the port and flow hash of
+        /// its flow.
         packet: Descriptor,
-        /// What is to be done with it.
+        /// Work for the packet.
         work: Work,
     },
-    /// It is dropped.
+    /// The packet is dropped.
     Drop {
-        /// As it arrived.
+        /// Descriptor of the packet as it arrived.
         packet: Descriptor,
-        /// Why: of the contract.
+        /// Drop reason of the contract.
         reason: u8,
     },
     /// Held packets are dropped.
     Expire {
-        /// How many.
+        /// Number of held packets to drop.
         held: u32,
-        /// Why: of the contract.
+        /// Drop reason of the contract.
         reason: u8,
     },
 }

@@ -1,4 +1,4 @@
-//! What is to be done with packets, in columns.
+//! Work for several packets, stored in columns.
 
 use std::ops::Range;
 
@@ -6,8 +6,9 @@ use godwit_abi::Outcome;
 
 use crate::Work;
 
-/// One [`Work`] for each of several packets, in columns: how many packets in a row are of one variant is found many at a time, and
-/// their parameters are copied in one go. (Row by row, 28 instructions a packet instead of 2, `worker_cost`.)
+/// One [`Work`] for each of several packets, stored in columns. Runs of packets with one variant
+/// are found several packets at a time, and their parameters are copied together. Stored in rows,
+/// the work takes 28 instead of 2 instructions per packet (`worker_cost`).
 ///
 /// ```text
 /// kinds    |  2   |  2   | SETTLED |  2   |   variants
@@ -15,29 +16,29 @@ use crate::Work;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct WorkColumns {
-    /// The variant of a packet that the kernel is to run, or [`SETTLED`].
+    /// For each packet: its variant, or [`SETTLED`] if the kernel does not run on it.
     kinds: Vec<u16>,
-    /// Its parameter, or the outcome.
+    /// For each packet: its parameter, or its outcome if it is settled.
     values: Vec<u64>,
-    /// Of host halves that prepare packets row by row; kept for its memory.
+    /// Scratch memory for host halves that prepare packets in rows.
     rows: Vec<Work>,
 }
 
-/// No variant: the host half settled the packet.
+/// Value of a kind for a packet that the host half has finished. It is not a variant.
 const SETTLED: u16 = 1 << 8;
 
 impl WorkColumns {
-    /// Packets in it.
+    /// Returns the number of packets.
     pub fn len(&self) -> usize {
         self.kinds.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no packets.
     pub fn is_empty(&self) -> bool {
         self.kinds.is_empty()
     }
 
-    /// Forgets all packets, keeps the room.
+    /// Removes all packets and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.kinds.clear();
         self.values.clear();
@@ -50,46 +51,48 @@ impl WorkColumns {
         self.values.push(value);
     }
 
-    /// What is to be done with a packet.
+    /// Returns the work for a packet.
     ///
     /// # Panics
-    /// Where there is no such packet.
+    /// If the packet does not exist.
     pub fn at(&self, packet: usize) -> Work {
         row(self.kinds[packet], self.values[packet])
     }
 
-    /// All of it, in rows.
+    /// Returns the work for all packets, in rows.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Work> {
         self.kinds.iter().zip(&self.values).map(|(&kind, &value)| row(kind, value))
     }
 
-    /// The variant of the packet `from`, and how many from there on have it; `None`: the packet is settled.
+    /// Returns the variant of the packet `from` and the number of packets from there on that have
+    /// it. Returns `None` if the packet is settled.
     ///
     /// # Panics
-    /// Where there is no such packet.
+    /// If the packet does not exist.
     #[inline]
     pub fn run(&self, from: usize) -> Option<(u8, usize)> {
-        /// Compared at a time.
-        const TOGETHER: usize = 32;
+        /// Number of kinds compared at a time.
+        const BLOCK_KINDS: usize = 32;
         let kinds = &self.kinds[from..];
         let kind = kinds[0];
-        let (blocks, _) = kinds.as_chunks::<TOGETHER>();
-        let alike = |block: &&[u16; TOGETHER]| block.iter().fold(0, |differs, other| differs | (other ^ kind)) == 0;
-        let whole = blocks.iter().take_while(alike).count() * TOGETHER;
+        let (blocks, _) = kinds.as_chunks::<BLOCK_KINDS>();
+        let is_same =
+            |block: &&[u16; BLOCK_KINDS]| block.iter().fold(0, |differs, other| differs | (other ^ kind)) == 0;
+        let whole = blocks.iter().take_while(is_same).count() * BLOCK_KINDS;
         let run = whole + kinds[whole..].iter().take_while(|&&other| other == kind).count();
         (kind != SETTLED).then_some((kind as u8, run))
     }
 
-    /// The parameters of packets that the kernel is to run.
+    /// Returns the parameters of packets that are not settled.
     ///
     /// # Panics
-    /// Where there are no such packets.
+    /// If one of the packets does not exist.
     pub fn parameters(&self, packets: Range<usize>) -> &[u64] {
         debug_assert!(self.kinds[packets.clone()].iter().all(|&kind| kind != SETTLED));
         &self.values[packets]
     }
 
-    /// Appends what `prepare` appends to rows.
+    /// Appends the rows that `prepare` creates.
     pub fn extend_with_rows(&mut self, prepare: impl FnOnce(&mut Vec<Work>)) {
         let mut rows = std::mem::take(&mut self.rows);
         prepare(&mut rows);
@@ -97,24 +100,24 @@ impl WorkColumns {
         self.rows = rows;
     }
 
-    /// Appends so many packets, whose places are to be written.
+    /// Appends `packets` packets and returns their slots, which the caller must write.
     pub(crate) fn grow(&mut self, packets: usize) -> Slots<'_> {
         let first = self.kinds.len();
-        // Places that are there already are written without asking each time whether there is room.
+        // Slots that exist are written without a capacity check for each packet.
         self.kinds.resize(first + packets, 0);
         self.values.resize(first + packets, 0);
         Slots { kinds: &mut self.kinds[first..], values: &mut self.values[first..] }
     }
 }
 
-/// Places of packets that were appended, as many in both columns.
+/// Slots of appended packets, in both columns.
 pub(crate) struct Slots<'a> {
     kinds: &'a mut [u16],
     values: &'a mut [u64],
 }
 
 impl Slots<'_> {
-    /// The places from one on.
+    /// Returns the slots from index `first` on.
     pub(crate) fn from(&mut self, first: usize) -> Slots<'_> {
         Slots { kinds: &mut self.kinds[first..], values: &mut self.values[first..] }
     }
@@ -124,20 +127,20 @@ impl Slots<'_> {
     }
 }
 
-/// The place of one packet.
+/// Slot of one packet.
 pub(crate) struct Slot<'a> {
     kind: &'a mut u16,
     value: &'a mut u64,
 }
 
 impl Slot<'_> {
-    /// The kernel is to run.
+    /// Writes a packet on which the kernel runs.
     #[inline(always)]
     pub(crate) fn run(self, variant: u8, parameter: u64) {
         (*self.kind, *self.value) = (variant.into(), parameter);
     }
 
-    /// The packet is settled. Few are.
+    /// Writes a settled packet. Few packets are settled.
     #[cold]
     #[inline(never)]
     pub(crate) fn settle(self, outcome: Outcome) {
@@ -183,9 +186,9 @@ mod tests {
     }
 
     proptest! {
-        /// Rows come out as they went in, and runs are those that are seen row by row.
+        /// Rows are returned as they were added, and runs match those counted row by row.
         #[test]
-        fn columns_say_what_rows_say(stretches in prop::collection::vec((work(), 1..90_usize), 0..8)) {
+        fn columns_match_rows(stretches in prop::collection::vec((work(), 1..90_usize), 0..8)) {
             let rows: Vec<Work> = stretches.iter().flat_map(|&(work, count)| vec![work; count]).collect();
             let mut columns = WorkColumns::default();
             let (pushed, appended) = rows.split_at(rows.len() / 2);
@@ -208,7 +211,7 @@ mod tests {
         }
 
         #[test]
-        fn places_that_were_grown_are_written(rows in prop::collection::vec(work(), 0..40)) {
+        fn grown_slots_are_written(rows in prop::collection::vec(work(), 0..40)) {
             let mut columns = WorkColumns::default();
             columns.push(Work::Run { variant: 9, parameter: 9 });
             let mut slots = columns.grow(rows.len());

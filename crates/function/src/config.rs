@@ -1,4 +1,4 @@
-//! What all functions share in reading what the operator writes.
+//! Helpers for reading the configuration of a function.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use toml::de::DeTable;
 
 use crate::Error;
 
-/// Reads a function's stanza. Its keys `name` and `kind` belong to who read the document, the rest to the function.
+/// Reads the stanza of a function. The reader of the document has already used the keys `name` and
+/// `kind`.
 pub(crate) fn read<'de, T: Deserialize<'de>>(mut stanza: Spanned<DeTable<'de>>) -> Result<T, Error> {
     for key in ["name", "kind"] {
         stanza.as_mut().remove(key);
@@ -18,12 +19,12 @@ pub(crate) fn read<'de, T: Deserialize<'de>>(mut stanza: Spanned<DeTable<'de>>) 
     Ok(T::deserialize(stanza.into_deserializer())?)
 }
 
-/// A value at `span` that is understood but cannot work.
+/// Creates an error for a well-formed but invalid value at `span`.
 pub(crate) fn value(span: Range<usize>, message: String) -> Error {
     Error::Value { span: Some(span), message }
 }
 
-/// The file that a stanza names, with the path that errors show.
+/// Reads a file that a stanza names. Returns its path, for errors, and its content.
 pub(crate) fn read_file(directory: &Path, name: &Path) -> Result<(PathBuf, Vec<u8>), Error> {
     let path = directory.join(name);
     match std::fs::read(&path) {

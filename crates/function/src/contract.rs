@@ -1,86 +1,93 @@
-//! What a function says of itself, as data.
+//! Contract of a function, as data.
 
-/// The contract of a function: what it reads and writes, what it says, why it drops.
+/// Contract of a function: what it reads and writes, its verdicts and its drop reasons.
 ///
-/// The contract block at the head of the function's kernel says the same in words; the route decider,
-/// the counters and the documentation come from here.
+/// The contract block at the head of the kernel states the same in words. The chain, the counters
+/// and the documentation use this struct.
 #[derive(Debug)]
 pub struct Contract {
-    /// Name of the function: of its folders, its vectors, its bench, its page, the prefix of its counters.
+    /// Name of the function. It is also the name of its folders, vectors, benchmark and page, and
+    /// the prefix of its counters.
     pub kind: &'static str,
-    /// One sentence.
+    /// Summary of the function, in one sentence.
     pub summary: &'static str,
-    /// Number of its kernel in `kernels/functions.h`.
+    /// Kernel number in `kernels/functions.h`.
     pub kernel: u8,
-    /// What it can say of a packet; `Outcome::verdict` is an index into this.
+    /// Verdicts of the function. `Outcome::verdict` is an index into this slice.
     pub verdicts: &'static [Verdict],
-    /// Why it can drop a packet; `Outcome::reason` is an index into this.
+    /// Drop reasons of the function. `Outcome::reason` is an index into this slice.
     pub drops: &'static [Drop],
-    /// Its variants by name; the variant number is an index into this.
+    /// Names of the variants. The number of a variant is its index.
     pub variants: &'static [&'static str],
-    /// Whether its host half must see packets in order of arrival (it hands out sequence numbers).
+    /// Whether the host half must see packets in arrival order, for example because it assigns
+    /// sequence numbers.
     pub in_order: bool,
-    /// How far into the frame it may read, bytes: what a device with memory of its own needs of the packet.
-    /// [`Contract::ALL`]: to the end.
+    /// Number of bytes from the start of the frame that the function may read. A device with its
+    /// own memory needs this part of the frame. [`Contract::ALL`] is the whole frame.
     pub reads_bytes: u16,
-    /// How far from the first byte of the frame it may write, bytes: what such a device has to bring back. A function
-    /// that moves that first byte says [`Contract::ALL`]: anywhere in the buffer; 0: it writes nothing. At most
-    /// `reads_bytes`: such a device has no more of the frame than that, and would bring back what it does not have.
+    /// Number of bytes from the start of the frame that the function may write. A device with its
+    /// own memory must copy this part back.
+    ///
+    /// The value is 0 if the function writes nothing. It is [`Contract::ALL`] if the function moves
+    /// the start of the frame, and it may then write anywhere in the buffer. It is at most
+    /// `reads_bytes`, because such a device has no other bytes of the frame to copy back.
     pub writes_bytes: u16,
-    /// Most bytes it prepends to a frame.
+    /// Maximum number of bytes that the function prepends to a frame.
     pub headroom_bytes: u16,
-    /// Most bytes it appends to a frame.
+    /// Maximum number of bytes that the function appends to a frame.
     pub tailroom_bytes: u16,
-    /// How many of these it does without in a frame whose length is the index modulo 16, whatever its L2 header: a
-    /// function that pads to blocks needs all of them for some lengths only.
+    /// Tailroom that the function does not need, by frame length. Index: the length of the frame
+    /// modulo 16, for every L2 header. A function that pads to blocks needs its full tailroom only
+    /// for some lengths.
     pub tailroom_saved: [u8; 16],
-    /// What it counts besides verdicts and drops; [`Function::counts`](crate::Function::counts) gives the values, in this order.
+    /// Counters of the function in addition to verdicts and drops.
+    /// [`Function::counts`](crate::Function::counts) returns the values in this order.
     pub counters: &'static [Counter],
-    /// The standard or paper it implements.
+    /// Standard or paper that the function implements.
     pub spec: &'static str,
 }
 
-/// One thing that a function can say of a packet.
+/// A verdict of a function.
 #[derive(Debug)]
 pub struct Verdict {
-    /// Its name in chains.
+    /// Name of the verdict in chains.
     pub name: &'static str,
-    /// When it is said.
+    /// Condition of the verdict, in one sentence.
     pub sentence: &'static str,
-    /// Whether the function chose the egress port (`Outcome::port`).
+    /// Whether the function chooses the egress port (`Outcome::port`).
     pub chooses_port: bool,
 }
 
-/// One reason to drop a packet.
+/// A drop reason of a function.
 #[derive(Debug)]
 pub struct Drop {
-    /// Its name in counters: `<kind>_dropped_<name>`.
+    /// Name of the reason in counters: `<kind>_dropped_<name>`.
     pub name: &'static str,
-    /// When it happens.
+    /// Condition of the drop, in one sentence.
     pub sentence: &'static str,
 }
 
-/// One thing that a function counts, over all workers.
+/// A counter of a function, over all workers.
 #[derive(Debug)]
 pub struct Counter {
-    /// Its name in counters: `<kind>_<name>`.
+    /// Name of the counter: `<kind>_<name>`.
     pub name: &'static str,
-    /// What is counted.
+    /// Unit of the counter.
     pub unit: &'static str,
-    /// What it means, for the operator.
+    /// Description of the counter for the operator, in one sentence.
     pub sentence: &'static str,
 }
 
 impl Contract {
-    /// The whole frame, however long it is.
+    /// Value for the whole frame, of any length.
     pub const ALL: u16 = u16::MAX;
 
-    /// Whether frames may leave it longer or shorter than they came.
+    /// Returns whether the function may change the length of frames.
     pub fn changes_length(&self) -> bool {
         self.headroom_bytes > 0 || self.tailroom_bytes > 0 || self.writes_bytes == Self::ALL
     }
 
-    /// The number of the verdict called `name`.
+    /// Returns the number of the verdict with this name.
     pub fn verdict(&self, name: &str) -> Option<u8> {
         let index = self.verdicts.iter().position(|verdict| verdict.name == name)?;
         u8::try_from(index).ok()
@@ -92,17 +99,17 @@ mod tests {
     use crate::KINDS;
 
     #[test]
-    fn nothing_is_written_that_is_not_read() {
+    fn written_bytes_are_also_read() {
         for contract in KINDS.iter().map(|kind| kind.contract) {
             assert!(contract.writes_bytes <= contract.reads_bytes, "{}", contract.kind);
         }
     }
 
     #[test]
-    fn no_more_tailroom_is_saved_than_there_is() {
+    fn saved_tailroom_is_within_the_tailroom() {
         for contract in KINDS.iter().map(|kind| kind.contract) {
-            let most = contract.tailroom_saved.into_iter().map(u16::from).max();
-            assert!(most <= Some(contract.tailroom_bytes), "{}", contract.kind);
+            let max = contract.tailroom_saved.into_iter().map(u16::from).max();
+            assert!(max <= Some(contract.tailroom_bytes), "{}", contract.kind);
         }
     }
 }

@@ -1,47 +1,48 @@
-//! What can be wrong with a function's configuration, worded for the operator.
+//! Errors in the configuration of a function, worded for the operator.
 
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// What is wrong with a function's stanza, or with a file that it names.
+/// Error in the stanza of a function or in a file that it names, or a failed command.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The stanza is not what the function understands. Carries the place in the document.
+    /// The stanza does not match the keys of the function. The error contains the position in the
+    /// document.
     #[error(transparent)]
     Toml(#[from] toml::de::Error),
-    /// A value is understood but cannot work.
+    /// A value is well-formed but invalid.
     #[error("{message}")]
     Value {
-        /// Place in the document, in bytes, where it is known.
+        /// Position of the value in the document in bytes, if known.
         span: Option<Range<usize>>,
-        /// What is wrong, and what would be right.
+        /// Problem and valid values, in one sentence.
         message: String,
     },
     /// A file cannot be read.
     #[error("{}: {source}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the operating system said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// A line of a file is wrong.
+    /// A line of a file is invalid.
     #[error("{}:{line}: {message}", path.display())]
     Line {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Line, counted from 1.
+        /// Line number, counted from 1.
         line: usize,
-        /// What is wrong, and what would be right.
+        /// Problem and valid values, in one sentence.
         message: String,
     },
-    /// A command to a running function cannot be done.
+    /// A command to a running function failed.
     #[error("{message}")]
     Command {
-        /// What is wrong, and what would be right.
+        /// Problem and remedy, in one sentence.
         message: String,
     },
-    /// The tables do not fit into memory.
+    /// The tables do not fit in memory.
     #[error(transparent)]
     Memory(#[from] godwit_packet::Error),
 }

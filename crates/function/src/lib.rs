@@ -1,14 +1,14 @@
-//! Network functions, host half: one folder per function, each with the same files.
+//! Host halves of the network functions. Each function has a folder with these files:
 //!
-//! | file | holds |
+//! | file | contents |
 //! |---|---|
 //! | `mod.rs` | contract, registration, construction |
-//! | `config.rs` | what the operator writes |
-//! | `tables.rs` | the table image |
-//! | `reference.rs` | `ref`: the kernel's work straight from the standard |
-//! | `host.rs` | what is decided per packet before the kernel (where there is any) |
+//! | `config.rs` | configuration |
+//! | `tables.rs` | table image |
+//! | `reference.rs` | `ref`, the work of the kernel, written directly from the standard |
+//! | `host.rs` | decisions per packet before the kernel, if there are any |
 //!
-//! The kernel half of the function `f` is `kernels/f/`. [`template`] is the one to copy.
+//! The kernel of function `f` is in `kernels/f/`. To write a new function, copy [`template`].
 #![forbid(unsafe_code)]
 
 mod arrange;
@@ -42,219 +42,249 @@ use godwit_packet::{ImageRef, Region, SteerKey};
 use toml::Spanned;
 use toml::de::DeTable;
 
-pub use arrange::{Arrangement, Said, Step};
+pub use arrange::{Arrangement, PreviousOutcome, Step};
 pub use columns::WorkColumns;
 pub use contract::{Contract, Counter, Drop, Verdict};
 pub use error::Error;
 
-/// All functions there are, in the order of `kernels/functions.h`.
+/// All kinds of functions, in the order of `kernels/functions.h`.
 pub const KINDS: &[Kind] =
     &[template::KIND, echo::KIND, ipv4::KIND, ipsec::KIND, dpi::KIND, ipv6::KIND, l2::KIND, ndn::KIND, responder::KIND];
 
-/// The registration of a function.
+/// Registration of a kind of function.
 pub struct Kind {
-    /// What it says of itself.
+    /// Contract of the function.
     pub contract: &'static Contract,
-    /// Makes one from its stanza of the configuration.
+    /// Constructor of a configured function.
     pub build: Build,
 }
 
-/// Makes a function from its stanza.
+/// Constructor that creates a function from its stanza in the configuration.
 pub type Build = fn(Spanned<DeTable<'_>>, &BuildContext<'_>) -> Result<Arc<dyn Function>, Error>;
 
-/// Where a function is built: what its stanza may refer to.
+/// Context of a stanza: names and paths that it may refer to.
 pub struct BuildContext<'a> {
-    /// The configured name of the function.
+    /// Name of the function in the configuration.
     pub name: &'a str,
-    /// Names of all ports; a port's number is its index.
+    /// Names of all ports. The index of a port is its number.
     pub ports: &'a [String],
-    /// Directory that relative file names start from.
+    /// Directory for relative file names.
     pub directory: &'a Path,
 }
 
 /// A configured network function.
 ///
-/// Shared by all workers and read-only: what changes per packet lives in the [`HostHalf`] of each worker.
+/// All workers share it, and it is read-only. State that changes with packets is in the
+/// [`HostHalf`] of each worker.
 pub trait Function: Send + Sync {
-    /// What it reads, writes, says and drops.
+    /// Returns the contract: what the function reads and writes, its verdicts and its drop reasons.
     fn contract(&self) -> &'static Contract;
 
-    /// The table image: offset-based, the same bytes on every device. Empty where the kernel needs none.
+    /// Returns the table image: offset-based, with the same bytes on every device. It is empty if
+    /// the kernel needs none.
     ///
-    /// Always the same one. Where parts of it change while packets flow it is a [`godwit_packet::Image`]; what a group of
-    /// a device prepares from it beforehand must not be among them.
+    /// The function always returns the same image. If parts of it change while packets flow, it is
+    /// a [`godwit_packet::Image`]. A group of a device may prepare data from the image in advance,
+    /// but only from parts that do not change.
     fn image(&self) -> ImageRef<'_>;
 
-    /// Most bytes that it prepends to a frame, as it is configured: at most what its contract says.
+    /// Returns the maximum number of bytes that the configured function prepends to a frame. It is
+    /// at most the value in the contract.
     fn headroom_bytes(&self) -> u16 {
         self.contract().headroom_bytes
     }
 
-    /// Most bytes that it appends to a frame, as it is configured: at most what its contract says.
+    /// Returns the maximum number of bytes that the configured function appends to a frame. It is
+    /// at most the value in the contract.
     fn tailroom_bytes(&self) -> u16 {
         self.contract().tailroom_bytes
     }
 
-    /// See [`Contract::tailroom_saved`], of [`Function::tailroom_bytes`].
+    /// Returns the savings of [`Contract::tailroom_saved`], relative to
+    /// [`Function::tailroom_bytes`].
     fn tailroom_saved(&self) -> [u8; 16] {
         self.contract().tailroom_saved
     }
 
-    /// The variant of every packet, where there is no host half.
+    /// Returns the variant of every packet, for a function without a host half.
     fn variant(&self) -> u8 {
         0
     }
 
-    /// The host half for worker `worker` of `workers`; `None` where every packet goes to the kernel
-    /// as [`Function::variant`] with parameter 0.
+    /// Creates the host half of worker `worker` of `workers`. Returns `None` if the kernel runs on
+    /// every packet with [`Function::variant`] and parameter 0.
     fn host_half(&self, worker: usize, workers: usize) -> Option<Box<dyn HostHalf>> {
         let _ = (worker, workers);
         None
     }
 
-    /// The key of the state that this function keeps for more than one flow, where it does.
+    /// Returns the steering key, if the function keeps state for several flows.
     fn steer_key(&self) -> Option<Arc<dyn SteerKey>> {
         None
     }
 
-    /// Does what an operator asks of a running function, on the control thread, one command at a time. `request` is the
-    /// JSON object of the request, with `command` and whatever this command takes; what comes back is shown to the
-    /// operator. What `request` holds is wiped after the call: keep no copy of a key, and quote none.
+    /// Runs a command of the operator on the running function. The control thread runs one command
+    /// at a time.
+    ///
+    /// `request` is the JSON object of the request. It contains `command` and the arguments of the
+    /// command. The operator sees the returned value. The caller wipes `request` after the call, so
+    /// the function must not copy or quote a key from it.
     ///
     /// # Errors
-    /// One sentence for the operator; nothing was changed then.
+    /// Returns one sentence for the operator. The function is then unchanged.
     fn command(&self, request: &serde_json::Value, running: &dyn Running) -> Result<serde_json::Value, Error> {
         let _ = (request, running);
         Err(Error::Command { message: "this function takes no commands".to_owned() })
     }
 
-    /// The routes that it forwards by, where others may change them.
+    /// Returns the routes of the function, if others may change them.
     fn routing(&self) -> Option<&dyn routing::Routing> {
         None
     }
 
-    /// Learns which functions there are, once all of a configuration are built and before anything runs, to work together with some of
-    /// them. `functions[own]` is itself.
+    /// Connects the function to other functions that it works with. It is called once, after all
+    /// functions are built and before the run starts. `functions[own]` is this function.
     ///
     /// # Errors
-    /// [`Error::Value`]: one that it needs is not among them.
-    fn meet(&self, functions: &[Arc<dyn Function>], own: usize) -> Result<(), Error> {
+    /// Returns [`Error::Value`] if a required function is missing.
+    fn connect(&self, functions: &[Arc<dyn Function>], own: usize) -> Result<(), Error> {
         let _ = (functions, own);
         Ok(())
     }
 
-    /// What it finds out of the stations around this machine, where it asks for them.
+    /// Returns the neighbour table, if the function resolves neighbours.
     fn neighbours(&self) -> Option<&Arc<neighbours::Neighbours>> {
         None
     }
 
-    /// What has happened since the last call that the operator is to hear of, in sentences. Asked by the control thread
-    /// all the time: cheap where nothing has.
+    /// Returns messages for the operator about events since the last call. The control thread calls
+    /// it often, so it is cheap without events.
     fn notices(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// The ports of a set that packets are flooded to (see [`PORT_FLOOD`](godwit_abi::PORT_FLOOD)).
+    /// Returns the ports of a port set for flooded packets (see
+    /// [`PORT_FLOOD`](godwit_abi::PORT_FLOOD)).
     fn flood_ports(&self, set: u32) -> &[u8] {
         let _ = set;
         &[]
     }
 
-    /// Makes a packet that is flooded, or the copy of it that leaves by `port`, what it is to be there; called on the worker for
-    /// each, with the frame as the kernel left it. `buffer` is the whole buffer; `descriptor.head` and `length` may change within
-    /// it, as far as [`Function::headroom_bytes`] and [`Function::tailroom_bytes`] go.
-    fn dress(&self, buffer: &mut [u8], descriptor: &mut Descriptor, port: u8, set: u32) {
+    /// Adapts a copy of a flooded packet to its egress port `port`. The worker calls it for each
+    /// copy, with the frame as the kernel left it.
+    ///
+    /// `buffer` is the whole buffer. The function may change `descriptor.head` and
+    /// `descriptor.length` within it, up to [`Function::headroom_bytes`] and
+    /// [`Function::tailroom_bytes`].
+    fn prepare_copy(&self, buffer: &mut [u8], descriptor: &mut Descriptor, port: u8, set: u32) {
         let _ = (buffer, descriptor, port, set);
     }
 
-    /// How often [`Function::housekeeping`] is called; `None`: never. Asked once.
+    /// Returns the interval of [`Function::housekeeping`], or `None` if it is never called. The
+    /// engine reads it once.
     fn housekeeping_interval(&self) -> Option<Duration> {
         None
     }
 
-    /// Does what is to be done from time to time while packets flow: entries that age, what workers have noticed, what
-    /// others on this machine have changed. First called before packets are waited for, then this long after the last call
-    /// returned; never at the same time as a command, nor as the housekeeping of another function; may wait. Never called in a
-    /// replay, whose outcome no clock decides.
+    /// Performs periodic work while packets flow: ages entries, processes messages of the workers,
+    /// and reads changes of the machine.
+    ///
+    /// The first call is made before packets arrive. Each later call is made one interval after the
+    /// last call returned. No command and no housekeeping of another function runs at the same
+    /// time. The call may block. It is not made in a replay, because the result of a replay must
+    /// not depend on a clock.
     ///
     /// # Errors
-    /// One sentence for the operator, which is told when it is another one than that of the last call. Housekeeping goes on.
+    /// Returns one sentence, which the operator sees if it differs from that of the last call.
+    /// Housekeeping continues after an error.
     fn housekeeping(&self, running: &dyn Running) -> Result<(), Error> {
         let _ = running;
         Ok(())
     }
 
-    /// The values of [`Contract::counters`], in that order. Asked by the control thread.
+    /// Returns the values of [`Contract::counters`], in that order. The control thread calls it.
     fn counts(&self) -> Vec<u64> {
         Vec::new()
     }
 
-    /// Does to one packet what the kernel does, straight from the standard. Slow on purpose.
+    /// Processes one packet in the same way as the kernel, written directly from the standard. The
+    /// implementation favors clarity over speed.
     ///
-    /// `buffer` is the packet's whole buffer; `descriptor.head` and `length` may change within it.
+    /// `buffer` is the whole buffer of the packet. The function may change `descriptor.head` and
+    /// `descriptor.length` within it.
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome;
 }
 
-/// The engine, as a function's commands and housekeeping see it: how a function whose packets are in flight changes its tables.
+/// Operations of the engine for commands and housekeeping. A function uses them to change its
+/// tables while packets are in flight.
 ///
-/// What is added: written to places of the image that nothing refers to, [`Running::image_changed`], and then made
-/// findable for host halves. What is removed: made unfindable, [`Running::quiesce`], and then wiped and free again.
+/// To add an entry, write it to parts of the image that nothing refers to and call
+/// [`Running::image_changed`]. Then make the entry visible to host halves. To remove an entry, hide
+/// it from host halves and call [`Running::quiesce`]. Then wipe and free it.
 pub trait Running {
-    /// Brings these bytes of the function's image to devices that have a copy of it, and waits until they have them.
+    /// Copies these bytes of the function's image to all devices with a copy of the image, and
+    /// waits for completion.
     ///
     /// # Errors
-    /// [`Error::Command`]: a device that is in use did not take them, and nothing may refer to them.
+    /// Returns [`Error::Command`] if a device in use did not receive the bytes. Nothing may then
+    /// refer to them.
     fn image_changed(&self, range: Range<usize>) -> Result<(), Error>;
 
-    /// Waits until every packet that a host half prepared before the call is completed or gone.
+    /// Waits until every packet that a host half prepared before the call is completed or dropped.
     ///
     /// # Errors
-    /// [`Error::Command`]: that took too long. What such packets refer to must stay as it is.
+    /// Returns [`Error::Command`] on a timeout. Entries that such packets refer to must then stay
+    /// unchanged.
     fn quiesce(&self) -> Result<(), Error>;
 
-    /// Asks what [`Running::quiesce`] waits for, without waiting; returns what to call [`Running::is_quiet`] with.
-    fn ask_for_quiet(&self) -> u64 {
+    /// Starts a grace period without waiting. Returns a ticket for [`Running::is_quiesced`].
+    fn request_quiesce(&self) -> u64 {
         0
     }
 
-    /// Whether every packet that a host half prepared before the call of [`Running::ask_for_quiet`] is completed or gone. One that
-    /// cannot tell waits for it.
-    fn is_quiet(&self, asked: u64) -> bool {
-        let _ = asked;
+    /// Returns whether every packet that a host half prepared before [`Running::request_quiesce`]
+    /// is completed or dropped. The default implementation waits for it.
+    fn is_quiesced(&self, ticket: u64) -> bool {
+        let _ = ticket;
         self.quiesce().is_ok()
     }
 }
 
-/// The part of a function that runs on the worker, per batch, before the kernel.
+/// Part of a function that runs on the worker, per batch, before and after the kernel.
 pub trait HostHalf: Send {
     /// Appends one [`Work`] per descriptor, in the same order.
     fn prepare(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>);
 
-    /// The same in columns, which is how the engine asks. A host half that is to be fast writes them itself.
+    /// Appends the work in columns. The engine calls this method. A fast host half implements it
+    /// directly.
     fn prepare_columns(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut WorkColumns) {
         work.extend_with_rows(|rows| self.prepare(region, descriptors, rows));
     }
 
-    /// Whether it wants to see packets before the kernel does; if not, all go there as [`Function::variant`] with parameter 0, and
-    /// `prepare` is never called. Always the same.
+    /// Returns whether the host half prepares packets before the kernel. If not, the kernel runs on
+    /// all packets with [`Function::variant`] and parameter 0, and `prepare` is never called. The
+    /// result never changes.
     fn prepares(&self) -> bool {
         true
     }
 
-    /// Whether packets come by [`HostHalf::arrange`] and not by [`HostHalf::prepare`]. Always the same.
+    /// Returns whether the engine calls [`HostHalf::arrange`] instead of [`HostHalf::prepare`]. The
+    /// result never changes.
     fn arranges(&self) -> bool {
         false
     }
 
-    /// Whether it is told what the function before said of each packet ([`Arrangement::said`]); only where it arranges them, and
-    /// not for a function whose packets come in order. Always the same.
-    fn hears(&self) -> bool {
+    /// Returns whether the host half reads [`Arrangement::previous`]. This requires
+    /// [`HostHalf::arranges`] and a function without arrival order. The result never changes.
+    fn reads_previous(&self) -> bool {
         false
     }
 
-    /// In the place of `prepare`, where packets are taken apart, held, joined or made. Called for packets that have
-    /// arrived, when it is time, and at the end until nothing is held. Returns when it is to be called again at the
-    /// latest, on the clock of [`Arrangement::now_ns`]; `u64::MAX`: when packets arrive.
+    /// Arranges packets instead of `prepare`: splits, holds, joins or creates packets. It is called
+    /// when packets have arrived, at the requested time, and at the end until no packet is held.
+    ///
+    /// Returns the latest time of the next call on the clock of [`Arrangement::now_ns`], or
+    /// `u64::MAX` to be called only for new packets.
     fn arrange(&mut self, packets: &mut Arrangement<'_>) -> u64 {
         let mut work = Vec::with_capacity(packets.arrived.len());
         self.prepare(packets.region, packets.arrived, &mut work);
@@ -263,48 +293,54 @@ pub trait HostHalf: Send {
         u64::MAX
     }
 
-    /// Learns what the kernel said of packets of one bin, and may change it: drop some, for one.
-    /// Bins come in any order. `descriptors` are as the kernel left them; `parameters` are those of [`Work::Run`].
+    /// Receives the outcomes of the kernel for packets of one bin, and may change them, for example
+    /// to drop packets. Bins arrive in any order. `descriptors` are in the state in which the
+    /// kernel left them. `parameters` are those of [`Work::Run`].
     ///
-    /// A packet is completed once, or never: one that a device fails to finish is dropped by the engine, which counts it,
-    /// and its parameter does not come back. One that a device did not begin with before it was lost runs elsewhere, with
-    /// the same variant and parameter, and is completed then.
+    /// Each packet is completed at most once. If a device fails while it processes a packet, the
+    /// engine drops and counts the packet, and its parameter does not come back. A packet that a
+    /// lost device has not started runs on another device, with the same variant and parameter, and
+    /// is completed then.
     fn complete(&mut self, variant: u8, descriptors: &[Descriptor], parameters: &[u64], outcomes: &mut [Outcome]) {
         let _ = (variant, descriptors, parameters, outcomes);
     }
 
-    /// Whether a device may lead packets on to other functions before they are completed: `complete` then sees
-    /// descriptors as the last function left them, of outcomes the verdict alone, and `finish` is not called. Always the same.
+    /// Returns whether a device may continue with the next function before the packets are
+    /// completed. The result never changes.
+    ///
+    /// In this case `complete` receives the descriptors as the last function left them, and only
+    /// the verdict of each outcome is valid. `finish` is not called.
     fn may_continue_on_device(&self) -> bool {
         false
     }
 
-    /// Behind [`HostHalf::complete`], with the packets themselves: frames may be read, and rewritten within their buffers.
+    /// Processes the packets after [`HostHalf::complete`]. It may read frames, and rewrite them
+    /// within their buffers.
     fn finish(&mut self, region: &mut Region, descriptors: &mut [Descriptor], outcomes: &mut [Outcome]) {
         let _ = (region, descriptors, outcomes);
     }
 }
 
-/// What is to be done with one packet.
+/// Work for one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Run the kernel.
+    /// The kernel processes the packet.
     Run {
-        /// Which variant.
+        /// Variant of the packet.
         variant: u8,
-        /// What the kernel gets to know of this packet.
+        /// Parameter of the kernel for this packet.
         parameter: u64,
     },
-    /// Nothing more: the host half settled it.
+    /// The host half has finished the packet with this outcome.
     Done(Outcome),
 }
 
-/// The registration of the function called `kind`, if there is one.
+/// Returns the registration of a kind of function, if it exists.
 pub fn kind(kind: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|candidate| candidate.contract.kind == kind)
 }
 
-/// The frame of a packet in its buffer.
+/// Returns the frame of a packet in its buffer.
 fn frame_mut<'a>(buffer: &'a mut [u8], descriptor: &Descriptor) -> &'a mut [u8] {
     let head = usize::from(descriptor.head);
     &mut buffer[head..head + usize::from(descriptor.length)]

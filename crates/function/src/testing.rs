@@ -1,4 +1,4 @@
-//! What the tests of all functions share.
+//! Helpers for the tests of all functions.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ pub(crate) fn build_ok(kind: &Kind, stanza: &str, ports: &[&str]) -> Arc<dyn Fun
 
 pub(crate) fn build_error(kind: &Kind, stanza: &str, ports: &[&str]) -> Error {
     match build(kind, stanza, ports, Path::new(".")) {
-        Ok(_) => panic!("was accepted: {stanza}"),
+        Ok(_) => panic!("accepted: {stanza}"),
         Err(error) => error,
     }
 }
 
-/// Runs `ref` over a frame that fills its buffer up to the next 64 bytes.
+/// Runs `ref` on a frame at the start of a buffer of the next larger multiple of 64 bytes.
 pub(crate) fn run(function: &dyn Function, frame: &mut Vec<u8>) -> Outcome {
     let room = frame.len() / 64 + 1;
     let mut buffer = frame.clone();
@@ -38,7 +38,7 @@ pub(crate) fn run(function: &dyn Function, frame: &mut Vec<u8>) -> Outcome {
     outcome
 }
 
-/// An empty directory of this test's own, removed at the end.
+/// An empty directory for one test, which is removed at the end.
 pub(crate) struct Directory(pub(crate) std::path::PathBuf);
 
 impl Directory {

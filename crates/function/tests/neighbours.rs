@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use godwit_abi::{Descriptor, Outcome};
 use godwit_function::routing::NextHop;
-use godwit_function::{Arrangement, BuildContext, Error, Function, HostHalf, Running, Said, Step, Work, kind};
+use godwit_function::{
+    Arrangement, BuildContext, Error, Function, HostHalf, PreviousOutcome, Running, Step, Work, kind,
+};
 use godwit_packet::{Arena, ArenaConfig, Region};
 use toml::de::DeTable;
 
@@ -81,7 +83,7 @@ impl Router {
         );
         let responder = build("responder", &interfaces).unwrap();
         let all = [Arc::clone(&route), Arc::clone(&responder)];
-        route.meet(&all, 0).unwrap();
+        route.connect(&all, 0).unwrap();
         let halves = (0..2).map(|worker| responder.host_half(worker, 2).unwrap()).collect();
         let region = Arena::new(ArenaConfig { packets: 64, ..ArenaConfig::default() }, 1).unwrap().split().remove(0);
         Self { route, halves, region, now_ns: SECOND_NS, order: 0 }
@@ -91,7 +93,7 @@ impl Router {
     fn call(&mut self, worker: usize, unresolved: &[(u32, Vec<u8>)], answers: &[Vec<u8>]) -> Did {
         let by = Some(self.route.contract());
         let verdict = self.route.contract().verdict("unresolved").unwrap();
-        let (mut arrived, mut said) = (Vec::new(), Vec::new());
+        let (mut arrived, mut previous) = (Vec::new(), Vec::new());
         let order = &mut self.order;
         let mut put = |region: &mut Region, frame: &[u8], port| {
             let packet = region.allocate(frame.len()).unwrap();
@@ -101,15 +103,15 @@ impl Router {
         };
         for (next_hop, frame) in unresolved {
             put(&mut self.region, frame, 0);
-            said.push(Said {
-                by,
+            previous.push(PreviousOutcome {
+                contract: by,
                 function: 0,
                 outcome: Outcome { port: 1, value: *next_hop, ..Outcome::verdict(verdict) },
             });
         }
         for frame in answers {
             put(&mut self.region, frame, 1);
-            said.push(Said { by: None, function: 0, outcome: Outcome::default() });
+            previous.push(PreviousOutcome { contract: None, function: 0, outcome: Outcome::default() });
         }
         let mut steps = Vec::new();
         let wake_ns = self.halves[worker].arrange(&mut Arrangement {
@@ -118,7 +120,7 @@ impl Router {
             live: true,
             ending: false,
             arrived: &arrived,
-            said: &said,
+            previous: &previous,
             steps: &mut steps,
         });
         assert!(wake_ns > self.now_ns);
@@ -327,8 +329,8 @@ fn nobody_answers_and_senders_are_told() {
     // At the end those that wait are given up.
     let (mut steps, region) = (Vec::new(), &mut router.region);
     let now_ns = router.now_ns;
-    let (arrived, said) = (&[][..], &[][..]);
-    let mut ending = Arrangement { region, now_ns, live: true, ending: true, arrived, said, steps: &mut steps };
+    let (arrived, previous) = (&[][..], &[][..]);
+    let mut ending = Arrangement { region, now_ns, live: true, ending: true, arrived, previous, steps: &mut steps };
     router.halves[0].arrange(&mut ending);
     assert_eq!(steps, [Step::Expire { held: 1, reason: 1 }]);
 }
@@ -357,6 +359,6 @@ fn what_cannot_be_asked_is_refused() {
     let said = refused(&format!("{ROUTES}[follow]\nroutes = \"kernel\"\ninterfaces = {{ b = \"eth0\" }}\n"));
     assert!(said.contains("follow"), "{said}");
     let route = build("ipv4", ROUTES).unwrap();
-    let said = route.meet(&[Arc::clone(&route)], 0).unwrap_err().to_string();
+    let said = route.connect(&[Arc::clone(&route)], 0).unwrap_err().to_string();
     assert!(said.contains("kind \"responder\""), "{said}");
 }

@@ -1,4 +1,4 @@
-//! `dpi`: looks for many byte strings in the payload of every packet.
+//! `dpi`: searches the payload of every packet for many byte strings.
 
 mod config;
 mod patterns;
@@ -18,23 +18,24 @@ use crate::{BuildContext, Contract, Drop, Error, Function, Kind, Verdict};
 pub use config::Config;
 pub use patterns::{parse as parse_patterns, parse_pattern};
 
-/// No pattern is in the payload.
+/// The payload contains no pattern.
 pub const VERDICT_CLEAN: u8 = 0;
-/// `Outcome::value` is the pattern that ends first, `Outcome::port` the number of matches, at most 65,535.
+/// The payload contains a pattern. `Outcome::value` is the number of the pattern that ends first.
+/// `Outcome::port` is the number of matches, at most 65,535.
 pub const VERDICT_MATCH: u8 = 1;
-/// The headers say more than the frame has.
+/// The headers state more bytes than the frame has.
 pub const DROP_TRUNCATED: u8 = 0;
 
-/// The contract block of `kernels/dpi/`, as data.
+/// Contract block of `kernels/dpi/`, as data.
 pub const CONTRACT: Contract = Contract {
     kind: "dpi",
-    summary: "Looks for many byte strings in the payload of every packet (Aho-Corasick).",
+    summary: "Searches the payload of every packet for many byte strings (Aho-Corasick).",
     kernel: godwit_kernels::DPI,
     verdicts: &[
-        Verdict { name: "clean", sentence: "No pattern is in the payload.", chooses_port: false },
+        Verdict { name: "clean", sentence: "The payload contains no pattern.", chooses_port: false },
         Verdict {
             name: "match",
-            sentence: "At least one pattern is in the payload; the value is the number of the one that ends first.",
+            sentence: "The payload contains a pattern. The value is the number of the pattern that ends first.",
             chooses_port: false,
         },
     ],
@@ -50,17 +51,17 @@ pub const CONTRACT: Contract = Contract {
     spec: "Aho, Corasick, Efficient String Matching, CACM 18(6), 1975",
 };
 
-/// The registration.
+/// Registration of the function.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
-/// Whether upper and lower case letters differ.
+/// Whether upper and lower case letters are different.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Case {
-    /// They do.
+    /// Upper and lower case letters are different.
     #[default]
     Sensitive,
-    /// They don't; letters of ASCII only.
+    /// Upper and lower case letters of ASCII are equal.
     Insensitive,
 }
 
@@ -83,28 +84,28 @@ pub struct Dpi {
 }
 
 impl Dpi {
-    /// A function that looks for these patterns; their numbers are their indices.
+    /// Creates a function that searches for these patterns. The number of a pattern is its index.
     ///
     /// # Errors
-    /// [`Error::Memory`] where the machine has too little, [`Error::Value`] for an empty pattern or for more than a
-    /// table has room for.
+    /// Returns [`Error::Memory`] if memory is insufficient, and [`Error::Value`] for an empty
+    /// pattern or too many patterns.
     pub fn new(patterns: Vec<Vec<u8>>, case: Case) -> Result<Self, Error> {
         if let Some(number) = patterns.iter().position(Vec::is_empty) {
-            return Err(Error::Value { span: None, message: format!("pattern {number} has no bytes") });
+            return Err(Error::Value { span: None, message: format!("pattern {number} is empty") });
         }
         let (image, image_bytes) = tables::image(&patterns, case)?;
         Ok(Self { patterns, case, image, image_bytes })
     }
 
-    /// The patterns, in the order of their numbers.
+    /// Returns the patterns in the order of their numbers.
     pub fn patterns(&self) -> &[Vec<u8>] {
         &self.patterns
     }
 }
 
-fn build(stanza: Spanned<DeTable<'_>>, site: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
+fn build(stanza: Spanned<DeTable<'_>>, context: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
     let config: Config = crate::config::read(stanza)?;
-    let (patterns, case) = config.resolve(site)?;
+    let (patterns, case) = config.resolve(context)?;
     Ok(Arc::new(Dpi::new(patterns, case)?))
 }
 
@@ -121,11 +122,11 @@ impl Function for Dpi {
         let Some(payload) = reference::payload(crate::frame_mut(buffer, descriptor)) else {
             return Outcome::drop(DROP_TRUNCATED);
         };
-        let found = reference::search(payload, &self.patterns, self.case);
-        let verdict = if found.count == 0 { VERDICT_CLEAN } else { VERDICT_MATCH };
-        // The field has 16 bits.
-        let port = found.count.min(usize::from(u16::MAX)) as u16;
-        Outcome { port, value: found.first, ..Outcome::verdict(verdict) }
+        let matches = reference::search(payload, &self.patterns, self.case);
+        let verdict = if matches.count == 0 { VERDICT_CLEAN } else { VERDICT_MATCH };
+        // The count is limited, because the field has 16 bits.
+        let port = matches.count.min(usize::from(u16::MAX)) as u16;
+        Outcome { port, value: matches.first, ..Outcome::verdict(verdict) }
     }
 }
 

@@ -1,4 +1,5 @@
-//! The pattern file: one pattern a line, in the spelling of a rule's `content`.
+//! Parser of the pattern file. It has one pattern per line, in the syntax of the `content` option
+//! of a Snort rule.
 //!
 //! ```text
 //! # comment
@@ -6,33 +7,33 @@
 //! |4d 5a|\|not hexadecimal\|
 //! ```
 //!
-//! Every byte of the line counts, spaces at its ends too. Between two `|` stand bytes in hexadecimal, with or without
-//! spaces between them. `\` takes the next of `| \ # " : ;` as it is. Lines end in LF or CRLF; empty lines
-//! and lines that begin with `#` are skipped.
+//! Every byte of a line belongs to the pattern, including spaces at its ends. Between two `|`,
+//! bytes are hexadecimal, with or without spaces between them. `\` makes the next of `| \ # " : ;`
+//! literal. Lines end in LF or CRLF. Empty lines and lines that begin with `#` are skipped.
 
-/// The patterns of `text`, in their order.
+/// Parses the patterns of `text`, in order.
 ///
 /// # Errors
-/// The line, counted from 1, and what is wrong with it.
+/// Returns the line number, counted from 1, and the problem.
 pub fn parse(text: &[u8]) -> Result<Vec<Vec<u8>>, (usize, String)> {
     let mut patterns = Vec::new();
-    for (line, spelled) in (1..).zip(text.split(|&byte| byte == b'\n')) {
-        let spelled = spelled.strip_suffix(b"\r").unwrap_or(spelled);
-        if spelled.is_empty() || spelled[0] == b'#' {
+    for (line, line_text) in (1..).zip(text.split(|&byte| byte == b'\n')) {
+        let line_text = line_text.strip_suffix(b"\r").unwrap_or(line_text);
+        if line_text.is_empty() || line_text[0] == b'#' {
             continue;
         }
-        patterns.push(parse_pattern(spelled).map_err(|message| (line, message))?);
+        patterns.push(parse_pattern(line_text).map_err(|message| (line, message))?);
     }
     Ok(patterns)
 }
 
-/// One pattern.
+/// Parses one pattern.
 ///
 /// # Errors
-/// What is wrong with its spelling.
-pub fn parse_pattern(spelled: &[u8]) -> Result<Vec<u8>, String> {
-    let mut pattern = Vec::with_capacity(spelled.len());
-    let mut rest = spelled;
+/// Returns the problem.
+pub fn parse_pattern(line_text: &[u8]) -> Result<Vec<u8>, String> {
+    let mut pattern = Vec::with_capacity(line_text.len());
+    let mut rest = line_text;
     while let Some((&byte, tail)) = rest.split_first() {
         rest = tail;
         match byte {
@@ -42,18 +43,22 @@ pub fn parse_pattern(spelled: &[u8]) -> Result<Vec<u8>, String> {
                     pattern.push(escaped);
                     rest = tail;
                 }
-                _ => return Err("a \\ must stand before one of | \\ # \" : ; (write \\\\ for itself)".to_owned()),
+                _ => {
+                    return Err(
+                        "a \\ must be followed by one of | \\ # \" : ; (write \\\\ for a literal backslash)".to_owned()
+                    );
+                }
             },
             _ => pattern.push(byte),
         }
     }
     if pattern.is_empty() {
-        return Err("the pattern has no bytes".to_owned());
+        return Err("the pattern is empty".to_owned());
     }
     Ok(pattern)
 }
 
-/// Appends the bytes up to the closing `|`; returns what is behind it.
+/// Appends the hexadecimal bytes up to the closing `|`. Returns the text after it.
 fn parse_hex<'a>(mut rest: &'a [u8], pattern: &mut Vec<u8>) -> Result<&'a [u8], String> {
     loop {
         match *rest {
@@ -63,13 +68,13 @@ fn parse_hex<'a>(mut rest: &'a [u8], pattern: &mut Vec<u8>) -> Result<&'a [u8], 
                 pattern.push(digit(high) << 4 | digit(low));
                 rest = tail;
             }
-            [] => return Err("a | is not closed (write \\| for itself)".to_owned()),
-            _ => return Err("between two | stand pairs of hexadecimal digits, as in |0d 0a|".to_owned()),
+            [] => return Err("a | is not closed (write \\| for a literal bar)".to_owned()),
+            _ => return Err("expected pairs of hexadecimal digits between two |, such as |0d 0a|".to_owned()),
         }
     }
 }
 
-/// The value of a hexadecimal digit.
+/// Returns the value of a hexadecimal digit.
 fn digit(character: u8) -> u8 {
     match character {
         b'0'..=b'9' => character - b'0',
@@ -84,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_spellings() {
+    fn every_syntax_is_parsed() {
         let text = b"# comment\n\nGET /\r\n a \n|41 42|c|4344|\n\\#\\|\\\\\\;\\:\\\"#\n|00|\xff";
         let expected: [&[u8]; 5] = [b"GET /", b" a ", b"ABcCD", b"#|\\;:\"#", b"\x00\xff"];
         assert_eq!(parse(text).unwrap(), expected);
@@ -92,15 +97,15 @@ mod tests {
     }
 
     #[test]
-    fn wrong_lines_are_named() {
+    fn errors_contain_the_line() {
         for (text, line, part) in [
             (&b"a\nb|41"[..], 2, "not closed"),
             (b"|4|", 1, "hexadecimal"),
             (b"|4g|", 1, "hexadecimal"),
             (b"|4 1|", 1, "hexadecimal"),
-            (b"#\n#\n||", 3, "no bytes"),
-            (b"\\n", 1, "must stand before"),
-            (b"a\\", 1, "must stand before"),
+            (b"#\n#\n||", 3, "is empty"),
+            (b"\\n", 1, "must be followed by"),
+            (b"a\\", 1, "must be followed by"),
         ] {
             let (at, message) = parse(text).unwrap_err();
             assert!(at == line && message.contains(part), "{at}: {message}");
@@ -109,18 +114,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_pattern_can_be_spelled(pattern in prop::collection::vec(any::<u8>(), 1..40), hex: bool) {
-            let mut spelled = Vec::new();
+        fn every_pattern_can_be_written(pattern in prop::collection::vec(any::<u8>(), 1..40), hex: bool) {
+            let mut line_text = Vec::new();
             for &byte in &pattern {
                 match byte {
-                    b'|' | b'\\' | b'#' if !hex => spelled.extend([b'\\', byte]),
-                    b'\r' | b'\n' => spelled.extend(format!("|{byte:02x}|").bytes()),
-                    _ if hex => spelled.extend(format!("|{byte:02X} |").bytes()),
-                    _ => spelled.push(byte),
+                    b'|' | b'\\' | b'#' if !hex => line_text.extend([b'\\', byte]),
+                    b'\r' | b'\n' => line_text.extend(format!("|{byte:02x}|").bytes()),
+                    _ if hex => line_text.extend(format!("|{byte:02X} |").bytes()),
+                    _ => line_text.push(byte),
                 }
             }
-            spelled.push(b'\n');
-            prop_assert_eq!(parse(&spelled), Ok(vec![pattern]));
+            line_text.push(b'\n');
+            prop_assert_eq!(parse(&line_text), Ok(vec![pattern]));
         }
 
         #[test]

@@ -1,49 +1,52 @@
-//! What the kernel does, straight from its description: every pattern is compared at every place of the payload where its
-//! last byte is.
+//! `ref` of `dpi`, written from its description. Every pattern is compared at every position of the
+//! payload that contains its last byte.
 
 use godwit_wire::{Error, Ethernet, Ipv4, Ipv6, Tcp, Vlan, ethertype, protocol, udp};
 
 use super::Case;
 
-/// What was found in a payload.
+/// Matches in a payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
-    /// The pattern that ends first; of several that end there, the one with the lowest number.
+pub(super) struct Matches {
+    /// Number of the pattern that ends first. If several patterns end there, it is the lowest
+    /// number.
     pub(super) first: u32,
-    /// Places where a pattern ends, overlaps and equal patterns included.
+    /// Number of matches, including overlaps and equal patterns.
     pub(super) count: usize,
 }
 
-/// Looks for all patterns.
-pub(super) fn search(payload: &[u8], patterns: &[Vec<u8>], case: Case) -> Found {
+/// Searches the payload for all patterns.
+pub(super) fn search(payload: &[u8], patterns: &[Vec<u8>], case: Case) -> Matches {
     let equal = |(a, b): (&u8, &u8)| case.fold(*a) == case.fold(*b);
-    // By last byte, those of each in order; ten thousand patterns at every place would take 20 ms a packet.
+    // Patterns by their last byte. Comparing ten thousand patterns at every position would take 20
+    // ms per packet.
     let mut ending: [Vec<(u32, &[u8])>; 256] = std::array::from_fn(|_| Vec::new());
     for (pattern, number) in patterns.iter().zip(0..) {
         if let Some(last) = pattern.last() {
             ending[usize::from(case.fold(*last))].push((number, pattern));
         }
     }
-    let mut found = Found::default();
+    let mut matches = Matches::default();
     for end in 1..=payload.len() {
         for &(number, pattern) in &ending[usize::from(case.fold(payload[end - 1]))] {
             let Some(start) = end.checked_sub(pattern.len()) else {
                 continue;
             };
             if payload[start..end].iter().zip(pattern).all(equal) {
-                if found.count == 0 {
-                    found.first = number;
+                if matches.count == 0 {
+                    matches.first = number;
                 }
-                found.count += 1;
+                matches.count += 1;
             }
         }
     }
-    found
+    matches
 }
 
-/// What an application wrote into the frame, as far as headers tell; `None` where they say more than there is.
+/// Returns the application payload of the frame, as far as the headers are known. Returns `None` if
+/// the headers state more bytes than the frame has.
 ///
-/// The rules are those of `kernels/common/payload.h`, one by one.
+/// The rules are those of `kernels/common/payload.h`, in the same order.
 pub(super) fn payload(frame: &[u8]) -> Option<&[u8]> {
     let ethernet = Ethernet::new_checked(frame).ok()?;
     let (kind, packet) = match ethernet.ethertype() {
@@ -54,7 +57,7 @@ pub(super) fn payload(frame: &[u8]) -> Option<&[u8]> {
         other => (other, &frame[godwit_wire::ethernet::HEADER_BYTES..]),
     };
     match kind {
-        // RFC 791, section 3.1. What only claims to be IP is data like any other.
+        // RFC 791, section 3.1. A packet that is not valid IP is searched as a whole.
         ethertype::IPV4 => match Ipv4::new_checked(packet) {
             Ok(header) => {
                 let data = &packet[header.header_bytes()..usize::from(header.total_bytes())];
@@ -63,7 +66,7 @@ pub(super) fn payload(frame: &[u8]) -> Option<&[u8]> {
             Err(Error::Truncated) => None,
             Err(_) => Some(packet),
         },
-        // RFC 8200, section 3. Extension headers are not walked: they are data too.
+        // RFC 8200, section 3. Extension headers are searched too.
         ethertype::IPV6 => match Ipv6::new_checked(packet) {
             Ok(header) => {
                 let data = &packet[godwit_wire::ipv6::HEADER_BYTES..][..usize::from(header.payload_bytes())];
@@ -76,7 +79,8 @@ pub(super) fn payload(frame: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// What is behind a TCP header (RFC 9293, section 3.1) or a UDP header (RFC 768); all of any other protocol.
+/// Returns the data after a TCP header (RFC 9293, section 3.1) or a UDP header (RFC 768). For other
+/// protocols it returns all data.
 fn upper_layer(number: u8, data: &[u8]) -> Option<&[u8]> {
     match number {
         protocol::TCP => match Tcp::new_checked(data) {

@@ -1,14 +1,17 @@
-//! The table image: an Aho-Corasick automaton (Aho, Corasick, "Efficient String Matching", CACM 18(6), 1975) with
-//! all failure links resolved (section 6 there), over classes of bytes. `kernels/dpi/image.h` draws it.
+//! Table image of `dpi`: an Aho-Corasick automaton (Aho, Corasick, "Efficient String Matching",
+//! CACM 18(6), 1975). All failure links are resolved (section 6 of the paper), and transitions use
+//! classes of bytes. `kernels/dpi/image.h` draws the image.
 //!
-//! The patterns are sorted, so that every state of the trie is a range of them, and the children of a state follow from
-//! its range without any map. States are made in order of depth; the row of a state starts as a copy of the row of its
-//! failure state, which is less deep and so complete, and then gets its children. Each entry is written at most twice.
-//! How many states there will be is known before: so states where patterns end are numbered from 0 upwards, all
-//! others from the highest number downwards, and nothing is renumbered.
+//! The patterns are sorted. Each state of the trie is then a range of patterns, and its children
+//! follow from the range without a map. States are created in order of depth. The row of a state
+//! starts as a copy of the row of its failure state, which has a lower depth and is complete. The
+//! children are then added. Each entry is written at most twice.
 //!
-//! Two bytes that no pattern contains behave alike and share a class; letters that differ in case only share one where
-//! case does not matter, which therefore costs the kernel nothing.
+//! The number of states is known in advance. States with a match are numbered from 0 upwards. All
+//! others are numbered from the highest number downwards. No state is renumbered.
+//!
+//! Two bytes that no pattern contains behave in the same way and share a class. If case does not
+//! matter, the two cases of a letter share a class. This costs the kernel nothing.
 
 use std::collections::VecDeque;
 
@@ -22,17 +25,18 @@ use crate::Error;
 
 const MATCH_BYTES: usize = size_of::<DpiMatch>();
 
-/// The image of these patterns, none of them empty, and its size in bytes.
+/// Creates the image of these patterns and returns it with its size in bytes. No pattern may be
+/// empty.
 ///
 /// # Errors
-/// [`Error::Memory`] where the machine has too little, [`Error::Value`] for more states than a row's number can name.
+/// Returns [`Error::Memory`] if memory is insufficient, and [`Error::Value`] for too many states.
 pub(super) fn image(patterns: &[Vec<u8>], case: Case) -> Result<(Memory, usize), Error> {
     let classes = Classes::new(patterns, case);
     let sorted = sort(patterns, &classes);
     let states = count_states(&sorted);
     if u32::try_from(states * classes.count).is_err() {
         let message = format!(
-            "{} patterns need {states} states of {} classes of bytes; a table has room for 2^32 transitions: \
+            "{} patterns need {states} states with {} transitions each, but a table has room for 2^32 transitions: \
              use fewer or shorter patterns",
             patterns.len(),
             classes.count
@@ -40,7 +44,7 @@ pub(super) fn image(patterns: &[Vec<u8>], case: Case) -> Result<(Memory, usize),
         return Err(Error::Value { span: None, message });
     }
     let matches_offset = (DPI_TRANSITIONS_OFFSET + states * classes.count * 4).next_multiple_of(ALIGNMENT_BYTES);
-    // How many states match is known only at the end; all of them could.
+    // The number of states with a match is known only at the end. All states could have one.
     let mut image = Memory::new(matches_offset + states * MATCH_BYTES, "the patterns of a dpi function")?;
 
     let mut automaton = Automaton {
@@ -60,7 +64,7 @@ pub(super) fn image(patterns: &[Vec<u8>], case: Case) -> Result<(Memory, usize),
         match_states: matches.len() as u32,
         start: start * classes.count as u32,
         patterns: patterns.len() as u32,
-        // Each of its bytes is a state, and the states could be numbered.
+        // The length fits, because each byte of a pattern is a state and the number of states fits.
         longest_bytes: patterns.iter().map(Vec::len).max().unwrap_or(0) as u32,
         match_limit: (matches.len() * classes.count) as u32,
         matches_offset: matches_offset as u64,
@@ -68,13 +72,13 @@ pub(super) fn image(patterns: &[Vec<u8>], case: Case) -> Result<(Memory, usize),
     };
     image[..size_of::<DpiImage>()].copy_from_slice(&header.emit());
     image[DPI_CLASS_MAP_OFFSET..DPI_TRANSITIONS_OFFSET].copy_from_slice(&classes.of_byte);
-    for (place, found) in image[matches_offset..].chunks_exact_mut(MATCH_BYTES).zip(&matches) {
-        place.copy_from_slice(&found.emit());
+    for (slot, entry) in image[matches_offset..].chunks_exact_mut(MATCH_BYTES).zip(&matches) {
+        slot.copy_from_slice(&entry.emit());
     }
     Ok((image, bytes))
 }
 
-/// Which bytes behave alike.
+/// Mapping of bytes to classes. Bytes of one class have the same transitions.
 struct Classes {
     of_byte: [u8; 256],
     count: usize,
@@ -86,13 +90,13 @@ impl Classes {
         for &byte in patterns.iter().flatten() {
             used[usize::from(case.fold(byte))] = true;
         }
-        // Class 0 is for all bytes that no pattern has, if there are any.
+        // Class 0 contains all bytes that no pattern contains, if there are any.
         let unused = (0..=255).any(|byte| !used[usize::from(case.fold(byte))]);
         let mut count = usize::from(unused);
         let mut of_byte = [0; 256];
         for byte in 0..=255 {
             if used[byte] {
-                // At most 256 bytes are used, so the last class is 255 at most.
+                // At most 256 bytes are used, so the last class is at most 255.
                 of_byte[byte] = count as u8;
                 count += 1;
             }
@@ -104,10 +108,10 @@ impl Classes {
     }
 }
 
-/// A pattern as classes, and its number.
+/// A pattern as a sequence of classes, and its number.
 type Sorted = (Vec<u8>, u32);
 
-/// All patterns as classes, in order; equal ones by number.
+/// Converts all patterns to classes and sorts them. Equal patterns are ordered by number.
 fn sort(patterns: &[Vec<u8>], classes: &Classes) -> Vec<Sorted> {
     let translate = |pattern: &Vec<u8>| pattern.iter().map(|&byte| classes.of_byte[usize::from(byte)]).collect();
     let mut sorted: Vec<Sorted> = patterns.iter().map(translate).zip(0..).collect();
@@ -115,7 +119,8 @@ fn sort(patterns: &[Vec<u8>], classes: &Classes) -> Vec<Sorted> {
     sorted
 }
 
-/// States of the trie: each pattern adds one for every byte that it does not share with the one before it.
+/// Returns the number of states of the trie. Each pattern adds one state for every byte that it
+/// does not share with the previous pattern.
 fn count_states(sorted: &[Sorted]) -> usize {
     let mut states = 1;
     let mut last: &[u8] = &[];
@@ -127,20 +132,21 @@ fn count_states(sorted: &[Sorted]) -> usize {
     states
 }
 
-/// The automaton while it is filled.
+/// An automaton that is being filled.
 struct Automaton<'a> {
-    /// `classes` entries a state: the row of the next state, little-endian.
+    /// Transition rows: `classes` entries per state. An entry is the row offset of the next state,
+    /// little-endian.
     rows: &'a mut [[u8; 4]],
     classes: u32,
-    /// What ends in the states from 0 on.
+    /// Matches of the states from 0 on.
     matches: Vec<DpiMatch>,
-    /// All states from here on have their number, and no match.
+    /// All states from this number on are numbered and have no match.
     others_end: u32,
 }
 
-/// A state whose row is still to be written.
+/// A state whose row must still be written.
 struct Node<'a> {
-    /// The patterns that begin with what leads here.
+    /// Patterns that begin with the prefix of this state.
     patterns: &'a [Sorted],
     depth: usize,
     state: u32,
@@ -148,7 +154,7 @@ struct Node<'a> {
 }
 
 impl Automaton<'_> {
-    /// Writes all rows; returns the start state.
+    /// Writes all rows. Returns the start state.
     fn fill(&mut self, sorted: &[Sorted]) -> u32 {
         self.others_end -= 1;
         let start = self.others_end;
@@ -165,7 +171,8 @@ impl Automaton<'_> {
             let longer = &node.patterns[longer.unwrap_or(node.patterns.len())..];
             for patterns in longer.chunk_by(|(a, _), (b, _)| a[depth] == b[depth]) {
                 let class = u32::from(patterns[0].0[depth]);
-                // Not yet overwritten by the child: where the failure state would go.
+                // The entry still has the transition of the failure state, which is the failure
+                // state of the child.
                 let fail = self.next(node.state, class);
                 let state = self.number(patterns, depth + 1, fail);
                 self.set(node.state, class, state);
@@ -175,19 +182,20 @@ impl Automaton<'_> {
         start
     }
 
-    /// The number of a new state, and what ends in it: its own patterns, and those of its failure state.
+    /// Assigns a number to a new state. Its matches are its own patterns and those of its failure
+    /// state.
     fn number(&mut self, patterns: &[Sorted], depth: usize, fail: u32) -> u32 {
         let inherited = self.matches.get(fail as usize).copied();
-        let mut found = inherited.unwrap_or(DpiMatch { pattern: u32::MAX, count: 0 });
+        let mut matches = inherited.unwrap_or(DpiMatch { pattern: u32::MAX, count: 0 });
         for (_, index) in patterns.iter().take_while(|(pattern, _)| pattern.len() == depth) {
-            found.pattern = found.pattern.min(*index);
-            found.count += 1;
+            matches.pattern = matches.pattern.min(*index);
+            matches.count += 1;
         }
-        if found.count == 0 {
+        if matches.count == 0 {
             self.others_end -= 1;
             return self.others_end;
         }
-        self.matches.push(found);
+        self.matches.push(matches);
         self.matches.len() as u32 - 1
     }
 

@@ -27,14 +27,14 @@ fn found(value: u32, port: u16) -> Outcome {
 }
 
 /// What a kernel finds with the image: pattern and count.
-fn search_image(function: &Dpi, payload: &[u8]) -> reference::Found {
+fn search_image(function: &Dpi, payload: &[u8]) -> reference::Matches {
     search_from(function, payload, 0)
 }
 
 /// What lanes find that have a segment each, from a run-up before it as `kernels/dpi/group.h` says.
-fn search_segments(function: &Dpi, payload: &[u8], segment_bytes: usize) -> reference::Found {
+fn search_segments(function: &Dpi, payload: &[u8], segment_bytes: usize) -> reference::Matches {
     let longest = u32::from_le_bytes(function.image().to_vec()[24..28].try_into().unwrap()) as usize;
-    let mut found = reference::Found::default();
+    let mut found = reference::Matches::default();
     for begin in (0..payload.len()).step_by(segment_bytes) {
         let run_up = begin.min(longest.saturating_sub(1));
         let end = payload.len().min(begin + segment_bytes);
@@ -46,7 +46,7 @@ fn search_segments(function: &Dpi, payload: &[u8], segment_bytes: usize) -> refe
 }
 
 /// As above, of what ends behind the first `run_up` bytes.
-fn search_from(function: &Dpi, payload: &[u8], run_up: usize) -> reference::Found {
+fn search_from(function: &Dpi, payload: &[u8], run_up: usize) -> reference::Matches {
     let image = function.image().to_vec();
     let u32_at = |at: usize| u32::from_le_bytes(image[at..at + 4].try_into().unwrap()) as usize;
     let u64_at = |at: usize| u64::from_le_bytes(image[at..at + 8].try_into().unwrap()) as usize;
@@ -54,7 +54,7 @@ fn search_from(function: &Dpi, payload: &[u8], run_up: usize) -> reference::Foun
     let (class_map, transitions, matches) = (DPI_CLASS_MAP_OFFSET, DPI_TRANSITIONS_OFFSET, u64_at(32));
     assert_eq!((u64_at(40), matches % 64), (image.len(), 0));
     assert!(match_states < states && u32_at(28) == match_states * classes);
-    let mut found = reference::Found::default();
+    let mut found = reference::Matches::default();
     for (at, &byte) in payload.iter().enumerate() {
         let class = usize::from(image[class_map + usize::from(byte)]);
         assert!(class < classes);
@@ -109,7 +109,7 @@ fn the_number_of_matches_is_cut_off_at_16_bits() {
 fn every_byte_may_be_in_a_pattern() {
     let function = Dpi::new(vec![(0..=255).collect(), vec![255, 0]], Case::Sensitive).unwrap();
     let payload: Vec<u8> = (0..=255).chain(0..=255).collect();
-    let expected = reference::Found { first: 0, count: 3 };
+    let expected = reference::Matches { first: 0, count: 3 };
     assert_eq!(search_image(&function, &payload), expected);
     assert_eq!(reference::search(&payload, function.patterns(), Case::Sensitive), expected);
 }
@@ -141,7 +141,7 @@ fn patterns_come_from_a_file() {
 #[test]
 fn more_than_a_table_has_room_for_is_an_error() {
     let error = Dpi::new(vec![Vec::new()], Case::Sensitive).err().unwrap();
-    assert!(error.to_string().contains("no bytes"), "{error}");
+    assert!(error.to_string().contains("is empty"), "{error}");
     // 24 million states of 256 classes.
     let long = (0..24u8).map(|first| (0..1_000_000u32).map(|at| if at == 0 { first } else { at as u8 }).collect());
     let error = Dpi::new(long.collect(), Case::Sensitive).err().unwrap();

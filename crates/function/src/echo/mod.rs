@@ -1,6 +1,7 @@
-//! `echo`: sends every frame back, by the port that a number in its payload names.
+//! `echo`: sends every frame back to its sender, on the port that a number in the payload selects.
 //!
-//! The cheapest function that still reads a packet and chooses a port: G-Opt's yardstick for everything around it.
+//! It is the cheapest function that reads a packet and chooses a port. G-Opt uses it to measure the
+//! cost of everything around a function.
 
 mod config;
 mod reference;
@@ -17,21 +18,21 @@ use crate::{BuildContext, Contract, Drop, Error, Function, Kind, Verdict};
 
 pub use config::Config;
 
-/// The addresses were swapped and the port was chosen.
+/// The addresses are swapped and the port is chosen.
 pub const VERDICT_FORWARD: u8 = 0;
 /// The frame ends before the number.
 pub const DROP_TRUNCATED: u8 = 0;
-/// Where the number lies: behind Ethernet, an IPv4 header without options, and UDP.
+/// Offset of the number in bytes: after Ethernet, an IPv4 header without options, and UDP.
 pub const NUMBER_OFFSET: usize = 14 + 20 + 8;
 
-/// The contract block of `kernels/echo/`, as data.
+/// Contract block of `kernels/echo/`, as data.
 pub const CONTRACT: Contract = Contract {
     kind: "echo",
-    summary: "Sends every frame back to its sender, by the port that a number in its payload names.",
+    summary: "Sends every frame back to its sender, on the port that a number in its payload selects.",
     kernel: godwit_kernels::ECHO,
     verdicts: &[Verdict {
         name: "forward",
-        sentence: "The addresses were swapped; the port is the 32-bit number at byte 42 modulo the number of ports.",
+        sentence: "The addresses are swapped. The port is the 32-bit number at byte 42 modulo the number of ports.",
         chooses_port: true,
     }],
     drops: &[Drop { name: "truncated", sentence: "The frame is shorter than 46 bytes." }],
@@ -46,7 +47,7 @@ pub const CONTRACT: Contract = Contract {
     spec: "Kalia et al., Raising the Bar for Using GPUs in Software Packet Processing, NSDI 2015, section 4",
 };
 
-/// The registration.
+/// Registration of the function.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
 /// The configured function.
@@ -56,9 +57,9 @@ pub struct Echo {
     image: Memory,
 }
 
-fn build(stanza: Spanned<DeTable<'_>>, site: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
+fn build(stanza: Spanned<DeTable<'_>>, context: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
     let config: Config = crate::config::read(stanza)?;
-    let ports = config.ports(site)?;
+    let ports = config.ports(context)?;
     Ok(Arc::new(Echo { ports, image: tables::image(ports)? }))
 }
 
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_names_the_port() {
+    fn number_selects_the_port() {
         for (stanza, ports) in [("", 3), ("ports = 2", 2), ("ports = 3", 3)] {
             let function = build_ok(&KIND, stanza, &["a", "b", "c"]);
             for number in [0, 1, 2, 3, 0x0100_0000, u32::MAX] {
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_must_be_there_whole() {
+    fn incomplete_number_is_truncated() {
         let function = build_ok(&KIND, "", &["a"]);
         let whole = frame(7);
         for length in 0..46 {
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_ports_is_checked() {
+    fn number_of_ports_is_checked() {
         for (stanza, ports) in [("ports = 0", &["a"][..]), ("ports = 2", &["a"]), ("", &[]), ("ports = -1", &["a"])] {
             let error = build_error(&KIND, stanza, ports).to_string();
             assert!(error.contains("port") || error.contains("u32"), "{error}");
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_image_is_what_the_kernel_reads() {
+    fn image_matches_the_kernel() {
         let function = build_ok(&KIND, "", &["a", "b"]);
         assert_eq!(function.image().to_vec(), *b"ECHO\x02\0\0\0");
     }

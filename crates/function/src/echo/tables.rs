@@ -1,11 +1,11 @@
-//! The table image: how many ports there are, as `kernels/echo/image.h` has it.
+//! Table image of `echo`: the number of ports, as in `kernels/echo/image.h`.
 
 use godwit_kernels::image::{ECHO_MAGIC, EchoImage};
 use godwit_packet::Memory;
 
 use crate::Error;
 
-/// The image for so many ports.
+/// Creates the image for `ports` ports.
 pub(super) fn image(ports: u32) -> Result<Memory, Error> {
     let bytes = EchoImage { magic: ECHO_MAGIC, ports }.emit();
     let mut image = Memory::new(bytes.len(), "the table of an echo function")?;

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use godwit_packet::{BUCKETS, Image, Memory};
 
 use super::database::{Database, Endpoints};
-use super::places::{RangeAllocator, SlotAllocator};
 use super::policies::{Action, Policies, Policy};
 use super::room::Room;
 use super::sa::Sa;
 use super::selector::Selector;
+use super::slots::{RangeAllocator, SlotAllocator};
 use super::tables::{self, Shape};
 use crate::fragments::Limits;
 use crate::{Error, Running};
@@ -324,7 +324,7 @@ impl Control {
         match quiet {
             Ok(()) => self.wipe(indexes, Some(running)),
             Err(_) => {
-                let ticket = running.ask_for_quiet();
+                let ticket = running.request_quiesce();
                 self.retired.extend(indexes.iter().map(|&index| (index, ticket)));
             }
         }
@@ -339,7 +339,7 @@ impl Control {
             return false;
         }
         let retired = std::mem::take(&mut self.retired);
-        let (quiet, waiting) = retired.into_iter().partition::<Vec<_>, _>(|&(_, ticket)| running.is_quiet(ticket));
+        let (quiet, waiting) = retired.into_iter().partition::<Vec<_>, _>(|&(_, ticket)| running.is_quiesced(ticket));
         self.retired = waiting;
         self.wipe(&quiet.into_iter().map(|(index, _)| index).collect::<Vec<_>>(), Some(running));
         true

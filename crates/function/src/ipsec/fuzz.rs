@@ -75,9 +75,9 @@ const KEY: [u8; 32] = {
 /// Returns a function with inbound SAs of ESP and AH, in tunnel and transport mode, over IPv4, IPv6
 /// and UDP.
 pub fn function() -> Arc<dyn Function> {
-    let site = BuildContext { name: "fuzzed", ports: &[], directory: Path::new(".") };
+    let context = BuildContext { name: "fuzzed", ports: &[], directory: Path::new(".") };
     let stanza = DeTable::parse(STANZA).expect("the stanza is TOML");
-    super::build(stanza, &site).expect("the stanza is a valid ipsec configuration")
+    super::build(stanza, &context).expect("the stanza is a valid ipsec configuration")
 }
 
 /// Converts fuzzer input to a frame. A first byte of 0xf0 to 0xf2 selects one of the first three

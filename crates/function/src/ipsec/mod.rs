@@ -13,7 +13,7 @@
 //! | `state.rs`, `replay.rs`, `host.rs` | per-packet state |
 //! | `arrange.rs`, `lengths.rs`, `keepalive.rs` | fragmentation, reassembly, keepalives |
 //! | `tables.rs`, `key_area.rs`, `aes_key.rs`, `room.rs` | table image, headroom and tailroom |
-//! | `control.rs`, `places.rs`, `commands.rs` | changes at run time |
+//! | `control.rs`, `slots.rs`, `commands.rs` | changes at run time |
 //! | `reference/` | `ref` implementation |
 
 mod aes_key;
@@ -33,13 +33,13 @@ mod key;
 pub mod key_area;
 mod lengths;
 mod lookup;
-mod places;
 mod policies;
 mod reference;
 mod replay;
 mod room;
 mod sa;
 mod selector;
+mod slots;
 mod state;
 pub mod suite;
 mod tables;
@@ -282,7 +282,7 @@ pub struct Ipsec {
     control: Mutex<Control>,
 }
 
-fn build(stanza: Spanned<DeTable<'_>>, _site: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
+fn build(stanza: Spanned<DeTable<'_>>, _context: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
     let built = read(stanza);
     wipe_stack();
     built

@@ -59,14 +59,14 @@ impl Config {
     }
 
     /// Returns the tracked routes, if configured.
-    pub(super) fn kernel_routes(&self, site: &BuildContext<'_>) -> Result<Option<KernelRoutes>, Error> {
-        self.follow.as_ref().map(|follow| follow.resolve(site)).transpose()
+    pub(super) fn kernel_routes(&self, context: &BuildContext<'_>) -> Result<Option<KernelRoutes>, Error> {
+        self.follow.as_ref().map(|follow| follow.resolve(context)).transpose()
     }
 
     /// Reads the routes and resolves all names.
-    pub(super) fn resolve(&self, site: &BuildContext<'_>) -> Result<Resolved<u32>, Error> {
+    pub(super) fn resolve(&self, context: &BuildContext<'_>) -> Result<Resolved<u32>, Error> {
         let (routes, default_next_hop) = (self.routes.as_ref(), self.default_next_hop.as_ref());
         let stanza = Stanza { routes, default_next_hop, route: &self.route, next_hop: &self.next_hop };
-        if self.follow.is_some() { stanza.resolve_with_kernel_routes(site) } else { stanza.resolve(site) }
+        if self.follow.is_some() { stanza.resolve_with_kernel_routes(context) } else { stanza.resolve(context) }
     }
 }

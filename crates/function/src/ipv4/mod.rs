@@ -218,11 +218,11 @@ impl Ipv4 {
     }
 }
 
-fn build(stanza: Spanned<DeTable<'_>>, site: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
+fn build(stanza: Spanned<DeTable<'_>>, context: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
     let config: Config = crate::config::read(stanza)?;
-    let Resolved { routes, next_hops, dynamic } = config.resolve(site)?;
+    let Resolved { routes, next_hops, dynamic } = config.resolve(context)?;
     let mut function = Ipv4::with_room(routes, next_hops, config.names(), config.spare()?)?;
-    function.kernel_routes = config.kernel_routes(site)?;
+    function.kernel_routes = config.kernel_routes(context)?;
     function.resolver = Resolver::new(dynamic);
     Ok(Arc::new(function))
 }
@@ -269,8 +269,8 @@ impl Function for Ipv4 {
         self.resolver.as_ref().map_or(Ok(()), |resolver| resolver.update(self, running))
     }
 
-    fn meet(&self, functions: &[Arc<dyn Function>], own: usize) -> Result<(), Error> {
-        self.resolver.as_ref().map_or(Ok(()), |resolver| resolver.meet(functions, own))
+    fn connect(&self, functions: &[Arc<dyn Function>], own: usize) -> Result<(), Error> {
+        self.resolver.as_ref().map_or(Ok(()), |resolver| resolver.connect(functions, own))
     }
 
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {

@@ -68,16 +68,16 @@ enum VlanRange {
 }
 
 impl Config {
-    pub(super) fn switch(&self, site: &BuildContext<'_>) -> Result<Switch, Error> {
-        let mut ports: Vec<Option<Port>> = site.ports.iter().map(|_| None).collect();
+    pub(super) fn switch(&self, context: &BuildContext<'_>) -> Result<Switch, Error> {
+        let mut ports: Vec<Option<Port>> = context.ports.iter().map(|_| None).collect();
         if self.port.is_empty() {
             let port = |name: &String| Port { name: name.clone(), untagged: Some(DEFAULT_VLAN), ..Port::default() };
-            return Ok(Switch::new(site.ports.iter().map(|name| Some(port(name))).collect()));
+            return Ok(Switch::new(context.ports.iter().map(|name| Some(port(name))).collect()));
         }
         for config in &self.port {
             let name = config.port.get_ref();
-            let Some(number) = site.ports.iter().position(|known| known == name) else {
-                let known = site.ports.join(", ");
+            let Some(number) = context.ports.iter().position(|known| known == name) else {
+                let known = context.ports.join(", ");
                 let message = format!("there is no port named \"{name}\"; the ports are: {known}");
                 return Err(value(config.port.span(), message));
             };
@@ -111,11 +111,11 @@ impl Config {
     pub(super) fn add_static(
         &self,
         switch: &Switch,
-        site: &BuildContext<'_>,
+        context: &BuildContext<'_>,
         control: &mut Control,
     ) -> Result<(), Error> {
         if let Some(file) = &self.macs {
-            let (path, text) = crate::config::read_file(site.directory, file)?;
+            let (path, text) = crate::config::read_file(context.directory, file)?;
             let refuse = |(line, message)| Error::Line { path: path.clone(), line, message };
             let addresses = macs::parse(&text, |vid, name| member(switch, vid, name)).map_err(refuse)?;
             control.add(&addresses, Duration::ZERO).map_err(|(index, message)| {

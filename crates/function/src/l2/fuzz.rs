@@ -36,7 +36,7 @@ port = "p2"
 /// Returns a switch with four ports.
 pub fn function() -> Arc<dyn Function> {
     let ports: Vec<String> = (0..4).map(|port| format!("p{port}")).collect();
-    let site = BuildContext { name: "fuzzed", ports: &ports, directory: Path::new(".") };
+    let context = BuildContext { name: "fuzzed", ports: &ports, directory: Path::new(".") };
     let stanza = DeTable::parse(STANZA).expect("the stanza is TOML");
-    Arc::new(super::build_switch(stanza, &site).expect("the stanza describes a switch"))
+    Arc::new(super::build_switch(stanza, &context).expect("the stanza describes a switch"))
 }

@@ -167,8 +167,8 @@ pub struct L2 {
 }
 
 impl L2 {
-    fn new(config: &Config, site: &BuildContext<'_>) -> Result<Self, Error> {
-        let switch = Arc::new(config.switch(site)?);
+    fn new(config: &Config, context: &BuildContext<'_>) -> Result<Self, Error> {
+        let switch = Arc::new(config.switch(context)?);
         let control = Control::new(Arc::clone(&switch), config.limits()?)?;
         let function = Self {
             image: Arc::clone(&control.image),
@@ -178,7 +178,7 @@ impl L2 {
             control: Mutex::new(control),
             started: Instant::now(),
         };
-        config.add_static(&function.switch, site, &mut function.control())?;
+        config.add_static(&function.switch, context, &mut function.control())?;
         Ok(function)
     }
 
@@ -206,12 +206,12 @@ impl L2 {
 ///
 /// # Errors
 /// Returns an error if the stanza is not valid.
-pub fn build_switch(stanza: Spanned<DeTable<'_>>, site: &BuildContext<'_>) -> Result<L2, Error> {
-    L2::new(&crate::config::read(stanza)?, site)
+pub fn build_switch(stanza: Spanned<DeTable<'_>>, context: &BuildContext<'_>) -> Result<L2, Error> {
+    L2::new(&crate::config::read(stanza)?, context)
 }
 
-fn build(stanza: Spanned<DeTable<'_>>, site: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
-    Ok(Arc::new(build_switch(stanza, site)?))
+fn build(stanza: Spanned<DeTable<'_>>, context: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
+    Ok(Arc::new(build_switch(stanza, context)?))
 }
 
 impl Function for L2 {
@@ -240,9 +240,9 @@ impl Function for L2 {
         self.switch.members(set as u16)
     }
 
-    fn dress(&self, buffer: &mut [u8], descriptor: &mut Descriptor, port: u8, set: u32) {
+    fn prepare_copy(&self, buffer: &mut [u8], descriptor: &mut Descriptor, port: u8, set: u32) {
         let vid = set as u16;
-        tags::dress(buffer, descriptor, vid, self.switch.is_tagged(vid, port));
+        tags::retag(buffer, descriptor, vid, self.switch.is_tagged(vid, port));
     }
 
     fn housekeeping_interval(&self) -> Option<Duration> {

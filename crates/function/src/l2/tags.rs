@@ -53,7 +53,7 @@ pub(super) fn apply(buffer: &mut [u8], descriptor: &mut Descriptor, edit: u32, v
 }
 
 /// Adds or removes the tag of a frame of VLAN `vid`, depending on `leaves_tagged`.
-pub(super) fn dress(buffer: &mut [u8], descriptor: &mut Descriptor, vid: u16, leaves_tagged: bool) {
+pub(super) fn retag(buffer: &mut [u8], descriptor: &mut Descriptor, vid: u16, leaves_tagged: bool) {
     let head = usize::from(descriptor.head);
     let frame = &buffer[head..head + usize::from(descriptor.length)];
     let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);

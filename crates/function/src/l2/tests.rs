@@ -46,8 +46,8 @@ struct TestSwitch {
 impl TestSwitch {
     fn new(stanza: &str, ports: &[&str]) -> Self {
         let ports: Vec<String> = ports.iter().map(|port| (*port).to_owned()).collect();
-        let site = BuildContext { name: "under test", ports: &ports, directory: std::path::Path::new(".") };
-        let function = build_switch(DeTable::parse(stanza).unwrap(), &site).unwrap();
+        let context = BuildContext { name: "under test", ports: &ports, directory: std::path::Path::new(".") };
+        let function = build_switch(DeTable::parse(stanza).unwrap(), &context).unwrap();
         let host = function.host_half(0, 1).unwrap();
         let config = ArenaConfig { packets: 64, headroom_bytes: 64, ..ArenaConfig::default() };
         Self { function, host, region: Arena::new(config, 1).unwrap().split().remove(0), engine: Engine::default() }
@@ -72,7 +72,7 @@ impl TestSwitch {
             assert_eq!(outcome.port, PORT_FLOOD);
             for &port in self.function.flood_ports(outcome.value).iter().filter(|port| **port != packet.port) {
                 let mut copy = self.region.duplicate(&after).unwrap();
-                self.function.dress(self.region.buffer_mut(&copy.clone()), &mut copy, port, outcome.value);
+                self.function.prepare_copy(self.region.buffer_mut(&copy.clone()), &mut copy, port, outcome.value);
                 left.push((port, self.region.frame(&copy).to_vec()));
                 self.region.release(&copy);
             }
@@ -517,7 +517,7 @@ fn tags_agree_with_scapy() {
         buffer[head..head + came.len()].copy_from_slice(&came);
         let (head, length, room) = (head as u16, came.len() as u16, room as u8);
         let mut descriptor = Descriptor { head, length, room, ..Descriptor::default() };
-        tags::dress(&mut buffer, &mut descriptor, vid, leaves == "tagged");
+        tags::retag(&mut buffer, &mut descriptor, vid, leaves == "tagged");
         assert_eq!(buffer[usize::from(descriptor.head)..][..usize::from(descriptor.length)], left, "{line}");
         tried += 1;
     }

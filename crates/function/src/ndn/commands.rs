@@ -1,4 +1,4 @@
-//! Commands to the running function: names added, deleted and listed, next hops added and changed.
+//! Commands of the running function: add, delete and list names, add and change next hops.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,13 +16,13 @@ use super::table::{Freed, Table, Written};
 use super::{NextHop, Parts, hash, uri};
 use crate::{Error, Running};
 
-/// Most names that a list shows, unless it is asked for fewer.
+/// Maximum number of names in a list, and the default.
 const LIST_MAX: u64 = 10_000;
 
-/// The table, with what is known of it here alone.
+/// The table with its control data.
 pub(super) struct Control {
     table: Table,
-    /// All that was ever said, in order; a name without next hop was deleted.
+    /// Log of all names, in order. A name without a next hop was deleted.
     names: Names,
     next_hops: Vec<(String, NextHop)>,
     next_hops_max: usize,
@@ -37,15 +37,15 @@ impl Control {
         let next_hops_max = next_hops.len() + spare_next_hops;
         let shape = Shape::new(&names, key, guide);
         let mut table = Table::new(shape, key, spare_names, next_hops_max, udp_port)?;
-        // Nobody has the image yet.
+        // No device has a copy of the image yet, so the list of written ranges is not used.
         let mut written = Written::default();
         for (index, (_, next_hop)) in (0..).zip(&next_hops) {
             table.set_next_hop(index, next_hop, &mut written);
         }
         for (name, next_hop) in names.iter() {
-            assert!((next_hop as usize) < next_hops.len(), "no such next hop: {next_hop}");
-            let refuse = |message| Error::Value { span: None, message: format!("{}: {message}", uri::show(name)) };
-            table.insert(name, next_hop, &mut written).map_err(refuse)?;
+            assert!((next_hop as usize) < next_hops.len(), "next hop {next_hop} does not exist");
+            let name_error = |message| Error::Value { span: None, message: format!("{}: {message}", uri::show(name)) };
+            table.insert(name, next_hop, &mut written).map_err(name_error)?;
             written.contents.clear();
             written.words.clear();
         }
@@ -77,8 +77,8 @@ impl Control {
         self.next_hops.iter().map(|(_, next_hop)| *next_hop).collect()
     }
 
-    /// Remembers what was done, and forgets what that made void when it has become most of it.
-    fn remember(&mut self, name: &[u8], next_hop: u32) {
+    /// Appends a change to the log. Compacts the log when most of its entries are obsolete.
+    fn log_change(&mut self, name: &[u8], next_hop: u32) {
         self.names.push(name, next_hop);
         if self.names.len() as u64 > 2 * self.table.len() + (1 << 16) {
             let mut last = HashMap::new();
@@ -94,7 +94,7 @@ impl Control {
     }
 }
 
-/// Does one command, whole or not at all.
+/// Runs one command. It is applied completely or not at all.
 pub(super) fn run(
     control: &mut Control,
     request: &Value,
@@ -107,7 +107,7 @@ pub(super) fn run(
         Some("list") => list(control, request),
         Some("next_hop") => next_hop(control, request, running, headroom_bytes),
         Some("next_hops") => Ok(next_hops(control)),
-        _ => refuse("ndn takes the commands add, delete, list, next_hop and next_hops"),
+        _ => refuse("the commands of ndn are add, delete, list, next_hop and next_hops"),
     }
 }
 
@@ -115,7 +115,8 @@ fn refuse<T>(message: impl Into<String>) -> Result<T, Error> {
     Err(Error::Command { message: message.into() })
 }
 
-/// Brings what was written to devices: what words lead to comes before the words.
+/// Copies the written ranges to the devices. Contents are copied before the words that refer to
+/// them.
 fn upload(written: Written, running: &dyn Running) -> Result<(), Error> {
     for mut ranges in [written.contents, written.words] {
         ranges.sort_unstable_by_key(|range| (range.start, range.end));
@@ -137,7 +138,7 @@ fn parsed(text: &str) -> Result<Vec<u8>, Error> {
     Ok(names.iter().next().map(|(name, _)| name.to_vec()).unwrap_or_default())
 }
 
-/// The names of a request, as an array of texts.
+/// Parses the names of a request, given as an array of strings.
 fn prefixes(request: &Value) -> Result<Vec<Vec<u8>>, Error> {
     let texts = request.get("prefix").and_then(Value::as_array).filter(|texts| !texts.is_empty());
     let Some(texts) = texts.and_then(|texts| texts.iter().map(Value::as_str).collect::<Option<Vec<_>>>()) else {
@@ -156,54 +157,54 @@ fn add(control: &mut Control, request: &Value, running: &dyn Running) -> Result<
     let Some(routes) = request.get("route").and_then(Value::as_array).filter(|routes| !routes.is_empty()) else {
         return refuse(NEEDS);
     };
-    let mut wanted = Vec::with_capacity(routes.len());
+    let mut requested = Vec::with_capacity(routes.len());
     for route in routes {
         let text = |key| route.get(key).and_then(Value::as_str);
         let (Some(prefix), Some(next_hop)) = (text("prefix"), text("next_hop")) else { return refuse(NEEDS) };
-        wanted.push((parsed(prefix)?, index(control, next_hop)?));
+        requested.push((parsed(prefix)?, index(control, next_hop)?));
     }
-    // Of a name that comes twice the last counts, and look-ups see nothing in between.
+    // If a name occurs twice, the last entry is valid, and no lookup sees the other one.
     let mut seen = std::collections::HashSet::new();
-    wanted.reverse();
-    wanted.retain(|(name, _)| seen.insert(name.clone()));
+    requested.reverse();
+    requested.retain(|(name, _)| seen.insert(name.clone()));
     let mut written = Written::default();
-    let mut before = Vec::with_capacity(wanted.len());
+    let mut before = Vec::with_capacity(requested.len());
     let mut done = Ok(());
-    for (name, next_hop) in &wanted {
-        let was = control.table.next_hop(name);
+    for (name, next_hop) in &requested {
+        let previous = control.table.next_hop(name);
         if let Err(message) = control.table.insert(name, *next_hop, &mut written) {
             done = refuse(format!("{}: {message}", uri::show(name)));
             break;
         }
-        before.push((name, was));
+        before.push((name, previous));
     }
     let done = done.and_then(|()| upload(written, running));
     if let Err(error) = done {
         undo(control, &before, running);
         return Err(error);
     }
-    for (name, next_hop) in &wanted {
-        control.remember(name, *next_hop);
+    for (name, next_hop) in &requested {
+        control.log_change(name, *next_hop);
     }
-    // The next change comes when no look-up has seen the table as it was before this one.
+    // The next change starts after the last lookup that saw the table before this change.
     running.quiesce()?;
-    Ok(json!({ "added": wanted.len() }))
+    Ok(json!({ "added": requested.len() }))
 }
 
-/// Back to what names were before. A device that does not take it is lost.
+/// Restores the previous next hops of names. A device that does not receive the change is lost.
 fn undo(control: &mut Control, before: &[(&Vec<u8>, Option<u32>)], running: &dyn Running) {
     let mut written = Written::default();
     let mut freed = Freed::new();
-    for (name, was) in before.iter().rev() {
-        match was {
-            // It was there, so there is room for it.
+    for (name, previous) in before.iter().rev() {
+        match previous {
+            // The name was in the table, so there is room for it.
             Some(next_hop) => drop(control.table.insert(name, *next_hop, &mut written)),
             None => freed.extend(control.table.remove(name, &mut written).unwrap_or_default()),
         }
     }
     let _ = upload(written, running);
     if running.quiesce().is_ok() {
-        control.table.give_back(freed);
+        control.table.free_records(freed);
     }
 }
 
@@ -218,18 +219,18 @@ fn delete(control: &mut Control, request: &Value, running: &dyn Running) -> Resu
     let mut freed = Freed::new();
     for name in &names {
         freed.extend(control.table.remove(name, &mut written).unwrap_or_default());
-        control.remember(name, NDN_NONE);
+        control.log_change(name, NDN_NONE);
     }
     let count = names.len();
     let done = upload(written, running).and_then(|()| running.quiesce());
     if let Err(error) = done {
-        return refuse(format!("{error}; the {count} names are deleted, but their places are not used again"));
+        return refuse(format!("{error}; the {count} names are deleted, but their memory is not reused"));
     }
-    control.table.give_back(freed);
+    control.table.free_records(freed);
     Ok(json!({ "deleted": count }))
 }
 
-/// Names with their next hops: those asked for, or the first of those below a prefix.
+/// Lists names with their next hops: the requested names, or the first names below a prefix.
 fn list(control: &Control, request: &Value) -> Result<Value, Error> {
     let show = |name: &[u8], next_hop: u32| {
         let next_hop = control.next_hops.get(next_hop as usize).map(|(name, _)| name.as_str());
@@ -247,21 +248,21 @@ fn list(control: &Control, request: &Value) -> Result<Value, Error> {
         None => Vec::new(),
         Some(below) => match below.as_str() {
             Some(text) => parsed(text)?,
-            None => return refuse("\"below\" is a name such as \"/example\""),
+            None => return refuse("\"below\" must be a name such as \"/example\""),
         },
     };
-    let most = request.get("limit").and_then(Value::as_u64).unwrap_or(LIST_MAX).min(LIST_MAX);
+    let max = request.get("limit").and_then(Value::as_u64).unwrap_or(LIST_MAX).min(LIST_MAX);
     let mut seen = std::collections::HashSet::new();
     let listed = control.names.iter().filter(|(name, _)| name.starts_with(&below)).filter_map(|(name, _)| {
-        // What comes more than once in the book is shown once, as it is now.
+        // The log may contain a name several times. It is listed once, with its current next hop.
         let next_hop = control.table.next_hop(name)?;
         seen.insert(name).then(|| show(name, next_hop))
     });
-    let listed: Vec<Value> = listed.take(most as usize).collect();
+    let listed: Vec<Value> = listed.take(max as usize).collect();
     Ok(json!({ "names": control.len(), "route": listed }))
 }
 
-/// Adds next hops, and changes those that there are: every name that leads to one does so at once.
+/// Adds and changes next hops. A change applies to all names with this next hop at the same time.
 fn next_hop(
     control: &mut Control,
     request: &Value,
@@ -271,54 +272,53 @@ fn next_hop(
     let Some(stanzas) = request.get("next_hop").filter(|stanzas| stanzas.is_array()) else {
         return refuse("the command needs \"next_hop\": [{...}, ...], with the keys of a stanza");
     };
-    let said = |error: Error| match &error {
+    let command_error = |error: Error| match &error {
         Error::Toml(error) => Error::Command { message: error.message().to_owned() },
         error => Error::Command { message: error.to_string() },
     };
     let text = toml::to_string(&json!({ "next_hop": stanzas }));
-    let text = text.map_err(|_| Error::Command { message: "no TOML can say this".to_owned() })?;
-    let document = DeTable::parse(&text).map_err(|_| Error::Command { message: "no TOML can say this".to_owned() })?;
-    let config: Config = crate::config::read(document).map_err(said)?;
+    let text = text.map_err(|_| Error::Command { message: "the request cannot be written as TOML".to_owned() })?;
+    let document = DeTable::parse(&text)
+        .map_err(|_| Error::Command { message: "the request cannot be written as TOML".to_owned() })?;
+    let config: Config = crate::config::read(document).map_err(command_error)?;
     let resolve = |config: &super::config::NextHopConfig| {
         let next_hop = config.resolve(&control.ports, control.udp_port)?;
         Ok((config.name.get_ref().clone(), next_hop))
     };
-    let wanted = config.next_hop.iter().map(resolve).collect::<Result<Vec<_>, _>>().map_err(said)?;
-    let mut places: Vec<usize> = Vec::with_capacity(wanted.len());
+    let requested = config.next_hop.iter().map(resolve).collect::<Result<Vec<_>, _>>().map_err(command_error)?;
+    let mut indices: Vec<usize> = Vec::with_capacity(requested.len());
     let mut fresh: Vec<&str> = Vec::new();
-    for (name, next_hop) in &wanted {
+    for (name, next_hop) in &requested {
         if next_hop.carrier_bytes() > headroom_bytes {
-            return refuse(format!(
-                "next hop \"{name}\" has longer headers than any at the start, and packets have no room for them"
-            ));
+            return refuse(format!("next hop \"{name}\" needs more headroom than the next hops of the configuration"));
         }
         let known = control.next_hops.iter().position(|(known, _)| known == name);
         let new = || control.next_hops.len() + fresh.iter().position(|known| known == name).unwrap_or(fresh.len());
-        let place = known.unwrap_or_else(new);
-        if places.contains(&place) {
-            return refuse(format!("next hop \"{name}\" is there twice"));
+        let index = known.unwrap_or_else(new);
+        if indices.contains(&index) {
+            return refuse(format!("next hop \"{name}\" occurs twice"));
         }
         if known.is_none() {
             fresh.push(name);
         }
-        places.push(place);
+        indices.push(index);
     }
     if control.next_hops.len() + fresh.len() > control.next_hops_max {
-        let most = control.next_hops_max;
-        return refuse(format!("there is room for {most} next hops (spare_next_hops)"));
+        let max = control.next_hops_max;
+        return refuse(format!("the table has room for {max} next hops: increase spare_next_hops"));
     }
     let mut written = Written::default();
-    for (&place, (name, next_hop)) in places.iter().zip(&wanted) {
-        match control.next_hops.get_mut(place) {
+    for (&index, (name, next_hop)) in indices.iter().zip(&requested) {
+        match control.next_hops.get_mut(index) {
             Some(known) => known.1 = *next_hop,
             None => control.next_hops.push((name.clone(), *next_hop)),
         }
-        control.table.set_next_hop(place as u32, next_hop, &mut written);
+        control.table.set_next_hop(index as u32, next_hop, &mut written);
     }
     upload(written, running)?;
-    // The half that counted is written again by the next change.
+    // The next change overwrites the copy of the next hop that was valid before this change.
     running.quiesce()?;
-    Ok(json!({ "next_hops": wanted.len() }))
+    Ok(json!({ "next_hops": requested.len() }))
 }
 
 fn next_hops(control: &Control) -> Value {

@@ -1,4 +1,4 @@
-//! What the operator writes.
+//! Configuration of `ndn`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -12,29 +12,29 @@ use crate::config::value;
 use crate::routes::{parse_mac, port_index};
 use crate::{BuildContext, Error};
 
-/// Most names and next hops that a stanza makes room for.
+/// Maximum number of spare names, and of spare next hops.
 const SPARE_MAX: usize = 1 << 30;
 const NEXT_HOPS_MAX: usize = 1 << 16;
 
-/// The keys of the stanza.
+/// Keys of the stanza.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// A text file of names, see `names.rs`.
+    /// Path of a text file with names. `names.rs` describes its format.
     names: Option<PathBuf>,
-    /// Next hop of the names that have none of their own.
+    /// Next hop of names that have no next hop in the file or the stanza.
     default_next_hop: Option<Spanned<String>>,
-    /// Names in place, which come after those of the file.
+    /// Names in the stanza. They follow the names of the file.
     #[serde(default)]
     route: Vec<RouteConfig>,
-    /// Where Interests go.
+    /// Next hops of Interests.
     #[serde(default)]
     pub(super) next_hop: Vec<NextHopConfig>,
-    /// Where NDN is listened for over UDP.
+    /// UDP port of NDN.
     udp_port: Option<u16>,
-    /// How many names can be added while packets flow.
+    /// Number of names that can be added while packets flow.
     spare_names: Option<Spanned<usize>>,
-    /// How many next hops can be added.
+    /// Number of next hops that can be added while packets flow.
     spare_next_hops: Option<Spanned<usize>>,
 }
 
@@ -64,12 +64,10 @@ pub(super) struct NextHopConfig {
 
 impl Config {
     /// Reads the names and resolves all next hops.
-    pub(super) fn resolve(&self, site: &BuildContext<'_>) -> Result<Parts, Error> {
+    pub(super) fn resolve(&self, context: &BuildContext<'_>) -> Result<Parts, Error> {
         if self.names.is_none() && self.route.is_empty() {
-            let message = format!(
-                "function \"{}\" has no names: name a file with names = \"FILE\", or add [[function.route]]",
-                site.name
-            );
+            let message =
+                format!("function \"{}\" has no names: add names = \"FILE\" or [[function.route]]", context.name);
             return Err(Error::Value { span: None, message });
         }
         let udp_port = self.udp_port.unwrap_or(UDP_PORT);
@@ -78,9 +76,9 @@ impl Config {
         for config in &self.next_hop {
             let name = config.name.get_ref();
             if known.index.insert(name.as_bytes(), next_hops.len() as u32).is_some() {
-                return Err(value(config.name.span(), format!("there are two next hops called \"{name}\"")));
+                return Err(value(config.name.span(), format!("two next hops have the name \"{name}\"")));
             }
-            next_hops.push((name.clone(), config.resolve(site.ports, udp_port)?));
+            next_hops.push((name.clone(), config.resolve(context.ports, udp_port)?));
         }
         if let Some(name) = &self.default_next_hop {
             known.default = Some(lookup(&known, name)?);
@@ -88,7 +86,7 @@ impl Config {
 
         let mut names = Names::new();
         if let Some(file) = &self.names {
-            let (path, text) = crate::config::read_file(site.directory, file)?;
+            let (path, text) = crate::config::read_file(context.directory, file)?;
             names::parse_with(&text, &known, &mut names).map_err(|(line, message)| Error::Line {
                 path,
                 line,
@@ -104,7 +102,7 @@ impl Config {
                 .push_uri(config.prefix.get_ref().as_bytes(), next_hop)
                 .map_err(|message| value(config.prefix.span(), message))?;
         }
-        let mut parts = Parts { ports: site.ports.to_vec(), udp_port, ..Parts::new(names, next_hops) };
+        let mut parts = Parts { ports: context.ports.to_vec(), udp_port, ..Parts::new(names, next_hops) };
         parts.spare_names = limited(&self.spare_names, parts.spare_names, SPARE_MAX, "spare_names")?;
         parts.spare_next_hops =
             limited(&self.spare_next_hops, parts.spare_next_hops, NEXT_HOPS_MAX, "spare_next_hops")?;
@@ -112,9 +110,9 @@ impl Config {
     }
 }
 
-fn limited(given: &Option<Spanned<usize>>, default: usize, most: usize, key: &str) -> Result<usize, Error> {
+fn limited(given: &Option<Spanned<usize>>, default: usize, max: usize, key: &str) -> Result<usize, Error> {
     match given {
-        Some(number) if *number.get_ref() > most => Err(value(number.span(), format!("{key} is at most {most}"))),
+        Some(number) if *number.get_ref() > max => Err(value(number.span(), format!("{key} must be at most {max}"))),
         Some(number) => Ok(*number.get_ref()),
         None => Ok(default),
     }
@@ -148,7 +146,9 @@ impl NextHopConfig {
         let port = port_index(port, ports)?;
         let (destination, source) = (parse_mac(destination)?, parse_mac(source)?);
         if source.is_multicast() {
-            return refuse(format!("source_mac of next hop \"{name}\" is a group address; only one station can send"));
+            return refuse(format!(
+                "source_mac of next hop \"{name}\" is a group address: it must be the address of one station"
+            ));
         }
         Ok(NextHop::Forward { port, destination, source, carrier: self.carrier(udp_port)? })
     }
@@ -167,7 +167,7 @@ impl NextHopConfig {
         };
         let (to, from) = (self.destination_port.unwrap_or(udp_port), self.source_port.unwrap_or(udp_port));
         if to == 0 {
-            return Err(value(self.name.span(), format!("destination_port of next hop \"{name}\" is 0")));
+            return Err(value(self.name.span(), format!("destination_port of next hop \"{name}\" must not be 0")));
         }
         match (source, destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
@@ -177,19 +177,19 @@ impl NextHopConfig {
                 Ok(Carrier::Udp6 { source: (source, from), destination: (destination, to) })
             }
             _ => {
-                let message = format!("the addresses of next hop \"{name}\" are not of one family");
+                let message = format!("the addresses of next hop \"{name}\" have different IP versions");
                 Err(value(self.name.span(), message))
             }
         }
     }
 }
 
-/// An address that a datagram can have; of a source nobody asks more here.
+/// Parses an IP address. The unspecified address is refused.
 fn address(text: &Spanned<String>) -> Result<IpAddr, Error> {
-    let refuse = |what: &str| Err(value(text.span(), format!("\"{}\" is {what}", text.get_ref())));
+    let refuse = |problem: &str| Err(value(text.span(), format!("\"{}\" is {problem}", text.get_ref())));
     match text.get_ref().parse() {
         Ok(IpAddr::V4(Ipv4Addr::UNSPECIFIED)) | Ok(IpAddr::V6(Ipv6Addr::UNSPECIFIED)) => {
-            refuse("no address of a station")
+            refuse("not the address of a station")
         }
         Ok(address) => Ok(address),
         Err(_) => refuse("not an IP address such as 192.0.2.1 or 2001:db8::1"),

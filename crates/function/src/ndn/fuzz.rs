@@ -1,4 +1,4 @@
-//! What a fuzz target of `ndn` needs: a function, and frames.
+//! Function and frames for the fuzz target of `ndn`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -59,15 +59,16 @@ prefix = "/B/A"
 next_hop = "nowhere"
 "#;
 
-/// A few names, with next hops of all kinds.
+/// Creates a function with a few names and next hops of all kinds.
 pub fn function() -> Arc<dyn Function> {
-    let site = BuildContext { name: "fuzzed", ports: &["p".to_owned()], directory: Path::new(".") };
+    let context = BuildContext { name: "fuzzed", ports: &["p".to_owned()], directory: Path::new(".") };
     let stanza = DeTable::parse(STANZA).expect("the stanza is TOML");
-    super::build(stanza, &site).expect("the stanza is one of ndn")
+    super::build(stanza, &context).expect("the stanza is a valid ndn configuration")
 }
 
-/// The frame that bytes mean: themselves, or, after a first byte of 0xf0 to 0xf2, NDN over Ethernet, the inside of an
-/// Interest, and the inside of an LpPacket.
+/// Converts fuzz data to a frame. A first byte of 0xf0 to 0xf2 selects the wrapping of the other
+/// bytes: NDN over Ethernet, the value of an Interest, or the value of an LpPacket. Other data is
+/// the frame itself.
 pub fn frame(data: &[u8]) -> Vec<u8> {
     let ethernet = |ndn: Vec<u8>| [&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 0x86, 0x24][..], &ndn].concat();
     let element = |kind: u8, value: &[u8]| {

@@ -1,15 +1,17 @@
-//! SipHash-1-3 (Aumasson, Bernstein, "SipHash: a fast short-input PRF", INDOCRYPT 2012), of names and of their prefixes.
+//! SipHash-1-3 (Aumasson, Bernstein, "SipHash: a fast short-input PRF", INDOCRYPT 2012) of names
+//! and prefixes.
 //!
-//! Who does not know the key cannot tell which names meet in one bucket, so nobody can fill a table with names that do.
+//! Without the key, an attacker cannot choose names that fall into the same bucket, so he cannot
+//! overfill a bucket.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// A key that nobody outside knows, from the operating system.
+/// Returns a secret key from the operating system.
 pub(super) fn random_key() -> [u64; 2] {
     [(); 2].map(|()| RandomState::new().build_hasher().finish())
 }
 
-/// The hash of these bytes.
+/// Returns the hash of these bytes.
 pub(super) fn hash(key: [u64; 2], bytes: &[u8]) -> u64 {
     let mut state = State::new(key);
     let (words, rest) = bytes.as_chunks::<8>();
@@ -63,10 +65,10 @@ mod tests {
 
     use super::*;
 
-    /// The standard library's hasher is SipHash-1-3 too, with a key that is not ours to set: its fixed one is all zeros.
+    /// The default hasher of the standard library is SipHash-1-3 with a fixed key of zeros.
     #[test]
-    #[allow(deprecated, reason = "SipHasher13 itself is not public; the default of DefaultHasher is it with key 0")]
-    fn it_is_that_of_the_standard_library() {
+    #[allow(deprecated, reason = "SipHasher13 is not public, but DefaultHasher is SipHasher13 with key 0")]
+    fn hash_matches_the_standard_library() {
         let fixed = std::hash::BuildHasherDefault::<std::collections::hash_map::DefaultHasher>::default();
         let bytes: Vec<u8> = (0..=255).cycle().take(700).collect();
         for length in (0..70).chain([255, 256, 257, 700]) {

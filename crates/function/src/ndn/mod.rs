@@ -1,4 +1,5 @@
-//! `ndn`: forwards Interests of Named Data Networking by the longest matching prefix of their names.
+//! `ndn`: forwards Interests of Named Data Networking by the longest matching prefix of their
+//! names.
 
 mod commands;
 mod config;
@@ -30,36 +31,36 @@ pub use uri::{parse as parse_uri, show as show_uri};
 
 use commands::Control;
 
-/// The Interest has its new headers and hop limit, and goes out by the chosen port; `Outcome::value` is the index of
-/// the next hop.
+/// The Interest is forwarded with new headers and a decremented hop limit on the chosen port.
+/// `Outcome::value` is the index of the next hop.
 pub const VERDICT_FORWARD: u8 = 0;
-/// The table says that the name is of this machine; `Outcome::value` is the index of the next hop.
+/// The name belongs to this machine. `Outcome::value` is the index of the next hop.
 pub const VERDICT_LOCAL: u8 = 1;
-/// A Data packet.
+/// The packet is a Data packet.
 pub const VERDICT_DATA: u8 = 2;
-/// An NDN packet that is neither Interest nor Data as a whole.
+/// The packet is neither a complete Interest nor a complete Data packet.
 pub const VERDICT_OTHER: u8 = 3;
-/// The frame carries no NDN.
+/// The frame contains no NDN packet.
 pub const VERDICT_NOT_NDN: u8 = 4;
 
-/// The frame ends too early.
+/// The frame ends before the length that it states.
 pub const DROP_TRUNCATED: u8 = 0;
-/// The packet contradicts itself, or the specification.
+/// The packet violates the specification.
 pub const DROP_MALFORMED: u8 = 1;
 /// A checksum is wrong.
 pub const DROP_CHECKSUM: u8 = 2;
-/// The hop limit forbids another hop.
+/// The hop limit does not allow another hop.
 pub const DROP_HOP_LIMIT: u8 = 3;
 /// The Interest has no nonce.
 pub const DROP_NO_NONCE: u8 = 4;
-/// No prefix of the name is in the table.
+/// The table contains no prefix of the name.
 pub const DROP_NO_ROUTE: u8 = 5;
-/// The table says so.
+/// The next hop discards packets.
 pub const DROP_BLACKHOLE: u8 = 6;
-/// There is no room for the headers.
+/// The headroom is too small for the headers of the next hop.
 pub const DROP_NO_ROOM: u8 = 7;
 
-/// The contract block of `kernels/ndn/`, as data.
+/// Contract block of `kernels/ndn/`, as data.
 pub const CONTRACT: Contract = Contract {
     kind: "ndn",
     summary: "Forwards Interests of Named Data Networking by the longest matching prefix of their names.",
@@ -67,38 +68,41 @@ pub const CONTRACT: Contract = Contract {
     verdicts: &[
         Verdict {
             name: "forward",
-            sentence: "A prefix of the name is in the table; hop limit and headers are rewritten.",
+            sentence: "The table contains a prefix of the name. Hop limit and headers are rewritten.",
             chooses_port: true,
         },
-        Verdict { name: "local", sentence: "The table says that the name is of this machine.", chooses_port: false },
+        Verdict { name: "local", sentence: "The name belongs to this machine.", chooses_port: false },
         Verdict {
             name: "data",
-            sentence: "A Data packet; nothing but its outermost TLV is looked at.",
+            sentence: "The packet is a Data packet. Only its outermost TLV is checked.",
             chooses_port: false,
         },
         Verdict {
             name: "other",
-            sentence: "A fragment, a Nack or an idle packet of NDNLPv2, or a packet of an unknown type.",
+            sentence: "The packet is a fragment, a Nack or an idle packet of NDNLPv2, or has an unknown type.",
             chooses_port: false,
         },
         Verdict {
             name: "not_ndn",
-            sentence: "Neither EtherType 0x8624 nor UDP to the port of NDN, or that in a fragment, behind extension headers or behind two VLAN tags.",
+            sentence: "The frame has neither EtherType 0x8624 nor UDP to the port of NDN. This includes fragments, and packets with extension headers or two VLAN tags.",
             chooses_port: false,
         },
     ],
     drops: &[
-        Drop { name: "truncated", sentence: "The frame, or the datagram, ends before the length that it states." },
+        Drop { name: "truncated", sentence: "The frame or the datagram ends before the length that it states." },
         Drop {
             name: "malformed",
-            sentence: "A header or a TLV is not as the specification says, or an element that is critical is unknown.",
+            sentence: "A header or a TLV violates the specification, or a critical element is unknown.",
         },
-        Drop { name: "checksum", sentence: "The checksum of IPv4 or UDP is wrong, or is missing over IPv6." },
-        Drop { name: "hop_limit", sentence: "HopLimit is 0, or would be 0 behind this hop." },
-        Drop { name: "no_nonce", sentence: "The Interest came over a link without a Nonce." },
-        Drop { name: "no_route", sentence: "No prefix of the name is in the table." },
-        Drop { name: "blackhole", sentence: "The table says that the Interest is to be dropped." },
-        Drop { name: "no_room", sentence: "There is no headroom for the headers of the next hop." },
+        Drop {
+            name: "checksum",
+            sentence: "The IPv4 or UDP checksum is wrong, or the UDP checksum is missing over IPv6.",
+        },
+        Drop { name: "hop_limit", sentence: "HopLimit is 0, or would become 0 at this hop." },
+        Drop { name: "no_nonce", sentence: "The Interest has no Nonce." },
+        Drop { name: "no_route", sentence: "The table contains no prefix of the name." },
+        Drop { name: "blackhole", sentence: "The next hop is a blackhole." },
+        Drop { name: "no_room", sentence: "The headroom is too small for the headers of the next hop." },
     ],
     variants: &["names"],
     in_order: false,
@@ -111,55 +115,55 @@ pub const CONTRACT: Contract = Contract {
     spec: "NDN Packet Format Specification 0.3; NDNLPv2",
 };
 
-/// The registration.
+/// Registration of the function.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
-/// Where NDN is listened for over UDP, unless configured.
+/// Default UDP port of NDN.
 pub const UDP_PORT: u16 = 6363;
 
-/// What is done with Interests of a name.
+/// Next hop of Interests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextHop {
-    /// They go to another station.
+    /// Interests are forwarded to another station.
     Forward {
-        /// By this port.
+        /// Egress port.
         port: u16,
-        /// The station's address.
+        /// MAC address of the station.
         destination: MacAddress,
-        /// The port's own address.
+        /// MAC address of the egress port.
         source: MacAddress,
-        /// What they travel in.
+        /// Protocol that carries the NDN packet.
         carrier: Carrier,
     },
-    /// They are for this machine.
+    /// Interests are delivered to this machine.
     Local,
-    /// They are dropped.
+    /// Interests are dropped.
     Blackhole,
 }
 
-/// What carries an Interest to its next hop.
+/// Protocol that carries an NDN packet to its next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// Ethernet, under an EtherType of its own.
+    /// Ethernet with the EtherType of NDN.
     Ethernet,
     /// UDP over IPv4.
     Udp4 {
-        /// Own address and port.
+        /// Source address and port.
         source: (Ipv4Addr, u16),
-        /// Those of the other end.
+        /// Destination address and port.
         destination: (Ipv4Addr, u16),
     },
     /// UDP over IPv6.
     Udp6 {
-        /// Own address and port.
+        /// Source address and port.
         source: (Ipv6Addr, u16),
-        /// Those of the other end.
+        /// Destination address and port.
         destination: (Ipv6Addr, u16),
     },
 }
 
 impl NextHop {
-    /// Bytes in front of the NDN packet that Ethernet has not.
+    /// Returns the number of header bytes between Ethernet and the NDN packet.
     fn carrier_bytes(&self) -> u16 {
         match self {
             Self::Forward { carrier: Carrier::Udp4 { .. }, .. } => 28,
@@ -169,29 +173,30 @@ impl NextHop {
     }
 }
 
-/// What a table is made of.
+/// Contents and capacity of a table.
 #[derive(Debug)]
 pub struct Parts {
-    /// Names and their next hops, by index; of equal names the last one counts.
+    /// Names with the indices of their next hops. If a name occurs twice, the last entry is valid.
     pub names: Names,
-    /// What the indexes mean: a name, and what is done.
+    /// Next hops with their names, by index.
     pub next_hops: Vec<(String, NextHop)>,
-    /// Names of all ports, for next hops that come later.
+    /// Names of all ports, for next hops that are added later.
     pub ports: Vec<String>,
-    /// The UDP port of NDN.
+    /// UDP port of NDN.
     pub udp_port: u16,
-    /// How many names can be added while packets flow.
+    /// Number of names that can be added while packets flow.
     pub spare_names: usize,
-    /// How many next hops can be added.
+    /// Number of next hops that can be added while packets flow.
     pub spare_next_hops: usize,
-    /// Key of the hash; a secret. None: at random.
+    /// Secret key of the hash. `None` for a random key.
     pub key: Option<[u64; 2]>,
-    /// Components of guides, see `kernels/ndn/image.h`; none: what is best for these names.
+    /// Number of components of a guide, see `kernels/ndn/image.h`. `None` for the best number for
+    /// these names.
     pub guide: Option<u32>,
 }
 
 impl Parts {
-    /// These names, and what else is usual.
+    /// Creates a table description with default capacities.
     pub fn new(names: Names, next_hops: Vec<(String, NextHop)>) -> Self {
         let spare_names = names.len() / 8 + 4096;
         let (ports, udp_port, spare_next_hops) = (Vec::new(), UDP_PORT, 256);
@@ -205,18 +210,20 @@ pub struct Ndn {
     udp_port: u16,
     headroom_bytes: u16,
     control: Mutex<Control>,
-    /// What `ref` looks at, made when it first runs: nothing else needs it, and it is larger than the table.
+    /// Table of `ref`. It is created when `ref` first runs, because only `ref` uses it and it is
+    /// larger than the image.
     fib: RwLock<Option<reference::Fib>>,
 }
 
 impl Ndn {
-    /// A table of these names.
+    /// Creates a function with these names.
     ///
     /// # Errors
-    /// [`Error::Memory`] where the machine has too little, [`Error::Value`] for more than a table takes.
+    /// Returns [`Error::Memory`] if memory is insufficient, and [`Error::Value`] if the table is
+    /// too large.
     ///
     /// # Panics
-    /// When a name has a next hop that is not there.
+    /// If the next hop of a name does not exist.
     pub fn new(parts: Parts) -> Result<Self, Error> {
         let udp_port = parts.udp_port;
         let headroom_bytes = parts.next_hops.iter().map(|(_, hop)| hop.carrier_bytes()).max().unwrap_or(0);
@@ -230,22 +237,23 @@ impl Ndn {
         })
     }
 
-    /// How many names there are.
+    /// Returns the number of names.
     pub fn names(&self) -> u64 {
         self.control().len()
     }
 
-    /// Components of guides.
+    /// Returns the number of components of a guide.
     pub fn guide(&self) -> u32 {
         self.control().guide()
     }
 
-    /// The next hop of the longest prefix of a name, found without the table image.
+    /// Returns the next hop of the longest prefix of a name, found without the table image.
     pub fn lookup_ref(&self, name: &[u8]) -> Option<u32> {
         self.with_fib(|fib| fib.lookup_bytes(name))
     }
 
-    /// Nobody panics while he has it: what happens to it is done or refused beforehand.
+    /// Locks the control state. A poisoned lock is safe to use, because every change is completed
+    /// or refused before a possible panic.
     fn control(&self) -> MutexGuard<'_, Control> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -260,9 +268,9 @@ impl Ndn {
     }
 }
 
-fn build(stanza: Spanned<DeTable<'_>>, site: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
+fn build(stanza: Spanned<DeTable<'_>>, context: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
     let config: Config = crate::config::read(stanza)?;
-    Ok(Arc::new(Ndn::new(config.resolve(site)?)?))
+    Ok(Arc::new(Ndn::new(config.resolve(context)?)?))
 }
 
 impl Function for Ndn {
@@ -280,10 +288,10 @@ impl Function for Ndn {
 
     fn command(&self, request: &Value, running: &dyn Running) -> Result<Value, Error> {
         let mut control = self.control();
-        let said = commands::run(&mut control, request, running, self.headroom_bytes);
-        // Made anew from what there is now, if `ref` runs again.
+        let result = commands::run(&mut control, request, running, self.headroom_bytes);
+        // The table of `ref` is created again if `ref` runs again.
         *self.fib.write().unwrap_or_else(PoisonError::into_inner) = None;
-        said
+        result
     }
 
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {

@@ -1,13 +1,13 @@
-//! Many names, and the file of them: one a line.
+//! List of names, and the parser of the name file. The file has one name per line:
 //!
 //! ```text
-//! # comment, also behind ;
+//! # comment, also after ;
 //! /example/site          upstream
 //! ndn:/example/a%20b     lan          ; as a URI
-//! /                                   # the default route, by the default next hop
+//! /                                   # default route with the default next hop
 //! ```
 //!
-//! Any mix of spaces and tabs separates; lines end in LF or CRLF.
+//! Words are separated by any mix of spaces and tabs. Lines end in LF or CRLF.
 
 use std::collections::HashMap;
 
@@ -15,35 +15,35 @@ use godwit_kernels::image::NDN_DEPTHS;
 
 use super::uri::{self, quote};
 
-/// Most bytes of a name: no NDN packet has more.
+/// Maximum length of a name in bytes, which is the maximum length of an NDN packet.
 pub const NAME_BYTES_MAX: usize = 8800;
 
-/// Names as they lie in packets, each with the index of a next hop.
+/// Names in the encoding of packets, each with the index of a next hop.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
     bytes: Vec<u8>,
-    /// Where each name ends, and its next hop.
+    /// End offset and next hop of each name.
     entries: Vec<(u64, u32)>,
 }
 
 impl Names {
-    /// None.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many they are.
+    /// Returns the number of names.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Adds a name: its components as they lie in a Name, one after another. They must be sound, no more than
-    /// [`NAME_BYTES_MAX`] bytes and 32 components.
+    /// Adds a name in the encoding of a Name element: the sequence of its components. It must be
+    /// valid, with at most [`NAME_BYTES_MAX`] bytes and 32 components.
     pub fn push(&mut self, name: &[u8], next_hop: u32) {
         self.bytes.extend(name);
         self.entries.push((self.bytes.len() as u64, next_hop));
@@ -52,47 +52,47 @@ impl Names {
     /// Adds a name that is written as a URI.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns the problem with the URI.
     pub fn push_uri(&mut self, text: &[u8], next_hop: u32) -> Result<(), String> {
         let start = self.bytes.len();
-        let done = uri::parse(text, &mut self.bytes).and_then(|components| match self.bytes.len() - start {
+        let result = uri::parse(text, &mut self.bytes).and_then(|components| match self.bytes.len() - start {
             bytes if bytes > NAME_BYTES_MAX => {
-                Err(format!("the name has {bytes} bytes; no packet has more than {NAME_BYTES_MAX}"))
+                Err(format!("the name has {bytes} bytes, but an NDN packet has at most {NAME_BYTES_MAX}"))
             }
             _ if components > NDN_DEPTHS => {
-                Err(format!("the name has {components} components; in a table it has at most {NDN_DEPTHS}"))
+                Err(format!("the name has {components} components, but a table supports at most {NDN_DEPTHS}"))
             }
             _ => Ok(()),
         });
-        match done {
+        match result {
             Ok(()) => self.entries.push((self.bytes.len() as u64, next_hop)),
             Err(_) => self.bytes.truncate(start),
         }
-        done
+        result
     }
 
-    /// All names in order, with their next hops.
+    /// Returns all names in order, with their next hops.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], u32)> {
         let starts = std::iter::once(0).chain(self.entries.iter().map(|entry| entry.0));
         starts.zip(&self.entries).map(|(start, &(end, next_hop))| (&self.bytes[start as usize..end as usize], next_hop))
     }
 }
 
-/// The next hops that a line may name.
+/// Next hops that a line of the file may name.
 #[derive(Debug, Default)]
 pub(super) struct NextHops<'a> {
     pub(super) index: HashMap<&'a [u8], u32>,
-    /// Of names that come without.
+    /// Next hop of names without a next hop.
     pub(super) default: Option<u32>,
 }
 
-pub(super) const NO_NEXT_HOP: &str = "the name has no next hop, and there is no default_next_hop";
+pub(super) const NO_NEXT_HOP: &str = "the name has no next hop, and no default_next_hop is configured";
 
-/// Appends the names of `text` in their order; `next_hops` are those that a line may name, and `default` that of lines
-/// that name none.
+/// Appends the names of `text` to `names`, in order. `next_hops` are the next hops that a line may
+/// name. `default` is the next hop of lines without one.
 ///
 /// # Errors
-/// The line, counted from 1, and what is wrong with it.
+/// Returns the line number, counted from 1, and the problem.
 pub fn parse<'a>(
     text: &[u8],
     next_hops: impl IntoIterator<Item = (&'a [u8], u32)>,
@@ -114,7 +114,7 @@ pub(super) fn parse_with(text: &[u8], next_hops: &NextHops<'_>, names: &mut Name
             Some(word) => *next_hops.index.get(word).ok_or_else(|| (line, unknown_next_hop(word)))?,
         };
         if let Some(word) = words.next() {
-            return Err((line, format!("\"{}\" is one word too many: a line is NAME NEXT_HOP", quote(word))));
+            return Err((line, format!("unexpected word \"{}\": a line is NAME NEXT_HOP", quote(word))));
         }
         names.push_uri(name, next_hop).map_err(|message| (line, message))?;
     }
@@ -122,7 +122,7 @@ pub(super) fn parse_with(text: &[u8], next_hops: &NextHops<'_>, names: &mut Name
 }
 
 pub(super) fn unknown_next_hop(name: &[u8]) -> String {
-    format!("there is no next hop called \"{}\"", quote(name))
+    format!("no next hop has the name \"{}\"", quote(name))
 }
 
 #[cfg(test)]
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn all_spellings() {
+    fn every_syntax_is_parsed() {
         let text = b"# head\r\n\r\n; old\n/ a\n \t/x/y%20z\t lan-2 \t# why\r\nndn:/q a ;x\n/last";
         let expected = [("/", 0), ("/x/y%20z", 1), ("/q", 0), ("/last", 7)];
         assert_eq!(parse_text(text, Some(7)).unwrap(), expected.map(|(name, index)| (name.to_owned(), index)));
@@ -147,18 +147,18 @@ mod tests {
     }
 
     #[test]
-    fn wrong_lines_are_named() {
+    fn errors_contain_the_line() {
         let deep = [&b"/a".repeat(33)[..], b" a"].concat();
         let long = [&b"/"[..], &b"x".repeat(8800), b" a"].concat();
         for (text, line, part) in [
             (&b"/a"[..], 1, "no default_next_hop"),
             (b"\n/a//b a", 2, "nothing between"),
-            (b"#\n#\n/a b", 3, "no next hop called \"b\""),
-            (b"/a a a", 1, "too many"),
+            (b"#\n#\n/a b", 3, "no next hop has the name \"b\""),
+            (b"/a a a", 1, "unexpected word"),
             (b"example a", 1, "does not begin with /"),
             (b"\xff\xfe\x00 a", 1, "does not begin with /"),
             (&deep, 1, "33 components"),
-            (&long, 1, "no packet has more"),
+            (&long, 1, "at most 8800"),
         ] {
             let (at, message) = parse_text(text, None).unwrap_err();
             assert!(at == line && message.contains(part), "{at}: {message}");

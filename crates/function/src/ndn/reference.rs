@@ -1,5 +1,6 @@
-//! What the kernel does, straight from the specification: names as lists of components in a map instead of bytes in a hash
-//! table, elements by slices instead of offsets, and the header views of `godwit-wire`.
+//! `ref` of `ndn`, written from the specification. It stores names as lists of components in a map
+//! instead of bytes in a hash table. It parses elements with slices instead of offsets, and uses
+//! the header views of `godwit-wire`.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -19,10 +20,10 @@ use super::{
 
 const NDN: u16 = 0x8624;
 
-/// One component of a name: its type and its value.
+/// A component of a name: its type and its value.
 type Component = (u64, Vec<u8>);
 
-/// Names and next hops.
+/// Forwarding table of `ref`: names and next hops.
 #[derive(Debug)]
 pub(super) struct Fib {
     names: HashMap<Vec<Component>, u32>,
@@ -31,11 +32,12 @@ pub(super) struct Fib {
 }
 
 impl Fib {
-    /// Of equal names the last one counts; one whose next hop is none is deleted.
+    /// Creates a table. If a name occurs twice, the last entry is valid. A name without a next hop
+    /// is deleted.
     pub(super) fn new(list: &Names, next_hops: Vec<NextHop>) -> Self {
         let mut names = HashMap::new();
         for (name, next_hop) in list.iter() {
-            let name = components(name).expect("names of a table are sound");
+            let name = components(name).expect("names of a table are valid");
             match next_hop {
                 NDN_NONE => names.remove(&name),
                 _ => names.insert(name, next_hop),
@@ -57,15 +59,15 @@ impl Fib {
 /// Forwards one packet.
 pub(super) fn run_ref(buffer: &mut [u8], descriptor: &mut Descriptor, fib: &Fib, udp_port: u16) -> Outcome {
     let frame = crate::frame_mut(buffer, descriptor);
-    let packet = match enter(frame, udp_port) {
+    let packet = match find_ndn(frame, udp_port) {
         Ok(packet) => packet,
         Err(outcome) => return outcome,
     };
-    let outer = match packet.open(frame) {
+    let outer = match packet.outermost_element(frame) {
         Ok(outer) => outer,
         Err(outcome) => return outcome,
     };
-    let interest = match open(frame, &outer) {
+    let interest = match parse_interest(frame, &outer) {
         Ok(Some(interest)) => interest,
         Ok(None) => return Outcome::drop(DROP_MALFORMED),
         Err(outcome) => return outcome,
@@ -93,7 +95,7 @@ pub(super) fn run_ref(buffer: &mut [u8], descriptor: &mut Descriptor, fib: &Fib,
         ndn[at - outer.whole.start] -= 1;
     }
     if !packet.is_udp && carrier == Carrier::Ethernet {
-        // Padding stays.
+        // Ethernet padding is kept.
         ndn.extend(&frame[outer.whole.end..]);
     }
     let inner = match carrier {
@@ -108,7 +110,7 @@ pub(super) fn run_ref(buffer: &mut [u8], descriptor: &mut Descriptor, fib: &Fib,
         sent.extend([0; vlan::HEADER_BYTES]);
         let _ = VlanHeader { ethertype: inner, ..tag }.emit(&mut sent[ethernet::HEADER_BYTES..]);
     }
-    sent.extend(carry(carrier, &ndn));
+    sent.extend(add_carrier_headers(carrier, &ndn));
     let end = usize::from(descriptor.head) + packet.ndn.start + ndn.len();
     let Some(head) = end.checked_sub(sent.len()) else {
         return Outcome::drop(DROP_NO_ROOM);
@@ -118,8 +120,8 @@ pub(super) fn run_ref(buffer: &mut [u8], descriptor: &mut Descriptor, fib: &Fib,
     Outcome { port, value: index, ..Outcome::verdict(VERDICT_FORWARD) }
 }
 
-/// An NDN packet with the headers that carry it.
-fn carry(carrier: Carrier, ndn: &[u8]) -> Vec<u8> {
+/// Returns the NDN packet with the IP and UDP headers that carry it.
+fn add_carrier_headers(carrier: Carrier, ndn: &[u8]) -> Vec<u8> {
     let datagram = |ports: (u16, u16), pseudo_header: &dyn Fn(u32) -> Checksum| {
         let mut datagram = vec![0; udp::HEADER_BYTES];
         let header = UdpHeader { source_port: ports.0, destination_port: ports.1, payload_bytes: ndn.len() };
@@ -176,22 +178,22 @@ fn carry(carrier: Carrier, ndn: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Where NDN lies in a frame.
+/// Position of the NDN packet in a frame.
 struct Packet {
     ndn: Range<usize>,
     is_udp: bool,
     tag: Option<VlanHeader>,
 }
 
-/// The outermost element.
+/// Outermost element of an NDN packet.
 struct Outer {
     kind: u64,
     value: Range<usize>,
     whole: Range<usize>,
 }
 
-/// Looks for NDN behind Ethernet and behind UDP.
-fn enter(frame: &[u8], udp_port: u16) -> Result<Packet, Outcome> {
+/// Finds the NDN packet after Ethernet or UDP.
+fn find_ndn(frame: &[u8], udp_port: u16) -> Result<Packet, Outcome> {
     let truncated = |_| Outcome::drop(DROP_TRUNCATED);
     let outer = Ethernet::new_checked(frame).map_err(truncated)?;
     let (tag, inner, start) = match outer.ethertype() {
@@ -203,8 +205,8 @@ fn enter(frame: &[u8], udp_port: u16) -> Result<Packet, Outcome> {
     };
     let (datagram, pseudo_header, needs_checksum) = match inner {
         NDN => return Ok(Packet { ndn: start..frame.len(), is_udp: false, tag }),
-        ethertype::IPV4 => behind_ipv4(&frame[start..], udp_port)?,
-        ethertype::IPV6 => behind_ipv6(&frame[start..], udp_port)?,
+        ethertype::IPV4 => ipv4_datagram(&frame[start..], udp_port)?,
+        ethertype::IPV6 => ipv6_datagram(&frame[start..], udp_port)?,
         _ => return Err(Outcome::verdict(VERDICT_NOT_NDN)),
     };
     let datagram = start + datagram.start..start + datagram.end;
@@ -223,8 +225,8 @@ fn enter(frame: &[u8], udp_port: u16) -> Result<Packet, Outcome> {
 
 type Datagram = (Range<usize>, Box<dyn Fn(u32) -> Checksum>, bool);
 
-/// The destination port of a datagram, if it is that of NDN.
-fn is_for(datagram: &[u8], udp_port: u16) -> Result<(), Outcome> {
+/// Checks that the destination port of a datagram is the port of NDN.
+fn check_port(datagram: &[u8], udp_port: u16) -> Result<(), Outcome> {
     let Some(header) = datagram.first_chunk::<{ udp::HEADER_BYTES }>() else {
         return Err(Outcome::drop(DROP_TRUNCATED));
     };
@@ -234,7 +236,7 @@ fn is_for(datagram: &[u8], udp_port: u16) -> Result<(), Outcome> {
     }
 }
 
-fn behind_ipv4(packet: &[u8], udp_port: u16) -> Result<Datagram, Outcome> {
+fn ipv4_datagram(packet: &[u8], udp_port: u16) -> Result<Datagram, Outcome> {
     let view = match Ipv4::new_checked(packet) {
         Ok(view) => view,
         Err(Error::Truncated) => return Err(Outcome::drop(DROP_TRUNCATED)),
@@ -243,7 +245,7 @@ fn behind_ipv4(packet: &[u8], udp_port: u16) -> Result<Datagram, Outcome> {
     if view.protocol() != protocol::UDP || view.is_fragment() {
         return Err(Outcome::verdict(VERDICT_NOT_NDN));
     }
-    is_for(view.payload(), udp_port)?;
+    check_port(view.payload(), udp_port)?;
     if view.verify_checksum().is_err() {
         return Err(Outcome::drop(DROP_CHECKSUM));
     }
@@ -252,7 +254,7 @@ fn behind_ipv4(packet: &[u8], udp_port: u16) -> Result<Datagram, Outcome> {
     Ok((view.header_bytes()..usize::from(view.total_bytes()), Box::new(pseudo), false))
 }
 
-fn behind_ipv6(packet: &[u8], udp_port: u16) -> Result<Datagram, Outcome> {
+fn ipv6_datagram(packet: &[u8], udp_port: u16) -> Result<Datagram, Outcome> {
     let view = match Ipv6::new_checked(packet) {
         Ok(view) => view,
         Err(Error::Truncated) => return Err(Outcome::drop(DROP_TRUNCATED)),
@@ -261,14 +263,14 @@ fn behind_ipv6(packet: &[u8], udp_port: u16) -> Result<Datagram, Outcome> {
     if view.next_header() != protocol::UDP {
         return Err(Outcome::verdict(VERDICT_NOT_NDN));
     }
-    is_for(view.payload(), udp_port)?;
+    check_port(view.payload(), udp_port)?;
     let ends = [view.source(), view.destination()].map(IpAddress::V6);
     let pseudo = move |length| Checksum::pseudo_header(ends[0], ends[1], protocol::UDP, length);
     Ok((ipv6::HEADER_BYTES..ipv6::HEADER_BYTES + view.payload().len(), Box::new(pseudo), true))
 }
 
 impl Packet {
-    fn open(&self, frame: &[u8]) -> Result<Outer, Outcome> {
+    fn outermost_element(&self, frame: &[u8]) -> Result<Outer, Outcome> {
         let mut rest = &frame[self.ndn.clone()];
         let available = rest.len();
         let (kind, value) = match element(&mut rest) {
@@ -284,18 +286,19 @@ impl Packet {
     }
 }
 
-/// What can be wrong with an element.
+/// Error of an element.
 enum Fault {
-    /// It ends too early.
+    /// The element ends too early.
     Short,
-    /// Its type or its length is not what the specification allows.
+    /// The type or the length violates the specification.
     Wrong,
 }
 
-/// Takes a number (section "TLV Encoding": in its shortest form) and says how many bytes it has.
+/// Reads a number, which must have its shortest form (section "TLV Encoding"). Returns the number
+/// and its length in bytes.
 fn number(input: &mut &[u8]) -> Result<(u64, usize), Fault> {
     let (&first, rest) = input.split_first().ok_or(Fault::Short)?;
-    let (bytes, least) = match first {
+    let (bytes, min) = match first {
         253 => (2, 253),
         254 => (4, 1 << 16),
         255 => (8, 1 << 32),
@@ -307,10 +310,10 @@ fn number(input: &mut &[u8]) -> Result<(u64, usize), Fault> {
     let (digits, rest) = rest.split_at_checked(bytes).ok_or(Fault::Short)?;
     *input = rest;
     let value = digits.iter().fold(0, |value, &digit| value << 8 | u64::from(digit));
-    if value < least { Err(Fault::Wrong) } else { Ok((value, 1 + bytes)) }
+    if value < min { Err(Fault::Wrong) } else { Ok((value, 1 + bytes)) }
 }
 
-/// Takes an element: its type, 1 to 2^32 - 1, and its value.
+/// Reads an element. Returns its type, 1 to 2^32 - 1, and its value.
 fn element<'a>(input: &mut &'a [u8]) -> Result<(u64, &'a [u8]), Fault> {
     let (kind, bytes) = number(input)?;
     if kind == 0 || bytes > 5 {
@@ -323,7 +326,8 @@ fn element<'a>(input: &mut &'a [u8]) -> Result<(u64, &'a [u8]), Fault> {
     Ok((kind, value))
 }
 
-/// Section "Name": types 1 to 65535; digests, types 1 and 2, have 32 bytes.
+/// Parses the components of a name (section "Name"). Types are 1 to 65535. Digests, types 1 and 2,
+/// have 32 bytes.
 fn components(mut name: &[u8]) -> Option<Vec<Component>> {
     let mut components = Vec::new();
     while !name.is_empty() {
@@ -339,12 +343,12 @@ fn components(mut name: &[u8]) -> Option<Vec<Component>> {
 struct Interest {
     name: Vec<Component>,
     has_nonce: bool,
-    /// Where in the frame its value lies.
+    /// Offset of the value of HopLimit in the frame.
     hop_limit: Option<usize>,
 }
 
-/// The Interest in the outermost element; `None` where it is malformed.
-fn open(frame: &[u8], outer: &Outer) -> Result<Option<Interest>, Outcome> {
+/// Parses the Interest in the outermost element. Returns `None` if it is malformed.
+fn parse_interest(frame: &[u8], outer: &Outer) -> Result<Option<Interest>, Outcome> {
     let mut value = &frame[outer.value.clone()];
     let kind = match outer.kind {
         100 => match inside_lp(value) {
@@ -363,19 +367,20 @@ fn open(frame: &[u8], outer: &Outer) -> Result<Option<Interest>, Outcome> {
     };
     match kind {
         5 => {
-            // Places in the frame are told by what is left behind them, and the value ends where the packet does.
-            Ok(interest(value, |rest| outer.value.end - rest.len()))
+            // Offsets in the frame follow from the number of bytes that remain. The value ends
+            // where the packet ends.
+            Ok(interest_elements(value, |rest| outer.value.end - rest.len()))
         }
         6 => Err(Outcome::verdict(VERDICT_DATA)),
         _ => Err(Outcome::verdict(VERDICT_OTHER)),
     }
 }
 
-/// Section "Interest Packet": the elements in their order, and what lengths they may have.
+/// Elements of an Interest in their order, with their possible lengths (section "Interest Packet").
 const ORDER: [(u64, &[usize]); 9] =
     [(33, &[0]), (18, &[0]), (30, &[]), (10, &[4]), (12, &[1, 2, 4, 8]), (34, &[1]), (36, &[]), (44, &[]), (46, &[])];
 
-fn interest(mut value: &[u8], place: impl Fn(&[u8]) -> usize) -> Option<Interest> {
+fn interest_elements(mut value: &[u8], offset: impl Fn(&[u8]) -> usize) -> Option<Interest> {
     let (7, name) = element(&mut value).ok()? else { return None };
     let name = components(name).filter(|name| !name.is_empty())?;
     let mut interest = Interest { name, has_nonce: false, hop_limit: None };
@@ -383,7 +388,8 @@ fn interest(mut value: &[u8], place: impl Fn(&[u8]) -> usize) -> Option<Interest
     while !value.is_empty() {
         let (kind, inner) = element(&mut value).ok()?;
         let Some(at) = expected.iter().position(|(known, _)| *known == kind) else {
-            // Unknown, or not in its place: critical if 31 or less, or odd.
+            // The element is unknown or out of order. It is critical if its type is at most 31 or
+            // odd.
             if kind <= 31 || kind % 2 == 1 {
                 return None;
             }
@@ -396,22 +402,23 @@ fn interest(mut value: &[u8], place: impl Fn(&[u8]) -> usize) -> Option<Interest
         expected = &expected[at + 1..];
         match kind {
             10 => interest.has_nonce = true,
-            34 => interest.hop_limit = Some(place(value) - 1),
+            34 => interest.hop_limit = Some(offset(value) - 1),
             _ => {}
         }
     }
     Some(interest)
 }
 
-/// What an LpPacket has in it.
+/// Content of an LpPacket.
 enum Inside<'a> {
-    /// A whole packet, or what should be one.
+    /// A complete packet, which is not parsed yet.
     Packet(&'a [u8]),
-    /// A fragment, a Nack, nothing.
+    /// No complete packet: a fragment, a Nack or an idle packet.
     Nothing,
 }
 
-/// NDNLPv2: fields by ascending type, each once unless it may be ignored (800 to 959, a multiple of 4), the Fragment last.
+/// Parses the fields of an LpPacket (NDNLPv2). Types are in ascending order, and the Fragment is
+/// last. Each field occurs once, unless it may be ignored (800 to 959, a multiple of 4).
 fn inside_lp(mut value: &[u8]) -> Option<Inside<'_>> {
     let mut fields = Vec::new();
     while !value.is_empty() {

@@ -1,4 +1,4 @@
-//! How a table of these names is laid out: how many components guides have, and what there must be room for.
+//! Dimensions of a table: the number of components of guides, and the required capacity.
 
 use std::collections::HashMap;
 
@@ -7,47 +7,48 @@ use godwit_kernels::image::{NDN_DEPTHS, NDN_UNIT_BYTES, NdnRecord};
 use super::hash::hash;
 use super::names::Names;
 
-/// Most components that guides are tried with.
+/// Maximum number of components that are tried for guides.
 const GUIDE_MAX: usize = 6;
-/// About so many names are looked at to choose by.
+/// Approximate number of names that are sampled to choose the guides.
 const SAMPLE: usize = 1 << 18;
 
-/// What a table must have room for.
+/// Required capacity of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// Components of guides.
+    /// Number of components of a guide.
     pub(super) guide: u32,
-    /// Names and guides.
+    /// Number of names and guides.
     pub(super) entries: usize,
-    /// Units of their records.
+    /// Total size of their records, in units.
     pub(super) units: usize,
 }
 
-/// Where each component of a sound name ends.
+/// Returns the end offset of each component of a valid name.
 pub(super) fn ends(name: &[u8]) -> impl Iterator<Item = usize> {
     let mut at = 0;
     std::iter::from_fn(move || {
-        let wide = |at: usize| if name[at] < 253 { 1 } else { 3 };
+        let number_bytes = |at: usize| if name[at] < 253 { 1 } else { 3 };
         if at >= name.len() {
             return None;
         }
-        at += wide(at);
+        at += number_bytes(at);
         let length = match name[at] {
             253 => usize::from(name[at + 1]) << 8 | usize::from(name[at + 2]),
             length => usize::from(length),
         };
-        at += wide(at) + length;
+        at += number_bytes(at) + length;
         Some(at)
     })
 }
 
-/// Units of the record of a name of so many bytes.
+/// Returns the size of the record of a name with `name_bytes` bytes, in units.
 pub(super) fn units(name_bytes: usize) -> usize {
     (size_of::<NdnRecord>() + name_bytes).div_ceil(NDN_UNIT_BYTES)
 }
 
 impl Shape {
-    /// `guide`: as many components, whatever is best.
+    /// Computes the dimensions for these names. `guide` replaces the computed number of components
+    /// of a guide.
     pub(super) fn new(names: &Names, key: [u64; 2], guide: Option<u32>) -> Self {
         let guide = guide.unwrap_or_else(|| best_guide(names, key, SAMPLE)).clamp(1, NDN_DEPTHS);
         let mut guides: Vec<(u64, u32)> = Vec::new();
@@ -68,14 +69,16 @@ impl Shape {
     }
 }
 
-/// The number of components with which look-ups cost the fewest buckets and records, of Interests whose names have more
-/// components than those in the table; found by about `sample` of the names.
+/// Returns the number of guide components for which lookups visit the fewest buckets and records.
+/// The Interests of the estimate have more components than the names in the table. The estimate
+/// uses about `sample` of the names.
 fn best_guide(names: &Names, key: [u64; 2], sample: usize) -> u32 {
     let depths = depths(names);
     let deepest = depths.iter().rposition(|&count| count > 0).unwrap_or(0);
     let sampled = || names.iter().step_by(names.len() / sample + 1).map(|(name, _)| name);
     let cost = |guide: usize| {
-        // Names are sampled, not guides: a few guides may have most names below. What is below a guide takes all names to know.
+        // Sample names instead of guides, because a few guides may have most names below them. All
+        // names are needed to know the names below a guide.
         let mut below: HashMap<u64, u32> = HashMap::new();
         for name in sampled() {
             if let Some(end) = ends(name).nth(guide - 1) {
@@ -93,7 +96,7 @@ fn best_guide(names: &Names, key: [u64; 2], sample: usize) -> u32 {
         }
         let shorter = depths[1..guide].iter().filter(|&&count| count > 0).count();
         let one = |name: &[u8]| match ends(name).nth(guide - 1) {
-            // Its record, and a bucket where there is no guide.
+            // The lookup visits the record of the name, and a bucket without a guide.
             None => shorter + 2,
             Some(end) => {
                 let bits = below.get(&hash(key, &name[..end])).copied().unwrap_or(0);
@@ -106,25 +109,27 @@ fn best_guide(names: &Names, key: [u64; 2], sample: usize) -> u32 {
     guides.min_by_key(|&guide| cost(guide)).unwrap_or(1) as u32
 }
 
-/// How many names have how many components.
+/// Returns the number of names for each number of components.
 fn depths(names: &Names) -> [u64; NDN_DEPTHS as usize + 1] {
     let mut depths = [0; NDN_DEPTHS as usize + 1];
     names.iter().for_each(|(name, _)| depths[ends(name).count()] += 1);
     depths
 }
 
-/// Buckets that a look-up visits, on average over names that have so many components more than those in the table.
+/// Average number of buckets that a lookup visits, for names with a given number of components more
+/// than those in the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Probes {
-    /// Guided, as the kernel does it.
+    /// With guides, as in the kernel.
     pub guided: f64,
-    /// From the longest prefix to the shortest, numbers of components that no name has left out.
+    /// From the longest prefix to the shortest. Numbers of components that no name has are skipped.
     pub longest_first: f64,
-    /// By binary search over the numbers of components that some name has, with markers.
+    /// By binary search with markers, over the numbers of components that names have.
     pub binary: f64,
 }
 
-/// What searching costs by three ways to search; `guide` is that of a table of these names.
+/// Returns the cost of three search methods. `guide` is the number of guide components of a table
+/// of these names. `more` is the number of additional components of the Interests.
 pub fn probes(names: &Names, guide: u32, more: usize) -> Probes {
     let (key, guide) = ([1, 2], guide as usize);
     let depths = depths(names);
@@ -140,17 +145,18 @@ pub fn probes(names: &Names, guide: u32, more: usize) -> Probes {
     let (mut guided, mut longest_first, mut binary) = (0, 0, 0);
     for (name, _) in names.iter() {
         let own = ends(name).count();
-        let asked = own + more;
-        guided += used.iter().filter(|&&depth| depth < guide && depth <= asked).count();
-        // A name that is longer than its guide in the table alone: the guide is of the name.
+        let requested = own + more;
+        guided += used.iter().filter(|&&depth| depth < guide && depth <= requested).count();
+        // The Interest may be longer than its guide even if the name is not. The bit mask covers
+        // only the depths up to that of the Interest.
         if let Some(at) = guide_of(name) {
-            let bits = below[&at] & (1u64 << (asked - guide).min(31)).wrapping_sub(1) as u32;
+            let bits = below[&at] & (1u64 << (requested - guide).min(31)).wrapping_sub(1) as u32;
             guided += 1 + bits.count_ones() as usize;
-        } else if asked >= guide {
+        } else if requested >= guide {
             guided += 1;
         }
-        longest_first += used.iter().filter(|&&depth| depth >= own && depth <= asked).count();
-        let (mut low, mut high) = (0, used.iter().filter(|&&depth| depth <= asked).count());
+        longest_first += used.iter().filter(|&&depth| depth >= own && depth <= requested).count();
+        let (mut low, mut high) = (0, used.iter().filter(|&&depth| depth <= requested).count());
         while low < high {
             let middle = (low + high) / 2;
             (low, high) = if used[middle] <= own { (middle + 1, high) } else { (low, middle) };
@@ -165,9 +171,9 @@ pub fn probes(names: &Names, guide: u32, more: usize) -> Probes {
 mod tests {
     use super::*;
 
-    /// Most names below one guide, which a sample of guides would miss.
+    /// Most names are below one guide, which a sample of guides would miss.
     #[test]
-    fn guides_are_chosen_alike_by_all_names_and_by_some() {
+    fn guide_does_not_depend_on_the_sample() {
         let mut names = Names::new();
         for top in 0..500 {
             names.push_uri(format!("/top{top}").as_bytes(), 0).unwrap();

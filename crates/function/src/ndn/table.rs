@@ -1,24 +1,29 @@
-//! The table image, which `kernels/ndn/image.h` draws: how names get into it and out of it, while kernels read it.
+//! Table image of `ndn`, which `kernels/ndn/image.h` draws. Names are added and removed while
+//! kernels read the image.
 //!
-//! # Why that is sound
+//! # Why concurrent changes are safe
 //!
-//! A kernel gets to a name by one word, which holds the number of its record: the slot of a bucket. That word is written
-//! at once ([`Image::store_u64`]), after the record, and the record is never written again but for two words of their own:
-//! its next hop, and which numbers of components are below. Neither is ever part of another word. So:
+//! A kernel reaches a name through one word: the slot of a bucket, which contains the number of the
+//! record. The slot is written atomically ([`Image::store_u64`]) after its record. Afterwards only
+//! two words of the record change: its next hop, and the lengths of the names below it. Each of
+//! them is a separate word.
 //!
-//! * **A name that is added** is not there until its slot is written, and there from then on. Longer ones are found by way
-//!   of their guide; a guide that is not there yet, or does not say so yet, hides them: they become visible when the last of
-//!   these words is written, and whichever it is, a look-up before it says what it said before. A new bucket of the overflow is filled
-//!   before the word that leads to it is written.
-//! * **A next hop that changes** is one word.
-//! * **A name that is deleted** is not there any more when its slot is cleared. Its record stays as it is until all packets that
-//!   were in flight are gone, for one of them may just be looking at it: [`Table::give_back`] comes behind a grace period.
-//! * Fingerprint and record of a slot are read as one word, or in any order: a fingerprint that belongs to another record
-//!   leads to a name that is not the one looked for, or to none, and the name itself decides.
-//! * **Of a request with many names** a look-up that is under way sees each as before or as after it. Every request ends
-//!   with a grace period, so no look-up sees two that are under way.
+//! - **Added name.** The name is invisible until its slot is written. Longer names are found
+//!   through their guide. Until the guide exists and lists their length, they are invisible too. A
+//!   name becomes visible with the last of these writes, so every lookup sees the table either
+//!   before or after the change. A new overflow bucket is filled before the word that refers to it
+//!   is written.
+//! - **Changed next hop.** The change is a write of one word.
+//! - **Removed name.** The name is invisible after its slot is cleared. Packets in flight may still
+//!   read its record. The record is therefore unchanged until [`Table::free_records`], which is
+//!   called after a grace period.
+//! - **Slot.** Fingerprint and record of a slot may be read in any order. A fingerprint of another
+//!   record leads to a wrong name or to no name, and the comparison of the name decides.
+//! - **Request with several names.** A concurrent lookup sees each name either before or after its
+//!   change. Every request ends with a grace period, so no lookup sees parts of two requests.
 //!
-//! Guides stay while a name is below them; that they say too much costs a probe and changes nothing.
+//! A guide stays while a name is below it. If it lists too many lengths, a lookup probes more
+//! buckets but has the same result.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -38,7 +43,8 @@ use crate::Error;
 const HEADER_BYTES: usize = size_of::<NdnImage>();
 const RECORD_BYTES: usize = size_of::<NdnRecord>();
 const NEXT_HOP_BYTES: usize = size_of::<NdnNextHop>();
-/// Names that hashes lead to one bucket, on average. Of seven slots, a twentieth of the buckets then go on elsewhere.
+/// Average number of names per bucket. A bucket has seven slots, so about 5 % of the buckets need
+/// an overflow bucket.
 const BUCKET_LOAD: usize = 4;
 
 /// Offsets of words in the image.
@@ -50,30 +56,31 @@ const NEXT: usize = std::mem::offset_of!(NdnBucket, next);
 pub(super) struct Table {
     image: Arc<Image>,
     header: NdnImage,
-    /// The first unit that was never used, and those that were, by how many lie together.
+    /// First unit that was never used.
     fresh: u32,
     free: BTreeMap<u32, Vec<u32>>,
-    /// The first bucket of the overflow that was never used.
+    /// First overflow bucket that was never used.
     fresh_bucket: u32,
-    /// Names by their number of components, guides apart.
+    /// Number of names for each number of components, without guides.
     depths: [u64; NDN_DEPTHS as usize + 1],
 }
 
-/// What was written, for devices with copies of the image: first all contents, then all words that lead to them.
+/// Written ranges, for devices with copies of the image. Contents are copied before the words that
+/// refer to them.
 #[derive(Debug, Default)]
 pub(super) struct Written {
     pub(super) contents: Vec<Range<usize>>,
     pub(super) words: Vec<Range<usize>>,
 }
 
-/// Where a name was found.
+/// Location of a name.
 #[derive(Clone, Copy)]
-struct Found {
+struct Location {
     slot: usize,
     unit: u32,
 }
 
-/// Units of records that nothing leads to any more.
+/// Record units that nothing refers to any more: first unit and number of units.
 pub(super) type Freed = Vec<(u32, u32)>;
 
 impl Table {
@@ -84,7 +91,7 @@ impl Table {
         next_hops: usize,
         udp_port: u16,
     ) -> Result<Self, Error> {
-        // A name that is added may need a guide, and both two units.
+        // An added name may need a guide, and each of the two records two units.
         let entries = shape.entries + 2 * spare;
         let records = 1 + shape.units + 4 * spare;
         let buckets = entries.div_ceil(BUCKET_LOAD).max(1);
@@ -99,7 +106,7 @@ impl Table {
             u32::try_from(overflow),
             u32::try_from(buckets + overflow),
         ) else {
-            let message = format!("a table takes up to 4294967295 records, and these names have {records}");
+            let message = format!("these names need {records} record units, but a table has at most 4294967295");
             return Err(Error::Value { span: None, message });
         };
         let header = NdnImage {
@@ -131,7 +138,7 @@ impl Table {
         &self.image
     }
 
-    /// How many names there are.
+    /// Returns the number of names.
     pub(super) fn len(&self) -> u64 {
         self.depths.iter().sum()
     }
@@ -140,20 +147,20 @@ impl Table {
         self.header.guide
     }
 
-    /// Writes what a next hop means: beside what it means at the moment, and then in its place.
+    /// Changes a next hop. Writes the invalid copy first, then selects it.
     pub(super) fn set_next_hop(&mut self, index: u32, next_hop: &NextHop, written: &mut Written) {
         let first = self.header.next_hops_offset as usize + 2 * index as usize * NEXT_HOP_BYTES;
         let valid_copy_at = first + std::mem::offset_of!(NdnNextHop, valid_copy);
-        let turn = self.u32_at(valid_copy_at) ^ 1;
+        let copy = self.u32_at(valid_copy_at) ^ 1;
         let bytes = next_hop_record(next_hop).emit();
         let bytes = &bytes[..std::mem::offset_of!(NdnNextHop, valid_copy)];
-        let at = first + turn as usize * NEXT_HOP_BYTES;
+        let at = first + copy as usize * NEXT_HOP_BYTES;
         self.image.write(at, bytes);
         written.contents.push(at..at + bytes.len());
-        self.publish_u32(valid_copy_at, turn, written);
+        self.publish_u32(valid_copy_at, copy, written);
     }
 
-    /// The next hop of a name; none where it is not in the table.
+    /// Returns the next hop of a name, or `None` if the name is not in the table.
     pub(super) fn next_hop(&self, name: &[u8]) -> Option<u32> {
         let next_hop = match name.len() {
             0 => self.u32_at(DEFAULT_NEXT_HOP),
@@ -162,10 +169,10 @@ impl Table {
         (next_hop != NDN_NONE).then_some(next_hop)
     }
 
-    /// Adds a name, or gives it another next hop.
+    /// Adds a name, or changes its next hop.
     ///
     /// # Errors
-    /// There is no room; nothing was changed.
+    /// Returns an error if the table is full. The table is then unchanged.
     pub(super) fn insert(&mut self, name: &[u8], next_hop: u32, written: &mut Written) -> Result<(), String> {
         let (depth, guide_end) = self.depth(name);
         if depth == 0 {
@@ -184,15 +191,15 @@ impl Table {
             None => {
                 let guide_units = guide_end.map_or(0, units);
                 if !self.has_room(units(name.len()), guide_units) {
-                    return Err("there is no room for one more name (capacity)".to_owned());
+                    return Err("the table is full: increase spare_names".to_owned());
                 }
-                self.enter(name, NdnRecord { next_hop, deeper: 0, below: 0, name_bytes: 0 }, written)?;
+                self.insert_record(name, NdnRecord { next_hop, deeper: 0, below: 0, name_bytes: 0 }, written)?;
                 if let Some(end) = guide_end
-                    && let Err(message) = self.guide_to(&name[..end], depth, written)
+                    && let Err(message) = self.add_to_guide(&name[..end], depth, written)
                 {
-                    // No guide leads to it, so nobody has seen it.
+                    // No guide refers to the name yet, so no lookup has seen it.
                     if let Some(found) = self.find(name) {
-                        self.leave(found, name.len(), &mut Freed::new(), written);
+                        self.clear_slot(found, name.len(), &mut Freed::new(), written);
                     }
                     return Err(message);
                 }
@@ -203,7 +210,8 @@ impl Table {
         Ok(())
     }
 
-    /// Takes a name out; what is returned may be given back when no packet refers to it any more.
+    /// Removes a name. The caller frees the returned records when no packet refers to them any
+    /// more. Returns `None` if the name is not in the table.
     pub(super) fn remove(&mut self, name: &[u8], written: &mut Written) -> Option<Freed> {
         let (depth, guide_end) = self.depth(name);
         if depth == 0 {
@@ -221,7 +229,7 @@ impl Table {
         if record.below > 0 {
             self.publish_u32(self.record_offset(found.unit), NDN_NONE, written);
         } else {
-            self.leave(found, name.len(), &mut freed, written);
+            self.clear_slot(found, name.len(), &mut freed, written);
         }
         if let Some(end) = guide_end
             && let Some(guide) = self.find(&name[..end])
@@ -230,7 +238,7 @@ impl Table {
             let at = self.record_offset(guide.unit) + std::mem::offset_of!(NdnRecord, below);
             self.image.fill_u32(at, 1, record.below.saturating_sub(1));
             if record.below == 1 && record.next_hop == NDN_NONE {
-                self.leave(guide, end, &mut freed, written);
+                self.clear_slot(guide, end, &mut freed, written);
             } else if record.below == 1 {
                 self.publish_u32(self.record_offset(guide.unit) + std::mem::offset_of!(NdnRecord, deeper), 0, written);
             }
@@ -239,14 +247,14 @@ impl Table {
         Some(freed)
     }
 
-    /// Units that no packet refers to any more can be used again.
-    pub(super) fn give_back(&mut self, freed: Freed) {
+    /// Makes record units available again, after the last packet that refers to them.
+    pub(super) fn free_records(&mut self, freed: Freed) {
         for (unit, units) in freed {
             self.free.entry(units).or_default().push(unit);
         }
     }
 
-    /// How many components a name has, and where its guide ends if it is longer.
+    /// Returns the number of components of a name, and the end of its guide if the name is longer.
     fn depth(&self, name: &[u8]) -> (u32, Option<usize>) {
         let (mut depth, mut guide_end) = (0, None);
         for end in ends(name) {
@@ -258,7 +266,8 @@ impl Table {
         (depth, guide_end)
     }
 
-    /// Numbers of components with something to find: those below the guides', and the guides' if anything has as many.
+    /// Publishes the lengths of prefixes that a lookup must try: those below the length of guides,
+    /// and that of guides if a name is that long.
     fn publish_depths(&mut self, written: &mut Written) {
         let guide = self.header.guide as usize;
         let mut bits = 0;
@@ -270,12 +279,12 @@ impl Table {
         }
     }
 
-    /// Says in a guide that there is a name below, and makes the guide where there is none.
-    fn guide_to(&mut self, guide: &[u8], depth: u32, written: &mut Written) -> Result<(), String> {
+    /// Adds the length of a name to its guide. Creates the guide if it does not exist.
+    fn add_to_guide(&mut self, guide: &[u8], depth: u32, written: &mut Written) -> Result<(), String> {
         let bit = 1 << (depth - self.header.guide - 1);
         let Some(found) = self.find(guide) else {
             let record = NdnRecord { next_hop: NDN_NONE, deeper: bit, below: 1, name_bytes: 0 };
-            return self.enter(guide, record, written);
+            return self.insert_record(guide, record, written);
         };
         let (at, record) = (self.record_offset(found.unit), self.record(found.unit));
         self.image.fill_u32(at + std::mem::offset_of!(NdnRecord, below), 1, record.below + 1);
@@ -285,12 +294,12 @@ impl Table {
         Ok(())
     }
 
-    /// Writes a record and lets look-ups find it.
-    fn enter(&mut self, name: &[u8], record: NdnRecord, written: &mut Written) -> Result<(), String> {
+    /// Writes a record, then the slot that refers to it.
+    fn insert_record(&mut self, name: &[u8], record: NdnRecord, written: &mut Written) -> Result<(), String> {
         let hash = hash([self.header.key0, self.header.key1], name);
         let needed = units(name.len()) as u32;
         let Some(unit) = self.take(needed) else {
-            return Err("there is no room for one more name (capacity)".to_owned());
+            return Err("the table is full: increase spare_names".to_owned());
         };
         let at = self.record_offset(unit);
         self.image.write(at, &NdnRecord { name_bytes: name.len() as u32, ..record }.emit());
@@ -306,18 +315,22 @@ impl Table {
                 return Ok(());
             }
             match word(&bytes, NEXT) {
-                0 => return self.chain(offset, slot, written).inspect_err(|_| self.give_back(vec![(unit, needed)])),
+                0 => {
+                    return self
+                        .add_bucket(offset, slot, written)
+                        .inspect_err(|_| self.free_records(vec![(unit, needed)]));
+                }
                 next => bucket = next,
             }
         }
-        self.give_back(vec![(unit, needed)]);
-        Err(CROWDED.to_owned())
+        self.free_records(vec![(unit, needed)]);
+        Err(BUCKETS_FULL.to_owned())
     }
 
-    /// Lets a full bucket go on in a fresh one with this slot.
-    fn chain(&mut self, full: usize, slot: NdnSlot, written: &mut Written) -> Result<(), String> {
+    /// Appends an overflow bucket with this slot to a full bucket.
+    fn add_bucket(&mut self, full: usize, slot: NdnSlot, written: &mut Written) -> Result<(), String> {
         if self.fresh_bucket >= self.header.buckets + self.header.overflow {
-            return Err(CROWDED.to_owned());
+            return Err(BUCKETS_FULL.to_owned());
         }
         let fresh = self.bucket_offset(self.fresh_bucket);
         self.image.store_u64(fresh, slot_word(slot));
@@ -327,13 +340,13 @@ impl Table {
         Ok(())
     }
 
-    /// No look-up finds the name from now on.
-    fn leave(&mut self, found: Found, name_bytes: usize, freed: &mut Freed, written: &mut Written) {
+    /// Hides a name from lookups.
+    fn clear_slot(&mut self, found: Location, name_bytes: usize, freed: &mut Freed, written: &mut Written) {
         self.publish_slot(found.slot, NdnSlot::default(), written);
         freed.push((found.unit, units(name_bytes) as u32));
     }
 
-    fn find(&self, name: &[u8]) -> Option<Found> {
+    fn find(&self, name: &[u8]) -> Option<Location> {
         let hash = hash([self.header.key0, self.header.key1], name);
         let mut bucket = self.first_bucket(hash);
         for _ in 0..NDN_CHAIN {
@@ -341,8 +354,8 @@ impl Table {
             let bytes = self.bytes_at::<{ size_of::<NdnBucket>() }>(offset);
             for slot in 0..NDN_SLOTS {
                 let unit = word(&bytes, 8 * slot + 4);
-                if unit != 0 && word(&bytes, 8 * slot) == (hash >> 32) as u32 && self.is_of(unit, name) {
-                    return Some(Found { slot: offset + 8 * slot, unit });
+                if unit != 0 && word(&bytes, 8 * slot) == (hash >> 32) as u32 && self.is_record_of(unit, name) {
+                    return Some(Location { slot: offset + 8 * slot, unit });
                 }
             }
             bucket = word(&bytes, NEXT);
@@ -353,7 +366,7 @@ impl Table {
         None
     }
 
-    fn is_of(&self, unit: u32, name: &[u8]) -> bool {
+    fn is_record_of(&self, unit: u32, name: &[u8]) -> bool {
         let mut bytes = [0; 64];
         let mut at = self.record_offset(unit) + RECORD_BYTES;
         self.record(unit).name_bytes as usize == name.len()
@@ -371,7 +384,7 @@ impl Table {
         NdnRecord { next_hop, deeper, below, name_bytes }
     }
 
-    /// Whether there are units for two records more.
+    /// Returns whether the table has units for two more records.
     fn has_room(&self, first: usize, second: usize) -> bool {
         let fresh = (self.header.records - self.fresh) as usize;
         let has = |units: usize| units == 0 || self.free.get(&(units as u32)).is_some_and(|free| !free.is_empty());
@@ -425,7 +438,7 @@ impl Table {
     }
 }
 
-const CROWDED: &str = "the buckets have no room for one more name (capacity)";
+const BUCKETS_FULL: &str = "the buckets for this name are full: increase spare_names";
 
 fn slot_word(slot: NdnSlot) -> u64 {
     u64::from(slot.record) << 32 | u64::from(slot.fingerprint)

@@ -109,15 +109,15 @@ fn wrong_stanzas_are_refused_with_the_reason() {
         ("name_file = 1".to_owned(), "name_file"),
         (routes(&[("a", "here")]), "does not begin with /"),
         (routes(&[("/a//b", "here")]), "nothing between"),
-        (routes(&[("/a", "their")]), "no next hop called \"their\""),
+        (routes(&[("/a", "their")]), "no next hop has the name \"their\""),
         ("[[route]]\nprefix = \"/a\"".to_owned(), "no default_next_hop"),
         ("spare_next_hops = 100000\n[[route]]\nprefix = \"/a\"".to_owned(), "no default_next_hop"),
         (format!("spare_next_hops = 100000\n{}", routes(&[("/a", "here")])), "at most 65536"),
         (hop("local = true"), "either"),
         (hop("source_address = \"192.0.2.1\""), "needs both"),
-        (hop("source_address = \"192.0.2.1\"\ndestination_address = \"2001:db8::1\""), "one family"),
+        (hop("source_address = \"192.0.2.1\"\ndestination_address = \"2001:db8::1\""), "different IP versions"),
         (hop("source_address = \"192.0.2\"\ndestination_address = \"192.0.2.1\""), "not an IP address"),
-        (hop("source_address = \"0.0.0.0\"\ndestination_address = \"192.0.2.1\""), "no address of a station"),
+        (hop("source_address = \"0.0.0.0\"\ndestination_address = \"192.0.2.1\""), "not the address of a station"),
         (hop("source_port = 5"), "needs both"),
     ] {
         let error = build_error(&KIND, &stanza, &["a", "b"]).to_string();
@@ -177,7 +177,7 @@ fn a_table_is_full_when_it_is_full() {
     for number in 0u32..1000 {
         let before = element(8, &if number == 0 { 0 } else { 1000 + number - 1 }.to_be_bytes());
         let freed = table.remove(&before, &mut written).unwrap();
-        table.give_back(freed);
+        table.free_records(freed);
         table.insert(&element(8, &(1000 + number).to_be_bytes()), 0, &mut written).unwrap();
     }
     assert_eq!(table.len(), added as u64 + 1);

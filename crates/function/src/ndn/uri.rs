@@ -1,8 +1,9 @@
-//! Names as people write them: NDN URIs (NDN Packet Format 0.3, section "NDN URI Scheme"; NDN naming conventions).
+//! Names as text: NDN URIs (NDN Packet Format 0.3, section "NDN URI Scheme"; NDN naming
+//! conventions).
 
 use std::fmt::Write as _;
 
-/// Types with a name of their own: the name, the type, whether the value is a number.
+/// Component types with a name: the name, the type, and the form of the value.
 const NAMED: [(&str, u16, Form); 7] = [
     ("sha256digest", 1, Form::Hex),
     ("params-sha256", 2, Form::Hex),
@@ -21,14 +22,14 @@ enum Form {
     Number,
 }
 
-/// Appends the components of a URI as they lie in a Name; returns how many they are.
+/// Appends the components of a URI in the encoding of a Name element. Returns their number.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns the problem with the URI.
 pub fn parse(text: &[u8], out: &mut Vec<u8>) -> Result<u32, String> {
     let path = text.strip_prefix(b"ndn:").unwrap_or(text);
     let Some(path) = path.strip_prefix(b"/") else {
-        return Err(format!("\"{}\" is no name such as /example/site: it does not begin with /", quote(text)));
+        return Err(format!("\"{}\" is not a name such as /example/site: it does not begin with /", quote(text)));
     };
     if path.is_empty() {
         return Ok(0);
@@ -43,7 +44,7 @@ pub fn parse(text: &[u8], out: &mut Vec<u8>) -> Result<u32, String> {
 
 fn append(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     if text.is_empty() {
-        return Err("there is nothing between two /; an empty component is written ...".to_owned());
+        return Err("nothing between two /: write an empty component as ...".to_owned());
     }
     let (kind, text) = match text.iter().position(|&byte| byte == b'=') {
         None => (GENERIC, text),
@@ -56,7 +57,7 @@ fn append(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
             let number = std::str::from_utf8(kind).ok().filter(|text| !text.starts_with(['0', '+']));
             let Some(kind) = number.and_then(|text| text.parse::<u16>().ok()) else {
                 return Err(format!(
-                    "\"{}\" is no type of a component, which is 1 to 65535; a plain = is written %3D",
+                    "\"{}\" is not a component type, which is 1 to 65535: write a literal = as %3D",
                     quote(kind)
                 ));
             };
@@ -66,14 +67,14 @@ fn append(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     let mut value = Vec::with_capacity(text.len());
     if text.iter().all(|&byte| byte == b'.') {
         let Some(periods) = text.len().checked_sub(3) else {
-            return Err("a component of periods alone is written with three more".to_owned());
+            return Err("a component that consists of periods must be written with three more periods".to_owned());
         };
         value.resize(periods, b'.');
     } else {
         unescape(text, &mut value)?;
     }
     if matches!(kind, 1 | 2) && value.len() != DIGEST_BYTES {
-        return Err(format!("a digest has 32 bytes, and this has {}", value.len()));
+        return Err(format!("a digest has 32 bytes, but this value has {}", value.len()));
     }
     emit(kind, &value, out);
     Ok(())
@@ -87,14 +88,14 @@ fn formed(form: Form, text: &[u8]) -> Result<Vec<u8>, String> {
                 digits.0.iter().map(|&[high, low]| Some(hex(high)? << 4 | hex(low)?)).collect();
             bytes
                 .filter(|bytes| bytes.len() == DIGEST_BYTES && digits.1.is_empty())
-                .ok_or_else(|| "a digest is written as 64 hexadecimal digits".to_owned())
+                .ok_or_else(|| "a digest must be written as 64 hexadecimal digits".to_owned())
         }
         Form::Number => {
             let number = std::str::from_utf8(text).ok().filter(|text| !text.starts_with('+'));
             let number: u64 = number
                 .and_then(|text| text.parse().ok())
-                .ok_or_else(|| format!("\"{}\" is no number up to 18446744073709551615", quote(text)))?;
-            // The shortest of 1, 2, 4 and 8 bytes.
+                .ok_or_else(|| format!("\"{}\" is not a number up to 18446744073709551615", quote(text)))?;
+            // The shortest form of 1, 2, 4 or 8 bytes.
             let bytes = number.to_be_bytes();
             Ok(match number {
                 0..=0xff => bytes[7..].to_vec(),
@@ -116,7 +117,7 @@ fn unescape(text: &[u8], value: &mut Vec<u8>) -> Result<(), String> {
         }
         let digits = (text.get(at + 1).and_then(|&high| hex(high))).zip(text.get(at + 2).and_then(|&low| hex(low)));
         let Some((high, low)) = digits else {
-            return Err("% is followed by two hexadecimal digits".to_owned());
+            return Err("% must be followed by two hexadecimal digits".to_owned());
         };
         value.push(high << 4 | low);
         at += 3;
@@ -135,7 +136,7 @@ fn emit(kind: u16, value: &[u8], out: &mut Vec<u8>) {
     out.extend(value);
 }
 
-/// A number in its shortest form.
+/// Appends a number in its shortest form.
 fn number(value: u32, out: &mut Vec<u8>) {
     match value {
         0..=252 => out.push(value as u8),
@@ -150,7 +151,7 @@ fn number(value: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// The URI of components as they lie in a Name, which must be sound.
+/// Returns the URI of a name in the encoding of a Name element. The name must be valid.
 pub fn show(mut name: &[u8]) -> String {
     let mut text = String::new();
     while !name.is_empty() {
@@ -202,17 +203,21 @@ fn is_shortest(value: &[u8]) -> bool {
 
 fn take_number(bytes: &mut &[u8]) -> Option<usize> {
     let (&first, rest) = bytes.split_first()?;
-    let wide = match first {
+    let length = match first {
         253 => 2,
         254 => 4,
         _ => 0,
     };
-    let (number, rest) = rest.split_at_checked(wide)?;
+    let (number, rest) = rest.split_at_checked(length)?;
     *bytes = rest;
-    Some(if wide == 0 { usize::from(first) } else { number.iter().fold(0, |sum, &byte| sum << 8 | usize::from(byte)) })
+    Some(if length == 0 {
+        usize::from(first)
+    } else {
+        number.iter().fold(0, |sum, &byte| sum << 8 | usize::from(byte))
+    })
 }
 
-/// A text, printable and not too long, for an error.
+/// Returns a text in printable form for an error, truncated to 80 bytes.
 pub(super) fn quote(text: &[u8]) -> String {
     String::from_utf8_lossy(&text[..text.len().min(80)]).escape_debug().to_string()
 }
@@ -229,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_as_the_specification_says() {
+    fn names_are_parsed_as_specified() {
         let digest = "28bad4b5275bd392dbb670c75cf0b66f13f7942021e80f55c0e86b374753a548";
         for (text, bytes) in [
             ("/", vec![]),
@@ -264,8 +269,8 @@ mod tests {
             ("/x=a", "%3D"),
             ("/1=abc", "32 bytes"),
             ("/sha256digest=00", "64 hexadecimal"),
-            ("/seg=x", "no number"),
-            ("/seg=18446744073709551616", "no number"),
+            ("/seg=x", "not a number"),
+            ("/seg=18446744073709551616", "not a number"),
         ] {
             let message = parsed(text).unwrap_err();
             assert!(message.contains(part), "{text}: {message}");
@@ -274,7 +279,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_is_read(components in prop::collection::vec((1u16.., prop::collection::vec(any::<u8>(), 0..300)), 0..6)) {
+        fn shown_names_can_be_parsed(components in prop::collection::vec((1u16.., prop::collection::vec(any::<u8>(), 0..300)), 0..6)) {
             let mut name = Vec::new();
             for (kind, value) in &components {
                 let digest = [7; 32];

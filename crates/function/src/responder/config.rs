@@ -86,12 +86,12 @@ impl Interface {
 }
 
 impl Config {
-    pub(super) fn resolve(&self, site: &BuildContext<'_>) -> Result<Settings, Error> {
-        let mut interfaces: Vec<Option<Interface>> = site.ports.iter().map(|_| None).collect();
+    pub(super) fn resolve(&self, context: &BuildContext<'_>) -> Result<Settings, Error> {
+        let mut interfaces: Vec<Option<Interface>> = context.ports.iter().map(|_| None).collect();
         for config in &self.interface {
             let name = config.port.get_ref();
-            let Some(port) = site.ports.iter().position(|known| known == name) else {
-                let known = site.ports.join(", ");
+            let Some(port) = context.ports.iter().position(|known| known == name) else {
+                let known = context.ports.join(", ");
                 let message = format!("there is no port named \"{name}\"; the ports are: {known}");
                 return Err(value(config.port.span(), message));
             };

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::fragments::{Fault, Split, ip_at, message};
 use crate::neighbours::{Request, Resolution, Station};
-use crate::{Arrangement, HostHalf, Said, Step, Work};
+use crate::{Arrangement, HostHalf, PreviousOutcome, Step, Work};
 
 /// Maximum difference in length between a reply or ICMP error and the packet that caused it, in
 /// bytes.
@@ -58,13 +58,13 @@ impl ResponderHost {
         &mut self,
         region: &mut Region,
         packet: &Descriptor,
-        previous: Option<&Said>,
+        previous: Option<&PreviousOutcome>,
         now_ns: u64,
         live: bool,
     ) -> Vec<Step> {
         let drop = |reason| vec![Step::Drop { packet: *packet, reason }];
         let outcome = previous.map_or(Outcome::default(), |previous| previous.outcome);
-        let fault = match previous.and_then(Said::verdict) {
+        let fault = match previous.and_then(PreviousOutcome::verdict) {
             Some("ttl_exceeded" | "hop_limit_exceeded") => Fault::HopLimit,
             Some("no_route") => Fault::NoRoute,
             Some("too_big") => Fault::TooBig(outcome.value as usize),
@@ -100,7 +100,13 @@ impl ResponderHost {
 
     /// Handles a packet whose station the responder resolves. Returns `None` for any other next
     /// hop.
-    fn resolve(&mut self, region: &mut Region, packet: &Descriptor, previous: &Said, now_ns: u64) -> Option<Vec<Step>> {
+    fn resolve(
+        &mut self,
+        region: &mut Region,
+        packet: &Descriptor,
+        previous: &PreviousOutcome,
+        now_ns: u64,
+    ) -> Option<Vec<Step>> {
         let drop = vec![Step::Drop { packet: *packet, reason: DROP_UNRESOLVED }];
         let frame = region.frame(packet);
         let (at, to) = (ip_at(frame)?, destination(frame)?);
@@ -269,14 +275,14 @@ impl HostHalf for ResponderHost {
         true
     }
 
-    fn hears(&self) -> bool {
+    fn reads_previous(&self) -> bool {
         true
     }
 
     fn arrange(&mut self, packets: &mut Arrangement<'_>) -> u64 {
         let now_ns = packets.now_ns;
         for (index, packet) in packets.arrived.iter().enumerate() {
-            let steps = self.handle(packets.region, packet, packets.said.get(index), now_ns, packets.live);
+            let steps = self.handle(packets.region, packet, packets.previous.get(index), now_ns, packets.live);
             packets.steps.extend(steps);
         }
         if !packets.live || !self.settings.neighbours.is_used() {

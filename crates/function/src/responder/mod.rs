@@ -116,9 +116,9 @@ pub struct Responder {
     settings: Arc<Settings>,
 }
 
-fn build(stanza: Spanned<DeTable<'_>>, site: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
+fn build(stanza: Spanned<DeTable<'_>>, context: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
     let config: Config = crate::config::read(stanza)?;
-    Ok(Arc::new(Responder { settings: Arc::new(config.resolve(site)?) }))
+    Ok(Arc::new(Responder { settings: Arc::new(config.resolve(context)?) }))
 }
 
 impl Function for Responder {

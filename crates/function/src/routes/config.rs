@@ -71,11 +71,14 @@ impl<A> Default for Resolved<A> {
 impl Stanza<'_> {
     /// Like [`Stanza::resolve`], for a function that also tracks the kernel's routes. It needs no
     /// configured routes, and must not have next hops that a responder resolves.
-    pub(crate) fn resolve_with_kernel_routes<A: Address>(&self, site: &BuildContext<'_>) -> Result<Resolved<A>, Error> {
+    pub(crate) fn resolve_with_kernel_routes<A: Address>(
+        &self,
+        context: &BuildContext<'_>,
+    ) -> Result<Resolved<A>, Error> {
         if self.routes.is_none() && self.route.is_empty() && self.next_hop.is_empty() {
             return Ok(Resolved::default());
         }
-        let resolved = self.resolve(site)?;
+        let resolved = self.resolve(context)?;
         if let Some(dynamic) = resolved.dynamic.first() {
             let message = format!(
                 "next hop \"{}\" has via or on_link, but the function has follow, which uses the kernel's neighbours: \
@@ -88,11 +91,11 @@ impl Stanza<'_> {
     }
 
     /// Reads the routes and resolves all names.
-    pub(crate) fn resolve<A: Address>(&self, site: &BuildContext<'_>) -> Result<Resolved<A>, Error> {
+    pub(crate) fn resolve<A: Address>(&self, context: &BuildContext<'_>) -> Result<Resolved<A>, Error> {
         if self.routes.is_none() && self.route.is_empty() {
             let message = format!(
                 "function \"{}\" has no routes: name a file with routes = \"FILE\", or add [[function.route]]",
-                site.name
+                context.name
             );
             return Err(Error::Value { span: None, message });
         }
@@ -104,7 +107,7 @@ impl Stanza<'_> {
             if names.index.insert(name.as_bytes(), next_hops.len() as u32).is_some() {
                 return Err(value(config.name.span(), format!("there are two next hops named \"{name}\"; rename one")));
             }
-            let next_hop = config.resolve(site)?;
+            let next_hop = config.resolve(context)?;
             if let NextHop::Unresolved(adjacency) = next_hop {
                 let (next_hop, name) = (next_hops.len() as u32, name.clone());
                 dynamic.push(DynamicNextHop { next_hop, name, gateway: config.gateway(A::BITS)?, adjacency });
@@ -117,7 +120,7 @@ impl Stanza<'_> {
 
         let mut routes = Vec::new();
         if let Some(path) = self.routes {
-            let (path, text) = crate::config::read_file(site.directory, path)?;
+            let (path, text) = crate::config::read_file(context.directory, path)?;
             file::parse(&text, &names, &mut routes).map_err(|(line, message)| Error::Line { path, line, message })?;
         }
         for config in self.route {
@@ -135,7 +138,7 @@ impl Stanza<'_> {
 
 impl NextHopConfig {
     /// Returns the next hop. It is unresolved if a responder must resolve its station.
-    fn resolve(&self, site: &BuildContext<'_>) -> Result<NextHop, Error> {
+    fn resolve(&self, context: &BuildContext<'_>) -> Result<NextHop, Error> {
         let name = self.name.get_ref();
         let refuse = |message| Err(value(self.name.span(), message));
         let is_dynamic = self.via.is_some() || self.on_link;
@@ -156,7 +159,7 @@ impl NextHopConfig {
             return refuse(format!("next hop \"{name}\" must have only one of destination_mac, via and on_link"));
         }
         let Some(port) = &self.port else { return refuse(self.incomplete()) };
-        let port = port_index(port, site.ports)?;
+        let port = port_index(port, context.ports)?;
         let source = self.source_mac.as_ref().map(parse_mac).transpose()?;
         if source.is_some_and(|source| source.is_multicast()) {
             return refuse(format!("source_mac of next hop \"{name}\" is a group address; write a unicast address"));

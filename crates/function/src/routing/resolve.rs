@@ -58,8 +58,8 @@ impl Resolver {
     }
 
     /// Finds the responder for each next hop and registers the next hop there. See
-    /// [`Function::meet`].
-    pub(crate) fn meet(&self, functions: &[Arc<dyn Function>], own: usize) -> Result<(), Error> {
+    /// [`Function::connect`].
+    pub(crate) fn connect(&self, functions: &[Arc<dyn Function>], own: usize) -> Result<(), Error> {
         let mut tables = Vec::with_capacity(self.dynamic.len());
         for dynamic in &self.dynamic {
             let port = dynamic.adjacency.port;

@@ -1,8 +1,8 @@
-//! What the operator writes: nothing yet.
+//! Configuration of `template`, which has no keys.
 
 use serde::Deserialize;
 
-/// The keys of the stanza.
+/// Keys of the stanza.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {}

@@ -1,4 +1,4 @@
-//! `template`: swaps the Ethernet addresses and forwards. The function to copy when writing another.
+//! `template`: swaps the MAC addresses and forwards the frame. Copy it to write a new function.
 
 mod config;
 mod reference;
@@ -15,17 +15,17 @@ use crate::{BuildContext, Contract, Drop, Error, Function, Kind, Verdict};
 
 pub use config::Config;
 
-/// Every frame that has an Ethernet header.
+/// The frame has an Ethernet header.
 pub const VERDICT_FORWARD: u8 = 0;
 /// The frame is shorter than an Ethernet header.
 pub const DROP_TRUNCATED: u8 = 0;
 
-/// The contract block of `kernels/template/`, as data.
+/// Contract block of `kernels/template/`, as data.
 pub const CONTRACT: Contract = Contract {
     kind: "template",
-    summary: "Swaps source and destination address of every frame; the function to copy.",
+    summary: "Swaps the source and destination MAC address of every frame. The function to copy for a new one.",
     kernel: godwit_kernels::TEMPLATE,
-    verdicts: &[Verdict { name: "forward", sentence: "The addresses were swapped.", chooses_port: false }],
+    verdicts: &[Verdict { name: "forward", sentence: "The addresses are swapped.", chooses_port: false }],
     drops: &[Drop { name: "truncated", sentence: "The frame is shorter than an Ethernet header." }],
     variants: &["swap"],
     in_order: false,
@@ -38,14 +38,14 @@ pub const CONTRACT: Contract = Contract {
     spec: "IEEE 802.3, clause 3.2",
 };
 
-/// The registration.
+/// Registration of the function.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
 /// The configured function.
 #[derive(Debug)]
 pub struct Template;
 
-fn build(stanza: Spanned<DeTable<'_>>, _site: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
+fn build(stanza: Spanned<DeTable<'_>>, _context: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
     let Config {} = crate::config::read(stanza)?;
     Ok(Arc::new(Template))
 }
@@ -70,7 +70,7 @@ mod tests {
     use crate::testing::{build_error, build_ok, run};
 
     #[test]
-    fn addresses_change_places() {
+    fn addresses_are_swapped() {
         let function = build_ok(&KIND, "", &[]);
         let mut frame: Vec<u8> = (0..20).collect();
         assert_eq!(run(&*function, &mut frame), Outcome::verdict(VERDICT_FORWARD));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_without_header_is_dropped_untouched() {
+    fn frame_without_header_is_dropped_unchanged() {
         let function = build_ok(&KIND, "", &[]);
         for length in 0..14 {
             let mut frame: Vec<u8> = (0..length).collect();
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_refused_by_name() {
+    fn unknown_key_is_named_in_the_error() {
         let error = build_error(&KIND, "colour = 1", &[]);
         assert!(error.to_string().contains("colour"), "{error}");
     }

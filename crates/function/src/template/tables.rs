@@ -1,6 +1,9 @@
-//! The table image: none. A function that has one builds it here, once, on the control thread, as bytes in a
-//! [`Memory`](godwit_packet::Memory): a header with a magic number, then tables that are named by offsets from the
-//! image's start, because every device maps the image at another address. `ipv4/tables.rs` is a full example.
+//! Table image of `template`, which is empty.
+//!
+//! A function with a table image creates it in this file, once, on the control thread. The image
+//! consists of bytes in a [`Memory`](godwit_packet::Memory): a header with a magic number, then
+//! tables. Tables are located by offsets from the start of the image, because every device maps the
+//! image at another address. `ipv4/tables.rs` is a complete example.
 
-/// The image of a kernel that needs none.
+/// Image of a kernel without tables.
 pub(super) const IMAGE: &[u8] = &[];

@@ -28,7 +28,7 @@ pub(crate) struct KernelRoutesConfig {
 }
 
 impl KernelRoutesConfig {
-    pub(crate) fn resolve(&self, site: &BuildContext<'_>) -> Result<KernelRoutes, Error> {
+    pub(crate) fn resolve(&self, context: &BuildContext<'_>) -> Result<KernelRoutes, Error> {
         let source = match self.routes.get_ref().as_str() {
             "kernel" => RouteSource::Kernel,
             "fpm" => RouteSource::Fpm,
@@ -39,8 +39,8 @@ impl KernelRoutesConfig {
         };
         let mut ports = Vec::new();
         for (port, interface) in &self.interfaces {
-            let Some(index) = site.ports.iter().position(|known| known == port.get_ref()) else {
-                let known = site.ports.join(", ");
+            let Some(index) = context.ports.iter().position(|known| known == port.get_ref()) else {
+                let known = context.ports.join(", ");
                 let message = format!("there is no port named \"{}\"; the ports are: {known}", port.get_ref());
                 return Err(value(port.span(), message));
             };
