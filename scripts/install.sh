@@ -15,7 +15,7 @@ if [ "${1:-build}" = test ]; then
     need+=(pocl-opencl-icd oclgrind ocl-icd-libopencl1 tshark python3-scapy python3-cryptography python3-venv clang libclang-rt-dev clang-format g++ pkg-config dpdk-dev libdpdk-dev xz-utils)
     # Topologies in network namespaces: tools that create them, and routers and traffic inside. A
     # test compiles the XDP program again with clang and compares the result.
-    need+=(iproute2 ethtool frr iputils-ping iperf3 curl tcpreplay bpftool clang llvm)
+    need+=(iproute2 ethtool frr iputils-ping traceroute iperf3 curl tcpreplay bpftool clang llvm)
     # Remote end of IPsec tunnels: strongSwan with IKE and userland ESP.
     need+=(strongswan-charon libcharon-extra-plugins libstrongswan-standard-plugins libstrongswan-extra-plugins strongswan-swanctl)
     # Peer of the IPsec benchmarks; x86-64 only.
