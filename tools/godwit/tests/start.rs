@@ -28,8 +28,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Heading of the first section that is not run.
 const HARDWARE: &str = "## Now your NIC";
 
-/// Arguments of `unshare` that isolate the shell of a page. If `unshare` is killed, the kernel kills
-/// all processes of the page.
+/// Arguments of `unshare` that isolate the shell of a page. The kernel kills all processes of the
+/// page when `unshare` is killed.
 const ISOLATED: [&str; 6] = ["--mount", "--net", "--pid", "--fork", "--mount-proc", "--kill-child"];
 
 #[test]
