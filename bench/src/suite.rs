@@ -43,7 +43,7 @@ pub fn options() -> Vec<&'static OptionSpec> {
 /// Returns the definition called `name`.
 ///
 /// # Errors
-/// There is none.
+/// Returns an error if no definition has this name.
 pub fn find(name: &str) -> Result<&'static Definition, Error> {
     let known = || definitions().iter().map(|definition| definition.name.clone()).collect();
     definitions().iter().find(|definition| definition.name == name).ok_or_else(|| Error::Unknown {
@@ -71,10 +71,10 @@ pub fn run_all(request: &Request, progress: &mut Progress<'_>, done: &mut dyn Fn
     let present = present();
     let request = Request { options: std::collections::BTreeMap::new(), ..request.clone() };
     for definition in definitions().iter().filter(|definition| definition.suite) {
-        let wanted = |device: &&String| {
+        let is_selected = |device: &&String| {
             present.contains(*device) && (request.devices.is_empty() || request.devices.contains(*device))
         };
-        let devices: Vec<String> = definition.devices.iter().filter(wanted).cloned().collect();
+        let devices: Vec<String> = definition.devices.iter().filter(is_selected).cloned().collect();
         let together = subject(definition).is_ok_and(|subject| subject.devices == Devices::All);
         let runs: Vec<Vec<String>> = match (devices.is_empty(), together) {
             (true, _) => Vec::new(),

@@ -38,7 +38,7 @@ struct DrawnFigure {
 /// paths of the written files. Figures of earlier reports are removed.
 ///
 /// # Errors
-/// There is no record, a record is invalid, or a file cannot be written.
+/// Returns an error if there is no record, a record is invalid, or a file cannot be written.
 pub fn report(results: &Path, output: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut machines = newest(results)?;
     let folder = output.join(FIGURES);

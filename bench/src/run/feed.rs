@@ -32,12 +32,12 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    /// Returns what suits the first device and frames of `size`.
+    /// Returns the sizes for the first device and frames of `size`.
     pub(crate) fn new(options: &LaneOptions, size: Size) -> Self {
         Self::of(options, options.device(), size)
     }
 
-    /// Returns what suits `device` and frames of `size`.
+    /// Returns the sizes for `device` and frames of `size`.
     pub(crate) fn of(options: &LaneOptions, device: &str, size: Size) -> Self {
         // A discrete GPU needs copies of 8 MB with four in flight, because each chunk also has
         // small copies: an H200 at 60 bytes reaches 0.80 of half the duplex copy rate with chunks
@@ -61,11 +61,11 @@ impl Feed {
         }
     }
 
-    /// Returns what suits each of `threads` that feed the first device and share the packets.
+    /// Returns the sizes for each of `threads` that feed the first device and share the packets.
     /// Chunks are smaller if there are too few packets, unless the request gives the chunk size.
     ///
     /// # Errors
-    /// There are too few packets.
+    /// Returns an error if there are too few packets.
     pub(crate) fn for_threads(options: &LaneOptions, size: Size, threads: usize) -> Result<Self, Error> {
         let mut feed = Self::new(options, size);
         if threads == 1 {

@@ -30,17 +30,17 @@ pub(crate) fn find_or_report(name: &str, progress: &mut Progress<'_>) -> Option<
     path
 }
 
-/// Starts a peer with a table and lists of lookups, each in a file. Returns `None` if `wanted` is
+/// Starts a peer with a table and lists of lookups, each in a file. Returns `None` if `use_peer` is
 /// false or if the peer was not built. With several lists, each request to the peer ends with the
 /// index of a list.
 pub(crate) fn over(
     name: &str,
     table: &[u8],
     lists: &[&[u8]],
-    wanted: bool,
+    use_peer: bool,
     progress: &mut Progress<'_>,
 ) -> Result<Option<Peer>, Error> {
-    if !wanted {
+    if !use_peer {
         return Ok(None);
     }
     let Some(path) = find_or_report(name, progress) else { return Ok(None) };

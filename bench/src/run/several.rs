@@ -293,7 +293,7 @@ fn while_all_are_busy(passes: &[&Passes]) -> Option<(RangeInclusive<Instant>, Ve
     let time = since..=until;
     let rate = |passes: &&Passes| {
         let mut within = passes.completions.iter().filter(|(at, _)| time.contains(at));
-        // The packets of the first completion were processed before it.
+        // The first completion only starts the interval: its packets were processed before.
         let (first, _) = *within.next()?;
         let (last, packets) = within.fold((first, 0), |(_, sum), (at, packets)| (*at, sum + u64::from(*packets)));
         let elapsed = last.duration_since(first);

@@ -53,9 +53,9 @@ fn combination(context: &Context, options: LaneOptions, progress: &mut Progress<
 fn ipv4(options: &LaneOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
     let routes = routes::prefixes_2025()?;
     let function = routes::ipv4(&routes)?;
-    let wanted = options.common.peers && !options.through_lane();
+    let use_peer = options.common.peers && !options.through_lane();
     let addresses = routes::address_list(&routes::random_addresses(ADDRESSES));
-    let peer = peer::over("rte_lpm", &routes::records(&routes), &[&addresses], wanted, progress)?;
+    let peer = peer::over("rte_lpm", &routes::records(&routes), &[&addresses], use_peer, progress)?;
     let competitor = peer.map(|mut peer| Competitor {
         device: "rte_lpm",
         implementation: "bulk",
@@ -84,8 +84,8 @@ fn dpi(options: &LaneOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, E
     let patterns = patterns::patterns();
     let function = patterns::inspection(&patterns, progress)?;
     let frame = frames::filled(|random, payload| patterns::plant(&patterns, random, payload));
-    let wanted = options.common.peers && !options.through_lane();
-    let peer = wanted.then(|| aho_corasick::dfa::DFA::new(&patterns)).transpose().map_err(Error::setup)?;
+    let use_peer = options.common.peers && !options.through_lane();
+    let peer = use_peer.then(|| aho_corasick::dfa::DFA::new(&patterns)).transpose().map_err(Error::setup)?;
     let competitor = peer.map(|peer| Competitor {
         device: "aho-corasick",
         implementation: "dfa",

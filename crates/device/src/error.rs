@@ -66,7 +66,7 @@ pub enum Error {
         "device `{id}` does not copy packets of `{function}` back: no function needed them when Godwit started; restart \
          Godwit with this chain"
     )]
-    NotBrought {
+    NotCopiedBack {
         /// Name of the device.
         id: String,
         /// Name of the function.

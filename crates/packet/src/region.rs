@@ -1,7 +1,7 @@
 //! One worker's part of the arena. Workers share no state, so it needs no locks and no atomics.
 
+mod bulk;
 mod dense;
-mod each;
 mod ports;
 
 use std::collections::VecDeque;

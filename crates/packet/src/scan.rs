@@ -6,11 +6,11 @@
 use godwit_abi::{BUFFER_UNIT_BYTES, Descriptor};
 
 #[cfg(target_arch = "x86_64")]
-mod eights;
-mod together;
+mod avx2;
+mod summary;
 
-pub(crate) use together::adjacent;
-pub use together::{Extents, are_in_order, extents, verdict_of_all};
+pub(crate) use summary::adjacent;
+pub use summary::{Extents, are_in_order, extents, verdict_of_all};
 
 /// Summary of several descriptors. Buffers and rooms are in buffer units, heads and
 /// lengths in bytes.
@@ -96,7 +96,7 @@ pub fn scan_all<'a>(slices: impl Iterator<Item = &'a [Descriptor]>, reads_bytes:
     #[cfg(target_arch = "x86_64")]
     if std::is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2.
-        return unsafe { eights::scan(slices, reads_bytes) };
+        return unsafe { avx2::scan(slices, reads_bytes) };
     }
     scan_each(slices, reads_bytes)
 }
@@ -147,7 +147,7 @@ mod tests {
             #[cfg(target_arch = "x86_64")]
             if std::is_x86_feature_detected!("avx2") {
                 // SAFETY: the processor has AVX2.
-                results.push(unsafe { eights::scan(slices(), reads_bytes) });
+                results.push(unsafe { avx2::scan(slices(), reads_bytes) });
             }
             for fast in results {
                 prop_assert_eq!(known(fast), known(slow));

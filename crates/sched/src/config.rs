@@ -17,16 +17,16 @@ pub(crate) const VARIANTS: usize = 256;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A configured number is outside its range. Operator error.
-    #[error("{key} = {value}: must be between {least} and {most}")]
+    #[error("{key} = {value}: must be between {min} and {max}")]
     OutOfRange {
         /// Configuration key.
         key: &'static str,
         /// Configured value.
         value: u64,
         /// Smallest valid value.
-        least: u64,
+        min: u64,
         /// Largest valid value.
-        most: u64,
+        max: u64,
     },
     /// The bins of a chunk exceed the memory limit. Operator error.
     #[error("bins = {bins} times bin_packets = {bin_packets}: a chunk holds at most {PACKETS_MAX} packets")]
@@ -127,9 +127,9 @@ impl PackerConfig {
     /// # Errors
     /// Returns the first key that is out of range, or [`Error::ChunkTooLarge`].
     pub fn validate(&self) -> Result<(), Error> {
-        let within = |key, value: u32, least, most| {
+        let within = |key, value: u32, min, max| {
             let value = u64::from(value);
-            if (least..=most).contains(&value) { Ok(()) } else { Err(Error::OutOfRange { key, value, least, most }) }
+            if (min..=max).contains(&value) { Ok(()) } else { Err(Error::OutOfRange { key, value, min, max }) }
         };
         within("chunk_packets", self.chunk_packets, 1, PACKETS_MAX)?;
         within("chunk_bytes", self.chunk_bytes.unwrap_or(u32::MAX), 1, u32::MAX.into())?;

@@ -4,7 +4,7 @@
 use godwit_device::cpu;
 
 use super::cases::apps;
-use super::setup::{BURSTS, Place, Settings, Setup, mpps, proof, row};
+use super::setup::{BURSTS, Settings, Setup, Target, mpps, proof, row};
 use crate::error::Error;
 use crate::load::traffic::Traffic;
 use crate::progress::Progress;
@@ -23,9 +23,9 @@ pub(in crate::subject) fn run(context: &Context, progress: &mut Progress<'_>) ->
     for app in apps(&settings.apps)? {
         let case = (app.make)(request)?;
         let expected = proof(&case)?;
-        let places = settings.places();
+        let targets = settings.targets();
         let mut largest = f64::INFINITY;
-        for Place { device, implementation } in &places {
+        for Target { device, implementation } in &targets {
             let setup = Setup { case: &case, device, implementation, workers, packing: BURSTS };
             setup.verify(&expected)?;
             let report = setup.measure(Traffic::new(&case.frames), &settings)?;
@@ -40,7 +40,7 @@ pub(in crate::subject) fn run(context: &Context, progress: &mut Progress<'_>) ->
         let loads = if request.extent.brief { &LOADS[..1] } else { &LOADS };
         for load in loads {
             let offered = load * largest;
-            for Place { device, implementation } in &places {
+            for Target { device, implementation } in &targets {
                 let setup = Setup { case: &case, device, implementation, workers, packing: BURSTS };
                 let traffic = Traffic { rate: Some(offered * 1e6), ..Traffic::new(&case.frames) };
                 let report = setup.measure(traffic.clone(), &settings)?;

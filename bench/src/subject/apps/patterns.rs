@@ -7,7 +7,7 @@
 use godwit_device::cpu;
 
 use super::cases::{self, Case};
-use super::setup::{BURSTS, Packing, Place, ROUNDS, Settings, Setup, proof, row};
+use super::setup::{BURSTS, Packing, ROUNDS, Settings, Setup, Target, proof, row};
 use crate::error::Error;
 use crate::load::traffic::Traffic;
 use crate::progress::Progress;
@@ -52,10 +52,10 @@ fn measure(case: &Case, settings: &Settings, progress: &mut Progress<'_>) -> Res
     progress(&format!("{automata} automata, {} MiB", table_bytes >> 20));
     let expected = proof(case)?;
     let workers = settings.single_worker_count();
-    let places: Vec<Place> = settings.places().into_iter().filter(|place| place.device == cpu::ID).collect();
+    let targets: Vec<Target> = settings.targets().into_iter().filter(|target| target.device == cpu::ID).collect();
     let mut variants = Vec::new();
     for (names, packing) in PACKINGS {
-        for Place { device, implementation } in &places {
+        for Target { device, implementation } in &targets {
             let setup = Setup { case, device, implementation, workers, packing };
             setup.verify(&expected)?;
             variants.push((names[usize::from(automata > 1)], setup, Vec::new()));

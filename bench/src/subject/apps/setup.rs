@@ -193,9 +193,9 @@ pub(super) fn proof(case: &Case) -> Result<Proof, Error> {
     Setup { case, device: cpu::ID, implementation: "ref", workers: 1, packing: BURSTS }.digest()
 }
 
-/// An implementation on a device.
+/// Device that runs the function, and the implementation there.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct Target {
     pub(super) device: String,
     pub(super) implementation: String,
 }
@@ -226,19 +226,19 @@ impl Settings {
     }
 
     /// Returns the CPU with each requested implementation, and every other device of the request.
-    pub(super) fn places(&self) -> Vec<Place> {
-        let mut places = Vec::new();
+    pub(super) fn targets(&self) -> Vec<Target> {
+        let mut targets = Vec::new();
         let requested = |id: &str| self.common.devices.iter().any(|device| device == id);
         if requested(cpu::ID) {
             let default = || ["scalar", "gopt"].map(str::to_owned).to_vec();
             let implementations = self.common.implementation.clone().map_or_else(default, |name| vec![name]);
-            let place = |implementation| Place { device: cpu::ID.to_owned(), implementation };
-            places.extend(implementations.into_iter().map(place));
+            let target = |implementation| Target { device: cpu::ID.to_owned(), implementation };
+            targets.extend(implementations.into_iter().map(target));
         }
         let others = devices::others().into_iter().map(|found| found.capabilities.id);
-        let place = |device| Place { device, implementation: "scalar".to_owned() };
-        places.extend(others.filter(|id| requested(id)).map(place));
-        places
+        let target = |device| Target { device, implementation: "scalar".to_owned() };
+        targets.extend(others.filter(|id| requested(id)).map(target));
+        targets
     }
 
     /// Returns the numbers of workers: 1, 2, 4 and so on, and all cores.

@@ -3,7 +3,7 @@
 use godwit_engine::Report;
 
 use super::cases::apps;
-use super::setup::{BURSTS, Place, ROUNDS, Settings, Setup, proof, row};
+use super::setup::{BURSTS, ROUNDS, Settings, Setup, Target, proof, row};
 use crate::error::Error;
 use crate::load::traffic::Traffic;
 use crate::progress::Progress;
@@ -19,10 +19,10 @@ pub(in crate::subject) fn run(context: &Context, progress: &mut Progress<'_>) ->
         let case = (app.make)(request)?;
         let expected = proof(&case)?;
         for workers in settings.worker_counts() {
-            let places = settings.places();
-            let mut reports: Vec<Vec<Report>> = vec![Vec::new(); places.len()];
+            let targets = settings.targets();
+            let mut reports: Vec<Vec<Report>> = vec![Vec::new(); targets.len()];
             for round in 0..if request.extent.brief { 1 } else { ROUNDS } {
-                for (Place { device, implementation }, reports) in places.iter().zip(&mut reports) {
+                for (Target { device, implementation }, reports) in targets.iter().zip(&mut reports) {
                     let setup = Setup { case: &case, device, implementation, workers, packing: BURSTS };
                     if round == 0 {
                         setup.verify(&expected)?;
@@ -31,7 +31,7 @@ pub(in crate::subject) fn run(context: &Context, progress: &mut Progress<'_>) ->
                 }
             }
             let mut first = None;
-            for (Place { device, implementation }, reports) in places.iter().zip(&mut reports) {
+            for (Target { device, implementation }, reports) in targets.iter().zip(&mut reports) {
                 let mut row = row(&case, device, request.size, BURSTS, reports);
                 let ratio = row.mpps / *first.get_or_insert(row.mpps);
                 row.implementation = format!("{} {}", app.name, row.implementation);

@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Returns the SAs of a gateway.
 ///
 /// # Errors
-/// Their number is not a power of two.
+/// Returns an error if their number is not a power of two.
 pub(super) fn associations(choice: &Choice) -> Result<Associations, Error> {
     let associations = Associations::of(choice)?;
     if !associations.sas.is_power_of_two() {

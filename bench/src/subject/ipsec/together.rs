@@ -51,8 +51,8 @@ pub(in crate::subject) fn run(context: &Context, progress: &mut Progress<'_>) ->
     let links = several::links(&options.common, progress);
     let links: Vec<Option<f64>> = links.alone().collect();
     let functions = on_threads((1..=cores.len() as u64).collect(), |seed| associations.function(seed))?;
-    let wanted = options.common.peers;
-    let peer = if wanted { peers::find(associations, choice.decrypt, progress) } else { None };
+    let use_peer = options.common.peers;
+    let peer = if use_peer { peers::find(associations, choice.decrypt, progress) } else { None };
     let mut rows = Vec::new();
     for &size in &options.common.sizes {
         let together = Together {

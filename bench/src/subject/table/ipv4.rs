@@ -13,8 +13,8 @@ use crate::run::peer;
 use crate::run::rounds::{self, Race, median_p99};
 use crate::run::row::{Details, Row};
 
-/// Addresses of a round. There are enough of them that the table, not the addresses, fills the
-/// caches.
+/// Number of addresses per round. It is large enough that the entries of the table, and not the
+/// addresses, determine the content of the caches.
 const ADDRESSES: usize = 1 << 20;
 /// Addresses of a call, as in the peers; a bin has as many packets.
 const BULK: usize = 256;

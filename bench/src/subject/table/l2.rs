@@ -25,7 +25,7 @@ const LOOKUPS: usize = 1 << 19;
 const BULK: usize = 256;
 /// Lookups of a call of the peer; it supports no more.
 const PEER_BULK: usize = 64;
-/// One of this many lookups is for an unknown address.
+/// Number of lookups per lookup of an unknown address.
 const UNKNOWN_EVERY: usize = 16;
 
 /// Measures lookups in tables of both sizes.

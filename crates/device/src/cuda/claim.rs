@@ -27,6 +27,8 @@ pub(super) struct Claim {
 }
 
 impl Claim {
+    /// Claims a device for an engine.
+    ///
     /// # Errors
     /// Returns the reason, in one sentence, if persistent groups of another engine run on the
     /// device.

@@ -211,6 +211,8 @@ impl CudaDevice {
 }
 
 impl Parts {
+    /// Starts the persistent groups.
+    ///
     /// # Errors
     /// Returns the reason, in one sentence, why the device cannot run persistent groups.
     fn start_groups(&mut self, options: &DeviceOptions) -> Result<(), String> {
@@ -273,11 +275,11 @@ impl Device for CudaDevice {
     }
 
     fn update_chain(&self, chain: DeviceChain) -> Result<DeviceChain, Error> {
-        let not_brought = |instance: usize| Error::NotBrought {
+        let not_copied_back = |instance: usize| Error::NotCopiedBack {
             id: self.found.capabilities.id.clone(),
             function: self.programs[instance].name().to_owned(),
         };
-        let chain = chain.within(&self.needs, &self.programs).map_err(not_brought)?;
+        let chain = chain.within(&self.needs, &self.programs).map_err(not_copied_back)?;
         if self.runs_chain && self.watch.lost().is_none() {
             let updated = self.parts.tables.update_chain(&self.parts.context, &chain, self.copy_timeout);
             updated.or_else(|error| self.watch.lost().map_or(Err(error), |_| Ok(())))?;

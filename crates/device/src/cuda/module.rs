@@ -22,6 +22,8 @@ unsafe impl Send for Module {}
 unsafe impl Sync for Module {}
 
 impl Module {
+    /// Loads compiled kernels.
+    ///
     /// # Errors
     /// Returns the driver's error if it rejects the cubin, which may have another version.
     pub(super) fn new(context: &Arc<Context>, cubin: &[u8]) -> Result<Self, DriverError> {

@@ -287,8 +287,10 @@ impl Device for OpenClDevice {
 
     fn update_chain(&self, chain: DeviceChain) -> Result<DeviceChain, Error> {
         let id = &self.found.capabilities.id;
-        let not_brought =
-            |instance: usize| Error::NotBrought { id: id.clone(), function: self.programs[instance].name().to_owned() };
+        let not_brought = |instance: usize| Error::NotCopiedBack {
+            id: id.clone(),
+            function: self.programs[instance].name().to_owned(),
+        };
         let chain = chain.within(&self.reserved, &self.programs).map_err(not_brought)?;
         if self.runs_chain && self.watch.lost().is_none() {
             self.tables.update_chain(id, &chain, self.copy_timeout)?;

@@ -124,7 +124,7 @@ pub struct Probes {
     pub guided: f64,
     /// From the longest prefix to the shortest. Numbers of components that no name has are skipped.
     pub longest_first: f64,
-    /// By binary search with markers, over the numbers of components that names have.
+    /// With binary search and markers, over the numbers of components that names have.
     pub binary: f64,
 }
 
