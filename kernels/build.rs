@@ -153,8 +153,8 @@ fn write_sources(root: &Path, out: &Path) {
     let cuda =
         flatten(root, "cuda.cu", &["dialect/cpu.h", "dialect/aes_ni.h", "dialect/ghash_clmul.h", "dialect/opencl.h"]);
     let cpu = flatten(root, "cpu.c", &["dialect/cuda.h", "dialect/opencl.h"]);
-    // FNV-1a. The digest identifies a version of the kernels in caches and profiles. It is not
-    // cryptographic.
+    // FNV-1a hash of all source texts. It identifies a version of the kernels in caches and
+    // profiles. It is not cryptographic.
     let digest = [&opencl, &cuda, &cpu]
         .iter()
         .flat_map(|text| text.bytes())
@@ -329,7 +329,7 @@ fn compile_native(root: &Path, out: &Path, x86_64: bool) {
     );
 }
 
-/// Returns an expression that is true if this CPU has all of the features.
+/// Returns a Rust expression that is true if the CPU has all of the features.
 fn detected(features: &[&str]) -> String {
     let detected = features
         .iter()
@@ -356,7 +356,7 @@ fn compiler(root: &Path) -> cc::Build {
     build
 }
 
-/// Writes the foreign functions of one level, and its row in the table.
+/// Appends the foreign functions of one level to `externs`, and the level's row to `table`.
 fn describe(name: &str, suffix: &str, features: &[&str], externs: &mut String, table: &mut String) {
     let supported = detected(features);
     writeln!(

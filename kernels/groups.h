@@ -20,7 +20,7 @@
 #include "dpi/group.h"
 #include "ipsec/group.h"
 
-/* The form that devices run, one of the macros of loops_device.h. */
+/* The form of each function that devices run. The values are macros of loops_device.h. */
 #define GW_FORM_template GW_BY_LANE
 #define GW_FORM_echo     GW_BY_LANE
 #define GW_FORM_ipv4     GW_BY_LANE

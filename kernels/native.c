@@ -1,5 +1,6 @@
-/* AVX-512 forms: bins of sixteen packets at a time and address look-ups of sixteen at a time. They
- * need AVX-512 and vector AES. build.rs compiles this file once. */
+/* AVX-512 forms of kernels: ipsec processes sixteen packets at a time, and ipv4 and ipv6 look up
+ * sixteen addresses at a time. They need AVX-512 and vector AES. build.rs compiles this file once.
+ */
 #include "dialect/dialect.h"
 #include "functions.h"
 #include "dialect/loops_cpu.h"
@@ -12,7 +13,8 @@
 
 void gw_native_avx512(gw_u32 kernel, const gw_bin_call *call);
 
-/* Runs one bin. Does nothing if the AVX-512 form does not support the kernel or variant. */
+/* Runs a kernel over one bin with AVX-512. Does nothing if this form does not support the kernel or
+ * variant. */
 void gw_native_avx512(gw_u32 kernel, const gw_bin_call *call)
 {
     if (kernel == GW_NATIVE_IPSEC && gw_avx512_covers(call->variant)) {

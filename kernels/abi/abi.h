@@ -104,7 +104,8 @@ GW_STATIC_ASSERT(sizeof(gw_chain) == 64, chain_size);
 GW_ASSERT_OFFSET(gw_chain, verdicts, 4);
 GW_ASSERT_OFFSET(gw_chain, instances, 8);
 
-/* The kernel and variant of an instance on the device chain. Packets run there with parameter 0. */
+/* Kernel and variant of an instance (configured function) on the device chain. Packets run there
+ * with parameter 0. */
 typedef struct gw_chain_stage {
     gw_u32 kernel;  /* kernel number of functions.h */
     gw_u32 variant; /* variant of all packets */
@@ -127,7 +128,8 @@ GW_ASSERT_OFFSET(gw_chain_stage, variant, 4);
 #define GW_TRAIL_NONE 0xffffffffu /* no hop */
 #define GW_HOPS_MAX   4u          /* maximum number of hops on a device */
 
-/* Size of a chain scratch (dialect/loops_chain.h), in bytes; `packets` is a multiple of 16. */
+/* Size of a chain scratch for `packets` packets, in bytes. `packets` is a multiple of 16.
+ * loops_chain.h describes the chain scratch. */
 #define GW_CHAIN_SCRATCH_BYTES(packets) (40u * (packets))
 
 /*

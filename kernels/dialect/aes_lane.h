@@ -17,16 +17,16 @@ GW_LANE const GW_LOCAL gw_u8 *gw_aes_lane_table(const GW_LOCAL gw_aes_team_table
     return (const GW_LOCAL gw_u8 *)&table->words[0][0][gw_lane_id() % GW_AES_TABLE_LANES];
 }
 
-/* Returns the table entry for the byte in row `row` of a column. The entries for rows 2 and 3 are
- * rotated by two bytes. */
+/* Returns the AES table entry for the byte in row `row` of a column. The entries for rows 2 and 3
+ * are rotated by two bytes. */
 GW_LANE gw_u32 gw_aes_lane_entry(const GW_LOCAL gw_u8 *table, gw_u32 column, gw_u32 row)
 {
     return *(const GW_LOCAL gw_u32 *)(table + (row < 2 ? 0 : 4 * GW_AES_TABLE_LANES) +
                                       gw_byte_above(column, row, 0));
 }
 
-/* Applies SubBytes, MixColumns and the round key to one column. row0 to row3 are the columns from
- * which ShiftRows takes each row. */
+/* Applies SubBytes, MixColumns and the round key to one column of an AES state. row0 to row3 are
+ * the columns from which ShiftRows takes each row. */
 GW_LANE gw_u32 gw_aes_lane_column(const GW_LOCAL gw_u8 *table, gw_u32 row0, gw_u32 row1,
                                   gw_u32 row2, gw_u32 row3, gw_u32 key)
 {
@@ -47,7 +47,8 @@ GW_LANE gw_u32 gw_aes_lane_last(const GW_LOCAL gw_u8 *table, gw_u32 row0, gw_u32
            key;
 }
 
-/* Encrypts GW_AES_LANE_BLOCKS blocks of four words each in place. `keys` is as in aes.h. */
+/* Encrypts GW_AES_LANE_BLOCKS blocks of four words each in place, with the round keys `keys` (see
+ * aes.h). */
 GW_LANE void gw_aes_lane_encrypt(const GW_LOCAL gw_u8 *table, const GW_GLOBAL gw_u8 *keys,
                                  gw_u32 rounds, gw_u32 *blocks)
 {

@@ -4,7 +4,7 @@
 
 #include <immintrin.h>
 
-/* Number of blocks that are processed together. AESENC has a latency of about 4 cycles and a
+/* Number of AES blocks that are processed together. AESENC has a latency of about 4 cycles and a
  * throughput of 1 or 2 per cycle. */
 #define GW_AES_LANES 8u
 

@@ -132,14 +132,15 @@ typedef struct gw_aes_block {
     gw_u32 d;
 } gw_aes_block;
 
-/* Applies SubBytes to the bytes that ShiftRows brings into one column. */
+/* Applies SubBytes and ShiftRows: returns one column of the last AES round, before AddRoundKey. */
 GW_LANE gw_u32 gw_aes_substitute(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32 row3)
 {
     return (gw_u32)gw_aes_sbox[row0 & 0xff] | (gw_u32)gw_aes_sbox[row1 >> 8 & 0xff] << 8 |
            (gw_u32)gw_aes_sbox[row2 >> 16 & 0xff] << 16 | (gw_u32)gw_aes_sbox[row3 >> 24] << 24;
 }
 
-/* Applies InvSubBytes to the bytes that InvShiftRows brings into one column. */
+/* Applies InvSubBytes and InvShiftRows: returns one column of the last inverse AES round, before
+ * AddRoundKey. */
 GW_LANE gw_u32 gw_aes_unsubstitute(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32 row3)
 {
     return (gw_u32)gw_aes_inverse_sbox[row0 & 0xff] |
@@ -148,8 +149,8 @@ GW_LANE gw_u32 gw_aes_unsubstitute(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32
            (gw_u32)gw_aes_inverse_sbox[row3 >> 24] << 24;
 }
 
-/* Applies SubBytes and MixColumns to the bytes that ShiftRows brings into one column. The table
- * entry is rotated by one byte per row. */
+/* Computes one column of an AES round: applies ShiftRows, SubBytes and MixColumns. The table entry
+ * is rotated by one byte per row. */
 GW_LANE gw_u32 gw_aes_column(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32 row3)
 {
     return gw_aes_columns[row0 & 0xff] ^ gw_rotate_left32(gw_aes_columns[row1 >> 8 & 0xff], 8) ^
@@ -157,7 +158,8 @@ GW_LANE gw_u32 gw_aes_column(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32 row3)
            gw_rotate_left32(gw_aes_columns[row3 >> 24], 24);
 }
 
-/* Applies InvSubBytes and InvMixColumns to the bytes that InvShiftRows brings into one column. */
+/* Computes one column of an inverse AES round: applies InvShiftRows, InvSubBytes and InvMixColumns.
+ */
 GW_LANE gw_u32 gw_aes_inverse_column(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32 row3)
 {
     return gw_aes_inverse_columns[row0 & 0xff] ^

@@ -70,8 +70,8 @@ GW_LANE gw_aes_half gw_aes_team_key(const GW_GLOBAL gw_u32 *keys, gw_u32 round)
     return key;
 }
 
-/* Loads the round keys of one lane. `keys` is as in aes.h; `half` is the lane's index in the team.
- */
+/* Loads the AES round keys of one lane. `keys` are those of aes.h. `half` is the lane's index in
+ * the team. */
 GW_LANE void gw_aes_team_begin(gw_aes_team *team, const GW_LOCAL gw_aes_team_table *table,
                                const GW_GLOBAL gw_u32 *keys, gw_u32 rounds, gw_u32 half)
 {
@@ -101,8 +101,9 @@ GW_LANE gw_u32 gw_aes_team_lookup(const gw_aes_team *team, gw_u32 column, gw_u32
                                                gw_byte_above(column, row, team->lane_offset));
 }
 
-/* Looks up the entries of half the next state, four for each column. ShiftRows takes row r from the
- * column r to the right; InvShiftRows takes it from the column r to the left. */
+/* Looks up the table entries for this lane's half of the next AES state, four for each of its
+ * columns. ShiftRows takes row r from the column r positions to the right. InvShiftRows takes it
+ * from the column r positions to the left. */
 GW_LANE void gw_aes_team_rows(const gw_aes_team *team, gw_u32 inverse, gw_aes_half state,
                               gw_u32 rows[GW_AES_TEAM_WORDS][4])
 {
@@ -184,8 +185,8 @@ GW_LANE gw_aes_half gw_aes_team_encrypt_end(const gw_aes_team *team, gw_aes_half
     gw_aes_team_last_rounds(team, 0, state, rows);
     GW_UNROLL
     for (gw_u32 i = 0; i < GW_AES_TEAM_WORDS; i++) {
-        /* The substituted byte is in bytes 1 and 2 of an entry, and in bytes 0 and 3 of a rotated
-         * entry. */
+        /* The substituted byte is in bytes 1 and 2 of a table entry, and in bytes 0 and 3 of a
+         * rotated entry. */
         state.word[i] = (((rows[i][0] >> 8) & 0x000000ffu) | (rows[i][1] & 0x0000ff00u) |
                          ((rows[i][2] >> 8) & 0x00ff0000u) | (rows[i][3] & 0xff000000u)) ^
                         team->last.word[i];
@@ -193,8 +194,8 @@ GW_LANE gw_aes_half gw_aes_team_encrypt_end(const gw_aes_team *team, gw_aes_half
     return state;
 }
 
-/* Returns the substituted byte of an inverse table entry. It is the XOR of the four bytes, because
- * 14 ^ 9 ^ 13 ^ 11 is 1. */
+/* Returns the substituted byte s of an inverse table entry, whose bytes are 14s, 9s, 13s and 11s in
+ * GF(2^8). Their XOR is s. */
 GW_LANE gw_u32 gw_aes_team_plain(gw_u32 entry)
 {
     entry ^= entry >> 16;

@@ -134,11 +134,9 @@ GW_GROUP void gw_fetch(gw_u8 *shadow, const gw_u8 *host, const gw_descriptor *de
     gw_copy_packets(shadow, host, descriptors, 0, count, reach.reads_bytes);
 }
 
-/*
- * Copies the bytes that a bin's function wrote back to the host's arena. The first and last word
- * may contain bytes that the function did not write. They were fetched before or are outside the
- * frame.
- */
+/* Copies the bytes that a bin's function wrote back to the host's arena. The first and last word
+ * may contain other bytes. Those were fetched before or are outside the frame, so the copy does no
+ * harm. */
 GW_GROUP void gw_return(gw_u8 *shadow, gw_u8 *host, const gw_descriptor *descriptors,
                         const gw_outcome *outcomes, gw_u32 count, gw_reach reach)
 {

@@ -152,10 +152,9 @@ GW_LANE gw_u32 gw_rank_line(const gw_u64 *keys, gw_u32 count, gw_u64 key)
 }
 #endif
 
-/*
- * Adds native 64-bit words with end-around carry. A ones' complement sum depends neither on the
- * byte order, except at its end, nor on the width of its words (RFC 1071, section 2 (B) and (C)).
- */
+/* Returns the ones' complement sum of bytes: adds native 64-bit words with end-around carry. The
+ * sum depends neither on the byte order, except at its end, nor on the width of the words (RFC
+ * 1071, section 2 (B) and (C)). */
 GW_LANE gw_u32 gw_ones_sum(const gw_u8 *bytes, gw_u32 length)
 {
     gw_u64 sum = 0;

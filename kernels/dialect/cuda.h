@@ -8,7 +8,8 @@ typedef unsigned int gw_u32;
 typedef unsigned long long gw_u64;
 
 #define GW_STATIC_ASSERT(condition, name) static_assert(condition, #name)
-/* NVRTC 13.0 cannot evaluate offsetof at compile time; 13.5 can. Both assert sizes. */
+/* Offsets are asserted only if NVRTC can evaluate offsetof at compile time: 13.5 can, 13.0 cannot.
+ * All versions assert sizes. */
 #if defined(__has_builtin) && __has_builtin(__builtin_offsetof)
 #define GW_ASSERT_OFFSET(type, field, bytes)                                                       \
     static_assert(__builtin_offsetof(type, field) == (bytes), #type "." #field)
@@ -88,7 +89,7 @@ GW_LANE gw_u32 gw_warp_max(gw_u32 value)
 #endif
 }
 
-/* Waits for the lanes of the caller's warp and orders their memory accesses. */
+/* Waits for all lanes of the caller's warp and orders their memory accesses. */
 GW_LANE void gw_warp_barrier(void)
 {
     __syncwarp();
@@ -218,7 +219,7 @@ GW_LANE gw_u32 gw_swap32(gw_u32 value)
     return __byte_perm(value, 0, 0x0123);
 }
 
-/* Returns 256 * byte + low, where byte is byte `index` of the word and low is below 256. */
+/* Returns 256 * byte + low. `byte` is byte `index` of the word, and `low` is below 256. */
 GW_LANE gw_u32 gw_byte_above(gw_u32 word, gw_u32 index, gw_u32 low)
 {
     return __byte_perm(word, low, 0x7704u + (index << 4));

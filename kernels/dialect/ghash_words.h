@@ -105,8 +105,8 @@ GW_LANE gw_ghash_element gw_ghash_multiply(gw_ghash_element x, gw_ghash_element 
     v.word1 = (gw_u32)(third >> 32);
     v.word2 = (gw_u32)high.high;
     v.word3 = (gw_u32)(high.high >> 32);
-    /* Reduce modulo x^128 + x^127 + x^126 + x^121 + 1 with Montgomery's method. Multiples of the
-     * polynomial clear the low half, one word at a time. */
+    /* Reduce the GHASH product modulo x^128 + x^127 + x^126 + x^121 + 1 with Montgomery's method.
+     * Multiples of the polynomial clear the low half, one word at a time. */
     v3 ^= v0 << 31 ^ v0 << 30 ^ v0 << 25;
     v.word0 ^= v0 ^ v0 >> 1 ^ v0 >> 2 ^ v0 >> 7;
     v.word0 ^= v1 << 31 ^ v1 << 30 ^ v1 << 25;

@@ -35,10 +35,10 @@ GW_STATIC_ASSERT(sizeof(gw_scratch) <= 96 << 10, scratch_bytes);
 extern "C" __device__ const gw_u32 gw_scratch_bytes = sizeof(gw_scratch);
 
 /*
- * Takes the next bin and returns its index, which is bin_count or more if no bin is left. Called by
- * lane 0. With `more`, the bin at `index` is the next part of the current bin. Otherwise bins that
- * are a later part of another bin are skipped, and the counter gives the next index. Also loads the
- * read and write limits of the bin's function.
+ * Takes the next bin of a chunk and loads the read and write limits of its function. Returns the
+ * bin's index, which is bin_count or more if no bin is left. Lane 0 calls it. With `more`, the bin
+ * at `index` is the next part of the current bin. Otherwise the counter gives the index, and later
+ * parts of other bins are skipped.
  */
 GW_LANE gw_u32 gw_take(gw_steps *steps, gw_reach *reach, const gw_device *device,
                        const gw_bin *bins, gw_u32 bin_count, gw_u32 *next_bin, gw_u32 index,
@@ -107,8 +107,8 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     __shared__ gw_reach reach;
     __shared__ gw_u32 taken;
     __shared__ long long started;
-    /* One element per lane. The array is in shared memory to save registers, because it is read
-     * only once per bin. */
+    /* Instances for which the parts of gw_scratch are prepared, as known by each lane. The array is
+     * in shared memory to save registers, because it is read only once per bin. */
     __shared__ gw_prepared prepared[GW_GROUP_LANES];
     gw_unprepare(&prepared[gw_lane_id()]);
     gw_chunk_arrays chunk;
@@ -124,7 +124,7 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     chunk.bins = bins;
     chunk.bin_count = bin_count;
     if (gw_lane_id() == 0) {
-        /* Group i starts with bin i. The counter assigns the other bins. */
+        /* Group i starts with bin i of the chunk. A counter assigns the other bins to groups. */
         taken = gw_take(&steps, &reach, &device, bins, bin_count, next_bin, blockIdx.x, 0);
         started = clock64();
     }
@@ -154,8 +154,8 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
             const long long now = clock64();
             cycles[taken] = (gw_u32)(now - started);
             started = now;
-            /* Each group increments the counter once without getting a bin. The increments
-             * therefore sum to bin_count, and the counter wraps to 0 at the end. */
+            /* Each group increments the bin counter once without getting a bin. The increments
+             * therefore sum to bin_count, and the counter wraps to 0 at the end of the launch. */
             const gw_u32 more = steps.bin.part & GW_PART_MORE;
             const gw_u32 index = more ? taken + 1 : gridDim.x + atomicInc(next_bin, bin_count - 1);
             taken = gw_take(&steps, &reach, &device, bins, bin_count, next_bin, index, more);
@@ -197,7 +197,7 @@ typedef struct gw_mailbox_view {
     gw_u32 units;  /* length of these buffers, in units; 0: not contiguous, or not known */
 } gw_mailbox_view;
 
-/* Waits until the next mailbox slot is filled or the host stops the group. Called by one lane. */
+/* Waits until the next mailbox slot is filled or the host stops the group. One lane calls it. */
 GW_LANE gw_mailbox_view gw_await(const gw_mailbox *box, gw_u32 taken)
 {
     gw_mailbox_words words = gw_read_mailbox(box);
@@ -209,7 +209,8 @@ GW_LANE gw_mailbox_view gw_await(const gw_mailbox *box, gw_u32 taken)
     }
     gw_mailbox_view view;
     view.posted = (gw_u32)words.counters;
-    /* The extent belongs to the slot posted last. It may be older or newer than the counters. */
+    /* The mailbox's extent belongs to the slot posted last. It may be older or newer than the
+     * counters that were read. */
     const gw_u32 matches =
         view.posted == taken + 1 && words.extent >> 48 == (view.posted & 0xffffu);
     view.first = (gw_u32)words.extent;
@@ -279,14 +280,15 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     __shared__ gw_instance instances[GW_INSTANCES];
     __shared__ gw_mailbox_view view;
     __shared__ gw_reach reach;
-    /* One element per lane. The array is in shared memory to save registers, because it is read
-     * only once per bin. */
+    /* Instances for which the parts of gw_scratch are prepared, as known by each lane. The array is
+     * in shared memory to save registers, because it is read only once per bin. */
     __shared__ gw_prepared prepared[GW_GROUP_LANES];
     gw_unprepare(&prepared[gw_lane_id()]);
     gw_mailbox *box = (gw_mailbox *)(mailboxes + blockIdx.x * mailbox_bytes);
     gw_u8 *area = group_areas + (gw_u64)blockIdx.x * (GW_MAILBOX_SLOT_BYTES(bin_packets) +
                                                       GW_CHAIN_SCRATCH_BYTES(bin_packets));
-    /* Copies use the largest possible words, because each word is one bus request. */
+    /* Descriptors and parameters are copied in the largest possible words, because each word is one
+     * bus request. */
     uint4 *descriptors = near_descriptors;
     gw_u64 *parameters = near_parameters;
     uint2 *outcomes = near_outcomes;
@@ -333,8 +335,8 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
         uint4 *host_descriptors = (uint4 *)(slot + GW_MAILBOX_SLOT_DESCRIPTORS);
         const gw_u32 units = gw_uniform(view.units);
         const gw_u32 first = units != 0 ? gw_uniform(view.first) : 0;
-        /* All loads are issued at once, whatever the bin's size, because they share one bus round
-         * trip. */
+        /* The loads of all packet buffers are issued at once, whatever the bin's size, because they
+         * share one bus round trip. */
         const uint4 *host_words = (const uint4 *)device.host + (gw_u64)first * GW_UNIT_WORDS;
         uint4 words[GW_NEAR_LANE_WORDS];
         GW_UNROLL

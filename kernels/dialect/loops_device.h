@@ -55,7 +55,7 @@ GW_LANE void gw_unprepare(gw_prepared *prepared)
     GW_GROUP_FORMS(GW_UNPREPARE)
 }
 
-/* Runs a lane function over a bin. A macro, because OpenCL has no function pointers. */
+/* Runs a lane function over a bin. It is a macro, because OpenCL has no function pointers. */
 #define GW_BY_LANE(name)                                                                           \
     for (gw_u32 i = gw_lane_id(); i < work.count; i += gw_lane_count()) {                          \
         gw_descriptor descriptor = work.descriptors[i];                                            \

@@ -37,8 +37,8 @@ __kernel void gw_chunk(__global gw_u8 *arena, const __global gw_u8 *images,
     for (gw_u32 iteration = 0; iteration < bin_count; iteration++) {
         gw_barrier();
         if (gw_lane_id() == 0) {
-            /* Continue with the next part of the same bin. If there is none, take the next bin that
-             * is not a part of another bin. */
+            /* Continue with the next part of the same bin, if it has several. Otherwise take the
+             * next bin, but no later part of another bin. */
             const gw_u32 more = iteration > 0 ? steps.bin.part & GW_PART_MORE : 0;
             gw_u32 index = more ? taken + 1 : atomic_inc(next_bin);
             while (!more && index < bin_count && (bins[index].part & GW_PART_REST)) {

@@ -6,7 +6,7 @@
 #ifndef GODWIT_DIALECT_OPENCL_H
 #define GODWIT_DIALECT_OPENCL_H
 
-/* OpenCL C reserves `kernel` as well as `__kernel`; gw_bin has a field with this name. */
+/* OpenCL C reserves the name `kernel` as well as `__kernel`, but gw_bin has a field `kernel`. */
 #define kernel kernel_
 
 typedef uchar gw_u8;
@@ -24,14 +24,14 @@ typedef ulong gw_u64;
 #define GW_PRIVATE  __private
 #define GW_TABLE    __constant
 
-/* The compiler of PoCL 3 crashes if all kernels are inlined into one function, so large functions
- * stay separate. */
+/* Large functions stay separate, because the compiler of PoCL 3 crashes if all kernels are inlined
+ * into one function. */
 #define GW_LANE  static inline
 #define GW_GROUP static inline
 #define GW_RARE  static __attribute__((noinline))
 #define GW_APART static __attribute__((noinline))
-/* The inliner of LLVM 15 (PoCL 3.1) aborts when one function with all its callees becomes too
- * large. Functions that triggered this are called. */
+/* Marks lane functions that are called instead of inlined. The inliner of LLVM 15 (PoCL 3.1) aborts
+ * if a function with all its callees becomes too large. */
 #define GW_CALLED static __attribute__((noinline))
 
 GW_LANE gw_u32 gw_lane_id(void)

@@ -24,8 +24,8 @@
 #define GW_DPI_MATCH     1u
 #define GW_DPI_TRUNCATED 0u
 
-/* Adds the matches of a state to the outcome. `row` is the state's row. The first match determines
- * the value. */
+/* Adds the pattern matches of an automaton state to the outcome. `row` is the state's row. The
+ * first match determines the value. */
 GW_RARE void gw_dpi_found(const GW_GLOBAL gw_dpi_image *image, gw_u32 row, gw_outcome *outcome)
 {
     if (row >= image->match_limit) {
@@ -40,15 +40,15 @@ GW_RARE void gw_dpi_found(const GW_GLOBAL gw_dpi_image *image, gw_u32 row, gw_ou
     gw_verdict(outcome, GW_DPI_MATCH, count, before == 0 ? match.pattern : outcome->value);
 }
 
-/* Returns the image header. gopt saves only the result of a call at a switch between packets.
- * Without the call, it would save the whole lane. */
+/* Returns the image header. It is a function, because gopt then saves only its result at a switch
+ * between packets instead of the whole lane. */
 GW_LANE const GW_GLOBAL gw_dpi_image *gw_dpi_header(const gw_lane *lane)
 {
     return (const GW_GLOBAL gw_dpi_image *)lane->image;
 }
 
-/* Returns the address of the transition from `row` for a byte. It holds the row of the next state.
- */
+/* Returns the address of the automaton's transition from `row` for a byte. It holds the row of the
+ * next state. */
 GW_LANE const GW_GLOBAL gw_u32 *gw_dpi_entry(const GW_GLOBAL gw_dpi_image *image, gw_u32 row,
                                              gw_u32 byte)
 {

@@ -74,8 +74,8 @@ GW_GROUP void gw_dpi_prepare(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_dpi_scrat
     gw_barrier();
 }
 
-/* Returns the binary logarithm of the number of segments. It is at most lanes_log2, and segments
- * have at least min_bytes bytes. */
+/* Returns the binary logarithm of the number of segments of a payload. It is at most lanes_log2,
+ * and segments have at least min_bytes bytes. */
 GW_LANE gw_u32 gw_dpi_segments_log2(gw_u32 bytes, gw_u32 min_bytes, gw_u32 lanes_log2)
 {
     gw_u32 log2 = lanes_log2;
@@ -85,17 +85,17 @@ GW_LANE gw_u32 gw_dpi_segments_log2(gw_u32 bytes, gw_u32 min_bytes, gw_u32 lanes
     return log2;
 }
 
-/* Assigns the lanes of the group to packets. A run-up is normally at most half a segment, so
- * run-ups cause at most a third of all loads. If lanes would otherwise be idle, segments may be as
- * short as their run-ups. */
+/* Assigns the lanes of the group to packets. The run-up before a segment is normally at most half a
+ * segment, so run-ups cause at most a third of all loads. If lanes would otherwise be idle,
+ * segments may be as short as their run-ups. */
 GW_LANE gw_dpi_shares gw_dpi_share(const gw_work *work)
 {
     const gw_u32 longest_bytes = ((const GW_GLOBAL gw_dpi_image *)work->image)->longest_bytes;
     const gw_u32 lanes =
         gw_lane_count() < GW_DPI_GROUP_LANES ? gw_lane_count() : GW_DPI_GROUP_LANES;
     gw_dpi_shares shares;
-    /* Limit the run-up to the maximum payload length, to avoid overflow. A longer run-up would give
-     * one segment without run-up. */
+    /* Limit the run-up before a segment to the maximum payload length, to avoid overflow. A longer
+     * run-up would give one segment without run-up. */
     shares.run_up_bytes = longest_bytes < 0xffff ? longest_bytes : 0xffff;
     shares.run_up_bytes -= shares.run_up_bytes != 0;
     gw_u32 lanes_max = GW_PACKET_LANES;
@@ -118,7 +118,7 @@ GW_LANE gw_dpi_shares gw_dpi_share(const gw_work *work)
     return shares;
 }
 
-/* Adds the matches of a state to a walk. `row` is the state's row. */
+/* Adds the pattern matches of an automaton state to a walk. `row` is the state's row. */
 GW_LANE void gw_dpi_count(gw_dpi_walk *walk, gw_u32 row)
 {
     if (row < walk->match_limit) {
@@ -207,7 +207,7 @@ GW_LANE gw_dpi_part gw_dpi_segment(const gw_work *work, const GW_LOCAL gw_dpi_sc
     walk.found.count = 0;
     walk.found.first = 0;
 
-    /* Segments begin at multiples of 4 in the buffer, except the first. */
+    /* Segments of the payload begin at multiples of 4 in the buffer, except the first. */
     const gw_u32 origin = start & ~3u;
     const gw_u32 segments_log2 =
         gw_dpi_segments_log2(end - start, shares->segment_bytes, shares->lanes_log2);

@@ -19,7 +19,8 @@ GW_LANE gw_u32 gw_ipsec_ah_bytes(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite
     return (GW_AH_HEADER_BYTES + gw_ipsec_iv_bytes(suite) + sa->icv_bytes + unit - 1) & ~(unit - 1);
 }
 
-/* Input of the tag of an AH packet, and the fields to restore afterwards. */
+/* An AH packet before its tag is computed: the authenticated bytes, and the fields to restore
+ * afterwards. */
 typedef struct gw_ipsec_ah_input {
     GW_GLOBAL gw_u8 *header; /* IP header, where the authenticated bytes begin */
     GW_GLOBAL gw_u8 *ah;
@@ -87,7 +88,7 @@ GW_APART void gw_ipsec_ah_encapsulate_end(gw_ipsec_found found, gw_ipsec_suite s
     gw_ipsec_tag_store(input->ah + GW_AH_HEADER_BYTES + iv_bytes, tag, found.sa->icv_bytes);
 }
 
-/* Moves the ICV out of the packet and clears it there or, with `restore`, writes it back. Padding
+/* Moves the ICV out of the AH packet and clears it there. With `restore`, writes it back. Padding
  * after the ICV stays, because it is authenticated (RFC 4302, section 3.3.3.2.1). */
 GW_LANE void gw_ipsec_move_icv(gw_ipsec_ah_input *input, gw_u32 iv_bytes, gw_u32 icv_bytes,
                                gw_u32 restore)
@@ -142,8 +143,8 @@ GW_APART void gw_ipsec_ah_decapsulate_begin(const gw_lane *lane, gw_ipsec_found 
                     &input->saved);
 }
 
-/* Restores the fields and the ICV, compares the ICV with `tag`, and removes the headers. A packet
- * with a wrong ICV is dropped. */
+/* Completes an inbound AH packet: restores the mutable fields and the ICV, compares the ICV with
+ * `tag`, and removes the headers. A packet with a wrong ICV is dropped. */
 GW_APART void gw_ipsec_ah_decapsulate_end(const gw_lane *lane, gw_ipsec_found found,
                                           gw_ipsec_suite suite, gw_ipsec_ah_input *input,
                                           gw_ipsec_tag tag, gw_descriptor *descriptor,

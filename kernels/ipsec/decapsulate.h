@@ -4,7 +4,8 @@
 #ifndef GODWIT_IPSEC_DECAPSULATE_H
 #define GODWIT_IPSEC_DECAPSULATE_H
 
-/* An ESP packet that is ready for verification and decryption: the headers in front are checked. */
+/* An inbound ESP packet that is ready for verification and decryption. The headers in front of it
+ * are checked. */
 typedef struct gw_ipsec_decryption {
     GW_GLOBAL gw_u8 *esp; /* ESP header; IV, data and ICV follow */
     gw_u64 sequence;
@@ -67,7 +68,8 @@ GW_APART gw_ipsec_decryption gw_ipsec_esp_decapsulate_begin(const gw_lane *lane,
     return decryption;
 }
 
-/* Returns whether the padding bytes are 1, 2, 3 and so on (RFC 4303, section 2.4). */
+/* Returns whether the padding bytes of an ESP packet are 1, 2, 3 and so on (RFC 4303, section 2.4).
+ */
 GW_LANE gw_u32 gw_ipsec_padding_valid(const GW_GLOBAL gw_u8 *padding, gw_u32 bytes)
 {
     gw_u32 difference = 0;
@@ -77,8 +79,8 @@ GW_LANE gw_u32 gw_ipsec_padding_valid(const GW_GLOBAL gw_u8 *padding, gw_u32 byt
     return difference == 0;
 }
 
-/* Removes the headers and the padding of a decrypted, authentic packet. Writes its descriptor and
- * outcome. */
+/* Removes the headers and the padding of a decrypted, authentic ESP packet. Writes its descriptor
+ * and outcome. */
 GW_APART void gw_ipsec_esp_decapsulate_end(const gw_lane *lane, gw_ipsec_found found,
                                            gw_ipsec_suite suite, gw_ipsec_decryption decryption,
                                            gw_descriptor *descriptor, gw_outcome *outcome)
@@ -99,7 +101,7 @@ GW_APART void gw_ipsec_esp_decapsulate_end(const gw_lane *lane, gw_ipsec_found f
         gw_drop(outcome, GW_IPSEC_PADDING);
         return;
     }
-    /* RFC 4303, section 2.6: a dummy packet, which only hides the amount of traffic. */
+    /* The packet is a dummy (RFC 4303, section 2.6): it only hides the amount of traffic. */
     if (content.next_header == GW_PROTOCOL_NONE) {
         gw_drop(outcome, GW_IPSEC_DUMMY);
         return;

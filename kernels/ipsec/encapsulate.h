@@ -15,7 +15,7 @@ GW_LANE void gw_ipsec_pad(GW_GLOBAL gw_u8 *trailer, gw_u32 pad_bytes, gw_u32 nex
     trailer[pad_bytes + 1] = (gw_u8)next_header;
 }
 
-/* An ESP packet that is ready for encryption: headers and padding are written. */
+/* An outbound ESP packet that is ready for encryption. Its headers and padding are written. */
 typedef struct gw_ipsec_encryption {
     GW_GLOBAL gw_u8 *esp; /* ESP header; IV, data and ICV follow */
     gw_u64 sequence;

@@ -2,8 +2,8 @@
 #ifndef GODWIT_IPSEC_FIND_H
 #define GODWIT_IPSEC_FIND_H
 
-/* Returns the SA of the packet's parameter, or 0 if the image has no such SA or it has another
- * variant. */
+/* Returns the SA that the packet's parameter names, or 0 if the image has no such SA or the SA has
+ * another variant. */
 GW_LANE const GW_GLOBAL gw_ipsec_sa *gw_ipsec_sa_of(const gw_lane *lane)
 {
     const GW_GLOBAL gw_ipsec_image *image = (const GW_GLOBAL gw_ipsec_image *)lane->image;

@@ -70,9 +70,9 @@ GW_LANE gw_u32 gw_ipsec_has_udp_checksum(gw_u32 flags)
 /* Number of lanes in all teams of a round. */
 #define GW_IPSEC_TEAM_LANES_ALL (GW_IPSEC_ROUND * GW_AES_TEAM_LANES)
 
-/* The first hash lane. With up to 32 packets, the teams fill two warps and the hash lanes one. This
- * offset gives the hash warp one of the multiprocessor's four schedulers, with its instruction
- * cache, for itself. */
+/* Number of the first hash lane. With up to 32 packets, the teams fill two warps and the hash lanes
+ * one. This offset gives the hash warp one of the multiprocessor's four schedulers, with its
+ * instruction cache, for itself. */
 #define GW_IPSEC_HASH_LANE_FIRST (GW_IPSEC_TEAM_LANES_ALL + 64u)
 GW_STATIC_ASSERT(GW_GROUP_LANES >= GW_IPSEC_HASH_LANE_FIRST + GW_IPSEC_ROUND, ipsec_group_lanes);
 
@@ -116,7 +116,7 @@ GW_LANE gw_u32 gw_ipsec_hash_blocks(gw_u32 words)
     return (words + 3 + GW_IPSEC_STEP_WORDS - 1) / GW_IPSEC_STEP_WORDS;
 }
 
-/* Returns the number of words of the round's longest packet. All lanes of a warp call it. */
+/* Returns the number of data words in the round's longest packet. All lanes of a warp call it. */
 GW_LANE gw_u32 gw_ipsec_words_max(const GW_LOCAL gw_ipsec_scratch *scratch)
 {
     gw_u32 words_max = 0;
@@ -138,16 +138,16 @@ GW_LANE gw_u32 gw_ipsec_steps(gw_ipsec_suite suite, gw_u32 words_max)
     if (suite.auth == GW_IPSEC_AUTH_NONE) {
         return (words_max + GW_IPSEC_STEP_WORDS - 1) / GW_IPSEC_STEP_WORDS;
     }
-    /* Count one word for an extended sequence number, one step by which the teams are ahead, and
-     * one step for the outer hash. */
+    /* The number of words includes one for an extended sequence number. Two steps are added: the
+     * teams are one step ahead of the hash, and the outer hash needs one. */
     return gw_ipsec_hash_blocks(gw_ipsec_front_words(suite) + words_max + 1) + 2;
 }
 
 #include "group_cipher.h"
 #include "group_hash.h"
 
-/* Loads the SA slots of the image. The AES table depends on the direction, so the first bin fills
- * it. */
+/* Prepares the group's memory for an image: loads its SA slots. The AES table depends on the
+ * direction, so the first bin fills it. */
 GW_GROUP void gw_ipsec_prepare(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_ipsec_scratch *scratch)
 {
     if (gw_lane_id() == 0) {
@@ -226,8 +226,8 @@ GW_GROUP void gw_ipsec_by_team(const gw_work *work, gw_ipsec_suite suite,
     }
 }
 
-/* Processes all packets of a bin. All lanes call it after a barrier, which follows gw_ipsec_prepare
- * and the previous bin. */
+/* Processes all packets of an ipsec bin. All lanes call it after a barrier that follows
+ * gw_ipsec_prepare and the previous bin. */
 GW_GROUP void gw_ipsec_bin(const gw_work *work, GW_LOCAL gw_ipsec_scratch *scratch)
 {
     const gw_ipsec_suite suite = gw_ipsec_suite_of(work->variant);

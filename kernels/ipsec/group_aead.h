@@ -72,8 +72,8 @@ typedef struct gw_aead_lane {
     gw_u32 rank;   /* index of the lane in its team */
 } gw_aead_lane;
 
-/* Assigns a lane to its packet, before the headers are checked. Outbound, the IV is already known.
- */
+/* Assigns a team lane to its packet, before the headers are checked. Outbound, the IV is already
+ * known. */
 GW_LANE gw_aead_lane gw_aead_lane_of(const gw_aead_round *round)
 {
     const gw_work *work = round->work;
@@ -89,8 +89,8 @@ GW_LANE gw_aead_lane gw_aead_lane_of(const gw_aead_round *round)
     return lane;
 }
 
-/* Reads the result of the packet's head lane. A lane with length 0 neither reads nor writes a
- * packet. */
+/* Reads the result of the packet's head lane into a team lane. With length 0, the lane neither
+ * reads nor writes a packet. */
 GW_LANE void gw_aead_lane_begin(gw_aead_lane *lane, const gw_aead_round *round,
                                 const GW_LOCAL gw_aead_scratch *scratch)
 {
@@ -102,8 +102,8 @@ GW_LANE void gw_aead_lane_begin(gw_aead_lane *lane, const gw_aead_round *round,
     }
 }
 
-/* Returns the length of the round's longest packet, because all lanes of a warp must take the same
- * number of steps. */
+/* Returns the data length of the round's longest packet. All lanes of a warp must take the number
+ * of steps that it needs. */
 GW_LANE gw_u32 gw_aead_bytes_max(const GW_LOCAL gw_aead_scratch *scratch)
 {
     gw_u32 bytes_max = 0;
@@ -118,7 +118,8 @@ GW_LANE gw_u32 gw_aead_bytes_max(const GW_LOCAL gw_aead_scratch *scratch)
 #include "group_aead_team.h"
 #include "group_aead_head.h"
 
-/* Returns the number of lanes per team: as many as possible without an additional round. */
+/* Returns the number of lanes per team for a bin of `packets` packets: as many as possible without
+ * an additional round. */
 GW_LANE gw_u32 gw_aead_lanes(gw_u32 packets)
 {
     gw_u32 lanes = GW_AEAD_TEAM_LANES / GW_AEAD_PACKETS_MAX;
@@ -135,9 +136,9 @@ GW_LANE gw_u32 gw_aead_supports(gw_ipsec_suite suite)
            (suite.auth == GW_IPSEC_AUTH_GHASH || suite.auth == GW_IPSEC_AUTH_POLY1305);
 }
 
-/* Processes all packets of a bin. All lanes of the group call it after a barrier. `table` is the
- * AES table for encryption, which ChaCha20 ignores. It is a separate function, so that its
- * registers do not reduce those of other code. */
+/* Processes all packets of a bin with GCM, GMAC or ChaCha20-Poly1305. All lanes of the group call
+ * it after a barrier. `table` is the AES table for encryption, which ChaCha20 ignores. It is a
+ * separate function, so that its registers do not reduce those of other code. */
 GW_APART void gw_aead_bin(const gw_work *work, gw_ipsec_suite suite, gw_ipsec_sas sas,
                           const GW_LOCAL gw_aes_team_table *table,
                           GW_LOCAL gw_aead_scratch *scratch)

@@ -16,7 +16,8 @@ typedef struct gw_aead_head {
     gw_u32 mask[4];      /* GCM: encrypted first counter block, added to the sum */
 } gw_aead_head;
 
-/* Parses and checks any packet, with the functions of the lane form. */
+/* Checks the headers of any packet with the functions of the lane form. The fast path for simple
+ * packets does not need this. */
 GW_LANE void gw_aead_head_check(gw_aead_head *head, const gw_aead_round *round, gw_u32 index)
 {
     const gw_work *work = round->work;
@@ -49,7 +50,7 @@ GW_LANE void gw_aead_head_check(gw_aead_head *head, const gw_aead_round *round, 
     work->outcomes[index] = outcome;
 }
 
-/* Checks packet `index` of the bin, and sets the data and its length for the team. */
+/* Checks packet `index` of the bin and tells the team where its data is and how long. */
 GW_LANE void gw_aead_head_begin(gw_aead_head *head, const gw_aead_round *round,
                                 GW_LOCAL gw_aead_scratch *scratch, gw_u32 index)
 {
@@ -117,7 +118,8 @@ GW_LANE void gw_aead_head_gcm_mask(gw_aead_head *head, const gw_aead_round *roun
     }
 }
 
-/* Returns the tag, from the partial sums of the packet's team. */
+/* Returns the tag of a packet. It consists of the partial sums of its team and, in addition, s
+ * (Poly1305) or the mask (GCM). */
 GW_LANE gw_ipsec_tag gw_aead_head_tag(const gw_aead_head *head, const gw_aead_round *round,
                                       const GW_LOCAL gw_aead_scratch *scratch)
 {

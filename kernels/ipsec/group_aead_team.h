@@ -41,16 +41,16 @@ GW_LANE void gw_aead_unit(const gw_aead_round *round, const gw_aead_lane *lane,
     }
 }
 
-/* Returns the index of a word in its team's part of the key stream. `word` counts from 16 words
- * before the step; only the last four of those are stored. The gaps avoid bank conflicts. */
+/* Returns the index in scratch memory of a key stream word. `word` counts from 16 words before the
+ * step. Only the last four of those are stored. The gaps between lanes avoid bank conflicts. */
 GW_LANE gw_u32 gw_aead_stream_at(gw_u32 word)
 {
     return word + (word >> 4) - 12;
 }
 
-/* Outbound, before the packet is checked: each lane computes its unit of the first step. With
- * Poly1305, the last lane of a team computes the one-time key instead, because short packets do not
- * need its unit. Returns whether `words` holds the lane's unit. */
+/* Computes key stream of an outbound packet before the packet is checked: each lane computes its
+ * unit of the first step. With Poly1305, the last lane of a team computes the one-time key instead,
+ * because short packets do not need its unit. Returns whether `words` holds the lane's unit. */
 GW_LANE gw_u32 gw_aead_early_unit(const gw_aead_round *round, const gw_aead_lane *lane,
                                   const GW_LOCAL gw_u8 *table, GW_LOCAL gw_aead_scratch *scratch,
                                   gw_u32 *words)
@@ -64,8 +64,8 @@ GW_LANE gw_u32 gw_aead_early_unit(const gw_aead_round *round, const gw_aead_lane
     return !one_time_key;
 }
 
-/* Stores a lane's unit of the key stream. Words after the packet's end are 0, so the bytes around
- * the packet stay unchanged. */
+/* Stores a lane's 64-byte unit of the key stream in scratch memory. Words after the packet's end
+ * are 0, so the bytes around the packet stay unchanged. */
 GW_LANE void gw_aead_store_unit(const gw_aead_round *round, const gw_aead_lane *lane,
                                 const gw_u32 *words, GW_LOCAL gw_u32 *stream, gw_u32 step)
 {
@@ -77,8 +77,8 @@ GW_LANE void gw_aead_store_unit(const gw_aead_round *round, const gw_aead_lane *
     }
 }
 
-/* Applies the key stream of one step to the packet. `skew` is the distance from the aligned 16-byte
- * word that contains the packet's start to that start, in bytes. */
+/* Xors the packet with the key stream of one step. `skew` is the offset of the packet's data within
+ * its first aligned 16-byte word. */
 GW_LANE void gw_aead_xor(const gw_aead_round *round, const gw_aead_lane *lane,
                          const GW_LOCAL gw_u32 *stream, gw_u32 step, gw_u32 skew)
 {
@@ -105,8 +105,8 @@ GW_LANE void gw_aead_xor(const gw_aead_round *round, const gw_aead_lane *lane,
     }
 }
 
-/* Encrypts or decrypts the packets of a round. All teams call it. `ready` tells whether `words`
- * already holds the lane's unit of the first step. */
+/* Encrypts or decrypts the packets of a round. All teams call it. `ready` is 1 if `words` already
+ * holds the lane's unit of the first step. */
 GW_GROUP void gw_aead_cipher(const gw_aead_round *round, const gw_aead_lane *lane,
                              const GW_LOCAL gw_u8 *table, GW_LOCAL gw_aead_scratch *scratch,
                              gw_u32 bytes_max, gw_u32 *words, gw_u32 ready)
@@ -163,7 +163,8 @@ GW_LANE gw_aead_blocks gw_aead_blocks_of(const gw_aead_round *round, const gw_ae
     blocks.lengths[0] = aad.bytes;
     blocks.lengths[1] = lane->bytes;
     if (round->suite.cipher == GW_IPSEC_CIPHER_NULL) {
-        /* GMAC: everything is additional data, including IV and payload (gw_ipsec_gmac_esp). */
+        /* With GMAC, the whole packet is additional data, including IV and payload
+         * (gw_ipsec_gmac_esp). */
         const gw_u32 extended = aad.bytes == 12;
         const gw_u32 high = gw_load_be32(lane->data - 8);
         blocks.first[2] = extended ? aad.words[2] : high;
@@ -177,7 +178,7 @@ GW_LANE gw_aead_blocks gw_aead_blocks_of(const gw_aead_round *round, const gw_ae
     return blocks;
 }
 
-/* Returns a block of the sum as big-endian words. Not for the last block. */
+/* Returns a block of a GHASH or Poly1305 sum as big-endian words, but not the last block. */
 GW_LANE void gw_aead_block(const gw_aead_blocks *blocks, gw_u32 index, gw_u32 *words)
 {
     const gw_u32 at = index == 0 ? 0 : 16 * (index - 1);
@@ -237,7 +238,8 @@ GW_LANE gw_ghash_element gw_aead_ghash(const gw_aead_round *round, const gw_aead
         const gw_u32 index = row * round->lanes + lane->rank - missing;
         sum = gw_ghash_add(gw_ghash_multiply(sum, step), gw_aead_ghash_block(blocks, index));
     }
-    /* Multiply by the power of the key for the blocks that follow in the row: 1 to `lanes`. */
+    /* Multiply the sum by the power of the key for the blocks that follow in the row: 1 to `lanes`.
+     */
     const gw_u32 following = round->lanes - 1 - lane->rank;
     sum = gw_ghash_multiply(sum, gw_ghash_key(powers + (following & 3u) * GW_GHASH_KEY_WORDS));
     step = fourth;

@@ -9,11 +9,11 @@
 #ifndef GODWIT_IPSEC_GROUP_CIPHER_H
 #define GODWIT_IPSEC_GROUP_CIPHER_H
 
-/* Number of independent blocks that a team processes at once. The exchanges and look-ups of one
- * block fill the waits of the other. */
+/* Number of independent AES blocks that a team processes at once. The lane exchanges and look-ups
+ * of one block fill the waits of the other. */
 #define GW_IPSEC_PARALLEL_BLOCKS 2u
 
-/* Returns the number of blocks that contain the given number of words. */
+/* Returns the number of AES blocks that contain the given number of words. */
 GW_LANE gw_u32 gw_ipsec_blocks(gw_u32 words)
 {
     return (words + GW_IPSEC_BLOCK_WORDS - 1) / GW_IPSEC_BLOCK_WORDS;
@@ -35,20 +35,19 @@ typedef struct gw_ipsec_raw {
 /* One lane of a team, with its packet. */
 typedef struct gw_ipsec_cipher {
     gw_aes_team aes;
-    GW_GLOBAL gw_u32
-        *words;           /* aligned word that contains the start of this lane's half of block 0 */
-    gw_u32 shift;         /* bits from that word to the half */
-    gw_u32 packet;        /* index of the packet in the round */
-    gw_u32 half;          /* index of the lane in its team */
-    gw_u32 blocks;        /* number of blocks; 0: none */
-    gw_u32 ring;          /* ring index for this lane's half of the next block */
-    gw_aes_half previous; /* encrypted half of the previous block */
-    gw_u32 written;       /* second word of the previous half, as written */
+    GW_GLOBAL gw_u32 *words;                /* aligned word at the start of this half of block 0 */
+    gw_u32 shift;                           /* bits from that word to the half */
+    gw_u32 packet;                          /* index of the packet in the round */
+    gw_u32 half;                            /* index of the lane in its team */
+    gw_u32 blocks;                          /* number of blocks; 0: none */
+    gw_u32 ring;                            /* ring index for this lane's half of the next block */
+    gw_aes_half previous;                   /* encrypted half of the previous block */
+    gw_u32 written;                         /* second word of the previous half, as written */
     gw_ipsec_raw raw[GW_IPSEC_STEP_BLOCKS]; /* words of blocks that are loaded ahead */
 } gw_ipsec_cipher;
 
-/* Loads the words of a half block. After the last block, it loads the first block again. A branch
- * would split the warp, and the next exchange would have to join it first. */
+/* Loads the words of a lane's half block. After the last block, it loads the first block again: a
+ * branch would split the warp, which the next lane exchange would have to rejoin. */
 GW_LANE void gw_ipsec_fetch(gw_ipsec_cipher *lane, gw_ipsec_raw *raw, gw_u32 block)
 {
     const GW_GLOBAL gw_u32 *words =
@@ -67,9 +66,9 @@ GW_LANE gw_aes_half gw_ipsec_fetched(const gw_ipsec_cipher *lane, gw_ipsec_raw r
     return half;
 }
 
-/* Writes this lane's half of a block. All lanes of a team call it together. Bytes in the last
- * aligned word are written with the next block. After the last block, they are written with the
- * bytes that follow it, which `third` contains. */
+/* Writes a lane's half of a block to the packet. All lanes of a team call it together. The packet
+ * may be unaligned. Then the last bytes of a block share an aligned word with the next block and
+ * are written with it. After the last block, `third` supplies the bytes that follow. */
 GW_LANE void gw_ipsec_write(gw_ipsec_cipher *lane, gw_u32 block, gw_aes_half half, gw_u32 third)
 {
     const gw_u32 before = gw_pair_word(lane->half == 0 ? half.word[1] : lane->written);
@@ -79,7 +78,7 @@ GW_LANE void gw_ipsec_write(gw_ipsec_cipher *lane, gw_u32 block, gw_aes_half hal
     const gw_u32 last = lane->half != 0 && lane->shift != 0 && block + 1 == lane->blocks;
     /* Block -1 is the IV. It exists if the packet has any block. */
     const gw_u32 has_block = block + 1 <= lane->blocks && lane->blocks != 0;
-    /* These shifts are outside the conditions, which then compile without branches. */
+    /* These shifts are outside the conditions, so that the compiler needs no branches for them. */
     const gw_u32 first = gw_funnel_left32(before, half.word[0], lane->shift);
     const gw_u32 second = gw_funnel_left32(half.word[0], half.word[1], lane->shift);
     const gw_u32 tail = gw_funnel_left32(half.word[1], third >> lane->shift, lane->shift);
@@ -105,8 +104,8 @@ GW_LANE void gw_ipsec_write_ring(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratc
     }
 }
 
-/* Computes the IV of gw_ipsec_cbc_iv while the hash lane checks the packet. SA and sequence number
- * come from the parameter alone. */
+/* Computes the IV of a CBC packet (gw_ipsec_cbc_iv) while the hash lane checks the packet. SA and
+ * sequence number come from the parameter alone. */
 GW_LANE void gw_ipsec_team_iv(gw_ipsec_cipher *lane, const GW_GLOBAL gw_ipsec_sa *sa,
                               gw_u64 parameter)
 {
@@ -119,7 +118,7 @@ GW_LANE void gw_ipsec_team_iv(gw_ipsec_cipher *lane, const GW_GLOBAL gw_ipsec_sa
     nonce = gw_aes_team_rounds(&lane->aes, 0, gw_aes_team_start(&lane->aes, nonce), 1,
                                GW_AES_TEAM_SPLIT);
     lane->previous = gw_aes_team_encrypt_end(&lane->aes, nonce);
-    /* The word before the IV: the lower half of the sequence number. */
+    /* The word before the IV in the packet is the lower half of the sequence number. */
     lane->written = lower;
 }
 
@@ -262,7 +261,8 @@ GW_GROUP void gw_ipsec_counter_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_sc
 {
     const gw_u32 writes_ring = steps != 0;
     gw_ipsec_parallel_begin(lane);
-    /* Counter block (RFC 3686, section 4): salt, IV, and the counter in the last word. */
+    /* A CTR counter block (RFC 3686, section 4) consists of the salt, the IV, and the counter in
+     * the last word. */
     gw_aes_half counter;
     counter.word[0] = lane->half == 0 ? sa->salt : lane->previous.word[1];
     counter.word[1] = gw_pair_word(lane->previous.word[0]);
@@ -301,7 +301,8 @@ GW_GROUP void gw_ipsec_counter_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_sc
     gw_ipsec_wait(steps);
 }
 
-/* Assigns the lane to its packet and half block. Returns the packet's index in the bin. */
+/* Assigns a team lane to its packet and to its half of each block. Returns the packet's index in
+ * the bin. */
 GW_LANE gw_u32 gw_ipsec_team_index(gw_ipsec_cipher *lane, gw_u32 first)
 {
     lane->packet = gw_lane_id() / GW_AES_TEAM_LANES;
@@ -322,7 +323,8 @@ GW_LANE void gw_ipsec_team_work(const gw_work *work, gw_ipsec_suite suite,
     const GW_GLOBAL gw_ipsec_sa *sa = gw_ipsec_named_sa(scratch->sas, parameter);
     if (encrypts) {
         gw_aes_team_begin(&lane.aes, &scratch->table, sa->keys, rounds, lane.half);
-        /* A warp without packets does no look-ups and leaves the table to the other warps. */
+        /* A warp without packets does no table look-ups, so it does not slow down the other warps.
+         */
         if (gw_uniform(index) < work->count) {
             gw_ipsec_team_iv(&lane, sa, parameter);
         }
@@ -398,7 +400,7 @@ GW_APART void gw_ipsec_team_counter(const gw_work *work, gw_ipsec_suite suite,
     gw_barrier();
 }
 
-/* Runs one round of the lanes without work: only the barriers. */
+/* Runs one round of the lanes that have no work: it only waits at the barriers. */
 GW_GROUP void gw_ipsec_idle_round(const gw_work *work, gw_ipsec_suite suite,
                                   const GW_LOCAL gw_ipsec_scratch *scratch)
 {

@@ -16,8 +16,8 @@ typedef struct gw_ipsec_hash {
     gw_u32 outer[8];     /* initial state of the outer hash */
 } gw_ipsec_hash;
 
-/* Packs the fields of gw_ipsec_found and gw_ipsec_decryption that are needed after decryption into
- * one word. */
+/* Packs those fields of gw_ipsec_found and gw_ipsec_decryption into one word that are needed after
+ * decryption. */
 GW_LANE gw_u32 gw_ipsec_pack_found(gw_ipsec_found found, gw_u32 next_header_at)
 {
     return next_header_at << 16 | found.version << 8 | found.l2_bytes;
@@ -75,14 +75,16 @@ GW_LANE void gw_ipsec_compress(gw_ipsec_hash *hash, gw_ipsec_suite suite, gw_u32
     }
 }
 
-/* Writes a word to the ring, `back` words before the first word of the data. */
+/* Writes a word of the authenticated text to the ring, `back` words before the first word of the
+ * data. */
 GW_LANE void gw_ipsec_put_front(const gw_ipsec_hash *hash, GW_LOCAL gw_ipsec_scratch *scratch,
                                 gw_u32 back, gw_u32 value)
 {
     scratch->ring[(GW_IPSEC_RING_WORDS - back) * GW_IPSEC_STRIDE + hash->packet] = value;
 }
 
-/* Prepares a packet with checked headers for the team and the hash. `esp` is its ESP header. */
+/* Prepares a packet with checked headers for its team and its hash lane. `esp` is its ESP header.
+ */
 GW_LANE void gw_ipsec_hash_data(gw_ipsec_hash *hash, const gw_work *work, gw_ipsec_suite suite,
                                 GW_LOCAL gw_ipsec_scratch *scratch, GW_GLOBAL gw_u8 *esp,
                                 gw_u64 sequence, gw_u32 cipher_bytes, gw_u32 spi, gw_u32 flags)
@@ -103,7 +105,8 @@ GW_LANE void gw_ipsec_hash_data(gw_ipsec_hash *hash, const gw_work *work, gw_ips
     }
 }
 
-/* Parses and checks any packet, with the functions of the lane form. */
+/* Checks the headers of any packet with the functions of the lane form. The fast path for simple
+ * packets does not need this. */
 GW_LANE void gw_ipsec_hash_check(gw_ipsec_hash *hash, const gw_work *work, gw_ipsec_suite suite,
                                  GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 index)
 {
@@ -137,7 +140,8 @@ GW_LANE void gw_ipsec_hash_check(gw_ipsec_hash *hash, const gw_work *work, gw_ip
     work->outcomes[index] = outcome;
 }
 
-/* Checks packet `index` of the bin, and sets the data and the word count for the team. */
+/* Checks packet `index` of the bin and tells the team where its data is and how many words it has.
+ */
 GW_LANE void gw_ipsec_hash_begin(gw_ipsec_hash *hash, const gw_work *work, gw_ipsec_suite suite,
                                  GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 index)
 {
@@ -158,7 +162,7 @@ GW_LANE void gw_ipsec_hash_begin(gw_ipsec_hash *hash, const gw_work *work, gw_ip
         if (!simple) {
             gw_ipsec_hash_check(hash, work, suite, scratch, index);
         }
-        /* These loads complete while the teams work on the first step. */
+        /* The loads of the HMAC states complete while the teams work on the first step. */
         hash->sa = gw_ipsec_named_sa(scratch->sas, work->parameters[index]);
         gw_ipsec_load_states(hash, hash->sa);
     }
@@ -194,7 +198,8 @@ GW_LANE void gw_ipsec_hash_words(const gw_ipsec_hash *hash, gw_ipsec_suite suite
     }
 }
 
-/* Hashes one block: a block of the text or, after the last one, the outer block of HMAC. */
+/* Hashes one block of a packet: a block of its text or, after the last one, the outer block of
+ * HMAC. */
 GW_LANE void gw_ipsec_hash_block(gw_ipsec_hash *hash, gw_ipsec_suite suite,
                                  const GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 block)
 {
@@ -264,7 +269,8 @@ GW_LANE void gw_ipsec_hash_end(gw_ipsec_hash *hash, const gw_work *work, gw_ipse
     }
 }
 
-/* Completes an encrypted packet after its last byte is written. */
+/* Completes an encrypted packet after its last byte is written: writes the UDP checksum if there is
+ * one. */
 GW_LANE void gw_ipsec_finish_encrypted(const gw_ipsec_hash *hash, gw_ipsec_suite suite)
 {
     if (hash->words == 0 || !hash->udp_checksum) {

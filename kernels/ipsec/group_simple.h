@@ -58,8 +58,8 @@ GW_LANE gw_ipsec_simple gw_ipsec_encapsulate_simple(const gw_work *work, gw_ipse
     const gw_u64 parameter = work->parameters[index];
     const GW_GLOBAL gw_u8 *sa = (const GW_GLOBAL gw_u8 *)gw_ipsec_named_sa(sas, parameter);
     const gw_block sa_front = gw_load_block(sa);
-    /* GW_ONCE forces the loads here. The compiler would otherwise move them after the branch below.
-     */
+    /* GW_ONCE forces these loads to happen here. The compiler would otherwise move them after the
+     * branch below, where the lane would wait again. */
     const gw_u32 source = GW_ONCE(gw_u32, sa + 16);
     const gw_u32 destination = GW_ONCE(gw_u32, sa + 32);
     /* words of a descriptor: buffer | head, length | room, ... */
@@ -70,8 +70,8 @@ GW_LANE gw_ipsec_simple gw_ipsec_encapsulate_simple(const gw_work *work, gw_ipse
     GW_GLOBAL gw_u8 *buffer = work->arena + (gw_u64)descriptor.word0 * GW_BUFFER_UNIT;
     gw_u32 simple = frame_bytes >= GW_ETHERNET_BYTES + GW_IPV4_BYTES && head >= 4 && head % 2 == 0;
 
-    /* Load words from two bytes before the frame. For a frame that is too short, load the buffer's
-     * first words instead, which are ignored. */
+    /* Load the words of the headers, from two bytes before the frame. If the frame is too short,
+     * load the buffer's first words instead and ignore them. */
     const gw_u32 from = simple ? head - 2 : 0;
     const gw_u32 shift = 8 * (from & 2u);
     const GW_GLOBAL gw_u32 *words = (const GW_GLOBAL gw_u32 *)(buffer + (from & ~3u));
@@ -118,7 +118,8 @@ GW_LANE gw_ipsec_simple gw_ipsec_encapsulate_simple(const gw_work *work, gw_ipse
         return packet;
     }
 
-    /* Outer header, as in gw_ipsec_outer_tos, gw_ipsec_outer_df and gw_ipsec_write_outer. */
+    /* Compute the outer header as gw_ipsec_outer_tos, gw_ipsec_outer_df and gw_ipsec_write_outer
+     * do. */
     const gw_u32 inner_tos = ip_first >> 16 & 0xffu;
     const gw_u32 dscp =
         (flags & GW_IPSEC_SA_DSCP_SET) != 0 ? sa_front.word3 >> 24 << 2 : inner_tos & ~GW_IPSEC_ECN;

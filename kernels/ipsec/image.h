@@ -102,8 +102,8 @@ GW_STATIC_ASSERT(sizeof(gw_ipsec_selector) == 64, ipsec_selector_size);
 GW_ASSERT_OFFSET(gw_ipsec_selector, source_bits, 32);
 GW_ASSERT_OFFSET(gw_ipsec_selector, source_port_first, 40);
 
-/* Number of low bits of a packet's parameter that hold its sequence number. The SA's index is
- * above. */
+/* Number of low bits in a packet's parameter that hold the sequence number. The upper bits hold the
+ * index of the SA. */
 #define GW_IPSEC_SEQUENCE_BITS 44u
 #define GW_IPSEC_SEQUENCE_MASK (((gw_u64)1 << GW_IPSEC_SEQUENCE_BITS) - 1)
 

@@ -26,8 +26,8 @@ GW_LANE gw_u32 gw_ipsec_is_destination(const GW_GLOBAL gw_ipsec_sa *sa,
     return difference == 0;
 }
 
-/* Checks the headers in front of `protocol` and returns its location. `bytes` is the number of
- * bytes from `outer` to the end of the frame. */
+/* Checks the headers in front of `protocol` (AH, ESP or UDP) and returns its location. `bytes` is
+ * the number of bytes from `outer`, the IP header, to the end of the frame. */
 GW_LANE gw_ipsec_location gw_ipsec_locate(const GW_GLOBAL gw_ipsec_sa *sa,
                                           const GW_GLOBAL gw_u8 *outer, gw_u32 bytes,
                                           gw_u32 version, gw_u32 protocol)
@@ -80,7 +80,8 @@ GW_LANE void gw_ipsec_remove_tunnel_headers(const gw_lane *lane, const GW_GLOBAL
         gw_drop(outcome, GW_IPSEC_POLICY_MISMATCH);
         return;
     }
-    /* Bytes after the inner packet hide its length (RFC 4303, section 2.7). They are dropped. */
+    /* Bytes after the inner packet only hide its length (RFC 4303, section 2.7). They are removed.
+     */
     const gw_ipsec_ip ip = gw_ipsec_ip_parse(packet, content.bytes, inner_version);
     if (ip.error != GW_IPSEC_OK) {
         gw_drop(outcome, GW_IPSEC_MALFORMED);

@@ -171,7 +171,8 @@ GW_LANE gw_u32 gw_ipsec_fields_ipv6(GW_GLOBAL gw_u8 *header, gw_u32 bytes, gw_u3
                                     gw_u32 action, gw_ipsec_saved *saved)
 {
     gw_u32 count = 0;
-    /* Traffic class and flow label, but not the version; then the hop limit. */
+    /* The mutable fields of the IPv6 header are traffic class, flow label and hop limit. The first
+     * byte also holds the version, which is kept. */
     const gw_u32 version = header[0] & 0xf0u;
     for (gw_u32 i = 0; i < 4; i++) {
         gw_ipsec_field(header + i, action, saved, &count);

@@ -21,7 +21,7 @@ GW_LANE void gw_ipsec_recompute_checksum(const GW_GLOBAL gw_u8 *header, gw_u32 v
                                          gw_u32 protocol, GW_GLOBAL gw_u8 *data, gw_u32 bytes)
 {
     const gw_u32 tcp = protocol == GW_PROTOCOL_TCP && bytes >= GW_TCP_BYTES;
-    /* A UDP header without a checksum or with another length stays unchanged. */
+    /* A UDP checksum of 0 (no checksum) and a datagram with a wrong length stay unchanged. */
     const gw_u32 udp = protocol == GW_PROTOCOL_UDP && bytes >= GW_UDP_BYTES &&
                        gw_load_be16(data + 4) == bytes && gw_load_be16(data + 6) != 0;
     if (!tcp && !udp) {

@@ -44,15 +44,16 @@ GW_LANE gw_ipsec_layout gw_ipsec_layout_of(const GW_GLOBAL gw_ipsec_sa *sa,
     if (ip.version != outer_version) {
         layout.error = GW_IPSEC_POLICY_MISMATCH;
     } else if (extensions.error == GW_IPSEC_OK && extensions.fragment) {
-        /* RFC 4303, section 3.3.4: transport mode applies only to whole packets. */
+        /* Transport mode applies only to whole packets, not to fragments (RFC 4303, section 3.3.4).
+         */
         layout.error = GW_IPSEC_FRAGMENT;
     }
     return layout;
 }
 
-/* Moves the L2 header and the kept headers by `added` bytes and writes or updates the IP header.
- * The new IP packet has total_bytes bytes, and `protocol` follows its header. Returns a pointer to
- * the IP header. */
+/* Writes the headers of an encapsulated packet: moves the L2 header and the kept headers by `added`
+ * bytes, and writes or updates the IP header. The new IP packet has total_bytes bytes, and
+ * `protocol` follows its header. Returns a pointer to the IP header. */
 GW_LANE GW_GLOBAL gw_u8 *gw_ipsec_write_headers(const GW_GLOBAL gw_ipsec_sa *sa,
                                                 gw_ipsec_layout layout, GW_GLOBAL gw_u8 *frame,
                                                 gw_u32 l2_bytes, gw_u32 version, gw_u32 added,

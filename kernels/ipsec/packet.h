@@ -67,7 +67,7 @@ GW_LANE gw_ipsec_ip gw_ipsec_ip_parse(const GW_GLOBAL gw_u8 *packet, gw_u32 byte
         ip.header_bytes = (packet[0] & 0x0fu) * 4;
         ip.total_bytes = gw_load_be16(packet + 2);
     } else {
-        /* A jumbogram has length 0 here. It does not fit into a buffer. */
+        /* A jumbogram has payload length 0 here. It does not fit into a buffer anyway. */
         ip.total_bytes = GW_IPV6_BYTES + gw_load_be16(packet + 4);
     }
     if (packet[0] >> 4 != version || ip.header_bytes < least || ip.total_bytes < ip.header_bytes) {

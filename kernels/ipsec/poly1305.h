@@ -7,7 +7,7 @@
 
 #define GW_POLY1305_LIMB 0x3ffffffu
 
-/* A number modulo 2^130 - 5. Limbs may slightly exceed 26 bits. */
+/* A Poly1305 number modulo 2^130 - 5, in five limbs. Limbs may slightly exceed 26 bits. */
 typedef struct gw_poly1305 {
     gw_u32 limb0;
     gw_u32 limb1;
@@ -27,7 +27,7 @@ GW_LANE gw_poly1305 gw_poly1305_zero(void)
     return zero;
 }
 
-/* Returns the number of 16 bytes, given as little-endian words, plus top << 128. */
+/* Returns the Poly1305 number of a 16-byte block, given as little-endian words, plus top << 128. */
 GW_LANE gw_poly1305 gw_poly1305_words(gw_u32 a, gw_u32 b, gw_u32 c, gw_u32 d, gw_u32 top)
 {
     gw_poly1305 number;
@@ -120,8 +120,8 @@ GW_LANE gw_poly1305 gw_poly1305_text(gw_poly1305 sum, gw_poly1305 r, gw_text tex
  * half of the one-time key. */
 GW_LANE void gw_poly1305_tag(gw_poly1305 sum, const gw_u32 *s, gw_u32 *tag)
 {
-    /* Reduce the limbs to 26 bits. Two passes are necessary, because the last limb carries into the
-     * first. */
+    /* Reduce the limbs of the sum to 26 bits. Two passes are necessary, because the last limb
+     * carries into the first. */
     for (gw_u32 i = 0; i < 2; i++) {
         sum.limb1 += sum.limb0 >> 26;
         sum.limb0 &= GW_POLY1305_LIMB;

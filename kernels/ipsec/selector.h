@@ -32,7 +32,7 @@ GW_LANE gw_ipsec_upper gw_ipsec_upper_of(const GW_GLOBAL gw_u8 *packet, gw_u32 b
     return upper;
 }
 
-/* Whether the address at `address` begins with the first `bits` bits of `prefix`. */
+/* Returns whether the address at `address` begins with the first `bits` bits of `prefix`. */
 GW_LANE gw_u32 gw_ipsec_in_prefix(const GW_GLOBAL gw_u8 *address, const GW_GLOBAL gw_u32 *prefix,
                                   gw_u32 bits)
 {

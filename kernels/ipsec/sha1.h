@@ -75,8 +75,8 @@ GW_LANE void gw_sha1_block(gw_sha1 *state, gw_u32 *w)
     state->e += e;
 }
 
-/* Hashes a text and completes the digest. The state already contains one block, the HMAC key block.
- */
+/* Hashes a text with SHA-1 and completes the digest. The state already contains one block, the HMAC
+ * key block. */
 GW_LANE void gw_sha1_finish(gw_sha1 *state, gw_text text)
 {
     const gw_u32 bytes = text.bytes + text.suffix_bytes;
@@ -88,8 +88,8 @@ GW_LANE void gw_sha1_finish(gw_sha1 *state, gw_text text)
         }
         gw_sha1_block(state, w);
     }
-    /* The rest of the text, 0x80 and the length fill one or two blocks (FIPS 180-4, section 5.1.1).
-     */
+    /* Padding: the rest of the text, 0x80 and the length fill one or two blocks (FIPS 180-4,
+     * section 5.1.1). */
     const gw_u32 end = at + (bytes - at + 9 > GW_SHA1_BLOCK_BYTES ? 2 : 1) * GW_SHA1_BLOCK_BYTES;
     for (; at < end; at += GW_SHA1_BLOCK_BYTES) {
         for (gw_u32 i = 0; i < 16; i++) {

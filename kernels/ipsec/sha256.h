@@ -94,8 +94,8 @@ GW_LANE void gw_sha256_block(gw_sha256 *state, gw_u32 *w)
     state->h += h;
 }
 
-/* Hashes a text and completes the digest. The state already contains one block, the HMAC key block.
- */
+/* Hashes a text with SHA-256 and completes the digest. The state already contains one block, the
+ * HMAC key block. */
 GW_LANE void gw_sha256_finish(gw_sha256 *state, gw_text text)
 {
     const gw_u32 bytes = text.bytes + text.suffix_bytes;
@@ -107,8 +107,8 @@ GW_LANE void gw_sha256_finish(gw_sha256 *state, gw_text text)
         }
         gw_sha256_block(state, w);
     }
-    /* The rest of the text, 0x80 and the length fill one or two blocks (FIPS 180-4, section 5.1.1).
-     */
+    /* Padding: the rest of the text, 0x80 and the length fill one or two blocks (FIPS 180-4,
+     * section 5.1.1). */
     const gw_u32 end =
         at + (bytes - at + 9 > GW_SHA256_BLOCK_BYTES ? 2 : 1) * GW_SHA256_BLOCK_BYTES;
     for (; at < end; at += GW_SHA256_BLOCK_BYTES) {

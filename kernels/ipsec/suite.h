@@ -22,7 +22,8 @@
 #define GW_IPSEC_AUTH_GHASH    3u /* GCM: RFC 4106; without a cipher GMAC: RFC 4543 */
 #define GW_IPSEC_AUTH_POLY1305 4u /* RFC 7634 */
 
-/* X(number, name, protocol, cipher, key length of the cipher or GMAC in bytes, authentication) */
+/* List of suites: X(number, name, protocol, cipher, key length of the cipher or GMAC in bytes,
+ * authentication). */
 #define GW_IPSEC_SUITES(X)                                                                         \
     X(0, cbc128_sha1, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 16, GW_IPSEC_AUTH_SHA1)                   \
     X(1, cbc192_sha1, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 24, GW_IPSEC_AUTH_SHA1)                   \
@@ -69,8 +70,8 @@ GW_LANE gw_u32 gw_ipsec_direction(gw_u32 variant)
     return variant & 1u;
 }
 
-/* Suites, packed as protocol | cipher << 8 | key_bytes << 16 | auth << 24. A lookup is one load. A
- * switch would cost a GPU several branches. */
+/* Table of suites, each packed as protocol | cipher << 8 | key_bytes << 16 | auth << 24. A lookup
+ * is one load. A switch would cost a GPU several branches. */
 GW_TABLE gw_u32 gw_ipsec_suites[GW_IPSEC_SUITE_COUNT] = {
 #define GW_IPSEC_SUITE_ENTRY(number, name, protocol, cipher, key_bytes, auth)                      \
     (protocol) | (cipher) << 8 | (key_bytes) << 16 | (auth) << 24,

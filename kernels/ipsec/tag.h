@@ -1,4 +1,4 @@
-/* Tags: authenticate an ESP or AH packet with each algorithm of the suites. */
+/* Computes the tag that authenticates an ESP or AH packet, with each algorithm of the suites. */
 #ifndef GODWIT_IPSEC_TAG_H
 #define GODWIT_IPSEC_TAG_H
 
@@ -8,8 +8,8 @@
 #include "sha256.h"
 #include "text.h"
 
-/* The first 16 bytes of an algorithm's output, as big-endian words. The ICV is the first icv_bytes
- * bytes of it. */
+/* Authentication tag: the first 16 bytes of an algorithm's output, as big-endian words. The ICV is
+ * the first icv_bytes bytes of it. */
 typedef struct gw_ipsec_tag {
     gw_u32 words[4];
 } gw_ipsec_tag;
@@ -140,7 +140,8 @@ GW_APART gw_ipsec_tag gw_ipsec_gmac_esp(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 
     const gw_u32 iv_high = (gw_u32)(iv >> 32);
     const gw_u32 iv_low = (gw_u32)iv;
     const gw_ghash_element key = gw_ghash_key(sa->authentication);
-    /* The first block takes 16 bytes. The text starts after them: within the IV or at its end. */
+    /* The first GHASH block takes 16 bytes. The text starts after them: within the IV or at its
+     * end. */
     const gw_u32 from = aad.bytes == 12 ? 4 : 8;
     gw_ghash_element sum =
         gw_ghash_words(aad.words[0], aad.words[1], aad.bytes == 12 ? aad.words[2] : iv_high,

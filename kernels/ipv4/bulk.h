@@ -40,7 +40,7 @@ static inline void gw_ipv4_bulk(const gw_u8 *image, gw_u32 variant,
                                 const gw_u32 *restrict addresses, gw_u32 *restrict next_hops,
                                 gw_u64 count, gw_u64 ahead)
 {
-    /* Each variant has its own loop, in which the variant is a constant. */
+    /* Each variant of ipv4 has its own loop, in which the variant is a constant. */
     if (variant == GW_IPV4_VARIANT_NARROW) {
         gw_ipv4_bulk_variant(image, GW_IPV4_VARIANT_NARROW, addresses, next_hops, count, ahead);
     } else {

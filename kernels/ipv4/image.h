@@ -44,9 +44,9 @@ GW_STATIC_ASSERT(sizeof(gw_ipv4_image) == 48, ipv4_image_size);
 #define GW_IPV4_UNRESOLVED  8u /* the MAC address of the next hop is unknown */
 
 /*
- * A next hop in two words, with fields from the top bits down. Addresses are in wire order, with
- * the first byte uppermost. One word holds everything that changes together: the destination
- * address, the port and the flags.
+ * A next hop in two 64-bit words, with fields from the top bits down. MAC addresses are in wire
+ * order, with the first byte uppermost. One word holds everything that changes together: the
+ * destination address, the port and the flags.
  *
  *   to     48 bits destination address   8 bits port   8 bits flags, 0: forward
  *   from   48 bits source address       16 bits MTU: maximum length of an IP packet, in bytes

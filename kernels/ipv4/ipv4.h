@@ -93,7 +93,7 @@ GW_LANE gw_u32 gw_ipv4_lookup(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u
     return entry;
 }
 
-/* Prefetches the entry of tbl24 that a look-up of the address reads first. */
+/* Prefetches the entry of tbl24 that a look-up of an IPv4 address reads first. */
 GW_LANE void gw_ipv4_fetch(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u32 address)
 {
     const GW_GLOBAL gw_ipv4_image *header = (const GW_GLOBAL gw_ipv4_image *)image;
@@ -247,10 +247,9 @@ GW_LANE void gw_ipv4_end(const gw_lane *lane, const gw_half *first_half, gw_outc
         verdict = GW_IPV4_FRAGMENT;
         value = mtu;
     }
-    /*
-     * RFC 1624 section 3, equation 3, for a TTL decremented by 1: the checksum grows by 0x0100,
-     * plus an end-around carry if it is 0xfeff or more. The result is never 0xffff.
-     */
+    /* Updates the header checksum for a TTL decremented by 1 (RFC 1624 section 3, equation 3). It
+     * grows by 0x0100, plus an end-around carry if it is 0xfeff or more. The result is never
+     * 0xffff. */
     const gw_u32 carry = (gw_u32)((word & 0xffff) >= 0xfeffu);
     const gw_u64 front = gw_load_be64(frame);
     const gw_u32 back = gw_load_be32(frame + 8);

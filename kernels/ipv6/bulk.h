@@ -2,9 +2,9 @@
 #ifndef GODWIT_IPV6_BULK_H
 #define GODWIT_IPV6_BULK_H
 
-/* Number of look-ups per block, equal to the size of a bin. Some look-ups finish early. With this
- * number, enough remain to share the last steps. With 64 and AVX-512, a look-up takes 9.9 instead
- * of 7.4 ns. */
+/* Number of IPv6 look-ups per block, equal to the size of a bin. Some look-ups finish early. With
+ * this number, enough remain to share the last steps. With 64 and AVX-512, a look-up takes 9.9
+ * instead of 7.4 ns. */
 #define GW_IPV6_BULK 256u
 
 /* A block of look-ups that take their steps together. */
@@ -17,7 +17,7 @@ typedef struct gw_ipv6_block {
     gw_u32 bucket_count;
 } gw_ipv6_block;
 
-/* Sorts look-ups by the tags of their entries: those of `list`, or the first `count`. It has no
+/* Splits look-ups by the tags of their entries: those of `list`, or the first `count`. It has no
  * branch on the tag, which would be unpredictable. */
 static inline void gw_ipv6_sort(gw_ipv6_block *block, const gw_u32 *entries, const gw_u32 *list,
                                 gw_u32 count)

@@ -61,8 +61,8 @@ GW_STATIC_ASSERT(sizeof(gw_ipv6_image) == 48, ipv6_image_size);
 
 #define GW_IPV6_KEYS 5u
 
-/* Intervals of the upper or the lower half of an address. Value i applies from key i - 1 up to but
- * not including key i. Unused elements have a key of all ones and the value of the preceding
+/* Bucket: intervals of the upper or the lower half of an address. Value i applies from key i - 1 up
+ * to but not including key i. Unused elements have a key of all ones and the value of the preceding
  * element. */
 typedef struct gw_ipv6_bucket {
     gw_u64 keys[GW_IPV6_KEYS]; /* ascending */
@@ -70,7 +70,7 @@ typedef struct gw_ipv6_bucket {
 } gw_ipv6_bucket;
 GW_STATIC_ASSERT(sizeof(gw_ipv6_bucket) == GW_IPV6_LINE_BYTES, ipv6_bucket_size);
 
-/* Header of a hash table. 2^(64 - shift) lines of keys follow. */
+/* Header of a hash table of prefixes. 2^(64 - shift) lines of keys follow. */
 typedef struct gw_ipv6_hash {
     gw_u64 rope;
     gw_u64 seed;

@@ -72,7 +72,7 @@
 #define GW_IPV6_HEADER_BYTES 40u
 #define GW_IPV6_OPTION_BYTES 64u
 
-/* Fields of gw_half.offset: a flag for a source of link-local scope, and the offset itself. */
+/* Flag in gw_half.offset, in addition to the offset: the source has link-local scope. */
 #define GW_IPV6_FROM_LINK 0x80000000u
 #define GW_IPV6_OFFSET    0xffffu
 
@@ -124,7 +124,8 @@ GW_RARE gw_u32 gw_ipv6_options(const GW_GLOBAL gw_u8 *ip, gw_u32 payload_bytes, 
     }
     const gw_u32 end = (header[1] + 1u) * 8;
     gw_u32 at = 2;
-    /* Each iteration consumes at least one byte. Options beyond OPTION_BYTES are not read. */
+    /* Each iteration consumes at least one byte of the hop-by-hop options. Options beyond
+     * GW_IPV6_OPTION_BYTES are not read. */
     for (gw_u32 i = 0; i < GW_IPV6_OPTION_BYTES; i++) {
         if (at >= end || at + 1 >= GW_IPV6_OPTION_BYTES) {
             return 1;

@@ -74,7 +74,7 @@ GW_LANE gw_u64 gw_ipv6_hash_of(gw_u64 prefix, gw_u32 length, gw_u64 seed)
     return mixed * 0xbf58476d1ce4e5b9u;
 }
 
-/* Returns the entry of the longest prefix of a key in a hash table. */
+/* Returns the entry of the longest prefix of a key in a hash table of prefixes. */
 GW_LANE gw_u32 gw_ipv6_hashed(const GW_GLOBAL gw_u8 *lines, gw_u32 entry, gw_u64 key)
 {
     if (entry >> 30 != GW_IPV6_TABLE) {
@@ -120,7 +120,7 @@ GW_LANE gw_u32 gw_ipv6_hashed(const GW_GLOBAL gw_u8 *lines, gw_u32 entry, gw_u64
     return best;
 }
 
-/* Looks up one half of an address in the form that the variant selects. */
+/* Looks up one half of an IPv6 address, in a trie or in a hash table depending on the variant. */
 GW_LANE gw_u32 gw_ipv6_half_of(const GW_GLOBAL gw_u8 *lines, gw_u32 variant, gw_u32 entry,
                                gw_u64 key)
 {
@@ -128,7 +128,7 @@ GW_LANE gw_u32 gw_ipv6_half_of(const GW_GLOBAL gw_u8 *lines, gw_u32 variant, gw_
                                    : gw_ipv6_hashed(lines, entry, key);
 }
 
-/* Returns the index of the next hop of a destination, or GW_IPV6_NONE. */
+/* Returns the index of the next hop of an IPv6 destination, or GW_IPV6_NONE. */
 GW_LANE gw_u32 gw_ipv6_lookup(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u64 high, gw_u64 low)
 {
     const GW_GLOBAL gw_u8 *lines = gw_ipv6_lines(image);

@@ -196,7 +196,8 @@ GW_LANE void gw_l2_end(const gw_lane *lane, const gw_half *first_half, gw_outcom
     GW_EXPENSIVE(gw_l2_one(header, station));
     GW_EXPENSIVE(gw_l2_other(header, station));
     const gw_u64 from = gw_l2_find(header, source);
-    /* No notice is necessary if the entry is static, or fresh and at the ingress port. */
+    /* The host needs no notice of the source if its entry is static, or fresh and at the ingress
+     * port. */
     const gw_u32 here = (gw_u32)((from >> GW_L2_PORT_SHIFT & 0xff) == ingress);
     const gw_u32 known =
         (gw_u32)((from & GW_L2_STATIC) != 0) | (here & (gw_u32)((from & GW_L2_FRESH) != 0));

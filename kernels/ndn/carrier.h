@@ -1,5 +1,5 @@
 /*
- * The protocols that carry NDN packets: Ethernet with EtherType 0x8624, and UDP over IPv4 or IPv6.
+ * Protocols that carry NDN packets: Ethernet with EtherType 0x8624, and UDP over IPv4 or IPv6.
  *
  * Spec: IEEE 802.3; RFC 791 section 3.1; RFC 8200 sections 3 and 8.1; RFC 768; RFC 1071; NDN over
  * EtherType 0x8624, and over UDP port 6363.
@@ -178,7 +178,7 @@ GW_LANE gw_u32 gw_ndn_locate(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_u32
     return gw_ndn_decided(outcome, GW_NDN_NOT_NDN);
 }
 
-/* Returns the length of the headers between Ethernet and NDN, in bytes. */
+/* Returns the length of the headers between Ethernet and the NDN packet, in bytes. */
 GW_LANE gw_u32 gw_ndn_carrier_bytes(gw_u32 carrier)
 {
     if (carrier == GW_NDN_ETHERNET) {
@@ -202,7 +202,7 @@ GW_LANE void gw_ndn_emit_udp(GW_GLOBAL gw_u8 *ip, const GW_GLOBAL gw_ndn_next_ho
                       gw_load_be32(next_hop->destination_address + i));
     }
     if (is_ipv4) {
-        /* The identification may be 0, because DF is set (RFC 6864 section 4). */
+        /* The IPv4 identification may be 0, because DF is set (RFC 6864 section 4). */
         gw_store_be32(ip, 0x45000000u | (GW_NDN_IPV4_BYTES + datagram_bytes));
         gw_store_be32(ip + 4, 0x00004000u);
         gw_store_be32(ip + 8, GW_NDN_TTL << 24 | GW_PROTOCOL_UDP << 16);

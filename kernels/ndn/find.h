@@ -31,8 +31,8 @@ GW_LANE gw_u64 gw_ndn_word(const GW_GLOBAL gw_u8 *bytes)
     return (gw_u64)gw_load_le32(bytes + 4) << 32 | gw_load_le32(bytes);
 }
 
-/* Returns the last 1 to 7 bytes before `end` in the low bits. The 8 bytes before `end` must be
- * readable. */
+/* Returns the last 1 to 7 bytes of a name, which ends at `end`, in the low bits of a word. The 8
+ * bytes before `end` must be readable. */
 GW_LANE gw_u64 gw_ndn_rest(const GW_GLOBAL gw_u8 *end, gw_u32 bytes)
 {
     return gw_ndn_word(end - 8) >> (64 - 8 * bytes);
@@ -55,7 +55,8 @@ GW_LANE void gw_ndn_hash_word(gw_ndn_hash *hash, gw_u64 word)
     hash->v0 ^= word;
 }
 
-/* Completes the hash of `bytes` bytes that end at `end`. All whole words are already hashed. */
+/* Completes the SipHash of a name of `bytes` bytes that ends at `end`. All whole words are already
+ * hashed. */
 GW_LANE gw_u64 gw_ndn_hash_end(gw_ndn_hash hash, const GW_GLOBAL gw_u8 *end, gw_u32 bytes)
 {
     const gw_u64 rest = bytes & 7 ? gw_ndn_rest(end, bytes & 7) : 0;
@@ -88,7 +89,7 @@ GW_LANE gw_u32 gw_ndn_component_end(const GW_GLOBAL gw_u8 *name, gw_u32 at)
     if (first < 253) {
         return at + 1 + first;
     }
-    /* A length fits into 2 bytes, because a frame is shorter than 2^16 bytes. */
+    /* The length of a component fits into 2 bytes, because a frame is shorter than 2^16 bytes. */
     return at + 3 + gw_load_be16(name + at + 1);
 }
 
@@ -186,8 +187,8 @@ GW_LANE void gw_ndn_walk_found(const GW_GLOBAL gw_u8 *image, gw_u32 unit, gw_ndn
     }
 }
 
-/* Completes a look-up from its current state. Returns the next hop of the longest prefix, or
- * GW_NDN_NONE. */
+/* Completes the look-up of a name from its current state. Returns the next hop of the longest
+ * prefix, or GW_NDN_NONE. */
 GW_LANE gw_u32 gw_ndn_walk_end(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_u8 *name,
                                gw_u32 name_bytes, gw_ndn_walk *walk)
 {

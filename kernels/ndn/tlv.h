@@ -88,7 +88,7 @@ GW_RARE gw_u32 gw_ndn_read_any(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 l
     if (fault != GW_NDN_SOUND) {
         return fault;
     }
-    /* Types are 1 to 2^32 - 1, in 1, 3 or 5 bytes (NDN, section "TLV Encoding"). */
+    /* A TLV type is 1 to 2^32 - 1, in 1, 3 or 5 bytes (NDN, section "TLV Encoding"). */
     if (type == 0 || frame[at] == 255) {
         return GW_NDN_WRONG;
     }

@@ -32,7 +32,7 @@ pub struct BinCall {
 /// `dialect/loop_gopt.c`).
 pub const PROBE_READS: u32 = 4;
 
-/// Maximum number of interleaved packets. More packets than a core has line fill buffers bring no
+/// Maximum number of interleaved packets. More packets than a core has line fill buffers give no
 /// gain.
 pub const GROUP_MAX: u32 = 64;
 

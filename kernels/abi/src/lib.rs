@@ -75,7 +75,7 @@ impl Descriptor {
 pub struct Outcome {
     /// Index into the contract's verdicts, or [`VERDICT_DROP`].
     pub verdict: u8,
-    /// With [`VERDICT_DROP`]: index into the contract's drop reasons.
+    /// Drop reason, if the verdict is [`VERDICT_DROP`]: index into the contract's drop reasons.
     pub reason: u8,
     /// Egress port, if the verdict requires one, or [`PORT_FLOOD`].
     pub port: u16,
@@ -117,7 +117,7 @@ pub struct Bin {
     pub length_class: u16,
     /// Row of the instance in the device chain.
     pub row: u8,
-    /// [`PART_MORE`] and [`PART_REST`], for a bin that has several variants.
+    /// Flags [`PART_MORE`] and [`PART_REST`], for a bin that has several variants.
     pub part: u8,
 }
 
@@ -136,7 +136,7 @@ pub const PART_REST: u8 = 2;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chain {
-    /// Rows per instance, one for each class of packets; 0 if there is no chain.
+    /// Number of rows per instance, one for each class of packets; 0 if there is no chain.
     pub rows: u32,
     /// Columns per row; higher verdicts have no hop.
     pub verdicts: u32,
@@ -182,7 +182,7 @@ pub const CHAIN_SCRATCH_PACKET_BYTES: usize = 40;
 pub struct Mailbox {
     /// Written by the host: slots filled, modulo 2^32.
     pub posted: u32,
-    /// Written by the host: if not 0, the group ends after the last posted slot.
+    /// Stop request, written by the host: if not 0, the group ends after the last posted slot.
     pub stop: u32,
     /// Written by the host: [`extent`] of the last posted bin.
     pub extent: u64,
@@ -190,7 +190,7 @@ pub struct Mailbox {
     pub reserved_host: [u32; 12],
     /// Written by the group: slots processed, modulo 2^32.
     pub finished: u32,
-    /// Written by the group: [`MAILBOX_POLLING`], then [`MAILBOX_ENDED`].
+    /// State of the group, which writes it: [`MAILBOX_POLLING`], then [`MAILBOX_ENDED`].
     pub running: u32,
     /// Must be 0.
     pub reserved_device: [u32; 14],

@@ -15,10 +15,11 @@
 #define GW_AVX512_LANES     16u
 #define GW_AVX512_ROW_BYTES 64u
 
-/* Functions are inlined, so that numbers of rounds and blocks are constants in them. */
+/* Marks functions that are always inlined, so that numbers of rounds and blocks are constants in
+ * them. */
 #define GW_AVX512 static inline __attribute__((always_inline))
 
-/* Unrolls the loop that follows, so that arrays of registers stay in registers. */
+/* Unrolls the loop that follows, so that its register arrays are not stored in memory. */
 #define GW_AVX512_UNROLL _Pragma("GCC unroll 16")
 
 /* Prevents the compiler from reordering additions, which would lengthen the dependency chain.
@@ -39,7 +40,8 @@ typedef struct gw_avx512_sas {
     const gw_ipsec_sa *sa[GW_AVX512_LANES] __attribute__((aligned(64)));
 } gw_avx512_sas;
 
-/* Transposes four rows to blocks, or blocks to rows. It is its own inverse. */
+/* Transposes four rows of 64 bytes to blocks of 16 bytes, or blocks to rows. It is its own inverse.
+ */
 GW_AVX512 void gw_avx512_transpose(__m512i *a, __m512i *b, __m512i *c, __m512i *d)
 {
     const __m512i ab_low = _mm512_shuffle_i32x4(*a, *b, 0x44);
@@ -52,7 +54,8 @@ GW_AVX512 void gw_avx512_transpose(__m512i *a, __m512i *b, __m512i *c, __m512i *
     *d = _mm512_shuffle_i32x4(ab_high, cd_high, 0xdd);
 }
 
-/* Transposes blocks[k][0..4] to words 4k .. 4k + 3, or four words back to blocks. */
+/* Transposes blocks[k][0..4] of sixteen lanes to words 4k .. 4k + 3, or four words back to blocks.
+ */
 GW_AVX512 void gw_avx512_words(__m512i *words, const __m512i *blocks)
 {
     const __m512i low_01 = _mm512_unpacklo_epi32(blocks[0], blocks[1]);
@@ -79,7 +82,8 @@ GW_AVX512 __m512i gw_avx512_swap128(__m512i value)
                                           0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)));
 }
 
-/* Returns a mask of the bytes of the row at `offset` that are within a range of `bytes` bytes. */
+/* Returns a mask of the valid bytes in the row at `offset`: those within a range of `bytes` bytes.
+ */
 GW_AVX512 __mmask64 gw_avx512_mask(gw_u32 bytes, gw_u32 offset)
 {
     const gw_u32 left = bytes > offset ? bytes - offset : 0;
@@ -94,7 +98,8 @@ GW_AVX512 __m512i gw_avx512_load_halves(const gw_u8 *low, const gw_u8 *high)
     return _mm512_inserti64x4(first, _mm256_loadu_si256((const __m256i *)high), 1);
 }
 
-/* Loads four rows as blocks. Each block register holds lane a first. */
+/* Loads four rows of 64 bytes as blocks of 16 bytes. In each register, the block of row a comes
+ * first. */
 GW_AVX512 void gw_avx512_load_four(__m512i *b0, __m512i *b1, __m512i *b2, __m512i *b3,
                                    const gw_u8 *a, const gw_u8 *b, const gw_u8 *c, const gw_u8 *d)
 {
@@ -108,8 +113,8 @@ GW_AVX512 void gw_avx512_load_four(__m512i *b0, __m512i *b1, __m512i *b2, __m512
     *b3 = _mm512_shuffle_i32x4(ab_high, cd_high, 0xdd);
 }
 
-/* Prefetches the rows two after `offset`. The hardware prefetcher of a core does not follow sixteen
- * streams. */
+/* Prefetches the rows after the next one of all lanes. The hardware prefetcher of a core does not
+ * follow sixteen streams. */
 GW_AVX512 void gw_avx512_prefetch_rows(const gw_avx512_lanes *lanes, gw_u32 offset)
 {
     GW_AVX512_UNROLL
@@ -130,7 +135,7 @@ GW_AVX512 void gw_avx512_load(__m512i blocks[4][4], const gw_avx512_lanes *lanes
     }
 }
 
-/* Stores two blocks of each of four lanes as halves of their rows. */
+/* Stores two blocks of each of four lanes to addresses a to d. */
 GW_AVX512 void gw_avx512_store_two(__m512i low, __m512i high, gw_u8 *a, gw_u8 *b, gw_u8 *c,
                                    gw_u8 *d)
 {
@@ -158,8 +163,8 @@ GW_AVX512 void gw_avx512_store(__m512i blocks[4][4], const gw_avx512_lanes *lane
     }
 }
 
-/* Loads rows of which some are incomplete or empty, padded with zeros. Bytes after the end of a
- * lane are not accessed. Even a masked load would be slow at an unmapped address. */
+/* Loads rows of 64 bytes of which some are incomplete or empty, padded with zeros. Bytes after the
+ * end of a lane are not accessed. Even a masked load would be slow at an unmapped address. */
 GW_AVX512 void gw_avx512_load_partial(__m512i blocks[4][4], const gw_avx512_lanes *lanes,
                                       gw_u32 offset)
 {
@@ -176,8 +181,8 @@ GW_AVX512 void gw_avx512_load_partial(__m512i blocks[4][4], const gw_avx512_lane
     }
 }
 
-/* Stores rows of which some are incomplete or empty. Sets the bytes after each end to zero in
- * `blocks`. */
+/* Stores rows of 64 bytes of which some are incomplete or empty. Sets the bytes after each end to
+ * zero in `blocks`. */
 GW_AVX512 void gw_avx512_store_partial(__m512i blocks[4][4], const gw_avx512_lanes *lanes,
                                        gw_u32 offset)
 {

@@ -10,7 +10,8 @@
 #define GW_AVX512_CBC_DECRYPT 2u
 #define GW_AVX512_CTR         3u
 
-/* Round keys of all lanes. AES-256 with 14 rounds needs 15. A cache line of an SA holds four. */
+/* Round keys of all lanes. AES-256 has 14 rounds and needs 15 keys. A cache line of an SA holds
+ * four. */
 typedef struct gw_avx512_keys {
     __m512i round[16][4];
     gw_u32 rounds;
@@ -26,9 +27,8 @@ GW_AVX512 void gw_avx512_keys_load(gw_avx512_keys *keys, const gw_avx512_sas *sa
     }
 }
 
-/* Computes one quarter of the AES rounds after the first xor. The four registers hold one block of
- * each lane. The rounds that all key lengths have are unrolled, so that code between the quarters
- * fills their waits. */
+/* Computes one quarter of the AES rounds after the first xor, on one block of each lane. The rounds
+ * that all key lengths have are unrolled, so that code between the quarters fills their waits. */
 GW_AVX512 void gw_avx512_rounds(__m512i x[4], const gw_avx512_keys *keys, gw_u32 part,
                                 gw_u32 decrypt)
 {
@@ -78,7 +78,7 @@ GW_AVX512 void gw_avx512_first_counters(__m512i counters[4], gw_u8 *const *at,
     }
 }
 
-/* Converts a counter block to its encrypted form, in which the counter is big-endian. */
+/* Converts a counter block to the form that AES encrypts, in which the counter is big-endian. */
 GW_AVX512 __m512i gw_avx512_counter_block(__m512i counter)
 {
     return _mm512_shuffle_epi8(counter, _mm512_broadcast_i32x4(_mm_set_epi8(
@@ -91,7 +91,8 @@ GW_AVX512 __m512i gw_avx512_next_counter(__m512i counter)
     return _mm512_add_epi32(counter, _mm512_maskz_set1_epi32(0x8888, 1));
 }
 
-/* Sixteen data ranges in a cipher, which processes 64 bytes of each per step. */
+/* State of a cipher over the data of sixteen packets. Each step processes 64 bytes of each packet.
+ */
 typedef struct gw_avx512_cipher {
     gw_avx512_lanes lanes;
     gw_avx512_keys keys;
@@ -132,7 +133,7 @@ GW_AVX512 void gw_avx512_cipher_load(gw_avx512_cipher *cipher)
     }
 }
 
-/* Computes part `part` of the sixteen parts of a step. Each block has four parts, and x holds its
+/* Computes one of the sixteen parts of a cipher step. Each block has four parts, and x holds its
  * state between them. */
 GW_AVX512 void gw_avx512_cipher_part(gw_avx512_cipher *cipher, __m512i x[4], gw_u32 mode,
                                      gw_u32 part)

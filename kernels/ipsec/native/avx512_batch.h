@@ -7,19 +7,19 @@
 /* Maximum number of packets in a batch. */
 #define GW_AVX512_BATCH 256u
 
-/* Number of length classes for sorting. Longer packets share the last class. */
+/* Number of length classes by which packets are sorted. Longer packets share the last class. */
 #define GW_AVX512_CLASSES 128u
 
-/* Returns the length class of a frame. For IP in Ethernet without VLAN tag, frames of a class have
- * the same number of 16-byte blocks. */
+/* Returns the length class of a frame. Frames of a class have the same number of 16-byte blocks, if
+ * they are IP in Ethernet without VLAN tag. */
 GW_AVX512 gw_u32 gw_avx512_length_class(const gw_descriptor *descriptor)
 {
     const gw_u32 length_class = (descriptor->length + 3u) / 16;
     return length_class < GW_AVX512_CLASSES ? length_class : GW_AVX512_CLASSES - 1;
 }
 
-/* Sorts a batch by length class, so that the lanes of a group end together. Returns whether the
- * order is that of the bin. */
+/* Sorts a batch of packets by length class, so that the lanes of a group of sixteen end together.
+ * Returns 1 if the order is that of the bin. */
 GW_AVX512 gw_u32 gw_avx512_sort(const gw_descriptor *descriptors, gw_u32 count, gw_u16 *order)
 {
     const gw_u32 first = gw_avx512_length_class(&descriptors[0]);
@@ -76,9 +76,9 @@ GW_AVX512 gw_lane gw_avx512_lane(const gw_bin_call *call, gw_u32 index)
     return lane;
 }
 
-/* Prefetches the frames and SAs of up to `packets` of the next sixteen packets: the cache lines
- * around a packet's start, and its SA. It is called several times while a group is processed, so
- * that the second-level cache is not overloaded. */
+/* Prefetches up to `packets` of the next sixteen packets: the cache lines around each packet's
+ * start, and its SA. Several small calls during the current group avoid overloading the
+ * second-level cache. */
 GW_AVX512 void gw_avx512_prefetch_upcoming(gw_avx512_batch *batch, gw_u32 packets)
 {
     gw_avx512_upcoming *upcoming = &batch->upcoming;

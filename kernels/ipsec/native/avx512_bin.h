@@ -14,7 +14,8 @@ GW_AVX512 gw_u32 gw_avx512_is_cbc_hmac(gw_avx512_operation operation)
            gw_avx512_state_words(operation.suite) != 0;
 }
 
-/* Returns the number of slots that must be filled for an outbound group of simple packets. */
+/* Returns the number of packet slots that must be filled for an outbound group of simple packets.
+ */
 GW_AVX512 gw_u32 gw_avx512_slots_needed(gw_avx512_operation operation, gw_u32 same_length,
                                         gw_u32 count)
 {
@@ -24,7 +25,7 @@ GW_AVX512 gw_u32 gw_avx512_slots_needed(gw_avx512_operation operation, gw_u32 sa
     return same_length && gw_avx512_is_cbc_hmac(operation) ? 1 : count;
 }
 
-/* Sets the fields of a group of simple packets, and advances the batch. */
+/* Makes the checked simple packets the current group of sixteen, and advances the batch. */
 GW_AVX512 void gw_avx512_simple_group(gw_avx512_group *group, gw_avx512_batch *batch,
                                       const gw_avx512_simple *simple, gw_u32 count)
 {
@@ -135,7 +136,8 @@ GW_AVX512 gw_u32 gw_avx512_fill_inbound(gw_avx512_group *group, gw_avx512_batch 
     return 1;
 }
 
-/* Starts a group of simple packets. Returns 0 and changes nothing unless all packets are simple. */
+/* Writes or checks the headers of a group of sixteen packets, if all are simple. Otherwise returns
+ * 0 and changes nothing. */
 GW_AVX512 gw_u32 gw_avx512_fill_simple(gw_avx512_group *group, gw_avx512_batch *batch,
                                        gw_avx512_operation operation)
 {
@@ -149,7 +151,8 @@ GW_AVX512 gw_u32 gw_avx512_fill_simple(gw_avx512_group *group, gw_avx512_batch *
     return gw_avx512_fill_inbound(group, batch, operation);
 }
 
-/* Starts packets until sixteen need encryption, decryption or authentication, or the batch ends. */
+/* Fills a group: writes or checks the headers of packets until sixteen of them need encryption,
+ * decryption or authentication, or the batch ends. */
 GW_AVX512 void gw_avx512_fill(gw_avx512_group *group, gw_avx512_batch *batch,
                               gw_avx512_operation operation)
 {
@@ -179,7 +182,8 @@ GW_AVX512 void gw_avx512_fill(gw_avx512_group *group, gw_avx512_batch *batch,
     }
 }
 
-/* Completes a group after encryption, decryption or authentication, and sets the outcomes. */
+/* Completes a group of sixteen packets after encryption, decryption or authentication, and sets the
+ * outcomes. */
 GW_AVX512 void gw_avx512_finish_group(gw_avx512_group *group, const gw_avx512_batch *batch,
                                       gw_avx512_operation operation)
 {
@@ -204,7 +208,7 @@ GW_AVX512 void gw_avx512_finish_group(gw_avx512_group *group, const gw_avx512_ba
     group->count = 0;
 }
 
-/* Processes a group with GCM or GMAC. */
+/* Processes a group of sixteen packets with GCM or GMAC. */
 GW_AVX512 void gw_avx512_ghash(gw_avx512_group *group, gw_avx512_batch *batch, gw_gcm_shape *shape,
                                gw_avx512_operation operation)
 {
@@ -220,7 +224,8 @@ GW_AVX512 void gw_avx512_ghash(gw_avx512_group *group, gw_avx512_batch *batch, g
     }
 }
 
-/* Encrypts or decrypts one group and hashes another at the same time. Either may be empty. */
+/* Encrypts or decrypts one group of sixteen packets and hashes another at the same time. Either may
+ * be empty. */
 GW_AVX512 void gw_avx512_run_groups(gw_avx512_group *to_cipher, gw_avx512_group *to_hash,
                                     gw_avx512_operation operation)
 {
@@ -246,9 +251,12 @@ GW_AVX512 void gw_avx512_run_groups(gw_avx512_group *to_cipher, gw_avx512_group 
     }
 }
 
-/* Processes a batch. Groups of one length, GCM and ChaCha20 are processed one after the other. For
- * other outbound groups, a group is encrypted while the previous one is hashed. Inbound, the
- * authentic packets of a group are decrypted while the next group is hashed. */
+/*
+ * Processes a batch in groups of sixteen packets. Groups of one length, and all groups with GCM or
+ * ChaCha20, are processed one after the other. Other outbound groups are encrypted while the
+ * previous group is hashed. Inbound, the authentic packets of a group are decrypted while the next
+ * group is hashed.
+ */
 GW_AVX512 void gw_avx512_batch_run(gw_avx512_batch *batch, gw_avx512_operation operation)
 {
     gw_avx512_group groups[2];

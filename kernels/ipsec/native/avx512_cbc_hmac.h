@@ -16,8 +16,8 @@
 #include "avx512_batch.h"
 #include "avx512_group.h"
 
-/* Words of a text that are not yet hashed, up to two more than a hash block, and the HMAC states.
- */
+/* State of sixteen texts: the words that are not yet hashed, up to two more than a hash block, and
+ * the HMAC states. */
 typedef struct gw_avx512_text {
     __m512i words[18];
     __m512i state[8];
@@ -38,7 +38,7 @@ GW_AVX512 gw_u32 gw_avx512_same_length(const gw_avx512_group *group)
     return difference == 0;
 }
 
-/* Starts the texts of a group: SPI, sequence number, and the HMAC states. */
+/* Starts the HMAC texts of sixteen packets: SPI, sequence number, and the HMAC states. */
 GW_AVX512 void gw_avx512_text_begin(gw_avx512_text *text, const gw_avx512_group *group,
                                     gw_u32 state_words)
 {
@@ -58,7 +58,7 @@ GW_AVX512 void gw_avx512_text_begin(gw_avx512_text *text, const gw_avx512_group 
     text->words[1] = _mm512_load_si512(group->sequence[1]);
 }
 
-/* Appends cipher block k of a step, as words 2 + 4k to 5 + 4k. */
+/* Appends cipher block k of a step to the texts, as words 2 + 4k to 5 + 4k. */
 GW_AVX512 void gw_avx512_text_append(gw_avx512_text *text, const __m512i blocks[4], gw_u32 k)
 {
     __m512i swapped[4];
@@ -69,8 +69,8 @@ GW_AVX512 void gw_avx512_text_append(gw_avx512_text *text, const __m512i blocks[
     gw_avx512_words(&text->words[2 + 4 * k], swapped);
 }
 
-/* Encrypts or decrypts the blocks of a step and hashes one block. Interleaved, each fills the waits
- * of the other. With GW_AVX512_NONE, it only hashes. */
+/* Encrypts or decrypts the blocks of a step and hashes one block of sixteen packets. Interleaved,
+ * each fills the waits of the other. With GW_AVX512_NONE, it only hashes. */
 GW_AVX512 void gw_avx512_cipher_and_hash(gw_avx512_cipher *cipher, gw_avx512_text *text,
                                          gw_u32 state_words, gw_u32 mode)
 {
@@ -129,7 +129,8 @@ GW_AVX512 void gw_avx512_text_hash(gw_avx512_text *text, gw_u32 state_words)
     }
 }
 
-/* Hashes one block and, if `decrypting` is not 0, decrypts its loaded blocks at the same time. */
+/* Hashes one block of sixteen packets. If `decrypting` is not 0, it decrypts its loaded blocks at
+ * the same time. */
 GW_AVX512 void gw_avx512_text_hash_and_decrypt(gw_avx512_text *text, gw_avx512_cipher *decrypting,
                                                gw_u32 state_words)
 {
@@ -142,7 +143,8 @@ GW_AVX512 void gw_avx512_text_hash_and_decrypt(gw_avx512_text *text, gw_avx512_c
     }
 }
 
-/* Clears the words from..to. The loop is unrolled, because memset is slower for a few words. */
+/* Clears the words from..to of the texts. The loop is unrolled, because memset is slower for a few
+ * words. */
 GW_AVX512 void gw_avx512_text_clear(gw_avx512_text *text, gw_u32 from, gw_u32 to)
 {
     GW_AVX512_UNROLL
@@ -153,9 +155,9 @@ GW_AVX512 void gw_avx512_text_clear(gw_avx512_text *text, gw_u32 from, gw_u32 to
     }
 }
 
-/* Hashes the end of all texts and the outer block of HMAC (RFC 2104). words_left words remain, 2 to
- * 14. The digests are in text->state afterwards. The blocks of `decrypting` are decrypted with the
- * first hash block. */
+/* Hashes the end of all texts, of which words_left words remain (2 to 14), and the outer block of
+ * HMAC (RFC 2104). Leaves the digests in text->state. The blocks of `decrypting` are decrypted with
+ * the first hash block. */
 GW_AVX512 void gw_avx512_text_end(gw_avx512_text *text, const gw_avx512_group *group,
                                   gw_avx512_batch *batch, gw_u32 words_left,
                                   gw_avx512_cipher *decrypting, gw_u32 state_words)
@@ -227,15 +229,15 @@ static __attribute__((noinline)) void gw_avx512_cbc_hmac_cipher(gw_avx512_cipher
     }
 }
 
-/* Moves the two words after a hashed block to the start of the next block. */
+/* Moves the two words that follow a hashed block to the start of the next block. */
 GW_AVX512 void gw_avx512_text_shift(gw_avx512_text *text)
 {
     text->words[0] = text->words[16];
     text->words[1] = text->words[17];
 }
 
-/* Encrypts and authenticates a group. Each step encrypts up to four blocks and hashes the blocks of
- * the previous step. The IV is the first block. */
+/* Encrypts and authenticates a group of sixteen packets of one length. Each step encrypts up to
+ * four blocks and hashes those of the previous step. The IV is the first block. */
 static __attribute__((noinline)) void gw_avx512_cbc_hmac_encrypt(const gw_avx512_group *group,
                                                                  gw_avx512_batch *batch,
                                                                  gw_ipsec_suite suite,
@@ -298,9 +300,9 @@ static __attribute__((noinline)) void gw_avx512_cbc_hmac_encrypt(const gw_avx512
     }
 }
 
-/* Encrypts the data of a packet again. It was decrypted before its ICV was found to be wrong, and
- * must stay unchanged (RFC 4303, section 3.4.4.1). This is rare. The SA only has the decryption
- * keys. */
+/* Undoes the decryption of a packet whose ICV turned out to be wrong, because such a packet must
+ * stay unchanged (RFC 4303, section 3.4.4.1). This is rare. The encryption keys are derived, as the
+ * SA only has the decryption keys. */
 static __attribute__((noinline)) void gw_avx512_reencrypt(const gw_avx512_packet *packet,
                                                           gw_u32 rounds)
 {
@@ -309,8 +311,8 @@ static __attribute__((noinline)) void gw_avx512_reencrypt(const gw_avx512_packet
     __m128i keys[15];
     for (gw_u32 i = 0; i <= rounds; i++) {
         const __m128i key = _mm_loadu_si128(inverse + rounds - i);
-        /* Decryption keys, except the first and the last, are InvMixColumns of encryption keys
-         * (FIPS 197, section 5.3.5). MixColumns inverts that. */
+        /* The decryption keys, except the first and the last, are InvMixColumns of the encryption
+         * keys (FIPS 197, section 5.3.5). MixColumns gives the encryption keys. */
         const __m128i mixed = _mm_aesenc_si128(_mm_aesdeclast_si128(key, zero), zero);
         keys[i] = i == 0 || i == rounds ? key : mixed;
     }
@@ -326,8 +328,8 @@ static __attribute__((noinline)) void gw_avx512_reencrypt(const gw_avx512_packet
     }
 }
 
-/* Verifies and decrypts a group. Each step hashes up to four blocks and decrypts them at the same
- * time. The IV is the first block. */
+/* Verifies and decrypts a group of sixteen packets of one length. Each step hashes up to four
+ * blocks and decrypts them at the same time. The IV is the first block. */
 static __attribute__((noinline)) void gw_avx512_cbc_hmac_decrypt(const gw_avx512_group *group,
                                                                  gw_avx512_batch *batch,
                                                                  gw_ipsec_suite suite,

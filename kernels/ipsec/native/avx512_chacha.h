@@ -14,7 +14,8 @@ typedef struct gw_avx512_chacha {
 
 #define GW_AVX512_CHACHA_COUNTER 12u
 
-/* Sets the keys, the nonces (salt, and the IV before the data), and the counter 0. */
+/* Starts ChaCha20 for sixteen packets: sets the keys, the nonces (salt, and the IV before the
+ * data), and the counter 0. */
 GW_AVX512 void gw_avx512_chacha_begin(gw_avx512_chacha *chacha, const gw_avx512_group *group)
 {
     static const gw_u32 constants[4] = {0x61707865u, 0x3320646eu, 0x79622d32u, 0x6b206574u};
@@ -22,7 +23,7 @@ GW_AVX512 void gw_avx512_chacha_begin(gw_avx512_chacha *chacha, const gw_avx512_
     __m512i ivs[4];
     gw_avx512_packet *const *packets = group->packets;
     gw_avx512_load_sa_line(line, &group->sas, 0);
-    /* Word 2 of the line is the salt, which becomes word 13 of the state. */
+    /* Word 2 of an SA is the salt, which becomes word 13 of the ChaCha20 state. */
     gw_avx512_words(&chacha->words[GW_AVX512_CHACHA_COUNTER - 1], line[0]);
     chacha->words[GW_AVX512_CHACHA_COUNTER] = _mm512_setzero_si512();
     gw_avx512_load_sa_line(line, &group->sas, offsetof(gw_ipsec_sa, keys) / GW_AVX512_ROW_BYTES);
@@ -77,7 +78,8 @@ static __attribute__((noinline)) void gw_avx512_chacha_block(gw_avx512_chacha *c
         _mm512_add_epi32(chacha->words[GW_AVX512_CHACHA_COUNTER], _mm512_set1_epi32(1));
 }
 
-/* Sets the additional authenticated data (RFC 7634, section 2.1). Returns its length in bytes. */
+/* Sets the additional authenticated data of sixteen packets (RFC 7634, section 2.1). Returns its
+ * length in bytes. */
 GW_AVX512 __m512i gw_avx512_chacha_front(__m512i words[4], const gw_avx512_group *group)
 {
     __mmask16 extended = 0;
@@ -94,8 +96,8 @@ GW_AVX512 __m512i gw_avx512_chacha_front(__m512i words[4], const gw_avx512_group
     return _mm512_mask_set1_epi32(_mm512_set1_epi32(8), extended, 12);
 }
 
-/* Encrypts or decrypts the data of all lanes and adds it to the sums. Its length is a multiple of
- * 4. */
+/* Encrypts or decrypts the data of sixteen packets with ChaCha20 and adds the ciphertext to the
+ * Poly1305 sums. The length of the data is a multiple of 4. */
 GW_AVX512 void gw_avx512_chacha_data(gw_avx512_chacha *chacha, gw_avx512_poly *poly,
                                      const gw_avx512_lanes *lanes, gw_avx512_batch *batch,
                                      __m512i bytes, gw_u32 outbound)
@@ -143,7 +145,8 @@ GW_AVX512 void gw_avx512_chacha_data(gw_avx512_chacha *chacha, gw_avx512_poly *p
     }
 }
 
-/* Encrypts and authenticates a group, or verifies and decrypts it. */
+/* Encrypts and authenticates a group of sixteen packets with ChaCha20-Poly1305, or verifies and
+ * decrypts it. */
 static __attribute__((noinline)) void
 gw_avx512_chacha_group(gw_avx512_group *group, gw_avx512_batch *batch, gw_u32 outbound)
 {

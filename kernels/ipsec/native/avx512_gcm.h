@@ -20,7 +20,7 @@
 
 #define GW_GCM_ROW   GW_AVX512_ROW_BYTES
 #define GW_GCM_BLOCK 16u
-/* Number of blocks above which the counter no longer fits into its last byte. */
+/* Number of GCM blocks above which the counter no longer fits into its last byte. */
 #define GW_GCM_BYTE_COUNTER_BLOCKS 255u
 /* Number of words in the round keys of AES-128. The powers 5 to 8 of H follow them. */
 #define GW_GCM_KEY_WORDS_128 44u
@@ -29,7 +29,7 @@
 #define GW_GCM_DECRYPT 1u
 #define GW_GCM_GMAC    2u /* in both directions */
 
-/* Values that all packets of one length have in common. */
+/* Values that all GCM packets of one length have in common. */
 typedef struct gw_gcm_shape {
     __m512i counters;     /* counters of the first row, big-endian */
     __m512i lengths;      /* lengths in the last row, otherwise zeros */
@@ -79,7 +79,8 @@ GW_AVX512 gw_gcm_product gw_gcm_expand_add(gw_gcm_product sum, __m512i x, __m512
     return sum;
 }
 
-/* Reduces a product as gw_ghash_reduce does. The middle part is added between its two steps. */
+/* Reduces a GHASH product as gw_ghash_reduce does. The middle part is added between its two steps.
+ */
 GW_AVX512 __m512i gw_gcm_reduce(gw_gcm_product product)
 {
     const __m512i polynomial = _mm512_set1_epi64((long long)0xc200000000000000ull);
@@ -90,7 +91,8 @@ GW_AVX512 __m512i gw_gcm_reduce(gw_gcm_product product)
                                      _mm512_clmulepi64_epi128(middle, polynomial, 0x00), 0x96);
 }
 
-/* Converts a mask of words in memory to a mask of bytes in blocks with reversed bytes. */
+/* Converts a mask of words in memory to a mask of bytes in GHASH elements, which have their bytes
+ * reversed. */
 GW_AVX512 __m512i gw_gcm_swapped_mask(__mmask16 words)
 {
     return gw_avx512_swap128(_mm512_maskz_set1_epi32(words, -1));
@@ -155,8 +157,8 @@ GW_AVX512 __m512i gw_gcm_high(const gw_ipsec_sa *sa, gw_u32 rounds)
     return _mm512_shuffle_i64x2(powers, powers, 0x1b);
 }
 
-/* Loads the keys and powers of H, and sets the first counter blocks: salt, IV, counter (RFC 4106,
- * section 4). */
+/* Starts GCM for a packet: loads its keys and powers of H, and sets the first counter blocks: salt,
+ * IV, counter (RFC 4106, section 4). */
 GW_AVX512 void gw_gcm_begin(gw_gcm *gcm, const gw_gcm_shape *shape, const gw_ipsec_sa *sa,
                             const gw_u8 *data, gw_u32 rounds)
 {
@@ -179,7 +181,7 @@ GW_AVX512 void gw_gcm_begin(gw_gcm *gcm, const gw_gcm_shape *shape, const gw_ips
     gcm->counter = _mm512_ternarylogic_epi64(gcm->counter, salt, is_salt, GW_GCM_XOR_SELECTED);
 }
 
-/* Encrypts the next row of counter blocks. last_key is the last round key xor the data, so the
+/* Encrypts the next row of four counter blocks. last_key is the last round key xor the data, so the
  * result is the encrypted or decrypted data. */
 GW_AVX512 __m512i gw_gcm_stream(gw_gcm *gcm, __m512i last_key, gw_u32 rounds, gw_u32 many_blocks)
 {
@@ -207,8 +209,8 @@ GW_AVX512 __m512i gw_gcm_mask(const gw_gcm *gcm, const gw_gcm_shape *shape, gw_u
     return _mm512_and_si512(shape->front, gw_avx512_swap128(x));
 }
 
-/* Encrypts or decrypts the first row, and sets `mask` to the mask of the tag. Returns the row's
- * authenticated blocks with reversed bytes. */
+/* Encrypts or decrypts the first row of a packet, and sets `mask` to the mask of the tag. Returns
+ * the blocks that are authenticated, with reversed bytes. */
 GW_AVX512 __m512i gw_gcm_first(gw_gcm *gcm, const gw_gcm_shape *shape, gw_u8 *text,
                                const gw_u32 front[4], __m512i *mask, gw_u32 rounds, gw_u32 mode,
                                gw_u32 many_blocks)
@@ -228,8 +230,7 @@ GW_AVX512 __m512i gw_gcm_first(gw_gcm *gcm, const gw_gcm_shape *shape, gw_u8 *te
                                      GW_GCM_XOR_SELECTED);
 }
 
-/* Encrypts or decrypts a row that contains only data. Returns its ciphertext blocks with reversed
- * bytes. */
+/* Encrypts or decrypts a row of four data blocks. Returns the ciphertext with reversed bytes. */
 GW_AVX512 __m512i gw_gcm_whole(gw_gcm *gcm, gw_u8 *text, gw_u32 rounds, gw_u32 mode,
                                gw_u32 many_blocks)
 {
@@ -243,7 +244,7 @@ GW_AVX512 __m512i gw_gcm_whole(gw_gcm *gcm, gw_u8 *text, gw_u32 rounds, gw_u32 m
     return gw_avx512_swap128(mode == GW_GCM_DECRYPT ? input : output);
 }
 
-/* Encrypts or decrypts the last of several rows. Returns its ciphertext and the lengths, as blocks
+/* Encrypts or decrypts the last row of a packet that has several. Returns ciphertext and lengths,
  * with reversed bytes. */
 GW_AVX512 __m512i gw_gcm_last(gw_gcm *gcm, const gw_gcm_shape *shape, gw_u8 *text, gw_u32 rounds,
                               gw_u32 mode, gw_u32 many_blocks)
@@ -259,7 +260,7 @@ GW_AVX512 __m512i gw_gcm_last(gw_gcm *gcm, const gw_gcm_shape *shape, gw_u8 *tex
     return _mm512_mask_mov_epi8(shape->lengths, shape->last_bytes, gw_avx512_swap128(wire));
 }
 
-/* State of a packet after encryption or decryption, from which the tag is computed. */
+/* State of a GCM packet after encryption or decryption, from which the tag is computed. */
 typedef struct gw_gcm_rest {
     __m512i sum;  /* sum of all rows but the last */
     __m512i last; /* the last row */
@@ -275,8 +276,8 @@ GW_AVX512 __m512i gw_gcm_add_two(const gw_gcm *gcm, __m512i sum, __m512i first, 
     return gw_gcm_reduce(gw_gcm_expand_add(product, sum, gcm->eighth));
 }
 
-/* Encrypts or decrypts a packet. `front` is the element that is authenticated before the data (RFC
- * 4106, section 5). `rows` is the number of rows, a constant in some callers. */
+/* Encrypts or decrypts a packet with GCM. `front` is the element that is authenticated before the
+ * data (RFC 4106, section 5). `rows` is the number of rows, a constant in some callers. */
 GW_AVX512 gw_gcm_rest gw_gcm_packet(const gw_gcm_shape *shape, const gw_ipsec_sa *sa, gw_u8 *data,
                                     const gw_u32 front[4], gw_u32 rounds, gw_u32 mode,
                                     gw_u32 many_blocks, gw_u32 rows)
@@ -300,7 +301,7 @@ GW_AVX512 gw_gcm_rest gw_gcm_packet(const gw_gcm_shape *shape, const gw_ipsec_sa
         text += GW_GCM_ROW;
     }
     if (rows != 2 && text != last) {
-        /* Two rows are added to the sum while the next two are encrypted. */
+        /* Two rows are added to the GHASH sum while the next two are encrypted. */
         __m512i first = gw_gcm_whole(&gcm, text, rounds, mode, many_blocks);
         __m512i second = gw_gcm_whole(&gcm, text + GW_GCM_ROW, rounds, mode, many_blocks);
         for (text += 2 * GW_GCM_ROW; text != last; text += 2 * GW_GCM_ROW) {
@@ -326,7 +327,7 @@ GW_AVX512 gw_gcm_product gw_gcm_end(const gw_gcm_rest *rest, gw_u32 rounds)
     return product;
 }
 
-/* Adds the four parts of each of a, b, c and d. Returns the four sums. */
+/* Adds the four blocks within each of a, b, c and d. Returns the four sums in one register. */
 GW_AVX512 __m512i gw_gcm_gather(__m512i a, __m512i b, __m512i c, __m512i d)
 {
     const __m512i halves_ab =
@@ -339,7 +340,7 @@ GW_AVX512 __m512i gw_gcm_gather(__m512i a, __m512i b, __m512i c, __m512i d)
                             _mm512_shuffle_i64x2(halves_ab, halves_cd, 0xdd));
 }
 
-/* Returns the tags of four packets in the byte order of the wire. */
+/* Returns the GCM tags of four packets in the byte order of the wire. */
 GW_AVX512 __m512i gw_gcm_tags(const gw_gcm_product products[4])
 {
     gw_gcm_product all;

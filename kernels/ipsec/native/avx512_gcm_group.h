@@ -10,7 +10,7 @@
 /* Number of packets whose sums are reduced together. */
 #define GW_GCM_PACKETS 4u
 
-/* Authenticated data before the encrypted data of each packet, as GHASH elements. */
+/* Additional authenticated data of each packet, as GHASH elements. */
 typedef struct gw_gcm_fronts {
     gw_u32 words[GW_AVX512_LANES][4] __attribute__((aligned(64)));
 } gw_gcm_fronts;
@@ -36,8 +36,8 @@ GW_AVX512 void gw_gcm_fronts_of(gw_gcm_fronts *fronts, const gw_avx512_group *gr
     }
 }
 
-/* Computes GMAC for an extended sequence number. Its upper half is not in the packet, so the text
- * is not contiguous. */
+/* Computes GMAC of a packet with an extended sequence number. The upper half is not in the packet,
+ * so the authenticated text is not contiguous. */
 static __attribute__((noinline)) gw_gcm_product gw_gmac_extended(const gw_avx512_group *group,
                                                                  gw_u32 i, gw_u32 rounds)
 {
@@ -55,7 +55,7 @@ static __attribute__((noinline)) gw_gcm_product gw_gmac_extended(const gw_avx512
     return product;
 }
 
-/* Processes one packet with more than GW_GCM_BYTE_COUNTER_BLOCKS blocks. */
+/* Encrypts or decrypts one packet with more than GW_GCM_BYTE_COUNTER_BLOCKS blocks. */
 typedef gw_gcm_product gw_gcm_many_blocks(const gw_gcm_shape *, const gw_ipsec_sa *, gw_u8 *data,
                                           const gw_u32 front[4]);
 
@@ -65,8 +65,8 @@ GW_AVX512 gw_u32 gw_gcm_shape_id(const gw_avx512_group *group, gw_u32 i)
     return group->data_bytes[i] << 1 | (group->extended >> i & 1u);
 }
 
-/* Processes consecutive packets of one shape, starting with packet `from`. Returns the index after
- * the last one. */
+/* Encrypts or decrypts consecutive packets of the same shape (length and sequence number size),
+ * starting with packet `from`. Returns the index after the last one. */
 GW_AVX512 gw_u32 gw_gcm_same_shape(gw_gcm_shape shape, const gw_avx512_group *group,
                                    const gw_gcm_fronts *fronts, gw_u32 from, gw_u32 end,
                                    gw_gcm_product *products, gw_u32 rounds, gw_u32 mode,
@@ -76,7 +76,7 @@ GW_AVX512 gw_u32 gw_gcm_same_shape(gw_gcm_shape shape, const gw_avx512_group *gr
     gw_gcm_rest rest = gw_gcm_packet(&shape, group->sas.sa[i], group->data[i], fronts->words[i],
                                      rounds, mode, 0, rows);
     for (i++; i < end && gw_gcm_shape_id(group, i) == shape.id; i++) {
-        /* The sum of the previous packet is computed while this packet is encrypted. */
+        /* The GHASH sum of the previous packet is computed while this packet is encrypted. */
         const gw_gcm_rest next = gw_gcm_packet(&shape, group->sas.sa[i], group->data[i],
                                                fronts->words[i], rounds, mode, 0, rows);
         *products++ = gw_gcm_end(&rest, rounds);
@@ -114,7 +114,7 @@ GW_AVX512 void gw_gcm_packets(gw_gcm_shape *shape, const gw_avx512_group *group,
     }
 }
 
-/* Returns a mask of the ICV words of four packets, from `first` on. */
+/* Returns a mask of the ICV words of four packets, from packet `first` on. */
 GW_AVX512 __mmask16 gw_gcm_icv_mask(const gw_avx512_group *group, gw_u32 first, gw_u32 count)
 {
     gw_u32 mask = 0;
@@ -142,7 +142,7 @@ GW_AVX512 void gw_gcm_tags_store(const gw_avx512_group *group, gw_u32 first, gw_
     }
 }
 
-/* Returns a mask of the wrong ICV words of up to four packets. */
+/* Compares the ICVs of up to four packets with their tags. Returns a mask of the wrong words. */
 GW_AVX512 __mmask16 gw_gcm_tags_wrong(const gw_avx512_group *group, gw_u32 first, gw_u32 count,
                                       __m512i tags)
 {
@@ -159,8 +159,8 @@ GW_AVX512 __mmask16 gw_gcm_tags_wrong(const gw_avx512_group *group, gw_u32 first
     return _mm512_mask_cmpneq_epi32_mask(mask, received, tags);
 }
 
-/* Processes a group. Returns a mask of the lanes with wrong ICVs. `shape` caches the shape of the
- * previous packet. */
+/* Processes a group of sixteen packets with GCM or GMAC. Returns a mask of the lanes with wrong
+ * ICVs. `shape` caches the shape of the previous packet. */
 GW_AVX512 gw_u32 gw_gcm_group(const gw_avx512_group *group, gw_avx512_batch *batch,
                               gw_gcm_shape *shape, gw_u32 rounds, gw_u32 mode, gw_u32 outbound,
                               gw_gcm_many_blocks *many_blocks)
@@ -227,7 +227,8 @@ GW_GCM_FUNCTIONS(14, 256)
 
 typedef gw_u32 gw_gcm_function(const gw_avx512_group *, gw_avx512_batch *, gw_gcm_shape *);
 
-/* Processes a group with GCM or GMAC. Returns a mask of the lanes with wrong ICVs. */
+/* Selects the function for the suite and direction, and processes a group of sixteen packets with
+ * it. Returns a mask of the lanes with wrong ICVs. */
 GW_AVX512 gw_u32 gw_gcm_run_group(const gw_avx512_group *group, gw_avx512_batch *batch,
                                   gw_gcm_shape *shape, gw_ipsec_suite suite, gw_u32 outbound)
 {

@@ -5,9 +5,9 @@
 #include "avx512_packet.h"
 #include "avx512_run.h"
 
-/* Up to sixteen packets. Unused lanes repeat the last packet. In a group of simple packets, no slot
- * or only the first one may be filled. The other arrays then contain everything that encryption and
- * authentication need. */
+/* Group of up to sixteen packets. Unused lanes repeat the last packet. If all packets are simple,
+ * perhaps none or only the first slot is filled. The other arrays then contain everything that
+ * encryption and authentication need. */
 typedef struct gw_avx512_group {
     gw_avx512_packet slots[GW_AVX512_LANES];
     gw_avx512_ah ahs[GW_AVX512_LANES];
@@ -31,8 +31,8 @@ typedef struct gw_avx512_group {
     gw_u32 ecn[GW_AVX512_LANES] __attribute__((aligned(64)));         /* ECN of the outer header */
 } gw_avx512_group;
 
-/* Sets the pointers to packets, SAs and data, after `count` slots are filled. `count` is at least
- * 1. */
+/* Sets a group's pointers to packets, SAs and data, after `count` slots are filled. `count` is at
+ * least 1. */
 GW_AVX512 void gw_avx512_group_link(gw_avx512_group *group)
 {
     for (gw_u32 i = 0; i < GW_AVX512_LANES; i++) {
@@ -43,7 +43,7 @@ GW_AVX512 void gw_avx512_group_link(gw_avx512_group *group)
     group->icv_bytes = 0;
 }
 
-/* Gathers SPI, sequence number and length from the packets of a group. */
+/* Gathers SPI, sequence number and length of sixteen packets into arrays. */
 GW_AVX512 void gw_avx512_group_gather(gw_avx512_group *group)
 {
     gw_u32 extended = 0;
@@ -67,14 +67,15 @@ GW_AVX512 gw_u32 gw_avx512_mode(gw_ipsec_suite suite, gw_u32 outbound)
     return suite.cipher == GW_IPSEC_CIPHER_CTR ? GW_AVX512_CTR : GW_AVX512_NONE;
 }
 
-/* Returns the number of words in the suite's hash state, or 0 if it has no such hash. */
+/* Returns the number of words in the state of the suite's hash (SHA-1 or SHA-256), or 0 if it has
+ * none. */
 GW_AVX512 gw_u32 gw_avx512_state_words(gw_ipsec_suite suite)
 {
     return suite.auth == GW_IPSEC_AUTH_SHA1 ? 5 : (suite.auth == GW_IPSEC_AUTH_SHA256 ? 8 : 0);
 }
 
-/* Sets the lanes to the data of a group and front_bytes bytes before it. The lane of a packet that
- * is not authentic is empty. */
+/* Sets the byte ranges of sixteen lanes to the packets' data and front_bytes bytes before it. The
+ * range of a packet that is not authentic is empty. */
 GW_AVX512 void gw_avx512_group_lanes(gw_avx512_lanes *lanes, const gw_avx512_group *group,
                                      gw_u32 front_bytes)
 {
@@ -90,8 +91,8 @@ GW_AVX512 void gw_avx512_group_lanes(gw_avx512_lanes *lanes, const gw_avx512_gro
     }
 }
 
-/* Prepares the cipher for a group. Outbound CBC starts with the nonce, whose encryption is the IV.
- */
+/* Prepares the cipher for a group of sixteen packets. Outbound CBC starts with the nonce, whose
+ * encryption is the IV. */
 static __attribute__((noinline)) void gw_avx512_group_cipher(gw_avx512_cipher *cipher,
                                                              const gw_avx512_group *group,
                                                              gw_ipsec_suite suite, gw_u32 mode)
@@ -124,7 +125,8 @@ gw_avx512_group_hash(gw_avx512_hash *hash, const gw_avx512_group *group, gw_u32 
     gw_avx512_hash_begin(hash, &group->sas, state_words);
 }
 
-/* Stores the tags as ICVs, or compares them with the received ICVs. */
+/* Stores the tags of sixteen packets as ICVs (outbound), or compares them with the received ICVs
+ * (inbound). */
 GW_AVX512 void gw_avx512_apply_tags(const gw_ipsec_tag tags[GW_AVX512_LANES],
                                     gw_avx512_group *group, gw_ipsec_suite suite, gw_u32 outbound)
 {

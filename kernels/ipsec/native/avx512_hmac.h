@@ -6,8 +6,8 @@
 
 #include "avx512_sha.h"
 
-/* Padded end of a text: its last bytes, 0x80, and zeros (FIPS 180-4, section 5.1.1). The length is
- * added later. */
+/* Padded end of an HMAC text: its last bytes, 0x80, and zeros (FIPS 180-4, section 5.1.1). The
+ * length is added later. */
 typedef struct gw_avx512_end {
     gw_u8 bytes[2 * GW_AVX512_ROW_BYTES] __attribute__((aligned(64)));
 } gw_avx512_end;
@@ -75,8 +75,8 @@ GW_AVX512 void gw_avx512_hash_lane(gw_avx512_hash *hash, gw_u32 i, gw_u8 *text, 
                      bytes % GW_AVX512_ROW_BYTES, suffix, suffix_bytes);
 }
 
-/* Starts the hash after all lanes have their texts. state_words is 5 for SHA-1 and 8 for SHA-256.
- */
+/* Starts the HMAC of sixteen packets, after all lanes have their texts. state_words is 5 for SHA-1
+ * and 8 for SHA-256. */
 GW_AVX512 void gw_avx512_hash_begin(gw_avx512_hash *hash, const gw_avx512_sas *sas,
                                     gw_u32 state_words)
 {
@@ -96,7 +96,8 @@ GW_AVX512 void gw_avx512_hash_begin(gw_avx512_hash *hash, const gw_avx512_sas *s
     hash->steps = 1 + (gw_u32)_mm512_reduce_max_epu32(_mm512_load_si512(hash->total));
 }
 
-/* Loads the words of the next block. Returns a mask of the lanes whose text contains this block. */
+/* Loads the words of the next hash block of all lanes. Returns a mask of the lanes whose text
+ * contains this block. */
 GW_AVX512 __mmask16 gw_avx512_hash_words(gw_avx512_hash *hash, __m512i *w, gw_u32 state_words)
 {
     const gw_u32 step = hash->step;
@@ -116,7 +117,7 @@ GW_AVX512 __mmask16 gw_avx512_hash_words(gw_avx512_hash *hash, __m512i *w, gw_u3
     const gw_u8 *rows[GW_AVX512_LANES];
     GW_AVX512_UNROLL
     for (gw_u32 i = 0; i < GW_AVX512_LANES; i++) {
-        /* A finished lane hashes its end again. The result is ignored. */
+        /* A lane whose text has ended hashes its end again. The result is ignored. */
         const gw_u8 *end = hash->ends[i].bytes + (step == hash->whole[i] ? 0 : GW_AVX512_ROW_BYTES);
         const gw_u8 *row = hash->lanes.at[i] + GW_AVX512_ROW_BYTES * step;
         rows[i] = step < hash->whole[i] ? row : end;
@@ -153,7 +154,7 @@ GW_AVX512 void gw_avx512_hash_add(gw_avx512_hash *hash, const __m512i *v, __mmas
 /* Stores the first words of each lane's digest as its tag. */
 GW_AVX512 void gw_avx512_hash_tags(const gw_avx512_hash *hash, gw_ipsec_tag tags[GW_AVX512_LANES])
 {
-    /* The transposition from blocks to words also converts words to blocks. */
+    /* gw_avx512_words transposes in both directions: here from words to blocks. */
     __m512i blocks[4];
     gw_avx512_words(blocks, hash->state);
     gw_avx512_store_tags(blocks, tags);

@@ -1,5 +1,5 @@
-/* Loads the next sixteen packets of a batch: descriptors and parameters as words in registers, and
- * the addresses of frames and SAs. */
+/* Loads the next sixteen packets of a batch: their descriptors and parameters as words in
+ * registers, and the addresses of their frames and SAs. */
 #ifndef GODWIT_IPSEC_AVX512_NEXT_H
 #define GODWIT_IPSEC_AVX512_NEXT_H
 
@@ -13,7 +13,8 @@ typedef struct gw_avx512_inputs {
     __m512i parameter[2]; /* lower and upper half */
 } gw_avx512_inputs;
 
-/* Returns every fourth word of four registers. `first` holds the indices of the first eight. */
+/* Returns every fourth word of four registers. `first` holds the indices of the first eight words.
+ */
 GW_AVX512 __m512i gw_avx512_every_fourth(const __m512i rows[4], __m512i first)
 {
     const __m512i low = _mm512_permutex2var_epi32(rows[0], first, rows[1]);
@@ -86,7 +87,8 @@ GW_AVX512 __m512i gw_avx512_to_u64(__m512i words, gw_u32 half)
 
 GW_STATIC_ASSERT(sizeof(gw_ipsec_sa) == (1 << 8) + (1 << 7), avx512_sa_size);
 
-/* Loads the next packets of a batch. Sets upcoming.count to 0 if none is left or one has no SA. */
+/* Loads the next packets of a batch, up to sixteen. Sets upcoming.count to 0 if none is left or one
+ * has no SA. */
 GW_AVX512 void gw_avx512_load_upcoming(gw_avx512_batch *batch)
 {
     const gw_bin_call *call = batch->call;

@@ -31,8 +31,8 @@ typedef struct gw_avx512_operation {
     gw_u32 outbound;
 } gw_avx512_operation;
 
-/* Writes the IV of a packet. For CBC, writes the nonce of gw_ipsec_cbc_iv, which is encrypted
- * later. */
+/* Writes the IV of an outbound packet. For CBC, it writes the nonce of gw_ipsec_cbc_iv, which is
+ * encrypted later. */
 GW_AVX512 void gw_avx512_iv(gw_u8 *iv, gw_ipsec_suite suite, const gw_ipsec_sa *sa, gw_u64 sequence)
 {
     if (suite.cipher == GW_IPSEC_CIPHER_CBC) {

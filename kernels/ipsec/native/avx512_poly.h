@@ -26,8 +26,8 @@ GW_AVX512 void gw_avx512_poly_limbs(__m512i limbs[5], const __m512i words[4], gw
     limbs[4] = _mm512_or_si512(_mm512_srli_epi32(words[3], 8), _mm512_set1_epi32((int)(top << 24)));
 }
 
-/* Starts the sums. r is the first four words of the one-time keys, with the bits cleared that RFC
- * 8439, section 2.5 requires. */
+/* Starts sixteen Poly1305 sums. r is the first four words of the one-time keys, with the bits
+ * cleared that RFC 8439, section 2.5 requires. */
 GW_AVX512 void gw_avx512_poly_begin(gw_avx512_poly *poly, const __m512i one_time_key[4])
 {
     static const gw_u32 clamp[4] = {0x0fffffffu, 0x0ffffffcu, 0x0ffffffcu, 0x0ffffffcu};
@@ -49,8 +49,8 @@ GW_AVX512 void gw_avx512_poly_begin(gw_avx512_poly *poly, const __m512i one_time
     }
 }
 
-/* Returns x * r in eight lanes, in the lower half of each 64-bit element. The limbs of the product
- * have the bounds of gw_poly1305_multiply. */
+/* Returns the Poly1305 product x * r in eight lanes, in the lower half of each 64-bit element. Its
+ * limbs have the bounds of gw_poly1305_multiply. */
 GW_AVX512 void gw_avx512_poly_multiply(__m512i product[5], const __m512i x[5], const __m512i r[5],
                                        const __m512i fives[5])
 {
@@ -102,8 +102,8 @@ static __attribute__((noinline)) void gw_avx512_poly_take(gw_avx512_poly *poly,
     }
 }
 
-/* Computes the tags in the byte order of the wire. `last` is the other four words of the one-time
- * keys. */
+/* Computes sixteen Poly1305 tags in the byte order of the wire. `last` is the other four words of
+ * the one-time keys. */
 GW_AVX512 void gw_avx512_poly_tags(const gw_avx512_poly *poly, const __m512i last[4],
                                    __m128i tags[GW_AVX512_LANES])
 {

@@ -46,7 +46,8 @@ GW_AVX512 void gw_avx512_run(gw_avx512_hash *hash, gw_avx512_cipher *cipher, gw_
     }
 }
 
-/* Combinations of hash and cipher in suite.h. Without a hash, hash->steps is 0. */
+/* One function for each combination of hash and cipher in suite.h. Without a hash, hash->steps is
+ * 0. */
 #define GW_AVX512_RUN(name, state_words, mode)                                                     \
     static __attribute__((noinline)) void gw_avx512_run_##name(gw_avx512_hash *hash,               \
                                                                gw_avx512_cipher *cipher)           \

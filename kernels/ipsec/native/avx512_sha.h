@@ -40,7 +40,7 @@
     GW_AVX512_SHA1_ROUND(table, k, c, d, e, a, b, source(w, (t) + 3));                             \
     GW_AVX512_SHA1_ROUND(table, k, b, c, d, e, a, source(w, (t) + 4))
 
-/* Computes part `part` of the sixteen parts of a SHA-1 block: five rounds on the variables v. */
+/* Computes one of the sixteen parts of a SHA-1 block: five rounds on the variables v. */
 GW_AVX512 void gw_avx512_sha1_part(__m512i *v, __m512i *w, gw_u32 part)
 {
     const gw_u32 t = 5 * part;
@@ -129,7 +129,7 @@ GW_AVX512 __m512i gw_avx512_sha256_word(const __m512i *w, gw_u32 t)
     h = _mm512_add_epi32(h, gw_avx512_sha256_sum0(a));                                             \
     GW_AVX512_IN_ORDER(h)
 
-/* Computes part `part` of the sixteen parts of a SHA-256 block: four rounds on the variables v. */
+/* Computes one of the sixteen parts of a SHA-256 block: four rounds on the variables v. */
 GW_AVX512 void gw_avx512_sha256_part(__m512i *v, __m512i *w, gw_u32 part)
 {
     const gw_u32 t = 4 * part;
@@ -151,7 +151,7 @@ GW_AVX512 void gw_avx512_sha256_part(__m512i *v, __m512i *w, gw_u32 part)
     GW_AVX512_SHA256_ROUND(h, a, b, c, d, e, f, g, t + 1);
     GW_AVX512_SHA256_ROUND(g, h, a, b, c, d, e, f, t + 2);
     GW_AVX512_SHA256_ROUND(f, g, h, a, b, c, d, e, t + 3);
-    /* Four rounds rotate the names by half of the eight variables. */
+    /* After four rounds, the names of the eight SHA-256 variables are rotated by half. */
     v[0] = e;
     v[1] = f;
     v[2] = g;

@@ -12,8 +12,8 @@
 
 #include "avx512_cbc_hmac.h"
 
-/* Number of bytes before a frame that are loaded with it, so that the words after the L2 header are
- * aligned in the registers. */
+/* Number of bytes before a frame that are loaded with it. With two bytes, the words after the L2
+ * header are aligned in the registers. */
 #define GW_AVX512_LEAD 2u
 
 typedef struct gw_avx512_simple {
@@ -36,7 +36,7 @@ GW_AVX512 __m512i gw_avx512_set(gw_u32 value)
     return _mm512_set1_epi32((int)value);
 }
 
-/* Returns a mask of the lanes in which a bit of `flag` is set. */
+/* Returns a mask of the lanes whose `flags` have a bit of `flag`. */
 GW_AVX512 __mmask16 gw_avx512_has(__m512i flags, gw_u32 flag)
 {
     return _mm512_test_epi32_mask(flags, gw_avx512_set(flag));
@@ -53,8 +53,8 @@ GW_AVX512 void gw_avx512_host_words(__m512i words[4], const __m512i blocks[4])
     gw_avx512_words(words, swapped);
 }
 
-/* Loads the L2 headers and the 16 bytes after them. Returns a mask of the lanes that contain IPv4.
- */
+/* Loads the L2 headers of sixteen packets and the 16 bytes after them. Returns a mask of the lanes
+ * that contain IPv4. */
 GW_AVX512 __mmask16 gw_avx512_simple_read(gw_avx512_simple *simple)
 {
     __m512i blocks[4];
@@ -137,8 +137,8 @@ GW_AVX512 gw_u32 gw_avx512_common_value(__m512i numbers)
     return gw_avx512_all_equal(numbers) ? (gw_u32)_mm512_cvtsi512_si32(numbers) : 0;
 }
 
-/* Checks a group of outbound packets, and writes their headers and results if all are simple.
- * Otherwise returns 0 and changes nothing. */
+/* Checks sixteen outbound packets. If all are simple, writes their headers and results. Otherwise
+ * returns 0 and changes nothing. */
 static __attribute__((noinline)) gw_u32
 gw_avx512_simple_encapsulate(gw_avx512_simple *simple, gw_u32 variant, gw_ipsec_suite suite)
 {
@@ -197,7 +197,8 @@ gw_avx512_simple_encapsulate(gw_avx512_simple *simple, gw_u32 variant, gw_ipsec_
         return 0;
     }
 
-    /* Outer header, as in gw_ipsec_outer_tos, gw_ipsec_outer_df and gw_ipsec_write_outer. */
+    /* Compute the outer headers as gw_ipsec_outer_tos, gw_ipsec_outer_df and gw_ipsec_write_outer
+     * do. */
     const __m512i sequence_high = _mm512_load_si512(simple->upcoming->sequence[0]);
     const __m512i sequence_low = _mm512_load_si512(simple->upcoming->sequence[1]);
     const __m512i tos = _mm512_and_si512(_mm512_srli_epi32(simple->ip[0], 16), gw_avx512_set(0xff));

@@ -1,6 +1,6 @@
 /*
- * Decapsulation of simple packets, of a group or of one packet. The inner packet is IPv4, and its
- * header and padding are as expected.
+ * Decapsulation of simple packets, one or sixteen at a time. The inner packet is IPv4 with an
+ * expected header and padding.
  *
  *   data        | inner packet ... | 1, 2, 3 ... | pad length | next header | ICV
  */
@@ -38,8 +38,8 @@ GW_AVX512 void gw_avx512_simple_store_results_consecutive(const gw_bin_call *cal
     }
 }
 
-/* Writes descriptors and outcomes of a group. head_length holds the new second words of the
- * descriptors. */
+/* Writes the descriptors and outcomes of sixteen packets. head_length holds the new second words of
+ * the descriptors. */
 GW_AVX512 void gw_avx512_simple_store_results(const gw_avx512_batch *batch,
                                               const gw_u32 indices[GW_AVX512_LANES],
                                               __m512i head_length, __m512i spi, gw_u32 count,
@@ -63,7 +63,7 @@ GW_AVX512 void gw_avx512_simple_store_results(const gw_avx512_batch *batch,
     }
 }
 
-/* Fills the slots of a group that gw_avx512_simple_decapsulate_begin has checked. */
+/* Fills the packet slots of a group that gw_avx512_simple_decapsulate_begin has checked. */
 GW_AVX512 void gw_avx512_fill_slots(gw_avx512_group *group, const gw_avx512_batch *batch,
                                     gw_ipsec_suite suite)
 {
@@ -86,7 +86,8 @@ GW_AVX512 void gw_avx512_fill_slots(gw_avx512_group *group, const gw_avx512_batc
     group->slots_filled = 1;
 }
 
-/* Returns whether all packets of a group are authentic. If the slots are not filled, they are. */
+/* Returns whether all packets of a group are authentic. While its slots are not filled, no packet
+ * is known to be wrong. */
 GW_AVX512 gw_u32 gw_avx512_all_authentic(const gw_avx512_group *group)
 {
     gw_u32 all = 1;
@@ -106,8 +107,8 @@ GW_AVX512 void gw_avx512_blocks_at(__m512i blocks[4], gw_u8 *const *at, long lon
     }
 }
 
-/* Returns whether the padding bytes are 1, 2, 3 and so on. `tails` holds the last block of each
- * packet. There are at most 14 padding bytes. */
+/* Returns whether the padding bytes of sixteen ESP packets are 1, 2, 3 and so on. `tails` holds the
+ * last block of each packet. There are at most 14 padding bytes. */
 GW_AVX512 gw_u32 gw_avx512_paddings_valid(const __m512i tails[4])
 {
     const __m512i pad_at = _mm512_set1_epi8(14);
@@ -123,8 +124,8 @@ GW_AVX512 gw_u32 gw_avx512_paddings_valid(const __m512i tails[4])
     return wrong == 0;
 }
 
-/* Decapsulates a group of simple packets. Returns 0 and changes nothing if any packet is dropped or
- * is not simple. */
+/* Decapsulates a group of sixteen simple packets. Returns 0 and changes nothing if any of them must
+ * be dropped or is not simple. */
 static __attribute__((noinline)) gw_u32
 gw_avx512_simple_decapsulate_end_all(const gw_avx512_group *group, const gw_avx512_batch *batch,
                                      gw_ipsec_suite suite)
@@ -187,11 +188,11 @@ gw_avx512_simple_decapsulate_end_all(const gw_avx512_group *group, const gw_avx5
     return 1;
 }
 
-/* Returns whether the padding bytes before a trailer are 1, 2, 3 and so on. There are at most 15.
- */
+/* Returns whether the padding bytes before an ESP trailer are 1, 2, 3 and so on. There are at most
+ * 15. */
 GW_AVX512 gw_u32 gw_avx512_padding_valid(const gw_u8 *trailer, gw_u32 pad_bytes)
 {
-    /* The 16 bytes from index pad_bytes on end with the expected padding. */
+    /* Table of paddings: the 16 bytes from index pad_bytes on end with the expected padding. */
     static const gw_u8 numbers[32] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0,  0,  0,  0,  0,  0,  0,
                                       1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
     const __m128i received = _mm_loadu_si128((const __m128i *)(trailer - 16));
@@ -222,9 +223,9 @@ GW_AVX512 gw_u32 gw_avx512_accepts(const gw_u8 *packet, gw_u32 total_bytes, cons
     return gw_avx512_matches_sa(packet, total_bytes, sa, call);
 }
 
-/* Decapsulates one simple packet after gw_avx512_simple_decapsulate_begin, as
- * gw_ipsec_esp_decapsulate_end and gw_ipsec_remove_tunnel_headers do. Returns 0 and changes nothing
- * if the packet is dropped or is not simple. */
+/* Decapsulates one simple packet that gw_avx512_simple_decapsulate_begin has checked. The result is
+ * that of gw_ipsec_esp_decapsulate_end. Returns 0 and changes nothing if the packet must be dropped
+ * or is not simple. */
 GW_AVX512 gw_u32 gw_avx512_simple_decapsulate_end(const gw_avx512_packet *packet,
                                                   const gw_bin_call *call, gw_ipsec_suite suite,
                                                   gw_descriptor *descriptor,
@@ -240,8 +241,8 @@ GW_AVX512 gw_u32 gw_avx512_simple_decapsulate_end(const gw_avx512_packet *packet
     const gw_u32 header_bytes = first >> 22 & 0x3c;
     const gw_u32 ecn = first >> 16 & GW_IPSEC_ECN;
     const gw_u32 outer_ecn = frame[GW_ETHERNET_BYTES + 1] & GW_IPSEC_ECN;
-    /* The padding is checked only in authentic packets, so an attacker learns nothing from the
-     * check. */
+    /* The padding of a packet is checked only if its ICV is correct, so an attacker learns nothing
+     * from the check. */
     if (!packet->authentic || pad_bytes > 15 || trailer[1] != GW_PROTOCOL_IPV4 ||
         !gw_avx512_padding_valid(trailer, pad_bytes)) {
         return 0;

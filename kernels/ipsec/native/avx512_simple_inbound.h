@@ -12,8 +12,8 @@
 
 #include "avx512_simple.h"
 
-/* Loads the four words after those in simple->ip: destination, SPI, sequence number, and one more.
- */
+/* Loads four more words of the headers of sixteen packets: outer destination, SPI, sequence number,
+ * and the word that follows. */
 GW_AVX512 void gw_avx512_simple_read_esp(const gw_avx512_simple *simple, __m512i words[4])
 {
     const gw_u32 at = 32 - GW_AVX512_LEAD;
@@ -37,8 +37,8 @@ GW_AVX512 gw_u32 gw_avx512_selector_accepts_any(const gw_bin_call *call, gw_u32 
            selector->protocol == GW_IPSEC_PROTOCOL_ANY;
 }
 
-/* Returns whether the SAs accept any packet. `words` holds the words 12 to 15 of gw_ipsec_sa. Most
- * SAs share one selector. */
+/* Returns whether the SAs of sixteen packets accept any inner packet. `words` holds the words 12 to
+ * 15 of gw_ipsec_sa. Most SAs share one selector. */
 GW_AVX512 gw_u32 gw_avx512_sas_accept_any(const __m512i words[4], const gw_bin_call *call)
 {
     return gw_avx512_all_equal(words[1]) &&
@@ -46,8 +46,8 @@ GW_AVX512 gw_u32 gw_avx512_sas_accept_any(const __m512i words[4], const gw_bin_c
            gw_avx512_selector_accepts_any(call, (gw_u32)_mm512_cvtsi512_si32(words[1]));
 }
 
-/* Checks a group of inbound packets. Returns whether all are simple, and sets the location and
- * length of their encrypted data. Writes nothing else. */
+/* Checks sixteen inbound packets. Returns whether all are simple, and sets the location and length
+ * of their encrypted data. Writes nothing else. */
 static __attribute__((noinline)) gw_u32 gw_avx512_simple_decapsulate_begin(gw_avx512_simple *simple,
                                                                            const gw_bin_call *call,
                                                                            gw_ipsec_suite suite)

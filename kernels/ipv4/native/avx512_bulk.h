@@ -6,8 +6,9 @@
 
 #define GW_IPV4_AVX512_LANES 16u
 
-/* Gathers table entries in the selected lanes. The other lanes get `otherwise`. An entry of 2 bytes
- * is gathered as the aligned 4 bytes that contain it, so no byte outside the table is read. */
+/* Gathers table entries of sixteen look-ups in the selected lanes. The other lanes get `otherwise`.
+ * An entry of 2 bytes is gathered as the aligned 4 bytes that contain it, so no byte outside the
+ * table is read. */
 static inline __m512i gw_ipv4_avx512_entries(const gw_u8 *table, gw_u32 narrow, __mmask16 lanes,
                                              __m512i index, __m512i otherwise)
 {

@@ -39,9 +39,10 @@ pub const IPV4_MAGIC: u32 = u32::from_le_bytes(*b"IPv4");
 pub const IPV4_GROUP_NARROW: u16 = 0x8000;
 /// Flag in a 4-byte entry of `tbl24`: the other bits are the number of a group.
 pub const IPV4_GROUP_WIDE: u32 = 0x8000_0000;
-/// 2-byte entry without a route. Indices of next hops in 2-byte entries are lower.
+/// 2-byte entry without a route. Indices of next hops in 2-byte entries are below this value.
 pub const IPV4_NO_ROUTE_NARROW: u16 = 0x7fff;
-/// 4-byte entry without a route, and result of a look-up without a route for both sizes of entries.
+/// 4-byte entry without a route. It is also the result of a look-up without a route, for both sizes
+/// of entries.
 pub const IPV4_NO_ROUTE: u32 = 0x7fff_ffff;
 /// Flag of [`Ipv4NextHop`]: the address belongs to this machine.
 pub const IPV4_LOCAL: u8 = 1;

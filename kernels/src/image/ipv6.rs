@@ -43,7 +43,7 @@ pub const IPV6_LEAF: u32 = 0;
 pub const IPV6_TABLE: u32 = 1 << 30;
 /// Tag of an entry that refers to a node of the trie.
 pub const IPV6_NODE: u32 = 2 << 30;
-/// Tag of an entry that refers to the entry for the lower half of the address.
+/// Tag of an entry that refers to another entry, which covers the lower half of the address.
 pub const IPV6_LOW: u32 = 3 << 30;
 /// Number of lines that an entry can refer to.
 pub const IPV6_LINES_MAX: usize = 1 << 23;
@@ -55,7 +55,7 @@ pub const IPV6_KEYS: usize = 5;
 pub const IPV6_WAYS: usize = 3;
 /// Maximum number of lines for the keys of one hash value.
 pub const IPV6_PROBES: usize = 16;
-/// Entry without a route, and result of a look-up without a route.
+/// Entry without a route. It is also the result of a look-up without a route.
 pub const IPV6_NO_ROUTE: u32 = 0x3fff_ffff;
 /// Flag of [`Ipv6NextHop`]: the address belongs to this machine.
 pub const IPV6_LOCAL: u8 = 1;
