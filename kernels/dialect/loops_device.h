@@ -38,7 +38,7 @@ typedef struct gw_scratch {
     GW_GROUP_FORMS(GW_SCRATCH_FIELD)
 } gw_scratch;
 
-/* The instance for which each part of gw_scratch was prepared. */
+/* The configured function for which each part of the group's memory (gw_scratch) was prepared. */
 #define GW_PREPARED_FIELD(name) gw_u32 name##_;
 typedef struct gw_prepared {
     gw_u32 none;

@@ -22,8 +22,8 @@ typedef struct gw_ipsec_encryption {
     gw_u32 cipher_bytes; /* length of the data to encrypt; 0: the outcome is final */
 } gw_ipsec_encryption;
 
-/* Writes the headers and the padding of an ESP packet, its descriptor and its outcome. IV,
- * encryption and ICV remain. */
+/* Writes the headers and the padding of an ESP packet, its descriptor and its outcome. The caller
+ * must still write IV and ICV and encrypt the data. */
 GW_APART gw_ipsec_encryption gw_ipsec_esp_encapsulate_begin(const gw_lane *lane,
                                                             gw_ipsec_found found,
                                                             gw_ipsec_suite suite,

@@ -206,7 +206,8 @@ GW_GROUP void gw_ipsec_by_team(const gw_work *work, gw_ipsec_suite suite,
     } else if (suite.cipher == GW_IPSEC_CIPHER_CTR) {
         gw_ipsec_fill_table(scratch, GW_IPSEC_OUTBOUND);
     }
-    /* All lanes of a warp have the same role, so the branches below are uniform. */
+    /* All lanes of a warp have the same role (team, hash or idle), so the branches below are
+     * uniform. */
     const gw_u32 lane_id = gw_uniform(gw_lane_id());
     const gw_u32 chained_128 = gw_uniform(gw_ipsec_is_chained(work, suite) &&
                                           gw_ipsec_aes_rounds(suite) == GW_AES_TEAM_SPLIT);

@@ -102,7 +102,8 @@ GW_LANE void gw_ipsec_write_outer(GW_GLOBAL gw_u8 *outer, const GW_GLOBAL gw_ips
 }
 
 /* Updates an IP header in transport mode: sets the length to total_bytes, and the field at
- * next_header_at to `protocol`. A wrong header checksum stays wrong. */
+ * next_header_at to `protocol`. The header checksum is updated, not recomputed, so a wrong one
+ * stays wrong. */
 GW_LANE void gw_ipsec_rewrite_header(GW_GLOBAL gw_u8 *header, gw_u32 version, gw_u32 total_bytes,
                                      gw_u32 protocol, gw_u32 next_header_at)
 {

@@ -105,7 +105,8 @@ typedef struct gw_ipsec_extensions {
     gw_u32 error;          /* GW_IPSEC_OK, or the drop reason */
 } gw_ipsec_extensions;
 
-/* Returns the result of a walk without extension headers: `protocol` begins at `at`. */
+/* Returns the result of a walk over a packet without extension headers: `protocol` begins at `at`.
+ */
 GW_LANE gw_ipsec_extensions gw_ipsec_no_extensions(gw_u32 protocol, gw_u32 at,
                                                    gw_u32 next_header_at)
 {

@@ -120,8 +120,8 @@ GW_LANE gw_poly1305 gw_poly1305_text(gw_poly1305 sum, gw_poly1305 r, gw_text tex
  * half of the one-time key. */
 GW_LANE void gw_poly1305_tag(gw_poly1305 sum, const gw_u32 *s, gw_u32 *tag)
 {
-    /* Reduce the limbs of the sum to 26 bits. Two passes are necessary, because the last limb
-     * carries into the first. */
+    /* Reduce the limbs of the Poly1305 sum to 26 bits. Two passes are necessary, because the last
+     * limb carries into the first. */
     for (gw_u32 i = 0; i < 2; i++) {
         sum.limb1 += sum.limb0 >> 26;
         sum.limb0 &= GW_POLY1305_LIMB;
@@ -136,13 +136,13 @@ GW_LANE void gw_poly1305_tag(gw_poly1305 sum, const gw_u32 *s, gw_u32 *tag)
     }
     sum.limb1 += sum.limb0 >> 26;
     sum.limb0 &= GW_POLY1305_LIMB;
-    /* The sum plus 5 reaches 2^130 exactly if the sum is at least 2^130 - 5. */
+    /* The Poly1305 sum plus 5 reaches 2^130 exactly if the sum is at least 2^130 - 5. */
     gw_u32 carry = (sum.limb0 + 5) >> 26;
     carry = (sum.limb1 + carry) >> 26;
     carry = (sum.limb2 + carry) >> 26;
     carry = (sum.limb3 + carry) >> 26;
     carry = (sum.limb4 + carry) >> 26;
-    /* Subtract 2^130 - 5: add 5 and ignore the bits from 2^128 on. */
+    /* Subtract 2^130 - 5 from the sum: add 5 and ignore the bits from 2^128 on. */
     gw_u64 part = (gw_u64)sum.limb0 + 5 * carry + ((gw_u64)sum.limb1 << 26);
     part += s[0];
     tag[0] = (gw_u32)part;

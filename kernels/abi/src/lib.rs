@@ -299,7 +299,7 @@ mod tests {
         let tag = 7_u64 << 48;
         let side_by_side = [buffer(1000, 2), buffer(1002, 3), buffer(1005, 2)];
         assert_eq!(extent(&side_by_side, 0x1_0007), tag | 7 << 32 | 1000);
-        // A gap, another order and one unit too many each give a length of 0 with the tag of `posted`.
+        // A gap, a wrong order, or one unit too many gives the length 0, with the tag of `posted`.
         assert_eq!(extent(&[side_by_side[0], side_by_side[2]], 7), tag);
         assert_eq!(extent(&[side_by_side[1], side_by_side[0]], 7), tag);
         let large: Vec<_> = (0..9).map(|at| buffer(24 * at, 24)).collect();

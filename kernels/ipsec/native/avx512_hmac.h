@@ -154,7 +154,7 @@ GW_AVX512 void gw_avx512_hash_add(gw_avx512_hash *hash, const __m512i *v, __mmas
 /* Stores the first words of each lane's digest as its tag. */
 GW_AVX512 void gw_avx512_hash_tags(const gw_avx512_hash *hash, gw_ipsec_tag tags[GW_AVX512_LANES])
 {
-    /* gw_avx512_words transposes in both directions: here from words to blocks. */
+    /* gw_avx512_words works in both directions. Here it transposes words to blocks. */
     __m512i blocks[4];
     gw_avx512_words(blocks, hash->state);
     gw_avx512_store_tags(blocks, tags);
