@@ -1,4 +1,5 @@
-//! Group form of `dpi`, in which several lanes process one packet, compared with one lane per packet.
+//! Group form of `dpi`, in which several lanes process one packet, compared with one lane per
+//! packet.
 
 use std::iter::zip;
 
@@ -13,8 +14,8 @@ use crate::common::opencl::{Bench, devices};
 use crate::common::tables::dpi_image;
 use crate::common::{Case, PATTERNS, random_frames};
 
-/// Maximum number of lanes per packet, and number of lanes per group. The list is short, because PoCL
-/// compiles all kernels again for each entry.
+/// Maximum number of lanes per packet, and number of lanes per group. The list is short, because
+/// PoCL compiles all kernels again for each entry.
 const OPENCL_LANES: [(usize, usize); 2] = [(1, 32), (8, 64)];
 /// Sizes of bins, in packets: some leave lanes without a packet, some need more than one round.
 const BIN_PACKETS: [usize; 8] = [1, 3, 7, 16, 33, 64, 1, 250];
@@ -92,8 +93,8 @@ fn single_bytes() -> Row {
     Row::new("single bytes", &[b"x", b"\0", b"\xff", b"x"], frames)
 }
 
-/// One pattern of 24 bytes at every offset of a payload of 1408 bytes, and no other match. The pattern
-/// crosses every border between segments.
+/// One pattern of 24 bytes at every offset of a payload of 1408 bytes, and no other match. The
+/// pattern crosses every border between segments.
 fn every_offset() -> Row {
     const PATTERN: &[u8] = b"abcdefghijklmnopqrstuvwx";
     let plant = |at: usize| {

@@ -1,5 +1,5 @@
-//! Native forms of IPsec, compared with the kernel at a CPU level: every suite that they cover, bins
-//! of any size, SAs of every kind in one bin.
+//! Native forms of IPsec, compared with the kernel at a CPU level: every suite that they cover,
+//! bins of any size, SAs of every kind in one bin.
 
 use godwit_kernels::{BinCall, IPSEC, Level, Native, levels, natives};
 use godwit_test_support::frame::set_ipv4_checksum;
@@ -171,8 +171,8 @@ fn run(batch: &mut Batch, variant: u8, image: &Lines, call: &dyn Fn(&BinCall)) {
 /// packets that were not dropped.
 fn compare(native: &Native, level: &Level, batch: &Batch, variant: u8, image: &Lines) -> (Batch, usize) {
     let (mut ours, mut expected) = (batch.clone(), batch.clone());
-    // SAFETY: the caller checked that the CPU supports the form. `run` passes whole batches, and the
-    // image belongs to `ipsec`.
+    // SAFETY: the caller checked that the CPU supports the form. `run` passes whole batches, and
+    // the image belongs to `ipsec`.
     run(&mut ours, variant, image, &|call| unsafe { native.run_bin(IPSEC, call) });
     // SAFETY: as above.
     run(&mut expected, variant, image, &|call| unsafe { level.run_bin(IPSEC, call) });

@@ -1,5 +1,5 @@
-//! CUDA text of the kernels, emulated on the CPU under the thread sanitizer. It reports two lanes that
-//! access the same memory without a barrier in between, if one of them writes.
+//! CUDA text of the kernels, emulated on the CPU under the thread sanitizer. It reports two lanes
+//! that access the same memory without a barrier in between, if one of them writes.
 
 use crate::common::chunk::{Chunk, chained, parts};
 use crate::common::emulation::{Emulation, Launch, Mode, Sanitizer};

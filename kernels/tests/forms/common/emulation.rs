@@ -189,8 +189,8 @@ impl Emulation {
 /// Returns whether a lane wrote memory that another lane of its warp had read.
 ///
 /// Teams of `ipsec` do this without a race. The written word depends on an exchange to which the
-/// other lane contributed the word that it had read, and an exchange waits for all lanes of the warp.
-/// The sanitizer does not see this order, because the words are in registers.
+/// other lane contributed the word that it had read, and an exchange waits for all lanes of the
+/// warp. The sanitizer does not see this order, because the words are in registers.
 fn is_exchange(report: &str) -> bool {
     let Some([later, earlier]) = accesses_in_a_warp(report) else { return false };
     later.kind.starts_with("Write of size") && earlier.kind.starts_with("Previous read of size")

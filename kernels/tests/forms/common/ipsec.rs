@@ -13,9 +13,9 @@ use super::chunk::Part;
 use super::frames::random_frame;
 use super::{DESTINATIONS, PATTERNS};
 
-/// Number of pairs of an outbound and an inbound SA. The inbound SA of the last pair has other round
-/// keys, so that authentic packets decrypt to random bytes. The inbound SA of the first pair accepts
-/// every packet, the others accept only UDP.
+/// Number of pairs of an outbound and an inbound SA. The inbound SA of the last pair has other
+/// round keys, so that authentic packets decrypt to random bytes. The inbound SA of the first pair
+/// accepts every packet, the others accept only UDP.
 const PAIRS: usize = 4;
 const SA_BYTES: usize = 384;
 const SELECTOR_BYTES: usize = 64;
@@ -106,7 +106,8 @@ fn plain_frames(random: &mut Random, count: usize) -> Vec<Vec<u8>> {
                 valid_frame(random, bytes)
             }
             2 => {
-                // One bit changes in the version, the header length, the traffic class or the length.
+                // One bit changes in the version, the header length, the traffic class or the
+                // length.
                 let mut frame = valid_frame(random, 20 + i % 90);
                 frame[14 + random.below(4)] ^= 1 << random.below(8);
                 frame

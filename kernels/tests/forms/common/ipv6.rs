@@ -113,8 +113,8 @@ impl Builder<'_> {
         IPV6_NODE | (shift / 2) << 25 | (stride / 2 - 3) << 23 | line
     }
 
-    /// Appends a hash table of the routes that are longer than `outer` and equal `from` in the first
-    /// `outer` bits. Returns its entry. A lookup tries each prefix length, the longest first.
+    /// Appends a hash table of the routes that are longer than `outer` and equal `from` in the
+    /// first `outer` bits. Returns its entry. A lookup tries each prefix length, the longest first.
     fn hash(&mut self, from: u128, outer: u32) -> u32 {
         let outside = longest(self.routes, from, outer);
         let inside = |length: u32| move |route: &&Route| (route.0 ^ from) >> (128 - outer) == 0 && route.1 > length;

@@ -52,8 +52,8 @@ impl Bench {
     }
 
     fn upload<T: Copy>(&self, values: &[T]) -> Buffer<T> {
-        // SAFETY: the buffer uses no host memory. The write blocks, and the buffer has the length of
-        // `values`.
+        // SAFETY: the buffer uses no host memory. The write blocks, and the buffer has the length
+        // of `values`.
         unsafe {
             let mut buffer = Buffer::create(&self.context, CL_MEM_READ_WRITE, values.len(), ptr::null_mut()).unwrap();
             self.queue.enqueue_write_buffer(&mut buffer, CL_BLOCKING, 0, values, &[]).unwrap();

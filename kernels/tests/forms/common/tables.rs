@@ -74,8 +74,8 @@ pub(crate) fn ipv4_image(routes: &[Route], next_hops: &[Ipv4NextHop], variant: u
     image
 }
 
-/// Returns an Aho-Corasick automaton, built by breadth-first search over the trie. States are numbered
-/// as `image.h` requires: states with a match come first.
+/// Returns an Aho-Corasick automaton, built by breadth-first search over the trie. States are
+/// numbered as `image.h` requires: states with a match come first.
 pub(crate) fn dpi_image(patterns: &[&[u8]]) -> Lines {
     let mut class_map = [0_u8; 256];
     let mut classes = 1;
