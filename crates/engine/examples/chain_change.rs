@@ -25,7 +25,7 @@ use godwit_engine::{Engine, Options};
 use recorder::Record;
 use serde_json::{Value, json};
 
-const WAYS: [&str; 2] = ["one", "two"];
+const FIRST_FUNCTIONS: [&str; 2] = ["one", "two"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -38,17 +38,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::temp_dir().join(format!("chain_change-{}", std::process::id()));
     let engine = Engine::new(config, &Options { control: Some(path.clone()), ..Options::default() })?;
     let stop = Arc::new(AtomicBool::new(false));
-    let (report, mut took) = std::thread::scope(|scope| {
+    let (report, mut times) = std::thread::scope(|scope| {
         let changing = scope.spawn(|| {
-            let took = change(&path, &record, changes).map_err(|error| error.to_string());
+            let times = change(&path, &record, changes).map_err(|error| error.to_string());
             stop.store(true, Ordering::Relaxed);
-            took
+            times
         });
         let report = engine.run(&stop, None, &mut |_| {});
         (report, changing.join())
     });
-    let (report, took) = (report?, took.as_mut().map_err(|_| "the thread that changes the chain panicked")?.as_mut());
-    let took = took.map_err(|error| error.clone())?;
+    let (report, times) = (report?, times.as_mut().map_err(|_| "the thread that changes the chain panicked")?.as_mut());
+    let times = times.map_err(|error| error.clone())?;
     let probes = report.ports[0].probes.ok_or("the port has no statistics of probes")?;
     println!(
         "{device} {mode}, {workers} workers, {in_flight} in flight each, {:.2} Mpps: {changes} changes, {} packets, lost {}, \
@@ -60,7 +60,7 @@ duplicated {}, reordered {}, dropped {}",
         probes.reordered,
         report.conservation.dropped,
     );
-    for (name, column) in ["first packet on the new chain", "answer", "packets held"].iter().zip(took) {
+    for (name, column) in ["first packet on the new chain", "answer", "packets held"].iter().zip(times) {
         column.sort_unstable();
         let at = |share: f64| column[((column.len() - 1) as f64 * share) as usize];
         println!("{name:>28}: median {} us, 99 % {} us, longest {} us", at(0.5), at(0.99), at(1.0));
@@ -75,37 +75,37 @@ duplicated {}, reordered {}, dropped {}",
 /// load its kernels.
 fn change(path: &Path, record: &Record, changes: usize) -> Result<[Vec<u64>; 3], Box<dyn Error>> {
     let mut stream = BufReader::new(UnixStream::connect(path)?);
-    let mut took = [const { Vec::new() }; 3];
+    let mut times = [const { Vec::new() }; 3];
     for number in 1..=changes + 1 {
-        let came = &record.came[number % WAYS.len()];
+        let packets = &record.came[number % FIRST_FUNCTIONS.len()];
         // The old chain is drained, so packets reach this function only by the new chain.
-        let before = came.load(Ordering::Acquire);
+        let packets_before = packets.load(Ordering::Acquire);
         let request = format!("{}\n", json!({ "command": "chain", "text": chain(number) }));
         let started = Instant::now();
         stream.get_mut().write_all(request.as_bytes())?;
-        while came.load(Ordering::Acquire) == before {
+        while packets.load(Ordering::Acquire) == packets_before {
             // The sleep leaves the core to the thread of the socket. It lasts about 60 us.
             std::thread::sleep(Duration::from_micros(10));
         }
-        took[0].push(started.elapsed().as_micros() as u64);
+        times[0].push(started.elapsed().as_micros() as u64);
         let mut reply = String::new();
         stream.read_line(&mut reply)?;
-        took[1].push(started.elapsed().as_micros() as u64);
+        times[1].push(started.elapsed().as_micros() as u64);
         let reply: Value = serde_json::from_str(&reply)?;
         let held = reply["result"]["held_us"].as_u64();
-        took[2].push(held.ok_or_else(|| format!("change {number} was refused: {reply}"))?);
+        times[2].push(held.ok_or_else(|| format!("change {number} was refused: {reply}"))?);
         if number == 1 {
-            println!("first change, including the wait for the first packets: {} us", took[0][0]);
-            took.iter_mut().for_each(Vec::clear);
+            println!("first change, including the wait for the first packets: {} us", times[0][0]);
+            times.iter_mut().for_each(Vec::clear);
         }
     }
-    Ok(took)
+    Ok(times)
 }
 
 fn chain(number: usize) -> String {
-    let way = WAYS[number % WAYS.len()];
+    let function = FIRST_FUNCTIONS[number % FIRST_FUNCTIONS.len()];
     format!(
-        "[[chain]]\nfrom = \"net\"\nto = \"{way}\"\n[[chain]]\nfrom = \"{way}\"\nto = \"both\"\n\
+        "[[chain]]\nfrom = \"net\"\nto = \"{function}\"\n[[chain]]\nfrom = \"{function}\"\nto = \"both\"\n\
          [[chain]]\nfrom = \"both\"\nto = \"net\"\n"
     )
 }

@@ -22,8 +22,9 @@ use crate::plan::ChainPlan;
 use crate::worker::Worker;
 
 impl Worker {
-    /// Calls [`HostHalf::arrange`](godwit_function::HostHalf::arrange) of a function for its
-    /// pending packets, or because its wake-up time has come, and executes the returned steps.
+    /// Calls [`HostHalf::arrange`](godwit_function::HostHalf::arrange) of a function if it has
+    /// pending packets or its wake-up time has come. Then executes the steps that the host half
+    /// returned.
     #[cold]
     pub(crate) fn arrange(&mut self, plan: &ChainPlan, function: usize, input: &mut Input, now_ns: u64) {
         let now_ns = if self.packet_clock { self.latest_ns } else { now_ns };
@@ -34,8 +35,8 @@ impl Worker {
         let Some(host_half) = &mut input.host_half else { return };
         let mut steps = std::mem::take(&mut input.steps);
         let (region, live) = (&mut self.region, !self.packet_clock);
-        let (arrived, said) = (&input.pending, &input.previous_outcomes);
-        let mut arrangement = Arrangement { region, now_ns, live, ending, arrived, said, steps: &mut steps };
+        let (arrived, previous) = (&input.pending, &input.previous_outcomes);
+        let mut arrangement = Arrangement { region, now_ns, live, ending, arrived, previous, steps: &mut steps };
         input.wake_ns = host_half.arrange(&mut arrangement);
         let settled = |step: &&Step| {
             matches!(step, Step::Keep { .. } | Step::Hold { .. } | Step::Join { .. } | Step::Drop { .. })
@@ -102,9 +103,9 @@ impl Worker {
         debug_assert!(!ending || self.held == 0 || plan.stages.len() > 1, "packets are held after the last arrival");
     }
 
-    /// Gives a held or created packet a new order-ring slot, and moves it past the gate of its
-    /// function. Returns false and releases the buffer if no slot is free or no packet can arrive
-    /// any more.
+    /// Gives a held or newly created packet an order-ring slot, and moves it past the gate of its
+    /// function. Returns false and releases the packet's buffer if no slot is free or no packet can
+    /// arrive any more.
     fn enter(
         &mut self,
         plan: &ChainPlan,
@@ -122,7 +123,8 @@ impl Worker {
         let stamp = Stamp { sequence, time_ns: now_ns };
         self.order.arrive(std::slice::from_mut(&mut packet), &[stamp], now_ns);
         if self.change.drains() {
-            // The slot is behind packets that wait for the new chain.
+            // The packet's slot is behind those of packets that wait for the new chain, so the
+            // packet waits too.
             self.change.hold_created(function, packet, work);
             return true;
         }

@@ -15,9 +15,9 @@ use crate::worker::Worker;
 
 /// Weight of the old average in the moving average of packet times (about the last 8 chunks).
 const OLD_WEIGHT: f64 = 7.0 / 8.0;
-/// Factor for the packet time of an idle device, applied whenever the CPU takes a chunk instead. An
-/// old measurement loses weight, so the device is tried again. The decay is slow enough that a slow
-/// device costs little.
+/// Factor for the measured packet time of an idle device, applied whenever the CPU takes a chunk
+/// instead. The old measurement loses weight, so the device is tried again after some time. The
+/// decay is so slow that these tries of a slow device cost little.
 const IDLE_DECAY: f64 = 511.0 / 512.0;
 
 /// Packets of a worker on one device, and the measured time per packet.
@@ -25,14 +25,15 @@ const IDLE_DECAY: f64 = 511.0 / 512.0;
 pub(crate) struct Load {
     /// Number of packets in flight.
     packets: u64,
-    /// Average time per packet, in nanoseconds, with overlapping chunks. 0: not measured yet.
+    /// Average time per packet on the device, in nanoseconds. Chunks may overlap. 0: not measured
+    /// yet.
     packet_ns: f64,
-    /// Time of the last completion, or of the submission to an idle device.
+    /// Time of the last completion of a chunk, or of the submission of a chunk to the idle device.
     since_ns: u64,
 }
 
 impl Load {
-    /// Records the submission of a chunk.
+    /// Records that a chunk was submitted to the device.
     pub(crate) fn submitted(&mut self, packets: u32, now_ns: u64) {
         if self.packets == 0 {
             self.since_ns = now_ns;
@@ -40,7 +41,7 @@ impl Load {
         self.packets += u64::from(packets);
     }
 
-    /// Records the return of a chunk, whether or not it succeeded.
+    /// Records that the device returned a chunk, whether or not it succeeded.
     pub(crate) fn returned(&mut self, packets: u32, now_ns: u64) {
         let each_ns = now_ns.saturating_sub(self.since_ns) as f64 / f64::from(packets.max(1));
         let known = self.packet_ns > 0.0;
@@ -49,9 +50,9 @@ impl Load {
         self.since_ns = now_ns;
     }
 
-    /// Returns whether the device may take a further chunk of `chunk` packets next to the CPU.
-    /// `capacity` is the maximum number of packets in flight, and `cpu_packet_ns` the time per
-    /// packet on the CPU.
+    /// Returns whether the device may take a further chunk of `chunk` packets, for a function that
+    /// also runs on the CPU. `capacity` is the maximum number of packets in flight. `cpu_packet_ns`
+    /// is the time per packet on the CPU.
     ///
     /// The packets on the device may not exceed its share of the combined rate of device and CPU.
     /// The share is one half until both times are measured. The first chunk is always allowed.
@@ -69,22 +70,22 @@ impl Load {
         }
     }
 
-    /// Returns the expected wait of a packet on this device, in nanoseconds.
+    /// Returns the expected time until the device finishes a packet submitted now, in nanoseconds.
     fn wait_ns(&self) -> f64 {
         (self.packets + 1) as f64 * self.packet_ns
     }
 }
 
 impl Worker {
-    /// Chooses the device with the shortest expected wait for a function that has several devices.
-    /// Returns whether the device changed.
+    /// Chooses the device for the next chunk of a function that has several devices: the one with
+    /// the shortest expected wait. Returns whether the choice changed.
     pub(crate) fn balance(&mut self, plan: &ChainPlan, function: usize) -> bool {
         let devices = &plan.stages[function].devices;
         if devices.len() < 2 {
             return false;
         }
         let alive = |device: &&usize| !self.lost.iter().any(|lost| lost.device == **device);
-        // The filling chunk has room, or another set of bins is free.
+        // A device has room if its filling chunk is not full or another set of bins is free.
         let has_room = |device: &&usize| {
             let packer = &self.devices[**device].packer;
             packer.has_free_set() || !packer.is_full()
@@ -114,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_faster_or_has_less_is_waited_for_less() {
+    fn wait_depends_on_speed_and_queue() {
         let (mut fast, mut slow) = (Load::default(), Load::default());
         for chunk in 0..4 {
             fast.submitted(100, chunk * 1000);
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn beside_the_cpu_a_device_has_its_share_of_what_is_in_flight() {
+    fn device_next_to_the_cpu_is_limited_to_its_share() {
         let mut slow = Load::default();
         assert!(slow.may_submit(600, 1000, 50.0));
         slow.submitted(100, 0);

@@ -1,7 +1,7 @@
 //! Path of packets through a function: the host half prepares them, they wait in bins, a device
 //! runs their chunk, and the worker completes them.
 
-use godwit_function::{HostHalf, Said, Step, Work, WorkColumns};
+use godwit_function::{HostHalf, PreviousOutcome, Step, Work, WorkColumns};
 use godwit_packet::Descriptor;
 use godwit_sched::{Chunk, Insert, Parameters};
 
@@ -21,7 +21,7 @@ const RUN_PACKETS_MIN: usize = 4;
 /// chunk would otherwise leave the cache before its packets are transmitted.
 const DEPART_PACKETS: usize = 512;
 
-/// Packets on their way into a function.
+/// Input of a function: its host half, and the packets on their way into the function.
 #[derive(Default)]
 pub(crate) struct Input {
     pub(crate) host_half: Option<Box<dyn HostHalf>>,
@@ -30,14 +30,16 @@ pub(crate) struct Input {
     arranges: bool,
     /// Whether the host half reads the previous function's outcome of each packet.
     pub(crate) reads_previous: bool,
-    /// Time of the next call of [`HostHalf::arrange`] without packets, in nanoseconds.
+    /// Time at which [`HostHalf::arrange`] must be called again even without packets, in
+    /// nanoseconds.
     pub(crate) wake_ns: u64,
     pub(crate) steps: Vec<Step>,
-    /// Packets that have arrived and are not prepared.
+    /// Packets that have arrived at the function and are not prepared.
     pub(crate) pending: Vec<Descriptor>,
-    /// Outcome of the previous function for each pending packet. Empty unless `hears` is set.
-    pub(crate) previous_outcomes: Vec<Said>,
-    /// Prepared packets. Those from index `taken` on are not yet in bins.
+    /// Outcome of the previous function for each pending packet. Empty if the host half does not
+    /// read it.
+    pub(crate) previous_outcomes: Vec<PreviousOutcome>,
+    /// Packets that the host half has prepared. Those from index `taken` on are not yet in bins.
     pub(crate) prepared: Vec<Descriptor>,
     work: WorkColumns,
     taken: usize,
@@ -47,7 +49,7 @@ impl Input {
     pub(crate) fn new(host_half: Option<Box<dyn HostHalf>>) -> Self {
         let arranges = host_half.as_ref().is_some_and(|host_half| host_half.arranges());
         let prepares = host_half.as_ref().is_some_and(|host_half| host_half.prepares());
-        let reads_previous = arranges && host_half.as_ref().is_some_and(|host_half| host_half.hears());
+        let reads_previous = arranges && host_half.as_ref().is_some_and(|host_half| host_half.reads_previous());
         Self { host_half, prepares, arranges, reads_previous, ..Self::default() }
     }
 
@@ -89,15 +91,16 @@ impl Worker {
             let waiting = input.prepared.len() - input.taken;
             let full = self.pack(plan, function, &mut input, now_ns);
             let taken = waiting - (input.prepared.len() - input.taken);
-            // No packet can have returned to this input, because a chain has no cycle.
+            // Chains have no cycle, so no packet can have returned to this function in the
+            // meantime.
             debug_assert!(self.inputs[function].pending.is_empty());
             self.inputs[function] = input;
             moved |= taken > 0;
             if !full {
                 return Ok(moved);
             }
-            // A synchronous device makes room at once. For an asynchronous device, the remaining
-            // packets wait.
+            // A synchronous device finishes the chunk at once and makes room. With an asynchronous
+            // device, the remaining packets wait.
             let device = self.placement[function];
             let submitted = self.submit(plan, device, now_ns)?;
             let elsewhere = self.balance(plan, function);
@@ -197,7 +200,7 @@ impl Worker {
     }
 
     /// Fetches the finished chunks of `device`, and handles the chunks that it failed to finish.
-    /// Returns whether there were any.
+    /// Returns whether the device returned any chunk.
     pub(crate) fn fetch(&mut self, plan: &ChainPlan, device: usize) -> Result<bool, Error> {
         let mut moved = false;
         loop {
@@ -257,7 +260,7 @@ impl Worker {
             self.decide(plan, function, descriptors, outcomes);
             decided += usize::from(bin.count);
             if decided >= DEPART_PACKETS {
-                // Transmit while the metadata of these packets is in the cache.
+                // Transmit now, while the metadata of the completed packets is in the cache.
                 decided = 0;
                 self.depart()?;
             }

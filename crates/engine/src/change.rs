@@ -34,7 +34,7 @@ use crate::worker::Worker;
 
 /// Interval at which the control thread polls for answers.
 const LOOK_INTERVAL: Duration = Duration::from_micros(50);
-/// Answer of a worker that has ended. It is greater than any plan number.
+/// Answer of an ended worker in place of a plan number. It is greater than any plan number.
 const ENDED: u64 = u64::MAX;
 
 /// State of plan changes that the control thread and the workers share. Plans are numbered from 0.
@@ -44,7 +44,7 @@ pub(crate) struct PlanChanges {
     workers: Box<[Answer]>,
 }
 
-/// Answer of one worker to the control thread. It has its own cache lines.
+/// Answer of one worker to the control thread about a plan change. It has its own cache lines.
 #[derive(Default)]
 #[repr(align(64))]
 struct Answer {
@@ -60,8 +60,8 @@ impl PlanChanges {
         Arc::new(Self { number: AtomicU64::new(0), latest: Mutex::new((0, plan)), workers })
     }
 
-    /// Returns the part of worker `worker`. Create it before the worker starts. Its drop reports
-    /// that the worker has ended.
+    /// Returns the worker's part of plan changes for worker `worker`. It must exist before the
+    /// worker starts. Dropping it reports that the worker has ended.
     pub(crate) fn of_worker(self: &Arc<Self>, worker: usize) -> WorkerChange {
         WorkerChange {
             shared: Arc::clone(self),
@@ -108,24 +108,26 @@ impl PlanChanges {
     }
 }
 
-/// One worker's part of plan changes.
+/// One worker's part of plan changes: the number of its plan, and the packets that it holds.
 pub(crate) struct WorkerChange {
     shared: Arc<PlanChanges>,
     worker: usize,
     /// Number of the plan that the worker uses.
     number: u64,
     draining: Option<Draining>,
-    /// Packets that arrived during the drain and are not yet started, in arrival order.
+    /// Packets that arrived during the drain of the old plan, in arrival order. They are not yet
+    /// started.
     held: Vec<Descriptor>,
-    /// Packets that host halves created during the drain, each with its function number and work.
+    /// Packets that host halves created during the drain of the old plan. Each has its function
+    /// number and its work.
     created: Vec<(usize, Descriptor, Work)>,
 }
 
 /// State of a worker that drains packets of the old plan.
 #[derive(Clone, Copy)]
 struct Draining {
-    /// End of the old packets: all order-ring slots before this count of arrivals must have passed
-    /// the exit.
+    /// Number of arrivals before the drain. The drain ends when the exit has passed that many
+    /// order-ring slots.
     until: usize,
     since_ns: u64,
 }
@@ -142,8 +144,8 @@ impl WorkerChange {
         self.draining.is_some()
     }
 
-    /// Holds packets that have just arrived, if the worker is draining. Returns false if the caller
-    /// must start them.
+    /// Holds packets that have just arrived, if the worker is draining the old plan. Returns false
+    /// if it is not, and the caller must start the packets.
     #[inline]
     pub(crate) fn hold(&mut self, descriptors: &[Descriptor]) -> bool {
         let drains = self.drains();
@@ -153,8 +155,8 @@ impl WorkerChange {
         drains
     }
 
-    /// Holds a packet that a host half created during the drain. The packet already has an
-    /// order-ring slot.
+    /// Holds a packet that a host half created during the drain of the old plan. The packet already
+    /// has an order-ring slot.
     pub(crate) fn hold_created(&mut self, function: usize, packet: Descriptor, work: Work) {
         self.created.push((function, packet, work));
     }

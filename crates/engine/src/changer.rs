@@ -20,8 +20,8 @@ use crate::trace::Traces;
 /// watchdog declares an unresponsive device lost much earlier.
 const DRAIN_LIMIT: Duration = Duration::from_secs(60);
 
-/// Returns for each class the function whose state decides the worker of a packet. `None`: the flow
-/// hash decides.
+/// Returns for each class the function whose state determines the worker of its packets. `None`:
+/// the flow hash determines the worker.
 pub(crate) fn steering_functions(functions: &[FunctionConfig], chain: &Chain) -> Vec<Option<usize>> {
     let keyed = |class: usize| {
         let reached = |index: &usize| chain.is_reached_by(*index, class);
@@ -30,13 +30,13 @@ pub(crate) fn steering_functions(functions: &[FunctionConfig], chain: &Chain) ->
     (0..chain.classes().len()).map(keyed).collect()
 }
 
-/// The current chain, and the parts of the engine that a change affects.
+/// Changer of the chain, with the parts of the engine that a change affects.
 pub(crate) struct Changer {
     config: Config,
     devices: Arc<Devices>,
     changes: Arc<PlanChanges>,
     traces: Arc<Traces>,
-    /// Current chain. The lock also serializes changes.
+    /// Properties of the current chain. The lock also ensures that only one change runs at a time.
     current: Mutex<Current>,
 }
 
@@ -84,26 +84,28 @@ impl Changer {
         Self { config, devices, changes, traces, current: Mutex::new(current) }
     }
 
-    /// Changes to the chain in `text`, which contains only classes and edges.
+    /// Changes the engine to the chain in `text`, which contains only classes and edges.
     pub(crate) fn take(&self, text: &str, origin: &str, directory: &Path) -> Result<ChangeResult, String> {
         self.change(|config| config.read_chain(text, origin, directory))
     }
 
-    /// Changes to the chain that the configuration file now contains. All other stanzas must be
-    /// unchanged.
+    /// Changes the engine to the chain that the configuration file now contains. All other stanzas
+    /// must be unchanged.
     pub(crate) fn reload(&self) -> Result<ChangeResult, String> {
         self.change(Config::read_again)
     }
 
-    /// Reads a chain and changes to it. If the chain is refused, nothing changes. If workers do not
-    /// drain within the time limit, the error states that the change is still in progress.
+    /// Reads a chain and changes the engine to it. If the chain is refused, nothing changes. If
+    /// workers do not drain within the time limit, the change continues, and the error reports
+    /// this.
     fn change(&self, read: impl FnOnce(&Config) -> Result<ChainConfig, ConfigError>) -> Result<ChangeResult, String> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let started = Instant::now();
         let ChainConfig { classifier, chain, mut warnings } = read(&self.config).map_err(|error| error.to_string())?;
         let steering = steering_functions(&self.config.functions, &chain);
         self.check_steering(&current, &classifier, &steering)?;
-        // The device rows of the previous plan are free once all workers use the current plan.
+        // The previous plan's rows on the devices are free only when all workers use the current
+        // plan.
         if !self.changes.wait(current.number, DRAIN_LIMIT) {
             return Err("packets of the previous chain are still in flight: try again later".to_owned());
         }
@@ -138,9 +140,10 @@ impl Changer {
             let first = steering.first().copied().flatten();
             steering.iter().all(|&function| function == first).then_some(first)
         };
-        // If one function decides the worker of all packets, classes do not matter.
+        // If a single function determines the worker of all packets, classes are irrelevant for
+        // steering.
         let alike = match (one(&current.steering), one(steering)) {
-            (Some(before), Some(now)) => before == now,
+            (Some(old), Some(new)) => old == new,
             _ => current.steering == steering && current.classifier == *classifier,
         };
         if workers == 1 || alike {

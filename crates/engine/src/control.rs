@@ -31,7 +31,7 @@ use crate::{Error, Options};
 const WATCH_INTERVAL: Duration = Duration::from_millis(5);
 /// Interval at which the watch loop checks live ports.
 const ATTEND_INTERVAL: Duration = Duration::from_millis(100);
-/// Interval of progress reports.
+/// Interval at which the watch loop reports progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Engine with allocated memory and open ports. No packet moves before [`Engine::run`].
@@ -51,7 +51,8 @@ impl Engine {
         Ok(Self { parts: setup::build(config, options)?, reload: options.reload.clone() })
     }
 
-    /// Returns the selected form of each function, with the measurements that selected it.
+    /// Returns the form of each function that was chosen for this machine, with the measurements
+    /// behind the choice.
     pub fn choices(&self) -> Vec<Choice> {
         self.parts.devices.choices()
     }
@@ -60,7 +61,7 @@ impl Engine {
     /// socket (`docs/trace.md`).
     ///
     /// # Errors
-    /// A sentence that states the problem of the request.
+    /// Returns a sentence that describes the problem of the request.
     pub fn trace(&self, request: &serde_json::Value) -> Result<Trace, String> {
         self.parts.traces.start(request)
     }
@@ -82,8 +83,8 @@ impl Engine {
         let reporter = Reporter { names: self.parts.names, devices: devices.views(), plan };
         let mut power = Power::new(&devices.ids());
         let shared: Vec<Arc<[AtomicU64]>> = workers.iter().map(|worker| worker.counts().shared()).collect();
-        // Flag that stops the workers. A failed worker stops all others, without a change of the
-        // caller's flag.
+        // Flag that stops the workers. A failed worker sets it to stop all others. The caller's
+        // `stop` flag stays unchanged.
         let halt = Arc::new(AtomicBool::new(false));
         let started = Instant::now();
         let mut threads = Vec::new();
@@ -127,7 +128,8 @@ impl Engine {
             let elapsed = started.elapsed();
             let stopped = stop.load(Ordering::Relaxed) || stop_requested.load(Ordering::Relaxed);
             if stopped || halt.load(Ordering::Relaxed) || limit.is_some_and(|limit| elapsed >= limit) {
-                // Stop the ports first. Stopping workers then drain the receive queues.
+                // Stop the ports before the workers. Workers that are stopping then drain the
+                // receive queues.
                 ports.stop();
                 halt.store(true, Ordering::Relaxed);
             }
@@ -145,7 +147,7 @@ impl Engine {
             let rest = limit.map_or(WATCH_INTERVAL, |limit| limit.saturating_sub(elapsed).min(WATCH_INTERVAL));
             let rest = rest.max(Duration::from_micros(200));
             match report_requests.recv_timeout(rest) {
-                // The reply fails if the client has disconnected.
+                // Sending the report fails if the client has disconnected. This is not an error.
                 Ok(reply) => drop(Sender::send(&reply, reporter.report(elapsed, &shared, None, &ports, &power))),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => thread::sleep(rest),
@@ -153,7 +155,8 @@ impl Engine {
         }
         log_notices(&watched);
         let elapsed = started.elapsed();
-        // Clients that wait for a report then learn that the run has ended.
+        // Close the channel. Clients that still wait for a report then learn that the run has
+        // ended.
         drop(report_requests);
         drop((reloader, server?, housekeeper?));
         power.end();
@@ -216,7 +219,7 @@ impl Drop for Reloader {
     }
 }
 
-/// Logs the notices of functions.
+/// Logs the messages that functions have for the operator.
 fn log_notices(functions: &[(String, Arc<dyn Function>)]) {
     for (name, function) in functions {
         function.notices().iter().for_each(|sentence| tracing::warn!("function `{name}`: {sentence}"));
@@ -286,14 +289,14 @@ pub(crate) fn cores_of_sender(cores: &[usize], workers: usize, index: usize) -> 
     cores.get(first..=first).unwrap_or(cores)
 }
 
-/// Builder of reports.
+/// Creates reports of the run from counters, names and plan.
 struct Reporter {
     names: Names,
     devices: Vec<DeviceView>,
     plan: Arc<crate::plan::ChainPlan>,
 }
 
-/// Configured names for reports.
+/// Configured names of ports and functions, for reports.
 pub(crate) struct Names {
     pub(crate) ports: Vec<(String, &'static str)>,
     pub(crate) functions: Vec<String>,
@@ -311,7 +314,7 @@ impl Reporter {
         let layout = &self.plan.layout;
         let mut values = counters::sum(shared, layout.len());
         for (device, joules) in power.joules().enumerate() {
-            // The counter has microjoules.
+            // The energy counter has the unit microjoule.
             values[layout.device(device, DEVICE_ENERGY)] = (joules.unwrap_or(0.0) * 1e6) as u64;
         }
         let elapsed_s = elapsed.as_secs_f64();
@@ -410,7 +413,7 @@ impl Reporter {
             finished.unwrap_or_default().iter().map(|worker| worker.placement[function]).collect();
         devices.sort_unstable_by(|one, other| other.cmp(one));
         devices.dedup();
-        // A function with several devices runs on all of them.
+        // A function that is placed on several devices runs on all of them.
         if devices.is_empty() || stage.devices.len() > 1 {
             devices.extend(stage.devices.iter().rev().filter(|&device| !devices.contains(device)).collect::<Vec<_>>());
         }
@@ -453,7 +456,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn senders_get_what_workers_leave() {
+    fn senders_get_the_cores_without_workers() {
         let cores = [2, 3, 5, 7, 11];
         let workers: Vec<_> = (0..6).map(|index| cores_of_worker(&cores, index)).collect();
         assert_eq!(workers, [[2], [3], [5], [7], [11], [2]]);
@@ -464,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_is_not_bound_to_the_core_of_its_parent() {
+    fn sender_does_not_keep_the_core_of_its_parent() {
         let all = cores();
         let pinned = |cores: &[usize]| {
             pin_to(cores);

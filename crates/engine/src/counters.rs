@@ -66,7 +66,8 @@ table! {
     DEVICE_ENERGY = "energy", Total, "microjoules", "Energy of the device during the run, including its idle energy and the work of other programs. Absent if it is not measured.";
 }
 
-/// Index of each counter in a worker's array, for one configuration.
+/// Layout of a worker's counters: the index of each counter in its array. It depends on the
+/// configuration.
 #[derive(Debug)]
 pub(crate) struct CounterLayout {
     names: Vec<String>,
@@ -105,8 +106,8 @@ impl FunctionLayout {
 }
 
 impl CounterLayout {
-    /// Creates the layout. `functions` contains the configured name and the contract of each
-    /// function. `devices` contains the name of each device.
+    /// Creates the layout of the counters. `functions` contains the configured name and the
+    /// contract of each function. `devices` contains the name of each device.
     pub(crate) fn new<'a>(
         functions: impl Iterator<Item = (&'a str, &'static Contract)>,
         devices: impl Iterator<Item = &'a str>,
@@ -155,7 +156,8 @@ impl CounterLayout {
     }
 }
 
-/// Counters of one worker. The worker increments `local`. Other threads read `shared`.
+/// Counters of one worker. The worker increments `local`. Other threads read `shared`, to which the
+/// worker copies the values.
 #[derive(Debug)]
 pub(crate) struct Counts {
     local: Vec<u64>,
@@ -186,8 +188,8 @@ impl Counts {
         self.local[counter] = value;
     }
 
-    /// Copies the values to the shared counters. Each value is exact. Values that another thread
-    /// reads together may be of different iterations.
+    /// Copies the worker's values to the shared counters. Each value is exact. Values that another
+    /// thread reads together may belong to different iterations.
     pub(crate) fn publish(&self) {
         for (shared, local) in self.shared.iter().zip(&self.local) {
             shared.store(*local, Ordering::Relaxed);
@@ -209,7 +211,7 @@ pub(crate) fn sum(workers: &[Arc<[AtomicU64]>], len: usize) -> Vec<u64> {
 /// Returns the documentation page of all counters (`docs/counters.md`).
 pub fn document() -> String {
     let mut page = String::from(
-        "# Counters\n\nThis page is generated from the tables in the code, and `make test` compares both. Every count is exact and belongs to one entry of the configuration.\n",
+        "# Counters\n\nThis page is generated from the tables in the code, and `make test` compares both. Every count is exact and\nbelongs to one entry of the configuration.\n",
     );
     let mut table = |title: &str, rows: Vec<(String, &str, &str)>| {
         page.push_str(&format!("\n## {title}\n\n| counter | unit | meaning |\n|---|---|---|\n"));

@@ -19,23 +19,24 @@ use crate::counters::{BINS, BYTES, PACKETS};
 use crate::plan::ChainPlan;
 use crate::worker::Worker;
 
-/// Division of the chain table of a device into rows. The table has room for two chains if
-/// possible. The next chain can then be written while no packet uses its rows.
+/// Layout of the chain table on a device. The table has room for two chains if possible. The next
+/// chain can then be written while packets use the rows of the current one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChainRows {
-    /// Rows per chain. One row is one class.
+    /// Number of rows per chain. Each class of packets has one row.
     per_chain: usize,
-    /// Number of chains in the table.
+    /// Number of chains for which the table has room.
     chains: usize,
 }
 
 impl ChainRows {
-    /// Maximum number of rows. A bin stores its row in 8 bits.
+    /// Maximum number of rows in a chain table. A bin stores its row in 8 bits.
     const MAX: usize = 256;
-    /// Minimum number of rows per chain, so that a later chain can have more classes.
+    /// Minimum number of rows per chain in a chain table. A later chain can then have more classes
+    /// than the first one.
     const MIN: usize = 16;
 
-    /// Divides the table for an engine that starts with `classes` classes.
+    /// Divides the rows of a chain table, for an engine that starts with `classes` classes.
     pub(crate) fn new(classes: usize) -> Self {
         match classes.next_power_of_two().max(Self::MIN) {
             per_chain if 2 * per_chain <= Self::MAX => Self { per_chain, chains: 2 },
@@ -43,13 +44,13 @@ impl ChainRows {
         }
     }
 
-    /// Returns the rows of chain `number`.
+    /// Returns the rows of chain number `number` in the chain table.
     pub(crate) fn of_chain(&self, number: u64) -> Range<usize> {
         let first = (number % self.chains as u64) as usize * self.per_chain;
         first..first + self.per_chain
     }
 
-    /// Returns whether the table has room for a second chain.
+    /// Returns whether the chain table has room for a second chain.
     pub(crate) fn can_change(&self) -> bool {
         self.chains > 1
     }
@@ -75,7 +76,8 @@ impl HostHalfInfo {
     }
 }
 
-/// Inputs of a device chain that a change of the chain does not affect.
+/// Properties of the engine on which device chains depend. A change of the chain does not affect
+/// them.
 #[derive(Clone, Copy)]
 pub(crate) struct ChainContext<'a> {
     pub(crate) functions: &'a [FunctionConfig],
@@ -93,7 +95,8 @@ pub(crate) fn device_chain(chain: &Chain, number: u64, context: ChainContext<'_>
     let verdicts = (0..functions.len()).map(|function| contract(function).verdicts.len()).max().unwrap_or(0);
     let rows_of_chain = rows.of_chain(number);
     if classes > rows_of_chain.len() {
-        // The rows do not suffice. The device returns each packet after one function.
+        // The chain table has fewer rows than the chain has classes. The device then returns each
+        // packet after one function.
         return DeviceChain::new(functions.len(), 0, verdicts).in_table(rows_of_chain, rows.table());
     }
     let mut result = DeviceChain::new(functions.len(), classes, verdicts).in_table(rows_of_chain, rows.table());
@@ -106,8 +109,8 @@ pub(crate) fn device_chain(chain: &Chain, number: u64, context: ChainContext<'_>
             && contract.writes_bytes != Contract::ALL
     };
     let is_target = |function: usize| can_continue_to(function) && (1..u16::MAX).contains(&chain.ranks()[function]);
-    // All pairs of class and verdict of a function. The numbers fit, because the decider uses the
-    // same.
+    // Returns all pairs of class and verdict for a function. The casts below cannot truncate,
+    // because the decider has the same limits.
     let verdicts_of = |function: usize| {
         let verdicts = contract(function).verdicts.len();
         (0..classes).flat_map(move |class| (0..verdicts).map(move |verdict| (class, verdict)))
@@ -122,7 +125,7 @@ pub(crate) fn device_chain(chain: &Chain, number: u64, context: ChainContext<'_>
             }
         }
     }
-    // Later functions come first, so that `needed` is known for all successors.
+    // Process later functions first, so that `needed` is known for all successors of a function.
     let mut order: Vec<usize> = (0..functions.len()).filter(is_placed_here).collect();
     order.sort_by_key(|&function| std::cmp::Reverse(chain.ranks()[function]));
     let mut needed = vec![false; functions.len()];
@@ -132,7 +135,7 @@ pub(crate) fn device_chain(chain: &Chain, number: u64, context: ChainContext<'_>
             Some(to) => needed[to],
             None => !matches!(decider.next(from as u16, class as u8, verdict as u8), Next::Drop | Next::None),
         };
-        // Packets in flight can reach a function outside this chain by another chain.
+        // A function outside this chain can still receive packets in flight of another chain.
         needed[from] = !chain.is_reached(from) || verdicts_of(from).any(is_needed);
         if !needed[from] {
             result.skip_copy_back(from);
@@ -154,8 +157,8 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// Creates the streams. `first_row` is the row of class 0. `depends_on_class` returns whether
-    /// the hops of a function depend on the class of the packet.
+    /// Creates the streams. `first_row` is the row of class 0 in the chain table.
+    /// `depends_on_class` returns whether the hops of a function depend on the class of the packet.
     pub(crate) fn new(
         kernels: &[u8],
         classes: usize,
@@ -192,14 +195,16 @@ impl Streams {
 #[derive(Default)]
 pub(crate) struct ChainScratch {
     outcomes: Vec<Outcome>,
-    /// Functions to which packets of the current bin continued.
+    /// Functions that processed packets of the current bin on the device, after the bin's first
+    /// function.
     seen: Vec<usize>,
 }
 
 impl ChainScratch {
-    /// Calls the host half of a bin's first function with the outcomes of that function. `outcomes`
-    /// has them only for packets that did not continue on the device. The others take the first
-    /// verdict of their trail. If the host half drops a packet, its trail is cleared.
+    /// Calls the host half of a bin's first function with the outcomes of that function. If a
+    /// packet continued on the device, `outcomes` has the outcome of its last function. The outcome
+    /// of the first function then follows from the trail. If the host half drops a packet, its
+    /// trail is cleared.
     fn complete(
         &mut self,
         host_half: &mut dyn HostHalf,
@@ -226,8 +231,8 @@ impl ChainScratch {
 }
 
 impl Worker {
-    /// Completes a bin whose packets may have continued on the device. Each packet is sent onward
-    /// from the last function that processed it.
+    /// Completes a bin whose packets may have continued on the device. Each packet proceeds from
+    /// the last function that processed it.
     pub(crate) fn complete_chained(
         &mut self,
         plan: &ChainPlan,

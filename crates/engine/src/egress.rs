@@ -13,9 +13,9 @@ use crate::sender::Sender;
 /// Packets that have passed the exit and are not yet transmitted or given to the sender.
 #[derive(Debug)]
 pub(crate) struct Departing {
-    /// Packets of each port, in arrival order.
+    /// Packets for each egress port, in arrival order.
     pub(crate) outs: Vec<Vec<Departure>>,
-    /// Arrival times in nanoseconds, each with its number of packets.
+    /// Arrival times of the departing packets in nanoseconds, each with its number of packets.
     pub(crate) arrivals: Vec<(u64, u64)>,
 }
 
@@ -37,7 +37,7 @@ impl Departing {
     }
 }
 
-/// Numbers of packets that ports accepted and refused.
+/// Numbers of packets that the ports accepted and refused.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sent {
     pub(crate) accepted: usize,
@@ -111,25 +111,25 @@ impl Queues {
         Ok(())
     }
 
-    /// Returns the counters of the ports and the latency histogram.
+    /// Returns the counters of the ports, and the histogram of latencies.
     pub(crate) fn finish(self) -> (Vec<PortCounters>, Histogram) {
         let counters = |(_, queue): &NamedTransmit| queue.as_ref().map(|queue| queue.counters()).unwrap_or_default();
         (self.ports.iter().map(counters).collect(), self.latency)
     }
 }
 
-/// Thread that transmits the packets of a worker.
+/// Transmit queues of a worker, or the thread that owns them.
 pub(crate) enum Egress {
-    /// The worker transmits.
+    /// The worker owns the queues and transmits.
     Own(Queues),
-    /// A separate sender thread transmits.
+    /// A separate sender thread owns the queues and transmits.
     Sender(Sender),
 }
 
 impl Egress {
-    /// Transmits the departing packets or gives them to the sender. Packets for which the sender
-    /// has no room stay in `departing`. Returns the packets accepted and refused since the last
-    /// call.
+    /// Transmits the departing packets, or gives them to the sender thread. Packets for which the
+    /// sender has no room stay in `departing`. Returns the numbers of packets accepted and refused
+    /// since the last call.
     ///
     /// `settled` is a sequence number. All packets of this worker below it have left, are in
     /// `departing`, are with the sender, or are dropped.
@@ -144,7 +144,7 @@ impl Egress {
         }
     }
 
-    /// Returns whether the sender has returned all packets.
+    /// Returns whether the sender thread has returned all packets.
     pub(crate) fn is_idle(&self) -> bool {
         match self {
             Self::Own(_) => true,
@@ -152,8 +152,8 @@ impl Egress {
         }
     }
 
-    /// Transmits the remaining packets and returns the final counters. No packet may depart after
-    /// this call.
+    /// Transmits the remaining packets and returns the final counters. No packet may depart
+    /// afterwards.
     pub(crate) fn finish(self) -> Result<(Vec<PortCounters>, Histogram), Error> {
         let mut queues = match self {
             Self::Own(queues) => queues,

@@ -1,6 +1,6 @@
 //! Errors of a run, grouped by who must act.
 
-/// Error of a run. Each variant names who must act.
+/// Error of a run. The description of each variant starts with the party who must act.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Operator: the configuration does not work on this machine or with these options.
@@ -26,7 +26,7 @@ pub enum Error {
     /// Operator: a device cannot be used. An invalid chunk is a bug of Godwit.
     #[error(transparent)]
     Device(#[from] godwit_device::Error),
-    /// Operator: a lost device holds buffers of a worker, and the rest does not suffice for a packet.
+    /// Operator: a lost device holds most buffers of a worker, and no packet can arrive any more.
     #[error(
         "device `{device}` is lost and holds {buffers} buffers, so no packet of maximum length fits into the rest of the \
          arena: increase packets in [arena] above in_flight_packets"
@@ -48,7 +48,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns whether the operator can fix the problem. All other errors are bugs.
+    /// Returns whether the operator can fix this error. Any other error is a bug of Godwit.
     pub fn is_users(&self) -> bool {
         match self {
             Self::Setup(_)

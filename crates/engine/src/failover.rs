@@ -33,7 +33,7 @@ pub(crate) struct WorkerDevice {
     pub(crate) id: String,
     pub(crate) packer: Packer,
     pub(crate) lane: Box<dyn Lane>,
-    /// Number of consecutive chunks that failed.
+    /// Number of chunks that failed since the last success.
     pub(crate) failures: u32,
     pub(crate) load: Load,
 }
@@ -43,7 +43,7 @@ pub(crate) struct WorkerDevice {
 pub(crate) struct DeviceLoss {
     pub(crate) device: usize,
     pub(crate) reason: String,
-    /// Packets that this worker dropped with the device.
+    /// Number of packets that this worker dropped with the device.
     pub(crate) packets: u64,
 }
 
@@ -52,8 +52,9 @@ impl WorkerDevice {
         Self { id: id.to_owned(), packer, lane, failures: 0, load: Load::default() }
     }
 
-    /// Returns whether the filling chunk should go to the device now. `idle` allows a chunk that is
-    /// not full if no chunk is in flight. `flush` always allows it.
+    /// Returns whether the filling chunk should go to the device now. If `idle` is set, a device
+    /// without chunks in flight also gets a chunk that is not full. If `flush` is set, every device
+    /// does.
     pub(crate) fn is_due(&self, now_ns: u64, idle: bool, flush: bool) -> bool {
         let early = flush || (idle && self.lane.in_flight() == 0);
         self.packer.ready(now_ns) || (early && self.packer.waiting() > 0)
@@ -146,8 +147,8 @@ impl Worker {
         self.empty(plan, device, now_ns)
     }
 
-    /// Stops using `device` and moves its functions to their other devices, or to the CPU. Logs
-    /// this once per device. `dropped` is the number of packets dropped with it.
+    /// Stops using `device`, and moves its functions to other devices of these functions, or to the
+    /// CPU. Logs this once per device. `dropped` is the number of packets dropped with it.
     fn give_up(&mut self, plan: &ChainPlan, device: usize, reason: &str, dropped: u64) {
         let id = &self.devices[device].id;
         if let Some(known) = self.lost.iter_mut().find(|lost| lost.device == device) {
@@ -159,11 +160,11 @@ impl Worker {
         let mut to = LAST_RESORT;
         for (stage, runs) in plan.stages.iter().zip(&mut self.placement) {
             if *runs == device {
-                let others = stage
+                let replacement = stage
                     .devices
                     .iter()
                     .find(|&&other| other != device && !self.lost.iter().any(|lost| lost.device == other));
-                *runs = others.copied().unwrap_or(LAST_RESORT);
+                *runs = replacement.copied().unwrap_or(LAST_RESORT);
                 to = *runs;
                 moved.push(stage.name.as_str());
             }
@@ -198,11 +199,12 @@ impl Worker {
             for (descriptor, parameter) in chunk.descriptors[range.clone()].iter().zip(&chunk.parameters[range]) {
                 let insert = |worker: &mut Self| {
                     let packer = &mut worker.devices[LAST_RESORT].packer;
-                    // The stream with the function's number accepts packets of all classes.
+                    // The stream whose index is the function's number accepts packets of all
+                    // classes.
                     packer.insert(now_ns, bin.instance, bin.variant, descriptor, *parameter)
                 };
                 while insert(self) == Insert::Refused {
-                    // The CPU finishes a chunk during its submission, so this makes room.
+                    // The CPU runs a chunk during its submission, so the bins have room afterwards.
                     self.submit(plan, LAST_RESORT, now_ns)?;
                     self.fetch(plan, LAST_RESORT)?;
                 }

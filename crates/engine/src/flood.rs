@@ -13,16 +13,16 @@ use crate::counters::{CREATED, Counts, DROPPED, DROPPED_FLOOD, DROPPED_PORT};
 use crate::plan::ChainPlan;
 use crate::trace::Tracer;
 
-/// Destination of a packet that leaves by several ports.
+/// Destination of a flooded packet: a port set of a function.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Flood {
     /// Number of the function that floods the packet.
     pub(crate) function: usize,
-    /// Number of the port set, as defined by the function.
+    /// Number of the port set. The function defines it.
     pub(crate) set: u32,
 }
 
-/// Parts of a worker that copies of packets need.
+/// Parts of a worker that are needed to copy flooded packets.
 pub(crate) struct Flooder<'a> {
     pub(crate) plan: &'a ChainPlan,
     pub(crate) region: &'a mut Region,
@@ -39,16 +39,16 @@ impl Flooder<'_> {
     pub(crate) fn flood(&mut self, flood: Flood, departure: Departure, outs: &mut [Vec<Departure>]) -> u64 {
         let Departure { descriptor: packet, stamp } = departure;
         let function = &*self.plan.stages[flood.function].function;
-        let mut leaves = |region: &mut Region, mut packet, port: u8| {
-            function.dress(region.buffer_mut(&packet), &mut packet, port, flood.set);
+        let mut append = |region: &mut Region, mut packet, port: u8| {
+            function.prepare_copy(region.buffer_mut(&packet), &mut packet, port, flood.set);
             outs[usize::from(port)].push(Departure { descriptor: packet, stamp });
         };
-        let mut left = 0;
-        // The last port gets the original.
+        let mut copies = 0;
+        // The last port gets the original packet, all others get copies.
         let mut last = None;
         for &port in function.flood_ports(flood.set).iter().filter(|port| **port != packet.port) {
             if self.exits.get(usize::from(port)) != Some(&true) {
-                self.lose_copy(&packet, port, DROPPED_PORT);
+                self.drop_copy(&packet, port, DROPPED_PORT);
                 continue;
             }
             let Some(port) = last.replace(port) else { continue };
@@ -58,16 +58,16 @@ impl Flooder<'_> {
                     if self.tracer.is_tracing() {
                         self.tracer.copied(&packet, &copy, port);
                     }
-                    leaves(self.region, copy, port);
-                    left += 1;
+                    append(self.region, copy, port);
+                    copies += 1;
                 }
-                None => self.lose_copy(&packet, port, DROPPED_FLOOD),
+                None => self.drop_copy(&packet, port, DROPPED_FLOOD),
             }
         }
         match last {
             Some(port) => {
-                leaves(self.region, packet, port);
-                left + 1
+                append(self.region, packet, port);
+                copies + 1
             }
             None => {
                 if self.tracer.is_tracing() {
@@ -76,13 +76,13 @@ impl Flooder<'_> {
                 self.region.release(&packet);
                 self.counts.add(DROPPED, 1);
                 self.counts.add(DROPPED_FLOOD, 1);
-                left
+                copies
             }
         }
     }
 
-    /// Counts a copy that cannot be made as created and dropped.
-    fn lose_copy(&mut self, packet: &Descriptor, port: u8, reason: usize) {
+    /// Counts a copy that cannot be made: as created and as dropped.
+    fn drop_copy(&mut self, packet: &Descriptor, port: u8, reason: usize) {
         if self.tracer.is_tracing() {
             self.tracer.copy_dropped(self.plan, packet, port, reason);
         }

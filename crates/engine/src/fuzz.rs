@@ -39,35 +39,35 @@ impl Gateway {
     }
 
     fn pass(&mut self, port: u8, frame: &[u8]) {
-        let mut before = self.region.allocate(frame.len()).expect("there is a buffer");
-        before.port = port;
-        self.region.buffer_mut(&before).fill(0x5a);
-        self.region.frame_mut(&before).copy_from_slice(frame);
+        let mut original = self.region.allocate(frame.len()).expect("there is a buffer");
+        original.port = port;
+        self.region.buffer_mut(&original).fill(0x5a);
+        self.region.frame_mut(&original).copy_from_slice(frame);
         let mut work = Vec::new();
         match self.host_half.as_mut().filter(|host_half| host_half.prepares()) {
-            Some(host_half) => host_half.prepare(&self.region, &[before], &mut work),
+            Some(host_half) => host_half.prepare(&self.region, &[original], &mut work),
             None => work.push(Work::Run { variant: self.function.variant(), parameter: 0 }),
         }
         match work[..] {
             [Work::Done(outcome)] => self.check_outcome(outcome),
-            [Work::Run { variant, parameter }] => self.run(before, variant, parameter),
+            [Work::Run { variant, parameter }] => self.run(original, variant, parameter),
             _ => panic!("{} work items for one packet", work.len()),
         }
-        self.region.release(&before);
+        self.region.release(&original);
         assert_eq!(self.region.allocated(), 0);
     }
 
-    /// Runs a packet through the kernel and checks the result against the reference.
-    fn run(&mut self, before: Descriptor, variant: u8, parameter: u64) {
-        let mut buffer = self.region.buffer_mut(&before).to_vec();
-        let mut expected = before;
+    /// Runs a packet through the kernel and checks the result against the reference implementation.
+    fn run(&mut self, original: Descriptor, variant: u8, parameter: u64) {
+        let mut buffer = self.region.buffer_mut(&original).to_vec();
+        let mut expected = original;
         let outcome = self.function.run_ref(&mut buffer, &mut expected, variant, parameter);
         let mut chunk = self.chunk.take().expect("every run returns the chunk");
         chunk.bins.clear();
         let kernel = self.function.contract().kernel;
-        chunk.bins.push(Bin { count: 1, kernel, variant, length_bytes: before.length, ..Bin::default() });
+        chunk.bins.push(Bin { count: 1, kernel, variant, length_bytes: original.length, ..Bin::default() });
         chunk.packets = 1;
-        (chunk.descriptors[0], chunk.parameters[0]) = (before, parameter);
+        (chunk.descriptors[0], chunk.parameters[0]) = (original, parameter);
         self.lane.submit(&mut self.region, chunk).expect("the chunk is sound");
         let mut chunk =
             self.lane.poll(&mut self.region).expect("the CPU does not fail").expect("the chunk is finished");
@@ -97,7 +97,7 @@ impl Gateway {
         for &port in self.function.flood_ports(outcome.value) {
             let mut copy = self.region.duplicate(packet).expect("there is a buffer");
             let buffer = copy;
-            self.function.dress(self.region.buffer_mut(&buffer), &mut copy, port, outcome.value);
+            self.function.prepare_copy(self.region.buffer_mut(&buffer), &mut copy, port, outcome.value);
             assert!(self.region.contains(&copy));
             self.region.release(&copy);
         }
@@ -113,8 +113,8 @@ impl Gateway {
     }
 }
 
-/// Fuzz target: `data` is a frame for inbound SAs, or the content of an authentic packet
-/// ([`ipsec::fuzz::frame`]).
+/// Fuzz target for inbound IPsec. `data` is a frame for inbound SAs, or the content of an authentic
+/// packet ([`ipsec::fuzz::frame`]).
 pub fn ipsec_inbound(data: &[u8]) {
     thread_local! {
         static GATEWAY: RefCell<Gateway> = RefCell::new(Gateway::new(ipsec::fuzz::function()));
@@ -125,8 +125,8 @@ pub fn ipsec_inbound(data: &[u8]) {
     }
 }
 
-/// Fuzz target: `data` is an ingress port and a frame for a switch. Kernel and reference must
-/// agree.
+/// Fuzz target for the switch. `data` is an ingress port and a frame. Kernel and reference
+/// implementation must agree.
 pub fn l2_frame(data: &[u8]) {
     thread_local! {
         static SWITCH: RefCell<Gateway> = RefCell::new(Gateway::new(l2::fuzz::function()));
@@ -137,8 +137,8 @@ pub fn l2_frame(data: &[u8]) {
     }
 }
 
-/// Fuzz target: `data` is a file of static MAC addresses. It is parsed, or the error names an
-/// existing line.
+/// Fuzz target for files of static MAC addresses. `data` is such a file. Either it is parsed, or
+/// the error names an existing line.
 pub fn l2_macs(data: &[u8]) {
     let lines = 1 + data.iter().filter(|&&byte| byte == b'\n').count();
     let port = |vid: u16, name: &str| match name.len() {
@@ -151,8 +151,8 @@ pub fn l2_macs(data: &[u8]) {
     }
 }
 
-/// Fuzz target: `data` is a frame for two routers, one for each form of the table. Kernel and
-/// reference must agree.
+/// Fuzz target for IPv6 forwarding. `data` is a frame for two routers, one for each form of the
+/// table. Kernel and reference implementation must agree.
 pub fn ipv6_frame(data: &[u8]) {
     thread_local! {
         static ROUTERS: RefCell<[Gateway; 2]> = RefCell::new(
@@ -164,8 +164,7 @@ pub fn ipv6_frame(data: &[u8]) {
     }
 }
 
-/// Fuzz target: `data` is a frame for function `ndn`, or the content of an Interest
-/// ([`ndn::fuzz::frame`]).
+/// Fuzz target for NDN. `data` is a frame, or the content of an Interest ([`ndn::fuzz::frame`]).
 pub fn ndn_interest(data: &[u8]) {
     thread_local! {
         static FORWARDER: RefCell<Gateway> = RefCell::new(Gateway::new(ndn::fuzz::function()));
@@ -176,8 +175,8 @@ pub fn ndn_interest(data: &[u8]) {
     }
 }
 
-/// Fuzz target: `data` is a file of names. Parsed names survive a round trip through text, or the
-/// error names an existing line.
+/// Fuzz target for files of NDN names. `data` is such a file. Names that are parsed survive a round
+/// trip through text. Otherwise the error names an existing line.
 pub fn ndn_names(data: &[u8]) {
     let lines = 1 + data.iter().filter(|&&byte| byte == b'\n').count();
     let hops = [(&b"a"[..], 0), (b"lan", 1)];

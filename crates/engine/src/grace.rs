@@ -22,7 +22,8 @@ use godwit_packet::wipe_stack;
 
 /// Interval at which the control thread polls for answers.
 const LOOK_INTERVAL: Duration = Duration::from_micros(50);
-/// Answer of a worker that has ended. It is greater than any number of a grace period.
+/// Answer of an ended worker in place of a number. It is greater than the number of any grace
+/// period.
 const ENDED: u64 = u64::MAX;
 
 /// State of grace periods that the control thread and the workers share.
@@ -42,8 +43,8 @@ impl GracePeriods {
         Arc::new(Self { requested: AtomicU64::new(0), workers: (0..workers).map(|_| Answer::default()).collect() })
     }
 
-    /// Returns the part of worker `worker`. Create it before the worker starts. Its drop reports
-    /// that the worker has ended.
+    /// Returns the worker's part of grace periods for worker `worker`. It must exist before the
+    /// worker starts. Dropping it reports that the worker has ended.
     pub(crate) fn of_worker(self: &Arc<Self>, worker: usize) -> WorkerGrace {
         WorkerGrace { shared: Arc::clone(self), worker, answered: 0, waiting: None }
     }
@@ -73,21 +74,21 @@ impl GracePeriods {
     }
 }
 
-/// One worker's part of grace periods.
+/// One worker's part of grace periods: its last answer, and the period that is running.
 #[derive(Debug)]
 pub(crate) struct WorkerGrace {
     shared: Arc<GracePeriods>,
     worker: usize,
     answered: u64,
-    /// Number of the current grace period, and its end as a count of arrivals. The exit must have
-    /// passed all earlier slots.
+    /// Number of the running grace period, and the number of packets that had arrived at its start.
+    /// It ends when the exit has passed that many order-ring slots.
     waiting: Option<(u64, usize)>,
 }
 
 impl WorkerGrace {
-    /// Checks for a new grace period and for the end of the current one. The worker calls this at
-    /// the end of each loop iteration. `arrived` and `passed` count the order-ring slots since the
-    /// start.
+    /// Checks for a new grace period and for the end of the running one. The worker calls this at
+    /// the end of each loop iteration. `arrived` and `passed` count order-ring slots since the
+    /// start of the engine.
     #[inline]
     pub(crate) fn poll(&mut self, arrived: usize, passed: usize) {
         let requested = self.shared.requested.load(Ordering::Acquire);
@@ -98,13 +99,14 @@ impl WorkerGrace {
 
     #[cold]
     fn answer(&mut self, requested: u64, arrived: usize, passed: usize) {
-        // Grace periods are sequential. A request during one is answered by the next one.
+        // Only one grace period runs at a time. A request during a grace period starts the next
+        // one.
         let (number, until) = *self.waiting.get_or_insert((requested, arrived));
         if passed >= until {
             self.waiting = None;
             self.answered = number;
-            // The grace period ends before keys are wiped from tables. Kernels may have left copies
-            // of these keys on the stack.
+            // Callers wipe keys from tables after a grace period. Kernels may have left copies of
+            // these keys on the stack, so they are wiped here.
             wipe_stack();
             self.shared.workers[self.worker].0.store(number, Ordering::Release);
         }
@@ -125,37 +127,38 @@ mod tests {
     const IN_TIME: Duration = Duration::from_secs(60);
 
     #[test]
-    fn all_that_has_arrived_must_be_gone() {
+    fn grace_period_ends_when_earlier_packets_are_gone() {
         let graces = GracePeriods::new(2);
-        let (mut one, mut other) = (graces.of_worker(0), graces.of_worker(1));
+        let (mut first, mut second) = (graces.of_worker(0), graces.of_worker(1));
         assert!(!graces.wait(AT_ONCE), "no worker has answered");
-        one.poll(10, 7);
-        other.poll(0, 0);
+        first.poll(10, 7);
+        second.poll(0, 0);
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| graces.wait(IN_TIME));
             while graces.requested.load(Ordering::Relaxed) < 2 {
                 std::thread::yield_now();
             }
-            // This ends the first grace period, because later arrivals do not belong to it.
-            one.poll(12, 10);
-            one.poll(13, 11);
-            other.poll(0, 0);
+            // The first grace period ends here. Packets that arrived after its start do not belong
+            // to it.
+            first.poll(12, 10);
+            first.poll(13, 11);
+            second.poll(0, 0);
             std::thread::sleep(Duration::from_millis(5));
             assert!(!waiting.is_finished(), "a packet that arrived before the request is still in flight");
-            one.poll(20, 13);
+            first.poll(20, 13);
             assert!(waiting.join().unwrap());
         });
     }
 
     #[test]
-    fn who_has_ended_is_not_waited_for() {
+    fn ended_worker_does_not_delay_a_grace_period() {
         let graces = GracePeriods::new(2);
-        let mut one = graces.of_worker(0);
+        let mut first = graces.of_worker(0);
         drop(graces.of_worker(1));
         assert!(!graces.wait(AT_ONCE));
-        one.poll(1, 0);
-        one.poll(1, 1);
-        drop(one);
+        first.poll(1, 0);
+        first.poll(1, 1);
+        drop(first);
         assert!(graces.wait(AT_ONCE));
     }
 }

@@ -5,7 +5,7 @@ pub(crate) use godwit_io::Histogram;
 use crate::report::Latency;
 
 pub(crate) trait Figures {
-    /// Returns the figures, or `None` if the histogram is empty.
+    /// Returns the latency figures, or `None` if the histogram is empty.
     fn latency(&self) -> Option<Latency>;
 }
 

@@ -25,11 +25,11 @@ impl Housekeeper {
     /// # Errors
     /// If the thread cannot be started.
     pub(crate) fn start(commands: Arc<Commands>) -> Result<Option<Self>, Error> {
-        let asked = commands.functions.iter().enumerate();
-        let chores: Vec<Chore> = asked
-            .filter_map(|(function, (name, asked))| {
-                let interval = asked.housekeeping_interval()?.max(INTERVAL_MIN);
-                Some(Chore { function, name: name.clone(), interval, due: Instant::now(), last_error: None })
+        let functions = commands.functions.iter().enumerate();
+        let chores: Vec<Chore> = functions
+            .filter_map(|(index, (name, function))| {
+                let interval = function.housekeeping_interval()?.max(INTERVAL_MIN);
+                Some(Chore { function: index, name: name.clone(), interval, due: Instant::now(), last_error: None })
             })
             .collect();
         if chores.is_empty() {
@@ -59,7 +59,7 @@ struct Chore {
     name: String,
     interval: Duration,
     due: Instant,
-    /// Error message of the last call.
+    /// Error message of the last call, to log each error once.
     last_error: Option<String>,
 }
 

@@ -84,7 +84,7 @@ pub struct Options {
     /// Flag that requests a reload: the engine reads the configuration file again, applies the new
     /// classes and edges, and clears the flag.
     pub reload: Option<Arc<AtomicBool>>,
-    /// Function that opens devices in place of [`godwit_device::open`]. For tests.
+    /// Function that opens devices in tests, in place of [`godwit_device::open`].
     #[doc(hidden)]
     pub opener: Option<Opener>,
 }
@@ -95,7 +95,7 @@ pub struct Options {
 #[derive(Clone)]
 pub struct Opener(pub Arc<OpenDevice>);
 
-/// Signature of the function in [`Opener`].
+/// Signature of the function in [`Opener`], which opens a device in tests.
 #[doc(hidden)]
 pub type OpenDevice = dyn Fn(
         &str,
@@ -113,7 +113,7 @@ impl std::fmt::Debug for Opener {
 }
 
 /// Capture files that replace all ports of a run. The output depends only on the captures and the
-/// configuration, byte for byte.
+/// configuration.
 #[derive(Clone, Debug)]
 pub struct Replay {
     /// Input captures, each with the name of its port. A capture without a name replaces the first

@@ -3,7 +3,7 @@
 
 use godwit_abi::{Outcome, PORT_FLOOD, VERDICT_DROP};
 use godwit_chain::Next;
-use godwit_function::Said;
+use godwit_function::PreviousOutcome;
 use godwit_io::Departure;
 use godwit_packet::{Descriptor, verdict_of_all};
 
@@ -14,8 +14,8 @@ use crate::plan::ChainPlan;
 use crate::worker::Worker;
 
 impl Worker {
-    /// Starts packets on their chains. Without class rules, all packets of a port have the same
-    /// first stage.
+    /// Starts arrived packets at the first stage of their chain. Without class rules, all packets
+    /// of a port have the same first stage.
     pub(crate) fn start(&mut self, plan: &ChainPlan, descriptors: &[Descriptor]) {
         if plan.classifier.is_trivial() {
             for run in descriptors.chunk_by(|one, next| one.port == next.port) {
@@ -40,13 +40,13 @@ impl Worker {
         self.partition = partition;
     }
 
-    /// Starts packets of one class and port, which `key` encodes.
+    /// Starts packets of one class and port at their first stage. `key` encodes class and port.
     fn start_alike(&mut self, plan: &ChainPlan, key: u32, descriptors: &[Descriptor]) {
-        let (class, port) = of_key(key);
+        let (class, port) = split_key(key);
         self.send_on(plan, plan.decider.entry(port, class), None, descriptors, |_| Outcome::default());
     }
 
-    /// Sends packets to `next`. `outcome(i)` is the outcome of `function` for packet `i`.
+    /// Sends packets to stage `next`. `outcome(i)` is the outcome of packet `i` from `function`.
     #[inline]
     fn send_on(
         &mut self,
@@ -70,17 +70,18 @@ impl Worker {
                 let input = &mut self.inputs[usize::from(next)];
                 input.pending.extend_from_slice(descriptors);
                 if input.reads_previous {
-                    let by = function.map(|function| plan.stages[function].function.contract());
+                    let contract = function.map(|function| plan.stages[function].function.contract());
                     let function = function.unwrap_or_default();
-                    let previous = |packet| Said { by, function, outcome: outcome(packet) };
+                    let previous = |packet| PreviousOutcome { contract, function, outcome: outcome(packet) };
                     input.previous_outcomes.extend((0..descriptors.len()).map(previous));
                 }
             }
             Next::Port(port) => self.send_out(plan, descriptors, u16::from(port)),
             Next::Egress => {
                 let Some(Outcome { port, .. }) = (!descriptors.is_empty()).then(|| outcome(0)) else { return };
-                let others = (0..descriptors.len()).fold(0, |others, packet| others | (outcome(packet).port ^ port));
-                if others == 0 && port != PORT_FLOOD {
+                let differences =
+                    (0..descriptors.len()).fold(0, |differences, packet| differences | (outcome(packet).port ^ port));
+                if differences == 0 && port != PORT_FLOOD {
                     self.send_out(plan, descriptors, port);
                     return;
                 }
@@ -167,8 +168,8 @@ impl Worker {
         self.partition = partition;
     }
 
-    /// Counts the outcomes of packets with one class and one verdict, which `key` encodes, and
-    /// sends the packets to their next stage.
+    /// Counts outcomes that have one class and one verdict, and sends their packets to the next
+    /// stage. `key` encodes class and verdict.
     fn decide_alike(
         &mut self,
         plan: &ChainPlan,
@@ -178,7 +179,7 @@ impl Worker {
         outcomes: &[Outcome],
     ) {
         let counters = plan.stages[function].counters;
-        let (class, verdict) = of_key(key);
+        let (class, verdict) = split_key(key);
         if verdict == VERDICT_DROP {
             for (descriptor, outcome) in descriptors.iter().zip(outcomes) {
                 self.drop_packet(descriptor, counters.drop(outcome.reason));
@@ -199,6 +200,6 @@ fn key(class: u8, by: u8) -> u32 {
 }
 
 #[inline]
-fn of_key(key: u32) -> (u8, u8) {
+fn split_key(key: u32) -> (u8, u8) {
     ((key >> 8) as u8, key as u8)
 }

@@ -25,21 +25,21 @@ use godwit_packet::{Descriptor, Stamp, are_in_order};
 
 use crate::flood::Flood;
 
-/// `progress` of a packet that left or was dropped.
+/// Value of `progress` for a packet that has left or was dropped.
 const GONE: u8 = u8::MAX;
-/// `progress` of a slot that several packets share, all of which wait at the exit. It is greater
-/// than the progress at any gate.
+/// Value of `progress` for a slot that several packets share, all of which wait at the exit. It is
+/// greater than the progress at any gate.
 const SHARED: u8 = u8::MAX - 1;
-/// `progress` of a packet that waits at the exit to leave by several ports. It is greater than the
-/// progress at any gate.
+/// Value of `progress` for a packet that waits at the exit to leave by several ports. It is greater
+/// than the progress at any gate.
 const FLOODED: u8 = u8::MAX - 2;
 
-/// Minimum number of packets at the exit for a copy of whole ring ranges. Fewer packets are stored
-/// one by one.
+/// Minimum number of packets that are stored at the exit with copies of whole ring ranges. Fewer
+/// packets are stored one by one.
 const RANGE_COPY_PACKETS_MIN: usize = 4;
 
-/// Minimum number of consecutive packets for the same port that leave the exit as a run. Shorter
-/// runs are mixed with dropped packets, and a loop without branches separates them.
+/// Minimum number of consecutive packets for the same port that leave the exit as one run. If runs
+/// are shorter, packets were dropped between them, and a loop without branches separates these.
 const RUN_PACKETS_MIN: usize = 32;
 
 /// Packets in flight of one worker. A packet owns the ring slot `descriptor.order` from its arrival
@@ -49,7 +49,7 @@ pub(crate) struct Order {
     mask: usize,
     /// Number of slots assigned since the start.
     arrived: usize,
-    /// Number of slots passed since the start, for each gate and finally the exit.
+    /// Number of slots passed since the start, for each gate. The last element is that of the exit.
     passed: Vec<usize>,
     progress: Vec<u8>,
     descriptors: Vec<Descriptor>,
@@ -57,7 +57,8 @@ pub(crate) struct Order {
     arrivals_ns: Vec<u64>,
     classes: Vec<u8>,
     egress: Vec<u8>,
-    /// Port set of each flooded packet, by slot. Empty until the first flooded packet.
+    /// Port set of each flooded packet. The index is the slot. Empty until the first packet is
+    /// flooded.
     floods: Vec<Flood>,
     /// Packets of each shared slot. Almost always empty.
     shared: HashMap<usize, Vec<SharedPacket>>,
@@ -66,13 +67,13 @@ pub(crate) struct Order {
 /// A packet in a shared slot.
 #[derive(Clone, Copy, Debug)]
 struct SharedPacket {
-    /// Descriptor at the packet's last gate. Its buffer identifies the packet.
+    /// Descriptor of the packet at its last gate. The buffer identifies the packet.
     descriptor: Descriptor,
     progress: u8,
     destination: Destination,
 }
 
-/// Ports by which a packet leaves.
+/// Egress port, or port set, of a packet.
 #[derive(Clone, Copy, Debug)]
 enum Destination {
     Port(u8),
@@ -168,7 +169,7 @@ impl Order {
         slot..(slot + count).min(self.mask + 1)
     }
 
-    /// Stores the class of a packet. A chain without class rules does not use it.
+    /// Stores the class of a packet. It is used only if the chain has class rules.
     #[inline]
     pub(crate) fn classify(&mut self, descriptor: &Descriptor, class: u8) {
         let slot = self.slot(descriptor);
@@ -209,8 +210,8 @@ impl Order {
         self.progress[slot] = Self::waiting_at(gate);
     }
 
-    /// Lets packets pass `gate` at once if they are next in arrival order. Returns false if this is
-    /// not certain. The packets must then [wait](Self::wait).
+    /// Lets packets pass `gate` at once if they are next in arrival order. Returns false if this
+    /// cannot be determined quickly. The packets must then [wait](Self::wait).
     #[inline]
     pub(crate) fn enter(&mut self, gate: usize, descriptors: &[Descriptor]) -> bool {
         let passed = self.passed[gate].max(self.passed[self.exit()]);
@@ -225,8 +226,8 @@ impl Order {
         }
     }
 
-    /// Returns the ring slots of packets that arrived consecutively. Returns `None` for no packets,
-    /// for other packets, if the range wraps, or if any slot is shared.
+    /// Returns the ring slots of packets that arrived consecutively. Returns `None` if there are no
+    /// packets, if they did not arrive consecutively, if the range wraps, or if any slot is shared.
     #[inline]
     fn slots(&self, descriptors: &[Descriptor]) -> Option<Range<usize>> {
         let first = descriptors.first().filter(|_| self.shared.is_empty())?;
@@ -237,7 +238,7 @@ impl Order {
 
     /// Lets packets pass the exit at once if they are next in arrival order, and appends them to
     /// `out`. Calls `arrived` with each arrival time and its number of packets. Returns false if
-    /// the order is not certain. The packets must then [wait](Self::wait_exit).
+    /// the order cannot be determined quickly. The packets must then [wait](Self::wait_exit).
     #[inline]
     pub(crate) fn pass_exit(
         &mut self,
@@ -261,7 +262,7 @@ impl Order {
     #[inline]
     pub(crate) fn wait_exit(&mut self, descriptors: &[Descriptor], port: u8) {
         let exit = self.exit();
-        // Packets usually come in arrival order, and ring ranges are copied whole. For a few
+        // Packets usually come in arrival order, so whole ring ranges are copied. For a few
         // packets, single stores are as fast.
         if descriptors.len() >= RANGE_COPY_PACKETS_MIN
             && let Some(slots) = self.slots(descriptors)
@@ -309,8 +310,8 @@ impl Order {
         self.progress[slot] = GONE;
     }
 
-    /// Puts `packet`, which a function created from `original`, into the slot of `original`,
-    /// directly after it.
+    /// Puts `packet` into the ring slot of `original`, directly after it. A function created
+    /// `packet` from `original`.
     #[cold]
     pub(crate) fn share_slot(&mut self, original: &Descriptor, packet: &mut Descriptor) {
         let slot = self.slot(original);
@@ -322,7 +323,7 @@ impl Order {
         members.insert(index + 1, SharedPacket { descriptor: *packet, ..members[index] });
     }
 
-    /// Replaces `packet` by `whole`, a packet in another buffer, in the slot of `packet`.
+    /// Replaces `packet` by `whole`, which is in another buffer, in the ring slot of `packet`.
     #[cold]
     pub(crate) fn replace_packet(&mut self, packet: &Descriptor, whole: &Descriptor) {
         let slot = self.slot(packet);
@@ -332,13 +333,14 @@ impl Order {
         }
     }
 
-    /// Returns the index of a packet among the packets of its slot.
+    /// Returns the index of a packet in the list of packets that share its slot.
     fn index_of(members: &[SharedPacket], descriptor: &Descriptor) -> usize {
         let named = members.iter().position(|index_of| index_of.descriptor.buffer == descriptor.buffer);
         named.unwrap_or_else(|| unreachable!("a packet outside its slot: {descriptor:?}"))
     }
 
-    /// Updates a packet in a shared slot. Returns false if the slot is not shared.
+    /// Updates the progress and destination of a packet in a shared slot. Returns false if the slot
+    /// is not shared.
     #[cold]
     fn update_shared(
         &mut self,
@@ -412,9 +414,9 @@ impl Order {
         self.passed[gate] = passed;
     }
 
-    /// Appends the packets that may leave to `outs`, by port and in arrival order. Calls `arrived`
-    /// with each arrival time and its number of packets. `flood` appends the copies of a flooded
-    /// packet and returns their number.
+    /// Appends the packets that may leave to `outs`, by egress port and in arrival order. Calls
+    /// `arrived` with each arrival time and its number of packets. `flood` appends the copies of a
+    /// flooded packet and returns their number.
     #[inline]
     pub(crate) fn open_exit(
         &mut self,
@@ -483,8 +485,9 @@ impl Order {
         }
     }
 
-    /// Passes packets that leave by `port` and dropped packets among them, from the first slot on.
-    /// The loop has no branch on the packet, because dropped packets are unpredictable.
+    /// Lets packets for `port` leave, although dropped packets are among them, from the first slot
+    /// on. The loop has no branch per packet, because the positions of dropped packets are
+    /// unpredictable.
     fn leave_with_gaps(
         &mut self,
         slots: Range<usize>,
@@ -499,22 +502,22 @@ impl Order {
             |(progress, egress): &(&u8, &u8)| (**progress == GONE) | (**progress == at_exit) & (**egress == port);
         let slots = start..start + states.take_while(settled).count();
         self.passed[exit] += slots.len();
-        let (progress, before) = (&mut self.progress[slots.clone()], out.len());
-        out.resize(before + slots.len(), Departure::default());
-        let (mut left, mut at) = (before, slots.start);
+        let (progress, out_start) = (&mut self.progress[slots.clone()], out.len());
+        out.resize(out_start + slots.len(), Departure::default());
+        let (mut out_end, mut at) = (out_start, slots.start);
         for run in self.arrivals_ns[slots].chunk_by(|one, next| one == next) {
-            let left_before = left;
+            let run_start = out_end;
             for progress in &mut progress[at - start..][..run.len()] {
-                out[left] = Departure { descriptor: self.descriptors[at], stamp: self.stamps[at] };
-                left += usize::from(*progress == at_exit);
+                out[out_end] = Departure { descriptor: self.descriptors[at], stamp: self.stamps[at] };
+                out_end += usize::from(*progress == at_exit);
                 *progress = GONE;
                 at += 1;
             }
-            if left > left_before {
-                arrived(run[0], (left - left_before) as u64);
+            if out_end > run_start {
+                arrived(run[0], (out_end - run_start) as u64);
             }
         }
-        out.truncate(left);
+        out.truncate(out_end);
     }
 
     /// Returns the lowest sequence number of all packets in flight. Packets of one source arrive in
@@ -548,11 +551,12 @@ fn append_consecutive(
 }
 
 /// Returns the number of leading elements that equal `value`. The loop compares eight elements at a
-/// time, because runs of hundreds are common.
+/// time, because runs of hundreds of equal values are common.
 #[inline]
 fn leading<T: Copy + PartialEq>(values: &[T], value: T) -> usize {
     let (eights, _) = values.as_chunks::<8>();
-    // A comparison of the arrays themselves would compile to a call of `memcmp`.
+    // Element by element, the comparison is vectorized. A comparison of whole arrays would call
+    // `memcmp`.
     let are_alike = |eight: &&[T; 8]| eight.iter().fold(true, |alike, other| alike & (*other == value));
     let whole = eights.iter().take_while(are_alike).count() * 8;
     whole + values[whole..].iter().take_while(|other| **other == value).count()

@@ -74,7 +74,7 @@ mod tests {
     proptest! {
         /// Every packet is in one group, with the packets of its key, in arrival order.
         #[test]
-        fn each_packet_goes_once_and_in_order(rounds in prop::collection::vec(prop::collection::vec(0u32..4, 0..70), 1..4)) {
+        fn each_packet_is_in_one_group_and_in_order(rounds in prop::collection::vec(prop::collection::vec(0u32..4, 0..70), 1..4)) {
             let mut parting = Partition::default();
             for keys in rounds {
                 let descriptors: Vec<Descriptor> =
@@ -93,7 +93,7 @@ mod tests {
                         (0..keys.len() as u32).filter(|packet| keys[*packet as usize] == key).collect();
                     prop_assert_eq!(&buffers, &expected);
                     prop_assert!(parting.outcomes.iter().map(|outcome| outcome.value).eq(buffers));
-                    prop_assert!(seen.insert(key), "a key comes once");
+                    prop_assert!(seen.insert(key), "a key has one group");
                 }
                 prop_assert!(keys.iter().all(|key| seen.contains(key)));
             }

@@ -28,8 +28,8 @@ pub(crate) struct ChainPlan {
     /// Whether packets leave in arrival order. One entry per port.
     pub(crate) ordered: Vec<bool>,
     pub(crate) layout: CounterLayout,
-    /// Device chain of each device. `None`: the device returns packets to the host after each
-    /// function.
+    /// Device chain of each device: the part of the chain that the device executes. `None`: the
+    /// device returns packets to the host after each function.
     pub(crate) chains: Vec<Option<Arc<DeviceChain>>>,
     /// Streams of all packers. A bin contains packets of one stream only.
     pub(crate) streams: Vec<Stream>,
@@ -42,7 +42,8 @@ pub(crate) struct Stage {
     pub(crate) function: Arc<dyn Function>,
     /// Gate in front of the function. `None`: the function does not need arrival order.
     pub(crate) gate: Option<usize>,
-    /// Progress value of a packet on its way to the function, after the gates that it has passed.
+    /// Progress value of a packet on its way to the function. It counts the gates before the
+    /// function.
     pub(crate) progress: u8,
     pub(crate) counters: FunctionLayout,
     /// Devices on which the function is placed, as indices into the worker's devices. Contains at
@@ -66,7 +67,8 @@ pub(crate) struct Placement<'a> {
     /// Devices of each function, as indices into `devices`.
     pub(crate) functions: &'a [Box<[usize]>],
     pub(crate) devices: &'a [&'a str],
-    /// Device chain of each device, or `None`.
+    /// Device chain of each device. `None`: the device returns packets to the host after each
+    /// function.
     pub(crate) chains: Vec<Option<Arc<DeviceChain>>>,
     pub(crate) streams: &'a Streams,
 }
@@ -90,12 +92,12 @@ impl ChainPlan {
         let mut gates = Vec::new();
         let mut positions = vec![(None, 0); functions.len()];
         for &index in &sequence {
-            let before = gates.len();
-            let gate = functions[index].1.contract().in_order.then_some(before);
+            let gates_before = gates.len();
+            let gate = functions[index].1.contract().in_order.then_some(gates_before);
             if gate.is_some() {
                 gates.push(index);
             }
-            positions[index] = (gate, Order::after(before));
+            positions[index] = (gate, Order::after(gates_before));
         }
         let stages =
             functions.iter().zip(positions).enumerate().map(|(index, ((name, function), (gate, progress)))| Stage {

@@ -24,7 +24,8 @@ pub(crate) struct Ports {
     sources: Vec<Source>,
     exits: Vec<Exit>,
     sinks: Vec<(String, Sink)>,
-    /// Live ports, by port number. `None` until opened, and for all other ports.
+    /// Live ports. The index is the port number. `None` for all other ports, and before the port is
+    /// open.
     live: Vec<Option<Arc<dyn LivePort>>>,
 }
 
@@ -285,7 +286,7 @@ impl Ports {
                 *port += *counters;
             }
         }
-        // Events that the hardware counts and no queue sees.
+        // Add the events that the hardware counts and that no queue sees.
         for (port, live) in ports.iter_mut().zip(&self.live) {
             let Some(live) = live.as_ref().map(|live| live.counters()) else { continue };
             port.missed = port.missed.max(live.missed);

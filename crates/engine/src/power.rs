@@ -85,7 +85,7 @@ impl DevicePower {
         for FoundMeter { name, kind, meter, .. } in found {
             match meter {
                 Ok(meter) => meters.push((format!("{} {name}", kind.unwrap_or_default()), meter)),
-                Err(why) => reason = reason.or(Some(why)),
+                Err(error) => reason = reason.or(Some(error)),
             }
         }
         let joules = if meters.is_empty() { Err(reason.unwrap_or_default()) } else { Ok(0.0) };
@@ -106,33 +106,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_that_nothing_measures_has_a_reason_and_no_figures() {
-        let found = |device: &str, why: &str| FoundMeter {
+    fn unmeasured_device_has_a_reason_and_no_figures() {
+        let found = |device: &str, reason: &str| FoundMeter {
             device: device.to_owned(),
             name: String::new(),
             kind: None,
-            meter: Err(why.to_owned()),
+            meter: Err(reason.to_owned()),
         };
         let mut power =
             Power::with_meters(&["cpu", "opencl:0"], vec![found("opencl:0", "no sensor"), found("cpu", "no counter")]);
         power.end();
         assert_eq!(power.joules().collect::<Vec<_>>(), [None, None]);
         let reports = power.reports(1.0, |_| [1, 1]);
-        for (report, (device, why)) in reports.iter().zip([("cpu", "no counter"), ("opencl:0", "no sensor")]) {
-            assert_eq!((report.device.as_str(), report.not_measured.as_deref()), (device, Some(why)));
+        for (report, (device, reason)) in reports.iter().zip([("cpu", "no counter"), ("opencl:0", "no sensor")]) {
+            assert_eq!((report.device.as_str(), report.not_measured.as_deref()), (device, Some(reason)));
             assert!(report.joules.or(report.watts).or(report.joules_per_packet).or(report.joules_per_chunk).is_none());
         }
     }
 
-    /// On any machine, the figures are consistent or a reason is given.
+    /// On any machine, either the energy figures are consistent or the report gives a reason.
     #[test]
-    fn this_machine_is_measured_or_says_why_not() {
+    fn this_machine_has_figures_or_a_reason() {
         let mut power = Power::new(&["cpu"]);
         std::thread::sleep(Duration::from_millis(10));
         power.end();
         let report = power.reports(2.0, |_| [1000, 10]).remove(0);
         match report.joules {
-            None => assert!(report.meters.is_empty() && report.not_measured.is_some_and(|why| !why.is_empty())),
+            None => assert!(report.meters.is_empty() && report.not_measured.is_some_and(|reason| !reason.is_empty())),
             Some(joules) => {
                 assert!(joules >= 0.0 && !report.meters.is_empty() && report.not_measured.is_none());
                 let figures = [report.watts, report.joules_per_packet, report.joules_per_chunk];

@@ -15,7 +15,7 @@ pub struct FunctionProgram {
 }
 
 impl FunctionProgram {
-    /// Creates the program of `function`. `name` is its configured name.
+    /// Creates the device program of `function`. `name` is the configured name of the function.
     pub fn new(name: String, function: Arc<dyn Function>) -> Self {
         Self { name, function }
     }

@@ -46,15 +46,15 @@ pub struct PortReport {
     /// Packets that the port skipped and did not receive: reason and count.
     #[serde(serialize_with = "as_map")]
     pub passed_over: Vec<(String, u64)>,
-    /// Statistics of probe packets, if the port generates them (`probe = true`). Only at the end of
-    /// the run.
+    /// Statistics of the port's probe packets, if it generates them (`probe = true`). Present only
+    /// at the end of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probes: Option<ProbeReport>,
     /// Order-independent digest of all frames sent, if configured (`digest = true`).
     pub digest: Option<u64>,
 }
 
-/// A device that was lost, or that failed repeatedly.
+/// A device that workers no longer use, because it was lost or failed repeatedly.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LostDevice {
     /// Configured name of the device.
@@ -91,8 +91,8 @@ pub struct FunctionReport {
     pub mpps: f64,
     /// Bit rate over the run, in gigabits per second.
     pub gbps: f64,
-    /// Time in the function, including the wait in bins. `None` if the function processed no
-    /// packet.
+    /// Time from the packet's arrival at the function to its completion, including the wait in
+    /// bins. `None` if the function processed no packet.
     pub latency: Option<Latency>,
     /// Average number of packets per bin, as a fraction of the bin size: 0 to 1.
     pub batch_fill: f64,
@@ -112,7 +112,7 @@ pub struct FunctionReport {
 pub struct PowerReport {
     /// Configured name of the device.
     pub device: String,
-    /// Names of the meters, such as `rapl package-0`.
+    /// Names of the energy meters, such as `rapl package-0`.
     pub meters: Vec<String>,
     /// Reason why the energy was not measured.
     pub not_measured: Option<String>,
@@ -134,11 +134,11 @@ fn as_map<S: Serializer>(pairs: &[(String, u64)], serializer: S) -> Result<S::Ok
 /// Latency figures, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Latency {
-    /// Median.
+    /// Median latency.
     pub p50_ns: u64,
-    /// 99th percentile.
+    /// 99th percentile of the latency.
     pub p99_ns: u64,
-    /// Maximum.
+    /// Maximum latency.
     pub max_ns: u64,
 }
 
@@ -169,7 +169,7 @@ impl Conservation {
 impl std::fmt::Display for Conservation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { received, sent, dropped, created, merged, in_flight } = self;
-        // Terms that are zero are omitted. Both usually are.
+        // Omit terms that are zero, as these two usually are.
         let some = |count: &u64, what: &str| if *count > 0 { format!(" + {what} {count}") } else { String::new() };
         let (created, merged) = (some(created, "created"), some(merged, "merged"));
         let verdict = if self.holds() { "conserved" } else { "NOT CONSERVED: this is a bug, please report it" };

@@ -35,11 +35,11 @@ impl<'a, D: Iterator<Item = &'a dyn Device> + Clone> Running for RunningFunction
         }
     }
 
-    fn ask_for_quiet(&self) -> u64 {
+    fn request_quiesce(&self) -> u64 {
         self.graces.ask()
     }
 
-    fn is_quiet(&self, asked: u64) -> bool {
+    fn is_quiesced(&self, asked: u64) -> bool {
         self.graces.is_answered(asked)
     }
 }

@@ -30,17 +30,17 @@ const IDLE_LOOPS_BEFORE_YIELD: u32 = 64;
 struct EgressBatch {
     departing: Departing,
     loan: Option<Loan>,
-    /// Sequence number below which all packets are settled after this batch.
+    /// Sequence number below which all packets are settled once this batch is transmitted.
     settled: u64,
     sent: Sent,
 }
 
 /// The worker's end of the rings to its sender thread.
 pub(crate) struct Sender {
-    /// `None` after [`Sender::finish`].
+    /// Ring to the sender thread. `None` after [`Sender::finish`].
     to_sender: Option<SyncSender<EgressBatch>>,
     from_sender: Receiver<EgressBatch>,
-    /// `None` after the thread has been joined.
+    /// Handle of the sender thread. `None` after the thread has been joined.
     thread: Option<JoinHandle<Result<Queues, Error>>>,
     free: Vec<EgressBatch>,
     settled: u64,
@@ -131,7 +131,7 @@ impl Sender {
 
     fn join(&mut self) -> Result<Queues, Error> {
         let thread = self.thread.take().expect("a worker stops at its sender's first failure");
-        // A panic of the sender continues on the worker.
+        // If the sender panicked, continue the panic on the worker.
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
@@ -203,7 +203,7 @@ mod tests {
         Settled(u64),
     }
 
-    /// Fault of the test port at the packet with this sequence number.
+    /// Fault that the test port causes at the packet with this sequence number.
     #[derive(Clone, Copy)]
     enum Fault {
         None,
@@ -255,7 +255,7 @@ mod tests {
         }
     }
 
-    /// A worker reduced to its transmit side.
+    /// Worker of the test, reduced to its transmit side.
     struct Worker {
         region: Region,
         departing: Departing,
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_fails_stops_the_worker_with_its_error() {
+    fn failed_port_stops_the_worker_with_its_error() {
         let (mut worker, _saw) = Worker::new(Layout::Slots, 1000, Fault::Fail(100));
         let error = loop {
             if let Err(error) = worker.run_iteration(10) {
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bug_in_the_sender_stops_the_worker_as_one_of_its_own() {
+    fn panic_of_the_sender_continues_on_the_worker() {
         let (mut worker, _saw) = Worker::new(Layout::Slots, 1000, Fault::Panic(100));
         let panic = catch_unwind(AssertUnwindSafe(|| {
             loop {
@@ -370,11 +370,11 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_fails_leaves_no_thread_behind() {
+    fn failed_worker_ends_its_sender() {
         let (mut worker, events) = Worker::new(Layout::Slots, 1000, Fault::None);
         worker.run_iteration(10).unwrap();
         drop(worker);
-        // The sender held the second reference.
+        // The sender held the second reference to the events.
         assert_eq!(Arc::strong_count(&events), 1);
     }
 }

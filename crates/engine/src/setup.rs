@@ -361,7 +361,8 @@ pub(crate) fn plan(
         config.functions.iter().map(|entry| (entry.name.clone(), Arc::clone(&entry.function))).collect();
     let mut kernels: Vec<u8> = functions.iter().map(|(_, function)| function.contract().kernel).collect();
     if kernels.is_empty() {
-        // A chain from port to port fills no bins, but a packer needs at least one label.
+        // A chain from port to port fills no bins, but a packer needs at least one label, so add a
+        // kernel.
         kernels.push(0);
     }
     let depends_on_class = |function: usize| {

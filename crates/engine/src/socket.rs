@@ -44,7 +44,7 @@ const REQUEST_BYTES_MAX: usize = 1 << 20;
 const CLIENTS_MAX: usize = 8;
 /// Idle time after which the server disconnects a client.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// Timeout of the write of a reply. The server then disconnects the client.
+/// Timeout of writing a reply. After it, the server disconnects the client.
 const WRITE_LIMIT: Duration = Duration::from_secs(5);
 /// Interval at which a waiting thread checks whether the run has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -149,7 +149,7 @@ impl ControlServer {
         let thread = thread::Builder::new()
             .name("control".to_owned())
             .spawn(move || {
-                // Threads of clients inherit the affinity.
+                // Pin this thread, because the threads of clients inherit its affinity.
                 if !cores.is_empty() {
                     pin_to(&cores);
                 }
@@ -194,7 +194,7 @@ fn serve(socket: &ControlSocket, commands: &Commands, ended: &AtomicBool) {
 /// Answers a client until it disconnects, is idle for too long, or sends a request that is too
 /// long.
 fn serve_client(mut stream: &UnixStream, commands: &Commands, ended: &AtomicBool) {
-    // The listener does not block. On some systems, accepted sockets inherit this.
+    // The listener does not block. On some systems, accepted sockets inherit this property.
     if stream.set_nonblocking(false).is_err() || stream.set_write_timeout(Some(WRITE_LIMIT)).is_err() {
         return;
     }
@@ -202,9 +202,10 @@ fn serve_client(mut stream: &UnixStream, commands: &Commands, ended: &AtomicBool
     let mut read = Zeroizing::new(vec![0; REQUEST_BYTES_MAX]);
     let mut filled = 0;
     let mut last_activity = Instant::now();
-    // The trace ends with its client.
+    // Trace of this client. It ends when the client disconnects.
     let mut trace = None;
-    // A client with a trace can read the last packets after the run.
+    // A client with an active trace is served for a short time after the run, to read the last
+    // packets.
     while !ended.load(Ordering::Relaxed) || (trace.is_some() && last_activity.elapsed() < TRACE_GRACE) {
         while let Some(end) = read[..filled].iter().position(|&byte| byte == b'\n') {
             let answer = answer(&read[..end], commands, &mut trace);
@@ -251,7 +252,8 @@ fn refused(sentence: impl std::fmt::Display) -> Value {
 fn answer(line: &[u8], commands: &Commands, trace: &mut Option<Trace>) -> Value {
     let mut request: Value = match serde_json::from_slice(line) {
         Ok(request) => request,
-        // The error gives the position and does not quote the content.
+        // The error gives the position of the fault and does not quote the content, which may be a
+        // key.
         Err(error) => return refused(format!("invalid JSON at column {}", error.column())),
     };
     let result = catch_unwind(AssertUnwindSafe(|| commands.run(&request, trace)));

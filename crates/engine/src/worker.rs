@@ -39,10 +39,11 @@ use crate::trace::{Origin, Tracer};
 
 /// Idle loop iterations before the worker yields its core.
 const IDLE_LOOPS_BEFORE_YIELD: u32 = 64;
-/// Idle loop iterations before the worker sleeps, if the configuration allows it. They take about
-/// as long as a wake-up.
+/// Idle loop iterations before the worker sleeps, if the configuration allows it. That many
+/// iterations take about as long as a wake-up.
 const IDLE_LOOPS_BEFORE_SLEEP: u32 = 256;
-/// Maximum sleep, in milliseconds. Only ports wake the worker, so it must poll everything else.
+/// Maximum sleep of an idle worker, in milliseconds. Only ports wake a sleeping worker, so it must
+/// poll everything else.
 const SLEEP_MS: u8 = 1;
 
 /// Parts from which a worker is built.
@@ -55,7 +56,7 @@ pub(crate) struct WorkerParts {
     pub(crate) transmitters: Vec<NamedTransmit>,
     /// Host halves, one per function. `None`: the function has no host half.
     pub(crate) host_halves: Vec<Option<Box<dyn HostHalf>>>,
-    /// The worker's devices. The index [`crate::failover::LAST_RESORT`] is the CPU.
+    /// Devices of the worker. The index of the CPU is [`crate::failover::LAST_RESORT`].
     pub(crate) devices: Vec<WorkerDevice>,
     pub(crate) burst_packets: usize,
     pub(crate) in_flight_packets: usize,
@@ -103,9 +104,10 @@ pub(crate) struct Worker {
     pub(crate) chain_scratch: ChainScratch,
     burst_packets: usize,
     sleeps: bool,
-    /// Packets with a lower sequence number have all passed the exit or are dropped.
+    /// Sequence number below which all packets have passed the exit or are dropped.
     settled: u64,
-    /// Number of order-ring slots that the exit had passed when `settled` was computed.
+    /// Number of order-ring slots that the exit had passed when the settled sequence number was
+    /// computed.
     settled_at: usize,
     grace: WorkerGrace,
     pub(crate) tracer: Tracer,
@@ -193,13 +195,13 @@ impl Worker {
         }
     }
 
-    /// Records that `packets` packets left `function`, `elapsed_ns` after the first one entered its
-    /// chunk.
+    /// Adds the latency of `packets` packets at `function` to its histogram. `elapsed_ns` is the
+    /// time since their chunk was opened.
     pub(crate) fn record_latency(&mut self, function: usize, elapsed_ns: u64, packets: u64) {
         self.function_latency[function].record(elapsed_ns, packets);
     }
 
-    /// Returns the worker's counters, from which the control thread obtains the shared copy.
+    /// Returns the worker's counters.
     pub(crate) fn counts(&self) -> &Counts {
         &self.counts
     }
@@ -281,13 +283,13 @@ impl Worker {
         self.clock.elapsed().as_nanos() as u64
     }
 
-    /// Sleeps until a port has packets or [`SLEEP_MS`] has passed. Only yields if a source cannot
-    /// wake the worker.
+    /// Sleeps until a port has packets or [`SLEEP_MS`] has passed. If a source cannot wake the
+    /// worker, only yields the core.
     fn sleep(&self) {
         let open = self.receivers.iter().filter(|receiver| !receiver.ended);
         let wakes = open.map(|receiver| Some(PollFd::new(receiver.queue.wakes()?, PollFlags::POLLIN)));
         match wakes.collect::<Option<Vec<_>>>() {
-            // An error on a descriptor shows at the next receive call.
+            // The next receive call reports any error of the port.
             Some(mut ports) => drop(poll(&mut ports, SLEEP_MS)),
             None => std::thread::yield_now(),
         }
@@ -352,7 +354,8 @@ impl Worker {
                         break;
                     }
                     moved = true;
-                    // Choose the next device also after chunks that are not full.
+                    // Chunks that are submitted before they are full also require a new choice of
+                    // device.
                     plan.sequence.iter().for_each(|&function| _ = self.balance(plan, function));
                 }
                 moved |= self.fetch(plan, device)?;

@@ -17,11 +17,11 @@ struct ChainKeys {
     to: String,
 }
 
-/// Position at which an edge is written.
+/// Position of an edge in the configuration.
 enum Origin {
-    /// Stanza with this index.
+    /// Index of the `[[chain]]` stanza that contains the edge.
     Stanza(usize),
-    /// Line of a chain file.
+    /// Path and line number of a chain file.
     Line(PathBuf, usize),
 }
 

@@ -64,7 +64,7 @@ pub(super) fn read<'a>(
             return Err(document.refuse(stanza.span_of("name"), message));
         }
         names.push(name);
-        // `names` has at most CLASSES_MAX elements, so the class fits into 8 bits.
+        // `names` has at most CLASSES_MAX elements, so the class number fits into 8 bits.
         let class = names.len() as u8;
         rules_of(document, &mut stanza, class, &mut rules)?;
     }
@@ -106,8 +106,8 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// Returns the key at fault and a message if no packet can match. `what` is the noun in the
-    /// message.
+    /// Returns the key at fault and a message if no packet can match these lists. `what` is the
+    /// noun for the lists in the message.
     pub(crate) fn contradiction(&self, what: &str) -> Option<(&'static str, String)> {
         let has_ports = |protocol: &Option<u8>| protocol.is_none_or(protocol::has_ports);
         let ports = [("source_ports", &self.source_ports), ("destination_ports", &self.destination_ports)];
@@ -128,14 +128,14 @@ impl Lists {
         (!fits).then(|| ("destination", message()))
     }
 
-    /// Returns the number of rules, or `None` if it overflows.
+    /// Returns the number of rules that the lists combine to, or `None` if it overflows.
     pub(crate) fn rules(&self) -> Option<usize> {
         let Self { protocols, sources, destinations, source_ports, destination_ports } = self;
         let lists = [sources.len(), destinations.len(), source_ports.len(), destination_ports.len()];
         lists.iter().try_fold(protocols.len(), |product, length| product.checked_mul(*length))
     }
 
-    /// Appends one rule for each combination of values.
+    /// Appends one rule for each combination of the listed values.
     pub(crate) fn append(&self, class: u8, rules: &mut Vec<Rule>) {
         for &protocol in &self.protocols {
             for &source in &self.sources {
@@ -209,7 +209,7 @@ pub(crate) enum Term {
 }
 
 impl Terms {
-    /// Parses each value. Returns one `None` if the key is absent.
+    /// Parses each value of a key. Returns one `None` if the key is absent.
     fn each<T>(
         &self,
         document: &Document<'_>,
@@ -228,7 +228,8 @@ impl Terms {
 
 impl<'de> Deserialize<'de> for Terms {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Take the position first, because the value determines whether it is a list.
+        // Read the position of the value first, because the value itself shows whether it is a
+        // list.
         let value = Spanned::<OneOrMore>::deserialize(deserializer)?;
         let span = value.span();
         Ok(Self(match value.into_inner() {

@@ -15,9 +15,9 @@ use super::{ConfigError, EngineConfig, FunctionConfig};
 const CHUNKS: usize = 4;
 /// Maximum number of sets of bins per worker and device. More than a few in flight gain nothing.
 const CHUNKS_MAX: usize = 64;
-/// Number of chunks in flight of all workers on a CUDA device in launch mode. A few more than both
-/// directions of the bus need. On an H200 with 16 workers and 1408-byte frames, 16 chunks reach
-/// 0.88 of half the duplex copy rate, and 48 chunks reach 0.80.
+/// Maximum number of chunks in flight of all workers together on a CUDA device in launch mode. It
+/// is slightly more than both directions of the bus need. On an H200 with 16 workers and 1408-byte
+/// frames, 16 chunks reach 0.88 of half the duplex copy rate, and 48 chunks reach 0.80.
 const CHUNKS_IN_FLIGHT: usize = 16;
 /// Maximum watchdog timeout: one hour, in milliseconds.
 const WATCHDOG_MS_MAX: usize = 3_600_000;
@@ -28,7 +28,7 @@ const BINS: u32 = 64;
 /// Default time that a packet waits for a fuller chunk, in nanoseconds, on all devices except the
 /// CPU. A worker needs about this time to fill a large chunk.
 const DEADLINE_NS: u64 = 1_000_000;
-/// Maximum share of a function.
+/// Maximum share of the device's groups that a function can reserve.
 const SHARE_MAX: u32 = 1000;
 /// Maximum number of packets for which the bins of a chunk have room.
 const BIN_CAPACITY_MAX: u32 = 1 << 24;
@@ -38,9 +38,10 @@ const BIN_CAPACITY_MAX: u32 = 1 << 24;
 pub struct ChunkDefaults {
     /// Number of sets of bins per worker. One set fills while the others are on the device.
     pub chunks: usize,
-    /// Maximum number of packets per chunk. Chunks of short packets reach it before `bytes`.
+    /// Maximum number of packets per chunk. Chunks of short packets reach it before they contain
+    /// `bytes`.
     pub packets_max: u32,
-    /// Buffer bytes at which a chunk is full.
+    /// Total size of the buffers in a full chunk, in bytes.
     pub bytes: u32,
 }
 
@@ -50,8 +51,8 @@ impl ChunkDefaults {
         if mode == Mode::Launch && cuda::number(id).is_some() {
             // On an H200, copies of 8 MiB reach 0.95 of the bus rate. Copies of 2 MiB, with the
             // small copies that accompany them, reach 0.85. With 16 workers that have 18 MiB of
-            // buffers each, chunks of 6 MiB return sooner than chunks of 8 MiB. They give 1.04
-            // times the rate at 512 bytes and with IMIX, and the same rate for longer frames.
+            // buffers each, chunks of 6 MiB return sooner than chunks of 8 MiB. Their throughput is
+            // 1.04 times as high at 512 bytes and with IMIX, and the same for longer frames.
             let in_flight = (CHUNKS_IN_FLIGHT / workers.max(1)).clamp(1, CHUNKS - 1);
             return Self { chunks: 1 + in_flight, packets_max: 32_768, bytes: 6 << 20 };
         }
@@ -74,8 +75,8 @@ pub struct DeviceConfig {
     pub chunks: usize,
     /// Whether packets may continue to the next function on the device.
     pub device_chain: bool,
-    /// Shares of the persistent groups, each reserved for a function. Any group runs the other
-    /// functions.
+    /// Share of the persistent groups that is reserved for each named function. Any group runs the
+    /// other functions.
     pub share: Vec<(String, u32)>,
     /// Sizes and deadline of bins and chunks.
     pub packing: PackerConfig,
@@ -115,7 +116,7 @@ impl DeviceConfig {
 fn packing_of(id: &str, chunks: ChunkDefaults, engine: &EngineConfig, keys: &[&PackingKeys]) -> PackerConfig {
     let mut packing = PackerConfig::default();
     if id != cpu::ID {
-        // A worker has at most 65536 packets in flight.
+        // A worker has at most 65536 packets in flight, so the quotient fits into 32 bits.
         let share = (engine.in_flight_packets / chunks.chunks).max(1) as u32;
         packing.chunk_packets = share.min(chunks.packets_max);
         packing.chunk_bytes = Some(chunks.bytes);
@@ -125,8 +126,8 @@ fn packing_of(id: &str, chunks: ChunkDefaults, engine: &EngineConfig, keys: &[&P
     }
     keys.iter().for_each(|keys| keys.apply(&mut packing));
     if id != cpu::ID && keys.iter().all(|keys| keys.bins.is_none()) {
-        // Twice the number of full bins, because some bins stay partly empty, within the limit of
-        // the packer.
+        // Number of bins: twice that of full bins, because some bins stay partly empty. The packer
+        // limits the total capacity of the bins.
         let bin_packets = packing.bin_packets.max(1);
         let bins = 2 * (packing.chunk_packets / bin_packets);
         packing.bins = bins.max(BINS).min(BIN_CAPACITY_MAX / bin_packets).clamp(1, u16::MAX.into());

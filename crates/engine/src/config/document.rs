@@ -13,7 +13,7 @@ use super::ConfigError;
 
 /// Maximum length of the name of a port, function or class, in bytes.
 const NAME_BYTES_MAX: usize = 32;
-/// Names that have a meaning in chains.
+/// Names that are reserved in chains.
 const RESERVED: [&str; 3] = [godwit_chain::DROP, godwit_chain::EGRESS, godwit_chain::DEFAULT_CLASS];
 
 /// Text of a configuration, with the file name that errors show.
@@ -22,14 +22,14 @@ pub(super) struct Document<'a> {
     origin: &'a str,
 }
 
-/// A table of the document.
+/// A stanza: one table of the document.
 pub(super) struct Stanza<'a> {
-    /// Header as written, such as `[engine]` or `[[port]]`.
+    /// Header of the stanza as written, such as `[engine]` or `[[port]]`.
     pub(super) header: String,
     span: Range<usize>,
-    /// All keys of the stanza, with their positions. Reading a key does not remove it here.
+    /// All keys of the stanza, with their positions. Keys that were read remain in this list.
     keys: Vec<(String, Range<usize>)>,
-    /// All string values, with the positions of their keys.
+    /// All string values of the stanza, with the positions of their keys.
     texts: Vec<(String, Range<usize>)>,
     table: DeTable<'a>,
 }
@@ -98,7 +98,7 @@ impl<'a> Document<'a> {
     pub(super) fn refuse_toml(&self, error: &toml::de::Error, stanza: &Stanza<'_>, known: &[&str]) -> ConfigError {
         let message = error.message();
         let text = error.to_string();
-        // The parser appends the path of the key as a last line.
+        // The TOML parser appends the path of the key to its message, as a last line.
         let path = text.trim_end().rsplit_once("\nin `").map(|(_, path)| path.trim_end_matches('`'));
         let mut at = error.span().unwrap_or(stanza.span());
         if let Some(key) = quoted_after(message, "unknown field ") {
@@ -121,7 +121,8 @@ impl<'a> Document<'a> {
         if let (Some(path), Some((found, expected))) = (path, wrong.and_then(|wrong| wrong.rsplit_once(", expected ")))
         {
             let expected = in_words(expected);
-            // The wrong value of a key field may be a secret, so the message does not quote it.
+            // A field whose name ends with "key" may contain a secret, so the message does not
+            // quote its value.
             return self.refuse(
                 at,
                 match path.ends_with("key") {
@@ -148,7 +149,7 @@ impl<'a> Stanza<'a> {
         self.keys.is_empty()
     }
 
-    /// Returns the keys that are not yet read.
+    /// Returns the keys of the stanza that are not yet read.
     pub(super) fn rest(&self) -> &DeTable<'a> {
         &self.table
     }
@@ -173,17 +174,18 @@ impl<'a> Stanza<'a> {
         self.keys.iter().any(|(name, _)| name == key)
     }
 
-    /// Returns the position of the first key with a string value that matches.
+    /// Returns the position of the first key whose string value matches.
     pub(super) fn span_of_text(&self, fits: impl Fn(&str) -> bool) -> Range<usize> {
         self.texts.iter().find(|(text, _)| fits(text)).map_or(self.span(), |(_, span)| span.clone())
     }
 
-    /// Removes and returns the remaining keys, with their positions.
+    /// Removes and returns the remaining keys of the stanza, with their positions.
     pub(super) fn take_table(&mut self) -> Spanned<DeTable<'a>> {
         Spanned::new(self.span.clone(), std::mem::take(&mut self.table))
     }
 
-    /// Returns an error for the first key in the text that is not in `known`.
+    /// Returns an error if the stanza has a key that is not in `known`. The error names the first
+    /// such key.
     pub(super) fn refuse_unknown(&self, document: &Document<'_>, known: &[&str]) -> Result<(), ConfigError> {
         let unknown = self.keys.iter().filter(|(key, _)| !known.contains(&key.as_str()));
         match unknown.min_by_key(|(_, span)| span.start) {
@@ -245,7 +247,7 @@ impl<'a> Stanza<'a> {
         if let Some(text) = self.take_text(document, key)? {
             return Ok(text);
         }
-        // The key may be misspelled.
+        // The key may be present, but misspelled.
         for (written, span) in &self.keys {
             if names::nearest(written, [key]).is_some() {
                 return Err(document.refuse(span.clone(), names::unknown("key", written, &[key])));
@@ -286,7 +288,7 @@ impl<'a> Stanza<'a> {
 /// Returns the quoted name after `start` at the beginning of `message`.
 fn quoted_after<'m>(message: &'m str, start: &str) -> Option<&'m str> {
     let rest = message.strip_prefix(start)?.strip_prefix('`')?;
-    // The name can contain any character. The text after it comes from the parser.
+    // The quoted name can contain any character. The text after it comes from the TOML parser.
     let end = rest.rfind("`, expected ").or_else(|| rest.rfind("`, there are no ")).or_else(|| rest.rfind('`'))?;
     Some(&rest[..end])
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Error of a configuration, one sentence. The operator can fix all of them.
+/// Error of a configuration, with a message of one sentence. The operator can fix every such error.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A file cannot be read.
@@ -16,11 +16,11 @@ pub enum ConfigError {
     /// A line of the configuration, or of a file that it names, is wrong.
     #[error("{origin}:{line}: {message}")]
     Line {
-        /// Name of the file.
+        /// Name of the file that contains the line.
         origin: String,
         /// Line number, from 1.
         line: usize,
-        /// Problem and remedy.
+        /// Message with the problem and the remedy.
         message: String,
     },
 }

@@ -11,15 +11,15 @@ use toml::de::{DeTable, DeValue};
 /// Stanzas that may change at run time. The fingerprint covers all others.
 const FREE: [&str; 2] = ["class", "chain"];
 
-/// Hash of each value of each stanza, in order.
+/// Fingerprint: a hash of each value in each stanza, in order.
 #[derive(Debug)]
 pub(super) struct Fingerprint(Vec<Entry>);
 
 #[derive(Debug)]
 struct Entry {
-    /// Stanza as messages name it, such as "function `vpn`" or "[engine]".
+    /// Stanza as messages name it, such as ``function `vpn` `` or `[engine]`.
     stanza: String,
-    /// Key name. `None`: the entry records that the stanza exists.
+    /// Name of the key. `None`: the entry only records that the stanza exists.
     key: Option<String>,
     hash: u64,
     at: Range<usize>,
@@ -31,7 +31,7 @@ impl Fingerprint {
         let mut entries = Vec::new();
         let mut kinds: Vec<(&str, &Spanned<DeValue<'_>>)> =
             root.iter().map(|(key, value)| (key.get_ref().as_ref(), value)).collect();
-        // The order of different kinds of stanzas is irrelevant.
+        // Sort the kinds of stanzas, because their order in the file is irrelevant.
         kinds.sort_by_key(|(key, _)| *key);
         for (key, value) in kinds.into_iter().filter(|(key, _)| !FREE.contains(key)) {
             match value.get_ref() {
@@ -50,32 +50,31 @@ impl Fingerprint {
         Self(entries)
     }
 
-    /// Returns the first difference, as a message and its position in `other`. The position is
-    /// `None` if something is missing there.
+    /// Returns the first difference between two fingerprints: a message, and its position in
+    /// `other`. The position is `None` if `other` lacks a stanza.
     pub(super) fn difference(&self, other: &Self) -> Option<(Option<Range<usize>>, String)> {
         let stanzas = |entries: &Self| -> Vec<(String, Range<usize>)> {
             let heads = entries.0.iter().filter(|entry| entry.key.is_none());
             heads.map(|entry| (entry.stanza.clone(), entry.at.clone())).collect()
         };
-        let (before, now) = (stanzas(self), stanzas(other));
+        let (old, new) = (stanzas(self), stanzas(other));
         let lacks = |all: &[(String, Range<usize>)], name: &str| !all.iter().any(|(known, _)| known == name);
-        if let Some((name, at)) = now.iter().find(|(name, _)| lacks(&before, name)) {
+        if let Some((name, at)) = new.iter().find(|(name, _)| lacks(&old, name)) {
             return Some((Some(at.clone()), format!("{name} was added after the start of Godwit")));
         }
-        if let Some((name, _)) = before.iter().find(|(name, _)| lacks(&now, name)) {
+        if let Some((name, _)) = old.iter().find(|(name, _)| lacks(&new, name)) {
             return Some((None, format!("{name} was removed after the start of Godwit")));
         }
-        let has_moved = |(index, (name, _)): &(usize, &(String, Range<usize>))| {
-            before.get(*index).is_none_or(|(before, _)| before != name)
-        };
-        if let Some((_, (name, at))) = now.iter().enumerate().find(has_moved) {
+        let has_moved =
+            |(index, (name, _)): &(usize, &(String, Range<usize>))| old.get(*index).is_none_or(|(old, _)| old != name);
+        if let Some((_, (name, at))) = new.iter().enumerate().find(has_moved) {
             return Some((Some(at.clone()), format!("{name} was moved after the start of Godwit")));
         }
-        let of = |entries: &'_ Self, wanted: &Entry| -> Option<u64> {
-            let found = entries.0.iter().find(|entry| entry.stanza == wanted.stanza && entry.key == wanted.key);
+        let hash_of = |entries: &'_ Self, key_entry: &Entry| -> Option<u64> {
+            let found = entries.0.iter().find(|entry| entry.stanza == key_entry.stanza && entry.key == key_entry.key);
             found.map(|entry| entry.hash)
         };
-        let differs = |entry: &&Entry, others: &Self| entry.key.is_some() && of(others, entry) != Some(entry.hash);
+        let differs = |entry: &&Entry, others: &Self| entry.key.is_some() && hash_of(others, entry) != Some(entry.hash);
         let message_for = |entry: &Entry| {
             let key = entry.key.as_deref().unwrap_or_default();
             format!("`{key}` of {} was changed after the start of Godwit", entry.stanza)
@@ -97,7 +96,7 @@ fn append_entries(entries: &mut Vec<Entry>, stanza: String, at: Range<usize>, ta
     }
 }
 
-/// Returns the hash of a value. Equal values have equal hashes within this process. Spaces,
+/// Returns the hash of a TOML value. Equal values have equal hashes within this process. Spaces,
 /// comments and positions are irrelevant.
 fn hash(value: &Spanned<DeValue<'_>>) -> u64 {
     static KEYS: OnceLock<RandomState> = OnceLock::new();
@@ -126,7 +125,7 @@ fn feed(value: &DeValue<'_>, hasher: &mut impl Hasher) {
         DeValue::Table(table) => {
             hasher.write_u8(7);
             hasher.write_usize(table.len());
-            // Sort the keys, because their order in the text is irrelevant.
+            // Sort the keys of the table, because their order in the text is irrelevant.
             let mut keys: Vec<_> = table.iter().map(|(key, value)| (key.get_ref(), value.get_ref())).collect();
             keys.sort_by_key(|(key, _)| *key);
             for (key, value) in keys {

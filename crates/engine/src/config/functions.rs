@@ -13,16 +13,16 @@ use super::{ConfigError, FUNCTIONS_MAX};
 /// A configured function with its tables.
 #[derive(Clone)]
 pub struct FunctionConfig {
-    /// Configured name.
+    /// Configured name of the function.
     pub name: String,
     /// Implementation that runs on the CPU.
     pub implementation: Implementation,
-    /// Devices of the function, such as `cpu`, `opencl:0` and `cuda:0`. Contains at least one,
-    /// without duplicates. Several devices share the packets of the function.
+    /// Devices of the function, such as `cpu`, `opencl:0` and `cuda:0`. Contains at least one
+    /// device and no duplicates. Several devices divide the packets of the function between them.
     pub devices: Vec<String>,
     /// The function with its tables.
     pub function: Arc<dyn Function>,
-    /// First line of the stanza.
+    /// Line of the configuration at which the stanza of the function starts.
     pub line: usize,
 }
 
@@ -63,7 +63,7 @@ pub(super) fn read<'a>(
     }
     let all: Vec<Arc<dyn Function>> = functions.iter().map(|function| Arc::clone(&function.function)).collect();
     for (own, function) in functions.iter().enumerate() {
-        if let Err(error) = function.function.meet(&all, own) {
+        if let Err(error) = function.function.connect(&all, own) {
             return Err(document.refuse_line(function.line, format!("function `{}`: {error}", function.name)));
         }
     }
@@ -139,7 +139,7 @@ fn read_devices(
     Ok(devices)
 }
 
-/// Returns a message for an invalid device name, which lists the valid ones.
+/// Returns the end of an error message about an invalid device name. It lists the valid names.
 pub(super) fn no_device(name: &str) -> String {
     format!("`{}`: valid devices are `cpu`, `opencl:N` and `cuda:N` with a device number N", name.escape_debug())
 }

@@ -57,8 +57,8 @@ pub struct Config {
     pub engine: EngineConfig,
     /// Settings of the arena, with enough headroom and tailroom for the functions of the chain.
     pub arena: ArenaConfig,
-    /// Whether the configuration contains the key `reuse` of `[arena]`. Otherwise the devices
-    /// determine it.
+    /// Whether the configuration contains the key `reuse` of `[arena]`. If not, the devices
+    /// determine the order in which buffers are reused.
     pub has_reuse: bool,
     /// Packing of devices that have no packing keys.
     pub packing: PackerConfig,
@@ -74,11 +74,11 @@ pub struct Config {
     pub chain: Chain,
     /// Warnings about probable mistakes, one sentence each. Some start with `FILE:LINE: `.
     pub warnings: Vec<String>,
-    /// File name in errors and warnings.
+    /// Name of the configuration file in errors and warnings.
     origin: String,
-    /// Path of the file. `None` if the configuration is not from a file.
+    /// Path of the configuration file. `None` if the configuration does not come from a file.
     path: Option<PathBuf>,
-    /// Headroom and tailroom of buffers for functions.
+    /// Headroom and tailroom of the buffers, for comparison with the needs of a new chain.
     room: settings::Room,
     /// Fingerprint of all stanzas that must not change at run time.
     fingerprint: fingerprint::Fingerprint,
@@ -93,7 +93,7 @@ impl Config {
         // The text may contain keys, so it is wiped.
         let text = Zeroizing::new(read(path)?);
         let mut config = Self::parse(&text, &path.display().to_string(), folder(path))?;
-        // A reload must find the file from any working directory.
+        // Store an absolute path, so that a reload finds the file from any working directory.
         config.path = Some(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
         Ok(config)
     }
@@ -205,10 +205,10 @@ impl Config {
     }
 }
 
-/// All stanza names.
+/// Names of all stanzas.
 const STANZAS: [&str; 9] = ["engine", "arena", "packing", "device", "dpdk", "port", "function", "class", "chain"];
 
-/// Reads a file as UTF-8 text.
+/// Reads a file as UTF-8 text. An error of the encoding names the line.
 fn read(path: &Path) -> Result<String, ConfigError> {
     let bytes = std::fs::read(path).map_err(|source| ConfigError::File { path: path.to_owned(), source })?;
     String::from_utf8(bytes).map_err(|error| {

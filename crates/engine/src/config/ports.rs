@@ -14,24 +14,25 @@ use super::{ConfigError, PORTS_MAX};
 /// A configured port.
 #[derive(Clone, Debug)]
 pub struct PortConfig {
-    /// Configured name.
+    /// Configured name of the port.
     pub name: String,
-    /// Whether packets leave in arrival order.
+    /// Whether packets leave by the port in arrival order.
     pub ordered: bool,
     /// Kind of the port, with its keys.
     pub kind: PortKind,
-    /// First line of the stanza.
+    /// Line of the configuration at which the stanza of the port starts.
     pub line: usize,
 }
 
 /// Kind of a port, with its keys. Relative paths have been resolved.
 #[derive(Clone, Debug)]
 pub enum PortKind {
-    /// Generates and absorbs packets.
+    /// Synthetic port: generates and absorbs packets.
     Synthetic(synthetic::Config),
-    /// Reads and writes captures.
+    /// Port that reads and writes captures.
     Pcap(pcap::Config),
-    /// Live port: its packets come from outside the process. Kind and configuration.
+    /// Live port, which exchanges packets with the network. The fields are its kind and its
+    /// configuration.
     Live(&'static str, Arc<dyn Live>),
 }
 

@@ -44,10 +44,10 @@ pub struct EngineConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Idle {
-    /// The worker polls without a pause and uses its core fully.
+    /// An idle worker polls without a pause and uses its core fully.
     #[default]
     Spin,
-    /// The worker sleeps until a port wakes it, if all its sources can wake it.
+    /// An idle worker sleeps until a port wakes it, if all its sources can wake it.
     Sleep,
 }
 
@@ -55,7 +55,7 @@ pub enum Idle {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IoModel {
-    /// Each worker does both.
+    /// Each worker receives and transmits.
     #[default]
     Single,
     /// Each worker has a sender thread that transmits its packets.
@@ -160,7 +160,7 @@ impl Visitor<'_> for WorkersVisitor {
     }
 
     fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Workers, E> {
-        // Negative numbers are out of range, as 0 is.
+        // Negative numbers become 0, which is out of range too.
         Ok(Workers::Number(usize::try_from(value).unwrap_or(0)))
     }
 
@@ -240,14 +240,14 @@ pub(super) fn validate_packing(
 ) -> Result<(), ConfigError> {
     let keys = ["chunk_packets", "chunk_bytes", "bins", "bin_packets", "length_granularity_bytes", "leftover_packets"];
     config.validate().map_err(|error| {
-        // The message starts with the key at fault.
+        // The message of the error starts with the key at fault.
         let message = error.to_string();
         let key = keys.iter().find(|key| message.split(' ').next() == Some(key)).copied().unwrap_or_default();
         document.refuse(stanza.span_of(key), message)
     })
 }
 
-/// `[arena]`, before the headroom and tailroom of the chain are known.
+/// The stanza `[arena]`, before the headroom and tailroom of the chain are known.
 pub(super) struct ArenaStanza<'a> {
     config: ArenaConfig,
     stanza: Stanza<'a>,
@@ -373,7 +373,7 @@ impl<'a> ArenaStanza<'a> {
     }
 }
 
-/// Headroom and tailroom, as functions need them or as buffers provide them.
+/// Headroom and tailroom around a frame, as functions need them or as buffers provide them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Room {
     pub(super) headroom_bytes: usize,
@@ -383,14 +383,14 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Returns the bytes that functions on the longest path prepend and append.
+    /// Returns the headroom and tailroom that the functions on the longest path need.
     pub(super) fn needed(chain: &Chain, functions: &[FunctionConfig]) -> Self {
         let needs = |bytes: fn(&dyn Function) -> u16| {
             let weights: Vec<u32> = functions.iter().map(|function| u32::from(bytes(&*function.function))).collect();
             chain.path_max(&weights) as usize
         };
-        // `tailroom_saved` depends on the ingress length of a frame. It is valid only if no other
-        // function changes lengths.
+        // `tailroom_saved` depends on the length of a frame when it arrives. It is valid only if no
+        // other function changes lengths.
         let reached = functions.iter().enumerate().filter(|(index, _)| chain.is_reached(*index));
         let mut resizing =
             reached.map(|(_, entry)| &entry.function).filter(|function| function.contract().changes_length());
@@ -405,7 +405,8 @@ impl Room {
         }
     }
 
-    /// Returns whether buffers provide `needed` for frames of any length.
+    /// Returns whether buffers with this headroom and tailroom provide `needed` for frames of any
+    /// length.
     pub(super) fn is_enough_for(&self, needed: &Self) -> bool {
         let tailroom =
             |room: &Self, length: usize| room.tailroom_bytes.saturating_sub(usize::from(room.tailroom_saved[length]));
@@ -417,7 +418,7 @@ impl Room {
 /// Applies the buffer requirements of live ports to the arena.
 ///
 /// # Errors
-/// The key at fault and a message.
+/// Returns the key at fault and a message.
 pub(super) fn apply_port_needs(config: &mut ArenaConfig, ports: &[PortConfig]) -> Result<(), (&'static str, String)> {
     let live = ports.iter().filter_map(|port| match &port.kind {
         PortKind::Live(kind, live) => Some((format!("port `{}` ({kind})", port.name), live.needs())),
@@ -458,7 +459,7 @@ pub(super) fn apply_port_needs(config: &mut ArenaConfig, ports: &[PortConfig]) -
     Ok(())
 }
 
-/// Returns an error at the key if its value is out of range.
+/// Checks that the value of a key is in a range, and returns an error at the key otherwise.
 pub(super) fn within(
     document: &Document<'_>,
     stanza: &Stanza<'_>,

@@ -5,8 +5,8 @@ use godwit_chain::Chain;
 use super::document::Document;
 use super::{ConfigError, EngineConfig, FunctionConfig};
 
-/// Returns an error if the packets of a class can reach two functions that keep state for many
-/// flows, such as SAs. One worker owns such a state, and its packets are steered there. A packet
+/// Returns an error if packets of one class can reach two functions that keep state for many flows,
+/// such as SAs. Each such state belongs to one worker, and its packets are steered there. A packet
 /// that needs two states would need two workers.
 pub(super) fn check(
     document: &Document<'_>,

@@ -28,7 +28,7 @@ pub(super) struct Filter {
     /// Ingress port numbers.
     ports: Option<Vec<u8>>,
     classes: Option<Vec<String>>,
-    /// Rules of the filter. A packet of class 1 matches.
+    /// Classifier of the filter's rules. A packet matches if its class is 1.
     rules: Classifier,
 }
 
@@ -41,7 +41,7 @@ impl Request {
             Self { filter: Filter::read(&Map::new(), ports, classes)?, count: COUNT, dropped: false, frames: false };
         for (key, value) in keys {
             match key.as_str() {
-                // The control socket has handled these keys.
+                // The control socket handles these two keys.
                 "command" | "action" => {}
                 "count" => {
                     let count = value.as_u64().filter(|count| (1..=PACKETS_MAX as u64).contains(count));
@@ -98,12 +98,12 @@ impl Filter {
         })
     }
 
-    /// Returns whether packets from this ingress port can match.
+    /// Returns whether packets from this ingress port can match the filter.
     pub(super) fn fits_port(&self, port: u8) -> bool {
         self.ports.as_ref().is_none_or(|ports| ports.contains(&port))
     }
 
-    /// Returns whether a packet matches. The caller has checked the port.
+    /// Returns whether a packet matches the filter. The caller has checked the ingress port.
     pub(super) fn fits(&self, parsed: &Parsed, class: &str) -> bool {
         let fits_rules = self.rules.is_trivial() || self.rules.classify(parsed) == 1;
         fits_rules && self.classes.as_ref().is_none_or(|classes| classes.iter().any(|known| known == class))

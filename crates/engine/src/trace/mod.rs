@@ -30,14 +30,14 @@ pub(crate) use tracer::{Origin, Tracer};
 
 use filter::Request;
 
-/// Maximum number of packets in a trace, of packets that a worker traces at the same time, and of
-/// packets that wait to be read.
+/// Maximum number of packets in a trace. It also limits the packets that a worker traces at the
+/// same time, and the packets that wait to be read.
 pub const PACKETS_MAX: usize = 4096;
 /// Interval at which a waiting client checks whether the workers have ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// Timeout of the workers' answers at the end of a trace, far above their normal response time.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
-/// Answer of a worker that has ended. It is greater than any number of a change.
+/// Answer of an ended worker in place of a number. It is greater than the number of any change.
 const ENDED: u64 = u64::MAX;
 
 /// State of traces that the workers and the clients share.
@@ -47,20 +47,20 @@ pub(crate) struct Traces {
     ports: Vec<String>,
     /// Class names of the current chain. The index is the class number.
     classes: Mutex<Vec<String>>,
-    /// Number of session starts and ends.
+    /// Number of changes so far: each start and end of a session is a change.
     changes: AtomicU64,
     session: Mutex<Option<Arc<Session>>>,
     workers: Box<[Answer]>,
 }
 
-/// Number of the last change that a worker has seen. It has its own cache line.
+/// Number of the last session change that a worker has seen. It has its own cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Answer(AtomicU64);
 
 impl Traces {
-    /// Creates the state without a session. The index of a name in `ports` and `classes` is its
-    /// number.
+    /// Creates the shared state of traces, without a session. The index of a name in `ports` and
+    /// `classes` is its number.
     pub(crate) fn new(ports: Vec<String>, classes: Vec<String>, workers: usize) -> Arc<Self> {
         let workers = (0..workers).map(|_| Answer::default()).collect();
         Arc::new(Self {
@@ -77,7 +77,7 @@ impl Traces {
         *self.classes.lock().unwrap_or_else(PoisonError::into_inner) = classes.to_vec();
     }
 
-    /// Returns the part of worker `worker`.
+    /// Returns the tracer of worker `worker`.
     pub(crate) fn of_worker(self: &Arc<Self>, worker: usize, clock: Instant) -> Tracer {
         Tracer::new(Arc::clone(self), worker, clock)
     }
@@ -111,7 +111,7 @@ impl Traces {
     }
 }
 
-/// One trace: its request, and the packets found.
+/// Session: one trace with its request and the packets found.
 #[derive(Debug)]
 struct Session {
     request: Request,
@@ -122,11 +122,11 @@ struct Session {
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// Number of packets that have a number in the trace.
+    /// Number of packets that have received a number in the trace.
     numbers: u64,
     /// Number of packets chosen by the filter.
     chosen: u64,
-    /// Number of finished packets that the trace contains, for traces of dropped packets.
+    /// Number of finished packets in the trace. Used only if the request asks for dropped packets.
     finished: u64,
     /// Number of packets that workers are tracing.
     active: u64,
@@ -215,8 +215,8 @@ impl Trace {
         let started = Instant::now();
         let mut kept = lock(&self.session.kept);
         loop {
-            // Check for ended workers first. The packets that they handed over are then all
-            // visible.
+            // Check first whether the workers have ended. All packets that they handed over are
+            // then visible.
             drop(kept);
             let have_ended = self.traces.have_all_seen(ENDED);
             kept = lock(&self.session.kept);

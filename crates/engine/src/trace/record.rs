@@ -10,28 +10,28 @@ const STEPS_MAX: usize = 64;
 /// A traced packet, from arrival to departure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Packet {
-    /// Number in the trace, from 1.
+    /// Number of the packet in the trace, from 1.
     pub number: u64,
     /// Number of the worker that processed the packet.
     pub worker: usize,
-    /// Name of the ingress port. A packet that a function created from another has the port of the
+    /// Name of the ingress port. If a function created the packet from another, the port of the
     /// original.
     pub port: String,
-    /// Sequence number in the source.
+    /// Sequence number of the packet in its source.
     pub sequence: u64,
     /// Time of arrival, in nanoseconds since 1970. It comes from the capture, or else from the
     /// machine's clock.
     pub time_ns: u64,
-    /// Length on arrival, in bytes without FCS.
+    /// Length of the frame on arrival, in bytes without FCS.
     pub length: u16,
     /// Innermost EtherType.
     pub ethertype: u16,
-    /// Addresses and ports. Absent if the packet is not IP.
+    /// Addresses, protocol and ports of the packet. Absent if it is not IP.
     #[serde(flatten)]
     pub flow: Option<Flow>,
-    /// Steps in order of time.
+    /// Steps of the packet, in order of time.
     pub steps: Vec<Step>,
-    /// Number of steps beyond the maximum.
+    /// Number of steps that were not recorded, because the packet exceeded the maximum.
     #[serde(skip_serializing_if = "is_zero")]
     pub steps_left_out: u64,
     /// Outcome of the packet.
@@ -101,9 +101,9 @@ pub struct Step {
 #[serde(tag = "step", rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the comment of each step describes its fields")]
 pub enum StepKind {
-    /// The packet arrived. Its class decides its first stage, `next`.
+    /// The packet arrived by its port. Its class determines its first stage, `next`.
     Received { class: String, next: Next },
-    /// A function created the packet, and not from another packet.
+    /// A function created the packet, but not from another packet.
     Created { function: String, class: String },
     /// A function created the packet from packet number `packet`.
     MadeOf { function: String, packet: u64 },
@@ -114,7 +114,7 @@ pub enum StepKind {
     /// A function joined the packet with `held` packets that it held. `length` is the length of the
     /// result.
     Joined { function: String, held: u32, length: u16 },
-    /// The host half has prepared the packet for `variant` of the kernel. `None`: the packet does
+    /// The host half has prepared the packet for a variant of the kernel. `None`: the packet does
     /// not need the kernel.
     Prepared { function: String, variant: Option<String> },
     /// The packet is in a bin of the device.
@@ -137,8 +137,8 @@ pub enum StepKind {
     Sent { port: String, length: u16 },
     /// The packet was given to the sender thread of the worker.
     HandedOver { port: String, length: u16 },
-    /// The ports refused `refused` of `packets` packets that left together. Which of them is
-    /// unknown.
+    /// The ports refused `refused` of the `packets` packets that left together. Whether this packet
+    /// is one of them is unknown.
     SentOrRefused { port: String, length: u16, refused: usize, packets: usize },
     /// The packet was dropped. `counter` counts the drop, and `reason` explains it.
     Dropped { counter: String, reason: &'static str },
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_beyond_the_bound_are_counted() {
+    fn steps_beyond_the_maximum_are_counted() {
         let mut packet = Packet {
             number: 1,
             worker: 0,

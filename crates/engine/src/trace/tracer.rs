@@ -23,10 +23,11 @@ use crate::egress::Sent;
 use crate::order::Order;
 use crate::plan::ChainPlan;
 
-/// Number of counters in the sieve. It is a power of two.
+/// Number of counters in the sieve, which quickly excludes packets that are not traced. A power of
+/// two.
 const SIEVE_SLOTS: usize = 4096;
 
-/// A worker's part of a trace.
+/// Tracer: a worker's part of a trace.
 pub(crate) struct Tracer {
     /// Whether the tracer chooses among arriving packets.
     is_choosing: bool,
@@ -35,7 +36,7 @@ pub(crate) struct Tracer {
     buffers: HashMap<u32, u64>,
     /// Traced packets, by number.
     traced: HashMap<u64, TracedPacket>,
-    /// Number of entries in `buffers` per order-ring slot, modulo [`SIEVE_SLOTS`].
+    /// Sieve: the number of entries in `buffers` per order-ring slot, modulo [`SIEVE_SLOTS`].
     sieve: Box<[u16]>,
     /// Number, egress port and length in bytes of each departing packet.
     departing: Vec<(u64, String, u16)>,
@@ -51,7 +52,7 @@ pub(crate) struct Tracer {
 struct TracedPacket {
     packet: Packet,
     arrival_ns: u64,
-    /// Number of copies that have not left, including the packet itself.
+    /// Number of copies of the packet that have not left, including the packet itself.
     copies: usize,
     is_sent: bool,
 }
@@ -110,7 +111,7 @@ impl Tracer {
     fn change(&mut self) {
         self.end();
         let current = lock(&self.traces.session);
-        // The number changes only under this lock.
+        // Read the number under the lock, because it changes only under this lock.
         self.seen = self.traces.changes.load(Ordering::Acquire);
         self.session.clone_from(&current);
         drop(current);
@@ -144,7 +145,7 @@ impl Tracer {
         usize::from(packet.order) % SIEVE_SLOTS
     }
 
-    /// Returns the number of a packet in the trace, or `None` if it is not traced.
+    /// Returns the number of a packet in the trace. `None`: the packet is not traced.
     fn number(&self, packet: &Descriptor) -> Option<u64> {
         let is_none = self.sieve[Self::sieve_slot(packet)] == 0;
         if is_none { None } else { self.buffers.get(&packet.buffer).copied() }
@@ -161,7 +162,8 @@ impl Tracer {
         debug_assert_eq!(other, None, "a buffer has one packet");
     }
 
-    /// Ends the ownership of the packet's buffer and returns the packet's number.
+    /// Removes the packet's buffer from the traced buffers. Returns the packet's number in the
+    /// trace.
     fn unregister(&mut self, packet: &Descriptor) -> Option<u64> {
         let number = self.number(packet)?;
         self.sieve[Self::sieve_slot(packet)] -= 1;
@@ -299,7 +301,7 @@ impl Tracer {
     #[cold]
     pub(crate) fn prepared(&mut self, plan: &ChainPlan, function: usize, packets: &[Descriptor], work: &WorkColumns) {
         let stage = &plan.stages[function];
-        // Without a host half there is no work to record.
+        // Without a host half, `work` is empty and there is nothing to record.
         let packets = &packets[..work.len().min(packets.len())];
         self.record(packets, |_, packet| {
             let variant = match work.at(packet) {
@@ -376,7 +378,7 @@ impl Tracer {
         });
     }
 
-    /// Records the verdicts of a function. Drops are recorded by [`Tracer::dropped`].
+    /// Records the verdicts that a function returned. Drops are recorded by [`Tracer::dropped`].
     #[cold]
     pub(crate) fn verdicts(
         &mut self,
