@@ -1,7 +1,8 @@
-//! Which variables keep an address: a pointer to them may outlive a switch, so they must not move.
+//! Variables whose address must not change, because a pointer to them may exist across a switch.
 //!
-//! All others are local variables of the loop, saved where look-ups switch and loaded where they go on. Pointers that are
-//! handed to functions which only look through them do no harm.
+//! All other variables become local variables of the loop. They are saved at a switch and loaded
+//! when the lookup continues. A pointer that is passed only to functions that do not store it is
+//! harmless.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,22 +13,23 @@ use crate::lexer::tokens;
 use crate::reach::Reach;
 use crate::unit::{Function, Unit, Variable, children, declarators, declared_name, walk};
 
-/// What is known of structs, and of functions that were looked into.
+/// Analysis of addresses: structs and fields of the file, and the results for functions.
 pub(crate) struct Addresses<'u, 't> {
     unit: &'u Unit<'t>,
     pub(crate) reach: &'u Reach,
-    /// Names of structs that the file defines, as specifiers say them.
+    /// Names of structs that the file defines, in the form of specifiers.
     structs: BTreeSet<String>,
-    /// Fields by name: whether each of them is no array.
+    /// Fields by name, and whether all fields of this name are not arrays.
     fields: BTreeMap<String, bool>,
-    /// Parameters by function and place: whether what they point at keeps no pointer. While one is looked into: no.
-    looked: RefCell<BTreeMap<(String, usize), bool>>,
+    /// Parameters by function and position, and whether the function does not store the pointer.
+    /// The value is false while the function is analysed.
+    not_stored: RefCell<BTreeMap<(String, usize), bool>>,
 }
 
 impl<'u, 't> Addresses<'u, 't> {
     pub(crate) fn new(unit: &'u Unit<'t>, reach: &'u Reach, root: Node<'t>) -> Self {
         let mut all =
-            Self { unit, reach, structs: BTreeSet::new(), fields: BTreeMap::new(), looked: RefCell::default() };
+            Self { unit, reach, structs: BTreeSet::new(), fields: BTreeMap::new(), not_stored: RefCell::default() };
         let mut plain_types = BTreeSet::new();
         walk(root, &mut |node| {
             let body = |node: Node<'t>| node.child_by_field_name("body").is_some();
@@ -69,106 +71,114 @@ impl<'u, 't> Addresses<'u, 't> {
         all
     }
 
-    /// The variable must stay where it is while others have their turns.
-    pub(crate) fn keeps(&self, region: Node<'t>, name: &str, variable: Variable<'t>) -> bool {
+    /// Returns whether the address of the variable must not change while other lookups run.
+    pub(crate) fn is_fixed(&self, region: Node<'t>, name: &str, variable: Variable<'t>) -> bool {
         if variable.declarator.kind() == "array_declarator" && variable.declaration.kind() != "parameter_declaration" {
             return true;
         }
         let key = type_key(self.unit, variable);
-        let mut looked_into = false;
-        let mut keeps = false;
+        let mut accessed = false;
+        let mut fixed = false;
         walk(region, &mut |node| {
-            if node.kind() == "identifier" && self.unit.text(node) == name && !keeps {
-                keeps = !self.stays(node, &key, &mut looked_into);
+            if node.kind() == "identifier" && self.unit.text(node) == name && !fixed {
+                fixed = !self.leaves_no_pointer(node, &key, &mut accessed);
             }
-            !keeps
+            !fixed
         });
         let pointer = crate::unit::find(variable.declarator, "pointer_declarator").is_some();
         let specifiers = self.unit.specifiers(variable.declaration);
         let known = pointer || self.structs.contains(&specifiers) || is_number(variable.declaration);
-        keeps || looked_into && !known
+        fixed || accessed && !known
     }
 
-    /// After the use of an object no pointer to it is left. `key` is its type; `looked_into`: it is seen as a struct, or
-    /// through a pointer.
-    fn stays(&self, object: Node<'t>, key: &str, looked_into: &mut bool) -> bool {
+    /// Returns whether no pointer to an object exists after this use. `key` is its type. Sets
+    /// `accessed` if the use accesses a field or takes the address.
+    fn leaves_no_pointer(&self, object: Node<'t>, key: &str, accessed: &mut bool) -> bool {
         let Some(parent) = object.parent() else { return true };
         let operator = parent.child_by_field_name("operator").map_or("", |operator| self.unit.text(operator));
         match parent.kind() {
-            "parenthesized_expression" => self.stays(parent, key, looked_into),
+            "parenthesized_expression" => self.leaves_no_pointer(parent, key, accessed),
             "field_expression" if operator == "." => {
-                *looked_into = true;
-                self.single(parent) && self.stays(parent, "", looked_into)
+                *accessed = true;
+                self.is_not_array(parent) && self.leaves_no_pointer(parent, "", accessed)
             }
             "pointer_expression" if operator == "&" => {
-                *looked_into = true;
-                self.handed(parent, &format!("{key}*"))
+                *accessed = true;
+                self.is_passed(parent, &format!("{key}*"))
             }
             "argument_list" => {
                 let callee = parent.parent().and_then(|call| self.unit.callee(call)).unwrap_or_default();
-                !self.unit.source.macros.has(callee) || !self.unit.source.macros.looks_into(callee)
+                !self.unit.source.macros.has(callee) || !self.unit.source.macros.accesses(callee)
             }
             _ => true,
         }
     }
 
-    /// The field that an expression names is no array, which would become a pointer.
-    fn single(&self, expression: Node<'t>) -> bool {
+    /// Returns whether the field of an expression is not an array. An array would become a pointer.
+    fn is_not_array(&self, expression: Node<'t>) -> bool {
         let field = expression.child_by_field_name("field").map_or("", |field| self.unit.text(field));
         self.fields.get(field).copied().unwrap_or(false)
     }
 
-    /// A pointer is the argument of a function that keeps nothing of it.
-    fn handed(&self, pointer: Node<'t>, key: &str) -> bool {
+    /// Returns whether a pointer is the argument of a function that does not store it.
+    fn is_passed(&self, pointer: Node<'t>, key: &str) -> bool {
         let Some(list) = pointer.parent().filter(|parent| parent.kind() == "argument_list") else { return false };
         let callee = list.parent().and_then(|call| self.unit.callee(call)).unwrap_or_default();
-        let place = children(list).filter(Node::is_named).position(|argument| argument == pointer);
+        let position = children(list).filter(Node::is_named).position(|argument| argument == pointer);
         let function = self.unit.functions.get(callee).filter(|_| !self.unit.source.macros.has(callee));
-        function.zip(place).is_some_and(|(function, place)| self.looks_through(function, place, key))
+        function.zip(position).is_some_and(|(function, position)| self.does_not_store(function, position, key))
     }
 
-    /// A function looks through a parameter, and does not store it.
-    fn looks_through(&self, function: &Function<'t>, place: usize, key: &str) -> bool {
-        let Some(parameter) = function.parameters.get(place).copied().filter(|_| !function.variadic) else {
+    /// Returns whether a function only dereferences the pointer in a parameter, and does not store
+    /// it.
+    fn does_not_store(&self, function: &Function<'t>, position: usize, key: &str) -> bool {
+        let Some(parameter) = function.parameters.get(position).copied().filter(|_| !function.variadic) else {
             return false;
         };
         let Some(declarator) = parameter.child_by_field_name("declarator") else { return true };
         let Some(name) = declared_name(declarator).map(|name| self.unit.text(name)) else { return true };
-        // A copy of its body has the pointer's text in the place of the parameter only under these conditions.
+        // An inlined copy replaces the parameter by the text of the pointer only if the types are
+        // equal and the parameter never changes.
         if self.reach.expensive.contains(&function.name) {
             let own = type_key(self.unit, Variable { declaration: parameter, declarator });
             if own != key || changed(self.unit, function.body, name) {
                 return false;
             }
         }
-        let known = (function.name.clone(), place);
-        if let Some(&found) = self.looked.borrow().get(&known) {
+        let known = (function.name.clone(), position);
+        if let Some(&found) = self.not_stored.borrow().get(&known) {
             return found;
         }
-        self.looked.borrow_mut().insert(known.clone(), false);
-        let mut through = true;
+        self.not_stored.borrow_mut().insert(known.clone(), false);
+        let mut only_dereferenced = true;
         walk(function.body, &mut |node| {
-            if node.kind() == "identifier" && through {
-                through = if self.unit.text(node) == name {
-                    self.looked_through(node, key)
+            if node.kind() == "identifier" && only_dereferenced {
+                only_dereferenced = if self.unit.text(node) == name {
+                    self.is_dereferenced(node, key)
                 } else {
                     !self.unit.source.macros.mentions(self.unit.text(node)).contains(name)
                 };
             }
-            through
+            only_dereferenced
         });
-        self.looked.borrow_mut().insert(known, through);
-        through
+        self.not_stored.borrow_mut().insert(known, only_dereferenced);
+        only_dereferenced
     }
 
-    fn looked_through(&self, pointer: Node<'t>, key: &str) -> bool {
+    /// Returns whether this use of a pointer dereferences it, without a pointer that exists
+    /// afterwards.
+    fn is_dereferenced(&self, pointer: Node<'t>, key: &str) -> bool {
         let Some(parent) = pointer.parent() else { return false };
         let operator = parent.child_by_field_name("operator").map_or("", |operator| self.unit.text(operator));
         match parent.kind() {
-            "parenthesized_expression" => self.looked_through(parent, key),
-            "field_expression" if operator == "->" => self.single(parent) && self.stays(parent, "", &mut false),
-            "pointer_expression" if operator == "*" => self.stays(parent, key.trim_end_matches('*'), &mut false),
-            "argument_list" => self.handed(pointer, key),
+            "parenthesized_expression" => self.is_dereferenced(parent, key),
+            "field_expression" if operator == "->" => {
+                self.is_not_array(parent) && self.leaves_no_pointer(parent, "", &mut false)
+            }
+            "pointer_expression" if operator == "*" => {
+                self.leaves_no_pointer(parent, key.trim_end_matches('*'), &mut false)
+            }
+            "argument_list" => self.is_passed(pointer, key),
             _ => false,
         }
     }
@@ -178,13 +188,13 @@ fn field_name(declarator: Node<'_>) -> Option<Node<'_>> {
     crate::unit::find(declarator, "field_identifier")
 }
 
-/// Declared by C's own words.
+/// Returns whether the type consists of keywords of C, such as `unsigned int`.
 fn is_number(declaration: Node<'_>) -> bool {
     let kind = declaration.child_by_field_name("type").map_or("", |kind| kind.kind());
     matches!(kind, "primitive_type" | "sized_type_specifier")
 }
 
-/// A type as text, to tell whether two are the same: `const` matters to neither.
+/// Returns a type as text for comparisons. `const` and `restrict` are left out.
 pub(crate) fn type_key(unit: &Unit<'_>, variable: Variable<'_>) -> String {
     let name = declared_name(variable.declarator);
     let declarator = variable.declarator.byte_range();
@@ -196,7 +206,7 @@ pub(crate) fn type_key(unit: &Unit<'_>, variable: Variable<'_>) -> String {
     format!("{}|{}", unit.specifiers(variable.declaration), words.iter().filter(plain).cloned().collect::<String>())
 }
 
-/// A variable's name may be assigned, counted, or its address taken in a text.
+/// Returns whether a region may assign, increment or decrement a variable, or take its address.
 pub(crate) fn changed<'t>(unit: &Unit<'t>, region: Node<'t>, name: &str) -> bool {
     let mut found = false;
     walk(region, &mut |node| {
@@ -216,6 +226,7 @@ pub(crate) fn changed<'t>(unit: &Unit<'t>, region: Node<'t>, name: &str) -> bool
     found
 }
 
+/// Returns whether this use of an identifier changes the variable or takes its address.
 fn changes<'t>(unit: &Unit<'t>, identifier: Node<'t>) -> bool {
     let mut node = identifier;
     while let Some(parent) = node.parent() {
@@ -228,7 +239,8 @@ fn changes<'t>(unit: &Unit<'t>, identifier: Node<'t>) -> bool {
                     return false;
                 }
             }
-            // Of an array: an element of the variable itself. Of a pointer: something else; the answer errs safely.
+            // The element of an array is a part of the variable. The element behind a pointer is
+            // not, but the result `true` is safe.
             "subscript_expression" if is("argument") => {}
             "assignment_expression" => return is("left"),
             "update_expression" => return true,

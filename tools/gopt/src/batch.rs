@@ -1,4 +1,4 @@
-//! Fourth pass: the batch loops, whose rounds are the look-ups.
+//! Fourth pass: finds the batch loops. Each iteration of a batch loop is a lookup.
 
 use std::collections::BTreeSet;
 
@@ -10,34 +10,35 @@ use crate::refusal::{Pass, refuse};
 use crate::source::ANNOTATIONS;
 use crate::unit::{Function, Unit, children, declarators, declared_name, walk};
 
-/// A loop to transform.
+/// Batch loop, which gopt transforms.
 pub(crate) struct Batch<'t> {
-    /// The function that it stands in.
+    /// Function that contains the loop.
     pub(crate) function: String,
     pub(crate) node: Node<'t>,
     pub(crate) body: Node<'t>,
-    /// The variable that counts.
+    /// Name of the loop index.
     pub(crate) index: String,
     pub(crate) header: Header,
 }
 
-/// The parts of its head, as C.
+/// Parts of the head of a batch loop, as C.
 pub(crate) struct Header {
-    /// A statement or a declaration, without `;`.
+    /// Initialiser: a statement or a declaration, without `;`.
     pub(crate) first: String,
     pub(crate) condition: String,
     pub(crate) step: String,
-    /// The index's type, for the copy that each look-up has.
+    /// Type of the index. Each lookup has a copy of the index.
     pub(crate) index_type: String,
-    /// The head declares the index.
+    /// Whether the head declares the index.
     pub(crate) declares: bool,
 }
 
-/// Functions with a `foreach`, or named by the caller: what they call is looked into, they are not.
+/// Returns the functions that contain a `foreach` or are named by the caller. Calls of these
+/// functions are not transformed.
 pub(crate) fn apart(unit: &Unit<'_>, named: &[String]) -> Pass<BTreeSet<String>> {
     let mut found: BTreeSet<String> = named.iter().cloned().collect();
     if let Some(missing) = found.iter().find(|name| !unit.functions.contains_key(*name)) {
-        return refuse(0, format!("the file defines no function {missing}"));
+        return refuse(0, format!("the file does not define the function {missing}"));
     }
     for &at in &unit.source.foreach {
         let owner = unit.functions.values().find(|function| function.body.byte_range().contains(&at));
@@ -46,7 +47,7 @@ pub(crate) fn apart(unit: &Unit<'_>, named: &[String]) -> Pass<BTreeSet<String>>
     Ok(found)
 }
 
-/// All batch loops, in the order of the text.
+/// Returns all batch loops, in the order of the text.
 pub(crate) fn find<'t>(unit: &Unit<'t>, reach: &Reach, apart: &BTreeSet<String>) -> Pass<Vec<Batch<'t>>> {
     let mut found = Vec::new();
     if apart.is_empty() {
@@ -87,7 +88,8 @@ fn calls(unit: &Unit<'_>, node: Node<'_>, name: &str) -> bool {
     found
 }
 
-/// The outermost loops of a function in which look-ups switch. Functions called outside of them go to `deeper`.
+/// Returns the outermost loops of a function that contain a switch point. Adds the expensive
+/// functions that are called outside of these loops to `deeper`.
 fn in_function<'t>(
     unit: &Unit<'t>,
     reach: &Reach,
@@ -109,8 +111,10 @@ fn in_function<'t>(
         }
         if let Some(name) = unit.callee(node) {
             if ANNOTATIONS.contains(&name) {
-                fault =
-                    refuse(node.start_byte(), format!("{name} outside any batch loop: there is nothing to switch to"));
+                fault = refuse(
+                    node.start_byte(),
+                    format!("{name} is outside any batch loop: no other lookup can run there"),
+                );
             } else if reach.expensive.contains(name) && name != function.name {
                 if marked {
                     fault = refuse(
@@ -127,7 +131,7 @@ fn in_function<'t>(
     loops.into_iter().map(|(node, foreach)| batch(unit, function, node, foreach)).collect()
 }
 
-/// Every annotation must be reached from a batch loop.
+/// Refuses annotations that no batch loop reaches.
 fn covered(unit: &Unit<'_>, reach: &Reach, batches: &[Batch<'_>]) -> Pass<()> {
     let mut reached = BTreeSet::new();
     let mut pending: Vec<Node<'_>> = batches.iter().map(|batch| batch.body).collect();
@@ -166,7 +170,7 @@ fn batch<'t>(unit: &Unit<'t>, function: &Function<'t>, node: Node<'t>, foreach: 
 }
 
 const CANONICAL: &str =
-    "a batch loop counts: for (i = first; i < end; i++), with another first, end, step and comparison as needed";
+    "a batch loop must count: for (i = first; i < end; i++), with any first, end, step and comparison";
 
 fn for_header(unit: &Unit<'_>, function: &Function<'_>, node: Node<'_>) -> Pass<(String, Header)> {
     let at = node.start_byte();
@@ -232,14 +236,14 @@ fn for_header(unit: &Unit<'_>, function: &Function<'_>, node: Node<'_>) -> Pass<
     Ok((index, header))
 }
 
-/// `foreach(i, n)`: as its macro says, else from 0 to n.
+/// Returns the head of `foreach(i, n)`: the definition of the macro, or else a loop from 0 to n.
 fn foreach_header(unit: &Unit<'_>, function: &Function<'_>, node: Node<'_>) -> Pass<(String, Header)> {
     let at = node.start_byte();
     let inner = node.child_by_field_name("condition").and_then(|condition| condition.named_child(0));
     let parts = inner.filter(|inner| inner.kind() == "comma_expression");
     let left = parts.and_then(|parts| parts.child_by_field_name("left")).filter(|left| left.kind() == "identifier");
     let (Some(left), Some(right)) = (left, parts.and_then(|parts| parts.child_by_field_name("right"))) else {
-        return refuse(at, "foreach takes an index and how many rounds there are: foreach(i, n)");
+        return refuse(at, "foreach takes an index and the number of iterations: foreach(i, n)");
     };
     let mut effects = false;
     walk(right, &mut |inner| {
@@ -250,29 +254,33 @@ fn foreach_header(unit: &Unit<'_>, function: &Function<'_>, node: Node<'_>) -> P
         true
     });
     if effects {
-        return refuse(right.start_byte(), "the number of rounds of foreach is an expression without effects or calls");
+        return refuse(
+            right.start_byte(),
+            "the number of iterations of foreach must be an expression without side effects or calls",
+        );
     }
     let (index, count) = (unit.text(left).to_owned(), unit.text(right).to_owned());
-    let Some(own) = foreach_macro(unit, at, &index, &count)? else {
-        // The paper's: from 0, and an int where the function has no variable of that name.
+    let Some(defined) = foreach_macro(unit, at, &index, &count)? else {
+        // Definition of the paper: from 0. The index is an int, if the function has no variable of
+        // that name.
         let (condition, step) = (format!("{index} < ({count})"), format!("{index}++"));
         let declares = !crate::scope::at_loop(unit, function, node).contains_key(index.as_str());
         let index_type = if declares { "int".to_owned() } else { outer_type(unit, function, node, &index)? };
         let first = if declares { format!("int {index} = 0") } else { format!("{index} = 0") };
         return Ok((index, Header { first, condition, step, index_type, declares }));
     };
-    let header = match own {
+    let header = match defined {
         header if header.declares => header,
         header => Header { index_type: outer_type(unit, function, node, &index)?, ..header },
     };
     Ok((index, header))
 }
 
-/// The head that the file's own `foreach` expands to; `None` where it defines none.
+/// Returns the head of the loop that the file defines as `foreach`, or `None` without a definition.
 fn foreach_macro(unit: &Unit<'_>, at: usize, index: &str, count: &str) -> Pass<Option<Header>> {
-    const OTHER: &str = "foreach is defined, and not as a loop that counts from 0: for (i = 0; i < n; i++)";
+    const OTHER: &str = "foreach must be defined as a loop that counts from 0: for (i = 0; i < n; i++)";
     let mut header: Option<Header> = None;
-    for one in unit.source.macros.of("foreach") {
+    for one in unit.source.macros.definitions("foreach") {
         let Some([first_name, second_name]) = one.parameters.as_deref() else {
             return refuse(at, OTHER);
         };
@@ -308,23 +316,23 @@ fn foreach_macro(unit: &Unit<'_>, at: usize, index: &str, count: &str) -> Pass<O
             declares: !declared.is_empty(),
         };
         if header.as_ref().is_some_and(|header| header.first != found.first || header.condition != found.condition) {
-            return refuse(at, "foreach has several definitions that differ");
+            return refuse(at, "foreach has several different definitions");
         }
         header = Some(found);
     }
     Ok(header)
 }
 
-/// The type of a variable that is declared before a loop.
+/// Returns the type of a variable that is declared before a loop.
 fn outer_type(unit: &Unit<'_>, function: &Function<'_>, node: Node<'_>, name: &str) -> Pass<String> {
     let scope = crate::scope::at_loop(unit, function, node);
     match scope.get(name) {
         Some(variable) if variable.declarator.kind() == "identifier" => Ok(unit.specifiers(variable.declaration)),
-        _ => refuse(node.start_byte(), format!("the index {name} is no plain local variable")),
+        _ => refuse(node.start_byte(), format!("the index {name} must be a plain local variable")),
     }
 }
 
-/// Whether a jump in a loop's body leaves the loop; such a jump ends look-ups that have begun.
+/// Refuses a jump out of a batch loop, because later lookups may already have begun.
 pub(crate) fn leaves(unit: &Unit<'_>, batch: &Batch<'_>) -> Pass<()> {
     leaves_below(unit, batch.body, batch.body, false)
 }
@@ -333,9 +341,11 @@ fn leaves_below(unit: &Unit<'_>, node: Node<'_>, body: Node<'_>, inner: bool) ->
     let at = node.start_byte();
     match node.kind() {
         "break_statement" if !inner => {
-            return refuse(at, "break ends the batch loop: the look-ups behind it may have begun");
+            return refuse(at, "break ends the batch loop, but later lookups may already have begun");
         }
-        "return_statement" => return refuse(at, "return inside the batch loop: the look-ups behind it may have begun"),
+        "return_statement" => {
+            return refuse(at, "return inside the batch loop, but later lookups may already have begun");
+        }
         "goto_statement" => {
             let label = node.child_by_field_name("label").map_or("", |label| unit.text(label));
             let mut found = false;
@@ -356,7 +366,7 @@ fn leaves_below(unit: &Unit<'_>, node: Node<'_>, body: Node<'_>, inner: bool) ->
     children(node).try_for_each(|child| leaves_below(unit, child, body, holds))
 }
 
-/// Refuses a `goto` from outside a loop into it.
+/// Refuses a `goto` into a batch loop.
 pub(crate) fn entered(unit: &Unit<'_>, batch: &Batch<'_>) -> Pass<()> {
     let Some(function) = unit.functions.get(&batch.function) else { return Ok(()) };
     let mut labels = BTreeSet::new();

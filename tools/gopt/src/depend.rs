@@ -1,7 +1,8 @@
-//! Fifth pass: what one look-up could notice of another.
+//! Fifth pass: refuses lookups that depend on each other.
 //!
-//! That two look-ups touch different memory is what a batch loop promises; what can be seen to break the promise is
-//! refused here: variables declared outside that look-ups change, places that all of them write, calls whose order shows.
+//! The author of a batch loop guarantees that its lookups are independent. This pass refuses the
+//! violations that it can detect: outer variables that lookups change, locations that all lookups
+//! write, and calls whose order is visible.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,19 +14,20 @@ use crate::refusal::{Pass, refuse};
 use crate::source::ANNOTATIONS;
 use crate::unit::{Unit, Variable, children, declarators, declared_name, walk};
 
-/// Functions that come back more than once, or whose memory dies with the function that calls them.
+/// Functions that return more than once, or whose memory is freed with the stack frame of the
+/// caller.
 const STACK_CALLS: &[&str] =
     &["setjmp", "sigsetjmp", "_setjmp", "longjmp", "alloca", "__builtin_alloca", "vfork", "__builtin_return_address"];
-/// Functions whose calls can be told apart by their order.
+/// Functions whose order of calls is visible.
 const ORDERED_CALLS: &[&str] = &[
     "printf", "puts", "putchar", "fprintf", "vprintf", "fputs", "fputc", "putc", "fwrite", "fread", "write", "read",
     "getchar", "fgets", "scanf", "fscanf", "rand", "random", "strtok", "exit", "abort", "_exit",
 ];
 
-/// Refuses a batch whose look-ups are seen to depend on each other.
+/// Refuses a batch whose lookups visibly depend on each other.
 pub(crate) fn check(unit: &Unit<'_>, reach: &Reach, batch: &Batch<'_>) -> Pass<()> {
     let Some(function) = unit.functions.get(&batch.function) else { return Ok(()) };
-    let mut look = Look {
+    let mut check = Check {
         unit,
         reach,
         outer: crate::scope::at_loop(unit, function, batch.node),
@@ -39,22 +41,22 @@ pub(crate) fn check(unit: &Unit<'_>, reach: &Reach, batch: &Batch<'_>) -> Pass<(
         pending: Vec::new(),
     };
     unit.sound(batch.body)?;
-    look.locals.push(BTreeSet::new());
-    look.node(batch.body)?;
-    look.in_root = false;
-    while let Some(name) = look.pending.pop() {
-        let Some(function) = unit.functions.get(name).filter(|_| look.seen.insert(name)) else { continue };
+    check.locals.push(BTreeSet::new());
+    check.node(batch.body)?;
+    check.in_root = false;
+    while let Some(name) = check.pending.pop() {
+        let Some(function) = unit.functions.get(name).filter(|_| check.seen.insert(name)) else { continue };
         if reach.expensive.contains(name) {
             unit.sound(function.body)?;
         }
         let parameters = function.parameters.iter().filter_map(|one| one.child_by_field_name("declarator"));
-        look.locals = vec![parameters.filter_map(declared_name).map(|name| unit.text(name)).collect()];
-        look.node(function.body)?;
+        check.locals = vec![parameters.filter_map(declared_name).map(|name| unit.text(name)).collect()];
+        check.node(function.body)?;
     }
-    look.finish(batch)
+    check.finish(batch)
 }
 
-/// How an operation on a variable of all look-ups can be reordered.
+/// Operation on a shared variable whose result does not depend on the order of the lookups.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Reduction {
     Up,
@@ -63,33 +65,42 @@ enum Reduction {
     Or,
     And,
     Xor,
-    /// All assign this constant.
+    /// All lookups assign this constant.
     Set(String),
 }
 
-/// What an expression does with the variable it begins with.
+/// Use of the variable at the beginning of an expression.
 enum Use<'t> {
     Read,
     Assign { operator: &'t str, node: Node<'t> },
     Address { node: Node<'t> },
 }
 
-struct Look<'u, 't> {
+/// State of the check.
+struct Check<'u, 't> {
     unit: &'u Unit<'t>,
     reach: &'u Reach,
+    /// Variables in scope at the loop.
     outer: BTreeMap<&'t str, Variable<'t>>,
+    /// Name of the loop index.
     index: &'u str,
+    /// Local variables of the current function, by block.
     locals: Vec<BTreeSet<&'t str>>,
+    /// Whether the current node is in the batch loop itself, and not in a called function.
     in_root: bool,
+    /// Shared variables that lookups change, with byte offsets.
     reductions: BTreeMap<&'t str, (Reduction, usize)>,
+    /// Shared variables that lookups read, with byte offsets.
     reads: BTreeMap<&'t str, usize>,
-    /// Members that are assigned.
+    /// Fields that lookups assign.
     fields: BTreeSet<&'t str>,
+    /// Called functions that are already checked.
     seen: BTreeSet<&'t str>,
+    /// Called functions to check.
     pending: Vec<&'t str>,
 }
 
-impl<'t> Look<'_, 't> {
+impl<'t> Check<'_, 't> {
     fn node(&mut self, node: Node<'t>) -> Pass<()> {
         match node.kind() {
             "compound_statement" | "for_statement" => {
@@ -100,14 +111,14 @@ impl<'t> Look<'_, 't> {
             }
             "declaration" => {
                 if self.unit.has_word(node, "static") && !self.unit.has_word(node, "const") {
-                    return refuse(node.start_byte(), "a static variable is shared by all look-ups");
+                    return refuse(node.start_byte(), "a static variable is shared by all lookups");
                 }
                 if self.unit.has_word(node, "volatile") {
                     return refuse(node.start_byte(), "the order of accesses to a volatile variable would change");
                 }
                 for declarator in declarators(node) {
                     let name = declared_name(declarator).map(|name| self.unit.text(name));
-                    // In scope from its own initialiser on.
+                    // A variable is in scope from its initialiser.
                     if let (Some(name), Some(scope)) = (name, self.locals.last_mut()) {
                         scope.insert(name);
                     }
@@ -135,10 +146,10 @@ impl<'t> Look<'_, 't> {
             return self.annotation(call, name);
         }
         if STACK_CALLS.contains(&name) {
-            return refuse(at, format!("{name} depends on the stack, which look-ups do not have"));
+            return refuse(at, format!("{name} depends on the stack, which lookups do not have"));
         }
         if ORDERED_CALLS.contains(&name) && !self.unit.functions.contains_key(name) {
-            return refuse(at, format!("{name} inside the look-up: its calls would come in another order"));
+            return refuse(at, format!("{name} inside the lookup: the order of its calls would change"));
         }
         if self.unit.functions.contains_key(name) {
             self.pending.push(name);
@@ -146,7 +157,8 @@ impl<'t> Look<'_, 't> {
         Ok(())
     }
 
-    /// The address is computed once more than the text says where the macro is empty, so it must have no effects.
+    /// Checks an annotation. If its macro is empty, the output evaluates the address and the input
+    /// does not. The address must therefore have no side effects.
     fn annotation(&mut self, call: Node<'t>, name: &str) -> Pass<()> {
         let Some(arguments) = call.child_by_field_name("arguments").filter(|list| list.named_child_count() == 1) else {
             return refuse(call.start_byte(), format!("{name} takes one address"));
@@ -167,7 +179,7 @@ impl<'t> Look<'_, 't> {
             if effect && fault.is_ok() {
                 fault = refuse(
                     node.start_byte(),
-                    format!("the address of {name} has an effect or a call: compute it before"),
+                    format!("the address of {name} has a side effect or a call: compute the address before"),
                 );
             }
             fault.is_ok()
@@ -175,7 +187,7 @@ impl<'t> Look<'_, 't> {
         fault
     }
 
-    /// The variable that a name means here, where all look-ups share it.
+    /// Returns the variable of a name, if all lookups share it.
     fn shared(&self, name: &str) -> Option<Variable<'t>> {
         if self.locals.iter().any(|scope| scope.contains(name)) {
             return None;
@@ -188,7 +200,7 @@ impl<'t> Look<'_, 't> {
         let name = self.unit.text(node);
         let at = node.start_byte();
         if name.starts_with("gopt_") && !self.unit.functions.contains_key(name) && !self.unit.source.macros.has(name) {
-            return refuse(at, "names that begin with gopt_ are gopt's own");
+            return refuse(at, "names that begin with gopt_ are reserved for gopt");
         }
         if matches!(name, "__func__" | "__FUNCTION__" | "__PRETTY_FUNCTION__") {
             return refuse(at, format!("{name} would name another function"));
@@ -202,19 +214,19 @@ impl<'t> Look<'_, 't> {
         if self.reach.expensive.contains(name) && !callee && !local {
             return refuse(
                 at,
-                format!("{name} has expensive accesses and is used as a value: gopt cannot follow the call"),
+                format!("{name} has expensive accesses and is used as a value: gopt can inline direct calls only"),
             );
         }
         if name == self.index && self.in_root && !local {
             return match self.use_of(node) {
                 (Use::Read, ..) => Ok(()),
-                _ => refuse(at, format!("the look-up changes the batch loop's index {name}")),
+                _ => refuse(at, format!("the lookup changes the index {name} of the batch loop")),
             };
         }
         let Some(variable) = self.shared(name) else {
-            let (how, deep, _) = self.use_of(node);
-            if let (Use::Assign { .. }, false, false, false) = (how, deep, local, callee) {
-                return refuse(at, format!("{name}, which is not declared in this file, is changed by look-ups"));
+            let (used, deep, _) = self.use_of(node);
+            if let (Use::Assign { .. }, false, false, false) = (used, deep, local, callee) {
+                return refuse(at, format!("{name}, which is not declared in this file, is changed by lookups"));
             }
             return Ok(());
         };
@@ -229,8 +241,8 @@ impl<'t> Look<'_, 't> {
         let array = variable.declarator.kind() == "array_declarator";
         let constant = self.unit.has_word(variable.declaration, "const")
             && matches!(variable.declarator.kind(), "identifier" | "array_declarator");
-        let (how, deep, varies) = self.use_of(node);
-        match how {
+        let (used, deep, varies) = self.use_of(node);
+        match used {
             Use::Read if deep || constant => Ok(()),
             Use::Read if array => self.decays(node, name),
             Use::Read => {
@@ -239,25 +251,26 @@ impl<'t> Look<'_, 't> {
             }
             Use::Address { .. } if deep && varies || constant || in_annotation(self.unit, node) => Ok(()),
             Use::Address { node } if deep && self.only_read(node) => Ok(()),
-            Use::Address { .. } => refuse(at, format!("the address of {name}, which all look-ups share, is taken")),
+            Use::Address { .. } => refuse(at, format!("the address of {name}, which all lookups share, is taken")),
             Use::Assign { .. } if deep && varies => Ok(()),
-            Use::Assign { .. } if deep => {
-                refuse(at, format!("every look-up writes the same place behind {name}: the last one would be another"))
-            }
+            Use::Assign { .. } if deep => refuse(
+                at,
+                format!("every lookup writes to the same location through {name}: the last write would change"),
+            ),
             Use::Assign { operator, node: assignment } => self.reduce(name, variable, operator, assignment, at),
         }
     }
 
-    /// An array of all look-ups as a pointer.
+    /// Checks a shared array that is converted to a pointer.
     fn decays(&self, node: Node<'t>, name: &str) -> Pass<()> {
         if self.only_read(node) || in_annotation(self.unit, node) {
             return Ok(());
         }
-        let reason = "an array that all look-ups share, may be written here: declare it const, or inside the loop";
+        let reason = "an array that all lookups share, may be written here: declare it const, or inside the loop";
         refuse(node.start_byte(), format!("{name}, {reason}"))
     }
 
-    /// A pointer goes where nothing can be written through it: to a pointer to `const`.
+    /// Returns whether a pointer is assigned or passed to a pointer to `const` only.
     fn only_read(&self, node: Node<'t>) -> bool {
         let parent = node.parent();
         let declares = parent.filter(|parent| parent.kind() == "init_declarator").and_then(|parent| parent.parent());
@@ -267,14 +280,17 @@ impl<'t> Look<'_, 't> {
         let list = parent.filter(|parent| parent.kind() == "argument_list");
         list.is_some_and(|list| {
             let callee = list.parent().and_then(|call| self.unit.callee(call));
-            let place = (0..list.named_child_count()).position(|index| list.named_child(index) == Some(node));
+            let position = (0..list.named_child_count()).position(|index| list.named_child(index) == Some(node));
             let function = callee.and_then(|callee| self.unit.functions.get(callee));
-            let parameter = function.zip(place).and_then(|(function, place)| function.parameters.get(place).copied());
+            let parameter =
+                function.zip(position).and_then(|(function, position)| function.parameters.get(position).copied());
             parameter.is_some_and(|parameter| self.unit.has_word(parameter, "const"))
         })
     }
 
-    /// What happens to what begins with a variable; whether to something behind it, and at a place of the look-up's own.
+    /// Returns the use of an expression that begins with a variable. The second value is true if
+    /// the expression dereferences the variable. The third value is true if the location depends on
+    /// the lookup.
     fn use_of(&self, identifier: Node<'t>) -> (Use<'t>, bool, bool) {
         let (mut node, mut deep, mut varies) = (identifier, false, false);
         while let Some(parent) = node.parent() {
@@ -297,7 +313,8 @@ impl<'t> Look<'_, 't> {
                     if !matches!(operator, "+" | "-") {
                         return (Use::Read, deep, varies);
                     }
-                    // Only a pointer that is dereferenced further out matters; as a number it is read.
+                    // The operand matters only for a pointer that an outer expression dereferences.
+                    // A number is only read.
                     varies |= parent.child_by_field_name(other).is_some_and(|other| self.own(other));
                 }
                 "pointer_expression" => {
@@ -325,7 +342,7 @@ impl<'t> Look<'_, 't> {
         (Use::Read, deep, varies)
     }
 
-    /// An expression has a variable of the look-up's own, or calls something.
+    /// Returns whether an expression contains a call, or a variable that belongs to the lookup.
     fn own(&self, expression: Node<'t>) -> bool {
         let mut own = false;
         walk(expression, &mut |node| {
@@ -337,13 +354,11 @@ impl<'t> Look<'_, 't> {
         own
     }
 
-    /// A variable of all look-ups that is only counted, summed or marked keeps its meaning in any order.
+    /// Accepts changes of a shared variable whose result does not depend on the order: counts, sums
+    /// and flags.
     fn reduce(&mut self, name: &'t str, variable: Variable<'t>, operator: &str, node: Node<'t>, at: usize) -> Pass<()> {
         let depends = || {
-            refuse(
-                at,
-                format!("{name} is declared outside the look-up and changed by it: look-ups depend on each other"),
-            )
+            refuse(at, format!("{name} is declared outside the lookup and changed by it: lookups depend on each other"))
         };
         let statement = node.parent().is_some_and(|parent| parent.kind() == "expression_statement");
         let target = node.child_by_field_name("left").or_else(|| node.child_by_field_name("argument"));
@@ -374,13 +389,13 @@ impl<'t> Look<'_, 't> {
             Some((other, _)) if *other != reduction => depends(),
             _ => {
                 self.reductions.insert(name, (reduction, at));
-                // The right side may read other shared variables; it is walked by the caller.
+                // The caller checks the right side, which may read other shared variables.
                 Ok(())
             }
         }
     }
 
-    /// A macro may hide what must be seen.
+    /// Refuses a macro that hides C which gopt must analyse.
     fn expansion(&mut self, node: Node<'t>, name: &'t str) -> Pass<()> {
         let macros = &self.unit.source.macros;
         let at = node.start_byte();
@@ -408,7 +423,7 @@ impl<'t> Look<'_, 't> {
                     || *word == self.index
             });
             if let Some(word) = hidden {
-                return refuse(at, format!("the macro {name} may change {word}, which all look-ups share"));
+                return refuse(at, format!("the macro {name} may change {word}, which all lookups share"));
             }
             let arguments = node.parent().and_then(|call| call.child_by_field_name("arguments"));
             let mut fault = Ok(());
@@ -425,7 +440,7 @@ impl<'t> Look<'_, 't> {
                     if let Some(word) = shared {
                         fault = refuse(
                             inner.start_byte(),
-                            format!("the macro {name} may change {word}, which all look-ups share"),
+                            format!("the macro {name} may change {word}, which all lookups share"),
                         );
                     }
                     fault.is_ok()
@@ -436,14 +451,14 @@ impl<'t> Look<'_, 't> {
         Ok(())
     }
 
-    /// What holds of the batch as a whole.
+    /// Checks the batch as a whole, after all nodes.
     fn finish(&self, batch: &Batch<'_>) -> Pass<()> {
         for (name, (_, at)) in &self.reductions {
             if self.reads.contains_key(name) {
                 return refuse(
                     *at,
                     format!(
-                        "{name} is declared outside the look-up, changed by it and read by others: look-ups depend on each other"
+                        "{name} is declared outside the lookup, changed by it and read by others: lookups depend on each other"
                     ),
                 );
             }
@@ -453,7 +468,7 @@ impl<'t> Look<'_, 't> {
         if let Some(word) = words.iter().find(|word| changed(word.text)) {
             return refuse(
                 batch.node.start_byte(),
-                format!("the number of look-ups depends on {}, which look-ups change", word.text),
+                format!("the number of lookups depends on {}, which lookups change", word.text),
             );
         }
         Ok(())
@@ -464,11 +479,12 @@ fn declared_name_of(function: Node<'_>) -> Node<'_> {
     function.child_by_field_name("declarator").and_then(declared_name).unwrap_or(function)
 }
 
-/// A cast that the parser takes for a call: `(T)(x)`.
+/// Returns whether a call is a cast, such as `(T)(x)`, which the parser reports as a call.
 fn cast(call: Node<'_>) -> bool {
     call.child_by_field_name("function").is_some_and(|function| function.kind() == "parenthesized_expression")
 }
 
+/// Returns whether a node is in the address of an annotation.
 fn in_annotation(unit: &Unit<'_>, node: Node<'_>) -> bool {
     let mut around = node.parent();
     while let Some(parent) = around {
@@ -480,7 +496,7 @@ fn in_annotation(unit: &Unit<'_>, node: Node<'_>) -> bool {
     false
 }
 
-/// `Some(signed)` for a type that is known to be an integer.
+/// Returns `Some(signed)` for a type that is known to be an integer.
 fn integer(specifiers: &str) -> Option<bool> {
     let unsigned = specifiers.split(' ').any(|word| word == "unsigned")
         || specifiers == "size_t"

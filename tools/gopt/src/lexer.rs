@@ -1,18 +1,18 @@
-//! Tokens of C, as far as a text has to be read before its macros are known.
+//! Tokens of C, for text whose macros are not yet known.
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Identifier,
     Number,
-    /// A string or a character constant.
+    /// String or character constant.
     Literal,
     Punctuation,
-    /// A whole preprocessor directive, continuation lines included.
+    /// Complete preprocessor directive, including continuation lines.
     Directive,
 }
 
-/// A token and where it lies; comments and white space are none.
+/// Token and its byte offset. Comments and white space are not tokens.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token<'a> {
     pub(crate) kind: Kind,
@@ -26,7 +26,7 @@ impl Token<'_> {
     }
 }
 
-/// All tokens of a text, in order.
+/// Returns all tokens of a text, in order.
 pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
@@ -87,7 +87,7 @@ fn word_end(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// The line's end, that of the last continuation line included.
+/// Returns the end of the line, after any continuation lines.
 fn line_end(bytes: &[u8], mut at: usize) -> usize {
     while at < bytes.len() && bytes[at] != b'\n' {
         let continued = bytes[at] == b'\\' && bytes.get(at + 1) == Some(&b'\n');
@@ -110,7 +110,8 @@ fn literal_end(bytes: &[u8], at: usize) -> usize {
     (end + 1).min(bytes.len())
 }
 
-/// A directive ends with its line; a comment in it may hold more lines.
+/// Returns the end of a directive. It ends with its line, but a comment in it may span several
+/// lines.
 fn directive_end(bytes: &[u8], mut at: usize) -> usize {
     while at < bytes.len() && bytes[at] != b'\n' {
         at = match (bytes[at], bytes.get(at + 1)) {
@@ -129,7 +130,7 @@ mod tests {
     use super::{Kind, tokens};
 
     #[test]
-    fn comments_strings_and_directives_are_told_apart() {
+    fn comments_strings_and_directives_are_distinguished() {
         let text = "#define A(x) \\\n  x /* \n */ 1\nint a = \"b/*\"; // c\n/* d */ e # f";
         let found: Vec<_> = tokens(text).iter().map(|token| (token.kind, token.text)).collect();
         assert_eq!(found[0], (Kind::Directive, "#define A(x) \\\n  x /* \n */ 1"));

@@ -1,13 +1,23 @@
-//! A C-to-C compiler that hides the latency of memory in batches of independent look-ups, after G-Opt (Kalia, Zhou,
-//! Kaminsky, Andersen, *Raising the Bar for Using GPUs in Software Packet Processing*, NSDI 2015, section 3.2).
+//! A C-to-C compiler that hides memory latency in batches of independent lookups, after G-Opt
+//! (Kalia, Zhou, Kaminsky, Andersen, *Raising the Bar for Using GPUs in Software Packet
+//! Processing*, NSDI 2015, section 3.2).
 //!
-//! Its input is C with a batch loop and annotations before the accesses that likely miss every cache. Its output
-//! computes the same, but at each annotation a look-up prefetches, saves where it is, and lets the next one go on; one
-//! that ends is replaced at once by the next of the batch. What cannot be transformed is refused with file and line.
+//! The input is C with a batch loop. Annotations precede the accesses that are likely to miss every
+//! cache. The output computes the same results. At each annotation, a lookup prefetches the address
+//! and saves its state, and another lookup continues. When a lookup ends, the next one of the batch
+//! starts immediately. gopt refuses input that it cannot transform, with file and line.
 //!
-//! The passes, one file each: `source` reads the text and its macros, `unit` parses, `reach` finds what is expensive,
-//! `batch` the loops, `depend` refuses look-ups that depend on each other, `address` finds variables that cannot move,
-//! `emit` writes.
+//! Each pass is one module:
+//!
+//! | module | task |
+//! |---|---|
+//! | `source` | reads the text and its macros |
+//! | `unit` | parses the text |
+//! | `reach` | finds functions with expensive accesses |
+//! | `batch` | finds batch loops |
+//! | `depend` | refuses lookups that depend on each other |
+//! | `address` | finds variables whose address must not change |
+//! | `emit` | writes the output |
 #![forbid(unsafe_code)]
 
 mod address;
@@ -31,28 +41,30 @@ use refusal::{Pass, refuse};
 use source::Source;
 use unit::Unit;
 
-/// What a caller may say beside the text.
+/// Options of a transformation.
 #[derive(Clone, Debug, Default)]
 pub struct Options<'a> {
-    /// The file's name in refusals, unless `#line` says another.
+    /// Name of the file in refusals. A `#line` directive overrides it.
     pub name: &'a str,
-    /// Where `#include "..."` begins to look; `None`: nothing is included.
+    /// Folder of files in `#include "..."`. With `None`, included files are not read.
     pub folder: Option<&'a Path>,
-    /// Functions whose outermost loops are the batch loops; empty: those with a `foreach`, else the outermost `for`
-    /// loops that reach an annotation.
+    /// Functions whose outermost loops are the batch loops. If empty, every `foreach` is a batch
+    /// loop. Without `foreach`, the batch loops are the outermost `for` loops that reach an
+    /// annotation.
     pub functions: &'a [String],
 }
 
 /// Transforms all batch loops of a text.
 ///
 /// # Errors
-/// The first thing in the text that gopt cannot transform, or that has nothing to transform.
+/// If the text contains C that gopt cannot transform, or no batch loop.
 pub fn transform(text: &str, options: &Options<'_>) -> Result<String, Refusal> {
     let source = Source::new(options.name, text, options.folder);
     passes(&source, options.functions).map_err(|fault| source.refusal(fault))
 }
 
-/// The functions of a text that reach an annotation: those for which a batch loop around a call is worth transforming.
+/// Returns the functions of a text that contain an annotation, or call such a function. A batch
+/// loop around a call of one of them can be transformed.
 pub fn expensive(text: &str, options: &Options<'_>) -> BTreeSet<String> {
     let source = Source::new(options.name, text, options.folder);
     let Some(tree) = parse(&source) else { return BTreeSet::new() };
@@ -68,18 +80,18 @@ fn parse(source: &Source) -> Option<tree_sitter::Tree> {
 
 fn passes(source: &Source, functions: &[String]) -> Pass<String> {
     let Some(tree) = parse(source) else {
-        return refuse(0, "the parser does not work with this grammar");
+        return refuse(0, "the parser does not support its C grammar: this is a bug of gopt");
     };
     let unit = Unit::new(source, tree.root_node());
     let apart = batch::apart(&unit, functions)?;
     let reach = reach::Reach::new(&unit, &apart)?;
     let batches = batch::find(&unit, &reach, &apart)?;
     let Some(first) = batches.first() else {
-        return refuse(0, "there is no batch loop with expensive accesses in this file");
+        return refuse(0, "the file contains no batch loop with expensive accesses");
     };
     let addresses = address::Addresses::new(&unit, &reach, tree.root_node());
     let mut written = Vec::new();
-    for (at, batch) in batches.iter().enumerate() {
+    for (index, batch) in batches.iter().enumerate() {
         if !reach.switch_in(&batch.function, batch.body.start_byte(), batch.body.end_byte()) {
             return refuse(batch.node.start_byte(), "this batch loop has no expensive access");
         }
@@ -87,11 +99,11 @@ fn passes(source: &Source, functions: &[String]) -> Pass<String> {
         batch::entered(&unit, batch)?;
         reach.refuse_recursion(&unit, batch.body, &mut vec![batch.function.clone()])?;
         depend::check(&unit, &reach, batch)?;
-        let number = batches[..at].iter().filter(|other| other.function == batch.function).count();
+        let number = batches[..index].iter().filter(|other| other.function == batch.function).count();
         written.push(emit::transformed(&unit, &addresses, batch, number)?);
     }
     let begin = unit.functions.get(&first.function).map_or(0, |function| function.node.start_byte());
-    // Specifiers that were blanked for the parse stand before the function on its line.
+    // Specifiers that were blanked for the parse precede the function on the same line.
     let begin = source.text[..begin].rfind('\n').map_or(0, |line| line + 1);
     let mut text = String::from(&source.text[..begin]);
     text.push_str(emit::PROLOGUE);

@@ -1,32 +1,33 @@
-//! The macros that a text defines, itself or in the files it includes.
+//! Macros that a text or its included files define.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::lexer::{Kind, tokens};
 
-/// One definition. A name may have several, under `#if`.
+/// Definition of a macro. A name may have several definitions, under `#if`.
 #[derive(Clone, Debug)]
 pub(crate) struct Macro {
-    /// Of a function-like macro.
+    /// Parameters of a function-like macro.
     pub(crate) parameters: Option<Vec<String>>,
     pub(crate) body: String,
 }
 
-/// All definitions by name.
+/// All definitions, by name.
 #[derive(Default)]
 pub(crate) struct Macros {
     by_name: BTreeMap<String, Vec<Macro>>,
 }
 
-/// Words of C that a macro may not bring into a loop unseen: they leave the place where the macro stands.
+/// Keywords that a macro in a batch loop must not contain, because they change the control flow.
 const JUMPS: &[&str] = &["return", "goto", "break", "continue", "case", "default", "asm", "__asm__"];
 
-/// Words of which the macros consist that stand in front of functions and types and can be left out of a parse.
+/// Keywords of macros that expand to specifiers of a function. Such macros are blanked for the
+/// parse.
 const SPECIFIERS: &[&str] = &["static", "inline", "__inline", "__inline__", "extern", "__attribute__"];
 
 impl Macros {
-    /// Takes in a `#define` directive; others are ignored.
-    pub(crate) fn take(&mut self, directive: &str) {
+    /// Adds the definition of a `#define` directive. Other directives are ignored.
+    pub(crate) fn add(&mut self, directive: &str) {
         let joined = directive.replace("\\\n", " ");
         let Some(rest) = joined.strip_prefix('#').and_then(|rest| rest.trim_start().strip_prefix("define")) else {
             return;
@@ -45,7 +46,7 @@ impl Macros {
         self.by_name.entry(name.to_owned()).or_default().push(Macro { parameters, body: body.join(" ") });
     }
 
-    pub(crate) fn of(&self, name: &str) -> &[Macro] {
+    pub(crate) fn definitions(&self, name: &str) -> &[Macro] {
         self.by_name.get(name).map_or(&[], Vec::as_slice)
     }
 
@@ -53,9 +54,10 @@ impl Macros {
         self.by_name.contains_key(name)
     }
 
-    /// Stands for nothing at all, or for specifiers of a function; `Some(true)`: for nothing.
+    /// Returns `Some(true)` if the macro expands to nothing, `Some(false)` if it expands to
+    /// specifiers of a function, and `None` otherwise.
     pub(crate) fn transparent(&self, name: &str) -> Option<bool> {
-        let all = self.of(name);
+        let all = self.definitions(name);
         if all.is_empty() || all.iter().any(|one| one.parameters.is_some()) {
             return None;
         }
@@ -73,7 +75,8 @@ impl Macros {
         (empty || all.iter().all(|one| one.body.is_empty() || specifiers(&one.body))).then_some(empty)
     }
 
-    /// Every identifier that an expansion may contain, those of nested macros included, parameters not.
+    /// Returns the identifiers that an expansion may contain, including those of nested macros,
+    /// without parameters.
     pub(crate) fn mentions(&self, name: &str) -> BTreeSet<String> {
         let mut seen = BTreeSet::new();
         let mut pending = vec![name.to_owned()];
@@ -82,7 +85,7 @@ impl Macros {
             if !seen.insert(name.clone()) {
                 continue;
             }
-            for one in self.of(&name) {
+            for one in self.definitions(&name) {
                 for token in tokens(&one.body).iter().filter(|token| token.kind == Kind::Identifier) {
                     let word = token.text.to_owned();
                     if one.parameters.as_ref().is_some_and(|names| names.contains(&word)) {
@@ -96,12 +99,12 @@ impl Macros {
         found
     }
 
-    /// A word in an expansion that leaves the place where the macro stands.
+    /// Returns a keyword in an expansion that changes the control flow.
     pub(crate) fn jump(&self, name: &str) -> Option<String> {
         self.mentions(name).into_iter().find(|word| JUMPS.contains(&word.as_str()))
     }
 
-    /// An expansion may assign, count or take an address.
+    /// Returns whether an expansion may assign, increment, decrement or take an address.
     pub(crate) fn assigns(&self, name: &str) -> bool {
         self.bodies(name).iter().any(|body| {
             let words = tokens(body);
@@ -129,12 +132,12 @@ impl Macros {
         })
     }
 
-    /// An expansion may assign, take an address, or name a field.
-    pub(crate) fn looks_into(&self, name: &str) -> bool {
+    /// Returns whether an expansion may assign, take an address, or access a field.
+    pub(crate) fn accesses(&self, name: &str) -> bool {
         self.assigns(name) || self.bodies(name).iter().any(|body| tokens(body).iter().any(|word| word.text == "."))
     }
 
-    /// An expansion may turn its arguments into text or join them to other names.
+    /// Returns whether an expansion may convert arguments to text or join them with other names.
     pub(crate) fn pastes(&self, name: &str) -> bool {
         self.bodies(name).iter().any(|body| body.contains('#'))
     }
@@ -142,11 +145,12 @@ impl Macros {
     fn bodies(&self, name: &str) -> Vec<&str> {
         let mut names = self.mentions(name);
         names.insert(name.to_owned());
-        names.iter().flat_map(|name| self.of(name)).map(|one| one.body.as_str()).collect()
+        names.iter().flat_map(|name| self.definitions(name)).map(|one| one.body.as_str()).collect()
     }
 }
 
-/// The token before `index` is the second half of `<<` or `>>`: `<<=` assigns, `<=` does not.
+/// Returns whether the token before `index` is the second half of `<<` or `>>`. `<<=` assigns, but
+/// `<=` does not.
 fn shift(words: &[crate::lexer::Token<'_>], index: usize) -> bool {
     index >= 2 && words[index - 1].text == words[index - 2].text && ["<", ">"].contains(&words[index - 1].text)
 }
@@ -157,12 +161,12 @@ mod tests {
 
     fn macros(text: &str) -> Macros {
         let mut macros = Macros::default();
-        text.lines().for_each(|line| macros.take(line));
+        text.lines().for_each(|line| macros.add(line));
         macros
     }
 
     #[test]
-    fn what_expansions_do_is_seen_through_nested_macros() {
+    fn nested_macros_are_expanded() {
         let all =
             macros("#define A(x) ((x) <= B)\n#define B C(y)\n#define C(z) z = y\n#define D return 1\n#define E D");
         assert!(all.assigns("A") && all.assigns("B") && !all.assigns("D"));
@@ -172,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_are_told_from_assignments() {
+    fn operators_are_distinguished_from_assignments() {
         for body in ["a <= b", "a == b", "a != b", "a && b", "a & b", "(a) & b", "a - b"] {
             assert!(!macros(&format!("#define M(a, b) {body}")).assigns("M"), "{body}");
         }

@@ -6,16 +6,17 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Makes batch loops of independent look-ups hide the latency of their expensive memory accesses.
+/// Transforms batch loops of independent lookups, so that they hide memory latency.
 #[derive(Parser)]
 #[command(name = "gopt", version)]
 struct Arguments {
-    /// The C file, with accesses annotated by `g_expensive(address);` or `GW_EXPENSIVE(address);`
+    /// C file, with accesses annotated by `g_expensive(address);` or `GW_EXPENSIVE(address);`
     input: PathBuf,
-    /// Where the transformed C goes; the terminal, if not given
+    /// Output file. Default: standard output
     #[arg(short, long)]
     output: Option<PathBuf>,
-    /// A function whose outermost loops are the batch loops, where no foreach says it; may be repeated
+    /// Function whose outermost loops are the batch loops, in a file without foreach. May be
+    /// repeated
     #[arg(long)]
     function: Vec<String>,
 }
@@ -36,11 +37,11 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     let text = std::fs::read_to_string(&arguments.input).map_err(|error| format!("{name}: {error}"))?;
     let folder = arguments.input.parent();
     let options = gopt::Options { name: &name, folder, functions: &arguments.function };
-    let made = gopt::transform(&text, &options).map_err(|refusal| refusal.to_string())?;
+    let output = gopt::transform(&text, &options).map_err(|refusal| refusal.to_string())?;
     match &arguments.output {
-        Some(path) => std::fs::write(path, made).map_err(|error| format!("{}: {error}", path.display())),
+        Some(path) => std::fs::write(path, output).map_err(|error| format!("{}: {error}", path.display())),
         None => {
-            print!("{made}");
+            print!("{output}");
             Ok(())
         }
     }

@@ -1,15 +1,15 @@
-//! Why a text is not transformed.
+//! Refusals: reasons why a text cannot be transformed.
 
 use std::fmt;
 
-/// A place in the input and the reason why gopt does not transform it.
+/// Reason why gopt cannot transform a text, with its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The file, as named by the caller or by a `#line` directive.
+    /// Name of the file, from the caller or from a `#line` directive.
     pub file: String,
-    /// The line in it, from 1.
+    /// Line in the file, from 1.
     pub line: usize,
-    /// One sentence for who wrote the C.
+    /// Reason in one sentence.
     pub reason: String,
 }
 
@@ -21,16 +21,20 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// What passes return: a byte offset of the input and the reason; [`crate::source::Source::refusal`] names the line.
+/// Refusal within a pass, with a byte offset in the input.
+/// [`Source::refusal`](crate::source::Source::refusal) converts it to a file and line.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) at: usize,
     pub(crate) reason: String,
 }
 
+/// Result of a pass.
+/// Result of a pass.
+/// Result of a pass.
 pub(crate) type Pass<T> = Result<T, Fault>;
 
-/// A refusal at a byte offset.
+/// Returns a refusal at a byte offset.
 pub(crate) fn refuse<T>(at: usize, reason: impl Into<String>) -> Pass<T> {
     Err(Fault { at, reason: reason.into() })
 }

@@ -1,4 +1,4 @@
-//! Which variables a place in a function sees.
+//! Variables in scope at a position in a function.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use tree_sitter::Node;
 
 use crate::unit::{Function, Unit, Variable, bare, children, declarators, declared_name};
 
-/// The parameters and locals that are in scope where a loop begins.
+/// Returns the parameters and locals that are in scope at the beginning of a loop.
 pub(crate) fn at_loop<'t>(
     unit: &Unit<'t>,
     function: &Function<'t>,
@@ -18,7 +18,8 @@ pub(crate) fn at_loop<'t>(
             declare(unit, &mut scope, declaration, declarator);
         }
     }
-    // From the function's body inwards: what stands before the loop in each block around it.
+    // From the body of the function inwards: the declarations before the loop in each enclosing
+    // block.
     let mut around = function.body;
     loop {
         let mut deeper = None;
@@ -51,7 +52,7 @@ fn declare<'t>(
     }
 }
 
-/// Names in a function that it does not declare itself: of the file, of types, of macros.
+/// Returns the names in a function that it does not declare: names of the file, types and macros.
 pub(crate) fn free_in<'t>(unit: &Unit<'t>, function: &Function<'t>) -> Vec<(&'t str, Node<'t>)> {
     let mut free = Vec::new();
     let mut scope = BTreeSet::new();

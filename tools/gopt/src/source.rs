@@ -1,4 +1,4 @@
-//! First pass: the text, its macros, and the copy of it that is parsed.
+//! First pass: reads the text and its macros, and prepares the copy that is parsed.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,19 +7,20 @@ use crate::lexer::{Kind, tokens};
 use crate::macros::Macros;
 use crate::refusal::{Fault, Refusal};
 
-/// Words that are taken for annotations.
+/// Names of annotations.
 pub(crate) const ANNOTATIONS: &[&str] = &["g_expensive", "GW_EXPENSIVE", "EXPENSIVE"];
 
-/// A text and what is known of it before it is parsed.
+/// Text of a file, with the information that the parse needs.
 pub(crate) struct Source {
     name: String,
     pub(crate) text: String,
-    /// As long as `text`: `foreach` reads `while  `, and macros that stand for nothing or for specifiers are blank.
+    /// Copy of `text` for the parser, of the same length. `foreach` is replaced by `while  `.
+    /// Macros that expand to nothing or to specifiers are blanked.
     pub(crate) plain: String,
     pub(crate) macros: Macros,
-    /// Where a `foreach` begins.
+    /// Byte offsets of each `foreach`.
     pub(crate) foreach: BTreeSet<usize>,
-    /// Blanked macros that stand for something.
+    /// Byte offsets of blanked macros that expand to specifiers.
     blanked: Vec<usize>,
 }
 
@@ -43,24 +44,25 @@ impl Source {
                 }
             }
         }
-        // The parser knows no attribute as a statement; a name in its place is printed as the text has it.
+        // The parser does not accept an attribute as a statement. A name of the same length
+        // replaces it in the copy. The output takes its text from the original.
         for window in tokens(text).windows(6) {
             let words: Vec<&str> = window.iter().map(|token| token.text).collect();
             if words == ["__attribute__", "(", "(", "fallthrough", ")", ")"] {
                 plain[window[0].start..window[5].end()].fill(b'F');
             }
         }
-        // Whole identifiers were replaced by ASCII.
+        // Only whole identifiers were replaced, by ASCII, so the copy is valid UTF-8.
         let plain = String::from_utf8(plain).unwrap_or_else(|_| text.to_owned());
         Self { name: name.to_owned(), text: text.to_owned(), plain, macros, foreach, blanked }
     }
 
-    /// A blanked macro in a range that stands for specifiers.
+    /// Returns the offset of a blanked macro for specifiers in a range.
     pub(crate) fn blanked_in(&self, start: usize, end: usize) -> Option<usize> {
         self.blanked.iter().copied().find(|at| (start..end).contains(at))
     }
 
-    /// The fault with its file and line, as `#line` directives say.
+    /// Converts a fault to a refusal. `#line` directives determine its file and line.
     pub(crate) fn refusal(&self, fault: Fault) -> Refusal {
         let mut file = self.name.clone();
         let mut line = 0;
@@ -85,7 +87,8 @@ impl Source {
     }
 }
 
-/// Macros of a text and of the files it includes by `#include "..."`, where they can be read.
+/// Collects the macros of a text and of the files in its `#include "..."`. Files that cannot be
+/// read are ignored.
 fn collect(text: &str, folder: Option<&Path>, macros: &mut Macros, seen: &mut BTreeSet<PathBuf>) {
     for token in tokens(text).iter().filter(|token| token.kind == Kind::Directive) {
         let words = token.text[1..].trim_start();
@@ -98,7 +101,7 @@ fn collect(text: &str, folder: Option<&Path>, macros: &mut Macros, seen: &mut BT
                 collect(&included, path.parent(), macros, seen);
             }
         } else {
-            macros.take(token.text);
+            macros.add(token.text);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Second pass: the parse, and the functions and variables of the file.
+//! Second pass: parses the text, and lists the functions and variables of the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,33 +7,33 @@ use tree_sitter::Node;
 use crate::refusal::{Pass, refuse};
 use crate::source::{ANNOTATIONS, Source};
 
-/// A function that the file defines.
+/// Function that the file defines.
 pub(crate) struct Function<'t> {
     pub(crate) name: String,
     pub(crate) node: Node<'t>,
     pub(crate) body: Node<'t>,
     pub(crate) parameters: Vec<Node<'t>>,
     pub(crate) variadic: bool,
-    /// What it returns, without storage classes; empty for `void`.
+    /// Return type without storage classes. Empty for `void`.
     pub(crate) returns: String,
     pub(crate) has_labels: bool,
 }
 
-/// What the file says.
+/// Definitions of a file.
 pub(crate) struct Unit<'t> {
     pub(crate) source: &'t Source,
     pub(crate) functions: BTreeMap<String, Function<'t>>,
-    /// Functions that are only declared.
+    /// Functions that are declared, but not defined.
     pub(crate) prototypes: BTreeSet<String>,
-    /// Variables at file scope: the declaration of each.
+    /// Variables at file scope.
     pub(crate) globals: BTreeMap<String, Variable<'t>>,
 }
 
-/// A declared variable.
+/// Declared variable.
 #[derive(Clone, Copy)]
 pub(crate) struct Variable<'t> {
     pub(crate) declaration: Node<'t>,
-    /// Without the initialiser.
+    /// Declarator without the initialiser.
     pub(crate) declarator: Node<'t>,
 }
 
@@ -41,15 +41,15 @@ impl<'t> Unit<'t> {
     pub(crate) fn new(source: &'t Source, root: Node<'t>) -> Self {
         let mut unit =
             Unit { source, functions: BTreeMap::new(), prototypes: BTreeSet::new(), globals: BTreeMap::new() };
-        unit.take(root);
+        unit.add(root);
         unit
     }
 
-    /// Definitions at file scope, those under `#if` included.
-    fn take(&mut self, node: Node<'t>) {
+    /// Adds the definitions at file scope, including those under `#if`.
+    fn add(&mut self, node: Node<'t>) {
         for child in children(node) {
             match child.kind() {
-                "function_definition" => self.take_function(child),
+                "function_definition" => self.add_function(child),
                 "declaration" => {
                     for declarator in declarators(child) {
                         let Some(name) = declared_name(declarator) else { continue };
@@ -65,14 +65,14 @@ impl<'t> Unit<'t> {
                     || kind.starts_with("preproc_el")
                     || kind == "linkage_specification" =>
                 {
-                    self.take(child);
+                    self.add(child);
                 }
                 _ => {}
             }
         }
     }
 
-    fn take_function(&mut self, node: Node<'t>) {
+    fn add_function(&mut self, node: Node<'t>) {
         let (Some(declarator), Some(body)) = (node.child_by_field_name("declarator"), node.child_by_field_name("body"))
         else {
             return;
@@ -83,7 +83,8 @@ impl<'t> Unit<'t> {
         };
         let stars =
             self.source.plain.get(declarator.start_byte()..function.start_byte()).unwrap_or_default().trim_end();
-        // What a pointer points at may be const; what is returned is not, for it is assigned.
+        // The target of a returned pointer may be const. The result itself must not be, because the
+        // output assigns it.
         let mut returns = if stars.contains('*') { self.pointee_specifiers(node) } else { self.specifiers(node) };
         returns.push_str(stars);
         if returns.trim() == "void" {
@@ -108,7 +109,7 @@ impl<'t> Unit<'t> {
         &self.source.text[node.byte_range()]
     }
 
-    /// The specifiers of a declaration, without storage classes, attributes and `const`.
+    /// Returns the specifiers of a declaration, without storage classes, attributes and `const`.
     pub(crate) fn specifiers(&self, declaration: Node<'_>) -> String {
         let mut words = Vec::new();
         for index in 0..declaration.child_count() {
@@ -125,7 +126,7 @@ impl<'t> Unit<'t> {
         words.join(" ")
     }
 
-    /// The same with `const`: what a pointer points at.
+    /// Returns the specifiers of the target of a pointer, with `const`.
     pub(crate) fn pointee_specifiers(&self, declaration: Node<'_>) -> String {
         let constant = children(declaration)
             .take_while(|child| !child.kind().ends_with("declarator") && child.kind() != "identifier")
@@ -140,22 +141,22 @@ impl<'t> Unit<'t> {
             .any(|child| self.text(child) == word)
     }
 
-    /// The name that a call calls, where it is a plain one.
+    /// Returns the name of the called function, if the call uses a plain name.
     pub(crate) fn callee(&self, call: Node<'_>) -> Option<&'t str> {
         let function = call.child_by_field_name("function")?;
         (call.kind() == "call_expression" && function.kind() == "identifier").then(|| self.text(function))
     }
 
-    /// The annotation that a statement is, and its address.
+    /// Returns the call of an annotation, if the statement is an annotation.
     pub(crate) fn annotation(&self, statement: Node<'t>) -> Option<Node<'t>> {
         let call = statement.named_child(0).filter(|_| statement.kind() == "expression_statement")?;
         self.callee(call).filter(|name| ANNOTATIONS.contains(name)).map(|_| call)
     }
 
-    /// What a node must not have inside a loop that is transformed.
+    /// Refuses C that must not appear inside a transformed loop.
     pub(crate) fn sound(&self, node: Node<'_>) -> Pass<()> {
         if let Some(at) = self.source.blanked_in(node.start_byte(), node.end_byte()) {
-            return refuse(at, "a macro that stands for attributes or storage classes is used inside the look-up");
+            return refuse(at, "a macro for attributes or storage classes is used inside the lookup");
         }
         let mut fault = None;
         walk(node, &mut |inner| {
@@ -163,12 +164,12 @@ impl<'t> Unit<'t> {
                 return false;
             }
             let reason = match inner.kind() {
-                "ERROR" => Some("this is no C that gopt can parse: a macro may stand for more than an expression"),
-                _ if inner.is_missing() => Some("something is missing here, or a macro stands for it"),
-                kind if kind.starts_with("preproc_") => Some("a preprocessor directive inside the look-up"),
-                kind if kind.contains("asm") => Some("inline assembly inside the look-up"),
+                "ERROR" => Some("gopt cannot parse this: a macro may expand to more than an expression"),
+                _ if inner.is_missing() => Some("something is missing here, or a macro expands to it"),
+                kind if kind.starts_with("preproc_") => Some("a preprocessor directive inside the lookup"),
+                kind if kind.contains("asm") => Some("inline assembly inside the lookup"),
                 "function_definition" => Some("a function inside a function"),
-                kind if kind.starts_with("seh_") => Some("exception handling inside the look-up"),
+                kind if kind.starts_with("seh_") => Some("exception handling inside the lookup"),
                 _ => None,
             };
             fault = reason.map(|reason| (inner.start_byte(), reason));
@@ -178,19 +179,20 @@ impl<'t> Unit<'t> {
     }
 }
 
-/// All children of a node.
+/// Returns all children of a node except comments.
 pub(crate) fn children(node: Node<'_>) -> impl Iterator<Item = Node<'_>> {
     (0..node.child_count()).filter_map(move |index| node.child(index)).filter(|child| child.kind() != "comment")
 }
 
-/// A node and all below it, in the order of the text; `visit` says whether to go below.
+/// Visits a node and its descendants in the order of the text. If `visit` returns false, the
+/// descendants of a node are skipped.
 pub(crate) fn walk<'t>(node: Node<'t>, visit: &mut impl FnMut(Node<'t>) -> bool) {
     if visit(node) {
         children(node).for_each(|child| walk(child, visit));
     }
 }
 
-/// The first node of a kind, the given one included.
+/// Returns the first node of a kind: `node` itself or a descendant.
 pub(crate) fn find<'t>(node: Node<'t>, kind: &str) -> Option<Node<'t>> {
     if node.kind() == kind {
         return Some(node);
@@ -198,13 +200,13 @@ pub(crate) fn find<'t>(node: Node<'t>, kind: &str) -> Option<Node<'t>> {
     children(node).find_map(|child| find(child, kind))
 }
 
-/// The declarators of a declaration, with their initialisers.
+/// Returns the declarators of a declaration, with their initialisers.
 pub(crate) fn declarators(declaration: Node<'_>) -> Vec<Node<'_>> {
     let declares = |index: &usize| declaration.field_name_for_child(*index as u32) == Some("declarator");
     (0..declaration.child_count()).filter(declares).filter_map(|index| declaration.child(index)).collect()
 }
 
-/// A declarator without its initialiser.
+/// Returns a declarator without its initialiser.
 pub(crate) fn bare(declarator: Node<'_>) -> Node<'_> {
     if declarator.kind() == "init_declarator" {
         return declarator.child_by_field_name("declarator").unwrap_or(declarator);
@@ -212,7 +214,7 @@ pub(crate) fn bare(declarator: Node<'_>) -> Node<'_> {
     declarator
 }
 
-/// The identifier that a declarator declares.
+/// Returns the identifier that a declarator declares.
 pub(crate) fn declared_name(declarator: Node<'_>) -> Option<Node<'_>> {
     if declarator.kind() == "identifier" {
         return Some(declarator);
@@ -225,7 +227,7 @@ pub(crate) fn declared_name(declarator: Node<'_>) -> Option<Node<'_>> {
     declared_name(inner?)
 }
 
-/// The declarator is of a function, not of a pointer to one.
+/// Returns whether a declarator declares a function, and not a pointer to a function.
 pub(crate) fn declares_function(declarator: Node<'_>) -> bool {
     match declarator.kind() {
         "function_declarator" => {

@@ -1,21 +1,22 @@
-//! Which variables need not be saved, because they can be computed again from others that never change.
+//! Variables that are recomputed instead of saved, because they depend only on variables that never
+//! change.
 
 use tree_sitter::Node;
 
 use crate::unit::{children, find};
 
-use super::{Binding, Emitter, Place};
+use super::{Binding, Context, Emitter};
 
 impl<'t> Emitter<'_, 't> {
-    /// The value of an expression is the same whenever and wherever in its look-up it is computed: it reads no memory, and
-    /// only variables that never change once they are set.
-    pub(super) fn same_again(&self, node: Node<'t>, place: &Place<'_, 't>) -> bool {
+    /// Returns whether an expression has the same value at any time within its lookup. It must read
+    /// no memory, and only variables that never change after they are set.
+    pub(super) fn is_repeatable(&self, node: Node<'t>, context: &Context<'_, 't>) -> bool {
         let part = |field: &str| node.child_by_field_name(field);
-        let same = |part: Option<Node<'t>>| part.is_some_and(|part| self.same_again(part, place));
+        let same = |part: Option<Node<'t>>| part.is_some_and(|part| self.is_repeatable(part, context));
         let operator = part("operator").map_or("", |operator| self.unit.text(operator));
         match node.kind() {
             "number_literal" | "char_literal" | "true" | "false" | "null" => true,
-            "identifier" => self.never_changes(node, place),
+            "identifier" => self.never_changes(node, context),
             "parenthesized_expression" => same(node.named_child(0)),
             "cast_expression" => same(part("value")),
             "unary_expression" => same(part("argument")),
@@ -28,7 +29,7 @@ impl<'t> Emitter<'_, 't> {
             }
             "field_expression" => {
                 let name = part("argument").filter(|pointer| pointer.kind() == "identifier");
-                let entry = name.and_then(|name| place.entry(self.unit.text(name)));
+                let entry = name.and_then(|name| context.entry(self.unit.text(name)));
                 entry.is_some_and(|entry| entry.points_at_steady)
             }
             "pointer_expression" if operator == "&" => {
@@ -43,15 +44,15 @@ impl<'t> Emitter<'_, 't> {
         }
     }
 
-    fn never_changes(&self, identifier: Node<'t>, place: &Place<'_, 't>) -> bool {
+    fn never_changes(&self, identifier: Node<'t>, context: &Context<'_, 't>) -> bool {
         let name = self.unit.text(identifier);
-        let Some(entry) = place.entry(name) else {
+        let Some(entry) = context.entry(name) else {
             let macros = &self.unit.source.macros;
             return macros.has(name) && macros.mentions(name).is_empty() && !macros.assigns(name);
         };
         entry.steady
             && match entry.binding {
-                Binding::Kept => self.outer(name, place),
+                Binding::Kept => self.outer(name, context),
                 Binding::Moved(_) | Binding::Alias(_) => true,
                 Binding::Renamed(_) | Binding::Member(_) => false,
             }

@@ -1,4 +1,4 @@
-//! Declarations: of variables that are part of the state, and of those that are not.
+//! Declarations of variables: those in the state of a lookup, and all others.
 
 use tree_sitter::Node;
 
@@ -7,55 +7,56 @@ use crate::refusal::{Pass, refuse};
 use crate::unit::{Variable, bare, children, declarators, declared_name, declares_function, find, walk};
 
 use super::live::declared;
-use super::{Binding, Emitter, Entry, Moved, Place, changed, type_key};
+use super::{Binding, Context, Emitter, Entry, Moved, changed, type_key};
 
 impl<'t> Emitter<'_, 't> {
-    pub(super) fn declaration(&mut self, node: Node<'t>, place: &mut Place<'_, 't>) -> Pass<String> {
+    pub(super) fn declaration(&mut self, node: Node<'t>, context: &mut Context<'_, 't>) -> Pass<String> {
         self.declarable(node)?;
         if self.unit.has_word(node, "static") {
-            return self.renamed(node, place);
+            return self.renamed(node, context);
         }
         let all = declarators(node);
-        // With several, one's initialiser may switch while another exists.
-        let moves = self.moves(node, place) || all.len() > 1 && self.switches(node, place);
-        if !moves && !self.switches(node, place) {
-            return self.renamed(node, place);
+        // With several declarators, the initialiser of one may switch while another exists.
+        let moves = self.moves(node, context) || all.len() > 1 && self.switches(node, context);
+        if !moves && !self.switches(node, context) {
+            return self.renamed(node, context);
         }
         let mut text = String::new();
         for declarator in all {
             if moves {
-                let (mark, moved) = self.moved(node, declarator, place, ";")?;
+                let (mark, moved) = self.moved(node, declarator, context, ";")?;
                 text = mark + &text + &moved;
             } else {
-                text += &self.unmoved(node, declarator, place)?;
+                text += &self.unmoved(node, declarator, context)?;
             }
         }
         let text = text.trim_end();
-        // A statement, so that a label can stand before it.
+        // The result is a statement, so that a label can precede it.
         Ok(if text.ends_with([';', '}']) { text.to_owned() } else { format!("{text};") })
     }
 
-    /// The head of a `for` that declares: all of it moves, or none. What has to stand before it goes to `before`.
+    /// Writes the declaration in the head of a `for`. Either all of its variables move or none.
+    /// Statements that must precede the loop go to `before`.
     pub(super) fn for_declaration(
         &mut self,
         node: Node<'t>,
-        place: &mut Place<'_, 't>,
+        context: &mut Context<'_, 't>,
         before: &mut String,
     ) -> Pass<String> {
         self.declarable(node)?;
-        if self.switches(node, place) {
+        if self.switches(node, context) {
             return refuse(
                 node.start_byte(),
-                "a call with expensive accesses in the head of a for loop: move it before",
+                "a call with expensive accesses in the head of a for loop: move it before the loop",
             );
         }
         let all = declarators(node);
-        if !self.moves(node, place) {
-            return Ok(self.renamed(node, place)?.trim_end_matches(';').to_owned());
+        if !self.moves(node, context) {
+            return Ok(self.renamed(node, context)?.trim_end_matches(';').to_owned());
         }
         let mut parts = Vec::new();
         for declarator in all {
-            let (mark, text) = self.moved(node, declarator, place, "")?;
+            let (mark, text) = self.moved(node, declarator, context, "")?;
             before.push_str(&mark);
             if !text.trim().is_empty() {
                 parts.push(text.trim().to_owned());
@@ -64,105 +65,108 @@ impl<'t> Emitter<'_, 't> {
         Ok(parts.join(", "))
     }
 
-    /// The variable exists where look-ups switch.
-    fn moves(&self, declaration: Node<'t>, place: &Place<'_, 't>) -> bool {
-        let mut block = declaration.parent().unwrap_or(place.region);
+    /// Returns whether a variable exists at a switch.
+    fn moves(&self, declaration: Node<'t>, context: &Context<'_, 't>) -> bool {
+        let mut block = declaration.parent().unwrap_or(context.region);
         while !matches!(block.kind(), "compound_statement" | "for_statement") {
             match block.parent() {
                 Some(parent) => block = parent,
                 None => break,
             }
         }
-        // A goto back lets a pointer meet a variable again before its declaration.
-        let from = if place.function.has_labels { block.start_byte() } else { declaration.end_byte() };
-        self.reach.switch_in(&place.function.name, from, block.end_byte())
+        // A backward goto can reach the variable through a pointer before its declaration.
+        let from = if context.function.has_labels { block.start_byte() } else { declaration.end_byte() };
+        self.reach.switch_in(&context.function.name, from, block.end_byte())
     }
 
     fn declarable(&self, node: Node<'t>) -> Pass<()> {
         let at = node.start_byte();
         if find(node, "field_declaration_list").is_some() || find(node, "enumerator_list").is_some() {
-            return refuse(at, "a type is declared inside the look-up: declare it before the function");
+            return refuse(at, "a type is declared inside the lookup: declare it before the function");
         }
         if self.unit.has_word(node, "extern")
             || self.unit.has_word(node, "_Thread_local")
             || self.unit.has_word(node, "__thread")
         {
-            return refuse(at, "a declaration of something that is no local variable");
+            return refuse(at, "a declaration of something other than a local variable");
         }
         let specifiers = self.unit.specifiers(node);
         let words = tokens(&specifiers);
         if words.iter().any(|word| word.text.contains("typeof") || word.text == "__auto_type")
             || find(node, "macro_type_specifier").is_some()
         {
-            return refuse(at, "a type that depends on an expression: name it");
+            return refuse(at, "a type that depends on an expression: use the name of the type");
         }
         for declarator in declarators(node) {
             if declares_function(bare(declarator)) {
-                return refuse(at, "a function is declared inside the look-up");
+                return refuse(at, "a function is declared inside the lookup: declare it before the function");
             }
         }
         Ok(())
     }
 
-    /// A declaration as it stands; in a copy of a function, under names of the copy's own.
-    fn renamed(&mut self, node: Node<'t>, place: &mut Place<'_, 't>) -> Pass<String> {
+    /// Writes a declaration unchanged, or with new names in an inlined copy of a function.
+    fn renamed(&mut self, node: Node<'t>, context: &mut Context<'_, 't>) -> Pass<String> {
         for declarator in declarators(node) {
             let Some(name) = declared_name(declarator) else { continue };
-            self.fixed_size(bare(declarator), place)?;
-            let binding = self.local(self.unit.text(name), place);
-            self.bind(node, declarator, place, binding);
+            self.fixed_size(bare(declarator), context)?;
+            let binding = self.local(self.unit.text(name), context);
+            self.bind(node, declarator, context, binding);
         }
-        self.expression(node, place)
+        self.expression(node, context)
     }
 
-    /// What a local within one turn is called.
-    fn local(&mut self, name: &'t str, place: &Place<'_, 't>) -> Binding {
-        if place.copy == 0 {
+    /// Returns the form of a local variable that does not exist at a switch.
+    fn local(&mut self, name: &'t str, context: &Context<'_, 't>) -> Binding {
+        if context.copy == 0 {
             self.kept.insert(name);
             return Binding::Kept;
         }
-        Binding::Renamed(self.fresh(&format!("{name}_{}", place.copy)))
+        Binding::Renamed(self.fresh(&format!("{name}_{}", context.copy)))
     }
 
-    fn bind(&mut self, declaration: Node<'t>, declarator: Node<'t>, place: &mut Place<'_, 't>, binding: Binding) {
+    fn bind(&mut self, declaration: Node<'t>, declarator: Node<'t>, context: &mut Context<'_, 't>, binding: Binding) {
         let Some(name) = declared_name(declarator) else { return };
         let name = self.unit.text(name);
-        // What is declared const never changes, whoever has its address.
+        // A const variable never changes, even if its address is taken.
         let pointer = find(declarator, "pointer_declarator").is_some();
         let constant = !pointer && self.unit.has_word(declaration, "const");
-        let steady = declarator.kind() == "init_declarator" && (constant || !changed(self.unit, place.region, name));
+        let steady = declarator.kind() == "init_declarator" && (constant || !changed(self.unit, context.region, name));
         let type_key = type_key(self.unit, Variable { declaration, declarator: bare(declarator) });
-        if let Some(scope) = place.scopes.last_mut() {
+        if let Some(scope) = context.scopes.last_mut() {
             scope.insert(name, Entry::new(binding, type_key, steady));
         }
     }
 
-    /// A variable that exists where look-ups switch: its initialiser becomes an assignment. The mark of its declaration,
-    /// and that.
+    /// Writes a variable that exists at a switch. Its initialiser becomes an assignment. Returns
+    /// the marker of the declaration, and the assignment.
     fn moved(
         &mut self,
         declaration: Node<'t>,
         declarator: Node<'t>,
-        place: &mut Place<'_, 't>,
+        context: &mut Context<'_, 't>,
         end: &str,
     ) -> Pass<(String, String)> {
         let Some(name) = declared_name(declarator) else {
             return refuse(declarator.start_byte(), "a declaration without a name");
         };
-        self.fixed_size(bare(declarator), place)?;
+        self.fixed_size(bare(declarator), context)?;
         let base = self.unit.text(name);
         let variable = Variable { declaration, declarator: bare(declarator) };
-        let (binding, mark) = self.lasting(base, variable, place)?;
+        let (binding, mark) = self.lasting(base, variable, context)?;
         let target = Entry::new(binding.clone(), String::new(), false).text(base);
         let value = declarator.child_by_field_name("value").filter(|_| declarator.kind() == "init_declarator");
-        // In scope from its own initialiser on, which may name it: sizeof(*x).
-        self.bind(declaration, declarator, place, binding);
+        // A variable is in scope from its initialiser, which may name it: sizeof(*x).
+        self.bind(declaration, declarator, context, binding);
         let Some(value) = value else { return Ok((mark, String::new())) };
         let mut before = String::new();
         let array = bare(declarator).kind() == "array_declarator";
-        let text = self.hoisted(value, place, &mut before)?;
+        let text = self.hoisted(value, context, &mut before)?;
         if !before.is_empty() && end.is_empty() {
-            return refuse(value.start_byte(), "a call with expensive accesses in the head of a for loop");
+            return refuse(
+                value.start_byte(),
+                "a call with expensive accesses in the head of a for loop: move it before the loop",
+            );
         }
         let assignment = if array {
             let literal = if value.kind() == "initializer_list" { text } else { format!("{{{text}}}") };
@@ -172,43 +176,44 @@ impl<'t> Emitter<'_, 't> {
         } else {
             format!("{target} = {text}{end}")
         };
-        let again = before.is_empty() && !array && self.same_again(value, place);
-        if again && place.entry(base).is_some_and(|entry| entry.steady) {
-            self.set_again(&target, &assignment);
+        let repeatable = before.is_empty() && !array && self.is_repeatable(value, context);
+        if repeatable && context.entry(base).is_some_and(|entry| entry.steady) {
+            self.set_recomputation(&target, &assignment);
         }
         let text = if before.is_empty() { format!("{assignment} ") } else { format!("{{ {before}{assignment} }} ") };
         Ok((mark, text))
     }
 
-    /// Room for a variable that exists where look-ups switch, and the mark of its declaration.
+    /// Adds a variable that exists at a switch. Returns its form and the marker of its declaration.
     pub(super) fn lasting(
         &mut self,
         base: &str,
         variable: Variable<'t>,
-        place: &Place<'_, 't>,
+        context: &Context<'_, 't>,
     ) -> Pass<(Binding, String)> {
-        if self.addresses.keeps(place.region, base, variable) {
-            let member = self.member(base, place);
+        if self.addresses.is_fixed(context.region, base, variable) {
+            let member = self.member(base, context);
             let text = self.retyped(variable.declaration, variable.declarator, &member)?;
             self.members.push(format!("{text};"));
             return Ok((Binding::Member(member), String::new()));
         }
-        let name = self.fresh(&format!("{base}_{}", place.copy));
+        let name = self.fresh(&format!("{base}_{}", context.copy));
         let declaration = self.retyped(variable.declaration, variable.declarator, &name)?;
-        self.moved.push(Moved { name: name.clone(), declaration, again: None });
+        self.moved.push(Moved { name: name.clone(), declaration, recompute: None });
         let mark = declared(&name);
         Ok((Binding::Moved(name), mark))
     }
 
-    /// Says how a moved variable can be set again.
-    pub(super) fn set_again(&mut self, name: &str, assignment: &str) {
+    /// Stores the assignment that recomputes a moved variable.
+    pub(super) fn set_recomputation(&mut self, name: &str, assignment: &str) {
         if let Some(moved) = self.moved.iter_mut().find(|moved| moved.name == name) {
-            moved.again = Some(assignment.trim_end_matches(';').to_owned());
+            moved.recompute = Some(assignment.trim_end_matches(';').to_owned());
         }
     }
 
-    /// A local variable whose initialiser has to be computed by statements.
-    fn unmoved(&mut self, declaration: Node<'t>, declarator: Node<'t>, place: &mut Place<'_, 't>) -> Pass<String> {
+    /// Writes a local variable that does not exist at a switch, but whose initialiser needs
+    /// statements.
+    fn unmoved(&mut self, declaration: Node<'t>, declarator: Node<'t>, context: &mut Context<'_, 't>) -> Pass<String> {
         let Some(name) = declared_name(declarator) else {
             return refuse(declarator.start_byte(), "a declaration without a name");
         };
@@ -218,34 +223,34 @@ impl<'t> Emitter<'_, 't> {
         if bare(declarator).kind() == "array_declarator" || value.kind() == "initializer_list" {
             return refuse(
                 value.start_byte(),
-                "a call with expensive accesses in a list of values: store its value before",
+                "a call with expensive accesses in an initialiser list: store its value in a variable before",
             );
         }
         let base = self.unit.text(name);
-        let binding = self.local(base, place);
+        let binding = self.local(base, context);
         let entry = Entry::new(binding.clone(), String::new(), false);
         let text = entry.text(base);
         let written = self.retyped(declaration, bare(declarator), &text)?;
-        self.bind(declaration, declarator, place, binding);
+        self.bind(declaration, declarator, context, binding);
         let mut before = String::new();
-        let value = self.hoisted(value, place, &mut before)?;
+        let value = self.hoisted(value, context, &mut before)?;
         Ok(format!("{written}; {{ {before}{text} = {value}; }} "))
     }
 
-    /// The name of a new member.
-    fn member(&mut self, base: &str, place: &Place<'_, 't>) -> String {
-        let wanted = if place.copy == 0 { base.to_owned() } else { format!("{base}_{}", place.copy) };
+    /// Returns the name of a new member.
+    fn member(&mut self, base: &str, context: &Context<'_, 't>) -> String {
+        let requested = if context.copy == 0 { base.to_owned() } else { format!("{base}_{}", context.copy) };
         let taken = |name: &str| self.members.iter().any(|one| tokens(one).iter().any(|token| token.text == name));
-        let mut member = wanted.clone();
+        let mut member = requested.clone();
         let mut number = 1;
         while taken(&member) || self.unit.source.macros.has(&member) {
             number += 1;
-            member = format!("{wanted}_{number}");
+            member = format!("{requested}_{number}");
         }
         member
     }
 
-    /// A declaration of the same type, but assignable, under another name.
+    /// Returns a declaration of the same type under another name. The new variable can be assigned.
     pub(super) fn retyped(&self, declaration: Node<'t>, declarator: Node<'t>, name: &str) -> Pass<String> {
         let unit = self.unit;
         let pointer = find(declarator, "pointer_declarator").is_some();
@@ -264,7 +269,7 @@ impl<'t> Emitter<'_, 't> {
             return Ok(format!("{specifiers} *{name}"));
         }
         if array && declarator.child_by_field_name("size").is_none() {
-            return refuse(declarator.start_byte(), "an array without its size: write the size down");
+            return refuse(declarator.start_byte(), "an array without its size: write the size");
         }
         let innermost = innermost_pointer(declarator);
         let mut text = String::new();
@@ -289,13 +294,13 @@ impl<'t> Emitter<'_, 't> {
         Ok(format!("{specifiers} {text}"))
     }
 
-    /// Refuses an array whose size is known at run time only.
-    fn fixed_size(&self, declarator: Node<'t>, place: &Place<'_, 't>) -> Pass<()> {
+    /// Refuses an array of variable length.
+    fn fixed_size(&self, declarator: Node<'t>, context: &Context<'_, 't>) -> Pass<()> {
         let mut fault = Ok(());
         walk(declarator, &mut |node| {
             let size = (node.kind() == "array_declarator").then(|| node.child_by_field_name("size")).flatten();
             if let Some(size) = size {
-                let variable = |name: &str| place.entry(name).is_some() || self.unit.globals.contains_key(name);
+                let variable = |name: &str| context.entry(name).is_some() || self.unit.globals.contains_key(name);
                 walk(size, &mut |inner| {
                     if inner.kind() == "sizeof_expression" {
                         return false;
@@ -314,7 +319,7 @@ impl<'t> Emitter<'_, 't> {
     }
 }
 
-/// The pointer whose qualifiers are the variable's own.
+/// Returns the pointer declarator whose qualifiers apply to the variable itself.
 fn innermost_pointer(declarator: Node<'_>) -> Option<Node<'_>> {
     let mut found = None;
     let mut node = Some(declarator);

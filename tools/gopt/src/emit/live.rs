@@ -1,8 +1,9 @@
-//! Which variables a look-up takes along where it waits: those that are used, as far as the text shows, before they are
-//! set again.
+//! Liveness: the variables that a lookup saves at a switch. A variable is saved if the lookup may
+//! use it after the switch before it is set again.
 //!
-//! The text that `emit` writes has marks where variables begin, around loops, and where look-ups switch; here they become
-//! C. Names of moved variables stand for one variable each, so a use is a word, and macros were seen to hide none.
+//! The text of `emit` contains markers at declarations, around loops and at switches. This module
+//! replaces them by C. Each name of a moved variable refers to a single variable, and macros do not
+//! name moved variables. A use is therefore an occurrence of the name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -11,32 +12,34 @@ use crate::lexer::{Kind, Token, tokens};
 
 use super::Moved;
 
+/// First character of a marker.
 const BEGIN: char = '\u{1}';
+/// Last character of a marker.
 const END: char = '\u{2}';
 
-/// The mark where a variable begins.
+/// Returns the marker for the declaration of a variable.
 pub(super) fn declared(name: &str) -> String {
     format!("{BEGIN}d{name}{END}")
 }
 
-/// A loop between its marks.
-pub(super) fn again(text: &str) -> String {
+/// Returns a loop between its markers.
+pub(super) fn looped(text: &str) -> String {
     format!("{BEGIN}l{END}{text}{BEGIN}e{END}")
 }
 
-/// The mark of a switch.
+/// Returns the marker of a switch.
 pub(super) fn switch(number: usize) -> String {
     format!("{BEGIN}s{number}{END}")
 }
 
-/// A body without marks.
+/// Body without markers.
 pub(super) struct Resolved {
     pub(super) text: String,
-    /// By switch: what is saved, as numbers of moved variables.
+    /// Saved variables of each switch, as indices of moved variables.
     pub(super) saved: Vec<Vec<usize>>,
 }
 
-/// The marks of a body, by place in the text without them.
+/// Markers of a body. Offsets refer to the text without markers.
 #[derive(Default)]
 struct Marks<'a> {
     text: String,
@@ -65,8 +68,8 @@ impl<'a> Marks<'a> {
     }
 }
 
-/// Puts switches in the place of their marks. `members`: look-ups have a struct besides, named by `gopt_s`. `labels`: what
-/// labels begin with.
+/// Replaces the markers of a body by switches. `members`: whether lookups have a struct, to which
+/// `gopt_s` points. `labels`: prefix of labels.
 pub(super) fn resolved(body: &str, moved: &[Moved], members: bool, labels: &str) -> Resolved {
     let mut marks = Marks::read(body);
     let text = std::mem::take(&mut marks.text);
@@ -77,7 +80,7 @@ pub(super) fn resolved(body: &str, moved: &[Moved], members: bool, labels: &str)
         uses.entry(word.text).or_default().push(index);
     }
     let from = sources(moved);
-    let mut taken = Vec::new();
+    let mut carried = Vec::new();
     for &at in &marks.switches {
         let live = |one: &Moved| {
             let declared = marks.declared.get(one.name.as_str()).copied().unwrap_or(0);
@@ -85,20 +88,20 @@ pub(super) fn resolved(body: &str, moved: &[Moved], members: bool, labels: &str)
             is_live(&words, uses, at, declared, &marks.loops)
         };
         let live: BTreeSet<usize> = (0..moved.len()).filter(|&index| live(&moved[index])).collect();
-        taken.push(Taken::new(live, &from));
+        carried.push(Carried::new(live, &from));
     }
     let mut written = String::new();
     let mut start = 0;
-    for (index, (&at, taken)) in marks.switches.iter().zip(&taken).enumerate() {
+    for (index, (&at, carried)) in marks.switches.iter().zip(&carried).enumerate() {
         let number = index + 1;
-        let names = taken.saved.iter().map(|&one| moved[one].name.as_str()).chain(members.then_some("gopt_s"));
+        let names = carried.saved.iter().map(|&one| moved[one].name.as_str()).chain(members.then_some("gopt_s"));
         let (mut save, mut load) = (String::new(), String::new());
         for name in names {
             write!(save, "gopt_last_{number}->{name} = {name}; ").expect("writing to a String");
             write!(load, " {name} = gopt_now->{name};").expect("writing to a String");
         }
-        for again in taken.again.iter().filter_map(|&one| moved[one].again.as_ref()) {
-            write!(load, " {again};").expect("writing to a String");
+        for assignment in carried.recomputed.iter().filter_map(|&one| moved[one].recompute.as_ref()) {
+            write!(load, " {assignment};").expect("writing to a String");
         }
         written.push_str(&text[start..at]);
         write!(
@@ -110,65 +113,66 @@ pub(super) fn resolved(body: &str, moved: &[Moved], members: bool, labels: &str)
         start = at;
     }
     written.push_str(&text[start..]);
-    Resolved { text: written, saved: taken.into_iter().map(|taken| taken.saved).collect() }
+    Resolved { text: written, saved: carried.into_iter().map(|carried| carried.saved).collect() }
 }
 
-/// Words behind which the text does not go straight on; half of `&&` and `||` will do.
+/// Tokens after which the control flow may branch. Single `&` and `|` also cover `&&` and `||`.
 const FORKS: &[&str] = &[
     "if", "else", "for", "while", "do", "switch", "case", "default", "goto", "break", "continue", "return", "?", ":",
     "&", "|",
 ];
 
-/// What a look-up has where it goes on, as numbers of moved variables.
-struct Taken {
+/// Variables of a lookup at a switch, as indices of moved variables.
+struct Carried {
     saved: Vec<usize>,
-    /// What is computed again, in this order.
-    again: Vec<usize>,
+    /// Recomputed variables, in this order.
+    recomputed: Vec<usize>,
 }
 
-impl Taken {
-    /// A struct is computed again from what it was made of, another variable only if that costs no room.
+impl Carried {
+    /// Selects the variables to save and to recompute. A struct is always recomputed from its
+    /// parts. Another variable is recomputed only if its parts are saved anyway.
     fn new(mut live: BTreeSet<usize>, from: &[Option<Source>]) -> Self {
-        let mut again = BTreeSet::new();
-        // From the last to the first: what a variable is made of was declared before it.
+        let mut recomputed = BTreeSet::new();
+        // From the last to the first, because the parts of a variable are declared before it.
         for one in (0..from.len()).rev() {
             let Some(source) = from[one].as_ref().filter(|_| live.contains(&one)) else { continue };
             if source.list || source.parts.iter().all(|part| available(*part, &live, from)) {
                 live.remove(&one);
                 live.extend(&source.parts);
-                again.insert(one);
+                recomputed.insert(one);
             }
         }
-        Self { saved: live.into_iter().collect(), again: again.into_iter().collect() }
+        Self { saved: live.into_iter().collect(), recomputed: recomputed.into_iter().collect() }
     }
 }
 
-/// Saved anyway, or made of what is.
+/// Returns whether a variable is saved, or can be recomputed from saved variables.
 fn available(one: usize, live: &BTreeSet<usize>, from: &[Option<Source>]) -> bool {
-    let made = |source: &Source| source.parts.iter().all(|part| available(*part, live, from));
-    live.contains(&one) || from[one].as_ref().is_some_and(made)
+    let computable = |source: &Source| source.parts.iter().all(|part| available(*part, live, from));
+    live.contains(&one) || from[one].as_ref().is_some_and(computable)
 }
 
-/// What a variable can be computed from.
+/// Variables from which a variable can be recomputed.
 struct Source {
     parts: Vec<usize>,
-    /// It is a struct, from a list of its fields.
+    /// Whether the variable is a struct with an initialiser list.
     list: bool,
 }
 
-/// By moved variable.
+/// Returns the source of each moved variable.
 fn sources(moved: &[Moved]) -> Vec<Option<Source>> {
-    let place = |name: &str| moved.iter().position(|one| one.name == name);
+    let position = |name: &str| moved.iter().position(|one| one.name == name);
     let source = |(index, one): (usize, &Moved)| {
-        let again = one.again.as_ref()?;
-        let names: BTreeSet<usize> = tokens(again).iter().filter_map(|word| place(word.text)).collect();
-        let list = again.contains('{');
+        let assignment = one.recompute.as_ref()?;
+        let names: BTreeSet<usize> = tokens(assignment).iter().filter_map(|word| position(word.text)).collect();
+        let list = assignment.contains('{');
         Some(Source { parts: names.into_iter().filter(|&part| part != index).collect(), list })
     };
     moved.iter().enumerate().map(source).collect()
 }
 
-/// From a label to a `goto` behind it: a loop.
+/// Returns the loops that backward `goto` statements form, from the label to the `goto`.
 fn jumps_back(words: &[Token<'_>]) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     for pair in words.windows(2).filter(|pair| pair[0].text == "goto") {
@@ -178,8 +182,9 @@ fn jumps_back(words: &[Token<'_>]) -> Vec<(usize, usize)> {
     found
 }
 
-/// What a look-up that goes on behind `at` may still use. A variable that is declared behind it is another one in the next
-/// round of a loop, and one that is declared in a loop is not there in the next round.
+/// Returns whether a lookup that continues after `at` may use a variable. A variable that is
+/// declared after `at` is a new variable in the next iteration of a loop. A variable that is
+/// declared in a loop does not exist in the next iteration.
 fn is_live(words: &[Token<'_>], uses: &[usize], at: usize, declared: usize, loops: &[(usize, usize)]) -> bool {
     if declared > at {
         return false;
@@ -196,6 +201,6 @@ fn is_live(words: &[Token<'_>], uses: &[usize], at: usize, declared: usize, loop
         && words.get(next.wrapping_sub(1)).is_some_and(|word| matches!(word.text, ";" | "{" | "}"));
     let ends = words.iter().skip(next).position(|word| word.text == ";").map_or(next, |length| next + length);
     let itself = uses.iter().any(|&use_| use_ > next && use_ < ends);
-    // Set in a straight line from here: nothing is left of what it was.
+    // If the next use is an assignment without a branch before it, the old value is not used.
     !(set && !itself && !between.clone().any(|word| FORKS.contains(&word.text)))
 }

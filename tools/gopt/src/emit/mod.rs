@@ -1,8 +1,10 @@
-//! Sixth pass: the text of a batch loop whose look-ups take turns.
+//! Sixth pass: writes a batch loop with interleaved lookups.
 //!
-//! The body keeps its form. A variable that exists where look-ups switch becomes a local variable of the whole loop, saved
-//! where its look-up waits and loaded where that goes on, if it is used there (`live`); one whose address is kept lives in
-//! a struct of its look-up. Labels stand where look-ups go on. What stays within one turn is declared where it was.
+//! The body keeps its form. A variable that exists at a switch becomes a local variable of the
+//! whole loop. It is saved at the switch and loaded when the lookup continues, if the lookup still
+//! uses it (`live`). A variable whose address must not change becomes a member of a struct per
+//! lookup. A variable that does not exist at any switch stays unchanged. A label follows each
+//! switch, where the lookup continues.
 
 mod again;
 mod declare;
@@ -25,29 +27,31 @@ use crate::reach::Reach;
 use crate::refusal::{Pass, refuse};
 use crate::unit::{Function, Unit, children};
 
-/// What a name stands for in the text that is made.
+/// Meaning of a name in the output.
 #[derive(Clone, Debug)]
 struct Entry {
     binding: Binding,
-    /// Its type, `const` and the name left out.
+    /// Type, without `const` and without the name.
     type_key: String,
-    /// Never changed once it is set.
+    /// Whether the variable never changes after it is set.
     steady: bool,
-    /// Stands for the address of a variable that is steady.
+    /// Whether the name is the address of a steady variable.
     points_at_steady: bool,
 }
 
+/// Form of a variable in the output.
 #[derive(Clone, Debug)]
 enum Binding {
-    /// Declared outside the look-up, or a local within one turn that keeps its name.
+    /// Variable outside the lookup, or local variable that does not exist at a switch, under its
+    /// own name.
     Kept,
-    /// A local within one turn under another name.
+    /// Local variable that does not exist at a switch, under another name.
     Renamed(String),
-    /// A variable of the whole loop, saved where its look-up waits.
+    /// Variable of the whole loop, which is saved at switches.
     Moved(String),
-    /// A member of the look-up's struct: it keeps its address.
+    /// Member of the struct of the lookup, whose address does not change.
     Member(String),
-    /// A parameter that is what it was called with.
+    /// Parameter that is replaced by its argument.
     Alias(String),
 }
 
@@ -56,6 +60,7 @@ impl Entry {
         Self { binding, type_key, steady, points_at_steady: false }
     }
 
+    /// Returns the text of the variable in the output.
     fn text(&self, name: &str) -> String {
         match &self.binding {
             Binding::Kept => name.to_owned(),
@@ -65,75 +70,84 @@ impl Entry {
     }
 }
 
-/// A loop or switch around a statement.
+/// Loop or switch statement that encloses a statement.
 enum Around {
     Batch,
-    /// Where `continue` has to jump, where the loop's own text would not do; and whether one does.
+    /// Loop. If `continue` must become a `goto`: its label, and whether the label is used.
     Loop(Option<(String, bool)>),
     Switch,
 }
 
-/// How a copy of a function's body returns.
+/// Return from an inlined copy of a function.
 struct Return {
-    /// What takes the value; none in a `void` function.
+    /// Variable for the returned value. `None` in a `void` function.
     result: Option<String>,
+    /// Label at the end of the copy.
     label: String,
-    /// A `goto` to the label was written.
+    /// Whether a `goto` to the label was written.
     used: bool,
-    /// The statement behind which the label stands anyway.
+    /// Id of the last statement, whose `return` needs no `goto`.
     last: Option<usize>,
 }
 
-/// A body that is being written: the batch loop's, or a copy of a function's.
-struct Place<'u, 't> {
+/// Context of the body that is being written: the batch loop, or an inlined copy of a function.
+struct Context<'u, 't> {
     function: &'u Function<'t>,
+    /// Body of the loop or of the function.
     region: Node<'t>,
     scopes: Vec<BTreeMap<&'t str, Entry>>,
-    /// The number of the copy; 0 is the loop itself.
+    /// Number of the copy. The loop itself has number 0.
     copy: usize,
     returns: Option<Return>,
+    /// Enclosing loops and switch statements, from the outermost.
     around: Vec<Around>,
 }
 
-impl Place<'_, '_> {
+impl Context<'_, '_> {
     fn entry(&self, name: &str) -> Option<&Entry> {
         self.scopes.iter().rev().find_map(|scope| scope.get(name))
     }
 }
 
-/// A variable of the whole loop.
+/// Variable of the whole loop.
 struct Moved {
     name: String,
-    /// As C, without the `;`.
+    /// Declaration in C, without the `;`.
     declaration: String,
-    /// What sets it to the value that it has from its declaration on, where that can be said at any time.
-    again: Option<String>,
+    /// Assignment that recomputes the variable, if this is possible at any time after its
+    /// declaration.
+    recompute: Option<String>,
 }
 
-/// Writes one batch loop.
+/// Writer of one batch loop.
 struct Emitter<'u, 't> {
     unit: &'u Unit<'t>,
     reach: &'u Reach,
     addresses: &'u Addresses<'u, 't>,
-    /// Variables of the whole loop, and members of the look-up's struct.
+    /// Variables of the whole loop.
     moved: Vec<Moved>,
+    /// Members of the struct of a lookup.
     members: Vec<String>,
-    /// Names that mean the same in the text that is made as in the loop: of variables outside it, and of some locals.
+    /// Names with the same meaning in the output: variables outside the loop, and some local
+    /// variables.
     kept: BTreeSet<&'t str>,
-    /// Names that are taken.
+    /// Names in use.
     names: BTreeSet<String>,
-    /// What labels begin with: they are one name space for all batch loops of a function.
+    /// Prefix of labels. All batch loops of a function share the name space of labels.
     labels_begin: String,
+    /// Number of inlined copies.
     copies: usize,
+    /// Number of labels for `continue`.
     labels: usize,
-    /// Places where look-ups switch.
+    /// Number of switches.
     switches: usize,
+    /// Number of temporary variables.
     temporaries: usize,
-    /// Calls that switch in the whole expression that is being written.
+    /// Number of calls with a switch in the whole expression that is being written.
     calls_of_expression: usize,
 }
 
-/// The text that takes the place of a batch loop, of those of its function the one with this number, from 0.
+/// Returns the text that replaces a batch loop. `number` is the index of the loop in its function.
 pub(crate) fn transformed<'t>(
     unit: &Unit<'t>,
     addresses: &Addresses<'_, 't>,
@@ -163,7 +177,7 @@ pub(crate) fn transformed<'t>(
     };
     let mut scope = BTreeMap::new();
     for (name, variable) in crate::scope::at_loop(unit, function, batch.node) {
-        // Look-ups were seen not to change it, but for sums that none of them reads.
+        // Lookups change an outer variable only for sums that no lookup reads (`depend`).
         let steady = !changed(unit, batch.body, name);
         emitter.kept.insert(name);
         scope.insert(name, Entry::new(Binding::Kept, type_key(unit, variable), steady));
@@ -175,7 +189,7 @@ pub(crate) fn transformed<'t>(
     let entry = Entry::new(binding, type_key, true);
     let index = entry.text(index_name);
     scope.insert(index_name, entry);
-    let mut place = Place {
+    let mut context = Context {
         function,
         region: batch.body,
         scopes: vec![scope],
@@ -183,13 +197,13 @@ pub(crate) fn transformed<'t>(
         returns: None,
         around: vec![Around::Batch],
     };
-    let body = emitter.statement(batch.body, &mut place)?;
+    let body = emitter.statement(batch.body, &mut context)?;
     let labels = &emitter.labels_begin;
     let saved = live::resolved(&body, &emitter.moved, !emitter.members.is_empty(), labels);
     Ok(turns::turns(unit, batch, &emitter.moved, &emitter.members, &index, &saved, labels))
 }
 
-/// The index's name as it lies in the text.
+/// Returns the name of the index as a slice of the text.
 fn index_name<'t>(unit: &Unit<'t>, batch: &Batch<'t>) -> &'t str {
     let mut found = "";
     crate::unit::walk(batch.node, &mut |node| {
@@ -202,7 +216,7 @@ fn index_name<'t>(unit: &Unit<'t>, batch: &Batch<'t>) -> &'t str {
 }
 
 impl<'t> Emitter<'_, 't> {
-    /// A name that the file does not have and that was not given away.
+    /// Returns a new name that neither the file nor the output contains.
     fn fresh(&mut self, base: &str) -> String {
         let mut name = base.to_owned();
         let mut number = 1;
@@ -213,10 +227,10 @@ impl<'t> Emitter<'_, 't> {
         name
     }
 
-    /// What each look-up has of the index.
+    /// Returns the form of the index in a lookup.
     fn index(&mut self, batch: &Batch<'t>) -> Binding {
         let name = &batch.index;
-        // Where the address of the index is kept, it is a member.
+        // An index whose address is taken is a member of the struct.
         if changed(self.unit, batch.body, name) {
             self.members.push(format!("{} {name};", batch.header.index_type));
             return Binding::Member(name.clone());
@@ -225,12 +239,12 @@ impl<'t> Emitter<'_, 't> {
         self.moved.push(Moved {
             name: moved.clone(),
             declaration: format!("{} {moved}", batch.header.index_type),
-            again: None,
+            recompute: None,
         });
         Binding::Moved(moved)
     }
 
-    /// A node's text with what lies between its children as it is, and each child as `child` writes it.
+    /// Writes a node: each child with `child`, and the text between the children unchanged.
     fn assemble(&mut self, node: Node<'t>, mut child: impl FnMut(&mut Self, Node<'t>) -> Pass<String>) -> Pass<String> {
         let unit = self.unit;
         let mut text = String::new();
@@ -244,33 +258,33 @@ impl<'t> Emitter<'_, 't> {
         Ok(text)
     }
 
-    /// An expression without expensive calls: names in the place of names.
-    fn expression(&mut self, node: Node<'t>, place: &Place<'_, 't>) -> Pass<String> {
+    /// Writes an expression without expensive calls, with the new names.
+    fn expression(&mut self, node: Node<'t>, context: &Context<'_, 't>) -> Pass<String> {
         let unit = self.unit;
         match node.kind() {
             "identifier" | "type_identifier" => {
                 let name = unit.text(node);
                 if unit.source.macros.has(name) {
-                    self.macro_use(node, name, place)?;
+                    self.macro_use(node, name, context)?;
                 }
-                Ok(place.entry(name).map_or_else(|| name.to_owned(), |entry| entry.text(name)))
+                Ok(context.entry(name).map_or_else(|| name.to_owned(), |entry| entry.text(name)))
             }
             _ if node.child_count() == 0 => Ok(unit.text(node).to_owned()),
             "string_literal" | "char_literal" | "system_lib_string" | "concatenated_string" => {
                 Ok(unit.text(node).to_owned())
             }
-            _ => self.assemble(node, |emitter, child| emitter.expression(child, place)),
+            _ => self.assemble(node, |emitter, child| emitter.expression(child, context)),
         }
     }
 
-    /// A macro's expansion is not rewritten, so it must not name what is renamed.
-    fn macro_use(&self, node: Node<'t>, name: &str, place: &Place<'_, 't>) -> Pass<()> {
+    /// Refuses a macro that names a renamed variable, because expansions are not rewritten.
+    fn macro_use(&self, node: Node<'t>, name: &str, context: &Context<'_, 't>) -> Pass<()> {
         let macros = &self.unit.source.macros;
-        let renamed = |word: &str| place.entry(word).is_some_and(|entry| !matches!(entry.binding, Binding::Kept));
+        let renamed = |word: &str| context.entry(word).is_some_and(|entry| !matches!(entry.binding, Binding::Kept));
         if let Some(word) = macros.mentions(name).iter().find(|word| renamed(word)) {
             return refuse(
                 node.start_byte(),
-                format!("the macro {name} names the local variable {word}, which becomes the look-up's own"),
+                format!("the macro {name} names the local variable {word}, which is renamed: pass it as an argument"),
             );
         }
         let list = node.parent().and_then(|call| call.child_by_field_name("arguments"));
@@ -279,7 +293,10 @@ impl<'t> Emitter<'_, 't> {
             if let Some(word) = words.iter().find(|word| word.kind == Kind::Identifier && renamed(word.text)) {
                 return refuse(
                     node.start_byte(),
-                    format!("the macro {name} makes text of the local variable {}, which gets another name", word.text),
+                    format!(
+                        "the macro {name} converts the local variable {} to text, but the variable is renamed",
+                        word.text
+                    ),
                 );
             }
         }

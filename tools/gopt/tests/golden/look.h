@@ -1,4 +1,4 @@
-/* What every golden program begins with: the paper's spellings, and numbers that are random enough. */
+/* Shared header of the golden programs: G-Opt's keywords, random numbers and a hash function. */
 #ifndef LOOK_H
 #define LOOK_H
 

@@ -1,4 +1,4 @@
-/* Prints what the look-ups of one form found. */
+/* Shared header of the main files: prints a digest of the answers. */
 #include <stdio.h>
 #include <string.h>
 

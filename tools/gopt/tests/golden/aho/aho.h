@@ -6,7 +6,7 @@
 
 typedef struct automaton {
     uint32_t next[STATES][256];
-    uint32_t matches[STATES]; /* 0: none ends here */
+    uint32_t matches[STATES]; /* 0: no pattern ends here */
 } automaton_t;
 
 typedef struct payload {

@@ -1,4 +1,4 @@
-/* The same by hand: loop interchange, byte by byte over a group (section 5 of the paper). */
+/* The lookup optimised by hand: loop interchange, byte by byte over a group (G-Opt, section 5). */
 #include "aho.h"
 
 #define GROUP 8

@@ -1,4 +1,4 @@
-/* Every pattern that ends in a payload, by an Aho-Corasick automaton; some payloads are left out, or end early. */
+/* Aho-Corasick search for patterns in payloads. Some bytes are skipped, or end the payload. */
 #include "aho.h"
 
 void scan(const automaton_t *automaton, const payload_t *payloads, result_t *results, int n);

@@ -1,4 +1,4 @@
 #include "../look.h"
 
 #define D      100
-#define PLACES 4096u
+#define ENTRIES 4096u

@@ -13,8 +13,8 @@ typedef struct bucket {
     entry_t entries[SLOTS];
 } bucket_t;
 
-/* The bucket that a key has as its first (0) or its second (1). */
-static inline uint32_t place(uint32_t key, int way)
+/* Returns the index of the first (0) or second (1) bucket of a key. */
+static inline uint32_t bucket_of(uint32_t key, int choice)
 {
-    return hash(way == 0 ? key : key + 0x9e3779b9u) % BUCKETS;
+    return hash(choice == 0 ? key : key + 0x9e3779b9u) % BUCKETS;
 }

@@ -1,4 +1,4 @@
-/* The same by hand, in groups: first buckets, then second ones of the keys that were not there. */
+/* The lookup optimised by hand: first buckets of a group, then second buckets of missing keys. */
 #include "cuckoo.h"
 
 #define GROUP 16
@@ -21,7 +21,7 @@ void find(const bucket_t *table, const uint32_t *keys, uint32_t *values, int n)
         const bucket_t *buckets[GROUP];
         int missing[GROUP], misses = 0;
         for (int i = 0; i < group; i++) {
-            buckets[i] = &table[place(keys[first + i], 0)];
+            buckets[i] = &table[bucket_of(keys[first + i], 0)];
             __builtin_prefetch(buckets[i]);
         }
         for (int i = 0; i < group; i++) {
@@ -29,7 +29,7 @@ void find(const bucket_t *table, const uint32_t *keys, uint32_t *values, int n)
             if (slot < SLOTS) {
                 values[first + i] = buckets[i]->entries[slot].value;
             } else {
-                buckets[i] = &table[place(keys[first + i], 1)];
+                buckets[i] = &table[bucket_of(keys[first + i], 1)];
                 __builtin_prefetch(buckets[i]);
                 missing[misses++] = i;
             }

@@ -8,7 +8,7 @@ int main(void)
     uint32_t random = 1;
     for (int i = 0; i < 20000; i++) {
         const uint32_t key = next_random(&random) | 1;
-        bucket_t *bucket = &table[place(key, i & 1)];
+        bucket_t *bucket = &table[bucket_of(key, i & 1)];
         for (int slot = 0; slot < SLOTS; slot++) {
             if (bucket->entries[slot].key == 0) {
                 bucket->entries[slot] = (entry_t){key, (uint32_t)i + 1};

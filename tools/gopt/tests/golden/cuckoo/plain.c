@@ -1,4 +1,4 @@
-/* A 2-8 cuckoo hash table (MemC3's words): a key has two buckets of eight entries. */
+/* Lookup in a 2-8 cuckoo hash table (MemC3): a key has two buckets of eight entries. */
 #include "cuckoo.h"
 
 void find(const bucket_t *table, const uint32_t *keys, uint32_t *values, int n);
@@ -8,8 +8,8 @@ void find(const bucket_t *table, const uint32_t *keys, uint32_t *values, int n)
     foreach (i, n) {
         const uint32_t key = keys[i];
         uint32_t value = NOT_FOUND;
-        for (int way = 0; way < 2; way++) {
-            const bucket_t *bucket = &table[place(key, way)];
+        for (int choice = 0; choice < 2; choice++) {
+            const bucket_t *bucket = &table[bucket_of(key, choice)];
             g_expensive(bucket);
             int slot = 0;
             while (slot < SLOTS && bucket->entries[slot].key != key) {

@@ -1,4 +1,4 @@
-/* The same by hand: all of a group go down one level at a time; those that have their answer wait. */
+/* The lookup optimised by hand: all pending lookups of a group descend one level per step. */
 #include "ipv6.h"
 
 #define GROUP 16
@@ -22,8 +22,8 @@ void route(const table_t *table, const address_t *addresses, uint32_t *hops, int
         }
         for (int depth = 2; depth <= 16 && left > 0; depth++) {
             int still = 0;
-            for (int place = 0; place < left; place++) {
-                const int i = under_way[place];
+            for (int index = 0; index < left; index++) {
+                const int i = under_way[index];
                 const uint32_t entry = *entries[i];
                 if (!(entry & EXTENDED)) {
                     hops[first + i] = entry;

@@ -1,6 +1,6 @@
 #include "../look.h"
 
-/* As rte_lpm6: 24 bits at first, then 8 at a time. */
+/* Trie like that of rte_lpm6: the root covers FIRST_BITS bits, and each other level 8 bits. */
 #define FIRST_BITS 12
 #define GROUPS     512
 #define EXTENDED   0x80000000u

@@ -11,7 +11,7 @@ int main(void)
         const int extends = next_random(&random) % 8 == 0 && groups < GROUPS / 2;
         table.first[i] = extends ? EXTENDED | groups++ : next_random(&random) % 100;
     }
-    /* Groups name only those behind them, so every walk ends; the last name none. */
+    /* A group refers only to later groups, so every lookup ends. The last group refers to none. */
     for (uint32_t group = 0; group < GROUPS; group++) {
         for (int byte = 0; byte < 256; byte++) {
             const uint32_t deeper = group + 1 + next_random(&random) % 40;

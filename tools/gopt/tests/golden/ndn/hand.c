@@ -1,4 +1,4 @@
-/* The same by hand: the first place of every prefix is fetched for a group, then the group is looked up. */
+/* The lookup optimised by hand: prefetch the first entry of every prefix, then search. */
 #include "ndn.h"
 
 #define GROUP 16

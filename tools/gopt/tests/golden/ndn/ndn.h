@@ -1,6 +1,6 @@
 #include "../look.h"
 
-/* Names are components of a fixed size here; a key is verified, never only its hash. */
+/* FIB of names with components of fixed size. A lookup compares the name, not only its hash. */
 #define COMPONENTS_MAX 6
 #define COMPONENT      4
 #define ENTRIES        8192u
@@ -13,7 +13,7 @@ typedef struct name {
 } name_t;
 
 typedef struct entry {
-    uint32_t tag; /* 0: free */
+    uint32_t tag; /* 0: the entry is free */
     uint32_t name;
 } entry_t;
 
@@ -23,7 +23,7 @@ typedef struct fib {
     uint32_t faces[2048];
 } fib_t;
 
-/* The hashes of a name's prefixes, from one component on. */
+/* Computes the hashes of all prefixes of a name, starting with one component. */
 static inline void hashes(const name_t *name, uint32_t *found)
 {
     uint32_t state = 2166136261u;

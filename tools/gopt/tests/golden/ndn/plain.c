@@ -1,4 +1,4 @@
-/* The longest prefix of a name that a hash table has: from all its components down to one. */
+/* Longest prefix match of names in a hash table, from all components down to one. */
 #include "ndn.h"
 
 void forward(const fib_t *fib, const name_t *names, uint32_t *faces, uint32_t *collisions, int n);
@@ -8,7 +8,7 @@ typedef struct found {
     uint32_t collisions;
 } found_t;
 
-/* The entry of a prefix; what only looks like it is counted. */
+/* Looks up one prefix. Counts the entries with the same hash and another name. */
 static int probe(const fib_t *fib, const name_t *name, int components, uint32_t tag, found_t *found)
 {
     for (uint32_t step = 0; step < PROBES; step++) {
