@@ -289,12 +289,12 @@ fn a_chain_that_cannot_be_is_refused() {
             ("[[chain]]\nfrom = \"net\"\nto = \"one\"\nclass = \"some\"\n", "class"),
             ("[[chain]]\nfrom = \"net\"\nto = \"one\"\nverdict = \"no\"\n", "verdict"),
             (&stanzas(&["net one", "one two", "two one"]), "cycle"),
-            (&stanzas(&["net one", "net two"]), "says again"),
+            (&stanzas(&["net one", "net two"]), "already set"),
             (&stanzas(&["net one", "one late", "late net"]), "`late` does not receive"),
             ("[engine]\nworkers = 3\n[[chain]]\nfrom = \"net\"\nto = \"one\"\n", "only"),
             ("[[function]]\nname = \"x\"\nkind = \"echo\"\n", "only"),
             ("[[chains]]\nfrom = \"net\"\nto = \"one\"\n", "did you mean `chain`"),
-            ("[[class]]\nname = \"a b\"\n[[chain]]\nfrom = \"net\"\nto = \"one\"\n", "no name"),
+            ("[[class]]\nname = \"a b\"\n[[chain]]\nfrom = \"net\"\nto = \"one\"\n", "not a valid name"),
             ("[[chain]]\nfile = \"not there.csv\"\n", "not there.csv"),
         ];
         for (text, expected) in bad {
@@ -370,7 +370,7 @@ fn what_was_settled_at_the_start_stays() {
         run(config, None, |path| {
             let twice = stanzas(&["net vpn", "vpn again", "again late"]);
             let sentence = Client::connect(path).refused(&json!({ "command": "chain", "text": twice }));
-            let expected = if workers == 1 { "bytes in front of frames" } else { "set workers = 1" };
+            let expected = if workers == 1 { "bytes of headroom" } else { "set workers = 1" };
             assert!(sentence.contains(expected), "{sentence}");
         });
     }

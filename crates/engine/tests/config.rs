@@ -212,7 +212,7 @@ fn how_buffers_travel_is_said_of_cuda_devices_that_launch() {
             "`transfer` applies only to CUDA devices in launch mode",
         ),
         ("opencl:0", "transfer = \"zero_copy\"", "`transfer` applies only to CUDA devices in launch mode"),
-        ("cpu", "transfer = \"copy\"", "it has no `transfer`"),
+        ("cpu", "transfer = \"copy\"", "`transfer` does not apply to the CPU"),
         ("cuda:0", "transfer = \"open\"", "`auto`, `copy` or `zero_copy`"),
     ] {
         let error = parse(&text(id, keys)).unwrap_err().to_string();

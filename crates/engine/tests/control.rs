@@ -292,9 +292,9 @@ fn bad_requests_are_answered_and_stop_nothing() {
         let mut client = Client::connect(path);
         let secret = "00112233445566778899aabbccddeeff";
         let bad = [
-            ("\n".to_owned(), "not JSON"),
-            (format!("{{\"command\":\"add\",\"key\":\"{secret}\"\n"), "not JSON"),
-            (format!("{secret}\n"), "not JSON"),
+            ("\n".to_owned(), "invalid JSON"),
+            (format!("{{\"command\":\"add\",\"key\":\"{secret}\"\n"), "invalid JSON"),
+            (format!("{secret}\n"), "invalid JSON"),
             (format!("\"{secret}\"\n"), "an object"),
             ("[1]\n".to_owned(), "an object"),
             ("{}\n".to_owned(), "`command`"),
@@ -305,7 +305,7 @@ fn bad_requests_are_answered_and_stop_nothing() {
             ("{\"function\":\"swap\",\"command\":\"x\"}\n".to_owned(), "takes no commands"),
             ("{\"function\":\"probe\",\"command\":\"x\"}\n".to_owned(), "no such command of a probe"),
             ("{\"function\":\"probe\",\"command\":\"bug\"}\n".to_owned(), "bug"),
-            ("[".repeat(100_000) + "\n", "not JSON"),
+            ("[".repeat(100_000) + "\n", "invalid JSON"),
         ];
         for (line, expected) in bad {
             let sentence = client.refused(line.as_bytes());
@@ -313,7 +313,7 @@ fn bad_requests_are_answered_and_stop_nothing() {
             assert!(sentence.contains(&expected) && !sentence.contains(secret), "{sentence}");
         }
         let sentence = client.refused(&[0xff, 0xfe, b'\n']);
-        assert!(sentence.contains("not JSON"), "{sentence}");
+        assert!(sentence.contains("invalid JSON"), "{sentence}");
         // Two at once, and one in parts.
         client.say(b"{\"command\":\"status\"}\n{\"command\":\"status\"}\n{\"comm");
         client.say(b"and\":\"status\"}\n");
@@ -326,7 +326,7 @@ fn bad_requests_are_answered_and_stop_nothing() {
         std::thread::scope(|scope| {
             scope.spawn(move || while sink.write_all(&[b'x'; 4096]).is_ok() {});
             let reply = long.hear();
-            assert!(reply.is_none_or(|reply| reply["error"].as_str().unwrap().contains("at most")));
+            assert!(reply.is_none_or(|reply| reply["error"].as_str().unwrap().contains("must not exceed")));
             assert!(long.hear().is_none());
             let _ = long.0.get_ref().shutdown(std::net::Shutdown::Both);
         });
@@ -379,7 +379,7 @@ fn a_socket_is_the_users_alone_and_replaces_only_what_is_dead() {
     drop(engine);
     assert!(!path.exists());
     std::fs::write(&path, "precious").unwrap();
-    assert!(refusal(&path).contains("no socket"));
+    assert!(refusal(&path).contains("not a socket"));
     assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     let message = refusal(&folder.path().join("no/such/folder"));
     assert!(message.contains("no/such/folder") && message.contains("No such file"), "{message}");

@@ -46,7 +46,7 @@ fn a_device_that_fails_every_time_is_given_up_after_three_chunks() {
     let (report, records) = captured(&machine, FAULTY, false, Some(opener(FAULTY, faults)));
     check(&report, &records, &clean(&machine));
     let [lost] = report.lost_devices.as_slice() else { panic!("{:?}", report.lost_devices) };
-    assert!(lost.reason.contains("3 chunks in a row failed"), "{}", lost.reason);
+    assert!(lost.reason.contains("3 consecutive chunks failed"), "{}", lost.reason);
     assert_eq!((lost.device.as_str(), lost.moved_to.as_str(), lost.workers), (FAULTY, "cpu", 1));
     // Three, and those that were in flight beside the third.
     assert!(report.conservation.dropped <= 5 * 64, "{}", report.conservation);

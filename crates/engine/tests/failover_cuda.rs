@@ -33,7 +33,7 @@ fn run_on(
     // Kernels take their time here.
     let on_device = text(&device)
         .replace(FAULTY, &device)
-        .replace("watchdog_ms = 20", &format!("watchdog_ms = 1000\nbuffers = \"{transfer}\""));
+        .replace("watchdog_ms = 20", &format!("watchdog_ms = 1000\ntransfer = \"{transfer}\""));
     tell(driver);
     let report = run(&on_device, None);
     driver.hold(false);

@@ -308,7 +308,7 @@ fn a_packet_that_a_device_leads_on_goes_there_once() {
         if follows && !leads_on(&device) {
             continue;
         }
-        let keys = format!("[[device]]\nname = \"{device}\"\nwatchdog_ms = 30000\nfollow_chain = {follows}\n");
+        let keys = format!("[[device]]\nname = \"{device}\"\nwatchdog_ms = 30000\ndevice_chain = {follows}\n");
         let report = run(&drawn.text(&format!("{device:?}"), &keys, "native"), folder.path());
         let at_functions: u64 = report.functions.iter().map(|function| function.packets).sum();
         assert!(at_functions > 2 * report.conservation.received, "{:?}", report.functions);

@@ -92,7 +92,7 @@ fn steps_of_known_packets() {
             _ => None,
         })
         .collect();
-    assert!(reasons.contains(&"The route says that the packet is to be dropped."), "{reasons:?}");
+    assert!(reasons.contains(&"The route is a blackhole."), "{reasons:?}");
 }
 
 #[test]
@@ -185,19 +185,19 @@ fn what_is_wrong_with_a_request_is_a_sentence() {
         (with(json!({ "class": "brunch" })), "did you mean `branch`?"),
         (with(json!({ "class": 7 })), "`class` must be a name"),
         (with(json!({ "protocol": "upd" })), "did you mean `udp`?"),
-        (with(json!({ "protocol": 256 })), "256 is no protocol number"),
+        (with(json!({ "protocol": 256 })), "256 is not a protocol number"),
         (with(json!({ "source": "10.0.0.1/33" })), "`source`: "),
         (with(json!({ "source": "10.0.0.1/8" })), "`source`: "),
         (with(json!({ "destination": 7 })), "7 is not a prefix"),
-        (with(json!({ "source_ports": "9-3" })), "holds no port"),
-        (with(json!({ "source_ports": 65536 })), "65536 is no port"),
+        (with(json!({ "source_ports": "9-3" })), "empty range"),
+        (with(json!({ "source_ports": 65536 })), "65536 is not a port"),
         (with(json!({ "destination_ports": [] })), "an empty list matches no packet"),
         (
             with(json!({ "destination_ports": 1.5 })),
             "`destination_ports` must be a number, a string, or a list of them",
         ),
-        (with(json!({ "protocol": "esp", "source_ports": 1 })), "goes only with protocols that have ports"),
-        (with(json!({ "source": "10.0.0.0/8", "destination": "2001:db8::/32" })), "of different IP versions"),
+        (with(json!({ "protocol": "esp", "source_ports": 1 })), "requires protocols with ports"),
+        (with(json!({ "source": "10.0.0.0/8", "destination": "2001:db8::/32" })), "have different IP versions"),
     ] {
         let error = engine.trace(&request).unwrap_err();
         assert!(error.contains(expected), "{request}: {error}");
