@@ -1,15 +1,21 @@
 #!/usr/bin/env bash
-# Godwit on af_xdp beside its peers, over veth pairs in network namespaces: as root, with two cores.
+# Compares Godwit on af_xdp with peers, over veth pairs in network namespaces. Needs root and two
+# cores.
 #
-#   bench/veth.sh echo [GODWIT] [SECONDS] [ROUNDS]     packets a second that come back: echo, and dpdk-testpmd macswap on net_af_xdp
-#   bench/veth.sh router [GODWIT] [SECONDS] [ROUNDS]   bits a second of iperf3 through ipv4, and through the kernel's own forwarding
-#   bench/veth.sh hold [GODWIT] [SECONDS] [PORT]...    RFC 2544: the rate at which `echo` loses nothing, held for SECONDS, and whether what the generator,
-#                                                      Godwit and the kernel's interfaces counted is the same to the packet. PORT: af_xdp, or a driver of
-#                                                      DPDK such as net_af_xdp (a build with --features dpdk). SIZE=60 and MOST=400kpps are the first rate
+#   bench/veth.sh echo [GODWIT] [SECONDS] [ROUNDS]
+#       Packets per second that return from `echo`, and from dpdk-testpmd (macswap on net_af_xdp).
+#   bench/veth.sh router [GODWIT] [SECONDS] [ROUNDS]
+#       Bits per second of iperf3 through `ipv4`, and through the forwarding of the kernel.
+#   bench/veth.sh hold [GODWIT] [SECONDS] [PORT]...
+#       Highest rate at which `echo` loses no packet, held for SECONDS (RFC 2544). Also prints the
+#       counters of the generator, Godwit and the kernel's interfaces, for comparison. PORT is
+#       af_xdp, or a DPDK driver such as net_af_xdp (needs a build with --features dpdk). The
+#       environment sets the frame size (SIZE=60) and the first rate (RATE_MAX=400kpps).
 #
-# Rounds alternate, so that what else the machine does hits both. One line a round: who, and the figure.
+# Rounds of the candidates alternate, so that other load on the machine affects both. Each round
+# prints one line: the candidate and its result.
 set -euo pipefail
-what=${1:?echo, router or hold}
+measurement=${1:?echo, router or hold}
 godwit=$(realpath "${2:-target/release/godwit}")
 seconds=${3:-3}
 rounds=${4:-3}
@@ -25,21 +31,24 @@ clean() {
     rm -rf "$folder"
 }
 trap clean EXIT
-# Not before what runs in the foreground has ended; so what takes long is waited for instead.
+# Bash runs a trap only after the foreground command has ended. Long commands therefore run in the
+# background, and the script waits for them.
 trap 'exit 143' TERM INT
-# A program of a namespace in the background, as process $pid, without a shell in front of it.
+# Starts a program in a namespace in the background, as process $pid, without a shell as its parent.
 start() {
-    ip netns exec "$name-$1" "${@:2}" >"$folder/said-$1" 2>&1 &
+    ip netns exec "$name-$1" "${@:2}" >"$folder/output-$1" 2>&1 &
     pid=$!
 }
-# A program that the machine's other programs shall not stop for long. Niceness alone counts within a session only, where the kernel puts every session into
-# a group of its own (autogroup): there a compiler next door has half of the core whatever `nice` says.
+# Command of a program with priority over the other programs of the machine. If the kernel groups
+# processes by session (autogroup), niceness has an effect only within a session. The command
+# therefore also sets the niceness of its session.
 first='[ ! -w /proc/self/autogroup ] || echo -20 >/proc/self/autogroup; core=$1; shift; exec nice -n -20 taskset -c "$core" "$@"'
 start_first() { start "$1" setsid sh -c "$first" first "${@:2}"; }
-stop() { kill -TERM "$1" && wait "$1" || { echo "bench: it ended by itself:" >&2; cat "$folder"/said-* >&2; exit 1; }; }
+stop() { kill -TERM "$1" && wait "$1" || { echo "bench: a program ended early. Output:" >&2; cat "$folder"/output-* >&2; exit 1; }; }
 in_() { ip netns exec "$name-$1" "${@:2}"; }
 mac() { in_ "$1" cat "/sys/class/net/$2/address"; }
-# Both ends of a cable; checksums are done where they belong, and nothing is merged.
+# Creates a veth pair between two namespaces: NAMESPACE INTERFACE NAMESPACE INTERFACE. Checksum
+# offload and GRO are off.
 cable() {
     ip link add "$2" netns "$name-$1" type veth peer name "$4" netns "$name-$3"
     for end in "$1 $2" "$3 $4"; do
@@ -55,7 +64,7 @@ for space in "${spaces[@]}"; do
 done
 
 received() { in_ a ip -s -j link show dev eth0 | python3 -c 'import json,sys; print(json.load(sys.stdin)[0]["stats64"]["rx"]["packets"])'; }
-# Packets a second that come back while the generator runs.
+# Prints the packets per second that return while the generator runs.
 rate() {
     sleep 1
     local before after start end
@@ -65,9 +74,10 @@ rate() {
     echo "$1 $(( (after - before) * 1000000000 / (end - start) ))"
 }
 
-if [ "$what" = echo ]; then
+if [ "$measurement" = echo ]; then
     cable a eth0 r port
-    # Too many flows for luck, as short as frames get; each goes back to port 0.
+    # 64 flows of the shortest frames, so that the result does not depend on a single flow hash. A
+    # zero payload returns every frame by port 0.
     cat >"$folder/generate.toml" <<'T'
 [engine]
 pin = false
@@ -115,24 +125,24 @@ T
         sleep 1
         measure godwit
         stop "$echo"
-        # The last socket's queue is given back a moment later.
+        # The kernel releases the queue of the last socket with a delay.
         sleep 0.5
         (sleep 100 | in_ r setsid -w sh -c "$first" first 0,1 dpdk-testpmd --no-huge -m 512 --no-pci --file-prefix "$name" -l 0,1 --vdev net_af_xdp0,iface=port \
             -- --forward-mode=macswap --auto-start --nb-cores=1 --total-num-mbufs=32768 >"$folder/testpmd.log" 2>&1) &
         sleep 4
         measure testpmd
         ip netns pids "$name-r" | xargs -r kill -9
-        # It leaves its program attached.
+        # dpdk-testpmd leaves its XDP program attached.
         in_ r ip link set port xdp off
         sleep 1
     done
     exit
 fi
 
-if [ "$what" = hold ]; then
+if [ "$measurement" = hold ]; then
     kinds=("${@:4}")
     [ ${#kinds[@]} -gt 0 ] || kinds=(af_xdp)
-    # A cable there and one back: each interface counts one direction.
+    # One veth pair for each direction, so that each interface counts one direction.
     cable a to r left
     cable a from r right
     port() { # NAME INTERFACE KIND NUMBER
@@ -160,7 +170,7 @@ if [ "$what" = hold ]; then
         start_first r 1 "$godwit" run "$folder/device.toml" --json "$folder/device.json"
         device=$pid
         sleep 2
-        in_ a setsid sh -c "$first" first 0 "$godwit" generate "$folder/generate.toml" --search --rate "${MOST:-400kpps}" --seconds 2 --resolution 0.1 \
+        in_ a setsid sh -c "$first" first 0 "$godwit" generate "$folder/generate.toml" --search --rate "${RATE_MAX:-400kpps}" --seconds 2 --resolution 0.1 \
             --hold "$seconds" --json "$folder/generate.json" >/dev/null &
         wait $! || true
         stop "$device"
@@ -168,20 +178,20 @@ if [ "$what" = hold ]; then
         python3 - "$kind" "$folder" "${before[@]}" "${after[@]}" <<'P'
 import json, sys
 kind, folder, numbers = sys.argv[1], sys.argv[2], [int(number) for number in sys.argv[3:]]
-sent_by_kernel, left_by_kernel, right_by_kernel, came_by_kernel = (numbers[at + 4] - numbers[at] for at in range(4))
+sent_by_kernel, left_by_kernel, right_by_kernel, received_by_kernel = (numbers[i + 4] - numbers[i] for i in range(4))
 rows = json.load(open(folder + "/generate.json"))["rows"]
 trials = [row for row in rows if row["impl"] != "throughput"]
 report = json.load(open(folder + "/device.json"))
 report = report.get("report", report)
-of = lambda port, name: report["counters"].get(f'port_{name}{{port="{port}"}}', 0)
+counter = lambda port, name: report["counters"].get(f'port_{name}{{port="{port}"}}', 0)
 for row in trials:
     print(f'{kind} {row["impl"]} {row["offered_pps"]:.0f} pps for {row["seconds"]:.0f} s: {row["sent"]} sent, {row["lost"]} lost, '
-          f'{row["duplicates"]} again, {row["reordered"]} out of order, p50 {row["p50_us"]:.0f} p99 {row["p99_us"]:.0f} us')
+          f'{row["duplicates"]} duplicates, {row["reordered"]} reordered, p50 {row["p50_us"]:.0f} p99 {row["p99_us"]:.0f} us')
 sent, received = sum(row["sent"] for row in trials), sum(row["received"] for row in trials)
-got, missed, out = of("left", "received_packets"), of("left", "missed"), of("right", "sent_packets")
+device_received, missed, device_sent = counter("left", "received_packets"), counter("left", "missed"), counter("right", "sent_packets")
 conserved = report["conservation"]
-print(f"{kind} generator sent {sent}, its kernel {sent_by_kernel}; device's kernel received {left_by_kernel}, device {got} + {missed} missed; "
-      f"device sent {out}, its kernel {right_by_kernel}; generator's kernel received {came_by_kernel}, generator {received}; device {conserved}")
+print(f"{kind} generator sent {sent}, its kernel {sent_by_kernel}; device's kernel received {left_by_kernel}, device {device_received} + {missed} missed; "
+      f"device sent {device_sent}, its kernel {right_by_kernel}; generator's kernel received {received_by_kernel}, generator {received}; device {conserved}")
 P
     done
     exit
@@ -253,7 +263,8 @@ for _ in $(seq "$rounds"); do
     iperf godwit
     stop "$router"
     forward 1
-    # XDP on a cable forbids its far end to send many segments as one; so here too.
+    # XDP on a veth interface disables segmentation offload at its peer. Disable it for the kernel
+    # too.
     segments off
     iperf kernel
     segments on

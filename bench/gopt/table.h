@@ -13,10 +13,10 @@ enum bench_kind {
     BENCH_CUCKOO = 0, /* 2-8 cuckoo table of integers (G-Opt, section 3.3) */
     BENCH_CHASE = 1,  /* `depth` dependent reads of a random permutation (G-Opt, section 2.5) */
     BENCH_IPV6 = 2,   /* longest prefix match of rte_lpm6: 24 bits, then 8 bits per step */
-    BENCH_DIAL = 3,   /* dependent reads, each followed by `dial` rounds of arithmetic (APUNet, figure 4) */
+    BENCH_DIAL = 3,   /* dependent reads, each with `dial` rounds of arithmetic (APUNet, figure 4) */
 };
 
-/* Table and its parameters. bench_fill sets `entries`, `shift` and `mask`; the caller sets the others. */
+/* Table and its parameters. bench_fill sets entries, shift and mask. The caller sets the others. */
 typedef struct bench_table {
     uint8_t *memory;  /* zeroed before bench_fill, aligned to 64 bytes */
     uint64_t bytes;   /* size of the memory; a power of two, except for BENCH_IPV6 */
@@ -78,7 +78,7 @@ static inline uint32_t bench_find(const bench_bucket *bucket, uint32_t key)
     return BENCH_NONE;
 }
 
-/* bench_hash_1 and bench_hash_2 are two independent hashes of a key. Their upper bits are the best. */
+/* bench_hash_1 and bench_hash_2 are independent hashes of a key. Their upper bits are the best. */
 static inline uint64_t bench_hash_1(uint32_t key)
 {
     const uint64_t h = (uint64_t)key * 0x9e3779b97f4a7c15u;

@@ -8,7 +8,7 @@
  *
  *   coroutines GROUP  looks up all queries, CALL at a time, with GROUP interleaved coroutines
  *   plain GROUP       looks up all queries with the plain loop and ignores GROUP; the benchmark
- *                     compares the time with its own, because both programs need equally fast memory
+ *                     compares the time with its own, to verify that the memory is equally fast
  *   dial N            sets the dial and replies "0 0"
  *
  * The reply to a lookup is "NANOSECONDS SUM". Each coroutine prefetches and switches directly to

@@ -112,8 +112,8 @@ def frames():
                 for length in (0, 3, 4, 12):
                     options = [*before, HBHOptUnknown(otype=kind, optlen=length, optdata=b"\x55" * length)]
                     yield frame(to(destination) / IPv6ExtHdrHopByHop(options=options) / udp())
-    # RFC 8200, appendix A: options X and Y with the padding of its figures. Routers skip the types of
-    # X and Y.
+    # RFC 8200, appendix A: options X and Y with the padding of its figures. Routers skip the types
+    # of X and Y.
     x, y, fields = 0x1E, 0x3E, bytes(range(16, 28))
     drawn = [
         bytes([17, 1, x, 12]) + fields,

@@ -8,7 +8,7 @@ use serde::Serialize;
 pub(crate) struct NotUsed {
     /// `opencl` or `cuda`.
     pub(crate) kind: &'static str,
-    /// What was found, and why it is not used.
+    /// Sentence that names the devices found and the reason why they are not used.
     pub(crate) sentence: String,
 }
 

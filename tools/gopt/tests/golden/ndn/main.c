@@ -25,7 +25,7 @@ int main(void)
         for (uint32_t step = 0; step < PROBES; step++) {
             entry_t *entry = &fib.entries[(tag + step) % ENTRIES];
             if (entry->tag == 0) {
-                /* Every tenth entry has the hash of another name, which a lookup must not accept. */
+                /* Every tenth entry has the hash of another name. A lookup must not accept it. */
                 *entry = (entry_t){tag, i % 10 == 0 ? i / 2 : i};
                 break;
             }
