@@ -123,7 +123,7 @@ pub enum X {
 /// Returns all definitions, in alphabetical order.
 ///
 /// # Panics
-/// A definition in the binary is invalid. A test reads all of them.
+/// Panics if a definition in the binary is invalid. A test reads all of them.
 pub fn definitions() -> &'static [Definition] {
     static PARSED: OnceLock<Vec<Definition>> = OnceLock::new();
     PARSED.get_or_init(|| {

@@ -107,8 +107,8 @@ pub(crate) fn l2(extent: &Extent) -> Result<Lookups, Error> {
     let context = BuildContext { name: "l2", ports: &PORTS.map(str::to_owned), directory: Path::new(".") };
     let text = stanza(stations + NEAR_STATIONS);
     let function = l2::build_switch(DeTable::parse(&text).map_err(Error::setup)?, &context).map_err(Error::setup)?;
-    // Without a file: for 70 million stations, writing and reading 2 GB of text takes longer than
-    // learning.
+    // The stations are learned directly instead of from a file. For 70 million stations, writing
+    // and reading 2 GB of text would take longer.
     let learned = |number: u32| (l2::key(1, MacAddress(station(number))), u8::from(number < stations));
     let numbers: Vec<u32> = (0..stations + NEAR_STATIONS).collect();
     for part in numbers.chunks(1 << 20) {

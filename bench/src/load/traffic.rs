@@ -153,8 +153,8 @@ impl Latencies {
     }
 }
 
-/// Packets of a worker that wait before the oldest are missed, as in the ring of a NIC. Applies to
-/// ports with a rate.
+/// Maximum number of waiting packets per worker, as in the ring of a NIC. The oldest packets above
+/// it are missed. Applies to ports with a rate.
 const QUEUE_PACKETS: u64 = 4096;
 
 impl Traffic {

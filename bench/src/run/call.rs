@@ -118,8 +118,8 @@ fn report_ratio(rows: &[Row], progress: &mut Progress<'_>) {
     progress(&format!("{best:.2} Mpps, {:.2} Mpps of {}: ratio {:.2}", peer.mpps, peer.device, best / peer.mpps));
 }
 
-/// Passes whose frames are made together, so that most passes find the caches as the previous pass
-/// left them.
+/// Number of passes whose frames are made together. Most passes then find the caches in the state
+/// in which the previous pass left them.
 const PREPARED_PASSES: usize = 16;
 
 /// A function that prepares the packets of each pass, such as encryption before decryption.

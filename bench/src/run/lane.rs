@@ -31,7 +31,7 @@ const GRANULARITY_BYTES: u32 = 256;
 /// Returns the requested implementation on the CPU.
 ///
 /// # Errors
-/// The implementation does not exist on the requested devices.
+/// Returns an error if the implementation does not exist on the requested devices.
 pub(crate) fn implementation(options: &LaneOptions) -> Result<Implementation, Error> {
     let on_cpu = options.devices().contains(&cpu::ID);
     match options.common.implementation.as_deref() {

@@ -147,8 +147,8 @@ fn launch_count(common: &Common) -> usize {
     if common.brief() { 10 } else { LAUNCHES }
 }
 
-/// Measures the launch of an empty kernel until the host sees its end, and a word to a waiting
-/// kernel and its answer.
+/// Measures two times: from the launch of an empty kernel until the host sees its end, and from a
+/// word to a waiting kernel until its answer.
 fn launches(
     device: &str,
     opened: &mut dyn Measure,

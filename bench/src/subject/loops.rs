@@ -115,8 +115,7 @@ pub(super) fn lookups(context: &Context, progress: &mut Progress<'_>) -> Result<
     }
     let mut rows = Vec::new();
     for case in CASES {
-        // The paper's 200,000 prefixes need less than the table; as many prefixes are added as it
-        // holds.
+        // The 200,000 prefixes of the paper do not fill the table, so more prefixes are added.
         let queries = settings.queries(case.queries);
         let arena = Arena::new(case.kind, settings.table_bytes, case.depth, 0, queries)?;
         let details = arena.details().with("lookup", case.name);

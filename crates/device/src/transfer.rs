@@ -185,8 +185,8 @@ impl CopyPlan {
             }
             previous = Some(*packet);
         }
-        // A packet without needed bytes starts an empty range, which keeps its neighbors from being
-        // joined.
+        // A packet without needed bytes adds an empty range. The packets before and after it are
+        // then not joined.
         self.to_device.retain(|range| range.bytes > 0);
     }
 }

@@ -20,8 +20,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn random_patterns(count: usize, byte: fn(u64) -> String) -> Vec<u8> {
     let mut state = 1u64;
     let mut random = || {
-        // Knuth, The Art of Computer Programming, volume 2, section 3.3.4, table 1, line 26. The
-        // upper bits are more random.
+        // Linear congruential generator (Knuth, The Art of Computer Programming, volume 2, section
+        // 3.3.4, table 1, line 26). Its upper bits are more random.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         state >> 33
     };

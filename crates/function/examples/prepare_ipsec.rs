@@ -99,7 +99,7 @@ fn measure(label: &str, sas: usize, stanza: &str, frame: impl Fn(usize) -> Vec<u
     let mut descriptors: Vec<Descriptor> = Vec::with_capacity(PACKETS);
     let mut used: Vec<usize> = Vec::with_capacity(PACKETS);
     for _ in 0..PACKETS {
-        // Knuth's MMIX generator. Its high bits have the best quality.
+        // Linear congruential generator of Knuth's MMIX. Its high bits have the best quality.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let sa = (state >> 33) as usize % sas;
         let frame = frame(sa);

@@ -26,7 +26,8 @@ pub(crate) fn build_error(kind: &Kind, stanza: &str, ports: &[&str]) -> Error {
     }
 }
 
-/// Runs `ref` on a frame at the start of a buffer of the next larger multiple of 64 bytes.
+/// Runs `ref` on a frame. The buffer starts with the frame, and its size is the next larger
+/// multiple of 64 bytes.
 pub(crate) fn run(function: &dyn Function, frame: &mut Vec<u8>) -> Outcome {
     let room = frame.len() / 64 + 1;
     let mut buffer = frame.clone();

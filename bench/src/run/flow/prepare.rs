@@ -17,7 +17,8 @@ impl Flow {
         self.prepare((0..self.packets.len()).collect::<Vec<_>>().chunks(batch), bin_packets);
     }
 
-    /// Makes such chunks for each function separately. The chunks of each function form a stream.
+    /// Makes chunks of `batch` packets for each function separately. The chunks of each function
+    /// form a stream.
     pub(crate) fn prepare_apart(&mut self, batch: usize, bin_packets: usize) {
         let of_function = |instance: u16| -> Vec<usize> {
             (0..self.packets.len()).filter(|&packet| self.packets[packet].job.instance == instance).collect()
@@ -77,7 +78,7 @@ impl Flow {
     /// sorts. Returns the packer's nanoseconds per packet.
     pub(crate) fn prepare_by_packer(&mut self, config: &PackerConfig, observed: &[(Bin, u64)]) -> Result<f64, Error> {
         let kernels: Vec<u8> = self.functions.iter().map(|function| function.contract().kernel).collect();
-        // The packer needs a set for every chunk, and one that it fills.
+        // The packer needs a set of bins for every chunk, and one set that it fills.
         let sets = self.packets.len() / (config.chunk_packets as usize).max(1) * 4 + 8;
         let mut packer = Packer::new(config.clone(), &kernels, sets).map_err(Error::setup)?;
         observed.iter().for_each(|(bin, elapsed_ns)| packer.observe(bin, *elapsed_ns));

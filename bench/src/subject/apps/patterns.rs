@@ -14,8 +14,8 @@ use crate::progress::Progress;
 use crate::run::options::Context;
 use crate::run::row::Row;
 
-/// Automata of the case with several, near the largest number of functions in a configuration. The
-/// paper has 450.
+/// Number of automata in the case with several automata. It is near the maximum number of functions
+/// in a configuration. The paper has 450.
 const AUTOMATA: usize = 60;
 
 /// Chunks of 8192 packets with at least one bin for each automaton. The deadline lets chunks fill.

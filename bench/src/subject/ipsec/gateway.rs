@@ -107,8 +107,8 @@ impl<'a> Gateway<'a> {
         Ok(())
     }
 
-    /// Runs for `time`, or longer until a packet was sent. Returns the packets of a chunk, and the
-    /// report.
+    /// Runs for at least `time`, and until a packet was sent. Returns the number of packets per
+    /// chunk, and the report.
     pub(super) fn time(&self, mut time: Duration) -> Result<(usize, Report), Error> {
         time = time.max(Duration::from_millis(1));
         loop {
@@ -123,7 +123,8 @@ impl<'a> Gateway<'a> {
         }
     }
 
-    /// Runs for a number of packets, or for a time. Returns the packets of a chunk, and the report.
+    /// Runs for a number of packets, or for a time. Returns the number of packets per chunk, and
+    /// the report.
     fn run(&self, packets: Option<u32>, time: Option<Duration>) -> Result<(usize, Report), Error> {
         self.run_after(packets, time, || {})
     }
@@ -205,8 +206,8 @@ impl<'a> Gateway<'a> {
         chunks * self.devices.len() * defaults.bytes as usize / self.mean_buffer_bytes()
     }
 
-    /// Returns the key of `[arena]` that sizes a worker's ring for the packets in flight plus an
-    /// eighth. A larger ring would lower the hit rate of the caches.
+    /// Returns the configuration key of `[arena]` for the size of a worker's ring: the packets in
+    /// flight plus an eighth. A larger ring would lower the hit rate of the caches.
     fn ring(&self, in_flight_packets: usize) -> String {
         if !self.copies() || self.options.layout != Layout::Dense {
             return String::new();

@@ -100,7 +100,8 @@ pub(super) fn packets(
         let _ = out.run_ref(region.buffer_mut(descriptor), descriptor, variant, parameter);
     }
     let encrypted: Vec<Vec<u8>> = descriptors.iter().map(|descriptor| region.frame(descriptor).to_vec()).collect();
-    // Packets have the same offsets as ours. Encrypted packets lie where received frames do.
+    // The packets of the peer have the same offsets as those of Godwit. Encrypted packets are
+    // stored at the offset of received frames.
     let placements = if decrypts { placed(&encrypted, config)?.1 } else { descriptors };
     let end = |descriptor: &Descriptor| descriptor.buffer_offset() + descriptor.room_bytes();
     let arena_bytes = placements.iter().map(end).max().unwrap_or(0) as u32;

@@ -188,7 +188,8 @@ impl<'a> Peers<'a> {
 }
 
 impl Part<'_> {
-    /// Runs this part of a round. Returns packets per nanosecond, and nanoseconds.
+    /// Runs this part of a round. Returns its rate in packets per nanosecond, and its time in
+    /// nanoseconds.
     fn run(self, barrier: &Barrier, sums: &[u64]) -> Result<(f64, f64), Error> {
         match self {
             Part::Device { core, flow, passes, chunks } => {

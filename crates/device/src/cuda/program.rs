@@ -95,6 +95,8 @@ struct Updates {
 const STAGING_BYTES: usize = 64 << 10;
 
 impl Tables {
+    /// Copies the images to device memory with this layout:
+    ///
     /// ```text
     /// 0       offsets[0]      offsets[1]          offsets_at            reaches_at
     /// | chain | image 0 ...  | image 1 ... | ... | offsets, u64 each | (reads, writes), u32 each |      at 64-byte boundaries

@@ -189,8 +189,8 @@ fn pci(device: &Device, extensions: &str) -> Option<String> {
         return Some(write(address.pci_domain, address.pci_bus, address.pci_device, address.pci_function));
     }
     if extensions.contains("cl_nv_device_attribute_query") {
-        // The lower three bits of the slot are the function. The extension does not report the
-        // domain.
+        // The lower three bits of the PCI slot number are the PCI function. The extension does not
+        // report the PCI domain.
         let slot = device.pci_slot_id_nv().ok()?;
         return Some(write(0, device.pci_bus_id_nv().ok()?, slot >> 3, slot & 7));
     }

@@ -115,6 +115,8 @@ enum Copies {
 }
 
 impl Tables {
+    /// Copies the images to buffers with this layout:
+    ///
     /// ```text
     /// 0                                  offsets[0]       offsets[1]
     /// | offsets, one u64 a program ... | | chain | image 0 ...  | | image 1 ... |      all at 64-byte boundaries

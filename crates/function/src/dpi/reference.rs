@@ -57,7 +57,7 @@ pub(super) fn payload(frame: &[u8]) -> Option<&[u8]> {
         other => (other, &frame[godwit_wire::ethernet::HEADER_BYTES..]),
     };
     match kind {
-        // RFC 791, section 3.1. A packet that is not valid IP is searched as a whole.
+        // A packet that is not valid IPv4 is searched as a whole (RFC 791, section 3.1).
         ethertype::IPV4 => match Ipv4::new_checked(packet) {
             Ok(header) => {
                 let data = &packet[header.header_bytes()..usize::from(header.total_bytes())];
@@ -66,7 +66,7 @@ pub(super) fn payload(frame: &[u8]) -> Option<&[u8]> {
             Err(Error::Truncated) => None,
             Err(_) => Some(packet),
         },
-        // RFC 8200, section 3. Extension headers are searched too.
+        // IPv6 extension headers are searched too (RFC 8200, section 3).
         ethertype::IPV6 => match Ipv6::new_checked(packet) {
             Ok(header) => {
                 let data = &packet[godwit_wire::ipv6::HEADER_BYTES..][..usize::from(header.payload_bytes())];

@@ -228,7 +228,7 @@ impl Arranger {
                     return packets.steps.push(Step::Expire { held, reason: DROP_NO_ROOM });
                 };
                 region.frame_mut(&whole).copy_from_slice(reassembler.whole());
-                // The reassembled packet may belong to no inbound SA, and exceed the MTU of an
+                // If the reassembled packet belongs to no inbound SA, it may exceed the MTU of an
                 // outbound tunnel.
                 if self.handle_too_long(host, packets, Origin { packet: whole, joined: Some((*packet, held)) }, at) {
                     return;

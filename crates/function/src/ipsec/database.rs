@@ -234,13 +234,15 @@ impl Database {
         self.decide_parsed(policies, Plain::parse(frame), frame)
     }
 
-    /// [`Database::decide`] as a call, for loops that rarely need it.
+    /// Decides a frame like [`Database::decide`], but is not inlined. For loops that rarely need
+    /// it.
     #[inline(never)]
     pub(super) fn decide_out_of_line(&self, policies: &Policies, frame: &[u8]) -> Decision {
         self.decide(policies, frame)
     }
 
-    /// [`Database::decide`] for a frame whose [`Plain::parse`] result is `plain`.
+    /// Decides a frame like [`Database::decide`]. `plain` is the result of [`Plain::parse`] for the
+    /// frame.
     #[inline(always)]
     pub(super) fn decide_parsed(&self, policies: &Policies, plain: Option<Plain>, frame: &[u8]) -> Decision {
         let Some(plain) = plain else { return self.decide_any(policies, frame) };
@@ -258,8 +260,8 @@ impl Database {
         }
     }
 
-    /// [`Database::decide`] for a plain ESP packet, if the first bucket of its key holds an SA
-    /// without UDP encapsulation.
+    /// Decides a plain ESP packet, if the first bucket of its key contains an SA without UDP
+    /// encapsulation. Returns `None` otherwise.
     #[inline(always)]
     pub(super) fn decide_esp(&self, esp: PlainEsp, isa: impl Isa) -> Option<Decision> {
         let value = self.inbound.get_in_first_bucket(esp.key, isa);
@@ -272,7 +274,7 @@ impl Database {
         self.udp_ports.load(Ordering::Relaxed) != 0
     }
 
-    /// [`Database::decide`] for any frame.
+    /// Decides any frame, without the fast path of [`Database::decide`].
     #[inline(never)]
     pub(super) fn decide_any(&self, policies: &Policies, frame: &[u8]) -> Decision {
         match Frame::parse(frame) {

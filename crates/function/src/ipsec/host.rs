@@ -219,8 +219,7 @@ fn accept_all(states: &States, descriptors: &[Descriptor], parameters: &[u64], o
     }
 }
 
-/// Records a packet that the kernel dropped. Separate from the loop over the packets because drops
-/// are rare.
+/// Records a packet that the kernel dropped. It is a separate function, because drops are rare.
 #[cold]
 #[inline(never)]
 fn record_drop(states: &States, is_inbound: bool, parameter: u64, reason: u8) {

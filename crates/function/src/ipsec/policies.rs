@@ -294,7 +294,8 @@ impl<A: PolicyAddress> FamilyPolicies<A> {
         let mut by_prefixes = HashMap::<u64, Vec<Rule<A>>>::new();
         for rule in rules {
             let same = by_prefixes.entry(prefixes(&rule.pattern)).or_default();
-            // No packet reaches the rules after one that compares only the prefixes.
+            // A rule that compares only the prefixes matches all packets of its entry. Later rules
+            // of the entry are never reached.
             if !A::IS_EXACT || same.last().is_none_or(|before| !before.pattern.is_address_only()) {
                 same.push(rule);
             }
@@ -329,7 +330,8 @@ impl<A: PolicyAddress> FamilyPolicies<A> {
         }
     }
 
-    /// [`FamilyPolicies::find`] for any combination of groups, lists and other policies.
+    /// Returns the action of the first matching policy, for any combination of groups, lists and
+    /// other policies. See [`FamilyPolicies::find`].
     #[inline(never)]
     fn find_general(&self, source: A, destination: A, fields: impl Fn() -> PacketFields<A>) -> Option<Action> {
         let mut found = Answer::NONE;

@@ -7,7 +7,8 @@ use super::sa::Sa;
 pub(super) struct Room {
     pub(super) headroom_bytes: u16,
     pub(super) tailroom_bytes: u16,
-    /// See [`Contract::tailroom_saved`](crate::Contract::tailroom_saved).
+    /// Tailroom that is not needed, by frame length modulo 16. See
+    /// [`Contract::tailroom_saved`](crate::Contract::tailroom_saved).
     pub(super) tailroom_saved: [u8; 16],
 }
 

@@ -368,7 +368,7 @@ impl States {
         matches!(reason, DROP_PADDING | DROP_POLICY_MISMATCH | DROP_DUMMY | DROP_CONGESTION)
     }
 
-    /// Marks the sequence number of an authentic packet that is dropped as used.
+    /// Marks the sequence number of an authentic but dropped packet as used.
     pub(super) fn mark_used(&self, index: u32, sequence: u64) {
         let hot = self.hot(index);
         let largest = hot.sequence();

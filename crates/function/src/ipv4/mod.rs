@@ -38,8 +38,8 @@ pub const VERDICT_UNRESOLVED: u8 = 5;
 /// The packet exceeds the MTU of the next hop and must not be fragmented. `Outcome::port` is the
 /// port of the next hop, `Outcome::value` its MTU.
 pub const VERDICT_TOO_BIG: u8 = 6;
-/// As [`VERDICT_FORWARD`], but the packet exceeds the MTU of the next hop. `Outcome::value` is the
-/// MTU.
+/// The packet is forwarded as with [`VERDICT_FORWARD`], but it exceeds the MTU of the next hop.
+/// `Outcome::value` is the MTU.
 pub const VERDICT_FRAGMENT: u8 = 7;
 
 /// The frame ends within a header, or before the length that the header states.

@@ -122,7 +122,7 @@ impl Rib {
         before
     }
 
-    /// Returns the length of the longest shorter prefix that covers this one.
+    /// Returns the length of the longest prefix that covers this prefix and is shorter than it.
     fn shorter(&self, prefix: u32, length: u8) -> Option<u8> {
         (0..length).rev().find(|&shorter| self.at(prefix.masked(shorter), shorter).is_some())
     }

@@ -165,8 +165,8 @@ fn hop_by_hop(payload: &[u8]) -> Option<Outcome> {
         match kind >> 6 {
             0b00 => {}
             0b01 => return Some(Outcome::drop(DROP_OPTION)),
-            // 11 reports a problem unless the destination is multicast, which it is not at this
-            // point.
+            // The action bits 11 require an ICMP error unless the destination is multicast.
+            // Multicast destinations were excluded before.
             _ => {
                 let value = (godwit_wire::ipv6::HEADER_BYTES + at) as u32;
                 return Some(Outcome { value, ..Outcome::verdict(VERDICT_PARAMETER_PROBLEM) });

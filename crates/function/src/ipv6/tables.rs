@@ -159,9 +159,9 @@ impl Built {
     /// the allocator of its lines.
     pub(super) fn image(mut self, next_hops: &[Ipv6NextHop], spare: Spare) -> Result<(Memory, Layout, Lines), Error> {
         let used = self.lines.touched();
-        // The default has room for as many lines as are in use, because changes write new lines
-        // before they free old ones. At least room for a full table that a routing daemon adds to
-        // an empty one.
+        // By default, the number of spare lines equals the number of lines in use, because changes
+        // write new lines before they free old ones. It is at least sufficient for a full table
+        // that a routing daemon adds to an empty one.
         let spare_lines = spare.lines.unwrap_or(used.max(FULL_TABLE_LINES));
         let lines = used.saturating_add(spare_lines).min(IPV6_LINES_MAX);
         let room = next_hops.len().saturating_add(spare.next_hops).min(NEXT_HOPS_MAX);

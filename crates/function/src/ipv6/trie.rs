@@ -243,7 +243,8 @@ fn cheapest(borders: &[Piece], bits: u32, known: &mut Divisions) -> Division {
     best
 }
 
-/// Returns the borders without one at the first key of the `2^bits` keys that contain them all.
+/// Returns the borders after the first key of a part of `2^bits` keys. The part contains all of
+/// `borders`.
 fn inner_borders(borders: &[Piece], bits: u32) -> &[Piece] {
     &borders[usize::from(borders[0].start.trailing_zeros() >= bits)..]
 }

@@ -110,7 +110,8 @@ impl Control {
         {
             let mut entries = write(&entries);
             for worker in 0..self.notices.len() {
-                // At most one queue full, so that the loop ends even if the worker keeps sending.
+                // Read at most as many notices as the queue holds. The loop then ends even if the
+                // worker keeps sending.
                 for _ in 0..QUEUE {
                     let Ok(notice) = self.notices[worker].try_recv() else { break };
                     self.handle_notice(&mut entries, notice, now);

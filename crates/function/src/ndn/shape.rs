@@ -96,7 +96,8 @@ fn best_guide(names: &Names, key: [u64; 2], sample: usize) -> u32 {
         }
         let shorter = depths[1..guide].iter().filter(|&&count| count > 0).count();
         let one = |name: &[u8]| match ends(name).nth(guide - 1) {
-            // The lookup visits the record of the name, and a bucket without a guide.
+            // The name is shorter than a guide. The lookup visits its record, and the bucket in
+            // which a guide of the Interest is missing.
             None => shorter + 2,
             Some(end) => {
                 let bits = below.get(&hash(key, &name[..end])).copied().unwrap_or(0);
@@ -120,11 +121,13 @@ fn depths(names: &Names) -> [u64; NDN_DEPTHS as usize + 1] {
 /// than those in the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Probes {
-    /// With guides, as in the kernel.
+    /// Buckets visited with guides, as in the kernel.
     pub guided: f64,
-    /// From the longest prefix to the shortest. Numbers of components that no name has are skipped.
+    /// Buckets visited from the longest prefix to the shortest. Numbers of components that no name
+    /// has are skipped.
     pub longest_first: f64,
-    /// With binary search and markers, over the numbers of components that names have.
+    /// Buckets visited by a binary search with markers, over the numbers of components that names
+    /// have.
     pub binary: f64,
 }
 

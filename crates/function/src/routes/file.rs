@@ -31,8 +31,8 @@ pub(super) const NO_NEXT_HOP: &str = "the route has no next hop; name one, or se
 /// # Errors
 /// Returns the line, counted from 1, and the problem.
 pub fn parse<A: Address>(text: &[u8], names: &Names<'_>, routes: &mut Vec<Route<A>>) -> Result<(), (usize, String)> {
-    // Real files have 15 to 20 bytes per line. A low estimate costs a copy, a high one costs
-    // nothing.
+    // Estimate the number of routes: real files have 15 to 20 bytes per line. If the estimate is
+    // too low, the vector is copied once. If it is too high, nothing is lost.
     let no_memory = |_| (1, format!("there is not enough memory for the routes of {} bytes of text", text.len()));
     routes.try_reserve(text.len() / 14 + 1).map_err(no_memory)?;
     let mut last: (&[u8], u32) = (&[], 0);

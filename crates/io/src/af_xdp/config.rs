@@ -64,17 +64,18 @@ pub enum Copy {
     Never,
 }
 
-/// Attachment point of the XDP program is attached.
+/// Attachment point of the XDP program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Attach {
-    /// In the driver if it supports XDP. Otherwise in the kernel's network stack.
+    /// The program runs in the driver if the driver supports XDP. Otherwise it runs in the kernel's
+    /// network stack.
     #[default]
     Auto,
-    /// In the driver.
+    /// The program runs in the driver.
     Native,
-    /// In the kernel's network stack, after the driver. This is slower, but every interface
-    /// supports it.
+    /// The program runs in the kernel's network stack, after the driver. This is slower, but every
+    /// interface supports it.
     Generic,
 }
 

@@ -158,8 +158,8 @@ impl Receive for ReceiveQueue {
             self.socket.kick_receive();
         }
         self.arrivals.read_clock();
-        // Read the flag before the ring. All packets that the kernel wrote before the stop are then
-        // seen.
+        // Read the stop flag before the RX ring, so that all packets that the kernel wrote before
+        // the stop are seen.
         let is_stopped = self.shared.stopped.load(Ordering::Acquire);
         let packets = (self.receive_rings.received.available() as usize).min(packets_max);
         if packets == 0 {
@@ -223,8 +223,8 @@ impl Receive for ReceiveQueue {
 /// Frees the buffer of a frame that was not accepted.
 #[cold]
 fn give_back(region: &mut Region, offset: usize, start: usize) {
-    // If the offset is inside the buffer, the region can turn it into an empty packet and release
-    // that.
+    // If the frame starts inside the buffer, the region finds the buffer by the offset. The buffer
+    // becomes an empty packet, which is then released.
     match region.arrived(offset, 0) {
         Some(descriptor) => region.release(&descriptor),
         None => region.reclaim(buffer(start)),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!          consumer        producer
-//! |  free      | entries       |   free    |     indices never wrap at the ring's size; index i is entry i modulo size
+//! |  free      | entries       |   free    |     an index grows without end; it refers to entry (index modulo size)
 //! ```
 //!
 //! The producer writes entries, then the producer index (release). The consumer reads the producer

@@ -17,7 +17,7 @@ pub(super) fn arguments(given: Option<&[String]>, needs_pci: bool, core: usize) 
     let mut all: Vec<String> = vec!["godwit".into()];
     let given = given.unwrap_or_default();
     if given.is_empty() {
-        // This memory contains only management data of DPDK. Packets are in the arena.
+        // The memory of DPDK contains only its management data. Packets are in the arena.
         all.extend(["--no-huge", "--no-shconf", "-m", "256"].map(str::to_owned));
         if !needs_pci {
             all.push("--no-pci".into());

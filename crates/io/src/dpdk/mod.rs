@@ -111,7 +111,8 @@ impl Config {
             // XDP_PACKET_HEADROOM: bytes in front of a received frame.
             256
         } else if self.is_af_packet() {
-            // The driver uses frames of 2048 bytes for every MTU, which must fit in the buffer.
+            // The driver net_af_packet uses frames of 2048 bytes for every MTU. They must fit in
+            // the buffer.
             512
         } else {
             0

@@ -56,7 +56,7 @@ impl Drop for RegisteredArena {
     }
 }
 
-/// Returns the page size of the arena. DPDK checks only ordinary pages.
+/// Returns the page size for the registration of the arena. DPDK checks only ordinary pages.
 fn page_bytes(_arena: &ArenaHandle) -> usize {
     4096
 }

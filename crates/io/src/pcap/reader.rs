@@ -120,7 +120,7 @@ impl Reader {
             return Err(not_capture("the variant of pcap with modified record headers is not supported"));
         }
         input.consume(header.size());
-        // The upper half contains the length of the FCS, if frames have one
+        // The upper half of the link type field contains the length of the FCS, if frames have one
         // (draft-ietf-opsawg-pcap, section 4).
         let network = header.network.0 as u32;
         let fcs_bytes = if network & 0x0400_0000 != 0 { 2 * (network >> 28) as usize } else { 0 };

@@ -257,7 +257,7 @@ impl Generator {
             left -= examined;
             let (lengths, next) = (&lengths[..count], &lengths[next]);
             let generated = if self.is_one_frame && COPY <= HEAD_BYTES {
-                // The flow contains everything except the zeros of the payload.
+                // The prepared flow contains the whole frame except the zeros of the payload.
                 region.allocate_each(lengths, next, &mut batch.descriptors, |packet, descriptor, out| {
                     let flow = flows.get(indices[packet % BLOCK_PACKETS]);
                     (descriptor.port, descriptor.flow_hash) = (port, flow.flow_hash);

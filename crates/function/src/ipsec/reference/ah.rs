@@ -68,7 +68,8 @@ fn icv(sa: &Association<'_>, sequence: u64, packet: &[u8], at: usize, outbound: 
     let iv = data[at + FIXED_BYTES..][..iv_bytes(sa)].to_vec();
     data[at + FIXED_BYTES + iv.len()..][..sa.icv_bytes].fill(0);
     if sa.esn {
-        // The upper half of the number is authenticated but not transmitted (section 3.3.3.1).
+        // The upper half of an extended sequence number is authenticated but not transmitted
+        // (section 3.3.3.1).
         data.extend(((sequence >> 32) as u32).to_be_bytes());
     }
     Ok(match sa.suite.authentication {

@@ -294,8 +294,8 @@ fn clear_ipv4_options(options: &mut [u8]) -> Result<Option<[u8; 4]>, u8> {
                     return Err(DROP_MALFORMED);
                 }
                 let (option, after) = rest.split_at_mut(bytes);
-                // The third byte points at the next address, or beyond the option at the end of the
-                // route (RFC 791, section 3.1).
+                // The third byte of a source route option points at the next address. At the end of
+                // the route, it points beyond the option (RFC 791, section 3.1).
                 let is_route = matches!(kind, LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE);
                 if is_route && bytes >= 7 && usize::from(option[2]) <= bytes {
                     last = option.last_chunk().copied();

@@ -218,7 +218,8 @@ impl State {
                     Some(link) => {
                         let is_up = link.is_up;
                         let before = self.links.insert(index, link);
-                        // The kernel flushes the routes of an interface without notifications.
+                        // The kernel removes the routes of an interface that is down, without a
+                        // notification for each route.
                         self.needs_resync |= before.as_ref().is_some_and(|before| before.is_up != is_up);
                         before
                     }
