@@ -9,6 +9,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use godwit_sched::{Descriptor, Grouping, Insert, Packer, PackerConfig, Parameters};
+use godwit_test_support::Random;
 
 /// Packets per round. They fit in the L2 cache, like packets that were just received.
 const PACKETS: usize = 1 << 13;
@@ -58,14 +59,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn traffic(mut packet: impl FnMut(u64) -> (u8, u16)) -> Traffic {
-    let mut state = 1_u64;
+    let mut random = Random::new(1);
     let (variants, descriptors) = (0..PACKETS)
         .map(|_| {
-            // xorshift* (Vigna, ACM TOMS 2016).
-            state ^= state >> 12;
-            state ^= state << 25;
-            state ^= state >> 27;
-            let (variant, length) = packet(state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 1);
+            let (variant, length) = packet(random.next_u64() >> 1);
             (variant, Descriptor { length, ..Descriptor::default() })
         })
         .unzip();

@@ -5,29 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use godwit_sched::{
     Bin, Chunk, Descriptor, Grouping, Insert, Outcome, PART_MORE, PART_REST, Packer, PackerConfig, Parameters,
 };
+use godwit_test_support::Random;
 
 const SEEDS: u64 = 3_000;
-
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    fn pick<T: Copy>(&mut self, values: &[T]) -> T {
-        values[self.below(values.len() as u64) as usize]
-    }
-}
 
 fn random_config(random: &mut Random) -> PackerConfig {
     PackerConfig {
@@ -76,8 +56,8 @@ struct World {
 impl World {
     fn new(seed: u64, random: &mut Random) -> Self {
         let config = random_config(random);
-        let kernels: Vec<u8> = (0..1 + random.below(3)).map(|_| random.next() as u8).collect();
-        let packer = Packer::new(config.clone(), &kernels, 2 + random.below(3) as usize).expect("valid");
+        let kernels: Vec<u8> = (0..1 + random.below(3)).map(|_| random.next_u8()).collect();
+        let packer = Packer::new(config.clone(), &kernels, 2 + random.below(3)).expect("valid");
         Self {
             seed,
             now_ns: random.below(1_000_000),
@@ -221,15 +201,15 @@ impl World {
 
     /// Inserts packets one by one, or as a burst of one function and variant.
     fn arrive(&mut self, random: &mut Random) {
-        let instance = random.below(self.kernels.len() as u64) as u16;
+        let instance = random.below(self.kernels.len()) as u16;
         let variant = random.pick(&[0, 0, 0, 1, 5, 255]);
         let length_bound = random.pick(&[1, 100, 1514, 65_536]);
         let burst = random.pick(&[1, 1, 2, 3, 32, 70]);
-        let parameter = random.next();
+        let parameter = random.next_u64();
         let first = self.packets.len();
         for number in first..first + burst {
             let length = random.below(length_bound) as u16;
-            let room = random.below(20) as u8;
+            let room = random.below(20);
             let descriptor = Descriptor { length, buffer: number as u32, room, ..Descriptor::default() };
             self.packets.push(Packet { arrived_ns: self.now_ns, instance, variant, descriptor, parameter, out: false });
         }
@@ -276,7 +256,7 @@ impl World {
 #[test]
 fn every_packet_leaves_once_in_a_bin_of_its_label() {
     for seed in 0..SEEDS {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut world = World::new(seed, &mut random);
         for _ in 0..40 {
             world.now_ns += random.below(400);
@@ -299,7 +279,7 @@ fn every_packet_leaves_once_in_a_bin_of_its_label() {
 #[test]
 fn no_packet_exceeds_its_deadline_with_timely_polls() {
     for seed in 0..SEEDS / 2 {
-        let mut random = Random(seed ^ 0xDEAD_0000);
+        let mut random = Random::new(seed ^ 0xDEAD_0000);
         let mut world = World::new(seed, &mut random);
         for _ in 0..30 {
             let arrival_ns = world.now_ns + random.below(3_000);
@@ -320,7 +300,7 @@ fn no_packet_exceeds_its_deadline_with_timely_polls() {
 #[test]
 fn bursts_and_single_packets_give_equal_chunks() {
     for seed in 0..500 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let config = random_config(&mut random);
         let mut packers = [0, 1].map(|_| Packer::new(config.clone(), &[4, 5], 2).expect("valid"));
         for _ in 0..20 {
@@ -328,11 +308,11 @@ fn bursts_and_single_packets_give_equal_chunks() {
             let packets: Vec<Descriptor> = (0..random.below(80))
                 .map(|_| Descriptor {
                     length: random.below(bound) as u16,
-                    room: random.below(20) as u8,
+                    room: random.below(20),
                     ..Descriptor::default()
                 })
                 .collect();
-            let (instance, variant, parameter) = (random.below(2) as u16, random.below(3) as u8, random.next());
+            let (instance, variant, parameter) = (random.below(2), random.below(3), random.next_u64());
             let parameters: Vec<u64> = (0..packets.len() as u64).map(|packet| parameter ^ packet).collect();
             let bulk = packers[0].insert_all(7, instance, variant, &packets, Parameters::Each(&parameters));
             let mut single = (0, Insert::Binned);

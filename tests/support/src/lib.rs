@@ -7,6 +7,7 @@
 //! | [`frame`] | Ethernet frames with VLAN, IPv4, IPv6, UDP, TCP and ESP |
 //! | [`config`] | TOML text of a configuration |
 //! | [`capture`] | reading and writing of captures |
+//! | [`corpus`] | replay of the fuzz corpus |
 //! | [`folder`] | temporary folders |
 //! | [`network`] | network namespaces |
 //! | [`peer`] | programs that results are compared with |
@@ -15,6 +16,7 @@
 
 pub mod capture;
 pub mod config;
+pub mod corpus;
 pub mod folder;
 pub mod frame;
 pub mod hex;
