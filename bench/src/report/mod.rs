@@ -113,3 +113,65 @@ fn write(path: &Path, text: &str) -> Result<(), Error> {
 fn cannot(path: &Path, action: &str, error: &std::io::Error) -> Error {
     Error::Setup(format!("{}: cannot {action}: {error}", path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::size::Size;
+    use crate::run::manifest::Manifest;
+    use crate::run::row::Row;
+
+    fn record(folder: &Path, commit: &str, time: &str, mpps: f64) {
+        let row = |device: &str, size, peer| Row {
+            bench: "ipsec".to_owned(),
+            device: device.to_owned(),
+            implementation: "avx512".to_owned(),
+            mode: "call".to_owned(),
+            size: Some(Size::Bytes(size)),
+            mpps,
+            gbps: mpps * f64::from(size) * 8.0 / 1e3,
+            peer,
+            ..Row::default()
+        };
+        let rows = [row("cpu", 64, false), row("cpu", 1408, false), row("ipsec-mb", 64, true)];
+        let manifest = Manifest {
+            commit: commit.to_owned(),
+            date: "2026-11-25".to_owned(),
+            time: time.to_owned(),
+            ..Manifest::of_this_machine(Some("two-cores"))
+        };
+        let record = Record::new(manifest, &rows);
+        let path = record.path(folder);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, serde_json::to_vec(&record).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn the_page_shows_the_newest_record_of_a_machine_and_its_figures() {
+        let folder = tempfile::tempdir().unwrap();
+        let (results, output) = (folder.path().join("results"), folder.path().join("output"));
+        record(&results, "aaaa", "10:00:00", 11.0);
+        record(&results, "bbbb", "11:00:00", 12.0);
+        fs::create_dir_all(output.join("figures/gone")).unwrap();
+        let written = report(&results, &output).unwrap();
+        let page = fs::read_to_string(output.join("results.md")).unwrap();
+        assert!(page.contains("## two-cores") && page.contains("`bbbb`") && !page.contains("`aaaa`"), "{page}");
+        assert!(page.contains("| ipsec | cpu | avx512 | 6.14 (12.0) |"), "{page}");
+        assert!(page.contains("| ipsec | *ipsec-mb* | *avx512* |"), "{page}");
+        assert!(page.contains("(figures/two-cores/ipsec.svg)"), "{page}");
+        let svg = fs::read_to_string(output.join("figures/two-cores/ipsec.svg")).unwrap();
+        assert!(svg.starts_with("<svg") && svg.contains("1408") && svg.contains("ipsec-mb"), "{svg}");
+        assert!(written.contains(&output.join("results.md")) && !output.join("figures/gone").exists());
+    }
+
+    #[test]
+    fn a_folder_without_records_and_an_invalid_record_are_errors() {
+        let folder = tempfile::tempdir().unwrap();
+        let message = |results: &Path| report(results, folder.path()).unwrap_err().to_string();
+        assert!(message(&folder.path().join("absent")).contains("absent"));
+        fs::create_dir_all(folder.path().join("results/two-cores")).unwrap();
+        assert!(message(&folder.path().join("results")).contains("bench all --record"));
+        fs::write(folder.path().join("results/two-cores/2026-11-25-aaaa.json"), "{").unwrap();
+        assert!(message(&folder.path().join("results")).contains("2026-11-25-aaaa.json"));
+    }
+}
