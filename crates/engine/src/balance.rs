@@ -124,8 +124,8 @@ mod tests {
             slow.returned(100, chunk * 1000 + 300);
         }
         assert!(fast.wait_ns() < slow.wait_ns());
-        // With a third of the packet time, the wait is shorter for twice as many packets, and
-        // longer for six times as many.
+        // The fast device needs a third of the time per packet. Its wait is therefore shorter for
+        // twice as many packets, and longer for six times as many.
         fast.submitted(200, 5000);
         slow.submitted(100, 5000);
         assert!(fast.wait_ns() < slow.wait_ns());

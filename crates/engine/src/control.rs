@@ -413,7 +413,7 @@ impl Reporter {
             finished.unwrap_or_default().iter().map(|worker| worker.placement[function]).collect();
         devices.sort_unstable_by(|one, other| other.cmp(one));
         devices.dedup();
-        // A function that is placed on several devices runs on all of them.
+        // If a function has several devices, the report lists all of them.
         if devices.is_empty() || stage.devices.len() > 1 {
             devices.extend(stage.devices.iter().rev().filter(|&device| !devices.contains(device)).collect::<Vec<_>>());
         }

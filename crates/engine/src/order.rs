@@ -374,8 +374,8 @@ impl Order {
         }
     }
 
-    /// Passes the packets of a shared slot that all wait at `gate`. Returns false if the slot is
-    /// not shared.
+    /// Lets those packets of a shared slot pass `gate` that wait there. Returns false if the slot
+    /// is not shared.
     #[cold]
     fn pass_shared(&mut self, slot: usize, gate: usize, next: &mut Vec<Descriptor>) -> bool {
         let Some(members) = self.shared.get_mut(&slot) else { return false };
@@ -485,9 +485,9 @@ impl Order {
         }
     }
 
-    /// Lets packets for `port` leave, although dropped packets are among them, from the first slot
-    /// on. The loop has no branch per packet, because the positions of dropped packets are
-    /// unpredictable.
+    /// Passes a run of slots in which packets for `port` and dropped packets are mixed, and appends
+    /// the packets to `out`. The loop has no branch per packet, because the positions of dropped
+    /// packets are unpredictable.
     fn leave_with_gaps(
         &mut self,
         slots: Range<usize>,

@@ -216,7 +216,7 @@ impl Devices {
         self.devices.iter().map(view).collect()
     }
 
-    /// Returns the form of each function that runs on the first of its devices.
+    /// Returns for each function the form that runs on the first device of the function.
     pub(crate) fn choices(&self) -> Vec<Choice> {
         let all: Vec<Vec<Choice>> = self.devices.iter().map(|(_, device)| device.choices()).collect();
         self.placement.iter().enumerate().map(|(function, devices)| all[devices[0]][function].clone()).collect()

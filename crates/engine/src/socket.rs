@@ -83,7 +83,8 @@ impl ControlSocket {
         let made = || -> nix::Result<UnixListener> {
             let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
             let made = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
-            // Set the mode before the socket has a name. Other users can then never connect.
+            // Set the file mode of the socket before it has a name, so that other users can never
+            // connect.
             fchmod(&made, Mode::S_IRUSR | Mode::S_IWUSR)?;
             bind(made.as_raw_fd(), &UnixAddr::new(path)?)?;
             listen(&made, Backlog::new(CLIENTS_MAX as i32)?)?;

@@ -354,8 +354,8 @@ impl Worker {
                         break;
                     }
                     moved = true;
-                    // Chunks that are submitted before they are full also require a new choice of
-                    // device.
+                    // After each submission, choose the device for the next chunk of every
+                    // function, even if the chunk was not full.
                     plan.sequence.iter().for_each(|&function| _ = self.balance(plan, function));
                 }
                 moved |= self.fetch(plan, device)?;

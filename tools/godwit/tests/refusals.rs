@@ -94,7 +94,7 @@ fn bad_configurations() {
     refuse(folder, "run misspelt.toml --seconds 1 --json r.json", &["misspelt.toml:", "ruotes"]);
     refuse(folder, "check key.toml", &["key.toml:", "encryption_key", "32 hex digits"]);
     refuse(folder, "check cycle.toml", &["cycle.toml:", "route", "tunnel"]);
-    refuse(folder, "check twice.toml", &["twice.toml:", "two functions called `route`"]);
+    refuse(folder, "check twice.toml", &["twice.toml:", "two functions are named `route`"]);
     refuse(folder, "check huge.toml", &["huge.toml:", "routes.txt"]);
     refuse(folder, "check missing-capture.toml", &["missing-capture.toml:", "none.pcap"]);
     refuse(folder, "run missing-capture.toml", &["missing-capture.toml:", "none.pcap"]);

@@ -111,8 +111,8 @@ pub enum StepKind {
     Split { function: String, packet: u64 },
     /// A function holds the packet until others arrive.
     Held { function: String },
-    /// A function joined the packet with `held` packets that it held. `length` is the length of the
-    /// result.
+    /// A function joined the packet with `held` earlier packets that it held. `length` is the
+    /// length of the result.
     Joined { function: String, held: u32, length: u16 },
     /// The host half has prepared the packet for a variant of the kernel. `None`: the packet does
     /// not need the kernel.

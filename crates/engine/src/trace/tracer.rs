@@ -36,9 +36,9 @@ pub(crate) struct Tracer {
     buffers: HashMap<u32, u64>,
     /// Traced packets, by number.
     traced: HashMap<u64, TracedPacket>,
-    /// Sieve: the number of entries in `buffers` per order-ring slot, modulo [`SIEVE_SLOTS`].
+    /// Sieve: number of traced packets and copies per order-ring slot, modulo [`SIEVE_SLOTS`].
     sieve: Box<[u16]>,
-    /// Number, egress port and length in bytes of each departing packet.
+    /// Departing packets: number in the trace, egress port, and length in bytes.
     departing: Vec<(u64, String, u16)>,
     traces: Arc<Traces>,
     worker: usize,
@@ -433,7 +433,7 @@ impl Tracer {
         }
     }
 
-    /// Records that a function joined the packet with `held` others into `whole`.
+    /// Records that a function joined the packet with `held` others. `whole` is the result.
     #[cold]
     pub(crate) fn joined(&mut self, function: &str, packet: &Descriptor, whole: &Descriptor, held: u32) {
         let length = whole.length;
