@@ -69,8 +69,8 @@ impl std::fmt::Display for Position {
     }
 }
 
-/// Returns the data of `figure`, which belongs to the definition `definition`. Returns `None` if the
-/// record has no row for it.
+/// Returns the data of `figure`, which belongs to the definition `definition`. Returns `None` if
+/// the record has no row for it.
 ///
 /// If several rows have the same series and position, the best one is used: the highest rate or the
 /// lowest latency.

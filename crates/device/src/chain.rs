@@ -31,8 +31,8 @@ pub struct DeviceChain {
     verdicts: usize,
     /// Connections by instance, row and verdict, as `rank << 16 | instance`, or `HOP_NONE`.
     hops: Vec<u32>,
-    /// By instance: packets that leave this function, or a function after it, need not be copied
-    /// back.
+    /// For each instance: whether packets that leave this function, or a function after it, need
+    /// not be copied back.
     unneeded: Vec<bool>,
     /// Whether the device keeps a table without connections, for a later chain.
     reserves_table: bool,

@@ -357,8 +357,8 @@ pub trait Device: Send + Sync {
     /// the first chain needed, they return to the host between two functions.
     ///
     /// # Errors
-    /// Returns [`Error::NotCopiedBack`] if packets that the chain needs would stay on the device. Also
-    /// fails if the copy failed; the device may then have any part of the chain.
+    /// Returns [`Error::NotCopiedBack`] if packets that the chain needs would stay on the device.
+    /// Also fails if the copy failed; the device may then have any part of the chain.
     fn update_chain(&self, chain: DeviceChain) -> Result<DeviceChain, Error> {
         Ok(chain)
     }

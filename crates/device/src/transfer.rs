@@ -6,9 +6,12 @@
 //!
 //! ```text
 //! buffers     | head~~frame~~~~~~~tail | head~~frame~~tail |  other  | head~~frame~~~~~~tail |
-//! to device        [--------------------------------]                     [--------]            bytes to read
-//! to host     [--------------------------------------------]         [----------------------]   bytes that may be written
+//! to device        [--------------------------------]                     [--------]
+//! to host     [--------------------------------------------]         [----------------------]
 //! ```
+//!
+//! The ranges to the device contain the bytes that functions read. The ranges to the host contain
+//! the bytes that functions may write.
 //!
 //! * A range extends over several buffers only if they are adjacent. The bytes between other
 //!   buffers belong to other packets, which ports and other chunks write at the same time.

@@ -8,7 +8,8 @@
 //! | `reference.rs` | `ref`, the work of the kernel, written directly from the standard |
 //! | `host.rs` | decisions per packet before the kernel, if there are any |
 //!
-//! The kernel of function `f` is in `kernels/f/`. To write a new function, copy [`template`].
+//! The kernel of a function is in the folder of the same name in `kernels/`. To write a new
+//! function, copy [`template`].
 #![forbid(unsafe_code)]
 
 mod arrange;

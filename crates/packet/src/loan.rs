@@ -1,7 +1,8 @@
 //! Loans: a region lends buffers to another thread, which reads their frames and returns them.
 //!
 //! ```text
-//! worker's Region --lend--> Loan --accept--> sender's Borrower --frame, release, returned--> Loan --take_back--> Region
+//! worker's Region --lend--> Loan --accept--> sender's Borrower
+//! worker's Region <--take_back-- Loan <--frame, release, returned-- sender's Borrower
 //! ```
 //! A [`Loan`] cannot be copied. A buffer therefore belongs either to its region or to one borrower,
 //! and each side refuses access to the other side's buffers. The channel that transports a loan

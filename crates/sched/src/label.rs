@@ -34,10 +34,10 @@ pub const fn length_class(length_bytes: u16, granularity_bytes: u16) -> u16 {
 /// ```text
 /// index = stream * stream_stride + variant * variant_stride + (length * reciprocal >> 32)
 ///
-///                    stream_stride         variant_stride
-///   none             1                     0                        reciprocal 0
-///   variant          256                   1                        reciprocal 0
-///   variant+length   256 * classes         classes                  reciprocal ⌈2^32 / granularity⌉
+///                    stream_stride    variant_stride    reciprocal
+///   none             1                0                 0
+///   variant          256              1                 0
+///   variant+length   256 * classes    classes           ⌈2^32 / granularity⌉
 /// ```
 ///
 /// The reciprocal gives exact results. It exceeds 2^32 / granularity by less than 1, so the error

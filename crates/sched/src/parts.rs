@@ -1,10 +1,10 @@
 //! Bins of several variants, and their split into parts of one variant each.
 //!
 //! ```text
-//! in order of arrival          | A C A B | C B |                       lanes of a group
-//! parts of one bin, by variant | A A | B B | C C |       A A . . . .   the group runs A,
-//!                               more  more,  rest        . . B B . .   then B, the other lanes idle,
-//!                                     rest               . . . . C C   then C
+//! in order of arrival          | A C A B | C B |        lanes of a group
+//! parts of one bin, by variant | A A | B B | C C |      A A . . . .  the group runs A,
+//!                               more  more,  rest       . . B B . .  then B (other lanes idle),
+//!                                     rest              . . . . C C  then C
 //! ```
 
 use godwit_abi::{Bin, Descriptor, PART_MORE, PART_REST};

@@ -1,10 +1,10 @@
 //! TCP (RFC 9293, section 3.1).
 //!
 //! ```text
-//! 0             2                  4          8        12                              14       16         18
-//! | source port | destination port | sequence | acknow | offset:4 reserved:4 flags:8 | window | checksum | urgent
-//! 20
-//! | options (offset*4-20) | payload
+//! 0             2                  4          8
+//! | source port | destination port | sequence | acknow |
+//! 12                            14       16         18       20
+//! | offset:4 reserved:4 flags:8 | window | checksum | urgent | options (offset*4-20) | payload
 //! ```
 
 use crate::view::{Field, range, range_mut};

@@ -1,8 +1,9 @@
 //! Prepared chunks through a device, from arena to arena, with several chunks in flight.
 //!
 //! ```text
-//! packets in the arena, in arrival order -> bins by length, or a packer -> lane.submit ... lane.poll -> next chunk
-//!               made once                          made once                 timed, pass after pass
+//! packets in the arena   -> bins by length,  -> lane.submit ... lane.poll -> next chunk
+//! (arrival order)           or a packer
+//!        made once            made once         timed, pass after pass
 //! ```
 //! Headers and descriptors are restored before each pass, untimed. Payloads keep the result of the
 //! previous pass. A pass is timed while the pipeline is full: from the completion of as many chunks

@@ -1,7 +1,8 @@
 //! An ESP gateway in the whole engine, port to port, with the function on a device.
 //!
 //! ```text
-//! synthetic port -> host half (SPD, sequence number) -> bins -> device -> outcomes, in order -> synthetic port
+//! synthetic port -> host half (SPD, sequence number) -> bins -> device
+//!                -> outcomes, in order -> synthetic port
 //! ```
 //! Every SA protects a separate /24, and flows are random over all of them. Before the first
 //! figure, a digest of all sent frames is compared with the digest of `ref` for the same packets.

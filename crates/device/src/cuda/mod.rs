@@ -2,12 +2,20 @@
 //! are absent, [`probe`] reports the reason.
 //!
 //! ```text
-//! arena     | region of worker 0 | region of worker 1 |      page-locked host memory
-//! shadow    | same bytes at the same offsets          |      device memory; kernels see only this copy
-//! tables    | chain | image 0 | image 1 | ... | offsets | accessed bytes    device memory
-//! slot      | bins | parameters | descriptors | outcomes | trails |   one per chunk in flight, on host and device
-//! mailboxes | mailbox 0 | mailbox 1 | ...                    page-locked host memory, one per persistent group
+//! arena     | region of worker 0 | region of worker 1 |
+//! shadow    | same bytes at the same offsets          |
+//! tables    | chain | image 0 | image 1 | ... | offsets | accessed bytes
+//! slot      | bins | parameters | descriptors | outcomes | trails |
+//! mailboxes | mailbox 0 | mailbox 1 | ...
 //! ```
+//!
+//! | memory | location |
+//! |---|---|
+//! | arena | page-locked host memory |
+//! | shadow | device memory; kernels access only this copy |
+//! | tables | device memory |
+//! | slot | host and device memory, one per chunk in flight |
+//! | mailboxes | page-locked host memory, one mailbox per persistent group |
 //!
 //! In launch mode, a chunk is a sequence: copy its arrays to the device, copy its buffers to the
 //! shadow, run the kernel, copy buffers and arrays back. Each chunk runs its kernel in its own

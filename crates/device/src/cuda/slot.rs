@@ -25,8 +25,8 @@ use crate::transfer::CopyRange;
 const ALIGN_BYTES: usize = 64;
 
 /// Minimum number of packets of a direct chunk, whose own arrays are copied to the device. The host
-/// packs the arrays of smaller chunks into the slot, because two copies of so few bytes cost less
-/// than the additional driver calls.
+/// packs the arrays of smaller chunks into the slot, because two copies of them cost less than the
+/// additional driver calls.
 pub(super) const DIRECT_PACKETS_MIN: usize = 2048;
 
 /// Streams for the copies of all slots of a lane, one per direction. They keep the copies of one
@@ -223,7 +223,7 @@ impl Slot {
     }
 
     /// Writes the arrays for the device. The chunk was checked and fits into the slot. `direct` is
-    /// the device address of the pages of its own arrays, if the device uses them.
+    /// the device address of the pages of the chunk's arrays, if the device uses them.
     pub(super) fn write(&mut self, chunk: &Chunk, direct: Option<DevicePointer>) {
         self.direct = direct.map(|pages| pages + chunk.parameters.offset() as u64);
         let (entries, packets) = match direct {

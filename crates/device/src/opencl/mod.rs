@@ -7,9 +7,9 @@
 //! OpenCL library is loaded at the first use; if it is absent, [`probe`] reports the reason.
 //!
 //! ```text
-//! arena     | region of worker 0 | region of worker 1 |      one buffer, an argument of every launch
-//! tables    | image 0 | image 1 | ...                        one buffer for all images
-//! slot      | bins | descriptors | parameters | outcomes |   one per chunk in flight of a lane
+//! arena     | region of worker 0 | region of worker 1 |  one buffer, an argument of every launch
+//! tables    | image 0 | image 1 | ...                    one buffer for all images
+//! slot      | bins | descriptors | parameters | outcomes |  one per chunk in flight
 //! ```
 //!
 //! # Ordering without copies, maps or unmaps

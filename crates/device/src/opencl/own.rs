@@ -1,14 +1,18 @@
 //! OpenCL devices with their own memory: copies the packets of a chunk to the device and back.
 //!
 //! ```text
-//! arena (host)     | buffer | buffer | ... |            the shadow has the same buffers at the same offsets
+//! arena (host)     | buffer | buffer | ... |
 //!                    | ranges (transfer.rs) ^
 //! shadow (device)  | v      | buffer | ... |
 //!
-//! staging (host)   | buffer | buffer |                  for scattered buffers: the CPU packs them into a page-locked
-//!                    |   one range    ^                 staging buffer, whose copy replaces the shadow as the arena
-//! staging (device) | v      | buffer |                  of the kernel
+//! staging (host)   | buffer | buffer |
+//!                    |   one range    ^
+//! staging (device) | v      | buffer |
 //! ```
+//!
+//! The shadow has the same buffers at the same offsets as the arena. The CPU packs scattered
+//! buffers into a page-locked staging buffer. Its copy on the device then replaces the shadow as
+//! the arena of the kernel.
 //!
 //! Each slot has an in-order queue: arrays and packets to the device, kernel, packets and arrays
 //! back. Chunks in different slots overlap, so copies in both directions overlap with kernels. No

@@ -7,9 +7,12 @@
 //! # Ordering
 //!
 //! ```text
-//! mailbox    | posted, stop | finished, running | slot 0 | slot 1 | ...     at least 64 or 128 bytes apart
-//! writer       lane           group               lane, until `posted` counts it; group, until `finished` counts it
+//! mailbox    | posted, stop | finished, running | slot 0 | slot 1 | ...
+//! writer       lane           group               lane, then group
 //! ```
+//!
+//! The parts of a mailbox are at least 64 or 128 bytes apart. The lane writes a slot until `posted`
+//! counts it. The group writes it until `finished` counts it.
 //!
 //! 1. The worker has written the buffers. The lane writes bin, descriptors and parameters to a
 //!    slot. Then it stores `posted` (release).

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! /sys/class/hwmon/hwmon4/name             amdgpu
-//!                         device           -> ../../../0000:03:00.0        the measured device
-//!                         energy1_input    counter in microjoules          xe, i915, amd_energy
-//!                         power1_average   microwatts                      amdgpu
-//!                         power1_input     microwatts                      newer amdgpu, fam15h_power
+//!                         device           -> ../../../0000:03:00.0    the measured device
+//!                         energy1_input    counter in microjoules      xe, i915, amd_energy
+//!                         power1_average   microwatts                  amdgpu
+//!                         power1_input     microwatts                  newer amdgpu, fam15h_power
 //! ```
 
 use std::path::{Path, PathBuf};

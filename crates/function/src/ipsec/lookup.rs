@@ -1,9 +1,9 @@
 //! Hash table that one thread changes while other threads read it.
 //!
 //! ```text
-//!          +--------+--------+--------+--------+---------+---------+---------+---------+
-//! bucket   | key 0  | key 1  | key 2  | key 3  | value 0 | value 1 | value 2 | value 3 |   one cache line
-//!          +--------+--------+--------+--------+---------+---------+---------+---------+
+//!         +-------+-------+-------+-------+---------+---------+---------+---------+
+//! bucket  | key 0 | key 1 | key 2 | key 3 | value 0 | value 1 | value 2 | value 3 |  1 cache line
+//!         +-------+-------+-------+-------+---------+---------+---------+---------+
 //! ```
 //!
 //! Every key has two buckets. It is stored in the second one only if the first one was full at

@@ -159,7 +159,7 @@ impl Built {
     /// the allocator of its lines.
     pub(super) fn image(mut self, next_hops: &[Ipv6NextHop], spare: Spare) -> Result<(Memory, Layout, Lines), Error> {
         let used = self.lines.touched();
-        // By default, the number of spare lines equals the number of lines in use, because changes
+        // The default number of spare lines equals the number of lines in use, because changes
         // write new lines before they free old ones. It is at least sufficient for a full table
         // that a routing daemon adds to an empty one.
         let spare_lines = spare.lines.unwrap_or(used.max(FULL_TABLE_LINES));

@@ -2,8 +2,10 @@
 //!
 //! ```text
 //!          consumer        producer
-//! |  free      | entries       |   free    |     an index grows without end; it refers to entry (index modulo size)
+//! |  free      | entries       |   free    |
 //! ```
+//!
+//! Indices grow without end. Index `i` refers to entry `i` modulo the size of the ring.
 //!
 //! The producer writes entries, then the producer index (release). The consumer reads the producer
 //! index (acquire), reads the entries, then writes the consumer index (release).

@@ -8,7 +8,7 @@
 //! ```text
 //! number    | 0  1  2  3  4  5  6  7 | 8  9 10 11 12 13 14 15 | ...
 //! bucket    | 5  9  5  0  9  9  5  3 | 5  9  5  0  9  9  5  3 | ...
-//! worker 1  | x  x  x     x  x  x  x | x  x  x     x  x  x  x |         of two workers: the odd buckets
+//! worker 1  | x  x  x     x  x  x  x | x  x  x     x  x  x  x |    of two: the odd buckets
 //! ```
 
 use godwit_packet::BUCKETS;

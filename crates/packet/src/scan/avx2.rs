@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! descriptor:        buffer | head, length | room, port, order | flow hash      words of 32 bits
-//! eight at a time:   8 buffers    8 heads and lengths    8 rooms            one vector each, lanes 0 2 4 6 1 3 5 7
+//! eight at a time:   8 buffers    8 heads and lengths    8 rooms                one vector each
 //! ```
+//!
+//! The lanes of a vector contain the descriptors in the order 0 2 4 6 1 3 5 7.
 
 use std::arch::x86_64::*;
 
