@@ -42,7 +42,7 @@ fn status_says_how_it_goes_and_what_is_wrong_is_a_sentence() {
         command
     };
     let said = run(&mut status());
-    assert!(said.refused().contains("nobody answers at"), "{said:?}");
+    assert!(said.refused().contains("no godwit answers at"), "{said:?}");
     let running = Running::start(&path("echo.toml"), &control);
     let said = run(status().args(["--json", "-"])).succeeded();
     let report: Value = serde_json::from_str(&said.stdout).unwrap();
@@ -62,8 +62,8 @@ fn status_says_how_it_goes_and_what_is_wrong_is_a_sentence() {
 
     let key = "000102030405060708090a0b0c0d0e0f";
     for (file, text, expected) in [
-        ("none.toml", "", "there is no [[sa]] in it"),
-        ("key.toml", &format!("[[sa]]\nname = \"a\"\nencryption_key = {key}\n"), "key.toml:3: this is not TOML"),
+        ("none.toml", "", "none.toml: the file contains no [[sa]]"),
+        ("key.toml", &format!("[[sa]]\nname = \"a\"\nencryption_key = {key}\n"), "key.toml:3: "),
         ("other.toml", "[[policy]]\naction = \"discard\"\n", "unknown key `policy`"),
         ("good.toml", &format!("[[function.sa]]\nname = \"a\"\nencryption_key = \"{key}\"\n"), "takes no commands"),
     ] {
