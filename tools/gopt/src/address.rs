@@ -140,8 +140,8 @@ impl<'u, 't> Addresses<'u, 't> {
         // An inlined copy replaces the parameter by the text of the pointer only if the types are
         // equal and the parameter never changes.
         if self.reach.expensive.contains(&function.name) {
-            let own = type_key(self.unit, Variable { declaration: parameter, declarator });
-            if own != key || changed(self.unit, function.body, name) {
+            let parameter_key = type_key(self.unit, Variable { declaration: parameter, declarator });
+            if parameter_key != key || changed(self.unit, function.body, name) {
                 return false;
             }
         }

@@ -196,9 +196,9 @@ fn for_header(unit: &Unit<'_>, function: &Function<'_>, node: Node<'_>) -> Pass<
     let mut mentioned = false;
     for part in [condition, step] {
         walk(part, &mut |inner| {
-            let own = inner == step;
+            let is_step = inner == step;
             effects |=
-                !own && matches!(inner.kind(), "call_expression" | "assignment_expression" | "update_expression");
+                !is_step && matches!(inner.kind(), "call_expression" | "assignment_expression" | "update_expression");
             mentioned |= part == condition && inner.kind() == "identifier" && unit.text(inner) == index;
             true
         });
@@ -350,8 +350,8 @@ fn leaves_below(unit: &Unit<'_>, node: Node<'_>, body: Node<'_>, inner: bool) ->
             let label = node.child_by_field_name("label").map_or("", |label| unit.text(label));
             let mut found = false;
             walk(body, &mut |other| {
-                let own = other.kind() == "labeled_statement";
-                let named = other.child_by_field_name("label").filter(|_| own);
+                let is_label = other.kind() == "labeled_statement";
+                let named = other.child_by_field_name("label").filter(|_| is_label);
                 found |= named.is_some_and(|named| unit.text(named) == label);
                 !found
             });

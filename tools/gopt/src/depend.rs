@@ -303,7 +303,7 @@ impl<'t> Check<'_, 't> {
                 }
                 "subscript_expression" if is("argument") => {
                     deep = true;
-                    varies |= parent.child_by_field_name("index").is_some_and(|index| self.own(index));
+                    varies |= parent.child_by_field_name("index").is_some_and(|index| self.belongs_to_lookup(index));
                 }
                 "cast_expression" => {}
                 "binary_expression" => {
@@ -315,7 +315,7 @@ impl<'t> Check<'_, 't> {
                     }
                     // The operand matters only for a pointer that an outer expression dereferences.
                     // A number is only read.
-                    varies |= parent.child_by_field_name(other).is_some_and(|other| self.own(other));
+                    varies |= parent.child_by_field_name(other).is_some_and(|other| self.belongs_to_lookup(other));
                 }
                 "pointer_expression" => {
                     let address =
@@ -343,15 +343,16 @@ impl<'t> Check<'_, 't> {
     }
 
     /// Returns whether an expression contains a call, or a variable that belongs to the lookup.
-    fn own(&self, expression: Node<'t>) -> bool {
-        let mut own = false;
+    fn belongs_to_lookup(&self, expression: Node<'t>) -> bool {
+        let mut found = false;
         walk(expression, &mut |node| {
             let name = (node.kind() == "identifier").then(|| self.unit.text(node));
-            own |= node.kind() == "call_expression";
-            own |= name.is_some_and(|name| name == self.index || self.locals.iter().any(|scope| scope.contains(name)));
-            !own
+            found |= node.kind() == "call_expression";
+            found |=
+                name.is_some_and(|name| name == self.index || self.locals.iter().any(|scope| scope.contains(name)));
+            !found
         });
-        own
+        found
     }
 
     /// Accepts changes of a shared variable whose result does not depend on the order: counts, sums
