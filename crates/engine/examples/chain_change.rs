@@ -3,7 +3,8 @@
 //! answer, and the time for which workers held new packets.
 //!
 //! ```text
-//! cargo run --release -p godwit-engine --example chain_change [DEVICE] [RATE] [WORKERS] [CHANGES] [IN_FLIGHT] [MODE]
+//! cargo run --release -p godwit-engine --example chain_change \
+//!     [DEVICE] [RATE] [WORKERS] [CHANGES] [IN_FLIGHT] [MODE]
 //! ```
 //! Without RATE, or with `full`, packets arrive as fast as the workers accept them. The chains
 //! differ in their first function. The first packet at that function is therefore the first on the

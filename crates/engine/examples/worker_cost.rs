@@ -3,7 +3,8 @@
 //! does.
 //!
 //! ```text
-//! cargo run --release -p godwit-engine --example worker_cost -- [frame bytes] [packets in flight] [packets of a chunk] [seconds] [workers] [payload]
+//! cargo run --release -p godwit-engine --example worker_cost -- \
+//!     [frame bytes] [packets in flight] [packets of a chunk] [seconds] [workers] [payload]
 //! ```
 
 use std::collections::VecDeque;

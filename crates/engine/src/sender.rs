@@ -1,8 +1,8 @@
 //! Sender thread of a worker (`io = "dual"`). The thread owns the worker's transmit queues.
 //!
 //! ```text
-//! worker   depart -> lend -> batch     ==>  ring of 16  ==>  accept -> transmit -> settled   sender
-//!          count, take_back <- batch   <==  ring of 16  <==  returned <-'
+//! worker   depart -> lend -> batch    ==> ring of 16 ==> accept -> transmit -> settled   sender
+//!          count, take_back <- batch  <== ring of 16 <== returned <-'
 //! ```
 //! The worker sends one batch per loop iteration. A batch contains the packets of all ports, the
 //! loan of their buffers, and the sequence number that is settled after them. The sender returns

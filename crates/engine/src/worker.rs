@@ -1,10 +1,19 @@
 //! A worker: the loop that receives packets, runs them through the chain, and transmits them.
 //!
 //! ```text
-//! receive -> classify -> [gate] -> prepare -> packer -> lane -> outcomes -> next function ... -> exit -> transmit
-//!  Order::arrive  start()        feed()    pack()  submit()  complete()  decide(), send_on()       depart()
-//! `-- worker.rs ----'`--------------------- bins.rs ------------------'`---- onward.rs ----'`-- worker.rs ---'
+//! step                        function               file
+//! receive                     receive()              worker.rs
+//! classify, go to a function  start()                onward.rs
+//! pass the gate, if any       Order::open()          order.rs
+//! prepare                     feed()                 bins.rs
+//! put into bins               pack()                 bins.rs
+//! submit to the device        submit()               bins.rs
+//! fetch and complete          fetch(), complete()    bins.rs
+//! go to the next stage        decide(), send_on()    onward.rs
+//! pass the exit, transmit     depart()               worker.rs
 //! ```
+//! The steps from the gate to the next stage repeat for each function of the chain.
+//!
 //! A worker shares no mutable data with other workers on the packet path. One loop iteration
 //! receives one burst per port and works until nothing moves. An asynchronous device returns its
 //! chunks in later iterations.
@@ -388,8 +397,8 @@ impl Worker {
             |arrival_ns, packets| arrivals.push((arrival_ns, packets)),
             |flood, departure, outs| flooder.flood(flood, departure, outs),
         );
-        // Dropped packets count too. A capture that merges the packets of all workers would otherwise
-        // wait for a worker that only drops.
+        // Dropped packets count too. A capture that merges the packets of all workers would
+        // otherwise wait for a worker that only drops.
         let passed = self.order.passed();
         if passed != self.settled_at || self.order.in_flight() == 0 {
             self.settled_at = passed;

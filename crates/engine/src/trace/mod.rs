@@ -3,7 +3,7 @@
 //! ```text
 //! client                          worker, per loop iteration and per step of a chosen packet
 //! start: session, changes + 1 --> sees the change: chooses arriving packets by filter and count
-//! read   <-- finished packets --- records each step; hands over packets that are sent, dropped or held
+//! read   <-- finished packets --- records steps; hands over packets that are sent, dropped or held
 //! stop:  none, changes + 1 -----> sees the change: hands over its remaining packets, answers
 //! ```
 //! A packet stays on one worker, so its record is created there and is complete when it is handed
