@@ -276,6 +276,15 @@ fn foreach_header(unit: &Unit<'_>, function: &Function<'_>, node: Node<'_>) -> P
     Ok((index, header))
 }
 
+/// Returns whether the definition of `foreach` declares the index. Refuses a `foreach` without a
+/// definition, because the output contains it.
+pub(crate) fn foreach_declares(unit: &Unit<'_>, at: usize, index: Node<'_>, count: Node<'_>) -> Pass<bool> {
+    match foreach_macro(unit, at, unit.text(index), unit.text(count))? {
+        Some(header) => Ok(header.declares),
+        None => refuse(at, "a foreach inside a batch loop needs a definition of the macro in this file"),
+    }
+}
+
 /// Returns the head of the loop that the file defines as `foreach`, or `None` without a definition.
 fn foreach_macro(unit: &Unit<'_>, at: usize, index: &str, count: &str) -> Pass<Option<Header>> {
     const OTHER: &str = "foreach must be defined as a loop that counts from 0: for (i = 0; i < n; i++)";

@@ -30,8 +30,6 @@ pub(crate) struct Fault {
 }
 
 /// Result of a pass.
-/// Result of a pass.
-/// Result of a pass.
 pub(crate) type Pass<T> = Result<T, Fault>;
 
 /// Returns a refusal at a byte offset.

@@ -107,7 +107,7 @@ pub(super) fn resolved(body: &str, moved: &[Moved], members: bool, labels: &str)
         write!(
             written,
             "{save}gopt_last_{number}++; GOPT_NEXT; {labels}at_{number}:; \
-             {{ const struct gopt_saved_{number} *gopt_now = gopt_first; gopt_first = gopt_now + 1;{load} }}"
+             {{ const struct gopt_saved_{number} *gopt_now = (const struct gopt_saved_{number} *)gopt_first; gopt_first = gopt_now + 1;{load} }}"
         )
         .expect("writing to a String");
         start = at;

@@ -8,7 +8,7 @@ use tree_sitter::Node;
 use crate::refusal::{Pass, refuse};
 use crate::unit::children;
 
-use super::{Around, Context, Emitter, live};
+use super::{Around, Binding, Context, Emitter, Entry, live};
 
 impl<'t> Emitter<'_, 't> {
     /// Writes a statement. The result is always a single statement, so that it can follow an `if`.
@@ -25,6 +25,7 @@ impl<'t> Emitter<'_, 't> {
                     Ok(emitter.unit.text(child).to_owned())
                 }
             }),
+            "while_statement" if self.unit.source.foreach.contains(&node.start_byte()) => self.foreach(node, context),
             "while_statement" => self.while_statement(node, context),
             "do_statement" => self.do_statement(node, context),
             "for_statement" => self.for_statement(node, context),
@@ -157,6 +158,34 @@ impl<'t> Emitter<'_, 't> {
         } else {
             format!("for (;;) {{ {before}if (!{condition}) {{ break; }} {body} }}")
         }))
+    }
+
+    /// Writes a `foreach` inside a lookup. It stays a `foreach`, which its macro expands.
+    fn foreach(&mut self, node: Node<'t>, context: &mut Context<'_, 't>) -> Pass<String> {
+        if self.switches(node, context) {
+            return refuse(
+                node.start_byte(),
+                "a foreach with expensive accesses inside a batch loop: write the inner loop with for",
+            );
+        }
+        let head = node.child_by_field_name("condition").and_then(|condition| condition.named_child(0));
+        let parts = head.filter(|head| head.kind() == "comma_expression");
+        let index = parts.and_then(|parts| parts.child_by_field_name("left"));
+        let (Some(index), Some(count)) = (index, parts.and_then(|parts| parts.child_by_field_name("right"))) else {
+            return refuse(node.start_byte(), "foreach takes an index and the number of iterations: foreach(i, n)");
+        };
+        // The macro may declare the index. Otherwise, the index is a variable of the lookup.
+        let declares = crate::batch::foreach_declares(self.unit, node.start_byte(), index, count)?;
+        let name = self.unit.text(index);
+        let count = self.expression(count, context)?;
+        context.scopes.push(BTreeMap::new());
+        if let (true, Some(scope)) = (declares, context.scopes.last_mut()) {
+            scope.insert(name, Entry::new(Binding::Kept, String::new(), false));
+        }
+        let index = self.expression(index, context);
+        let body = self.body(node, context, Around::Loop(None));
+        context.scopes.pop();
+        Ok(live::looped(&format!("foreach ({}, {count}) {}", index?, body?.0)))
     }
 
     fn do_statement(&mut self, node: Node<'t>, context: &mut Context<'_, 't>) -> Pass<String> {

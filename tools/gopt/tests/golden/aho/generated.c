@@ -87,7 +87,7 @@ void scan(const automaton_t *automaton, const payload_t *payloads, result_t *res
         payload_0 = &payloads[i_0];
         gopt_s->result = (__typeof__(gopt_s->result)){NO_PATTERN, 0};
         state_0 = 0;
-        { GOPT_PREFETCH(payload_0); gopt_last_1->i_0 = i_0; gopt_last_1->payload_0 = payload_0; gopt_last_1->state_0 = state_0; gopt_last_1->gopt_s = gopt_s; gopt_last_1++; GOPT_NEXT; gopt_at_1:; { const struct gopt_saved_1 *gopt_now = gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; payload_0 = gopt_now->payload_0; state_0 = gopt_now->state_0; gopt_s = gopt_now->gopt_s; } }
+        { GOPT_PREFETCH(payload_0); gopt_last_1->i_0 = i_0; gopt_last_1->payload_0 = payload_0; gopt_last_1->state_0 = state_0; gopt_last_1->gopt_s = gopt_s; gopt_last_1++; GOPT_NEXT; gopt_at_1:; { const struct gopt_saved_1 *gopt_now = (const struct gopt_saved_1 *)gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; payload_0 = gopt_now->payload_0; state_0 = gopt_now->state_0; gopt_s = gopt_now->gopt_s; } }
         for (at_0 = 0; at_0 < payload_0->length; at_0++) {
             byte_0 = payload_0->bytes[at_0];
             switch (byte_0) {
@@ -96,7 +96,7 @@ void scan(const automaton_t *automaton, const payload_t *payloads, result_t *res
             case END:
                 goto gopt_done_0;
             default:
-                { GOPT_PREFETCH(&automaton->next[state_0][byte_0]); gopt_last_2->i_0 = i_0; gopt_last_2->payload_0 = payload_0; gopt_last_2->state_0 = state_0; gopt_last_2->at_0 = at_0; gopt_last_2->byte_0 = byte_0; gopt_last_2->gopt_s = gopt_s; gopt_last_2++; GOPT_NEXT; gopt_at_2:; { const struct gopt_saved_2 *gopt_now = gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; payload_0 = gopt_now->payload_0; state_0 = gopt_now->state_0; at_0 = gopt_now->at_0; byte_0 = gopt_now->byte_0; gopt_s = gopt_now->gopt_s; } }
+                { GOPT_PREFETCH(&automaton->next[state_0][byte_0]); gopt_last_2->i_0 = i_0; gopt_last_2->payload_0 = payload_0; gopt_last_2->state_0 = state_0; gopt_last_2->at_0 = at_0; gopt_last_2->byte_0 = byte_0; gopt_last_2->gopt_s = gopt_s; gopt_last_2++; GOPT_NEXT; gopt_at_2:; { const struct gopt_saved_2 *gopt_now = (const struct gopt_saved_2 *)gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; payload_0 = gopt_now->payload_0; state_0 = gopt_now->state_0; at_0 = gopt_now->at_0; byte_0 = gopt_now->byte_0; gopt_s = gopt_now->gopt_s; } }
                 state_0 = automaton->next[state_0][byte_0];
                 break;
             }

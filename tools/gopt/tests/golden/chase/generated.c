@@ -48,7 +48,7 @@ void chase(const uint32_t *entries, uint32_t *heads, int n)
                 {
         index_0 = heads[i_0];
         for (step_0 = 0; step_0 < D; step_0++) {
-            { GOPT_PREFETCH(&entries[index_0]); gopt_last_1->i_0 = i_0; gopt_last_1->index_0 = index_0; gopt_last_1->step_0 = step_0; gopt_last_1++; GOPT_NEXT; gopt_at_1:; { const struct gopt_saved_1 *gopt_now = gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; index_0 = gopt_now->index_0; step_0 = gopt_now->step_0; } }
+            { GOPT_PREFETCH(&entries[index_0]); gopt_last_1->i_0 = i_0; gopt_last_1->index_0 = index_0; gopt_last_1->step_0 = step_0; gopt_last_1++; GOPT_NEXT; gopt_at_1:; { const struct gopt_saved_1 *gopt_now = (const struct gopt_saved_1 *)gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; index_0 = gopt_now->index_0; step_0 = gopt_now->step_0; } }
             index_0 = entries[index_0];
         }
         heads[i_0] = index_0;

@@ -62,7 +62,7 @@ void find(const bucket_t *table, const uint32_t *keys, uint32_t *values, int n)
         value_0 = NOT_FOUND;
         for (choice_0 = 0; choice_0 < 2; choice_0++) {
             bucket_0 = &table[bucket_of(key_0, choice_0)];
-            { GOPT_PREFETCH(bucket_0); gopt_last_1->i_0 = i_0; gopt_last_1->key_0 = key_0; gopt_last_1->value_0 = value_0; gopt_last_1->choice_0 = choice_0; gopt_last_1->bucket_0 = bucket_0; gopt_last_1++; GOPT_NEXT; gopt_at_1:; { const struct gopt_saved_1 *gopt_now = gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; key_0 = gopt_now->key_0; value_0 = gopt_now->value_0; choice_0 = gopt_now->choice_0; bucket_0 = gopt_now->bucket_0; } }
+            { GOPT_PREFETCH(bucket_0); gopt_last_1->i_0 = i_0; gopt_last_1->key_0 = key_0; gopt_last_1->value_0 = value_0; gopt_last_1->choice_0 = choice_0; gopt_last_1->bucket_0 = bucket_0; gopt_last_1++; GOPT_NEXT; gopt_at_1:; { const struct gopt_saved_1 *gopt_now = (const struct gopt_saved_1 *)gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; key_0 = gopt_now->key_0; value_0 = gopt_now->value_0; choice_0 = gopt_now->choice_0; bucket_0 = gopt_now->bucket_0; } }
             int slot = 0;
             while (slot < SLOTS && bucket_0->entries[slot].key != key_0) {
                 slot++;

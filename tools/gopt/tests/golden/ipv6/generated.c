@@ -81,14 +81,14 @@ void route(const table_t *table, const address_t *addresses, uint32_t *hops, int
 address_1 = &addresses[i_0];
 {
     index_1 = (uint32_t)(address_1->bytes[0] << 8 | address_1->bytes[1]) >> (16 - FIRST_BITS);
-    { GOPT_PREFETCH(&table->first[index_1]); gopt_last_1->i_0 = i_0; gopt_last_1->address_1 = address_1; gopt_last_1->index_1 = index_1; gopt_last_1++; GOPT_NEXT; gopt_at_1:; { const struct gopt_saved_1 *gopt_now = gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; address_1 = gopt_now->address_1; index_1 = gopt_now->index_1; } }
+    { GOPT_PREFETCH(&table->first[index_1]); gopt_last_1->i_0 = i_0; gopt_last_1->address_1 = address_1; gopt_last_1->index_1 = index_1; gopt_last_1++; GOPT_NEXT; gopt_at_1:; { const struct gopt_saved_1 *gopt_now = (const struct gopt_saved_1 *)gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; address_1 = gopt_now->address_1; index_1 = gopt_now->index_1; } }
     entry_1 = table->first[index_1];
     for (depth_1 = 2; depth_1 < 16; depth_1++) {
         if (!(entry_1 & EXTENDED)) {
             { gopt_t1 = entry_1; goto gopt_end_1; }
         }
         group_1 = table->groups[entry_1 & ~EXTENDED];
-        { GOPT_PREFETCH(&group_1[address_1->bytes[depth_1]]); gopt_last_2->i_0 = i_0; gopt_last_2->address_1 = address_1; gopt_last_2->entry_1 = entry_1; gopt_last_2->depth_1 = depth_1; gopt_last_2->group_1 = group_1; gopt_last_2++; GOPT_NEXT; gopt_at_2:; { const struct gopt_saved_2 *gopt_now = gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; address_1 = gopt_now->address_1; entry_1 = gopt_now->entry_1; depth_1 = gopt_now->depth_1; group_1 = gopt_now->group_1; } }
+        { GOPT_PREFETCH(&group_1[address_1->bytes[depth_1]]); gopt_last_2->i_0 = i_0; gopt_last_2->address_1 = address_1; gopt_last_2->entry_1 = entry_1; gopt_last_2->depth_1 = depth_1; gopt_last_2->group_1 = group_1; gopt_last_2++; GOPT_NEXT; gopt_at_2:; { const struct gopt_saved_2 *gopt_now = (const struct gopt_saved_2 *)gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; address_1 = gopt_now->address_1; entry_1 = gopt_now->entry_1; depth_1 = gopt_now->depth_1; group_1 = gopt_now->group_1; } }
         entry_1 = group_1[address_1->bytes[depth_1]];
     }
     { gopt_t1 = NO_ROUTE; }
