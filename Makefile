@@ -1,7 +1,7 @@
 # The two main commands are `make demo` and `make test`. Each first installs missing packages
 # (scripts/install.sh).
 
-.PHONY: demo test check deny fuzz-check install-build install-test nvrtc secgw peers help
+.PHONY: demo test check deny fuzz-check install-build install-test nvrtc secgw crypto_mb peers help
 
 help:
 	@echo 'make demo    build Godwit and run generated traffic through a chain of functions (5 seconds)'
@@ -13,7 +13,7 @@ demo: install-build
 	cargo run --release --locked --package godwit -- demo $(DEMO)
 
 # The tests come last, so that the output ends with their result.
-test: install-test nvrtc secgw check
+test: install-test nvrtc secgw crypto_mb check
 	cargo build --locked --workspace --all-targets
 	$${CARGO_TARGET_DIR:-target}/debug/godwit demo --seconds 1
 	scripts/test.sh
@@ -51,6 +51,9 @@ nvrtc: install-test
 
 secgw: install-test
 	@scripts/secgw.sh
+
+crypto_mb: install-test
+	@scripts/crypto_mb.sh
 
 # Programs that benchmarks compare with; `godwit bench` finds them in target/peers.
 # They need libdpdk and libipsec-mb (scripts/install.sh test).

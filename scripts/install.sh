@@ -18,6 +18,8 @@ if [ "${1:-build}" = test ]; then
     need+=(iproute2 ethtool frr iputils-ping traceroute iperf3 curl tcpreplay bpftool clang llvm)
     # Remote end of IPsec tunnels: strongSwan with IKE and userland ESP.
     need+=(strongswan-charon libcharon-extra-plugins libstrongswan-standard-plugins libstrongswan-extra-plugins strongswan-swanctl)
+    # Peer of the signing engine and client of the TLS proxy.
+    need+=(openssl)
     # Peer of the IPsec benchmarks; x86-64 only.
     [ "$(uname -m)" != x86_64 ] || need+=(libipsec-mb-dev)
 fi

@@ -1,0 +1,82 @@
+//! Counters of one signer.
+
+use serde::Serialize;
+
+/// Lanes of a batch on the CPU.
+pub const LANES: usize = 8;
+
+/// Counts jobs and batches. At any time, `received = signed + refused + in_flight`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counters {
+    /// Jobs received.
+    pub received: u64,
+    /// Jobs answered with a signature.
+    pub signed: u64,
+    /// Jobs answered with a refusal. The following counters add up to it.
+    pub refused: u64,
+    /// Jobs refused because too many jobs wait.
+    pub refused_backlog: u64,
+    /// Jobs refused because the scheme does not belong to the key, or the message is too long.
+    pub refused_invalid: u64,
+    /// Jobs that the client cancelled.
+    pub refused_cancelled: u64,
+    /// Jobs for which AWS-LC reported an error.
+    pub refused_failed: u64,
+    /// Jobs that wait or are on a processor.
+    pub in_flight: u64,
+    /// Signatures made one at a time.
+    pub signed_single: u64,
+    /// Signatures made in lanes.
+    pub signed_lanes: u64,
+    /// Signatures made by devices.
+    pub signed_device: u64,
+    /// Batches in lanes, by the number of jobs minus one.
+    pub batches_by_fill: [u64; LANES],
+    /// Batches submitted to devices.
+    pub device_batches: u64,
+    /// Results of lanes that failed the check with the public key. The jobs were signed again.
+    pub faults_lanes: u64,
+    /// Results of devices that failed the check with the public key. The jobs were signed again.
+    pub faults_device: u64,
+    /// Jobs that exceeded the deadline on a device. The CPU signs them as well.
+    pub late: u64,
+    /// Results that arrived after another processor had answered, or after a cancellation.
+    pub results_ignored: u64,
+    /// Devices declared lost.
+    pub devices_lost: u64,
+    /// Whether lanes are disabled after too many faults: 0 or 1.
+    pub lanes_lost: u64,
+}
+
+impl Counters {
+    /// Returns whether every received job is accounted for.
+    pub fn is_conserved(&self) -> bool {
+        let refused = self.refused_backlog + self.refused_invalid + self.refused_cancelled + self.refused_failed;
+        self.received == self.signed + self.refused + self.in_flight
+            && self.refused == refused
+            && self.signed == self.signed_single + self.signed_lanes + self.signed_device
+    }
+
+    /// Adds the counters of another signer.
+    pub fn add(&mut self, other: &Self) {
+        self.received += other.received;
+        self.signed += other.signed;
+        self.refused += other.refused;
+        self.refused_backlog += other.refused_backlog;
+        self.refused_invalid += other.refused_invalid;
+        self.refused_cancelled += other.refused_cancelled;
+        self.refused_failed += other.refused_failed;
+        self.in_flight += other.in_flight;
+        self.signed_single += other.signed_single;
+        self.signed_lanes += other.signed_lanes;
+        self.signed_device += other.signed_device;
+        self.batches_by_fill.iter_mut().zip(other.batches_by_fill).for_each(|(sum, count)| *sum += count);
+        self.device_batches += other.device_batches;
+        self.faults_lanes += other.faults_lanes;
+        self.faults_device += other.faults_device;
+        self.late += other.late;
+        self.results_ignored += other.results_ignored;
+        self.devices_lost += other.devices_lost;
+        self.lanes_lost += other.lanes_lost;
+    }
+}

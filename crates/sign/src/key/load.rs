@@ -1,0 +1,100 @@
+//! Loading of a key and its certificate chain from files, with all checks.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use super::Key;
+use super::certificate::Certificate;
+use super::pem::{Problem, sections};
+use crate::error::{Error, Reason};
+use crate::memory::Locked;
+
+/// Largest file with a key or a certificate chain, in bytes.
+const FILE_BYTES_MAX: usize = 1 << 20;
+/// Permission bits of users other than the owner and the group.
+const OTHERS: u32 = 0o007;
+
+/// Key and certificate chain from files.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Private key.
+    pub key: Key,
+    /// Certificates in DER form. The first one belongs to the key.
+    pub chain: Vec<Vec<u8>>,
+    /// End of the first certificate's validity, as time since 1970.
+    pub not_after: Duration,
+}
+
+/// Loads the private key in the file `key` and the certificate chain in the file `certificate`.
+///
+/// # Errors
+/// Returns [`Error::Key`] if a file is refused: the key is accessible to all users, weak, or does
+/// not match the certificate, or the certificate is not valid at `now`. Returns [`Error::Memory`]
+/// if key memory cannot be locked.
+pub fn load(key: &Path, certificate: &Path, now: SystemTime) -> Result<Loaded, Error> {
+    let parsed = read_key(key).map_err(|problem| at(key, problem))?;
+    let since_1970 = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let (chain, not_after) = read_chain(certificate, &parsed, since_1970).map_err(|problem| match problem {
+        Problem::Content(Reason::Mismatch { .. }) => at(key, problem),
+        _ => at(certificate, problem),
+    })?;
+    Ok(Loaded { key: parsed, chain, not_after })
+}
+
+fn at(file: &Path, problem: Problem) -> Error {
+    match problem {
+        Problem::Content(reason) => Error::Key { file: file.to_owned(), reason },
+        Problem::Machine(error) => error,
+    }
+}
+
+fn read_key(path: &Path) -> Result<Key, Problem> {
+    let file = open(path)?;
+    let mode = file.metadata().map_err(Reason::Read)?.mode() & 0o7777;
+    if mode & OTHERS != 0 {
+        return Err(Reason::WorldReadable { mode }.into());
+    }
+    Key::parse(&read(file)?)
+}
+
+fn read_chain(path: &Path, key: &Key, now: Duration) -> Result<(Vec<Vec<u8>>, Duration), Problem> {
+    let text = read(open(path)?)?;
+    let mut chain = Vec::new();
+    for section in sections(&text)?.iter().filter(|section| section.label == b"CERTIFICATE") {
+        chain.push(section.decode()?.to_vec());
+    }
+    let leaf = Certificate::parse(chain.first().ok_or(Reason::NoCertificate)?)?;
+    if leaf.public_key != key.public_key() {
+        return Err(Reason::Mismatch { certificate: path.to_owned() }.into());
+    }
+    leaf.check_validity(now)?;
+    let not_after = leaf.not_after;
+    Ok((chain, not_after))
+}
+
+/// Opens a file without waiting for the writer of a FIFO.
+fn open(path: &Path) -> Result<File, Reason> {
+    File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(path).map_err(Reason::Read)
+}
+
+/// Reads a whole file into locked memory.
+fn read(mut file: File) -> Result<Locked<u8>, Problem> {
+    let expected = usize::try_from(file.metadata().map_err(Reason::Read)?.len()).unwrap_or(usize::MAX);
+    if expected > FILE_BYTES_MAX {
+        return Err(Reason::Large(FILE_BYTES_MAX).into());
+    }
+    let mut bytes = Locked::zeroed(expected)?;
+    let mut filled = 0;
+    while filled < expected {
+        match file.read(&mut bytes[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Reason::Read(error).into()),
+        }
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,54 @@
+//! Interface of devices that sign batches.
+
+use std::sync::Arc;
+
+use crate::key::Key;
+use crate::policy::{DeviceSpec, JobId};
+use crate::scheme::{Class, Scheme};
+
+/// Job of a device batch.
+#[derive(Clone, Debug)]
+pub struct DeviceJob {
+    /// Identity, which the result repeats.
+    pub id: JobId,
+    /// Key to sign with.
+    pub key: Arc<Key>,
+    /// Scheme of the signature.
+    pub scheme: Scheme,
+    /// Message to sign.
+    pub message: Arc<[u8]>,
+}
+
+/// Result of a job on a device.
+#[derive(Clone, Debug)]
+pub struct DeviceResult {
+    /// Identity of the job.
+    pub id: JobId,
+    /// Signature, or `None` if the device found a fault itself.
+    pub signature: Option<Vec<u8>>,
+}
+
+/// The device does not work any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceLost;
+
+/// Device that signs batches. One signer owns it.
+///
+/// The signer checks results with the public key of their jobs. A job without a result is late, so
+/// a device may also forget jobs.
+pub trait Device {
+    /// Returns costs and limits.
+    fn spec(&self) -> DeviceSpec;
+
+    /// Starts to sign a batch of jobs of one class. The call does not wait.
+    ///
+    /// # Errors
+    /// Returns [`DeviceLost`] if the device does not accept any more work.
+    fn submit(&mut self, now_ns: u64, class: Class, jobs: Vec<DeviceJob>) -> Result<(), DeviceLost>;
+
+    /// Appends the results that arrived. The call does not wait.
+    ///
+    /// # Errors
+    /// Returns [`DeviceLost`] if the device does not return any more results.
+    fn poll(&mut self, now_ns: u64, results: &mut Vec<DeviceResult>) -> Result<(), DeviceLost>;
+}
