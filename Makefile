@@ -71,6 +71,10 @@ target/peers/ipsec_mb: bench/peers/ipsec_mb.c
 	@mkdir -p target/peers
 	$(CC) -O3 -march=native -Wall -Wextra $< -o $@ -lIPSec_MB
 
+target/peers/crypto_mb: bench/peers/crypto_mb.c
+	@mkdir -p target/peers
+	$(CC) -O3 -march=native -Wall -Wextra $< -o $@
+
 target/peers/%: bench/peers/%.c bench/peers/peer.h
 	@mkdir -p target/peers
 	$(CC) -O3 -march=native -Wall -Wextra $< -o $@ $$(pkg-config --cflags --libs libdpdk)

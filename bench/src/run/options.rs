@@ -46,7 +46,7 @@ pub(crate) const TRANSFER: OptionSpec = OptionSpec {
 };
 /// Packets of a chunk.
 pub(crate) const BATCH: OptionSpec =
-    OptionSpec { name: "batch", value: Some("N"), help: "Packets of a chunk, or lookups of a group" };
+    OptionSpec { name: "batch", value: Some("N"), help: "Packets of a chunk, lookups of a group, or waiting jobs" };
 /// Packets of a bin.
 pub(crate) const BIN: OptionSpec = OptionSpec { name: "bin", value: Some("N"), help: "Packets of a bin" };
 /// Chunks in flight.
@@ -75,6 +75,13 @@ pub(crate) const SAS: OptionSpec = OptionSpec { name: "sas", value: Some("N"), h
 /// Direction of IPsec.
 pub(crate) const DECRYPT: OptionSpec =
     OptionSpec { name: "decrypt", value: None, help: "Measure decryption instead of encryption" };
+
+/// Kind of private key.
+pub(crate) const KEY: OptionSpec = OptionSpec {
+    name: "key",
+    value: Some("KEY"),
+    help: "Private key: rsa2048, rsa3072, rsa4096, p256, p384 or ed25519. If repeated, each is measured",
+};
 
 /// Options of benches that send prepared chunks through a lane.
 pub(crate) const LANE: &[&OptionSpec] = &[&MODE, &LAYOUT, &TRANSFER, &BATCH, &BIN, &IN_FLIGHT, &PACKETS, &WORKERS];

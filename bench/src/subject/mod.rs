@@ -13,6 +13,7 @@
 //! | `devices.rs` | devices without packets: copies, launches, random reads |
 //! | `latency.rs` | one batch from submission to completion |
 //! | `scheduling.rs` | the settings of the packer |
+//! | `sign.rs` | private-key operations of TLS; peers: crypto_mb, `openssl speed` |
 
 mod apps;
 mod chain;
@@ -24,12 +25,13 @@ mod latency;
 mod loops;
 mod scheduling;
 mod sharing;
+mod sign;
 mod table;
 
 use crate::error::Error;
 use crate::progress::Progress;
 use crate::run::options::{
-    BATCH, BIN, Context, DECRYPT, IN_FLIGHT, IPSEC, LANE, LAYOUT, MODE, OptionSpec, PACKETS, SAS, SUITE, TRANSFER,
+    BATCH, BIN, Context, DECRYPT, IN_FLIGHT, IPSEC, KEY, LANE, LAYOUT, MODE, OptionSpec, PACKETS, SAS, SUITE, TRANSFER,
     WORKERS,
 };
 use crate::run::row::Row;
@@ -176,4 +178,5 @@ pub(crate) const SUBJECTS: &[Subject] = &[
         parameters: &[],
         run: scheduling::run,
     },
+    Subject { name: "sign", devices: Devices::Cpu, options: &[&[&KEY, &BATCH]], parameters: &[], run: sign::run },
 ];

@@ -86,7 +86,7 @@ pub(super) struct Rsa {
     bits: c_int,
     private: *const RsaMethod,
     public: *const RsaMethod,
-    pub(super) scratch_bytes: usize,
+    pub(super) scratch_words: usize,
 }
 
 // SAFETY: the methods are constants of the library.
@@ -97,6 +97,7 @@ unsafe impl Sync for Rsa {}
 /// The loaded library. All threads share it; it has no state.
 #[derive(Debug)]
 pub struct Library {
+    file: PathBuf,
     version: String,
     rsa: [Rsa; 3],
     rsa_private: RsaPrivate,
@@ -152,10 +153,11 @@ impl Library {
             let rsa = [2048, 3072, 4096].map(|bits| {
                 let (private, public) = (private(bits), public(bits));
                 let bytes = buffer_bytes(private).max(buffer_bytes(public));
-                Rsa { bits, private, public, scratch_bytes: bytes.max(0) as usize }
+                Rsa { bits, private, public, scratch_words: (bytes.max(0) as usize).div_ceil(8) }
             });
             let version = symbol!(b"mbx_getversion\0", GetVersion)();
             Ok(Self {
+                file: file.to_owned(),
                 version: CStr::from_ptr((*version).text).to_string_lossy().into_owned(),
                 rsa,
                 rsa_private: symbol!(b"mbx_rsa_private_crt_mb8\0", RsaPrivate),
@@ -166,6 +168,11 @@ impl Library {
                 _library: library,
             })
         }
+    }
+
+    /// Returns the file that was loaded, or its name in the search path.
+    pub fn file(&self) -> &Path {
+        &self.file
     }
 
     /// Returns the name and version that the library reports.
@@ -183,39 +190,39 @@ impl Library {
     ///
     /// # Safety
     /// For every lane that is not null: `from` and `to` have the bytes of the modulus, each part of
-    /// the key has half of its words, and `scratch` has `scratch_bytes`.
+    /// the key has half of its words, and `scratch` has `scratch_words`.
     pub(super) unsafe fn rsa_private(
         &self,
         rsa: &Rsa,
         from: &In<u8>,
         to: &Out,
         crt: &[In<u64>; 5],
-        scratch: &mut [u8],
+        scratch: &mut [u64],
     ) -> u32 {
-        debug_assert!(scratch.len() >= rsa.scratch_bytes);
+        debug_assert!(scratch.len() >= rsa.scratch_words);
         let [p, q, dp, dq, qinv] = crt.each_ref().map(|part| part.as_ptr());
         let (from, to) = (from.as_ptr(), to.as_ptr());
         // SAFETY: by the contract of this function.
-        unsafe { (self.rsa_private)(from, to, p, q, dp, dq, qinv, rsa.bits, rsa.private, scratch.as_mut_ptr()) }
+        unsafe { (self.rsa_private)(from, to, p, q, dp, dq, qinv, rsa.bits, rsa.private, scratch.as_mut_ptr().cast()) }
     }
 
     /// Computes `signature ^ 65537 mod n` in each lane. Returns a status of 4 bits for each lane.
     ///
     /// # Safety
     /// For every lane that is not null: `from` and `to` have the bytes of the modulus, the modulus
-    /// has all its words, and `scratch` has `scratch_bytes`.
+    /// has all its words, and `scratch` has `scratch_words`.
     pub(super) unsafe fn rsa_public(
         &self,
         rsa: &Rsa,
         from: &In<u8>,
         to: &Out,
         modulus: &In<u64>,
-        scratch: &mut [u8],
+        scratch: &mut [u64],
     ) -> u32 {
-        debug_assert!(scratch.len() >= rsa.scratch_bytes);
+        debug_assert!(scratch.len() >= rsa.scratch_words);
         let (from, to, modulus) = (from.as_ptr(), to.as_ptr(), modulus.as_ptr());
         // SAFETY: by the contract of this function.
-        unsafe { (self.rsa_public)(from, to, modulus, rsa.bits, rsa.public, scratch.as_mut_ptr()) }
+        unsafe { (self.rsa_public)(from, to, modulus, rsa.bits, rsa.public, scratch.as_mut_ptr().cast()) }
     }
 
     /// Signs a digest in each lane. Returns a status of 4 bits for each lane.

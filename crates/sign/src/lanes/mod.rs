@@ -34,7 +34,7 @@ pub(crate) struct LaneJob<'a> {
 pub(crate) struct Lanes {
     library: Arc<Library>,
     /// Scratch memory of crypto_mb, which contains parts of keys.
-    scratch: Locked<u8>,
+    scratch: Locked<u64>,
     /// Padded message, signature, and signature raised to the public exponent, of each lane.
     padded: Box<[[u8; MODULUS_BYTES_MAX]; LANES]>,
     signed: Box<[[u8; MODULUS_BYTES_MAX]; LANES]>,
@@ -48,7 +48,7 @@ impl Lanes {
     /// Allocates the memory of the lanes.
     pub(crate) fn new(library: Arc<Library>) -> Result<Self, Error> {
         let rsa = Class::ALL.iter().filter_map(|class| library.rsa(*class));
-        let scratch = Locked::zeroed(rsa.map(|rsa| rsa.scratch_bytes).max().unwrap_or(0))?;
+        let scratch = Locked::zeroed(rsa.map(|rsa| rsa.scratch_words).max().unwrap_or(0))?;
         let rows = || Box::new([[0; MODULUS_BYTES_MAX]; LANES]);
         let (padded, signed, checked) = (rows(), rows(), rows());
         let nonces = Locked::zeroed(ecdsa::NONCE_WORDS)?;
@@ -116,16 +116,16 @@ impl Lanes {
             }
             modulus[lane] = words.modulus().as_ptr();
         }
-        // SAFETY: rows have MODULUS_BYTES_MAX bytes, which is at least the size of the modulus. Keys
-        // of this class have its number of words, which `Words::of` ensures. `scratch` has the
-        // largest size of all classes.
+        // SAFETY: rows have MODULUS_BYTES_MAX bytes, at least the size of the modulus. Keys of this
+        // class have its number of words, which `Words::of` ensures. `scratch` has the largest size
+        // of all classes.
         let [private, public] = unsafe {
             [
                 self.library.rsa_private(rsa, &from, &to, &crt, &mut self.scratch),
                 self.library.rsa_public(rsa, &signed, &back, &modulus, &mut self.scratch),
             ]
         };
-        self.scratch.zeroize();
+        self.scratch[..rsa.scratch_words].zeroize();
         std::array::from_fn(|lane| {
             let done = !from[lane].is_null() && is_ok(private, lane) && is_ok(public, lane);
             // Bellcore attack: a wrong result with one correct half reveals a prime.
