@@ -28,6 +28,7 @@ mod label;
 mod packer;
 mod parameters;
 mod parts;
+pub mod place;
 
 pub use chunk::Chunk;
 pub use config::{Error, Grouping, PackerConfig};

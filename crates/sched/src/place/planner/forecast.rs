@@ -1,0 +1,109 @@
+//! Forecast of the load from the last measurements.
+
+use super::super::load::{FunctionLoad, LENGTH_CLASSES, Load};
+
+/// Number of looks that the mean covers: 100 ms of 10 ms each.
+const WINDOW: usize = 10;
+
+/// Sums of one look: packets, bytes, and packets of each length class, per second.
+type Sums = [f64; 2 + LENGTH_CLASSES];
+
+/// Forecast of the load: for each function, the larger of the last look and of the mean of the
+/// window.
+///
+/// The load can rise within one look. It counts as fallen only when the mean has fallen, so a short
+/// gap does not move anything.
+#[derive(Debug)]
+pub(super) struct Forecast {
+    /// Sums of each look: `[look * functions + function]`.
+    looks: Vec<Sums>,
+    next: usize,
+    filled: usize,
+    /// Sums over the window.
+    totals: Vec<Sums>,
+    load: Load,
+}
+
+impl Forecast {
+    pub(super) fn new(functions: usize) -> Self {
+        Self {
+            looks: vec![[0.0; 2 + LENGTH_CLASSES]; WINDOW * functions],
+            next: 0,
+            filled: 0,
+            totals: vec![[0.0; 2 + LENGTH_CLASSES]; functions],
+            load: Load { functions: vec![FunctionLoad::default(); functions] },
+        }
+    }
+
+    /// Adds the load of one look and returns the new forecast.
+    pub(super) fn push(&mut self, seen: &Load) -> &Load {
+        let functions = self.totals.len();
+        self.filled = (self.filled + 1).min(WINDOW);
+        let looks = &mut self.looks[self.next * functions..][..functions];
+        self.next = (self.next + 1) % WINDOW;
+        for (((function, total), look), forecast) in
+            seen.functions.iter().zip(&mut self.totals).zip(looks).zip(&mut self.load.functions)
+        {
+            let sums = sums(function);
+            let old = std::mem::replace(look, sums);
+            for ((total, new), old) in total.iter_mut().zip(sums).zip(old) {
+                // Rounding errors of earlier looks must not leave a negative rate.
+                *total = (*total + new - old).max(0.0);
+            }
+            let mean_pps = total[0] / self.filled as f64;
+            *forecast = if function.pps >= mean_pps { *function } else { mean(total, mean_pps) };
+        }
+        &self.load
+    }
+
+    pub(super) fn load(&self) -> &Load {
+        &self.load
+    }
+}
+
+fn sums(function: &FunctionLoad) -> Sums {
+    let mut sums = [0.0; 2 + LENGTH_CLASSES];
+    (sums[0], sums[1]) = (function.pps, function.pps * function.bytes);
+    sums[2..].iter_mut().zip(function.classes).for_each(|(sum, share)| *sum = function.pps * share);
+    sums
+}
+
+fn mean(total: &Sums, pps: f64) -> FunctionLoad {
+    let mut classes = [0.0; LENGTH_CLASSES];
+    classes.iter_mut().zip(&total[2..]).for_each(|(class, sum)| *class = sum / total[0]);
+    FunctionLoad { pps, bytes: total[1] / total[0], classes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn push(forecast: &mut Forecast, pps: f64, bytes: u16) -> FunctionLoad {
+        forecast.push(&Load { functions: vec![FunctionLoad::fixed(pps, bytes)] }).functions[0]
+    }
+
+    #[test]
+    fn rises_at_once_and_falls_with_the_mean() {
+        let mut forecast = Forecast::new(1);
+        for _ in 0..20 {
+            assert_eq!(push(&mut forecast, 1000.0, 60), FunctionLoad::fixed(1000.0, 60));
+        }
+        assert_eq!(push(&mut forecast, 5000.0, 1500).pps, 5000.0);
+        let after = push(&mut forecast, 0.0, 60);
+        assert!((after.pps - 1300.0).abs() < 1e-6, "{after:?}");
+        // 8000 packets of 60 bytes and 5000 of 1500 bytes.
+        assert!((after.bytes - 7_980_000.0 / 13_000.0).abs() < 1e-6, "{after:?}");
+        assert!((after.classes[3] - 5.0 / 13.0).abs() < 1e-9 && (after.classes[0] - 8.0 / 13.0).abs() < 1e-9);
+        for _ in 0..10 {
+            push(&mut forecast, 0.0, 60);
+        }
+        assert!(forecast.load().pps() < 1e-6);
+    }
+
+    #[test]
+    fn first_looks_do_not_count_the_empty_window() {
+        let mut forecast = Forecast::new(1);
+        push(&mut forecast, 1000.0, 60);
+        assert!((push(&mut forecast, 500.0, 60).pps - 750.0).abs() < 1e-9);
+    }
+}

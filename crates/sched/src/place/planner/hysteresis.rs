@@ -1,0 +1,177 @@
+//! Hysteresis: when a better placement is worth a move.
+
+use super::super::load::Load;
+use super::super::placement::Choice;
+
+/// Number of looks for which a gain must last.
+const LOOKS: u32 = 3;
+/// Shortest time between a move and the next one that is not urgent, in nanoseconds.
+const DWELL_NS: u64 = 300_000_000;
+/// Longest such time.
+const DWELL_MAX_NS: u64 = 5_000_000_000;
+/// Number of undone moves after which the dwell time doubles.
+const UNDONE_MAX: u32 = 3;
+/// Change of the load below which a return to the earlier placement undoes a move.
+const SAME_LOAD: f64 = 0.1;
+/// Number of wake-up times for which a device must not have been needed before it sleeps.
+const QUIET_WAKES: f64 = 10.0;
+
+/// Reason to wait with a move.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Wait {
+    /// The gain has not lasted long enough.
+    Looks(u32),
+    /// The last move was too recent. Time that is left, in nanoseconds.
+    Dwell(u64),
+    /// The saved energy has not paid for waking the devices again. Energy that is left, in joules.
+    Unearned(f64),
+}
+
+/// State between looks.
+#[derive(Debug)]
+pub(super) struct Hysteresis {
+    streak: u32,
+    better_since_ns: u64,
+    moved_ns: u64,
+    dwell_ns: u64,
+    undone: u32,
+    /// Placement before the last move, and the load at that move.
+    before: Option<(Choice, Load)>,
+}
+
+/// Cost of a move that lets devices sleep.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SleepCost {
+    /// Energy for waking the devices again, in joules.
+    pub(super) joules: f64,
+    /// Longest time to wake one of them, in nanoseconds.
+    pub(super) wake_ns: f64,
+    /// Power that the move saves, in watts.
+    pub(super) saved_watts: f64,
+}
+
+impl Hysteresis {
+    pub(super) fn new() -> Self {
+        Self { streak: 0, better_since_ns: 0, moved_ns: 0, dwell_ns: DWELL_NS, undone: 0, before: None }
+    }
+
+    /// Records that no better placement exists.
+    pub(super) fn no_gain(&mut self) {
+        self.streak = 0;
+    }
+
+    /// Records a look with a sufficient gain. Returns the reason to wait, or `None` if the move is
+    /// due.
+    pub(super) fn gain(&mut self, now_ns: u64, cost: SleepCost) -> Option<Wait> {
+        if self.streak == 0 {
+            self.better_since_ns = now_ns;
+        }
+        self.streak += 1;
+        if self.streak < LOOKS {
+            return Some(Wait::Looks(LOOKS - self.streak));
+        }
+        let rested_ns = now_ns.saturating_sub(self.moved_ns);
+        if rested_ns < self.dwell_ns {
+            return Some(Wait::Dwell(self.dwell_ns - rested_ns));
+        }
+        let better_ns = now_ns.saturating_sub(self.better_since_ns);
+        let quiet_ns = (QUIET_WAKES * cost.wake_ns) as u64;
+        if better_ns < quiet_ns {
+            return Some(Wait::Dwell(quiet_ns - better_ns));
+        }
+        // Waiting as long as the saving needs to pay for a wake-up costs at most twice the optimum
+        // (ski rental).
+        let wasted = cost.saved_watts * better_ns as f64 * 1e-9;
+        (wasted < cost.joules).then(|| Wait::Unearned(cost.joules - wasted))
+    }
+
+    /// Records a move from `from` to `to` under `load`.
+    pub(super) fn moved(&mut self, now_ns: u64, from: &Choice, to: &Choice, load: &Load) {
+        let undoes = self.before.as_ref().is_some_and(|(choice, at)| alike(choice, to) && at.distance(load) < SAME_LOAD);
+        self.undone = if undoes { self.undone + 1 } else { 0 };
+        if self.undone >= UNDONE_MAX {
+            self.dwell_ns = (2 * self.dwell_ns).min(DWELL_MAX_NS);
+        } else if self.undone == 0 {
+            self.dwell_ns = DWELL_NS;
+        }
+        self.before = Some((from.clone(), load.clone()));
+        self.streak = 0;
+        self.moved_ns = now_ns;
+    }
+
+    /// Returns the time since the last move, in nanoseconds.
+    pub(super) fn rested_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.moved_ns)
+    }
+}
+
+/// Share by which placements must differ to count as different.
+pub(in super::super) const SHARE_STEP: f64 = 0.1;
+
+/// Returns whether two placements differ only by small shares.
+pub(in super::super) fn alike(one: &Choice, two: &Choice) -> bool {
+    one.setting == two.setting && one.shares_moved(two) < SHARE_STEP
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::load::FunctionLoad;
+    use super::super::super::placement::{PlaceSet, Setting};
+    use super::*;
+
+    const LOOK_NS: u64 = 10_000_000;
+
+    fn choice(share: f64) -> Choice {
+        let setting = Setting { on: PlaceSet::of([0, 1]), workers: 4, feeders: 0, level: 0 };
+        Choice { setting, shares: vec![share, 1.0 - share] }
+    }
+
+    fn load(pps: f64) -> Load {
+        Load { functions: vec![FunctionLoad::fixed(pps, 60)] }
+    }
+
+    #[test]
+    fn a_gain_must_last_and_the_last_move_must_be_old() {
+        let mut state = Hysteresis::new();
+        let start = 10 * DWELL_NS;
+        state.moved(start, &choice(0.0), &choice(1.0), &load(1.0));
+        assert_eq!(state.gain(start + LOOK_NS, SleepCost::default()), Some(Wait::Looks(2)));
+        state.no_gain();
+        assert_eq!(state.gain(start + 2 * LOOK_NS, SleepCost::default()), Some(Wait::Looks(2)));
+        state.gain(start + 3 * LOOK_NS, SleepCost::default());
+        let wait = state.gain(start + 4 * LOOK_NS, SleepCost::default());
+        assert_eq!(wait, Some(Wait::Dwell(DWELL_NS - 4 * LOOK_NS)));
+        assert_eq!(state.gain(start + DWELL_NS, SleepCost::default()), None);
+    }
+
+    #[test]
+    fn sleep_must_be_earned() {
+        let mut state = Hysteresis::new();
+        let cost = SleepCost { joules: 4.0, wake_ns: 1e6, saved_watts: 40.0 };
+        let start = 10 * DWELL_NS;
+        let due = (0..20).find(|look| state.gain(start + look * LOOK_NS, cost).is_none());
+        // 40 W save 4 J in 100 ms.
+        assert_eq!(due, Some(10));
+        let mut state = Hysteresis::new();
+        let slow = SleepCost { joules: 0.0, wake_ns: 20e6, saved_watts: 40.0 };
+        assert_eq!((0..90).find(|look| state.gain(start + look * LOOK_NS, slow).is_none()), Some(20));
+    }
+
+    #[test]
+    fn dwell_doubles_after_moves_that_were_undone() {
+        let mut state = Hysteresis::new();
+        for step in 0..4 {
+            let (from, to) = if step % 2 == 0 { (0.0, 1.0) } else { (1.0, 0.0) };
+            state.moved(step * DWELL_NS, &choice(from), &choice(to), &load(1.0));
+        }
+        assert_eq!(state.dwell_ns, 2 * DWELL_NS);
+        // The load has changed, so the return is right.
+        state.moved(9 * DWELL_NS, &choice(0.0), &choice(1.0), &load(2.0));
+        assert_eq!(state.dwell_ns, DWELL_NS);
+        for step in 0..20 {
+            let (from, to) = if step % 2 == 1 { (0.0, 1.0) } else { (1.0, 0.0) };
+            state.moved(step * DWELL_NS, &choice(from), &choice(to), &load(2.0));
+        }
+        assert_eq!(state.dwell_ns, DWELL_MAX_NS);
+    }
+}

@@ -1,0 +1,524 @@
+//! Planner: decides every 10 ms whether another placement is worth a move.
+//!
+//! ```text
+//! overloaded, or a place lost ──────────────────────────────────────────> move at once
+//! gain > max(5 %, twice the model's error) ─> for 3 looks ─> after the dwell time ─> move
+//!                                                            devices that sleep: after their wake-up is paid
+//! otherwise ────────────────────────────────────────────────────────────> stay
+//! ```
+
+mod forecast;
+mod hysteresis;
+mod trust;
+
+use super::load::{Load, LoadKey};
+use super::model::{Machine, Prediction, Table};
+use super::placement::{Choice, Placement, PlaceSet};
+use super::policy::{Goal, Score, Splits};
+use super::search::{Found, Grid, Problem, Search};
+use super::thesis::Thesis;
+use forecast::Forecast;
+use hysteresis::{Hysteresis, SleepCost, Wait, alike};
+use trust::Trust;
+
+/// Gain that a move needs at least.
+const GAIN_MIN: f64 = 0.05;
+/// Gain that a move needs, as a multiple of the model's error.
+const GAIN_ERRORS: f64 = 2.0;
+/// Gain that a move needs while workers are overloaded.
+const GAIN_OVERLOADED: f64 = 0.02;
+/// Gain that a change of small shares needs.
+const GAIN_TUNING: f64 = 0.01;
+/// Shortest time between two changes of small shares, in nanoseconds.
+const TUNING_NS: u64 = 100_000_000;
+/// Fill level of a worker's ring from which it counts as overloaded.
+const BACKLOG: f64 = 0.5;
+/// Load for which the overflow places are chosen, as a multiple of the forecast.
+const BURST: f64 = 2.0;
+/// Longest wake-up time of an overflow place, in nanoseconds. A worker's rings hold a burst for
+/// about this time.
+const OVERFLOW_WAKE_NS: f64 = 1e6;
+/// Growth of the assumed load if rings are full and the model does not explain it.
+const PRESSURE_STEP: f64 = 0.25;
+/// Largest such growth.
+const PRESSURE_MAX: f64 = 1.0;
+/// Factor by which the assumed growth shrinks at each look without a full ring.
+const PRESSURE_DECAY: f64 = 0.97;
+
+/// Rule by which placements are chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rule {
+    /// Predicted gain, as described in this module.
+    #[default]
+    Gain,
+    /// Rule of the thesis on adaptive scheduling: every 100 ms, if the rate has changed by more than
+    /// 10 %. For comparison.
+    Thesis,
+}
+
+/// Measured work of one function on one place since the last look.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// Number of packets.
+    pub packets: u64,
+    /// Time of the device or, for the CPU, core time of the kernel, in nanoseconds.
+    pub busy_ns: f64,
+}
+
+/// Measurements since the last look.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Observation {
+    /// Time on the caller's clock, in nanoseconds. It must not decrease.
+    pub now_ns: u64,
+    /// Offered load.
+    pub load: Load,
+    /// Work by function and place: `[function * places + place]`. Empty if nothing was measured.
+    pub measured: Vec<Measured>,
+    /// 99th percentile of the latency of each function, in nanoseconds. 0 or missing: not measured.
+    pub p99_ns: Vec<f64>,
+    /// Fill level of the fullest ring of all workers, 0 to 1.
+    pub backlog: f64,
+    /// Places whose device is lost.
+    pub lost: PlaceSet,
+}
+
+/// Configuration of a planner.
+#[derive(Clone, Debug, Default)]
+pub struct PlannerConfig {
+    /// Rule.
+    pub rule: Rule,
+    /// Settings that the search tries.
+    pub grid: Grid,
+}
+
+/// Outcome of a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// There is a new placement.
+    Moved,
+    /// The placement stays.
+    Stayed,
+}
+
+/// Reason of a decision.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reason {
+    /// First placement.
+    Start,
+    /// The operator has set another goal.
+    Goal,
+    /// The operator holds the placement.
+    Held,
+    /// A place in use is lost or far too slow.
+    Lost(PlaceSet),
+    /// Workers are overloaded, or a resource is nearly full.
+    Overload,
+    /// The predicted gain is large enough.
+    Gain,
+    /// Only small shares change.
+    Tuning,
+    /// The placement is the best one.
+    Best,
+    /// The best other placement gains too little.
+    SmallGain,
+    /// The gain has lasted for too few looks. Number of looks that are left.
+    Lasting(u32),
+    /// The last move was too recent. Time that is left, in nanoseconds.
+    Dwell(u64),
+    /// The saving has not paid for waking the devices again. Energy that is left, in joules.
+    Unearned(f64),
+    /// The remaining places cannot run all functions.
+    NoPlace,
+    /// The rule of the thesis: the rate has changed by less than 10 %, or it is not yet time.
+    SameRate,
+    /// The rule of the thesis: the rate has changed.
+    Rate,
+}
+
+/// A move from one placement to another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Move {
+    /// Earlier placement. `None` for the first one.
+    pub from: Option<Choice>,
+    /// New placement.
+    pub to: Choice,
+    /// Load for which it was chosen.
+    pub load: Load,
+    /// Places that are not trusted, with their rate relative to the profile.
+    pub slow: Vec<(usize, f64)>,
+}
+
+/// Decision of one look.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// Time of the look.
+    pub now_ns: u64,
+    /// Whether the placement changed.
+    pub outcome: Outcome,
+    /// Reason.
+    pub reason: Reason,
+    /// Relative gain of the best placement over the current one.
+    pub gain: f64,
+    /// Gain that a move needs.
+    pub required: f64,
+    /// Prediction of the earlier placement.
+    pub before: Prediction,
+    /// Prediction of the best placement or, after a move, of the new one.
+    pub after: Prediction,
+    /// The move, if there is one.
+    pub moved: Option<Box<Move>>,
+}
+
+/// Planner of one machine.
+#[derive(Debug)]
+pub struct Planner {
+    machine: Machine,
+    goal: Goal,
+    search: Search,
+    forecast: Forecast,
+    trust: Trust,
+    hysteresis: Hysteresis,
+    thesis: Option<Thesis>,
+    current: Option<Choice>,
+    placement: Placement,
+    burst: Choice,
+    is_new_goal: bool,
+    pinned: Option<Choice>,
+    pressure: f64,
+    tuned_ns: u64,
+    /// Key of the last problem. The results below belong to it.
+    key: LoadKey,
+    next_key: LoadKey,
+    best: Option<Found>,
+    /// Prediction and score of the current placement.
+    own: Option<(Prediction, Score)>,
+    table: Table,
+}
+
+impl Planner {
+    /// Creates a planner without a placement. The first look returns one.
+    pub fn new(machine: Machine, goal: Goal, config: PlannerConfig) -> Self {
+        let functions = machine.functions.len();
+        let thesis = (config.rule == Rule::Thesis).then(|| Thesis::new(&machine));
+        let idle = super::search::idle_choice(&machine);
+        Self {
+            search: Search::new(config.grid),
+            forecast: Forecast::new(functions),
+            trust: Trust::new(&machine),
+            hysteresis: Hysteresis::new(),
+            thesis,
+            current: None,
+            placement: Placement::new(&machine, 0, &idle, &idle, PlaceSet::default()),
+            burst: idle,
+            is_new_goal: false,
+            pinned: None,
+            pressure: 0.0,
+            tuned_ns: 0,
+            key: LoadKey::new(),
+            next_key: LoadKey::new(),
+            best: None,
+            own: None,
+            table: Table::default(),
+            machine,
+            goal,
+        }
+    }
+
+    /// Returns the model.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// Returns the current goal.
+    pub fn goal(&self) -> &Goal {
+        &self.goal
+    }
+
+    /// Returns the current placement. Before the first look, every function is on its first place.
+    pub fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    /// Returns the current placement in the form of the search, or `None` before the first look.
+    pub fn choice(&self) -> Option<&Choice> {
+        self.current.as_ref()
+    }
+
+    /// Returns the placement that overloaded workers may use.
+    pub fn burst(&self) -> &Choice {
+        &self.burst
+    }
+
+    /// Sets another goal. The next look chooses a placement for it at once.
+    pub fn set_goal(&mut self, goal: Goal) {
+        self.goal = goal;
+        self.is_new_goal = true;
+        self.pinned = None;
+        self.forget();
+    }
+
+    /// Pins a placement. The next look moves to it, and it stays until another goal is set.
+    pub fn pin(&mut self, choice: Choice) {
+        self.pinned = Some(choice);
+        self.is_new_goal = true;
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        self.search.clear();
+        self.key.clear();
+    }
+
+    /// Examines new measurements and decides. [`Planner::placement`] is then the new placement.
+    pub fn look(&mut self, seen: &Observation) -> Decision {
+        self.forecast.push(&seen.load);
+        if let Some(thesis) = &mut self.thesis {
+            let found = thesis.look(&self.machine, &self.goal, seen);
+            return self.follow_thesis(seen, found);
+        }
+        if let Some(current) = &self.current {
+            self.trust.learn(&self.machine, seen, current, &self.table);
+        }
+        let excluded = self.excluded(seen);
+        let is_lost = self.uses(excluded);
+        let load = self.expected_load(seen);
+        self.update(&load, excluded);
+        let Some(best) = self.best.clone().filter(|_| !self.goal.policy.holds || self.current.is_none() || is_lost) else {
+            return self.stay_without_search(seen);
+        };
+        if let Some(pinned) = self.pinned.take_if(|_| !is_lost) {
+            return self.move_to(seen, pinned, Reason::Goal, 0.0, 0.0, excluded, &load);
+        }
+        let Some((before, score)) = self.own else {
+            return self.move_to(seen, best.choice, Reason::Start, 0.0, 0.0, excluded, &load);
+        };
+        let gain = best.score.gain_over(&score);
+        let required = self.required(&before, &best.prediction);
+        if is_lost {
+            let reason = Reason::Lost(excluded);
+            return self.move_to(seen, best.choice, reason, gain, required, excluded, &load);
+        }
+        if std::mem::take(&mut self.is_new_goal) && self.current.as_ref() != Some(&best.choice) {
+            return self.move_to(seen, best.choice, Reason::Goal, gain, required, excluded, &load);
+        }
+        match self.judge(seen, &before, &best, gain, required) {
+            Ok(reason) => self.move_to(seen, best.choice, reason, gain, required, excluded, &load),
+            Err(reason) => self.stay(seen, reason, gain, required, before, best.prediction),
+        }
+    }
+
+    /// Returns the reason to move, or the reason to stay.
+    fn judge(
+        &mut self,
+        seen: &Observation,
+        before: &Prediction,
+        best: &Found,
+        gain: f64,
+        required: f64,
+    ) -> Result<Reason, Reason> {
+        let is_overloaded = before.load > self.goal.limits.carry || seen.backlog >= BACKLOG;
+        let grows = best.prediction.headroom > before.headroom;
+        if is_overloaded && grows && gain > GAIN_OVERLOADED {
+            return Ok(Reason::Overload);
+        }
+        if gain <= 0.0 {
+            self.hysteresis.no_gain();
+            return Err(Reason::Best);
+        }
+        let is_tuning = self.current.as_ref().is_some_and(|current| alike(current, &best.choice));
+        if is_tuning {
+            let is_due = seen.now_ns.saturating_sub(self.tuned_ns) >= TUNING_NS;
+            self.hysteresis.no_gain();
+            return if gain > GAIN_TUNING && is_due { Ok(Reason::Tuning) } else { Err(Reason::SmallGain) };
+        }
+        if gain <= required {
+            self.hysteresis.no_gain();
+            return Err(Reason::SmallGain);
+        }
+        let cost = self.sleep_cost(before, best);
+        match self.hysteresis.gain(seen.now_ns, cost) {
+            None => Ok(Reason::Gain),
+            Some(Wait::Looks(left)) => Err(Reason::Lasting(left)),
+            Some(Wait::Dwell(left_ns)) => Err(Reason::Dwell(left_ns)),
+            Some(Wait::Unearned(joules)) => Err(Reason::Unearned(joules)),
+        }
+    }
+
+    /// Returns the gain that a move needs. Power is known better than capacity and latency.
+    fn required(&self, before: &Prediction, best: &Prediction) -> f64 {
+        if self.goal.policy.splits == Splits::Power {
+            return GAIN_MIN;
+        }
+        GAIN_MIN.max(GAIN_ERRORS * before.error.max(best.error))
+    }
+
+    /// Returns the cost of the devices that would sleep after a move.
+    fn sleep_cost(&self, before: &Prediction, best: &Found) -> SleepCost {
+        let Some(current) = &self.current else { return SleepCost::default() };
+        let mut cost = SleepCost {
+            saved_watts: before.watts.unwrap_or(0.0) - best.prediction.watts.unwrap_or(0.0),
+            ..SleepCost::default()
+        };
+        for (index, device) in self.machine.devices.iter().enumerate() {
+            let sleeps = self.machine.is_on(index, current.setting.on) && !self.machine.is_on(index, best.choice.setting.on);
+            if let Some(power) = device.power.filter(|_| sleeps) {
+                cost.joules += power.awake * power.wake_ns * 1e-9;
+                cost.wake_ns = cost.wake_ns.max(power.wake_ns);
+            }
+        }
+        cost
+    }
+
+    /// Returns the places that must not be used, unless no place would remain for a function.
+    fn excluded(&self, seen: &Observation) -> PlaceSet {
+        let failing = self.trust.failing(&self.machine, seen.now_ns).with(seen.lost);
+        let remains = |excluded: PlaceSet| self.machine.allowed.iter().all(|allowed| !allowed.without(excluded).is_empty());
+        if remains(failing) { failing } else { seen.lost }
+    }
+
+    /// Returns whether the current placement uses one of `places`.
+    fn uses(&self, places: PlaceSet) -> bool {
+        let count = self.machine.places.len();
+        let Some(current) = self.current.as_ref().filter(|_| !places.is_empty()) else { return false };
+        (0..self.machine.functions.len()).any(|function| !current.used_by(function, count).common(places).is_empty())
+    }
+
+    /// Returns the forecast. If rings are full although the model predicts no overload, the model
+    /// is wrong, and a growing part is added.
+    fn expected_load(&mut self, seen: &Observation) -> Load {
+        let explained = self.own.is_none_or(|(prediction, _)| prediction.load > self.goal.limits.carry);
+        if seen.backlog >= BACKLOG && !explained {
+            self.pressure = (self.pressure + PRESSURE_STEP).min(PRESSURE_MAX);
+        } else if self.pressure > 0.0 {
+            self.pressure = if self.pressure < 0.01 { 0.0 } else { self.pressure * PRESSURE_DECAY };
+        }
+        self.forecast.load().scaled(1.0 + self.pressure)
+    }
+
+    /// Updates the best placement and the prediction of the current one, if the problem has
+    /// changed.
+    fn update(&mut self, load: &Load, excluded: PlaceSet) {
+        let (machine, corrections, goal) = (&self.machine, &self.trust.corrections, &self.goal);
+        let problem = Problem { machine, load, corrections, goal, excluded };
+        Search::write_key(&problem, &mut self.next_key);
+        if self.key == self.next_key {
+            return;
+        }
+        std::mem::swap(&mut self.key, &mut self.next_key);
+        self.best = self.search.best_of_bucket(&problem, self.current.as_ref());
+        let top = load.bucket_top();
+        self.own = self.current.as_ref().map(|current| {
+            self.table.fill(machine, &top, corrections, current.setting);
+            let prediction = self.table.predict(machine, current);
+            (prediction, goal.score(&prediction))
+        });
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "all parts of one decision")]
+    fn move_to(
+        &mut self,
+        seen: &Observation,
+        to: Choice,
+        reason: Reason,
+        gain: f64,
+        required: f64,
+        excluded: PlaceSet,
+        load: &Load,
+    ) -> Decision {
+        self.is_new_goal = false;
+        let machine = &self.machine;
+        let top = load.bucket_top();
+        self.table.fill(machine, &top, &self.trust.corrections, to.setting);
+        let after = self.table.predict(machine, &to);
+        let before = self.own.map_or(after, |(prediction, _)| prediction);
+        // Places that wake soon enough may take the overflow; the others are excluded.
+        let slow_to_wake = (0..machine.places.len())
+            .filter(|&place| !to.setting.on.contains(place) && machine.wake_ns(place) > OVERFLOW_WAKE_NS);
+        let unusable = PlaceSet::of(slow_to_wake).with(excluded);
+        let burst = load.scaled(BURST);
+        let problem = Problem {
+            machine,
+            load: &burst,
+            corrections: &self.trust.corrections,
+            goal: &self.goal,
+            excluded: unusable,
+        };
+        let burst = self.search.best_of_bucket(&problem, Some(&to));
+        self.burst = burst.map_or_else(|| to.clone(), |found| found.choice);
+        let fast = PlaceSet::of(0..machine.places.len()).without(unusable);
+        self.placement = Placement::new(machine, self.placement.number + 1, &to, &self.burst, fast);
+
+        let from = self.current.replace(to.clone());
+        if let Some(from) = &from {
+            if reason == Reason::Tuning {
+                self.tuned_ns = seen.now_ns;
+            } else {
+                self.hysteresis.moved(seen.now_ns, from, &to, load);
+            }
+        }
+        self.own = Some((after, self.goal.score(&after)));
+        let moved = Box::new(Move { from, to, load: load.clone(), slow: self.slow() });
+        let (now_ns, outcome) = (seen.now_ns, Outcome::Moved);
+        Decision { now_ns, outcome, reason, gain, required, before, after, moved: Some(moved) }
+    }
+
+    fn stay(
+        &self,
+        seen: &Observation,
+        reason: Reason,
+        gain: f64,
+        required: f64,
+        before: Prediction,
+        after: Prediction,
+    ) -> Decision {
+        let (now_ns, outcome) = (seen.now_ns, Outcome::Stayed);
+        Decision { now_ns, outcome, reason, gain, required, before, after, moved: None }
+    }
+
+    /// Stays because the operator holds the placement, or because no placement is possible.
+    fn stay_without_search(&mut self, seen: &Observation) -> Decision {
+        if let Some(pinned) = self.pinned.take() {
+            let load = self.forecast.load().clone();
+            return self.move_to(seen, pinned, Reason::Goal, 0.0, 0.0, PlaceSet::default(), &load);
+        }
+        self.is_new_goal = false;
+        let reason = if self.goal.policy.holds { Reason::Held } else { Reason::NoPlace };
+        let prediction = self.own.map_or_else(Prediction::unknown, |(prediction, _)| prediction);
+        self.stay(seen, reason, 0.0, 0.0, prediction, prediction)
+    }
+
+    fn follow_thesis(&mut self, seen: &Observation, found: Option<Choice>) -> Decision {
+        let load = seen.load.clone();
+        match found {
+            Some(choice) if self.current.as_ref() != Some(&choice) => {
+                let reason = if self.current.is_none() { Reason::Start } else { Reason::Rate };
+                let decision = self.move_to(seen, choice.clone(), reason, 0.0, 0.0, seen.lost, &load);
+                // The rule has no overflow.
+                self.burst = choice;
+                let burst = self.burst.clone();
+                self.placement =
+                    Placement::new(&self.machine, self.placement.number, &burst, &burst, PlaceSet::default());
+                decision
+            }
+            _ => {
+                let prediction = self.own.map_or_else(Prediction::unknown, |(prediction, _)| prediction);
+                self.stay(seen, Reason::SameRate, 0.0, 0.0, prediction, prediction)
+            }
+        }
+    }
+
+    /// Returns the places that are not trusted, with the lowest rate of any function.
+    fn slow(&self) -> Vec<(usize, f64)> {
+        let (functions, places) = (self.machine.functions.len(), self.machine.places.len());
+        let rate = |place: usize| {
+            let rates = (0..functions).filter_map(|function| self.trust.distrusted(function * places + place));
+            rates.reduce(f64::min)
+        };
+        (0..places).filter_map(|place| Some((place, rate(place)?))).collect()
+    }
+
+    /// Returns the time since the last move, in nanoseconds.
+    pub fn rested_ns(&self, now_ns: u64) -> u64 {
+        self.hysteresis.rested_ns(now_ns)
+    }
+}

@@ -1,0 +1,180 @@
+//! Corrections of the model from measurements, and distrust of places that disappoint.
+
+use super::super::load::Load;
+use super::super::model::{Corrections, Machine, Table};
+use super::super::placement::{Choice, PlaceSet};
+use super::Observation;
+
+/// Weight of a new measurement in a correction.
+const WEIGHT: f64 = 0.25;
+/// Smallest number of packets of a measurement.
+const PACKETS_MIN: u64 = 500;
+/// Range of corrections. A larger ratio means that the profile does not describe the machine.
+const RANGE: (f64, f64) = (0.5, 2.0);
+/// Time in which a correction without new measurements fades to a third, in nanoseconds.
+const FADE_NS: f64 = 30e9;
+/// Interval at which corrections fade, in nanoseconds.
+const FADE_STEP_NS: u64 = 100_000_000;
+/// Rate below which a place is not trusted, relative to its prediction.
+const DISTRUST_BELOW: f64 = 0.8;
+/// Rate below which a place is not trusted after one look.
+const DISTRUST_AT_ONCE: f64 = 0.55;
+/// Rate below which a place is not used for some time.
+const FAILING_BELOW: f64 = 0.3;
+/// Time for which a place must disappoint, in nanoseconds.
+const DISTRUST_NS: u64 = 1_000_000_000;
+/// Rate from which a place is trusted again.
+const TRUST_ABOVE: f64 = 0.9;
+/// Fraction of the profile's error that remains when measurements confirm a prediction.
+const CONFIRMED: f64 = 0.2;
+/// Number of measurements that confirm a prediction.
+const CONFIRMATIONS: u32 = 10;
+/// Longest time for which a place that is not used keeps its correction, in nanoseconds.
+const MEMORY_NS: u64 = 300_000_000_000;
+
+/// Knowledge about one function on one place.
+#[derive(Clone, Copy, Debug, Default)]
+struct Way {
+    /// Number of measurements since the last distrust, up to [`CONFIRMATIONS`].
+    confirmations: u32,
+    /// Time since which the place disappoints, or 0.
+    slow_since_ns: u64,
+    distrusted: bool,
+    /// Time of the last measurement.
+    seen_ns: u64,
+    /// Time for which the correction does not fade while the place is not used. It doubles with
+    /// each distrust.
+    keep_ns: u64,
+    /// Time until which the place is not used.
+    failing_until_ns: u64,
+}
+
+/// Corrections, and the places that are not trusted.
+#[derive(Debug)]
+pub(super) struct Trust {
+    pub(super) corrections: Corrections,
+    ways: Vec<Way>,
+    /// Factors of interference of the current placement.
+    interference: Vec<f64>,
+    faded_ns: u64,
+}
+
+impl Trust {
+    pub(super) fn new(machine: &Machine) -> Self {
+        let corrections = Corrections::none(machine);
+        let ways = corrections.cost.len();
+        Self { corrections, ways: vec![Way::default(); ways], interference: vec![1.0; ways], faded_ns: 0 }
+    }
+
+    /// Learns from the measurements of the current placement. `table` describes it under the
+    /// current load.
+    pub(super) fn learn(&mut self, machine: &Machine, seen: &Observation, choice: &Choice, table: &Table) {
+        if !machine.gamma.is_empty() {
+            table.interference(machine, choice, &mut self.interference);
+        }
+        let places = machine.places.len();
+        let total_pps = seen.load.pps();
+        for (way, measured) in seen.measured.iter().enumerate() {
+            if measured.packets < PACKETS_MIN || measured.busy_ns <= 0.0 {
+                continue;
+            }
+            let (function, place) = (way / places, way % places);
+            if !machine.allowed[function].contains(place) {
+                continue;
+            }
+            let level = choice.setting.level;
+            let predicted = machine.kernel_ns(&seen.load, function, place, level, total_pps) * self.interference[way];
+            self.learn_cost(machine, seen.now_ns, way, measured.busy_ns / measured.packets as f64 / predicted);
+        }
+        self.learn_latency(machine, &seen.load, &seen.p99_ns, choice, table);
+        self.fade(seen.now_ns);
+    }
+
+    fn learn_cost(&mut self, machine: &Machine, now_ns: u64, index: usize, ratio: f64) {
+        let (way, correction) = (&mut self.ways[index], &mut self.corrections.cost[index]);
+        way.seen_ns = now_ns;
+        way.confirmations = (way.confirmations + 1).min(CONFIRMATIONS);
+        let rate = 1.0 / ratio;
+        let known = (1.0 / *correction).min(1.0);
+        let is_sudden = rate < DISTRUST_AT_ONCE * known;
+        let weight = if is_sudden { 1.0 } else { WEIGHT };
+        *correction = (*correction + weight * (ratio - *correction)).clamp(RANGE.0, RANGE.1);
+        if rate >= TRUST_ABOVE {
+            (way.slow_since_ns, way.distrusted) = (0, false);
+        } else if rate < DISTRUST_BELOW {
+            let since_ns = if way.slow_since_ns == 0 { now_ns.max(1) } else { way.slow_since_ns };
+            way.slow_since_ns = since_ns;
+            if !way.distrusted && (is_sudden || now_ns.saturating_sub(since_ns) >= DISTRUST_NS) {
+                way.distrusted = true;
+                way.keep_ns = (2 * way.keep_ns).clamp(FADE_NS as u64, MEMORY_NS);
+            }
+            if rate < FAILING_BELOW {
+                way.failing_until_ns = now_ns + way.keep_ns;
+            }
+        }
+        let error = machine.costs[index].fit.error_median;
+        self.corrections.error[index] = match (way.distrusted, way.confirmations >= CONFIRMATIONS) {
+            (true, _) => (1.0 - rate).max(0.0),
+            (false, true) => (CONFIRMED - 1.0) * error,
+            (false, false) => 0.0,
+        };
+    }
+
+    /// Corrects the latency of all places that a function uses by the same ratio, because the
+    /// function's histogram does not separate them.
+    fn learn_latency(&mut self, machine: &Machine, load: &Load, p99_ns: &[f64], choice: &Choice, table: &Table) {
+        let places = machine.places.len();
+        for (function, &measured_ns) in p99_ns.iter().enumerate() {
+            if measured_ns <= 0.0 || load.functions[function].pps <= 0.0 || !table.is_active(function) {
+                continue;
+            }
+            let predicted_ns = table.p99_of(machine, choice, function);
+            if predicted_ns <= 0.0 {
+                continue;
+            }
+            for place in choice.used_by(function, places).iter() {
+                let correction = &mut self.corrections.latency[function * places + place];
+                // The table's prediction contains the correction.
+                let ratio = *correction * measured_ns / predicted_ns;
+                *correction = (*correction + WEIGHT * (ratio - *correction)).clamp(RANGE.0, RANGE.1);
+            }
+        }
+    }
+
+    /// Lets corrections without new measurements return to 1.
+    fn fade(&mut self, now_ns: u64) {
+        let elapsed_ns = now_ns.saturating_sub(self.faded_ns);
+        if elapsed_ns < FADE_STEP_NS {
+            return;
+        }
+        self.faded_ns = now_ns;
+        let keep = (-(elapsed_ns as f64) / FADE_NS).exp();
+        let used_ns = now_ns.saturating_sub(2 * FADE_STEP_NS);
+        for (index, way) in self.ways.iter_mut().enumerate() {
+            if way.seen_ns >= used_ns || now_ns.saturating_sub(way.seen_ns) < way.keep_ns {
+                continue;
+            }
+            for values in [&mut self.corrections.cost, &mut self.corrections.latency] {
+                values[index] = 1.0 + (values[index] - 1.0) * keep;
+            }
+            let is_forgotten = (self.corrections.cost[index] - 1.0).abs() < 0.1;
+            if is_forgotten {
+                (way.confirmations, way.distrusted, way.slow_since_ns) = (0, false, 0);
+                self.corrections.error[index] = 0.0;
+            }
+        }
+    }
+
+    /// Returns the places that are so slow that they are not used for some time.
+    pub(super) fn failing(&self, machine: &Machine, now_ns: u64) -> PlaceSet {
+        let places = machine.places.len();
+        let failing = self.ways.iter().enumerate().filter(|(_, way)| way.failing_until_ns > now_ns);
+        PlaceSet::of(failing.map(|(index, _)| index % places))
+    }
+
+    /// Returns the rate of a function on a place relative to its profile, if the place is not
+    /// trusted.
+    pub(super) fn distrusted(&self, way: usize) -> Option<f64> {
+        self.ways[way].distrusted.then(|| 1.0 / self.corrections.cost[way])
+    }
+}

@@ -1,0 +1,354 @@
+//! Policies: the goals of a placement, one small file each.
+//!
+//! A policy is a pure function from a prediction to a score. To add one, copy a file of this
+//! folder, change its score, and add it to [`POLICIES`].
+
+mod energy;
+mod hold;
+mod latency;
+mod latency_bound;
+mod power_cap;
+mod throughput;
+
+use std::cmp::Ordering;
+use std::str::FromStr;
+
+use super::model::Prediction;
+
+/// Policies that can be chosen. Two of them may share a name if exactly one has a limit.
+pub const POLICIES: &[&Policy] = &[
+    &throughput::POLICY,
+    &latency::POLICY,
+    &latency_bound::POLICY,
+    &energy::POLICY,
+    &power_cap::POLICY,
+    &hold::POLICY,
+];
+
+/// Use of the fullest resource up to which a placement carries its load without a growing queue.
+const CARRY: f64 = 0.85;
+
+/// Goal of a placement.
+#[derive(Debug)]
+pub struct Policy {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// Effect, as a sentence for the help text.
+    pub summary: &'static str,
+    /// Unit of the limit after `--under`, if the policy has one.
+    pub unit: Option<Unit>,
+    /// Method that finds the best shares of a setting.
+    pub splits: Splits,
+    /// Whether the score depends on latencies.
+    pub needs_latency: bool,
+    /// Whether smaller chunks can improve the score.
+    pub shrinks_chunks: bool,
+    /// Whether fewer awake workers can improve the score.
+    pub folds_workers: bool,
+    /// Whether the placement never changes by itself.
+    pub holds: bool,
+    /// Score of a prediction. The smallest score is the best.
+    pub score: fn(&Prediction, &Limits) -> Score,
+}
+
+impl Policy {
+    /// Returns the position of the policy in [`POLICIES`], or -1.
+    pub(super) fn index(&self) -> i16 {
+        let position = POLICIES.iter().position(|policy| std::ptr::eq(*policy, self));
+        position.map_or(-1, |position| position as i16)
+    }
+}
+
+/// Unit of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A time, such as `200us`.
+    Time,
+    /// A power, such as `300W`.
+    Watts,
+}
+
+/// Method that finds the best shares of a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Splits {
+    /// A linear program that maximises the load that can be carried.
+    Capacity,
+    /// A linear program that minimises power while the load is carried.
+    Power,
+    /// Shares in eighths, because the score is not linear in the shares.
+    Eighths,
+}
+
+/// Limits that a score can use.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Use of the fullest resource up to which a placement carries its load.
+    pub carry: f64,
+    /// Latency bound at the 99th percentile, in nanoseconds.
+    pub p99_ns: f64,
+    /// Power cap, in watts.
+    pub watts: f64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { carry: CARRY, p99_ns: f64::INFINITY, watts: f64::INFINITY }
+    }
+}
+
+/// Score of a prediction. Smaller is better, and earlier fields decide first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Score {
+    /// Violation of a requirement, 0 if all are met.
+    pub shortfall: f64,
+    /// Quantity that the policy minimises. Not negative.
+    pub cost: f64,
+    /// Quantity that decides between equal costs. Not negative.
+    pub tie: f64,
+}
+
+impl Score {
+    /// Score that is worse than any other.
+    pub const WORST: Self = Self { shortfall: f64::INFINITY, cost: f64::INFINITY, tie: f64::INFINITY };
+
+    /// Relative difference of costs below which they count as equal in [`Score::gain_over`].
+    const EQUAL: f64 = 1e-3;
+    /// Difference of shortfalls below which they count as equal.
+    const SHORTFALL_EQUAL: f64 = 5e-3;
+
+    /// Compares two scores. `Less` is better.
+    pub fn compare(&self, other: &Self) -> Ordering {
+        let shortfall = self.shortfall.total_cmp(&other.shortfall);
+        shortfall.then(self.cost.total_cmp(&other.cost)).then(self.tie.total_cmp(&other.tie))
+    }
+
+    /// Returns whether this score is better than `other`.
+    #[inline]
+    pub fn is_better(&self, other: &Self) -> bool {
+        self.compare(other) == Ordering::Less
+    }
+
+    /// Returns the relative gain of this score over `other`: the saved fraction of the cost, or of
+    /// the tie if the costs are equal. Infinite if a requirement is violated less.
+    pub fn gain_over(&self, other: &Self) -> f64 {
+        if self.shortfall + Self::SHORTFALL_EQUAL < other.shortfall {
+            return f64::INFINITY;
+        }
+        if self.shortfall > other.shortfall + Self::SHORTFALL_EQUAL {
+            return f64::NEG_INFINITY;
+        }
+        let saved = |old: f64, new: f64| if old > 0.0 && old.is_finite() { (old - new) / old } else { 0.0 };
+        let gain = saved(other.cost, self.cost);
+        if gain.abs() < Self::EQUAL { saved(other.tie, self.tie) } else { gain }
+    }
+}
+
+/// Returns the shortfall of a placement that must carry its load: 0 up to the limit of its use.
+fn carries(prediction: &Prediction, limits: &Limits) -> f64 {
+    (prediction.load - limits.carry).max(0.0)
+}
+
+/// A policy with its limit: the operator's wish.
+#[derive(Clone, Copy, Debug)]
+pub struct Goal {
+    /// Policy.
+    pub policy: &'static Policy,
+    /// Limits of the policy.
+    pub limits: Limits,
+}
+
+/// Reason why a goal cannot be set. Operator error.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GoalError {
+    /// There is no policy of this name.
+    #[error("`{name}` is not a policy; the policies are {known}")]
+    Unknown {
+        /// Name that was given.
+        name: String,
+        /// Names of all policies.
+        known: String,
+    },
+    /// The policy has no limit.
+    #[error("policy `{name}` has no limit; omit `--under`")]
+    NoLimit {
+        /// Name of the policy.
+        name: String,
+    },
+    /// The policy needs a limit.
+    #[error("policy `{name}` needs a limit, such as `--under {example}`")]
+    NeedsLimit {
+        /// Name of the policy.
+        name: String,
+        /// Valid limit.
+        example: &'static str,
+    },
+    /// The limit is not a quantity of the right unit.
+    #[error("`--under {text}` is not a valid limit; write a positive number and a unit, such as `{example}`")]
+    BadLimit {
+        /// Text that was given.
+        text: String,
+        /// Valid limit.
+        example: &'static str,
+    },
+    /// No device has a power meter, so the policy cannot work.
+    #[error("policy `{name}` needs a power meter, but the profile has no measured power")]
+    NoMeter {
+        /// Name of the policy.
+        name: String,
+    },
+}
+
+impl Unit {
+    const fn example(self) -> &'static str {
+        match self {
+            Self::Time => "200us",
+            Self::Watts => "300W",
+        }
+    }
+
+    /// Parses a positive quantity of this unit: nanoseconds, or watts.
+    fn parse(self, text: &str) -> Option<f64> {
+        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let (number, unit) = (f64::from_str(&text[..digits]).ok()?, text[digits..].trim_start());
+        let scale = match (self, unit) {
+            (Self::Time, "ns") | (Self::Watts, "W") => 1.0,
+            (Self::Time, "us") => 1e3,
+            (Self::Time, "ms") => 1e6,
+            (Self::Time, "s") => 1e9,
+            (Self::Watts, "kW") => 1e3,
+            _ => return None,
+        };
+        Some(number * scale).filter(|value| (1e-3..1e15).contains(value))
+    }
+}
+
+impl Goal {
+    /// Returns the goal that a policy's name and the text after `--under` describe.
+    ///
+    /// # Errors
+    /// Fails if there is no such policy, or if the limit does not fit it.
+    pub fn parse(name: &str, under: Option<&str>) -> Result<Self, GoalError> {
+        let named = || POLICIES.iter().copied().filter(|policy| policy.name == name);
+        let (plain, limited) = (named().find(|policy| policy.unit.is_none()), named().find(|policy| policy.unit.is_some()));
+        let mut limits = Limits::default();
+        match (under, plain, limited) {
+            (None, Some(policy), _) => Ok(Self { policy, limits }),
+            (None, None, Some(policy)) => {
+                let example = policy.unit.map_or("", Unit::example);
+                Err(GoalError::NeedsLimit { name: name.to_owned(), example })
+            }
+            (Some(_), Some(_), None) => Err(GoalError::NoLimit { name: name.to_owned() }),
+            (Some(text), _, Some(policy)) => {
+                let unit = policy.unit.unwrap_or(Unit::Time);
+                let refuse = || GoalError::BadLimit { text: text.to_owned(), example: unit.example() };
+                let value = unit.parse(text).ok_or_else(refuse)?;
+                match unit {
+                    Unit::Time => limits.p99_ns = value,
+                    Unit::Watts => limits.watts = value,
+                }
+                Ok(Self { policy, limits })
+            }
+            (_, None, None) => {
+                let mut known: Vec<&str> = POLICIES.iter().map(|policy| policy.name).collect();
+                known.dedup();
+                Err(GoalError::Unknown { name: name.to_owned(), known: known.join(", ") })
+            }
+        }
+    }
+
+    /// Checks that a policy about power has a meter.
+    ///
+    /// # Errors
+    /// Returns [`GoalError::NoMeter`] if no device has one.
+    pub fn check_meter(&self, has_meter: bool) -> Result<(), GoalError> {
+        if self.policy.unit == Some(Unit::Watts) && !has_meter {
+            return Err(GoalError::NoMeter { name: self.policy.name.to_owned() });
+        }
+        Ok(())
+    }
+
+    /// Returns the score of a prediction.
+    #[inline]
+    pub fn score(&self, prediction: &Prediction) -> Score {
+        (self.policy.score)(prediction, &self.limits)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::model::Resource;
+    use super::*;
+
+    /// Prediction of a placement at half use.
+    pub(in super::super) fn prediction() -> Prediction {
+        Prediction {
+            headroom: 2.0,
+            load: 0.5,
+            limit: Resource::Workers,
+            p50_ns: 50e3,
+            p99_ns: 100e3,
+            watts: Some(200.0),
+            cores: 4.0,
+            awake: 8.0,
+            error: 0.05,
+        }
+    }
+
+    /// Asserts that `goal` prefers `better` to `worse`, and that the preference has a gain.
+    #[track_caller]
+    pub(in super::super) fn assert_prefers(goal: &Goal, better: Prediction, worse: Prediction) {
+        let (better, worse) = (goal.score(&better), goal.score(&worse));
+        assert!(better.is_better(&worse) && !worse.is_better(&better), "{better:?} {worse:?}");
+        assert!(better.gain_over(&worse) > 0.0 && worse.gain_over(&better) <= 0.0, "{better:?} {worse:?}");
+    }
+
+    #[test]
+    fn goals_parse() {
+        for (name, under, policy, limit) in [
+            ("throughput", None, "throughput", None),
+            ("latency", None, "latency", None),
+            ("latency", Some("200us"), "latency", Some((200e3, f64::INFINITY))),
+            ("latency", Some("1.5 ms"), "latency", Some((1.5e6, f64::INFINITY))),
+            ("energy", None, "energy", None),
+            ("power", Some("300W"), "power", Some((f64::INFINITY, 300.0))),
+            ("hold", None, "hold", None),
+        ] {
+            let goal = Goal::parse(name, under).expect(name);
+            assert_eq!((goal.policy.name, goal.policy.unit.is_some()), (policy, limit.is_some()));
+            let (p99_ns, watts) = limit.unwrap_or((f64::INFINITY, f64::INFINITY));
+            assert_eq!((goal.limits.p99_ns, goal.limits.watts), (p99_ns, watts));
+        }
+        for (name, under, part) in [
+            ("speed", None, "throughput, latency, energy, power, hold"),
+            ("energy", Some("300W"), "omit"),
+            ("power", None, "--under 300W"),
+            ("power", Some("300"), "300W"),
+            ("power", Some("0W"), "300W"),
+            ("power", Some("200us"), "300W"),
+            ("latency", Some("fast"), "200us"),
+            ("latency", Some("-1us"), "200us"),
+        ] {
+            let error = Goal::parse(name, under).expect_err(name).to_string();
+            assert!(error.contains(part), "{error}");
+        }
+        let cap = Goal::parse("power", Some("300W")).expect("valid");
+        assert!(cap.check_meter(true).is_ok() && cap.check_meter(false).is_err());
+    }
+
+    #[test]
+    fn names_and_limits_are_unique() {
+        for (index, policy) in POLICIES.iter().enumerate() {
+            let same = |other: &&Policy| other.name == policy.name && other.unit.is_some() == policy.unit.is_some();
+            assert!(!POLICIES[..index].iter().any(same), "{}", policy.name);
+        }
+    }
+
+    #[test]
+    fn every_policy_but_hold_prefers_a_placement_that_carries_the_load() {
+        let full = Prediction { headroom: 0.5, load: 2.0, p99_ns: 5e6, watts: Some(150.0), ..prediction() };
+        for policy in POLICIES.iter().filter(|policy| !policy.holds) {
+            let goal = Goal { policy, limits: Limits { p99_ns: 150e3, watts: 250.0, ..Limits::default() } };
+            assert_prefers(&goal, prediction(), full);
+        }
+    }
+}

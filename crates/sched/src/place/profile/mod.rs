@@ -1,0 +1,390 @@
+//! Profile: measured costs of the functions on the devices of one machine, as a TOML file.
+//!
+//! `godwit profile` writes the file. The module only parses and checks its text. The module `check`
+//! refuses damaged numbers, and the module `fit` computes costs from points.
+
+mod check;
+mod fit;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Version of the file format.
+const FORMAT: u32 = 1;
+
+/// Reason why a profile is not used. The operator must act.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ProfileError {
+    /// The text is not a profile, for example because a part of the file is missing.
+    #[error("line {line}: {reason}; the profile is damaged, measure it again with `godwit profile`")]
+    Syntax {
+        /// Line of the error, from 1.
+        line: usize,
+        /// Error of the parser.
+        reason: String,
+    },
+    /// The file does not end with its summary, or contains less than the summary states.
+    #[error("the profile is incomplete ({reason}); run `godwit profile` again, which continues the measurement")]
+    Incomplete {
+        /// The missing part.
+        reason: String,
+    },
+    /// The file has another format, or was written by another version of Godwit.
+    #[error("the profile has {found}, but this Godwit needs {needed}; measure it again with `godwit profile`")]
+    Version {
+        /// Format or version in the file.
+        found: String,
+        /// Format or version that is required.
+        needed: String,
+    },
+    /// The profile was measured on another machine or with another configuration.
+    #[error("the profile was measured with {key} = {found}, but this machine has {here}; measure it again here")]
+    Machine {
+        /// Property that differs.
+        key: String,
+        /// Value in the profile.
+        found: String,
+        /// Value of this machine.
+        here: String,
+    },
+    /// A number is impossible.
+    #[error("{location}: {key} = {value} is impossible, it must be {valid}; measure the profile again")]
+    Number {
+        /// Table of the number, with its function and device.
+        location: String,
+        /// Key of the number.
+        key: &'static str,
+        /// The number.
+        value: f64,
+        /// Valid numbers.
+        valid: String,
+    },
+    /// Two tables describe the same thing, or a table names nothing.
+    #[error("{location}: {reason}; measure the profile again")]
+    Table {
+        /// The table.
+        location: String,
+        /// Its defect.
+        reason: String,
+    },
+}
+
+/// Machine and configuration on which a profile was measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Identity {
+    /// Product name of the CPU.
+    pub cpu: String,
+    /// Number of cores that workers can use.
+    pub cores: u32,
+    /// Product name and driver of each device, by its name in configurations.
+    #[serde(default)]
+    pub devices: BTreeMap<String, String>,
+    /// Digest of the functions and their tables.
+    pub config: String,
+    /// Version of Godwit.
+    pub godwit: String,
+    /// Date of the measurement.
+    #[serde(default)]
+    pub date: String,
+}
+
+/// Measured costs of one machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// Version of the file format.
+    pub format: u32,
+    /// Median coefficient of variation of repeated measurements. No model can be more accurate.
+    #[serde(default)]
+    pub noise_cv: f64,
+    /// Machine and configuration.
+    pub machine: Identity,
+    /// Costs of a worker that do not depend on a device.
+    #[serde(default)]
+    pub host: Host,
+    /// Costs of each function on each device and mode.
+    #[serde(default, rename = "curve")]
+    pub curves: Vec<Curve>,
+    /// Functions that ran at the same time.
+    #[serde(default, rename = "pair")]
+    pub pairs: Vec<Pair>,
+    /// Power of each device.
+    #[serde(default, rename = "power")]
+    pub powers: Vec<Power>,
+    /// Buses between memory and devices.
+    #[serde(default, rename = "bus")]
+    pub buses: Vec<Bus>,
+    /// Number of tables and points, the last table of a complete file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<Summary>,
+}
+
+/// Costs of a worker for each packet, in nanoseconds of its core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Host {
+    /// Reception, classification and transmission.
+    pub receive_ns: f64,
+    /// Additional cost while more than one function has packets.
+    pub stream_ns: f64,
+    /// Additional cost while workers feed a device and also compute.
+    pub mixed_ns: f64,
+}
+
+/// Costs of one function on one device and mode.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Curve {
+    /// Name of the configured function.
+    pub function: String,
+    /// Name of the device.
+    pub device: String,
+    /// `launch` or `persistent`.
+    #[serde(default = "launch")]
+    pub mode: String,
+    /// Measured points.
+    #[serde(default)]
+    pub points: Vec<CurvePoint>,
+    /// Costs that fit the points. Computed from the points if the file has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fit: Option<Fit>,
+}
+
+fn launch() -> String {
+    "launch".to_owned()
+}
+
+/// One measurement of a curve.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CurvePoint {
+    /// Packet limit of a chunk.
+    pub chunk: u32,
+    /// Frame length, in bytes.
+    pub bytes: u16,
+    /// Offered load as a fraction of the maximum rate. 1: as fast as possible.
+    #[serde(default = "full", rename = "use")]
+    pub load: f64,
+    /// Processed packets per second, in millions.
+    pub mpps: f64,
+    /// Core time of the workers per packet, in nanoseconds, without the time of the kernel.
+    #[serde(default)]
+    pub host_ns: f64,
+    /// Time of the device per packet, in nanoseconds. For the CPU: core time of the kernel.
+    #[serde(default)]
+    pub device_ns: f64,
+    /// Median latency, in microseconds.
+    #[serde(default)]
+    pub p50_us: Option<f64>,
+    /// 99th percentile of the latency, in microseconds.
+    #[serde(default)]
+    pub p99_us: Option<f64>,
+    /// Power of the device, in watts, where a meter exists.
+    #[serde(default)]
+    pub watts: Option<f64>,
+    /// Number of repetitions.
+    #[serde(default = "once")]
+    pub runs: u32,
+    /// Coefficient of variation of the repetitions.
+    #[serde(default)]
+    pub cv: f64,
+}
+
+fn full() -> f64 {
+    1.0
+}
+
+fn once() -> u32 {
+    1
+}
+
+/// Linear costs of one function on one device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Fit {
+    /// Time of the device per chunk, in nanoseconds.
+    pub chunk_ns: f64,
+    /// Time of the device per packet, in nanoseconds. It may be negative if long frames cost more
+    /// per byte than short ones.
+    pub packet_ns: f64,
+    /// Time of the device per frame byte, in nanoseconds.
+    pub byte_ns: f64,
+    /// Smallest measured time of the device per packet, in nanoseconds. Predictions are not
+    /// smaller.
+    pub floor_ns: f64,
+    /// Time of the device per bin, in nanoseconds.
+    pub bin_ns: f64,
+    /// Core time per packet that feeds the device, in nanoseconds.
+    pub host_ns: f64,
+    /// Core time per chunk that feeds the device, in nanoseconds.
+    pub submit_ns: f64,
+    /// Median latency of an idle device, in nanoseconds.
+    pub trip_ns: f64,
+    /// Additional latency per frame byte, in nanoseconds.
+    pub trip_byte_ns: f64,
+    /// Ratio of the 99th percentile to the median of the latency of an idle device.
+    pub tail: f64,
+    /// Median relative error of the predicted rate.
+    pub error_median: f64,
+    /// Largest relative error of the predicted rate.
+    pub error_max: f64,
+}
+
+/// Functions that ran at the same time on one device: two, or three.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pair {
+    /// Name of the device.
+    pub device: String,
+    /// Names of the functions.
+    pub functions: Vec<String>,
+    /// Packet limit of a chunk.
+    pub chunk: u32,
+    /// Frame length, in bytes.
+    pub bytes: u16,
+    /// Rate of each function, in million packets per second.
+    pub mpps: Vec<f64>,
+    /// Rate of each function, divided by its rate alone.
+    pub of_solo: Vec<f64>,
+    /// Relative increase of the cost of each function while the others use the whole device.
+    pub gamma: Vec<f64>,
+}
+
+/// Power of one device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Power {
+    /// Name of the device.
+    pub device: String,
+    /// Meter of the measurement: `nvml`, `rapl` or `hwmon`.
+    pub meter: String,
+    /// Power while the device sleeps, in watts. For the CPU: while all workers sleep.
+    pub asleep: f64,
+    /// Power while the device is awake and idle, in watts. For the CPU: while all workers spin.
+    pub awake: f64,
+    /// Time from waking the device to its first finished chunk, in microseconds.
+    #[serde(default)]
+    pub wake_us: f64,
+    /// Power under load.
+    #[serde(default)]
+    pub points: Vec<PowerPoint>,
+}
+
+/// Power of a device at one load.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PowerPoint {
+    /// Used fraction of the device.
+    #[serde(rename = "use")]
+    pub load: f64,
+    /// Power, in watts.
+    pub watts: f64,
+}
+
+/// Bus that one or several devices share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bus {
+    /// Name in sentences, such as `PCIe`.
+    pub name: String,
+    /// Devices on the bus.
+    pub devices: Vec<String>,
+    /// Rate to the devices, in gigabits per second.
+    pub in_gbps: f64,
+    /// Rate from the devices, in gigabits per second.
+    pub out_gbps: f64,
+    /// Bytes in each direction that accompany a packet: descriptor, parameter, outcome, gaps.
+    #[serde(default)]
+    pub packet_bytes: f64,
+}
+
+/// Number of tables and points of a complete file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Summary {
+    /// Number of curves.
+    pub curves: usize,
+    /// Number of points of all curves.
+    pub points: usize,
+    /// Number of pairs and triples.
+    pub pairs: usize,
+}
+
+impl Profile {
+    /// Parses a complete profile and computes the missing fits.
+    ///
+    /// # Errors
+    /// Returns an error if the text is not a profile, if a part is missing, or if a number is
+    /// impossible.
+    pub fn parse(text: &str) -> Result<Self, ProfileError> {
+        let mut profile = Self::parse_partial(text)?;
+        profile.check_complete()?;
+        for curve in &mut profile.curves {
+            curve.fit = curve.fit.or_else(|| fit::fit(&curve.points, &curve.device));
+            if curve.fit.is_none() {
+                let location = curve.location();
+                return Err(ProfileError::Table { location, reason: "too few points for a fit".to_owned() });
+            }
+        }
+        Ok(profile)
+    }
+
+    /// Parses a profile whose measurement may not be complete. `godwit profile` continues it.
+    ///
+    /// # Errors
+    /// Returns an error if the text is not a profile, or if a number is impossible.
+    pub fn parse_partial(text: &str) -> Result<Self, ProfileError> {
+        // The format comes first: another format may have other keys.
+        #[derive(Deserialize)]
+        struct Head {
+            format: u32,
+        }
+        let syntax = |error: toml::de::Error| {
+            let start = error.span().map_or(text.len(), |span| span.start.min(text.len()));
+            let line = 1 + text.as_bytes()[..start].iter().filter(|&&byte| byte == b'\n').count();
+            ProfileError::Syntax { line, reason: error.message().replace('\n', " ") }
+        };
+        let head: Head = toml::from_str(text).map_err(syntax)?;
+        if head.format != FORMAT {
+            let (found, needed) = (format!("format {}", head.format), format!("format {FORMAT}"));
+            return Err(ProfileError::Version { found, needed });
+        }
+        let profile: Self = toml::from_str(text).map_err(syntax)?;
+        profile.check_numbers()?;
+        Ok(profile)
+    }
+
+    /// Returns the profile as the text of a file, with its summary.
+    ///
+    /// # Errors
+    /// Returns an error if a number cannot be written, which [`Profile::parse`] would refuse.
+    pub fn to_text(&self) -> Result<String, ProfileError> {
+        let complete = Self { summary: Some(self.count()), ..self.clone() };
+        let refuse = |error: toml::ser::Error| ProfileError::Syntax { line: 0, reason: error.to_string() };
+        toml::to_string(&complete).map_err(refuse)
+    }
+
+    /// Returns the curve of a function on a device in a mode.
+    pub fn curve(&self, function: &str, device: &str, mode: &str) -> Option<&Curve> {
+        self.curves.iter().find(|curve| curve.function == function && curve.device == device && curve.mode == mode)
+    }
+
+    /// Returns the power of a device.
+    pub fn power(&self, device: &str) -> Option<&Power> {
+        self.powers.iter().find(|power| power.device == device)
+    }
+
+    fn count(&self) -> Summary {
+        let points = self.curves.iter().map(|curve| curve.points.len()).sum();
+        Summary { curves: self.curves.len(), points, pairs: self.pairs.len() }
+    }
+}
+
+impl Curve {
+    /// Returns the table's name in error messages.
+    fn location(&self) -> String {
+        format!("curve of {} on {} ({})", self.function, self.device, self.mode)
+    }
+}

@@ -1,0 +1,106 @@
+//! Shares of a setting by a linear program.
+
+use microlp::{ComparisonOp, OptimizationDirection, Problem as Program, Variable};
+
+use super::super::model::Table;
+use super::super::placement::Choice;
+use super::super::policy::Splits;
+use super::Problem;
+use super::eighths::idle_shares;
+
+/// Smaller shares are moved to the function's other places.
+const SHARE_MIN: f64 = 0.01;
+/// Number of solutions while functions interfere. Each uses the shares of the one before.
+const ROUNDS: usize = 3;
+/// Smallest coefficient of a constraint, relative to the largest. The solver requires a ratio below
+/// 10^6.
+const COEFFICIENT_MIN: f64 = 1e-6;
+
+/// Returns the shares that maximise the capacity or, for policies about power, minimise the power
+/// while the load is carried. Returns `None` if the solver fails.
+pub(super) fn solve(problem: &Problem<'_>, table: &Table) -> Option<Choice> {
+    let machine = problem.machine;
+    let mut choice = idle_shares(machine, table.setting());
+    let rounds = if machine.gamma.is_empty() { 1 } else { ROUNDS };
+    let mut factors = vec![1.0; machine.costs.len()];
+    for _ in 0..rounds {
+        let power = (problem.goal.policy.splits == Splits::Power).then(|| program(problem, table, &factors, true));
+        let shares = power.flatten().or_else(|| program(problem, table, &factors, false))?;
+        choice.shares.copy_from_slice(&shares);
+        if rounds > 1 {
+            table.interference(machine, &choice, &mut factors);
+        }
+    }
+    Some(choice)
+}
+
+/// Solves one program. The variables are the shares, multiplied by the common load factor if the
+/// capacity is maximised.
+fn program(problem: &Problem<'_>, table: &Table, factors: &[f64], by_power: bool) -> Option<Vec<f64>> {
+    let machine = problem.machine;
+    let places = machine.places.len();
+    let direction = if by_power { OptimizationDirection::Minimize } else { OptimizationDirection::Maximize };
+    let mut program = Program::new(direction);
+    let mut variables: Vec<(usize, Variable)> = Vec::new();
+    let active: Vec<usize> = (0..machine.functions.len()).filter(|&function| table.is_active(function)).collect();
+    // The program is scaled so that the largest use is 1.
+    let ways = || active.iter().flat_map(|&f| machine.allowed[f].common(table.setting().on).iter().map(move |p| (f, p)));
+    let largest = ways().flat_map(|(f, p)| table.row(f, p)).fold(0.0_f64, |max, value| max.max(*value));
+    if largest <= 0.0 {
+        return None;
+    }
+    let growth = (!by_power).then(|| program.add_var(1.0, (0.0, f64::INFINITY)));
+    let mut constraints: Vec<Vec<(Variable, f64)>> = vec![Vec::new(); machine.resources()];
+    for &function in &active {
+        let mut sum: Vec<(Variable, f64)> = Vec::new();
+        for place in machine.allowed[function].common(table.setting().on).iter() {
+            let way = function * places + place;
+            let row = table.row(function, place);
+            let weight = if by_power { table.power_of(machine, function, place) } else { 0.0 };
+            let variable = program.add_var(weight, (0.0, f64::INFINITY));
+            variables.push((way, variable));
+            sum.push((variable, 1.0));
+            let own = table.own_resource(machine, place);
+            for (resource, value) in row.iter().enumerate() {
+                let factor = if resource == own { factors[way] } else { 1.0 };
+                let scaled = value * factor / largest;
+                if scaled > COEFFICIENT_MIN {
+                    constraints[resource].push((variable, scaled));
+                }
+            }
+        }
+        let total = match growth {
+            Some(growth) => {
+                sum.push((growth, -1.0));
+                0.0
+            }
+            None => 1.0,
+        };
+        program.add_constraint(sum.as_slice(), ComparisonOp::Eq, total);
+    }
+    // In a program for capacity, the factor is relative to `1 / largest`.
+    let limit = if by_power { problem.goal.limits.carry / largest } else { 1.0 };
+    for constraint in constraints.iter().filter(|constraint| !constraint.is_empty()) {
+        program.add_constraint(constraint.as_slice(), ComparisonOp::Le, limit);
+    }
+    let solution = program.solve().ok()?.into_solution().ok()?;
+    let mut shares = idle_shares(machine, table.setting()).shares;
+    for &function in &active {
+        shares[function * places..][..places].fill(0.0);
+    }
+    for (way, variable) in variables {
+        shares[way] = solution.var_value(variable).max(0.0);
+    }
+    for &function in &active {
+        tidy(&mut shares[function * places..][..places]);
+    }
+    Some(shares)
+}
+
+/// Removes tiny shares, and makes the sum 1.
+fn tidy(shares: &mut [f64]) {
+    let total: f64 = shares.iter().sum();
+    shares.iter_mut().filter(|share| **share < SHARE_MIN * total).for_each(|share| *share = 0.0);
+    let total: f64 = shares.iter().sum();
+    shares.iter_mut().for_each(|share| *share /= total);
+}
