@@ -1,0 +1,39 @@
+//! Errors of the crate, grouped by the party that must act.
+
+use std::path::PathBuf;
+
+/// Errors that stop the start. Problems of single rules are not errors: they are listed in
+/// [`crate::rules::Unsupported`], and the remaining rules load.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The user must correct the path or the permissions of a rule file.
+    #[error("cannot read rule file {path}: {source}")]
+    RuleFile {
+        /// Path as configured.
+        path: PathBuf,
+        /// Error of the operating system.
+        source: std::io::Error,
+    },
+    /// The user must correct the name of a setting.
+    #[error("unknown setting {name:?}{}", near(.nearest))]
+    UnknownSetting {
+        /// Name as configured.
+        name: String,
+        /// Known name with the smallest edit distance.
+        nearest: Option<&'static str>,
+    },
+    /// The user must correct the value of a setting.
+    #[error("setting {name} = {value:?}: expected {expected}")]
+    SettingValue {
+        /// Name as configured.
+        name: String,
+        /// Value as configured.
+        value: String,
+        /// Description of valid values.
+        expected: &'static str,
+    },
+}
+
+fn near(nearest: &Option<&'static str>) -> String {
+    nearest.map(|name| format!("; did you mean {name:?}?")).unwrap_or_default()
+}

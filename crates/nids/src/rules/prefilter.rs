@@ -1,0 +1,74 @@
+//! Choice of the content that the prefilter searches.
+
+use super::content::Content;
+use super::field::{Field, Kind};
+use super::rule::{Chain, Prefilter, Test};
+
+/// Returns the best content of a rule, or `None` if no content can decide.
+///
+/// A content marked with `fast_pattern` wins. Otherwise fields of transactions win over the
+/// payload, because they are short, and then the strongest content wins.
+pub fn choose(chains: &[Chain]) -> Option<Prefilter> {
+    let mut best: Option<(bool, bool, usize, Prefilter)> = None;
+    for (chain_index, chain) in chains.iter().enumerate() {
+        if !is_searched(chain) {
+            continue;
+        }
+        for (test_index, test) in chain.tests.iter().enumerate() {
+            let Test::Content(content) = test else { continue };
+            if content.negated {
+                continue;
+            }
+            let rank = (
+                content.fast_pattern,
+                chain.field != Field::Payload,
+                strength(searched_part(content)),
+                Prefilter { chain: chain_index, test: test_index },
+            );
+            if best.as_ref().is_none_or(|known| (rank.0, rank.1, rank.2) > (known.0, known.1, known.2)) {
+                best = Some(rank);
+            }
+        }
+    }
+    best.map(|rank| rank.3)
+}
+
+/// Returns whether the prefilter searches the field of a chain.
+fn is_searched(chain: &Chain) -> bool {
+    let searched = match chain.field.info().kind {
+        Kind::Packet => chain.field == Field::Payload,
+        Kind::Transaction | Kind::Repeated => true,
+        Kind::Number | Kind::Numbers => false,
+    };
+    // With `absent: or_else`, a missing field matches without its content.
+    searched && !chain.tests.iter().any(|test| matches!(test, Test::Absent { .. }))
+}
+
+/// Returns the bytes of a content that the prefilter searches.
+pub fn searched_part(content: &Content) -> &[u8] {
+    match content.fast_part {
+        Some((offset, length)) => {
+            let start = usize::from(offset).min(content.bytes.len());
+            let end = (start + usize::from(length)).min(content.bytes.len());
+            &content.bytes[start..end]
+        }
+        None => &content.bytes,
+    }
+}
+
+/// Estimates how rarely a byte string occurs: rare and distinct bytes count more.
+fn strength(bytes: &[u8]) -> usize {
+    let mut seen = [false; 256];
+    let mut sum = 0;
+    for byte in bytes.iter().take(64) {
+        let weight = match byte {
+            0x20 | 0x00 | 0xff => 2,
+            b'a'..=b'z' | b'A'..=b'Z' => 3,
+            b'0'..=b'9' => 4,
+            _ if byte.is_ascii_graphic() => 5,
+            _ => 6,
+        };
+        sum += if std::mem::replace(&mut seen[usize::from(*byte)], true) { 1 } else { weight };
+    }
+    sum
+}

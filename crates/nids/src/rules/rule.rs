@@ -1,0 +1,244 @@
+//! A rule after parsing.
+
+use super::address::AddressSet;
+use super::bytes::{ByteExtract, ByteJump, ByteMath, ByteTest, IsDataAt};
+use super::content::Content;
+use super::field::Field;
+use super::number::NumberTest;
+use super::packet_test::PacketTest;
+use super::port::PortSet;
+use super::state::{Bit, FlowInt, FlowTest, Threshold};
+use super::transform::Transform;
+use crate::app::AppSet;
+use crate::regex::Regex;
+use std::sync::Arc;
+
+/// File and line of a rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Name of the file.
+    pub file: Arc<str>,
+    /// Line, from 1.
+    pub line: u32,
+}
+
+/// Action of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Accepts the packet without an alert, and ends the evaluation of rules.
+    Pass,
+    /// Drops the packet and the rest of the flow, with an alert.
+    Drop,
+    /// Drops, with an alert and a reset.
+    Reject,
+    /// Alerts.
+    Alert,
+}
+
+/// Protocol part of a header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Protocol {
+    /// IP protocol numbers; empty for all.
+    pub numbers: Vec<u8>,
+    /// IP version, or both.
+    pub version: Option<u8>,
+    /// Application protocols; empty for all.
+    pub apps: AppSet,
+    /// Only single packets (`tcp-pkt`).
+    pub packets_only: bool,
+    /// Only reassembled data (`tcp-stream`).
+    pub stream_only: bool,
+    /// Frames that are not IP: ARP, or any Ethernet frame.
+    pub link: Option<Link>,
+}
+
+/// Protocol below IP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Link {
+    /// ARP.
+    Arp,
+    /// Any Ethernet frame.
+    Ether,
+}
+
+/// Arrow of a header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrow {
+    /// `->`: from the first to the second endpoint.
+    Forward,
+    /// `<>`: either way.
+    Both,
+    /// `=>`: both directions of one transaction.
+    Transaction,
+}
+
+/// Addresses and ports of one side.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Addresses.
+    pub addresses: Arc<AddressSet>,
+    /// Ports.
+    pub ports: Arc<PortSet>,
+}
+
+/// Tests of one field, in the order of the rule.
+#[derive(Debug, Clone)]
+pub struct Chain {
+    /// Field.
+    pub field: Field,
+    /// Transformations of the field, first to last.
+    pub transforms: Vec<Transform>,
+    /// Tests.
+    pub tests: Vec<Test>,
+}
+
+/// Test of a field.
+#[derive(Debug, Clone)]
+pub enum Test {
+    /// Byte string.
+    Content(Content),
+    /// Regular expression.
+    Pcre(Pcre),
+    /// Comparison of a number in the field.
+    ByteTest(ByteTest),
+    /// Movement of the end of the previous match.
+    ByteJump(ByteJump),
+    /// Storage of a number.
+    ByteExtract(ByteExtract),
+    /// Arithmetic.
+    ByteMath(ByteMath),
+    /// Existence of bytes.
+    DataAt(IsDataAt),
+    /// Length of the field.
+    Size(NumberTest),
+    /// Value of a number field.
+    Number(NumberTest),
+    /// Base64 decoding, and tests of the result.
+    Base64 {
+        /// Maximum number of encoded bytes.
+        bytes: Option<u32>,
+        /// Position of the encoded bytes.
+        offset: u32,
+        /// The position counts from the end of the previous match.
+        relative: bool,
+        /// Tests of the decoded bytes.
+        tests: Vec<Test>,
+    },
+    /// The field does not exist. With `or_else`, an existing field passes its other tests instead.
+    Absent {
+        /// The other tests may match instead.
+        or_else: bool,
+    },
+}
+
+/// Regular expression as a test.
+#[derive(Debug, Clone)]
+pub struct Pcre {
+    /// Compiled expression.
+    pub regex: Regex,
+    /// Matches where the expression does not.
+    pub negated: bool,
+    /// The search starts at the end of the previous match.
+    pub relative: bool,
+    /// Names that groups of the expression set, by group number.
+    pub captures: Vec<(u8, Capture)>,
+}
+
+/// Target of a group of a regular expression.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Capture {
+    /// Variable of the flow, by name.
+    Flow(String),
+    /// Variable of the packet, by name.
+    Packet(String),
+}
+
+/// Position of the test that the prefilter searches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prefilter {
+    /// Index in [`Rule::chains`].
+    pub chain: usize,
+    /// Index in [`Chain::tests`].
+    pub test: usize,
+}
+
+/// One rule.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// File and line.
+    pub place: Place,
+    /// Action.
+    pub action: Action,
+    /// Protocol.
+    pub protocol: Protocol,
+    /// First endpoint.
+    pub source: Endpoint,
+    /// Second endpoint.
+    pub destination: Endpoint,
+    /// Arrow.
+    pub arrow: Arrow,
+    /// Identification.
+    pub meta: Meta,
+    /// Test of the flow.
+    pub flow: FlowTest,
+    /// Tests of the packet.
+    pub packet: Vec<PacketTest>,
+    /// Tests of fields.
+    pub chains: Vec<Chain>,
+    /// Tests and changes of named bits.
+    pub bits: Vec<Bit>,
+    /// Tests and changes of named numbers.
+    pub ints: Vec<FlowInt>,
+    /// Limit for alerts.
+    pub threshold: Option<Threshold>,
+    /// Test that the prefilter searches; `None` if every packet is a candidate.
+    pub prefilter: Option<Prefilter>,
+    /// Matches without an alert.
+    pub noalert: bool,
+    /// `pass` with an alert.
+    pub alert: bool,
+    /// A match ends the inspection of the flow.
+    pub bypass: bool,
+    /// Matching files are stored; only transactions with a file match.
+    pub filestore: bool,
+}
+
+/// Identification of a rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meta {
+    /// Rule number.
+    pub sid: u32,
+    /// Group of the rule number.
+    pub gid: u32,
+    /// Revision.
+    pub rev: u32,
+    /// Text of the alert.
+    pub message: String,
+    /// Class of the rule.
+    pub class: Option<String>,
+    /// Severity, 1 (high) to 255.
+    pub priority: u8,
+    /// References, as written.
+    pub references: Vec<String>,
+    /// Metadata: pairs of key and value.
+    pub metadata: Vec<(String, String)>,
+    /// Attacked side, `src_ip` or `dest_ip`.
+    pub target: Option<String>,
+}
+
+impl Rule {
+    /// Returns whether the rule inspects transactions of an application protocol.
+    pub fn has_transaction(&self) -> bool {
+        self.chains.iter().any(|chain| chain.field.is_transaction())
+    }
+
+    /// Returns the content that the prefilter searches, with its chain.
+    pub fn prefilter_content(&self) -> Option<(&Chain, &Content)> {
+        let prefilter = self.prefilter?;
+        let chain = &self.chains[prefilter.chain];
+        match &chain.tests[prefilter.test] {
+            Test::Content(content) => Some((chain, content)),
+            _ => None,
+        }
+    }
+}
