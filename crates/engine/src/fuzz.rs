@@ -10,7 +10,7 @@ use godwit_function::{Function, HostHalf, Work, ipsec, ipv6, l2, ndn};
 use godwit_packet::{Arena, ArenaConfig, Region};
 use godwit_sched::Chunk;
 
-use crate::program::FunctionProgram;
+use crate::control::program::FunctionProgram;
 
 /// A function with its host half and a CPU lane, as on a worker.
 struct Gateway {

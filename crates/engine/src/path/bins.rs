@@ -5,14 +5,14 @@ use godwit_function::{HostHalf, PreviousOutcome, Step, Work, WorkColumns};
 use godwit_packet::Descriptor;
 use godwit_sched::{Chunk, Insert, Parameters};
 
-use crate::Error;
-use crate::counters::{
+use crate::error::Error;
+use crate::observe::counters::{
     BINS, BUSY_NS, BYTES, DEVICE_CHUNKS, DEVICE_MOVED_BACK, DEVICE_MOVED_TO, DEVICE_PACKETS, PACKETS, SETTLED,
 };
-use crate::failover::WorkerDevice;
-use crate::order::Order;
-use crate::plan::ChainPlan;
-use crate::worker::Worker;
+use crate::path::Worker;
+use crate::path::order::Order;
+use crate::place::failover::WorkerDevice;
+use crate::plan::chain_plan::ChainPlan;
 
 /// Minimum number of consecutive packets of one variant for an insertion as a run. Shorter runs are
 /// inserted packet by packet.

@@ -10,8 +10,9 @@ use godwit_io::{PortCounters, QueueContext, Receive, Transmit};
 use godwit_packet::{ArenaConfig, ArenaHandle, Region, Steering};
 
 use crate::config::{Config, PortKind};
-use crate::worker::Finished;
-use crate::{Error, Options, Replay};
+use crate::error::Error;
+use crate::options::{Options, Replay};
+use crate::path::Finished;
 
 /// Receive queue with the name of its port.
 pub(crate) type NamedReceive = (String, Box<dyn Receive>);

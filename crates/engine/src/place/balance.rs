@@ -9,9 +9,9 @@
 //! of them, the core would have to wait for it. A device next to the CPU therefore holds at most
 //! its share of the combined rate.
 
-use crate::failover::{LAST_RESORT, WorkerDevice};
-use crate::plan::ChainPlan;
-use crate::worker::Worker;
+use crate::path::Worker;
+use crate::place::failover::{LAST_RESORT, WorkerDevice};
+use crate::plan::chain_plan::ChainPlan;
 
 /// Weight of the old average in the moving average of packet times (about the last 8 chunks).
 const OLD_WEIGHT: f64 = 7.0 / 8.0;

@@ -7,8 +7,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::Error;
-use crate::socket::Commands;
+use crate::control::socket::Commands;
+use crate::error::Error;
 
 /// Minimum interval between two calls of a function.
 const INTERVAL_MIN: Duration = Duration::from_millis(1);

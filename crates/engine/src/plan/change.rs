@@ -27,10 +27,10 @@ use godwit_function::Work;
 use godwit_io::Clock;
 use godwit_packet::{Descriptor, Stamp};
 
-use crate::Error;
-use crate::plan::ChainPlan;
-use crate::trace::Origin;
-use crate::worker::Worker;
+use crate::error::Error;
+use crate::observe::trace::Origin;
+use crate::path::Worker;
+use crate::plan::chain_plan::ChainPlan;
 
 /// Interval at which the control thread polls for answers.
 const LOOK_INTERVAL: Duration = Duration::from_micros(50);

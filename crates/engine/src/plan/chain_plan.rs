@@ -8,9 +8,9 @@ use godwit_device::DeviceChain;
 use godwit_function::Function;
 use godwit_sched::Stream;
 
-use crate::counters::{CounterLayout, FunctionLayout};
-use crate::device_chain::Streams;
-use crate::order::Order;
+use crate::observe::counters::{CounterLayout, FunctionLayout};
+use crate::path::order::Order;
+use crate::place::device_chain::Streams;
 
 /// The chain in the form that workers use on the packet path. It is immutable.
 pub(crate) struct ChainPlan {

@@ -10,11 +10,11 @@ use godwit_chain::{Chain, Classifier};
 use godwit_sched::Packer;
 use serde::Serialize;
 
-use crate::change::PlanChanges;
 use crate::config::{ChainConfig, Config, ConfigError, FunctionConfig};
-use crate::plan::ChainPlan;
-use crate::setup::{Devices, plan};
-use crate::trace::Traces;
+use crate::control::setup::{Devices, plan};
+use crate::observe::trace::Traces;
+use crate::plan::chain_plan::ChainPlan;
+use crate::plan::change::PlanChanges;
 
 /// Time limit for packets of the old chain to leave, far above any normal time in flight. The
 /// watchdog declares an unresponsive device lost much earlier.

@@ -5,10 +5,10 @@ use std::time::Instant;
 use godwit_io::{Departure, PortCounters};
 use godwit_packet::{Outgoing, Region};
 
-use crate::Error;
-use crate::histogram::Histogram;
-use crate::ports::NamedTransmit;
-use crate::sender::Sender;
+use crate::control::ports::NamedTransmit;
+use crate::error::Error;
+use crate::observe::histogram::Histogram;
+use crate::path::sender::Sender;
 
 /// Packets that have passed the exit and are not yet transmitted or given to the sender.
 #[derive(Debug)]

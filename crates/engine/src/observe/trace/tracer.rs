@@ -19,9 +19,9 @@ use godwit_wire::{IpAddress, Parsed};
 
 use super::record::{Fate, Flow, Next, Packet, SentFrame, StepKind};
 use super::{ENDED, PACKETS_MAX, Session, Traces, lock};
-use crate::egress::Sent;
-use crate::order::Order;
-use crate::plan::ChainPlan;
+use crate::path::egress::Sent;
+use crate::path::order::Order;
+use crate::plan::chain_plan::ChainPlan;
 
 /// Number of counters in the sieve, which quickly excludes packets that are not traced. A power of
 /// two.
@@ -568,7 +568,7 @@ fn verdict_name(plan: &ChainPlan, function: usize, verdict: u8) -> String {
 
 /// Returns the name of a drop counter and its meaning.
 fn drop_reason(plan: &ChainPlan, reason: usize) -> (String, &'static str) {
-    let engine = crate::counters::WORKER_COUNTERS.get(reason).map(|spec| spec.sentence);
+    let engine = crate::observe::counters::WORKER_COUNTERS.get(reason).map(|spec| spec.sentence);
     let function = || {
         let mut all = plan.stages.iter().flat_map(|stage| {
             let drops = stage.function.contract().drops.iter().enumerate();
@@ -580,6 +580,6 @@ fn drop_reason(plan: &ChainPlan, reason: usize) -> (String, &'static str) {
 }
 
 fn refusal() -> (String, &'static str) {
-    let spec = &crate::counters::WORKER_COUNTERS[crate::counters::DROPPED_REFUSED];
+    let spec = &crate::observe::counters::WORKER_COUNTERS[crate::observe::counters::DROPPED_REFUSED];
     (spec.name.to_owned(), spec.sentence)
 }

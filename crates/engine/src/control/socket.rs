@@ -30,13 +30,14 @@ use nix::sys::stat::{Mode, fchmod};
 use serde_json::{Value, json};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::changer::{ChangeResult, Changer};
-use crate::control::pin_to;
-use crate::grace::GracePeriods;
-use crate::running::RunningFunction;
-use crate::setup::Devices;
-use crate::trace::{Trace, Traces};
-use crate::{Error, Report};
+use crate::control::run::pin_to;
+use crate::control::running::RunningFunction;
+use crate::control::setup::Devices;
+use crate::error::Error;
+use crate::observe::report::Report;
+use crate::observe::trace::{Trace, Traces};
+use crate::plan::changer::{ChangeResult, Changer};
+use crate::plan::grace::GracePeriods;
 
 /// Maximum length of a request, in bytes.
 const REQUEST_BYTES_MAX: usize = 1 << 20;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! step                        function               file
-//! receive                     receive()              worker.rs
+//! receive                     receive()              mod.rs
 //! classify, go to a function  start()                onward.rs
 //! pass the gate, if any       Order::open()          order.rs
 //! prepare                     feed()                 bins.rs
@@ -10,13 +10,22 @@
 //! submit to the device        submit()               bins.rs
 //! fetch and complete          fetch(), complete()    bins.rs
 //! go to the next stage        decide(), send_on()    onward.rs
-//! pass the exit, transmit     depart()               worker.rs
+//! pass the exit, transmit     depart()               mod.rs
 //! ```
 //! The steps from the gate to the next stage repeat for each function of the chain.
 //!
 //! A worker shares no mutable data with other workers on the packet path. One loop iteration
 //! receives one burst per port and works until nothing moves. An asynchronous device returns its
 //! chunks in later iterations.
+
+pub(crate) mod arrange;
+pub(crate) mod bins;
+pub(crate) mod egress;
+pub(crate) mod flood;
+pub(crate) mod onward;
+pub(crate) mod order;
+pub(crate) mod partition;
+pub(crate) mod sender;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,24 +36,24 @@ use godwit_io::{PortCounters, Receive, Received};
 use godwit_packet::{Batch, Region};
 use nix::poll::{PollFd, PollFlags, poll};
 
-use crate::Error;
-use crate::bins::Input;
-use crate::change::WorkerChange;
-use crate::counters::{
+use crate::control::ports::{NamedReceive, NamedTransmit};
+use crate::error::Error;
+use crate::observe::counters::{
     Counts, DROPPED, DROPPED_REFUSED, HELD, IDLE_LOOPS, IN_FLIGHT, LOOPS, RECEIVED, SENT, WORKED_NS,
 };
-use crate::device_chain::ChainScratch;
-use crate::egress::{Departing, Egress, Queues};
-use crate::failover::{DeviceLoss, WorkerDevice};
-use crate::flood::Flooder;
-use crate::grace::WorkerGrace;
-use crate::histogram::Histogram;
-use crate::order::Order;
-use crate::parting::Partition;
-use crate::plan::ChainPlan;
-use crate::ports::{NamedReceive, NamedTransmit};
-use crate::sender::Sender;
-use crate::trace::{Origin, Tracer};
+use crate::observe::histogram::Histogram;
+use crate::observe::trace::{Origin, Tracer};
+use crate::path::bins::Input;
+use crate::path::egress::{Departing, Egress, Queues};
+use crate::path::flood::Flooder;
+use crate::path::order::Order;
+use crate::path::partition::Partition;
+use crate::path::sender::Sender;
+use crate::place::device_chain::ChainScratch;
+use crate::place::failover::{DeviceLoss, WorkerDevice};
+use crate::plan::chain_plan::ChainPlan;
+use crate::plan::change::WorkerChange;
+use crate::plan::grace::WorkerGrace;
 
 /// Idle loop iterations before the worker yields its core.
 const IDLE_LOOPS_BEFORE_YIELD: u32 = 64;
@@ -65,7 +74,7 @@ pub(crate) struct WorkerParts {
     pub(crate) transmitters: Vec<NamedTransmit>,
     /// Host halves, one per function. `None`: the function has no host half.
     pub(crate) host_halves: Vec<Option<Box<dyn HostHalf>>>,
-    /// Devices of the worker. The index of the CPU is [`crate::failover::LAST_RESORT`].
+    /// Devices of the worker. The index of the CPU is [`crate::place::failover::LAST_RESORT`].
     pub(crate) devices: Vec<WorkerDevice>,
     pub(crate) burst_packets: usize,
     pub(crate) in_flight_packets: usize,

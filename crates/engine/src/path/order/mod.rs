@@ -23,7 +23,7 @@ use std::ops::Range;
 use godwit_io::Departure;
 use godwit_packet::{Descriptor, Stamp, are_in_order};
 
-use crate::flood::Flood;
+use crate::path::flood::Flood;
 
 /// Value of `progress` for a packet that has left or was dropped.
 const GONE: u8 = u8::MAX;

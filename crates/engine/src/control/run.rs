@@ -11,21 +11,22 @@ use godwit_function::Function;
 use godwit_io::PortCounters;
 
 use crate::config::Config;
-use crate::counters::{
+use crate::control::housekeeping::Housekeeper;
+use crate::control::ports::Ports;
+use crate::control::setup::{self, DeviceView, EngineParts};
+use crate::control::socket::{Commands, ControlServer};
+use crate::error::Error;
+use crate::observe::counters::{
     self, BINS, BUSY_NS, BYTES, CREATED, DEVICE_CHUNKS, DEVICE_ENERGY, DEVICE_PACKETS, DROPPED, IN_FLIGHT, MERGED,
     PACKETS, RECEIVED, SENT,
 };
-use crate::failover::LAST_RESORT;
-use crate::histogram::{Figures as _, Histogram};
-use crate::housekeeping::Housekeeper;
-use crate::ports::Ports;
-use crate::power::Power;
-use crate::report::{Conservation, FunctionReport, LostDevice, PortReport, Report};
-use crate::setup::{self, DeviceView, EngineParts};
-use crate::socket::{Commands, ControlServer};
-use crate::trace::Trace;
-use crate::worker::{Finished, Worker};
-use crate::{Error, Options};
+use crate::observe::histogram::{Figures as _, Histogram};
+use crate::observe::power::Power;
+use crate::observe::report::{Conservation, FunctionReport, LostDevice, PortReport, Report};
+use crate::observe::trace::Trace;
+use crate::options::Options;
+use crate::path::{Finished, Worker};
+use crate::place::failover::LAST_RESORT;
 
 /// Interval of the watch loop.
 const WATCH_INTERVAL: Duration = Duration::from_millis(5);
@@ -293,7 +294,7 @@ pub(crate) fn cores_of_sender(cores: &[usize], workers: usize, index: usize) -> 
 struct Reporter {
     names: Names,
     devices: Vec<DeviceView>,
-    plan: Arc<crate::plan::ChainPlan>,
+    plan: Arc<crate::plan::chain_plan::ChainPlan>,
 }
 
 /// Configured names of ports and functions, for reports.

@@ -4,7 +4,7 @@
 //! | step | slot in the order ring | counted as |
 //! |---|---|---|
 //! | keep | unchanged | |
-//! | split | shared with the original, after it ([`Order::share_slot`](crate::order::Order::share_slot)) | created |
+//! | split | shared with the original, after it ([`Order::share_slot`](crate::path::order::Order::share_slot)) | created |
 //! | hold | released: later packets do not wait for it | held, which is part of in flight |
 //! | join | that of the packet that completed the set | merged: the number of held packets |
 //! | resume | a new slot, as for an arrival | no longer held |
@@ -16,10 +16,10 @@
 use godwit_function::{Arrangement, Step, Work};
 use godwit_packet::{Descriptor, Stamp};
 
-use crate::bins::Input;
-use crate::counters::{CREATED, DROPPED, MERGED};
-use crate::plan::ChainPlan;
-use crate::worker::Worker;
+use crate::observe::counters::{CREATED, DROPPED, MERGED};
+use crate::path::Worker;
+use crate::path::bins::Input;
+use crate::plan::chain_plan::ChainPlan;
 
 impl Worker {
     /// Calls [`HostHalf::arrange`](godwit_function::HostHalf::arrange) of a function if it has

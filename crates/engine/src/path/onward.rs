@@ -7,11 +7,11 @@ use godwit_function::PreviousOutcome;
 use godwit_io::Departure;
 use godwit_packet::{Descriptor, verdict_of_all};
 
-use crate::counters::{DROPPED, DROPPED_CHAIN, DROPPED_PORT, DROPPED_UNROUTED};
-use crate::egress::Departing;
-use crate::flood::Flood;
-use crate::plan::ChainPlan;
-use crate::worker::Worker;
+use crate::observe::counters::{DROPPED, DROPPED_CHAIN, DROPPED_PORT, DROPPED_UNROUTED};
+use crate::path::Worker;
+use crate::path::egress::Departing;
+use crate::path::flood::Flood;
+use crate::plan::chain_plan::ChainPlan;
 
 impl Worker {
     /// Starts arrived packets at the first stage of their chain. Without class rules, all packets

@@ -9,9 +9,9 @@
 use godwit_io::Departure;
 use godwit_packet::{Descriptor, Region};
 
-use crate::counters::{CREATED, Counts, DROPPED, DROPPED_FLOOD, DROPPED_PORT};
-use crate::plan::ChainPlan;
-use crate::trace::Tracer;
+use crate::observe::counters::{CREATED, Counts, DROPPED, DROPPED_FLOOD, DROPPED_PORT};
+use crate::observe::trace::Tracer;
+use crate::plan::chain_plan::ChainPlan;
 
 /// Destination of a flooded packet: a port set of a function.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use godwit_device::power::{FoundMeter, Meter, meters};
 
-use crate::report::PowerReport;
+use crate::observe::report::PowerReport;
 
 /// Interval between two readings of the meters. It is short enough to integrate power, and to
 /// detect each overflow of an energy counter.

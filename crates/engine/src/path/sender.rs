@@ -18,8 +18,8 @@ use std::thread::{self, JoinHandle};
 
 use godwit_packet::{Borrower, Loan, Region};
 
-use crate::Error;
-use crate::egress::{Departing, Queues, Sent};
+use crate::error::Error;
+use crate::path::egress::{Departing, Queues, Sent};
 
 /// Number of batches of a worker: the loop iterations by which it can be ahead of its sender.
 const BATCHES: usize = 16;
@@ -62,7 +62,7 @@ impl Sender {
         let (to_worker, from_sender) = sync_channel(BATCHES);
         let body = move || {
             if let Some(cores) = cores {
-                crate::control::pin_to(&cores);
+                crate::control::run::pin_to(&cores);
             }
             run(queues, borrower, &from_worker, &to_worker)
         };
@@ -76,7 +76,7 @@ impl Sender {
     }
 
     /// Gives the departing packets to the sender thread. See
-    /// [`Egress::send`](crate::egress::Egress::send).
+    /// [`Egress::send`](crate::path::egress::Egress::send).
     pub(crate) fn send(&mut self, region: &mut Region, departing: &mut Departing, settled: u64) -> Result<Sent, Error> {
         let mut sent = Sent::default();
         loop {
@@ -193,7 +193,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::histogram::Figures as _;
+    use crate::observe::histogram::Figures as _;
 
     /// Events that the test port recorded: a sequence number that it accepted, or a number below
     /// which all packets are settled.

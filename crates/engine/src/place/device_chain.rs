@@ -15,9 +15,9 @@ use godwit_function::{Contract, HostHalf};
 use godwit_sched::{Chunk, Stream};
 
 use crate::config::FunctionConfig;
-use crate::counters::{BINS, BYTES, PACKETS};
-use crate::plan::ChainPlan;
-use crate::worker::Worker;
+use crate::observe::counters::{BINS, BYTES, PACKETS};
+use crate::path::Worker;
+use crate::plan::chain_plan::ChainPlan;
 
 /// Layout of the chain table on a device. The table has room for two chains if possible. The next
 /// chain can then be written while packets use the rows of the current one.

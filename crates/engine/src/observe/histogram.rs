@@ -2,7 +2,7 @@
 
 pub(crate) use godwit_io::Histogram;
 
-use crate::report::Latency;
+use crate::observe::report::Latency;
 
 pub(crate) trait Figures {
     /// Returns the latency figures, or `None` if the histogram is empty.

@@ -10,20 +10,21 @@ use godwit_packet::{Arena, Reuse, SteerKey, Steering};
 use godwit_sched::{Packer, Stream};
 use godwit_wire::Parsed;
 
-use crate::change::PlanChanges;
-use crate::changer::{Changer, steering_functions};
 use crate::config::{Config, DeviceConfig, FunctionConfig, Idle, IoModel};
-use crate::control::{self, Names, cores_of_sender};
-use crate::device_chain::{ChainContext, ChainRows, HostHalfInfo, Streams, device_chain};
-use crate::failover::{LAST_RESORT, WorkerDevice};
-use crate::grace::GracePeriods;
-use crate::plan::{ChainPlan, Placement};
-use crate::ports::Ports;
-use crate::program::FunctionProgram;
-use crate::socket::ControlSocket;
-use crate::trace::Traces;
-use crate::worker::{SenderConfig, Worker, WorkerParts};
-use crate::{Error, Opener, Options};
+use crate::control::ports::Ports;
+use crate::control::program::FunctionProgram;
+use crate::control::run::{Names, cores, cores_of_sender};
+use crate::control::socket::ControlSocket;
+use crate::error::Error;
+use crate::observe::trace::Traces;
+use crate::options::{Opener, Options};
+use crate::path::{SenderConfig, Worker, WorkerParts};
+use crate::place::device_chain::{ChainContext, ChainRows, HostHalfInfo, Streams, device_chain};
+use crate::place::failover::{LAST_RESORT, WorkerDevice};
+use crate::plan::chain_plan::{ChainPlan, Placement};
+use crate::plan::change::PlanChanges;
+use crate::plan::changer::{Changer, steering_functions};
+use crate::plan::grace::GracePeriods;
 
 /// Workers that are ready to start, and the parts that the control thread keeps.
 pub(crate) struct EngineParts {
@@ -304,7 +305,7 @@ pub(crate) fn build(config: Config, options: &Options) -> Result<EngineParts, Er
     let plan = Arc::new(plan(&config, &config.chain, config.classifier.clone(), &devices, devices.chains.clone(), 0));
     let changes = PlanChanges::new(Arc::clone(&plan), workers);
     let steering = Arc::new(steering(&config));
-    let cores = control::cores();
+    let cores = cores();
     let clock = Instant::now();
     let graces = GracePeriods::new(workers);
     let port_names = config.ports.iter().map(|port| port.name.clone()).collect();

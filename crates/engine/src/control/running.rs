@@ -6,7 +6,7 @@ use std::time::Duration;
 use godwit_device::Device;
 use godwit_function::{Error, Running};
 
-use crate::grace::GracePeriods;
+use crate::plan::grace::GracePeriods;
 
 /// Time limit of [`Running::quiesce`], far above any normal time in flight. The watchdog declares
 /// an unresponsive device lost much earlier.

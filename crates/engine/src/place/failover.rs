@@ -16,11 +16,11 @@ use godwit_device::{Error as DeviceError, Lane, Rejected};
 use godwit_packet::Descriptor;
 use godwit_sched::{Chunk, Insert, Packer};
 
-use crate::Error;
-use crate::balance::Load;
-use crate::counters::{DROPPED, DROPPED_DEVICE, DROPPED_DEVICE_LOST};
-use crate::plan::ChainPlan;
-use crate::worker::Worker;
+use crate::error::Error;
+use crate::observe::counters::{DROPPED, DROPPED_DEVICE, DROPPED_DEVICE_LOST};
+use crate::path::Worker;
+use crate::place::balance::Load;
+use crate::plan::chain_plan::ChainPlan;
 
 /// Index of the device that takes over from all others: the CPU.
 pub(crate) const LAST_RESORT: usize = 0;
@@ -192,7 +192,7 @@ impl Worker {
     }
 
     /// Moves the packets of an unprocessed chunk into bins of the CPU, bin by bin. The order of the
-    /// bins does not matter, because [`crate::order::Order`] restores the arrival order.
+    /// bins does not matter, because [`crate::path::order::Order`] restores the arrival order.
     fn requeue(&mut self, plan: &ChainPlan, chunk: &Chunk, now_ns: u64) -> Result<(), Error> {
         for bin in &chunk.bins {
             let range = chunk.range(bin);

@@ -1,0 +1,9 @@
+//! Builds, starts and watches the workers, outside the packet path.
+
+pub(crate) mod housekeeping;
+pub(crate) mod ports;
+pub(crate) mod program;
+pub(crate) mod run;
+pub(crate) mod running;
+pub(crate) mod setup;
+pub(crate) mod socket;

@@ -1,0 +1,7 @@
+//! Counters, latency, energy, traces and the report.
+
+pub mod counters;
+pub(crate) mod histogram;
+pub(crate) mod power;
+pub(crate) mod report;
+pub mod trace;
