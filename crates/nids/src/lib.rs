@@ -4,6 +4,9 @@
 //! | module | contents |
 //! |---|---|
 //! | [`rules`] | the rule language |
+//! | [`literal`] | search for many byte strings |
+//! | [`packet`] | decoded packets |
+//! | [`stream`] | TCP connections |
 //! | [`regex`] | regular expressions of rules |
 //! | [`app`] | names of protocols and directions |
 //! | [`event`] | names of events |
@@ -12,8 +15,11 @@
 pub mod app;
 mod error;
 pub mod event;
+pub mod literal;
+pub mod packet;
 pub mod regex;
 pub mod rules;
+pub mod stream;
 
 pub use app::{App, AppSet, Direction};
 pub use error::Error;

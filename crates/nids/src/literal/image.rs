@@ -1,0 +1,153 @@
+//! Layout of the image. Numbers are little-endian, and offsets count bytes from its start. The same
+//! bytes work on every processor. `kernels/nids/image.h` declares the same structs.
+
+/// Number of groups of patterns, by length.
+pub(super) const GROUPS: usize = 4;
+/// Number of `u32` words of a group header.
+pub(super) const GROUP_WORDS: usize = 12;
+/// Number of `u32` words before the group headers.
+pub(super) const HEAD_WORDS: usize = 16;
+/// Length of the header, bytes.
+pub(super) const HEADER_BYTES: usize = (HEAD_WORDS + GROUPS * GROUP_WORDS) * 4;
+
+/// Words of the header.
+pub(super) mod head {
+    /// Length of the image, bytes.
+    pub(crate) const BYTES: usize = 0;
+    /// First hash multiplier, odd.
+    pub(crate) const K1: usize = 1;
+    /// Second hash multiplier, odd.
+    pub(crate) const K2: usize = 2;
+    /// Number of patterns.
+    pub(crate) const PATTERNS: usize = 3;
+    /// Offset of the pattern records.
+    pub(crate) const PATTERNS_AT: usize = 4;
+    /// Offset of the first bit table.
+    pub(crate) const FIRST_AT: usize = 5;
+    /// Binary logarithm of the number of bits of the first table.
+    pub(crate) const FIRST_BITS: usize = 6;
+    /// Offset of the byte tables of group 3: three tables of 256 bucket masks.
+    pub(crate) const SHORT_AT: usize = 7;
+    /// Length of the longest pattern, bytes.
+    pub(crate) const LONGEST: usize = 8;
+}
+
+/// Words of a group header.
+pub(super) mod group {
+    /// Number of patterns.
+    pub(crate) const PATTERNS: usize = 0;
+    /// Offset of the bit table.
+    pub(crate) const TABLE_AT: usize = 1;
+    /// Binary logarithm of the number of bits.
+    pub(crate) const TABLE_BITS: usize = 2;
+    /// Offset of the bucket starts: `2^bits + 1` indices of entries.
+    pub(crate) const STARTS_AT: usize = 3;
+    /// Binary logarithm of the number of buckets.
+    pub(crate) const STARTS_BITS: usize = 4;
+    /// Offset of the 8-byte values of the entries.
+    pub(crate) const VALUES_AT: usize = 5;
+    /// Offset of the 8-byte masks of the entries.
+    pub(crate) const MASKS_AT: usize = 6;
+    /// Offset of the pattern numbers of the entries.
+    pub(crate) const IDS_AT: usize = 7;
+    /// Offset of the positions of the windows in their patterns, one byte per entry.
+    pub(crate) const POSITIONS_AT: usize = 8;
+    /// Number of entries.
+    pub(crate) const ENTRIES: usize = 9;
+    /// Number of bytes before the window that an entry compares as well.
+    pub(crate) const BACK: usize = 10;
+}
+
+/// Record of one pattern: offset of its bytes, its length. The masks follow the bytes, both padded
+/// to a multiple of eight.
+pub(super) const PATTERN_BYTES: usize = 8;
+
+/// Image of a set of patterns.
+#[derive(Debug, Clone)]
+pub struct Image {
+    words: Vec<u64>,
+    bytes: usize,
+}
+
+impl Image {
+    pub(super) fn new(bytes: &[u8]) -> Self {
+        let mut words = vec![0u64; bytes.len().div_ceil(8) + 8];
+        for (word, chunk) in words.iter_mut().zip(bytes.chunks(8)) {
+            let mut eight = [0; 8];
+            eight[..chunk.len()].copy_from_slice(chunk);
+            *word = u64::from_le_bytes(eight);
+        }
+        Self { words, bytes: bytes.len() }
+    }
+
+    /// Returns the length of the image, bytes.
+    pub fn len_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns the number of patterns.
+    pub fn patterns(&self) -> u32 {
+        self.head(head::PATTERNS)
+    }
+
+    /// Returns the length of the longest pattern, bytes.
+    pub fn longest_bytes(&self) -> usize {
+        self.head(head::LONGEST) as usize
+    }
+
+    /// Returns the image as aligned words.
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    pub(super) fn head(&self, word: usize) -> u32 {
+        self.u32(word * 4)
+    }
+
+    pub(super) fn group(&self, group: usize, word: usize) -> usize {
+        self.u32((HEAD_WORDS + group * GROUP_WORDS + word) * 4) as usize
+    }
+
+    /// Returns a `u32` at an offset that is a multiple of four.
+    #[inline]
+    pub(super) fn u32(&self, at: usize) -> u32 {
+        (self.words[at / 8] >> (at % 8 * 8)) as u32
+    }
+
+    /// Returns a `u64` at an offset that is a multiple of eight.
+    #[inline]
+    pub(super) fn u64(&self, at: usize) -> u64 {
+        self.words[at / 8]
+    }
+
+    #[inline]
+    pub(super) fn u8(&self, at: usize) -> u8 {
+        (self.words[at / 8] >> (at % 8 * 8)) as u8
+    }
+
+    /// Returns a bit of a table.
+    #[inline]
+    pub(super) fn bit(&self, table_at: usize, index: u32) -> bool {
+        self.words[table_at / 8 + (index / 64) as usize] >> (index % 64) & 1 == 1
+    }
+}
+
+/// Bits that a letter has in lower case only.
+pub(super) const FOLD: u64 = 0x2020_2020_2020_2020;
+
+/// Returns four bytes with letters in lower case. Some other bytes change as well, which only makes
+/// the filter less exact.
+pub(super) fn fold4(bytes: &[u8]) -> u32 {
+    u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) | FOLD as u32
+}
+
+/// Returns eight bytes with letters in lower case.
+pub(super) fn fold8(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]]) | FOLD
+}
+
+/// Returns the hash of a window; its high bits are used.
+#[inline]
+pub(super) fn mix(low: u32, high: u32, k1: u32, k2: u32) -> u32 {
+    low.wrapping_mul(k1).wrapping_add(high.wrapping_mul(k2))
+}

@@ -1,0 +1,36 @@
+//! Search for many byte strings at once: the stride filter.
+//!
+//! A pattern of n bytes has n - w + 1 windows of w bytes. Any s consecutive windows cover all
+//! residues modulo s, so exactly one of them begins at a multiple of s wherever the pattern lies in
+//! the text. The filter stores s windows of each pattern and looks up every s-th position only. It
+//! chooses the windows that traffic contains least often. A hit leads to a bucket of exact windows
+//! and then to a comparison of the whole pattern, so no match is lost and none is false.
+//!
+//! | group | pattern length | window w | stride s |
+//! |---|---|---|---|
+//! | 0 | 11 and more | 8 | 4 |
+//! | 1 | 7 to 10 | 4 | 4 |
+//! | 2 | 4 to 6 | 3 | 2 |
+//! | 3 | 1 to 3 | 1 to 3 | 1 |
+//!
+//! Groups 0 and 1 share a first table of 4-byte windows that fits the first-level cache. Related
+//! work: Wu and Manber 1994; FDR and Teddy (Hyperscan, NSDI 2019); DFC (NSDI 2016).
+//!
+//! | file | contents |
+//! |---|---|
+//! | `build.rs` | from patterns to an image |
+//! | `image.rs` | layout of the image |
+//! | `frequency.rs` | frequencies of windows in traffic |
+//! | `scan.rs` | search with an image, in portable code |
+//! | `reference.rs` | search without an image |
+
+mod build;
+mod frequency;
+mod image;
+mod reference;
+mod scan;
+
+pub use build::{Pattern, build};
+pub use frequency::Frequencies;
+pub use image::Image;
+pub use reference::find_all;

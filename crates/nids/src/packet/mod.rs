@@ -1,0 +1,246 @@
+//! Packets as the detection sees them: decoded headers over borrowed bytes.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `decode.rs` | link layer, VLAN, MPLS, NSH |
+//! | `network.rs` | IPv4, IPv6 and the tunnels in them |
+//! | `transport.rs` | TCP, UDP, ICMP, SCTP, and the tunnels in UDP |
+//! | `fragments.rs` | reassembly of fragmented datagrams |
+
+mod decode;
+mod fragments;
+mod network;
+mod transport;
+
+pub use decode::{Decoder, LinkType};
+pub use fragments::{FragmentCounters, Fragments};
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Range;
+
+/// Time of a packet, microseconds since the epoch.
+pub type Micros = u64;
+
+/// Source of a packet: the wire, or the decoder or the stream that created it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// Received.
+    Wire,
+    /// Inner packet of GRE.
+    Gre,
+    /// Inner packet of an IPv4 tunnel.
+    Ipv4Tunnel,
+    /// Inner packet of an IPv6 tunnel.
+    Ipv6Tunnel,
+    /// Inner packet of Teredo.
+    Teredo,
+    /// Inner packet of VXLAN.
+    Vxlan,
+    /// Inner packet of Geneve.
+    Geneve,
+    /// Inner packet of ERSPAN.
+    Erspan,
+    /// Reassembled datagram.
+    Fragments,
+    /// End of a flow: no bytes on the wire.
+    FlowTimeout,
+}
+
+impl Origin {
+    /// Returns the name in EVE records (`pkt_src`).
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Wire => "wire/pcap",
+            Self::Gre => "gre tunnel",
+            Self::Ipv4Tunnel => "ipv4 tunnel",
+            Self::Ipv6Tunnel => "ipv6 tunnel",
+            Self::Teredo => "teredo tunnel",
+            Self::Vxlan => "vxlan encapsulation",
+            Self::Geneve => "geneve encapsulation",
+            Self::Erspan => "erspan tunnel",
+            Self::Fragments => "defrag",
+            Self::FlowTimeout => "stream (flow timeout)",
+        }
+    }
+}
+
+/// Header of a TCP segment.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tcp {
+    /// Sequence number.
+    pub seq: u32,
+    /// Acknowledgment number.
+    pub ack: u32,
+    /// Flags, as in byte 13 of the header.
+    pub flags: u8,
+    /// Window, unscaled.
+    pub window: u16,
+    /// Urgent pointer.
+    pub urgent: u16,
+    /// Maximum segment size option.
+    pub mss: Option<u16>,
+    /// Window scale option.
+    pub scale: Option<u8>,
+    /// Timestamp option: value and echo.
+    pub timestamp: Option<(u32, u32)>,
+    /// The selective acknowledgment option is permitted.
+    pub sack_permitted: bool,
+    /// The fast open option is present (RFC 7413).
+    pub fast_open: bool,
+}
+
+/// TCP flags.
+pub mod tcp {
+    /// No more data from the sender.
+    pub const FIN: u8 = 0x01;
+    /// Synchronises sequence numbers.
+    pub const SYN: u8 = 0x02;
+    /// Resets the connection.
+    pub const RST: u8 = 0x04;
+    /// Push.
+    pub const PSH: u8 = 0x08;
+    /// The acknowledgment number is valid.
+    pub const ACK: u8 = 0x10;
+    /// The urgent pointer is valid.
+    pub const URG: u8 = 0x20;
+}
+
+/// Header of an ICMP message.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Icmp {
+    /// Type.
+    pub kind: u8,
+    /// Code.
+    pub code: u8,
+    /// Identifier and sequence number of an echo.
+    pub echo: Option<(u16, u16)>,
+}
+
+/// Header of a transport protocol.
+#[derive(Debug, Clone, Copy)]
+pub enum Transport {
+    /// None, or one that is not decoded.
+    Other,
+    /// TCP.
+    Tcp(Tcp),
+    /// UDP.
+    Udp,
+    /// ICMP for IPv4 or IPv6.
+    Icmp(Icmp),
+    /// SCTP: verification tag.
+    Sctp(u32),
+}
+
+/// Addresses of the packet around a tunnelled packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outer {
+    /// Source address.
+    pub source: IpAddr,
+    /// Destination address.
+    pub destination: IpAddr,
+    /// Protocol that carries the tunnelled packet, as in EVE records.
+    pub protocol: &'static str,
+    /// Nesting depth, from 1.
+    pub depth: u8,
+}
+
+/// Decoded packet.
+#[derive(Debug, Clone)]
+pub struct Packet<'a> {
+    /// Bytes from the first decoded header on.
+    pub data: &'a [u8],
+    /// Number of the frame, from 1; 0 for packets that no frame carries.
+    pub number: u64,
+    /// Time of the frame.
+    pub time: Micros,
+    /// Source of the packet.
+    pub origin: Origin,
+    /// Packet around this packet, if it was tunnelled.
+    pub outer: Option<Outer>,
+    /// Position of the Ethernet header in `data`; empty without one.
+    pub ethernet: Range<usize>,
+    /// EtherType of the payload of the link layer.
+    pub ethertype: u16,
+    /// VLAN identifiers, outermost first.
+    pub vlans: [u16; 3],
+    /// Number of VLAN tags, at most 3.
+    pub vlan_count: u8,
+    /// IP version: 4, 6, or 0 for other packets.
+    pub version: u8,
+    /// Source address.
+    pub source: IpAddr,
+    /// Destination address.
+    pub destination: IpAddr,
+    /// IP protocol number of the last header.
+    pub protocol: u8,
+    /// Position of the IP header in `data`, with its extensions.
+    pub network: Range<usize>,
+    /// TTL or hop limit.
+    pub ttl: u8,
+    /// The packet is a fragment, and its transport header is not decoded.
+    pub fragment: bool,
+    /// Source port.
+    pub source_port: u16,
+    /// Destination port.
+    pub destination_port: u16,
+    /// Transport header.
+    pub transport: Transport,
+    /// Position of the transport header in `data`.
+    pub transport_at: Range<usize>,
+    /// Position of the payload in `data`.
+    pub payload: Range<usize>,
+    /// The checksum of the transport header is correct, or not checked.
+    pub checksum_ok: bool,
+    /// Decoder events.
+    pub events: Vec<&'static str>,
+}
+
+impl<'a> Packet<'a> {
+    /// Returns a packet without headers.
+    pub fn empty(data: &'a [u8], number: u64, time: Micros) -> Self {
+        let unspecified = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        Self {
+            data,
+            number,
+            time,
+            origin: Origin::Wire,
+            outer: None,
+            ethernet: 0..0,
+            ethertype: 0,
+            vlans: [0; 3],
+            vlan_count: 0,
+            version: 0,
+            source: unspecified,
+            destination: unspecified,
+            protocol: 0,
+            network: 0..0,
+            ttl: 0,
+            fragment: false,
+            source_port: 0,
+            destination_port: 0,
+            transport: Transport::Other,
+            transport_at: 0..0,
+            payload: 0..0,
+            checksum_ok: true,
+            events: Vec::new(),
+        }
+    }
+
+    /// Returns the payload.
+    pub fn payload(&self) -> &'a [u8] {
+        &self.data[self.payload.clone()]
+    }
+
+    /// Returns the TCP header.
+    pub fn tcp(&self) -> Option<&Tcp> {
+        match &self.transport {
+            Transport::Tcp(tcp) => Some(tcp),
+            _ => None,
+        }
+    }
+
+    /// Returns the bytes of the IP header, with its extensions.
+    pub fn network_header(&self) -> &'a [u8] {
+        &self.data[self.network.clone()]
+    }
+}

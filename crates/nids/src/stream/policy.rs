@@ -1,0 +1,54 @@
+//! Policies for overlapping segments: which receivers keep which bytes.
+//!
+//! The names follow Novak and Sturges, Target-Based TCP Stream Reassembly (2007), and Suricata's
+//! `host-os-policy`.
+
+/// Policy for bytes that two segments have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OverlapPolicy {
+    /// The first segment wins. Used inline, where the receiver then sees the same bytes.
+    First,
+    /// The last segment wins.
+    Last,
+    /// The first segment wins, unless the later one begins before it. The default, also for
+    /// `windows`.
+    #[default]
+    Bsd,
+    /// As BSD. In addition, a later segment with the same start wins if it ends later.
+    Linux,
+    /// The later segment wins, unless it begins after the first one and ends within it.
+    OldLinux,
+    /// The later segment wins, unless the first one ends after it.
+    Solaris,
+}
+
+impl OverlapPolicy {
+    /// Every policy.
+    pub const ALL: [Self; 6] = [Self::First, Self::Last, Self::Bsd, Self::Linux, Self::OldLinux, Self::Solaris];
+
+    /// Returns whether a later segment `new` replaces bytes of an earlier segment `old`. Both are
+    /// ranges of offsets.
+    pub fn new_wins(self, old: (u64, u64), new: (u64, u64)) -> bool {
+        match self {
+            Self::First => false,
+            Self::Last => true,
+            Self::Bsd => new.0 < old.0,
+            Self::Linux => new.0 < old.0 || (new.0 == old.0 && new.1 > old.1),
+            Self::OldLinux => new.0 <= old.0 || new.1 > old.1,
+            Self::Solaris => new.1 >= old.1,
+        }
+    }
+
+    /// Returns the policy of a name in `host-os-policy`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "first" => Self::First,
+            "last" => Self::Last,
+            "bsd" | "windows" | "windows2k3" | "vista" | "irix" | "macos" | "hpux10" | "bsd-right" => Self::Bsd,
+            "linux" => Self::Linux,
+            "old-linux" => Self::OldLinux,
+            "solaris" | "old-solaris" | "hpux11" => Self::Solaris,
+            _ => return None,
+        })
+    }
+}

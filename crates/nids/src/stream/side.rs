@@ -1,0 +1,92 @@
+//! State of one direction of a TCP connection.
+
+use super::assembler::Assembler;
+
+/// One direction: the sender's sequence numbers, and the bytes it sent.
+#[derive(Debug, Default)]
+pub struct Side {
+    /// Initial sequence number.
+    pub isn: u32,
+    /// Sequence number after the last byte sent.
+    pub next_seq: u32,
+    /// Highest acknowledgment number that the other side sent.
+    pub last_ack: u32,
+    /// Right edge of the window: the other side accepts bytes before it.
+    pub next_win: u32,
+    /// Scaled window that this side offers.
+    pub window: u32,
+    /// Shift of this side's window field.
+    pub scale: u8,
+    /// Last timestamp that this side sent, and the time of its packet.
+    pub timestamp: Option<(u32, u64)>,
+    /// Sequence number and offset of a common point, for the conversion of sequence numbers.
+    anchor: (u32, u64),
+    /// Bytes.
+    pub data: Assembler,
+    /// Offset up to which the protocol parser has the bytes.
+    pub app_progress: u64,
+    /// Offset up to which the raw inspection has the bytes.
+    pub raw_progress: u64,
+    /// Flags of all packets.
+    pub flags_seen: u8,
+    /// This side sent a FIN.
+    pub fin: bool,
+    /// No more bytes are stored.
+    pub closed: bool,
+    /// The depth limit is reached: bytes after it are not stored.
+    pub depth_reached: bool,
+    /// The raw inspection takes all bytes at the next packet.
+    pub trigger_raw: bool,
+    /// Bytes that an earlier segment followed in sequence are missing and were given up.
+    pub gap: bool,
+    /// Maximum number of ranges at the same time.
+    pub ranges_max: u16,
+}
+
+/// Returns whether `a` is before `b`, modulo 2^32.
+pub fn before(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
+}
+
+impl Side {
+    /// Starts the sequence at `isn`.
+    pub fn start(&mut self, isn: u32) {
+        self.isn = isn;
+        self.next_seq = isn.wrapping_add(1);
+        self.last_ack = isn.wrapping_add(1);
+        self.next_win = self.next_seq;
+        self.anchor = (self.next_seq, 0);
+    }
+
+    /// Returns the offset of a sequence number, or `None` if it is before the first byte.
+    pub fn offset(&self, seq: u32) -> Option<u64> {
+        let distance = i64::from(seq.wrapping_sub(self.anchor.0) as i32);
+        u64::try_from(self.anchor.1 as i64 + distance).ok()
+    }
+
+    /// Moves the anchor to `seq`, so that offsets stay valid beyond 2^31 bytes.
+    pub fn move_anchor(&mut self, seq: u32) {
+        if let Some(offset) = self.offset(seq) {
+            self.anchor = (seq, offset);
+        }
+    }
+
+    /// Returns the offset of the highest acknowledgment.
+    pub fn acked(&self) -> u64 {
+        self.offset(self.last_ack).unwrap_or(0)
+    }
+
+    /// Raises the highest acknowledgment.
+    pub fn acknowledge(&mut self, ack: u32) {
+        if before(self.last_ack, ack) {
+            self.last_ack = ack;
+        }
+    }
+
+    /// Raises the sequence number after the last byte.
+    pub fn sent(&mut self, seq: u32) {
+        if before(self.next_seq, seq) {
+            self.next_seq = seq;
+        }
+    }
+}
