@@ -16,6 +16,7 @@ use crate::control::program::FunctionProgram;
 use crate::control::run::{Names, cores, cores_of_sender};
 use crate::control::socket::ControlSocket;
 use crate::error::Error;
+use crate::observe::observer::Observer;
 use crate::observe::trace::Traces;
 use crate::options::{Opener, Options};
 use crate::path::{SenderConfig, Worker, WorkerParts};
@@ -34,7 +35,7 @@ pub(crate) struct EngineParts {
     pub(crate) devices: Arc<Devices>,
     pub(crate) functions: Vec<(String, Arc<dyn Function>)>,
     pub(crate) socket: Option<ControlSocket>,
-    pub(crate) graces: Arc<GracePeriods>,
+    pub(crate) graces: GracePeriods,
     pub(crate) traces: Arc<Traces>,
     pub(crate) changer: Changer,
     pub(crate) names: Names,
@@ -334,7 +335,7 @@ pub(crate) fn build(config: Config, options: &Options) -> Result<EngineParts, Er
                 }),
                 packet_clock: ports.is_replay(),
                 grace: graces.of_worker(index),
-                tracer: traces.of_worker(index, clock),
+                observer: Observer::new(traces.of_worker(index, clock)),
                 change: changes.of_worker(index),
                 clock,
             }))

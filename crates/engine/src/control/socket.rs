@@ -121,7 +121,7 @@ pub(crate) struct Commands {
     /// Configured name of each function, and the function.
     pub(crate) functions: Vec<(String, Arc<dyn Function>)>,
     pub(crate) devices: Arc<Devices>,
-    pub(crate) graces: Arc<GracePeriods>,
+    pub(crate) graces: GracePeriods,
     pub(crate) traces: Arc<Traces>,
     /// Channel to the watch loop for requests of a report.
     pub(crate) reports: Sender<Sender<Report>>,

@@ -2,6 +2,7 @@
 
 pub mod counters;
 pub(crate) mod histogram;
+pub(crate) mod observer;
 pub(crate) mod power;
 pub(crate) mod report;
 pub mod trace;

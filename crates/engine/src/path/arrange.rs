@@ -52,16 +52,12 @@ impl Worker {
                     let Some(original) = input.prepared.last() else { unreachable!("a split follows its original") };
                     (packet.port, packet.flow_hash) = (original.port, original.flow_hash);
                     self.order.share_slot(original, &mut packet);
-                    if self.tracer.is_tracing() {
-                        self.tracer.split(&plan.stages[function].name, &self.region, original, &packet);
-                    }
+                    self.observer.split(plan, &self.region, function, original, &packet);
                     self.counts.add(CREATED, 1);
                     input.put(packet, work);
                 }
                 Step::Hold { packet } => {
-                    if self.tracer.is_tracing() {
-                        self.tracer.held(&plan.stages[function].name, &packet);
-                    }
+                    self.observer.held(plan, function, &packet);
                     self.order.leave(&packet);
                     self.region.release(&packet);
                     self.held += 1;
@@ -72,9 +68,7 @@ impl Worker {
                     }
                     (whole.port, whole.flow_hash, whole.order) = (packet.port, packet.flow_hash, packet.order);
                     self.order.replace_packet(&packet, &whole);
-                    if self.tracer.is_tracing() {
-                        self.tracer.joined(&plan.stages[function].name, &packet, &whole, held);
-                    }
+                    self.observer.joined(plan, function, &packet, &whole, held);
                     self.held -= u64::from(held);
                     self.counts.add(MERGED, held.into());
                     input.put(whole, work);

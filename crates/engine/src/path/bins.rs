@@ -84,9 +84,7 @@ impl Worker {
                         debug_assert_eq!(input.work.len(), input.prepared.len());
                     }
                 }
-                if self.tracer.is_tracing() {
-                    self.tracer.prepared(plan, function, &input.prepared, &input.work);
-                }
+                self.observer.prepared(plan, function, &input.prepared, &input.work);
             }
             let waiting = input.prepared.len() - input.taken;
             let full = self.pack(plan, function, &mut input, now_ns);
@@ -133,9 +131,7 @@ impl Worker {
             let run = run_of(&self.order, rest, stream);
             let packer = &mut self.devices[device].packer;
             let (taken, insert) = packer.insert_all(now_ns, stream, variant, &rest[..run], Parameters::Alike(0));
-            if self.tracer.is_tracing() {
-                self.tracer.binned(plan, function, &self.devices[device].id, variant, &rest[..taken]);
-            }
+            self.observer.binned(plan, function, &self.devices[device].id, variant, &rest[..taken]);
             input.taken += taken;
             if matches!(insert, Insert::ChunkFull | Insert::Refused) {
                 return true;
@@ -156,9 +152,7 @@ impl Worker {
                     } else {
                         packer.insert_all(now_ns, stream, variant, &rest[..run], Parameters::Each(parameters))
                     };
-                    if self.tracer.is_tracing() {
-                        self.tracer.binned(plan, function, &self.devices[device].id, variant, &rest[..taken]);
-                    }
+                    self.observer.binned(plan, function, &self.devices[device].id, variant, &rest[..taken]);
                     (taken, insert)
                 }
                 None => {
@@ -184,10 +178,8 @@ impl Worker {
             return Ok(false);
         };
         let packets = chunk.packets;
-        if self.tracer.is_tracing() {
-            let number = self.counts.value(plan.layout.device(device, DEVICE_CHUNKS)) + 1;
-            self.tracer.submitted(&self.devices[device].id, number, &chunk);
-        }
+        let number = self.counts.value(plan.layout.device(device, DEVICE_CHUNKS)) + 1;
+        self.observer.submitted(&self.devices[device].id, number, &chunk);
         match self.devices[device].lane.submit(&mut self.region, chunk) {
             Ok(()) => {
                 self.devices[device].load.submitted(packets, now_ns);
@@ -233,9 +225,7 @@ impl Worker {
             self.counts.add(counters.plain(BUSY_NS), time.elapsed_ns);
             packer.observe(bin, time.elapsed_ns);
         }
-        if self.tracer.is_tracing() {
-            self.tracer.returned(&self.devices[device].id, chunk);
-        }
+        self.observer.returned(&self.devices[device].id, chunk);
         let mut decided = 0;
         let chain = plan.chains[device].as_deref().filter(|_| chunk.ran_chain);
         for index in 0..chunk.bins.len() {

@@ -10,7 +10,7 @@ use godwit_io::Departure;
 use godwit_packet::{Descriptor, Region};
 
 use crate::observe::counters::{CREATED, Counts, DROPPED, DROPPED_FLOOD, DROPPED_PORT};
-use crate::observe::trace::Tracer;
+use crate::observe::observer::Observer;
 use crate::plan::chain_plan::ChainPlan;
 
 /// Destination of a flooded packet: a port set of a function.
@@ -29,7 +29,7 @@ pub(crate) struct Flooder<'a> {
     /// Whether each port can transmit.
     pub(crate) exits: &'a [bool],
     pub(crate) counts: &'a mut Counts,
-    pub(crate) tracer: &'a mut Tracer,
+    pub(crate) observer: &'a mut Observer,
 }
 
 impl Flooder<'_> {
@@ -55,9 +55,7 @@ impl Flooder<'_> {
             match self.region.duplicate(&packet) {
                 Some(copy) => {
                     self.counts.add(CREATED, 1);
-                    if self.tracer.is_tracing() {
-                        self.tracer.copied(&packet, &copy, port);
-                    }
+                    self.observer.copied(&packet, &copy, port);
                     append(self.region, copy, port);
                     copies += 1;
                 }
@@ -70,9 +68,7 @@ impl Flooder<'_> {
                 copies + 1
             }
             None => {
-                if self.tracer.is_tracing() {
-                    self.tracer.dropped(self.plan, &packet, DROPPED_FLOOD);
-                }
+                self.observer.dropped(self.plan, &packet, DROPPED_FLOOD);
                 self.region.release(&packet);
                 self.counts.add(DROPPED, 1);
                 self.counts.add(DROPPED_FLOOD, 1);
@@ -83,9 +79,7 @@ impl Flooder<'_> {
 
     /// Counts a copy that cannot be made: as created and as dropped.
     fn drop_copy(&mut self, packet: &Descriptor, port: u8, reason: usize) {
-        if self.tracer.is_tracing() {
-            self.tracer.copy_dropped(self.plan, packet, port, reason);
-        }
+        self.observer.copy_dropped(self.plan, packet, port, reason);
         self.counts.add(CREATED, 1);
         self.counts.add(DROPPED, 1);
         self.counts.add(reason, 1);

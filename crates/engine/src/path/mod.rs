@@ -42,7 +42,7 @@ use crate::observe::counters::{
     Counts, DROPPED, DROPPED_REFUSED, HELD, IDLE_LOOPS, IN_FLIGHT, LOOPS, RECEIVED, SENT, WORKED_NS,
 };
 use crate::observe::histogram::Histogram;
-use crate::observe::trace::{Origin, Tracer};
+use crate::observe::observer::Observer;
 use crate::path::bins::Input;
 use crate::path::egress::{Departing, Egress, Queues};
 use crate::path::flood::Flooder;
@@ -85,7 +85,7 @@ pub(crate) struct WorkerParts {
     /// Whether host halves use the timestamps of packets as their clock, as in a replay.
     pub(crate) packet_clock: bool,
     pub(crate) grace: WorkerGrace,
-    pub(crate) tracer: Tracer,
+    pub(crate) observer: Observer,
     pub(crate) change: WorkerChange,
     pub(crate) clock: Instant,
 }
@@ -128,7 +128,7 @@ pub(crate) struct Worker {
     /// computed.
     settled_at: usize,
     grace: WorkerGrace,
-    pub(crate) tracer: Tracer,
+    pub(crate) observer: Observer,
     pub(crate) change: WorkerChange,
     /// Number of packets that host halves hold outside the arena.
     pub(crate) held: u64,
@@ -189,7 +189,7 @@ impl Worker {
             settled: 0,
             settled_at: 0,
             grace: parts.grace,
-            tracer: parts.tracer,
+            observer: parts.observer,
             change: parts.change,
             held: 0,
             packet_clock: parts.packet_clock,
@@ -247,7 +247,7 @@ impl Worker {
             if !Arc::ptr_eq(&plan, &self.plan) {
                 plan = Arc::clone(&self.plan);
             }
-            self.tracer.poll();
+            self.observer.poll();
             let received = self.receive(&plan, now_ns, stopping)?;
             let no_more = self.receivers.iter().all(|receiver| receiver.has_no_more(stopping));
             let worked = self.work(&plan, now_ns, received == 0, no_more)?;
@@ -334,10 +334,7 @@ impl Worker {
             }
             self.order.arrive(&mut batch.descriptors, &batch.stamps, now_ns);
             if !self.change.hold(&batch.descriptors) {
-                if self.tracer.is_choosing() {
-                    let (region, origin) = (&self.region, &Origin::Port);
-                    self.tracer.choose(plan, region, &batch.descriptors, &batch.stamps, now_ns, origin);
-                }
+                self.observer.arrived(plan, &self.region, &batch.descriptors, &batch.stamps, now_ns);
                 self.start(plan, &batch.descriptors);
             }
         }
@@ -399,7 +396,7 @@ impl Worker {
             region: &mut self.region,
             exits: &self.exits,
             counts: &mut self.counts,
-            tracer: &mut self.tracer,
+            observer: &mut self.observer,
         };
         self.order.open_exit(
             outs,
@@ -413,12 +410,10 @@ impl Worker {
             self.settled_at = passed;
             self.settled = self.sequence_next().min(self.order.sequence_min(self.receivers.len() > 1));
         }
-        if self.tracer.is_tracing() {
-            self.tracer.departing(&self.region, &self.departing.outs);
-        }
+        self.observer.departing(&self.region, &self.departing.outs);
         let sent = self.egress.send(&mut self.region, &mut self.departing, self.settled)?;
-        if self.tracer.has_departing() && self.departing.is_empty() {
-            self.tracer.departed(matches!(self.egress, Egress::Sender(_)), sent);
+        if self.observer.has_departing() && self.departing.is_empty() {
+            self.observer.departed(matches!(self.egress, Egress::Sender(_)), sent.accepted, sent.refused);
         }
         self.counts.add(SENT, sent.accepted as u64);
         self.counts.add(DROPPED, sent.refused as u64);

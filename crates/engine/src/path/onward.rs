@@ -124,9 +124,7 @@ impl Worker {
     }
 
     pub(crate) fn drop_packet(&mut self, descriptor: &Descriptor, reason: usize) {
-        if self.tracer.is_tracing() {
-            self.tracer.dropped(&self.plan, descriptor, reason);
-        }
+        self.observer.dropped(&self.plan, descriptor, reason);
         self.order.leave(descriptor);
         self.region.release(descriptor);
         self.counts.add(DROPPED, 1);
@@ -141,9 +139,7 @@ impl Worker {
         descriptors: &[Descriptor],
         outcomes: &[Outcome],
     ) {
-        if self.tracer.is_tracing() {
-            self.tracer.verdicts(plan, &self.order, function, descriptors, outcomes);
-        }
+        self.observer.verdicts(plan, |packet| self.order.class(packet), function, descriptors, outcomes);
         if plan.classifier.is_trivial()
             && let Some(verdict) = verdict_of_all(outcomes)
         {

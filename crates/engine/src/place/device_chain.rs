@@ -265,9 +265,7 @@ impl Worker {
                 let Some(next) = chain.next(function, bin.row, verdict) else {
                     unreachable!("a hop of packets from {} is not in the chain", plan.stages[first].name);
                 };
-                if self.tracer.is_tracing() {
-                    self.tracer.continued(plan, function, verdict, next, &descriptors[packets.clone()]);
-                }
+                self.observer.continued(plan, function, verdict, next, &descriptors[packets.clone()]);
                 function = next;
                 self.count_on_device(plan, function, &descriptors[packets.clone()], elapsed_ns);
                 if !scratch.seen.contains(&function) {

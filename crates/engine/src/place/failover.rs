@@ -86,9 +86,7 @@ impl Worker {
             return Err(Error::Device(error));
         }
         self.give_up(plan, device, &reason(error), 0);
-        if self.tracer.is_tracing() {
-            self.tracer.not_taken(&self.devices[device].id, &chunk);
-        }
+        self.observer.rejected(&self.devices[device].id, &chunk);
         self.requeue(plan, &chunk, now_ns)?;
         self.devices[device].packer.give_back(chunk);
         self.empty(plan, device, now_ns)
@@ -126,9 +124,7 @@ impl Worker {
                 for chunk in chunks {
                     dropped += u64::from(chunk.packets);
                     for descriptor in packets(&chunk) {
-                        if self.tracer.is_tracing() {
-                            self.tracer.dropped(plan, descriptor, DROPPED_DEVICE_LOST);
-                        }
+                        self.observer.dropped(plan, descriptor, DROPPED_DEVICE_LOST);
                         self.order.leave(descriptor);
                         self.region.quarantine(descriptor);
                     }
@@ -208,10 +204,8 @@ impl Worker {
                     self.submit(plan, LAST_RESORT, now_ns)?;
                     self.fetch(plan, LAST_RESORT)?;
                 }
-                if self.tracer.is_tracing() {
-                    let (function, packet) = (usize::from(bin.instance), std::slice::from_ref(descriptor));
-                    self.tracer.binned(plan, function, &self.devices[LAST_RESORT].id, bin.variant, packet);
-                }
+                let (function, packet) = (usize::from(bin.instance), std::slice::from_ref(descriptor));
+                self.observer.binned(plan, function, &self.devices[LAST_RESORT].id, bin.variant, packet);
             }
         }
         Ok(())

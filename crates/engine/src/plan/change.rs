@@ -12,95 +12,69 @@
 //! the exit has passed all of them, the worker takes the new plan. The gates and bins of a worker
 //! therefore never mix two plans. Workers do not wait for each other.
 //!
-//! # Ordering
-//!
-//! `number` is written with release and read with acquire ordering. Writes of the control thread
-//! before `ask`, such as the rows of a device chain, therefore happen before the worker creates
-//! bins under the new plan. Work of a worker under the old plan happens before the control thread
-//! sees the answer.
+//! Writes of the control thread before `ask`, such as the rows of a device chain, happen before the
+//! worker creates bins under the new plan. Work of a worker under the old plan happens before the
+//! control thread sees the answer ([`Epochs`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use godwit_function::Work;
 use godwit_io::Clock;
 use godwit_packet::{Descriptor, Stamp};
 
 use crate::error::Error;
-use crate::observe::trace::Origin;
 use crate::path::Worker;
 use crate::plan::chain_plan::ChainPlan;
-
-/// Interval at which the control thread polls for answers.
-const LOOK_INTERVAL: Duration = Duration::from_micros(50);
-/// Answer of an ended worker in place of a plan number. It is greater than any plan number.
-const ENDED: u64 = u64::MAX;
+use crate::plan::epoch::{Epochs, WorkerEpoch};
 
 /// State of plan changes that the control thread and the workers share. Plans are numbered from 0.
 pub(crate) struct PlanChanges {
-    number: AtomicU64,
+    epochs: Arc<Epochs>,
     latest: Mutex<(u64, Arc<ChainPlan>)>,
-    workers: Box<[Answer]>,
-}
-
-/// Answer of one worker to the control thread about a plan change. It has its own cache lines.
-#[derive(Default)]
-#[repr(align(64))]
-struct Answer {
-    /// Number of the plan that the worker uses.
-    number: AtomicU64,
-    /// Time for which the worker held new packets at its last change, in nanoseconds.
+    /// Longest time for which a worker held new packets at the last change, in nanoseconds.
     held_ns: AtomicU64,
 }
 
 impl PlanChanges {
     pub(crate) fn new(plan: Arc<ChainPlan>, workers: usize) -> Arc<Self> {
-        let workers = (0..workers).map(|_| Answer::default()).collect();
-        Arc::new(Self { number: AtomicU64::new(0), latest: Mutex::new((0, plan)), workers })
+        Arc::new(Self { epochs: Epochs::new(workers), latest: Mutex::new((0, plan)), held_ns: AtomicU64::new(0) })
     }
 
     /// Returns the worker's part of plan changes for worker `worker`. It must exist before the
     /// worker starts. Dropping it reports that the worker has ended.
     pub(crate) fn of_worker(self: &Arc<Self>, worker: usize) -> WorkerChange {
         WorkerChange {
+            epoch: self.epochs.of_worker(worker),
             shared: Arc::clone(self),
-            worker,
-            number: 0,
             draining: None,
             held: Vec::new(),
             created: Vec::new(),
         }
     }
 
-    /// Asks all workers to take `plan`. `number` must be one more than the number of the last plan.
+    /// Asks all workers to take plan `number`. It must be one more than the number of the last
+    /// plan, and all workers must use that plan.
     pub(crate) fn ask(&self, number: u64, plan: Arc<ChainPlan>) {
         let before = {
             let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-            debug_assert_eq!(number, latest.0 + 1);
             std::mem::replace(&mut *latest, (number, plan))
         };
-        self.number.store(number, Ordering::Release);
-        drop(before);
+        self.held_ns.store(0, Ordering::Relaxed);
+        let requested = self.epochs.ask();
+        debug_assert_eq!((requested, before.0 + 1), (number, number));
     }
 
     /// Waits until all workers use plan `number` or a later one. Returns false if `limit` expires
     /// first.
     pub(crate) fn wait(&self, number: u64, limit: Duration) -> bool {
-        let started = Instant::now();
-        while !self.workers.iter().all(|answer| answer.number.load(Ordering::Acquire) >= number) {
-            if started.elapsed() > limit {
-                return false;
-            }
-            std::thread::sleep(LOOK_INTERVAL);
-        }
-        true
+        self.epochs.wait(number, limit)
     }
 
     /// Returns the longest time for which a worker held packets at the last change.
     pub(crate) fn held(&self) -> Duration {
-        let held_ns = self.workers.iter().map(|answer| answer.held_ns.load(Ordering::Relaxed)).max();
-        Duration::from_nanos(held_ns.unwrap_or(0))
+        Duration::from_nanos(self.held_ns.load(Ordering::Relaxed))
     }
 
     fn latest(&self) -> (u64, Arc<ChainPlan>) {
@@ -110,10 +84,8 @@ impl PlanChanges {
 
 /// One worker's part of plan changes: the number of its plan, and the packets that it holds.
 pub(crate) struct WorkerChange {
+    epoch: WorkerEpoch,
     shared: Arc<PlanChanges>,
-    worker: usize,
-    /// Number of the plan that the worker uses.
-    number: u64,
     draining: Option<Draining>,
     /// Packets that arrived during the drain of the old plan, in arrival order. They are not yet
     /// started.
@@ -135,7 +107,7 @@ struct Draining {
 impl WorkerChange {
     #[inline]
     fn is_asked(&self) -> bool {
-        self.shared.number.load(Ordering::Acquire) != self.number
+        self.epoch.requested().is_some()
     }
 
     /// Returns whether the worker is draining packets of the old plan.
@@ -162,16 +134,8 @@ impl WorkerChange {
     }
 
     fn answer(&mut self, number: u64, held_ns: u64) {
-        self.number = number;
-        let answer = &self.shared.workers[self.worker];
-        answer.held_ns.store(held_ns, Ordering::Relaxed);
-        answer.number.store(number, Ordering::Release);
-    }
-}
-
-impl Drop for WorkerChange {
-    fn drop(&mut self) {
-        self.shared.workers[self.worker].number.store(ENDED, Ordering::Release);
+        self.shared.held_ns.fetch_max(held_ns, Ordering::Relaxed);
+        self.epoch.answer(number);
     }
 }
 
@@ -199,11 +163,10 @@ impl Worker {
         self.plan = Arc::clone(&plan);
         self.change.draining = None;
         let mut held = std::mem::take(&mut self.change.held);
-        if self.tracer.is_choosing() {
+        if self.observer.is_choosing() {
             for packet in &held {
                 let (stamp, arrival_ns) = self.order.stamp_and_arrival(packet);
-                let packet = std::slice::from_ref(packet);
-                self.tracer.choose(&plan, &self.region, packet, &[stamp], arrival_ns, &Origin::Port);
+                self.observer.arrived(&plan, &self.region, std::slice::from_ref(packet), &[stamp], arrival_ns);
             }
         }
         self.start(&plan, &held);
@@ -225,12 +188,11 @@ impl Worker {
             self.order.classify(packet, class);
         }
         self.order.advance(packet, plan.stages[function].progress_inside());
-        if self.tracer.is_choosing() {
+        if self.observer.is_choosing() {
             let (stamp, _) = self.order.stamp_and_arrival(packet);
             let time_ns = if self.packet_clock { stamp.time_ns } else { Clock::Machine.now_ns() };
             let (now_ns, stamp) = (self.now_ns(), Stamp { time_ns, ..stamp });
-            let (packet, origin) = (std::slice::from_ref(packet), &Origin::Function(&plan.stages[function].name));
-            self.tracer.choose(plan, &self.region, packet, &[stamp], now_ns, origin);
+            self.observer.created(plan, &self.region, function, packet, stamp, now_ns);
         }
     }
 }

@@ -1,85 +1,57 @@
 //! Grace periods: a grace period ends when all packets that were in flight at its start are gone.
 //!
-//! The control thread increments a number. Each worker reads it once per loop iteration. When the
-//! number has changed, the worker notes the number of arrived packets. After the exit has passed
-//! all of them, the worker answers with the number. No thread waits on the packet path. An
-//! iteration costs one load of a cache line that is rarely written. Before a worker answers, it
-//! wipes its stack, because kernels may have left key material of these packets there.
+//! The control thread starts a grace period with a request ([`Epochs`]). A worker notes the number
+//! of arrived packets when it sees the request. It answers after the exit has passed all of them.
+//! Before it answers, it wipes its stack, because kernels may have left key material of these
+//! packets there.
 //!
-//! # Ordering
-//!
-//! `asked` is written with release and read with acquire ordering. Writes of the control thread
-//! before the request, such as the removal of a table entry, therefore happen before the iteration
-//! that sees the number. Packets that are prepared in that iteration or later see the writes. All
-//! other packets have arrived by then. Work of the workers on those packets happens before the
-//! control thread sees the answer.
+//! Writes of the control thread before the request, such as the removal of a table entry, happen
+//! before the iteration that sees the request. Packets that are prepared in that iteration or later
+//! see the writes. All other packets have arrived by then.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use godwit_packet::wipe_stack;
 
-/// Interval at which the control thread polls for answers.
-const LOOK_INTERVAL: Duration = Duration::from_micros(50);
-/// Answer of an ended worker in place of a number. It is greater than the number of any grace
-/// period.
-const ENDED: u64 = u64::MAX;
+use crate::plan::epoch::{Epochs, WorkerEpoch};
 
-/// State of grace periods that the control thread and the workers share.
-#[derive(Debug)]
-pub(crate) struct GracePeriods {
-    requested: AtomicU64,
-    workers: Box<[Answer]>,
-}
-
-/// Number of the last grace period that ended on a worker. It has its own cache line.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-struct Answer(AtomicU64);
+/// Grace periods as the control thread sees them.
+#[derive(Clone, Debug)]
+pub(crate) struct GracePeriods(Arc<Epochs>);
 
 impl GracePeriods {
-    pub(crate) fn new(workers: usize) -> Arc<Self> {
-        Arc::new(Self { requested: AtomicU64::new(0), workers: (0..workers).map(|_| Answer::default()).collect() })
+    pub(crate) fn new(workers: usize) -> Self {
+        Self(Epochs::new(workers))
     }
 
     /// Returns the worker's part of grace periods for worker `worker`. It must exist before the
     /// worker starts. Dropping it reports that the worker has ended.
-    pub(crate) fn of_worker(self: &Arc<Self>, worker: usize) -> WorkerGrace {
-        WorkerGrace { shared: Arc::clone(self), worker, answered: 0, waiting: None }
+    pub(crate) fn of_worker(&self, worker: usize) -> WorkerGrace {
+        WorkerGrace { epoch: self.0.of_worker(worker), waiting: None }
     }
 
     /// Starts a grace period and returns its number.
     pub(crate) fn ask(&self) -> u64 {
-        self.requested.fetch_add(1, Ordering::AcqRel) + 1
+        self.0.ask()
     }
 
     /// Returns whether grace period `number` has ended on all workers.
     pub(crate) fn is_answered(&self, number: u64) -> bool {
-        self.workers.iter().all(|Answer(answer)| answer.load(Ordering::Acquire) >= number)
+        self.0.is_answered(number)
     }
 
     /// Waits until all packets that have arrived are gone from the workers and devices. Returns
     /// false if `limit` expires first.
     pub(crate) fn wait(&self, limit: Duration) -> bool {
-        let number = self.ask();
-        let started = Instant::now();
-        while !self.is_answered(number) {
-            if started.elapsed() > limit {
-                return false;
-            }
-            std::thread::sleep(LOOK_INTERVAL);
-        }
-        true
+        self.0.wait(self.0.ask(), limit)
     }
 }
 
-/// One worker's part of grace periods: its last answer, and the period that is running.
+/// One worker's part of grace periods: its answers, and the period that is running.
 #[derive(Debug)]
 pub(crate) struct WorkerGrace {
-    shared: Arc<GracePeriods>,
-    worker: usize,
-    answered: u64,
+    epoch: WorkerEpoch,
     /// Number of the running grace period, and the number of packets that had arrived at its start.
     /// It ends when the exit has passed that many order-ring slots.
     waiting: Option<(u64, usize)>,
@@ -91,8 +63,7 @@ impl WorkerGrace {
     /// start of the engine.
     #[inline]
     pub(crate) fn poll(&mut self, arrived: usize, passed: usize) {
-        let requested = self.shared.requested.load(Ordering::Acquire);
-        if requested != self.answered {
+        if let Some(requested) = self.epoch.requested() {
             self.answer(requested, arrived, passed);
         }
     }
@@ -104,18 +75,11 @@ impl WorkerGrace {
         let (number, until) = *self.waiting.get_or_insert((requested, arrived));
         if passed >= until {
             self.waiting = None;
-            self.answered = number;
             // Callers wipe keys from tables after a grace period. Kernels may have left copies of
             // these keys on the stack, so they are wiped here.
             wipe_stack();
-            self.shared.workers[self.worker].0.store(number, Ordering::Release);
+            self.epoch.answer(number);
         }
-    }
-}
-
-impl Drop for WorkerGrace {
-    fn drop(&mut self) {
-        self.shared.workers[self.worker].0.store(ENDED, Ordering::Release);
     }
 }
 
@@ -135,7 +99,7 @@ mod tests {
         second.poll(0, 0);
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| graces.wait(IN_TIME));
-            while graces.requested.load(Ordering::Relaxed) < 2 {
+            while graces.0.requested() < 2 {
                 std::thread::yield_now();
             }
             // The first grace period ends here. Packets that arrived after its start do not belong
@@ -148,17 +112,5 @@ mod tests {
             first.poll(20, 13);
             assert!(waiting.join().unwrap());
         });
-    }
-
-    #[test]
-    fn ended_worker_does_not_delay_a_grace_period() {
-        let graces = GracePeriods::new(2);
-        let mut first = graces.of_worker(0);
-        drop(graces.of_worker(1));
-        assert!(!graces.wait(AT_ONCE));
-        first.poll(1, 0);
-        first.poll(1, 1);
-        drop(first);
-        assert!(graces.wait(AT_ONCE));
     }
 }

@@ -3,4 +3,5 @@
 pub(crate) mod chain_plan;
 pub(crate) mod change;
 pub(crate) mod changer;
+pub(crate) mod epoch;
 pub(crate) mod grace;

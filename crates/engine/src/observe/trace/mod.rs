@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! client                          worker, per loop iteration and per step of a chosen packet
-//! start: session, changes + 1 --> sees the change: chooses arriving packets by filter and count
+//! start: session, request ------> sees it: chooses arriving packets by filter and count
 //! read   <-- finished packets --- records steps; hands over packets that are sent, dropped or held
-//! stop:  none, changes + 1 -----> sees the change: hands over its remaining packets, answers
+//! stop:  no session, request ---> sees it: hands over its remaining packets, answers
 //! ```
 //! A packet stays on one worker, so its record is created there and is complete when it is handed
 //! over. Without a trace, a worker pays one load per loop iteration, of a cache line that is rarely
@@ -18,7 +18,6 @@ mod filter;
 mod record;
 mod tracer;
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,6 +27,7 @@ use serde_json::Value;
 pub use record::{Fate, Flow, Next, Packet, SentFrame, Step, StepKind};
 pub(crate) use tracer::{Origin, Tracer};
 
+use crate::plan::epoch::Epochs;
 use filter::Request;
 
 /// Maximum number of packets in a trace. It also limits the packets that a worker traces at the
@@ -37,8 +37,6 @@ pub const PACKETS_MAX: usize = 4096;
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// Timeout of the workers' answers at the end of a trace, far above their normal response time.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
-/// Answer of an ended worker in place of a number. It is greater than the number of any change.
-const ENDED: u64 = u64::MAX;
 
 /// State of traces that the workers and the clients share.
 #[derive(Debug)]
@@ -47,29 +45,17 @@ pub(crate) struct Traces {
     ports: Vec<String>,
     /// Class names of the current chain. The index is the class number.
     classes: Mutex<Vec<String>>,
-    /// Number of changes so far: each start and end of a session is a change.
-    changes: AtomicU64,
+    /// Requests to look at `session` again. Each start and end of a session is one.
+    epochs: Arc<Epochs>,
     session: Mutex<Option<Arc<Session>>>,
-    workers: Box<[Answer]>,
 }
-
-/// Number of the last session change that a worker has seen. It has its own cache line.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-struct Answer(AtomicU64);
 
 impl Traces {
     /// Creates the shared state of traces, without a session. The index of a name in `ports` and
     /// `classes` is its number.
     pub(crate) fn new(ports: Vec<String>, classes: Vec<String>, workers: usize) -> Arc<Self> {
-        let workers = (0..workers).map(|_| Answer::default()).collect();
-        Arc::new(Self {
-            ports,
-            classes: Mutex::new(classes),
-            changes: AtomicU64::new(0),
-            session: Mutex::default(),
-            workers,
-        })
+        let epochs = Epochs::new(workers);
+        Arc::new(Self { ports, classes: Mutex::new(classes), epochs, session: Mutex::default() })
     }
 
     /// Replaces the class names after a change of the chain.
@@ -79,7 +65,7 @@ impl Traces {
 
     /// Returns the tracer of worker `worker`.
     pub(crate) fn of_worker(self: &Arc<Self>, worker: usize, clock: Instant) -> Tracer {
-        Tracer::new(Arc::clone(self), worker, clock)
+        Tracer::new(Arc::clone(self), self.epochs.of_worker(worker), worker, clock)
     }
 
     /// Starts a trace.
@@ -95,19 +81,15 @@ impl Traces {
         }
         let session = Arc::new(Session { request, kept: Mutex::default(), wake: Condvar::new() });
         *current = Some(Arc::clone(&session));
-        self.changes.fetch_add(1, Ordering::Release);
+        self.epochs.ask();
         Ok(Trace { traces: Arc::clone(self), session })
     }
 
-    /// Ends the session if it is the current one. Returns the number of this change.
+    /// Ends the session if it is the current one. Returns the number of the request to the workers.
     fn end(&self, session: &Arc<Session>) -> Option<u64> {
         let mut current = lock(&self.session);
         current.take_if(|current| Arc::ptr_eq(current, session))?;
-        Some(self.changes.fetch_add(1, Ordering::Release) + 1)
-    }
-
-    fn have_all_seen(&self, change: u64) -> bool {
-        self.workers.iter().all(|Answer(answer)| answer.load(Ordering::Acquire) >= change)
+        Some(self.epochs.ask())
     }
 }
 
@@ -218,7 +200,7 @@ impl Trace {
             // Check first whether the workers have ended. All packets that they handed over are
             // then visible.
             drop(kept);
-            let have_ended = self.traces.have_all_seen(ENDED);
+            let have_ended = self.traces.epochs.have_all_ended();
             kept = lock(&self.session.kept);
             let over = have_ended || (kept.active == 0 && self.session.is_enough(&kept));
             let rest = limit.saturating_sub(started.elapsed());
@@ -232,11 +214,9 @@ impl Trace {
 
     /// Ends the trace. Returns the packets found since the last call, including those in flight.
     pub fn stop(self) -> Found {
-        let started = Instant::now();
-        if let Some(change) = self.traces.end(&self.session) {
-            while !self.traces.have_all_seen(change) && started.elapsed() < STOP_LIMIT {
-                std::thread::sleep(Duration::from_micros(50));
-            }
+        if let Some(number) = self.traces.end(&self.session) {
+            // After the limit, the trace ends without the packets of the missing workers.
+            self.traces.epochs.wait(number, STOP_LIMIT);
         }
         found(&mut lock(&self.session.kept), true)
     }

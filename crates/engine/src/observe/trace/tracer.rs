@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use godwit_abi::{Outcome, PORT_FLOOD, VERDICT_DROP};
@@ -18,10 +17,9 @@ use godwit_sched::Chunk;
 use godwit_wire::{IpAddress, Parsed};
 
 use super::record::{Fate, Flow, Next, Packet, SentFrame, StepKind};
-use super::{ENDED, PACKETS_MAX, Session, Traces, lock};
-use crate::path::egress::Sent;
-use crate::path::order::Order;
+use super::{PACKETS_MAX, Session, Traces, lock};
 use crate::plan::chain_plan::ChainPlan;
+use crate::plan::epoch::WorkerEpoch;
 
 /// Number of counters in the sieve, which quickly excludes packets that are not traced. A power of
 /// two.
@@ -44,8 +42,7 @@ pub(crate) struct Tracer {
     worker: usize,
     clock: Instant,
     session: Option<Arc<Session>>,
-    /// Number of the last session change that the tracer has seen.
-    seen: u64,
+    epoch: WorkerEpoch,
 }
 
 /// A packet that is being traced.
@@ -71,7 +68,7 @@ pub(crate) enum Origin<'a> {
 }
 
 impl Tracer {
-    pub(super) fn new(traces: Arc<Traces>, worker: usize, clock: Instant) -> Self {
+    pub(super) fn new(traces: Arc<Traces>, epoch: WorkerEpoch, worker: usize, clock: Instant) -> Self {
         Self {
             is_choosing: false,
             buffers: HashMap::new(),
@@ -82,7 +79,7 @@ impl Tracer {
             worker,
             clock,
             session: None,
-            seen: 0,
+            epoch,
         }
     }
 
@@ -102,7 +99,7 @@ impl Tracer {
     /// before it receives packets.
     #[inline]
     pub(crate) fn poll(&mut self) {
-        if self.traces.changes.load(Ordering::Acquire) != self.seen {
+        if self.epoch.requested().is_some() {
             self.change();
         }
     }
@@ -111,15 +108,17 @@ impl Tracer {
     fn change(&mut self) {
         self.end();
         let current = lock(&self.traces.session);
-        // Read the number under the lock, because it changes only under this lock.
-        self.seen = self.traces.changes.load(Ordering::Acquire);
+        // Read the number under the lock, because a request is made only under this lock.
+        let requested = self.epoch.requested();
         self.session.clone_from(&current);
         drop(current);
         self.is_choosing = self.session.is_some();
         if self.is_choosing && self.sieve.is_empty() {
             self.sieve = vec![0; SIEVE_SLOTS].into();
         }
-        self.traces.workers[self.worker].0.store(self.seen, Ordering::Release);
+        if let Some(number) = requested {
+            self.epoch.answer(number);
+        }
     }
 
     /// Ends the session on this worker and hands over the packets that are being traced.
@@ -346,7 +345,7 @@ impl Tracer {
 
     /// Records that the device rejected the chunk.
     #[cold]
-    pub(crate) fn not_taken(&mut self, device: &str, chunk: &Chunk) {
+    pub(crate) fn rejected(&mut self, device: &str, chunk: &Chunk) {
         for bin in &chunk.bins {
             self.record(&chunk.descriptors[chunk.range(bin)], |_, _| StepKind::NotTaken { device: device.to_owned() });
         }
@@ -383,7 +382,7 @@ impl Tracer {
     pub(crate) fn verdicts(
         &mut self,
         plan: &ChainPlan,
-        order: &Order,
+        class: impl Fn(&Descriptor) -> u8,
         function: usize,
         packets: &[Descriptor],
         outcomes: &[Outcome],
@@ -392,7 +391,7 @@ impl Tracer {
         let now_ns = self.now_ns();
         for (packet, outcome) in packets.iter().zip(outcomes).filter(|(_, outcome)| outcome.verdict != VERDICT_DROP) {
             let Some(number) = self.number(packet) else { continue };
-            let class = if is_trivial { 0 } else { order.class(packet) };
+            let class = if is_trivial { 0 } else { class(packet) };
             let next = plan.decider.next(function as u16, class, outcome.verdict);
             let kind = StepKind::Verdict {
                 function: plan.stages[function].name.clone(),
@@ -511,11 +510,10 @@ impl Tracer {
 
     /// Records the final step of all departing packets: given to the sender, sent, or refused.
     #[cold]
-    pub(crate) fn departed(&mut self, to_sender: bool, sent: Sent) {
+    pub(crate) fn departed(&mut self, to_sender: bool, accepted: usize, refused: usize) {
         let now_ns = self.now_ns();
         for (number, port, length) in std::mem::take(&mut self.departing) {
             let Some(traced) = self.traced.get_mut(&number) else { continue };
-            let Sent { accepted, refused } = sent;
             let kind = match (accepted, refused) {
                 _ if to_sender => StepKind::HandedOver { port, length },
                 (_, 0) => StepKind::Sent { port, length },
@@ -533,9 +531,10 @@ impl Tracer {
 }
 
 impl Drop for Tracer {
+    /// Hands over the packets that are being traced, before the epoch reports that the worker has
+    /// ended.
     fn drop(&mut self) {
         self.end();
-        self.traces.workers[self.worker].0.store(ENDED, Ordering::Release);
     }
 }
 
