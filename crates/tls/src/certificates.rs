@@ -1,0 +1,152 @@
+//! Certificates by server name, which can be replaced while handshakes run.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwap;
+use godwit_sign::Key;
+use rustls::pki_types::CertificateDer;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use webpki::EndEntityCert;
+
+use crate::Error;
+use crate::key::ServiceKey;
+
+/// Largest OCSP response, in bytes.
+const OCSP_BYTES_MAX: u64 = 64 << 10;
+
+/// Files of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyFiles {
+    /// Certificate chain in PEM form, the certificate of the key first.
+    pub certificate: PathBuf,
+    /// Private key in PEM form.
+    pub key: PathBuf,
+    /// OCSP response in DER form, which handshakes staple.
+    pub ocsp: Option<PathBuf>,
+}
+
+/// Certificate that a name leads to.
+#[derive(Debug)]
+struct Entry {
+    certified: Arc<CertifiedKey>,
+    key: Arc<Key>,
+    not_after: Duration,
+}
+
+/// Certificates of one version of the files.
+#[derive(Debug)]
+struct Store {
+    /// In the order of the configuration. The first one serves unknown names.
+    entries: Vec<Entry>,
+    /// Indices of entries by lower-case name. The name of a wildcard is `*.` and the rest.
+    names: HashMap<String, Vec<usize>>,
+}
+
+/// Certificates of a proxy. All threads share them. A replacement affects handshakes that have not
+/// selected a certificate yet.
+#[derive(Debug)]
+pub struct Certificates(ArcSwap<Store>);
+
+impl Certificates {
+    /// Loads and checks all files.
+    ///
+    /// # Errors
+    /// Returns an error that names the file and the reason.
+    pub fn load(files: &[KeyFiles], now: SystemTime) -> Result<Self, Error> {
+        Ok(Self(ArcSwap::from_pointee(Store::load(files, now)?)))
+    }
+
+    /// Loads and checks all files again. After an error, the current certificates stay in use.
+    ///
+    /// # Errors
+    /// Returns an error that names the file and the reason.
+    pub fn reload(&self, files: &[KeyFiles], now: SystemTime) -> Result<(), Error> {
+        self.0.store(Arc::new(Store::load(files, now)?));
+        Ok(())
+    }
+
+    /// Returns all keys, in the order of the files.
+    pub fn keys(&self) -> Vec<Arc<Key>> {
+        self.0.load().entries.iter().map(|entry| Arc::clone(&entry.key)).collect()
+    }
+
+    /// Returns the earliest end of validity of all certificates, as time since 1970.
+    pub fn not_after(&self) -> Option<Duration> {
+        self.0.load().entries.iter().map(|entry| entry.not_after).min()
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let store = self.0.load();
+        let all: Vec<usize>;
+        let candidates = match hello.server_name().and_then(|name| store.named(name)) {
+            Some(indices) => indices,
+            None => {
+                all = vec![0];
+                &all
+            }
+        };
+        // Without a common scheme, rustls reports the failure of the first candidate.
+        let suits = |index: &&usize| {
+            let key = &store.entries[**index].certified.key;
+            key.choose_scheme(hello.signature_schemes()).is_some()
+        };
+        let index = candidates.iter().find(suits).or(candidates.first())?;
+        Some(Arc::clone(&store.entries[*index].certified))
+    }
+}
+
+impl Store {
+    fn load(files: &[KeyFiles], now: SystemTime) -> Result<Self, Error> {
+        let mut store = Self { entries: Vec::new(), names: HashMap::new() };
+        for files in files {
+            let loaded = godwit_sign::load(&files.key, &files.certificate, now)?;
+            let key = Arc::new(loaded.key);
+            let chain: Vec<_> = loaded.chain.into_iter().map(CertificateDer::from).collect();
+            let names = names(&chain, &files.certificate)?;
+            let mut certified = CertifiedKey::new(chain, Arc::new(ServiceKey(Arc::clone(&key))));
+            certified.ocsp = files.ocsp.as_deref().map(read_ocsp).transpose()?;
+            let index = store.entries.len();
+            store.entries.push(Entry { certified: Arc::new(certified), key, not_after: loaded.not_after });
+            for name in names {
+                store.names.entry(name).or_default().push(index);
+            }
+        }
+        // RSA signatures are the most expensive, so a client that supports others gets them.
+        let is_rsa = |index: &usize| store.entries[*index].key.class().rsa_bits().is_some();
+        store.names.values_mut().for_each(|indices| indices.sort_by_key(is_rsa));
+        if store.entries.is_empty() { Err(Error::NoCertificates) } else { Ok(store) }
+    }
+
+    /// Returns the certificates of a name: those of the name itself, or of its wildcard.
+    fn named(&self, name: &str) -> Option<&Vec<usize>> {
+        let name = name.to_ascii_lowercase();
+        self.names.get(&name).or_else(|| self.names.get(&format!("*.{}", name.split_once('.')?.1)))
+    }
+}
+
+/// Returns the DNS names of a certificate in lower case.
+fn names(chain: &[CertificateDer<'_>], file: &Path) -> Result<Vec<String>, Error> {
+    let parse = |certificate| EndEntityCert::try_from(certificate);
+    let certificate = chain.first().map(parse).transpose();
+    let certificate = certificate.map_err(|source| Error::Certificate { file: file.to_owned(), source })?;
+    Ok(certificate.iter().flat_map(|certificate| certificate.valid_dns_names()).map(str::to_ascii_lowercase).collect())
+}
+
+fn read_ocsp(file: &Path) -> Result<Vec<u8>, Error> {
+    let refuse = |reason: String| Error::Ocsp { file: file.to_owned(), reason };
+    let bytes = std::fs::metadata(file).map_err(|error| refuse(format!("cannot be read: {error}")))?.len();
+    if bytes > OCSP_BYTES_MAX {
+        return Err(refuse(format!("has more than {OCSP_BYTES_MAX} bytes, which no OCSP response needs")));
+    }
+    let response = std::fs::read(file).map_err(|error| refuse(format!("cannot be read: {error}")))?;
+    // OCSPResponse is a sequence that begins with the status 0 (RFC 6960, section 4.2.1).
+    let is_successful =
+        response.first() == Some(&0x30) && response.windows(3).take(8).any(|bytes| bytes == [0x0a, 1, 0]);
+    if is_successful { Ok(response) } else { Err(refuse("is not a successful OCSP response in DER form".to_owned())) }
+}
