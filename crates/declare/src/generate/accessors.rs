@@ -1,0 +1,273 @@
+//! Accessors of tables and flows in C.
+
+use std::fmt::Write as _;
+
+use crate::declaration::{Declaration, Flows, Shape, Table};
+use crate::layout::{ImageLayout, Packing, RecordLayout};
+use crate::types::{Field, FieldType, Scalar};
+use crate::words::KeyWords;
+
+use super::header::plain_struct;
+use super::{prefix, upper};
+
+/// Size of the rows of a table in bytes above which a row is likely to miss every cache.
+const FAR_BYTES: usize = 1 << 20;
+
+/// Returns the structs and the look-up of each table.
+pub(super) fn tables(declaration: &Declaration) -> String {
+    let layout = ImageLayout::of(declaration);
+    let mut text = String::new();
+    for (table, offset) in declaration.tables.iter().zip(&layout.tables) {
+        let name = format!("{}_{}", prefix(declaration), table.name);
+        if !table.key.is_empty() {
+            text += &plain_struct(declaration, &format!("{name}_key"), &table.key);
+        }
+        if !table.row.is_empty() {
+            text += &plain_struct(declaration, &format!("{name}_row"), &table.row);
+        }
+        text += &find(table, &name, *offset);
+    }
+    text
+}
+
+/// Returns the look-up of a table.
+fn find(table: &Table, name: &str, offset: usize) -> String {
+    let header = |kind: &str| {
+        format!("    const GW_GLOBAL gw_{kind} *table = (const GW_GLOBAL gw_{kind} *)(lane->image + {offset});\n")
+    };
+    let begin = |arguments: &str| {
+        format!("\nGW_LANE gw_u32 {name}_find(const gw_lane *lane, {arguments}, {name}_row *row)\n{{\n")
+    };
+    let row_bytes = RecordLayout::padded(&table.row).bytes;
+    let far = table.capacity as usize * row_bytes > FAR_BYTES;
+    let copy = |index: &str, far: bool| {
+        let expensive = if far { "    GW_EXPENSIVE(found);\n" } else { "" };
+        format!(
+            "    const GW_GLOBAL {name}_row *found =\n        (const GW_GLOBAL {name}_row *)(lane->image + table->rows_offset) + {index};\n{expensive}    *row = *found;\n    return 1;\n}}\n"
+        )
+    };
+    match table.shape {
+        Shape::Exact => begin(&format!("const {name}_key *key")) + &header("exact") + &exact(table, name),
+        Shape::Lpm4 => {
+            begin("gw_u32 address")
+                + &header("lpm4")
+                + "    const gw_u32 index = gw_lpm4_find(lane->image, table, address);\n    if (index == GW_TABLE_NONE) {\n        return 0;\n    }\n"
+                + &copy("index", false)
+        }
+        Shape::Lpm6 => {
+            begin("gw_u64 high, gw_u64 low")
+                + &header("lpm6")
+                + "    const gw_u32 index = gw_lpm6_find(lane->image, table, high, low);\n    if (index == GW_TABLE_NONE) {\n        return 0;\n    }\n"
+                + &copy("index", false)
+        }
+        Shape::Array => {
+            begin("gw_u32 index")
+                + &header("array")
+                + "    if (index >= table->rows) {\n        return 0;\n    }\n"
+                + &copy("index", far)
+        }
+        Shape::Acl => {
+            let words = KeyWords::of(&table.key);
+            let mut text = begin(&format!("const {name}_key *key")) + &header("acl");
+            let _ = writeln!(text, "    gw_u64 words[GW_ACL_WORDS] = {{{}}};", word_list(&words, &table.key, 5));
+            text += "    const gw_u32 index = gw_acl_find(lane->image, table, words);\n    if (index == GW_TABLE_NONE) {\n        return 0;\n    }\n";
+            text + &copy("index", false)
+        }
+        Shape::Maglev => {
+            begin("gw_u32 hash")
+                + &header("maglev")
+                + "    const gw_u32 index = gw_maglev_find(lane->image, table, hash);\n    if (index == GW_TABLE_NONE) {\n        return 0;\n    }\n"
+                + &copy("index", false)
+        }
+        Shape::Strings => format!(
+            "\nGW_LANE gw_u32 {name}_search(const gw_lane *lane, const GW_GLOBAL gw_u8 *bytes, gw_u32 length,\n                              gw_u32 *first)\n{{\n{}    return gw_strings_search(lane->image, table, bytes, length, first);\n}}\n",
+            header("strings")
+        ),
+    }
+}
+
+/// Returns the body of the look-up of an exact table.
+fn exact(table: &Table, name: &str) -> String {
+    let words = KeyWords::of(&table.key);
+    let Some(packing) = Packing::of(&table.key, &table.row) else { return exact_wide(table, name, &words) };
+    let key = words.0.first().map_or_else(|| "0".to_owned(), |parts| word(parts, &table.key));
+    let half = packing.half_bits;
+    let mut text = format!(
+        "    const gw_u64 mixed = gw_exact_mix(table, {key}, {half}u);\n    \
+         GW_EXPENSIVE(gw_exact_one(lane->image, table, mixed));\n    \
+         GW_EXPENSIVE(gw_exact_other(lane->image, table, mixed));\n    \
+         const gw_u64 entry = gw_exact_entry(lane->image, table, mixed, {}u);\n    \
+         if (entry == 0) {{\n        return 0;\n    }}\n",
+        packing.rest_shift()
+    );
+    let mut shift = Packing::FLAG_BITS;
+    for field in &table.row {
+        let FieldType::Scalar(scalar) = field.kind else { continue };
+        let bits = scalar.bits();
+        let mask = u64::MAX >> (64 - bits.min(64));
+        let _ = writeln!(text, "    row->{} = ({})(entry >> {shift} & {mask:#x}u);", field.name, scalar.c_word());
+        shift += bits;
+    }
+    text + "    return 1;\n}\n"
+}
+
+/// Returns the body of the look-up of an exact table whose entries refer to records.
+fn exact_wide(table: &Table, name: &str, words: &KeyWords) -> String {
+    let mut text = String::new();
+    let (count, row_offset) = (words.len(), words.len() * 8);
+    for (index, parts) in words.0.iter().enumerate() {
+        let _ = writeln!(text, "    const gw_u64 word{index} = {};", word(parts, &table.key));
+    }
+    text += "    gw_u64 mixed = gw_exact_begin(table);\n";
+    for index in 0..count {
+        let _ = writeln!(text, "    mixed = gw_exact_step(table, mixed, word{index}, {index}u);");
+    }
+    text += "    mixed = gw_exact_finish(table, mixed);\n    \
+             GW_EXPENSIVE(gw_exact_one(lane->image, table, mixed));\n    \
+             GW_EXPENSIVE(gw_exact_other(lane->image, table, mixed));\n    \
+             gw_u32 at = 0;\n    \
+             for (gw_u32 probe = 0; probe < GW_EXACT_PROBES; probe++) {\n        \
+             const gw_u64 entry = gw_exact_next(lane->image, table, mixed, &at);\n        \
+             if (entry == 0) {\n            return 0;\n        }\n        \
+             const GW_GLOBAL gw_u64 *record = gw_exact_record(lane->image, table, entry);\n        \
+             GW_EXPENSIVE(record);\n";
+    let equal: Vec<String> = (0..count).map(|index| format!("record[{index}] == word{index}")).collect();
+    let _ = writeln!(
+        text,
+        "        if ({}) {{\n            *row = *(const GW_GLOBAL {name}_row *)((const GW_GLOBAL gw_u8 *)record + {row_offset});\n            return 1;\n        }}\n    }}\n    return 0;\n}}",
+        equal.join(" && ")
+    );
+    text
+}
+
+/// Returns the expression of a word of a key.
+fn word(parts: &[crate::words::Part], key: &[Field]) -> String {
+    let part = |part: &crate::words::Part| {
+        let field = &key[part.field];
+        let index =
+            if field.kind == FieldType::Scalar(Scalar::Ipv6) { format!("[{}]", part.word) } else { String::new() };
+        let mask = match (part.bits, part.bits.is_power_of_two() && part.bits >= 8) {
+            (_, true) => String::new(),
+            (bits, false) => format!(" & {:#x}u", u64::MAX >> (64 - bits)),
+        };
+        let value = format!("(gw_u64)key->{}{index}", field.name);
+        let value = if mask.is_empty() { value } else { format!("({value}{mask})") };
+        if part.shift == 0 { value } else { format!("{value} << {}", part.shift) }
+    };
+    parts.iter().map(part).collect::<Vec<_>>().join(" | ")
+}
+
+/// Returns the expressions of all words, filled with zeros to `count`.
+fn word_list(words: &KeyWords, key: &[Field], count: usize) -> String {
+    let list = words.0.iter().map(|parts| word(parts, key)).chain(std::iter::repeat("0".to_owned()));
+    list.take(count).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the structs of flows, and the accessors of a host half in C.
+pub(super) fn flows(declaration: &Declaration) -> String {
+    let Some(flows) = &declaration.flows else { return String::new() };
+    let (prefix, upper) = (prefix(declaration), upper(declaration));
+    let name = format!("{prefix}_{}", flows.name);
+    let mut text = String::new();
+    text += &plain_struct(declaration, &format!("{name}_key"), &flows.key);
+    if !flows.reverse.is_empty() {
+        text += &plain_struct(declaration, &format!("{name}_reverse"), &flows.reverse);
+    }
+    if !flows.row.is_empty() {
+        text += &plain_struct(declaration, &format!("{name}_row"), &flows.row);
+    }
+    for (index, (timer, _)) in flows.timers.iter().enumerate() {
+        let _ = writeln!(text, "#define {upper}_TIMER_{} {index}u", timer.to_ascii_uppercase());
+    }
+    text += "#ifdef GW_HOST\n";
+    text += &host(declaration, flows, &prefix, &name);
+    text += "#endif\n";
+    text
+}
+
+/// Returns the host part: words of keys, prototypes of the user's functions, and resources.
+fn host(declaration: &Declaration, flows: &Flows, prefix: &str, name: &str) -> String {
+    let mut text = String::new();
+    let reverse_type = if flows.reverse.is_empty() { "void".to_owned() } else { format!("{name}_reverse") };
+    let row_type = if flows.row.is_empty() { "void".to_owned() } else { format!("{name}_row") };
+    let _ = write!(
+        text,
+        "typedef gw_flows {prefix};\n\
+         GW_FIND gw_side {prefix}_find(const gw_packet *packet, {name}_key *key{});\n\
+         GW_MISS {row_type} *{prefix}_miss({prefix} *own, const gw_packet *packet, gw_side side,\n    \
+         const {name}_key *key, gw_outcome *outcome);\n\
+         GW_UPDATE gw_u64 {prefix}_update({row_type} *row, const gw_packet *packet, gw_side side);\n",
+        if flows.reverse.is_empty() { String::new() } else { format!(", {reverse_type} *reverse") }
+    );
+    for (kind, fields) in [("key", &flows.key), ("reverse", &flows.reverse)] {
+        if fields.is_empty() {
+            continue;
+        }
+        let words = KeyWords::of(fields);
+        let _ = writeln!(text, "static inline void {name}_{kind}_words(const {name}_{kind} *key, gw_u64 *words)\n{{");
+        for (index, parts) in words.0.iter().enumerate() {
+            let _ = writeln!(text, "    words[{index}] = {};", word(parts, fields));
+        }
+        text += "}\n";
+    }
+    let key_words = KeyWords::of(&flows.key).len();
+    let reverse_words = KeyWords::of(&flows.reverse).len();
+    let row_bytes = RecordLayout::padded(&flows.row).bytes;
+    let upper = upper(declaration);
+    let _ = write!(
+        text,
+        "#define {upper}_KEY_WORDS {key_words}u\n#define {upper}_REVERSE_WORDS {reverse_words}u\n\
+         #define {upper}_ROW_BYTES {row_bytes}u\n"
+    );
+    // The parameters of a host half are those of the image.
+    if !declaration.params.is_empty() {
+        let offset = ImageLayout::of(declaration).params_offset;
+        let _ = write!(
+            text,
+            "static inline const struct {prefix}_params *{prefix}_own_params(const {prefix} *own)\n{{\n    \
+             return (const struct {prefix}_params *)(own->image + {offset});\n}}\n"
+        );
+    }
+    let _ = write!(
+        text,
+        "/* Selects the timer of a row. */\n\
+         static inline void {name}_timer({row_type} *row, gw_u32 timer)\n{{\n    gw_flows_timer(row, timer);\n}}\n"
+    );
+    if !flows.row.is_empty() {
+        let _ = write!(
+            text,
+            "/* Creates a row for the key. Returns 0 if the table or the limit is exhausted. */\n\
+             static inline {row_type} *{name}_create({prefix} *own, const {name}_key *key, gw_u32 timer)\n{{\n    \
+             gw_u64 words[{key_words}];\n    {name}_key_words(key, words);\n    \
+             return ({row_type} *)gw_flows_create(own, words, {key_words}u, {reverse_words}u, {limit}, timer);\n}}\n",
+            limit = flows.limit.as_ref().map_or("0".to_owned(), |limit| {
+                let params = format!("{prefix}_own_params(own)->{}", limit.max);
+                params
+            }),
+        );
+        if let Some(limit) = &flows.limit {
+            // The number of flows per value of the field is counted by the owner.
+            let _ = writeln!(text, "/* limited by `{}` */", limit.by);
+        }
+        if reverse_words > 0 {
+            let _ = write!(
+                text,
+                "/* Adds the second key of a row. Returns 0 if another row has it. */\n\
+                 static inline gw_u32 {name}_reverse_set({prefix} *own, {row_type} *row, const {name}_reverse *key)\n{{\n    \
+                 gw_u64 words[{reverse_words}];\n    {name}_reverse_words(key, words);\n    \
+                 return gw_flows_reverse(own, row, words, {key_words}u, {reverse_words}u);\n}}\n"
+            );
+        }
+    }
+    for (index, resource) in declaration.resources.iter().enumerate() {
+        let _ = write!(
+            text,
+            "/* Takes a free address and port for a row, near `wish`. Returns 0 if there is none. */\n\
+             static inline gw_u32 {prefix}_{}_take({prefix} *own, {row_type} *row, const gw_packet *packet, gw_u32 wish,\n    \
+             gw_u32 *address, gw_u16 *port)\n{{\n    \
+             return gw_resource_take(own, row, {index}u, packet->bucket, wish, address, port);\n}}\n",
+            resource.name
+        );
+    }
+    text
+}

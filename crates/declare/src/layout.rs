@@ -1,0 +1,206 @@
+//! Layout of records in memory, by the rules of the C compilers.
+
+use crate::declaration::{Declaration, Param, ParamShape, Record};
+use crate::types::{Field, FieldType, Scalar};
+
+/// Offsets of the fields of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordLayout {
+    /// Offset of each field, in bytes.
+    pub offsets: Vec<usize>,
+    /// Size, in bytes, including the padding at the end.
+    pub bytes: usize,
+    /// Alignment, in bytes.
+    pub align: usize,
+}
+
+impl RecordLayout {
+    /// Returns the layout of a declared struct.
+    ///
+    /// # Errors
+    /// Refuses holes: another compiler or host would leave their bytes undefined.
+    pub(crate) fn of(record: &Record, records: &[Record]) -> Result<Self, String> {
+        let layout = Self::with(&record.fields, records);
+        let mut end = 0;
+        for (field, offset) in record.fields.iter().zip(&layout.offsets) {
+            if *offset != end {
+                return Err(format!(
+                    "structs.{}: {} bytes before `{}` are unused: add a field for them",
+                    record.name,
+                    offset - end,
+                    field.name
+                ));
+            }
+            end = offset + size(&field.kind, records).0;
+        }
+        match layout.bytes == end {
+            true => Ok(layout),
+            false => {
+                Err(format!("structs.{}: the last {} bytes are unused: add a field", record.name, layout.bytes - end))
+            }
+        }
+    }
+
+    /// Returns the layout of a key or a row, in which holes are allowed and filled with zeros.
+    pub fn padded(fields: &[Field]) -> Self {
+        Self::with(fields, &[])
+    }
+
+    fn with(fields: &[Field], records: &[Record]) -> Self {
+        let (mut end, mut align) = (0usize, 1);
+        let mut offsets = Vec::new();
+        for field in fields {
+            let (bytes, field_align) = size(&field.kind, records);
+            end = end.next_multiple_of(field_align);
+            offsets.push(end);
+            end += bytes;
+            align = align.max(field_align);
+        }
+        Self { offsets, bytes: end.next_multiple_of(align), align }
+    }
+}
+
+/// Returns size and alignment of a type, in bytes.
+fn size(kind: &FieldType, records: &[Record]) -> (usize, usize) {
+    let scalar = |scalar: Scalar| (scalar.word_bytes() * scalar.words(), scalar.word_bytes());
+    let record = |name: &str| {
+        let found = records.iter().find(|record| record.name == name);
+        found.map_or((0, 1), |record| {
+            let layout = RecordLayout::with(&record.fields, records);
+            (layout.bytes, layout.align)
+        })
+    };
+    let times = |(bytes, align): (usize, usize), count: usize| (bytes * count, align);
+    match kind {
+        FieldType::Scalar(of) => scalar(*of),
+        FieldType::Array(of, count) => times(scalar(*of), *count),
+        FieldType::Record(name) => record(name),
+        FieldType::Records(name, count) => times(record(name), *count),
+    }
+}
+
+/// Size of the header of each table in an image, in bytes (`kernels/tables/`).
+const TABLE_HEADER_BYTES: usize = 128;
+/// Size of the first words of an image: magic number, a reserved word, and its size.
+const HEADER_BYTES: usize = 16;
+/// Alignment of the parts of an image, in bytes.
+const PART_ALIGN_BYTES: usize = 64;
+
+/// Layout of the header of a table image that Godwit builds.
+///
+/// ```text
+/// 0        16                    64 * n
+/// | header | parameters          | header of each table, 128 bytes | ... the tables
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageLayout {
+    /// Offset of the parameters.
+    pub params_offset: usize,
+    /// Offset of each parameter from the start of the parameters, in the order of the declaration.
+    pub params: Vec<ParamLayout>,
+    /// Size of the parameters in bytes.
+    pub params_bytes: usize,
+    /// Offset of the header of each table.
+    pub tables: Vec<usize>,
+    /// Size of all headers, in bytes: the offset of the first table.
+    pub bytes: usize,
+}
+
+/// Offsets of the members of a parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParamLayout {
+    /// Offset of the count of a list, or of the value.
+    pub first: usize,
+    /// Offset of the mask of a prefix, or of the elements of a list.
+    pub second: usize,
+}
+
+impl ImageLayout {
+    /// Returns the layout of the image of a function.
+    pub fn of(declaration: &Declaration) -> Self {
+        let (params, params_bytes) = params(&declaration.params);
+        let tables_offset = (HEADER_BYTES + params_bytes).next_multiple_of(PART_ALIGN_BYTES);
+        let tables: Vec<usize> =
+            (0..declaration.tables.len()).map(|index| tables_offset + index * TABLE_HEADER_BYTES).collect();
+        let bytes = tables_offset + tables.len() * TABLE_HEADER_BYTES;
+        Self { params_offset: HEADER_BYTES, params, params_bytes, tables, bytes }
+    }
+
+    /// Returns whether the function needs an image.
+    pub fn is_needed(declaration: &Declaration) -> bool {
+        !declaration.params.is_empty() || !declaration.tables.is_empty()
+    }
+}
+
+/// Returns the layout of the parameters and their size. The struct begins at a multiple of 8.
+fn params(params: &[Param]) -> (Vec<ParamLayout>, usize) {
+    let mut end = 0usize;
+    let mut layouts = Vec::new();
+    let mut place = |bytes: usize, align: usize| {
+        let offset = end.next_multiple_of(align);
+        end = offset + bytes;
+        offset
+    };
+    for param in params {
+        let (first, second) = match param.shape {
+            ParamShape::Scalar(scalar) => {
+                let offset = place(scalar.word_bytes() * scalar.words(), scalar.word_bytes());
+                (offset, offset)
+            }
+            ParamShape::Prefix4 => (place(4, 4), place(4, 4)),
+            ParamShape::Prefix6 => (place(16, 8), place(16, 8)),
+            ParamShape::List(scalar, max) => {
+                let count = place(4, 4);
+                (count, place(scalar.word_bytes() * scalar.words() * max as usize, scalar.word_bytes()))
+            }
+        };
+        layouts.push(ParamLayout { first, second });
+    }
+    (layouts, end.next_multiple_of(8))
+}
+
+/// Sizes of the packed form of an exact table (`kernels/tables/exact.h`).
+///
+/// An entry is one word: the part of the permuted key that its bucket does not determine, the row,
+/// and two flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packing {
+    /// Half of the bits of a key; the key has at most twice this number.
+    pub half_bits: u32,
+    /// Number of bits of a row.
+    pub row_bits: u32,
+    /// Minimum binary logarithm of the number of buckets.
+    pub bucket_bits_min: u32,
+}
+
+impl Packing {
+    /// Number of flags in the low bits of an entry: valid, and second bucket.
+    pub const FLAG_BITS: u32 = 2;
+    /// Largest acceptable minimum size of a packed table: 2^14 buckets of 32 bytes.
+    const BUCKET_BITS_MIN_MAX: u32 = 14;
+
+    /// Returns the packing of a table, or `None` if a key and a row do not fit into one entry.
+    pub fn of(key: &[Field], row: &[Field]) -> Option<Self> {
+        let bits = |fields: &[Field]| -> u32 {
+            let bits = fields.iter().map(|field| match field.kind {
+                FieldType::Scalar(scalar) => scalar.bits(),
+                _ => u32::MAX / 64,
+            });
+            bits.sum()
+        };
+        let (key_bits, row_bits) = (bits(key), bits(row));
+        // A permutation of fewer bits mixes too little.
+        let half_bits = key_bits.div_ceil(2).max(16);
+        if half_bits > 31 {
+            return None;
+        }
+        // The entry holds the key without the bits of its bucket.
+        let needed = (2 * half_bits + row_bits + Self::FLAG_BITS).saturating_sub(64).max(8);
+        (needed <= Self::BUCKET_BITS_MIN_MAX).then_some(Self { half_bits, row_bits, bucket_bits_min: needed })
+    }
+
+    /// Returns the number of low bits of an entry below the rest of the key.
+    pub fn rest_shift(&self) -> u32 {
+        self.row_bits + Self::FLAG_BITS
+    }
+}

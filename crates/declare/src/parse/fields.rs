@@ -1,0 +1,53 @@
+//! Fields of keys, rows and structs.
+
+use crate::Error;
+use crate::declaration::Record;
+use crate::head::{check_field_name, check_name};
+use crate::types::{Field, FieldType};
+
+use super::section::Section;
+
+/// Reads `[structs.NAME]`: fields as "TYPE: meaning", in the order of memory.
+pub(super) fn records(root: &mut Section<'_>) -> Result<Vec<Record>, Error> {
+    let mut records: Vec<Record> = Vec::new();
+    for (name, mut section) in root.sections("structs")? {
+        let line = section.line();
+        check_name(&name, "struct").map_err(|message| Error { line, message })?;
+        let text = section.require_text("text")?;
+        let known: Vec<String> = records.iter().map(|record| record.name.clone()).collect();
+        let fields = fields(&mut section, "fields", &known)?;
+        let has_default = section.flag("default")?;
+        if fields.is_empty() {
+            return section.refuse(format!("structs.{name} has no fields"));
+        }
+        section.finish()?;
+        records.push(Record { name, text, fields, has_default });
+    }
+    Ok(records)
+}
+
+/// Reads a table of fields: `name = "TYPE"` or `name = "TYPE: meaning"`.
+pub(super) fn fields(section: &mut Section<'_>, key: &'static str, records: &[String]) -> Result<Vec<Field>, Error> {
+    let Some(mut section) = section.section(key)? else { return Ok(Vec::new()) };
+    let mut fields = Vec::new();
+    for entry in section.entries() {
+        let (name, line) = (entry.name.clone(), entry.line);
+        let refuse = |message: String| Error { line, message: format!("field `{name}`: {message}") };
+        check_field_name(&name, "field").map_err(|message| Error { line, message })?;
+        let text = entry.text(&name)?;
+        let (kind, meaning) = text.split_once(':').unwrap_or((&text, ""));
+        let kind = FieldType::parse(kind.trim(), records).map_err(refuse)?;
+        fields.push(Field { name, kind, text: meaning.trim().to_owned() });
+    }
+    Ok(fields)
+}
+
+/// Reads fields that hold one value each, for keys and rows of tables.
+pub(super) fn scalars(section: &mut Section<'_>, key: &'static str) -> Result<Vec<Field>, Error> {
+    let line = section.line();
+    let fields = fields(section, key, &[])?;
+    match fields.iter().find(|field| !matches!(field.kind, FieldType::Scalar(_))) {
+        Some(field) => Err(Error { line, message: format!("field `{}`: keys and rows have no arrays", field.name) }),
+        None => Ok(fields),
+    }
+}

@@ -1,0 +1,76 @@
+//! Verdicts, drop reasons and counters.
+
+use crate::Error;
+use crate::declaration::{CounterDeclaration, DropDeclaration, VerdictDeclaration};
+use crate::head::check_name;
+
+use super::section::Section;
+
+/// Maximum number of elements of an array of counters.
+const ARRAY_MAX: u64 = 65_536;
+
+/// Reads `[verdicts]`: a sentence, or a table with `text`, `port` and `value`.
+pub(super) fn verdicts(root: &mut Section<'_>) -> Result<Vec<VerdictDeclaration>, Error> {
+    let Some(mut section) = root.section("verdicts")? else { return Ok(Vec::new()) };
+    let mut verdicts = Vec::new();
+    for entry in section.entries() {
+        let (name, line) = (entry.name.clone(), entry.line);
+        check_name(&name, "verdict").map_err(|message| Error { line, message })?;
+        let path = format!("verdicts.{name}");
+        if !entry.is_table() {
+            let text = sentence(entry.text(&path)?, line)?;
+            verdicts.push(VerdictDeclaration { name, text, chooses_port: false, value: String::new() });
+            continue;
+        }
+        let mut table = section.section_of(entry, path)?;
+        let text = sentence(table.require_text("text")?, line)?;
+        let chooses_port = table.flag("port")?;
+        let value = table.text("value")?.unwrap_or_default();
+        table.finish()?;
+        verdicts.push(VerdictDeclaration { name, text, chooses_port, value });
+    }
+    Ok(verdicts)
+}
+
+/// Reads `[drops]`: a sentence each.
+pub(super) fn drops(root: &mut Section<'_>) -> Result<Vec<DropDeclaration>, Error> {
+    let Some(mut section) = root.section("drops")? else { return Ok(Vec::new()) };
+    let mut drops = Vec::new();
+    for entry in section.entries() {
+        let (name, line) = (entry.name.clone(), entry.line);
+        check_name(&name, "drop reason").map_err(|message| Error { line, message })?;
+        let text = sentence(entry.text(&format!("drops.{name}"))?, line)?;
+        drops.push(DropDeclaration { name, text });
+    }
+    Ok(drops)
+}
+
+/// Reads `[counters]`: a table each with `unit` and `text`, and for an array `verdict` and `size`.
+pub(super) fn counters(root: &mut Section<'_>) -> Result<Vec<CounterDeclaration>, Error> {
+    let mut counters = Vec::new();
+    for (name, mut section) in root.sections("counters")? {
+        let line = section.line();
+        check_name(&name, "counter").map_err(|message| Error { line, message })?;
+        let unit = section.text("unit")?.unwrap_or_else(|| "packets".to_owned());
+        let text = sentence(section.require_text("text")?, line)?;
+        let verdict = section.text("verdict")?;
+        let size = section.number("size", ARRAY_MAX)?;
+        let array = match (verdict, size.and_then(|size| u32::try_from(size).ok())) {
+            (None, None) => None,
+            (Some(verdict), Some(size)) if size > 0 => Some((verdict, size)),
+            _ => return section.refuse(format!("counters.{name}: an array needs `verdict` and `size`")),
+        };
+        section.finish()?;
+        counters.push(CounterDeclaration { name, unit, text, array });
+    }
+    Ok(counters)
+}
+
+/// Checks that a text can be printed in a table of a page.
+fn sentence(text: String, line: usize) -> Result<String, Error> {
+    if text.is_empty() || text.contains(['|', '\n']) || text.contains("/*") {
+        let message = "a meaning is one line of text without `|` and `/*`".to_owned();
+        return Err(Error { line, message });
+    }
+    Ok(text)
+}
