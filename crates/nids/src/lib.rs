@@ -4,6 +4,12 @@
 //! | module | contents |
 //! |---|---|
 //! | [`rules`] | the rule language |
+//! | [`flow`] | flows |
+//! | [`proto`] | parsers of application protocols |
+//! | [`inspector`] | from frames to verdicts and records |
+//! | [`settings`] | settings by the names of `suricata.yaml` |
+//! | [`detect`] | evaluation of rules |
+//! | [`eve`] | records |
 //! | [`literal`] | search for many byte strings |
 //! | [`packet`] | decoded packets |
 //! | [`stream`] | TCP connections |
@@ -13,13 +19,21 @@
 #![deny(unsafe_code)]
 
 pub mod app;
+pub mod detect;
 mod error;
+pub mod eve;
 pub mod event;
+pub mod flow;
+pub mod inspector;
 pub mod literal;
 pub mod packet;
+pub mod proto;
 pub mod regex;
 pub mod rules;
+pub mod settings;
 pub mod stream;
 
 pub use app::{App, AppSet, Direction};
 pub use error::Error;
+pub use inspector::{FrameVerdict, Inspector};
+pub use settings::Settings;

@@ -160,6 +160,12 @@ impl Session {
         &mut self.sides[direction as usize]
     }
 
+    /// Returns a copy without bytes.
+    pub fn numbers(&self) -> Self {
+        let copy = |side: &Side| side.numbers();
+        Self { sides: [copy(&self.sides[0]), copy(&self.sides[1])], state: self.state, ..Self::default() }
+    }
+
     /// Exchanges client and server.
     pub fn swap(&mut self) {
         self.sides.swap(0, 1);

@@ -39,6 +39,8 @@ pub struct Side {
     pub trigger_raw: bool,
     /// Bytes that an earlier segment followed in sequence are missing and were given up.
     pub gap: bool,
+    /// The first bytes belong to no known protocol.
+    pub unidentified: bool,
     /// Maximum number of ranges at the same time.
     pub ranges_max: u16,
 }
@@ -56,6 +58,11 @@ impl Side {
         self.last_ack = isn.wrapping_add(1);
         self.next_win = self.next_seq;
         self.anchor = (self.next_seq, 0);
+    }
+
+    /// Returns a copy without bytes.
+    pub fn numbers(&self) -> Self {
+        Self { isn: self.isn, next_seq: self.next_seq, ..Self::default() }
     }
 
     /// Returns the offset of a sequence number, or `None` if it is before the first byte.

@@ -1,0 +1,94 @@
+//! Matches of a packet: order, thresholds, and the verdict.
+
+use super::compile::Engine;
+use super::input::Input;
+use super::thresholds::Thresholds;
+use crate::flow::FlowAction;
+use crate::rules::rule::Action;
+
+/// Maximum number of alerts of one packet. The default of Suricata (`packet-alert-max`).
+const ALERTS_MAX: usize = 15;
+
+/// Match of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Alert {
+    /// Number of the rule.
+    pub rule: u32,
+    /// Transaction, if the rule inspects one.
+    pub transaction: Option<u64>,
+    /// Reassembled data matched.
+    pub stream: bool,
+    /// The action applies to the rest of the flow.
+    pub whole_flow: bool,
+}
+
+/// Verdict for a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Verdict {
+    /// Forward.
+    #[default]
+    Accept,
+    /// Drop because of this rule.
+    Drop(u32),
+    /// Drop because the flow is dropped.
+    DropFlow,
+}
+
+/// Alerts of a packet, and its verdict.
+#[derive(Debug, Default)]
+pub struct Result {
+    /// Alerts to report.
+    pub alerts: Vec<Alert>,
+    /// Verdict.
+    pub verdict: Verdict,
+    /// Alerts that a threshold suppressed.
+    pub suppressed: u32,
+    /// Alerts above the maximum of one packet.
+    pub overflow: u32,
+}
+
+/// Sorts the matches of a packet, applies thresholds, and decides the verdict.
+pub fn finish(
+    matches: &mut Vec<Alert>,
+    engine: &Engine,
+    input: &mut Input<'_, '_>,
+    thresholds: &mut Thresholds,
+) -> Result {
+    let mut result = Result::default();
+    matches.sort_by_key(|alert| (alert.rule, alert.transaction));
+    matches.dedup_by_key(|alert| (alert.rule, alert.transaction));
+    for alert in matches.drain(..) {
+        let rule = &engine.rules[alert.rule as usize].rule;
+        let passes = rule.threshold.is_none_or(|threshold| thresholds.pass(alert.rule, &threshold, input));
+        if !passes {
+            result.suppressed += 1;
+            if rule.action == Action::Drop {
+                result.verdict = Verdict::Drop(alert.rule);
+            }
+            continue;
+        }
+        if let Some(flow) = input.flow.as_deref_mut() {
+            if alert.whole_flow {
+                match rule.action {
+                    Action::Pass if flow.action == FlowAction::None => flow.action = FlowAction::Pass,
+                    Action::Drop | Action::Reject => flow.action = FlowAction::Drop,
+                    _ => {}
+                }
+            }
+            flow.bypass |= rule.bypass;
+        }
+        if matches!(rule.action, Action::Drop | Action::Reject) && result.verdict == Verdict::Accept {
+            result.verdict = Verdict::Drop(alert.rule);
+        }
+        let reported = rule.action != Action::Pass || rule.alert;
+        if reported && result.alerts.len() < ALERTS_MAX {
+            result.alerts.push(alert);
+        } else if reported {
+            result.overflow += 1;
+        }
+        if rule.action == Action::Pass {
+            break;
+        }
+    }
+    result
+}

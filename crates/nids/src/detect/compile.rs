@@ -1,0 +1,397 @@
+//! From rules to an engine: order, kinds, and sets of literals for the prefilter.
+
+use super::names::Names;
+use super::search::Search;
+use crate::app::{App, AppSet, Direction};
+use crate::literal::{Frequencies, Pattern};
+use crate::rules::field::{Field, Ready};
+use crate::rules::load::RuleSet;
+use crate::rules::meta::Classes;
+use crate::rules::packet_test::PacketTest;
+use crate::rules::prefilter::searched_part;
+use crate::rules::rule::{Action, Arrow, Chain, Rule, Test};
+use crate::rules::state::{Bit, BitAction, FlowInt, IntAction, Operand, Scope};
+use crate::rules::transform::Transform;
+
+/// When a rule is evaluated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Once per direction of a flow: only addresses decide.
+    Addresses,
+    /// Once per direction of a flow, when its protocol becomes known.
+    Protocol,
+    /// For each packet.
+    Packet,
+    /// For each transaction.
+    Transaction,
+}
+
+/// Test of a field in one direction of a transaction.
+#[derive(Debug, Clone, Copy)]
+pub struct FieldTest {
+    /// Index in [`Rule::chains`].
+    pub chain: usize,
+    /// Progress from which the field is available.
+    pub ready: u8,
+}
+
+/// Test or change of a named bit, with numbers for names.
+#[derive(Debug, Clone)]
+pub struct BitOp {
+    /// Owner.
+    pub scope: Scope,
+    /// Operation.
+    pub action: BitAction,
+    /// Names.
+    pub names: Vec<u32>,
+    /// Life of the bit, microseconds.
+    pub expire_micros: Option<u64>,
+}
+
+/// Test or change of a named number, with numbers for names.
+#[derive(Debug, Clone)]
+pub struct IntOp {
+    /// Name.
+    pub name: u32,
+    /// Operation.
+    pub action: IntAction,
+    /// Name of the other operand.
+    pub other: Option<u32>,
+}
+
+/// Rule in an engine.
+#[derive(Debug)]
+pub struct Compiled {
+    /// Rule.
+    pub rule: Rule,
+    /// Kind.
+    pub kind: Kind,
+    /// Chain of the payload.
+    pub payload: Option<usize>,
+    /// Chains of other parts of the packet.
+    pub packet_chains: Vec<usize>,
+    /// Chains of the transaction, by direction, in the order of their progress.
+    pub engines: [Vec<FieldTest>; 2],
+    /// Protocols of the flow; empty for all.
+    pub apps: AppSet,
+    /// The payload of single packets decides.
+    pub needs_packet: bool,
+    /// Reassembled data decides.
+    pub needs_stream: bool,
+    /// Tests of named bits.
+    pub bit_tests: Vec<BitOp>,
+    /// Changes of named bits after a match.
+    pub bit_changes: Vec<BitOp>,
+    /// Tests of named numbers.
+    pub int_tests: Vec<IntOp>,
+    /// Changes of named numbers after a match.
+    pub int_changes: Vec<IntOp>,
+}
+
+/// Literals of one field, with its transformations.
+#[derive(Debug)]
+pub struct FieldSet {
+    /// Field.
+    pub field: Field,
+    /// Transformations.
+    pub transforms: Vec<Transform>,
+    /// Literals, and the rules of each.
+    pub search: Search,
+}
+
+/// Compiled rules.
+#[derive(Debug)]
+pub struct Engine {
+    /// Rules in the order of their evaluation.
+    pub rules: Vec<Compiled>,
+    /// Rule classes.
+    pub classes: Classes,
+    /// Literals of the payload.
+    pub payload: Search,
+    /// Literals of fields.
+    pub sets: Vec<FieldSet>,
+    /// Sets of each protocol and direction.
+    pub app_sets: Vec<[Vec<u32>; 2]>,
+    /// Rules of kind `Addresses`.
+    pub addresses: Vec<u32>,
+    /// Rules of kind `Protocol`.
+    pub protocols: Vec<u32>,
+    /// Rules of kind `Packet` without a prefilter, by protocol class.
+    pub packets: [Vec<u32>; 4],
+    /// Rules of kind `Transaction` without a prefilter, by protocol.
+    pub transactions: Vec<Vec<u32>>,
+    /// Names of bits and numbers.
+    pub names: Names,
+    /// Longest literal of the payload, bytes.
+    pub longest_bytes: usize,
+}
+
+/// Returns the class of an IP protocol number in [`Engine::packets`].
+pub fn protocol_class(number: u8) -> usize {
+    match number {
+        6 => 0,
+        17 => 1,
+        1 | 58 => 2,
+        _ => 3,
+    }
+}
+
+impl Engine {
+    /// Compiles rules. `frequencies` describe the traffic, and `seed` varies the hashes.
+    pub fn new(set: RuleSet, frequencies: &Frequencies, seed: u64) -> Self {
+        let mut names = Names::default();
+        let mut rules: Vec<Compiled> = set.rules.into_iter().map(|rule| compile(rule, &mut names)).collect();
+        rules.sort_by_key(order);
+        let mut engine = Self {
+            rules,
+            classes: set.classes,
+            payload: Search::default(),
+            sets: Vec::new(),
+            app_sets: vec![Default::default(); App::ALL.len()],
+            addresses: Vec::new(),
+            protocols: Vec::new(),
+            packets: Default::default(),
+            transactions: vec![Vec::new(); App::ALL.len()],
+            names,
+            longest_bytes: 0,
+        };
+        engine.distribute(frequencies, seed);
+        engine
+    }
+
+    /// Puts each rule into its list or set.
+    fn distribute(&mut self, frequencies: &Frequencies, seed: u64) {
+        let mut payload: Vec<(Pattern, u32)> = Vec::new();
+        let mut fields: Vec<(Field, Vec<Transform>, Vec<(Pattern, u32)>)> = Vec::new();
+        for (index, compiled) in self.rules.iter().enumerate() {
+            let index = index as u32;
+            let searched = match compiled.kind {
+                Kind::Packet | Kind::Transaction => compiled.rule.prefilter_content(),
+                _ => None,
+            };
+            let Some((chain, content)) = searched else {
+                match compiled.kind {
+                    Kind::Addresses => self.addresses.push(index),
+                    Kind::Protocol => self.protocols.push(index),
+                    Kind::Packet => {
+                        let numbers = &compiled.rule.protocol.numbers;
+                        for (class, list) in self.packets.iter_mut().enumerate() {
+                            if numbers.is_empty() || numbers.iter().any(|number| protocol_class(*number) == class) {
+                                list.push(index);
+                            }
+                        }
+                    }
+                    Kind::Transaction => {
+                        for app in apps_of(compiled).iter() {
+                            self.transactions[app as usize].push(index);
+                        }
+                    }
+                }
+                continue;
+            };
+            let pattern = Pattern { bytes: searched_part(content).to_vec(), nocase: content.nocase };
+            if chain.field == Field::Payload {
+                payload.push((pattern, index));
+                continue;
+            }
+            let known = fields.iter_mut().find(|known| known.0 == chain.field && known.1 == chain.transforms);
+            match known {
+                Some(known) => known.2.push((pattern, index)),
+                None => fields.push((chain.field, chain.transforms.clone(), vec![(pattern, index)])),
+            }
+        }
+        self.payload = Search::new(payload, frequencies, seed);
+        self.longest_bytes = self.payload.longest_bytes();
+        for (field, transforms, patterns) in fields {
+            let number = self.sets.len() as u32;
+            for app in field.apps().iter() {
+                for direction in Direction::BOTH {
+                    if field.ready(direction) != Ready::Never {
+                        self.app_sets[app as usize][direction as usize].push(number);
+                    }
+                }
+            }
+            self.sets.push(FieldSet { field, transforms, search: Search::new(patterns, frequencies, seed) });
+        }
+    }
+
+    /// Returns the length of all images of literals, bytes.
+    pub fn image_bytes(&self) -> usize {
+        self.payload.image_bytes() + self.sets.iter().map(|set| set.search.image_bytes()).sum::<usize>()
+    }
+
+    /// Returns the number of literals.
+    pub fn literals(&self) -> usize {
+        self.payload.literals() + self.sets.iter().map(|set| set.search.literals()).sum::<usize>()
+    }
+}
+
+/// Returns the protocols whose transactions a rule inspects.
+fn apps_of(compiled: &Compiled) -> AppSet {
+    let chains = compiled.rule.chains.iter().filter(|chain| chain.field.is_transaction());
+    let mut apps = compiled.apps;
+    for chain in chains {
+        apps = if apps.is_empty() { chain.field.apps() } else { apps.intersection(chain.field.apps()) };
+    }
+    apps
+}
+
+/// Order of evaluation: actions, then rules that set bits before those that test them, then
+/// priority.
+fn order(compiled: &Compiled) -> (u8, u8, u8, u8) {
+    let action = match compiled.rule.action {
+        Action::Pass => 0,
+        Action::Drop => 1,
+        Action::Reject => 2,
+        Action::Alert => 3,
+    };
+    let class = |changes: bool, tests: bool| match (changes, tests) {
+        (true, false) => 0,
+        (true, true) => 1,
+        (false, true) => 2,
+        (false, false) => 3,
+    };
+    let bits = class(!compiled.bit_changes.is_empty(), !compiled.bit_tests.is_empty());
+    let ints = class(!compiled.int_changes.is_empty(), !compiled.int_tests.is_empty());
+    (action, bits, ints, compiled.rule.meta.priority)
+}
+
+fn compile(rule: Rule, names: &mut Names) -> Compiled {
+    let mut compiled = Compiled {
+        kind: Kind::Packet,
+        payload: None,
+        packet_chains: Vec::new(),
+        engines: Default::default(),
+        apps: rule.protocol.apps,
+        needs_packet: false,
+        needs_stream: false,
+        bit_tests: Vec::new(),
+        bit_changes: Vec::new(),
+        int_tests: Vec::new(),
+        int_changes: Vec::new(),
+        rule,
+    };
+    for (index, chain) in compiled.rule.chains.iter().enumerate() {
+        if chain.field == Field::Payload {
+            compiled.payload = Some(index);
+        } else if !chain.field.is_transaction() {
+            compiled.packet_chains.push(index);
+        }
+    }
+    let engines = Direction::BOTH.map(|direction| engines(&compiled.rule, direction));
+    compiled.engines = engines;
+    choose_payload(&mut compiled);
+    for bit in &compiled.rule.bits {
+        let op = bit_op(bit, names);
+        if bit.action.is_test() { compiled.bit_tests.push(op) } else { compiled.bit_changes.push(op) }
+    }
+    for int in &compiled.rule.ints {
+        let op = int_op(int, names);
+        if int.action.is_test() { compiled.int_tests.push(op) } else { compiled.int_changes.push(op) }
+    }
+    compiled.kind = kind(&compiled);
+    compiled
+}
+
+/// Returns the tests of fields in one direction, or none if the rule cannot match there.
+fn engines(rule: &Rule, direction: Direction) -> Vec<FieldTest> {
+    if rule.flow.direction.is_some_and(|own| own != direction) && rule.arrow != Arrow::Transaction {
+        return Vec::new();
+    }
+    let mut engines = Vec::new();
+    for (index, chain) in rule.chains.iter().enumerate().filter(|(_, chain)| chain.field.is_transaction()) {
+        match chain.field.ready(direction) {
+            Ready::At(ready) => engines.push(FieldTest { chain: index, ready }),
+            Ready::Never if rule.arrow == Arrow::Transaction => {}
+            Ready::Never => return Vec::new(),
+        }
+    }
+    engines.sort_by_key(|engine| engine.ready);
+    engines
+}
+
+/// Decides whether single packets or reassembled data match the payload.
+fn choose_payload(compiled: &mut Compiled) {
+    let rule = &compiled.rule;
+    let tcp = rule.protocol.numbers.is_empty() || rule.protocol.numbers.contains(&6);
+    let per_packet = rule.packet.iter().any(is_header_test) || !compiled.packet_chains.is_empty();
+    if rule.protocol.packets_only || rule.flow.stream == Some(false) {
+        compiled.needs_packet = true;
+    } else if rule.protocol.stream_only || rule.flow.stream == Some(true) {
+        compiled.needs_stream = true;
+    } else if per_packet || !tcp {
+        compiled.needs_packet = true;
+    } else if let Some(payload) = compiled.payload {
+        compiled.needs_stream = true;
+        compiled.needs_packet = has_fixed_place(&rule.chains[payload]);
+    }
+}
+
+/// Returns whether a test reads the header of one packet.
+fn is_header_test(test: &PacketTest) -> bool {
+    !matches!(
+        test,
+        PacketTest::AppProtocol { .. }
+            | PacketTest::IpProtocol(_)
+            | PacketTest::SameAddress
+            | PacketTest::FlowAge(_)
+            | PacketTest::FlowPackets(..)
+            | PacketTest::FlowBytes(..)
+            | PacketTest::StreamBytes(..)
+            | PacketTest::VlanId(..)
+            | PacketTest::Event(_)
+    )
+}
+
+fn has_fixed_place(chain: &Chain) -> bool {
+    chain.tests.iter().any(|test| match test {
+        Test::Content(content) => content.offset.is_some() || content.depth.is_some() || content.starts,
+        _ => false,
+    })
+}
+
+fn kind(compiled: &Compiled) -> Kind {
+    let rule = &compiled.rule;
+    if rule.has_transaction() {
+        return Kind::Transaction;
+    }
+    let no_payload = compiled.payload.is_none() && compiled.packet_chains.is_empty();
+    let no_flow = rule.flow == Default::default();
+    let only_names = rule.packet.iter().all(|test| matches!(test, PacketTest::AppProtocol { .. }));
+    if no_payload && no_flow && only_names && !compiled.apps.is_empty() && compiled.bit_tests.is_empty() {
+        return Kind::Protocol;
+    }
+    let compatible = rule.packet.iter().all(|test| matches!(test, PacketTest::IpProtocol(_) | PacketTest::SameAddress));
+    let ports = rule.source.ports.is_any() && rule.destination.ports.is_any();
+    let tests_bits = !compiled.bit_tests.is_empty() || !compiled.int_tests.is_empty();
+    let limited = rule.flow.direction.is_some() || rule.flow.established.is_some() || rule.flow.stream.is_some();
+    if no_payload
+        && compatible
+        && ports
+        && !tests_bits
+        && !limited
+        && compiled.apps.is_empty()
+        && rule.protocol.link.is_none()
+    {
+        return Kind::Addresses;
+    }
+    Kind::Packet
+}
+
+fn bit_op(bit: &Bit, names: &mut Names) -> BitOp {
+    BitOp {
+        scope: bit.scope,
+        action: bit.action,
+        names: bit.names.iter().map(|name| names.number(name)).collect(),
+        expire_micros: bit.expire_seconds.map(|seconds| u64::from(seconds) * 1_000_000),
+    }
+}
+
+fn int_op(int: &FlowInt, names: &mut Names) -> IntOp {
+    let other = match &int.action {
+        IntAction::Set(Operand::Name(name)) | IntAction::Add(Operand::Name(name)) => Some(names.number(name)),
+        IntAction::Subtract(Operand::Name(name)) | IntAction::CompareWith(_, name) => Some(names.number(name)),
+        _ => None,
+    };
+    IntOp { name: names.number(&int.name), action: int.action.clone(), other }
+}

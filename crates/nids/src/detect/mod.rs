@@ -1,0 +1,32 @@
+//! Detection: which rules match a packet and the transactions of its flow.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `compile.rs` | from rules to an [`Engine`] |
+//! | `search.rs` | literals of one field, and the rules that they make candidates |
+//! | `detector.rs` | evaluation for one packet |
+//! | `transaction.rs` | evaluation for the transactions of a flow |
+//! | `header.rs` | tests of headers |
+//! | `chain.rs`, `numbers.rs`, `transform.rs`, `digest.rs` | tests of fields |
+//! | `state.rs`, `names.rs` | named bits and numbers |
+//! | `alert.rs`, `thresholds.rs` | order and limits of alerts, and the verdict |
+
+mod alert;
+mod chain;
+mod compile;
+mod detector;
+pub mod digest;
+mod header;
+mod input;
+mod names;
+mod numbers;
+mod search;
+mod state;
+mod thresholds;
+mod transaction;
+mod transform;
+
+pub use alert::{Alert, Result, Verdict};
+pub use compile::{Compiled, Engine, Kind};
+pub use detector::{Counters, Detector};
+pub use input::Input;

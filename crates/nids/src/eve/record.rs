@@ -1,0 +1,310 @@
+//! Records of alerts, transactions and flows.
+
+use super::Json;
+use crate::app::{App, Direction};
+use crate::detect::{Alert, Engine, Verdict};
+use crate::flow::{Flow, FlowAction, FlowState};
+use crate::packet::{Micros, Packet, Transport, tcp};
+use crate::rules::rule::Action;
+use std::net::IpAddr;
+
+/// Everything that the record of an alert describes.
+pub struct AlertContext<'a> {
+    /// Packet.
+    pub packet: &'a Packet<'a>,
+    /// Flow.
+    pub flow: Option<&'a Flow>,
+    /// Direction of the packet.
+    pub direction: Option<Direction>,
+    /// Rules.
+    pub engine: &'a Engine,
+    /// Alert.
+    pub alert: &'a Alert,
+    /// Verdict for the packet.
+    pub verdict: Verdict,
+    /// Packets wait for their verdict.
+    pub inline: bool,
+}
+
+/// Writes the record of an alert.
+pub fn alert(context: &AlertContext<'_>, lines: &mut Vec<u8>) {
+    let AlertContext { packet, alert, .. } = *context;
+    let rule = &context.engine.rules[alert.rule as usize].rule;
+    let mut json = begin(packet.time, context.flow, "alert");
+    packet_members(packet, &mut json);
+    if let Some(id) = alert.transaction {
+        json.number("tx_id", id);
+    }
+    json.nested("alert", |json| {
+        let blocked = context.inline && matches!(rule.action, Action::Drop | Action::Reject);
+        json.string("action", if blocked { "blocked" } else { "allowed" });
+        json.number("gid", rule.meta.gid.into());
+        json.number("signature_id", rule.meta.sid.into());
+        json.number("rev", rule.meta.rev.into());
+        json.string("signature", &rule.meta.message);
+        let class = rule.meta.class.as_deref();
+        json.string("category", class.and_then(|class| context.engine.classes.description(class)).unwrap_or(""));
+        json.number("severity", rule.meta.priority.into());
+    });
+    if let Some(flow) = context.flow {
+        flow_members(flow, context.direction, alert.transaction, &mut json);
+    }
+    json.nested("verdict", |json| {
+        let dropped = context.verdict != Verdict::Accept;
+        json.string(
+            "action",
+            if dropped {
+                "drop"
+            } else if rule.action == Action::Pass {
+                "pass"
+            } else {
+                "alert"
+            },
+        );
+    });
+    json.number("stream", u64::from(alert.stream));
+    json.finish(lines);
+}
+
+fn flow_members(flow: &Flow, direction: Option<Direction>, transaction: Option<u64>, json: &mut Json) {
+    if let Some(app) = flow.app.app {
+        json.string("app_proto", app.event_name());
+    } else if flow.app.failed {
+        json.string("app_proto", "failed");
+    }
+    if let Some(direction) = direction {
+        json.string("direction", if direction == Direction::ToServer { "to_server" } else { "to_client" });
+    }
+    if let (Some(app), Some(parser), Some(id)) = (flow.app.app, flow.app.parser.as_ref(), transaction) {
+        json.nested(object_name(app), |json| parser.describe(id, json));
+    }
+    json.nested("flow", |json| {
+        json.number("pkts_toserver", flow.packets[0]);
+        json.number("pkts_toclient", flow.packets[1]);
+        json.number("bytes_toserver", flow.bytes[0]);
+        json.number("bytes_toclient", flow.bytes[1]);
+        json.string("start", &timestamp(flow.first));
+        json.string("src_ip", &address(flow.key.client));
+        json.string("dest_ip", &address(flow.key.server));
+        json.number("src_port", flow.key.client_port.into());
+        json.number("dest_port", flow.key.server_port.into());
+    });
+}
+
+/// Returns the name of a protocol's object in records.
+fn object_name(app: App) -> &'static str {
+    match app {
+        App::Http | App::Http2 => "http",
+        App::FtpData => "ftp_data",
+        other => other.name(),
+    }
+}
+
+/// Writes records of transactions that are complete.
+pub fn transactions(flow: &mut Flow, lines: &mut Vec<u8>) {
+    let Some(range) = flow.app.parser.as_ref().map(|parser| parser.transactions()) else { return };
+    for id in range.start.max(flow.app.recorded)..range.end {
+        let Some(parser) = flow.app.parser.as_ref() else { return };
+        if !Direction::BOTH.into_iter().all(|direction| parser.progress(id, direction) >= parser.complete()) {
+            return;
+        }
+        transaction(flow, id, lines);
+        flow.app.recorded = id + 1;
+    }
+}
+
+/// Writes records of all transactions that are left.
+pub fn transactions_at_end(flow: &mut Flow, lines: &mut Vec<u8>) {
+    let Some(range) = flow.app.parser.as_ref().map(|parser| parser.transactions()) else { return };
+    for id in range.start.max(flow.app.recorded)..range.end {
+        transaction(flow, id, lines);
+        flow.app.recorded = id + 1;
+    }
+}
+
+fn transaction(flow: &Flow, id: u64, lines: &mut Vec<u8>) {
+    let (Some(app), Some(parser)) = (flow.app.app, flow.app.parser.as_ref()) else { return };
+    let name = object_name(app);
+    let mut json = begin(flow.last, Some(flow), name);
+    endpoints(flow, &mut json);
+    json.number("tx_id", id);
+    json.nested(name, |json| parser.describe(id, json));
+    json.finish(lines);
+}
+
+/// Writes the record of a flow that ended.
+pub fn flow(flow: &Flow, reason: &str, lines: &mut Vec<u8>) {
+    let mut json = begin(flow.last, Some(flow), "flow");
+    endpoints(flow, &mut json);
+    if let Some(app) = flow.app.app {
+        json.string("app_proto", app.event_name());
+    } else if flow.app.failed {
+        json.string("app_proto", "failed");
+    }
+    json.nested("flow", |json| {
+        json.number("pkts_toserver", flow.packets[0]);
+        json.number("pkts_toclient", flow.packets[1]);
+        json.number("bytes_toserver", flow.bytes[0]);
+        json.number("bytes_toclient", flow.bytes[1]);
+        json.string("start", &timestamp(flow.first));
+        json.string("end", &timestamp(flow.last));
+        json.number("age", (flow.last / 1_000_000).saturating_sub(flow.first / 1_000_000));
+        json.string(
+            "state",
+            match flow.state {
+                FlowState::New => "new",
+                FlowState::Established => "established",
+                FlowState::Closed => "closed",
+            },
+        );
+        json.string("reason", reason);
+        json.boolean("alerted", flow.alerted);
+        match flow.action {
+            FlowAction::None => {}
+            FlowAction::Pass => json.string("action", "pass"),
+            FlowAction::Drop => json.string("action", "drop"),
+        }
+    });
+    if let Some(session) = &flow.session {
+        json.nested("tcp", |json| {
+            let [client, server] = [&session.sides[0], &session.sides[1]];
+            let all = client.flags_seen | server.flags_seen;
+            json.display("tcp_flags", format_args!("{all:02x}"));
+            json.display("tcp_flags_ts", format_args!("{:02x}", client.flags_seen));
+            json.display("tcp_flags_tc", format_args!("{:02x}", server.flags_seen));
+            for (name, flag) in [
+                ("syn", tcp::SYN),
+                ("fin", tcp::FIN),
+                ("rst", tcp::RST),
+                ("psh", tcp::PSH),
+                ("ack", tcp::ACK),
+                ("urg", tcp::URG),
+            ] {
+                if all & flag != 0 {
+                    json.boolean(name, true);
+                }
+            }
+            json.string("state", session.state.name());
+            json.number("ts_max_regions", client.ranges_max.max(1).into());
+            json.number("tc_max_regions", server.ranges_max.max(1).into());
+        });
+    }
+    json.finish(lines);
+}
+
+fn begin(time: Micros, flow: Option<&Flow>, event: &str) -> Json {
+    let mut json = Json::object();
+    json.string("timestamp", &timestamp(time));
+    if let Some(flow) = flow {
+        json.number("flow_id", flow.number);
+    }
+    json.string("event_type", event);
+    json
+}
+
+fn packet_members(packet: &Packet<'_>, json: &mut Json) {
+    if packet.number > 0 {
+        json.number("pcap_cnt", packet.number);
+    }
+    vlans(&packet.vlans[..usize::from(packet.vlan_count)], json);
+    if packet.version != 0 {
+        json.string("src_ip", &address(packet.source));
+        if has_ports(packet) {
+            json.number("src_port", packet.source_port.into());
+        }
+        json.string("dest_ip", &address(packet.destination));
+        if has_ports(packet) {
+            json.number("dest_port", packet.destination_port.into());
+        }
+        json.string("proto", &protocol_name(packet.protocol));
+        json.number("ip_v", packet.version.into());
+    }
+    if let Transport::Icmp(icmp) = packet.transport {
+        json.number("icmp_type", icmp.kind.into());
+        json.number("icmp_code", icmp.code.into());
+    }
+    if let Some(outer) = packet.outer {
+        json.nested("tunnel", |json| {
+            json.string("src_ip", &address(outer.source));
+            json.string("dest_ip", &address(outer.destination));
+            json.string("proto", outer.protocol);
+            json.number("depth", outer.depth.into());
+        });
+    }
+    json.string("pkt_src", packet.origin.name());
+}
+
+fn has_ports(packet: &Packet<'_>) -> bool {
+    matches!(packet.protocol, 6 | 17 | 132)
+}
+
+fn endpoints(flow: &Flow, json: &mut Json) {
+    vlans(&flow.key.vlans[..flow.key.vlans.iter().take_while(|vlan| **vlan != 0).count()], json);
+    json.string("src_ip", &address(flow.key.client));
+    json.number("src_port", flow.key.client_port.into());
+    json.string("dest_ip", &address(flow.key.server));
+    json.number("dest_port", flow.key.server_port.into());
+    json.string("proto", &protocol_name(flow.key.protocol));
+    json.number("ip_v", if flow.key.client.is_ipv4() { 4 } else { 6 });
+}
+
+fn vlans(vlans: &[u16], json: &mut Json) {
+    if !vlans.is_empty() {
+        json.array("vlan", |json| vlans.iter().for_each(|vlan| json.number_element((*vlan).into())));
+    }
+}
+
+/// Returns the name of an IP protocol in records.
+pub fn protocol_name(number: u8) -> String {
+    match number {
+        1 => "ICMP".to_owned(),
+        4 => "IP-in-IP".to_owned(),
+        6 => "TCP".to_owned(),
+        17 => "UDP".to_owned(),
+        41 => "IPv6".to_owned(),
+        47 => "GRE".to_owned(),
+        50 => "ESP".to_owned(),
+        51 => "AH".to_owned(),
+        58 => "IPv6-ICMP".to_owned(),
+        132 => "SCTP".to_owned(),
+        other => format!("{other:03}"),
+    }
+}
+
+/// Returns an address as Suricata prints it: IPv6 in full.
+pub fn address(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(v4) => v4.to_string(),
+        IpAddr::V6(v6) => v6.segments().map(|part| format!("{part:04x}")).join(":"),
+    }
+}
+
+/// Returns a time in UTC, as in `2009-10-16T16:44:16.083524+0000`.
+pub fn timestamp(time: Micros) -> String {
+    let (seconds, micros) = (time / 1_000_000, time % 1_000_000);
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    // Days since 0000-03-01 in eras of 400 years (Howard Hinnant, "chrono-Compatible Low-Level Date
+    // Algorithms").
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}+0000")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_times_and_addresses() {
+        assert_eq!(timestamp(1_255_711_456_083_524), "2009-10-16T16:44:16.083524+0000");
+        assert_eq!(timestamp(951_782_400_000_000), "2000-02-29T00:00:00.000000+0000");
+        assert_eq!(address("2001:db8::1".parse().unwrap()), "2001:0db8:0000:0000:0000:0000:0000:0001");
+    }
+}

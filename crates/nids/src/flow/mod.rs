@@ -1,0 +1,167 @@
+//! Flows: the table, and the state of each flow.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `table.rs` | the table with a keyed hash and a fixed number of flows |
+//! | `key.rs` | addresses, ports, protocol and VLANs |
+
+mod key;
+mod table;
+
+pub use key::Key;
+pub use table::{FlowId, FlowTable, TableCounters};
+
+use crate::app::Direction;
+use crate::packet::{Micros, Packet};
+use crate::proto::AppLayer;
+use crate::stream::Session;
+
+/// State of a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FlowState {
+    /// Packets in one direction, or a handshake that is not complete.
+    #[default]
+    New,
+    /// Packets in both directions, or a complete handshake.
+    Established,
+    /// A TCP connection that is closed.
+    Closed,
+}
+
+/// Verdict for all later packets of a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FlowAction {
+    /// Inspect.
+    #[default]
+    None,
+    /// Accept without inspection.
+    Pass,
+    /// Drop.
+    Drop,
+}
+
+/// One flow.
+#[derive(Debug)]
+pub struct Flow {
+    /// Addresses and ports, client first.
+    pub key: Key,
+    /// Number of the flow in this run, for records.
+    pub number: u64,
+    /// Time of the first packet.
+    pub first: Micros,
+    /// Time of the last packet.
+    pub last: Micros,
+    /// State.
+    pub state: FlowState,
+    /// Packets by direction.
+    pub packets: [u64; 2],
+    /// Bytes by direction, with link headers.
+    pub bytes: [u64; 2],
+    /// Action for later packets.
+    pub action: FlowAction,
+    /// A rule with the option `bypass` matched: later packets are not inspected.
+    pub bypass: bool,
+    /// At least one alert.
+    pub alerted: bool,
+    /// The rules that only test addresses have run, by direction.
+    pub addresses_tested: [bool; 2],
+    /// The rules that only test the protocol have run, by direction.
+    pub protocol_tested: [bool; 2],
+    /// Named bits that are set.
+    pub bits: Vec<u32>,
+    /// Named numbers.
+    pub ints: Vec<(u32, u32)>,
+    /// Variables that regular expressions captured: name and bytes.
+    pub captures: Vec<(String, Vec<u8>)>,
+    /// TCP connection.
+    pub session: Option<Box<Session>>,
+    /// Application protocol.
+    pub app: AppLayer,
+    /// Counters of thresholds by flow: rule and matches.
+    pub thresholds: Vec<(u32, u32)>,
+}
+
+impl Flow {
+    /// Returns a flow that begins with `packet`.
+    pub fn new(key: Key, number: u64, now: Micros) -> Self {
+        Self {
+            key,
+            number,
+            first: now,
+            last: now,
+            state: FlowState::New,
+            packets: [0; 2],
+            bytes: [0; 2],
+            action: FlowAction::None,
+            bypass: false,
+            alerted: false,
+            addresses_tested: [false; 2],
+            protocol_tested: [false; 2],
+            bits: Vec::new(),
+            ints: Vec::new(),
+            captures: Vec::new(),
+            session: None,
+            app: AppLayer::default(),
+            thresholds: Vec::new(),
+        }
+    }
+
+    /// Counts a packet.
+    pub fn count(&mut self, packet: &Packet<'_>, direction: Direction) {
+        self.last = self.last.max(packet.time);
+        self.packets[direction as usize] += 1;
+        self.bytes[direction as usize] += packet.data.len() as u64;
+    }
+
+    /// Returns whether both directions have packets.
+    pub fn is_bidirectional(&self) -> bool {
+        self.packets[0] > 0 && self.packets[1] > 0
+    }
+
+    /// Exchanges client and server.
+    pub fn swap(&mut self) {
+        self.key.swap();
+        self.packets.swap(0, 1);
+        self.bytes.swap(0, 1);
+        self.addresses_tested.swap(0, 1);
+        self.protocol_tested.swap(0, 1);
+    }
+
+    /// Returns whether a named bit is set.
+    pub fn has_bit(&self, bit: u32) -> bool {
+        self.bits.contains(&bit)
+    }
+
+    /// Sets or clears a named bit.
+    pub fn set_bit(&mut self, bit: u32, on: bool) {
+        match (self.bits.iter().position(|known| *known == bit), on) {
+            (None, true) => self.bits.push(bit),
+            (Some(at), false) => {
+                self.bits.swap_remove(at);
+            }
+            _ => {}
+        }
+    }
+
+    /// Stores a captured variable.
+    pub fn capture(&mut self, name: &str, bytes: Vec<u8>) {
+        if let Some(capture) = self.captures.iter_mut().find(|capture| capture.0 == name) {
+            capture.1 = bytes;
+        } else if self.captures.len() < 16 {
+            self.captures.push((name.to_owned(), bytes));
+        }
+    }
+
+    /// Returns a named number.
+    pub fn int(&self, name: u32) -> Option<u32> {
+        self.ints.iter().find(|int| int.0 == name).map(|int| int.1)
+    }
+
+    /// Stores a named number.
+    pub fn set_int(&mut self, name: u32, value: u32) {
+        match self.ints.iter_mut().find(|int| int.0 == name) {
+            Some(int) => int.1 = value,
+            None => self.ints.push((name, value)),
+        }
+    }
+}

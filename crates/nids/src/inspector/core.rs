@@ -1,0 +1,315 @@
+//! One packet: its flow, its stream, its protocol, the rules.
+
+use super::FrameVerdict;
+use crate::app::{App, Direction};
+use crate::detect::{Detector, Input, Result as Detection, Verdict};
+use crate::eve::record;
+use crate::flow::{Flow, FlowId, FlowState, FlowTable, Key};
+use crate::packet::{Micros, Packet, Transport};
+use crate::proto::{HttpConfig, identify_udp, new_parser};
+use crate::settings::Settings;
+use crate::stream::{Handled, Session, State};
+
+/// Counters of an inspector.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets, including tunnelled and reassembled ones.
+    pub packets: u64,
+    /// Packets without a flow.
+    pub without_flow: u64,
+    /// Packets with a wrong checksum.
+    pub checksum: u64,
+    /// Packets that do not belong to their connection.
+    pub invalid: u64,
+    /// Segments that overlap with different bytes.
+    pub overlaps: u64,
+    /// Gaps in streams.
+    pub gaps: u64,
+    /// Packets dropped.
+    pub dropped: u64,
+    /// Flows that ended.
+    pub flows_ended: u64,
+}
+
+/// Inspector without its decoder.
+pub(super) struct Core {
+    pub(super) flows: FlowTable,
+    pub(super) detector: Detector,
+    pub(super) settings: Settings,
+    pub(super) http: HttpConfig,
+    pub(super) records: Vec<u8>,
+    pub(super) counters: Counters,
+}
+
+/// Packet within its flow.
+pub(super) struct Placed {
+    pub(super) direction: Direction,
+    pub(super) handled: Handled,
+}
+
+impl Core {
+    pub(super) fn new(detector: Detector, settings: Settings) -> Self {
+        Self {
+            flows: FlowTable::new(settings.flows_max),
+            http: HttpConfig::new(&settings.http),
+            detector,
+            settings,
+            records: Vec::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Inspects a packet.
+    pub(super) fn packet(&mut self, packet: &Packet<'_>) -> FrameVerdict {
+        self.counters.packets += 1;
+        let Some(key) = Key::of(packet) else {
+            self.counters.without_flow += 1;
+            return self.without_flow(packet);
+        };
+        let (id, mut flow) = self.flow_of(key, packet.time);
+        let mut direction = flow.key.direction(&key);
+        flow.app.fresh = [false; 2];
+        let mut handled = Handled::default();
+        if !packet.checksum_ok {
+            self.counters.checksum += 1;
+        } else if let Transport::Tcp(header) = packet.transport {
+            let options = self.settings.stream.clone();
+            let session = flow.session.get_or_insert_with(Box::<Session>::default);
+            handled = session.packet(direction, &header, packet.payload(), packet.time, &options);
+            if handled.reuse {
+                self.flows.put_back(id, flow);
+                self.end_flow(id);
+                return self.packet(packet);
+            }
+            if handled.swap {
+                flow.swap();
+                direction = direction.opposite();
+            }
+            self.counters.overlaps += u64::from(handled.events.contains(&"reassembly_overlap_different_data"));
+            let known = flow.session.as_ref().is_some_and(|session| session.state != State::None);
+            if known && !handled.valid {
+                self.counters.invalid += 1;
+            }
+        }
+        flow.count(packet, direction);
+        let placed = Placed { direction, handled };
+        let verdict = self.placed(packet, &mut flow, placed);
+        self.flows.put_back(id, flow);
+        verdict
+    }
+
+    /// Returns the flow of a key, taken out of the table.
+    fn flow_of(&mut self, key: Key, now: Micros) -> (FlowId, Flow) {
+        if let Some(id) = self.flows.find(&key) {
+            if let Some(flow) = self.flows.take(id) {
+                return (id, flow);
+            }
+        }
+        let (id, evicted) = self.flows.insert(key, now);
+        if let Some(evicted) = evicted {
+            self.end(evicted, "evicted");
+        }
+        let flow = self.flows.take(id).unwrap_or_else(|| Flow::new(key, 0, now));
+        (id, flow)
+    }
+
+    /// Inspects a packet of a kind that forms no flows.
+    fn without_flow(&mut self, packet: &Packet<'_>) -> FrameVerdict {
+        let mut input = Input {
+            packet,
+            flow: None,
+            direction: None,
+            established: false,
+            stream: None,
+            in_stream: false,
+            events: &[],
+            is_end: false,
+            inline: self.settings.stream.inline,
+        };
+        let detection = self.detector.inspect(&mut input);
+        self.report(packet, None, None, &detection);
+        self.verdict(&detection)
+    }
+
+    /// Processes a packet in its flow.
+    fn placed(&mut self, packet: &Packet<'_>, flow: &mut Flow, mut placed: Placed) -> FrameVerdict {
+        match packet.transport {
+            Transport::Tcp(_) => self.tcp(flow, &mut placed),
+            Transport::Udp => self.udp(packet, flow, placed.direction),
+            _ => {}
+        }
+        self.update_state(packet, flow);
+        let established = flow.state != FlowState::New && (flow.session.is_none() || is_established(flow));
+        let events = std::mem::take(&mut placed.handled.events);
+        let detection = self.detect(packet, flow, &placed, established, &events, false);
+        self.report(packet, Some(flow), Some(placed.direction), &detection);
+        self.after(flow);
+        let verdict = self.verdict(&detection);
+        let invalid = packet.tcp().is_some() && !placed.handled.valid && flow.session.is_some();
+        if invalid && self.settings.stream.inline && self.settings.drop_invalid && verdict == FrameVerdict::Accept {
+            self.counters.dropped += 1;
+            return FrameVerdict::Drop;
+        }
+        verdict
+    }
+
+    /// Passes the data of a stream to the parser.
+    fn tcp(&mut self, flow: &mut Flow, placed: &mut Placed) {
+        let update = placed.handled.update;
+        if !placed.handled.valid {
+            return;
+        }
+        if update.opposite && self.feed(flow, placed.direction.opposite(), false) {
+            placed.direction = placed.direction.opposite();
+        }
+        if update.packet && self.feed(flow, placed.direction, false) {
+            placed.direction = placed.direction.opposite();
+        }
+    }
+
+    fn udp(&mut self, packet: &Packet<'_>, flow: &mut Flow, direction: Direction) {
+        let payload = packet.payload();
+        if payload.is_empty() || flow.app.failed {
+            return;
+        }
+        if flow.app.app.is_none() {
+            match identify_udp(direction, payload, flow.key.client_port, flow.key.server_port) {
+                Some(app) => {
+                    self.set_app(flow, app);
+                    flow.app.fresh[direction as usize] = true;
+                }
+                None => {
+                    flow.app.failed = flow.packets[direction as usize] > 3;
+                    return;
+                }
+            }
+        } else if flow.packets[direction as usize] == 1 {
+            flow.app.fresh[direction as usize] = true;
+        }
+        flow.app.data(direction, payload, false);
+    }
+
+    /// Sets the protocol of a flow and creates its parser.
+    pub(super) fn set_app(&mut self, flow: &mut Flow, app: App) {
+        flow.app.app = Some(app);
+        flow.app.parser = new_parser(app, &flow.key, self.http);
+        flow.app.stopped = flow.app.parser.is_none();
+    }
+
+    fn update_state(&mut self, packet: &Packet<'_>, flow: &mut Flow) {
+        flow.state = match &flow.session {
+            Some(session) => match session.state {
+                State::None | State::SynSent | State::SynReceived => FlowState::New,
+                State::Closed | State::TimeWait | State::LastAck => FlowState::Closed,
+                _ => FlowState::Established,
+            },
+            None if flow.is_bidirectional() => FlowState::Established,
+            None => flow.state,
+        };
+        let _ = packet;
+    }
+
+    /// Runs the rules.
+    pub(super) fn detect(
+        &mut self,
+        packet: &Packet<'_>,
+        flow: &mut Flow,
+        placed: &Placed,
+        established: bool,
+        events: &[&'static str],
+        is_end: bool,
+    ) -> Detection {
+        let (stream, progress) = self.raw_view(packet, flow, placed, is_end);
+        // The stream is borrowed from the session, which leaves the flow for this time.
+        let session = flow.session.take();
+        let view = match (&session, stream) {
+            (Some(session), Some(range)) => {
+                let side = session.side(placed.direction);
+                let bytes = side.data.from(range.start);
+                Some(&bytes[..bytes.len().min((range.end - range.start) as usize)])
+            }
+            _ => None,
+        };
+        // Tests of the stream's size need the session, so a shallow copy of its numbers stays.
+        let numbers = session.as_ref().map(|session| Box::new(session.numbers()));
+        flow.session = numbers;
+        let mut input = Input {
+            packet,
+            direction: Some(placed.direction),
+            established,
+            stream: view,
+            in_stream: placed.handled.added,
+            events,
+            is_end,
+            inline: self.settings.stream.inline,
+            flow: Some(flow),
+        };
+        let detection = self.detector.inspect(&mut input);
+        flow.session = session;
+        if let (Some(session), Some(progress)) = (flow.session.as_mut(), progress) {
+            let side = session.side_mut(placed.direction);
+            side.raw_progress = side.raw_progress.max(progress);
+            side.trigger_raw = false;
+        }
+        detection
+    }
+
+    /// Writes the records of a packet.
+    pub(super) fn report(
+        &mut self,
+        packet: &Packet<'_>,
+        flow: Option<&mut Flow>,
+        direction: Option<Direction>,
+        detection: &Detection,
+    ) {
+        let engine = self.detector.engine().clone();
+        let mut flow = flow;
+        if let Some(flow) = flow.as_deref_mut() {
+            flow.alerted |= !detection.alerts.is_empty();
+        }
+        for alert in &detection.alerts {
+            let context = record::AlertContext {
+                packet,
+                flow: flow.as_deref(),
+                direction,
+                engine: &engine,
+                alert,
+                verdict: detection.verdict,
+                inline: self.settings.stream.inline,
+            };
+            record::alert(&context, &mut self.records);
+        }
+    }
+
+    fn verdict(&mut self, detection: &Detection) -> FrameVerdict {
+        match detection.verdict {
+            Verdict::Accept => FrameVerdict::Accept,
+            _ => {
+                self.counters.dropped += 1;
+                FrameVerdict::Drop
+            }
+        }
+    }
+
+    /// Releases what the flow no longer needs.
+    fn after(&mut self, flow: &mut Flow) {
+        record::transactions(flow, &mut self.records);
+        flow.app.release_done();
+        let keep = if self.settings.stream.inline {
+            u64::from(self.settings.chunk_bytes[0].max(self.settings.chunk_bytes[1]))
+        } else {
+            0
+        };
+        let Some(session) = flow.session.as_mut() else { return };
+        let parsing = !flow.app.stopped && !flow.app.failed;
+        for side in &mut session.sides {
+            let needed = if parsing { side.app_progress.min(side.raw_progress) } else { side.raw_progress };
+            side.data.discard(needed.saturating_sub(keep));
+        }
+    }
+}
+
+/// Returns whether the handshake of a connection is complete.
+fn is_established(flow: &Flow) -> bool {
+    flow.session.as_ref().is_some_and(|session| session.state >= State::Established)
+}

@@ -1,0 +1,93 @@
+//! The end of flows: remaining data is parsed and inspected, and records are written.
+
+use super::core::{Core, Placed};
+use crate::app::Direction;
+use crate::eve::record;
+use crate::flow::{Flow, FlowId, FlowState};
+use crate::packet::{Micros, Origin, Packet, Tcp, Transport, tcp};
+use crate::stream::{Handled, State};
+
+impl Core {
+    /// Ends flows whose timeout has passed, a few at a time.
+    pub(super) fn expire(&mut self, now: Micros) {
+        for _ in 0..4 {
+            match self.flows.expire(now) {
+                Some(flow) => self.end(flow, "timeout"),
+                None => return,
+            }
+        }
+    }
+
+    /// Ends a flow of the table.
+    pub(super) fn end_flow(&mut self, id: FlowId) {
+        if let Some(flow) = self.flows.remove(id) {
+            self.end(flow, "tcp_reuse");
+        }
+    }
+
+    /// Ends all flows.
+    pub(super) fn finish_all(&mut self) {
+        while let Some(flow) = self.flows.pop() {
+            self.end(flow, "shutdown");
+        }
+    }
+
+    /// Inspects what is left of a flow, and writes its record.
+    pub(super) fn end(&mut self, mut flow: Flow, reason: &'static str) {
+        self.counters.flows_ended += 1;
+        if self.needs_end(&mut flow) {
+            for direction in Direction::BOTH {
+                self.end_direction(&mut flow, direction);
+            }
+        }
+        record::transactions_at_end(&mut flow, &mut self.records);
+        record::flow(&flow, reason, &mut self.records);
+    }
+
+    /// Returns whether a connection has data or transactions that rules have not seen.
+    fn needs_end(&self, flow: &mut Flow) -> bool {
+        let open = flow.app.has_open_transactions();
+        let Some(session) = flow.session.as_ref() else { return false };
+        let unseen = session.sides.iter().any(|side| side.raw_progress < side.data.end());
+        open || unseen || session.state >= State::Established && session.state != State::Closed
+    }
+
+    /// Inspects one direction with a packet that was not on the wire.
+    fn end_direction(&mut self, flow: &mut Flow, direction: Direction) {
+        let mut direction = direction;
+        if self.feed(flow, direction, true) {
+            direction = direction.opposite();
+        }
+        let packet = end_packet(flow, direction);
+        let handled = Handled { valid: true, ..Handled::default() };
+        let placed = Placed { direction, handled };
+        let established = flow.state != FlowState::New;
+        flow.app.ended[direction as usize] = true;
+        let detection = self.detect(&packet, flow, &placed, established, &[], true);
+        self.report(&packet, Some(flow), Some(direction), &detection);
+    }
+}
+
+/// Returns a packet without payload, at the end of one direction.
+fn end_packet(flow: &Flow, direction: Direction) -> Packet<'static> {
+    let mut packet = Packet::empty(&[], 0, flow.last);
+    let key = &flow.key;
+    let (source, destination) = ((key.client, key.client_port), (key.server, key.server_port));
+    let (source, destination) = match direction {
+        Direction::ToServer => (source, destination),
+        Direction::ToClient => (destination, source),
+    };
+    packet.origin = Origin::FlowTimeout;
+    packet.version = if key.client.is_ipv4() { 4 } else { 6 };
+    (packet.source, packet.source_port) = source;
+    (packet.destination, packet.destination_port) = destination;
+    packet.protocol = key.protocol;
+    packet.vlans = key.vlans;
+    packet.ttl = 64;
+    if let Some(session) = &flow.session {
+        let (sender, receiver) = (session.side(direction), session.side(direction.opposite()));
+        packet.transport =
+            Transport::Tcp(Tcp { seq: sender.next_seq, ack: receiver.next_seq, flags: tcp::ACK, ..Tcp::default() });
+    }
+    packet
+}

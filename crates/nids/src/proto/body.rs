@@ -1,0 +1,135 @@
+//! Body of a message or content of a file, with the window that rules inspect.
+
+/// Sizes of the window.
+#[derive(Debug, Clone, Copy)]
+pub struct WindowOptions {
+    /// Number of bytes that are kept in total.
+    pub limit: u64,
+    /// Number of bytes before the first inspection, unless the body is complete.
+    pub minimum: u64,
+    /// Number of bytes of a later inspection.
+    pub window: u64,
+}
+
+impl WindowOptions {
+    /// Returns the defaults of Suricata for requests.
+    pub const REQUEST: Self = Self { limit: 100 << 10, minimum: 32 << 10, window: 4 << 10 };
+    /// Returns the defaults of Suricata for responses.
+    pub const RESPONSE: Self = Self { limit: 100 << 10, minimum: 40 << 10, window: 16 << 10 };
+    /// Returns the defaults of Suricata for files.
+    pub const FILE: Self = Self { limit: 0, minimum: 100_000, window: 100_000 };
+}
+
+/// Bytes of a body. The part that no window needs is released.
+#[derive(Debug, Default)]
+pub struct Body {
+    data: Vec<u8>,
+    /// Offset of the first byte of `data`.
+    base: u64,
+    /// Number of bytes so far, without those after the limit.
+    stored: u64,
+    /// Number of bytes so far.
+    total: u64,
+    /// Number of bytes that rules have inspected.
+    inspected: u64,
+    /// No more bytes follow.
+    complete: bool,
+}
+
+impl Body {
+    /// Adds bytes.
+    pub fn add(&mut self, bytes: &[u8], limit: u64) {
+        self.total += bytes.len() as u64;
+        let room =
+            if limit == 0 { bytes.len() } else { limit.saturating_sub(self.stored).min(bytes.len() as u64) as usize };
+        self.data.extend_from_slice(&bytes[..room]);
+        self.stored += room as u64;
+    }
+
+    /// Marks the end.
+    pub fn finish(&mut self) {
+        self.complete = true;
+    }
+
+    /// Returns whether no more bytes follow.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Returns the number of bytes so far.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Returns whether rules have inspected all bytes.
+    pub fn is_inspected(&self) -> bool {
+        self.inspected == self.stored
+    }
+
+    /// Returns the bytes that rules inspect now, or `None` while there are too few.
+    pub fn window(&self, options: &WindowOptions, end: bool, inline: bool) -> Option<&[u8]> {
+        if self.stored == 0 {
+            return None;
+        }
+        let full = options.limit > 0 && self.stored >= options.limit;
+        if !inline && !end && !self.complete && !full && self.stored < options.minimum {
+            return None;
+        }
+        let mut start = 0;
+        if self.inspected > options.minimum || inline && self.inspected > options.window {
+            let fresh = self.stored - self.inspected;
+            start = if fresh < options.window {
+                self.inspected.saturating_sub(options.window - fresh)
+            } else {
+                self.inspected.saturating_sub(options.window / 4)
+            };
+        }
+        Some(&self.data[(start.max(self.base) - self.base) as usize..])
+    }
+
+    /// Marks all bytes as inspected, and releases those that no later window contains.
+    pub fn mark_inspected(&mut self, options: &WindowOptions) {
+        self.inspected = self.stored;
+        if self.inspected > options.minimum {
+            let keep = self.inspected.saturating_sub(options.window);
+            let release = keep.saturating_sub(self.base) as usize;
+            if release * 2 > self.data.len() {
+                self.data.drain(..release);
+                self.base = keep;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: WindowOptions = WindowOptions { limit: 100, minimum: 10, window: 4 };
+
+    #[test]
+    fn waits_for_the_minimum_and_slides() {
+        let mut body = Body::default();
+        body.add(b"abc", SMALL.limit);
+        assert_eq!(body.window(&SMALL, false, false), None);
+        assert_eq!(body.window(&SMALL, false, true), Some(&b"abc"[..]));
+        assert_eq!(body.window(&SMALL, true, false), Some(&b"abc"[..]));
+        body.add(b"defghijklmnop", SMALL.limit);
+        assert_eq!(body.window(&SMALL, false, false).unwrap().len(), 16);
+        body.mark_inspected(&SMALL);
+        body.add(b"qr", SMALL.limit);
+        assert_eq!(body.window(&SMALL, false, false), Some(&b"opqr"[..]));
+        body.mark_inspected(&SMALL);
+        body.add(b"stuvwxyz", SMALL.limit);
+        assert_eq!(body.window(&SMALL, false, false), Some(&b"rstuvwxyz"[..]));
+        assert_eq!(body.total(), 26);
+    }
+
+    #[test]
+    fn stores_no_more_than_the_limit() {
+        let mut body = Body::default();
+        body.add(&[b'x'; 150], SMALL.limit);
+        assert_eq!(body.window(&SMALL, false, false).unwrap().len(), 100);
+        assert_eq!(body.total(), 150);
+    }
+}

@@ -1,0 +1,147 @@
+//! The application protocol of a flow: its detection, its parser, and the inspection state of its
+//! transactions.
+
+use super::{Parser, Status};
+use crate::app::{App, Direction};
+use std::collections::VecDeque;
+
+/// Progress of one rule in one direction of a transaction.
+#[derive(Debug, Clone, Copy)]
+pub struct RuleState {
+    /// Number of the rule.
+    pub rule: u32,
+    /// Chains that matched, by position.
+    pub matched: u32,
+    /// The rule matched, or can no longer match.
+    pub done: bool,
+}
+
+/// Inspection of one direction of a transaction.
+#[derive(Debug, Default)]
+pub struct Inspection {
+    /// Sets of literals that were searched, by number.
+    pub searched: [u64; 4],
+    /// Rules that are under way or done.
+    pub rules: Vec<RuleState>,
+    /// Named bits of the transaction.
+    pub bits: Vec<u32>,
+    /// Rules without a prefilter have started.
+    pub started: bool,
+    /// The direction is complete and inspected.
+    pub done: bool,
+}
+
+impl Inspection {
+    /// Returns whether a set was searched, and marks it if `mark` is set.
+    pub fn searched(&mut self, set: usize, mark: bool) -> bool {
+        let Some(word) = self.searched.get_mut(set / 64) else { return false };
+        let known = *word >> (set % 64) & 1 == 1;
+        *word |= u64::from(mark) << (set % 64);
+        known
+    }
+}
+
+/// Application protocol of a flow.
+#[derive(Debug, Default)]
+pub struct AppLayer {
+    /// Protocol, once it is known.
+    pub app: Option<App>,
+    /// The protocol cannot be determined.
+    pub failed: bool,
+    /// The protocol became known with the current packet, by direction.
+    pub fresh: [bool; 2],
+    /// Parser, while there is something to parse.
+    pub parser: Option<Box<dyn Parser>>,
+    /// The parser takes no more data.
+    pub stopped: bool,
+    /// No more data follows, by direction.
+    pub ended: [bool; 2],
+    inspections: VecDeque<[Inspection; 2]>,
+    first: u64,
+    /// Transactions whose records are written.
+    pub recorded: u64,
+}
+
+impl AppLayer {
+    /// Passes data to the parser.
+    pub fn data(&mut self, direction: Direction, data: &[u8], end: bool) {
+        self.ended[direction as usize] |= end;
+        if self.stopped || self.parser.is_none() {
+            return;
+        }
+        if let Some(parser) = self.parser.as_mut() {
+            let status = parser.data(direction, data, end);
+            self.apply(status);
+        }
+    }
+
+    /// Passes a gap to the parser.
+    pub fn gap(&mut self, direction: Direction, bytes: usize) {
+        if self.stopped {
+            return;
+        }
+        if let Some(parser) = self.parser.as_mut() {
+            let status = parser.gap(direction, bytes);
+            self.apply(status);
+        }
+    }
+
+    fn apply(&mut self, status: Status) {
+        match status {
+            Status::Ok => {}
+            Status::Stop => self.stopped = true,
+            Status::Become(app) => {
+                self.app = Some(app);
+                self.stopped = true;
+            }
+        }
+    }
+
+    /// Returns the inspection of a transaction in one direction.
+    pub fn inspection(&mut self, id: u64, direction: Direction) -> &mut Inspection {
+        let index = id.saturating_sub(self.first) as usize;
+        while self.inspections.len() <= index {
+            self.inspections.push_back(Default::default());
+        }
+        &mut self.inspections[index][direction as usize]
+    }
+
+    /// Takes an inspection out while rules change it.
+    pub fn take_inspection(&mut self, id: u64, direction: Direction) -> Inspection {
+        std::mem::take(self.inspection(id, direction))
+    }
+
+    /// Puts an inspection back.
+    pub fn put_inspection(&mut self, id: u64, direction: Direction, inspection: Inspection) {
+        *self.inspection(id, direction) = inspection;
+    }
+
+    /// Returns whether a transaction is inspected in both directions.
+    pub fn is_done(&mut self, id: u64) -> bool {
+        Direction::BOTH.into_iter().all(|direction| {
+            let inspects = self.parser.as_ref().is_none_or(|parser| parser.inspects(id, direction));
+            !inspects || self.inspection(id, direction).done
+        })
+    }
+
+    /// Releases the transactions before the first one that is not done.
+    pub fn release_done(&mut self) {
+        let Some(range) = self.parser.as_ref().map(|parser| parser.transactions()) else { return };
+        for id in range {
+            if !self.is_done(id) {
+                return;
+            }
+            if let Some(parser) = self.parser.as_mut() {
+                parser.release(id);
+            }
+            self.inspections.pop_front();
+            self.first = id + 1;
+        }
+    }
+
+    /// Returns whether rules have transactions to inspect.
+    pub fn has_open_transactions(&mut self) -> bool {
+        let Some(range) = self.parser.as_ref().map(|parser| parser.transactions()) else { return false };
+        range.into_iter().any(|id| !self.is_done(id))
+    }
+}

@@ -1,0 +1,122 @@
+//! Parsers of application protocols.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `layer.rs` | the protocol of a flow: detection, parser, inspection state of transactions |
+//! | `identify.rs` | which protocol the first bytes belong to |
+//! | `body.rs` | bodies and files, with the window that rules inspect |
+//! | `http/`, `dns.rs`, ... | one parser each |
+//!
+//! A parser turns bytes into transactions. Rules inspect the fields of a transaction as soon as its
+//! progress makes them available.
+
+pub mod body;
+mod dns;
+mod http;
+mod identify;
+mod layer;
+mod tls;
+
+pub use http::{Config as HttpConfig, Options as HttpOptions};
+pub use identify::{Identified, identify, identify_udp};
+pub use layer::{AppLayer, Inspection, RuleState};
+
+use crate::app::{App, Direction};
+use crate::flow::Key;
+use crate::rules::Field;
+use std::ops::Range;
+
+/// Result of new data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// More data is welcome.
+    Ok,
+    /// The rest of the flow is not parsed.
+    Stop,
+    /// The flow continues with another protocol.
+    Become(App),
+}
+
+/// Conditions under which fields are read.
+#[derive(Debug, Clone, Copy)]
+pub struct View {
+    /// Direction of the inspection.
+    pub direction: Direction,
+    /// No more data follows in this direction.
+    pub end: bool,
+    /// Packets wait for their verdict.
+    pub inline: bool,
+}
+
+/// Parser of one flow.
+pub trait Parser: Send + std::fmt::Debug {
+    /// Adds data of one direction. With `end`, no more data follows.
+    fn data(&mut self, direction: Direction, data: &[u8], end: bool) -> Status;
+
+    /// Skips missing data.
+    fn gap(&mut self, direction: Direction, bytes: usize) -> Status {
+        let _ = (direction, bytes);
+        Status::Stop
+    }
+
+    /// Returns the numbers of the transactions that are not released.
+    fn transactions(&self) -> Range<u64>;
+
+    /// Returns the progress of a transaction in one direction.
+    fn progress(&self, id: u64, direction: Direction) -> u8;
+
+    /// Returns the progress of a direction that is complete.
+    fn complete(&self) -> u8;
+
+    /// Returns an occurrence of a field, from 0. `scratch` may hold the bytes.
+    fn field<'a>(
+        &'a self,
+        id: u64,
+        field: Field,
+        view: View,
+        index: usize,
+        scratch: &'a mut Vec<u8>,
+    ) -> Option<&'a [u8]>;
+
+    /// Returns whether rules inspect a transaction in this direction.
+    fn inspects(&self, id: u64, direction: Direction) -> bool {
+        let _ = (id, direction);
+        true
+    }
+
+    /// Returns whether the data of this direction is encrypted, so that its payload is not inspected.
+    fn is_encrypted(&self, direction: Direction) -> bool {
+        let _ = direction;
+        false
+    }
+
+    /// Ends an inspection: windows of bodies move.
+    fn inspected(&mut self, id: u64, direction: Direction) {
+        let _ = (id, direction);
+    }
+
+    /// Releases a transaction that is complete and inspected.
+    fn release(&mut self, id: u64);
+
+    /// Returns whether rules should see the payload of this direction at once, because a
+    /// transaction is complete.
+    fn take_trigger(&mut self, direction: Direction) -> bool {
+        let _ = direction;
+        false
+    }
+
+    /// Writes the members of the protocol's object in EVE records.
+    fn describe(&self, id: u64, json: &mut crate::eve::Json) {
+        let _ = (id, json);
+    }
+}
+
+/// Returns a parser for a protocol, or `None` if there is none.
+pub fn new_parser(app: App, key: &Key, http: HttpConfig) -> Option<Box<dyn Parser>> {
+    match app {
+        App::Http => Some(Box::new(http::Http::new(http, key.client_port, key.server_port))),
+        App::Dns => Some(Box::new(dns::Dns::new(key.protocol == 6))),
+        App::Tls => Some(Box::new(tls::Tls::new())),
+        _ => None,
+    }
+}

@@ -1,0 +1,113 @@
+//! Settings, by the names that `suricata.yaml` gives them.
+
+use crate::Error;
+use crate::proto::HttpOptions;
+use crate::rules::Variables;
+use crate::rules::number::parse_number;
+use crate::stream::OverlapPolicy;
+use crate::stream::session::Options as StreamOptions;
+
+/// Settings of an inspector.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// TCP streams.
+    pub stream: StreamOptions,
+    /// Checksums of TCP, UDP and ICMP are checked; wrong packets are not reassembled.
+    pub checksums: bool,
+    /// Number of new bytes that the raw inspection waits for, by direction.
+    pub chunk_bytes: [u32; 2],
+    /// Maximum number of flows.
+    pub flows_max: usize,
+    /// HTTP parser.
+    pub http: HttpOptions,
+    /// Invalid packets of a connection are dropped inline.
+    pub drop_invalid: bool,
+    /// Variables of rule headers.
+    pub variables: Variables,
+    /// Records include the payload.
+    pub record_payload: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            stream: StreamOptions::default(),
+            checksums: true,
+            chunk_bytes: [2560, 2560],
+            flows_max: 1 << 16,
+            http: HttpOptions::default(),
+            drop_invalid: true,
+            variables: Variables::default(),
+            record_payload: true,
+        }
+    }
+}
+
+/// Names of settings that have an effect.
+const NAMES: &[&str] = &[
+    "stream.inline",
+    "stream.midstream",
+    "stream.async-oneside",
+    "stream.checksum-validation",
+    "stream.drop-invalid",
+    "stream.reassembly.depth",
+    "stream.reassembly.toserver-chunk-size",
+    "stream.reassembly.toclient-chunk-size",
+    "host-os-policy",
+    "flow.max-flows",
+    "app-layer.protocols.http.libhtp.default-config.response-body-decompress-layer-limit",
+    "app-layer.protocols.http.libhtp.default-config.compression-bomb-limit",
+    "app-layer.protocols.http.libhtp.default-config.decompression-time-limit",
+    "app-layer.protocols.http.libhtp.default-config.response-body-limit",
+];
+
+const PREFIXES: &[&str] = &["vars.address-groups.", "vars.port-groups."];
+
+impl Settings {
+    /// Changes one setting.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), Error> {
+        let bad = |expected| Error::SettingValue { name: name.to_owned(), value: value.to_owned(), expected };
+        let switch = || match value {
+            "yes" | "true" | "on" | "1" => Ok(true),
+            "no" | "false" | "off" | "0" => Ok(false),
+            _ => Err(bad("yes or no")),
+        };
+        let number = || parse_number(value).ok_or(bad("a number, with kb, mb or gb"));
+        match name {
+            "stream.inline" => self.stream.inline = value != "auto" && switch()?,
+            "stream.midstream" => self.stream.midstream = switch()?,
+            "stream.async-oneside" => self.stream.async_oneside = switch()?,
+            "stream.checksum-validation" => self.checksums = switch()?,
+            "stream.drop-invalid" => self.drop_invalid = switch()?,
+            "stream.reassembly.depth" => self.stream.depth = number()?,
+            "stream.reassembly.toserver-chunk-size" => self.chunk_bytes[0] = number()? as u32,
+            "stream.reassembly.toclient-chunk-size" => self.chunk_bytes[1] = number()? as u32,
+            "host-os-policy" => {
+                self.stream.policy =
+                    OverlapPolicy::from_name(value).ok_or(bad("a policy, such as bsd, linux or windows"))?;
+            }
+            "flow.max-flows" => self.flows_max = number()? as usize,
+            _ if name.ends_with("response-body-decompress-layer-limit") => self.http.layers_max = number()? as u32,
+            _ if name.ends_with("compression-bomb-limit") => self.http.bomb_bytes = number()? as usize,
+            _ if name.ends_with("decompression-time-limit") => self.http.time_limit_micros = number()? as u32,
+            _ if name.ends_with("default-config.response-body-limit") => {
+                number()?;
+            }
+            _ => return self.set_variable(name, value),
+        }
+        Ok(())
+    }
+
+    fn set_variable(&mut self, name: &str, value: &str) -> Result<(), Error> {
+        if let Some(variable) = name.strip_prefix(PREFIXES[0]) {
+            self.variables.set_address(variable, value);
+            return Ok(());
+        }
+        if let Some(variable) = name.strip_prefix(PREFIXES[1]) {
+            self.variables.set_port(variable, value);
+            return Ok(());
+        }
+        let nearest = NAMES.iter().copied().find(|known| known.rsplit('.').next() == name.rsplit('.').next());
+        Err(Error::UnknownSetting { name: name.to_owned(), nearest })
+    }
+}
