@@ -1,8 +1,11 @@
 //! Builds, starts and watches the workers, outside the packet path.
 
+pub(crate) mod cores;
 pub(crate) mod housekeeping;
 pub(crate) mod ports;
 pub(crate) mod program;
+pub(crate) mod reload;
+pub(crate) mod reporter;
 pub(crate) mod run;
 pub(crate) mod running;
 pub(crate) mod setup;

@@ -6,18 +6,15 @@ use std::sync::Arc;
 use godwit_io::live::{LiveContext, LivePort};
 use godwit_io::pcap::{self, ReplayInput, Sink};
 use godwit_io::synthetic::{self, Digest, ProbeReport, Probes};
-use godwit_io::{PortCounters, QueueContext, Receive, Transmit};
+use godwit_io::{PortCounters, QueueContext, Receive};
 use godwit_packet::{ArenaConfig, ArenaHandle, Region, Steering};
 
 use crate::config::{Config, PortKind};
 use crate::error::Error;
 use crate::options::{Options, Replay};
 use crate::path::Finished;
-
-/// Receive queue with the name of its port.
-pub(crate) type NamedReceive = (String, Box<dyn Receive>);
-/// Transmit queue with the name of its port. `None` if the port does not transmit.
-pub(crate) type NamedTransmit = (String, Option<Box<dyn Transmit>>);
+use crate::path::egress::NamedTransmit;
+use crate::path::intake::NamedReceive;
 
 /// All ports of a run.
 pub(crate) struct Ports {

@@ -30,12 +30,12 @@ use nix::sys::stat::{Mode, fchmod};
 use serde_json::{Value, json};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::control::run::pin_to;
+use crate::control::cores::pin_to;
 use crate::control::running::RunningFunction;
-use crate::control::setup::Devices;
 use crate::error::Error;
 use crate::observe::report::Report;
 use crate::observe::trace::{Trace, Traces};
+use crate::place::devices::Devices;
 use crate::plan::changer::{ChangeResult, Changer};
 use crate::plan::grace::GracePeriods;
 

@@ -14,28 +14,31 @@
 //! At any time, received + created = sent + dropped + merged + in flight.
 
 use godwit_function::{Arrangement, Step, Work};
+use godwit_io::Clock;
 use godwit_packet::{Descriptor, Stamp};
 
 use crate::observe::counters::{CREATED, DROPPED, MERGED};
-use crate::path::Worker;
-use crate::path::bins::Input;
-use crate::plan::chain_plan::ChainPlan;
+use crate::path::classify::classify_packet;
+use crate::path::core::{Core, Iteration};
+use crate::path::feed::{Feed, Input};
 
-impl Worker {
+impl Feed {
     /// Calls [`HostHalf::arrange`](godwit_function::HostHalf::arrange) of a function if it has
     /// pending packets or its wake-up time has come. Then executes the steps that the host half
     /// returned.
     #[cold]
-    pub(crate) fn arrange(&mut self, plan: &ChainPlan, function: usize, input: &mut Input, now_ns: u64) {
-        let now_ns = if self.packet_clock { self.latest_ns } else { now_ns };
-        let ending = self.flushing && self.order.in_flight() == 0;
+    pub(super) fn arrange(&mut self, core: &mut Core, function: usize, iteration: &Iteration) {
+        let Self { inputs, created, .. } = self;
+        let input = &mut inputs[function];
+        let (now_ns, live) = (iteration.packets_ns, !iteration.is_replay);
+        let ending = iteration.is_last && core.order.in_flight() == 0;
         if input.pending.is_empty() && now_ns < input.wake_ns && !ending {
             return;
         }
         let Some(host_half) = &mut input.host_half else { return };
         let mut steps = std::mem::take(&mut input.steps);
-        let (region, live) = (&mut self.region, !self.packet_clock);
         let (arrived, previous) = (&input.pending, &input.previous_outcomes);
+        let region = &mut core.region;
         let mut arrangement = Arrangement { region, now_ns, live, ending, arrived, previous, steps: &mut steps };
         input.wake_ns = host_half.arrange(&mut arrangement);
         let settled = |step: &&Step| {
@@ -44,57 +47,84 @@ impl Worker {
         debug_assert_eq!(steps.iter().filter(settled).count(), input.pending.len(), "one step per packet");
         input.pending.clear();
         input.previous_outcomes.clear();
-        let reason = |reason| plan.stages[function].counters.drop(reason);
         for step in steps.drain(..) {
-            match step {
-                Step::Keep { packet, work } => input.put(packet, work),
-                Step::Split { mut packet, work } => {
-                    let Some(original) = input.prepared.last() else { unreachable!("a split follows its original") };
-                    (packet.port, packet.flow_hash) = (original.port, original.flow_hash);
-                    self.order.share_slot(original, &mut packet);
-                    self.observer.split(plan, &self.region, function, original, &packet);
-                    self.counts.add(CREATED, 1);
-                    input.put(packet, work);
-                }
-                Step::Hold { packet } => {
-                    self.observer.held(plan, function, &packet);
-                    self.order.leave(&packet);
-                    self.region.release(&packet);
-                    self.held += 1;
-                }
-                Step::Join { packet, mut whole, held, work } => {
-                    if whole.buffer != packet.buffer {
-                        self.region.release(&packet);
-                    }
-                    (whole.port, whole.flow_hash, whole.order) = (packet.port, packet.flow_hash, packet.order);
-                    self.order.replace_packet(&packet, &whole);
-                    self.observer.joined(plan, function, &packet, &whole, held);
-                    self.held -= u64::from(held);
-                    self.counts.add(MERGED, held.into());
-                    input.put(whole, work);
-                }
-                Step::Resume { packet, work, reason: number } => {
-                    self.held -= 1;
-                    if !self.enter(plan, function, input, packet, work, now_ns) {
-                        self.counts.add(DROPPED, 1);
-                        self.counts.add(reason(number), 1);
-                    }
-                }
-                Step::Create { packet, work } => {
-                    if self.enter(plan, function, input, packet, work, now_ns) {
-                        self.counts.add(CREATED, 1);
-                    }
-                }
-                Step::Drop { packet, reason: number } => self.drop_packet(&packet, reason(number)),
-                Step::Expire { held, reason: number } => {
-                    self.held -= u64::from(held);
-                    self.counts.add(DROPPED, held.into());
-                    self.counts.add(reason(number), held.into());
-                }
-            }
+            input.execute(core, function, iteration, created, step);
         }
         input.steps = steps;
-        debug_assert!(!ending || self.held == 0 || plan.stages.len() > 1, "packets are held after the last arrival");
+        debug_assert!(
+            !ending || core.held == 0 || core.plan.stages.len() > 1,
+            "packets are held after the last arrival"
+        );
+    }
+
+    /// Moves packets that host halves created during the drain of the old plan into their
+    /// functions.
+    pub(crate) fn admit_created(&mut self, core: &mut Core, is_replay: bool) {
+        for (function, packet, work) in std::mem::take(&mut self.created) {
+            admit(core, function, &packet, is_replay);
+            self.inputs[function].put(packet, work);
+        }
+    }
+}
+
+impl Input {
+    /// Executes a step. Packets that the host half creates during the drain of an old plan go to
+    /// `created`.
+    fn execute(
+        &mut self,
+        core: &mut Core,
+        function: usize,
+        iteration: &Iteration,
+        created: &mut Vec<(usize, Descriptor, Work)>,
+        step: Step,
+    ) {
+        let counters = core.plan.stages[function].counters;
+        match step {
+            Step::Keep { packet, work } => self.put(packet, work),
+            Step::Split { mut packet, work } => {
+                let Some(original) = self.prepared.last() else { unreachable!("a split follows its original") };
+                (packet.port, packet.flow_hash) = (original.port, original.flow_hash);
+                core.order.share_slot(original, &mut packet);
+                core.observer.split(&core.plan, &core.region, function, original, &packet);
+                core.counts.add(CREATED, 1);
+                self.put(packet, work);
+            }
+            Step::Hold { packet } => {
+                core.observer.held(&core.plan, function, &packet);
+                core.order.leave(&packet);
+                core.region.release(&packet);
+                core.held += 1;
+            }
+            Step::Join { packet, mut whole, held, work } => {
+                if whole.buffer != packet.buffer {
+                    core.region.release(&packet);
+                }
+                (whole.port, whole.flow_hash, whole.order) = (packet.port, packet.flow_hash, packet.order);
+                core.order.replace_packet(&packet, &whole);
+                core.observer.joined(&core.plan, function, &packet, &whole, held);
+                core.held -= u64::from(held);
+                core.counts.add(MERGED, held.into());
+                self.put(whole, work);
+            }
+            Step::Resume { packet, work, reason } => {
+                core.held -= 1;
+                if !self.enter(core, function, iteration, created, packet, work) {
+                    core.counts.add(DROPPED, 1);
+                    core.counts.add(counters.drop(reason), 1);
+                }
+            }
+            Step::Create { packet, work } => {
+                if self.enter(core, function, iteration, created, packet, work) {
+                    core.counts.add(CREATED, 1);
+                }
+            }
+            Step::Drop { packet, reason } => core.drop_packet(&packet, counters.drop(reason)),
+            Step::Expire { held, reason } => {
+                core.held -= u64::from(held);
+                core.counts.add(DROPPED, held.into());
+                core.counts.add(counters.drop(reason), held.into());
+            }
+        }
     }
 
     /// Gives a held or newly created packet an order-ring slot, and moves it past the gate of its
@@ -102,28 +132,42 @@ impl Worker {
     /// arrive any more.
     fn enter(
         &mut self,
-        plan: &ChainPlan,
+        core: &mut Core,
         function: usize,
-        input: &mut Input,
+        iteration: &Iteration,
+        created: &mut Vec<(usize, Descriptor, Work)>,
         mut packet: Descriptor,
         work: Work,
-        now_ns: u64,
     ) -> bool {
-        let sequence = self.sequence_next();
-        if self.order.room() == 0 || sequence == u64::MAX {
-            self.region.release(&packet);
+        let sequence = iteration.sequence_next;
+        if core.order.room() == 0 || sequence == u64::MAX {
+            core.region.release(&packet);
             return false;
         }
-        let stamp = Stamp { sequence, time_ns: now_ns };
-        self.order.arrive(std::slice::from_mut(&mut packet), &[stamp], now_ns);
-        if self.change.drains() {
+        let stamp = Stamp { sequence, time_ns: iteration.packets_ns };
+        core.order.arrive(std::slice::from_mut(&mut packet), &[stamp], iteration.packets_ns);
+        if iteration.drains {
             // The packet's slot is behind those of packets that wait for the new chain, so the
             // packet waits too.
-            self.change.hold_created(function, packet, work);
+            created.push((function, packet, work));
             return true;
         }
-        self.enter_created(plan, function, &packet);
-        input.put(packet, work);
+        admit(core, function, &packet, iteration.is_replay);
+        self.put(packet, work);
         true
+    }
+}
+
+/// Classifies a packet that a host half of `function` created, and marks it as inside the function.
+fn admit(core: &mut Core, function: usize, packet: &Descriptor, is_replay: bool) {
+    if !core.plan.classifier.is_trivial() {
+        classify_packet(core, packet);
+    }
+    core.order.advance(packet, core.plan.stages[function].progress_inside());
+    if core.observer.is_choosing() {
+        let (stamp, _) = core.order.stamp_and_arrival(packet);
+        let time_ns = if is_replay { stamp.time_ns } else { Clock::Machine.now_ns() };
+        let (now_ns, stamp) = (core.now_ns(), Stamp { time_ns, ..stamp });
+        core.observer.created(&core.plan, &core.region, function, packet, stamp, now_ns);
     }
 }

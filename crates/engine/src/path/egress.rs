@@ -2,13 +2,15 @@
 
 use std::time::Instant;
 
-use godwit_io::{Departure, PortCounters};
+use godwit_io::{Departure, PortCounters, Transmit};
 use godwit_packet::{Outgoing, Region};
 
-use crate::control::ports::NamedTransmit;
 use crate::error::Error;
 use crate::observe::histogram::Histogram;
 use crate::path::sender::Sender;
+
+/// Transmit queue with the name of its port. `None` if the port does not transmit.
+pub(crate) type NamedTransmit = (String, Option<Box<dyn Transmit>>);
 
 /// Packets that have passed the exit and are not yet transmitted or given to the sender.
 #[derive(Debug)]
@@ -63,6 +65,12 @@ pub(crate) struct Queues {
 impl Queues {
     pub(crate) fn new(ports: Vec<NamedTransmit>, clock: Instant) -> Self {
         Self { ports, latency: Histogram::default(), settled: 0, clock }
+    }
+
+    /// Moves the queues out, for the sender thread.
+    pub(crate) fn take(&mut self) -> Self {
+        let emptied = Self::new(Vec::new(), self.clock);
+        std::mem::replace(self, emptied)
     }
 
     /// Transmits all departing packets. Packets that a port refuses are released.

@@ -11,16 +11,8 @@ use godwit_packet::{Descriptor, Region};
 
 use crate::observe::counters::{CREATED, Counts, DROPPED, DROPPED_FLOOD, DROPPED_PORT};
 use crate::observe::observer::Observer;
+use crate::path::order::Flood;
 use crate::plan::chain_plan::ChainPlan;
-
-/// Destination of a flooded packet: a port set of a function.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Flood {
-    /// Number of the function that floods the packet.
-    pub(crate) function: usize,
-    /// Number of the port set. The function defines it.
-    pub(crate) set: u32,
-}
 
 /// Parts of a worker that are needed to copy flooded packets.
 pub(crate) struct Flooder<'a> {

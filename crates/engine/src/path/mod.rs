@@ -1,56 +1,66 @@
-//! A worker: the loop that receives packets, runs them through the chain, and transmits them.
+//! A worker: six parts, and the loop that connects them. A packet passes the parts in this order:
 //!
 //! ```text
-//! step                        function               file
-//! receive                     receive()              mod.rs
-//! classify, go to a function  start()                onward.rs
-//! pass the gate, if any       Order::open()          order.rs
-//! prepare                     feed()                 bins.rs
-//! put into bins               pack()                 bins.rs
-//! submit to the device        submit()               bins.rs
-//! fetch and complete          fetch(), complete()    bins.rs
-//! go to the next stage        decide(), send_on()    onward.rs
-//! pass the exit, transmit     depart()               mod.rs
+//!  part      file         work
+//!  intake    intake.rs    receives packets from ports, and assigns slots of the order ring
+//!  classify  classify.rs  determines class and first stage
+//!  feed      feed.rs      collects packets for a function, prepares them, puts them into bins
+//!  collect   collect.rs   submits chunks to devices, and completes finished ones
+//!  route     route.rs     determines the next stage: feed again, or exit
+//!  exit      exit.rs      restores the arrival order, and transmits
 //! ```
-//! The steps from the gate to the next stage repeat for each function of the chain.
+//! Each part owns its state. All parts share [`Core`](core::Core). No part calls another: a part
+//! returns packets to the loop in this file, which passes them to the next part.
 //!
 //! A worker shares no mutable data with other workers on the packet path. One loop iteration
 //! receives one burst per port and works until nothing moves. An asynchronous device returns its
 //! chunks in later iterations.
 
 pub(crate) mod arrange;
-pub(crate) mod bins;
+pub(crate) mod chained;
+pub(crate) mod classify;
+pub(crate) mod collect;
+pub(crate) mod core;
+pub(crate) mod device;
 pub(crate) mod egress;
+pub(crate) mod exit;
+pub(crate) mod feed;
 pub(crate) mod flood;
-pub(crate) mod onward;
+pub(crate) mod intake;
 pub(crate) mod order;
 pub(crate) mod partition;
+pub(crate) mod route;
 pub(crate) mod sender;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
+use godwit_chain::Next;
 use godwit_function::HostHalf;
-use godwit_io::{PortCounters, Receive, Received};
-use godwit_packet::{Batch, Region};
-use nix::poll::{PollFd, PollFlags, poll};
+use godwit_io::PortCounters;
+use godwit_packet::Region;
+use godwit_sched::Chunk;
 
-use crate::control::ports::{NamedReceive, NamedTransmit};
 use crate::error::Error;
-use crate::observe::counters::{
-    Counts, DROPPED, DROPPED_REFUSED, HELD, IDLE_LOOPS, IN_FLIGHT, LOOPS, RECEIVED, SENT, WORKED_NS,
-};
+use crate::observe::counters::{DROPPED_CHAIN, DROPPED_UNROUTED, IDLE_LOOPS, LOOPS, WORKED_NS};
 use crate::observe::histogram::Histogram;
 use crate::observe::observer::Observer;
-use crate::path::bins::Input;
-use crate::path::egress::{Departing, Egress, Queues};
-use crate::path::flood::Flooder;
-use crate::path::order::Order;
-use crate::path::partition::Partition;
-use crate::path::sender::Sender;
-use crate::place::device_chain::ChainScratch;
-use crate::place::failover::{DeviceLoss, WorkerDevice};
+use crate::path::classify::Classify;
+use crate::path::collect::{Collect, Polled};
+use crate::path::core::{Core, Iteration};
+use crate::path::device::WorkerDevice;
+use crate::path::egress::NamedTransmit;
+use crate::path::exit::Exit;
+use crate::path::feed::Feed;
+use crate::path::intake::{Intake, NamedReceive};
+use crate::path::partition::Group;
+use crate::path::route::Route;
+use crate::path::sender::SenderConfig;
+use crate::place::LAST_RESORT;
+use crate::place::failover::DeviceLoss;
 use crate::plan::chain_plan::ChainPlan;
 use crate::plan::change::WorkerChange;
 use crate::plan::grace::WorkerGrace;
@@ -60,12 +70,12 @@ const IDLE_LOOPS_BEFORE_YIELD: u32 = 64;
 /// Idle loop iterations before the worker sleeps, if the configuration allows it. That many
 /// iterations take about as long as a wake-up.
 const IDLE_LOOPS_BEFORE_SLEEP: u32 = 256;
-/// Maximum sleep of an idle worker, in milliseconds. Only ports wake a sleeping worker, so it must
-/// poll everything else.
-const SLEEP_MS: u8 = 1;
+/// Number of completed packets of a chunk after which the worker transmits. The data of a large
+/// chunk would otherwise leave the cache before its packets are transmitted.
+const DEPART_PACKETS: usize = 512;
 
-/// Parts from which a worker is built.
-pub(crate) struct WorkerParts {
+/// Everything from which a worker is built.
+pub(crate) struct WorkerConfig {
     pub(crate) plan: Arc<ChainPlan>,
     pub(crate) region: Region,
     /// Receive queues, one per source.
@@ -74,7 +84,7 @@ pub(crate) struct WorkerParts {
     pub(crate) transmitters: Vec<NamedTransmit>,
     /// Host halves, one per function. `None`: the function has no host half.
     pub(crate) host_halves: Vec<Option<Box<dyn HostHalf>>>,
-    /// Devices of the worker. The index of the CPU is [`crate::place::failover::LAST_RESORT`].
+    /// Devices of the worker. The index of the CPU is [`LAST_RESORT`].
     pub(crate) devices: Vec<WorkerDevice>,
     pub(crate) burst_packets: usize,
     pub(crate) in_flight_packets: usize,
@@ -90,68 +100,21 @@ pub(crate) struct WorkerParts {
     pub(crate) clock: Instant,
 }
 
-/// Configuration of a worker's sender thread.
-pub(crate) struct SenderConfig {
-    pub(crate) worker: usize,
-    /// Cores to which the thread is pinned. `None`: not pinned.
-    pub(crate) cores: Option<Vec<usize>>,
-}
-
-/// A worker with everything that its loop uses.
+/// A worker: its six parts, the state that they share, and the requests of the control thread.
 pub(crate) struct Worker {
-    pub(crate) plan: Arc<ChainPlan>,
-    pub(crate) region: Region,
-    pub(crate) order: Order,
-    receivers: Vec<Receiver>,
-    /// Whether each port can transmit.
-    pub(crate) exits: Vec<bool>,
-    pub(crate) departing: Departing,
-    egress: Egress,
-    pub(crate) partition: Partition,
+    core: Core,
+    intake: Intake,
+    classify: Classify,
+    feed: Feed,
+    collect: Collect,
+    route: Route,
+    exit: Exit,
+    change: WorkerChange,
+    grace: WorkerGrace,
+    /// Whether the worker sleeps when it is idle.
+    sleeps: bool,
     /// Configuration of the sender thread until the worker starts it.
     sender: Option<SenderConfig>,
-    pub(crate) inputs: Vec<Input>,
-    pub(crate) devices: Vec<WorkerDevice>,
-    /// Device that currently runs each function.
-    pub(crate) placement: Vec<usize>,
-    /// Devices that this worker no longer uses.
-    pub(crate) lost: Vec<DeviceLoss>,
-    batch: Batch,
-    pub(crate) counts: Counts,
-    pub(crate) function_latency: Vec<Histogram>,
-    pub(crate) chain_scratch: ChainScratch,
-    burst_packets: usize,
-    sleeps: bool,
-    /// Sequence number below which all packets have passed the exit or are dropped.
-    settled: u64,
-    /// Number of order-ring slots that the exit had passed when the settled sequence number was
-    /// computed.
-    settled_at: usize,
-    grace: WorkerGrace,
-    pub(crate) observer: Observer,
-    pub(crate) change: WorkerChange,
-    /// Number of packets that host halves hold outside the arena.
-    pub(crate) held: u64,
-    pub(crate) packet_clock: bool,
-    /// Latest timestamp of all received packets, in nanoseconds.
-    pub(crate) latest_ns: u64,
-    /// Whether no packet can arrive any more.
-    pub(crate) flushing: bool,
-    clock: Instant,
-}
-
-struct Receiver {
-    port: String,
-    queue: Box<dyn Receive>,
-    ended: bool,
-}
-
-impl Receiver {
-    /// Returns whether the queue has no more packets for the worker. A live port still delivers its
-    /// queued packets after a stop.
-    fn has_no_more(&self, stopping: bool) -> bool {
-        self.ended || (stopping && !self.queue.is_live())
-    }
 }
 
 /// Results of a worker that has ended.
@@ -169,211 +132,144 @@ pub(crate) struct Finished {
 }
 
 impl Worker {
-    pub(crate) fn new(parts: WorkerParts) -> Self {
-        let WorkerParts { plan, region, receivers, transmitters, host_halves, devices, .. } = parts;
-        let counts = Counts::new(plan.layout.len());
+    pub(crate) fn new(config: WorkerConfig) -> Self {
+        let allowed = config.plan.stages.iter().map(|stage| stage.devices.clone()).collect();
         Self {
-            order: Order::new(parts.in_flight_packets, plan.gates.len()),
-            function_latency: vec![Histogram::default(); plan.stages.len()],
-            chain_scratch: ChainScratch::default(),
-            receivers: receivers.into_iter().map(|(port, queue)| Receiver { port, queue, ended: false }).collect(),
-            exits: transmitters.iter().map(|(_, queue)| queue.is_some()).collect(),
-            departing: Departing::new(transmitters.len()),
-            egress: Egress::Own(Queues::new(transmitters, parts.clock)),
-            partition: Partition::default(),
-            sender: parts.sender,
-            inputs: host_halves.into_iter().map(Input::new).collect(),
-            batch: Batch::with_capacity(parts.burst_packets),
-            burst_packets: parts.burst_packets,
-            sleeps: parts.sleeps,
-            settled: 0,
-            settled_at: 0,
-            grace: parts.grace,
-            observer: parts.observer,
-            change: parts.change,
-            held: 0,
-            packet_clock: parts.packet_clock,
-            latest_ns: 0,
-            flushing: false,
-            clock: parts.clock,
-            placement: plan.stages.iter().map(|stage| stage.devices[0]).collect(),
-            lost: Vec::new(),
-            plan,
-            region,
-            devices,
-            counts,
+            intake: Intake::new(config.receivers, config.burst_packets, config.packet_clock),
+            classify: Classify::default(),
+            feed: Feed::new(config.host_halves),
+            collect: Collect::new(config.devices, allowed),
+            route: Route::default(),
+            exit: Exit::new(config.transmitters, config.clock),
+            core: Core::new(config.plan, config.region, config.in_flight_packets, config.observer, config.clock),
+            change: config.change,
+            grace: config.grace,
+            sleeps: config.sleeps,
+            sender: config.sender,
         }
     }
 
-    /// Returns the host half of `function`, if it has one.
-    pub(crate) fn host_half(&mut self, function: usize) -> Option<&mut dyn HostHalf> {
-        match &mut self.inputs[function].host_half {
-            Some(host_half) => Some(&mut **host_half),
-            None => None,
-        }
-    }
-
-    /// Adds the latency of `packets` packets at `function` to its histogram. `elapsed_ns` is the
-    /// time since their chunk was opened.
-    pub(crate) fn record_latency(&mut self, function: usize, elapsed_ns: u64, packets: u64) {
-        self.function_latency[function].record(elapsed_ns, packets);
-    }
-
-    /// Returns the worker's counters.
-    pub(crate) fn counts(&self) -> &Counts {
-        &self.counts
+    /// Returns the counters that other threads read.
+    pub(crate) fn counters(&self) -> Arc<[AtomicU64]> {
+        self.core.counts.shared()
     }
 
     /// Runs the loop until all sources have ended or `stop` is set, then drains packets in flight.
     pub(crate) fn run(mut self, stop: &AtomicBool) -> Result<Finished, Error> {
-        if let (Some(SenderConfig { worker, cores }), Egress::Own(queues)) = (self.sender.take(), &mut self.egress) {
-            let queues = std::mem::replace(queues, Queues::new(Vec::new(), self.clock));
-            let sender = Sender::start(worker, cores, self.exits.len(), queues, self.region.borrower())?;
-            self.egress = Egress::Sender(sender);
+        if let Some(config) = self.sender.take() {
+            self.exit.start_sender(&self.core, config)?;
         }
         let mut idle_loops = 0;
         // Start time of the last loop iteration. An iteration ends when the next one starts.
-        let mut iteration_start_ns = self.now_ns();
+        let mut iteration_start_ns = self.core.now_ns();
         let mut moved = false;
-        // This clone is replaced once per plan change, not once per iteration. All workers write
-        // its reference count, so a clone per iteration would move the cache line between cores.
-        let mut plan = Arc::clone(&self.plan);
         loop {
             let stopping = stop.load(Ordering::Relaxed);
-            let now_ns = self.now_ns();
-            self.counts.add(WORKED_NS, if moved { now_ns - iteration_start_ns } else { 0 });
+            let now_ns = self.core.now_ns();
+            self.core.counts.add(WORKED_NS, if moved { now_ns - iteration_start_ns } else { 0 });
+            self.core.counts.add(LOOPS, 1);
             iteration_start_ns = now_ns;
-            self.look_for_plan(now_ns)?;
-            if !Arc::ptr_eq(&plan, &self.plan) {
-                plan = Arc::clone(&self.plan);
-            }
-            self.observer.poll();
-            let received = self.receive(&plan, now_ns, stopping)?;
-            let no_more = self.receivers.iter().all(|receiver| receiver.has_no_more(stopping));
-            let worked = self.work(&plan, now_ns, received == 0, no_more)?;
-            let sent = self.depart()?;
-            self.counts.add(LOOPS, 1);
-            moved = received > 0 || worked || sent > 0;
+            moved = self.iterate(now_ns, stopping)?;
             if moved {
                 idle_loops = 0;
             } else {
-                let is_empty = self.order.in_flight() == 0 && self.held == 0;
-                if no_more && is_empty && self.departing.is_empty() && self.egress.is_idle() {
+                let is_empty = self.core.order.in_flight() == 0 && self.core.held == 0;
+                if is_empty && self.intake.has_no_more(stopping) && self.exit.is_idle() {
                     break;
                 }
-                self.counts.add(IDLE_LOOPS, 1);
+                self.core.counts.add(IDLE_LOOPS, 1);
                 idle_loops += 1;
-                if idle_loops < IDLE_LOOPS_BEFORE_YIELD {
-                    std::hint::spin_loop();
-                } else if self.sleeps && is_empty && idle_loops > IDLE_LOOPS_BEFORE_SLEEP {
-                    self.sleep();
-                } else {
-                    std::thread::yield_now();
-                }
+                self.pause(idle_loops, is_empty);
             }
-            self.publish();
+            self.core.publish();
             // Publish the counters first. A thread that sees the grace period end must also see the
             // final counts.
-            self.grace.poll(self.order.arrived(), self.order.passed());
+            self.grace.poll(self.core.order.arrived(), self.core.order.passed());
         }
-        let (transmitted, latency) = self.egress.finish()?;
-        self.counts.set(HELD, self.held);
-        self.counts.set(IN_FLIGHT, self.region.allocated() as u64 + self.held);
-        self.counts.publish();
-        Ok(Finished {
-            ended: self.receivers.iter().all(|receiver| receiver.ended),
-            latency,
-            function_latency: self.function_latency,
-            placement: self.placement,
-            lost: self.lost,
-            received: self.receivers.iter().map(|receiver| receiver.queue.counters()).collect(),
-            transmitted,
-        })
+        self.finish()
     }
 
-    fn publish(&mut self) {
-        self.counts.set(HELD, self.held);
-        self.counts.set(IN_FLIGHT, self.region.allocated() as u64 + self.held);
-        self.counts.publish();
-    }
-
-    pub(crate) fn now_ns(&self) -> u64 {
-        self.clock.elapsed().as_nanos() as u64
-    }
-
-    /// Sleeps until a port has packets or [`SLEEP_MS`] has passed. If a source cannot wake the
-    /// worker, only yields the core.
-    fn sleep(&self) {
-        let open = self.receivers.iter().filter(|receiver| !receiver.ended);
-        let wakes = open.map(|receiver| Some(PollFd::new(receiver.queue.wakes()?, PollFlags::POLLIN)));
-        match wakes.collect::<Option<Vec<_>>>() {
-            // The next receive call reports any error of the port.
-            Some(mut ports) => drop(poll(&mut ports, SLEEP_MS)),
-            None => std::thread::yield_now(),
+    /// Runs one loop iteration. Returns whether any packet moved.
+    fn iterate(&mut self, now_ns: u64, stopping: bool) -> Result<bool, Error> {
+        if self.change.is_requested() {
+            self.change_plan(now_ns)?;
         }
+        self.core.observer.poll();
+        let received = self.receive(now_ns, stopping)?;
+        let iteration = Iteration {
+            now_ns,
+            packets_ns: self.intake.packets_ns(now_ns),
+            is_replay: self.intake.has_packet_clock(),
+            sequence_next: if self.feed.arranges() { self.intake.sequence_next() } else { 0 },
+            is_idle: received == 0,
+            is_last: self.intake.has_no_more(stopping),
+            drains: self.change.drains(),
+        };
+        let worked = self.work(&iteration)?;
+        let departed = self.depart()?;
+        Ok(received > 0 || worked || departed > 0)
+    }
+
+    /// Waits after an iteration that moved no packet. `is_empty` states that no packet is in
+    /// flight.
+    fn pause(&self, idle_loops: u32, is_empty: bool) {
+        if idle_loops < IDLE_LOOPS_BEFORE_YIELD {
+            std::hint::spin_loop();
+        } else if self.sleeps && is_empty && idle_loops > IDLE_LOOPS_BEFORE_SLEEP {
+            self.intake.sleep();
+        } else {
+            std::thread::yield_now();
+        }
+    }
+
+    fn finish(mut self) -> Result<Finished, Error> {
+        let (transmitted, latency) = self.exit.finish()?;
+        self.core.publish();
+        let (function_latency, placement, lost) = self.collect.finish();
+        let (ended, received) = (self.intake.has_ended(), self.intake.counters());
+        Ok(Finished { ended, latency, function_latency, placement, lost, received, transmitted })
     }
 
     /// Receives one burst from every source and starts each packet on its chain. Returns the number
     /// of received packets.
-    fn receive(&mut self, plan: &ChainPlan, now_ns: u64, stopping: bool) -> Result<usize, Error> {
-        let mut batch = std::mem::take(&mut self.batch);
+    fn receive(&mut self, now_ns: u64, stopping: bool) -> Result<usize, Error> {
+        let Self { core, intake, classify, feed, exit, change, .. } = self;
         let mut received = 0;
-        for source in 0..self.receivers.len() {
-            let room = self.order.room().min(self.burst_packets);
-            let receiver = &mut self.receivers[source];
-            if receiver.has_no_more(stopping) || room == 0 {
-                continue;
-            }
-            batch.clear();
-            let result = receiver.queue.receive(&mut self.region, &mut batch, room);
-            let result = result.map_err(|source| Error::Port { port: receiver.port.clone(), source })?;
-            receiver.ended = result == Received::Ended;
+        for source in 0..intake.sources() {
+            let batch = intake.receive(core, source, now_ns, stopping)?;
             received += batch.len();
-            if self.packet_clock {
-                self.latest_ns = batch.stamps.last().map_or(0, |stamp| stamp.time_ns).max(self.latest_ns);
-            }
-            self.order.arrive(&mut batch.descriptors, &batch.stamps, now_ns);
-            if !self.change.hold(&batch.descriptors) {
-                self.observer.arrived(plan, &self.region, &batch.descriptors, &batch.stamps, now_ns);
-                self.start(plan, &batch.descriptors);
+            if !change.hold(&batch.descriptors) {
+                core.observer.arrived(&core.plan, &core.region, &batch.descriptors, &batch.stamps, now_ns);
+                classify.classify(core, &batch.descriptors, |core, group| pass_on(core, feed, exit, group));
             }
         }
-        self.counts.add(RECEIVED, received as u64);
-        self.batch = batch;
         Ok(received)
     }
 
     /// Feeds functions and runs chunks until nothing moves. Returns whether anything moved.
-    ///
-    /// `idle` states that no packet arrived. A device without chunks in flight then gets its chunk
-    /// at once, before the chunk is full or its deadline is reached. `no_more` states that no
-    /// packet can arrive any more.
-    fn work(&mut self, plan: &ChainPlan, now_ns: u64, idle: bool, no_more: bool) -> Result<bool, Error> {
+    fn work(&mut self, iteration: &Iteration) -> Result<bool, Error> {
         let mut worked = false;
-        self.flushing = no_more;
-        let flush = no_more || self.change.drains();
+        let flush = iteration.is_last || iteration.drains;
         loop {
             // A pass over `sequence` moves packets as far as possible, because each function
             // precedes those that follow it. Only packets that return from a device make another
             // pass useful.
             let mut moved = false;
-            for &function in &plan.sequence {
-                if let Some(gate) = plan.stages[function].gate {
-                    self.order.open(gate, &mut self.inputs[function].pending);
-                }
-                worked |= self.feed(plan, function, now_ns)?;
+            for index in 0..self.core.plan.sequence.len() {
+                worked |= self.feed_function(self.core.plan.sequence[index], iteration)?;
             }
-            for device in 0..self.devices.len() {
-                while self.devices[device].is_due(now_ns, idle, flush) {
-                    if !self.submit(plan, device, now_ns)? {
+            for device in 0..self.collect.devices() {
+                while self.collect.is_due(device, iteration, flush) {
+                    if !self.submit(device, iteration.now_ns)? {
                         break;
                     }
                     moved = true;
                     // After each submission, choose the device for the next chunk of every
                     // function, even if the chunk was not full.
-                    plan.sequence.iter().for_each(|&function| _ = self.balance(plan, function));
+                    (0..self.core.plan.stages.len())
+                        .for_each(|function| _ = self.collect.balance(&self.core, function));
                 }
-                moved |= self.fetch(plan, device)?;
+                moved |= self.fetch(device)?;
             }
             worked |= moved;
             if !moved {
@@ -382,42 +278,138 @@ impl Worker {
         }
     }
 
-    /// Returns a lower bound for the sequence numbers of all packets that arrive from now on.
-    pub(crate) fn sequence_next(&self) -> u64 {
-        self.receivers.iter().map(|receiver| receiver.queue.sequence_next()).min().unwrap_or(u64::MAX)
+    /// Moves the packets of a function into bins until the bins are full. Returns whether any
+    /// packet moved.
+    fn feed_function(&mut self, function: usize, iteration: &Iteration) -> Result<bool, Error> {
+        let mut moved = false;
+        loop {
+            self.feed.prepare(&mut self.core, function, iteration);
+            let device = self.collect.device_of(function);
+            let packed = self.feed.pack(&mut self.core, function, self.collect.device(device), iteration.now_ns);
+            moved |= packed.packets > 0;
+            self.route_done(function);
+            if !packed.is_full {
+                return Ok(moved);
+            }
+            // A synchronous device finishes the chunk at once and makes room. With an asynchronous
+            // device, the remaining packets wait.
+            let submitted = self.submit(device, iteration.now_ns)?;
+            let elsewhere = self.collect.balance(&self.core, function);
+            if !submitted && !elsewhere {
+                return Ok(moved);
+            }
+            moved |= self.fetch(device)?;
+        }
     }
 
-    /// Transmits the packets that may leave in arrival order. Returns the number of packets that
-    /// were sent or refused.
-    pub(crate) fn depart(&mut self) -> Result<usize, Error> {
-        let Departing { outs, arrivals } = &mut self.departing;
-        let mut flooder = Flooder {
-            plan: &self.plan,
-            region: &mut self.region,
-            exits: &self.exits,
-            counts: &mut self.counts,
-            observer: &mut self.observer,
+    /// Sends packets on that the host half of `function` finished without the kernel.
+    fn route_done(&mut self, function: usize) {
+        if self.feed.done.packets.is_empty() {
+            return;
+        }
+        let Self { core, feed, route, exit, .. } = self;
+        let mut done = std::mem::take(&mut feed.done);
+        route.decide(core, function, &done.packets, &done.outcomes, |core, group| pass_on(core, feed, exit, group));
+        done.packets.clear();
+        done.outcomes.clear();
+        feed.done = done;
+    }
+
+    /// Submits the filling chunk of `device`. Returns false if no packets wait or no set of bins is
+    /// free.
+    fn submit(&mut self, device: usize, now_ns: u64) -> Result<bool, Error> {
+        let submitted = self.collect.submit(&mut self.core, device, now_ns)?;
+        self.requeue(now_ns)?;
+        Ok(submitted)
+    }
+
+    /// Completes the finished chunks of `device`. Returns whether the device returned any chunk.
+    fn fetch(&mut self, device: usize) -> Result<bool, Error> {
+        let mut moved = false;
+        loop {
+            match self.collect.poll(&mut self.core, device)? {
+                Polled::Nothing => return Ok(moved),
+                Polled::Finished(chunk) => self.complete(device, chunk)?,
+                Polled::Failed => self.requeue(self.core.now_ns())?,
+            }
+            moved = true;
+        }
+    }
+
+    /// Moves the packets of devices that are no longer used to the CPU.
+    fn requeue(&mut self, now_ns: u64) -> Result<(), Error> {
+        while self.collect.has_stranded() && !self.collect.requeue(&mut self.core, now_ns) {
+            // The CPU runs a chunk during its submission, so the bins have room afterwards.
+            self.collect.submit(&mut self.core, LAST_RESORT, now_ns)?;
+            self.fetch(LAST_RESORT)?;
+        }
+        Ok(())
+    }
+
+    /// Completes a finished chunk, and sends each packet to its next stage.
+    fn complete(&mut self, device: usize, mut chunk: Chunk) -> Result<(), Error> {
+        let mut completed = 0;
+        for index in 0..chunk.bins.len() {
+            let Self { core, feed, collect, route, exit, .. } = self;
+            let host_half = feed.host_half(chunk.bins[index].instance.into());
+            collect.complete(core, device, &mut chunk, index, host_half);
+            for (function, range) in (0..).map_while(|run| collect.done(run)) {
+                let (packets, outcomes) = (&chunk.descriptors[range.clone()], &chunk.outcomes[range]);
+                route.decide(core, function, packets, outcomes, |core, group| pass_on(core, feed, exit, group));
+            }
+            completed += usize::from(chunk.bins[index].count);
+            if completed >= DEPART_PACKETS {
+                // Transmit now, while the metadata of the completed packets is in the cache.
+                completed = 0;
+                self.depart()?;
+            }
+        }
+        self.collect.give_back(&mut self.core, device, chunk);
+        Ok(())
+    }
+
+    /// Transmits the packets that may leave. Returns the number of packets that were sent or
+    /// refused.
+    fn depart(&mut self) -> Result<usize, Error> {
+        let Self { core, intake, exit, .. } = self;
+        exit.depart(core, || intake.sequence_next(), intake.sources() == 1)
+    }
+
+    /// Takes a new plan once the packets of the old plan are gone.
+    #[cold]
+    fn change_plan(&mut self, now_ns: u64) -> Result<(), Error> {
+        let Some(taken) = self.change.take(self.core.order.arrived(), self.core.order.passed(), now_ns) else {
+            return Ok(());
         };
-        self.order.open_exit(
-            outs,
-            |arrival_ns, packets| arrivals.push((arrival_ns, packets)),
-            |flood, departure, outs| flooder.flood(flood, departure, outs),
-        );
-        // Dropped packets count too. A capture that merges the packets of all workers would
-        // otherwise wait for a worker that only drops.
-        let passed = self.order.passed();
-        if passed != self.settled_at || self.order.in_flight() == 0 {
-            self.settled_at = passed;
-            self.settled = self.sequence_next().min(self.order.sequence_min(self.receivers.len() > 1));
+        debug_assert!(self.collect.is_empty() && self.feed.is_empty(), "a packet of the old plan remains");
+        self.collect.set_streams(&taken.plan.streams)?;
+        self.core.plan = Arc::clone(&taken.plan);
+        let Self { core, classify, feed, exit, .. } = self;
+        if core.observer.is_choosing() {
+            for packet in &taken.held {
+                let (stamp, arrival_ns) = core.order.stamp_and_arrival(packet);
+                core.observer.arrived(&core.plan, &core.region, std::slice::from_ref(packet), &[stamp], arrival_ns);
+            }
         }
-        self.observer.departing(&self.region, &self.departing.outs);
-        let sent = self.egress.send(&mut self.region, &mut self.departing, self.settled)?;
-        if self.observer.has_departing() && self.departing.is_empty() {
-            self.observer.departed(matches!(self.egress, Egress::Sender(_)), sent.accepted, sent.refused);
+        classify.classify(core, &taken.held, |core, group| pass_on(core, feed, exit, group));
+        feed.admit_created(core, self.intake.has_packet_clock());
+        self.change.answer(taken, now_ns);
+        Ok(())
+    }
+}
+
+/// Passes packets on to their next stage: a function, a port, or a drop.
+#[inline]
+fn pass_on(core: &mut Core, feed: &mut Feed, exit: &mut Exit, group: Group<'_>) {
+    let Group { next, packets, from } = group;
+    match (next, from) {
+        (Next::Function(function), _) => feed.accept(core, function.into(), group),
+        (Next::Port(port), _) => exit.send(core, packets, port.into()),
+        (Next::Egress, Some((function, outcomes))) => exit.send_chosen(core, function, packets, outcomes),
+        (Next::Drop, _) => packets.iter().for_each(|packet| core.drop_packet(packet, DROPPED_CHAIN)),
+        // A port chooses no egress port.
+        (Next::None | Next::Egress, _) => {
+            packets.iter().for_each(|packet| core.drop_packet(packet, DROPPED_UNROUTED));
         }
-        self.counts.add(SENT, sent.accepted as u64);
-        self.counts.add(DROPPED, sent.refused as u64);
-        self.counts.add(DROPPED_REFUSED, sent.refused as u64);
-        Ok(sent.accepted + sent.refused)
     }
 }

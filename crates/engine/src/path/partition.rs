@@ -6,7 +6,18 @@
 //! gates and the exit restore it.
 
 use godwit_abi::Outcome;
+use godwit_chain::Next;
 use godwit_packet::Descriptor;
+
+/// Packets with the same next stage.
+#[derive(Clone, Copy)]
+pub(crate) struct Group<'a> {
+    pub(crate) next: Next,
+    pub(crate) packets: &'a [Descriptor],
+    /// Function that the packets leave, and its outcome for each packet. `None`: the packets come
+    /// from a port.
+    pub(crate) from: Option<(usize, &'a [Outcome])>,
+}
 
 /// Partition of a batch into groups with equal keys. Workers reuse it, so that it allocates
 /// nothing.

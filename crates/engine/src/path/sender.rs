@@ -18,6 +18,7 @@ use std::thread::{self, JoinHandle};
 
 use godwit_packet::{Borrower, Loan, Region};
 
+use crate::control::cores::pin_to;
 use crate::error::Error;
 use crate::path::egress::{Departing, Queues, Sent};
 
@@ -25,6 +26,13 @@ use crate::path::egress::{Departing, Queues, Sent};
 const BATCHES: usize = 16;
 /// Polls of an empty ring before the sender yields its core.
 const IDLE_LOOPS_BEFORE_YIELD: u32 = 64;
+
+/// Configuration of a worker's sender thread.
+pub(crate) struct SenderConfig {
+    pub(crate) worker: usize,
+    /// Cores to which the thread is pinned. `None`: not pinned.
+    pub(crate) cores: Option<Vec<usize>>,
+}
 
 /// Departing packets of one loop iteration, on the way to the sender and back.
 struct EgressBatch {
@@ -47,22 +55,17 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// Starts the sender thread of worker `worker`, pinned to `cores` if given.
+    /// Starts the sender thread.
     ///
     /// # Errors
     /// If the thread cannot be started.
-    pub(crate) fn start(
-        worker: usize,
-        cores: Option<Vec<usize>>,
-        ports: usize,
-        queues: Queues,
-        borrower: Borrower,
-    ) -> Result<Self, Error> {
+    pub(crate) fn start(config: SenderConfig, ports: usize, queues: Queues, borrower: Borrower) -> Result<Self, Error> {
+        let SenderConfig { worker, cores } = config;
         let (to_sender, from_worker) = sync_channel(BATCHES);
         let (to_worker, from_sender) = sync_channel(BATCHES);
         let body = move || {
             if let Some(cores) = cores {
-                crate::control::run::pin_to(&cores);
+                pin_to(&cores);
             }
             run(queues, borrower, &from_worker, &to_worker)
         };
@@ -272,7 +275,7 @@ mod tests {
             let port = Port { refuses, fault, events: Arc::clone(&events), counters: PortCounters::default() };
             let port: Box<dyn Transmit> = Box::new(port);
             let queues = Queues::new(vec![("receives".into(), None), ("sends".into(), Some(port))], Instant::now());
-            let sender = Sender::start(0, None, 2, queues, region.borrower()).unwrap();
+            let sender = Sender::start(SenderConfig { worker: 0, cores: None }, 2, queues, region.borrower()).unwrap();
             let (departing, sent) = (Departing::new(2), Sent::default());
             (Self { region, departing, sender, sequence: 0, sent }, events)
         }

@@ -9,9 +9,7 @@
 //! of them, the core would have to wait for it. A device next to the CPU therefore holds at most
 //! its share of the combined rate.
 
-use crate::path::Worker;
-use crate::place::failover::{LAST_RESORT, WorkerDevice};
-use crate::plan::chain_plan::ChainPlan;
+use crate::place::LAST_RESORT;
 
 /// Weight of the old average in the moving average of packet times (about the last 8 chunks).
 const OLD_WEIGHT: f64 = 7.0 / 8.0;
@@ -64,7 +62,7 @@ impl Load {
     }
 
     /// Records that the CPU took a chunk instead of this device.
-    fn skipped(&mut self) {
+    pub(crate) fn skipped(&mut self) {
         if self.packets == 0 {
             self.packet_ns *= IDLE_DECAY;
         }
@@ -76,38 +74,28 @@ impl Load {
     }
 }
 
-impl Worker {
-    /// Chooses the device for the next chunk of a function that has several devices: the one with
-    /// the shortest expected wait. Returns whether the choice changed.
-    pub(crate) fn balance(&mut self, plan: &ChainPlan, function: usize) -> bool {
-        let devices = &plan.stages[function].devices;
-        if devices.len() < 2 {
-            return false;
-        }
-        let alive = |device: &&usize| !self.lost.iter().any(|lost| lost.device == **device);
-        // A device has room if its filling chunk is not full or another set of bins is free.
-        let has_room = |device: &&usize| {
-            let packer = &self.devices[**device].packer;
-            packer.has_free_set() || !packer.is_full()
-        };
-        let cpu_packet_ns = devices.contains(&LAST_RESORT).then(|| self.devices[LAST_RESORT].load.packet_ns);
-        let may_submit = |device: &&usize| {
-            let WorkerDevice { packer, load, .. } = &self.devices[**device];
-            let chunk = packer.config().chunk_packets;
-            cpu_packet_ns.is_none_or(|cpu_packet_ns| load.may_submit(chunk, self.order.capacity(), cpu_packet_ns))
-        };
-        let candidates = devices.iter().filter(|&&device| device != LAST_RESORT).filter(alive).filter(has_room);
-        let wait = |device: &usize| self.devices[*device].load.wait_ns();
-        let first = candidates.filter(may_submit).min_by(|one, other| wait(one).total_cmp(&wait(other)));
-        let Some(&device) = first.or_else(|| devices.iter().find(|&&device| device == LAST_RESORT)) else {
-            return false;
-        };
-        if device == LAST_RESORT {
-            let others = devices.iter().filter(|&&device| device != LAST_RESORT);
-            others.for_each(|&device| self.devices[device].load.skipped());
-        }
-        std::mem::replace(&mut self.placement[function], device) != device
-    }
+/// A device that may get the next chunk of a function.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offer {
+    /// Index of the device.
+    pub(crate) device: usize,
+    pub(crate) load: Load,
+    /// Maximum number of packets in a chunk.
+    pub(crate) chunk_packets: u32,
+    /// Whether a packet can be put into a bin of the device.
+    pub(crate) has_room: bool,
+}
+
+/// Returns the device for the next chunk of a function: the one with the shortest expected wait.
+/// The CPU only gets a chunk if no other device takes one. `capacity` is the maximum number of
+/// packets in flight of the worker. Returns `None` if no device takes a chunk.
+pub(crate) fn choose(offers: impl Iterator<Item = Offer> + Clone, capacity: usize) -> Option<usize> {
+    let cpu = offers.clone().find(|offer| offer.device == LAST_RESORT);
+    let may_submit =
+        |offer: &Offer| cpu.is_none_or(|cpu| offer.load.may_submit(offer.chunk_packets, capacity, cpu.load.packet_ns));
+    let others = offers.filter(|offer| offer.device != LAST_RESORT && offer.has_room).filter(may_submit);
+    let first = others.min_by(|one, other| one.load.wait_ns().total_cmp(&other.load.wait_ns()));
+    first.or(cpu).map(|offer| offer.device)
 }
 
 #[cfg(test)]
@@ -131,6 +119,22 @@ mod tests {
         assert!(fast.wait_ns() < slow.wait_ns());
         fast.submitted(400, 5000);
         assert!(fast.wait_ns() > slow.wait_ns());
+    }
+
+    #[test]
+    fn cpu_gets_a_chunk_only_if_no_other_device_takes_one() {
+        let offer = |device, packet_ns, has_room| {
+            let load = Load { packet_ns, ..Load::default() };
+            Offer { device, load, chunk_packets: 64, has_room }
+        };
+        let chosen = |offers: &[Offer]| choose(offers.iter().copied(), 1000);
+        let (cpu, slow, fast) = (offer(LAST_RESORT, 1.0, true), offer(1, 30.0, true), offer(2, 10.0, true));
+        assert_eq!(chosen(&[cpu, slow, fast]), Some(2));
+        assert_eq!(chosen(&[slow, Offer { has_room: false, ..fast }]), Some(1));
+        // Next to the fast CPU, the share of either device is less than a chunk.
+        let busy = |offer: Offer| Offer { load: Load { packets: 100, ..offer.load }, ..offer };
+        assert_eq!(chosen(&[cpu, busy(slow), busy(fast)]), Some(LAST_RESORT));
+        assert_eq!(chosen(&[Offer { has_room: false, ..slow }]), None);
     }
 
     #[test]

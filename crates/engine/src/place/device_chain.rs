@@ -1,5 +1,5 @@
 //! Device chain: the part of the chain that a device executes without the host. This file derives
-//! it from the chain, and completes chunks whose packets went through it.
+//! it from the chain. `path/chained.rs` completes chunks whose packets went through it.
 //!
 //! A packet continues on the device if both functions are placed there and the next function needs
 //! nothing from the host: it has no host half, no gate, and may not write the whole buffer. The
@@ -8,16 +8,12 @@
 
 use std::ops::Range;
 
-use godwit_abi::{Bin, Descriptor, HOPS_MAX, Outcome, TRAIL_NONE, VERDICT_DROP};
 use godwit_chain::{Chain, Next};
 use godwit_device::DeviceChain;
 use godwit_function::{Contract, HostHalf};
-use godwit_sched::{Chunk, Stream};
+use godwit_sched::Stream;
 
 use crate::config::FunctionConfig;
-use crate::observe::counters::{BINS, BYTES, PACKETS};
-use crate::path::Worker;
-use crate::plan::chain_plan::ChainPlan;
 
 /// Layout of the chain table on a device. The table has room for two chains if possible. The next
 /// chain can then be written while packets use the rows of the current one.
@@ -187,104 +183,5 @@ impl Streams {
     /// function's number.
     pub(crate) fn of_class(&self, function: usize) -> Option<Box<[u16]>> {
         self.of_class[function].clone()
-    }
-}
-
-/// Buffers for the completion of chunks that ran a device chain. They are reused, so that
-/// completion allocates nothing.
-#[derive(Default)]
-pub(crate) struct ChainScratch {
-    outcomes: Vec<Outcome>,
-    /// Functions that processed packets of the current bin on the device, after the bin's first
-    /// function.
-    seen: Vec<usize>,
-}
-
-impl ChainScratch {
-    /// Calls the host half of a bin's first function with the outcomes of that function. If a
-    /// packet continued on the device, `outcomes` has the outcome of its last function. The outcome
-    /// of the first function then follows from the trail. If the host half drops a packet, its
-    /// trail is cleared.
-    fn complete(
-        &mut self,
-        host_half: &mut dyn HostHalf,
-        variant: u8,
-        descriptors: &[Descriptor],
-        parameters: &[u64],
-        outcomes: &mut [Outcome],
-        trails: &mut [u32],
-    ) {
-        let first = |(outcome, &trail): (&Outcome, &u32)| match trail {
-            TRAIL_NONE => *outcome,
-            // The first verdict of a trail is in its lowest bits.
-            trail => Outcome::verdict(trail as u8),
-        };
-        self.outcomes.clear();
-        self.outcomes.extend(outcomes.iter().zip(&*trails).map(first));
-        host_half.complete(variant, descriptors, parameters, &mut self.outcomes);
-        for ((completed, outcome), trail) in self.outcomes.iter().zip(outcomes).zip(trails) {
-            if *trail == TRAIL_NONE || completed.verdict == VERDICT_DROP {
-                (*outcome, *trail) = (*completed, TRAIL_NONE);
-            }
-        }
-    }
-}
-
-impl Worker {
-    /// Completes a bin whose packets may have continued on the device. Each packet proceeds from
-    /// the last function that processed it.
-    pub(crate) fn complete_chained(
-        &mut self,
-        plan: &ChainPlan,
-        chain: &DeviceChain,
-        bin: Bin,
-        chunk: &mut Chunk,
-        elapsed_ns: u64,
-    ) {
-        let range = chunk.range(&bin);
-        let descriptors = &chunk.descriptors[range.clone()];
-        let (outcomes, trails) = (&mut chunk.outcomes[range.clone()], &mut chunk.trails[range.clone()]);
-        let first = usize::from(bin.instance);
-        let mut scratch = std::mem::take(&mut self.chain_scratch);
-        if let Some(host_half) = self.host_half(first) {
-            let parameters = &chunk.parameters[range];
-            scratch.complete(host_half, bin.variant, descriptors, parameters, outcomes, trails);
-        }
-        scratch.seen.clear();
-        let mut from = 0;
-        for run in trails.chunk_by(|one, next| one == next) {
-            let packets = from..from + run.len();
-            from = packets.end;
-            let mut function = first;
-            for hop in 0..HOPS_MAX {
-                let verdict = (run[0] >> (8 * hop)) as u8;
-                if verdict == VERDICT_DROP {
-                    break;
-                }
-                self.counts.add(plan.stages[function].counters.verdict(verdict), run.len() as u64);
-                let Some(next) = chain.next(function, bin.row, verdict) else {
-                    unreachable!("a hop of packets from {} is not in the chain", plan.stages[first].name);
-                };
-                self.observer.continued(plan, function, verdict, next, &descriptors[packets.clone()]);
-                function = next;
-                self.count_on_device(plan, function, &descriptors[packets.clone()], elapsed_ns);
-                if !scratch.seen.contains(&function) {
-                    scratch.seen.push(function);
-                    self.counts.add(plan.stages[function].counters.plain(BINS), 1);
-                }
-            }
-            self.decide(plan, function, &descriptors[packets.clone()], &outcomes[packets]);
-        }
-        self.chain_scratch = scratch;
-    }
-
-    /// Counts packets that continued to `function` on the device. Such functions do not change the
-    /// length of packets.
-    fn count_on_device(&mut self, plan: &ChainPlan, function: usize, packets: &[Descriptor], elapsed_ns: u64) {
-        let counters = plan.stages[function].counters;
-        let bytes: u64 = packets.iter().map(|packet| u64::from(packet.length)).sum();
-        self.counts.add(counters.plain(PACKETS), packets.len() as u64);
-        self.counts.add(counters.plain(BYTES), bytes);
-        self.record_latency(function, elapsed_ns, packets.len() as u64);
     }
 }

@@ -1,5 +1,5 @@
-//! Failover: the worker's reaction to a failed or lost device. No packet is forwarded unprocessed,
-//! every packet is counted, and the functions move to another device.
+//! Failover: the reaction of a worker to a failed or lost device. No packet is forwarded
+//! unprocessed, every packet is counted, and the functions move to another device.
 //!
 //! | result of the lane | packets on the device | buffers | device |
 //! |---|---|---|---|
@@ -11,31 +11,25 @@
 //! opened on every worker, even if no function is placed on it. A device that is no longer used
 //! gets no new chunk. Its chunks in flight still return or are lost. Each worker detects failures
 //! itself, because lanes share nothing on the packet path.
+//!
+//! This file decides which device runs a function. `path/collect.rs` moves the packets.
 
-use godwit_device::{Error as DeviceError, Lane, Rejected};
-use godwit_packet::Descriptor;
-use godwit_sched::{Chunk, Insert, Packer};
+use crate::place::LAST_RESORT;
 
-use crate::error::Error;
-use crate::observe::counters::{DROPPED, DROPPED_DEVICE, DROPPED_DEVICE_LOST};
-use crate::path::Worker;
-use crate::place::balance::Load;
-use crate::plan::chain_plan::ChainPlan;
-
-/// Index of the device that takes over from all others: the CPU.
-pub(crate) const LAST_RESORT: usize = 0;
 /// Number of consecutive failed chunks after which a worker stops using a device.
 const FAILURES_MAX: u32 = 3;
 
-/// A device as one worker uses it: packer, lane, and measured load.
-pub(crate) struct WorkerDevice {
-    /// Configured name of the device.
-    pub(crate) id: String,
-    pub(crate) packer: Packer,
-    pub(crate) lane: Box<dyn Lane>,
-    /// Number of chunks that failed since the last success.
-    pub(crate) failures: u32,
-    pub(crate) load: Load,
+/// Devices that one worker uses.
+#[derive(Debug)]
+pub(crate) struct Placement {
+    /// Device that currently runs each function.
+    current: Vec<usize>,
+    /// Devices on which each function may run. Failover does not change them.
+    allowed: Vec<Box<[usize]>>,
+    /// Number of chunks that failed on each device since its last success.
+    failures: Vec<u32>,
+    /// Devices that this worker no longer uses.
+    lost: Vec<DeviceLoss>,
 }
 
 /// Record of a device that a worker no longer uses.
@@ -47,177 +41,112 @@ pub(crate) struct DeviceLoss {
     pub(crate) packets: u64,
 }
 
-impl WorkerDevice {
-    pub(crate) fn new(id: &str, packer: Packer, lane: Box<dyn Lane>) -> Self {
-        Self { id: id.to_owned(), packer, lane, failures: 0, load: Load::default() }
-    }
-
-    /// Returns whether the filling chunk should go to the device now. If `idle` is set, a device
-    /// without chunks in flight also gets a chunk that is not full. If `flush` is set, every device
-    /// does.
-    pub(crate) fn is_due(&self, now_ns: u64, idle: bool, flush: bool) -> bool {
-        let early = flush || (idle && self.lane.in_flight() == 0);
-        self.packer.ready(now_ns) || (early && self.packer.waiting() > 0)
-    }
+/// Result of [`Placement::give_up`].
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum GivenUp {
+    /// These functions moved to other devices. `to` is the device of the last of them.
+    Moved { functions: Vec<usize>, to: usize },
+    /// The device was not in use any more.
+    Again,
 }
 
-#[cold]
-fn packets(chunk: &Chunk) -> impl Iterator<Item = &Descriptor> {
-    chunk.bins.iter().flat_map(|bin| &chunk.descriptors[chunk.range(bin)])
-}
-
-impl Worker {
-    /// Handles a chunk that `device` rejected. The worker stops using the device, and the packets
-    /// move to the CPU.
-    ///
-    /// # Errors
-    /// If the device is the CPU, or the chunk was invalid.
-    #[cold]
-    pub(crate) fn not_taken(
-        &mut self,
-        plan: &ChainPlan,
-        device: usize,
-        rejected: Rejected,
-        now_ns: u64,
-    ) -> Result<(), Error> {
-        let Rejected { chunk, error } = rejected;
-        // An invalid chunk is a bug, not a fault of the device. The CPU has no replacement.
-        if device == LAST_RESORT || matches!(error, DeviceError::Chunk { .. }) {
-            return Err(Error::Device(error));
-        }
-        self.give_up(plan, device, &reason(error), 0);
-        self.observer.rejected(&self.devices[device].id, &chunk);
-        self.requeue(plan, &chunk, now_ns)?;
-        self.devices[device].packer.give_back(chunk);
-        self.empty(plan, device, now_ns)
+impl Placement {
+    /// Creates the placement of `devices` devices. `allowed` contains the devices of each function,
+    /// at least one each. Each function starts on the first of them.
+    pub(crate) fn new(allowed: Vec<Box<[usize]>>, devices: usize) -> Self {
+        let current = allowed.iter().map(|devices| devices[0]).collect();
+        Self { current, allowed, failures: vec![0; devices], lost: Vec::new() }
     }
 
-    /// Handles chunks that `device` failed to finish, and drops their packets.
-    ///
-    /// # Errors
-    /// If the device is the CPU, or no usable buffer remains.
-    #[cold]
-    pub(crate) fn not_finished(&mut self, plan: &ChainPlan, device: usize, error: DeviceError) -> Result<(), Error> {
-        if device == LAST_RESORT {
-            return Err(Error::Device(error));
-        }
-        let now_ns = self.now_ns();
-        match error {
-            DeviceError::Failed { reason, chunk, .. } => {
-                let dropped = u64::from(chunk.packets);
-                self.devices[device].load.returned(chunk.packets, now_ns);
-                packets(&chunk).for_each(|descriptor| self.drop_packet(descriptor, DROPPED_DEVICE));
-                let WorkerDevice { id, packer, failures, .. } = &mut self.devices[device];
-                packer.give_back(*chunk);
-                *failures += 1;
-                if *failures < FAILURES_MAX {
-                    tracing::error!(
-                        "device {id} failed: {reason}; {dropped} packets are dropped, and the device stays in use"
-                    );
-                    return Ok(());
-                }
-                let reason = format!("{FAILURES_MAX} consecutive chunks failed, the last one with: {reason}");
-                self.give_up(plan, device, &reason, dropped);
-            }
-            DeviceError::Lost { reason, chunks, .. } => {
-                let mut dropped = 0;
-                for chunk in chunks {
-                    dropped += u64::from(chunk.packets);
-                    for descriptor in packets(&chunk) {
-                        self.observer.dropped(plan, descriptor, DROPPED_DEVICE_LOST);
-                        self.order.leave(descriptor);
-                        self.region.quarantine(descriptor);
-                    }
-                    self.devices[device].packer.give_back(chunk);
-                }
-                self.counts.add(DROPPED, dropped);
-                self.counts.add(DROPPED_DEVICE_LOST, dropped);
-                self.give_up(plan, device, &reason, dropped);
-                if !self.region.is_usable() {
-                    let device = self.devices[device].id.clone();
-                    return Err(Error::ArenaLost { device, buffers: self.region.quarantined() });
-                }
-            }
-            other => return Err(Error::Device(other)),
-        }
-        self.empty(plan, device, now_ns)
+    /// Returns the device that runs `function`.
+    #[inline]
+    pub(crate) fn device_of(&self, function: usize) -> usize {
+        self.current[function]
+    }
+
+    /// Returns the devices on which `function` may run.
+    #[inline]
+    pub(crate) fn allowed(&self, function: usize) -> &[usize] {
+        &self.allowed[function]
+    }
+
+    /// Returns whether the worker no longer uses `device`.
+    #[inline]
+    pub(crate) fn is_lost(&self, device: usize) -> bool {
+        self.lost.iter().any(|lost| lost.device == device)
+    }
+
+    /// Runs `function` on `device` from now on. Returns whether this is another device than before.
+    pub(crate) fn place(&mut self, function: usize, device: usize) -> bool {
+        std::mem::replace(&mut self.current[function], device) != device
+    }
+
+    /// Records that `device` finished a chunk.
+    #[inline]
+    pub(crate) fn succeeded(&mut self, device: usize) {
+        self.failures[device] = 0;
+    }
+
+    /// Records that `device` failed to finish a chunk. Returns whether it stays in use.
+    pub(crate) fn failed(&mut self, device: usize) -> bool {
+        self.failures[device] += 1;
+        self.failures[device] < FAILURES_MAX
     }
 
     /// Stops using `device`, and moves its functions to other devices of these functions, or to the
-    /// CPU. Logs this once per device. `dropped` is the number of packets dropped with it.
-    fn give_up(&mut self, plan: &ChainPlan, device: usize, reason: &str, dropped: u64) {
-        let id = &self.devices[device].id;
+    /// CPU. `dropped` is the number of packets dropped with the device.
+    pub(crate) fn give_up(&mut self, device: usize, reason: &str, dropped: u64) -> GivenUp {
         if let Some(known) = self.lost.iter_mut().find(|lost| lost.device == device) {
             known.packets += dropped;
-            tracing::error!("device {id}, which is no longer used, lost {dropped} more packets: {reason}");
-            return;
+            return GivenUp::Again;
         }
-        let mut moved = Vec::new();
-        let mut to = LAST_RESORT;
-        for (stage, runs) in plan.stages.iter().zip(&mut self.placement) {
-            if *runs == device {
-                let replacement = stage
-                    .devices
-                    .iter()
-                    .find(|&&other| other != device && !self.lost.iter().any(|lost| lost.device == other));
-                *runs = replacement.copied().unwrap_or(LAST_RESORT);
-                to = *runs;
-                moved.push(stage.name.as_str());
-            }
-        }
-        let (runs, to) = (if moved.len() == 1 { "runs" } else { "run" }, &self.devices[to].id);
-        tracing::error!(
-            "device {id} is lost: {reason}; {dropped} packets are dropped, and {} now {runs} on {to}",
-            moved.join(", ")
-        );
         self.lost.push(DeviceLoss { device, reason: reason.to_owned(), packets: dropped });
-    }
-
-    /// Moves packets from the bins of a device that is no longer used to the CPU. One set of bins
-    /// is free: that of the chunk that reported the loss.
-    fn empty(&mut self, plan: &ChainPlan, device: usize, now_ns: u64) -> Result<(), Error> {
-        if !self.lost.iter().any(|lost| lost.device == device) {
-            return Ok(());
-        }
-        while let Some(chunk) = self.devices[device].packer.take(now_ns) {
-            self.requeue(plan, &chunk, now_ns)?;
-            self.devices[device].packer.give_back(chunk);
-        }
-        debug_assert_eq!(self.devices[device].packer.waiting(), 0);
-        Ok(())
-    }
-
-    /// Moves the packets of an unprocessed chunk into bins of the CPU, bin by bin. The order of the
-    /// bins does not matter, because [`crate::path::order::Order`] restores the arrival order.
-    fn requeue(&mut self, plan: &ChainPlan, chunk: &Chunk, now_ns: u64) -> Result<(), Error> {
-        for bin in &chunk.bins {
-            let range = chunk.range(bin);
-            for (descriptor, parameter) in chunk.descriptors[range.clone()].iter().zip(&chunk.parameters[range]) {
-                let insert = |worker: &mut Self| {
-                    let packer = &mut worker.devices[LAST_RESORT].packer;
-                    // The stream whose index is the function's number accepts packets of all
-                    // classes.
-                    packer.insert(now_ns, bin.instance, bin.variant, descriptor, *parameter)
-                };
-                while insert(self) == Insert::Refused {
-                    // The CPU runs a chunk during its submission, so the bins have room afterwards.
-                    self.submit(plan, LAST_RESORT, now_ns)?;
-                    self.fetch(plan, LAST_RESORT)?;
-                }
-                let (function, packet) = (usize::from(bin.instance), std::slice::from_ref(descriptor));
-                self.observer.binned(plan, function, &self.devices[LAST_RESORT].id, bin.variant, packet);
+        let (mut functions, mut to) = (Vec::new(), LAST_RESORT);
+        for function in 0..self.current.len() {
+            if self.current[function] == device {
+                let replacement = self.allowed[function].iter().find(|&&other| !self.is_lost(other));
+                to = replacement.copied().unwrap_or(LAST_RESORT);
+                self.current[function] = to;
+                functions.push(function);
             }
         }
-        Ok(())
+        GivenUp::Moved { functions, to }
+    }
+
+    /// Returns the device that runs each function, and the devices that are no longer used.
+    pub(crate) fn finish(self) -> (Vec<usize>, Vec<DeviceLoss>) {
+        (self.current, self.lost)
     }
 }
 
-/// Returns the reason of a device error, without the name of the device.
-fn reason(error: DeviceError) -> String {
-    match error {
-        DeviceError::Lost { reason, .. } | DeviceError::Failed { reason, .. } => reason,
-        DeviceError::Unusable { reason, .. } => reason.trim_start_matches("it is lost: ").to_owned(),
-        DeviceError::Driver { action, reason, .. } => format!("the driver failed to {action}: {reason}"),
-        other => other.to_string(),
+/// Returns the reason that is given after the last of [`FAILURES_MAX`] failures.
+pub(crate) fn repeated_failure(reason: &str) -> String {
+    format!("{FAILURES_MAX} consecutive chunks failed, the last one with: {reason}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_of_a_lost_device_move_to_their_other_devices_or_the_cpu() {
+        let allowed = vec![[1, 2].into(), [1].into(), [2, 1].into()];
+        let mut placement = Placement::new(allowed, 3);
+        assert_eq!(placement.give_up(1, "gone", 5), GivenUp::Moved { functions: vec![0, 1], to: LAST_RESORT });
+        assert_eq!([0, 1, 2].map(|function| placement.device_of(function)), [2, LAST_RESORT, 2]);
+        assert_eq!(placement.give_up(1, "gone again", 7), GivenUp::Again);
+        assert_eq!(placement.give_up(2, "gone too", 0), GivenUp::Moved { functions: vec![0, 2], to: LAST_RESORT });
+        let (current, lost) = placement.finish();
+        assert_eq!(current, [LAST_RESORT; 3]);
+        let lost: Vec<_> = lost.iter().map(|lost| (lost.device, &*lost.reason, lost.packets)).collect();
+        assert_eq!(lost, [(1, "gone", 12), (2, "gone too", 0)]);
+    }
+
+    #[test]
+    fn device_stays_in_use_until_several_chunks_in_a_row_failed() {
+        let mut placement = Placement::new(vec![[1].into()], 2);
+        assert!(placement.failed(1) && placement.failed(1));
+        placement.succeeded(1);
+        assert!(placement.failed(1) && placement.failed(1) && !placement.failed(1));
     }
 }

@@ -20,12 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use godwit_function::Work;
-use godwit_io::Clock;
-use godwit_packet::{Descriptor, Stamp};
+use godwit_packet::Descriptor;
 
-use crate::error::Error;
-use crate::path::Worker;
 use crate::plan::chain_plan::ChainPlan;
 use crate::plan::epoch::{Epochs, WorkerEpoch};
 
@@ -50,7 +46,6 @@ impl PlanChanges {
             shared: Arc::clone(self),
             draining: None,
             held: Vec::new(),
-            created: Vec::new(),
         }
     }
 
@@ -82,7 +77,7 @@ impl PlanChanges {
     }
 }
 
-/// One worker's part of plan changes: the number of its plan, and the packets that it holds.
+/// One worker's part of plan changes: its answers, and the packets that it holds.
 pub(crate) struct WorkerChange {
     epoch: WorkerEpoch,
     shared: Arc<PlanChanges>,
@@ -90,9 +85,6 @@ pub(crate) struct WorkerChange {
     /// Packets that arrived during the drain of the old plan, in arrival order. They are not yet
     /// started.
     held: Vec<Descriptor>,
-    /// Packets that host halves created during the drain of the old plan. Each has its function
-    /// number and its work.
-    created: Vec<(usize, Descriptor, Work)>,
 }
 
 /// State of a worker that drains packets of the old plan.
@@ -104,9 +96,19 @@ struct Draining {
     since_ns: u64,
 }
 
+/// A plan that the worker takes, and the packets that wait for it.
+pub(crate) struct TakenPlan {
+    number: u64,
+    pub(crate) plan: Arc<ChainPlan>,
+    /// Packets that arrived during the drain of the old plan, in arrival order.
+    pub(crate) held: Vec<Descriptor>,
+    since_ns: u64,
+}
+
 impl WorkerChange {
+    /// Returns whether a new plan waits for the worker.
     #[inline]
-    fn is_asked(&self) -> bool {
+    pub(crate) fn is_requested(&self) -> bool {
         self.epoch.requested().is_some()
     }
 
@@ -119,80 +121,60 @@ impl WorkerChange {
     /// Holds packets that have just arrived, if the worker is draining the old plan. Returns false
     /// if it is not, and the caller must start the packets.
     #[inline]
-    pub(crate) fn hold(&mut self, descriptors: &[Descriptor]) -> bool {
+    pub(crate) fn hold(&mut self, packets: &[Descriptor]) -> bool {
         let drains = self.drains();
         if drains {
-            self.held.extend_from_slice(descriptors);
+            self.held.extend_from_slice(packets);
         }
         drains
     }
 
-    /// Holds a packet that a host half created during the drain of the old plan. The packet already
-    /// has an order-ring slot.
-    pub(crate) fn hold_created(&mut self, function: usize, packet: Descriptor, work: Work) {
-        self.created.push((function, packet, work));
+    /// Starts or continues the drain of the old plan. Returns the new plan if the packets of the
+    /// old plan are gone. The worker calls this once per loop iteration while
+    /// [`WorkerChange::is_requested`] returns true, before it receives packets. `arrived` and
+    /// `passed` count order-ring slots since the start of the engine.
+    pub(crate) fn take(&mut self, arrived: usize, passed: usize, now_ns: u64) -> Option<TakenPlan> {
+        let begins = Draining { until: arrived, since_ns: now_ns };
+        let Draining { until, since_ns } = *self.draining.get_or_insert(begins);
+        if passed < until {
+            return None;
+        }
+        self.draining = None;
+        let (number, plan) = self.shared.latest();
+        Some(TakenPlan { number, plan, held: std::mem::take(&mut self.held), since_ns })
     }
 
-    fn answer(&mut self, number: u64, held_ns: u64) {
-        self.shared.held_ns.fetch_max(held_ns, Ordering::Relaxed);
-        self.epoch.answer(number);
+    /// Reports that the worker uses the plan, after it has started the held packets.
+    pub(crate) fn answer(&mut self, taken: TakenPlan, now_ns: u64) {
+        self.shared.held_ns.fetch_max(now_ns - taken.since_ns, Ordering::Relaxed);
+        self.epoch.answer(taken.number);
+        self.held = taken.held;
+        self.held.clear();
     }
 }
 
-impl Worker {
-    /// Checks for a new plan, and takes it once the packets of the old plan are gone. The worker
-    /// calls this once per loop iteration, before it receives packets.
-    #[inline]
-    pub(crate) fn look_for_plan(&mut self, now_ns: u64) -> Result<(), Error> {
-        if self.change.drains() || self.change.is_asked() { self.change_plan(now_ns) } else { Ok(()) }
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::testing::{TWO_FUNCTIONS, plan};
 
-    #[cold]
-    fn change_plan(&mut self, now_ns: u64) -> Result<(), Error> {
-        let begins = Draining { until: self.order.arrived(), since_ns: now_ns };
-        let Draining { until, since_ns } = *self.change.draining.get_or_insert(begins);
-        if self.order.passed() < until {
-            return Ok(());
-        }
-        debug_assert!(self.devices.iter().all(|device| device.packer.waiting() == 0 && device.lane.in_flight() == 0));
-        debug_assert!(self.inputs.iter().all(|input| input.is_empty()), "a packet of the old plan remains");
-        let (number, plan) = self.change.shared.latest();
-        for device in &mut self.devices {
-            device.packer.set_streams(&plan.streams)?;
-        }
-        self.plan = Arc::clone(&plan);
-        self.change.draining = None;
-        let mut held = std::mem::take(&mut self.change.held);
-        if self.observer.is_choosing() {
-            for packet in &held {
-                let (stamp, arrival_ns) = self.order.stamp_and_arrival(packet);
-                self.observer.arrived(&plan, &self.region, std::slice::from_ref(packet), &[stamp], arrival_ns);
-            }
-        }
-        self.start(&plan, &held);
-        held.clear();
-        self.change.held = held;
-        for (function, packet, work) in std::mem::take(&mut self.change.created) {
-            self.enter_created(&plan, function, &packet);
-            self.inputs[function].put(packet, work);
-        }
-        self.change.answer(number, now_ns - since_ns);
-        Ok(())
-    }
-
-    /// Classifies a packet that a host half of `function` created, and marks it as inside the
-    /// function.
-    pub(crate) fn enter_created(&mut self, plan: &ChainPlan, function: usize, packet: &Descriptor) {
-        if !plan.classifier.is_trivial() {
-            let class = plan.classifier.classify(&godwit_wire::parse(self.region.frame(packet)));
-            self.order.classify(packet, class);
-        }
-        self.order.advance(packet, plan.stages[function].progress_inside());
-        if self.observer.is_choosing() {
-            let (stamp, _) = self.order.stamp_and_arrival(packet);
-            let time_ns = if self.packet_clock { stamp.time_ns } else { Clock::Machine.now_ns() };
-            let (now_ns, stamp) = (self.now_ns(), Stamp { time_ns, ..stamp });
-            self.observer.created(plan, &self.region, function, packet, stamp, now_ns);
-        }
+    #[test]
+    fn worker_takes_a_plan_when_earlier_packets_are_gone() {
+        let changes = PlanChanges::new(plan(TWO_FUNCTIONS), 1);
+        let mut worker = changes.of_worker(0);
+        let packets = [1, 2].map(|buffer| Descriptor { buffer, ..Descriptor::default() });
+        assert!(!worker.is_requested() && !worker.hold(&packets));
+        let plan = plan(TWO_FUNCTIONS);
+        changes.ask(1, Arc::clone(&plan));
+        assert!(worker.is_requested() && worker.take(10, 8, 1000).is_none());
+        assert!(worker.drains() && worker.hold(&packets));
+        assert!(worker.take(12, 9, 2000).is_none() && !changes.wait(1, Duration::ZERO));
+        let taken = worker.take(12, 10, 3000).expect("the packets of the old plan are gone");
+        assert!(Arc::ptr_eq(&taken.plan, &plan));
+        assert_eq!(taken.held, packets);
+        worker.answer(taken, 3000);
+        assert!(changes.wait(1, Duration::ZERO) && !worker.is_requested() && !worker.drains());
+        assert_eq!(changes.held(), Duration::from_nanos(2000));
+        assert!(!worker.hold(&packets));
     }
 }

@@ -11,8 +11,9 @@ use godwit_sched::Packer;
 use serde::Serialize;
 
 use crate::config::{ChainConfig, Config, ConfigError, FunctionConfig};
-use crate::control::setup::{Devices, plan};
 use crate::observe::trace::Traces;
+use crate::place::devices::Devices;
+use crate::plan::build::plan;
 use crate::plan::chain_plan::ChainPlan;
 use crate::plan::change::PlanChanges;
 

@@ -1,5 +1,6 @@
 //! The chain in the form that workers use on the packet path, and its changes at run time.
 
+pub(crate) mod build;
 pub(crate) mod chain_plan;
 pub(crate) mod change;
 pub(crate) mod changer;

@@ -23,8 +23,6 @@ use std::ops::Range;
 use godwit_io::Departure;
 use godwit_packet::{Descriptor, Stamp, are_in_order};
 
-use crate::path::flood::Flood;
-
 /// Value of `progress` for a packet that has left or was dropped.
 const GONE: u8 = u8::MAX;
 /// Value of `progress` for a slot that several packets share, all of which wait at the exit. It is
@@ -41,6 +39,15 @@ const RANGE_COPY_PACKETS_MIN: usize = 4;
 /// Minimum number of consecutive packets for the same port that leave the exit as one run. If runs
 /// are shorter, packets were dropped between them, and a loop without branches separates these.
 const RUN_PACKETS_MIN: usize = 32;
+
+/// Destination of a flooded packet: a port set of a function.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Flood {
+    /// Number of the function that floods the packet.
+    pub(crate) function: usize,
+    /// Number of the port set. The function defines it.
+    pub(crate) set: u32,
+}
 
 /// Packets in flight of one worker. A packet owns the ring slot `descriptor.order` from its arrival
 /// until the exit has passed the slot.

@@ -1,0 +1,49 @@
+//! Reloads the configuration when a flag is set.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crate::control::socket::Commands;
+
+/// Reloads the configuration when a flag is set. The reload runs on its own thread, because it
+/// waits for packets in flight.
+pub(crate) struct Reloader {
+    requested: Arc<AtomicBool>,
+    commands: Arc<Commands>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Reloader {
+    pub(crate) fn new(requested: Arc<AtomicBool>, commands: Arc<Commands>) -> Self {
+        Self { requested, commands, thread: None }
+    }
+
+    /// Starts a reload if the flag is set and no reload runs.
+    pub(crate) fn look(&mut self) {
+        let is_busy = self.thread.as_ref().is_some_and(|thread| !thread.is_finished());
+        if is_busy || !self.requested.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let commands = Arc::clone(&self.commands);
+        let body = move || match commands.changer.reload() {
+            Ok(changed) => {
+                changed.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+                tracing::info!("reloaded the configuration: {changed}");
+            }
+            Err(sentence) => tracing::warn!("the reload was refused, and nothing changed: {sentence}"),
+        };
+        match thread::Builder::new().name("reload".to_owned()).spawn(body) {
+            Ok(thread) => self.thread = Some(thread),
+            Err(error) => tracing::warn!("cannot reload the configuration: cannot start a thread: {error}"),
+        }
+    }
+}
+
+impl Drop for Reloader {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Completes bins whose packets may have continued to further functions on the device
+//! ([device chain](crate::place::device_chain)).
+
+use std::ops::Range;
+
+use godwit_abi::{Bin, Descriptor, HOPS_MAX, Outcome, TRAIL_NONE, VERDICT_DROP};
+use godwit_function::HostHalf;
+use godwit_sched::Chunk;
+
+use crate::observe::counters::{BINS, BYTES, PACKETS};
+use crate::observe::histogram::Histogram;
+use crate::path::core::Core;
+
+/// Buffers for the completion of chained bins. They are reused, so that completion allocates
+/// nothing.
+#[derive(Default)]
+pub(super) struct ChainScratch {
+    outcomes: Vec<Outcome>,
+    /// Functions that processed packets of the current bin on the device, after the bin's first
+    /// function.
+    seen: Vec<usize>,
+}
+
+impl ChainScratch {
+    /// Completes bin number `index` of a chunk of `device`: calls the host half of its first
+    /// function, and counts the functions that processed its packets on the device. Appends the
+    /// last function of the packets to `completion`.
+    pub(super) fn complete_bin(
+        &mut self,
+        core: &mut Core,
+        device: usize,
+        chunk: &mut Chunk,
+        index: usize,
+        host_half: Option<&mut (dyn HostHalf + 'static)>,
+        completion: &mut Completion,
+    ) {
+        let bin = chunk.bins[index];
+        let range = chunk.range(&bin);
+        let descriptors = &chunk.descriptors[range.clone()];
+        let (outcomes, trails) = (&mut chunk.outcomes[range.clone()], &mut chunk.trails[range.clone()]);
+        if let Some(host_half) = host_half {
+            let parameters = &chunk.parameters[range.clone()];
+            self.complete(host_half, bin.variant, descriptors, parameters, outcomes, trails);
+        }
+        self.seen.clear();
+        let mut from = 0;
+        for run in trails.chunk_by(|one, next| one == next) {
+            let packets = from..from + run.len();
+            from = packets.end;
+            let function = self.follow_trail(core, device, &bin, run[0], &descriptors[packets.clone()], completion);
+            completion.done.push((function, range.start + packets.start..range.start + packets.end));
+        }
+    }
+
+    /// Counts the functions that processed packets with this trail. Returns the last of them.
+    fn follow_trail(
+        &mut self,
+        core: &mut Core,
+        device: usize,
+        bin: &Bin,
+        trail: u32,
+        packets: &[Descriptor],
+        completion: &mut Completion,
+    ) -> usize {
+        let Core { plan, counts, observer, .. } = core;
+        let chain = plan.chains[device].as_deref();
+        let mut function = usize::from(bin.instance);
+        // Functions on the device do not change the length of packets.
+        let bytes: u64 = packets.iter().map(|packet| u64::from(packet.length)).sum();
+        for hop in 0..HOPS_MAX {
+            let verdict = (trail >> (8 * hop)) as u8;
+            if verdict == VERDICT_DROP {
+                break;
+            }
+            counts.add(plan.stages[function].counters.verdict(verdict), packets.len() as u64);
+            let Some(next) = chain.and_then(|chain| chain.next(function, bin.row, verdict)) else {
+                let first = &plan.stages[usize::from(bin.instance)].name;
+                unreachable!("a hop of packets from {first} is not in the chain");
+            };
+            observer.continued(plan, function, verdict, next, packets);
+            function = next;
+            let counters = plan.stages[function].counters;
+            counts.add(counters.plain(PACKETS), packets.len() as u64);
+            counts.add(counters.plain(BYTES), bytes);
+            completion.record(function, packets.len());
+            if !self.seen.contains(&function) {
+                self.seen.push(function);
+                counts.add(counters.plain(BINS), 1);
+            }
+        }
+        function
+    }
+
+    /// Calls the host half of a bin's first function with the outcomes of that function. If a
+    /// packet continued on the device, `outcomes` has the outcome of its last function. The outcome
+    /// of the first function then follows from the trail. If the host half drops a packet, its
+    /// trail is cleared.
+    fn complete(
+        &mut self,
+        host_half: &mut dyn HostHalf,
+        variant: u8,
+        descriptors: &[Descriptor],
+        parameters: &[u64],
+        outcomes: &mut [Outcome],
+        trails: &mut [u32],
+    ) {
+        let first = |(outcome, &trail): (&Outcome, &u32)| match trail {
+            TRAIL_NONE => *outcome,
+            // The first verdict of a trail is in its lowest bits.
+            trail => Outcome::verdict(trail as u8),
+        };
+        self.outcomes.clear();
+        self.outcomes.extend(outcomes.iter().zip(&*trails).map(first));
+        host_half.complete(variant, descriptors, parameters, &mut self.outcomes);
+        for ((completed, outcome), trail) in self.outcomes.iter().zip(outcomes).zip(trails) {
+            if *trail == TRAIL_NONE || completed.verdict == VERDICT_DROP {
+                (*outcome, *trail) = (*completed, TRAIL_NONE);
+            }
+        }
+    }
+}
+
+/// Completion of the bins of a chunk.
+#[derive(Default)]
+pub(super) struct Completion {
+    /// Histograms of the time of packets in each function.
+    pub(super) latency: Vec<Histogram>,
+    /// Time since the chunk was opened, in nanoseconds.
+    pub(super) elapsed_ns: u64,
+    /// Packets of the bin that was completed last: the function that processed them last, and their
+    /// range in the chunk.
+    pub(super) done: Vec<(usize, Range<usize>)>,
+}
+
+impl Completion {
+    /// Adds the time of `packets` packets to the histogram of `function`.
+    pub(super) fn record(&mut self, function: usize, packets: usize) {
+        self.latency[function].record(self.elapsed_ns, packets as u64);
+    }
+}

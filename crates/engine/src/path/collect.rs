@@ -1,0 +1,411 @@
+//! Collect: submits chunks to the devices, collects finished ones, and completes their bins. It
+//! also moves packets away from a device that failed.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use godwit_device::{Error as DeviceError, Rejected};
+use godwit_function::HostHalf;
+use godwit_packet::Descriptor;
+use godwit_sched::{Bin, Chunk, Insert, Stream};
+
+use crate::error::Error;
+use crate::observe::counters::{
+    BINS, BUSY_NS, BYTES, DEVICE_CHUNKS, DEVICE_MOVED_BACK, DEVICE_MOVED_TO, DEVICE_PACKETS, DROPPED_DEVICE,
+    DROPPED_DEVICE_LOST, PACKETS,
+};
+use crate::observe::histogram::Histogram;
+use crate::path::chained::{ChainScratch, Completion};
+use crate::path::core::{Core, Iteration};
+use crate::path::device::WorkerDevice;
+use crate::place::LAST_RESORT;
+use crate::place::balance::choose;
+use crate::place::failover::{DeviceLoss, GivenUp, Placement, repeated_failure};
+
+/// Devices of a worker, and the functions that they run.
+pub(crate) struct Collect {
+    /// Devices. The index of the CPU is [`LAST_RESORT`].
+    devices: Vec<WorkerDevice>,
+    placement: Placement,
+    completion: Completion,
+    scratch: ChainScratch,
+    /// Unprocessed packets of devices that are no longer used. They wait for bins of the CPU.
+    stranded: VecDeque<(Bin, Descriptor, u64)>,
+}
+
+/// Result of [`Collect::poll`].
+pub(crate) enum Polled {
+    /// The device has finished no further chunk.
+    Nothing,
+    Finished(Chunk),
+    /// The device failed to finish chunks, and their packets are dropped.
+    Failed,
+}
+
+impl Collect {
+    /// Creates the part from the devices of the worker and the devices of each function.
+    pub(crate) fn new(devices: Vec<WorkerDevice>, allowed: Vec<Box<[usize]>>) -> Self {
+        Self {
+            completion: Completion { latency: vec![Histogram::default(); allowed.len()], ..Completion::default() },
+            placement: Placement::new(allowed, devices.len()),
+            devices,
+            scratch: ChainScratch::default(),
+            stranded: VecDeque::new(),
+        }
+    }
+
+    /// Returns the number of devices.
+    pub(crate) fn devices(&self) -> usize {
+        self.devices.len()
+    }
+
+    /// Returns the index of the device that runs `function`.
+    pub(crate) fn device_of(&self, function: usize) -> usize {
+        self.placement.device_of(function)
+    }
+
+    /// Returns a device.
+    pub(crate) fn device(&mut self, device: usize) -> &mut WorkerDevice {
+        &mut self.devices[device]
+    }
+
+    /// Returns whether the filling chunk should go to `device` now. `flush` states that chunks are
+    /// submitted before they are full.
+    pub(crate) fn is_due(&self, device: usize, iteration: &Iteration, flush: bool) -> bool {
+        self.devices[device].is_due(iteration.now_ns, iteration.is_idle, flush)
+    }
+
+    /// Returns whether no packet is in bins or in flight.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.devices.iter().all(WorkerDevice::is_empty)
+    }
+
+    /// Replaces the streams of all packers. No packet may be in bins.
+    ///
+    /// # Errors
+    /// If a packer cannot distinguish that many streams.
+    pub(crate) fn set_streams(&mut self, streams: &[Stream]) -> Result<(), Error> {
+        self.devices.iter_mut().try_for_each(|device| Ok(device.packer.set_streams(streams)?))
+    }
+
+    /// Chooses the device for the next chunk of a function that has several devices. Returns
+    /// whether the choice changed.
+    pub(crate) fn balance(&mut self, core: &Core, function: usize) -> bool {
+        let allowed = self.placement.allowed(function);
+        if allowed.len() < 2 {
+            return false;
+        }
+        let alive = allowed.iter().filter(|&&device| device == LAST_RESORT || !self.placement.is_lost(device));
+        let offers = alive.map(|&device| self.devices[device].offer(device));
+        let Some(device) = choose(offers, core.order.capacity()) else { return false };
+        if device == LAST_RESORT {
+            let others = allowed.iter().filter(|&&device| device != LAST_RESORT);
+            others.for_each(|&device| self.devices[device].load.skipped());
+        }
+        self.placement.place(function, device)
+    }
+
+    /// Submits the filling chunk to `device`. Returns false if no packets wait or no set of bins is
+    /// free. A device that rejects the chunk is no longer used, and its packets are stranded.
+    ///
+    /// # Errors
+    /// If the CPU rejected the chunk, or the chunk was invalid.
+    pub(crate) fn submit(&mut self, core: &mut Core, device: usize, now_ns: u64) -> Result<bool, Error> {
+        let Core { plan, region, counts, observer, .. } = core;
+        let WorkerDevice { id, packer, lane, load } = &mut self.devices[device];
+        let Some(chunk) = packer.take(now_ns) else {
+            return Ok(false);
+        };
+        let packets = chunk.packets;
+        let chunks = plan.layout.device(device, DEVICE_CHUNKS);
+        observer.submitted(id, counts.value(chunks) + 1, &chunk);
+        match lane.submit(region, chunk) {
+            Ok(()) => {
+                load.submitted(packets, now_ns);
+                counts.add(plan.layout.device(device, DEVICE_PACKETS), packets.into());
+                counts.add(chunks, 1);
+            }
+            Err(rejected) => self.reject(core, device, *rejected, now_ns)?,
+        }
+        Ok(true)
+    }
+
+    /// Returns the next finished chunk of `device`, with the time of its bins counted. If the device failed to
+    /// finish chunks, their packets are dropped.
+    ///
+    /// # Errors
+    /// If the CPU failed, or no usable buffer remains.
+    pub(crate) fn poll(&mut self, core: &mut Core, device: usize) -> Result<Polled, Error> {
+        match self.devices[device].lane.poll(&mut core.region) {
+            Ok(None) => return Ok(Polled::Nothing),
+            Err(error) => {
+                self.fail(core, device, error)?;
+                return Ok(Polled::Failed);
+            }
+            Ok(Some(chunk)) => {
+                let WorkerDevice { id, packer, lane, load } = &mut self.devices[device];
+                let now_ns = core.now_ns();
+                load.returned(chunk.packets, now_ns);
+                self.completion.elapsed_ns = now_ns.saturating_sub(chunk.opened_ns);
+                self.placement.succeeded(device);
+                for time in lane.bin_times() {
+                    let bin = &chunk.bins[time.bin as usize];
+                    let counters = core.plan.stages[usize::from(bin.instance)].counters;
+                    core.counts.add(counters.plain(BUSY_NS), time.elapsed_ns);
+                    packer.observe(bin, time.elapsed_ns);
+                }
+                core.observer.returned(id, &chunk);
+                Ok(Polled::Finished(chunk))
+            }
+        }
+    }
+
+    /// Completes bin number `index` of the chunk that [`Collect::poll`] returned last: counts its
+    /// work and calls its host half. Then [`Collect::done`] returns its packets.
+    pub(crate) fn complete(
+        &mut self,
+        core: &mut Core,
+        device: usize,
+        chunk: &mut Chunk,
+        index: usize,
+        host_half: Option<&mut (dyn HostHalf + 'static)>,
+    ) {
+        let (bin, bytes) = (chunk.bins[index], chunk.bin_bytes[index]);
+        let function = usize::from(bin.instance);
+        let counters = core.plan.stages[function].counters;
+        core.counts.add(counters.plain(PACKETS), bin.count.into());
+        core.counts.add(counters.plain(BYTES), bytes);
+        core.counts.add(counters.plain(BINS), 1);
+        self.completion.record(function, bin.count.into());
+        self.completion.done.clear();
+        let chain = core.plan.chains[device].as_deref().filter(|_| chunk.ran_chain);
+        if chain.is_some_and(|chain| chain.continues(function)) {
+            self.scratch.complete_bin(core, device, chunk, index, host_half, &mut self.completion);
+            return;
+        }
+        let range = chunk.range(&bin);
+        if let Some(host_half) = host_half {
+            let (packets, outcomes) = (&mut chunk.descriptors[range.clone()], &mut chunk.outcomes[range.clone()]);
+            host_half.complete(bin.variant, packets, &chunk.parameters[range.clone()], outcomes);
+            host_half.finish(&mut core.region, packets, outcomes);
+        }
+        self.completion.done.push((function, range));
+    }
+
+    /// Returns packets of the bin that was completed last: the function that processed them last,
+    /// and their range in the chunk. Returns `None` after all of them.
+    pub(crate) fn done(&self, index: usize) -> Option<(usize, Range<usize>)> {
+        self.completion.done.get(index).cloned()
+    }
+
+    /// Takes a completed chunk back.
+    pub(crate) fn give_back(&mut self, core: &mut Core, device: usize, chunk: Chunk) {
+        let WorkerDevice { packer, lane, .. } = &mut self.devices[device];
+        packer.give_back(chunk);
+        let [to, back] = lane.moved_bytes();
+        core.counts.set(core.plan.layout.device(device, DEVICE_MOVED_TO), to);
+        core.counts.set(core.plan.layout.device(device, DEVICE_MOVED_BACK), back);
+    }
+
+    /// Returns whether packets of a device that is no longer used wait for bins of the CPU.
+    pub(crate) fn has_stranded(&self) -> bool {
+        !self.stranded.is_empty()
+    }
+
+    /// Moves stranded packets into bins of the CPU. Returns false if the bins are full before all
+    /// packets are in bins. The order of the packets does not matter, because
+    /// [`Order`](crate::path::order::Order) restores the arrival order.
+    #[cold]
+    pub(crate) fn requeue(&mut self, core: &mut Core, now_ns: u64) -> bool {
+        let WorkerDevice { id, packer, .. } = &mut self.devices[LAST_RESORT];
+        while let Some((bin, packet, parameter)) = self.stranded.front() {
+            // The stream whose index is the function's number accepts packets of all classes.
+            if packer.insert(now_ns, bin.instance, bin.variant, packet, *parameter) == Insert::Refused {
+                return false;
+            }
+            let function = usize::from(bin.instance);
+            core.observer.binned(&core.plan, function, id, bin.variant, std::slice::from_ref(packet));
+            self.stranded.pop_front();
+        }
+        true
+    }
+
+    /// Returns the histograms of the time in functions, the device that runs each function, and the
+    /// devices that are no longer used.
+    pub(crate) fn finish(self) -> (Vec<Histogram>, Vec<usize>, Vec<DeviceLoss>) {
+        let (placement, lost) = self.placement.finish();
+        (self.completion.latency, placement, lost)
+    }
+}
+
+/// Failed and lost devices. The table in `place/failover.rs` lists all cases.
+impl Collect {
+    /// Handles a chunk that `device` rejected. The worker stops using the device, and the packets
+    /// are stranded.
+    ///
+    /// # Errors
+    /// If the device is the CPU, or the chunk was invalid.
+    #[cold]
+    fn reject(&mut self, core: &mut Core, device: usize, rejected: Rejected, now_ns: u64) -> Result<(), Error> {
+        let Rejected { chunk, error } = rejected;
+        // An invalid chunk is a bug, not a fault of the device. The CPU has no replacement.
+        if device == LAST_RESORT || matches!(error, DeviceError::Chunk { .. }) {
+            return Err(Error::Device(error));
+        }
+        self.give_up(core, device, &reason(error), 0);
+        core.observer.rejected(&self.devices[device].id, &chunk);
+        self.strand(&chunk);
+        self.devices[device].packer.give_back(chunk);
+        self.strand_bins(device, now_ns);
+        Ok(())
+    }
+
+    /// Handles chunks that `device` failed to finish, and drops their packets.
+    ///
+    /// # Errors
+    /// If the device is the CPU, or no usable buffer remains.
+    #[cold]
+    fn fail(&mut self, core: &mut Core, device: usize, error: DeviceError) -> Result<(), Error> {
+        if device == LAST_RESORT {
+            return Err(Error::Device(error));
+        }
+        let now_ns = core.now_ns();
+        match error {
+            DeviceError::Failed { reason, chunk, .. } => {
+                let dropped = u64::from(chunk.packets);
+                packets(&chunk).for_each(|(_, packet, _)| core.drop_packet(&packet, DROPPED_DEVICE));
+                let WorkerDevice { id, packer, load, .. } = &mut self.devices[device];
+                load.returned(chunk.packets, now_ns);
+                packer.give_back(*chunk);
+                if self.placement.failed(device) {
+                    tracing::error!(
+                        "device {id} failed: {reason}; {dropped} packets are dropped, and the device stays in use"
+                    );
+                    return Ok(());
+                }
+                self.give_up(core, device, &repeated_failure(&reason), dropped);
+            }
+            DeviceError::Lost { reason, chunks, .. } => {
+                let dropped = chunks.iter().map(|chunk| u64::from(chunk.packets)).sum();
+                for chunk in chunks {
+                    packets(&chunk).for_each(|(_, packet, _)| core.lose_packet(&packet, DROPPED_DEVICE_LOST));
+                    self.devices[device].packer.give_back(chunk);
+                }
+                self.give_up(core, device, &reason, dropped);
+                if !core.region.is_usable() {
+                    let device = self.devices[device].id.clone();
+                    return Err(Error::ArenaLost { device, buffers: core.region.quarantined() });
+                }
+            }
+            other => return Err(Error::Device(other)),
+        }
+        self.strand_bins(device, now_ns);
+        Ok(())
+    }
+
+    /// Stops using `device`, and logs the functions that move. `dropped` is the number of packets
+    /// dropped with the device.
+    fn give_up(&mut self, core: &Core, device: usize, reason: &str, dropped: u64) {
+        let id = &self.devices[device].id;
+        match self.placement.give_up(device, reason, dropped) {
+            GivenUp::Again => {
+                tracing::error!("device {id}, which is no longer used, lost {dropped} more packets: {reason}");
+            }
+            GivenUp::Moved { functions, to } => {
+                let names: Vec<&str> =
+                    functions.iter().map(|&function| core.plan.stages[function].name.as_str()).collect();
+                let (run, to) = (if names.len() == 1 { "runs" } else { "run" }, &self.devices[to].id);
+                tracing::error!(
+                    "device {id} is lost: {reason}; {dropped} packets are dropped, and {} now {run} on {to}",
+                    names.join(", ")
+                );
+            }
+        }
+    }
+
+    /// Strands the packets in the bins of a device that is no longer used. One set of bins is free:
+    /// that of the chunk that reported the loss.
+    fn strand_bins(&mut self, device: usize, now_ns: u64) {
+        while self.placement.is_lost(device)
+            && let Some(chunk) = self.devices[device].packer.take(now_ns)
+        {
+            self.strand(&chunk);
+            self.devices[device].packer.give_back(chunk);
+        }
+    }
+
+    fn strand(&mut self, chunk: &Chunk) {
+        self.stranded.extend(packets(chunk));
+    }
+}
+
+/// Returns the packets of a chunk, each with its bin and its parameter.
+fn packets(chunk: &Chunk) -> impl Iterator<Item = (Bin, Descriptor, u64)> {
+    chunk.bins.iter().flat_map(|bin| {
+        let range = chunk.range(bin);
+        let pairs = chunk.descriptors[range.clone()].iter().zip(&chunk.parameters[range]);
+        pairs.map(|(&packet, &parameter)| (*bin, packet, parameter))
+    })
+}
+
+/// Returns the reason of a device error, without the name of the device.
+fn reason(error: DeviceError) -> String {
+    match error {
+        DeviceError::Lost { reason, .. } | DeviceError::Failed { reason, .. } => reason,
+        DeviceError::Unusable { reason, .. } => reason.trim_start_matches("it is lost: ").to_owned(),
+        DeviceError::Driver { action, reason, .. } => format!("the driver failed to {action}: {reason}"),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use godwit_abi::VERDICT_DROP;
+
+    use super::*;
+    use crate::path::testing::{FIRST, SECOND, TWO_FUNCTIONS, worker};
+
+    #[test]
+    fn submitted_packets_return_with_outcomes_and_are_counted() {
+        let mut worker = worker(TWO_FUNCTIONS);
+        let packets = worker.receive_burst();
+        let (core, collect) = (&mut worker.core, &mut worker.collect);
+        assert!(!collect.submit(core, LAST_RESORT, 0).unwrap(), "no packet waits");
+        for (function, packets) in [(FIRST, &packets[..20]), (SECOND, &packets[20..])] {
+            for packet in packets {
+                collect.device(LAST_RESORT).packer.insert(0, function as u16, 0, packet, 0);
+            }
+        }
+        assert!(collect.submit(core, LAST_RESORT, 0).unwrap() && !collect.is_empty());
+        let Polled::Finished(mut chunk) = collect.poll(core, LAST_RESORT).unwrap() else { panic!("the CPU works") };
+        let mut seen = Vec::new();
+        for index in 0..chunk.bins.len() {
+            collect.complete(core, LAST_RESORT, &mut chunk, index, None);
+            for (function, range) in (0..).map_while(|run| collect.done(run)) {
+                assert!(chunk.outcomes[range.clone()].iter().all(|outcome| outcome.verdict != VERDICT_DROP));
+                seen.push((function, chunk.descriptors[range].to_vec()));
+            }
+        }
+        seen.sort_by_key(|(function, _)| *function);
+        assert_eq!(seen, [(FIRST, packets[..20].to_vec()), (SECOND, packets[20..].to_vec())]);
+        collect.give_back(core, LAST_RESORT, chunk);
+        assert!(collect.is_empty());
+        let count = |function: usize, counter| core.counts.value(core.plan.stages[function].counters.plain(counter));
+        assert_eq!((count(FIRST, PACKETS), count(SECOND, PACKETS), count(SECOND, BINS)), (20, 44, 1));
+        assert_eq!(core.counts.value(core.plan.layout.device(LAST_RESORT, DEVICE_CHUNKS)), 1);
+    }
+
+    #[test]
+    fn stranded_packets_move_to_the_bins_of_the_cpu() {
+        let mut worker = worker(&format!("[packing]\nchunk_packets = 40\nleftover_packets = 1\n{TWO_FUNCTIONS}"));
+        let packets = worker.receive_burst();
+        let (core, collect) = (&mut worker.core, &mut worker.collect);
+        let bin = Bin { instance: SECOND as u16, ..Bin::default() };
+        collect.stranded.extend(packets.iter().map(|&packet| (bin, packet, 7)));
+        assert!(!collect.requeue(core, 0), "the bins are full");
+        let chunk = collect.device(LAST_RESORT).packer.take(0).expect("the chunk is full");
+        assert_eq!((&chunk.descriptors[..40], chunk.parameters[39]), (&packets[..40], 7));
+        assert!(collect.requeue(core, 0) && !collect.has_stranded());
+        assert_eq!(collect.device(LAST_RESORT).packer.waiting(), 24);
+    }
+}

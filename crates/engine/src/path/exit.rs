@@ -1,0 +1,189 @@
+//! Exit: restores the arrival order of packets that leave by a port, and transmits them.
+
+use std::time::Instant;
+
+use godwit_abi::{Outcome, PORT_FLOOD};
+use godwit_io::{Departure, PortCounters};
+use godwit_packet::Descriptor;
+
+use crate::error::Error;
+use crate::observe::counters::{DROPPED, DROPPED_PORT, DROPPED_REFUSED, SENT};
+use crate::observe::histogram::Histogram;
+use crate::path::core::Core;
+use crate::path::egress::{Departing, Egress, NamedTransmit, Queues};
+use crate::path::flood::Flooder;
+use crate::path::order::Flood;
+use crate::path::sender::{Sender, SenderConfig};
+
+/// Departing packets and transmit queues of a worker.
+pub(crate) struct Exit {
+    /// Whether each port can transmit.
+    exits: Vec<bool>,
+    departing: Departing,
+    egress: Egress,
+    /// Sequence number below which all packets have passed the exit or are dropped.
+    settled: u64,
+    /// Number of order-ring slots that the exit had passed when the settled sequence number was
+    /// computed.
+    settled_at: usize,
+}
+
+impl Exit {
+    /// Creates the exit from the transmit queues, one per port.
+    pub(crate) fn new(queues: Vec<NamedTransmit>, clock: Instant) -> Self {
+        Self {
+            exits: queues.iter().map(|(_, queue)| queue.is_some()).collect(),
+            departing: Departing::new(queues.len()),
+            egress: Egress::Own(Queues::new(queues, clock)),
+            settled: 0,
+            settled_at: 0,
+        }
+    }
+
+    /// Starts the sender thread, which transmits from now on.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    pub(crate) fn start_sender(&mut self, core: &Core, config: SenderConfig) -> Result<(), Error> {
+        if let Egress::Own(queues) = &mut self.egress {
+            let sender = Sender::start(config, self.exits.len(), queues.take(), core.region.borrower())?;
+            self.egress = Egress::Sender(sender);
+        }
+        Ok(())
+    }
+
+    /// Sends packets by `port`, as soon as they are next in arrival order.
+    #[inline]
+    pub(crate) fn send(&mut self, core: &mut Core, packets: &[Descriptor], port: u16) {
+        match self.exits.get(usize::from(port)) {
+            Some(true) if core.plan.ordered[usize::from(port)] => {
+                let Departing { outs, arrivals } = &mut self.departing;
+                let arrived = |arrival_ns, packets| arrivals.push((arrival_ns, packets));
+                if !core.order.pass_exit(packets, &mut outs[usize::from(port)], arrived) {
+                    core.order.wait_exit(packets, port as u8);
+                }
+            }
+            Some(true) => packets.iter().for_each(|packet| self.send_at_once(core, packet, usize::from(port))),
+            _ => packets.iter().for_each(|packet| core.drop_packet(packet, DROPPED_PORT)),
+        }
+    }
+
+    /// Sends packets by the ports that `function` chose in their outcomes.
+    #[inline]
+    pub(crate) fn send_chosen(
+        &mut self,
+        core: &mut Core,
+        function: usize,
+        packets: &[Descriptor],
+        outcomes: &[Outcome],
+    ) {
+        let Some(&Outcome { port, .. }) = outcomes.first() else { return };
+        let differences = outcomes.iter().fold(0, |differences, outcome| differences | (outcome.port ^ port));
+        if differences == 0 && port != PORT_FLOOD {
+            self.send(core, packets, port);
+            return;
+        }
+        for (packet, &Outcome { port, value: set, .. }) in packets.iter().zip(outcomes) {
+            match port {
+                PORT_FLOOD => core.order.wait_flood(packet, Flood { function, set }),
+                port => self.send(core, std::slice::from_ref(packet), port),
+            }
+        }
+    }
+
+    /// Sends a packet by a port that does not keep arrival order.
+    fn send_at_once(&mut self, core: &mut Core, packet: &Descriptor, port: usize) {
+        let (stamp, arrival_ns) = core.order.stamp_and_arrival(packet);
+        core.order.leave(packet);
+        self.departing.outs[port].push(Departure { descriptor: *packet, stamp });
+        self.departing.arrived(arrival_ns, 1);
+    }
+
+    /// Transmits the packets that may leave in arrival order. Returns the number of packets that
+    /// were sent or refused. All packets that arrive from now on have a sequence number of at least
+    /// `sequence_next`. `has_one_source` states that they come from one source.
+    pub(crate) fn depart(
+        &mut self,
+        core: &mut Core,
+        sequence_next: impl FnOnce() -> u64,
+        has_one_source: bool,
+    ) -> Result<usize, Error> {
+        let Departing { outs, arrivals } = &mut self.departing;
+        let Core { plan, region, order, counts, observer, .. } = core;
+        let mut flooder = Flooder { plan, region, exits: &self.exits, counts, observer };
+        order.open_exit(
+            outs,
+            |arrival_ns, packets| arrivals.push((arrival_ns, packets)),
+            |flood, departure, outs| flooder.flood(flood, departure, outs),
+        );
+        // Dropped packets count too. A capture that merges the packets of all workers would
+        // otherwise wait for a worker that only drops.
+        let passed = core.order.passed();
+        if passed != self.settled_at || core.order.in_flight() == 0 {
+            self.settled_at = passed;
+            self.settled = sequence_next().min(core.order.sequence_min(!has_one_source));
+        }
+        core.observer.departing(&core.region, &self.departing.outs);
+        let sent = self.egress.send(&mut core.region, &mut self.departing, self.settled)?;
+        if core.observer.has_departing() && self.departing.is_empty() {
+            let to_sender = matches!(self.egress, Egress::Sender(_));
+            core.observer.departed(to_sender, sent.accepted, sent.refused);
+        }
+        core.counts.add(SENT, sent.accepted as u64);
+        core.counts.add(DROPPED, sent.refused as u64);
+        core.counts.add(DROPPED_REFUSED, sent.refused as u64);
+        Ok(sent.accepted + sent.refused)
+    }
+
+    /// Returns whether all packets that passed the exit are transmitted.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.departing.is_empty() && self.egress.is_idle()
+    }
+
+    /// Transmits the remaining packets. Returns the counters of the ports, and a histogram of the
+    /// time from arrival to departure.
+    pub(crate) fn finish(self) -> Result<(Vec<PortCounters>, Histogram), Error> {
+        self.egress.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::path::testing::{FIRST, TWO_FUNCTIONS, worker};
+
+    use super::*;
+
+    const LEFT: u16 = 0;
+    const RIGHT: u16 = 1;
+
+    #[test]
+    fn packets_leave_in_arrival_order_by_the_chosen_ports() {
+        let mut worker = worker(TWO_FUNCTIONS);
+        let packets = worker.receive_burst();
+        let (core, exit) = (&mut worker.core, &mut worker.exit);
+        exit.send(core, &packets[32..], LEFT);
+        assert_eq!(exit.depart(core, || 64, true).unwrap(), 0, "earlier packets are missing");
+        let outcomes: Vec<Outcome> = (0..32).map(|packet| Outcome { port: packet % 2, ..Outcome::default() }).collect();
+        exit.send_chosen(core, FIRST, &packets[..32], &outcomes);
+        let Core { order, .. } = core;
+        order.open_exit(&mut exit.departing.outs, |_, _| {}, |_, _, _| 0);
+        let sequences = |port: u16| {
+            exit.departing.outs[usize::from(port)].iter().map(|departure| departure.stamp.sequence).collect::<Vec<_>>()
+        };
+        assert_eq!(sequences(LEFT), (0..32).step_by(2).chain(32..64).collect::<Vec<_>>());
+        assert_eq!(sequences(RIGHT), (1..32).step_by(2).collect::<Vec<_>>());
+        assert_eq!(exit.depart(core, || 64, true).unwrap(), 64);
+        assert!(exit.is_idle() && core.region.allocated() == 0);
+        assert_eq!((core.counts.value(SENT), exit.settled), (64, 64));
+    }
+
+    #[test]
+    fn packets_to_a_missing_port_are_dropped() {
+        let mut worker = worker(TWO_FUNCTIONS);
+        let packets = worker.receive_burst();
+        worker.exit.send(&mut worker.core, &packets, 9);
+        assert_eq!(worker.core.counts.value(DROPPED_PORT), 64);
+        assert_eq!(worker.exit.depart(&mut worker.core, || 64, true).unwrap(), 0);
+        assert_eq!((worker.core.region.allocated(), worker.core.order.in_flight()), (0, 0));
+    }
+}

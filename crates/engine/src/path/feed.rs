@@ -1,0 +1,303 @@
+//! Feed: collects the packets of each function, has the host half prepare them, and puts them into
+//! the bins of a device.
+
+use godwit_abi::Outcome;
+use godwit_function::{HostHalf, PreviousOutcome, Step, Work, WorkColumns};
+use godwit_packet::Descriptor;
+use godwit_sched::{Insert, Parameters};
+
+use crate::observe::counters::SETTLED;
+use crate::path::core::{Core, Iteration};
+use crate::path::device::WorkerDevice;
+use crate::path::partition::Group;
+
+/// Minimum number of consecutive packets of one variant for an insertion as a run. Shorter runs are
+/// inserted packet by packet.
+const RUN_PACKETS_MIN: usize = 4;
+
+/// Inputs of all functions of a worker.
+pub(crate) struct Feed {
+    pub(super) inputs: Vec<Input>,
+    /// Packets that a host half finished without the kernel, for the next stage.
+    pub(crate) done: Done,
+    /// Packets that host halves created during the drain of an old plan. Each has its function
+    /// number and its work.
+    pub(super) created: Vec<(usize, Descriptor, Work)>,
+}
+
+/// Packets that the host half of one function finished, with their outcomes.
+#[derive(Default)]
+pub(crate) struct Done {
+    pub(crate) packets: Vec<Descriptor>,
+    pub(crate) outcomes: Vec<Outcome>,
+}
+
+/// Input of a function: its host half, and the packets on their way into the function.
+#[derive(Default)]
+pub(super) struct Input {
+    pub(super) host_half: Option<Box<dyn HostHalf>>,
+    /// Whether the host half prepares packets ([`HostHalf::prepares`]).
+    prepares: bool,
+    arranges: bool,
+    /// Whether the host half reads the previous function's outcome of each packet.
+    reads_previous: bool,
+    /// Time at which [`HostHalf::arrange`] must be called again even without packets, in
+    /// nanoseconds.
+    pub(super) wake_ns: u64,
+    pub(super) steps: Vec<Step>,
+    /// Packets that have arrived at the function and are not prepared.
+    pub(super) pending: Vec<Descriptor>,
+    /// Outcome of the previous function for each pending packet. Empty if the host half does not
+    /// read it.
+    pub(super) previous_outcomes: Vec<PreviousOutcome>,
+    /// Packets that the host half has prepared. Those from index `taken` on are not yet in bins.
+    pub(super) prepared: Vec<Descriptor>,
+    work: WorkColumns,
+    taken: usize,
+}
+
+impl Input {
+    fn new(host_half: Option<Box<dyn HostHalf>>) -> Self {
+        let arranges = host_half.as_ref().is_some_and(|host_half| host_half.arranges());
+        let prepares = host_half.as_ref().is_some_and(|host_half| host_half.prepares());
+        let reads_previous = arranges && host_half.as_ref().is_some_and(|host_half| host_half.reads_previous());
+        Self { host_half, prepares, arranges, reads_previous, ..Self::default() }
+    }
+
+    /// Appends a prepared packet with its work.
+    pub(super) fn put(&mut self, packet: Descriptor, work: Work) {
+        self.prepared.push(packet);
+        self.work.push(work);
+    }
+}
+
+impl Feed {
+    /// Creates the inputs from the host halves, one per function.
+    pub(crate) fn new(host_halves: Vec<Option<Box<dyn HostHalf>>>) -> Self {
+        let inputs = host_halves.into_iter().map(Input::new).collect();
+        Self { inputs, done: Done::default(), created: Vec::new() }
+    }
+
+    /// Returns the host half of `function`, if it has one.
+    pub(crate) fn host_half(&mut self, function: usize) -> Option<&mut (dyn HostHalf + 'static)> {
+        self.inputs[function].host_half.as_deref_mut()
+    }
+
+    /// Returns whether any host half arranges packets.
+    pub(crate) fn arranges(&self) -> bool {
+        self.inputs.iter().any(|input| input.arranges)
+    }
+
+    /// Returns whether no packet is on its way into a function.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.inputs.iter().all(|input| input.pending.is_empty() && input.taken == input.prepared.len())
+    }
+
+    /// Accepts packets for `function`. If the function has a gate, packets that are not next in
+    /// arrival order wait in the order ring.
+    #[inline]
+    pub(crate) fn accept(&mut self, core: &mut Core, function: usize, group: Group<'_>) {
+        let Group { packets, from, .. } = group;
+        let Core { plan, order, .. } = core;
+        let stage = &plan.stages[function];
+        if let Some(gate) = stage.gate {
+            if !order.enter(gate, packets) {
+                packets.iter().for_each(|packet| order.wait(packet, gate));
+                return;
+            }
+        } else if stage.progress > 0 {
+            packets.iter().for_each(|packet| order.advance(packet, stage.progress));
+        }
+        let input = &mut self.inputs[function];
+        input.pending.extend_from_slice(packets);
+        if input.reads_previous {
+            let contract = from.map(|(function, _)| plan.stages[function].function.contract());
+            let (function, outcomes) = from.unwrap_or_default();
+            let outcome = |packet: usize| outcomes.get(packet).copied().unwrap_or_default();
+            let previous = |packet| PreviousOutcome { contract, function, outcome: outcome(packet) };
+            input.previous_outcomes.extend((0..packets.len()).map(previous));
+        }
+    }
+
+    /// Prepares the packets of `function` for its kernel, if all earlier ones are in bins. Packets
+    /// that wait at the gate of the function pass it if they are next in arrival order.
+    pub(crate) fn prepare(&mut self, core: &mut Core, function: usize, iteration: &Iteration) {
+        let input = &mut self.inputs[function];
+        if let Some(gate) = core.plan.stages[function].gate {
+            core.order.open(gate, &mut input.pending);
+        }
+        if input.taken < input.prepared.len() {
+            return;
+        }
+        input.taken = 0;
+        input.prepared.clear();
+        input.work.clear();
+        if input.arranges {
+            self.arrange(core, function, iteration);
+        } else {
+            std::mem::swap(&mut input.prepared, &mut input.pending);
+            if let Some(host_half) = input.host_half.as_mut().filter(|_| input.prepares) {
+                host_half.prepare_columns(&core.region, &input.prepared, &mut input.work);
+                debug_assert_eq!(input.work.len(), input.prepared.len());
+            }
+        }
+        let input = &self.inputs[function];
+        core.observer.prepared(&core.plan, function, &input.prepared, &input.work);
+    }
+
+    /// Puts prepared packets of `function` into bins of `device`. Packets that need no kernel go to
+    /// [`Feed::done`] instead. Returns true if the chunk is full before all packets are in bins.
+    pub(crate) fn pack(&mut self, core: &mut Core, function: usize, device: &mut WorkerDevice, now_ns: u64) -> Packed {
+        let Self { inputs, done, .. } = self;
+        let input = &mut inputs[function];
+        let first = input.taken;
+        let is_full = if input.prepares || input.arranges {
+            input.pack_prepared(core, function, device, now_ns, done)
+        } else {
+            input.pack_direct(core, function, device, now_ns)
+        };
+        Packed { packets: input.taken - first, is_full }
+    }
+}
+
+/// Result of [`Feed::pack`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packed {
+    /// Number of packets that left the input.
+    pub(crate) packets: usize,
+    /// Whether the chunk is full and packets may remain.
+    pub(crate) is_full: bool,
+}
+
+impl Input {
+    /// Puts packets into bins that the host half has not prepared. All have the same variant.
+    fn pack_direct(&mut self, core: &mut Core, function: usize, device: &mut WorkerDevice, now_ns: u64) -> bool {
+        let variant = core.plan.stages[function].function.variant();
+        while self.taken < self.prepared.len() {
+            let rest = &self.prepared[self.taken..];
+            let (stream, run) = stream_run(core, function, rest);
+            let (taken, insert) = device.packer.insert_all(now_ns, stream, variant, &rest[..run], Parameters::Alike(0));
+            core.observer.binned(&core.plan, function, &device.id, variant, &rest[..taken]);
+            self.taken += taken;
+            if is_full(insert) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Puts packets into bins that the host half has prepared. Packets of one variant and stream
+    /// are inserted together.
+    fn pack_prepared(
+        &mut self,
+        core: &mut Core,
+        function: usize,
+        device: &mut WorkerDevice,
+        now_ns: u64,
+        done: &mut Done,
+    ) -> bool {
+        while self.taken < self.prepared.len() {
+            let rest = &self.prepared[self.taken..];
+            let Some((variant, run)) = self.work.run(self.taken) else {
+                if let Work::Done(outcome) = self.work.at(self.taken) {
+                    done.packets.push(rest[0]);
+                    done.outcomes.push(outcome);
+                    core.counts.add(core.plan.stages[function].counters.plain(SETTLED), 1);
+                }
+                self.taken += 1;
+                continue;
+            };
+            let (stream, run) = stream_run(core, function, &rest[..run]);
+            let parameters = self.work.parameters(self.taken..self.taken + run);
+            let (taken, insert) = if run < RUN_PACKETS_MIN {
+                let insert = device.packer.insert(now_ns, stream, variant, &rest[0], parameters[0]);
+                (usize::from(insert != Insert::Refused), insert)
+            } else {
+                device.packer.insert_all(now_ns, stream, variant, &rest[..run], Parameters::Each(parameters))
+            };
+            core.observer.binned(&core.plan, function, &device.id, variant, &rest[..taken]);
+            self.taken += taken;
+            if is_full(insert) {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+fn is_full(insert: Insert) -> bool {
+    matches!(insert, Insert::ChunkFull | Insert::Refused)
+}
+
+/// Returns the stream of the first packet, and the number of consecutive packets of this stream.
+/// All packets usually share a stream.
+fn stream_run(core: &Core, function: usize, packets: &[Descriptor]) -> (u16, usize) {
+    let Some(streams) = &core.plan.stages[function].streams else { return (function as u16, packets.len()) };
+    let stream_of = |packet: &Descriptor| streams[usize::from(core.order.class(packet))];
+    let stream = stream_of(&packets[0]);
+    (stream, packets.iter().position(|packet| stream_of(packet) != stream).unwrap_or(packets.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use godwit_chain::Next;
+
+    use super::*;
+    use crate::path::testing::{FIRST, SECOND, TWO_FUNCTIONS, worker};
+    use crate::place::LAST_RESORT;
+
+    fn group(packets: &[Descriptor]) -> Group<'_> {
+        Group { next: Next::Function(FIRST as u16), packets, from: None }
+    }
+
+    #[test]
+    fn packets_wait_for_room_in_the_chunk() {
+        let packing = "[packing]\nchunk_packets = 40\nleftover_packets = 1\n";
+        let mut worker = worker(&format!("{packing}{TWO_FUNCTIONS}"));
+        let packets = worker.receive_burst();
+        let (core, feed, device) = (&mut worker.core, &mut worker.feed, worker.collect.device(LAST_RESORT));
+        feed.accept(core, FIRST, group(&packets));
+        assert!(!feed.is_empty());
+        feed.prepare(core, FIRST, &Iteration::default());
+        let packed = feed.pack(core, FIRST, device, 0);
+        assert_eq!((packed.packets, packed.is_full, device.packer.waiting()), (40, true, 40));
+        let chunk = device.packer.take(0).expect("the chunk is full");
+        assert_eq!(chunk.descriptors[..40], packets[..40]);
+        let packed = feed.pack(core, FIRST, device, 0);
+        assert_eq!((packed.packets, packed.is_full, device.packer.waiting()), (24, false, 24));
+        assert!(feed.is_empty());
+    }
+
+    #[test]
+    fn functions_have_separate_inputs_and_streams() {
+        let mut worker = worker(TWO_FUNCTIONS);
+        let packets = worker.receive_burst();
+        let (core, feed, device) = (&mut worker.core, &mut worker.feed, worker.collect.device(LAST_RESORT));
+        feed.accept(core, SECOND, group(&packets[..10]));
+        feed.accept(core, FIRST, group(&packets[10..]));
+        for function in [FIRST, SECOND] {
+            feed.prepare(core, function, &Iteration::default());
+            feed.pack(core, function, device, 0);
+        }
+        let chunk = device.packer.take(0).expect("packets wait");
+        let bins: Vec<_> = chunk.bins.iter().map(|bin| (usize::from(bin.instance), bin.count)).collect();
+        assert!(bins.contains(&(FIRST, 54)) && bins.contains(&(SECOND, 10)), "{bins:?}");
+    }
+
+    #[test]
+    fn finished_packets_leave_the_input_without_a_bin() {
+        // All packets bypass IPsec, so the host half finishes them.
+        let ipsec = "kind = \"ipsec\"\n[[function.policy]]\naction = \"bypass\"";
+        let text = TWO_FUNCTIONS.replacen("kind = \"echo\"\n    impl = \"scalar\"", ipsec, 1);
+        let mut worker =
+            worker(&text.replace("from = \"first\"\n    to = \"left\"", "from = \"first\"\n    to = \"right\""));
+        let packets = worker.receive_burst();
+        let (core, feed, device) = (&mut worker.core, &mut worker.feed, worker.collect.device(LAST_RESORT));
+        feed.accept(core, FIRST, group(&packets));
+        feed.prepare(core, FIRST, &Iteration::default());
+        let packed = feed.pack(core, FIRST, device, 0);
+        assert_eq!((packed.packets, device.packer.waiting()), (64, 0));
+        assert_eq!((&feed.done.packets, feed.done.outcomes.len()), (&packets, 64));
+        assert_eq!(core.counts.value(core.plan.stages[FIRST].counters.plain(SETTLED)), 64);
+    }
+}

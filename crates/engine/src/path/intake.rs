@@ -1,0 +1,166 @@
+//! Intake: receives packets from the ports, and gives each a slot in the order ring.
+
+use godwit_io::{PortCounters, Receive, Received};
+use godwit_packet::Batch;
+use nix::poll::{PollFd, PollFlags, poll};
+
+use crate::error::Error;
+use crate::observe::counters::RECEIVED;
+use crate::path::core::Core;
+
+/// Maximum sleep of an idle worker, in milliseconds. Only ports wake a sleeping worker, so it must
+/// poll everything else.
+const SLEEP_MS: u8 = 1;
+
+/// Receive queue with the name of its port.
+pub(crate) type NamedReceive = (String, Box<dyn Receive>);
+
+/// Receive queues of a worker.
+pub(crate) struct Intake {
+    receivers: Vec<Receiver>,
+    batch: Batch,
+    burst_packets: usize,
+    /// Latest timestamp of all received packets in nanoseconds, if it is the clock of host halves,
+    /// as in a replay.
+    packet_clock_ns: Option<u64>,
+}
+
+struct Receiver {
+    port: String,
+    queue: Box<dyn Receive>,
+    ended: bool,
+}
+
+impl Receiver {
+    /// Returns whether the queue has no more packets for the worker. A live port still delivers its
+    /// queued packets after a stop.
+    fn has_no_more(&self, stopping: bool) -> bool {
+        self.ended || (stopping && !self.queue.is_live())
+    }
+}
+
+impl Intake {
+    /// Creates the intake from the receive queues, one per source. `has_packet_clock` states that
+    /// host halves use the timestamps of packets as their clock.
+    pub(crate) fn new(queues: Vec<NamedReceive>, burst_packets: usize, has_packet_clock: bool) -> Self {
+        Self {
+            receivers: queues.into_iter().map(|(port, queue)| Receiver { port, queue, ended: false }).collect(),
+            batch: Batch::with_capacity(burst_packets),
+            burst_packets,
+            packet_clock_ns: has_packet_clock.then_some(0),
+        }
+    }
+
+    /// Returns the number of sources.
+    pub(crate) fn sources(&self) -> usize {
+        self.receivers.len()
+    }
+
+    /// Receives one burst from a source. The packets have their order tags. The result is empty if
+    /// the source has ended or the order ring is full.
+    ///
+    /// # Errors
+    /// If the port failed.
+    pub(crate) fn receive(
+        &mut self,
+        core: &mut Core,
+        source: usize,
+        now_ns: u64,
+        stopping: bool,
+    ) -> Result<&Batch, Error> {
+        let Self { receivers, batch, burst_packets, packet_clock_ns } = self;
+        batch.clear();
+        let room = core.order.room().min(*burst_packets);
+        let receiver = &mut receivers[source];
+        if receiver.has_no_more(stopping) || room == 0 {
+            return Ok(batch);
+        }
+        let result = receiver.queue.receive(&mut core.region, batch, room);
+        let result = result.map_err(|source| Error::Port { port: receiver.port.clone(), source })?;
+        receiver.ended = result == Received::Ended;
+        if let (Some(latest_ns), Some(stamp)) = (packet_clock_ns, batch.stamps.last()) {
+            *latest_ns = stamp.time_ns.max(*latest_ns);
+        }
+        core.counts.add(RECEIVED, batch.len() as u64);
+        core.order.arrive(&mut batch.descriptors, &batch.stamps, now_ns);
+        Ok(batch)
+    }
+
+    /// Returns the time for host halves, in nanoseconds: that of the packets, or else `now_ns`.
+    pub(crate) fn packets_ns(&self, now_ns: u64) -> u64 {
+        self.packet_clock_ns.unwrap_or(now_ns)
+    }
+
+    /// Returns whether host halves use the timestamps of packets as their clock.
+    pub(crate) fn has_packet_clock(&self) -> bool {
+        self.packet_clock_ns.is_some()
+    }
+
+    /// Returns whether no packet can arrive any more.
+    pub(crate) fn has_no_more(&self, stopping: bool) -> bool {
+        self.receivers.iter().all(|receiver| receiver.has_no_more(stopping))
+    }
+
+    /// Returns whether all sources have ended by themselves.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.receivers.iter().all(|receiver| receiver.ended)
+    }
+
+    /// Returns a lower bound of the sequence numbers of all packets that arrive from now on.
+    pub(crate) fn sequence_next(&self) -> u64 {
+        self.receivers.iter().map(|receiver| receiver.queue.sequence_next()).min().unwrap_or(u64::MAX)
+    }
+
+    /// Sleeps until a port has packets or [`SLEEP_MS`] has passed. If a source cannot wake the
+    /// worker, only yields the core.
+    pub(crate) fn sleep(&self) {
+        let open = self.receivers.iter().filter(|receiver| !receiver.ended);
+        let wakes = open.map(|receiver| Some(PollFd::new(receiver.queue.wakes()?, PollFlags::POLLIN)));
+        match wakes.collect::<Option<Vec<_>>>() {
+            // The next receive call reports any error of the port.
+            Some(mut ports) => drop(poll(&mut ports, SLEEP_MS)),
+            None => std::thread::yield_now(),
+        }
+    }
+
+    /// Returns the counters of each queue.
+    pub(crate) fn counters(&self) -> Vec<PortCounters> {
+        self.receivers.iter().map(|receiver| receiver.queue.counters()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::observe::counters::RECEIVED;
+    use crate::path::testing::{TWO_FUNCTIONS, worker};
+
+    #[test]
+    fn packets_get_consecutive_slots_until_the_source_ends() {
+        let mut worker = worker(TWO_FUNCTIONS);
+        let packets = worker.receive_burst();
+        assert_eq!(packets.len(), 64);
+        assert!((0..).zip(&packets).all(|(order, packet)| packet.order == order && packet.port == 0));
+        assert_eq!((worker.core.order.in_flight(), worker.core.counts.value(RECEIVED)), (64, 64));
+        assert!(worker.receive_burst().is_empty() && worker.intake.has_ended());
+        assert_eq!(worker.intake.sequence_next(), u64::MAX);
+        assert_eq!(worker.intake.counters()[0].received_packets, 64);
+    }
+
+    #[test]
+    fn nothing_is_received_while_the_order_ring_is_full_or_after_a_stop() {
+        let mut worker = worker(&TWO_FUNCTIONS.replace(" packets = 64", " packets = 4096"));
+        while !worker.receive_burst().is_empty() {}
+        assert_eq!((worker.core.order.room(), worker.core.order.in_flight()), (0, 1024));
+        assert!(!worker.intake.has_no_more(false) && worker.intake.has_no_more(true));
+    }
+
+    #[test]
+    fn replay_uses_the_time_of_its_packets() {
+        let mut worker = worker(TWO_FUNCTIONS);
+        assert_eq!(worker.intake.packets_ns(7), 7);
+        worker.intake.packet_clock_ns = Some(0);
+        worker.receive_burst();
+        let latest_ns = worker.intake.batch.stamps.iter().map(|stamp| stamp.time_ns).max();
+        assert_eq!(Some(worker.intake.packets_ns(7)), latest_ns);
+    }
+}

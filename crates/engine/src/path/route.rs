@@ -1,0 +1,134 @@
+//! Route: sends packets that a function has completed to their next stage, which the chain selects
+//! by function, class and verdict.
+
+use godwit_abi::{Outcome, VERDICT_DROP};
+use godwit_packet::{Descriptor, verdict_of_all};
+
+use crate::path::core::Core;
+use crate::path::partition::{Group, Partition};
+
+/// Routing of completed packets. It has only scratch memory.
+#[derive(Default)]
+pub(crate) struct Route {
+    partition: Partition,
+}
+
+impl Route {
+    /// Counts the outcomes of `function`, drops the packets that it dropped, and passes all others
+    /// to `send` in groups with the same next stage.
+    pub(crate) fn decide(
+        &mut self,
+        core: &mut Core,
+        function: usize,
+        packets: &[Descriptor],
+        outcomes: &[Outcome],
+        mut send: impl FnMut(&mut Core, Group<'_>),
+    ) {
+        let Core { plan, order, observer, .. } = core;
+        observer.verdicts(plan, |packet| order.class(packet), function, packets, outcomes);
+        let is_trivial = plan.classifier.is_trivial();
+        if is_trivial && let Some(verdict) = verdict_of_all(outcomes) {
+            decide_alike(core, function, key(0, verdict), packets, outcomes, &mut send);
+            return;
+        }
+        let partition = &mut self.partition;
+        let is_parted = if is_trivial {
+            partition.begin(outcomes.iter().map(|outcome| key(0, outcome.verdict)))
+        } else {
+            let classes = packets.iter().map(|packet| order.class(packet));
+            partition.begin(classes.zip(outcomes).map(|(class, outcome)| key(class, outcome.verdict)))
+        };
+        if is_parted {
+            while let Some(key) = partition.next(packets, outcomes) {
+                decide_alike(core, function, key, &partition.descriptors, &partition.outcomes, &mut send);
+            }
+        } else if let (Some(packet), Some(outcome)) = (packets.first(), outcomes.first()) {
+            let class = if is_trivial { 0 } else { core.order.class(packet) };
+            decide_alike(core, function, key(class, outcome.verdict), packets, outcomes, &mut send);
+        }
+    }
+}
+
+/// Counts outcomes with one class and one verdict, and passes their packets on.
+fn decide_alike(
+    core: &mut Core,
+    function: usize,
+    key: u32,
+    packets: &[Descriptor],
+    outcomes: &[Outcome],
+    send: &mut impl FnMut(&mut Core, Group<'_>),
+) {
+    let counters = core.plan.stages[function].counters;
+    let (class, verdict) = ((key >> 8) as u8, key as u8);
+    if verdict == VERDICT_DROP {
+        for (packet, outcome) in packets.iter().zip(outcomes) {
+            core.drop_packet(packet, counters.drop(outcome.reason));
+        }
+        return;
+    }
+    core.counts.add(counters.verdict(verdict), outcomes.len() as u64);
+    let next = core.plan.decider.next(function as u16, class, verdict);
+    send(core, Group { next, packets, from: Some((function, outcomes)) });
+}
+
+/// Returns the key that encodes a class and a verdict. Packets of a function with equal keys have
+/// the same next stage.
+#[inline]
+fn key(class: u8, verdict: u8) -> u32 {
+    u32::from(class) << 8 | u32::from(verdict)
+}
+
+#[cfg(test)]
+mod tests {
+    use godwit_chain::Next;
+
+    use super::*;
+    use crate::observe::counters::DROPPED;
+    use crate::path::testing::{FIRST, TWO_FUNCTIONS, worker};
+
+    /// Function with two verdicts and drop reasons, whose verdicts lead to different stages.
+    fn configuration() -> String {
+        let ipv4 = "kind = \"ipv4\"\n[[function.next_hop]]\nname = \"hop\"\nport = \"right\"\ndestination_mac = \"02:00:00:00:00:01\"\nsource_mac = \"02:00:00:00:00:02\"\n\
+                    [[function.route]]\nprefix = \"10.0.0.0/8\"\nnext_hop = \"hop\"\n";
+        let text = TWO_FUNCTIONS.replacen("kind = \"echo\"\n    impl = \"scalar\"", ipv4, 1);
+        text.replace("from = \"first\"\n    to = \"left\"", "from = \"first\"\n    verdict = \"forward\"\n    to = \"second\"\n    [[chain]]\n    from = \"first\"\n    to = \"drop\"")
+    }
+
+    #[test]
+    fn packets_are_grouped_by_next_stage_and_counted_by_verdict() {
+        let mut worker = worker(&configuration());
+        let packets = worker.receive_burst();
+        let core = &mut worker.core;
+        let mut outcomes: Vec<Outcome> = (0..64).map(|packet| Outcome::verdict((packet % 3 == 0).into())).collect();
+        outcomes[5] = Outcome::drop(1);
+        let mut groups = Vec::new();
+        worker.route.decide(core, FIRST, &packets, &outcomes, |_, group| {
+            let (function, outcomes) = group.from.expect("the packets come from a function");
+            assert_eq!((function, outcomes.len()), (FIRST, group.packets.len()));
+            groups.push((group.next, group.packets.to_vec()));
+        });
+        let with = |verdict: u8| {
+            let pairs = packets.iter().zip(&outcomes).filter(|(_, outcome)| outcome.verdict == verdict);
+            pairs.map(|(packet, _)| *packet).collect::<Vec<_>>()
+        };
+        let next = |verdict| core.plan.decider.next(FIRST as u16, core.order.class(&packets[0]), verdict);
+        assert_eq!((next(0), next(1)), (Next::Function(1), Next::Drop));
+        for verdict in [0, 1] {
+            let sent: Vec<Descriptor> = groups
+                .iter()
+                .filter(|(stage, _)| *stage == next(verdict))
+                .flat_map(|(_, sent)| sent)
+                .copied()
+                .collect();
+            assert_eq!(sorted(sent), sorted(with(verdict)));
+            let counter = core.plan.stages[FIRST].counters.verdict(verdict);
+            assert_eq!(core.counts.value(counter), with(verdict).len() as u64);
+        }
+        assert_eq!((core.counts.value(DROPPED), core.order.in_flight()), (1, 64));
+    }
+
+    fn sorted(mut packets: Vec<Descriptor>) -> Vec<Descriptor> {
+        packets.sort_by_key(|packet| packet.order);
+        packets
+    }
+}

@@ -1,0 +1,216 @@
+//! Devices of the engine: the CPU and all devices on which functions are placed, with their
+//! programs loaded.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use godwit_chain::Chain;
+use godwit_device::{Choice, Device, DeviceChain, DeviceOptions, Implementation, Mode, Program, cpu};
+use godwit_function::HostHalf;
+use godwit_packet::Arena;
+use godwit_sched::{Packer, Stream};
+
+use crate::config::{Config, DeviceConfig, FunctionConfig};
+use crate::control::program::FunctionProgram;
+use crate::error::Error;
+use crate::options::Opener;
+use crate::path::device::WorkerDevice;
+use crate::place::LAST_RESORT;
+use crate::place::device_chain::{ChainContext, ChainRows, HostHalfInfo, device_chain};
+
+/// The CPU and all devices on which functions are placed, with their programs loaded.
+pub(crate) struct Devices {
+    devices: Vec<(DeviceConfig, Arc<dyn Device>)>,
+    /// Devices of each function, as indices into `devices`.
+    pub(crate) placement: Vec<Box<[usize]>>,
+    /// Device chain of each device at the start. `None`: the device runs no chain.
+    pub(crate) chains: Vec<Option<Arc<DeviceChain>>>,
+    /// Whether each device was opened with a device chain.
+    has_chain: Vec<bool>,
+    host_half_infos: Vec<HostHalfInfo>,
+    pub(crate) rows: ChainRows,
+}
+
+impl Devices {
+    /// Opens the devices. Every device loads all programs, so that the instance number of a bin has
+    /// the same meaning on each. The CPU is always opened, because it takes over when a device is
+    /// lost.
+    ///
+    /// `host_halves` are those of one worker.
+    pub(crate) fn load(
+        config: &Config,
+        arena: &Arena,
+        opener: Option<&Opener>,
+        host_halves: &[Option<Box<dyn HostHalf>>],
+    ) -> Result<Self, Error> {
+        let programs: Vec<(Arc<dyn Program>, Implementation)> = config
+            .functions
+            .iter()
+            .map(|entry| {
+                let program = FunctionProgram::new(entry.name.clone(), Arc::clone(&entry.function));
+                (Arc::new(program) as Arc<dyn Program>, entry.implementation)
+            })
+            .collect();
+        let used = |device: &&DeviceConfig| device.id == cpu::ID || is_used(config, &device.id);
+        let used: Vec<&DeviceConfig> = config.devices.iter().filter(used).collect();
+        debug_assert_eq!(used[LAST_RESORT].id, cpu::ID);
+        let devices_of = |function: &FunctionConfig| {
+            let index = |id: &String| {
+                let position = used.iter().position(|device| device.id == *id);
+                position.expect("the configuration contains the devices of all functions")
+            };
+            function.devices.iter().map(index).collect()
+        };
+        let placement: Vec<Box<[usize]>> = config.functions.iter().map(devices_of).collect();
+        let host_half_infos: Vec<HostHalfInfo> =
+            host_halves.iter().map(|half| HostHalfInfo::new(half.as_deref())).collect();
+        let rows = ChainRows::new(config.chain.classes().len());
+        let context = ChainContext {
+            functions: &config.functions,
+            placement: &placement,
+            host_half_infos: &host_half_infos,
+            rows,
+        };
+        let load = |(number, &device): (usize, &&DeviceConfig)| {
+            let is_enabled = number != LAST_RESORT && device.device_chain;
+            let chain = is_enabled.then(|| device_chain(&config.chain, 0, context, number));
+            let chain = chain.filter(DeviceChain::is_needed);
+            let options = DeviceOptions {
+                mode: device.mode,
+                transfer: device.transfer,
+                lanes: config.engine.workers,
+                bins: device.packing.entries_max(),
+                bin_packets: device.packing.bin_packets as usize,
+                watchdog: Duration::from_millis(device.watchdog_ms),
+                share: config.functions.iter().map(|function| device.share_of(&function.name)).collect(),
+                chain: chain.map(Arc::new),
+                ..DeviceOptions::default()
+            };
+            let arena = arena.handle();
+            let opened = opener.and_then(|Opener(open)| open(&device.id, &programs, &arena, &options));
+            let opened = opened.unwrap_or_else(|| godwit_device::open(&device.id, &programs, &arena, &options))?;
+            if let Some(sentence) = opened.fallback() {
+                tracing::warn!("{sentence}");
+                if !device.share.is_empty() {
+                    tracing::warn!(
+                        "device `{}`: `share` is ignored, because the device has no persistent groups",
+                        device.id
+                    );
+                }
+            }
+            if !opened.runs_chain() && options.chain.as_ref().is_some_and(|chain| chain.continues_any()) {
+                tracing::warn!("device `{}` runs no chain: packets return to the host after each function", device.id);
+            }
+            Ok(((device.clone(), opened), options.chain))
+        };
+        let loaded: Vec<_> = used.iter().enumerate().map(load).collect::<Result<_, Error>>()?;
+        let active_chain =
+            |((_, device), chain): &((_, Arc<dyn Device>), Option<_>)| chain.clone().filter(|_| device.runs_chain());
+        let chains = loaded.iter().map(active_chain).collect();
+        let has_chain = loaded.iter().map(|(_, chain)| chain.is_some()).collect();
+        let devices = loaded.into_iter().map(|(device, _)| device).collect();
+        Ok(Self { devices, placement, chains, has_chain, host_half_infos, rows })
+    }
+
+    /// Writes chain `number` to the devices that were opened with a device chain. Returns the part
+    /// that each device executes.
+    ///
+    /// # Errors
+    /// If a device cannot hold a second chain, or its update fails.
+    pub(crate) fn take_chain(
+        &self,
+        functions: &[FunctionConfig],
+        chain: &Chain,
+        number: u64,
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<Option<Arc<DeviceChain>>>, String> {
+        let Self { placement, host_half_infos, rows, .. } = self;
+        let context = ChainContext { functions, placement, host_half_infos, rows: *rows };
+        let take = |(device, (config, opened)): (usize, &(DeviceConfig, Arc<dyn Device>))| {
+            if !self.has_chain[device] {
+                return Ok(None);
+            }
+            let id = &config.id;
+            if opened.runs_chain() && !rows.can_change() {
+                return Err(format!(
+                    "device `{id}` runs the chain, and has no room for a second one of more than 128 classes: restart Godwit with \
+                     this chain, or set device_chain = false"
+                ));
+            }
+            if opened.runs_chain() && chain.classes().len() > rows.of_chain(number).len() {
+                warnings.push(format!(
+                    "device `{id}` has room for a chain of {} classes: packets return to the host after each function until \
+                     Godwit is restarted",
+                    rows.of_chain(number).len()
+                ));
+            }
+            let requested = device_chain(chain, number, context, device);
+            let accepted = opened.update_chain(requested.clone()).map_err(|error| error.to_string())?;
+            if opened.runs_chain() && accepted != requested {
+                warnings.push(format!(
+                    "device `{id}`: packets return to the host between functions that need more bytes of a packet than the \
+                     chain at the start"
+                ));
+            }
+            Ok(opened.runs_chain().then(|| Arc::new(accepted)))
+        };
+        self.devices.iter().enumerate().map(take).collect()
+    }
+
+    /// Returns the configuration of each device.
+    pub(crate) fn configs(&self) -> impl Iterator<Item = &DeviceConfig> {
+        self.devices.iter().map(|(config, _)| config)
+    }
+
+    /// Creates the packers and lanes of one worker, one of each per device.
+    pub(crate) fn worker_devices(&self, streams: &[Stream]) -> Result<Vec<WorkerDevice>, Error> {
+        let worker_device = |(config, device): &(DeviceConfig, Arc<dyn Device>)| {
+            let packer = Packer::with_streams(config.packing.clone(), streams, config.chunks)?;
+            let mut lane = Arc::clone(device).lane()?;
+            packer.chunks().try_for_each(|chunk| lane.reserve(chunk))?;
+            Ok(WorkerDevice::new(&config.id, packer, lane))
+        };
+        self.devices.iter().map(worker_device).collect()
+    }
+
+    /// Returns the name of each device.
+    pub(crate) fn ids(&self) -> Vec<&str> {
+        self.devices.iter().map(|(_, device)| device.capabilities().id.as_str()).collect()
+    }
+
+    /// Returns the opened devices.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &dyn Device> + Clone {
+        self.devices.iter().map(|(_, device)| &**device)
+    }
+
+    /// Returns the properties of each device that the report shows.
+    pub(crate) fn views(&self) -> Vec<DeviceView> {
+        let view = |(config, device): &(DeviceConfig, Arc<dyn Device>)| DeviceView {
+            id: device.capabilities().id.clone(),
+            mode: device.mode(),
+            choices: device.choices(),
+            bin_packets: config.packing.bin_packets as usize,
+        };
+        self.devices.iter().map(view).collect()
+    }
+
+    /// Returns for each function the form that runs on the first device of the function.
+    pub(crate) fn choices(&self) -> Vec<Choice> {
+        let all: Vec<Vec<Choice>> = self.devices.iter().map(|(_, device)| device.choices()).collect();
+        self.placement.iter().enumerate().map(|(function, devices)| all[devices[0]][function].clone()).collect()
+    }
+}
+
+/// Properties of a device that the report shows.
+pub(crate) struct DeviceView {
+    pub(crate) id: String,
+    pub(crate) mode: Mode,
+    /// Form of each function on this device.
+    pub(crate) choices: Vec<Choice>,
+    pub(crate) bin_packets: usize,
+}
+
+/// Returns whether a function is placed on a device.
+pub(crate) fn is_used(config: &Config, device: &str) -> bool {
+    config.functions.iter().any(|function| function.devices.iter().any(|id| id == device))
+}
