@@ -45,6 +45,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
         }
     }
     inspector.finish();
+    inspector.record_stats(0);
     std::io::stdout().write_all(&inspector.take_records()).map_err(|error| error.to_string())
 }
 

@@ -24,8 +24,12 @@ pub struct Settings {
     pub drop_invalid: bool,
     /// Variables of rule headers.
     pub variables: Variables,
-    /// Records include the payload.
+    /// Records of alerts include payload and packet.
     pub record_payload: bool,
+    /// Records of files include MD5, SHA-1 and SHA-256.
+    pub hash_files: bool,
+    /// DNS is expected on these ports.
+    pub dns_ports: Vec<u16>,
 }
 
 impl Default for Settings {
@@ -38,7 +42,9 @@ impl Default for Settings {
             http: HttpOptions::default(),
             drop_invalid: true,
             variables: Variables::default(),
-            record_payload: true,
+            record_payload: false,
+            hash_files: false,
+            dns_ports: vec![53],
         }
     }
 }
@@ -55,6 +61,9 @@ const NAMES: &[&str] = &[
     "stream.reassembly.toclient-chunk-size",
     "host-os-policy",
     "flow.max-flows",
+    "outputs.eve-log.types.alert.payload",
+    "outputs.eve-log.types.files.force-hash",
+    "app-layer.protocols.dns.detection-ports.dp",
     "app-layer.protocols.http.libhtp.default-config.response-body-decompress-layer-limit",
     "app-layer.protocols.http.libhtp.default-config.compression-bomb-limit",
     "app-layer.protocols.http.libhtp.default-config.decompression-time-limit",
@@ -85,6 +94,12 @@ impl Settings {
             "host-os-policy" => {
                 self.stream.policy =
                     OverlapPolicy::from_name(value).ok_or(bad("a policy, such as bsd, linux or windows"))?;
+            }
+            "outputs.eve-log.types.alert.payload" => self.record_payload = switch()?,
+            "outputs.eve-log.types.files.force-hash" => self.hash_files = switch()?,
+            "app-layer.protocols.dns.detection-ports.dp" => {
+                let ports: Option<Vec<u16>> = value.split(',').map(|port| port.trim().parse().ok()).collect();
+                self.dns_ports = ports.ok_or(bad("ports, with commas"))?;
             }
             "flow.max-flows" => self.flows_max = number()? as usize,
             _ if name.ends_with("response-body-decompress-layer-limit") => self.http.layers_max = number()? as u32,

@@ -4,8 +4,12 @@
 //! |---|---|
 //! | `json.rs` | writer of JSON |
 //! | `record.rs` | records: alert, flow, http, ... |
+//! | `payload.rs` | payloads in records |
+//! | `stats.rs` | the record of counters |
 
 mod json;
+mod payload;
 pub(crate) mod record;
+pub(crate) mod stats;
 
 pub use json::Json;

@@ -1,11 +1,12 @@
 //! Records of alerts, transactions and flows.
 
 use super::Json;
+use super::payload::{BYTES_MAX, base64, printable};
 use crate::app::{App, Direction};
 use crate::detect::{Alert, Engine, Verdict};
 use crate::flow::{Flow, FlowAction, FlowState};
 use crate::packet::{Micros, Packet, Transport, tcp};
-use crate::rules::rule::Action;
+use crate::rules::rule::{Action, Rule};
 use std::net::IpAddr;
 
 /// Everything that the record of an alert describes.
@@ -24,6 +25,8 @@ pub struct AlertContext<'a> {
     pub verdict: Verdict,
     /// Packets wait for their verdict.
     pub inline: bool,
+    /// The record includes payload and packet.
+    pub payload: bool,
 }
 
 /// Writes the record of an alert.
@@ -45,6 +48,7 @@ pub fn alert(context: &AlertContext<'_>, lines: &mut Vec<u8>) {
         let class = rule.meta.class.as_deref();
         json.string("category", class.and_then(|class| context.engine.classes.description(class)).unwrap_or(""));
         json.number("severity", rule.meta.priority.into());
+        rule_metadata(rule, json);
     });
     if let Some(flow) = context.flow {
         flow_members(flow, context.direction, alert.transaction, &mut json);
@@ -62,8 +66,140 @@ pub fn alert(context: &AlertContext<'_>, lines: &mut Vec<u8>) {
             },
         );
     });
+    if let Some(flow) = context.flow {
+        names(flow, context.engine, &mut json);
+    }
     json.number("stream", u64::from(alert.stream));
+    if context.payload {
+        payload(context, &mut json);
+    }
     json.finish(lines);
+}
+
+/// Writes the metadata of a rule: each key with the list of its values.
+fn rule_metadata(rule: &Rule, json: &mut Json) {
+    if rule.meta.metadata.is_empty() {
+        return;
+    }
+    json.nested("metadata", |json| {
+        let mut done: Vec<&str> = Vec::new();
+        for (key, _) in &rule.meta.metadata {
+            if done.contains(&key.as_str()) {
+                continue;
+            }
+            done.push(key);
+            let values = rule.meta.metadata.iter().filter(|pair| pair.0 == *key);
+            json.array(key, |json| values.for_each(|pair| json.text_element(pair.1.as_bytes())));
+        }
+    });
+}
+
+/// Writes the named bits and variables of a flow. Bits named `traffic/id/...` and
+/// `traffic/label/...` classify the traffic.
+fn names(flow: &Flow, engine: &Engine, json: &mut Json) {
+    let bits: Vec<&str> = flow.bits.iter().filter_map(|bit| engine.names.name(*bit)).collect();
+    if !bits.is_empty() || !flow.captures.is_empty() || !flow.ints.is_empty() {
+        json.nested("metadata", |json| {
+            if !bits.is_empty() {
+                json.array("flowbits", |json| bits.iter().for_each(|bit| json.text_element(bit.as_bytes())));
+            }
+            if !flow.ints.is_empty() {
+                json.nested("flowints", |json| {
+                    for (name, value) in &flow.ints {
+                        json.number(engine.names.name(*name).unwrap_or(""), (*value).into());
+                    }
+                });
+            }
+            if !flow.captures.is_empty() {
+                json.array("flowvars", |json| {
+                    for (name, value) in &flow.captures {
+                        json.element(|json| json.bytes(name, value));
+                    }
+                });
+            }
+        });
+    }
+    let with = |prefix: &str| -> Vec<&str> { bits.iter().filter_map(|bit| bit.strip_prefix(prefix)).collect() };
+    let (ids, labels) = (with("traffic/id/"), with("traffic/label/"));
+    if !ids.is_empty() || !labels.is_empty() {
+        json.nested("traffic", |json| {
+            for (name, values) in [("id", ids), ("label", labels)] {
+                if !values.is_empty() {
+                    json.array(name, |json| values.iter().for_each(|value| json.text_element(value.as_bytes())));
+                }
+            }
+        });
+    }
+}
+
+/// Writes the payload that matched, and the packet.
+fn payload(context: &AlertContext<'_>, json: &mut Json) {
+    let packet = context.packet;
+    let session = context.flow.and_then(|flow| flow.session.as_ref());
+    let stream;
+    let bytes = match (context.alert.stream, session, context.direction) {
+        (true, Some(session), Some(direction)) => {
+            stream = session.side(direction).data.with_gaps(BYTES_MAX);
+            &stream
+        }
+        _ => packet.payload(),
+    };
+    let bytes = &bytes[..bytes.len().min(BYTES_MAX)];
+    json.string("payload", &base64(bytes));
+    json.string("payload_printable", &printable(bytes));
+    if !packet.data.is_empty() {
+        json.string("packet", &base64(packet.data));
+    }
+}
+
+/// Writes the record of a packet that is dropped.
+pub fn drop(packet: &Packet<'_>, flow: Option<&Flow>, reason: &str, rule: Option<&Rule>, lines: &mut Vec<u8>) {
+    let mut json = begin(packet.time, flow, "drop");
+    packet_members(packet, &mut json);
+    json.nested("drop", |json| {
+        json.number("len", packet.network.len() as u64 + packet.payload.len() as u64);
+        json.number("ttl", packet.ttl.into());
+        json.string("reason", reason);
+    });
+    if let Some(rule) = rule {
+        json.nested("alert", |json| {
+            json.string("action", "blocked");
+            json.number("gid", rule.meta.gid.into());
+            json.number("signature_id", rule.meta.sid.into());
+            json.string("signature", &rule.meta.message);
+        });
+    }
+    json.finish(lines);
+}
+
+/// Writes the records of files that are complete; with `end`, of all files.
+pub fn files(packet: &Packet<'_>, flow: &mut Flow, end: bool, lines: &mut Vec<u8>) {
+    let Some(files) = flow.app.parser.as_mut().map(|parser| parser.take_files(end)) else { return };
+    for file in files {
+        let Some(app) = flow.app.app else { return };
+        let mut json = begin(packet.time, Some(flow), "fileinfo");
+        origin(packet, &mut json);
+        let direction = file.direction;
+        side_endpoints(flow, direction, &mut json);
+        if let Some(parser) = flow.app.parser.as_ref() {
+            json.nested(object_name(app), |json| parser.describe(file.transaction, json));
+        }
+        json.string("app_proto", app.event_name());
+        json.nested("fileinfo", |json| {
+            json.bytes("filename", &file.name);
+            json.boolean("gaps", file.gaps);
+            json.string("state", if file.closed { "CLOSED" } else { "TRUNCATED" });
+            if let Some([md5, sha1, sha256]) = &file.digests {
+                json.string("md5", md5);
+                json.string("sha1", sha1);
+                json.string("sha256", sha256);
+            }
+            json.boolean("stored", false);
+            json.number("size", file.size);
+            json.number("tx_id", file.transaction);
+        });
+        json.finish(lines);
+    }
 }
 
 fn flow_members(flow: &Flow, direction: Option<Direction>, transaction: Option<u64>, json: &mut Json) {
@@ -101,39 +237,43 @@ fn object_name(app: App) -> &'static str {
 }
 
 /// Writes records of transactions that are complete.
-pub fn transactions(flow: &mut Flow, lines: &mut Vec<u8>) {
+pub fn transactions(packet: &Packet<'_>, flow: &mut Flow, lines: &mut Vec<u8>) {
     let Some(range) = flow.app.parser.as_ref().map(|parser| parser.transactions()) else { return };
     for id in range.start.max(flow.app.recorded)..range.end {
         let Some(parser) = flow.app.parser.as_ref() else { return };
         if !Direction::BOTH.into_iter().all(|direction| parser.progress(id, direction) >= parser.complete()) {
             return;
         }
-        transaction(flow, id, lines);
+        transaction(packet, flow, id, lines);
         flow.app.recorded = id + 1;
     }
 }
 
 /// Writes records of all transactions that are left.
-pub fn transactions_at_end(flow: &mut Flow, lines: &mut Vec<u8>) {
+pub fn transactions_at_end(packet: &Packet<'_>, flow: &mut Flow, lines: &mut Vec<u8>) {
     let Some(range) = flow.app.parser.as_ref().map(|parser| parser.transactions()) else { return };
     for id in range.start.max(flow.app.recorded)..range.end {
-        transaction(flow, id, lines);
+        transaction(packet, flow, id, lines);
         flow.app.recorded = id + 1;
     }
 }
 
-fn transaction(flow: &Flow, id: u64, lines: &mut Vec<u8>) {
+fn transaction(packet: &Packet<'_>, flow: &Flow, id: u64, lines: &mut Vec<u8>) {
     let (Some(app), Some(parser)) = (flow.app.app, flow.app.parser.as_ref()) else { return };
     let name = object_name(app);
-    let mut json = begin(flow.last, Some(flow), name);
-    endpoints(flow, &mut json);
+    if !parser.is_recorded(id) {
+        return;
+    }
+    let mut json = begin(packet.time, Some(flow), name);
+    origin(packet, &mut json);
+    side_endpoints(flow, parser.record_direction(id), &mut json);
     json.number("tx_id", id);
     json.nested(name, |json| parser.describe(id, json));
     json.finish(lines);
 }
 
 /// Writes the record of a flow that ended.
-pub fn flow(flow: &Flow, reason: &str, lines: &mut Vec<u8>) {
+pub fn flow(flow: &Flow, reason: &str, engine: &Engine, lines: &mut Vec<u8>) {
     let mut json = begin(flow.last, Some(flow), "flow");
     endpoints(flow, &mut json);
     if let Some(app) = flow.app.app {
@@ -159,12 +299,16 @@ pub fn flow(flow: &Flow, reason: &str, lines: &mut Vec<u8>) {
         );
         json.string("reason", reason);
         json.boolean("alerted", flow.alerted);
+        if flow.app.parser.is_some() {
+            json.number("tx_cnt", flow.app.parser.as_ref().map_or(0, |parser| parser.transactions().end));
+        }
         match flow.action {
             FlowAction::None => {}
             FlowAction::Pass => json.string("action", "pass"),
             FlowAction::Drop => json.string("action", "drop"),
         }
     });
+    names(flow, engine, &mut json);
     if let Some(session) = &flow.session {
         json.nested("tcp", |json| {
             let [client, server] = [&session.sides[0], &session.sides[1]];
@@ -234,16 +378,38 @@ fn packet_members(packet: &Packet<'_>, json: &mut Json) {
     json.string("pkt_src", packet.origin.name());
 }
 
+/// Writes the frame and the source of the packet that caused a record.
+fn origin(packet: &Packet<'_>, json: &mut Json) {
+    if packet.number > 0 {
+        json.number("pcap_cnt", packet.number);
+    }
+    json.string("pkt_src", packet.origin.name());
+}
+
 fn has_ports(packet: &Packet<'_>) -> bool {
     matches!(packet.protocol, 6 | 17 | 132)
 }
 
 fn endpoints(flow: &Flow, json: &mut Json) {
+    side_endpoints(flow, Direction::ToServer, json);
+}
+
+/// Writes the addresses and ports of a flow, the sender in `direction` first.
+fn side_endpoints(flow: &Flow, direction: Direction, json: &mut Json) {
     vlans(&flow.key.vlans[..flow.key.vlans.iter().take_while(|vlan| **vlan != 0).count()], json);
-    json.string("src_ip", &address(flow.key.client));
-    json.number("src_port", flow.key.client_port.into());
-    json.string("dest_ip", &address(flow.key.server));
-    json.number("dest_port", flow.key.server_port.into());
+    let mut key = flow.key;
+    if direction == Direction::ToClient {
+        key.swap();
+    }
+    let ports = matches!(key.protocol, 6 | 17 | 132);
+    json.string("src_ip", &address(key.client));
+    if ports {
+        json.number("src_port", key.client_port.into());
+    }
+    json.string("dest_ip", &address(key.server));
+    if ports {
+        json.number("dest_port", key.server_port.into());
+    }
     json.string("proto", &protocol_name(flow.key.protocol));
     json.number("ip_v", if flow.key.client.is_ipv4() { 4 } else { 6 });
 }

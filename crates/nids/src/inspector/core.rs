@@ -6,7 +6,7 @@ use crate::detect::{Detector, Input, Result as Detection, Verdict};
 use crate::eve::record;
 use crate::flow::{Flow, FlowId, FlowState, FlowTable, Key};
 use crate::packet::{Micros, Packet, Transport};
-use crate::proto::{HttpConfig, identify_udp, new_parser};
+use crate::proto::{HttpConfig, ParserOptions, identify_udp, new_parser};
 use crate::settings::Settings;
 use crate::stream::{Handled, Session, State};
 
@@ -25,8 +25,18 @@ pub struct Counters {
     pub overlaps: u64,
     /// Gaps in streams.
     pub gaps: u64,
-    /// Packets dropped.
-    pub dropped: u64,
+    /// Frames received.
+    pub frames: u64,
+    /// Bytes of the frames received.
+    pub bytes: u64,
+    /// Frames with the verdict drop.
+    pub blocked: u64,
+    /// Packets dropped by a rule.
+    pub dropped_rules: u64,
+    /// Packets of flows that a rule dropped.
+    pub dropped_flow: u64,
+    /// Packets dropped because they do not belong to their connection.
+    pub dropped_invalid: u64,
     /// Flows that ended.
     pub flows_ended: u64,
 }
@@ -36,7 +46,7 @@ pub(super) struct Core {
     pub(super) flows: FlowTable,
     pub(super) detector: Detector,
     pub(super) settings: Settings,
-    pub(super) http: HttpConfig,
+    pub(super) parsers: ParserOptions,
     pub(super) records: Vec<u8>,
     pub(super) counters: Counters,
 }
@@ -51,7 +61,7 @@ impl Core {
     pub(super) fn new(detector: Detector, settings: Settings) -> Self {
         Self {
             flows: FlowTable::new(settings.flows_max),
-            http: HttpConfig::new(&settings.http),
+            parsers: ParserOptions { http: HttpConfig::new(&settings.http), hash_files: settings.hash_files },
             detector,
             settings,
             records: Vec::new(),
@@ -128,7 +138,7 @@ impl Core {
         };
         let detection = self.detector.inspect(&mut input);
         self.report(packet, None, None, &detection);
-        self.verdict(&detection)
+        self.verdict(packet, None, &detection)
     }
 
     /// Processes a packet in its flow.
@@ -143,11 +153,12 @@ impl Core {
         let events = std::mem::take(&mut placed.handled.events);
         let detection = self.detect(packet, flow, &placed, established, &events, false);
         self.report(packet, Some(flow), Some(placed.direction), &detection);
-        self.after(flow);
-        let verdict = self.verdict(&detection);
+        let verdict = self.verdict(packet, Some(flow), &detection);
+        self.after(packet, flow);
         let invalid = packet.tcp().is_some() && !placed.handled.valid && flow.session.is_some();
         if invalid && self.settings.stream.inline && self.settings.drop_invalid && verdict == FrameVerdict::Accept {
-            self.counters.dropped += 1;
+            self.counters.dropped_invalid += 1;
+            record::drop(packet, Some(flow), "stream error", None, &mut self.records);
             return FrameVerdict::Drop;
         }
         verdict
@@ -192,7 +203,7 @@ impl Core {
     /// Sets the protocol of a flow and creates its parser.
     pub(super) fn set_app(&mut self, flow: &mut Flow, app: App) {
         flow.app.app = Some(app);
-        flow.app.parser = new_parser(app, &flow.key, self.http);
+        flow.app.parser = new_parser(app, &flow.key, &self.parsers);
         flow.app.stopped = flow.app.parser.is_none();
     }
 
@@ -276,24 +287,34 @@ impl Core {
                 alert,
                 verdict: detection.verdict,
                 inline: self.settings.stream.inline,
+                payload: self.settings.record_payload,
             };
             record::alert(&context, &mut self.records);
         }
     }
 
-    fn verdict(&mut self, detection: &Detection) -> FrameVerdict {
-        match detection.verdict {
-            Verdict::Accept => FrameVerdict::Accept,
-            _ => {
-                self.counters.dropped += 1;
-                FrameVerdict::Drop
+    /// Counts and records a dropped packet.
+    fn verdict(&mut self, packet: &Packet<'_>, flow: Option<&Flow>, detection: &Detection) -> FrameVerdict {
+        let engine = self.detector.engine().clone();
+        let (reason, rule) = match detection.verdict {
+            Verdict::Accept => return FrameVerdict::Accept,
+            Verdict::Drop(rule) => ("rules", Some(&engine.rules[rule as usize].rule)),
+            Verdict::DropFlow => ("flow drop", None),
+        };
+        if self.settings.stream.inline {
+            match detection.verdict {
+                Verdict::DropFlow => self.counters.dropped_flow += 1,
+                _ => self.counters.dropped_rules += 1,
             }
+            record::drop(packet, flow, reason, rule, &mut self.records);
         }
+        FrameVerdict::Drop
     }
 
     /// Releases what the flow no longer needs.
-    fn after(&mut self, flow: &mut Flow) {
-        record::transactions(flow, &mut self.records);
+    fn after(&mut self, packet: &Packet<'_>, flow: &mut Flow) {
+        record::files(packet, flow, false, &mut self.records);
+        record::transactions(packet, flow, &mut self.records);
         flow.app.release_done();
         let keep = if self.settings.stream.inline {
             u64::from(self.settings.chunk_bytes[0].max(self.settings.chunk_bytes[1]))

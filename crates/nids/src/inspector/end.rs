@@ -40,8 +40,11 @@ impl Core {
                 self.end_direction(&mut flow, direction);
             }
         }
-        record::transactions_at_end(&mut flow, &mut self.records);
-        record::flow(&flow, reason, &mut self.records);
+        let packet = end_packet(&flow, Direction::ToServer);
+        record::files(&packet, &mut flow, true, &mut self.records);
+        record::transactions_at_end(&packet, &mut flow, &mut self.records);
+        let engine = self.detector.engine().clone();
+        record::flow(&flow, reason, &engine, &mut self.records);
     }
 
     /// Returns whether a connection has data or transactions that rules have not seen.

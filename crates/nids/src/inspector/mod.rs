@@ -15,7 +15,7 @@ mod raw;
 use self::core::Core;
 use crate::detect::{Detector, Engine};
 use crate::flow::TableCounters;
-use crate::packet::{Decoder, LinkType, Micros};
+use crate::packet::{Decoder, FragmentCounters, LinkType, Micros};
 use crate::settings::Settings;
 use std::sync::Arc;
 
@@ -48,18 +48,33 @@ impl Inspector {
     pub fn frame(&mut self, link: LinkType, data: &[u8], number: u64, time: Micros) -> FrameVerdict {
         let mut verdict = FrameVerdict::Accept;
         let core = &mut self.core;
+        core.counters.frames += 1;
+        core.counters.bytes += data.len() as u64;
         core.expire(time);
         self.decoder.decode(link, data, number, time, &mut |packet| {
             if core.packet(packet) == FrameVerdict::Drop {
                 verdict = FrameVerdict::Drop;
             }
         });
+        self.core.counters.blocked += u64::from(verdict == FrameVerdict::Drop && self.core.settings.stream.inline);
         verdict
     }
 
     /// Ends all flows, as at the end of a capture.
     pub fn finish(&mut self) {
         self.core.finish_all();
+    }
+
+    /// Writes a record of all counters.
+    pub fn record_stats(&mut self, now: Micros) {
+        let mut records = std::mem::take(&mut self.core.records);
+        crate::eve::stats::stats(self, now, &mut records);
+        self.core.records = records;
+    }
+
+    /// Returns the counters of the reassembly of fragments.
+    pub fn fragment_counters(&self) -> FragmentCounters {
+        self.decoder.fragments().counters()
     }
 
     /// Takes the records since the last call: JSON objects, one per line.

@@ -129,6 +129,10 @@ impl Parser for Dns {
         std::mem::take(&mut self.trigger[direction as usize])
     }
 
+    fn record_direction(&self, id: u64) -> Direction {
+        self.get(id).map_or(Direction::ToServer, |transaction| transaction.direction)
+    }
+
     fn describe(&self, id: u64, json: &mut Json) {
         let Some(transaction) = self.get(id) else { return };
         transaction.message.describe(json);

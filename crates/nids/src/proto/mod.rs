@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `layer.rs` | the protocol of a flow: detection, parser, inspection state of transactions |
 //! | `identify.rs` | which protocol the first bytes belong to |
+//! | `file.rs` | files |
 //! | `body.rs` | bodies and files, with the window that rules inspect |
 //! | `http/`, `dns.rs`, ... | one parser each |
 //!
@@ -11,6 +12,7 @@
 //! progress makes them available.
 
 pub mod body;
+pub mod file;
 mod dns;
 mod http;
 mod identify;
@@ -98,11 +100,29 @@ pub trait Parser: Send + std::fmt::Debug {
     /// Releases a transaction that is complete and inspected.
     fn release(&mut self, id: u64);
 
+    /// Returns the files that are complete since the last call; with `end`, all files.
+    fn take_files(&mut self, end: bool) -> Vec<file::FileRecord> {
+        let _ = end;
+        Vec::new()
+    }
+
     /// Returns whether rules should see the payload of this direction at once, because a
     /// transaction is complete.
     fn take_trigger(&mut self, direction: Direction) -> bool {
         let _ = direction;
         false
+    }
+
+    /// Returns whether the transaction has a record of its own.
+    fn is_recorded(&self, id: u64) -> bool {
+        let _ = id;
+        true
+    }
+
+    /// Returns the direction whose sender is the source of the record.
+    fn record_direction(&self, id: u64) -> Direction {
+        let _ = id;
+        Direction::ToServer
     }
 
     /// Writes the members of the protocol's object in EVE records.
@@ -111,10 +131,19 @@ pub trait Parser: Send + std::fmt::Debug {
     }
 }
 
+/// Options of parsers.
+#[derive(Clone, Copy)]
+pub struct ParserOptions {
+    /// HTTP.
+    pub http: HttpConfig,
+    /// Files have digests.
+    pub hash_files: bool,
+}
+
 /// Returns a parser for a protocol, or `None` if there is none.
-pub fn new_parser(app: App, key: &Key, http: HttpConfig) -> Option<Box<dyn Parser>> {
+pub fn new_parser(app: App, key: &Key, options: &ParserOptions) -> Option<Box<dyn Parser>> {
     match app {
-        App::Http => Some(Box::new(http::Http::new(http, key.client_port, key.server_port))),
+        App::Http => Some(Box::new(http::Http::new(options, key.client_port, key.server_port))),
         App::Dns => Some(Box::new(dns::Dns::new(key.protocol == 6))),
         App::Tls => Some(Box::new(tls::Tls::new())),
         _ => None,

@@ -79,6 +79,24 @@ impl Assembler {
         self.ranges.iter().find(|range| range.1 > offset).map(|range| range.0.max(offset))
     }
 
+    /// Returns at most `limit` bytes, with a note in the place of each gap.
+    pub fn with_gaps(&self, limit: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut at = self.base;
+        for &(from, to) in &self.ranges {
+            if from > at {
+                bytes.extend_from_slice(format!("[{} bytes missing]", from - at).as_bytes());
+            }
+            bytes.extend_from_slice(self.slice(from, to));
+            at = to;
+            if bytes.len() >= limit {
+                break;
+            }
+        }
+        bytes.truncate(limit);
+        bytes
+    }
+
     fn slice(&self, from: u64, to: u64) -> &[u8] {
         &self.data[(from - self.base) as usize..(to - self.base) as usize]
     }

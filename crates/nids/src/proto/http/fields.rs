@@ -24,6 +24,7 @@ pub fn field<'a>(tx: &Tx<'a>, field: Field, view: View, index: usize, scratch: &
         _ => {}
     }
     let direction = view.direction;
+    let end = view.end || tx.progress(direction) >= 5;
     match field {
         Field::HttpUri => tx.uri(),
         Field::HttpUriRaw => tx.uri_raw(),
@@ -54,7 +55,7 @@ pub fn field<'a>(tx: &Tx<'a>, field: Field, view: View, index: usize, scratch: &
         Field::HttpServer => tx.header(direction, "server"),
         Field::HttpStart => start(tx, direction, scratch),
         Field::HttpRequestBody | Field::HttpResponseBody => {
-            tx.data()?.bodies[direction as usize].window(window_options(direction), view.end, view.inline)
+            tx.data()?.bodies[direction as usize].window(window_options(direction), end, view.inline)
         }
         _ => None,
     }
@@ -62,10 +63,11 @@ pub fn field<'a>(tx: &Tx<'a>, field: Field, view: View, index: usize, scratch: &
 
 fn file_data<'a>(tx: &Tx<'a>, view: View, index: usize) -> Option<&'a [u8]> {
     let data = tx.data()?;
+    let end = view.end || tx.progress(view.direction) >= 5;
     match view.direction {
-        Direction::ToServer => data.files.get(index)?.body.window(&WindowOptions::REQUEST, view.end, view.inline),
+        Direction::ToServer => data.files.get(index)?.body.window(&WindowOptions::REQUEST, end, view.inline),
         Direction::ToClient if index == 0 => {
-            data.bodies[1].window(window_options(view.direction), view.end, view.inline)
+            data.bodies[1].window(window_options(view.direction), end, view.inline)
         }
         Direction::ToClient => None,
     }
@@ -75,7 +77,7 @@ fn file_name<'a>(tx: &Tx<'a>, view: View, index: usize) -> Option<&'a [u8]> {
     let data = tx.data()?;
     match view.direction {
         Direction::ToServer => data.files.get(index).map(|file| file.name.as_slice()),
-        Direction::ToClient if index == 0 => data.response_name.as_deref(),
+        Direction::ToClient if index == 0 => data.response.as_ref().map(|file| file.name.as_slice()),
         Direction::ToClient => None,
     }
 }

@@ -110,11 +110,13 @@ unsafe fn bytes_of<'a>(data: *const Data) -> &'a [u8] {
 }
 
 macro_rules! data_callback {
-    ($name:ident, |$tx:ident, $data:ident, $bytes:ident| $body:expr) => {
-        unsafe extern "C" fn $name(_parser: *const ConnectionParser, data: *mut Data) -> HtpStatus {
+    ($name:ident, |$tx:ident, $data:ident, $bytes:ident, $hashed:ident| $body:expr) => {
+        unsafe extern "C" fn $name(parser: *const ConnectionParser, data: *mut Data) -> HtpStatus {
             // SAFETY: the parser passes valid data of a live transaction, and calls back one
             // function at a time.
             let (raw, $bytes) = unsafe { (tx::htp_tx_data_tx(data), bytes_of(data)) };
+            // SAFETY: the parser is valid. Its user data is a number, never an address.
+            let $hashed = !unsafe { conn::htp_connp_user_data(parser) }.is_null();
             // SAFETY: as above.
             if let Some($data) = unsafe { data_of(raw) } {
                 let $tx = Tx { raw, marker: std::marker::PhantomData };
@@ -125,10 +127,10 @@ macro_rules! data_callback {
     };
 }
 
-data_callback!(request_headers, |_tx, data, bytes| data.add_headers(Direction::ToServer, bytes));
-data_callback!(response_headers, |_tx, data, bytes| data.add_headers(Direction::ToClient, bytes));
-data_callback!(request_body, |tx, data, bytes| data.add_body(Direction::ToServer, &tx, bytes));
-data_callback!(response_body, |tx, data, bytes| data.add_body(Direction::ToClient, &tx, bytes));
+data_callback!(request_headers, |_tx, data, bytes, _hashed| data.add_headers(Direction::ToServer, bytes));
+data_callback!(response_headers, |_tx, data, bytes, _hashed| data.add_headers(Direction::ToClient, bytes));
+data_callback!(request_body, |tx, data, bytes, hashed| data.add_body(Direction::ToServer, &tx, bytes, hashed));
+data_callback!(response_body, |tx, data, bytes, hashed| data.add_body(Direction::ToClient, &tx, bytes, hashed));
 
 macro_rules! tx_callback {
     ($name:ident, $direction:expr) => {
@@ -163,12 +165,13 @@ unsafe impl Send for Connection {}
 static EPOCH: timeval = timeval { tv_sec: 0, tv_usec: 0 };
 
 impl Connection {
-    /// Returns a parser.
-    pub fn new(config: Config, client_port: u16, server_port: u16) -> Self {
+    /// Returns a parser. With `hashed`, files have digests.
+    pub fn new(config: Config, client_port: u16, server_port: u16, hashed: bool) -> Self {
         // SAFETY: the configuration is valid for the life of the process. Null addresses are
         // allowed, and the timestamp is valid during the call.
         unsafe {
             let parser = conn::htp_connp_create(config.0);
+            conn::htp_connp_set_user_data(parser, std::ptr::without_provenance_mut(usize::from(hashed)));
             conn::htp_connp_open(
                 parser,
                 null::<c_char>(),
@@ -341,18 +344,6 @@ impl<'a> Tx<'a> {
     /// Returns the text after the status code.
     pub fn status_message(&self) -> Option<&'a [u8]> {
         self.get(tx::htp_tx_response_message)
-    }
-
-    /// Returns whether the request has no protocol, as in HTTP/0.9.
-    pub fn is_0_9(&self) -> bool {
-        // SAFETY: the transaction is valid.
-        unsafe { tx::htp_tx_is_protocol_0_9(self.raw) != 0 }
-    }
-
-    /// Returns the flags of irregularities.
-    pub fn flags(&self) -> u64 {
-        // SAFETY: the transaction is valid.
-        unsafe { tx::htp_tx_flags(self.raw) }
     }
 
     /// Returns the progress of one direction: 1 line, 2 headers, 3 body, 4 trailer, 5 complete.

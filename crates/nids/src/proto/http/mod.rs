@@ -14,7 +14,8 @@ mod transaction;
 
 pub use htp::{Config, Options};
 
-use super::{Parser, Status, View};
+use super::file::FileRecord;
+use super::{Parser, ParserOptions, Status, View};
 use crate::app::Direction;
 use crate::eve::Json;
 use crate::rules::Field;
@@ -35,9 +36,9 @@ pub struct Http {
 
 impl Http {
     /// Returns a parser.
-    pub fn new(config: Config, client_port: u16, server_port: u16) -> Self {
+    pub fn new(options: &ParserOptions, client_port: u16, server_port: u16) -> Self {
         Self {
-            connection: Connection::new(config, client_port, server_port),
+            connection: Connection::new(options.http, client_port, server_port, options.hash_files),
             first: 0,
             trigger: [false; 2],
             completed: [0; 2],
@@ -84,6 +85,10 @@ impl Parser for Http {
 
     fn gap(&mut self, direction: Direction, bytes: usize) -> Status {
         let status = self.connection.data(direction, None, bytes);
+        let id = self.completed[direction as usize];
+        if let Some(data) = usize::try_from(id).ok().and_then(|id| self.connection.tx_data(id)) {
+            data.gap(direction);
+        }
         self.after(direction);
         match status {
             htp::Status::Ok => Status::Ok,
@@ -130,6 +135,16 @@ impl Parser for Http {
         }
         self.first = self.first.max(id + 1);
         self.events.retain(|event| event.0 > id);
+    }
+
+    fn take_files(&mut self, end: bool) -> Vec<FileRecord> {
+        let mut files = Vec::new();
+        for id in self.transactions() {
+            if let Some(data) = usize::try_from(id).ok().and_then(|id| self.connection.tx_data(id)) {
+                files.extend(data.take_files(id, end));
+            }
+        }
+        files
     }
 
     fn take_trigger(&mut self, direction: Direction) -> bool {

@@ -1,7 +1,7 @@
 //! Files in bodies of type `multipart/form-data` (RFC 7578).
 
-use super::transaction::File;
 use crate::proto::body::WindowOptions;
+use crate::proto::file::File;
 
 /// Maximum length of the headers of a part, bytes.
 const HEADERS_MAX: usize = 8 << 10;
@@ -41,34 +41,34 @@ impl Multipart {
     }
 
     /// Adds bytes of the body.
-    pub fn add(&mut self, bytes: &[u8], files: &mut Vec<File>) {
+    pub fn add(&mut self, bytes: &[u8], files: &mut Vec<File>, hashed: bool) {
         self.pending.extend_from_slice(bytes);
-        while self.step(files) {}
+        while self.step(files, hashed) {}
     }
 
     /// Ends the body: an unfinished part belongs to its file.
     pub fn finish(&mut self, files: &mut [File]) {
         if self.state == State::File {
             if let Some(file) = files.last_mut() {
-                file.body.add(&std::mem::take(&mut self.pending), WindowOptions::REQUEST.limit);
+                file.add(&std::mem::take(&mut self.pending), WindowOptions::REQUEST.limit);
             }
         }
         self.state = State::Done;
     }
 
     /// Processes a part of the pending bytes. Returns false if more bytes are needed.
-    fn step(&mut self, files: &mut Vec<File>) -> bool {
+    fn step(&mut self, files: &mut Vec<File>, hashed: bool) -> bool {
         match self.state {
             State::Done => {
                 self.pending.clear();
                 false
             }
-            State::Headers => self.headers(files),
+            State::Headers => self.headers(files, hashed),
             State::Skip | State::File => self.content(files),
         }
     }
 
-    fn headers(&mut self, files: &mut Vec<File>) -> bool {
+    fn headers(&mut self, files: &mut Vec<File>, hashed: bool) -> bool {
         if self.pending.starts_with(b"--") {
             self.state = State::Done;
             return true;
@@ -83,7 +83,7 @@ impl Multipart {
         self.pending.drain(..end + 4);
         self.state = match name {
             Some(name) if files.len() < FILES_MAX => {
-                files.push(File { name, ..File::default() });
+                files.push(File::new(name, hashed));
                 State::File
             }
             _ => State::Skip,
@@ -102,9 +102,9 @@ impl Multipart {
             let content = &self.pending[..end];
             let content = if found.is_some() { content.strip_suffix(b"\r\n").unwrap_or(content) } else { content };
             if let Some(file) = files.last_mut() {
-                file.body.add(content, WindowOptions::REQUEST.limit);
+                file.add(content, WindowOptions::REQUEST.limit);
                 if found.is_some() {
-                    file.body.finish();
+                    file.finish();
                 }
             }
         }
@@ -158,7 +158,7 @@ mod tests {
             let mut multipart = Multipart::new(b"multipart/form-data; boundary=\"xx\"").unwrap();
             let mut files = Vec::new();
             for part in BODY.chunks(cut) {
-                multipart.add(part, &mut files);
+                multipart.add(part, &mut files, false);
             }
             multipart.finish(&mut files);
             assert_eq!(files.len(), 1, "{cut}");

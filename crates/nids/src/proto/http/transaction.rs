@@ -4,18 +4,10 @@ use super::htp::Tx;
 use super::multipart::Multipart;
 use crate::app::Direction;
 use crate::proto::body::{Body, WindowOptions};
+use crate::proto::file::{File, FileRecord};
 
 /// Maximum number of raw header bytes that are kept in one direction.
 const HEADERS_MAX: usize = 64 << 10;
-
-/// File in a request body.
-#[derive(Debug, Default)]
-pub struct File {
-    /// Name.
-    pub name: Vec<u8>,
-    /// Content.
-    pub body: Body,
-}
 
 /// Collected data of a transaction.
 #[derive(Debug, Default)]
@@ -26,8 +18,8 @@ pub struct TxData {
     pub bodies: [Body; 2],
     /// Files in the request body.
     pub files: Vec<File>,
-    /// Name of the file in the response.
-    pub response_name: Option<Vec<u8>>,
+    /// File in the response; its bytes are in the body.
+    pub response: Option<File>,
     multipart: Option<Multipart>,
     begun: bool,
 }
@@ -47,32 +39,32 @@ impl TxData {
         headers.extend_from_slice(&bytes[..room]);
     }
 
-    pub(super) fn add_body(&mut self, direction: Direction, tx: &Tx<'_>, bytes: &[u8]) {
+    pub(super) fn add_body(&mut self, direction: Direction, tx: &Tx<'_>, bytes: &[u8], hashed: bool) {
         if bytes.is_empty() {
             return;
         }
         if direction == Direction::ToServer {
-            self.add_files(tx, bytes);
-        } else if self.response_name.is_none() {
-            self.response_name = Some(response_name(tx));
+            self.add_files(tx, bytes, hashed);
+        } else {
+            self.response.get_or_insert_with(|| File::new(response_name(tx), hashed)).count(bytes);
         }
         self.bodies[direction as usize].add(bytes, window_options(direction).limit);
     }
 
-    fn add_files(&mut self, tx: &Tx<'_>, bytes: &[u8]) {
+    fn add_files(&mut self, tx: &Tx<'_>, bytes: &[u8], hashed: bool) {
         if !self.begun {
             self.begun = true;
             let content_type = tx.header(Direction::ToServer, "content-type").unwrap_or(b"");
             self.multipart = Multipart::new(content_type);
             if self.multipart.is_none() {
-                self.files.push(File { name: path_name(tx.uri().unwrap_or(b"")), ..File::default() });
+                self.files.push(File::new(path_name(tx.uri().unwrap_or(b"")), hashed));
             }
         }
         match self.multipart.as_mut() {
-            Some(multipart) => multipart.add(bytes, &mut self.files),
+            Some(multipart) => multipart.add(bytes, &mut self.files, hashed),
             None => {
                 if let Some(file) = self.files.first_mut() {
-                    file.body.add(bytes, WindowOptions::REQUEST.limit);
+                    file.add(bytes, WindowOptions::REQUEST.limit);
                 }
             }
         }
@@ -84,7 +76,24 @@ impl TxData {
             if let Some(multipart) = self.multipart.as_mut() {
                 multipart.finish(&mut self.files);
             }
-            self.files.iter_mut().for_each(|file| file.body.finish());
+            self.files.iter_mut().for_each(File::finish);
+        } else if let Some(file) = self.response.as_mut() {
+            file.finish();
+        }
+    }
+
+    /// Returns the files that are complete, or all with `end`.
+    pub(super) fn take_files(&mut self, id: u64, end: bool) -> Vec<FileRecord> {
+        let requests = self.files.iter_mut().filter_map(|file| file.take_record(id, Direction::ToServer, end));
+        let response = self.response.as_mut().and_then(|file| file.take_record(id, Direction::ToClient, end));
+        requests.chain(response).collect()
+    }
+
+    /// Notes missing bytes.
+    pub(super) fn gap(&mut self, direction: Direction) {
+        match direction {
+            Direction::ToServer => self.files.iter_mut().for_each(|file| file.gaps = true),
+            Direction::ToClient => self.response.iter_mut().for_each(|file| file.gaps = true),
         }
     }
 
