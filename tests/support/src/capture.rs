@@ -11,6 +11,9 @@ use pcap_file::pcapng::{Block, PcapNgReader};
 /// Length of the header of a pcap file, in bytes (draft-ietf-opsawg-pcap, section 4).
 pub const FILE_HEADER_BYTES: usize = 24;
 
+/// Time of the first frame of a written capture, in seconds since 1970.
+pub const START_SECONDS: u32 = 1_700_000_000;
+
 /// One frame of a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
@@ -64,12 +67,13 @@ pub fn read(path: &Path) -> Vec<Vec<u8>> {
     frames.into_iter().map(|frame| frame.data).collect()
 }
 
-/// Writes frames as a pcap file. Frame `n` has the time `n` microseconds.
+/// Writes frames as a pcap file. The first frame has the time [`START_SECONDS`]. Frames are one
+/// microsecond apart.
 pub fn write(path: &Path, frames: &[Vec<u8>]) {
     fs::write(path, bytes(frames)).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
-/// Returns frames as the bytes of a pcap file. Frame `n` has the time `n` microseconds.
+/// Returns the bytes of the pcap file that [`write`] writes.
 pub fn bytes(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut append = |words: &[u32], data: &[u8]| {
@@ -80,7 +84,7 @@ pub fn bytes(frames: &[Vec<u8>]) -> Vec<u8> {
     append(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, 65535, 1], &[]);
     for (index, frame) in (0_u32..).zip(frames) {
         let length = frame.len() as u32;
-        append(&[index / 1_000_000, index % 1_000_000, length, length], frame);
+        append(&[START_SECONDS + index / 1_000_000, index % 1_000_000, length, length], frame);
     }
     bytes
 }

@@ -5,6 +5,8 @@
 //! |---|---|
 //! | [`random`] | the one seeded random number generator |
 //! | [`frame`] | Ethernet frames with VLAN, IPv4, IPv6, UDP, TCP and ESP |
+//! | [`control`] | client of a control socket |
+//! | [`cuda`] | emulated CUDA devices |
 //! | [`config`] | TOML text of a configuration |
 //! | [`capture`] | reading and writing of captures |
 //! | [`corpus`] | replay of the fuzz corpus |
@@ -12,11 +14,14 @@
 //! | [`network`] | network namespaces |
 //! | [`peer`] | programs that results are compared with |
 //! | [`hex`] | hexadecimal text |
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod capture;
 pub mod config;
+pub mod control;
 pub mod corpus;
+#[allow(unsafe_code, reason = "loads a library")]
+pub mod cuda;
 pub mod folder;
 pub mod frame;
 pub mod hex;
@@ -28,9 +33,11 @@ use std::fmt::Display;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub use config::ConfigText;
+pub use control::ControlClient;
 pub use folder::Folder;
 pub use frame::FrameBuilder;
 pub use peer::{Peer, absent, python};
@@ -48,6 +55,16 @@ pub fn repository() -> PathBuf {
 /// that passes.
 pub fn skip(reason: impl Display) {
     writeln!(std::io::stderr(), "skipped: {reason}").expect("standard error is writable");
+}
+
+/// Sets a flag when it is dropped, so that a thread that waits for the flag also ends after a panic.
+#[derive(Debug)]
+pub struct SetOnDrop<'a>(pub &'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
 
 /// Polls `condition` every 5 ms until it holds.
