@@ -1,11 +1,16 @@
 //! Tests of the host code for CUDA, and of the CUDA kernels, on an emulated device. They need no
 //! GPU.
 
+#[path = "common/cuda_suite.rs"]
 mod cuda_suite;
-mod emulated;
+#[path = "common/matrix.rs"]
 mod matrix;
+#[path = "common/stress.rs"]
 mod stress;
+#[path = "common/template.rs"]
 mod template;
+#[path = "common/turn.rs"]
+mod turn;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,31 +19,37 @@ use godwit_device::cuda::CudaDevice;
 use godwit_device::{Device, DeviceOptions, Program, Transfer, measure};
 use godwit_packet::Arena;
 use godwit_sched::Chunk;
+use godwit_test_support::cuda::{self, Emulation};
 
-use emulated::emulation;
 use matrix::Scope;
 use stress::{BIN_PACKETS, check, fill_up, summing_kernels};
 use template::Template;
+use turn::turn;
 
 /// Number of packets in the stress test. An emulated lane is some thousand times slower than a lane
 /// of a GPU.
 const STRESS_PACKETS: u64 = 50_000;
 
+/// Loads the emulated driver with one device.
+fn emulation() -> Option<&'static Emulation> {
+    cuda::emulation(env!("CARGO_TARGET_TMPDIR"), 1)
+}
+
 #[test]
 fn every_function_matches_ref_in_mixed_chunks() {
-    let Some(_emulation) = emulation(1) else { return };
+    let Some(_emulation) = emulation() else { return };
     cuda_suite::compare(&Scope { picks: |packet| packet.before.flow_hash % 32 == 3, ..Scope::ALL });
 }
 
 #[test]
 fn no_stale_data_is_read() {
-    let Some(_emulation) = emulation(1) else { return };
+    let Some(_emulation) = emulation() else { return };
     cuda_suite::check_for_stale_data(STRESS_PACKETS);
 }
 
 #[test]
 fn persistent_groups_use_a_device_exclusively() {
-    let Some(_emulation) = emulation(1) else { return };
+    let Some(_emulation) = emulation() else { return };
     cuda_suite::refuse_engines_next_to_groups();
 }
 
@@ -56,8 +67,8 @@ fn a_large_chunk_needs_one_copy_call_per_direction() {
         c"cuGraphLaunch",
         c"cuMemHostRegister_v2",
     ];
-    let _turn = cuda_suite::turn();
-    let Some(emulation) = emulation(1) else { return };
+    let _turn = turn();
+    let Some(emulation) = emulation() else { return };
     let setups =
         [(Transfer::Copy, true), (Transfer::Copy, false), (Transfer::ZeroCopy, true), (Transfer::ZeroCopy, false)];
     for (transfer, locks) in setups {
@@ -97,8 +108,8 @@ fn a_large_chunk_needs_one_copy_call_per_direction() {
 
 #[test]
 fn copied_and_zero_copy_chunks_run_at_the_same_time() {
-    let _turn = cuda_suite::turn();
-    let Some(emulation) = emulation(1) else { return };
+    let _turn = turn();
+    let Some(emulation) = emulation() else { return };
     let calls = [c"cuLaunchKernel", c"cuGraphLaunch"];
     let before = calls.map(|call| emulation.calls(call));
     cuda_suite::mix_transfers(2);
@@ -110,8 +121,8 @@ fn copied_and_zero_copy_chunks_run_at_the_same_time() {
 /// Checks that the measurements return results. Their accuracy can be checked only on a GPU.
 #[test]
 fn measures_copies_launches_mailboxes_and_reads() {
-    let _turn = cuda_suite::turn();
-    let Some(_emulation) = emulation(1) else { return };
+    let _turn = turn();
+    let Some(_emulation) = emulation() else { return };
     let time = Duration::from_millis(5);
     for rates in measure::copy_at_once(&["cuda:0", "cuda:0"], 10_000, time).unwrap() {
         assert!(rates.host_to_device > 0.0 && rates.device_to_host > 0.0 && rates.both > 0.0, "{rates:?}");

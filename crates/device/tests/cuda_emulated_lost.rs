@@ -2,8 +2,9 @@
 //! chunks, no call blocks forever, and memory that the device may write stays allocated. Each test
 //! uses other devices, because lost devices are leaked.
 
-mod emulated;
+#[path = "common/lost.rs"]
 mod lost;
+#[path = "common/template.rs"]
 mod template;
 
 use std::ffi::CStr;
@@ -14,8 +15,8 @@ use godwit_abi::Outcome;
 use godwit_device::cuda::CudaDevice;
 use godwit_device::{Device, DeviceOptions, Error, Lane, Mode, Program, Transfer};
 use godwit_packet::{Arena, ArenaConfig, Region};
+use godwit_test_support::cuda::{self, Emulation};
 
-use emulated::Emulation;
 use lost::{SILENT, assert_lost, chunk, chunk_of, until_lost};
 use template::Template;
 
@@ -56,7 +57,7 @@ impl Drop for Turn {
 fn turn() -> Option<Turn> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    Some(Turn { driver: emulated::emulation(19)?, _turn: turn })
+    Some(Turn { driver: cuda::emulation(env!("CARGO_TARGET_TMPDIR"), 19)?, _turn: turn })
 }
 
 fn open(number: usize, lanes: usize, mode: Mode) -> Result<(Arc<CudaDevice>, Vec<Region>), Error> {

@@ -4,10 +4,11 @@
 //! The kernel really hangs and occupies a core. Each test runs in its own process, which releases
 //! the core when it exits.
 
+#[path = "common/lost.rs"]
 mod lost;
+#[path = "common/template.rs"]
 mod template;
 
-use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 use godwit_device::opencl::{OpenClDevice, probe};
 use godwit_device::{Device, DeviceOptions, Mode, Program, arena_memory};
 use godwit_packet::{Arena, ArenaConfig, Region};
+use godwit_test_support::skip;
 
 use lost::{SILENT, assert_lost, chunk, until_lost};
 use template::Template;
@@ -140,8 +142,7 @@ fn hangs_in_a_persistent_group_that_is_dropped() {
 #[test]
 fn all_lanes_of_a_device_that_hangs_report_it_lost() {
     if processor().is_none() {
-        // Written directly, because the test harness hides the output of tests that pass.
-        std::io::stderr().write_all(b"skipped: no usable OpenCL device runs on the processor\n").unwrap();
+        skip("no usable OpenCL device runs on the processor");
         return;
     }
     let launched = ["hangs_under_two_lanes", "hangs_under_a_lane_that_is_dropped"];

@@ -1,10 +1,5 @@
 //! Tests of the CPU device: results of all forms, bins with several variants, and defective chunks.
 
-#[allow(dead_code, reason = "the CPU is always present, so some helpers are unused")]
-mod matrix;
-mod template;
-mod wrong;
-
 use std::sync::Arc;
 
 use godwit_abi::{Bin, Descriptor, Outcome};
@@ -13,9 +8,9 @@ use godwit_device::{Device, Implementation, Lane, Program};
 use godwit_packet::{Arena, ArenaConfig, ArenaHandle, Layout, Region};
 use godwit_sched::{Chunk, Packer, PackerConfig};
 
-use matrix::{Order, Scope, compare_with_ref};
-use template::Template;
-use wrong::{FAULTS, assert_rejected};
+use crate::defective::{FAULTS, assert_rejected};
+use crate::matrix::{self, Order, Scope, compare_with_ref};
+use crate::template::Template;
 
 fn lane(implementation: Implementation) -> Box<dyn Lane> {
     Arc::new(CpuDevice::new(vec![(Arc::new(Template), implementation)]).unwrap()).lane().unwrap()

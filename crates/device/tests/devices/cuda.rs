@@ -1,17 +1,14 @@
 //! Tests of the CUDA devices of this machine, in both modes and both layouts. They cover every
 //! function in mixed chunks, lost packets, stale data, and absent devices.
 
-mod cuda_suite;
-mod matrix;
-mod stress;
-mod template;
-
 use godwit_device::cuda::{CudaDevice, probe};
 use godwit_device::{DeviceOptions, Error};
 use godwit_packet::{Arena, ArenaConfig};
 
-use matrix::Scope;
-use stress::packets;
+use crate::cuda_suite;
+use crate::matrix::Scope;
+use crate::stress_packets;
+use crate::turn::turn;
 
 #[test]
 fn every_function_matches_ref_in_mixed_chunks() {
@@ -20,12 +17,12 @@ fn every_function_matches_ref_in_mixed_chunks() {
 
 #[test]
 fn no_stale_data_is_read() {
-    cuda_suite::check_for_stale_data(packets());
+    cuda_suite::check_for_stale_data(stress_packets());
 }
 
 #[test]
 fn copied_and_zero_copy_chunks_run_at_the_same_time() {
-    let _turn = cuda_suite::turn();
+    let _turn = turn();
     cuda_suite::mix_transfers(300);
 }
 

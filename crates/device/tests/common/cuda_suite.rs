@@ -1,6 +1,6 @@
 //! Tests for real and emulated CUDA devices.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use godwit_device::cuda::{CudaDevice, probe};
@@ -11,6 +11,7 @@ use godwit_sched::Chunk;
 use super::matrix::{self, Scope, compare_with_ref, usable};
 use super::stress::{BIN_PACKETS, BUFFERS, by_workers, check, fill_up, summing_kernels};
 use super::template::Template;
+use super::turn::turn;
 
 const MODES: [Mode; 2] = [Mode::Launch, Mode::Persistent];
 /// All modes, with both transfers of launch mode.
@@ -46,13 +47,6 @@ impl matrix::Setup for Setup {
         assert_eq!(device.mode(), self.mode);
         device.lane().unwrap()
     }
-}
-
-/// Waits for exclusive use of the devices. While groups of one test run, drops in another test
-/// would wait for them.
-pub(crate) fn turn() -> MutexGuard<'static, ()> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Compares every function with `ref`, in mixed chunks.
@@ -99,7 +93,7 @@ pub(crate) fn dense_arena(packets: usize) -> ArenaConfig {
 }
 
 /// Runs large chunks, which are copied, and small chunks, which use zero-copy, at the same time in
-/// one lane. Slots serve both. The caller must hold its [`turn`].
+/// one lane. Slots serve both. The caller must have exclusive use of the devices.
 pub(crate) fn mix_transfers(rounds: u64) {
     const BINS: [usize; 6] = [128, 4, 128, 1, 4, 128];
     for number in usable(&probe()) {

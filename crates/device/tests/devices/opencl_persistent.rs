@@ -1,11 +1,7 @@
 //! Tests of persistent groups on OpenCL devices: stale data, shares, and the fallback to launch
 //! mode.
 
-mod stress;
-mod template;
-
-use std::io::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use godwit_abi::Bin;
@@ -13,21 +9,19 @@ use godwit_device::opencl::{OpenClDevice, probe};
 use godwit_device::{Device, DeviceOptions, Mode, Program, arena_memory};
 use godwit_packet::{Arena, ArenaConfig};
 use godwit_sched::Chunk;
+use godwit_test_support::skip;
 
-use stress::{BIN_PACKETS, BUFFERS, by_workers, fill, packets, run, run_programs, summing_kernels};
-use template::Template;
-
-/// Gives one test at a time exclusive use of the processor, because its persistent groups occupy
-/// cores.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+use crate::stress::{BIN_PACKETS, BUFFERS, by_workers, fill, run, run_programs, summing_kernels};
+use crate::stress_packets;
+use crate::template::Template;
+use crate::turn::turn;
 
 /// Returns the number of a device with persistent mode. Prints a message if there is none.
 fn device_number() -> Option<usize> {
     let able = |found: &godwit_device::Found| found.usable.is_ok() && found.lacks(Mode::Persistent).is_none();
     let number = probe().found.iter().position(able);
     if number.is_none() {
-        // Written directly, because the test harness hides the output of tests that pass.
-        std::io::stderr().write_all(b"skipped: no OpenCL device has a persistent mode\n").unwrap();
+        skip("no OpenCL device has a persistent mode");
     }
     number
 }
@@ -38,7 +32,7 @@ fn kernels() -> String {
 
 #[test]
 fn no_stale_data_is_read() {
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = turn();
     let Some(number) = device_number() else { return };
     let lanes = probe().found[number].capabilities.compute_units.min(4);
     let config = ArenaConfig { packets: BUFFERS, ..ArenaConfig::default() };
@@ -50,12 +44,12 @@ fn no_stale_data_is_read() {
     let programs: Vec<Arc<dyn Program>> = vec![Arc::new(Template)];
     let device = OpenClDevice::with_kernels(number, programs, &arena.handle(), &options, &kernels()).unwrap();
     assert_eq!((device.mode(), device.fallback()), (Mode::Persistent, None));
-    by_workers(Arc::new(device), arena.split(), packets());
+    by_workers(Arc::new(device), arena.split(), stress_packets());
 }
 
 #[test]
 fn falls_back_to_launch_mode_with_a_reason() {
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = turn();
     let Some(number) = device_number() else { return };
     let units = probe().found[number].capabilities.compute_units;
     for (lanes, is_shared, reason) in [(1, false, "shared virtual memory"), (units + 1, true, "workers")] {
@@ -83,7 +77,7 @@ fn falls_back_to_launch_mode_with_a_reason() {
 /// a share.
 #[test]
 fn divides_groups_between_functions_by_share() {
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = turn();
     let Some(number) = device_number() else { return };
     let units = probe().found[number].capabilities.compute_units;
     for (share, lanes) in [(vec![1, 0, 1], 1), (vec![0, 5, 0], 1), (vec![1; units + 1], 1), (vec![1, 1, 0], units)] {
@@ -136,7 +130,7 @@ fn divides_groups_between_functions_by_share() {
 /// Groups outlive lanes. The number of lanes is limited, and dropping a lane allows another one.
 #[test]
 fn a_dropped_lane_makes_room_for_another() {
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = turn();
     let Some(number) = device_number() else { return };
     let config = ArenaConfig { packets: BUFFERS, ..ArenaConfig::default() };
     let memory = arena_memory(&[&format!("opencl:{number}")], Arena::bytes_for(&config, 1).unwrap()).unwrap();

@@ -1,12 +1,8 @@
 //! Tests of the OpenCL devices of this machine. They cover every function in mixed chunks, lost
 //! packets, defective chunks, and machines without OpenCL.
 
-mod matrix;
-mod wrong;
-
-use std::io::Write as _;
 use std::process::Command;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use godwit_abi::{Bin, Descriptor, VERDICT_DROP};
@@ -14,11 +10,12 @@ use godwit_device::opencl::{ID, OpenClDevice, probe};
 use godwit_device::{Device, DeviceOptions, Error, Lane, Mode, Program, arena_memory};
 use godwit_packet::{Arena, ArenaConfig, ArenaHandle, Backing, Layout, Region};
 use godwit_sched::{Chunk, Insert, Packer, PackerConfig};
+use godwit_test_cases::build;
+use godwit_test_support::{Folder, Random, skip};
 
-use matrix::frames::Random;
-use matrix::functions;
-use matrix::{FunctionProgram, IN_FLIGHT, Order, Packet, Scope, compare_with_ref, print_once, usable};
-use wrong::{FAULTS, assert_rejected};
+use crate::defective::{FAULTS, assert_rejected};
+use crate::matrix::{self, FunctionProgram, IN_FLIGHT, Order, Packet, Scope, compare_with_ref, print_once, usable};
+use crate::turn::turn;
 
 /// A device with mode and kind of memory.
 #[derive(Clone, Copy, Debug)]
@@ -29,12 +26,10 @@ struct Setup {
     own: bool,
 }
 
-/// Returns every usable device in each of its modes. Prints a message if there is none. The guard
-/// gives exclusive use: persistent groups of a processor occupy cores, and groups of another test
-/// might never start.
+/// Returns every usable device in each of its modes, with exclusive use. Prints a message if there is
+/// none.
 fn setups() -> (Vec<Setup>, MutexGuard<'static, ()>) {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let turn = turn();
     let probe = probe();
     let usable = usable(&probe);
     if usable.is_empty() {
@@ -166,16 +161,15 @@ fn kernels_pass_oclgrind() {
         .map(|folder| folder.join("../lib/oclgrind/liboclgrind-rt-icd.so"))
         .find(|driver| driver.is_file());
     let Some(driver) = driver else {
-        std::io::stderr().write_all(b"skipped: oclgrind is not installed\n").unwrap();
+        skip("oclgrind is not installed");
         return;
     };
-    let folder = std::env::temp_dir().join(format!("godwit-oclgrind-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("oclgrind.icd"), driver.canonicalize().unwrap().to_str().unwrap()).unwrap();
+    let folder = Folder::new();
+    folder.write("oclgrind.icd", driver.canonicalize().unwrap().to_str().unwrap());
     let log = folder.join("log");
     let run = |name: &str| {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", name, "--ignored", "--nocapture"]).env("OCL_ICD_VENDORS", &folder);
+        command.args(["--exact", name, "--ignored", "--nocapture"]).env("OCL_ICD_VENDORS", folder.path());
         command.env_remove("OCL_ICD_FILENAMES");
         command.env("OCLGRIND_DATA_RACES", "1").env("OCLGRIND_MAX_ERRORS", "10").env("OCLGRIND_LOG", &log);
         command.env("OCLGRIND_BUILD_OPTIONS", "-cl-opt-disable");
@@ -185,16 +179,15 @@ fn kernels_pass_oclgrind() {
         let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
         (output.status.success(), text, std::fs::read_to_string(&log).unwrap_or_default())
     };
-    let (_, text, found) = run("a_race_under_oclgrind");
+    let (_, text, found) = run("opencl::a_race_under_oclgrind");
     assert!(found.contains("data race"), "oclgrind finds no race: {found}{text}");
     std::fs::remove_file(&log).unwrap();
-    let (success, text, found) = run("a_few_packets_under_oclgrind");
-    std::fs::remove_dir_all(&folder).unwrap();
+    let (success, text, found) = run("opencl::a_few_packets_under_oclgrind");
     assert!(success && text.contains("Oclgrind") && found.trim().is_empty(), "{found}{text}");
 }
 
 fn echo() -> Vec<Arc<dyn Program>> {
-    let function = functions::build("echo", "ports = 7", 256);
+    let function = build("echo", "ports = 7", 256);
     vec![Arc::new(FunctionProgram("echo", function))]
 }
 
@@ -218,7 +211,7 @@ fn every_packet_of_every_worker_is_returned_once() {
                     let (mut sent, mut back) = (0, vec![false; PACKETS as usize]);
                     while sent < PACKETS || packer.waiting() > 0 || lane.in_flight() > 0 {
                         for _ in 0..random.below(200) {
-                            let length = random.below(1500) as usize;
+                            let length = random.below(1500);
                             let Some(descriptor) = (sent < PACKETS).then(|| region.allocate(length)).flatten() else {
                                 break;
                             };
@@ -380,16 +373,17 @@ fn prints_why_opencl_is_unavailable() {
 
 #[test]
 fn reports_why_opencl_is_unavailable() {
-    let folder = std::env::temp_dir().join(format!("godwit-no-opencl-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Folder::new();
     // The dynamic loader stops its search at the first file with this name, even if it cannot load
     // the file.
     for name in ["libOpenCL.so.1", "libOpenCL.so"] {
-        std::fs::write(folder.join(name), "not a library").unwrap();
+        folder.write(name, "not a library");
     }
     let run = |name: &str, value: &std::path::Path| {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "prints_why_opencl_is_unavailable", "--ignored", "--nocapture"]).env(name, value);
+        command
+            .args(["--exact", "opencl::prints_why_opencl_is_unavailable", "--ignored", "--nocapture"])
+            .env(name, value);
         // This variable would name additional drivers.
         command.env_remove("OCL_ICD_FILENAMES");
         let output = command.output().unwrap();
@@ -397,11 +391,10 @@ fn reports_why_opencl_is_unavailable() {
         assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
         text
     };
-    let no_loader = run("LD_LIBRARY_PATH", &folder);
+    let no_loader = run("LD_LIBRARY_PATH", folder.path());
     // A loader, if installed, searches drivers only in the given folder.
     let is_loader_here = probe().reason.is_none_or(|reason| !reason.contains("libOpenCL.so.1"));
-    let no_driver = run("OCL_ICD_VENDORS", &folder);
-    std::fs::remove_dir_all(&folder).unwrap();
+    let no_driver = run("OCL_ICD_VENDORS", folder.path());
     let lines: Vec<&str> = no_loader.lines().filter(|line| line.contains("libOpenCL.so.1")).collect();
     assert!(lines.iter().any(|line| line.contains("reason: ")), "{no_loader}");
     assert!(lines.iter().any(|line| line.contains("error: ") && line.contains("`opencl:0`")), "{no_loader}");

@@ -1,8 +1,6 @@
 //! Stress tests with packets that all differ, and whose bytes are all checked on host and device.
 //! They detect stale and incomplete data.
 
-#![allow(dead_code, reason = "each test crate uses a part of it")]
-
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,6 +8,7 @@ use godwit_abi::{Bin, Outcome};
 use godwit_device::{Device, Lane};
 use godwit_packet::Region;
 use godwit_sched::Chunk;
+use godwit_test_support::Random;
 
 /// Variant of `template` that reads and writes whole frames.
 const WHOLE: u8 = 77;
@@ -38,12 +37,9 @@ pub(crate) fn summing_kernels(source: &str) -> String {
     source.replace(before, &format!("{instead}\n    {before}"))
 }
 
-/// Returns a random number for a packet (splitmix64), which determines its length and content.
+/// Returns a random number for a packet, which determines its length and content.
 fn mixed(number: u64) -> u64 {
-    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
+    Random::new(number).next_u64()
 }
 
 /// Returns the length of a packet, a multiple of 4. Most packets are short, so that there are many.
@@ -164,12 +160,6 @@ pub(crate) fn run_programs(
     }
     assert_eq!(region.allocated(), 0);
     bins
-}
-
-/// Returns the number of packets of a stress test, from `GODWIT_STRESS_PACKETS` or the default.
-pub(crate) fn packets() -> u64 {
-    let packets = std::env::var("GODWIT_STRESS_PACKETS").ok().map(|text| text.parse().expect("a number"));
-    packets.unwrap_or(2_000_000)
 }
 
 /// Sends packets through a device by several workers, one per region. Buffers and mailbox slots are

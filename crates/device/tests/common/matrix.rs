@@ -1,12 +1,7 @@
 //! Compares every device with `ref`: functions × devices, modes, arena layouts, batch sizes and
 //! orders. Chunks have mixed bins, and every packet must be returned once.
 //!
-//! Functions and frames are those of the matrix in `crates/function/tests`.
-
-#[path = "../../../function/tests/matrix/frames.rs"]
-pub(crate) mod frames;
-#[path = "../../../function/tests/matrix/functions.rs"]
-pub(crate) mod functions;
+//! Functions and frames are those of [`godwit_test_cases::cases`].
 
 use std::io::Write as _;
 use std::ops::Range;
@@ -17,9 +12,8 @@ use godwit_device::{Lane, Probe, Program};
 use godwit_function::{Function, Work};
 use godwit_packet::{Arena, ArenaConfig, ArenaHandle, ImageRef, Layout, Region};
 use godwit_sched::{Chunk, Grouping, Insert, Packer, PackerConfig};
-
-use frames::Random;
-use functions::Case;
+use godwit_test_cases::Case;
+use godwit_test_support::Random;
 
 /// Maximum number of bins in a chunk.
 const BINS: usize = 48;
@@ -226,7 +220,7 @@ fn chunks(cases: &[Case], packets: &[&Packet], batch: usize, order: Order, rando
 
 fn shuffle<T>(list: &mut [T], random: &mut Random) {
     for at in (1..list.len()).rev() {
-        list.swap(at, random.below(at as u32 + 1) as usize);
+        list.swap(at, random.below(at + 1));
     }
 }
 
@@ -298,7 +292,7 @@ pub(crate) fn compare_with_ref(setups: &[impl Setup], scope: &Scope) {
     if setups.is_empty() {
         return;
     }
-    let cases = functions::cases();
+    let cases = godwit_test_cases::cases();
     let frames = cases.iter().map(|case| case.frames.len()).sum::<usize>();
     let mut random = Random::new(7);
     for (setup, &layout) in setups.iter().flat_map(|setup| scope.layouts.iter().map(move |layout| (setup, layout))) {

@@ -1,0 +1,25 @@
+//! The devices of this machine: CPU, OpenCL and CUDA.
+
+#[path = "../common/cuda_suite.rs"]
+mod cuda_suite;
+#[path = "../common/defective.rs"]
+mod defective;
+#[path = "../common/matrix.rs"]
+mod matrix;
+#[path = "../common/stress.rs"]
+mod stress;
+#[path = "../common/template.rs"]
+mod template;
+#[path = "../common/turn.rs"]
+mod turn;
+
+mod cpu;
+mod cuda;
+mod opencl;
+mod opencl_persistent;
+
+/// Returns the number of packets of a stress test, from `GODWIT_STRESS_PACKETS` or the default.
+fn stress_packets() -> u64 {
+    let packets = std::env::var("GODWIT_STRESS_PACKETS").ok().map(|text| text.parse().expect("a number"));
+    packets.unwrap_or(2_000_000)
+}
