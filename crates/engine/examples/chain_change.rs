@@ -10,7 +10,7 @@
 //! differ in their first function. The first packet at that function is therefore the first on the
 //! new chain.
 
-#[path = "../tests/recorder/mod.rs"]
+#[path = "../tests/engine/recorder.rs"]
 mod recorder;
 
 use std::error::Error;
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (in_flight, mode) = (next("4096"), next("launch"));
     let text = configuration(&device, &rate, &workers, &in_flight, &mode) + &chain(0);
     let mut config = Config::parse(&text, "chain_change", Path::new("."))?;
-    let record = recorder::put(&mut config, &[("one", false), ("two", false)], 0);
+    let record = recorder::install(&mut config, &[("one", false), ("two", false)], 0);
     let path = std::env::temp_dir().join(format!("chain_change-{}", std::process::id()));
     let engine = Engine::new(config, &Options { control: Some(path.clone()), ..Options::default() })?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -78,7 +78,7 @@ fn change(path: &Path, record: &Record, changes: usize) -> Result<[Vec<u64>; 3],
     let mut stream = BufReader::new(UnixStream::connect(path)?);
     let mut times = [const { Vec::new() }; 3];
     for number in 1..=changes + 1 {
-        let packets = &record.came[number % FIRST_FUNCTIONS.len()];
+        let packets = &record.received[number % FIRST_FUNCTIONS.len()];
         // The old chain is drained, so packets reach this function only by the new chain.
         let packets_before = packets.load(Ordering::Acquire);
         let request = format!("{}\n", json!({ "command": "chain", "text": chain(number) }));

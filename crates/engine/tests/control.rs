@@ -1,182 +1,83 @@
-//! A running engine, told things over its control socket while traffic flows.
+//! Commands over the control socket while traffic flows.
 
-#[path = "../../device/tests/emulated/mod.rs"]
-mod emulated;
+#[path = "engine/common.rs"]
+mod common;
+#[path = "engine/faults.rs"]
 mod faults;
+#[path = "engine/probe.rs"]
 mod probe;
+#[path = "engine/socket.rs"]
+mod socket;
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
 
-use faults::{Faults, Loss, opener};
 use godwit_device::opencl::{self, OpenClDevice};
 use godwit_device::{Device, DeviceOptions, Mode, Program, cuda};
 use godwit_engine::config::Config;
 use godwit_engine::{Engine, Error, Opener, Options, Report};
 use godwit_packet::ArenaHandle;
+use godwit_test_support::cuda::emulation_without_driver;
+use godwit_test_support::{ConfigText, ControlClient, Folder, skip, wait_for};
 use serde_json::{Value, json};
 
-const LIMIT: Duration = Duration::from_secs(120);
+use common::{FAULTY, LIMIT, config, count};
+use faults::{Faults, Loss, opener};
+use socket::run_with_socket;
 
-/// `echo` on a device, with traffic that ends only when it is told to.
+/// Returns a configuration with `echo` on a device.
 fn text(device: &str, mode: &str, traffic: &str) -> String {
-    let stanza = if device == "cpu" {
-        String::new()
-    } else {
-        format!(
-            "[[device]]\nname = \"{device}\"\nmode = \"{mode}\"\nchunk_packets = 64\nbins = 5\nbin_packets = 32\nwatchdog_ms = 2000\n"
-        )
-    };
-    format!(
-        r#"
-        [engine]
-        workers = 2
-        pin = false
-        burst_packets = 64
-        in_flight_packets = 1024
-        [packing]
-        deadline_ns = 20000
-        {stanza}
-        [[port]]
-        name = "in"
-        kind = "synthetic"
-        size = "imix"
-        seed = 5
-        {traffic}
-        [[port]]
-        name = "out"
-        kind = "synthetic"
-        [[function]]
-        name = "swap"
-        kind = "template"
-        [[function]]
-        name = "probe"
-        kind = "echo"
-        device = "{device}"
-        [[chain]]
-        from = "in"
-        to = "swap"
-        [[chain]]
-        from = "swap"
-        to = "probe"
-        [[chain]]
-        from = "probe"
-        to = "out"
-        "#
-    )
+    let mut text = ConfigText::new()
+        .engine("workers = 2\nburst_packets = 64\nin_flight_packets = 1024")
+        .table("packing", "deadline_ns = 20000");
+    if device != "cpu" {
+        let keys = format!("mode = \"{mode}\"\nchunk_packets = 64\nbins = 5\nbin_packets = 32\nwatchdog_ms = 2000");
+        text = text.device(device, &keys);
+    }
+    text.port("in", "synthetic", &format!("size = \"imix\"\nseed = 5\n{traffic}"))
+        .port("out", "synthetic", "")
+        .function("swap", "template", "")
+        .function("probe", "echo", &format!("device = \"{device}\""))
+        .path(&["in", "swap", "probe", "out"])
+        .to_string()
 }
 
 const ENDLESS: &str = "flows = 300\nrate = \"200kpps\"";
 
-/// A connected client.
-struct Client(BufReader<UnixStream>);
-
-impl Client {
-    fn connect(path: &Path) -> Self {
-        let stream = UnixStream::connect(path).unwrap();
-        stream.set_read_timeout(Some(LIMIT)).unwrap();
-        Self(BufReader::new(stream))
-    }
-
-    fn say(&mut self, line: &[u8]) {
-        assert!(self.is_heard(line), "the server has closed the connection");
-    }
-
-    /// Whether the server has not closed the connection yet.
-    fn is_heard(&mut self, line: &[u8]) -> bool {
-        self.0.get_mut().write_all(line).is_ok()
-    }
-
-    fn hear(&mut self) -> Option<Value> {
-        let mut line = String::new();
-        let heard = self.0.read_line(&mut line);
-        heard.is_ok_and(|bytes| bytes > 0).then(|| serde_json::from_str(&line).unwrap())
-    }
-
-    fn ask(&mut self, request: &Value) -> Value {
-        self.say(format!("{request}\n").as_bytes());
-        self.hear().expect("a reply")
-    }
-
-    /// What is asked for; the server must agree.
-    fn result(&mut self, request: &Value) -> Value {
-        let reply = self.ask(request);
-        assert_eq!(reply["ok"], true, "{request}: {reply}");
-        reply["result"].clone()
-    }
-
-    /// Why it refuses.
-    fn refused(&mut self, line: &[u8]) -> String {
-        self.say(line);
-        let reply = self.hear().expect("a reply");
-        assert_eq!(reply["ok"], false, "{reply}");
-        reply["error"].as_str().unwrap().to_owned()
-    }
+/// Loads the emulated CUDA driver, unless the machine has a driver. A process probes its devices once,
+/// so every test must call this before it creates an engine.
+fn load_driver() {
+    emulation_without_driver(env!("CARGO_TARGET_TMPDIR"));
 }
 
-/// Runs an engine with a probe while `talk` speaks to it, which ends it too.
+/// Runs an engine with a probe until `body` returns or stops it.
 fn run(
     text: &str,
     ports: u32,
     drops_each: u64,
     opener: Option<Opener>,
-    talk: impl FnOnce(&Path, &probe::State) + Send,
+    body: impl FnOnce(&Path, &probe::State) + Send,
 ) -> (Report, Arc<probe::State>) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("control");
-    let mut config = Config::parse(text, "test.toml", Path::new(".")).unwrap();
-    let state = probe::put(&mut config, "probe", ports, drops_each);
-    let options = Options { control: Some(path.clone()), opener, ..Options::default() };
-    // Every engine asks for devices, once a process.
-    emulated::unless_there_is_a_driver();
-    let engine = Engine::new(config, &options).unwrap();
-    let stop = Arc::new(AtomicBool::new(false));
-    let report = std::thread::scope(|scope| {
-        let talking = scope.spawn(|| {
-            // Also when it fails.
-            let _stop = StopOnDrop(&stop);
-            talk(&path, &state);
-        });
-        let report = engine.run(&stop, Some(LIMIT), &mut |_| {}).unwrap();
-        talking.join().unwrap();
-        report
-    });
-    assert!(!path.exists(), "the socket is still there");
-    assert!(report.conservation.holds() && report.conservation.in_flight == 0, "{}", report.conservation);
+    load_driver();
+    let mut config = config(text);
+    let state = probe::install(&mut config, "probe", ports, drops_each);
+    let report = run_with_socket(config, Options { opener, ..Options::default() }, |path| body(path, &state));
     assert_eq!(state.wrong.load(Ordering::SeqCst), 0);
     (report, state)
 }
 
-struct StopOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for StopOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-fn count(report: &Report, counter: &str) -> u64 {
-    report.counters.iter().find(|(name, _)| name == counter).map_or(0, |(_, value)| *value)
-}
-
-fn wait_until(done: impl Fn() -> bool) {
-    while !done() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// Fewer and fewer ports; each time what was prepared before is gone, and what comes later sees the new image.
+/// Changes the image three times, each time to fewer ports, and stops the engine. Returns the number of
+/// older packets that remained after each change.
 fn change_thrice(path: &Path, state: &probe::State) -> Vec<Value> {
-    let mut client = Client::connect(path);
+    let mut client = ControlClient::connect(path);
     let mut left = Vec::new();
     for generation in 0..4 {
-        // Each generation has packets of its own.
-        wait_until(|| state.of(generation)[1] > 500);
+        // Each generation has its own packets.
+        wait_for("packets of a generation", LIMIT, || state.generation(generation)[1] > 500);
         if generation < 3 {
             left.push(client.result(&json!({ "function": "probe", "command": "fewer" }))["left"].clone());
         }
@@ -187,7 +88,7 @@ fn change_thrice(path: &Path, state: &probe::State) -> Vec<Value> {
 
 fn check_changes(text: &str, opener: Option<Opener>) -> Report {
     let (report, state) = run(text, 4, 0, opener, |path, state| assert_eq!(change_thrice(path, state), [0, 0, 0]));
-    let highest: Vec<u64> = (0..4).map(|generation| state.of(generation)[2]).collect();
+    let highest: Vec<u64> = (0..4).map(|generation| state.generation(generation)[2]).collect();
     assert_eq!(highest, [3, 2, 1, 0]);
     let [prepared, completed] = state.sum();
     assert_eq!((prepared, completed), (report.conservation.received, report.conservation.received));
@@ -195,47 +96,48 @@ fn check_changes(text: &str, opener: Option<Opener>) -> Report {
 }
 
 #[test]
-fn an_image_changes_and_packets_of_before_are_waited_for() {
+fn a_change_of_an_image_waits_for_older_packets() {
     check_changes(&text("cpu", "launch", ENDLESS), None);
 }
 
 #[test]
-fn packets_on_a_slow_device_are_waited_for() {
+fn a_change_of_an_image_waits_for_packets_on_a_slow_device() {
     let faults = Faults { delay_polls: 50, fails_each: 0, loss: None };
-    check_changes(&text("opencl:9", "launch", ENDLESS), Some(opener("opencl:9", faults)));
+    check_changes(&text(FAULTY, "launch", ENDLESS), Some(opener(FAULTY, faults)));
 }
 
-/// OpenCL on the host's memory, with copies, and with groups that stay.
+/// The devices use the memory of the host, copies, or persistent groups.
 #[test]
-fn an_image_changes_on_devices_that_have_a_copy_of_it() {
+fn an_image_changes_on_opencl() {
     let probe = opencl::probe();
     let usable = probe.found.iter().enumerate().find(|(_, found)| found.usable.is_ok());
     let Some((number, found)) = usable else {
-        std::io::stderr().write_all(b"skipped: no OpenCL device can be used\n").unwrap();
+        skip("no usable OpenCL device");
         return;
     };
     let id = found.capabilities.id.clone();
     check_changes(&text(&id, "launch", ENDLESS), None);
-    let wanted = id.clone();
-    let open = move |asked: &str, programs: &[(Arc<dyn Program>, _)], arena: &ArenaHandle, options: &DeviceOptions| {
-        (asked == wanted).then(|| {
-            let programs = programs.iter().map(|(program, _)| Arc::clone(program)).collect();
-            Ok(Arc::new(OpenClDevice::with_own_memory(number, programs, arena, options)?) as Arc<dyn Device>)
-        })
-    };
+    let device_id = id.clone();
+    let open =
+        move |requested: &str, programs: &[(Arc<dyn Program>, _)], arena: &ArenaHandle, options: &DeviceOptions| {
+            (requested == device_id).then(|| {
+                let programs = programs.iter().map(|(program, _)| Arc::clone(program)).collect();
+                Ok(Arc::new(OpenClDevice::with_own_memory(number, programs, arena, options)?) as Arc<dyn Device>)
+            })
+        };
     check_changes(&text(&id, "launch", ENDLESS), Some(Opener(Arc::new(open))));
     if found.lacks(Mode::Persistent).is_none() {
         check_changes(&text(&id, "persistent", ENDLESS).replace("workers = 2", "workers = 1"), None);
     }
 }
 
-/// Copied to the device on a stream of its own, beside launches and beside groups that stay.
+/// Another stream copies the image to the device, while launches or persistent groups run.
 #[test]
 fn an_image_changes_on_cuda() {
-    emulated::unless_there_is_a_driver();
+    load_driver();
     let probe = cuda::probe();
     let Some(found) = probe.found.iter().find(|found| found.usable.is_ok()) else {
-        std::io::stderr().write_all(b"skipped: no CUDA device can be used\n").unwrap();
+        skip("no usable CUDA device");
         return;
     };
     for mode in ["launch", "persistent"] {
@@ -245,9 +147,9 @@ fn an_image_changes_on_cuda() {
 }
 
 #[test]
-fn nothing_in_flight_is_nothing_to_wait_for() {
+fn a_change_without_packets_in_flight_does_not_wait() {
     let (_, state) = run(&text("cpu", "launch", "flows = 3\nrate = \"1pps\""), 4, 0, None, |path, _| {
-        let mut client = Client::connect(path);
+        let mut client = ControlClient::connect(path);
         for _ in 0..3 {
             assert_eq!(client.result(&json!({ "function": "probe", "command": "fewer" }))["left"], 0);
         }
@@ -256,13 +158,12 @@ fn nothing_in_flight_is_nothing_to_wait_for() {
     assert!(state.sum()[0] < 100);
 }
 
-/// What a device took with it is gone, and nobody waits for it for ever.
 #[test]
-fn a_lost_device_is_not_waited_for() {
+fn a_change_does_not_wait_for_packets_on_a_lost_device() {
     for loss in [Loss::Hangs, Loss::Dies, Loss::Refuses] {
         let faults = Faults { delay_polls: 3, fails_each: 5, loss: Some((loss, 20)) };
-        let text = text("opencl:9", "launch", ENDLESS).replace("watchdog_ms = 2000", "watchdog_ms = 50");
-        let (report, state) = run(&text, 4, 0, Some(opener("opencl:9", faults)), |path, state| {
+        let text = text(FAULTY, "launch", ENDLESS).replace("watchdog_ms = 2000", "watchdog_ms = 50");
+        let (report, state) = run(&text, 4, 0, Some(opener(FAULTY, faults)), |path, state| {
             change_thrice(path, state);
         });
         assert_eq!(report.functions[1].device, "cpu");
@@ -273,11 +174,11 @@ fn a_lost_device_is_not_waited_for() {
 }
 
 #[test]
-fn what_a_host_half_drops_when_it_completes_is_counted() {
+fn packets_that_a_host_half_drops_on_completion_are_counted() {
     for opener in [None, Some(opener("cpu", Faults { delay_polls: 2, fails_each: 0, loss: None }))] {
         let traffic = "packets = 20000\nflows = 300";
         let (report, state) = run(&text("cpu", "launch", traffic), 2, 7, opener, |_, state| {
-            wait_until(|| state.sum()[1] == 20_000);
+            wait_for("all packets", LIMIT, || state.sum()[1] == 20_000);
         });
         let dropped = state.dropped.load(Ordering::SeqCst);
         assert!(dropped > 2000);
@@ -287,65 +188,64 @@ fn what_a_host_half_drops_when_it_completes_is_counted() {
 }
 
 #[test]
-fn bad_requests_are_answered_and_stop_nothing() {
+fn an_invalid_request_is_refused_and_packets_keep_flowing() {
     let (report, state) = run(&text("cpu", "launch", ENDLESS), 4, 0, None, |path, state| {
-        let mut client = Client::connect(path);
+        let mut client = ControlClient::connect(path);
         let secret = "00112233445566778899aabbccddeeff";
         let bad = [
             ("\n".to_owned(), "invalid JSON"),
             (format!("{{\"command\":\"add\",\"key\":\"{secret}\"\n"), "invalid JSON"),
             (format!("{secret}\n"), "invalid JSON"),
-            (format!("\"{secret}\"\n"), "an object"),
-            ("[1]\n".to_owned(), "an object"),
+            (format!("\"{secret}\"\n"), "JSON object"),
+            ("[1]\n".to_owned(), "JSON object"),
             ("{}\n".to_owned(), "`command`"),
             ("{\"command\":7}\n".to_owned(), "`command`"),
-            (format!("{{\"command\":\"{secret}\"}}\n"), "`status`, `stop`, `trace`, `chain` and `reload`"),
+            (format!("{{\"command\":\"{secret}\"}}\n"), "`reload`"),
             ("{\"function\":\"prob\",\"command\":\"x\"}\n".to_owned(), "probe"),
             ("{\"function\":1,\"command\":\"x\"}\n".to_owned(), "name"),
-            ("{\"function\":\"swap\",\"command\":\"x\"}\n".to_owned(), "takes no commands"),
-            ("{\"function\":\"probe\",\"command\":\"x\"}\n".to_owned(), "no such command of a probe"),
+            ("{\"function\":\"swap\",\"command\":\"x\"}\n".to_owned(), "commands"),
+            ("{\"function\":\"probe\",\"command\":\"x\"}\n".to_owned(), "unknown command of a probe"),
             ("{\"function\":\"probe\",\"command\":\"bug\"}\n".to_owned(), "bug"),
             ("[".repeat(100_000) + "\n", "invalid JSON"),
         ];
         for (line, expected) in bad {
-            let sentence = client.refused(line.as_bytes());
-            let expected = expected.replace("an object", "a JSON object");
-            assert!(sentence.contains(&expected) && !sentence.contains(secret), "{sentence}");
+            let error = client.error_of_line(line.as_bytes());
+            assert!(error.contains(expected) && !error.contains(secret), "{error}");
         }
-        let sentence = client.refused(&[0xff, 0xfe, b'\n']);
-        assert!(sentence.contains("invalid JSON"), "{sentence}");
-        // Two at once, and one in parts.
-        client.say(b"{\"command\":\"status\"}\n{\"command\":\"status\"}\n{\"comm");
-        client.say(b"and\":\"status\"}\n");
+        let error = client.error_of_line(&[0xff, 0xfe, b'\n']);
+        assert!(error.contains("invalid JSON"), "{error}");
+        // Two requests at once, and a third one in two parts.
+        client.send(b"{\"command\":\"status\"}\n{\"command\":\"status\"}\n{\"comm");
+        client.send(b"and\":\"status\"}\n");
         for _ in 0..3 {
-            assert_eq!(client.hear().unwrap()["ok"], true);
+            assert_eq!(client.receive().unwrap()["ok"], true);
         }
-        // Too long: an answer, and that is the end of it.
-        let mut long = Client::connect(path);
-        let mut sink = long.0.get_ref().try_clone().unwrap();
+        // A line that is too long: an error, and the server closes the connection.
+        let mut long = ControlClient::connect(path);
+        let mut sink = long.stream().try_clone().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(move || while sink.write_all(&[b'x'; 4096]).is_ok() {});
-            let reply = long.hear();
-            assert!(reply.is_none_or(|reply| reply["error"].as_str().unwrap().contains("must not exceed")));
-            assert!(long.hear().is_none());
-            let _ = long.0.get_ref().shutdown(std::net::Shutdown::Both);
+            let reply = long.receive();
+            assert!(reply.is_none_or(|reply| reply["error"].as_str().unwrap().contains("bytes")));
+            assert!(long.receive().is_none());
+            let _ = long.stream().shutdown(std::net::Shutdown::Both);
         });
-        // Others that say nothing keep nobody away, up to a number of them.
-        let silent: Vec<Client> = (0..7).map(|_| Client::connect(path)).collect();
-        wait_until(|| {
-            let mut one_more = Client::connect(path);
-            one_more.hear().is_some_and(|reply| reply["error"].as_str().unwrap().contains("clients"))
+        // The server limits the number of clients. Silent clients count.
+        let silent: Vec<ControlClient> = (0..7).map(|_| ControlClient::connect(path)).collect();
+        wait_for("the limit of clients", LIMIT, || {
+            let mut one_more = ControlClient::connect(path);
+            one_more.receive().is_some_and(|reply| reply["error"].as_str().unwrap().contains("clients"))
         });
         drop(silent);
-        wait_until(|| {
-            let mut again = Client::connect(path);
-            // It is one too many until the server has seen that the others left.
-            again.is_heard(b"{\"command\":\"status\"}\n") && again.hear().is_some_and(|reply| reply["ok"] == true)
+        // The server accepts another client when it has noticed that the others left.
+        wait_for("another client", LIMIT, || {
+            let mut again = ControlClient::connect(path);
+            again.try_send(b"{\"command\":\"status\"}\n") && again.receive().is_some_and(|reply| reply["ok"] == true)
         });
-        // Who leaves in the middle is forgotten.
-        Client::connect(path).is_heard(b"{\"command\":");
+        // A client that leaves within a request has no effect.
+        ControlClient::connect(path).try_send(b"{\"command\":");
         let before = state.sum()[1];
-        wait_until(|| state.sum()[1] > before + 1000);
+        wait_for("more packets", LIMIT, || state.sum()[1] > before + 1000);
         let status = client.result(&json!({ "command": "status" }));
         assert!(status["conservation"]["received"].as_u64().unwrap() > 1000, "{status}");
         assert_eq!(status["functions"][1]["name"], "probe");
@@ -356,44 +256,43 @@ fn bad_requests_are_answered_and_stop_nothing() {
 }
 
 #[test]
-fn a_socket_is_the_users_alone_and_replaces_only_what_is_dead() {
-    let folder = tempfile::tempdir().unwrap();
+fn a_socket_is_private_and_replaces_only_an_abandoned_socket() {
+    let folder = Folder::new();
     let open = |path: &PathBuf| {
-        let config = Config::parse(&text("cpu", "launch", ENDLESS), "test.toml", Path::new(".")).unwrap();
-        emulated::unless_there_is_a_driver();
+        load_driver();
+        let config = config(&text("cpu", "launch", ENDLESS));
         Engine::new(config, &Options { control: Some(path.clone()), ..Options::default() })
     };
-    let refusal = |path: &PathBuf| match open(path) {
+    let error_of = |path: &PathBuf| match open(path) {
         Err(error @ Error::Setup(_)) => error.to_string(),
         Err(error) => panic!("{error:?}"),
-        Ok(_) => panic!("{} is taken", path.display()),
+        Ok(_) => panic!("{} was replaced", path.display()),
     };
-    let path = folder.path().join("control");
-    // Nobody listens any more.
+    let path = folder.join("control");
+    // No process listens at this socket any more.
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     let engine = open(&path).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
-    assert!(refusal(&path).contains("another process listens"));
-    assert!(UnixStream::connect(&path).is_ok(), "it was taken away");
+    assert!(error_of(&path).contains("another process"));
+    assert!(UnixStream::connect(&path).is_ok(), "the socket of another engine must stay");
     drop(engine);
     assert!(!path.exists());
     std::fs::write(&path, "precious").unwrap();
-    assert!(refusal(&path).contains("not a socket"));
+    assert!(error_of(&path).contains("not a socket"));
     assert_eq!(std::fs::read(&path).unwrap(), b"precious");
-    let message = refusal(&folder.path().join("no/such/folder"));
+    let message = error_of(&folder.join("no/such/folder"));
     assert!(message.contains("no/such/folder") && message.contains("No such file"), "{message}");
-    assert!(refusal(&folder.path().join("x".repeat(200))).contains("cannot listen"));
+    assert!(error_of(&folder.join("x".repeat(200))).contains("xxx"));
 }
 
-/// As the configuration names it: from its own directory.
 #[test]
-fn the_configuration_names_the_socket() {
-    let folder = tempfile::tempdir().unwrap();
+fn the_path_of_the_socket_is_relative_to_the_configuration() {
+    let folder = Folder::new();
     let text = text("cpu", "launch", ENDLESS).replace("[engine]", "[engine]\ncontrol = \"here\"");
     let config = Config::parse(&text, "test.toml", folder.path()).unwrap();
-    emulated::unless_there_is_a_driver();
+    load_driver();
     let engine = Engine::new(config, &Options::default()).unwrap();
-    assert!(folder.path().join("here").exists());
+    assert!(folder.join("here").exists());
     drop(engine);
 }

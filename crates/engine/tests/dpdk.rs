@@ -1,119 +1,78 @@
-//! The `dpdk` port in the engine: DPDK's own drivers on both sides, and the kernel's where there is a namespace to have.
+//! Port `dpdk` in the engine: with drivers of DPDK on both sides, and with interfaces of the kernel in a
+//! network namespace.
 #![cfg(feature = "dpdk")]
 
-use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
 use godwit_engine::config::Config;
 use godwit_engine::{Engine, Options, Report};
-use nix::sched::{CloneFlags, unshare};
+use godwit_test_support::frame::ipv4_header;
+use godwit_test_support::network::{self, disable_ipv6, sh, veth_pair};
+use godwit_test_support::{ConfigText, Folder, FrameBuilder, SetOnDrop, capture, output_of, repository, skip};
+use godwit_wire::{Ipv4Header, protocol};
 
-const ECHO: &str = r#"
-    [[function]]
-    name = "echo"
-    kind = "echo"
-"#;
-
-fn chain(edges: &[(&str, &str)]) -> String {
-    edges.iter().map(|(from, to)| format!("[[chain]]\nfrom = \"{from}\"\nto = \"{to}\"\n")).collect()
+/// Returns the keys of a port of kind `dpdk`.
+fn device(name: &str) -> String {
+    format!("device = \"{name}\"")
 }
 
-fn port(name: &str, device: &str) -> String {
-    format!("[[port]]\nname = \"{name}\"\nkind = \"dpdk\"\ndevice = \"{device}\"\n")
+/// Returns a configuration with the function `echo`.
+fn with_echo(engine: &str) -> ConfigText {
+    ConfigText::new().engine(engine).function("echo", "echo", "")
 }
 
-fn engine(text: &str) -> Engine {
-    let config = Config::parse(text, "test.toml", Path::new(".")).unwrap();
+fn engine(text: &ConfigText) -> Engine {
+    let config = Config::parse(&text.to_string(), "test.toml", Path::new(".")).unwrap();
     Engine::new(config, &Options::default()).unwrap()
 }
 
-fn run(text: &str, time: Duration) -> Report {
+fn run(text: &ConfigText, time: Duration) -> Report {
     let report = engine(text).run(&Arc::new(AtomicBool::new(false)), Some(time), &mut |_| {}).unwrap();
     assert!(report.conservation.holds() && report.conservation.in_flight == 0, "{}", report.conservation);
     report
 }
 
-/// A capture of frames of all lengths, as bytes of a pcap file.
-fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65535, 1] {
-        bytes.extend(word.to_le_bytes());
-    }
-    for (number, frame) in frames.iter().enumerate() {
-        for word in [1, number as u32, frame.len() as u32, frame.len() as u32] {
-            bytes.extend(word.to_le_bytes());
-        }
-        bytes.extend(frame);
-    }
-    bytes
-}
-
-/// Frames of a capture with microseconds or nanoseconds, written on this machine.
-fn frames(path: &Path) -> Vec<Vec<u8>> {
-    let bytes = std::fs::read(path).unwrap();
-    let mut rest = &bytes[24..];
-    let mut frames = Vec::new();
-    while !rest.is_empty() {
-        let length = u32::from_le_bytes(rest[8..12].try_into().unwrap()) as usize;
-        frames.push(rest[16..16 + length].to_vec());
-        rest = &rest[16 + length..];
-    }
-    frames
-}
-
-/// A UDP packet over IPv4, numbered.
-fn frame(number: usize, payload: usize) -> Vec<u8> {
-    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
-    let length = (28 + payload) as u16;
-    frame.extend([0x45, 0]);
-    frame.extend(length.to_be_bytes());
-    frame.extend((number as u16).to_be_bytes());
-    frame.extend([0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 1, 0, 1]);
-    let words = frame[14..34].chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
-    let sum = words.sum::<u32>();
-    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
-    frame[24..26].copy_from_slice(&sum.to_be_bytes());
-    frame.extend((1000 + (number % 7) as u16).to_be_bytes());
-    frame.extend(9u16.to_be_bytes());
-    frame.extend((8 + payload as u16).to_be_bytes());
-    frame.extend([0, 0]);
-    frame.extend((0..payload).map(|byte| (byte + number) as u8));
-    frame
+/// Returns a UDP packet. Its identification and contents depend on `number`.
+fn frame(number: usize, payload_bytes: usize) -> Vec<u8> {
+    let data: Vec<u8> = (0..payload_bytes).map(|byte| (byte + number) as u8).collect();
+    let header = ipv4_header([10, 0, 0, 1], [10, 1, 0, 1], protocol::UDP);
+    let header = Ipv4Header { identification: number as u16, ..header };
+    FrameBuilder::new().ipv4_header(header).udp([1000 + (number % 7) as u16, 9], &data)
 }
 
 #[test]
-fn pcap_by_dpdk_is_pcap_by_godwit() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
+fn dpdk_and_godwit_write_the_same_capture() {
+    let folder = Folder::new();
     let sent: Vec<Vec<u8>> = (0..3000).map(|number| frame(number, (number * 13) % 1472)).collect();
-    std::fs::write(path("in.pcap"), capture(&sent)).unwrap();
-    let (input, by_dpdk, by_godwit) = (path("in.pcap"), path("dpdk.pcap"), path("godwit.pcap"));
-    let edges = chain(&[("pcap", "echo"), ("echo", "pcap")]);
-    let ours =
-        format!("[[port]]\nname = \"pcap\"\nkind = \"pcap\"\nfile = {input:?}\nwrite = {by_godwit:?}\n{ECHO}{edges}");
-    let expected = run(&ours, Duration::from_secs(30));
-    let device = format!("net_pcap7,rx_pcap={},tx_pcap={}", input.display(), by_dpdk.display());
-    for engine in ["", "[engine]\nio = \"dual\"\n"] {
-        let report = run(&format!("{engine}{}{ECHO}{edges}", port("pcap", &device)), Duration::from_millis(700));
+    let (input, by_dpdk, by_godwit) = (folder.join("in.pcap"), folder.join("dpdk.pcap"), folder.join("godwit.pcap"));
+    capture::write(&input, &sent);
+    let chain = |text: ConfigText| text.path(&["pcap", "echo", "pcap"]);
+    let keys = format!("file = {input:?}\nwrite = {by_godwit:?}");
+    let expected = run(&chain(with_echo("").port("pcap", "pcap", &keys)), Duration::from_secs(30));
+    let driver = format!("net_pcap7,rx_pcap={},tx_pcap={}", input.display(), by_dpdk.display());
+    for engine in ["", "io = \"dual\""] {
+        let text = chain(with_echo(engine).port("pcap", "dpdk", &device(&driver)));
+        let report = run(&text, Duration::from_millis(700));
         assert_eq!(report.conservation, expected.conservation);
         assert_eq!(report.ports[0].received_bytes, expected.ports[0].received_bytes);
-        let [by_dpdk, by_godwit] = [&by_dpdk, &by_godwit].map(|path| frames(path));
+        let [by_dpdk, by_godwit] = [&by_dpdk, &by_godwit].map(|path| capture::read(path));
         assert!(!by_godwit.is_empty() && by_dpdk == by_godwit);
     }
 }
 
 #[test]
-fn workers_have_queues_of_their_own() {
+fn each_worker_has_its_own_queues() {
     for (workers, io) in [(1, "single"), (3, "single"), (2, "dual")] {
-        let edges = chain(&[("left", "echo"), ("echo", "right")]);
-        let engine = format!("[engine]\nworkers = {workers}\nio = \"{io}\"\npin = false\n");
-        let ports = port("left", "net_null5,size=64") + &port("right", "net_null6,size=64");
-        let report = run(&format!("{engine}{ports}{ECHO}{edges}"), Duration::from_millis(200));
+        let text = with_echo(&format!("workers = {workers}\nio = \"{io}\""))
+            .port("left", "dpdk", &device("net_null5,size=64"))
+            .port("right", "dpdk", &device("net_null6,size=64"))
+            .path(&["left", "echo", "right"]);
+        let report = run(&text, Duration::from_millis(200));
         assert!(report.conservation.sent > 10_000, "{}", report.conservation);
         assert_eq!(report.conservation.sent, report.conservation.received);
         assert_eq!(report.ports[1].sent_packets, report.conservation.sent);
@@ -122,195 +81,163 @@ fn workers_have_queues_of_their_own() {
 }
 
 #[test]
-fn what_a_ring_takes_comes_back() {
-    let generator = "[[port]]\nname = \"source\"\nkind = \"synthetic\"\npackets = 50000\nsize = \"imix\"\nrate = \"500kpps\"\ndigest = true\n";
-    let edges = chain(&[("source", "ring"), ("ring", "source")]);
-    let looped = run(&format!("{generator}{}{edges}", port("ring", "net_ring9")), Duration::from_millis(600));
-    let straight = run(&format!("{generator}{}", chain(&[("source", "source")])), Duration::from_secs(5));
-    let [source, ring] = [0, 1].map(|port| &looped.ports[port]);
+fn a_ring_returns_every_packet_that_it_accepts() {
+    let generator = ConfigText::new().engine("").port(
+        "source",
+        "synthetic",
+        "packets = 50000\nsize = \"imix\"\nrate = \"500kpps\"\ndigest = true",
+    );
+    let through_ring = generator.clone().port("ring", "dpdk", &device("net_ring9"));
+    let through_ring = run(&through_ring.path(&["source", "ring"]).edge("ring", "source"), Duration::from_millis(600));
+    let direct = run(&generator.edge("source", "source"), Duration::from_secs(5));
+    let [source, ring] = [0, 1].map(|port| &through_ring.ports[port]);
     assert_eq!(ring.received_packets, ring.sent_packets);
     assert_eq!(source.sent_packets, ring.received_packets);
     assert_eq!(source.received_packets, 50_000);
-    // Only what found the ring full is missing.
+    // A full ring refuses packets.
     if ring.sent_packets == 50_000 {
-        assert_eq!(source.digest, straight.ports[0].digest);
+        assert_eq!(source.digest, direct.ports[0].digest);
     }
 }
 
-/// Whether this machine's DPDK has a driver; said where it has not.
+/// Returns whether DPDK has a driver. Otherwise reports a skipped test.
 fn has_driver(name: &str) -> bool {
     let folder = Command::new("pkg-config").args(["--variable=libdir", "libdpdk"]).output();
-    let folder = folder.map(|said| String::from_utf8_lossy(&said.stdout).trim().to_owned()).unwrap_or_default();
+    let folder = folder.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
     let file = format!("librte_{name}.so");
     let plugins = std::fs::read_dir(Path::new(&folder).join("dpdk")).into_iter().flatten().flatten();
     let mut folders = plugins.map(|entry| entry.path()).chain([folder.clone().into()]);
-    let is_there = folders.any(|folder| folder.join(&file).exists());
-    if !is_there {
-        writeln!(std::io::stderr(), "skipped: DPDK has no driver {name} here").expect("stderr can be written");
+    let has_driver = folders.any(|folder| folder.join(&file).exists());
+    if !has_driver {
+        skip(format_args!("DPDK has no driver {name}"));
     }
-    is_there
+    has_driver
 }
 
-/// Shared memory: one end is what another program would have.
+/// One end of the shared memory replaces another program.
 #[test]
-fn what_goes_into_shared_memory_comes_out_at_its_other_end() {
+fn packets_pass_through_shared_memory() {
     if !has_driver("net_memif") {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("memif.sock");
+    let folder = Folder::new();
+    let socket = folder.join("memif.sock");
     let end = |number: u8, role: &str| {
-        format!("net_memif{number},role={role},id=7,bsize=2048,socket={},socket-abstract=no", socket.display())
+        device(&format!("net_memif{number},role={role},id=7,bsize=2048,socket={},socket-abstract=no", socket.display()))
     };
-    let generator = "[[port]]\nname = \"source\"\nkind = \"synthetic\"\nsize = \"imix\"\nrate = \"50kpps\"\n";
-    let ports = port("one", &end(0, "server")) + &port("other", &end(1, "client"));
-    let edges = chain(&[("source", "one"), ("other", "echo"), ("echo", "other"), ("one", "source")]);
-    let report = run(&format!("{generator}{ports}{ECHO}{edges}"), Duration::from_secs(2));
+    let text = with_echo("")
+        .port("source", "synthetic", "size = \"imix\"\nrate = \"50kpps\"")
+        .port("one", "dpdk", &end(0, "server"))
+        .port("other", "dpdk", &end(1, "client"))
+        .path(&["source", "one", "source"])
+        .path(&["other", "echo", "other"]);
+    let report = run(&text, Duration::from_secs(2));
     let [source, one, other] = [0, 1, 2].map(|port| &report.ports[port]);
-    // What was sent before both ends were connected is refused, and counted.
+    // Packets are refused, and counted, until both ends are connected.
     assert!(one.sent_packets > 1000, "{report:?}");
-    // What is still in a ring at the end nobody has.
+    // Packets may remain in a ring at the end.
     for (from, to) in [(one, other), (other, one)] {
-        let way = to.received_packets..=to.received_packets + 1024;
-        assert!(way.contains(&from.sent_packets), "{} sent, {way:?} came", from.sent_packets);
+        let range = to.received_packets..=to.received_packets + 1024;
+        assert!(range.contains(&from.sent_packets), "{} sent, {range:?} received", from.sent_packets);
     }
     assert!(other.received_packets > 1000 && one.received_packets > 1000, "{report:?}");
     assert_eq!(source.sent_packets, one.received_packets, "{source:?}");
 }
 
-/// Interfaces of the kernel that DPDK makes: frames of the kernel's side come back by the other one.
+/// DPDK creates both interfaces. Frames that the kernel sends by one arrive at the other.
 #[test]
-fn tap_interfaces_carry_frames_of_the_kernel() {
+fn frames_of_the_kernel_pass_through_tap_interfaces() {
     if !has_driver("net_tap") {
         return;
     }
     if !Path::new("/dev/net/tun").exists() {
-        writeln!(std::io::stderr(), "skipped: net_tap needs /dev/net/tun").expect("stderr can be written");
+        skip("net_tap needs /dev/net/tun");
         return;
     }
-    let edges = chain(&[("left", "echo"), ("echo", "right")]);
-    let ports = port("left", "net_tap0,iface=gw-d0") + &port("right", "net_tap1,iface=gw-d3");
-    let Some((report, said)) = between_with(&format!("{ports}{ECHO}{edges}"), 2000, quiet) else { return };
-    assert_eq!(said.trim(), "sent 2000 received 2000 correct 2000");
+    let text = with_echo("")
+        .port("left", "dpdk", &device("net_tap0,iface=gw-d0"))
+        .port("right", "dpdk", &device("net_tap1,iface=gw-d3"))
+        .path(&["left", "echo", "right"]);
+    let Some((report, output)) = run_with_frames(&text, 2000, || disable_ipv6("default")) else { return };
+    assert_eq!(output.trim(), "sent 2000 received 2000 correct 2000");
     assert_eq!(report.conservation.sent, report.conservation.received);
     assert_eq!(report.ports[1].sent_packets, 2000);
 }
 
-/// A namespace without interfaces, in which those that come say nothing unasked.
-fn quiet() -> bool {
-    if unshare(CloneFlags::CLONE_NEWNET).is_err() {
-        writeln!(std::io::stderr(), "skipped: no right to make a network namespace").expect("stderr can be written");
-        return false;
-    }
-    std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").ok();
-    true
-}
-
-/// Both ends of a pair of virtual interfaces in a namespace of the calling thread's own, which is gone with it.
-fn namespace() -> bool {
-    if unshare(CloneFlags::CLONE_NEWNET).is_err() {
-        writeln!(std::io::stderr(), "skipped: no right to make a network namespace").expect("stderr can be written");
-        return false;
-    }
-    let ip = |arguments: &str| {
-        let done = Command::new("ip").args(arguments.split(' ')).status();
-        assert!(done.is_ok_and(|status| status.success()), "ip {arguments}");
-    };
-    for (one, other) in [("gw-d0", "gw-d1"), ("gw-d2", "gw-d3")] {
-        // No neighbour discovery of the kernel's among the frames.
-        ip(&format!("link add {one} type veth peer name {other}"));
-        for interface in [one, other] {
-            std::fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"), "1").ok();
-            ip(&format!("link set {interface} up"));
-        }
-    }
-    true
-}
-
-/// Runs `text` in a namespace while a peer sends `count` frames by one interface and takes them from another. Returns the report, and what the
-/// peer said.
-fn between(text: &str, count: usize) -> Option<(Report, String)> {
-    between_with(text, count, namespace)
-}
-
-/// As [`between`], in another kind of namespace.
-fn between_with(text: &str, count: usize, namespace: impl FnOnce() -> bool + Send) -> Option<(Report, String)> {
-    // On a thread of its own, which takes its namespace with it.
-    thread::scope(|scope| {
-        let body = || {
-            if !namespace() {
-                return None;
-            }
-            let engine = engine(text);
-            let stop = Arc::new(AtomicBool::new(false));
-            let stopper = Arc::clone(&stop);
-            let peer = thread::scope(|scope| {
-                let peer = scope.spawn(move || {
-                    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/peers/veth_frames.py");
-                    let said = Command::new("python3").args([script, "gw-d0", "gw-d3", &count.to_string()]).output();
-                    stopper.store(true, Ordering::Relaxed);
-                    said.map(|said| {
-                        String::from_utf8_lossy(&said.stdout).into_owned() + &String::from_utf8_lossy(&said.stderr)
-                    })
-                });
-                let report = engine.run(&stop, Some(Duration::from_secs(30)), &mut |_| {}).unwrap();
-                (report, peer.join().unwrap().unwrap())
+/// Runs an engine in a new namespace while a peer sends `count` frames by `gw-d0` and receives them from
+/// `gw-d3`. `prepare` runs in the namespace before. Returns the report and the output of the peer.
+fn run_with_frames(text: &ConfigText, count: usize, prepare: impl FnOnce() + Send) -> Option<(Report, String)> {
+    network::in_namespace(|| {
+        prepare();
+        let engine = engine(text);
+        let stop = Arc::new(AtomicBool::new(false));
+        thread::scope(|scope| {
+            let peer = scope.spawn(|| {
+                let _stop = SetOnDrop(&stop);
+                let script = repository().join("tests/peers/veth_frames.py");
+                let mut command = Command::new("python3");
+                let output = command.arg(script).args(["gw-d0", "gw-d3", &count.to_string()]).output().unwrap();
+                [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat()
             });
-            Some(peer)
-        };
-        scope.spawn(body).join().unwrap()
+            let report = engine.run(&stop, Some(Duration::from_secs(30)), &mut |_| {}).unwrap();
+            (report, peer.join().unwrap())
+        })
     })
 }
 
-/// Every frame goes through, as it should be, and both sides agree on how many there were.
-fn goes_through(driver: &str, engine: &str) {
-    let edges = chain(&[("left", "echo"), ("echo", "right")]);
-    let ports = port("left", &format!("{driver}0,iface=gw-d1")) + &port("right", &format!("{driver}1,iface=gw-d2"));
-    let Some((report, said)) = between(&format!("{engine}{ports}{ECHO}{edges}"), 2000) else { return };
-    assert_eq!(said.trim(), "sent 2000 received 2000 correct 2000");
+/// Checks that a driver forwards every frame of the kernel, and that both sides count them.
+fn check_driver(driver: &str, engine: &str) {
+    let text = with_echo(engine)
+        .port("left", "dpdk", &device(&format!("{driver}0,iface=gw-d1")))
+        .port("right", "dpdk", &device(&format!("{driver}1,iface=gw-d2")))
+        .path(&["left", "echo", "right"]);
+    let prepare = || {
+        veth_pair(["gw-d0", "gw-d1"]);
+        veth_pair(["gw-d2", "gw-d3"]);
+    };
+    let Some((report, output)) = run_with_frames(&text, 2000, prepare) else { return };
+    assert_eq!(output.trim(), "sent 2000 received 2000 correct 2000");
     assert!(report.conservation.holds(), "{}", report.conservation);
     assert_eq!(report.conservation.sent, report.conservation.received);
     assert_eq!(report.ports[1].sent_packets, 2000);
 }
 
 #[test]
-fn af_packet_carries_frames_of_the_kernel() {
-    goes_through("net_af_packet", "");
+fn af_packet_forwards_frames_of_the_kernel() {
+    check_driver("net_af_packet", "");
 }
 
 #[test]
-fn af_packet_with_a_sender() {
-    goes_through("net_af_packet_dual", "[engine]\nio = \"dual\"\n");
+fn af_packet_forwards_frames_with_a_sender_thread() {
+    check_driver("net_af_packet_dual", "io = \"dual\"");
 }
 
 #[test]
-fn af_xdp_carries_frames_of_the_kernel() {
-    goes_through("net_af_xdp", "");
+fn af_xdp_forwards_frames_of_the_kernel() {
+    check_driver("net_af_xdp", "");
 }
 
-/// A machine of the network: a process that sleeps in a namespace of its own, killed when dropped.
+/// Host of the network: a process that sleeps in its own namespace. It is killed when dropped.
 struct Host(Child);
 
 impl Host {
     fn new() -> Self {
         let host = Self(Command::new("unshare").args(["--net", "sleep", "1000"]).spawn().unwrap());
-        let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
-        // Until it has left ours, interfaces would stay here.
-        while of(&host.0.id().to_string()) == of("thread-self") {
+        let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
+        // Wait until the process has left this namespace. An interface that is moved earlier would
+        // stay here.
+        while namespace(&host.0.id().to_string()) == namespace("thread-self") {
             thread::yield_now();
         }
         host.sh("ip link set lo up");
         host
     }
 
-    /// What a line of the shell says on it, that has to succeed.
+    /// Runs a line of shell on the host and returns its output. The line must succeed.
     #[track_caller]
     fn sh(&self, line: &str) -> String {
         let process = self.0.id().to_string();
-        let said = Command::new("nsenter").args(["--net", "--target", &process, "sh", "-c", line]).output().unwrap();
-        let text = String::from_utf8_lossy(&said.stdout).into_owned();
-        assert!(said.status.success(), "`{line}`: {text}{}", String::from_utf8_lossy(&said.stderr));
-        text
+        output_of(Command::new("nsenter").args(["--net", "--target", &process, "sh", "-c", line]))
     }
 }
 
@@ -321,102 +248,96 @@ impl Drop for Host {
     }
 }
 
-/// host - router - host, with ping and TCP.
-fn routes_between_hosts(driver: &'static str) {
-    let body = || {
-        if unshare(CloneFlags::CLONE_NEWNET).is_err() {
-            writeln!(std::io::stderr(), "skipped: no right to make a network namespace")
-                .expect("stderr can be written");
-            return;
-        }
-        let sh = |line: &str| {
-            let said = Command::new("sh").args(["-c", line]).output().unwrap();
-            assert!(said.status.success(), "`{line}`: {}", String::from_utf8_lossy(&said.stderr));
-        };
+/// Checks that a driver routes ping and TCP between two hosts.
+fn check_routing(driver: &'static str) {
+    network::in_namespace(|| {
         let hosts = [(1, "left", Host::new()), (2, "right", Host::new())];
-        let (mut text, mut edges) = ("[engine]\npin = false\n".to_owned(), Vec::new());
-        let mut route = "[[function]]\nname = \"route\"\nkind = \"ipv4\"\n".to_owned();
+        let mut text = ConfigText::new().engine("");
         for (net, side, host) in &hosts {
-            let (own, theirs) = (format!("02:00:00:00:0{net}:01"), format!("02:00:00:00:0{net}:02"));
-            sh(&format!("ip link add {side} address {own} type veth peer name eth0 address {theirs}"));
+            let (router_mac, host_mac) = (format!("02:00:00:00:0{net}:01"), format!("02:00:00:00:0{net}:02"));
+            sh(&format!("ip link add {side} address {router_mac} type veth peer name eth0 address {host_mac}"));
             sh(&format!("ip link set eth0 netns {}", host.0.id()));
-            // Frames are whole: neither checksums nor segments are left to hardware. Nobody speaks unasked.
-            sh(&format!(
-                "ethtool -K {side} tx off && echo 1 > /proc/sys/net/ipv6/conf/{side}/disable_ipv6 && ip link set {side} up"
-            ));
-            host.sh(
-                "ethtool -K eth0 tx off && echo 1 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6 && ip link set eth0 up",
-            );
+            // The kernel computes checksums and segments itself, and sends no IPv6 packets.
+            let up = |name: &str| {
+                format!(
+                    "ethtool -K {name} tx off && echo 1 > /proc/sys/net/ipv6/conf/{name}/disable_ipv6 && ip link set {name} up"
+                )
+            };
+            sh(&up(side));
+            host.sh(&up("eth0"));
             host.sh(&format!("ip address add 10.{net}.0.2/24 dev eth0 && ip route add default via 10.{net}.0.1"));
-            host.sh(&format!("ip neigh replace 10.{net}.0.1 lladdr {own} dev eth0 nud permanent"));
-            text += &port(side, &format!("{driver}_r{net},iface={side}"));
-            route += &format!(
-                "[[function.next_hop]]\nname = \"{side}\"\nport = \"{side}\"\ndestination_mac = \"{theirs}\"\nsource_mac = \"{own}\"\n\
-                 [[function.route]]\nprefix = \"10.{net}.0.0/24\"\nnext_hop = \"{side}\"\n"
-            );
-            edges.push((*side, "route"));
+            host.sh(&format!("ip neigh replace 10.{net}.0.1 lladdr {router_mac} dev eth0 nud permanent"));
+            text = text.port(side, "dpdk", &device(&format!("{driver}_r{net},iface={side}")));
         }
-        let forward = "[[chain]]\nfrom = \"route\"\nverdict = \"forward\"\nto = \"egress\"\n[[chain]]\nfrom = \"route\"\nto = \"drop\"\n";
-        let engine = engine(&format!("{text}{route}{}{forward}", chain(&edges)));
+        text = text.function("route", "ipv4", "");
+        for (net, side, _) in &hosts {
+            let macs = format!("destination_mac = \"02:00:00:00:0{net}:02\"\nsource_mac = \"02:00:00:00:0{net}:01\"");
+            text = text
+                .nested("next_hop", &format!("name = \"{side}\"\nport = \"{side}\"\n{macs}"))
+                .nested("route", &format!("prefix = \"10.{net}.0.0/24\"\nnext_hop = \"{side}\""));
+        }
+        text = text.edge("left", "route").edge("right", "route").verdict_edge("route", "forward", "egress");
+        let engine = engine(&text.edge("route", "drop"));
         let stop = Arc::new(AtomicBool::new(false));
         let (report, bytes) = thread::scope(|scope| {
             let peer = scope.spawn(|| {
-                let [(_, _, a), (_, _, b)] = &hosts;
-                let said = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                    let pinged = a.sh("ping -c 20 -i 0.01 -W 5 10.2.0.2");
-                    b.sh("iperf3 -s -D -1");
-                    (pinged, a.sh("for try in 1 2 3 4 5 6 7 8 9; do iperf3 -c 10.2.0.2 -n 5M -J && exit 0; sleep 0.2; done; exit 1"))
-                }));
-                stop.store(true, Ordering::Relaxed);
-                said
+                let _stop = SetOnDrop(&stop);
+                let [(_, _, client), (_, _, server)] = &hosts;
+                let ping = client.sh("ping -c 20 -i 0.01 -W 5 10.2.0.2");
+                server.sh("iperf3 -s -D -1");
+                let attempts =
+                    "for try in 1 2 3 4 5 6 7 8 9; do iperf3 -c 10.2.0.2 -n 5M -J && exit 0; sleep 0.2; done; exit 1";
+                (ping, client.sh(attempts))
             });
             let report = engine.run(&stop, Some(Duration::from_secs(60)), &mut |_| {}).unwrap();
-            let (pinged, transferred) = peer.join().unwrap().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            assert!(pinged.contains("20 received") && pinged.contains("ttl=63"), "{pinged}");
-            // What it says of each try, and of the last that all went well.
-            let said = serde_json::Deserializer::from_str(&transferred).into_iter::<serde_json::Value>();
-            let last = said.last().expect("it says something").unwrap();
-            (report, last["end"]["sum_received"]["bytes"].as_u64().unwrap_or_else(|| panic!("{transferred}")))
+            let (ping, iperf) = peer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            assert!(ping.contains("20 received") && ping.contains("ttl=63"), "{ping}");
+            // iperf3 prints one JSON document per attempt. The last attempt succeeded.
+            let documents = serde_json::Deserializer::from_str(&iperf).into_iter::<serde_json::Value>();
+            let last = documents.last().expect("a document").unwrap();
+            (report, last["end"]["sum_received"]["bytes"].as_u64().unwrap_or_else(|| panic!("{iperf}")))
         });
         assert!(report.conservation.holds(), "{}", report.conservation);
         let forwarded = report.functions[0].verdicts.iter().find(|(name, _)| name == "forward").unwrap().1;
-        // The sender ends once it has sent 5 MiB to its own kernel, and what is there then may stay there.
-        assert!(bytes > 500_000, "only {bytes} bytes came there");
-        assert!(forwarded > bytes / 1448, "{forwarded} packets of {bytes} bytes and of pings");
-    };
-    // On a thread of its own, which takes its namespace with it.
-    thread::scope(|scope| scope.spawn(body).join().unwrap());
+        // iperf3 ends when its kernel has accepted 5 MiB. The rest may remain in the kernel.
+        assert!(bytes > 500_000, "only {bytes} bytes were received");
+        assert!(forwarded > bytes / 1448, "{forwarded} packets for {bytes} bytes and the pings");
+    });
 }
 
 #[test]
 fn af_packet_routes_between_hosts() {
-    routes_between_hosts("net_af_packet");
+    check_routing("net_af_packet");
 }
 
 #[test]
 fn af_xdp_routes_between_hosts() {
-    routes_between_hosts("net_af_xdp");
+    check_routing("net_af_xdp");
 }
 
 #[test]
-fn what_cannot_be_met_is_one_sentence() {
-    let edges = chain(&[("null", "echo"), ("echo", "null")]);
-    let refusal = |text: &str| {
-        let config = Config::parse(text, "test.toml", Path::new("."));
+fn an_unsupported_configuration_is_refused() {
+    let error_of = |text: &ConfigText| {
+        let config = Config::parse(&text.to_string(), "test.toml", Path::new("."));
         let engine = config
             .map_err(|error| error.to_string())
             .and_then(|config| Engine::new(config, &Options::default()).map(|_| ()).map_err(|error| error.to_string()));
         engine.unwrap_err()
     };
-    let null = |more: &str| format!("{}{more}{ECHO}{edges}", port("null", "net_null8"));
-    let dense = format!("[arena]\nlayout = \"dense\"\n{}", null(""));
-    assert!(refusal(&dense).contains("use layout = \"slots\""), "{}", refusal(&dense));
-    assert!(refusal(&null("mtu = 20\n")).contains("mtu = 20: must be 68 to 16110"));
-    assert!(refusal(&null("mtu = 9000\n")).contains("frames are longer than frame_bytes_max"));
-    assert!(refusal(&null("rings = 1\n")).contains("unknown key `rings`"));
-    assert!(
-        refusal(&format!("[dpdk]\neal = 3\n{}", null(""))).contains("`eal` must be"),
-        "{}",
-        refusal("[dpdk]\neal = 3")
-    );
+    let null = |tables: &str, keys: &str| {
+        with_echo("")
+            .raw(tables)
+            .port("null", "dpdk", &format!("{}\n{keys}", device("net_null8")))
+            .path(&["null", "echo", "null"])
+    };
+    for (tables, keys, part) in [
+        ("[arena]\nlayout = \"dense\"", "", "layout = \"slots\""),
+        ("", "mtu = 20", "mtu = 20: "),
+        ("", "mtu = 9000", "frame_bytes_max"),
+        ("", "rings = 1", "`rings`"),
+        ("[dpdk]\neal = 3", "", "`eal`"),
+    ] {
+        let error = error_of(&null(tables, keys));
+        assert!(error.contains(part), "{error}");
+    }
 }

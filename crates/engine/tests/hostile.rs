@@ -1,19 +1,8 @@
-//! Mutated packets of IPsec through a whole engine: nothing is passed on that nobody sent, every packet is in a counter, and neither
-//! buffers of the arena nor memory of the process are lost.
+//! Damaged IPsec packets through a whole engine. Only packets that were sent are decapsulated. Each
+//! packet is in a counter. No buffer of the arena and no memory of the process is lost.
 //!
-//! `GODWIT_HOSTILE_PACKETS` says how many, for each of two gateways (without and with reassembly); 150 000 without it.
-
-#[path = "../../function/tests/ipsec_common"]
-mod ipsec_common {
-    #![allow(dead_code, reason = "the function's own tests use more of it")]
-    pub(crate) mod association;
-    pub(crate) mod batch;
-    pub(crate) mod bytes;
-    pub(crate) mod hostile;
-
-    pub(crate) use batch::*;
-    pub(crate) use bytes::*;
-}
+//! `GODWIT_HOSTILE_PACKETS` is the number of packets for each of two gateways, without and with
+//! reassembly. The default is 150,000.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -27,41 +16,43 @@ use std::time::Duration;
 use godwit_engine::config::Config;
 use godwit_engine::{Engine, Options, Report};
 use godwit_function::ipsec::suite::Authentication;
-use ipsec_common::association::{Association, every};
-use ipsec_common::hostile::{Link, encapsulate, is_acceptable, links, mutate, sender};
-use ipsec_common::{Random, forms, hex};
+use godwit_test_cases::ipsec::association::{Association, every};
+use godwit_test_cases::ipsec::batch::forms;
+use godwit_test_cases::ipsec::hostile::{Link, encapsulate, is_acceptable, links, mutate, sender};
+use godwit_test_support::hex::hex;
+use godwit_test_support::{Folder, Random, capture};
 use nix::fcntl::OFlag;
 
-/// Packets between two looks at the memory. All SAs go on to new sequence numbers then, or buffers that have seen
-/// everything would say "replayed" and no more.
+/// Number of packets between two measurements of the memory. After each round, all packets get new
+/// sequence numbers, because the replay windows would drop the old ones.
 const ROUND: usize = 15_000;
-/// Longest frame of the gateway.
+/// Maximum frame length of the gateway, in bytes.
 const FRAME_BYTES_MAX: usize = 2048;
-/// Memory of the process may move by so much: what an allocator keeps differs from round to round.
+/// Allowed growth of the process, in bytes. The memory that the allocator keeps varies between rounds.
 const SLACK_BYTES: usize = 4 << 20;
 const LIMIT: Duration = Duration::from_secs(3600);
 
 #[test]
-fn mutated_packets_leave_nothing_behind() {
+fn damaged_packets_leak_neither_buffers_nor_memory() {
     let packets = match std::env::var("GODWIT_HOSTILE_PACKETS") {
         Ok(count) => count.parse().expect("GODWIT_HOSTILE_PACKETS is a number"),
         Err(_) => 150_000,
     };
     for reassembly in [false, true] {
         let mut associations = every();
-        // Of SAs that do not authenticate, anything may come out.
+        // An SA without authentication decapsulates damaged packets.
         associations.retain(|association| association.suite.authentication != Authentication::None);
         for association in associations.iter_mut().step_by(2).filter(|association| !association.esn) {
-            // Takes packets again, so that what is not changed where it matters opens every time.
+            // Without a replay window, a packet with unimportant damage is decapsulated each time.
             association.replay_window = 0;
         }
-        let mut random = Random(if reassembly { 21 } else { 20 });
+        let mut random = Random::new(if reassembly { 21 } else { 20 });
         let links = links(associations, &mut random, &[0, 1, 40, 64, 90, 130, 200, 300]);
         gateway(links, packets, reassembly, &mut random);
     }
 }
 
-/// The receiving end of all SAs, with captures that are pipes as its ports.
+/// Returns a gateway with all inbound SAs. Its ports are captures in named pipes.
 fn config(links: &[Link], reassembly: bool, folder: &Path) -> Config {
     let sas: String = links.iter().map(|link| link.association.inbound()).collect();
     let text = format!(
@@ -101,16 +92,17 @@ fn config(links: &[Link], reassembly: bool, folder: &Path) -> Config {
 }
 
 fn gateway(mut links: Vec<Link>, packets: usize, reassembly: bool, random: &mut Random) {
-    let folder = tempfile::tempdir().unwrap();
-    let [wan, lan] = ["wan.pcap", "lan.pcap"].map(|name| folder.path().join(name));
+    let folder = Folder::new();
+    let [wan, lan] = ["wan.pcap", "lan.pcap"].map(|name| folder.join(name));
     for pipe in [&wan, &lan] {
         nix::unistd::mkfifo(pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     }
-    // The engine looks whether it can read the capture before it reads it: meanwhile somebody must hold the pipe's end, or
-    // what was written is lost. Opened so, it does not wait for a writer.
+    // The engine first opens the capture to check that it is readable. In between, another reader must
+    // hold the pipe open, or its contents are lost. With O_NONBLOCK, the reader does not wait for a
+    // writer.
     let held = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&wan).unwrap();
     let config = config(&links, reassembly, folder.path());
-    // What may come out does not change while packets are sealed again.
+    // The expected packets stay the same when they are encapsulated again.
     let known = Known::new(&links);
     let (report, passed, resident) = std::thread::scope(|scope| {
         let sending = scope.spawn(|| send(&wan, &mut links, packets, random));
@@ -121,23 +113,23 @@ fn gateway(mut links: Vec<Link>, packets: usize, reassembly: bool, random: &mut 
     });
     drop(held);
     check_report(&report, packets as u64, passed, reassembly);
-    // In the first round everything gets its memory; there may be but few.
+    // The process allocates most memory in the first rounds. There may be fewer than three rounds.
     let (early, late) = (resident[resident.len().min(3) - 1], *resident.last().unwrap());
     let kib = |bytes: usize| bytes >> 10;
     println!(
-        "{packets} mutated packets, reassembly {reassembly}: {passed} opened; {} and {} KiB resident; {:?}",
+        "{packets} damaged packets, reassembly {reassembly}: {passed} decapsulated; {} and {} KiB resident; {:?}",
         kib(early),
         kib(late),
         report.functions[0].drops,
     );
-    assert!(late < early + SLACK_BYTES, "{} KiB became {}: {resident:?}", kib(early), kib(late));
+    assert!(late < early + SLACK_BYTES, "{} KiB grew to {}: {resident:?}", kib(early), kib(late));
 }
 
-/// Every packet is where a counter says, and none is left.
+/// Asserts that each packet is counted, and that all buffers are free.
 fn check_report(report: &Report, packets: u64, passed: u64, reassembly: bool) {
     let conservation = &report.conservation;
     assert!(conservation.holds(), "{conservation}");
-    // The number of buffers that are not free.
+    // Number of buffers that are not free.
     assert_eq!(conservation.in_flight, 0, "{conservation}");
     assert_eq!((conservation.received, conservation.sent), (packets, passed), "{conservation}");
     let gateway = &report.functions[0];
@@ -155,18 +147,17 @@ fn check_report(report: &Report, packets: u64, passed: u64, reassembly: bool) {
     for reason in ["authentication", "malformed", "truncated", "replayed", "policy_discard", "no_sa", fragments] {
         assert!(count(&gateway.drops, reason) > 0, "no packet was {reason}: {:?}", gateway.drops);
     }
-    assert!(passed > packets / 100, "only {passed} of {packets} were opened");
+    assert!(passed > packets / 100, "only {passed} of {packets} were decapsulated");
 }
 
-/// Writes so many mutated packets as a capture; returns the memory of the process, bytes, after each round.
+/// Writes `packets` damaged packets to a capture. Returns the memory of the process after each round,
+/// in bytes.
 fn send(to: &Path, links: &mut [Link], packets: usize, random: &mut Random) -> Vec<usize> {
     let associations: Vec<Association> = links.iter().map(|link| link.association.clone()).collect();
     let sender = sender(&associations);
     let form = *forms().last().unwrap();
     let mut capture = BufWriter::new(File::create(to).unwrap());
-    for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65535, 1] {
-        capture.write_all(&word.to_le_bytes()).unwrap();
-    }
+    capture.write_all(&capture::bytes(&[])).unwrap();
     let (mut resident, mut frame) = (Vec::with_capacity(1 << 16), Vec::with_capacity(2 * FRAME_BYTES_MAX));
     for number in 0..packets {
         if number % ROUND == 0 && number > 0 {
@@ -181,7 +172,7 @@ fn send(to: &Path, links: &mut [Link], packets: usize, random: &mut Random) -> V
         mutate(random, &link.association, &mut frame, other);
         frame.truncate(FRAME_BYTES_MAX);
         let bytes = frame.len() as u32;
-        // A microsecond apart.
+        // Packets are one microsecond apart.
         let time = number as u32;
         for word in [time / 1_000_000, time % 1_000_000, bytes, bytes] {
             capture.write_all(&word.to_le_bytes()).unwrap();
@@ -193,7 +184,7 @@ fn send(to: &Path, links: &mut [Link], packets: usize, random: &mut Random) -> V
     resident
 }
 
-/// What this process has in memory (proc_pid_status(5)).
+/// Returns the resident memory of this process, in bytes (proc_pid_status(5)).
 fn resident_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -201,10 +192,10 @@ fn resident_bytes() -> usize {
     kib << 10
 }
 
-/// What went into SAs.
+/// Inner packets of all SAs.
 struct Known {
     links: Vec<Link>,
-    /// By the addresses that packets show.
+    /// Index of a link by the addresses of its packets.
     by_addresses: HashMap<Vec<u8>, usize>,
 }
 
@@ -214,22 +205,22 @@ impl Known {
         Self { by_addresses: by_addresses.collect(), links: links.to_vec() }
     }
 
-    /// Whether somebody sent what this frame carries.
+    /// Returns whether a frame contains a packet that was sent.
     fn has(&self, frame: &[u8]) -> bool {
-        let is_of = |link: &Link| (0..link.plain.len()).any(|index| is_acceptable(link, index, frame));
+        let contains = |link: &Link| (0..link.plain.len()).any(|index| is_acceptable(link, index, frame));
         let likely = frame.get(14..).and_then(|packet| self.by_addresses.get(addresses(packet)));
-        // ESP in transport mode does not authenticate the addresses.
-        likely.is_some_and(|&at| is_of(&self.links[at])) || self.links.iter().any(is_of)
+        // ESP in transport mode does not authenticate the addresses, so any link is possible.
+        likely.is_some_and(|&at| contains(&self.links[at])) || self.links.iter().any(contains)
     }
 }
 
-/// Both addresses, where the packet is long enough for them.
+/// Returns both addresses of a packet, or nothing if it is too short.
 fn addresses(packet: &[u8]) -> &[u8] {
     let range = if packet.first().is_some_and(|byte| byte >> 4 == 6) { 8..40 } else { 12..20 };
     packet.get(range).unwrap_or_default()
 }
 
-/// Looks at every packet that comes out; returns how many there were.
+/// Checks every packet in a capture, and returns their number.
 fn check(from: &Path, known: &Known) -> u64 {
     let mut capture = BufReader::new(File::open(from).unwrap());
     let mut header = [0; 24];
@@ -240,7 +231,7 @@ fn check(from: &Path, known: &Known) -> u64 {
         let bytes = u32::from_le_bytes(*record[8..].first_chunk().unwrap());
         frame.resize(bytes as usize, 0);
         capture.read_exact(&mut frame).unwrap();
-        assert!(known.has(&frame), "nobody sent {}", hex(&frame));
+        assert!(known.has(&frame), "was never sent: {}", hex(&frame));
         count += 1;
     }
     count

@@ -1,26 +1,26 @@
-//! Packet traces: what they say of packets is what happened, step by step, and what the counters say.
+//! Packet traces: each step of known packets, and agreement with the counters.
 
 mod common;
 mod devices;
-#[path = "../faults/mod.rs"]
-mod faults;
 mod made;
 
 use godwit_engine::config::Config;
 use godwit_engine::trace::{Fate, StepKind};
 use godwit_engine::{Engine, Options};
+use godwit_test_support::hex::hex;
+use godwit_test_support::{Folder, capture};
 use serde_json::{Value, json};
 
-use common::{GATEWAY, HERE, agrees, gateway_frames, path, replay, udp};
+use common::{GATEWAY, HERE, assert_agreement, gateway_frames, path, replay, udp};
 
 #[test]
-fn steps_of_known_packets() {
+fn a_trace_shows_each_step_of_a_packet() {
     let (report, found) = replay(GATEWAY, &gateway_frames(), &json!({ "count": 100, "frames": true }));
-    agrees(&report, &found);
+    assert_agreement(&report, &found);
     assert_eq!((found.packets.len(), found.chosen, found.over), (6, 6, true));
-    let of = |port: &str, sequence: usize| {
-        let mut of_port = found.packets.iter().filter(|packet| packet.port == port);
-        of_port.nth(sequence).unwrap_or_else(|| panic!("{found:?}"))
+    let packet = |port: &str, sequence: usize| {
+        let mut received = found.packets.iter().filter(|packet| packet.port == port);
+        received.nth(sequence).unwrap_or_else(|| panic!("{found:?}"))
     };
     let expected = [
         vec![
@@ -61,23 +61,23 @@ fn steps_of_known_packets() {
         ],
     ];
     for (number, expected) in expected.iter().enumerate() {
-        assert_eq!(path(of("lan", number)), *expected);
+        assert_eq!(path(packet("lan", number)), *expected);
     }
-    assert_eq!(path(of("wan", 0)), ["default > lan", "sent by lan"]);
-    let fates: Vec<Fate> = (0..5).map(|number| of("lan", number).fate).collect();
+    assert_eq!(path(packet("wan", 0)), ["default > lan", "sent by lan"]);
+    let fates: Vec<Fate> = (0..5).map(|number| packet("lan", number).fate).collect();
     assert_eq!(fates, [Fate::Sent, Fate::Dropped, Fate::Sent, Fate::Dropped, Fate::Dropped]);
 
     let [(_, lan), _] = gateway_frames();
-    let first = of("lan", 0);
+    let first = packet("lan", 0);
     let flow = first.flow.as_ref().unwrap();
     assert_eq!((flow.source, flow.destination), ([10, 1, 0, 5].into(), [10, 2, 3, 4].into()));
     assert_eq!((flow.protocol, flow.source_port, flow.destination_port), (17, 4000, 5000));
     assert_eq!((first.frame.as_slice(), usize::from(first.length)), (lan[0].as_slice(), lan[0].len()));
-    assert_eq!(first.time_ns, 1_700_000_000 * 1_000_000_000);
-    // As it left: addresses of the next hop, one hop less to live.
+    assert_eq!(first.time_ns, u64::from(capture::START_SECONDS) * 1_000_000_000);
+    // The sent frame has the addresses of the next hop, and a TTL that is lower by 1.
     let [left] = first.left.as_slice() else { panic!("{first:?}") };
     assert_eq!((left.port.as_str(), &left.frame[..6], left.frame[22]), ("wan", &[2, 0, 0, 0, 0, 7][..], 63));
-    assert!(of("lan", 1).left.is_empty());
+    assert!(packet("lan", 1).left.is_empty());
     let StepKind::Submitted { chunk, bin, bins, bin_packets, chunk_packets, .. } = first.steps[2].kind else {
         panic!("{first:?}")
     };
@@ -92,11 +92,11 @@ fn steps_of_known_packets() {
             _ => None,
         })
         .collect();
-    assert!(reasons.contains(&"The route is a blackhole."), "{reasons:?}");
+    assert!(reasons.iter().any(|reason| reason.contains("blackhole")), "{reasons:?}");
 }
 
 #[test]
-fn json_says_the_same() {
+fn the_json_of_a_trace_has_the_same_content() {
     let (_, found) = replay(GATEWAY, &gateway_frames(), &json!({ "count": 100, "frames": true }));
     let text = serde_json::to_string(&found).unwrap();
     let value: Value = serde_json::from_str(&text).unwrap();
@@ -105,8 +105,7 @@ fn json_says_the_same() {
         assert_eq!((value["number"].as_u64(), value["port"].as_str()), (Some(packet.number), Some(&*packet.port)));
         assert_eq!(value["steps"].as_array().unwrap().len(), packet.steps.len());
         assert_eq!(value["source"], packet.flow.as_ref().unwrap().source.to_string());
-        let hexadecimal: String = packet.frame.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(value["frame"], hexadecimal);
+        assert_eq!(value["frame"], hex(&packet.frame));
     }
     let steps = &value["packets"]
         .as_array()
@@ -122,33 +121,33 @@ fn json_says_the_same() {
 }
 
 #[test]
-fn filters_by_every_field() {
+fn a_filter_selects_packets_by_any_field() {
     let matches = |filter: Value| {
         let (_, found) = replay(GATEWAY, &gateway_frames(), &json!({ "count": 100, "filter": filter.clone() }));
         let mut matches: Vec<(String, u64)> =
             found.packets.iter().map(|packet| (packet.port.clone(), packet.sequence)).collect();
         matches.sort();
-        // Numbers in the sequence of both ports together, which are merged by time: those of `lan` first.
+        // The sequence numbers of both ports are merged by time, `lan` first.
         matches.into_iter().map(|(port, sequence)| format!("{port}{sequence}")).collect::<Vec<_>>().join(" ")
     };
     let all = matches(json!({}));
     let each: Vec<&str> = all.split(' ').collect();
-    let [a, attack, dns, hole, old, answer] = each[..] else { panic!("{all}") };
+    let [harmless, attack, dns, blackhole, expired, answer] = each[..] else { panic!("{all}") };
     for (filter, expected) in [
-        (json!({ "port": "lan" }), vec![a, attack, dns, hole, old]),
+        (json!({ "port": "lan" }), vec![harmless, attack, dns, blackhole, expired]),
         (json!({ "port": ["wan"] }), vec![answer]),
-        (json!({ "class": "branch" }), vec![a, attack]),
-        (json!({ "class": ["branch", "dns"] }), vec![a, attack, dns]),
-        (json!({ "class": "default" }), vec![hole, old, answer]),
+        (json!({ "class": "branch" }), vec![harmless, attack]),
+        (json!({ "class": ["branch", "dns"] }), vec![harmless, attack, dns]),
+        (json!({ "class": "default" }), vec![blackhole, expired, answer]),
         (json!({ "source": "10.3.0.1" }), vec![answer]),
         (json!({ "source": ["10.3.0.0/16", "10.1.0.4/31"], "port": "wan" }), vec![answer]),
-        (json!({ "destination": "10.2.0.0/15" }), vec![a, attack, dns, old]),
+        (json!({ "destination": "10.2.0.0/15" }), vec![harmless, attack, dns, expired]),
         (json!({ "protocol": "udp" }), each.clone()),
-        (json!({ "protocol": 17, "destination": "10.9.0.0/16" }), vec![hole]),
+        (json!({ "protocol": 17, "destination": "10.9.0.0/16" }), vec![blackhole]),
         (json!({ "protocol": ["tcp", "esp"] }), vec![]),
-        (json!({ "source_ports": 4001 }), vec![dns, hole]),
-        (json!({ "source_ports": "4000-4001", "destination_ports": [53, "70-90"] }), vec![dns, hole]),
-        (json!({ "destination_ports": 80, "protocol": "udp" }), vec![hole, old]),
+        (json!({ "source_ports": 4001 }), vec![dns, blackhole]),
+        (json!({ "source_ports": "4000-4001", "destination_ports": [53, "70-90"] }), vec![dns, blackhole]),
+        (json!({ "destination_ports": 80, "protocol": "udp" }), vec![blackhole, expired]),
         (json!({ "source": "2001:db8::/32" }), vec![]),
     ] {
         assert_eq!(matches(filter.clone()), expected.join(" "), "{filter}");
@@ -156,7 +155,7 @@ fn filters_by_every_field() {
 }
 
 #[test]
-fn only_so_many_and_only_those_dropped() {
+fn a_trace_is_limited_by_count_and_by_dropped() {
     let (_, found) = replay(GATEWAY, &gateway_frames(), &json!({ "count": 2 }));
     assert_eq!((found.packets.len(), found.chosen, found.over), (2, 2, true));
     let (_, found) = replay(GATEWAY, &gateway_frames(), &json!({ "dropped": true }));
@@ -167,44 +166,41 @@ fn only_so_many_and_only_those_dropped() {
 }
 
 #[test]
-fn what_is_wrong_with_a_request_is_a_sentence() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("patterns.txt"), "attack\n").unwrap();
+fn an_invalid_trace_request_is_refused() {
+    let folder = Folder::new();
+    folder.write("patterns.txt", "attack\n");
     let config = Config::parse(GATEWAY, "test.toml", folder.path()).unwrap();
     let engine = Engine::new(config, &Options::default()).unwrap();
     let with = |filter: Value| json!({ "filter": filter });
     for (request, expected) in [
-        (json!([]), "a trace request must be a JSON object"),
-        (json!({ "count": 0 }), "`count` must be a number from 1 to 4096"),
-        (json!({ "count": 4097 }), "`count` must be a number from 1 to 4096"),
-        (json!({ "frames": 1 }), "`frames` must be true or false"),
-        (json!({ "cuont": 1 }), "did you mean `count`?"),
-        (json!({ "filter": "udp" }), "`filter` must be a JSON object"),
-        (with(json!({ "sources": "10.0.0.1" })), "did you mean `source`?"),
-        (with(json!({ "port": "lam" })), "did you mean `lan`?"),
-        (with(json!({ "class": "brunch" })), "did you mean `branch`?"),
-        (with(json!({ "class": 7 })), "`class` must be a name"),
-        (with(json!({ "protocol": "upd" })), "did you mean `udp`?"),
-        (with(json!({ "protocol": 256 })), "256 is not a protocol number"),
+        (json!([]), "JSON object"),
+        (json!({ "count": 0 }), "`count`"),
+        (json!({ "count": 4097 }), "4096"),
+        (json!({ "frames": 1 }), "`frames`"),
+        (json!({ "cuont": 1 }), "`count`"),
+        (json!({ "filter": "udp" }), "`filter`"),
+        (with(json!({ "sources": "10.0.0.1" })), "`source`"),
+        (with(json!({ "port": "lam" })), "`lan`"),
+        (with(json!({ "class": "brunch" })), "`branch`"),
+        (with(json!({ "class": 7 })), "`class`"),
+        (with(json!({ "protocol": "upd" })), "`udp`"),
+        (with(json!({ "protocol": 256 })), "256"),
         (with(json!({ "source": "10.0.0.1/33" })), "`source`: "),
         (with(json!({ "source": "10.0.0.1/8" })), "`source`: "),
-        (with(json!({ "destination": 7 })), "7 is not a prefix"),
-        (with(json!({ "source_ports": "9-3" })), "empty range"),
-        (with(json!({ "source_ports": 65536 })), "65536 is not a port"),
-        (with(json!({ "destination_ports": [] })), "an empty list matches no packet"),
-        (
-            with(json!({ "destination_ports": 1.5 })),
-            "`destination_ports` must be a number, a string, or a list of them",
-        ),
-        (with(json!({ "protocol": "esp", "source_ports": 1 })), "requires protocols with ports"),
-        (with(json!({ "source": "10.0.0.0/8", "destination": "2001:db8::/32" })), "have different IP versions"),
+        (with(json!({ "destination": 7 })), "7 "),
+        (with(json!({ "source_ports": "9-3" })), "9-3"),
+        (with(json!({ "source_ports": 65536 })), "65536"),
+        (with(json!({ "destination_ports": [] })), "`destination_ports`"),
+        (with(json!({ "destination_ports": 1.5 })), "`destination_ports`"),
+        (with(json!({ "protocol": "esp", "source_ports": 1 })), "`source_ports`"),
+        (with(json!({ "source": "10.0.0.0/8", "destination": "2001:db8::/32" })), "IP version"),
     ] {
         let error = engine.trace(&request).unwrap_err();
         assert!(error.contains(expected), "{request}: {error}");
     }
     let trace = engine.trace(&json!({})).unwrap();
     let error = engine.trace(&json!({})).unwrap_err();
-    assert!(error.contains("another client is tracing"), "{error}");
+    assert!(error.contains("another client"), "{error}");
     drop(trace);
     engine.trace(&json!({})).unwrap();
 }
@@ -241,13 +237,13 @@ const SWITCH: &str = r#"
 "#;
 
 #[test]
-fn a_flood() {
+fn a_trace_shows_the_copies_of_a_flooded_packet() {
     let frame = udp(HERE, [10, 2, 3, 4], [1, 2], 64, b"to whom it may concern");
     let (report, found) = replay(SWITCH, &[("a", vec![frame.clone()])], &json!({ "frames": true }));
-    agrees(&report, &found);
+    assert_agreement(&report, &found);
     let [packet] = found.packets.as_slice() else { panic!("{found:?}") };
     let path = path(packet);
-    // Which of them is the copy is the engine's own business.
+    // The order of the copy and the original is not specified.
     assert_eq!(path[path.len() - 4..path.len() - 2], ["switch: flood > a+b+c", "copy to b"], "{path:?}");
     let mut sent = path[path.len() - 2..].to_vec();
     sent.sort();

@@ -1,73 +1,47 @@
-//! Runs that are traced, and what a trace must agree with.
+//! Runs with a trace, and the comparison of a trace with the counters.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use godwit_engine::config::Config;
 use godwit_engine::trace::{Found, Next, Packet, StepKind};
 use godwit_engine::{Engine, Options, Replay, Report};
+use godwit_test_support::{Folder, FrameBuilder, capture};
 use serde_json::Value;
 
-pub(crate) const FAULTY: &str = "opencl:9";
+use crate::common::LIMIT;
 
-/// A UDP packet over IPv4, Ethernet and all, with a good header checksum.
+/// Returns a frame with a UDP datagram.
 pub(crate) fn udp(source: [u8; 4], destination: [u8; 4], ports: [u16; 2], ttl: u8, payload: &[u8]) -> Vec<u8> {
-    let length = 28 + payload.len() as u16;
-    let mut ip = vec![0x45, 0];
-    ip.extend(length.to_be_bytes());
-    ip.extend([0, 1, 0, 0, ttl, 17, 0, 0]);
-    ip.extend(source);
-    ip.extend(destination);
-    let sum: u32 = ip.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
-    let sum = !((sum >> 16) + (sum & 0xffff)) as u16;
-    ip[10..12].copy_from_slice(&sum.to_be_bytes());
-    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
-    frame.extend(ip);
-    ports.iter().for_each(|port| frame.extend(port.to_be_bytes()));
-    frame.extend((length - 20).to_be_bytes());
-    frame.extend([0, 0]);
-    frame.extend(payload);
-    frame
+    FrameBuilder::new().ipv4(source, destination).ttl(ttl).udp(ports, payload)
 }
 
-pub(crate) fn write_capture(path: &Path, frames: &[Vec<u8>]) {
-    let mut bytes = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0];
-    for (number, frame) in (0_u32..).zip(frames) {
-        let length = frame.len() as u32;
-        [1_700_000_000, number, length, length].iter().for_each(|word| bytes.extend(word.to_le_bytes()));
-        bytes.extend(frame);
-    }
-    std::fs::write(path, bytes).unwrap();
-}
-
-/// A run that is traced from its first packet on.
+/// Runs an engine with a trace that starts before the first packet.
 pub(crate) fn run(text: &str, folder: &Path, request: &Value, options: &Options) -> (Report, Found) {
     let config = Config::parse(text, "test.toml", folder).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let engine = Engine::new(config, options).unwrap();
     let trace = engine.trace(request).unwrap();
-    let report = engine.run(&Arc::new(AtomicBool::new(false)), Some(Duration::from_secs(120)), &mut |_| {}).unwrap();
+    let report = engine.run(&Arc::new(AtomicBool::new(false)), Some(LIMIT), &mut |_| {}).unwrap();
     assert!(report.conservation.holds(), "{}", report.conservation);
     (report, trace.stop())
 }
 
-/// Frames that come by these ports, through a configuration of one worker.
+/// Replays frames of several ports through a configuration, with a trace.
 pub(crate) fn replay(text: &str, inputs: &[(&str, Vec<Vec<u8>>)], request: &Value) -> (Report, Found) {
-    let folder = tempfile::tempdir().unwrap();
-    let capture = |(port, frames): &(&str, Vec<Vec<u8>>)| {
-        let path = folder.path().join(format!("{port}.pcap"));
-        write_capture(&path, frames);
+    let folder = Folder::new();
+    let input = |(port, frames): &(&str, Vec<Vec<u8>>)| {
+        let path = folder.join(format!("{port}.pcap"));
+        capture::write(&path, frames);
         (Some((*port).to_owned()), path)
     };
-    let replay =
-        Replay { inputs: inputs.iter().map(capture).collect(), outputs: vec![(None, folder.path().join("out.pcap"))] };
-    std::fs::write(folder.path().join("patterns.txt"), "attack\n").unwrap();
+    let replay = Replay { inputs: inputs.iter().map(input).collect(), outputs: vec![(None, folder.join("out.pcap"))] };
+    folder.write("patterns.txt", "attack\n");
     run(text, folder.path(), request, &Options { replay: Some(replay), ..Options::default() })
 }
 
-/// What a packet went through, without times and numbers of chunks, a word a step.
+/// Returns the steps of a packet as short texts, without times and chunk numbers.
 pub(crate) fn path(packet: &Packet) -> Vec<String> {
     let next = |next: &Next| match next {
         Next::Function(name) | Next::Port(name) => name.clone(),
@@ -77,7 +51,7 @@ pub(crate) fn path(packet: &Packet) -> Vec<String> {
     };
     let word = |kind: &StepKind| match kind {
         StepKind::Received { class, next: to } => format!("{class} > {}", next(to)),
-        StepKind::Created { function, class } => format!("made by {function}, {class}"),
+        StepKind::Created { function, class } => format!("created by {function}, {class}"),
         StepKind::MadeOf { function, packet } => format!("made by {function} of {packet}"),
         StepKind::Split { function, packet } => format!("{function} makes {packet}"),
         StepKind::Held { function } => format!("{function} holds"),
@@ -102,12 +76,8 @@ pub(crate) fn path(packet: &Packet) -> Vec<String> {
     packet.steps.iter().map(|step| word(&step.kind)).collect()
 }
 
-pub(crate) fn count(report: &Report, counter: &str) -> u64 {
-    report.counters.iter().find(|(name, _)| name == counter).map_or(0, |(_, value)| *value)
-}
-
-/// A trace of all packets says what the counters say.
-pub(crate) fn agrees(report: &Report, found: &Found) {
+/// Asserts that a trace of all packets agrees with the counters of the report.
+pub(crate) fn assert_agreement(report: &Report, found: &Found) {
     assert_eq!((found.missed, found.packets.iter().map(|packet| packet.steps_left_out).sum::<u64>()), (0, 0));
     let mut counted: BTreeMap<String, u64> = BTreeMap::new();
     let mut add = |name: String| *counted.entry(name).or_default() += 1;
@@ -121,7 +91,7 @@ pub(crate) fn agrees(report: &Report, found: &Found) {
                 StepKind::Received { .. } => add("engine_received".to_owned()),
                 StepKind::Created { .. } | StepKind::MadeOf { .. } => add("engine_created".to_owned()),
                 StepKind::Copied { .. } => add("engine_created".to_owned()),
-                StepKind::Verdict { function, verdict, .. } => add(format!("{function} said {verdict}")),
+                StepKind::Verdict { function, verdict, .. } => add(format!("{function}: {verdict}")),
                 StepKind::Submitted { device, .. } => add(format!("device_packets{{device=\"{device}\"}}")),
                 StepKind::Dropped { counter, reason } => {
                     assert!(!reason.is_empty());
@@ -143,9 +113,9 @@ pub(crate) fn agrees(report: &Report, found: &Found) {
             }
         }
         let copies = packet.steps.iter().filter(|step| matches!(step.kind, StepKind::Copied { .. })).count();
-        assert_eq!(gone, 1 + copies, "it and its copies are sent, dropped or held, once: {packet:?}");
+        assert_eq!(gone, 1 + copies, "the packet and each copy are sent, dropped or held once: {packet:?}");
     }
-    // A chunk that was not taken counts as submitted where it went.
+    // A rejected chunk counts only for the device that accepted it later.
     for packet in &found.packets {
         for step in &packet.steps {
             if let StepKind::NotTaken { device } = &step.kind {
@@ -165,8 +135,8 @@ pub(crate) fn agrees(report: &Report, found: &Found) {
         .cloned()
         .collect();
     for function in &report.functions {
-        let said = function.verdicts.iter().filter(|(_, count)| *count > 0);
-        expected.extend(said.map(|(verdict, count)| (format!("{} said {verdict}", function.name), *count)));
+        let verdicts = function.verdicts.iter().filter(|(_, count)| *count > 0);
+        expected.extend(verdicts.map(|(verdict, count)| (format!("{}: {verdict}", function.name), *count)));
     }
     assert_eq!(counted, expected, "{fates:?}");
 }
@@ -245,7 +215,7 @@ pub(crate) fn gateway_frames() -> [(&'static str, Vec<Vec<u8>>); 2] {
     [("lan", lan), ("wan", vec![udp([10, 3, 0, 1], HERE, [53, 4001], 64, b"answer")])]
 }
 
-/// Packets of several classes through two functions on a device of the test's.
+/// Configuration with two functions on a device that the test provides, and two classes.
 pub(crate) const TWICE: &str = r#"
     [engine]
     workers = 2

@@ -1,25 +1,26 @@
-//! The whole engine on synthetic traffic: conservation, and the same packets whatever the shape of the machine.
+//! Synthetic traffic through engines of any shape: conservation, and the same sent packets.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use godwit_engine::config::Config;
 use godwit_engine::{Engine, Error, Options, Replay, Report};
+use godwit_test_support::{Folder, skip};
 use proptest::prelude::*;
 
+use crate::common::{LIMIT, config, count};
+
 fn run(text: &str) -> Report {
-    let config = Config::parse(text, "test.toml", Path::new(".")).unwrap();
-    let engine = Engine::new(config, &Options::default()).unwrap();
+    let engine = Engine::new(config(text), &Options::default()).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
-    let report = engine.run(&stop, Some(Duration::from_secs(60)), &mut |_| {}).unwrap();
+    let report = engine.run(&stop, Some(LIMIT), &mut |_| {}).unwrap();
     assert!(report.conservation.holds(), "{}", report.conservation);
     assert_eq!(report.conservation.in_flight, 0);
     report
 }
 
-/// A machine of some shape; the traffic and the chain stay the same.
+/// Returns the part of a configuration that sets sizes. Traffic and chain are in [`TRAFFIC`].
 fn machine(
     workers: usize,
     burst: usize,
@@ -49,7 +50,7 @@ fn machine(
     )
 }
 
-/// The same machine with a sender beside every worker.
+/// Returns the same machine with a sender thread for each worker.
 fn dual(machine: &str) -> String {
     machine.replacen("[engine]", "[engine]\n        io = \"dual\"", 1)
 }
@@ -91,7 +92,7 @@ const TRAFFIC: &str = r#"
 "#;
 
 #[test]
-fn every_packet_goes_through_its_chain() {
+fn every_packet_traverses_its_chain() {
     let report = run(&(machine(1, 256, 4096, 256, 256, "slots", "variant") + TRAFFIC));
     let (swap, number) = (&report.functions[0], &report.functions[1]);
     assert_eq!(report.conservation.received, 20_000);
@@ -107,15 +108,15 @@ fn a_verdict_without_an_edge_is_a_counted_drop() {
     let text = TRAFFIC
         .replace("from = \"number\"\n    to = \"out\"", "from = \"number\"\n    class = \"some\"\n    to = \"out\"");
     let report = run(&(machine(2, 64, 1024, 64, 32, "dense", "none") + &text));
-    let dropped = report.counters.iter().find(|(name, _)| name == "engine_dropped_unrouted").unwrap().1;
-    assert_eq!(dropped, report.conservation.dropped);
+    assert!(report.conservation.dropped > 0);
+    assert_eq!(count(&report, "engine_dropped_unrouted"), report.conservation.dropped);
     assert_eq!(report.conservation.sent, report.functions[0].packets);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Workers, senders, bursts, rings, chunks, bins, layouts: none changes what comes out.
+    /// Workers, sender threads, bursts, rings, chunks, bins and layouts do not change the sent packets.
     #[test]
     fn the_shape_of_the_machine_does_not_change_the_packets(
         workers in 1usize..5,
@@ -140,12 +141,12 @@ proptest! {
     }
 }
 
-/// A chain over two devices gives what the CPU alone gives, whatever the shape of the machine.
+/// A chain over two devices gives the result of the CPU alone, with any shape of the machine.
 #[test]
 fn functions_on_an_opencl_device_give_the_same_packets() {
     let probe = godwit_device::opencl::probe();
     let Some(usable) = probe.found.iter().find(|found| found.usable.is_ok()) else {
-        println!("skipped: no OpenCL device that shares memory with the host");
+        skip("no usable OpenCL device");
         return;
     };
     let plain = run(&(machine(1, 256, 4096, 256, 256, "slots", "variant") + TRAFFIC));
@@ -162,15 +163,15 @@ fn functions_on_an_opencl_device_give_the_same_packets() {
         assert_eq!(report.conservation, plain.conservation);
         assert_eq!(report.ports[1].digest, plain.ports[1].digest);
         assert_eq!(report.functions[1].device, usable.capabilities.id);
-        // A device that cannot run in a mode says so on start, and runs in the other.
-        let can = usable.modes.iter().any(|found| found.mode.name() == mode && found.lacks.is_none());
-        assert_eq!(report.functions[1].mode, if can { mode } else { "launch" });
+        // A device without persistent mode uses launch mode.
+        let has_mode = usable.modes.iter().any(|found| found.mode.name() == mode && found.lacks.is_none());
+        assert_eq!(report.functions[1].mode, if has_mode { mode } else { "launch" });
         assert_eq!(report.functions[0].device, "cpu");
         assert_eq!(report.functions[1].packets, plain.functions[1].packets);
     }
 }
 
-/// Two tunnels for two classes, each with SAs of its own: a packet goes to the worker of its own class's SA.
+/// Two classes have different tunnels and SAs. A packet goes to the worker of its class's SA.
 #[test]
 fn state_of_parallel_branches_is_steered_by_class() {
     let tunnel = |name: &str, spi: u32| {
@@ -222,7 +223,7 @@ fn state_of_parallel_branches_is_steered_by_class() {
         from = "b"
         to = "out"
     "#;
-    // With these SPIs the two SAs belong to different workers of two.
+    // With most of these SPIs, the two SAs belong to different workers.
     for spi in 401..409 {
         let functions = tunnel("a", 400) + &tunnel("b", spi) + chain;
         let one = run(&(machine(1, 64, 1024, 64, 32, "slots", "variant") + &functions));
@@ -233,11 +234,10 @@ fn state_of_parallel_branches_is_steered_by_class() {
     }
 }
 
-/// Who sends, and how many workers there are, changes no byte of a capture.
+/// The number of workers does not change the capture either.
 #[test]
-fn a_capture_is_the_same_with_and_without_senders() {
-    let folder = std::env::temp_dir().join(format!("godwit-senders-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+fn a_capture_is_the_same_with_and_without_sender_threads() {
+    let folder = Folder::new();
     let capture = |path: &Path| {
         let port = format!("name = \"out\"\n    kind = \"pcap\"\n    write = {:?}", path.display().to_string());
         let traffic = TRAFFIC.replace("name = \"out\"\n    kind = \"synthetic\"\n    digest = true", &port);
@@ -247,32 +247,34 @@ fn a_capture_is_the_same_with_and_without_senders() {
     for (workers, senders, layout) in
         [(1, false, "slots"), (1, true, "slots"), (2, true, "dense"), (3, false, "dense"), (3, true, "slots")]
     {
-        let (made, replayed) = (folder.join("made.pcap"), folder.join("replayed.pcap"));
+        let (generated, replayed) = (folder.join("generated.pcap"), folder.join("replayed.pcap"));
         let machine = machine(workers, 64, 512, 64, 32, layout, "variant");
         let machine = if senders { dual(&machine) } else { machine };
-        run(&(machine.clone() + &capture(&made)));
+        run(&(machine.clone() + &capture(&generated)));
 
-        let config = Config::parse(&(machine + TRAFFIC), "test.toml", Path::new(".")).unwrap();
-        let replay =
-            Replay { inputs: vec![(None, made.clone())], outputs: vec![(Some("out".to_owned()), replayed.clone())] };
-        let engine = Engine::new(config, &Options { replay: Some(replay), ..Options::default() }).unwrap();
+        let replay = Replay {
+            inputs: vec![(None, generated.clone())],
+            outputs: vec![(Some("out".to_owned()), replayed.clone())],
+        };
+        let options = Options { replay: Some(replay), ..Options::default() };
+        let engine = Engine::new(config(&(machine + TRAFFIC)), &options).unwrap();
         let report = engine.run(&Arc::new(AtomicBool::new(false)), None, &mut |_| {}).unwrap();
         assert_eq!((report.conservation.sent, report.conservation.in_flight), (20_000, 0));
 
-        let bytes = [made, replayed].map(|path| std::fs::read(path).unwrap());
-        assert!(expected.get_or_insert_with(|| bytes.clone()) == &bytes, "{workers} workers, senders: {senders}");
+        let bytes = [generated, replayed].map(|path| std::fs::read(path).unwrap());
+        assert!(
+            expected.get_or_insert_with(|| bytes.clone()) == &bytes,
+            "{workers} workers, sender threads: {senders}"
+        );
     }
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// Stopped at any moment, with packets everywhere: what is in flight is flushed.
 #[test]
-fn senders_flush_when_they_are_stopped() {
+fn sender_threads_send_packets_in_flight_when_the_run_stops() {
     let endless = TRAFFIC.replace("packets = 20000", "packets = 0");
     let text = dual(&machine(2, 64, 1024, 64, 32, "dense", "variant")) + &endless;
     for millis in [0, 1, 20] {
-        let config = Config::parse(&text, "test.toml", Path::new(".")).unwrap();
-        let engine = Engine::new(config, &Options::default()).unwrap();
+        let engine = Engine::new(config(&text), &Options::default()).unwrap();
         let limit = Some(Duration::from_millis(millis));
         let report = engine.run(&Arc::new(AtomicBool::new(false)), limit, &mut |_| {}).unwrap();
         assert!(report.conservation.holds() && report.conservation.in_flight == 0, "{}", report.conservation);
@@ -280,11 +282,10 @@ fn senders_flush_when_they_are_stopped() {
     }
 }
 
-/// Half a replay looks like a whole one: it is refused, and leaves no file.
+/// The capture of an incomplete replay would look like that of a complete one.
 #[test]
-fn a_replay_that_is_stopped_writes_nothing() {
-    let folder = std::env::temp_dir().join(format!("godwit-stopped-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+fn an_interrupted_replay_leaves_no_file() {
+    let folder = Folder::new();
     let (input, output) = (folder.join("in.pcap"), folder.join("out.pcap"));
     let capture = format!("name = \"out\"\n    kind = \"pcap\"\n    write = {:?}", input.display().to_string());
     let text = TRAFFIC.replace("name = \"out\"\n    kind = \"synthetic\"\n    digest = true", &capture);
@@ -293,15 +294,13 @@ fn a_replay_that_is_stopped_writes_nothing() {
     let text = machine(2, 256, 4096, 256, 256, "slots", "variant") + TRAFFIC;
     let replay = Replay { inputs: vec![(None, input)], outputs: vec![(Some("out".to_owned()), output.clone())] };
     let replay_until = |stop: bool| {
-        let config = Config::parse(&text, "test.toml", Path::new(".")).unwrap();
-        let engine = Engine::new(config, &Options { replay: Some(replay.clone()), ..Options::default() }).unwrap();
+        let options = Options { replay: Some(replay.clone()), ..Options::default() };
+        let engine = Engine::new(config(&text), &options).unwrap();
         engine.run(&Arc::new(AtomicBool::new(stop)), None, &mut |_| {})
     };
-    // Stopped before the first packet, or later: in both cases not at the end.
     assert!(matches!(replay_until(true), Err(Error::Interrupted)));
-    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "something was left besides in.pcap");
+    assert_eq!(folder.names(), ["in.pcap"]);
     let report = replay_until(false).unwrap();
     assert_eq!(report.ports[0].kind, "pcap");
     assert!(output.exists());
-    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -1,8 +1,6 @@
-//! Housekeeping of functions, beside workers and commands.
+//! Housekeeping of functions, while workers and commands run.
 
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,24 +10,27 @@ use godwit_engine::config::Config;
 use godwit_engine::{Engine, Options, Replay, Report};
 use godwit_function::{Contract, Counter, Error, Function, Running, echo};
 use godwit_packet::ImageRef;
-use serde_json::Value;
+use godwit_test_support::{ConfigText, ControlClient, Folder, capture};
+use serde_json::{Value, json};
 
-const LIMIT: Duration = Duration::from_secs(60);
+use crate::common::{self, LIMIT, count};
 
-/// `echo` that keeps house.
+/// `echo` with housekeeping.
 struct Keeper {
     echo: Arc<dyn Function>,
     interval: Option<Duration>,
+    /// Number of housekeeping calls.
     calls: AtomicU64,
-    /// Commands that came between two calls, and not into one.
+    /// Number of commands.
     commands: AtomicU64,
+    /// Set during a call or a command, which must not overlap.
     inside: AtomicBool,
-    then: Then,
+    result: CallResult,
 }
 
-/// What a call comes to.
+/// Result of a housekeeping call.
 #[derive(Clone, Copy, PartialEq)]
-enum Then {
+enum CallResult {
     Works,
     Fails,
     Panics,
@@ -37,8 +38,8 @@ enum Then {
 
 static CONTRACT: Contract = Contract {
     counters: &[
-        Counter { name: "calls", unit: "calls", sentence: "Of its housekeeping." },
-        Counter { name: "nothing", unit: "calls", sentence: "Never." },
+        Counter { name: "calls", unit: "calls", sentence: "Housekeeping calls." },
+        Counter { name: "nothing", unit: "calls", sentence: "Never counted." },
     ],
     kind: "keeper",
     ..echo::CONTRACT
@@ -62,10 +63,10 @@ impl Function for Keeper {
         self.calls.fetch_add(1, Ordering::SeqCst);
         running.quiesce()?;
         assert!(self.inside.swap(false, Ordering::SeqCst));
-        match self.then {
-            Then::Works => Ok(()),
-            Then::Fails => Err(Error::Command { message: "it cannot be".to_owned() }),
-            Then::Panics => panic!("told to"),
+        match self.result {
+            CallResult::Works => Ok(()),
+            CallResult::Fails => Err(Error::Command { message: "failed on purpose".to_owned() }),
+            CallResult::Panics => panic!("panic on purpose"),
         }
     }
 
@@ -86,47 +87,31 @@ impl Function for Keeper {
     }
 }
 
-fn keeper(config: &mut Config, interval: Option<Duration>, then: Then) -> Arc<Keeper> {
+/// Replaces the function by a keeper.
+fn install(config: &mut Config, interval: Option<Duration>, result: CallResult) -> Arc<Keeper> {
     let keeper = Arc::new(Keeper {
         echo: Arc::clone(&config.functions[0].function),
         interval,
         calls: AtomicU64::new(0),
         commands: AtomicU64::new(0),
         inside: AtomicBool::new(false),
-        then,
+        result,
     });
     config.functions[0].function = Arc::clone(&keeper) as Arc<dyn Function>;
     keeper
 }
 
 fn config(traffic: &str) -> Config {
-    let text = format!(
-        r#"
-        [engine]
-        workers = 2
-        pin = false
-        [[port]]
-        name = "in"
-        kind = "synthetic"
-        {traffic}
-        [[port]]
-        name = "out"
-        kind = "synthetic"
-        [[function]]
-        name = "house"
-        kind = "echo"
-        [[chain]]
-        from = "in"
-        to = "house"
-        [[chain]]
-        from = "house"
-        to = "out"
-        "#
-    );
-    Config::parse(&text, "test.toml", Path::new(".")).unwrap()
+    let text = ConfigText::new()
+        .engine("workers = 2")
+        .port("in", "synthetic", traffic)
+        .port("out", "synthetic", "")
+        .function("house", "echo", "")
+        .path(&["in", "house", "out"]);
+    common::config(&text.to_string())
 }
 
-/// Runs until `done`.
+/// Runs an engine until `done` returns true.
 fn run(config: Config, control: Option<PathBuf>, done: impl Fn() -> bool + Sync) -> Report {
     let engine = Engine::new(config, &Options { control, ..Options::default() }).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
@@ -141,39 +126,33 @@ fn run(config: Config, control: Option<PathBuf>, done: impl Fn() -> bool + Sync)
     })
 }
 
-fn count(report: &Report, counter: &str) -> Option<u64> {
-    report.counters.iter().find(|(name, _)| name == counter).map(|(_, value)| *value)
-}
-
 const ENDLESS: &str = "rate = \"100kpps\"";
 
 #[test]
-fn a_function_keeps_house_and_counts_while_packets_flow() {
-    for then in [Then::Works, Then::Fails] {
+fn housekeeping_runs_and_counts_while_packets_flow() {
+    for result in [CallResult::Works, CallResult::Fails] {
         let mut config = config(ENDLESS);
-        let keeper = keeper(&mut config, Some(Duration::from_millis(2)), then);
+        let keeper = install(&mut config, Some(Duration::from_millis(2)), result);
         let report = run(config, None, || keeper.calls.load(Ordering::SeqCst) > 20);
         let calls = keeper.calls.load(Ordering::SeqCst);
-        assert_eq!(count(&report, "keeper_calls{function=\"house\"}"), Some(calls));
-        assert_eq!(count(&report, "keeper_nothing{function=\"house\"}"), None, "zeros are left out");
+        assert_eq!(count(&report, "keeper_calls{function=\"house\"}"), calls);
+        let has_zero = report.counters.iter().any(|(name, _)| name == "keeper_nothing{function=\"house\"}");
+        assert!(!has_zero, "a report omits counters of value 0");
         assert!(report.conservation.holds() && report.conservation.received > 0);
     }
 }
 
 #[test]
-fn commands_come_between() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("control");
+fn commands_run_between_housekeeping_calls() {
+    let folder = Folder::new();
+    let path = folder.join("control");
     let mut config = config(ENDLESS);
-    let keeper = keeper(&mut config, Some(Duration::ZERO), Then::Works);
-    let asking = path.clone();
+    let keeper = install(&mut config, Some(Duration::ZERO), CallResult::Works);
+    let socket = path.clone();
     run(config, Some(path), || {
-        if let Ok(mut stream) = UnixStream::connect(&asking) {
+        if let Some(mut client) = ControlClient::try_connect(&socket) {
             for _ in 0..5 {
-                stream.write_all(b"{\"function\":\"house\",\"command\":\"x\"}\n").unwrap();
-                let mut line = String::new();
-                BufReader::new(&stream).read_line(&mut line).unwrap();
-                assert!(line.contains("true"), "{line}");
+                client.result(&json!({ "function": "house", "command": "x" }));
             }
         }
         keeper.commands.load(Ordering::SeqCst) > 20 && keeper.calls.load(Ordering::SeqCst) > 20
@@ -181,9 +160,9 @@ fn commands_come_between() {
 }
 
 #[test]
-fn a_bug_in_it_stops_nothing_else() {
+fn a_panic_in_housekeeping_stops_only_housekeeping() {
     let mut config = config("packets = 20000\nrate = \"200kpps\"");
-    let keeper = keeper(&mut config, Some(Duration::from_millis(1)), Then::Panics);
+    let keeper = install(&mut config, Some(Duration::from_millis(1)), CallResult::Panics);
     let engine = Engine::new(config, &Options::default()).unwrap();
     let report = engine.run(&Arc::default(), Some(LIMIT), &mut |_| {}).unwrap();
     assert_eq!(keeper.calls.load(Ordering::SeqCst), 1);
@@ -192,20 +171,19 @@ fn a_bug_in_it_stops_nothing_else() {
 }
 
 #[test]
-fn nobody_is_called_who_did_not_ask_nor_in_a_replay() {
+fn housekeeping_does_not_run_without_an_interval_or_in_a_replay() {
     let mut live = config("packets = 1000");
-    let idle = keeper(&mut live, None, Then::Works);
+    let idle = install(&mut live, None, CallResult::Works);
     let report = Engine::new(live, &Options::default()).unwrap();
     let report = report.run(&Arc::default(), Some(LIMIT), &mut |_| {}).unwrap();
     assert_eq!((idle.calls.load(Ordering::SeqCst), report.conservation.sent), (0, 1000));
 
-    let folder = tempfile::tempdir().unwrap();
-    let (from, to) = (folder.path().join("in.pcap"), folder.path().join("out.pcap"));
-    let replay = Replay { inputs: vec![(None, from.clone())], outputs: vec![(None, to)] };
-    std::fs::write(&from, [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0])
-        .unwrap();
+    let folder = Folder::new();
+    let (input, output) = (folder.join("in.pcap"), folder.join("out.pcap"));
+    capture::write(&input, &[]);
+    let replay = Replay { inputs: vec![(None, input)], outputs: vec![(None, output)] };
     let mut replayed = config("");
-    let idle = keeper(&mut replayed, Some(Duration::from_millis(1)), Then::Works);
+    let idle = install(&mut replayed, Some(Duration::from_millis(1)), CallResult::Works);
     let engine = Engine::new(replayed, &Options { replay: Some(replay), ..Options::default() }).unwrap();
     engine.run(&Arc::default(), None, &mut |_| {}).unwrap();
     assert_eq!(idle.calls.load(Ordering::SeqCst), 0);

@@ -1,19 +1,19 @@
-//! Packets that functions take apart, join and make.
+//! Packets that functions split, join and create.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use godwit_abi::{Descriptor, Outcome};
-use godwit_engine::config::Config;
 use godwit_engine::trace::{Fate, PACKETS_MAX, StepKind};
 use godwit_engine::{Engine, Options};
 use godwit_function::{Arrangement, Contract, Function, HostHalf, Step, Work, echo};
 use godwit_packet::{ImageRef, Region};
+use godwit_test_support::frame::set_ipv4_checksum;
 use serde_json::json;
 
-use crate::common::{HERE, TWICE, agrees, count, path, replay, udp};
+use super::common::{HERE, TWICE, assert_agreement, path, replay, udp};
+use crate::common::{config, count};
 
 const TUNNELS: &str = r#"
     [engine]
@@ -71,29 +71,25 @@ const TUNNELS: &str = r#"
     to = "out"
 "#;
 
-/// An IPv4 packet in two fragments, of which the first has `bytes` bytes of data.
+/// Returns an IPv4 packet in two fragments. The first one has `bytes` bytes of data.
 fn fragments(frame: &[u8], bytes: usize) -> Vec<Vec<u8>> {
     let part = |data: &[u8], offset: usize, more: bool| {
         let mut part = [&frame[..34], data].concat();
         part[16..18].copy_from_slice(&(20 + data.len() as u16).to_be_bytes());
         part[20..22].copy_from_slice(&(u16::from(more) << 13 | (offset / 8) as u16).to_be_bytes());
-        part[24..26].fill(0);
-        let sum: u32 = part[14..34].chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
-        let sum = !((sum >> 16) + (sum & 0xffff)) as u16;
-        part[24..26].copy_from_slice(&sum.to_be_bytes());
+        set_ipv4_checksum(&mut part[14..34]);
         part
     };
     let (first, rest) = frame[34..].split_at(bytes);
     vec![part(first, 0, true), part(rest, bytes, false)]
 }
 
-/// A packet too long for the tunnel is taken apart in front of it.
 #[test]
-fn packets_that_are_taken_apart() {
+fn a_packet_that_is_too_long_for_the_tunnel_is_split() {
     let frames =
         vec![udp(HERE, [10, 2, 3, 4], [1, 2], 64, &[7; 100]), udp(HERE, [10, 2, 3, 4], [1, 2], 64, &[8; 1400])];
     let (report, found) = replay(TUNNELS, &[("in", frames)], &json!({}));
-    agrees(&report, &found);
+    assert_agreement(&report, &found);
     let [whole, first, second] = found.packets.as_slice() else { panic!("{found:?}") };
     assert_eq!(
         path(whole),
@@ -118,20 +114,19 @@ fn packets_that_are_taken_apart() {
     assert_eq!((found.chosen, first.sequence, second.sequence), (2, 1, 1));
 }
 
-/// Fragments of an ESP packet wait for each other.
 #[test]
-fn packets_that_are_held_and_joined() {
+fn fragments_of_an_esp_packet_are_held_and_joined() {
     let frames = vec![udp(HERE, [10, 2, 3, 4], [1, 2], 64, &[7; 700])];
-    let sealed = TUNNELS.replace("from = \"seal\"\n    to = \"open\"", "from = \"seal\"\n    to = \"out\"");
-    let (_, found) = replay(&sealed, &[("in", frames.clone())], &json!({ "frames": true }));
+    let outbound = TUNNELS.replace("from = \"seal\"\n    to = \"open\"", "from = \"seal\"\n    to = \"out\"");
+    let (_, found) = replay(&outbound, &[("in", frames.clone())], &json!({ "frames": true }));
     let esp = &found.packets[0].left[0].frame;
     let mut parts = fragments(esp, 400);
-    // Of another packet, whose other part never comes.
+    // Fragment of another packet, whose second fragment never arrives.
     let mut lone = esp.clone();
     lone[19] ^= 0xff;
     parts.push(fragments(&lone, 400).remove(0));
-    let opened = TUNNELS.replace("from = \"in\"\n    to = \"seal\"", "from = \"in\"\n    to = \"open\"");
-    let (report, found) = replay(&opened, &[("in", parts)], &json!({ "frames": true }));
+    let inbound = TUNNELS.replace("from = \"in\"\n    to = \"seal\"", "from = \"in\"\n    to = \"open\"");
+    let (report, found) = replay(&inbound, &[("in", parts)], &json!({ "frames": true }));
     let [first, second, ..] = found.packets.as_slice() else { panic!("{found:?}") };
     assert_eq!(
         (path(first).as_slice(), first.fate),
@@ -148,7 +143,7 @@ fn packets_that_are_held_and_joined() {
         "sent by out",
     ];
     assert_eq!((path(second), second.fate), (expected.map(str::to_owned).to_vec(), Fate::Sent));
-    // With another Ethernet header, which the tunnel wrote.
+    // The tunnel writes another Ethernet header.
     assert_eq!(second.left[0].frame[14..], frames[0][14..]);
     let StepKind::Joined { length, .. } = second.steps[1].kind else { panic!("{second:?}") };
     assert_eq!(usize::from(length), esp.len());
@@ -158,7 +153,7 @@ fn packets_that_are_held_and_joined() {
 
 static MAKES: Contract = Contract { in_order: true, ..echo::CONTRACT };
 
-/// Makes a packet for each that comes: of it, or of nothing.
+/// Function that splits each packet, or creates another packet for each one.
 struct Maker {
     echo: Arc<dyn Function>,
     splits: bool,
@@ -188,7 +183,7 @@ struct Makes {
 
 impl HostHalf for Makes {
     fn prepare(&mut self, _: &Region, _: &[Descriptor], _: &mut Vec<Work>) {
-        unreachable!("it arranges");
+        unreachable!("the host half arranges packets");
     }
 
     fn arranges(&self) -> bool {
@@ -199,29 +194,29 @@ impl HostHalf for Makes {
         let work = Work::Run { variant: 0, parameter: 0 };
         for &packet in packets.arrived {
             packets.steps.push(Step::Keep { packet, work });
-            let made = packets.region.duplicate(&packet).map(|packet| match self.splits {
+            let step = packets.region.duplicate(&packet).map(|packet| match self.splits {
                 true => Step::Split { packet, work },
                 false => Step::Create { packet, work },
             });
-            packets.steps.extend(made);
+            packets.steps.extend(step);
         }
         u64::MAX
     }
 }
 
-/// What takes packets in, on the CPU, with a function that makes more of them.
-fn making(splits: bool, traffic: &str) -> Engine {
+/// Returns an engine on the CPU with a function that splits or creates packets.
+fn engine_with_maker(splits: bool, traffic: &str) -> Engine {
     let text = TWICE.replace("device = \"opencl:9\"", "").replace("packets = 3000", traffic);
     let text = text.replace("name = \"opencl:9\"", "name = \"cpu\"").replace("watchdog_ms = 20\n    chunks = 3", "");
-    let mut config = Config::parse(&text, "test.toml", Path::new(".")).unwrap();
+    let mut config = config(&text);
     let echo = Arc::clone(&config.functions[1].function);
     config.functions[1].function = Arc::new(Maker { echo, splits });
     Engine::new(config, &Options::default()).unwrap()
 }
 
 #[test]
-fn packets_that_a_function_makes() {
-    let engine = making(false, "rate = \"100kpps\"");
+fn a_trace_shows_packets_that_a_function_creates() {
+    let engine = engine_with_maker(false, "rate = \"100kpps\"");
     let trace = engine.trace(&json!({ "count": 200 })).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let found = std::thread::scope(|scope| {
@@ -237,10 +232,10 @@ fn packets_that_a_function_makes() {
         }
     });
     assert_eq!(found.len(), 200);
-    let made: Vec<_> = found.iter().filter(|packet| path(packet)[0].starts_with("made by number, ")).collect();
-    assert!(!made.is_empty() && made.len() < 200, "{} of 200", made.len());
+    let created: Vec<_> = found.iter().filter(|packet| path(packet)[0].starts_with("created by number, ")).collect();
+    assert!(!created.is_empty() && created.len() < 200, "{} of 200", created.len());
     let expected = ["number bin of cpu", "to cpu", "from cpu", "number: forward > out", "sent by out"];
-    for packet in made {
+    for packet in created {
         let path = path(packet);
         assert!(path[1].starts_with("number prepares "), "{packet:?}");
         assert_eq!(path[2..], expected, "{packet:?}");
@@ -248,15 +243,15 @@ fn packets_that_a_function_makes() {
     }
 }
 
-/// More packets than are kept: those that were made of chosen ones come on top.
+/// Packets that are split from selected ones are followed too.
 #[test]
-fn what_is_too_much_is_counted() {
-    let engine = making(true, "packets = 3000");
+fn packets_beyond_the_limit_of_a_trace_are_counted() {
+    let engine = engine_with_maker(true, "packets = 3000");
     let trace = engine.trace(&json!({ "count": 4096 })).unwrap();
     let report = engine.run(&Arc::new(AtomicBool::new(false)), None, &mut |_| {}).unwrap();
     let found = trace.stop();
     assert_eq!(report.conservation.received, 3000);
-    // Where no buffer is left nothing is made.
+    // Without a free buffer, a packet is not split.
     let followed = 3000 + report.conservation.created;
     assert!(followed > PACKETS_MAX as u64, "{followed}");
     assert_eq!((found.packets.len(), found.chosen, found.missed), (PACKETS_MAX, 3000, followed - PACKETS_MAX as u64));

@@ -1,5 +1,5 @@
-//! A function that watches the engine: `echo`, whose host half numbers packets and checks that each comes back once, and
-//! whose commands change its image and wait for packets to be gone.
+//! Function that checks the engine: `echo`, whose host half numbers packets and asserts that each one
+//! returns once. Its commands change the image and wait for packets in flight.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -11,31 +11,31 @@ use godwit_function::{Contract, Error, Function, HostHalf, Running, Work};
 use godwit_packet::{Image, ImageRef, Memory, Region};
 use serde_json::{Value, json};
 
-/// Generations that a run can have.
+/// Maximum number of generations of the image.
 const GENERATIONS: usize = 64;
 
-/// See the module.
-pub(crate) struct Probe {
+/// Function that replaces `echo`.
+struct Probe {
     echo: Arc<dyn Function>,
     image: Image,
-    pub(crate) state: Arc<State>,
+    state: Arc<State>,
 }
 
-/// What all workers tell.
+/// State that all workers share.
 #[derive(Default)]
 pub(crate) struct State {
-    /// Counts the changes of the image.
+    /// Number of changes of the image.
     generation: AtomicUsize,
-    /// Number of ports in the image, by generation; it only falls.
+    /// Number of ports in the image of each generation. It only decreases.
     ports: Mutex<Vec<u32>>,
     prepared: Vec<AtomicU64>,
     completed: Vec<AtomicU64>,
-    /// The highest port that the kernel has named, by generation.
+    /// Highest port that the kernel selected in each generation.
     port_max: Vec<AtomicU64>,
-    /// Each so many-th packet is dropped when it is completed; 0: none.
+    /// Every `drops_each`-th packet is dropped on completion. 0 means none.
     drops_each: u64,
     pub(crate) dropped: AtomicU64,
-    /// Packets that came back twice, or were never prepared, or that the kernel ran with an image of before.
+    /// Packets that returned twice, were never prepared, or were processed with an older image.
     pub(crate) wrong: AtomicU64,
 }
 
@@ -52,19 +52,19 @@ impl State {
         }
     }
 
-    /// Prepared, completed, and the highest port, of a generation.
-    pub(crate) fn of(&self, generation: usize) -> [u64; 3] {
+    /// Returns the numbers of prepared and completed packets, and the highest port, of a generation.
+    pub(crate) fn generation(&self, generation: usize) -> [u64; 3] {
         [&self.prepared, &self.completed, &self.port_max].map(|counts| counts[generation].load(Ordering::SeqCst))
     }
 
-    /// Prepared and completed, of all.
+    /// Returns the numbers of prepared and completed packets of all generations.
     pub(crate) fn sum(&self) -> [u64; 2] {
         [&self.prepared, &self.completed].map(|counts| counts.iter().map(|count| count.load(Ordering::SeqCst)).sum())
     }
 }
 
-/// Puts a probe in the place of the configured `echo` function called `name`, with this number of ports in its image.
-pub(crate) fn put(config: &mut Config, name: &str, ports: u32, drops_each: u64) -> Arc<State> {
+/// Replaces the `echo` function `name` by a probe with `ports` ports in its image.
+pub(crate) fn install(config: &mut Config, name: &str, ports: u32, drops_each: u64) -> Arc<State> {
     let function = config.functions.iter_mut().find(|function| function.name == name).unwrap();
     let mut memory = Memory::new(function.function.image().len(), "a test").unwrap();
     function.function.image().copy_to(0, &mut memory);
@@ -86,12 +86,12 @@ impl Function for Probe {
 
     fn host_half(&self, worker: usize, _workers: usize) -> Option<Box<dyn HostHalf>> {
         let state = Arc::clone(&self.state);
-        Some(Box::new(ProbeHost { state, next: (worker as u64) << 32, out: HashSet::new() }))
+        Some(Box::new(ProbeHost { state, next: (worker as u64) << 32, in_flight: HashSet::new() }))
     }
 
     fn command(&self, request: &Value, running: &dyn Running) -> Result<Value, Error> {
         match request["command"].as_str() {
-            // One port less, and what was prepared before is gone.
+            // Removes one port, and waits until all earlier packets are completed.
             Some("fewer") => {
                 let generation = {
                     let mut ports = self.state.ports.lock().unwrap();
@@ -104,13 +104,13 @@ impl Function for Probe {
                 self.state.generation.store(generation, Ordering::Release);
                 running.quiesce()?;
                 let left: i64 = (0..generation)
-                    .map(|generation| self.state.of(generation))
+                    .map(|generation| self.state.generation(generation))
                     .map(|[prepared, completed, _]| prepared as i64 - completed as i64)
                     .sum();
                 Ok(json!({ "left": left }))
             }
-            Some("bug") => panic!("told to"),
-            _ => Err(Error::Command { message: "no such command of a probe".to_owned() }),
+            Some("bug") => panic!("panic on purpose"),
+            _ => Err(Error::Command { message: "unknown command of a probe".to_owned() }),
         }
     }
 
@@ -122,8 +122,8 @@ impl Function for Probe {
 struct ProbeHost {
     state: Arc<State>,
     next: u64,
-    /// Prepared, not completed.
-    out: HashSet<u64>,
+    /// Parameters of packets in flight.
+    in_flight: HashSet<u64>,
 }
 
 impl HostHalf for ProbeHost {
@@ -133,8 +133,8 @@ impl HostHalf for ProbeHost {
         for _ in descriptors {
             self.next += 1;
             let parameter = (generation as u64) << 56 | self.next;
-            assert!(self.out.insert(parameter));
-            // Nobody reads the variant but `complete`.
+            assert!(self.in_flight.insert(parameter));
+            // Only `complete` reads the variant.
             work.push(Work::Run { variant: (parameter % 3) as u8, parameter });
         }
     }
@@ -144,10 +144,10 @@ impl HostHalf for ProbeHost {
         for (parameter, outcome) in parameters.iter().zip(outcomes) {
             let generation = (parameter >> 56) as usize;
             let ports = self.state.ports.lock().unwrap()[generation];
-            let right = self.out.remove(parameter)
+            let is_correct = self.in_flight.remove(parameter)
                 && u64::from(variant) == parameter % 3
                 && (outcome.verdict == VERDICT_DROP || u32::from(outcome.port) < ports);
-            self.state.wrong.fetch_add(u64::from(!right), Ordering::SeqCst);
+            self.state.wrong.fetch_add(u64::from(!is_correct), Ordering::SeqCst);
             self.state.completed[generation].fetch_add(1, Ordering::SeqCst);
             self.state.port_max[generation].fetch_max(outcome.port.into(), Ordering::SeqCst);
             if self.state.drops_each > 0 && parameter.is_multiple_of(self.state.drops_each) {

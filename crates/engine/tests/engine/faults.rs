@@ -1,4 +1,4 @@
-//! A device that fails on purpose: the CPU behind a lane that delays, fails, hangs, dies or refuses, as it is told.
+//! Device that fails on purpose: the CPU with a lane that delays, fails, hangs, dies or refuses.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,32 +11,32 @@ use godwit_engine::Opener;
 use godwit_packet::Region;
 use godwit_sched::Chunk;
 
-/// How a device is lost.
+/// Way in which a device is lost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Loss {
-    /// It hangs until its watchdog finds out.
+    /// The device hangs until the watchdog detects it.
     Hangs,
-    /// Its driver says so at once.
+    /// The driver reports the loss at once.
     Dies,
-    /// It finishes what it has, and takes no more.
+    /// The device finishes its chunks, and accepts no others.
     Refuses,
 }
 
-/// What a lane does, counted in chunks of its own.
+/// Faults of a lane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Faults {
-    /// Polls that each chunk takes.
+    /// Number of polls that each chunk needs.
     pub(crate) delay_polls: u32,
-    /// Each so many-th chunk fails; 0: none.
+    /// Every `fails_each`-th chunk of the lane fails. 0 means none.
     pub(crate) fails_each: u64,
-    /// How and after how many chunks it is lost.
+    /// Loss of the device, and the number of chunks of the lane before.
     pub(crate) loss: Option<(Loss, u64)>,
 }
 
-/// Puts a device with these faults in the place of `id`.
+/// Returns an opener that replaces device `id` by one with faults.
 pub(crate) fn opener(id: &'static str, faults: Faults) -> Opener {
-    Opener(Arc::new(move |wanted, programs, _, options| {
-        (wanted == id).then(|| {
+    Opener(Arc::new(move |requested, programs, _, options| {
+        (requested == id).then(|| {
             let cpu = Arc::new(CpuDevice::new(programs.to_vec())?);
             let capabilities = Capabilities { id: id.to_owned(), ..cpu.capabilities().clone() };
             let device = FaultyDevice { capabilities, cpu, faults, watchdog: options.watchdog };
@@ -68,9 +68,9 @@ impl Device for FaultyDevice {
             cpu,
             taken: 0,
             in_flight: VecDeque::new(),
-            moved: Instant::now(),
+            progressed: Instant::now(),
             lost: false,
-            reached: Vec::new(),
+            kept: Vec::new(),
         }))
     }
 }
@@ -80,17 +80,19 @@ struct FaultyLane {
     cpu: Box<dyn Lane>,
     taken: u64,
     in_flight: VecDeque<Flight>,
-    moved: Instant,
+    progressed: Instant,
     lost: bool,
-    /// Buffers that were in its hands when it was lost: it goes on writing to them.
-    reached: Vec<Descriptor>,
+    /// Buffers in flight when the device was lost. The device continues to write to them.
+    kept: Vec<Descriptor>,
 }
 
+/// Chunk in flight.
 struct Flight {
-    /// As it was submitted: it runs when it comes back.
+    /// Chunk as it was submitted. It runs when it is returned.
     chunk: Chunk,
-    /// Which chunk of the lane, from 1.
+    /// Number of the chunk in the lane, from 1.
     number: u64,
+    /// Remaining number of polls.
     polls: u32,
 }
 
@@ -98,8 +100,8 @@ fn packets(chunk: &Chunk) -> impl Iterator<Item = &Descriptor> {
     chunk.bins.iter().flat_map(|bin| &chunk.descriptors[chunk.range(bin)])
 }
 
-/// Writes the descriptors of half of the bins back as a function that prepends and appends leaves them: devices do so bin by
-/// bin, before the chunk is complete.
+/// Changes the descriptors of half of the bins, like a function that prepends and appends. A device
+/// writes descriptors bin by bin, before the chunk is complete.
 fn half_finish(chunk: &mut Chunk) {
     for bin in &chunk.bins[..chunk.bins.len().div_ceil(2)] {
         let first = bin.first as usize;
@@ -119,12 +121,13 @@ impl FaultyLane {
         self.lost = true;
         let mut chunks: Vec<Chunk> = self.in_flight.drain(..).map(|flight| flight.chunk).collect();
         chunks.iter_mut().for_each(half_finish);
-        self.reached.extend(chunks.iter().flat_map(packets));
+        self.kept.extend(chunks.iter().flat_map(packets));
         Error::Lost { id: self.device.capabilities.id.clone(), reason: reason.to_owned(), chunks }
     }
 
+    /// Writes to the buffers that a lost device keeps.
     fn write_late(&self, region: &mut Region) {
-        for descriptor in &self.reached {
+        for descriptor in &self.kept {
             region.buffer_mut(descriptor).fill(0xdd);
         }
     }
@@ -135,11 +138,11 @@ impl Lane for FaultyLane {
         self.write_late(region);
         if self.lost || matches!(self.is_lost_at(self.taken + 1), Some(Loss::Refuses)) {
             let id = self.device.capabilities.id.clone();
-            let error = Error::Unusable { id, reason: "it is lost: it takes no more".to_owned() };
+            let error = Error::Unusable { id, reason: "it is lost: accepts no more chunks".to_owned() };
             return Err(Box::new(Rejected { chunk, error }));
         }
         if self.in_flight.is_empty() {
-            self.moved = Instant::now();
+            self.progressed = Instant::now();
         }
         self.taken += 1;
         self.in_flight.push_back(Flight { chunk, number: self.taken, polls: self.device.faults.delay_polls });
@@ -155,19 +158,19 @@ impl Lane for FaultyLane {
         }
         let number = flight.number;
         match self.is_lost_at(number) {
-            Some(Loss::Hangs) if self.moved.elapsed() < self.device.watchdog => return Ok(None),
-            Some(Loss::Hangs) => return Err(self.lose("it has given no chunk back")),
-            Some(Loss::Dies) => return Err(self.lose("its driver gave it up")),
+            Some(Loss::Hangs) if self.progressed.elapsed() < self.device.watchdog => return Ok(None),
+            Some(Loss::Hangs) => return Err(self.lose("returned no chunk")),
+            Some(Loss::Dies) => return Err(self.lose("driver reports a loss")),
             Some(Loss::Refuses) | None => {}
         }
-        self.moved = Instant::now();
+        self.progressed = Instant::now();
         let Some(Flight { mut chunk, .. }) = self.in_flight.pop_front() else { return Ok(None) };
         let each = self.device.faults.fails_each;
         if each > 0 && number.is_multiple_of(each) {
             packets(&chunk).for_each(|descriptor| region.buffer_mut(descriptor).fill(0xee));
             half_finish(&mut chunk);
             let id = self.device.capabilities.id.clone();
-            return Err(Error::Failed { id, reason: "it was told to".to_owned(), chunk: Box::new(chunk) });
+            return Err(Error::Failed { id, reason: "failed on purpose".to_owned(), chunk: Box::new(chunk) });
         }
         self.cpu.submit(region, chunk).map_err(|rejected| rejected.error)?;
         self.cpu.poll(region)

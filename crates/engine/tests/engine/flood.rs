@@ -1,39 +1,38 @@
-//! Packets that leave by several ports: what leaves where, in which order, and that all are accounted for.
-
-mod faults;
+//! Packets that are sent by several ports: copies, their order, and conservation.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use faults::{Faults, Loss, opener};
 use godwit_abi::{Descriptor, Outcome, PORT_FLOOD, VERDICT_DROP};
-use godwit_engine::config::Config;
 use godwit_engine::{Engine, Options, Report};
 use godwit_function::{Arrangement, Contract, Function, HostHalf, Step, Work, echo};
 use godwit_packet::{ImageRef, Region};
+use godwit_test_support::{ConfigText, Folder, FrameBuilder, capture};
 use proptest::prelude::*;
 
-const FAULTY: &str = "opencl:9";
-const PACKETS: u32 = 2000;
-/// Where frames have their number; bytes that follow from it stand behind.
-const NUMBER: usize = 42;
-/// Ports by number: what comes in, and three captures. The last one of a set gets the original.
-const SETS: [&[u8]; 5] = [&[0, 1, 2, 3], &[3, 2, 1], &[2], &[0], &[]];
-/// In front of what leaves by a flood: this, the port, the set.
-const MARK: u8 = 0xfe;
-const DRESSED_BYTES: usize = 4;
+use crate::common::{FAULTY, config, count};
+use crate::faults::{Faults, Loss, opener};
 
-static CONTRACT: Contract = Contract { headroom_bytes: DRESSED_BYTES as u16, ..echo::CONTRACT };
+const PACKETS: u32 = 2000;
+/// Offset of the number in a frame. The bytes after it depend on the number.
+const NUMBER: usize = 42;
+/// Sets of ports: 0 is the input, 1 to 3 are captures. The last port of a set gets the original packet.
+const SETS: [&[u8]; 5] = [&[0, 1, 2, 3], &[3, 2, 1], &[2], &[0], &[]];
+/// First byte of the header of a flooded packet. The port, the set and a zero follow.
+const MARK: u8 = 0xfe;
+const HEADER_BYTES: usize = 4;
+
+static CONTRACT: Contract = Contract { headroom_bytes: HEADER_BYTES as u16, ..echo::CONTRACT };
 static SPLITS: Contract = Contract { in_order: true, ..echo::CONTRACT };
 
-/// What becomes of a packet by its number: sets in turn, and one port in between.
+/// Returns the set of a packet, or `None` if it is sent by port 1 only.
 fn set(number: u32) -> Option<usize> {
     let kind = number as usize % (SETS.len() + 1);
     (kind < SETS.len()).then_some(kind)
 }
 
-/// Whether the first function makes two of a packet.
+/// Returns whether the first function splits a packet into two.
 fn is_split(number: u32) -> bool {
     number % 5 == 1
 }
@@ -42,33 +41,20 @@ fn number(frame: &[u8]) -> u32 {
     u32::from_be_bytes(frame[NUMBER..NUMBER + 4].try_into().unwrap())
 }
 
-/// UDP of some flow, 60 to 1514 bytes; `echo` has swapped the addresses of what comes out.
+/// Returns a UDP packet of one of 50 flows, with 60 to 1514 bytes.
 fn frame(number: u32) -> Vec<u8> {
     let length = 60 + (number as usize * 797) % 1455;
-    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0];
-    frame.extend(((length - 14) as u16).to_be_bytes());
-    frame.extend([0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-    frame.extend([0x40, (number % 50) as u8, 0, 7]);
-    frame.extend(((length - 34) as u16).to_be_bytes());
-    frame.extend([0, 0]);
-    frame.extend(number.to_be_bytes());
-    frame.extend((frame.len()..length).map(|at| (at as u32 * 7 + number) as u8));
-    frame
+    let mut data = number.to_be_bytes().to_vec();
+    data.extend((NUMBER + 4..length).map(|at| (at as u32 * 7 + number) as u8));
+    FrameBuilder::new().udp([0x4000 + (number % 50) as u16, 7], &data)
 }
 
-/// A capture of all frames.
+/// Writes a capture of all frames.
 fn write_frames(path: &Path) {
-    let mut bytes = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0];
-    for number in 0..PACKETS {
-        let frame = frame(number);
-        let length = frame.len() as u32;
-        [0, number, length, length].iter().for_each(|word| bytes.extend(word.to_le_bytes()));
-        bytes.extend(frame);
-    }
-    std::fs::write(path, bytes).unwrap();
+    capture::write(path, &(0..PACKETS).map(frame).collect::<Vec<_>>());
 }
 
-/// Spreads packets by their numbers; or, in front of that, makes two of some.
+/// Function that sends packets by the ports of their sets, or splits some packets.
 struct Spreader {
     echo: Arc<dyn Function>,
     splits: bool,
@@ -92,10 +78,10 @@ impl Function for Spreader {
     }
 
     fn prepare_copy(&self, buffer: &mut [u8], descriptor: &mut Descriptor, port: u8, set: u32) {
-        descriptor.head -= DRESSED_BYTES as u16;
-        descriptor.length += DRESSED_BYTES as u16;
+        descriptor.head -= HEADER_BYTES as u16;
+        descriptor.length += HEADER_BYTES as u16;
         let head = usize::from(descriptor.head);
-        buffer[head..head + DRESSED_BYTES].copy_from_slice(&[MARK, port, set as u8, 0]);
+        buffer[head..head + HEADER_BYTES].copy_from_slice(&[MARK, port, set as u8, 0]);
     }
 
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
@@ -107,7 +93,7 @@ struct Spreads;
 
 impl HostHalf for Spreads {
     fn prepare(&mut self, _: &Region, _: &[Descriptor], _: &mut Vec<Work>) {
-        unreachable!("it does not prepare");
+        unreachable!("the host half does not prepare packets");
     }
 
     fn prepares(&self) -> bool {
@@ -131,7 +117,7 @@ struct Splits;
 
 impl HostHalf for Splits {
     fn prepare(&mut self, _: &Region, _: &[Descriptor], _: &mut Vec<Work>) {
-        unreachable!("it arranges");
+        unreachable!("the host half arranges packets");
     }
 
     fn arranges(&self) -> bool {
@@ -152,8 +138,8 @@ impl HostHalf for Splits {
     }
 }
 
-/// What left by a port: numbers, and the set where it was flooded.
-type Left = Vec<(u32, Option<usize>)>;
+/// Packets that a port sent: number, and set of a flooded packet.
+type Sent = Vec<(u32, Option<usize>)>;
 
 #[derive(Clone, Debug)]
 struct Case {
@@ -169,64 +155,30 @@ const PLAIN: Case = Case { workers: 1, io: "single", layout: "slots", buffers: 8
 
 fn text(case: &Case, folder: &Path) -> String {
     let Case { workers, io, layout, buffers, splits, device } = case;
-    let input = folder.join("in.pcap");
-    let to = if *splits { "splits" } else { "spreads" };
-    let captures: String = (1..4)
-        .map(|port| {
-            let write = folder.join(format!("{port}.pcap"));
-            format!("[[port]]\nname = \"p{port}\"\nkind = \"pcap\"\nwrite = {write:?}\n")
-        })
-        .collect();
-    let split = if *splits {
-        "[[function]]\nname = \"splits\"\nkind = \"echo\"\n[[chain]]\nfrom = \"splits\"\nto = \"spreads\"\n"
+    let engine = format!("workers = {workers}\nio = \"{io}\"\nburst_packets = 32\nin_flight_packets = 256");
+    let mut text = ConfigText::new()
+        .engine(&engine)
+        .table("arena", &format!("layout = \"{layout}\"\npackets = {buffers}"))
+        .table("packing", "deadline_ns = 20000")
+        .device(FAULTY, "watchdog_ms = 20\nchunks = 3\nchunk_packets = 32\nbins = 5\nbin_packets = 16")
+        .port("p0", "pcap", &format!("file = {:?}", folder.join("in.pcap")));
+    for port in 1..4 {
+        text = text.port(&format!("p{port}"), "pcap", &format!("write = {:?}", folder.join(format!("{port}.pcap"))));
+    }
+    text = text.function("spreads", "echo", &format!("device = \"{device}\""));
+    if *splits {
+        text = text.function("splits", "echo", "").path(&["p0", "splits", "spreads", "egress"]);
     } else {
-        ""
-    };
-    format!(
-        r#"
-        [engine]
-        workers = {workers}
-        pin = false
-        io = "{io}"
-        burst_packets = 32
-        in_flight_packets = 256
-        [arena]
-        layout = "{layout}"
-        packets = {buffers}
-        [packing]
-        deadline_ns = 20000
-        [[device]]
-        name = "{FAULTY}"
-        watchdog_ms = 20
-        chunks = 3
-        chunk_packets = 32
-        bins = 5
-        bin_packets = 16
-        [[port]]
-        name = "p0"
-        kind = "pcap"
-        file = {input:?}
-        {captures}
-        [[function]]
-        name = "spreads"
-        kind = "echo"
-        device = "{device}"
-        {split}
-        [[chain]]
-        from = "p0"
-        to = "{to}"
-        [[chain]]
-        from = "spreads"
-        to = "egress"
-        "#
-    )
+        text = text.path(&["p0", "spreads", "egress"]);
+    }
+    text.to_string()
 }
 
-/// A run, and what left by each port: number, and set where it was flooded.
-fn run(case: &Case, faults: Option<Faults>) -> (Report, Vec<Left>) {
-    let folder = tempfile::tempdir().unwrap();
-    write_frames(&folder.path().join("in.pcap"));
-    let mut config = Config::parse(&text(case, folder.path()), "test.toml", Path::new(".")).unwrap();
+/// Runs an engine. Returns the report, and the packets that ports 1 to 3 sent.
+fn run(case: &Case, faults: Option<Faults>) -> (Report, Vec<Sent>) {
+    let folder = Folder::new();
+    write_frames(&folder.join("in.pcap"));
+    let mut config = config(&text(case, folder.path()));
     for function in &mut config.functions {
         let (echo, splits) = (Arc::clone(&function.function), function.name == "splits");
         function.function = Arc::new(Spreader { echo, splits });
@@ -235,33 +187,25 @@ fn run(case: &Case, faults: Option<Faults>) -> (Report, Vec<Left>) {
     let engine = Engine::new(config, &options).unwrap();
     let report = engine.run(&Arc::default(), Some(Duration::from_secs(60)), &mut |_| {}).unwrap();
     let ports = (1..4).map(|port| {
-        let bytes = std::fs::read(folder.path().join(format!("{port}.pcap"))).unwrap();
-        let (mut rest, mut packets) = (&bytes[24..], Vec::new());
-        while !rest.is_empty() {
-            let length = u32::from_le_bytes(rest[8..12].try_into().unwrap()) as usize;
-            let (frame, behind) = rest[16..].split_at(length);
-            let flooded = frame[0] == MARK;
-            let set = flooded.then(|| {
-                assert_eq!(usize::from(frame[1]), port, "dressed for another port");
+        let packet = |frame: &Vec<u8>| {
+            let is_flooded = frame[0] == MARK;
+            let set = is_flooded.then(|| {
+                assert_eq!(usize::from(frame[1]), port, "the copy was prepared for another port");
                 usize::from(frame[2])
             });
-            let frame = &frame[if flooded { DRESSED_BYTES } else { 0 }..];
+            let frame = &frame[if is_flooded { HEADER_BYTES } else { 0 }..];
             let number = number(frame);
+            // `echo` swaps the MAC addresses.
             assert_eq!(frame[12..], self::frame(number)[12..]);
-            packets.push((number, set));
-            rest = behind;
-        }
-        packets
+            (number, set)
+        };
+        capture::read(&folder.join(format!("{port}.pcap"))).iter().map(packet).collect()
     });
     (report, ports.collect())
 }
 
-fn count(report: &Report, counter: &str) -> u64 {
-    report.counters.iter().find(|(name, _)| name == counter).map_or(0, |(_, value)| *value)
-}
-
-/// What leaves by a port where nothing is lost.
-fn expected(port: u8, splits: bool) -> Left {
+/// Returns the packets that a port sends if none is lost.
+fn expected(port: u8, splits: bool) -> Sent {
     let all = (0..PACKETS).flat_map(|number| {
         let times = if splits && is_split(number) { 2 } else { 1 };
         std::iter::repeat_n(number, times)
@@ -270,8 +214,8 @@ fn expected(port: u8, splits: bool) -> Left {
     all.filter(to_port).map(|number| (number, set(number))).collect()
 }
 
-/// All that came in, and all that was made of it, is accounted for.
-fn check(case: &Case, report: &Report, ports: &[Left]) {
+/// Asserts conservation: every received and created packet is counted.
+fn check(case: &Case, report: &Report, ports: &[Sent]) {
     let flow = &report.conservation;
     assert!(flow.holds() && flow.in_flight == 0, "{case:?}: {flow}");
     assert_eq!(flow.received, u64::from(PACKETS));
@@ -279,7 +223,7 @@ fn check(case: &Case, report: &Report, ports: &[Left]) {
 }
 
 #[test]
-fn a_packet_leaves_by_every_port_but_that_it_came_by() {
+fn a_packet_is_sent_by_every_port_of_its_set_except_its_ingress_port() {
     for workers in [1, 2] {
         for (io, layout) in [("single", "slots"), ("dual", "slots"), ("single", "dense"), ("dual", "dense")] {
             for splits in [false, true] {
@@ -291,28 +235,28 @@ fn a_packet_leaves_by_every_port_but_that_it_came_by() {
                 }
                 let all: Vec<u32> =
                     (0..PACKETS).flat_map(|n| vec![n; 1 + usize::from(splits && is_split(n))]).collect();
-                let of = |wanted: &[usize]| {
-                    all.iter().filter(|number| set(**number).is_some_and(|set| wanted.contains(&set))).count() as u64
+                let packets_of = |sets: &[usize]| {
+                    all.iter().filter(|number| set(**number).is_some_and(|set| sets.contains(&set))).count() as u64
                 };
-                let copies = 2 * of(&[0, 1]) + all.len() as u64 - u64::from(PACKETS);
+                let copies = 2 * packets_of(&[0, 1]) + all.len() as u64 - u64::from(PACKETS);
                 assert_eq!(report.conservation.created, copies, "{case:?}");
-                assert_eq!(count(&report, "engine_dropped_flood"), of(&[3, 4]), "{case:?}");
+                assert_eq!(count(&report, "engine_dropped_flood"), packets_of(&[3, 4]), "{case:?}");
             }
         }
     }
 }
 
 #[test]
-fn copies_without_a_buffer_are_counted() {
+fn a_copy_without_a_buffer_is_a_counted_drop() {
     for (layout, io) in [("slots", "single"), ("slots", "dual"), ("dense", "single")] {
         let case = Case { layout, io, buffers: 33, ..PLAIN };
         let (report, ports) = run(&case, None);
         check(&case, &report, &ports);
         let lost = count(&report, "engine_dropped_flood");
-        let nowhere = (0..PACKETS).filter(|number| matches!(set(*number), Some(3 | 4))).count() as u64;
-        assert!(lost > nowhere, "{case:?}: {lost}");
+        let without_port = (0..PACKETS).filter(|number| matches!(set(*number), Some(3 | 4))).count() as u64;
+        assert!(lost > without_port, "{case:?}: {lost}");
         assert_eq!(report.conservation.dropped, lost);
-        // The original leaves in any case, in its place.
+        // The original packet is always sent, in order.
         let originals: Vec<u32> = ports[2].iter().filter(|(_, set)| *set == Some(0)).map(|(n, _)| *n).collect();
         assert_eq!(originals, (0..PACKETS).filter(|number| set(*number) == Some(0)).collect::<Vec<_>>());
         assert!(ports.iter().all(|port| port.is_sorted_by_key(|(number, _)| *number)));
@@ -320,22 +264,22 @@ fn copies_without_a_buffer_are_counted() {
 }
 
 #[test]
-fn ports_that_do_not_send_get_no_copy() {
-    let folder = tempfile::tempdir().unwrap();
+fn a_port_that_does_not_transmit_gets_no_copy() {
+    let folder = Folder::new();
     let text = text(&PLAIN, folder.path());
-    let sends = format!("kind = \"pcap\"\nwrite = {:?}", folder.path().join("2.pcap"));
-    let input = folder.path().join("in.pcap");
+    let transmits = format!("kind = \"pcap\"\nwrite = {:?}", folder.join("2.pcap"));
+    let input = folder.join("in.pcap");
     write_frames(&input);
-    let text = text.replace(&sends, &format!("kind = \"pcap\"\nfile = {input:?}"));
-    let mut config = Config::parse(&text, "test.toml", Path::new(".")).unwrap();
+    let text = text.replace(&transmits, &format!("kind = \"pcap\"\nfile = {input:?}"));
+    let mut config = config(&text);
     for function in &mut config.functions {
         function.function = Arc::new(Spreader { echo: Arc::clone(&function.function), splits: false });
     }
     let report = Engine::new(config, &Options::default());
     let report = report.unwrap().run(&Arc::default(), Some(Duration::from_secs(60)), &mut |_| {}).unwrap();
     assert!(report.conservation.holds());
-    let with_two = (0..PACKETS).filter(|number| matches!(set(*number), Some(0..=2))).count() as u64;
-    assert_eq!(count(&report, "engine_dropped_port"), with_two);
+    let packets = (0..PACKETS).filter(|number| matches!(set(*number), Some(0..=2))).count() as u64;
+    assert_eq!(count(&report, "engine_dropped_port"), packets);
 }
 
 proptest! {
@@ -359,8 +303,8 @@ proptest! {
         check(&case, &report, &ports);
         for (port, packets) in (1..).zip(&ports) {
             prop_assert!(packets.is_sorted_by_key(|(number, _)| *number));
-            let mut wanted = expected(port, splits).into_iter();
-            prop_assert!(packets.iter().all(|packet| wanted.any(|wanted| wanted == *packet)));
+            let mut expected = expected(port, splits).into_iter();
+            prop_assert!(packets.iter().all(|packet| expected.any(|expected| expected == *packet)));
         }
     }
 }

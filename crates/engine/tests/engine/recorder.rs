@@ -1,5 +1,5 @@
-//! A function that writes down which packets come to it: `template`, whose host half reads the number that every packet of a
-//! synthetic port with `probe = true` has.
+//! Function that records its packets: `template`, whose host half reads the number that a synthetic
+//! port with `probe = true` writes to each packet.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -10,72 +10,55 @@ use godwit_engine::synthetic::PROBE_BYTES;
 use godwit_function::{Contract, Function, HostHalf, Work};
 use godwit_packet::{ImageRef, Region};
 
-/// Where the source port of an untagged IPv4 packet without options is.
+/// Offset of the source port in an untagged IPv4 packet without options.
 const SOURCE_PORT_AT: usize = 34;
-/// Where a probe has its number.
+/// Offset of the number in a probe.
 const NUMBER_AT: usize = 4;
 
-/// What recorders and whoever changes the chain tell each other.
+/// State that recorders share with the client that changes the chain.
 pub(crate) struct Record {
-    packets: Vec<Packet>,
-    /// Chains that were asked for.
-    pub(crate) asked: AtomicU32,
-    /// Chains that were asked for and answered.
-    pub(crate) answered: AtomicU32,
-    /// By recorder: packets that came.
-    pub(crate) came: Vec<AtomicU64>,
+    /// Packets by number.
+    pub(crate) packets: Vec<Packet>,
+    /// Number of requested changes of the chain.
+    pub(crate) requested: AtomicU32,
+    /// Number of changes with a reply.
+    pub(crate) replied: AtomicU32,
+    /// Number of packets that each recorder received.
+    pub(crate) received: Vec<AtomicU64>,
 }
 
-/// Where a packet was.
+/// Record of a packet.
 #[derive(Default)]
-struct Packet {
-    /// The recorders, four bits each, the last in the lowest: their number plus 1.
-    path: AtomicU32,
-    /// What was answered and asked when it came to the first, 16 bits each.
-    when: AtomicU32,
-    source_port: AtomicU32,
-}
-
-/// What is known of a packet that came to any recorder.
-#[derive(Clone, Copy, Debug)]
-#[allow(dead_code, reason = "a measurement reads less than a test")]
-pub(crate) struct Seen {
-    pub(crate) path: u32,
-    pub(crate) answered: u32,
-    pub(crate) asked: u32,
-    pub(crate) source_port: u16,
+pub(crate) struct Packet {
+    /// Recorders that received the packet, four bits each, the last one in the lowest bits: their
+    /// number plus 1. The value is 0 before the first.
+    pub(crate) path: AtomicU32,
+    /// Changes with a reply (upper 16 bits) and requested changes (lower 16 bits) when the packet
+    /// reached the first recorder.
+    pub(crate) changes: AtomicU32,
+    pub(crate) source_port: AtomicU32,
 }
 
 impl Record {
     fn new(packets: usize, recorders: usize) -> Self {
         Self {
             packets: (0..packets).map(|_| Packet::default()).collect(),
-            asked: AtomicU32::new(0),
-            answered: AtomicU32::new(0),
-            came: (0..recorders).map(|_| AtomicU64::new(0)).collect(),
+            requested: AtomicU32::new(0),
+            replied: AtomicU32::new(0),
+            received: (0..recorders).map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
-    /// The packets that came to any recorder, by number.
-    #[allow(dead_code, reason = "a measurement reads less than a test")]
-    pub(crate) fn packets(&self) -> impl Iterator<Item = (usize, Seen)> {
-        let seen = self.packets.iter().map(|Packet { path, when, source_port }| {
-            let [path, when, source_port] = [path, when, source_port].map(|word| word.load(Ordering::Relaxed));
-            Seen { path, answered: when >> 16, asked: when & 0xffff, source_port: source_port as u16 }
-        });
-        seen.enumerate().filter(|(_, seen)| seen.path != 0)
-    }
-
-    fn came(&self, recorder: usize, frame: &[u8]) {
-        self.came[recorder].fetch_add(1, Ordering::Release);
+    fn add(&self, recorder: usize, frame: &[u8]) {
+        self.received[recorder].fetch_add(1, Ordering::Release);
         let at = frame.len() - PROBE_BYTES + NUMBER_AT;
         let number = u32::from_le_bytes(frame[at..at + 4].try_into().unwrap());
-        // Packets beyond the table are counted only.
+        // Packets beyond the table are only counted.
         let Some(packet) = self.packets.get(number as usize) else { return };
         let path = packet.path.load(Ordering::Relaxed);
         if path == 0 {
-            let [answered, asked] = [&self.answered, &self.asked].map(|count| count.load(Ordering::Acquire));
-            packet.when.store(answered << 16 | asked, Ordering::Relaxed);
+            let [replied, requested] = [&self.replied, &self.requested].map(|count| count.load(Ordering::Acquire));
+            packet.changes.store(replied << 16 | requested, Ordering::Relaxed);
             let port = u16::from_be_bytes([frame[SOURCE_PORT_AT], frame[SOURCE_PORT_AT + 1]]);
             packet.source_port.store(port.into(), Ordering::Relaxed);
         }
@@ -83,9 +66,9 @@ impl Record {
     }
 }
 
-/// Puts recorders in the places of the configured `template` functions with these names; those with `true` see packets in
-/// order of arrival. There is room for `packets` packets.
-pub(crate) fn put(config: &mut Config, names: &[(&str, bool)], packets: usize) -> Arc<Record> {
+/// Replaces the `template` functions with these names by recorders. A recorder with `true` gets packets
+/// in order of arrival. The record has room for `packets` packets.
+pub(crate) fn install(config: &mut Config, names: &[(&str, bool)], packets: usize) -> Arc<Record> {
     let record = Arc::new(Record::new(packets, names.len()));
     for (number, &(name, in_order)) in names.iter().enumerate() {
         let function = config.functions.iter_mut().find(|function| function.name == name).unwrap();
@@ -102,7 +85,7 @@ struct Recorder {
     record: Arc<Record>,
 }
 
-/// That of `template`, but in order.
+/// Contract of `template`, but with packets in order.
 static IN_ORDER: LazyLock<Contract> = LazyLock::new(|| {
     let template = godwit_function::KINDS.iter().find(|kind| kind.contract.kind == "template").unwrap();
     let Contract { kind, summary, kernel, verdicts, drops, variants, tailroom_saved, counters, spec, .. } =
@@ -152,7 +135,7 @@ struct RecorderHost {
 impl HostHalf for RecorderHost {
     fn prepare(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
         for descriptor in descriptors {
-            self.record.came(self.number, region.frame(descriptor));
+            self.record.add(self.number, region.frame(descriptor));
             work.push(Work::Run { variant: 0, parameter: 0 });
         }
     }

@@ -1,28 +1,30 @@
-//! A port outside of the program, of which this test is the other side: buffers change hands, packets are conserved, and what
-//! the queues hold when the run is to stop is still received.
+//! Port outside the program, whose other side is this test. Buffers change their owner, packets are
+//! conserved, and packets that are queued when the run stops are still received.
 
 use std::collections::VecDeque;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use godwit_engine::config::{Config, PortKind};
+use godwit_engine::config::PortKind;
 use godwit_engine::{Engine, Options};
 use godwit_io::live::{ArenaNeeds, Arrivals, Live, LiveContext, LivePort, SharedCounters};
 use godwit_io::{Departure, Error, PortCounters, QueueContext, Receive, Received, Transmit};
 use godwit_packet::{Batch, Outgoing, Region};
+use godwit_test_support::ConfigText;
+
+use crate::common::config;
 
 const BUFFERS: usize = 64;
 
-/// What the other side has seen and done.
+/// Other side of one worker's queues: numbers of packets.
 #[derive(Debug, Default)]
 struct Peer {
     sent: u64,
     received: u64,
 }
 
-/// Frames come from the peer until the port is stopped, and 100 are on their way even then.
+/// Port. The peer sends frames until the port is stopped, and 100 more after that.
 #[derive(Clone, Debug)]
 struct Wire {
     peers: Arc<Mutex<Vec<Peer>>>,
@@ -74,7 +76,7 @@ struct Queue {
     wire: Wire,
     worker: usize,
     arrivals: Arrivals,
-    /// Posted, in the peer's hands.
+    /// Buffers that are posted to the peer.
     buffers: VecDeque<u32>,
     rest: u64,
     shared: SharedCounters,
@@ -95,7 +97,7 @@ impl Receive for Queue {
             let Some(buffer) = self.buffers.pop_front() else { break };
             let offset = buffer as usize * 64 + 256;
             assert_eq!(region.buffer_at(offset), Some(buffer));
-            // Nothing is believed that does not fit a posted buffer.
+            // The region rejects frames that do not fit a posted buffer.
             assert!(region.arrived(offset + (64 << 20), 60).is_none() && region.arrived(offset, 2000).is_none());
             let descriptor = region.arrived(offset, 60).unwrap();
             assert!(region.arrived(offset, 60).is_none());
@@ -155,7 +157,7 @@ impl Transmit for Out {
         Ok(accepted)
     }
 
-    /// The peer gives back the older half.
+    /// Returns the older half of the peer's buffers.
     fn service(&mut self, buffers: &mut Outgoing<'_>) -> Result<(), Error> {
         self.buffers.drain(..self.buffers.len().div_ceil(2)).for_each(|buffer| buffers.reclaim(buffer));
         Ok(())
@@ -171,31 +173,14 @@ impl Transmit for Out {
 }
 
 fn run(workers: usize, io: &str) {
-    let text = format!(
-        r#"
-        [engine]
-        workers = {workers}
-        io = "{io}"
-        pin = false
-        burst_packets = 32
-        in_flight_packets = 64
-        [[port]]
-        name = "wire"
-        kind = "synthetic"
-        [[function]]
-        name = "echo"
-        kind = "echo"
-        [[chain]]
-        from = "wire"
-        to = "echo"
-        [[chain]]
-        from = "echo"
-        to = "wire"
-        "#
-    );
-    // The kind is put in its place before the arena is laid out for it.
+    let text = ConfigText::new()
+        .engine(&format!("workers = {workers}\nio = \"{io}\"\nburst_packets = 32\nin_flight_packets = 64"))
+        .port("wire", "synthetic", "")
+        .function("echo", "echo", "")
+        .path(&["wire", "echo", "wire"]);
+    // Replace the port before the layout of the arena is computed.
     let wire = Wire { peers: Arc::default(), stopped: Arc::default() };
-    let mut config = Config::parse(&text, "test.toml", Path::new(".")).unwrap();
+    let mut config = config(&text.to_string());
     config.ports[0].kind = PortKind::Live("wire", Arc::new(wire.clone()));
     config.apply_port_needs().unwrap();
     let stop = Arc::new(AtomicBool::new(false));
@@ -204,7 +189,7 @@ fn run(workers: usize, io: &str) {
     assert!(report.conservation.holds(), "{}", report.conservation);
     assert_eq!(report.conservation.in_flight, 0);
     let peers = wire.peers.lock().unwrap();
-    let sum = |of: fn(&Peer) -> u64| peers.iter().map(of).sum::<u64>();
+    let sum = |count: fn(&Peer) -> u64| peers.iter().map(count).sum::<u64>();
     assert_eq!(report.conservation.received, sum(|peer| peer.sent));
     assert_eq!(report.conservation.sent, sum(|peer| peer.received));
     assert!(peers.iter().all(|peer| peer.sent > 100), "{peers:?}");
@@ -212,13 +197,13 @@ fn run(workers: usize, io: &str) {
 }
 
 #[test]
-fn packets_are_conserved_and_queues_are_emptied() {
+fn packets_are_conserved_and_queues_are_drained() {
     run(1, "single");
     run(3, "single");
 }
 
 #[test]
-fn a_sender_hands_over_and_reclaims() {
+fn a_sender_thread_hands_over_and_reclaims_buffers() {
     run(1, "dual");
     run(2, "dual");
 }

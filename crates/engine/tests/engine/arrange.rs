@@ -1,39 +1,39 @@
-//! Host halves that take packets apart, hold, join, make and drop them, one behind the other, on devices that take their
-//! time or fail: order and conservation hold.
-
-mod faults;
+//! Two functions whose host halves split, hold, join, create and drop packets, on slow and failing
+//! devices: order and conservation hold.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use faults::{Faults, Loss, opener};
 use godwit_abi::{Descriptor, Outcome};
-use godwit_engine::config::Config;
 use godwit_engine::{Engine, Options, Report};
 use godwit_function::{Arrangement, Contract, Function, HostHalf, Step, Work, template};
 use godwit_packet::{ImageRef, Region};
+use godwit_test_support::{ConfigText, Folder, Random, capture};
 use proptest::prelude::*;
 
-const FAULTY: &str = "opencl:9";
+use crate::common::{FAULTY, config, count};
+use crate::faults::{Faults, Loss, opener};
+
 const PACKETS: u64 = 3000;
-/// Where the first function writes its numbers; the second writes behind.
+/// Offset of the number that the first function writes. The number of the second function follows.
 const TAG_OFFSET: usize = 46;
-/// In the place of a number: the packet came from nowhere.
-const MADE: u32 = u32::MAX;
-/// A held packet is given up after so many steps.
+/// Number of a packet that a function created.
+const CREATED: u32 = u32::MAX;
+/// Number of steps after which a held packet expires.
 const PATIENCE: u32 = 50;
 
 static CONTRACT: Contract = Contract { in_order: true, ..template::CONTRACT };
 
-/// How many of each.
+/// Numbers of packets.
 #[derive(Default)]
 struct Counts {
     split: AtomicU64,
     joined: AtomicU64,
-    made: AtomicU64,
+    created: AtomicU64,
     dropped: AtomicU64,
+    /// Packets that arrived out of order.
     wrong: AtomicU64,
 }
 
@@ -43,7 +43,7 @@ fn add(counter: &AtomicU64, count: u32) {
 
 struct Mangler {
     template: Arc<dyn Function>,
-    /// 0: the first of the chain.
+    /// Position in the chain, from 0.
     stage: usize,
     seed: u64,
     counts: Arc<Counts>,
@@ -59,7 +59,7 @@ impl Function for Mangler {
     }
 
     fn host_half(&self, _worker: usize, _workers: usize) -> Option<Box<dyn HostHalf>> {
-        let (stage, random, counts) = (self.stage, self.seed, Arc::clone(&self.counts));
+        let (stage, random, counts) = (self.stage, Random::new(self.seed), Arc::clone(&self.counts));
         Some(Box::new(ManglerHost { stage, random, counts, number: 0, last_seen: 0, held: Vec::new(), steps: 0 }))
     }
 
@@ -70,13 +70,13 @@ impl Function for Mangler {
 
 struct ManglerHost {
     stage: usize,
-    random: u64,
+    random: Random,
     counts: Arc<Counts>,
-    /// The last number that a packet got here.
+    /// Last number that this function wrote.
     number: u32,
-    /// The number of the function before, of the last packet that came.
+    /// Number of the previous function in the last packet.
     last_seen: u32,
-    /// When each was held.
+    /// Step at which each held packet arrived.
     held: Vec<u32>,
     steps: u32,
 }
@@ -84,26 +84,21 @@ struct ManglerHost {
 const WORK: Work = Work::Run { variant: 0, parameter: 0 };
 
 impl ManglerHost {
-    /// Below `limit`.
-    fn draw(&mut self, limit: u64) -> u64 {
-        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.random >> 33) % limit
-    }
-
-    fn tag(&mut self, frame: &mut [u8], made: bool) {
-        self.number += u32::from(!made);
-        let number = if made { MADE } else { self.number };
+    /// Writes the next number, or [`CREATED`], to a packet.
+    fn tag(&mut self, frame: &mut [u8], created: bool) {
+        self.number += u32::from(!created);
+        let number = if created { CREATED } else { self.number };
         frame[TAG_OFFSET + 4 * self.stage..][..4].copy_from_slice(&number.to_be_bytes());
     }
 
-    /// The numbers of the function before come in order.
-    fn look(&mut self, frame: &[u8]) {
+    /// Checks that packets arrive in the order of the previous function's numbers.
+    fn check_order(&mut self, frame: &[u8]) {
         if self.stage == 0 {
             return;
         }
         let number = u32::from_be_bytes(frame[TAG_OFFSET..TAG_OFFSET + 4].try_into().unwrap());
-        if number != MADE {
-            // Parts of one packet have numbers of their own.
+        if number != CREATED {
+            // Parts of one packet have different numbers.
             add(&self.counts.wrong, (number <= self.last_seen).into());
             self.last_seen = number;
         }
@@ -119,7 +114,7 @@ impl ManglerHost {
 
 impl HostHalf for ManglerHost {
     fn prepare(&mut self, _: &Region, _: &[Descriptor], _: &mut Vec<Work>) {
-        unreachable!("it arranges");
+        unreachable!("the host half arranges packets");
     }
 
     fn arranges(&self) -> bool {
@@ -129,16 +124,16 @@ impl HostHalf for ManglerHost {
     fn arrange(&mut self, packets: &mut Arrangement<'_>) -> u64 {
         self.steps += 1;
         for packet in packets.arrived {
-            self.look(packets.region.frame(packet));
-            match self.draw(10) {
+            self.check_order(packets.region.frame(packet));
+            match self.random.below(10) {
                 0 | 1 => {
                     self.held.push(self.steps);
                     packets.steps.push(Step::Hold { packet: *packet });
                 }
                 2 | 3 if !self.held.is_empty() => {
-                    let held = 1 + self.draw(self.held.len() as u64) as u32;
+                    let held = 1 + self.random.below(self.held.len()) as u32;
                     self.held.truncate(self.held.len() - held as usize);
-                    let copied = if self.draw(2) == 0 { None } else { Self::copy(packets.region, packet) };
+                    let copied = if self.random.one_in(2) { None } else { Self::copy(packets.region, packet) };
                     let whole = copied.unwrap_or(*packet);
                     self.tag(packets.region.frame_mut(&whole), false);
                     add(&self.counts.joined, held);
@@ -151,12 +146,12 @@ impl HostHalf for ManglerHost {
                 5 | 6 => {
                     self.tag(packets.region.frame_mut(packet), false);
                     packets.steps.push(Step::Keep { packet: *packet, work: WORK });
-                    for _ in 0..=self.draw(3) {
+                    for _ in 0..=self.random.below(3) {
                         let Some(part) = Self::copy(packets.region, packet) else { break };
                         self.tag(packets.region.frame_mut(&part), false);
                         add(&self.counts.split, 1);
-                        // Some need no kernel.
-                        let work = if self.draw(2) == 0 { WORK } else { Work::Done(Outcome::verdict(0)) };
+                        // Some parts need no kernel.
+                        let work = if self.random.one_in(2) { WORK } else { Work::Done(Outcome::verdict(0)) };
                         packets.steps.push(Step::Split { packet: part, work });
                     }
                 }
@@ -164,84 +159,47 @@ impl HostHalf for ManglerHost {
                     self.tag(packets.region.frame_mut(packet), false);
                     packets.steps.push(Step::Keep { packet: *packet, work: WORK });
                     if kind == 7
-                        && let Some(made) = Self::copy(packets.region, packet)
+                        && let Some(created) = Self::copy(packets.region, packet)
                     {
-                        self.tag(packets.region.frame_mut(&made), true);
-                        add(&self.counts.made, 1);
-                        packets.steps.push(Step::Create { packet: made, work: WORK });
+                        self.tag(packets.region.frame_mut(&created), true);
+                        add(&self.counts.created, 1);
+                        packets.steps.push(Step::Create { packet: created, work: WORK });
                     }
                 }
             }
         }
-        let old = self.held.iter().filter(|since| packets.ending || **since + PATIENCE < self.steps).count();
-        if old > 0 {
-            self.held.drain(..old);
-            add(&self.counts.dropped, old as u32);
-            packets.steps.push(Step::Expire { held: old as u32, reason: 0 });
+        let expired = self.held.iter().filter(|since| packets.ending || **since + PATIENCE < self.steps).count();
+        if expired > 0 {
+            self.held.drain(..expired);
+            add(&self.counts.dropped, expired as u32);
+            packets.steps.push(Step::Expire { held: expired as u32, reason: 0 });
         }
-        // Without packets too.
+        // The next call comes even if no packet arrives.
         packets.now_ns + 1000
     }
 }
 
 fn text(workers: usize, device: &str, capture: &Path) -> String {
-    format!(
-        r#"
-        [engine]
-        workers = {workers}
-        pin = false
-        burst_packets = 32
-        in_flight_packets = 256
-        [arena]
-        packets = 1024
-        [packing]
-        deadline_ns = 20000
-        [[device]]
-        name = "{FAULTY}"
-        watchdog_ms = 20
-        chunks = 3
-        chunk_packets = 32
-        bins = 5
-        bin_packets = 16
-        [[port]]
-        name = "in"
-        kind = "synthetic"
-        packets = {PACKETS}
-        flows = 50
-        size = "imix"
-        seed = 5
-        [[port]]
-        name = "out"
-        kind = "pcap"
-        write = {capture:?}
-        [[function]]
-        name = "first"
-        kind = "template"
-        device = "{device}"
-        [[function]]
-        name = "second"
-        kind = "template"
-        [[class]]
-        name = "some"
-        source_ports = "0-30000"
-        [[chain]]
-        from = "in"
-        to = "first"
-        [[chain]]
-        from = "first"
-        to = "second"
-        [[chain]]
-        from = "second"
-        to = "out"
-        "#
-    )
+    ConfigText::new()
+        .engine(&format!("workers = {workers}\nburst_packets = 32\nin_flight_packets = 256"))
+        .table("arena", "packets = 1024")
+        .table("packing", "deadline_ns = 20000")
+        .device(FAULTY, "watchdog_ms = 20\nchunks = 3\nchunk_packets = 32\nbins = 5\nbin_packets = 16")
+        .port("in", "synthetic", &format!("packets = {PACKETS}\nflows = 50\nsize = \"imix\"\nseed = 5"))
+        .port("out", "pcap", &format!("write = {capture:?}"))
+        .function("first", "template", &format!("device = \"{device}\""))
+        .function("second", "template", "")
+        .class("some", "source_ports = \"0-30000\"")
+        .path(&["in", "first", "second", "out"])
+        .to_string()
 }
 
-/// A run, and the second function's numbers of the packets that came out.
+/// Runs an engine. Returns the report, the counts, and the number that the second function wrote to
+/// each packet that was sent.
 fn run(workers: usize, device: &str, faults: Option<Faults>, seed: u64) -> (Report, Arc<Counts>, Vec<u32>) {
-    let folder = tempfile::tempdir().unwrap();
-    let capture = folder.path().join("out.pcap");
-    let mut config = Config::parse(&text(workers, device, &capture), "test.toml", Path::new(".")).unwrap();
+    let folder = Folder::new();
+    let path = folder.join("out.pcap");
+    let mut config = config(&text(workers, device, &path));
     let counts = Arc::new(Counts::default());
     for (stage, function) in config.functions.iter_mut().enumerate() {
         let template = Arc::clone(&function.function);
@@ -251,48 +209,39 @@ fn run(workers: usize, device: &str, faults: Option<Faults>, seed: u64) -> (Repo
     let options = Options { opener: faults.map(|faults| opener(FAULTY, faults)), ..Options::default() };
     let engine = Engine::new(config, &options).unwrap();
     let report = engine.run(&Arc::new(AtomicBool::new(false)), Some(Duration::from_secs(60)), &mut |_| {}).unwrap();
-    let bytes = std::fs::read(&capture).unwrap();
-    let (mut rest, mut numbers) = (&bytes[24..], Vec::new());
-    while !rest.is_empty() {
-        let length = u32::from_le_bytes(rest[8..12].try_into().unwrap()) as usize;
-        numbers.push(u32::from_be_bytes(rest[16 + TAG_OFFSET + 4..][..4].try_into().unwrap()));
-        rest = &rest[16 + length..];
-    }
+    let number = |frame: &Vec<u8>| u32::from_be_bytes(frame[TAG_OFFSET + 4..][..4].try_into().unwrap());
+    let numbers = capture::read(&path).iter().map(number).collect();
     (report, counts, numbers)
 }
 
-fn count(report: &Report, counter: &str) -> u64 {
-    report.counters.iter().find(|(name, _)| name == counter).map_or(0, |(_, value)| *value)
-}
-
 fn check(report: &Report, counts: &Counts, numbers: &[u32], workers: usize) -> Result<(), TestCaseError> {
-    let of = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
+    let value = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
     let flow = &report.conservation;
     prop_assert!(flow.holds() && flow.in_flight == 0, "{}", flow);
     prop_assert_eq!(flow.received, PACKETS);
-    prop_assert_eq!(flow.merged, of(&counts.joined));
-    // There is not always room for one that came from nowhere.
-    prop_assert!(flow.created >= of(&counts.split) && flow.created <= of(&counts.split) + of(&counts.made));
+    prop_assert_eq!(flow.merged, value(&counts.joined));
+    // The engine may lack room for a created packet.
+    prop_assert!(flow.created >= value(&counts.split) && flow.created <= value(&counts.split) + value(&counts.created));
     let lost = count(report, "engine_dropped_device") + count(report, "engine_dropped_device_lost");
-    prop_assert_eq!(flow.dropped, of(&counts.dropped) + lost);
-    prop_assert_eq!(of(&counts.wrong), 0);
+    prop_assert_eq!(flow.dropped, value(&counts.dropped) + lost);
+    prop_assert_eq!(value(&counts.wrong), 0);
     prop_assert_eq!(numbers.len() as u64, flow.sent);
     if workers == 1 {
-        let own: Vec<u32> = numbers.iter().copied().filter(|number| *number != MADE).collect();
-        prop_assert!(own.is_sorted_by(|one, next| one < next), "{:?}", own);
+        let numbers: Vec<u32> = numbers.iter().copied().filter(|number| *number != CREATED).collect();
+        prop_assert!(numbers.is_sorted_by(|one, next| one < next), "{:?}", numbers);
     }
     Ok(())
 }
 
 #[test]
-fn everything_happens_and_is_counted() {
+fn every_step_occurs_and_is_counted() {
     let (report, counts, numbers) = run(1, "cpu", None, 1);
     check(&report, &counts, &numbers, 1).unwrap();
-    for counter in [&counts.split, &counts.joined, &counts.made, &counts.dropped] {
+    for counter in [&counts.split, &counts.joined, &counts.created, &counts.dropped] {
         assert!(counter.load(Ordering::SeqCst) > 100);
     }
     assert!(report.conservation.to_string().contains(" + created "), "{}", report.conservation);
-    assert!(numbers.contains(&MADE));
+    assert!(numbers.contains(&CREATED));
 }
 
 proptest! {
@@ -312,9 +261,8 @@ proptest! {
     }
 }
 
-/// `arrange` by default is `prepare`.
 #[test]
-fn the_default_keeps_everything() {
+fn the_default_arrange_calls_prepare_and_keeps_all_packets() {
     struct Plain(Mutex<usize>);
     impl HostHalf for Plain {
         fn prepare(&mut self, _: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {

@@ -1,0 +1,31 @@
+//! The whole engine with synthetic traffic and captures.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `arrange`, `flood` | packets that functions split, join, create, drop and copy |
+//! | `change`, `rekey` | changes of the chain and of SAs while packets flow |
+//! | `config` | configurations, valid and invalid |
+//! | `failover`, `spread` | devices that fail, and functions on several devices |
+//! | `housekeeping` | regular work of functions |
+//! | `live` | ports outside the engine |
+//! | `shapes` | workers, layouts and chunks of any size |
+//! | `switch` | learned MAC addresses |
+//! | `trace` | packet traces |
+
+mod arrange;
+mod change;
+mod common;
+mod config;
+mod failover;
+mod failures;
+mod faults;
+mod flood;
+mod housekeeping;
+mod live;
+mod recorder;
+mod rekey;
+mod shapes;
+mod socket;
+mod spread;
+mod switch;
+mod trace;
