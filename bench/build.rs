@@ -23,7 +23,7 @@ fn main() {
     generated.define("GOPT_GROUP", "table->group").include("gopt");
     for (name, path) in LOOPS.iter().zip(&loops) {
         let made = out.join(format!("{name}_generated.c"));
-        fs::write(&made, transformed(path)).unwrap_or_else(|error| panic!("{}: {error}", made.display()));
+        fs::write(&made, transformed(path, &compiler())).unwrap_or_else(|error| panic!("{}: {error}", made.display()));
         // The transformed function needs another name than the plain one.
         generated.define(&format!("{name}_lookup"), format!("{name}_generated").as_str()).file(made);
     }
@@ -51,11 +51,17 @@ fn embed_definitions(out: &Path) {
 }
 
 /// Returns a loop as gopt transforms it.
-fn transformed(path: &Path) -> String {
+fn transformed(path: &Path, build: &cc::Build) -> String {
     let name = path.display().to_string();
     let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{name}: {error}"));
-    let options = gopt::Options { name: &name, folder: path.parent(), functions: &[] };
-    gopt::transform(&text, &options).unwrap_or_else(|refusal| panic!("{refusal}"))
+    let tool = build.get_compiler();
+    let compiler = gopt::Compiler {
+        program: tool.path().display().to_string(),
+        flags: tool.args().iter().map(|flag| flag.to_string_lossy().into_owned()).collect(),
+        ..gopt::Compiler::default()
+    };
+    let options = gopt::Options { name: &name, folder: path.parent(), compiler, ..gopt::Options::default() };
+    gopt::transform(&text, &options).unwrap_or_else(|error| panic!("{error}")).text
 }
 
 /// Returns a compiler with the options of all forms. The Makefile compiles the peer with the same

@@ -104,7 +104,7 @@ fn main() {
 
     write_registry(&root.join("functions.h"), &out);
     write_sources(&root, &out);
-    let cpu = gopt_cpu(&root, &out);
+    let cpu = cpu_text(&root, &out);
     compile(&root, &out, &cpu);
 }
 
@@ -166,16 +166,24 @@ fn write_sources(root: &Path, out: &Path) {
     write(&out.join("digest.rs"), &format!("{digest:#018x}\n"));
 }
 
-/// Writes `cpu.c` with its includes expanded and the loops of `dialect/loop_gopt.c` transformed,
-/// and the list of these loops as Rust. Each function with expensive accesses has such a loop.
-fn gopt_cpu(root: &Path, out: &Path) -> PathBuf {
+/// Text of `cpu.c` with its includes expanded.
+struct CpuText {
+    text: String,
+    /// Functions with a loop of `dialect/loop_gopt.c`, which gopt transforms.
+    loops: Vec<String>,
+}
+
+/// Returns the text of `cpu.c`, and writes the list of the loops of `dialect/loop_gopt.c` as Rust.
+/// Each function with expensive accesses has such a loop.
+fn cpu_text(root: &Path, out: &Path) -> CpuText {
     let text = flatten(root, "cpu.c", &["dialect/cuda.h", "dialect/opencl.h"]);
     let (begin, end) = ("/* begin NAME */\n", "/* end NAME */\n");
     let before = text.split(begin).next().expect("split yields at least one part");
     let template =
         text.split(begin).nth(1).and_then(|rest| rest.split(end).next()).expect("loop_gopt.c has a template");
     let after = text.split(end).nth(1).expect("the template of loop_gopt.c ends");
-    let expensive = gopt::expensive(&text, &gopt::Options::default());
+    let options = gopt::Options { name: "cpu.c", compiler: preprocessor(&compiler(root)), ..gopt::Options::default() };
+    let expensive = gopt::expensive(&text, &options).unwrap_or_else(|error| panic!("gopt: {error}"));
     let (mut loops, mut others, mut cases) = (String::new(), String::new(), String::new());
     let mut rust = String::from(
         "/// Numbers of the kernels with expensive accesses, in which packets may be interleaved.\npub const GOPT_KERNELS: &[u8] = &[",
@@ -198,11 +206,33 @@ fn gopt_cpu(root: &Path, out: &Path) -> PathBuf {
          {cases}    default:\n        break;\n    }}\n}}\n"
     );
     let text = format!("{before}{loops}{after}").replace("/* build.rs: the other loops, and gw_run */\n", &dispatch);
-    let options = gopt::Options { name: "cpu.c", functions: &named, ..gopt::Options::default() };
-    let transformed = gopt::transform(&text, &options).unwrap_or_else(|refusal| panic!("gopt: {refusal}"));
-    let path = out.join("cpu.c");
-    write(&path, &transformed);
+    CpuText { text, loops: named }
+}
+
+/// Writes `cpu.c` with its loops transformed for one level, because macros depend on the level.
+/// Returns its path.
+fn transformed(cpu: &CpuText, build: &cc::Build, folder: &Path) -> PathBuf {
+    let options = gopt::Options {
+        name: "cpu.c",
+        functions: &cpu.loops,
+        compiler: preprocessor(build),
+        ..gopt::Options::default()
+    };
+    let output = gopt::transform(&cpu.text, &options).unwrap_or_else(|error| panic!("gopt: {error}"));
+    fs::create_dir_all(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let path = folder.join("cpu.c");
+    write(&path, &output.text);
     path
+}
+
+/// Returns the compiler of a build as the preprocessor of gopt.
+fn preprocessor(build: &cc::Build) -> gopt::Compiler {
+    let tool = build.get_compiler();
+    gopt::Compiler {
+        program: tool.path().display().to_string(),
+        flags: tool.args().iter().map(|flag| flag.to_string_lossy().into_owned()).collect(),
+        ..gopt::Compiler::default()
+    }
 }
 
 /// Returns the number that a source text defines under a name. Panics unless the name is defined
@@ -257,7 +287,7 @@ fn resolve(folder: &str, included: &str) -> String {
     parts.join("/")
 }
 
-fn compile(root: &Path, out: &Path, cpu: &Path) {
+fn compile(root: &Path, out: &Path, cpu: &CpuText) {
     let x86_64 = env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "x86_64");
     let levels = if x86_64 { X86_64_LEVELS } else { GENERIC_LEVELS };
 
@@ -281,7 +311,9 @@ fn compile(root: &Path, out: &Path, cpu: &Path) {
         }
         let suffix = level.name.replace('-', "_");
         // The compiler names objects after their source file, so each level needs its own folder.
-        build.out_dir(out.join(&suffix)).define("GW_LEVEL", suffix.as_str());
+        let folder = out.join(&suffix);
+        build.out_dir(&folder).define("GW_LEVEL", suffix.as_str());
+        let cpu = transformed(cpu, &build, &folder);
         build.file(cpu).compile(&format!("godwit_{suffix}"));
         describe(level.name, &suffix, &features, &mut externs, &mut table);
     }

@@ -53,6 +53,8 @@ static __attribute__((noinline, flatten)) void gw_bin_NAME(const gw_bin_call *ca
     for (gw_u32 i = 0; group != 1 && i < count && i < GW_FRAMES_AHEAD; i++) {
         GW_FETCH(arena + (gw_u64)descriptors[i].buffer * GW_BUFFER_UNIT + descriptors[i].head);
     }
+    /* Packets of a bin are in different buffers. */
+#pragma gopt independent
     for (gw_u32 i = 0; i < count; i++) {
         if (group != 1 && i + GW_FRAMES_AHEAD < count) {
             const gw_descriptor *far = &descriptors[i + GW_FRAMES_AHEAD];

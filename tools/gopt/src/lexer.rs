@@ -1,12 +1,14 @@
-//! Tokens of C, for text whose macros are not yet known.
+//! Tokens of C.
 
 /// Kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Identifier,
     Number,
-    /// String or character constant.
-    Literal,
+    /// String constant.
+    String,
+    /// Character constant.
+    Character,
     Punctuation,
     /// Complete preprocessor directive, including continuation lines.
     Directive,
@@ -24,12 +26,22 @@ impl Token<'_> {
     pub(crate) fn end(&self) -> usize {
         self.start + self.text.len()
     }
+
+    pub(crate) fn is_identifier(&self) -> bool {
+        self.kind == Kind::Identifier
+    }
 }
+
+/// Operators with several characters, the longest first.
+const OPERATORS: &[&str] = &[
+    "<<=", ">>=", "...", "->", "++", "--", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "*=", "/=", "%=", "+=",
+    "-=", "&=", "^=", "|=", "##", "::",
+];
 
 /// Returns all tokens of a text, in order.
 pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
     let bytes = text.as_bytes();
-    let mut found = Vec::new();
+    let mut found = Vec::with_capacity(text.len() / 6);
     let mut at = 0;
     let mut line_start = true;
     while at < bytes.len() {
@@ -57,20 +69,25 @@ pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
                 at = directive_end(bytes, at);
                 Kind::Directive
             }
-            b'"' | b'\'' => {
+            b'"' => {
                 at = literal_end(bytes, at);
-                Kind::Literal
+                Kind::String
             }
-            byte if byte == b'_' || byte.is_ascii_alphabetic() || byte >= 0x80 => {
-                at = word_end(bytes, at);
-                Kind::Identifier
+            b'\'' => {
+                at = literal_end(bytes, at);
+                Kind::Character
             }
-            byte if byte.is_ascii_digit() => {
+            byte if byte == b'_' || byte == b'$' || byte.is_ascii_alphabetic() || byte >= 0x80 => {
                 at = word_end(bytes, at);
+                prefixed(bytes, start, &mut at)
+            }
+            byte if byte.is_ascii_digit() || byte == b'.' && next.is_some_and(|next| next.is_ascii_digit()) => {
+                at = number_end(bytes, at);
                 Kind::Number
             }
             _ => {
-                at += 1;
+                let operator = OPERATORS.iter().find(|operator| bytes[at..].starts_with(operator.as_bytes()));
+                at += operator.map_or(1, |operator| operator.len());
                 Kind::Punctuation
             }
         };
@@ -80,11 +97,47 @@ pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
     found
 }
 
+/// Returns the kind of a word. A prefix such as `L` belongs to the literal that follows.
+fn prefixed(bytes: &[u8], start: usize, at: &mut usize) -> Kind {
+    let prefix = matches!(&bytes[start..*at], b"L" | b"u" | b"U" | b"u8");
+    match bytes.get(*at) {
+        Some(b'"') if prefix => {
+            *at = literal_end(bytes, *at);
+            Kind::String
+        }
+        Some(b'\'') if prefix => {
+            *at = literal_end(bytes, *at);
+            Kind::Character
+        }
+        _ => Kind::Identifier,
+    }
+}
+
 fn word_end(bytes: &[u8], mut at: usize) -> usize {
-    while at < bytes.len() && (bytes[at] == b'_' || bytes[at].is_ascii_alphanumeric() || bytes[at] >= 0x80) {
+    while at < bytes.len() && (matches!(bytes[at], b'_' | b'$' | 0x80..) || bytes[at].is_ascii_alphanumeric()) {
         at += 1;
     }
     at
+}
+
+/// Returns the end of a preprocessing number, which may contain signs after an exponent.
+fn number_end(bytes: &[u8], mut at: usize) -> usize {
+    while at < bytes.len() {
+        let sign = matches!(bytes[at], b'+' | b'-') && matches!(bytes[at - 1], b'e' | b'E' | b'p' | b'P');
+        let hexadecimal = sign && matches!(bytes[at - 1], b'e' | b'E') && is_hexadecimal(bytes, at);
+        let part = bytes[at] == b'_' || bytes[at] == b'.' || bytes[at].is_ascii_alphanumeric();
+        if !(part || sign && !hexadecimal) {
+            break;
+        }
+        at += 1;
+    }
+    at
+}
+
+/// Returns whether the number before a sign is hexadecimal, where `e` is a digit.
+fn is_hexadecimal(bytes: &[u8], at: usize) -> bool {
+    let begin = bytes[..at].iter().rposition(|byte| !byte.is_ascii_alphanumeric()).map_or(0, |before| before + 1);
+    bytes[begin..at].starts_with(b"0x") || bytes[begin..at].starts_with(b"0X")
 }
 
 /// Returns the end of the line, after any continuation lines.
@@ -129,12 +182,28 @@ fn directive_end(bytes: &[u8], mut at: usize) -> usize {
 mod tests {
     use super::{Kind, tokens};
 
+    fn words(text: &str) -> Vec<&str> {
+        tokens(text).iter().map(|token| token.text).collect()
+    }
+
     #[test]
-    fn comments_strings_and_directives_are_distinguished() {
-        let text = "#define A(x) \\\n  x /* \n */ 1\nint a = \"b/*\"; // c\n/* d */ e # f";
-        let found: Vec<_> = tokens(text).iter().map(|token| (token.kind, token.text)).collect();
-        assert_eq!(found[0], (Kind::Directive, "#define A(x) \\\n  x /* \n */ 1"));
-        let rest: Vec<_> = found[1..].iter().map(|(_, text)| *text).collect();
-        assert_eq!(rest, ["int", "a", "=", "\"b/*\"", ";", "e", "#", "f"]);
+    fn operators_are_as_long_as_possible() {
+        assert_eq!(words("a+++b<<=c->d...e"), ["a", "++", "+", "b", "<<=", "c", "->", "d", "...", "e"]);
+    }
+
+    #[test]
+    fn comments_are_skipped_and_directives_are_whole() {
+        let found = tokens("a /* b\n */ c // d \\\n e\n#define X \\\n 1 /* x\n y */ 2\nf");
+        let kinds: Vec<_> = found.iter().map(|token| token.kind).collect();
+        assert_eq!(kinds, [Kind::Identifier, Kind::Identifier, Kind::Directive, Kind::Identifier]);
+    }
+
+    #[test]
+    fn numbers_and_literals() {
+        assert_eq!(
+            words("1.5e-3f 0xep1 0x1e+2 .5 L\"a\\\"b\" 'x'"),
+            ["1.5e-3f", "0xep1", "0x1e", "+", "2", ".5", "L\"a\\\"b\"", "'x'"]
+        );
+        assert_eq!(tokens("u8\"x\"")[0].kind, Kind::String);
     }
 }

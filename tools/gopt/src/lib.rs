@@ -2,117 +2,118 @@
 //! (Kalia, Zhou, Kaminsky, Andersen, *Raising the Bar for Using GPUs in Software Packet
 //! Processing*, NSDI 2015, section 3.2).
 //!
-//! The input is C with a batch loop. Annotations precede the accesses that are likely to miss every
-//! cache. The output computes the same results. At each annotation, a lookup prefetches the address
+//! The input is C with a batch loop. Markers precede the accesses that are likely to miss every
+//! cache. The output computes the same results. At each marker, a lookup prefetches the address
 //! and saves its state, and another lookup continues. When a lookup ends, the next one of the batch
-//! starts immediately. gopt refuses input that it cannot transform, with file and line.
+//! starts immediately. gopt refuses input that it cannot prove legal, with file and line.
 //!
 //! Each pass is one module:
 //!
 //! | module | task |
 //! |---|---|
-//! | `source` | reads the text and its macros |
-//! | `unit` | parses the text |
-//! | `reach` | finds functions with expensive accesses |
-//! | `batch` | finds batch loops |
-//! | `depend` | refuses lookups that depend on each other |
+//! | `front` | expands the text with the user's compiler |
+//! | `syntax` | parses the expanded text |
+//! | `reach` | finds functions with markers |
+//! | `batch` | finds loops, and what changes from one iteration to the next |
+//! | `check` | refuses lookups that may depend on each other |
+//! | `choose` | chooses the batch loops |
 //! | `address` | finds variables whose address must not change |
 //! | `emit` | writes the output |
 #![forbid(unsafe_code)]
 
 mod address;
 mod batch;
-mod depend;
+mod check;
+mod choose;
 mod emit;
+mod error;
+mod flow;
+mod front;
 mod lexer;
-mod macros;
+mod output;
 mod reach;
-mod refusal;
-mod scope;
-mod source;
-mod unit;
+mod syntax;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-pub use refusal::Refusal;
+pub use error::{Error, Refusal};
+pub use front::Compiler;
 
-use refusal::{Pass, refuse};
-use source::Source;
-use unit::Unit;
+use check::Permissions;
+use error::Fault;
+use front::Expanded;
+use syntax::Unit;
 
 /// Options of a transformation.
 #[derive(Clone, Debug, Default)]
 pub struct Options<'a> {
-    /// Name of the file in refusals. A `#line` directive overrides it.
+    /// Name of the file in messages. A `#line` directive overrides it.
     pub name: &'a str,
-    /// Folder of files in `#include "..."`. With `None`, included files are not read.
+    /// Folder of files in `#include "..."`.
     pub folder: Option<&'a Path>,
-    /// Functions whose outermost loops are the batch loops. If empty, every `foreach` is a batch
-    /// loop. Without `foreach`, the batch loops are the outermost `for` loops that reach an
-    /// annotation.
+    /// C compiler that expands the text.
+    pub compiler: Compiler,
+    /// Functions whose outermost loops are the batch loops. If empty, gopt chooses the loops.
     pub functions: &'a [String],
+    /// Names of markers, in addition to the known ones.
+    pub markers: &'a [String],
+    /// Functions without visible bodies that have no side effects.
+    pub pure: &'a [String],
+    /// Functions whose calls may change their order.
+    pub unordered: &'a [String],
+    /// Whether sums of floating-point numbers may change their order.
+    pub reassociate: bool,
+    /// Whether `#line` directives in the output name the lines of the input.
+    pub line_directives: bool,
+}
+
+/// Result of a transformation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// Transformed text.
+    pub text: String,
+    /// Transformed loops: file and line.
+    pub loops: Vec<(String, usize)>,
 }
 
 /// Transforms all batch loops of a text.
 ///
 /// # Errors
-/// If the text contains C that gopt cannot transform, or no batch loop.
-pub fn transform(text: &str, options: &Options<'_>) -> Result<String, Refusal> {
-    let source = Source::new(options.name, text, options.folder);
-    passes(&source, options.functions).map_err(|fault| source.refusal(fault))
-}
-
-/// Returns the functions of a text that contain an annotation, or call such a function. A batch
-/// loop around a call of one of them can be transformed.
-pub fn expensive(text: &str, options: &Options<'_>) -> BTreeSet<String> {
-    let source = Source::new(options.name, text, options.folder);
-    let Some(tree) = parse(&source) else { return BTreeSet::new() };
-    let unit = Unit::new(&source, tree.root_node());
-    reach::Reach::new(&unit, &BTreeSet::new()).map(|reach| reach.expensive).unwrap_or_default()
-}
-
-fn parse(source: &Source) -> Option<tree_sitter::Tree> {
-    let mut parser = tree_sitter::Parser::new();
-    parser.set_language(&tree_sitter_c::LANGUAGE.into()).ok()?;
-    parser.parse(&source.plain, None)
-}
-
-fn passes(source: &Source, functions: &[String]) -> Pass<String> {
-    let Some(tree) = parse(source) else {
-        return refuse(0, "the parser does not support its C grammar: this is a bug of gopt");
+/// If the text contains C that gopt cannot transform, or no batch loop, or if the compiler fails.
+pub fn transform(text: &str, options: &Options<'_>) -> Result<Output, Error> {
+    let expanded = Expanded::new(options.name, text, options.folder, options.markers, &options.compiler)?;
+    let mut unit = Unit::new(expanded);
+    let permissions = Permissions {
+        pure: options.pure.to_vec(),
+        unordered: options.unordered.to_vec(),
+        reassociate: options.reassociate,
     };
-    let unit = Unit::new(source, tree.root_node());
-    let apart = batch::apart(&unit, functions)?;
-    let reach = reach::Reach::new(&unit, &apart)?;
-    let batches = batch::find(&unit, &reach, &apart)?;
-    let Some(first) = batches.first() else {
-        return refuse(0, "the file contains no batch loop with expensive accesses");
+    let refused = |unit: &Unit, fault: &Fault| {
+        let refusal = unit.expanded.refusal(fault);
+        if fault.is_without_marker { Error::WithoutMarker(refusal) } else { Error::Refusal(refusal) }
     };
-    let addresses = address::Addresses::new(&unit, &reach, tree.root_node());
-    let mut written = Vec::new();
-    for (index, batch) in batches.iter().enumerate() {
-        if !reach.switch_in(&batch.function, batch.body.start_byte(), batch.body.end_byte()) {
-            return refuse(batch.node.start_byte(), "this batch loop has no expensive access");
+    reach::parse(&mut unit, options.functions).map_err(|fault| refused(&unit, &fault))?;
+    output::output(&unit, options, &permissions).map_err(|fault| refused(&unit, &fault))
+}
+
+/// Returns the functions of a text that contain a marker, or call such a function. A batch loop
+/// around a call of one of them can be transformed.
+///
+/// # Errors
+/// If the compiler fails.
+pub fn expensive(text: &str, options: &Options<'_>) -> Result<BTreeSet<String>, Error> {
+    let expanded = Expanded::new(options.name, text, options.folder, options.markers, &options.compiler)?;
+    let mut unit = Unit::new(expanded);
+    reach::parse(&mut unit, &[]).map_err(|fault| Error::Refusal(unit.expanded.refusal(&fault)))?;
+    let mut reach = reach::Reach::new(&unit);
+    loop {
+        let known = |id: &&syntax::ast::DeclId| !reach.expensive.contains(id) && !reach.switches(**id).is_empty();
+        let grown: Vec<_> = reach.uses.keys().filter(known).copied().collect();
+        if grown.is_empty() {
+            break;
         }
-        batch::leaves(&unit, batch)?;
-        batch::entered(&unit, batch)?;
-        reach.refuse_recursion(&unit, batch.body, &mut vec![batch.function.clone()])?;
-        depend::check(&unit, &reach, batch)?;
-        let number = batches[..index].iter().filter(|other| other.function == batch.function).count();
-        written.push(emit::transformed(&unit, &addresses, batch, number)?);
+        reach.expensive.extend(grown);
     }
-    let begin = unit.functions.get(&first.function).map_or(0, |function| function.node.start_byte());
-    // Specifiers that were blanked for the parse precede the function on the same line.
-    let begin = source.text[..begin].rfind('\n').map_or(0, |line| line + 1);
-    let mut text = String::from(&source.text[..begin]);
-    text.push_str(emit::PROLOGUE);
-    let mut at = begin;
-    for (batch, written) in batches.iter().zip(written) {
-        text.push_str(&source.text[at..batch.node.start_byte()]);
-        text.push_str(&written);
-        at = batch.node.end_byte();
-    }
-    text.push_str(&source.text[at..]);
-    Ok(text)
+    Ok(reach.expensive.iter().map(|id| unit.declaration(*id).name.clone()).collect())
 }

@@ -1,122 +1,184 @@
-//! Third pass: finds the functions that contain expensive accesses or call such functions.
+//! Functions that contain markers or call such functions.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use tree_sitter::Node;
+use crate::error::{Fault, Pass};
+use crate::lexer::Kind;
+use crate::syntax::Unit;
+use crate::syntax::ast::{DeclId, Expr, ExprKind, Span};
+use crate::syntax::walk::{self, Node};
 
-use crate::refusal::{Pass, refuse};
-use crate::source::ANNOTATIONS;
-use crate::unit::{Function, Unit, walk};
-
-/// Expensive functions, and the switch points of all functions.
-pub(crate) struct Reach {
-    /// Functions that reach an annotation that is not in one of their batch loops.
-    pub(crate) expensive: BTreeSet<String>,
-    /// Byte offsets of the switch points of each function: annotations, and calls of expensive
-    /// functions.
-    switches: BTreeMap<String, Vec<usize>>,
+/// Markers and calls of a function.
+#[derive(Default)]
+pub(crate) struct Uses {
+    /// First token of each call of a marker.
+    pub(crate) markers: Vec<usize>,
+    /// Called functions with visible bodies, and the first token of each call.
+    pub(crate) calls: Vec<(DeclId, usize)>,
 }
 
-/// Annotations and calls of a function.
-struct Uses<'t> {
-    annotations: Vec<Node<'t>>,
-    calls: Vec<(&'t str, Node<'t>)>,
+/// Functions that matter for lookups, and their uses.
+pub(crate) struct Reach {
+    pub(crate) uses: BTreeMap<DeclId, Uses>,
+    /// Functions with markers, or with calls of such functions, that no batch loop of their own
+    /// covers.
+    pub(crate) expensive: BTreeSet<DeclId>,
+    /// Functions without markers that must be inlined as well.
+    pub(crate) inlined: BTreeSet<DeclId>,
+}
+
+/// Parses the bodies of all functions that contain markers, call such functions, or are called by
+/// them. `named` are further functions.
+pub(crate) fn parse(unit: &mut Unit, named: &[String]) -> Pass<()> {
+    let words = used_words(unit);
+    let marked = |words: &HashSet<String>| words.iter().any(|word| unit.expanded.is_marker(word));
+    let mut found: BTreeSet<DeclId> = words
+        .iter()
+        .filter(|(id, words)| marked(words) || named.contains(&unit.functions[id].name))
+        .map(|(id, _)| *id)
+        .collect();
+    // Callers, outwards.
+    let mut pending: Vec<DeclId> = found.iter().copied().collect();
+    let mut callers: HashMap<&str, Vec<DeclId>> = HashMap::new();
+    for (id, words) in &words {
+        words.iter().for_each(|word| callers.entry(word).or_default().push(*id));
+    }
+    while let Some(id) = pending.pop() {
+        let name = unit.functions[&id].name.as_str();
+        for caller in callers.get(name).into_iter().flatten() {
+            if found.insert(*caller) {
+                pending.push(*caller);
+            }
+        }
+    }
+    for unparsed in &unit.unparsed {
+        let mut words = (unparsed.span.first..unparsed.span.end).map(|at| unit.expanded.word(at));
+        if words.any(|word| unit.expanded.is_marker(word)) {
+            return Err(unparsed.fault.clone());
+        }
+    }
+    // Called functions, inwards.
+    let mut pending: Vec<DeclId> = found.iter().copied().collect();
+    let mut seen = found.clone();
+    while let Some(id) = pending.pop() {
+        unit.parse_body(id);
+        if let Some(Err(fault)) = &unit.functions[&id].body
+            && found.contains(&id)
+        {
+            return Err(fault.clone());
+        }
+        let span = unit.functions[&id].body_span;
+        for called in mentioned(unit, span) {
+            if seen.insert(called) {
+                pending.push(called);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the functions with visible bodies whose names a range of tokens contains.
+fn mentioned(unit: &Unit, span: Span) -> Vec<DeclId> {
+    let ids = (span.first..span.end).filter_map(|at| unit.resolved.get(&at));
+    let mut pending: Vec<DeclId> = ids.copied().collect();
+    let mut found = Vec::new();
+    let mut seen = HashSet::new();
+    while let Some(id) = pending.pop() {
+        if !seen.insert(id) {
+            continue;
+        }
+        if unit.functions.contains_key(&id) {
+            found.push(id);
+        } else if let Some(value) = &unit.declaration(id).initializer {
+            // A table of functions, outside of any function.
+            let span = value.span();
+            pending.extend((span.first..span.end).filter_map(|at| unit.resolved.get(&at)));
+        }
+    }
+    found
+}
+
+/// Returns the identifiers in the body of each function.
+fn used_words(unit: &Unit) -> BTreeMap<DeclId, HashSet<String>> {
+    let words = |span: Span| {
+        let identifiers = (span.first..span.end).filter(|at| unit.expanded.tokens[*at].kind == Kind::Identifier);
+        identifiers.map(|at| unit.expanded.word(at).to_owned()).collect()
+    };
+    unit.functions.iter().map(|(id, function)| (*id, words(function.body_span))).collect()
 }
 
 impl Reach {
-    /// Analyses all functions. `apart` contains the functions with their own batch loops. A call of
-    /// one of them is not a switch point.
-    pub(crate) fn new(unit: &Unit<'_>, apart: &BTreeSet<String>) -> Pass<Self> {
+    pub(crate) fn new(unit: &Unit) -> Self {
         let mut uses = BTreeMap::new();
-        for function in unit.functions.values() {
-            uses.insert(function.name.as_str(), gather(unit, function)?);
-        }
-        let mut expensive: BTreeSet<String> = BTreeSet::new();
-        loop {
-            let grown: Vec<_> = uses
-                .iter()
-                .filter(|(name, _)| !expensive.contains(**name) && !apart.contains(**name))
-                .filter(|(_, uses)| {
-                    !uses.annotations.is_empty() || uses.calls.iter().any(|(called, _)| expensive.contains(*called))
-                })
-                .map(|(name, _)| (*name).to_owned())
-                .collect();
-            if grown.is_empty() {
-                break;
+        for id in unit.functions.keys() {
+            if let Some((_, body)) = unit.function(*id) {
+                let mut found = Uses::default();
+                walk::statement(unit, body, &mut |node| {
+                    if let Node::Expr(expression) = node {
+                        if is_marker_call(unit, expression) {
+                            found.markers.push(expression.span.first);
+                        } else if let Some(called) = called(unit, expression) {
+                            found.calls.push((called, expression.span.first));
+                        }
+                    }
+                    true
+                });
+                uses.insert(*id, found);
             }
-            expensive.extend(grown);
         }
-        let switches = unit
-            .functions
-            .values()
-            .map(|function| (function.name.clone(), switches(unit, function, &expensive)))
-            .collect();
-        Ok(Self { expensive, switches })
+        Self { uses, expensive: BTreeSet::new(), inlined: BTreeSet::new() }
     }
 
-    /// Returns whether a range of a function contains a switch point.
-    pub(crate) fn switch_in(&self, function: &str, start: usize, end: usize) -> bool {
-        self.count_in(function, start, end) > 0
+    /// Returns the first tokens of the switch points of a function: markers, and calls of expensive
+    /// functions.
+    pub(crate) fn switches(&self, function: DeclId) -> Vec<usize> {
+        let Some(uses) = self.uses.get(&function) else { return Vec::new() };
+        let calls = uses.calls.iter().filter(|(called, _)| self.expensive.contains(called));
+        let mut all: Vec<usize> = uses.markers.iter().copied().chain(calls.map(|(_, at)| *at)).collect();
+        all.sort_unstable();
+        all
     }
 
-    /// Returns the number of switch points in a range of a function.
-    pub(crate) fn count_in(&self, function: &str, start: usize, end: usize) -> usize {
-        let all = self.switches.get(function).map_or(&[][..], Vec::as_slice);
-        all.iter().filter(|at| (start..end).contains(*at)).count()
+    /// Returns the number of switch points and inlined calls in a range of a function.
+    pub(crate) fn count_in(&self, function: DeclId, span: Span) -> usize {
+        let inside = |at: usize| (span.first..span.end).contains(&at);
+        let Some(uses) = self.uses.get(&function) else { return 0 };
+        let markers = uses.markers.iter().filter(|at| inside(**at)).count();
+        let calls = uses.calls.iter().filter(|(called, at)| self.is_inlined(*called) && inside(*at));
+        markers + calls.count()
     }
 
-    /// Refuses expensive functions that call themselves, directly or indirectly.
-    pub(crate) fn refuse_recursion(&self, unit: &Unit<'_>, from: Node<'_>, path: &mut Vec<String>) -> Pass<()> {
-        let mut fault = Ok(());
-        walk(from, &mut |node| {
-            let called = unit.callee(node).filter(|name| self.expensive.contains(*name));
-            if let (Some(name), true) = (called, fault.is_ok()) {
-                if path.iter().any(|outer| outer == name) {
-                    fault =
-                        refuse(node.start_byte(), format!("recursion: {name} calls itself, and lookups have no stack"));
-                } else if let Some(function) = unit.functions.get(name) {
-                    path.push(name.to_owned());
-                    fault = self.refuse_recursion(unit, function.body, path);
-                    path.pop();
-                }
-            }
-            fault.is_ok()
-        });
-        fault
+    /// Returns whether calls of a function are replaced by its body.
+    pub(crate) fn is_inlined(&self, function: DeclId) -> bool {
+        self.expensive.contains(&function) || self.inlined.contains(&function)
     }
 }
 
-/// Returns the annotations and calls of a function.
-fn gather<'t>(unit: &Unit<'t>, function: &Function<'t>) -> Pass<Uses<'t>> {
-    let mut uses = Uses { annotations: Vec::new(), calls: Vec::new() };
-    let mut fault = Ok(());
-    walk(function.body, &mut |node| {
-        if let Some(name) = unit.callee(node) {
-            if ANNOTATIONS.contains(&name) {
-                let statement = node.parent().filter(|parent| parent.kind() == "expression_statement");
-                if statement.is_none() {
-                    fault = refuse(node.start_byte(), format!("{name} must be a separate statement"));
-                }
-                uses.annotations.push(node);
-                return false;
-            }
-            uses.calls.push((name, node));
-        }
-        fault.is_ok()
-    });
-    fault.map(|()| uses)
+/// Returns whether an expression is the call of a marker.
+pub(crate) fn is_marker_call(unit: &Unit, expression: &Expr) -> bool {
+    let ExprKind::Call(function, _) = &expression.kind else { return false };
+    match &function.bare().kind {
+        ExprKind::Undeclared(name) => unit.expanded.is_marker(name),
+        ExprKind::Name(id) => unit.expanded.is_marker(&unit.declaration(*id).name),
+        _ => false,
+    }
 }
 
-/// Returns the byte offsets of the switch points of a function.
-fn switches(unit: &Unit<'_>, function: &Function<'_>, expensive: &BTreeSet<String>) -> Vec<usize> {
-    let mut found = Vec::new();
-    walk(function.body, &mut |node| {
-        if let Some(name) = unit.callee(node)
-            && (ANNOTATIONS.contains(&name) || expensive.contains(name))
-        {
-            found.push(node.start_byte());
-        }
-        true
-    });
-    found
+/// Returns the function with a visible body that an expression calls by its name.
+pub(crate) fn called(unit: &Unit, expression: &Expr) -> Option<DeclId> {
+    let ExprKind::Call(function, _) = &expression.kind else { return None };
+    function.name().filter(|id| unit.functions.contains_key(id))
+}
+
+/// Returns the arguments of a call.
+pub(crate) fn arguments(expression: &Expr) -> &[Expr] {
+    match &expression.kind {
+        ExprKind::Call(_, arguments) => arguments,
+        _ => &[],
+    }
+}
+
+/// Returns a fault for the file as a whole.
+pub(crate) fn file_fault<T>(reason: impl Into<String>) -> Pass<T> {
+    Err(Fault::new(reason))
 }

@@ -1,60 +1,55 @@
 //! Variables that are recomputed instead of saved, because they depend only on variables that never
 //! change.
 
-use tree_sitter::Node;
+use super::{Binding, Context, Emitter, changed};
+use crate::syntax::ast::{DeclId, Expr, ExprKind, Initializer};
 
-use crate::unit::{children, find};
-
-use super::{Binding, Context, Emitter};
-
-impl<'t> Emitter<'_, 't> {
+impl<'u> Emitter<'u> {
     /// Returns whether an expression has the same value at any time within its lookup. It must read
     /// no memory, and only variables that never change after they are set.
-    pub(super) fn is_repeatable(&self, node: Node<'t>, context: &Context<'_, 't>) -> bool {
-        let part = |field: &str| node.child_by_field_name(field);
-        let same = |part: Option<Node<'t>>| part.is_some_and(|part| self.is_repeatable(part, context));
-        let operator = part("operator").map_or("", |operator| self.unit.text(operator));
-        match node.kind() {
-            "number_literal" | "char_literal" | "true" | "false" | "null" => true,
-            "identifier" => self.never_changes(node, context),
-            "parenthesized_expression" => same(node.named_child(0)),
-            "cast_expression" => same(part("value")),
-            "unary_expression" => same(part("argument")),
-            "binary_expression" => same(part("left")) && same(part("right")),
-            "conditional_expression" => {
-                same(part("condition")) && same(part("consequence")) && same(part("alternative"))
+    pub(super) fn is_repeatable(&self, node: &Expr, context: &Context<'u>) -> bool {
+        let same = |part: &Expr| self.is_repeatable(part, context);
+        match &node.kind {
+            ExprKind::Number(_) | ExprKind::Character => true,
+            ExprKind::Name(id) => !node.ty.is_array() && self.never_changes(*id, context),
+            ExprKind::Paren(inner) | ExprKind::Cast(_, inner) => same(inner),
+            ExprKind::Unary(operator, inner) if operator == "&" => match &inner.bare().kind {
+                // The address of an element reads no memory, if the array is a pointer.
+                ExprKind::Index(array, index) => !array.ty.is_array() && same(array) && same(index),
+                _ => false,
+            },
+            ExprKind::Unary(operator, inner) => operator != "*" && same(inner),
+            ExprKind::Binary(_, left, right) => same(left) && same(right),
+            ExprKind::Conditional(condition, Some(yes), no) => same(condition) && same(yes) && same(no),
+            ExprKind::Member { object, arrow: false, .. } => {
+                !node.ty.is_array() && matches!(object.bare().kind, ExprKind::Name(_)) && same(object)
             }
-            "field_expression" if operator == "." => {
-                part("argument").is_some_and(|object| object.kind() == "identifier") && same(part("argument"))
-            }
-            "field_expression" => {
-                let name = part("argument").filter(|pointer| pointer.kind() == "identifier");
-                let entry = name.and_then(|name| context.entry(self.unit.text(name)));
-                entry.is_some_and(|entry| entry.points_at_steady)
-            }
-            "pointer_expression" if operator == "&" => {
-                let element = part("argument").filter(|element| element.kind() == "subscript_expression");
-                element.is_some_and(|element| children(element).filter(Node::is_named).all(|one| same(Some(one))))
-            }
-            "initializer_list" => {
-                find(node, "initializer_pair").is_none()
-                    && children(node).filter(Node::is_named).all(|one| same(Some(one)))
+            ExprKind::Member { object, arrow: true, .. } => {
+                let entry = object.name().and_then(|id| context.names.get(&id));
+                !node.ty.is_array() && entry.is_some_and(|entry| entry.points_at_steady)
             }
             _ => false,
         }
     }
 
-    fn never_changes(&self, identifier: Node<'t>, context: &Context<'_, 't>) -> bool {
-        let name = self.unit.text(identifier);
-        let Some(entry) = context.entry(name) else {
-            let macros = &self.unit.source.macros;
-            return macros.has(name) && macros.mentions(name).is_empty() && !macros.assigns(name);
-        };
-        entry.steady
-            && match entry.binding {
-                Binding::Kept => self.outer(name, context),
-                Binding::Moved(_) | Binding::Alias(_) => true,
-                Binding::Renamed(_) | Binding::Member(_) => false,
-            }
+    /// Returns whether an initialiser has the same value at any time within its lookup.
+    pub(super) fn is_repeatable_initializer(&self, value: &Initializer, context: &Context<'u>) -> bool {
+        match value {
+            Initializer::Expression(value) => self.is_repeatable(value, context),
+            Initializer::List(list) => list
+                .items
+                .iter()
+                .all(|item| item.designators.is_empty() && self.is_repeatable_initializer(&item.value, context)),
+        }
+    }
+
+    fn never_changes(&self, id: DeclId, context: &Context<'u>) -> bool {
+        if self.is_outer(id, context) {
+            return !changed(self.unit, self.site.body, id);
+        }
+        context
+            .names
+            .get(&id)
+            .is_some_and(|entry| entry.steady && matches!(entry.binding, Binding::Moved(_) | Binding::Alias(_)))
     }
 }

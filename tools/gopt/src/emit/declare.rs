@@ -1,207 +1,335 @@
 //! Declarations of variables: those in the state of a lookup, and all others.
 
-use tree_sitter::Node;
+use super::live;
+use super::{Binding, Context, Emitter, Entry, Moved, changed};
+use crate::error::{Pass, refuse};
+use crate::syntax::Unit;
+use crate::syntax::ast::{DeclId, DeclKind, DeclStmt, Expr, ExprKind, Initializer, Span, Stmt, Storage};
+use crate::syntax::types::{Kind, Type};
+use crate::syntax::walk::{self, Node};
 
-use crate::lexer::tokens;
-use crate::refusal::{Pass, refuse};
-use crate::unit::{Variable, bare, children, declarators, declared_name, declares_function, find, walk};
-
-use super::live::declared;
-use super::{Binding, Context, Emitter, Entry, Moved, changed, type_key};
-
-impl<'t> Emitter<'_, 't> {
-    pub(super) fn declaration(&mut self, node: Node<'t>, context: &mut Context<'_, 't>) -> Pass<String> {
-        self.declarable(node)?;
-        if self.unit.has_word(node, "static") {
-            return self.renamed(node, context);
-        }
-        let all = declarators(node);
-        // With several declarators, the initialiser of one may switch while another exists.
-        let moves = self.moves(node, context) || all.len() > 1 && self.switches(node, context);
-        if !moves && !self.switches(node, context) {
-            return self.renamed(node, context);
+impl<'u> Emitter<'u> {
+    /// Writes a declaration statement.
+    pub(super) fn declaration(
+        &mut self,
+        node: &'u Stmt,
+        declared: &'u DeclStmt,
+        context: &mut Context<'u>,
+    ) -> Pass<String> {
+        let names = self.declared_names(node, declared, context)?;
+        let bound = context.bound.take();
+        let switches = self.switches(node.span, context);
+        // With several names, the initialiser of one may switch while another exists.
+        let moves = self.moves(node.span, context) || names.len() > 1 && switches;
+        if !moves && !switches && !defines_type(declared, node.span) {
+            return self.kept(node.span, &names, context);
         }
         let mut text = String::new();
-        for declarator in all {
-            if moves {
-                let (mark, moved) = self.moved(node, declarator, context, ";")?;
-                text = mark + &text + &moved;
+        for id in names {
+            let kind = &self.unit.declaration(id).kind;
+            let automatic = *kind == DeclKind::Variable(Storage::Automatic);
+            let written = if !automatic {
+                self.kept_alone(id, context)?
+            } else if moves {
+                self.moved(id, bound.as_deref(), context)?
             } else {
-                text += &self.unmoved(node, declarator, context)?;
-            }
+                self.unmoved(id, context)?
+            };
+            text += &written;
         }
         let text = text.trim_end();
         // The result is a statement, so that a label can precede it.
         Ok(if text.ends_with([';', '}']) { text.to_owned() } else { format!("{text};") })
     }
 
-    /// Writes the declaration in the head of a `for`. Either all of its variables move or none.
-    /// Statements that must precede the loop go to `before`.
-    pub(super) fn for_declaration(
+    /// Returns the declared variables. Types are declared before the loop.
+    fn declared_names(
         &mut self,
-        node: Node<'t>,
-        context: &mut Context<'_, 't>,
-        before: &mut String,
-    ) -> Pass<String> {
-        self.declarable(node)?;
-        if self.switches(node, context) {
-            return refuse(
-                node.start_byte(),
-                "a call with expensive accesses in the head of a for loop: move it before the loop",
-            );
+        node: &'u Stmt,
+        declared: &'u DeclStmt,
+        context: &mut Context<'u>,
+    ) -> Pass<Vec<DeclId>> {
+        let at = node.span.first;
+        for ty in &declared.types {
+            self.hoist_type(ty, at, context)?;
         }
-        let all = declarators(node);
-        if !self.moves(node, context) {
-            return Ok(self.renamed(node, context)?.trim_end_matches(';').to_owned());
-        }
-        let mut parts = Vec::new();
-        for declarator in all {
-            let (mark, text) = self.moved(node, declarator, context, "")?;
-            before.push_str(&mark);
-            if !text.trim().is_empty() {
-                parts.push(text.trim().to_owned());
+        let mut names = Vec::new();
+        for id in &declared.names {
+            let declaration = self.unit.declaration(*id);
+            match declaration.kind {
+                DeclKind::Typedef => {
+                    let ty = declaration.ty.clone();
+                    if !self.typedefs.contains_key(id) {
+                        let name = self.fresh(&format!("gopt_{}", declaration.name));
+                        let text = self.declared(&ty, &name, at, context)?;
+                        self.hoisted.push(format!("typedef {text};"));
+                        self.typedefs.insert(*id, name);
+                    }
+                }
+                DeclKind::Variable(Storage::ThreadLocal) => {
+                    return refuse(at, "a thread-local variable inside the lookup: declare it before the function");
+                }
+                _ => names.push(*id),
             }
         }
-        Ok(parts.join(", "))
+        Ok(names)
+    }
+
+    /// Declares a local type before the loop, if the lookup defines it.
+    fn hoist_type(&mut self, ty: &Type, at: usize, context: &Context<'u>) -> Pass<()> {
+        match &*ty.kind {
+            Kind::Record(record) if record.local && record.body.get().is_some() => {
+                self.declared(ty, "", at, context).map(|_| ())
+            }
+            Kind::Enum(one) if one.local && !self.types.contains_key(&one.number) => {
+                let Some(body) = one.body.get() else { return Ok(()) };
+                let inside = context.copy > 0 || self.site.body.span.contains(body);
+                if inside {
+                    let name = self.fresh(&format!("gopt_{}", one.tag.as_deref().unwrap_or("type")));
+                    self.types.insert(one.number, name.clone());
+                    let constants = self.text(body, context)?;
+                    self.hoisted.push(format!("enum {name} {{ {constants} }};"));
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the declaration in the head of a `for`. Statements that must precede the loop go to
+    /// `before`.
+    pub(super) fn for_declaration(
+        &mut self,
+        node: &'u Stmt,
+        declared: &'u DeclStmt,
+        context: &mut Context<'u>,
+        before: &mut String,
+    ) -> Pass<String> {
+        let names = self.declared_names(node, declared, context)?;
+        let switches = self.switches(node.span, context);
+        if !self.moves(node.span, context) && !switches {
+            return Ok(self.kept(node.span, &names, context)?.trim_end_matches(';').to_owned());
+        }
+        let mut parts = Vec::new();
+        let mut simple = true;
+        for id in names {
+            let text = self.moved(id, None, context)?;
+            let (marks, text) = live::split_marks(text.trim());
+            before.push_str(marks);
+            simple &= !text.contains('{') && text.matches(';').count() <= 1;
+            parts.push(text.to_owned());
+        }
+        if simple {
+            let parts: Vec<&str> =
+                parts.iter().map(|part| part.trim_end_matches(';')).filter(|part| !part.is_empty()).collect();
+            return Ok(parts.join(", "));
+        }
+        before.push_str(&parts.concat());
+        Ok(String::new())
     }
 
     /// Returns whether a variable exists at a switch.
-    fn moves(&self, declaration: Node<'t>, context: &Context<'_, 't>) -> bool {
-        let mut block = declaration.parent().unwrap_or(context.region);
-        while !matches!(block.kind(), "compound_statement" | "for_statement") {
-            match block.parent() {
-                Some(parent) => block = parent,
-                None => break,
-            }
-        }
+    fn moves(&self, declaration: Span, context: &Context<'u>) -> bool {
+        let block = context.blocks.last().copied().unwrap_or(context.region.span);
         // A backward goto can reach the variable through a pointer before its declaration.
-        let from = if context.function.has_labels { block.start_byte() } else { declaration.end_byte() };
-        self.reach.switch_in(&context.function.name, from, block.end_byte())
+        let from = if has_labels(context.region) { block.first } else { declaration.end };
+        self.reach.count_in(context.function, Span { first: from, end: block.end }) > 0
     }
 
-    fn declarable(&self, node: Node<'t>) -> Pass<()> {
-        let at = node.start_byte();
-        if find(node, "field_declaration_list").is_some() || find(node, "enumerator_list").is_some() {
-            return refuse(at, "a type is declared inside the lookup: declare it before the function");
-        }
-        if self.unit.has_word(node, "extern")
-            || self.unit.has_word(node, "_Thread_local")
-            || self.unit.has_word(node, "__thread")
-        {
-            return refuse(at, "a declaration of something other than a local variable");
-        }
-        let specifiers = self.unit.specifiers(node);
-        let words = tokens(&specifiers);
-        if words.iter().any(|word| word.text.contains("typeof") || word.text == "__auto_type")
-            || find(node, "macro_type_specifier").is_some()
-        {
-            return refuse(at, "a type that depends on an expression: use the name of the type");
-        }
-        for declarator in declarators(node) {
-            if declares_function(bare(declarator)) {
-                return refuse(at, "a function is declared inside the lookup: declare it before the function");
+    /// Writes a declaration unchanged, or with new names.
+    fn kept(&mut self, span: Span, names: &[DeclId], context: &mut Context<'u>) -> Pass<String> {
+        for id in names {
+            if self.unit.declaration(*id).is_variable() {
+                let binding = self.local(*id, context);
+                self.bind(*id, context, binding);
             }
         }
-        Ok(())
+        self.text(span, context)
     }
 
-    /// Writes a declaration unchanged, or with new names in an inlined copy of a function.
-    fn renamed(&mut self, node: Node<'t>, context: &mut Context<'_, 't>) -> Pass<String> {
-        for declarator in declarators(node) {
-            let Some(name) = declared_name(declarator) else { continue };
-            self.fixed_size(bare(declarator), context)?;
-            let binding = self.local(self.unit.text(name), context);
-            self.bind(node, declarator, context, binding);
+    /// Writes the declaration of a single constant or function.
+    fn kept_alone(&mut self, id: DeclId, context: &mut Context<'u>) -> Pass<String> {
+        let declaration = self.unit.declaration(id);
+        let at = declaration.token;
+        let (ty, is_static) = (declaration.ty.clone(), declaration.kind == DeclKind::Variable(Storage::Static));
+        if !is_static {
+            return Ok(format!("extern {}; ", self.declared(&ty, &declaration.name.clone(), at, context)?));
         }
-        self.expression(node, context)
+        let binding = self.local(id, context);
+        self.bind(id, context, binding.clone());
+        let name = Entry::new(binding, ty.clone(), true).text(&self.unit.declaration(id).name);
+        let mut text = format!("static {}", self.declared(&ty, &name, at, context)?);
+        if let Some(value) = &self.unit.declaration(id).initializer {
+            text += &format!(" = {}", self.text(value.span(), context)?);
+        }
+        Ok(text + "; ")
     }
 
     /// Returns the form of a local variable that does not exist at a switch.
-    fn local(&mut self, name: &'t str, context: &Context<'_, 't>) -> Binding {
-        if context.copy == 0 {
-            self.kept.insert(name);
+    fn local(&mut self, id: DeclId, context: &Context<'u>) -> Binding {
+        let name = &self.unit.declaration(id).name;
+        // A name of the file may be used by an inlined function.
+        if context.copy == 0 && self.unit.named(name).is_none() {
             return Binding::Kept;
         }
         Binding::Renamed(self.fresh(&format!("{name}_{}", context.copy)))
     }
 
-    fn bind(&mut self, declaration: Node<'t>, declarator: Node<'t>, context: &mut Context<'_, 't>, binding: Binding) {
-        let Some(name) = declared_name(declarator) else { return };
-        let name = self.unit.text(name);
+    fn bind(&mut self, id: DeclId, context: &mut Context<'u>, binding: Binding) {
+        let declaration = self.unit.declaration(id);
         // A const variable never changes, even if its address is taken.
-        let pointer = find(declarator, "pointer_declarator").is_some();
-        let constant = !pointer && self.unit.has_word(declaration, "const");
-        let steady = declarator.kind() == "init_declarator" && (constant || !changed(self.unit, context.region, name));
-        let type_key = type_key(self.unit, Variable { declaration, declarator: bare(declarator) });
-        if let Some(scope) = context.scopes.last_mut() {
-            scope.insert(name, Entry::new(binding, type_key, steady));
-        }
+        let constant = declaration.ty.resolved().constant && !declaration.ty.is_array();
+        let steady = declaration.initializer.is_some() && (constant || !changed(self.unit, context.region, id));
+        context.names.insert(id, Entry::new(binding, declaration.ty.clone(), steady));
     }
 
-    /// Writes a variable that exists at a switch. Its initialiser becomes an assignment. Returns
-    /// the marker of the declaration, and the assignment.
-    fn moved(
-        &mut self,
-        declaration: Node<'t>,
-        declarator: Node<'t>,
-        context: &mut Context<'_, 't>,
-        end: &str,
-    ) -> Pass<(String, String)> {
-        let Some(name) = declared_name(declarator) else {
-            return refuse(declarator.start_byte(), "a declaration without a name");
-        };
-        self.fixed_size(bare(declarator), context)?;
-        let base = self.unit.text(name);
-        let variable = Variable { declaration, declarator: bare(declarator) };
-        let (binding, mark) = self.lasting(base, variable, context)?;
-        let target = Entry::new(binding.clone(), String::new(), false).text(base);
-        let value = declarator.child_by_field_name("value").filter(|_| declarator.kind() == "init_declarator");
-        // A variable is in scope from its initialiser, which may name it: sizeof(*x).
-        self.bind(declaration, declarator, context, binding);
-        let Some(value) = value else { return Ok((mark, String::new())) };
-        let mut before = String::new();
-        let array = bare(declarator).kind() == "array_declarator";
-        let text = self.hoisted(value, context, &mut before)?;
-        if !before.is_empty() && end.is_empty() {
-            return refuse(
-                value.start_byte(),
-                "a call with expensive accesses in the head of a for loop: move it before the loop",
-            );
+    /// Writes a variable that exists at a switch. Its initialiser becomes an assignment.
+    fn moved(&mut self, id: DeclId, bound: Option<&str>, context: &mut Context<'u>) -> Pass<String> {
+        let declaration = self.unit.declaration(id);
+        let ty = declaration.ty.clone();
+        if let Some(size) = variable_size(self.unit, &declaration.ty) {
+            return self.moved_rows(id, size, bound, context);
         }
-        let assignment = if array {
-            let literal = if value.kind() == "initializer_list" { text } else { format!("{{{text}}}") };
-            format!("__builtin_memcpy({target}, (__typeof__({target})){literal}, sizeof({target})){end}")
-        } else if value.kind() == "initializer_list" {
-            format!("{target} = (__typeof__({target})){text}{end}")
-        } else {
-            format!("{target} = {text}{end}")
+        let (binding, mark) = self.lasting(id, context)?;
+        let target = Entry::new(binding.clone(), ty.clone(), false).text(&declaration.name);
+        // A variable is in scope from its initialiser, which may name it: sizeof(*x).
+        self.bind(id, context, binding);
+        let Some(value) = declaration.initializer.as_deref() else { return Ok(mark) };
+        let mut before = String::new();
+        let text = match value {
+            Initializer::Expression(value) => self.hoisted(value, context, &mut before)?,
+            Initializer::List(list) => self.list(list.span, context)?,
         };
-        let repeatable = before.is_empty() && !array && self.is_repeatable(value, context);
-        if repeatable && context.entry(base).is_some_and(|entry| entry.steady) {
+        let list = matches!(value, Initializer::List(_));
+        let assignment = if ty.is_array() {
+            let copy = self.fresh("gopt_copy");
+            let declared = self.sized(id, &copy, context)?;
+            format!("{{ {declared} = {text}; __builtin_memcpy(&{target}, &{copy}, sizeof({copy})); }}")
+        } else if list && ty.record().is_none() {
+            format!(
+                "{target} = {};",
+                text.trim_start_matches('{').trim_end_matches('}').trim_end().trim_end_matches(',')
+            )
+        } else if list {
+            format!("{target} = (__typeof__({target})){text};")
+        } else {
+            format!("{target} = {text};")
+        };
+        let repeatable = before.is_empty() && !ty.is_array() && self.is_repeatable_initializer(value, context);
+        if repeatable && context.names.get(&id).is_some_and(|entry| entry.steady) {
             self.set_recomputation(&target, &assignment);
         }
         let text = if before.is_empty() { format!("{assignment} ") } else { format!("{{ {before}{assignment} }} ") };
-        Ok((mark, text))
+        Ok(mark + &text)
+    }
+
+    /// Writes a list in braces. It must not contain expensive calls.
+    fn list(&mut self, span: Span, context: &Context<'u>) -> Pass<String> {
+        if self.switches(span, context) {
+            return refuse(
+                span.first,
+                "a call with expensive accesses in an initialiser list: store its value in a variable before",
+            );
+        }
+        self.text(span, context)
+    }
+
+    /// Returns the declaration of a variable that can be assigned. The initialiser may determine the
+    /// size of an array.
+    fn sized(&mut self, id: DeclId, name: &str, context: &Context<'u>) -> Pass<String> {
+        let declaration = self.unit.declaration(id);
+        let (ty, at) = (&declaration.ty, declaration.token);
+        let elements = match declaration.initializer.as_deref() {
+            Some(value) => count(ty, value, at, self.unit)?,
+            None => None,
+        };
+        match (elements, ty.target()) {
+            (Some(elements), Some(element)) => self.assignable(&element, &format!("{name}[{elements}]"), at, context),
+            _ => self.assignable(ty, name, at, context),
+        }
     }
 
     /// Adds a variable that exists at a switch. Returns its form and the marker of its declaration.
-    pub(super) fn lasting(
-        &mut self,
-        base: &str,
-        variable: Variable<'t>,
-        context: &Context<'_, 't>,
-    ) -> Pass<(Binding, String)> {
-        if self.addresses.is_fixed(context.region, base, variable) {
-            let member = self.member(base, context);
-            let text = self.retyped(variable.declaration, variable.declarator, &member)?;
-            self.members.push(format!("{text};"));
+    pub(super) fn lasting(&mut self, id: DeclId, context: &mut Context<'u>) -> Pass<(Binding, String)> {
+        let declaration = self.unit.declaration(id);
+        let (base, at) = (declaration.name.clone(), declaration.token);
+        let base = if base.is_empty() { "gopt_unnamed".to_owned() } else { base };
+        if variable_size(self.unit, &declaration.ty).is_some() {
+            return refuse(at, format!("{base} is an array of variable length: declare it with a constant size"));
+        }
+        let mut attributes = String::new();
+        for attribute in &declaration.attributes {
+            let text = self.text(*attribute, context)?;
+            if text.contains("align") {
+                attributes += &format!(" {text}");
+            }
+        }
+        if self.addresses.is_fixed(context.region, id) {
+            let member = self.member(&base, context);
+            let text = self.sized(id, &member, context)?;
+            self.members.push(format!("{text}{attributes};"));
             return Ok((Binding::Member(member), String::new()));
         }
         let name = self.fresh(&format!("{base}_{}", context.copy));
-        let declaration = self.retyped(variable.declaration, variable.declarator, &name)?;
-        self.moved.push(Moved { name: name.clone(), declaration, recompute: None });
-        let mark = declared(&name);
+        let text = self.sized(id, &name, context)?;
+        self.moved.push(Moved { name: name.clone(), declaration: text, recompute: None });
+        let mark = live::unset(&name);
         Ok((Binding::Moved(name), mark))
+    }
+
+    /// Writes an array of variable length that exists at a switch.
+    fn moved_rows(
+        &mut self,
+        id: DeclId,
+        size: &'u Expr,
+        bound: Option<&str>,
+        context: &mut Context<'u>,
+    ) -> Pass<String> {
+        let declaration = self.unit.declaration(id);
+        let at = declaration.token;
+        let Kind::Array { element, .. } = &*declaration.ty.base().kind else { return Ok(String::new()) };
+        if variable_size(self.unit, element).is_some() {
+            return refuse(at, "an array of arrays of variable length: declare it with constant sizes");
+        }
+        let mut fixed = true;
+        walk::expression(self.unit, size, &mut |node| {
+            if let Node::Expr(one) = node {
+                fixed &= match &one.kind {
+                    ExprKind::Name(id) => self.is_outer(*id, context) && !changed(self.unit, self.site.body, *id),
+                    ExprKind::Call(..) | ExprKind::Member { .. } | ExprKind::Index(..) | ExprKind::Update { .. } => {
+                        false
+                    }
+                    _ => true,
+                };
+            }
+            fixed
+        });
+        let name = self.fresh(&format!("gopt_rows_{}", declaration.name));
+        let size_text = self.text(size.span, context)?;
+        let (rows, check) = match bound {
+            Some(bound) => (
+                bound.to_owned(),
+                format!("if ((unsigned long long)({size_text}) > ({bound})) {{ __builtin_trap(); }}"),
+            ),
+            None if fixed => (size_text, String::new()),
+            None => {
+                return refuse(
+                    at,
+                    format!(
+                        "{} is an array of variable length: write #pragma gopt bound N before it, where N is its maximum length",
+                        declaration.name
+                    ),
+                );
+            }
+        };
+        let declared = self.assignable(element, &format!("{name}[GOPT_GROUP_MAX][{rows}]"), at, context)?;
+        self.hoisted.push(format!("{declared};"));
+        // The number of the struct is that of the lookup.
+        if self.members.is_empty() {
+            self.members.push("char gopt_unused;".to_owned());
+        }
+        self.bind(id, context, Binding::Alias(format!("{name}[gopt_s - gopt_states]")));
+        Ok(check)
     }
 
     /// Stores the assignment that recomputes a moved variable.
@@ -213,127 +341,96 @@ impl<'t> Emitter<'_, 't> {
 
     /// Writes a local variable that does not exist at a switch, but whose initialiser needs
     /// statements.
-    fn unmoved(&mut self, declaration: Node<'t>, declarator: Node<'t>, context: &mut Context<'_, 't>) -> Pass<String> {
-        let Some(name) = declared_name(declarator) else {
-            return refuse(declarator.start_byte(), "a declaration without a name");
+    fn unmoved(&mut self, id: DeclId, context: &mut Context<'u>) -> Pass<String> {
+        let declaration = self.unit.declaration(id);
+        let (at, ty) = (declaration.token, declaration.ty.clone());
+        let binding = self.local(id, context);
+        let text = Entry::new(binding.clone(), ty.clone(), false).text(&declaration.name);
+        self.bind(id, context, binding);
+        let Some(value) = declaration.initializer.as_deref() else {
+            return Ok(format!("{}; ", self.declared(&ty, &text, at, context)?));
         };
-        let Some(value) = declarator.child_by_field_name("value") else {
-            return refuse(declarator.start_byte(), "a declaration without a value");
-        };
-        if bare(declarator).kind() == "array_declarator" || value.kind() == "initializer_list" {
-            return refuse(
-                value.start_byte(),
-                "a call with expensive accesses in an initialiser list: store its value in a variable before",
-            );
+        match value {
+            Initializer::Expression(one) if !ty.is_array() => {
+                let written = self.assignable(&ty, &text, at, context)?;
+                let mut before = String::new();
+                let value = self.hoisted(one, context, &mut before)?;
+                Ok(format!("{written}; {{ {before}{text} = {value}; }} "))
+            }
+            _ => {
+                let written = self.declared(&ty, &text, at, context)?;
+                Ok(format!("{written} = {}; ", self.list(value.span(), context)?))
+            }
         }
-        let base = self.unit.text(name);
-        let binding = self.local(base, context);
-        let entry = Entry::new(binding.clone(), String::new(), false);
-        let text = entry.text(base);
-        let written = self.retyped(declaration, bare(declarator), &text)?;
-        self.bind(declaration, declarator, context, binding);
-        let mut before = String::new();
-        let value = self.hoisted(value, context, &mut before)?;
-        Ok(format!("{written}; {{ {before}{text} = {value}; }} "))
     }
 
     /// Returns the name of a new member.
-    fn member(&mut self, base: &str, context: &Context<'_, 't>) -> String {
+    fn member(&mut self, base: &str, context: &Context<'u>) -> String {
         let requested = if context.copy == 0 { base.to_owned() } else { format!("{base}_{}", context.copy) };
-        let taken = |name: &str| self.members.iter().any(|one| tokens(one).iter().any(|token| token.text == name));
+        let taken = |name: &str| {
+            self.members.iter().any(|one| crate::lexer::tokens(one).iter().any(|token| token.text == name))
+        };
         let mut member = requested.clone();
         let mut number = 1;
-        while taken(&member) || self.unit.source.macros.has(&member) {
+        while taken(&member) || self.unit.expanded.macros.contains_key(&member) {
             number += 1;
             member = format!("{requested}_{number}");
         }
         member
     }
-
-    /// Returns a declaration of the same type under another name. The new variable can be assigned.
-    pub(super) fn retyped(&self, declaration: Node<'t>, declarator: Node<'t>, name: &str) -> Pass<String> {
-        let unit = self.unit;
-        let pointer = find(declarator, "pointer_declarator").is_some();
-        let parameter = declaration.kind() == "parameter_declaration";
-        let array = declarator.kind() == "array_declarator";
-        let specifiers = if pointer || parameter && array {
-            unit.pointee_specifiers(declaration)
-        } else {
-            unit.specifiers(declaration)
-        };
-        if parameter && array {
-            let inner = declarator.child_by_field_name("declarator");
-            if inner.is_none_or(|inner| inner.kind() != "identifier") {
-                return refuse(declarator.start_byte(), "an array of arrays as a parameter: declare it as a pointer");
-            }
-            return Ok(format!("{specifiers} *{name}"));
-        }
-        if array && declarator.child_by_field_name("size").is_none() {
-            return refuse(declarator.start_byte(), "an array without its size: write the size");
-        }
-        let innermost = innermost_pointer(declarator);
-        let mut text = String::new();
-        let mut at = declarator.start_byte();
-        let mut copy = |to: usize, from: usize, with: &str| {
-            text.push_str(&unit.source.plain[at..to]);
-            text.push_str(with);
-            at = from;
-        };
-        walk(declarator, &mut |node| {
-            let qualifier = node.kind() == "type_qualifier";
-            let outer = qualifier && node.parent() == innermost;
-            let restrict = qualifier && unit.text(node).contains("restrict");
-            if outer || restrict {
-                copy(node.start_byte(), node.end_byte(), "");
-            } else if node.kind() == "identifier" && Some(node) == declared_name(declarator) {
-                copy(node.start_byte(), node.end_byte(), name);
-            }
-            !qualifier
-        });
-        text.push_str(&unit.source.plain[at..declarator.end_byte()]);
-        Ok(format!("{specifiers} {text}"))
-    }
-
-    /// Refuses an array of variable length.
-    fn fixed_size(&self, declarator: Node<'t>, context: &Context<'_, 't>) -> Pass<()> {
-        let mut fault = Ok(());
-        walk(declarator, &mut |node| {
-            let size = (node.kind() == "array_declarator").then(|| node.child_by_field_name("size")).flatten();
-            if let Some(size) = size {
-                let variable = |name: &str| context.entry(name).is_some() || self.unit.globals.contains_key(name);
-                walk(size, &mut |inner| {
-                    if inner.kind() == "sizeof_expression" {
-                        return false;
-                    }
-                    let name = (inner.kind() == "identifier").then(|| self.unit.text(inner));
-                    let hidden = |name: &str| self.unit.source.macros.mentions(name).iter().any(|word| variable(word));
-                    if name.is_some_and(|name| variable(name) || hidden(name)) || inner.kind() == "call_expression" {
-                        fault = refuse(inner.start_byte(), "an array of variable length");
-                    }
-                    fault.is_ok()
-                });
-            }
-            fault.is_ok()
-        });
-        fault
-    }
 }
 
-/// Returns the pointer declarator whose qualifiers apply to the variable itself.
-fn innermost_pointer(declarator: Node<'_>) -> Option<Node<'_>> {
-    let mut found = None;
-    let mut node = Some(declarator);
-    while let Some(current) = node {
-        match current.kind() {
-            "pointer_declarator" => found = Some(current),
-            "function_declarator" => found = None,
-            _ => {}
-        }
-        node = current.child_by_field_name("declarator").or_else(|| {
-            let wraps = current.kind() == "parenthesized_declarator";
-            children(current)
-                .find(|child| wraps && (child.kind().ends_with("declarator") || child.kind() == "identifier"))
+/// Returns whether a declaration defines a type.
+fn defines_type(declared: &DeclStmt, span: Span) -> bool {
+    declared.types.iter().any(|ty| match &*ty.kind {
+        Kind::Record(record) => record.body.get().is_some_and(|body| span.contains(body)),
+        Kind::Enum(one) => one.body.get().is_some_and(|body| span.contains(body)),
+        Kind::Named { .. } => false,
+        _ => false,
+    })
+}
+
+fn has_labels(node: &Stmt) -> bool {
+    matches!(node.kind, crate::syntax::ast::StmtKind::Label(..)) || node.statements().into_iter().any(has_labels)
+}
+
+/// Returns the size of an array of variable length.
+pub(super) fn variable_size<'u>(unit: &'u Unit, ty: &'u Type) -> Option<&'u Expr> {
+    let Kind::Array { element, size } = &*ty.base().kind else { return None };
+    if let Some(size) = size {
+        let mut variable = false;
+        walk::expression(unit, size, &mut |node| {
+            if let Node::Expr(one) = node {
+                variable |= match &one.kind {
+                    ExprKind::Name(id) => unit.declaration(*id).is_variable(),
+                    ExprKind::Call(..) => true,
+                    _ => false,
+                };
+            }
+            !variable
         });
+        if variable {
+            return Some(size);
+        }
     }
-    found
+    variable_size(unit, element)
+}
+
+/// Returns the number of elements of an array without a size, if its initialiser shows it.
+fn count(ty: &Type, value: &Initializer, at: usize, unit: &Unit) -> Pass<Option<usize>> {
+    let Kind::Array { element, size: None } = &*ty.base().kind else { return Ok(None) };
+    let found = match value {
+        Initializer::List(list) => {
+            let plain = list.items.iter().all(|item| item.designators.is_empty());
+            let whole = element.is_scalar() || list.items.iter().all(|item| matches!(item.value, Initializer::List(_)));
+            (plain && whole).then_some(list.items.len())
+        }
+        // A single string without escapes, and its final zero.
+        Initializer::Expression(text) => {
+            let word = unit.expanded.word(text.span.first);
+            let single = text.span.end == text.span.first + 1 && word.starts_with('"') && !word.contains('\\');
+            single.then(|| word.len() - 1)
+        }
+    };
+    found.map_or_else(|| refuse(at, "an array without its size: write the size"), |found| Ok(Some(found)))
 }

@@ -1,126 +1,123 @@
 //! Liveness: the variables that a lookup saves at a switch. A variable is saved if the lookup may
 //! use it after the switch before it is set again.
 //!
-//! The text of `emit` contains markers at declarations, around loops and at switches. This module
-//! replaces them by C. Each name of a moved variable refers to a single variable, and macros do not
-//! name moved variables. A use is therefore an occurrence of the name.
+//! The text of `emit` contains calls that mark switches, and variables without a value. This module
+//! parses the text, follows its control flow, and replaces the calls by C.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 
-use crate::lexer::{Kind, Token, tokens};
-
 use super::Moved;
+use crate::error::{Fault, Pass};
+use crate::flow::{Event, Graph, Variables};
+use crate::front::Expanded;
+use crate::lexer::tokens;
+use crate::reach;
+use crate::syntax::Unit;
+use crate::syntax::ast::{Expr, ExprKind};
 
-/// First character of a marker.
-const BEGIN: char = '\u{1}';
-/// Last character of a marker.
-const END: char = '\u{2}';
+const SWITCH: &str = "gopt_switch_";
+const UNSET: &str = "gopt_unset_";
 
-/// Returns the marker for the declaration of a variable.
-pub(super) fn declared(name: &str) -> String {
-    format!("{BEGIN}d{name}{END}")
-}
-
-/// Returns a loop between its markers.
-pub(super) fn looped(text: &str) -> String {
-    format!("{BEGIN}l{END}{text}{BEGIN}e{END}")
-}
-
-/// Returns the marker of a switch.
+/// Returns the mark of a switch.
 pub(super) fn switch(number: usize) -> String {
-    format!("{BEGIN}s{number}{END}")
+    format!("{SWITCH}({number});")
 }
 
-/// Body without markers.
+/// Returns the mark of a variable without a value.
+pub(super) fn unset(name: &str) -> String {
+    format!("{UNSET}({name}); ")
+}
+
+/// Divides a text into marks at its beginning and the rest.
+pub(super) fn split_marks(text: &str) -> (&str, &str) {
+    let mut end = 0;
+    while text[end..].trim_start().starts_with(UNSET) {
+        match text[end..].find(';') {
+            Some(length) => end += length + 1,
+            None => break,
+        }
+    }
+    (&text[..end], text[end..].trim_start())
+}
+
+/// Body without marks.
 pub(super) struct Resolved {
     pub(super) text: String,
     /// Saved variables of each switch, as indices of moved variables.
     pub(super) saved: Vec<Vec<usize>>,
 }
 
-/// Markers of a body. Offsets refer to the text without markers.
-#[derive(Default)]
-struct Marks<'a> {
-    text: String,
-    declared: BTreeMap<&'a str, usize>,
-    loops: Vec<(usize, usize)>,
-    switches: Vec<usize>,
+/// Moved variables of a generated text, by name.
+struct Names<'m> {
+    indices: HashMap<&'m str, usize>,
 }
 
-impl<'a> Marks<'a> {
-    fn read(body: &'a str) -> Self {
-        let mut marks = Self::default();
-        let mut open = Vec::new();
-        for (index, part) in body.split(BEGIN).enumerate() {
-            let (mark, text) = if index == 0 { ("", part) } else { part.split_once(END).unwrap_or(("", part)) };
-            let at = marks.text.len();
-            match mark.split_at_checked(1) {
-                Some(("d", name)) => _ = marks.declared.insert(name, at),
-                Some(("l", _)) => open.push(at),
-                Some(("e", _)) => marks.loops.extend(open.pop().map(|start| (start, at))),
-                Some(("s", _)) => marks.switches.push(at),
-                _ => {}
-            }
-            marks.text.push_str(text);
+impl<'u> Variables<'u> for Names<'_> {
+    fn named(&self, expression: &Expr) -> Option<usize> {
+        match &expression.kind {
+            ExprKind::Undeclared(name) => self.indices.get(name.as_str()).copied(),
+            ExprKind::Paren(inner) => self.named(inner),
+            _ => None,
         }
-        marks
+    }
+
+    fn call(&self, call: &'u Expr) -> Vec<(usize, Vec<Event>)> {
+        let ExprKind::Call(function, _) = &call.kind else { return Vec::new() };
+        let unset = matches!(&function.kind, ExprKind::Undeclared(name) if name == UNSET);
+        let variable = reach::arguments(call).first().and_then(|argument| self.named(argument));
+        match variable.filter(|_| unset) {
+            Some(one) => vec![(0, vec![Event::Set(one)])],
+            None => Vec::new(),
+        }
     }
 }
 
-/// Replaces the markers of a body by switches. `members`: whether lookups have a struct, to which
+/// Replaces the marks of a body by switches. `members`: whether lookups have a struct, to which
 /// `gopt_s` points. `labels`: prefix of labels.
-pub(super) fn resolved(body: &str, moved: &[Moved], members: bool, labels: &str) -> Resolved {
-    let mut marks = Marks::read(body);
-    let text = std::mem::take(&mut marks.text);
-    let words = tokens(&text);
-    marks.loops.extend(jumps_back(&words));
-    let mut uses: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    for (index, word) in words.iter().enumerate().filter(|(_, word)| word.kind == Kind::Identifier) {
-        uses.entry(word.text).or_default().push(index);
-    }
+pub(super) fn resolved(
+    unit: &Unit,
+    body: &str,
+    moved: &[Moved],
+    members: bool,
+    types: &[String],
+    labels: &str,
+) -> Pass<Resolved> {
+    let names = [unit.type_names(), types.to_vec()].concat();
+    let (parsed, tree) = Unit::fragment(Expanded::raw(body), &names).map_err(|fault| {
+        Fault::new(format!("gopt wrote C that it cannot parse ({}): this is a bug of gopt", fault.reason))
+    })?;
+    let variables =
+        Names { indices: moved.iter().enumerate().map(|(index, one)| (one.name.as_str(), index)).collect() };
+    let alive = Graph::new(&parsed, &tree, &variables, SWITCH).alive_at_points();
     let from = sources(moved);
-    let mut carried = Vec::new();
-    for &at in &marks.switches {
-        let live = |one: &Moved| {
-            let declared = marks.declared.get(one.name.as_str()).copied().unwrap_or(0);
-            let uses = uses.get(one.name.as_str()).map_or(&[][..], Vec::as_slice);
-            is_live(&words, uses, at, declared, &marks.loops)
-        };
-        let live: BTreeSet<usize> = (0..moved.len()).filter(|&index| live(&moved[index])).collect();
-        carried.push(Carried::new(live, &from));
-    }
+    let words = tokens(body);
     let mut written = String::new();
-    let mut start = 0;
-    for (index, (&at, carried)) in marks.switches.iter().zip(&carried).enumerate() {
-        let number = index + 1;
-        let names = carried.saved.iter().map(|&one| moved[one].name.as_str()).chain(members.then_some("gopt_s"));
-        let (mut save, mut load) = (String::new(), String::new());
-        for name in names {
-            write!(save, "gopt_last_{number}->{name} = {name}; ").expect("writing to a String");
-            write!(load, " {name} = gopt_now->{name};").expect("writing to a String");
+    let mut saved: Vec<(usize, Vec<usize>)> = Vec::new();
+    let (mut start, mut index) = (0, 0);
+    while index < words.len() {
+        let word = &words[index];
+        let marks = word.text == SWITCH || word.text == UNSET;
+        if !marks {
+            index += 1;
+            continue;
         }
-        for assignment in carried.recomputed.iter().filter_map(|&one| moved[one].recompute.as_ref()) {
-            write!(load, " {assignment};").expect("writing to a String");
+        written.push_str(&body[start..word.start]);
+        // NAME ( ARGUMENT ) ;
+        let end = words.get(index + 4).map_or(body.len(), |last| last.end());
+        if word.text == SWITCH {
+            let number: usize = words.get(index + 2).and_then(|word| word.text.parse().ok()).unwrap_or(0);
+            let carried = Carried::new(alive.get(&index).cloned().unwrap_or_default(), &from);
+            written.push_str(&carried.text(number, moved, members, labels));
+            saved.push((number, carried.saved));
         }
-        written.push_str(&text[start..at]);
-        write!(
-            written,
-            "{save}gopt_last_{number}++; GOPT_NEXT; {labels}at_{number}:; \
-             {{ const struct gopt_saved_{number} *gopt_now = (const struct gopt_saved_{number} *)gopt_first; gopt_first = gopt_now + 1;{load} }}"
-        )
-        .expect("writing to a String");
-        start = at;
+        start = end;
+        index += 5;
     }
-    written.push_str(&text[start..]);
-    Resolved { text: written, saved: carried.into_iter().map(|carried| carried.saved).collect() }
+    written.push_str(&body[start..]);
+    saved.sort_by_key(|(number, _)| *number);
+    Ok(Resolved { text: written, saved: saved.into_iter().map(|(_, saved)| saved).collect() })
 }
-
-/// Tokens after which the control flow may branch. Single `&` and `|` also cover `&&` and `||`.
-const FORKS: &[&str] = &[
-    "if", "else", "for", "while", "do", "switch", "case", "default", "goto", "break", "continue", "return", "?", ":",
-    "&", "|",
-];
 
 /// Variables of a lookup at a switch, as indices of moved variables.
 struct Carried {
@@ -144,6 +141,24 @@ impl Carried {
             }
         }
         Self { saved: live.into_iter().collect(), recomputed: recomputed.into_iter().collect() }
+    }
+
+    /// Returns the C of a switch: save, continue with another lookup, load.
+    fn text(&self, number: usize, moved: &[Moved], members: bool, labels: &str) -> String {
+        let names = self.saved.iter().map(|&one| moved[one].name.as_str()).chain(members.then_some("gopt_s"));
+        let (mut save, mut load) = (String::new(), String::new());
+        for name in names {
+            write!(save, "gopt_last_{number}->{name} = {name}; ").expect("writing to a String");
+            write!(load, " {name} = gopt_now->{name};").expect("writing to a String");
+        }
+        for assignment in self.recomputed.iter().filter_map(|&one| moved[one].recompute.as_ref()) {
+            write!(load, " {assignment};").expect("writing to a String");
+        }
+        format!(
+            "{save}gopt_last_{number}++; GOPT_NEXT;\n{labels}at_{number}:;\n\
+             {{ const struct gopt_saved_{number} *gopt_now = (const struct gopt_saved_{number} *)gopt_first; \
+             gopt_first = gopt_now + 1;{load} }}"
+        )
     }
 }
 
@@ -170,37 +185,4 @@ fn sources(moved: &[Moved]) -> Vec<Option<Source>> {
         Some(Source { parts: names.into_iter().filter(|&part| part != index).collect(), list })
     };
     moved.iter().enumerate().map(source).collect()
-}
-
-/// Returns the loops that backward `goto` statements form, from the label to the `goto`.
-fn jumps_back(words: &[Token<'_>]) -> Vec<(usize, usize)> {
-    let mut found = Vec::new();
-    for pair in words.windows(2).filter(|pair| pair[0].text == "goto") {
-        let label = words.windows(2).find(|label| label[0].text == pair[1].text && label[1].text == ":");
-        found.extend(label.map(|label| (label[0].start, pair[1].start)).filter(|(label, jump)| label < jump));
-    }
-    found
-}
-
-/// Returns whether a lookup that continues after `at` may use a variable. A variable that is
-/// declared after `at` is a new variable in the next iteration of a loop. A variable that is
-/// declared in a loop does not exist in the next iteration.
-fn is_live(words: &[Token<'_>], uses: &[usize], at: usize, declared: usize, loops: &[(usize, usize)]) -> bool {
-    if declared > at {
-        return false;
-    }
-    let used_in = |start: usize, end: usize| uses.iter().any(|&use_| (start..end).contains(&words[use_].start));
-    let inside = loops.iter().filter(|(start, end)| *start >= declared && (*start..*end).contains(&at));
-    if inside.clone().any(|&(start, end)| used_in(start, end)) {
-        return true;
-    }
-    let Some(&next) = uses.iter().find(|&&use_| words[use_].start >= at) else { return false };
-    let between = words[..next].iter().skip_while(|word| word.start < at);
-    let set = words.get(next + 1).is_some_and(|word| word.text == "=")
-        && words.get(next + 2).is_some_and(|word| word.text != "=")
-        && words.get(next.wrapping_sub(1)).is_some_and(|word| matches!(word.text, ";" | "{" | "}"));
-    let ends = words.iter().skip(next).position(|word| word.text == ";").map_or(next, |length| next + length);
-    let itself = uses.iter().any(|&use_| use_ > next && use_ < ends);
-    // If the next use is an assignment without a branch before it, the old value is not used.
-    !(set && !itself && !between.clone().any(|word| FORKS.contains(&word.text)))
 }

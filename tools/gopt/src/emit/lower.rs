@@ -2,132 +2,133 @@
 
 use std::fmt::Write as _;
 
-use tree_sitter::Node;
+use super::{Context, Emitter, Moved, live};
+use crate::error::{Pass, refuse};
+use crate::reach;
+use crate::syntax::ast::{Expr, ExprKind, Span, Stmt, StmtKind};
+use crate::syntax::types::Type;
 
-use crate::refusal::{Pass, refuse};
-
-use super::live::declared;
-use super::{Context, Emitter, Moved};
-
-impl<'t> Emitter<'_, 't> {
+impl<'u> Emitter<'u> {
     /// Writes an expression. Its expensive calls become statements in `before`.
     ///
     /// C does not specify the order of operands, so a call may precede the other operands. For
     /// `&&`, `||`, `?` and `,`, C specifies the order, and the statements keep it.
-    pub(super) fn hoisted(
-        &mut self,
-        node: Node<'t>,
-        context: &mut Context<'_, 't>,
-        before: &mut String,
-    ) -> Pass<String> {
-        if !self.switches(node, context) || matches!(node.kind(), "sizeof_expression" | "alignof_expression") {
-            return self.expression(node, context);
+    pub(super) fn hoisted(&mut self, node: &'u Expr, context: &mut Context<'u>, before: &mut String) -> Pass<String> {
+        if !self.switches(node.span, context) {
+            return self.text(node.span, context);
         }
         // With several calls, the value of one call is part of the state during the switches of
         // another.
-        let count = self.reach.count_in(&context.function.name, node.start_byte(), node.end_byte());
-        let outer = std::mem::replace(&mut self.calls_of_expression, count);
-        let text = self.lower(node, context, count == 1, before);
-        self.calls_of_expression = outer;
-        text
+        let single = self.reach.count_in(context.function, node.span) == 1;
+        self.lower(node, context, single, before)
     }
 
-    /// Writes an expression like [`Emitter::hoisted`]. `single`: whether it contains a single
-    /// switch.
+    /// Writes an expression like [`Emitter::hoisted`]. `single`: whether the whole expression
+    /// contains a single switch.
     pub(super) fn lower(
         &mut self,
-        node: Node<'t>,
-        context: &mut Context<'_, 't>,
+        node: &'u Expr,
+        context: &mut Context<'u>,
         single: bool,
         before: &mut String,
     ) -> Pass<String> {
-        if !self.switches(node, context) || matches!(node.kind(), "sizeof_expression" | "alignof_expression") {
-            return self.expression(node, context);
+        if !self.switches(node.span, context) || matches!(node.kind, ExprKind::SizeOf(_)) {
+            return self.text(node.span, context);
         }
-        let operator = node.child_by_field_name("operator").map_or("", |operator| self.unit.text(operator));
-        match node.kind() {
-            "call_expression" => self.call(node, context, single, before),
-            "binary_expression" if matches!(operator, "&&" | "||") => self.logical(node, context, single, before),
-            "conditional_expression" => self.conditional(node, context, single, before),
-            "comma_expression" => {
-                let (Some(left), Some(right)) = (node.child_by_field_name("left"), node.child_by_field_name("right"))
-                else {
-                    return refuse(node.start_byte(), "a comma without its operands");
-                };
+        match &node.kind {
+            ExprKind::Call(..) => self.call(node, context, single, before),
+            ExprKind::Binary(operator, left, right) if matches!(operator.as_str(), "&&" | "||") => {
+                self.logical(node, (operator, left, right), context, single, before)
+            }
+            ExprKind::Conditional(condition, yes, no) => {
+                self.conditional(node, (condition, yes.as_deref(), no), context, single, before)
+            }
+            ExprKind::Comma(left, right) => {
                 let text = self.lower(left, context, single, before)?;
                 write!(before, "(void)({text}); ").expect("writing to a String");
                 self.lower(right, context, single, before)
             }
-            _ => self.assemble(node, |emitter, child| emitter.lower(child, context, single, before)),
+            ExprKind::Statement(block) => self.statement_expression(node, block, context, single, before),
+            ExprKind::Assign(..) if self.legal.signed_steps.contains(&node.span.first) => {
+                self.lowered_step(node, context, single, before)
+            }
+            _ => self.assemble(node, context, single, before),
         }
     }
 
-    fn call(
+    /// Writes an expression: each part with [`Emitter::lower`], and the tokens between them.
+    fn assemble(
         &mut self,
-        node: Node<'t>,
-        context: &mut Context<'_, 't>,
+        node: &'u Expr,
+        context: &mut Context<'u>,
         single: bool,
         before: &mut String,
     ) -> Pass<String> {
-        let name = self.unit.callee(node).unwrap_or_default();
-        if self.reach.expensive.contains(name) {
-            return self.inlined(node, name, context, single, before);
+        let mut text = String::new();
+        let mut at = node.span.first;
+        for part in node.parts() {
+            text += &self.text(Span { first: at, end: part.span.first }, context)?;
+            text.push(' ');
+            text += &self.lower(part, context, single, before)?;
+            text.push(' ');
+            at = part.span.end;
         }
-        // The enclosing call must be a function. A macro could evaluate the value twice, or not at
-        // all.
-        let known = self.unit.functions.contains_key(name) || self.unit.prototypes.contains(name);
-        let cast =
-            node.child_by_field_name("function").is_some_and(|function| function.kind() == "parenthesized_expression");
-        if self.unit.source.macros.has(name) || !known && !cast {
-            return refuse(
-                node.start_byte(),
-                format!(
-                    "a call with expensive accesses inside {name}(), which may be a macro: store its value in a variable before"
-                ),
-            );
-        }
-        self.assemble(node, |emitter, child| emitter.lower(child, context, single, before))
+        text += &self.text(Span { first: at, end: node.span.end }, context)?;
+        Ok(text.trim().to_owned())
     }
 
-    /// Declares a temporary variable of the given type. `single`: whether its expression has no
-    /// other switch.
-    pub(super) fn temporary(&mut self, written_type: &str, single: bool, before: &mut String) -> String {
+    fn call(&mut self, node: &'u Expr, context: &mut Context<'u>, single: bool, before: &mut String) -> Pass<String> {
+        if reach::is_marker_call(self.unit, node) {
+            let prefetch = self.prefetch(node, context)?;
+            let switch = self.switch();
+            write!(before, "{prefetch} {switch} ").expect("writing to a String");
+            return Ok("(void)0".to_owned());
+        }
+        if let Some(called) = reach::called(self.unit, node).filter(|called| self.reach.is_inlined(*called)) {
+            return self.inlined(node, called, context, single, before);
+        }
+        self.assemble(node, context, single, before)
+    }
+
+    /// Declares a temporary variable. `single`: whether its expression has no other switch.
+    pub(super) fn temporary(
+        &mut self,
+        ty: &Type,
+        at: usize,
+        context: &Context<'u>,
+        single: bool,
+        before: &mut String,
+    ) -> Pass<String> {
         self.temporaries += 1;
         let name = format!("gopt_t{}", self.temporaries);
+        let declaration = self.assignable(ty, &name, at, context)?;
         if single {
-            write!(before, "{written_type} {name}; ").expect("writing to a String");
-            name
+            write!(before, "{declaration}; ").expect("writing to a String");
         } else {
-            before.push_str(&declared(&name));
-            self.moved.push(Moved {
-                name: name.clone(),
-                declaration: format!("{written_type} {name}"),
-                recompute: None,
-            });
-            name
+            before.push_str(&live::unset(&name));
+            self.moved.push(Moved { name: name.clone(), declaration, recompute: None });
         }
+        Ok(name)
     }
 
     fn logical(
         &mut self,
-        node: Node<'t>,
-        context: &mut Context<'_, 't>,
+        node: &'u Expr,
+        (operator, left, right): (&str, &'u Expr, &'u Expr),
+        context: &mut Context<'u>,
         single: bool,
         before: &mut String,
     ) -> Pass<String> {
-        let operands = (node.child_by_field_name("left"), node.child_by_field_name("right"));
-        let (Some(left), Some(right)) = operands else {
-            return refuse(node.start_byte(), "an operator without its operands");
-        };
-        let and = node.child_by_field_name("operator").is_some_and(|operator| self.unit.text(operator) == "&&");
-        if !self.switches(right, context) {
-            return self.assemble(node, |emitter, child| emitter.lower(child, context, single, before));
+        if !self.switches(right.span, context) {
+            return self.assemble(node, context, single, before);
         }
+        let at = node.span.first;
         let left = self.lower(left, context, single, before)?;
-        let value = self.temporary("int", single, before);
+        let value = self.temporary(&Type::int(), at, context, single, before)?;
         let mut inner = String::new();
         let right = self.lower(right, context, single, &mut inner)?;
-        let (test, short) = if and { ("", 0) } else { ("!", 1) };
+        let (test, short) = if operator == "&&" { ("", 0) } else { ("!", 1) };
+        // The right operand may be void after a marker.
         write!(before, "if ({test}({left})) {{ {inner}{value} = !!({right}); }} else {{ {value} = {short}; }} ")
             .expect("writing to a String");
         Ok(value)
@@ -135,32 +136,97 @@ impl<'t> Emitter<'_, 't> {
 
     fn conditional(
         &mut self,
-        node: Node<'t>,
-        context: &mut Context<'_, 't>,
+        node: &'u Expr,
+        (condition, yes, no): (&'u Expr, Option<&'u Expr>, &'u Expr),
+        context: &mut Context<'u>,
         single: bool,
         before: &mut String,
     ) -> Pass<String> {
-        let part = |field: &str| node.child_by_field_name(field);
-        let (Some(condition), Some(yes), Some(no)) = (part("condition"), part("consequence"), part("alternative"))
-        else {
-            return refuse(node.start_byte(), "a ? without its second operand: write the operand");
+        let at = node.span.first;
+        let Some(yes) = yes else {
+            let value = self.temporary(&condition.ty.decayed(), at, context, false, before)?;
+            let condition = self.lower(condition, context, single, before)?;
+            write!(before, "{value} = {condition}; ").expect("writing to a String");
+            let mut inner = String::new();
+            let no = self.lower(no, context, single, &mut inner)?;
+            write!(before, "if (!{value}) {{ {inner}{value} = {no}; }} ").expect("writing to a String");
+            return Ok(value);
         };
-        if !self.switches(yes, context) && !self.switches(no, context) {
-            return self.assemble(node, |emitter, child| emitter.lower(child, context, single, before));
+        if !self.switches(yes.span, context) && !self.switches(no.span, context) {
+            return self.assemble(node, context, single, before);
         }
-        let calls = self.reach.count_in(&context.function.name, node.start_byte(), node.end_byte());
-        if calls != self.calls_of_expression {
-            return refuse(node.start_byte(), "several calls with expensive accesses in an expression with ?: use if");
-        }
-        let written_type = format!("__typeof__({})", self.expression(node, context)?);
-        // No switch follows the assignment of the value, so it is not part of the state.
-        let condition = self.hoisted(condition, context, before)?;
-        let value = self.temporary(&written_type, true, before);
+        let condition = self.lower(condition, context, single, before)?;
+        let is_void = node.ty.is_void();
+        let value =
+            if is_void { String::new() } else { self.temporary(&node.ty.decayed(), at, context, single, before)? };
         let (mut before_yes, mut before_no) = (String::new(), String::new());
-        let yes = self.hoisted(yes, context, &mut before_yes)?;
-        let no = self.hoisted(no, context, &mut before_no)?;
-        write!(before, "if ({condition}) {{ {before_yes}{value} = {yes}; }} else {{ {before_no}{value} = {no}; }} ")
+        let yes = self.lower(yes, context, single, &mut before_yes)?;
+        let no = self.lower(no, context, single, &mut before_no)?;
+        let set = |text: &str| if is_void { format!("{text};") } else { format!("{value} = {text};") };
+        write!(before, "if ({condition}) {{ {before_yes}{} }} else {{ {before_no}{} }} ", set(&yes), set(&no))
             .expect("writing to a String");
-        Ok(value)
+        Ok(if is_void { "(void)0".to_owned() } else { value })
+    }
+
+    /// Writes the statements of a statement expression to `before`, and returns its value.
+    fn statement_expression(
+        &mut self,
+        node: &'u Expr,
+        block: &'u Stmt,
+        context: &mut Context<'u>,
+        single: bool,
+        before: &mut String,
+    ) -> Pass<String> {
+        let StmtKind::Block(all) = &block.kind else {
+            return refuse(node.span.first, "an expression without its block");
+        };
+        let value = crate::syntax::value_of(block).filter(|value| !value.ty.is_void());
+        let Some(value) = value else {
+            let text = self.statement(block, context)?;
+            before.push_str(&text);
+            return Ok("(void)0".to_owned());
+        };
+        let result = self.temporary(&value.ty.decayed(), node.span.first, context, single, before)?;
+        context.blocks.push(block.span);
+        let written = self.sequence(&all[..all.len() - 1], context);
+        let mut last = String::new();
+        let value = written.and_then(|written| {
+            before.push_str(&format!("{{ {written} "));
+            self.hoisted(value, context, &mut last)
+        });
+        context.blocks.pop();
+        let value = value?;
+        write!(before, "{last}{result} = {value}; }} ").expect("writing to a String");
+        Ok(result)
+    }
+
+    /// Writes a sum of a signed integer whose operand switches.
+    fn lowered_step(
+        &mut self,
+        node: &'u Expr,
+        context: &mut Context<'u>,
+        single: bool,
+        before: &mut String,
+    ) -> Pass<String> {
+        let ExprKind::Assign(operator, target, value) = &node.kind else { return self.text(node.span, context) };
+        if self.switches(target.span, context) {
+            return self.assemble(node, context, single, before);
+        }
+        let (operand, operator) = if operator == "=" {
+            let ExprKind::Binary(operator, left, right) = &value.bare().kind else {
+                return self.assemble(node, context, single, before);
+            };
+            let target_first = self.unit.expanded.words(left.bare().span.first, left.bare().span.end)
+                == self.unit.expanded.words(target.bare().span.first, target.bare().span.end);
+            (if target_first { right } else { left }, format!("{operator}="))
+        } else {
+            (value, operator.clone())
+        };
+        let operand = self.lower(operand, context, single, before)?;
+        let at = node.span.first;
+        let ty = self.declared(&target.ty.resolved().unqualified(), "", at, context)?;
+        let target = self.text(target.span, context)?;
+        let sign = operator.trim_end_matches('=');
+        Ok(format!("{target} = ({ty})((unsigned long long)({target}) {sign} (unsigned long long)({operand}))"))
     }
 }

@@ -1,4 +1,4 @@
-//! Sixth pass: writes a batch loop with interleaved lookups.
+//! Writes a batch loop with interleaved lookups.
 //!
 //! The body keeps its form. A variable that exists at a switch becomes a local variable of the
 //! whole loop. It is saved at the switch and loaded when the lookup continues, if the lookup still
@@ -9,30 +9,34 @@
 mod again;
 mod declare;
 mod inline;
+mod layout;
 mod live;
 mod lower;
+mod sequence;
 mod statement;
+mod text;
 mod turns;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 pub(crate) use turns::PROLOGUE;
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use tree_sitter::Node;
-
-use crate::address::{Addresses, changed, type_key};
-use crate::batch::Batch;
-use crate::lexer::{Kind, tokens};
+use crate::address::{Addresses, changed};
+use crate::batch::Loop;
+use crate::batch::header::Header;
+use crate::check::Legal;
+use crate::error::Pass;
 use crate::reach::Reach;
-use crate::refusal::{Pass, refuse};
-use crate::unit::{Function, Unit, children};
+use crate::syntax::Unit;
+use crate::syntax::ast::{DeclId, Span, Stmt};
+use crate::syntax::types::Type;
+use turns::Turns;
 
 /// Meaning of a name in the output.
 #[derive(Clone, Debug)]
 struct Entry {
     binding: Binding,
-    /// Type, without `const` and without the name.
-    type_key: String,
+    ty: Type,
     /// Whether the variable never changes after it is set.
     steady: bool,
     /// Whether the name is the address of a steady variable.
@@ -51,13 +55,13 @@ enum Binding {
     Moved(String),
     /// Member of the struct of the lookup, whose address does not change.
     Member(String),
-    /// Parameter that is replaced by its argument.
+    /// Parameter that is replaced by its argument, or row of an array of variable length.
     Alias(String),
 }
 
 impl Entry {
-    fn new(binding: Binding, type_key: String, steady: bool) -> Self {
-        Self { binding, type_key, steady, points_at_steady: false }
+    fn new(binding: Binding, ty: Type, steady: bool) -> Self {
+        Self { binding, ty, steady, points_at_steady: false }
     }
 
     /// Returns the text of the variable in the output.
@@ -86,27 +90,27 @@ struct Return {
     label: String,
     /// Whether a `goto` to the label was written.
     used: bool,
-    /// Id of the last statement, whose `return` needs no `goto`.
-    last: Option<usize>,
+    /// Span of the last statement, whose `return` needs no `goto`.
+    last: Option<Span>,
+    /// Label at the beginning of the copy, for tail calls of the function itself.
+    again: Option<String>,
 }
 
 /// Context of the body that is being written: the batch loop, or an inlined copy of a function.
-struct Context<'u, 't> {
-    function: &'u Function<'t>,
+struct Context<'u> {
+    function: DeclId,
     /// Body of the loop or of the function.
-    region: Node<'t>,
-    scopes: Vec<BTreeMap<&'t str, Entry>>,
+    region: &'u Stmt,
+    names: HashMap<DeclId, Entry>,
+    /// Blocks around the current statement, from the outermost.
+    blocks: Vec<Span>,
     /// Number of the copy. The loop itself has number 0.
     copy: usize,
     returns: Option<Return>,
     /// Enclosing loops and switch statements, from the outermost.
     around: Vec<Around>,
-}
-
-impl Context<'_, '_> {
-    fn entry(&self, name: &str) -> Option<&Entry> {
-        self.scopes.iter().rev().find_map(|scope| scope.get(name))
-    }
+    /// Bound of the next array of variable length.
+    bound: Option<String>,
 }
 
 /// Variable of the whole loop.
@@ -120,186 +124,168 @@ struct Moved {
 }
 
 /// Writer of one batch loop.
-struct Emitter<'u, 't> {
-    unit: &'u Unit<'t>,
+struct Emitter<'u> {
+    unit: &'u Unit,
     reach: &'u Reach,
-    addresses: &'u Addresses<'u, 't>,
+    addresses: Addresses<'u>,
+    legal: &'u Legal,
+    site: &'u Loop<'u>,
     /// Variables of the whole loop.
     moved: Vec<Moved>,
     /// Members of the struct of a lookup.
     members: Vec<String>,
-    /// Names with the same meaning in the output: variables outside the loop, and some local
-    /// variables.
-    kept: BTreeSet<&'t str>,
+    /// Declarations of types and rows before the loop.
+    hoisted: Vec<String>,
+    /// Names of local types in the output, by the number of the type.
+    types: BTreeMap<usize, String>,
+    /// Names of local `typedef`s in the output.
+    typedefs: BTreeMap<DeclId, String>,
+    /// Copies of the induction variables of the file.
+    file_inductions: HashMap<DeclId, Entry>,
+    /// Names that the function declares outside the loop.
+    outer: BTreeSet<&'u str>,
+    /// Names of the file that a local variable hides, with the variables of the file that replace
+    /// them.
+    file_names: BTreeMap<DeclId, String>,
     /// Names in use.
-    names: BTreeSet<String>,
+    used: BTreeSet<String>,
     /// Prefix of labels. All batch loops of a function share the name space of labels.
     labels_begin: String,
-    /// Number of inlined copies.
+    /// Functions of the enclosing copies.
+    path: Vec<DeclId>,
     copies: usize,
-    /// Number of labels for `continue`.
     labels: usize,
-    /// Number of switches.
     switches: usize,
-    /// Number of temporary variables.
     temporaries: usize,
-    /// Number of calls with a switch in the whole expression that is being written.
-    calls_of_expression: usize,
 }
 
-/// Returns the text that replaces a batch loop. `number` is the index of the loop in its function.
-pub(crate) fn transformed<'t>(
-    unit: &Unit<'t>,
-    addresses: &Addresses<'_, 't>,
-    batch: &Batch<'t>,
+/// Output of one batch loop.
+pub(crate) struct Emitted {
+    /// Text that replaces the loop.
+    pub(crate) text: String,
+    /// Declarations before the function.
+    pub(crate) before: String,
+}
+
+/// Returns the text that replaces a batch loop. `number` is the index of the loop in the file, and
+/// `plain` the loop as written.
+pub(crate) fn transformed<'u>(
+    unit: &'u Unit,
+    reach: &'u Reach,
+    site: &'u Loop<'u>,
+    header: &'u Header<'u>,
+    legal: &'u Legal,
     number: usize,
-) -> Pass<String> {
-    let reach = addresses.reach;
-    let Some(function) = unit.functions.get(&batch.function) else {
-        return refuse(batch.node.start_byte(), "a loop outside any function");
-    };
-    let words = tokens(&unit.source.text);
-    let words = words.iter().filter(|token| token.kind == Kind::Identifier);
+    plain: &str,
+) -> Pass<Emitted> {
     let mut emitter = Emitter {
         unit,
         reach,
-        addresses,
+        addresses: Addresses::new(unit, reach),
+        legal,
+        site,
         moved: Vec::new(),
         members: Vec::new(),
-        kept: BTreeSet::new(),
-        names: words.map(|token| token.text.to_owned()).collect(),
+        hoisted: Vec::new(),
+        types: BTreeMap::new(),
+        typedefs: BTreeMap::new(),
+        file_inductions: HashMap::new(),
+        outer: BTreeSet::new(),
+        file_names: BTreeMap::new(),
+        used: unit.declarations.iter().map(|one| one.name.clone()).collect(),
         labels_begin: if number == 0 { "gopt_".to_owned() } else { format!("gopt_{}_", number + 1) },
+        path: vec![site.function],
         copies: 0,
         labels: 0,
         switches: 0,
         temporaries: 0,
-        calls_of_expression: 0,
     };
-    let mut scope = BTreeMap::new();
-    for (name, variable) in crate::scope::at_loop(unit, function, batch.node) {
-        // Lookups change an outer variable only for sums that no lookup reads (`depend`).
-        let steady = !changed(unit, batch.body, name);
-        emitter.kept.insert(name);
-        scope.insert(name, Entry::new(Binding::Kept, type_key(unit, variable), steady));
-    }
-    let type_key = format!("{}|", batch.header.index_type);
-    let index_name = index_name(unit, batch);
-    emitter.kept.insert(index_name);
-    let binding = emitter.index(batch);
-    let entry = Entry::new(binding, type_key, true);
-    let index = entry.text(index_name);
-    scope.insert(index_name, entry);
+    emitter.find_outer();
     let mut context = Context {
-        function,
-        region: batch.body,
-        scopes: vec![scope],
+        function: site.function,
+        region: site.body,
+        names: HashMap::new(),
+        blocks: vec![site.span()],
         copy: 0,
         returns: None,
         around: vec![Around::Batch],
+        bound: None,
     };
-    let body = emitter.statement(batch.body, &mut context)?;
-    let labels = &emitter.labels_begin;
-    let saved = live::resolved(&body, &emitter.moved, !emitter.members.is_empty(), labels);
-    Ok(turns::turns(unit, batch, &emitter.moved, &emitter.members, &index, &saved, labels))
+    let copies = emitter.inductions(header, &mut context)?;
+    for id in &legal.private {
+        let (binding, _) = emitter.lasting(*id, &mut context)?;
+        let ty = unit.declaration(*id).ty.clone();
+        context.names.insert(*id, Entry::new(binding, ty, false));
+    }
+    let body = emitter.statement(site.body, &mut context)?;
+    let types = emitter.typedefs.values().cloned().collect::<Vec<_>>();
+    let saved =
+        live::resolved(unit, &body, &emitter.moved, !emitter.members.is_empty(), &types, &emitter.labels_begin)?;
+    let before = emitter.file_declarations();
+    let turns = Turns {
+        unit,
+        header,
+        moved: &emitter.moved,
+        members: &emitter.members,
+        hoisted: &emitter.hoisted,
+        copies: &copies,
+        body: &saved,
+        labels: &emitter.labels_begin,
+        plain,
+    };
+    Ok(Emitted { text: turns.text(), before })
 }
 
-/// Returns the name of the index as a slice of the text.
-fn index_name<'t>(unit: &Unit<'t>, batch: &Batch<'t>) -> &'t str {
-    let mut found = "";
-    crate::unit::walk(batch.node, &mut |node| {
-        if found.is_empty() && node.kind() == "identifier" && unit.text(node) == batch.index {
-            found = unit.text(node);
+impl<'u> Emitter<'u> {
+    /// Finds the names that the function declares outside the loop.
+    fn find_outer(&mut self) {
+        let Some((function, body)) = self.unit.function(self.site.function) else { return };
+        for id in &function.parameters {
+            self.outer.insert(self.unit.declaration(*id).name.as_str());
         }
-        found.is_empty()
-    });
-    found
-}
+        let inside = self.site.body.span;
+        for id in self.unit.resolved_in(body.span) {
+            let declaration = self.unit.declaration(id);
+            let local = (body.span.first..body.span.end).contains(&declaration.token);
+            if local && !(inside.first..inside.end).contains(&declaration.token) {
+                self.outer.insert(declaration.name.as_str());
+            }
+        }
+    }
 
-impl<'t> Emitter<'_, 't> {
     /// Returns a new name that neither the file nor the output contains.
     fn fresh(&mut self, base: &str) -> String {
         let mut name = base.to_owned();
         let mut number = 1;
-        while self.unit.source.macros.has(&name) || !self.names.insert(name.clone()) {
+        while self.unit.expanded.macros.contains_key(&name) || !self.used.insert(name.clone()) {
             number += 1;
             name = format!("{base}_{number}");
         }
         name
     }
 
-    /// Returns the form of the index in a lookup.
-    fn index(&mut self, batch: &Batch<'t>) -> Binding {
-        let name = &batch.index;
-        // An index whose address is taken is a member of the struct.
-        if changed(self.unit, batch.body, name) {
-            self.members.push(format!("{} {name};", batch.header.index_type));
-            return Binding::Member(name.clone());
-        }
-        let moved = self.fresh(&format!("{name}_0"));
-        self.moved.push(Moved {
-            name: moved.clone(),
-            declaration: format!("{} {moved}", batch.header.index_type),
-            recompute: None,
-        });
-        Binding::Moved(moved)
-    }
-
-    /// Writes a node: each child with `child`, and the text between the children unchanged.
-    fn assemble(&mut self, node: Node<'t>, mut child: impl FnMut(&mut Self, Node<'t>) -> Pass<String>) -> Pass<String> {
-        let unit = self.unit;
-        let mut text = String::new();
-        let mut at = node.start_byte();
-        for inner in children(node) {
-            text.push_str(&unit.source.plain[at..inner.start_byte()]);
-            text.push_str(&child(self, inner)?);
-            at = inner.end_byte();
-        }
-        text.push_str(&unit.source.plain[at..node.end_byte()]);
-        Ok(text)
-    }
-
-    /// Writes an expression without expensive calls, with the new names.
-    fn expression(&mut self, node: Node<'t>, context: &Context<'_, 't>) -> Pass<String> {
-        let unit = self.unit;
-        match node.kind() {
-            "identifier" | "type_identifier" => {
-                let name = unit.text(node);
-                if unit.source.macros.has(name) {
-                    self.macro_use(node, name, context)?;
-                }
-                Ok(context.entry(name).map_or_else(|| name.to_owned(), |entry| entry.text(name)))
+    /// Adds the copies of induction variables. Returns the statements that set them at the
+    /// beginning of a lookup.
+    fn inductions(&mut self, header: &Header<'u>, context: &mut Context<'u>) -> Pass<Vec<String>> {
+        let mut copies = Vec::new();
+        for (id, induction) in &header.inductions {
+            if !induction.is_read && induction.in_body.is_none() && self.unit.declaration(*id).is_automatic() {
+                continue;
             }
-            _ if node.child_count() == 0 => Ok(unit.text(node).to_owned()),
-            "string_literal" | "char_literal" | "system_lib_string" | "concatenated_string" => {
-                Ok(unit.text(node).to_owned())
+            let declaration = self.unit.declaration(*id);
+            let name = declaration.name.clone();
+            let steady = induction.in_body.is_none() && !changed(self.unit, self.site.body, *id);
+            let (binding, _) = self.lasting(*id, context)?;
+            let entry = Entry::new(binding, declaration.ty.clone(), steady);
+            copies.push(format!("{} = {name};", entry.text(&name)));
+            if let (Some(_), Some(step)) = (induction.in_body, induction.step) {
+                copies.push(format!("{name} += {step};"));
             }
-            _ => self.assemble(node, |emitter, child| emitter.expression(child, context)),
-        }
-    }
-
-    /// Refuses a macro that names a renamed variable, because expansions are not rewritten.
-    fn macro_use(&self, node: Node<'t>, name: &str, context: &Context<'_, 't>) -> Pass<()> {
-        let macros = &self.unit.source.macros;
-        let renamed = |word: &str| context.entry(word).is_some_and(|entry| !matches!(entry.binding, Binding::Kept));
-        if let Some(word) = macros.mentions(name).iter().find(|word| renamed(word)) {
-            return refuse(
-                node.start_byte(),
-                format!("the macro {name} names the local variable {word}, which is renamed: pass it as an argument"),
-            );
-        }
-        let list = node.parent().and_then(|call| call.child_by_field_name("arguments"));
-        if let Some(list) = list.filter(|_| macros.pastes(name)) {
-            let words = tokens(self.unit.text(list));
-            if let Some(word) = words.iter().find(|word| word.kind == Kind::Identifier && renamed(word.text)) {
-                return refuse(
-                    node.start_byte(),
-                    format!(
-                        "the macro {name} converts the local variable {} to text, but the variable is renamed",
-                        word.text
-                    ),
-                );
+            if !declaration.is_automatic() {
+                self.file_inductions.insert(*id, entry.clone());
             }
+            context.names.insert(*id, entry);
         }
-        Ok(())
+        Ok(copies)
     }
 }

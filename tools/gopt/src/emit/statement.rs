@@ -1,282 +1,255 @@
 //! Statements, with one function per kind.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use super::{Around, Context, Emitter};
+use crate::error::{Pass, refuse};
+use crate::reach;
+use crate::syntax::ast::{Expr, ExprKind, Span, Stmt, StmtKind};
 
-use tree_sitter::Node;
-
-use crate::refusal::{Pass, refuse};
-use crate::unit::children;
-
-use super::{Around, Binding, Context, Emitter, Entry, live};
-
-impl<'t> Emitter<'_, 't> {
+impl<'u> Emitter<'u> {
     /// Writes a statement. The result is always a single statement, so that it can follow an `if`.
-    pub(super) fn statement(&mut self, node: Node<'t>, context: &mut Context<'_, 't>) -> Pass<String> {
-        match node.kind() {
-            "compound_statement" => self.block(node, context),
-            "expression_statement" => self.expression_statement(node, context),
-            "declaration" => self.declaration(node, context),
-            "if_statement" => self.if_statement(node, context),
-            "else_clause" => self.assemble(node, |emitter, child| {
-                if child.is_named() {
-                    emitter.statement(child, context)
-                } else {
-                    Ok(emitter.unit.text(child).to_owned())
+    pub(super) fn statement(&mut self, node: &'u Stmt, context: &mut Context<'u>) -> Pass<String> {
+        match &node.kind {
+            StmtKind::Block(all) => self.block(node, all, context),
+            StmtKind::Expression(expression) => self.expression_statement(expression, context),
+            StmtKind::Declaration(declared) => self.declaration(node, declared, context),
+            StmtKind::If(condition, yes, no) => self.if_statement(condition, yes, no.as_deref(), context),
+            StmtKind::While(condition, body) => self.while_statement(condition, body, context),
+            StmtKind::Do(body, condition) => self.do_statement(body, condition, context),
+            StmtKind::For(_) => {
+                context.blocks.push(node.span);
+                let text = self.for_statement(node, context);
+                context.blocks.pop();
+                text
+            }
+            StmtKind::Switch(condition, body) => self.switch_statement(condition, body, context),
+            StmtKind::Case(values, inner) => {
+                let mut texts = Vec::new();
+                for value in values {
+                    texts.push(self.text(value.span, context)?);
                 }
-            }),
-            "while_statement" if self.unit.source.foreach.contains(&node.start_byte()) => self.foreach(node, context),
-            "while_statement" => self.while_statement(node, context),
-            "do_statement" => self.do_statement(node, context),
-            "for_statement" => self.for_statement(node, context),
-            "switch_statement" => self.switch_statement(node, context),
-            "case_statement" => self.case_statement(node, context),
-            "labeled_statement" => self.labeled_statement(node, context),
-            "goto_statement" => self.goto_statement(node, context),
-            "return_statement" => self.return_statement(node, context),
-            "break_statement" => Ok(self.unit.text(node).to_owned()),
-            "continue_statement" => Ok(self.continue_statement(node, context)),
-            "attributed_statement" if self.unit.text(node).contains("fallthrough") => {
-                Ok(self.unit.text(node).to_owned())
+                let inner = self.statement(inner, context)?;
+                Ok(format!("case {}: {inner}", texts.join(" ... ")))
             }
-            kind => refuse(node.start_byte(), format!("gopt does not support a {} here", kind.replace('_', " "))),
-        }
-    }
-
-    pub(super) fn block(&mut self, node: Node<'t>, context: &mut Context<'_, 't>) -> Pass<String> {
-        context.scopes.push(BTreeMap::new());
-        let text = self.sequence(node, context);
-        context.scopes.pop();
-        text
-    }
-
-    /// Writes a sequence of statements. Adjacent annotations become one switch.
-    fn sequence(&mut self, node: Node<'t>, context: &mut Context<'_, 't>) -> Pass<String> {
-        let unit = self.unit;
-        let all: Vec<_> = children(node).collect();
-        let mut text = String::new();
-        let mut at = node.start_byte();
-        let mut index = 0;
-        while index < all.len() {
-            let child = all[index];
-            text.push_str(&unit.source.plain[at..child.start_byte()]);
-            let calls: Vec<_> = all[index..].iter().map_while(|next| unit.annotation(*next)).collect();
-            if calls.is_empty() {
-                let label = node.kind() == "case_statement" && !is_statement(child);
-                text += &match child.kind() {
-                    _ if label => self.expression(child, context)?,
-                    _ if child.is_named() => self.statement(child, context)?,
-                    _ => unit.text(child).to_owned(),
-                };
-                at = child.end_byte();
-                index += 1;
-            } else {
-                text += &self.switch(&calls, context)?;
-                index += calls.len();
-                at = all[index - 1].end_byte();
+            StmtKind::Default(inner) => Ok(format!("default: {}", self.statement(inner, context)?)),
+            StmtKind::Label(label, inner) => {
+                let label = self.label_text(label, context);
+                Ok(format!("{label}:; {}", self.statement(inner, context)?))
             }
+            StmtKind::Goto(label) => Ok(format!("goto {};", self.label_text(label, context))),
+            StmtKind::Return(value) => self.return_statement(node, value.as_ref(), context),
+            StmtKind::Break => Ok("break;".to_owned()),
+            StmtKind::Continue => Ok(self.continue_statement(context)),
+            StmtKind::Assembly(_) => self.text(node.span, context),
+            StmtKind::Empty => {
+                let text = self.text(node.span, context)?;
+                let keeps = text.starts_with("__attribute__") || text.starts_with("[[");
+                Ok(if keeps { text } else { ";".to_owned() })
+            }
+            StmtKind::Pragma(words) => {
+                context.bound = words.strip_prefix("bound ").map(|bound| bound.trim().to_owned());
+                Ok(";".to_owned())
+            }
+            StmtKind::ComputedGoto(_) => refuse(node.span.first, "a computed goto inside the lookup: use switch"),
         }
-        text.push_str(&unit.source.plain[at..node.end_byte()]);
-        Ok(text)
     }
 
-    /// Writes the prefetches and the switch of adjacent annotations.
-    fn switch(&mut self, calls: &[Node<'t>], context: &mut Context<'_, 't>) -> Pass<String> {
-        let mut text = String::from("{ ");
-        for call in calls {
-            let list = call.child_by_field_name("arguments");
-            let Some(address) = list.and_then(|list| list.named_child(0)) else {
-                return refuse(call.start_byte(), "an annotation takes one address");
-            };
-            write!(text, "GOPT_PREFETCH({}); ", self.expression(address, context)?).expect("writing to a String");
-        }
-        self.switches += 1;
-        Ok(text + &live::switch(self.switches) + " }")
+    fn block(&mut self, node: &'u Stmt, all: &'u [Stmt], context: &mut Context<'u>) -> Pass<String> {
+        context.blocks.push(node.span);
+        let text = self.sequence(all, context);
+        context.blocks.pop();
+        Ok(format!("{{\n{}\n}}", text?))
     }
 
-    fn expression_statement(&mut self, node: Node<'t>, context: &mut Context<'_, 't>) -> Pass<String> {
-        if let Some(call) = self.unit.annotation(node) {
-            return self.switch(&[call], context);
+    fn expression_statement(&mut self, node: &'u Expr, context: &mut Context<'u>) -> Pass<String> {
+        if let Some((call, again)) = self.last_own_call(node, context) {
+            return self.jump_again(call, &again, context);
         }
-        let Some(expression) = node.named_child(0).filter(|_| self.switches(node, context)) else {
-            return self.expression(node, context);
-        };
+        if !self.switches(node.span, context) {
+            return Ok(format!("{};", self.unused(node, context)?));
+        }
         let mut before = String::new();
-        let text = self.hoisted(expression, context, &mut before)?;
-        let is_call = self.unit.callee(expression).is_some_and(|name| self.reach.expensive.contains(name));
+        let text = self.hoisted(node, context, &mut before)?;
+        let bare = node.bare();
+        let is_call = reach::is_marker_call(self.unit, bare)
+            || reach::called(self.unit, bare).is_some_and(|called| self.reach.is_inlined(called))
+            || matches!(bare.kind, ExprKind::Statement(_));
         Ok(if is_call { format!("{{ {before}}}") } else { format!("{{ {before}{text}; }}") })
     }
 
-    /// Returns whether a node contains a switch.
-    pub(super) fn switches(&self, node: Node<'t>, context: &Context<'_, 't>) -> bool {
-        self.reach.switch_in(&context.function.name, node.start_byte(), node.end_byte())
+    /// Writes an expression whose value is not used. Sums of signed integers that lookups share are
+    /// computed with unsigned integers.
+    pub(super) fn unused(&mut self, node: &'u Expr, context: &Context<'u>) -> Pass<String> {
+        match &node.kind {
+            ExprKind::Paren(inner) if self.has_signed_step(inner) => self.unused(inner, context),
+            ExprKind::Cast(ty, inner) if ty.is_void() && self.has_signed_step(inner) => self.unused(inner, context),
+            ExprKind::Comma(left, right) if self.has_signed_step(node) => {
+                Ok(format!("{}, {}", self.unused(left, context)?, self.unused(right, context)?))
+            }
+            ExprKind::Conditional(condition, Some(yes), no) if self.has_signed_step(node) => Ok(format!(
+                "{} ? (void)({}) : (void)({})",
+                self.text(condition.span, context)?,
+                self.unused(yes, context)?,
+                self.unused(no, context)?
+            )),
+            _ if self.legal.signed_steps.contains(&node.span.first) => {
+                let operand = match &node.kind {
+                    ExprKind::Assign(operator, _, value) if operator != "=" => self.text(value.span, context)?,
+                    _ => String::new(),
+                };
+                self.signed_step(node, &operand, context)
+            }
+            _ => self.text(node.span, context),
+        }
     }
 
-    /// Writes a condition in parentheses. Statements that must precede it go to `before`.
-    fn condition(&mut self, node: Node<'t>, context: &mut Context<'_, 't>, before: &mut String) -> Pass<String> {
-        let Some(condition) = node.child_by_field_name("condition") else {
-            return refuse(node.start_byte(), "a statement without its condition");
+    fn has_signed_step(&self, node: &Expr) -> bool {
+        (node.span.first..node.span.end).any(|at| self.legal.signed_steps.contains(&at))
+    }
+
+    /// Writes a sum of a signed integer. `operand`: text of the right side of `+=`.
+    pub(super) fn signed_step(&mut self, node: &'u Expr, operand: &str, context: &Context<'u>) -> Pass<String> {
+        let (target, sign, operand) = match &node.kind {
+            ExprKind::Update { operator, operand, .. } => (operand, &operator[..1], "1".to_owned()),
+            ExprKind::Assign(operator, target, _) if operator != "=" => (target, &operator[..1], operand.to_owned()),
+            ExprKind::Assign(_, target, value) => {
+                let ExprKind::Binary(operator, left, right) = &value.bare().kind else {
+                    return self.text(node.span, context);
+                };
+                let target_text = self.text(target.span, context)?;
+                let left_text = self.text(left.span, context)?;
+                if left_text.trim_matches(['(', ')', ' ']) == target_text.trim_matches(['(', ')', ' ']) {
+                    (target, operator.as_str(), self.text(right.span, context)?)
+                } else {
+                    (target, operator.as_str(), left_text)
+                }
+            }
+            _ => return self.text(node.span, context),
         };
-        self.hoisted(condition, context, before)
+        let at = node.span.first;
+        let wide = target.ty.as_integer().is_some_and(|(_, rank)| rank > 4);
+        let unsigned = if wide { "unsigned __int128" } else { "unsigned long long" };
+        let ty = self.declared(&target.ty.resolved().unqualified(), "", at, context)?;
+        let target = self.text(target.span, context)?;
+        Ok(format!("{target} = ({ty})(({unsigned})({target}) {sign} ({unsigned})({operand}))"))
     }
 
-    fn if_statement(&mut self, node: Node<'t>, context: &mut Context<'_, 't>) -> Pass<String> {
+    /// Returns whether a range of tokens contains a switch.
+    pub(super) fn switches(&self, span: Span, context: &Context<'_>) -> bool {
+        self.reach.count_in(context.function, span) > 0
+    }
+
+    fn if_statement(
+        &mut self,
+        condition: &'u Expr,
+        yes: &'u Stmt,
+        no: Option<&'u Stmt>,
+        context: &mut Context<'u>,
+    ) -> Pass<String> {
         let mut before = String::new();
-        let condition = node.child_by_field_name("condition");
-        let text = self.assemble(node, |emitter, child| match child {
-            child if Some(child) == condition => emitter.condition(node, context, &mut before),
-            child if child.is_named() => emitter.statement(child, context),
-            child => Ok(emitter.unit.text(child).to_owned()),
-        })?;
+        let condition = self.hoisted(condition, context, &mut before)?;
+        let yes = self.braced(yes, context)?;
+        let mut text = format!("if ({condition}) {yes}");
+        if let Some(no) = no {
+            text += &format!(" else {}", self.braced(no, context)?);
+        }
         Ok(if before.is_empty() { text } else { format!("{{ {before}{text} }}") })
     }
 
-    fn body(
-        &mut self,
-        node: Node<'t>,
-        context: &mut Context<'_, 't>,
-        around: Around,
-    ) -> Pass<(String, Option<(String, bool)>)> {
-        let Some(body) = node.child_by_field_name("body") else {
-            return refuse(node.start_byte(), "a loop without a body");
-        };
+    /// Writes a statement in braces, because it may become several.
+    fn braced(&mut self, node: &'u Stmt, context: &mut Context<'u>) -> Pass<String> {
+        let text = self.statement(node, context)?;
+        Ok(if matches!(node.kind, StmtKind::Block(_)) { text } else { format!("{{ {text} }}") })
+    }
+
+    /// Writes the body of a loop or switch. Returns the label of the loop, if `continue` uses it.
+    fn body(&mut self, node: &'u Stmt, context: &mut Context<'u>, around: Around) -> Pass<(String, Option<String>)> {
         context.around.push(around);
-        let text = self.statement(body, context);
+        let text = self.braced(node, context);
         let label = match context.around.pop() {
-            Some(Around::Loop(label)) => label,
+            Some(Around::Loop(Some((label, true)))) => Some(label),
             _ => None,
         };
         Ok((text?, label))
     }
 
-    fn while_statement(&mut self, node: Node<'t>, context: &mut Context<'_, 't>) -> Pass<String> {
+    fn next_label(&mut self) -> (String, bool) {
+        self.labels += 1;
+        (format!("{}next_{}", self.labels_begin, self.labels), false)
+    }
+
+    fn while_statement(&mut self, condition: &'u Expr, body: &'u Stmt, context: &mut Context<'u>) -> Pass<String> {
         let mut before = String::new();
-        let condition = self.condition(node, context, &mut before)?;
-        let (body, _) = self.body(node, context, Around::Loop(None))?;
-        Ok(live::looped(&if before.is_empty() {
-            format!("while {condition} {body}")
+        let condition = self.hoisted(condition, context, &mut before)?;
+        let (body, _) = self.body(body, context, Around::Loop(None))?;
+        Ok(if before.is_empty() {
+            format!("while ({condition}) {body}")
         } else {
-            format!("for (;;) {{ {before}if (!{condition}) {{ break; }} {body} }}")
-        }))
+            format!("for (;;) {{ {before}if (!({condition})) {{ break; }} {body} }}")
+        })
     }
 
-    /// Writes a `foreach` inside a lookup. It stays a `foreach`, which its macro expands.
-    fn foreach(&mut self, node: Node<'t>, context: &mut Context<'_, 't>) -> Pass<String> {
-        if self.switches(node, context) {
-            return refuse(
-                node.start_byte(),
-                "a foreach with expensive accesses inside a batch loop: write the inner loop with for",
-            );
-        }
-        let head = node.child_by_field_name("condition").and_then(|condition| condition.named_child(0));
-        let parts = head.filter(|head| head.kind() == "comma_expression");
-        let index = parts.and_then(|parts| parts.child_by_field_name("left"));
-        let (Some(index), Some(count)) = (index, parts.and_then(|parts| parts.child_by_field_name("right"))) else {
-            return refuse(node.start_byte(), "foreach takes an index and the number of iterations: foreach(i, n)");
-        };
-        // The macro may declare the index. Otherwise, the index is a variable of the lookup.
-        let declares = crate::batch::foreach_declares(self.unit, node.start_byte(), index, count)?;
-        let name = self.unit.text(index);
-        let count = self.expression(count, context)?;
-        context.scopes.push(BTreeMap::new());
-        if let (true, Some(scope)) = (declares, context.scopes.last_mut()) {
-            scope.insert(name, Entry::new(Binding::Kept, String::new(), false));
-        }
-        let index = self.expression(index, context);
-        let body = self.body(node, context, Around::Loop(None));
-        context.scopes.pop();
-        Ok(live::looped(&format!("foreach ({}, {count}) {}", index?, body?.0)))
-    }
-
-    fn do_statement(&mut self, node: Node<'t>, context: &mut Context<'_, 't>) -> Pass<String> {
-        let hoists = node.child_by_field_name("condition").is_some_and(|condition| self.switches(condition, context));
-        let label = hoists.then(|| {
-            self.labels += 1;
-            (format!("{}next_{}", self.labels_begin, self.labels), false)
-        });
-        let (body, label) = self.body(node, context, Around::Loop(label))?;
+    fn do_statement(&mut self, body: &'u Stmt, condition: &'u Expr, context: &mut Context<'u>) -> Pass<String> {
+        let label = self.switches(condition.span, context).then(|| self.next_label());
+        let (body, label) = self.body(body, context, Around::Loop(label))?;
         let mut before = String::new();
-        let condition = self.condition(node, context, &mut before)?;
+        let condition = self.hoisted(condition, context, &mut before)?;
         if before.is_empty() {
-            return Ok(live::looped(&format!("do {body} while {condition};")));
+            return Ok(format!("do {body} while ({condition});"));
         }
-        let label = label.filter(|(_, used)| *used).map_or_else(String::new, |(label, _)| format!("{label}:; "));
-        Ok(live::looped(&format!("for (;;) {{ {body} {label}{before}if (!{condition}) {{ break; }} }}")))
+        let label = label.map_or_else(String::new, |label| format!("{label}:; "));
+        Ok(format!("for (;;) {{ {body} {label}{before}if (!({condition})) {{ break; }} }}"))
     }
 
-    fn for_statement(&mut self, node: Node<'t>, context: &mut Context<'_, 't>) -> Pass<String> {
-        context.scopes.push(BTreeMap::new());
-        let text = self.for_in_scope(node, context);
-        context.scopes.pop();
-        text
-    }
-
-    fn for_in_scope(&mut self, node: Node<'t>, context: &mut Context<'_, 't>) -> Pass<String> {
-        let (mut marks, mut around, mut before) = (String::new(), String::new(), String::new());
-        let first = match node.child_by_field_name("initializer") {
-            Some(first) if first.kind() == "declaration" => self.for_declaration(first, context, &mut marks)?,
-            Some(first) => self.hoisted(first, context, &mut around)?,
+    fn for_statement(&mut self, node: &'u Stmt, context: &mut Context<'u>) -> Pass<String> {
+        let StmtKind::For(parts) = &node.kind else { return Ok(String::new()) };
+        let (mut around, mut before, mut after) = (String::new(), String::new(), String::new());
+        let first = match parts.first.as_ref() {
+            Some(first) => match &first.kind {
+                StmtKind::Declaration(declared) => self.for_declaration(first, declared, context, &mut around)?,
+                StmtKind::Expression(first) if self.switches(first.span, context) => {
+                    self.hoisted(first, context, &mut around)?
+                }
+                StmtKind::Expression(first) => self.unused(first, context)?,
+                _ => String::new(),
+            },
             None => String::new(),
         };
-        let condition = match node.child_by_field_name("condition") {
+        let condition = match &parts.condition {
             Some(condition) => self.hoisted(condition, context, &mut before)?,
             None => String::new(),
         };
-        let step = match node.child_by_field_name("update") {
-            Some(step) if self.switches(step, context) => {
-                return refuse(
-                    step.start_byte(),
-                    "a call with expensive accesses in the step of a for loop: move it to the end of its body",
-                );
-            }
-            Some(step) => self.expression(step, context)?,
+        let step_switches = parts.step.as_ref().is_some_and(|step| self.switches(step.span, context));
+        let label = step_switches.then(|| self.next_label());
+        let (body, label) = self.body(&parts.body, context, Around::Loop(label))?;
+        let step = match &parts.step {
+            Some(step) if step_switches => self.hoisted(step, context, &mut after)?,
+            Some(step) => self.unused(step, context)?,
             None => String::new(),
         };
-        let (body, _) = self.body(node, context, Around::Loop(None))?;
-        let text = if before.is_empty() {
+        let text = if step_switches {
+            let exit = if condition.is_empty() { String::new() } else { format!("if (!({condition})) {{ break; }}") };
+            let label = label.map_or_else(String::new, |label| format!("{label}:; "));
+            format!("for ({first}; ; ) {{ {before}{exit} {body} {label}{after}{step}; }}")
+        } else if before.is_empty() {
             format!("for ({first}; {condition}; {step}) {body}")
         } else {
             format!("for ({first}; ; {step}) {{ {before}if (!({condition})) {{ break; }} {body} }}")
         };
-        let text = marks + &live::looped(&text);
         Ok(if around.is_empty() { text } else { format!("{{ {around}{text} }}") })
     }
 
-    fn switch_statement(&mut self, node: Node<'t>, context: &mut Context<'_, 't>) -> Pass<String> {
+    fn switch_statement(&mut self, condition: &'u Expr, body: &'u Stmt, context: &mut Context<'u>) -> Pass<String> {
         let mut before = String::new();
-        let condition = self.condition(node, context, &mut before)?;
-        let (body, _) = self.body(node, context, Around::Switch)?;
+        let condition = self.hoisted(condition, context, &mut before)?;
+        let (body, _) = self.body(body, context, Around::Switch)?;
         Ok(if before.is_empty() {
-            format!("switch {condition} {body}")
+            format!("switch ({condition}) {body}")
         } else {
-            format!("{{ {before}switch {condition} {body} }}")
+            format!("{{ {before}switch ({condition}) {body} }}")
         })
     }
 
-    /// Writes a `case` and its statements, which belong to the enclosing block.
-    fn case_statement(&mut self, node: Node<'t>, context: &mut Context<'_, 't>) -> Pass<String> {
-        self.sequence(node, context)
-    }
-
-    fn labeled_statement(&mut self, node: Node<'t>, context: &mut Context<'_, 't>) -> Pass<String> {
-        let label = node.child_by_field_name("label");
-        self.assemble(node, |emitter, child| match child {
-            child if Some(child) == label => Ok(emitter.label_text(emitter.unit.text(child), context)),
-            child if child.is_named() => emitter.statement(child, context),
-            child => Ok(emitter.unit.text(child).to_owned()),
-        })
-    }
-
-    fn goto_statement(&mut self, node: Node<'t>, context: &mut Context<'_, 't>) -> Pass<String> {
-        match node.child_by_field_name("label") {
-            Some(label) if label.kind() == "statement_identifier" => {
-                Ok(format!("goto {};", self.label_text(self.unit.text(label), context)))
-            }
-            _ => refuse(node.start_byte(), "a computed goto"),
-        }
-    }
-
-    fn continue_statement(&mut self, node: Node<'t>, context: &mut Context<'_, 't>) -> String {
+    fn continue_statement(&mut self, context: &mut Context<'u>) -> String {
         let around = context.around.iter_mut().rev().find(|around| !matches!(around, Around::Switch));
         match around {
             Some(Around::Batch) => format!("goto {}done;", self.labels_begin),
@@ -284,25 +257,28 @@ impl<'t> Emitter<'_, 't> {
                 *used = true;
                 format!("goto {label};")
             }
-            _ => self.unit.text(node).to_owned(),
+            _ => "continue;".to_owned(),
         }
     }
 
-    fn return_statement(&mut self, node: Node<'t>, context: &mut Context<'_, 't>) -> Pass<String> {
+    fn return_statement(&mut self, node: &'u Stmt, value: Option<&'u Expr>, context: &mut Context<'u>) -> Pass<String> {
+        if let Some(text) = self.tail_call(value, context)? {
+            return Ok(text);
+        }
         let mut before = String::new();
-        let value = match node.named_child(0) {
+        let value = match value {
             Some(value) => Some(self.hoisted(value, context, &mut before)?),
             None => None,
         };
         let Some(returns) = &mut context.returns else {
-            return refuse(node.start_byte(), "return inside the batch loop");
+            return refuse(node.span.first, "return inside the batch loop");
         };
         let value = match (&returns.result, value) {
             (Some(result), Some(value)) => format!("{result} = {value};"),
             (None, Some(value)) => format!("{value};"),
             (_, None) => String::new(),
         };
-        if returns.last == Some(node.id()) {
+        if returns.last == Some(node.span) {
             return Ok(format!("{{ {before}{value} }}"));
         }
         returns.used = true;
@@ -311,11 +287,7 @@ impl<'t> Emitter<'_, 't> {
 
     /// Returns the new name of a label. Each copy has separate labels, because a function has a
     /// single name space of labels.
-    fn label_text(&self, label: &str, context: &Context<'_, '_>) -> String {
+    fn label_text(&self, label: &str, context: &Context<'_>) -> String {
         format!("{}{label}_{}", self.labels_begin, context.copy)
     }
-}
-
-fn is_statement(node: Node<'_>) -> bool {
-    node.kind().ends_with("_statement") || node.kind() == "declaration"
 }

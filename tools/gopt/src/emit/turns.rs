@@ -4,13 +4,15 @@
 //! one. All lookups of a queue continue at the same label, so the processor predicts the jump. When
 //! a lookup ends, the next one starts immediately.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use crate::batch::Batch;
-use crate::unit::Unit;
-
-use super::Moved;
 use super::live::Resolved;
+use super::{Moved, layout};
+use crate::batch::header::Header;
+use crate::lexer::tokens;
+use crate::syntax::Unit;
+use crate::syntax::ast::Span;
 
 /// Definitions at the beginning of the output.
 pub(crate) const PROLOGUE: &str = "\
@@ -24,109 +26,152 @@ pub(crate) const PROLOGUE: &str = "\
 #ifndef GOPT_PREFETCH
 #define GOPT_PREFETCH(address) __builtin_prefetch(address)
 #endif
+#ifndef GOPT_PREFETCH_RANGE
+#define GOPT_PREFETCH_RANGE(address, size) \\
+    do { \\
+        const char *gopt_line = (const char *)(address), *const gopt_line_end = gopt_line + (size); \\
+        for (; gopt_line < gopt_line_end; gopt_line += 64) { GOPT_PREFETCH(gopt_line); } \\
+        GOPT_PREFETCH(gopt_line_end - 1); \\
+    } while (0)
+#endif
+#ifndef GOPT_ZERO
+#ifdef __cplusplus
+#define GOPT_ZERO {}
+#else
+#define GOPT_ZERO {0}
+#endif
+#endif
 ";
 
-/// Returns the text that replaces a batch loop.
-pub(super) fn turns(
-    unit: &Unit<'_>,
-    batch: &Batch<'_>,
-    moved: &[Moved],
-    members: &[String],
-    index: &str,
-    body: &Resolved,
-    labels: &str,
-) -> String {
-    let header = &batch.header;
-    let original = if unit.source.foreach.contains(&batch.node.start_byte()) {
-        format!("for ({}; {}; {}) {}", header.first, header.condition, header.step, unit.text(batch.body))
-    } else {
-        unit.text(batch.node).to_owned()
-    };
-    let count = body.saved.len();
-    let done = if body.text.contains(&format!("goto {labels}done;")) {
-        format!("            {labels}done:;\n")
-    } else {
-        String::new()
-    };
-    let first = if header.first.is_empty() { String::new() } else { format!("            {};\n", header.first.trim()) };
-    // A single queue needs no variable for the label.
-    let (target, target_declared) = if count == 1 {
-        (format!("{labels}at_1"), "")
-    } else {
-        ("*gopt_label".to_owned(), "            void *gopt_label = 0;\n            unsigned gopt_queue = 0;\n")
-    };
-    format!(
-        "{{
-        const unsigned gopt_requested = (GOPT_GROUP);
-        const unsigned gopt_group = gopt_requested < (GOPT_GROUP_MAX) ? gopt_requested : (GOPT_GROUP_MAX);
-        if (gopt_group <= 1) {{
-            {original}
-        }} else {{
-{queues}{variables}            unsigned gopt_begins = gopt_group - 1; /* lookups that may still begin */
-            const void *gopt_first = 0, *gopt_end = 0; /* rest of the current queue */
-{target_declared}{first}#define GOPT_NEXT do {{ if (gopt_first != gopt_end) {{ goto {target}; }} goto {labels}turn; }} while (0)
-        {labels}begin:
-            while ({condition}) {{
-                {index} = {counter};
-                {step};
-                {text}
-{done}            }}
-            GOPT_NEXT;
-#undef GOPT_NEXT
-        {labels}turn:
-            if (gopt_begins != 0) {{
-{state}                gopt_begins--;
-                goto {labels}begin;
-            }}
-{turns}        }}
-    }}",
-        queues = queues(moved, members, body),
-        variables = moved
-            .iter()
-            .map(|one| format!("            {} = {{0}};\n", one.declaration))
-            .collect::<String>(),
-        condition = header.condition,
-        counter = batch.index,
-        step = header.step,
-        text = body.text,
-        state = if members.is_empty() { "" } else { "                gopt_s = &gopt_states[gopt_begins];\n" },
-        turns = choice(count, labels),
-    )
+/// Parts of the output of one batch loop.
+pub(super) struct Turns<'a, 'u> {
+    pub(super) unit: &'u Unit,
+    pub(super) header: &'a Header<'u>,
+    pub(super) moved: &'a [Moved],
+    pub(super) members: &'a [String],
+    pub(super) hoisted: &'a [String],
+    /// Statements that set the copies of the induction variables.
+    pub(super) copies: &'a [String],
+    pub(super) body: &'a Resolved,
+    pub(super) labels: &'a str,
+    /// Loop as written.
+    pub(super) plain: &'a str,
 }
 
-/// Returns the declarations of the queues and of the structs of the lookups.
-fn queues(moved: &[Moved], members: &[String], body: &Resolved) -> String {
-    let mut text = String::new();
-    let mut add = |line: std::fmt::Arguments<'_>| writeln!(text, "            {line}").expect("writing to a String");
-    if !members.is_empty() {
-        add(format_args!("struct gopt_state {{"));
-        members.iter().for_each(|member| add(format_args!("    {member}")));
-        add(format_args!("}} gopt_states[GOPT_GROUP_MAX], *gopt_s = gopt_states;"));
+impl Turns<'_, '_> {
+    fn words(&self, span: Span) -> String {
+        self.unit.expanded.words(span.first, span.end)
     }
-    for (number, saved) in body.saved.iter().enumerate().map(|(index, saved)| (index + 1, saved)) {
-        add(format_args!("struct gopt_saved_{number} {{"));
-        saved.iter().for_each(|&one| add(format_args!("    {};", moved[one].declaration)));
-        if !members.is_empty() {
-            add(format_args!("    struct gopt_state *gopt_s;"));
-        } else if saved.is_empty() {
-            add(format_args!("    char gopt_nothing;"));
+
+    /// Returns the text that replaces the loop.
+    pub(super) fn text(&self) -> String {
+        let labels = self.labels;
+        let count = self.body.saved.len();
+        // A single queue needs no variable for the label.
+        let (target, target_declared) = if count == 1 {
+            (format!("{labels}at_1"), "")
+        } else {
+            ("*gopt_label".to_owned(), "void *gopt_label = 0;\nunsigned gopt_queue = 0;\n")
+        };
+        let done = if self.body.text.contains(&format!("goto {labels}done;")) {
+            format!("{labels}done:;\n")
+        } else {
+            String::new()
+        };
+        let condition = self.header.condition.map_or_else(|| "1".to_owned(), |condition| self.words(condition.span));
+        let (condition, begun) = if self.header.is_do {
+            (format!("gopt_begun ? ({condition}) : (gopt_begun = 1)"), "int gopt_begun = 0;\n")
+        } else {
+            (condition, "")
+        };
+        // A condition with an effect must not be evaluated again after it was false.
+        let effect = condition.contains("++") || condition.contains("--") || self.header.is_do;
+        let (condition, over) = if effect {
+            (format!("gopt_over == 0 && (({condition}) || (gopt_over = 1, 0))"), "int gopt_over = 0;\n")
+        } else {
+            (condition, "")
+        };
+        let first = self.header.first.map_or_else(String::new, |first| format!("{}\n", self.words(first.span)));
+        let step = self.header.step.map_or_else(String::new, |step| format!("{};\n", self.words(step.span)));
+        let variables: String = self.moved.iter().map(|one| format!("{} = GOPT_ZERO;\n", one.declaration)).collect();
+        let state = if self.members.is_empty() { "" } else { "gopt_s = &gopt_states[gopt_begins];\n" };
+        let interleaved = format!(
+            "{hoisted}{queues}{variables}unsigned gopt_begins = gopt_group - 1; /* lookups that may still begin */\n\
+             const void *gopt_first = 0, *gopt_end = 0; /* rest of the current queue */\n\
+             {target_declared}{begun}{over}{first}\
+             #define GOPT_NEXT do {{ if (gopt_first != gopt_end) {{ goto {target}; }} goto {labels}turn; }} while (0)\n\
+             {labels}begin:\n\
+             while ({condition}) {{\n{copies}\n{step}{body}\n{done}}}\n\
+             GOPT_NEXT;\n#undef GOPT_NEXT\n\
+             {labels}turn:\n\
+             if (gopt_begins != 0) {{\n{state}gopt_begins--;\ngoto {labels}begin;\n}}\n\
+             {choice}",
+            hoisted = self.hoisted.iter().map(|one| format!("{one}\n")).collect::<String>(),
+            queues = self.queues(),
+            copies = self.copies.join("\n"),
+            body = self.body.text,
+            choice = choice(count, labels),
+        );
+        let (protect, restore) = protection(self.unit, &interleaved);
+        format!(
+            "{{\n    const unsigned gopt_requested = (GOPT_GROUP);\n    \
+             const unsigned gopt_group = gopt_requested < (GOPT_GROUP_MAX) ? gopt_requested : (GOPT_GROUP_MAX);\n    \
+             if (gopt_group <= 1) {{\n{plain}\n    }} else {{\n{protect}{interleaved}{restore}    }}\n}}",
+            plain = self.plain,
+            interleaved = layout::indented(&interleaved, 2),
+        )
+    }
+
+    /// Returns the declarations of the queues and of the structs of the lookups.
+    fn queues(&self) -> String {
+        let mut text = String::new();
+        let mut add = |line: std::fmt::Arguments<'_>| writeln!(text, "{line}").expect("writing to a String");
+        if !self.members.is_empty() {
+            add(format_args!("struct gopt_state {{"));
+            self.members.iter().for_each(|member| add(format_args!("{member}")));
+            add(format_args!("}} gopt_states[GOPT_GROUP_MAX], *gopt_s = gopt_states;"));
         }
-        add(format_args!("}} gopt_queue_{number}[GOPT_GROUP_MAX], *gopt_last_{number} = gopt_queue_{number};"));
+        for (number, saved) in self.body.saved.iter().enumerate().map(|(index, saved)| (index + 1, saved)) {
+            add(format_args!("struct gopt_saved_{number} {{"));
+            saved.iter().for_each(|&one| add(format_args!("{};", self.moved[one].declaration)));
+            if !self.members.is_empty() {
+                add(format_args!("struct gopt_state *gopt_s;"));
+            } else if saved.is_empty() {
+                add(format_args!("char gopt_nothing;"));
+            }
+            add(format_args!("}} gopt_queue_{number}[GOPT_GROUP_MAX], *gopt_last_{number} = gopt_queue_{number};"));
+        }
+        text
     }
-    text
+}
+
+/// Returns directives before and after expanded text, so that no identifier is expanded again.
+fn protection(unit: &Unit, text: &str) -> (String, String) {
+    let words = tokens(text);
+    let names: BTreeSet<&str> = words.iter().filter(|word| word.is_identifier()).map(|word| word.text).collect();
+    let (mut before, mut after) = (String::new(), String::new());
+    for name in names.into_iter().filter(|name| !name.starts_with("GOPT_")) {
+        let Some(one) = unit.expanded.macros.get(name) else { continue };
+        // A macro that expands to its own name is harmless.
+        if one.takes_arguments || one.body != name {
+            before += &format!("#pragma push_macro(\"{name}\")\n#undef {name}\n");
+            after += &format!("#pragma pop_macro(\"{name}\")\n");
+        }
+    }
+    (before, after)
 }
 
 /// Returns the selection of the next queue. It is the previous one in the order of the text, so
 /// that the lookups that started to wait last wait longest.
 fn choice(count: usize, labels: &str) -> String {
     let mut text = String::new();
-    let mut add = |line: std::fmt::Arguments<'_>| writeln!(text, "            {line}").expect("writing to a String");
+    let mut add = |line: std::fmt::Arguments<'_>| writeln!(text, "{line}").expect("writing to a String");
     if count == 1 {
         add(format_args!("if (gopt_last_1 != gopt_queue_1) {{"));
-        add(format_args!("    gopt_first = gopt_queue_1;"));
-        add(format_args!("    gopt_end = gopt_last_1;"));
-        add(format_args!("    gopt_last_1 = gopt_queue_1;"));
-        add(format_args!("    goto {labels}at_1;"));
+        add(format_args!("gopt_first = gopt_queue_1;"));
+        add(format_args!("gopt_end = gopt_last_1;"));
+        add(format_args!("gopt_last_1 = gopt_queue_1;"));
+        add(format_args!("goto {labels}at_1;"));
         add(format_args!("}}"));
         return text;
     }
@@ -135,22 +180,22 @@ fn choice(count: usize, labels: &str) -> String {
         // The last queue follows the first one.
         let done = if number == count { 0 } else { number + 1 };
         add(format_args!("case {done}:"));
-        add(format_args!("    if (gopt_last_{number} != gopt_queue_{number}) {{"));
-        add(format_args!("        gopt_first = gopt_queue_{number};"));
-        add(format_args!("        gopt_end = gopt_last_{number};"));
-        add(format_args!("        gopt_last_{number} = gopt_queue_{number};"));
-        add(format_args!("        gopt_label = &&{labels}at_{number};"));
-        add(format_args!("        gopt_queue = {number};"));
-        add(format_args!("        goto {labels}at_{number};"));
-        add(format_args!("    }}"));
-        add(format_args!("    /* fall through */"));
+        add(format_args!("if (gopt_last_{number} != gopt_queue_{number}) {{"));
+        add(format_args!("gopt_first = gopt_queue_{number};"));
+        add(format_args!("gopt_end = gopt_last_{number};"));
+        add(format_args!("gopt_last_{number} = gopt_queue_{number};"));
+        add(format_args!("gopt_label = &&{labels}at_{number};"));
+        add(format_args!("gopt_queue = {number};"));
+        add(format_args!("goto {labels}at_{number};"));
+        add(format_args!("}}"));
+        add(format_args!("/* fall through */"));
     }
     add(format_args!("default:"));
-    add(format_args!("    break;"));
+    add(format_args!("break;"));
     add(format_args!("}}"));
     add(format_args!("if (gopt_queue != 0) {{"));
-    add(format_args!("    gopt_queue = 0;"));
-    add(format_args!("    goto {labels}turn;"));
+    add(format_args!("gopt_queue = 0;"));
+    add(format_args!("goto {labels}turn;"));
     add(format_args!("}}"));
     text
 }

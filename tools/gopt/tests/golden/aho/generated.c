@@ -15,13 +15,28 @@ enum { SKIP = 0xfe, END = 0xff };
 #ifndef GOPT_PREFETCH
 #define GOPT_PREFETCH(address) __builtin_prefetch(address)
 #endif
+#ifndef GOPT_PREFETCH_RANGE
+#define GOPT_PREFETCH_RANGE(address, size) \
+    do { \
+        const char *gopt_line = (const char *)(address), *const gopt_line_end = gopt_line + (size); \
+        for (; gopt_line < gopt_line_end; gopt_line += 64) { GOPT_PREFETCH(gopt_line); } \
+        GOPT_PREFETCH(gopt_line_end - 1); \
+    } while (0)
+#endif
+#ifndef GOPT_ZERO
+#ifdef __cplusplus
+#define GOPT_ZERO {}
+#else
+#define GOPT_ZERO {0}
+#endif
+#endif
 void scan(const automaton_t *automaton, const payload_t *payloads, result_t *results, int n)
 {
     {
-        const unsigned gopt_requested = (GOPT_GROUP);
-        const unsigned gopt_group = gopt_requested < (GOPT_GROUP_MAX) ? gopt_requested : (GOPT_GROUP_MAX);
-        if (gopt_group <= 1) {
-            for (int i = 0; i < ( n ); i++) {
+    const unsigned gopt_requested = (GOPT_GROUP);
+    const unsigned gopt_group = gopt_requested < (GOPT_GROUP_MAX) ? gopt_requested : (GOPT_GROUP_MAX);
+    if (gopt_group <= 1) {
+foreach (i, n) {
         const payload_t *payload = &payloads[i];
         result_t result = {NO_PATTERN, 0};
         uint32_t state = 0;
@@ -49,105 +64,101 @@ void scan(const automaton_t *automaton, const payload_t *payloads, result_t *res
     done:
         results[i] = result;
     }
-        } else {
-            struct gopt_state {
-                result_t result;
-            } gopt_states[GOPT_GROUP_MAX], *gopt_s = gopt_states;
-            struct gopt_saved_1 {
-                int i_0;
-                const payload_t *payload_0;
-                uint32_t state_0;
-                struct gopt_state *gopt_s;
-            } gopt_queue_1[GOPT_GROUP_MAX], *gopt_last_1 = gopt_queue_1;
-            struct gopt_saved_2 {
-                int i_0;
-                const payload_t *payload_0;
-                uint32_t state_0;
-                uint32_t at_0;
-                uint8_t byte_0;
-                struct gopt_state *gopt_s;
-            } gopt_queue_2[GOPT_GROUP_MAX], *gopt_last_2 = gopt_queue_2;
-            int i_0 = {0};
-            const payload_t *payload_0 = {0};
-            uint32_t state_0 = {0};
-            uint32_t at_0 = {0};
-            uint8_t byte_0 = {0};
-            uint32_t match_0 = {0};
-            unsigned gopt_begins = gopt_group - 1; /* lookups that may still begin */
-            const void *gopt_first = 0, *gopt_end = 0; /* rest of the current queue */
-            void *gopt_label = 0;
-            unsigned gopt_queue = 0;
-            int i = 0;
+    } else {
+        struct gopt_saved_1 {
+            int i_0;
+            result_t result_0;
+            uint32_t state_0;
+        } gopt_queue_1[GOPT_GROUP_MAX], *gopt_last_1 = gopt_queue_1;
+        struct gopt_saved_2 {
+            int i_0;
+            result_t result_0;
+            uint32_t state_0;
+            uint32_t at_0;
+            uint8_t byte_0;
+        } gopt_queue_2[GOPT_GROUP_MAX], *gopt_last_2 = gopt_queue_2;
+        int i_0 = GOPT_ZERO;
+        const payload_t *payload_0 = GOPT_ZERO;
+        result_t result_0 = GOPT_ZERO;
+        uint32_t state_0 = GOPT_ZERO;
+        uint32_t at_0 = GOPT_ZERO;
+        uint8_t byte_0 = GOPT_ZERO;
+        uint32_t match_0 = GOPT_ZERO;
+        unsigned gopt_begins = gopt_group - 1; /* lookups that may still begin */
+        const void *gopt_first = 0, *gopt_end = 0; /* rest of the current queue */
+        void *gopt_label = 0;
+        unsigned gopt_queue = 0;
+        int i = 0 ;
 #define GOPT_NEXT do { if (gopt_first != gopt_end) { goto *gopt_label; } goto gopt_turn; } while (0)
-        gopt_begin:
-            while (i < ( n )) {
-                i_0 = i;
-                i++;
-                {
-        payload_0 = &payloads[i_0];
-        gopt_s->result = (__typeof__(gopt_s->result)){NO_PATTERN, 0};
-        state_0 = 0;
-        { GOPT_PREFETCH(payload_0); gopt_last_1->i_0 = i_0; gopt_last_1->payload_0 = payload_0; gopt_last_1->state_0 = state_0; gopt_last_1->gopt_s = gopt_s; gopt_last_1++; GOPT_NEXT; gopt_at_1:; { const struct gopt_saved_1 *gopt_now = (const struct gopt_saved_1 *)gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; payload_0 = gopt_now->payload_0; state_0 = gopt_now->state_0; gopt_s = gopt_now->gopt_s; } }
-        for (at_0 = 0; at_0 < payload_0->length; at_0++) {
-            byte_0 = payload_0->bytes[at_0];
-            switch (byte_0) {
-            case SKIP:
-                continue;
-            case END:
-                goto gopt_done_0;
-            default:
-                { GOPT_PREFETCH(&automaton->next[state_0][byte_0]); gopt_last_2->i_0 = i_0; gopt_last_2->payload_0 = payload_0; gopt_last_2->state_0 = state_0; gopt_last_2->at_0 = at_0; gopt_last_2->byte_0 = byte_0; gopt_last_2->gopt_s = gopt_s; gopt_last_2++; GOPT_NEXT; gopt_at_2:; { const struct gopt_saved_2 *gopt_now = (const struct gopt_saved_2 *)gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; payload_0 = gopt_now->payload_0; state_0 = gopt_now->state_0; at_0 = gopt_now->at_0; byte_0 = gopt_now->byte_0; gopt_s = gopt_now->gopt_s; } }
-                state_0 = automaton->next[state_0][byte_0];
-                break;
-            }
-            match_0 = automaton->matches[state_0];
-            if (match_0 != 0) {
-                if (gopt_s->result.count == 0) {
-                    gopt_s->result.first = match_0;
-                }
-                gopt_s->result.count++;
+    gopt_begin:
+        while (i < ( n )) {
+            i_0 = i;
+            i ++;
+            {
+                payload_0 = &payloads[i_0];
+                result_0 = (__typeof__(result_0)){ 0xffffffffu, 0};
+                state_0 = 0;
+                GOPT_PREFETCH(payload_0);
+                gopt_last_1->i_0 = i_0; gopt_last_1->result_0 = result_0; gopt_last_1->state_0 = state_0; gopt_last_1++; GOPT_NEXT;
+            gopt_at_1:;
+                { const struct gopt_saved_1 *gopt_now = (const struct gopt_saved_1 *)gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; result_0 = gopt_now->result_0; state_0 = gopt_now->state_0; payload_0 = &payloads[i_0]; }
+                { for (at_0 = 0; at_0 < payload_0->length; at_0++) {
+                        byte_0 = payload_0->bytes[at_0];
+                        switch (byte_0) {
+                            case SKIP: continue;
+                            case END: goto gopt_done_0;
+                        default: { GOPT_PREFETCH(&automaton->next[state_0][byte_0]); gopt_last_2->i_0 = i_0; gopt_last_2->result_0 = result_0; gopt_last_2->state_0 = state_0; gopt_last_2->at_0 = at_0; gopt_last_2->byte_0 = byte_0; gopt_last_2++; GOPT_NEXT;
+                            gopt_at_2:;
+                                { const struct gopt_saved_2 *gopt_now = (const struct gopt_saved_2 *)gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; result_0 = gopt_now->result_0; state_0 = gopt_now->state_0; at_0 = gopt_now->at_0; byte_0 = gopt_now->byte_0; payload_0 = &payloads[i_0]; } }
+                            state_0 = automaton->next[state_0][byte_0];
+                            break;
+                        }
+                        match_0 = automaton->matches[state_0];
+                        if (match_0 != 0) {
+                            if (result_0.count == 0) {
+                                result_0.first = match_0;
+                            }
+                            result_0.count++;
+                        }
+                } }
+            gopt_done_0:; results[i_0] = result_0;
             }
         }
-    gopt_done_0:
-        results[i_0] = gopt_s->result;
-    }
-            }
-            GOPT_NEXT;
+        GOPT_NEXT;
 #undef GOPT_NEXT
-        gopt_turn:
-            if (gopt_begins != 0) {
-                gopt_s = &gopt_states[gopt_begins];
-                gopt_begins--;
-                goto gopt_begin;
-            }
-            switch (gopt_queue) {
+    gopt_turn:
+        if (gopt_begins != 0) {
+            gopt_begins--;
+            goto gopt_begin;
+        }
+        switch (gopt_queue) {
             case 0:
-                if (gopt_last_2 != gopt_queue_2) {
-                    gopt_first = gopt_queue_2;
-                    gopt_end = gopt_last_2;
-                    gopt_last_2 = gopt_queue_2;
-                    gopt_label = &&gopt_at_2;
-                    gopt_queue = 2;
-                    goto gopt_at_2;
-                }
-                /* fall through */
+            if (gopt_last_2 != gopt_queue_2) {
+                gopt_first = gopt_queue_2;
+                gopt_end = gopt_last_2;
+                gopt_last_2 = gopt_queue_2;
+                gopt_label = &&gopt_at_2;
+                gopt_queue = 2;
+                goto gopt_at_2;
+            }
+            /* fall through */
             case 2:
-                if (gopt_last_1 != gopt_queue_1) {
-                    gopt_first = gopt_queue_1;
-                    gopt_end = gopt_last_1;
-                    gopt_last_1 = gopt_queue_1;
-                    gopt_label = &&gopt_at_1;
-                    gopt_queue = 1;
-                    goto gopt_at_1;
-                }
-                /* fall through */
-            default:
-                break;
+            if (gopt_last_1 != gopt_queue_1) {
+                gopt_first = gopt_queue_1;
+                gopt_end = gopt_last_1;
+                gopt_last_1 = gopt_queue_1;
+                gopt_label = &&gopt_at_1;
+                gopt_queue = 1;
+                goto gopt_at_1;
             }
-            if (gopt_queue != 0) {
-                gopt_queue = 0;
-                goto gopt_turn;
-            }
+            /* fall through */
+        default:
+            break;
+        }
+        if (gopt_queue != 0) {
+            gopt_queue = 0;
+            goto gopt_turn;
         }
     }
+}
 }

@@ -13,14 +13,29 @@ void chase(const uint32_t *entries, uint32_t *heads, int n);
 #ifndef GOPT_PREFETCH
 #define GOPT_PREFETCH(address) __builtin_prefetch(address)
 #endif
+#ifndef GOPT_PREFETCH_RANGE
+#define GOPT_PREFETCH_RANGE(address, size) \
+    do { \
+        const char *gopt_line = (const char *)(address), *const gopt_line_end = gopt_line + (size); \
+        for (; gopt_line < gopt_line_end; gopt_line += 64) { GOPT_PREFETCH(gopt_line); } \
+        GOPT_PREFETCH(gopt_line_end - 1); \
+    } while (0)
+#endif
+#ifndef GOPT_ZERO
+#ifdef __cplusplus
+#define GOPT_ZERO {}
+#else
+#define GOPT_ZERO {0}
+#endif
+#endif
 void chase(const uint32_t *entries, uint32_t *heads, int n)
 {
     int i;
     {
-        const unsigned gopt_requested = (GOPT_GROUP);
-        const unsigned gopt_group = gopt_requested < (GOPT_GROUP_MAX) ? gopt_requested : (GOPT_GROUP_MAX);
-        if (gopt_group <= 1) {
-            for (i = 0; i < n; i++) {
+    const unsigned gopt_requested = (GOPT_GROUP);
+    const unsigned gopt_group = gopt_requested < (GOPT_GROUP_MAX) ? gopt_requested : (GOPT_GROUP_MAX);
+    if (gopt_group <= 1) {
+for (i = 0; i < n; i++) {
         uint32_t index = heads[i];
         for (int step = 0; step < D; step++) {
             g_expensive(&entries[index]);
@@ -28,45 +43,48 @@ void chase(const uint32_t *entries, uint32_t *heads, int n)
         }
         heads[i] = index;
     }
-        } else {
-            struct gopt_saved_1 {
-                int i_0;
-                uint32_t index_0;
-                int step_0;
-            } gopt_queue_1[GOPT_GROUP_MAX], *gopt_last_1 = gopt_queue_1;
-            int i_0 = {0};
-            uint32_t index_0 = {0};
-            int step_0 = {0};
-            unsigned gopt_begins = gopt_group - 1; /* lookups that may still begin */
-            const void *gopt_first = 0, *gopt_end = 0; /* rest of the current queue */
-            i = 0;
+    } else {
+        struct gopt_saved_1 {
+            int i_0;
+            uint32_t index_0;
+            int step_0;
+        } gopt_queue_1[GOPT_GROUP_MAX], *gopt_last_1 = gopt_queue_1;
+        int i_0 = GOPT_ZERO;
+        uint32_t index_0 = GOPT_ZERO;
+        int step_0 = GOPT_ZERO;
+        unsigned gopt_begins = gopt_group - 1; /* lookups that may still begin */
+        const void *gopt_first = 0, *gopt_end = 0; /* rest of the current queue */
+        i = 0;
 #define GOPT_NEXT do { if (gopt_first != gopt_end) { goto gopt_at_1; } goto gopt_turn; } while (0)
-        gopt_begin:
-            while (i < n) {
-                i_0 = i;
-                i++;
-                {
-        index_0 = heads[i_0];
-        for (step_0 = 0; step_0 < D; step_0++) {
-            { GOPT_PREFETCH(&entries[index_0]); gopt_last_1->i_0 = i_0; gopt_last_1->index_0 = index_0; gopt_last_1->step_0 = step_0; gopt_last_1++; GOPT_NEXT; gopt_at_1:; { const struct gopt_saved_1 *gopt_now = (const struct gopt_saved_1 *)gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; index_0 = gopt_now->index_0; step_0 = gopt_now->step_0; } }
-            index_0 = entries[index_0];
-        }
-        heads[i_0] = index_0;
-    }
+    gopt_begin:
+        while (i < n) {
+            i_0 = i;
+            i++;
+            {
+                index_0 = heads[i_0];
+                { for (step_0 = 0; step_0 < 100; step_0++) {
+                        GOPT_PREFETCH(&entries[index_0]);
+                        gopt_last_1->i_0 = i_0; gopt_last_1->index_0 = index_0; gopt_last_1->step_0 = step_0; gopt_last_1++; GOPT_NEXT;
+                    gopt_at_1:;
+                        { const struct gopt_saved_1 *gopt_now = (const struct gopt_saved_1 *)gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; index_0 = gopt_now->index_0; step_0 = gopt_now->step_0; }
+                        index_0 = entries[index_0];
+                } }
+                heads[i_0] = index_0;
             }
-            GOPT_NEXT;
+        }
+        GOPT_NEXT;
 #undef GOPT_NEXT
-        gopt_turn:
-            if (gopt_begins != 0) {
-                gopt_begins--;
-                goto gopt_begin;
-            }
-            if (gopt_last_1 != gopt_queue_1) {
-                gopt_first = gopt_queue_1;
-                gopt_end = gopt_last_1;
-                gopt_last_1 = gopt_queue_1;
-                goto gopt_at_1;
-            }
+    gopt_turn:
+        if (gopt_begins != 0) {
+            gopt_begins--;
+            goto gopt_begin;
+        }
+        if (gopt_last_1 != gopt_queue_1) {
+            gopt_first = gopt_queue_1;
+            gopt_end = gopt_last_1;
+            gopt_last_1 = gopt_queue_1;
+            goto gopt_at_1;
         }
     }
+}
 }

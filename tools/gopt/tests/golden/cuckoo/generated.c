@@ -13,13 +13,28 @@ void find(const bucket_t *table, const uint32_t *keys, uint32_t *values, int n);
 #ifndef GOPT_PREFETCH
 #define GOPT_PREFETCH(address) __builtin_prefetch(address)
 #endif
+#ifndef GOPT_PREFETCH_RANGE
+#define GOPT_PREFETCH_RANGE(address, size) \
+    do { \
+        const char *gopt_line = (const char *)(address), *const gopt_line_end = gopt_line + (size); \
+        for (; gopt_line < gopt_line_end; gopt_line += 64) { GOPT_PREFETCH(gopt_line); } \
+        GOPT_PREFETCH(gopt_line_end - 1); \
+    } while (0)
+#endif
+#ifndef GOPT_ZERO
+#ifdef __cplusplus
+#define GOPT_ZERO {}
+#else
+#define GOPT_ZERO {0}
+#endif
+#endif
 void find(const bucket_t *table, const uint32_t *keys, uint32_t *values, int n)
 {
     {
-        const unsigned gopt_requested = (GOPT_GROUP);
-        const unsigned gopt_group = gopt_requested < (GOPT_GROUP_MAX) ? gopt_requested : (GOPT_GROUP_MAX);
-        if (gopt_group <= 1) {
-            for (int i = 0; i < ( n ); i++) {
+    const unsigned gopt_requested = (GOPT_GROUP);
+    const unsigned gopt_group = gopt_requested < (GOPT_GROUP_MAX) ? gopt_requested : (GOPT_GROUP_MAX);
+    if (gopt_group <= 1) {
+foreach (i, n) {
         const uint32_t key = keys[i];
         uint32_t value = NOT_FOUND;
         for (int choice = 0; choice < 2; choice++) {
@@ -36,58 +51,61 @@ void find(const bucket_t *table, const uint32_t *keys, uint32_t *values, int n)
         }
         values[i] = value;
     }
-        } else {
-            struct gopt_saved_1 {
-                int i_0;
-                uint32_t key_0;
-                uint32_t value_0;
-                int choice_0;
-                const bucket_t *bucket_0;
-            } gopt_queue_1[GOPT_GROUP_MAX], *gopt_last_1 = gopt_queue_1;
-            int i_0 = {0};
-            uint32_t key_0 = {0};
-            uint32_t value_0 = {0};
-            int choice_0 = {0};
-            const bucket_t *bucket_0 = {0};
-            unsigned gopt_begins = gopt_group - 1; /* lookups that may still begin */
-            const void *gopt_first = 0, *gopt_end = 0; /* rest of the current queue */
-            int i = 0;
+    } else {
+        struct gopt_saved_1 {
+            int i_0;
+            uint32_t key_0;
+            uint32_t value_0;
+            int choice_0;
+            const bucket_t *bucket_0;
+        } gopt_queue_1[GOPT_GROUP_MAX], *gopt_last_1 = gopt_queue_1;
+        int i_0 = GOPT_ZERO;
+        uint32_t key_0 = GOPT_ZERO;
+        uint32_t value_0 = GOPT_ZERO;
+        int choice_0 = GOPT_ZERO;
+        const bucket_t *bucket_0 = GOPT_ZERO;
+        unsigned gopt_begins = gopt_group - 1; /* lookups that may still begin */
+        const void *gopt_first = 0, *gopt_end = 0; /* rest of the current queue */
+        int i = 0 ;
 #define GOPT_NEXT do { if (gopt_first != gopt_end) { goto gopt_at_1; } goto gopt_turn; } while (0)
-        gopt_begin:
-            while (i < ( n )) {
-                i_0 = i;
-                i++;
-                {
-        key_0 = keys[i_0];
-        value_0 = NOT_FOUND;
-        for (choice_0 = 0; choice_0 < 2; choice_0++) {
-            bucket_0 = &table[bucket_of(key_0, choice_0)];
-            { GOPT_PREFETCH(bucket_0); gopt_last_1->i_0 = i_0; gopt_last_1->key_0 = key_0; gopt_last_1->value_0 = value_0; gopt_last_1->choice_0 = choice_0; gopt_last_1->bucket_0 = bucket_0; gopt_last_1++; GOPT_NEXT; gopt_at_1:; { const struct gopt_saved_1 *gopt_now = (const struct gopt_saved_1 *)gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; key_0 = gopt_now->key_0; value_0 = gopt_now->value_0; choice_0 = gopt_now->choice_0; bucket_0 = gopt_now->bucket_0; } }
-            int slot = 0;
-            while (slot < SLOTS && bucket_0->entries[slot].key != key_0) {
-                slot++;
-            }
-            if (slot < SLOTS) {
-                value_0 = bucket_0->entries[slot].value;
-                break;
+    gopt_begin:
+        while (i < ( n )) {
+            i_0 = i;
+            i ++;
+            {
+                key_0 = keys[i_0];
+                value_0 = 0u;
+                { for (choice_0 = 0; choice_0 < 2; choice_0++) {
+                        bucket_0 = &table[bucket_of(key_0, choice_0)];
+                        GOPT_PREFETCH(bucket_0);
+                        gopt_last_1->i_0 = i_0; gopt_last_1->key_0 = key_0; gopt_last_1->value_0 = value_0; gopt_last_1->choice_0 = choice_0; gopt_last_1->bucket_0 = bucket_0; gopt_last_1++; GOPT_NEXT;
+                    gopt_at_1:;
+                        { const struct gopt_saved_1 *gopt_now = (const struct gopt_saved_1 *)gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; key_0 = gopt_now->key_0; value_0 = gopt_now->value_0; choice_0 = gopt_now->choice_0; bucket_0 = gopt_now->bucket_0; }
+                        int slot = 0;
+                        while (slot < 8 && bucket_0->entries[slot].key != key_0) {
+                            slot++;
+                        }
+                        if (slot < 8) {
+                            value_0 = bucket_0->entries[slot].value;
+                            break;
+                        }
+                } }
+                values[i_0] = value_0;
             }
         }
-        values[i_0] = value_0;
-    }
-            }
-            GOPT_NEXT;
+        GOPT_NEXT;
 #undef GOPT_NEXT
-        gopt_turn:
-            if (gopt_begins != 0) {
-                gopt_begins--;
-                goto gopt_begin;
-            }
-            if (gopt_last_1 != gopt_queue_1) {
-                gopt_first = gopt_queue_1;
-                gopt_end = gopt_last_1;
-                gopt_last_1 = gopt_queue_1;
-                goto gopt_at_1;
-            }
+    gopt_turn:
+        if (gopt_begins != 0) {
+            gopt_begins--;
+            goto gopt_begin;
+        }
+        if (gopt_last_1 != gopt_queue_1) {
+            gopt_first = gopt_queue_1;
+            gopt_end = gopt_last_1;
+            gopt_last_1 = gopt_queue_1;
+            goto gopt_at_1;
         }
     }
+}
 }

@@ -30,109 +30,127 @@ static uint32_t lookup(const table_t *table, const address_t *address)
 #ifndef GOPT_PREFETCH
 #define GOPT_PREFETCH(address) __builtin_prefetch(address)
 #endif
+#ifndef GOPT_PREFETCH_RANGE
+#define GOPT_PREFETCH_RANGE(address, size) \
+    do { \
+        const char *gopt_line = (const char *)(address), *const gopt_line_end = gopt_line + (size); \
+        for (; gopt_line < gopt_line_end; gopt_line += 64) { GOPT_PREFETCH(gopt_line); } \
+        GOPT_PREFETCH(gopt_line_end - 1); \
+    } while (0)
+#endif
+#ifndef GOPT_ZERO
+#ifdef __cplusplus
+#define GOPT_ZERO {}
+#else
+#define GOPT_ZERO {0}
+#endif
+#endif
 void route(const table_t *table, const address_t *addresses, uint32_t *hops, int n)
 {
     {
-        const unsigned gopt_requested = (GOPT_GROUP);
-        const unsigned gopt_group = gopt_requested < (GOPT_GROUP_MAX) ? gopt_requested : (GOPT_GROUP_MAX);
-        if (gopt_group <= 1) {
-            for (int i = 0; i < n; i++) {
+    const unsigned gopt_requested = (GOPT_GROUP);
+    const unsigned gopt_group = gopt_requested < (GOPT_GROUP_MAX) ? gopt_requested : (GOPT_GROUP_MAX);
+    if (gopt_group <= 1) {
+for (int i = 0; i < n; i++) {
         if (addresses[i].bytes[0] == 0xff) { /* multicast has no next hop */
             hops[i] = NO_ROUTE;
             continue;
         }
         hops[i] = lookup(table, &addresses[i]);
     }
-        } else {
-            struct gopt_saved_1 {
-                int i_0;
-                const address_t *address_1;
-                uint32_t index_1;
-            } gopt_queue_1[GOPT_GROUP_MAX], *gopt_last_1 = gopt_queue_1;
-            struct gopt_saved_2 {
-                int i_0;
-                const address_t *address_1;
-                uint32_t entry_1;
-                int depth_1;
-                const uint32_t *group_1;
-            } gopt_queue_2[GOPT_GROUP_MAX], *gopt_last_2 = gopt_queue_2;
-            int i_0 = {0};
-            const address_t *address_1 = {0};
-            uint32_t index_1 = {0};
-            uint32_t entry_1 = {0};
-            int depth_1 = {0};
-            const uint32_t *group_1 = {0};
-            unsigned gopt_begins = gopt_group - 1; /* lookups that may still begin */
-            const void *gopt_first = 0, *gopt_end = 0; /* rest of the current queue */
-            void *gopt_label = 0;
-            unsigned gopt_queue = 0;
-            int i = 0;
+    } else {
+        struct gopt_saved_1 {
+            int i_0;
+            uint32_t index_1;
+        } gopt_queue_1[GOPT_GROUP_MAX], *gopt_last_1 = gopt_queue_1;
+        struct gopt_saved_2 {
+            int i_0;
+            int depth_1;
+            const uint32_t *group_1;
+        } gopt_queue_2[GOPT_GROUP_MAX], *gopt_last_2 = gopt_queue_2;
+        int i_0 = GOPT_ZERO;
+        const address_t *address_1 = GOPT_ZERO;
+        uint32_t index_1 = GOPT_ZERO;
+        uint32_t entry_1 = GOPT_ZERO;
+        int depth_1 = GOPT_ZERO;
+        const uint32_t *group_1 = GOPT_ZERO;
+        unsigned gopt_begins = gopt_group - 1; /* lookups that may still begin */
+        const void *gopt_first = 0, *gopt_end = 0; /* rest of the current queue */
+        void *gopt_label = 0;
+        unsigned gopt_queue = 0;
+        int i = 0;
 #define GOPT_NEXT do { if (gopt_first != gopt_end) { goto *gopt_label; } goto gopt_turn; } while (0)
-        gopt_begin:
-            while (i < n) {
-                i_0 = i;
-                i++;
-                {
-        if (addresses[i_0].bytes[0] == 0xff) { /* multicast has no next hop */
-            hops[i_0] = NO_ROUTE;
-            goto gopt_done;
-        }
-        { uint32_t gopt_t1; { /* lookup */
-address_1 = &addresses[i_0];
-{
-    index_1 = (uint32_t)(address_1->bytes[0] << 8 | address_1->bytes[1]) >> (16 - FIRST_BITS);
-    { GOPT_PREFETCH(&table->first[index_1]); gopt_last_1->i_0 = i_0; gopt_last_1->address_1 = address_1; gopt_last_1->index_1 = index_1; gopt_last_1++; GOPT_NEXT; gopt_at_1:; { const struct gopt_saved_1 *gopt_now = (const struct gopt_saved_1 *)gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; address_1 = gopt_now->address_1; index_1 = gopt_now->index_1; } }
-    entry_1 = table->first[index_1];
-    for (depth_1 = 2; depth_1 < 16; depth_1++) {
-        if (!(entry_1 & EXTENDED)) {
-            { gopt_t1 = entry_1; goto gopt_end_1; }
-        }
-        group_1 = table->groups[entry_1 & ~EXTENDED];
-        { GOPT_PREFETCH(&group_1[address_1->bytes[depth_1]]); gopt_last_2->i_0 = i_0; gopt_last_2->address_1 = address_1; gopt_last_2->entry_1 = entry_1; gopt_last_2->depth_1 = depth_1; gopt_last_2->group_1 = group_1; gopt_last_2++; GOPT_NEXT; gopt_at_2:; { const struct gopt_saved_2 *gopt_now = (const struct gopt_saved_2 *)gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; address_1 = gopt_now->address_1; entry_1 = gopt_now->entry_1; depth_1 = gopt_now->depth_1; group_1 = gopt_now->group_1; } }
-        entry_1 = group_1[address_1->bytes[depth_1]];
-    }
-    { gopt_t1 = NO_ROUTE; }
-}
-gopt_end_1:;
-} hops[i_0] = gopt_t1; }
-    }
-            gopt_done:;
+    gopt_begin:
+        while (i < n) {
+            i_0 = i;
+            i++;
+            {
+                if (addresses[i_0].bytes[0] == 0xff) {
+                    hops[i_0] = 0u;
+                    goto gopt_done;
+                }
+                { uint32_t gopt_t1; { /* lookup */
+                        address_1 = &addresses[i_0];
+                        {
+                            index_1 = (uint32_t)(address_1->bytes[0] << 8 | address_1->bytes[1]) >> (16 - 12);
+                            GOPT_PREFETCH(&table->first[index_1]);
+                            gopt_last_1->i_0 = i_0; gopt_last_1->index_1 = index_1; gopt_last_1++; GOPT_NEXT;
+                        gopt_at_1:;
+                            { const struct gopt_saved_1 *gopt_now = (const struct gopt_saved_1 *)gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; index_1 = gopt_now->index_1; address_1 = &addresses[i_0]; }
+                            entry_1 = table->first[index_1];
+                            { for (depth_1 = 2; depth_1 < 16; depth_1++) {
+                                    if (!(entry_1 & 0x80000000u)) {
+                                        { gopt_t1 = entry_1; goto gopt_end_1; }
+                                    }
+                                    group_1 = table->groups[entry_1 & ~0x80000000u];
+                                    GOPT_PREFETCH(&group_1[address_1->bytes[depth_1]]);
+                                    gopt_last_2->i_0 = i_0; gopt_last_2->depth_1 = depth_1; gopt_last_2->group_1 = group_1; gopt_last_2++; GOPT_NEXT;
+                                gopt_at_2:;
+                                    { const struct gopt_saved_2 *gopt_now = (const struct gopt_saved_2 *)gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; depth_1 = gopt_now->depth_1; group_1 = gopt_now->group_1; address_1 = &addresses[i_0]; }
+                                    entry_1 = group_1[address_1->bytes[depth_1]];
+                            } }
+                            { gopt_t1 = 0u; }
+                        }
+                    gopt_end_1:;
+                    } hops[i_0] = gopt_t1; }
             }
-            GOPT_NEXT;
+        gopt_done:;
+        }
+        GOPT_NEXT;
 #undef GOPT_NEXT
-        gopt_turn:
-            if (gopt_begins != 0) {
-                gopt_begins--;
-                goto gopt_begin;
-            }
-            switch (gopt_queue) {
+    gopt_turn:
+        if (gopt_begins != 0) {
+            gopt_begins--;
+            goto gopt_begin;
+        }
+        switch (gopt_queue) {
             case 0:
-                if (gopt_last_2 != gopt_queue_2) {
-                    gopt_first = gopt_queue_2;
-                    gopt_end = gopt_last_2;
-                    gopt_last_2 = gopt_queue_2;
-                    gopt_label = &&gopt_at_2;
-                    gopt_queue = 2;
-                    goto gopt_at_2;
-                }
-                /* fall through */
+            if (gopt_last_2 != gopt_queue_2) {
+                gopt_first = gopt_queue_2;
+                gopt_end = gopt_last_2;
+                gopt_last_2 = gopt_queue_2;
+                gopt_label = &&gopt_at_2;
+                gopt_queue = 2;
+                goto gopt_at_2;
+            }
+            /* fall through */
             case 2:
-                if (gopt_last_1 != gopt_queue_1) {
-                    gopt_first = gopt_queue_1;
-                    gopt_end = gopt_last_1;
-                    gopt_last_1 = gopt_queue_1;
-                    gopt_label = &&gopt_at_1;
-                    gopt_queue = 1;
-                    goto gopt_at_1;
-                }
-                /* fall through */
-            default:
-                break;
+            if (gopt_last_1 != gopt_queue_1) {
+                gopt_first = gopt_queue_1;
+                gopt_end = gopt_last_1;
+                gopt_last_1 = gopt_queue_1;
+                gopt_label = &&gopt_at_1;
+                gopt_queue = 1;
+                goto gopt_at_1;
             }
-            if (gopt_queue != 0) {
-                gopt_queue = 0;
-                goto gopt_turn;
-            }
+            /* fall through */
+        default:
+            break;
+        }
+        if (gopt_queue != 0) {
+            gopt_queue = 0;
+            goto gopt_turn;
         }
     }
+}
 }

@@ -19,7 +19,7 @@ pub(crate) const SANITIZED: &[&str] = &["-g", "-fsanitize=address,undefined", "-
 pub(crate) fn compile(compiler: &str, flags: &[&str], source: &Path, program: &Path) {
     let mut command = Command::new(compiler);
     command.arg("-std=gnu11").args(flags);
-    let output = command.arg(source).arg("-o").arg(program).output().expect("the compiler starts");
+    let output = command.arg(source).arg("-o").arg(program).arg("-lm").output().expect("the compiler starts");
     assert!(
         output.status.success(),
         "{compiler} {flags:?} {}:\n{}",

@@ -2,12 +2,9 @@
 //!
 //! `GOPT_RANDOM=N` tries N programs; each is named by its seed, which `GOPT_SEED` sets.
 
-mod common;
-mod generator;
-
 use std::path::Path;
 
-use common::{SANITIZED, compile, has, run};
+use crate::common::{SANITIZED, compile, has, run};
 
 /// Programs of a plain test run.
 const PROGRAMS: u64 = 2;
@@ -30,17 +27,19 @@ fn random_look_ups_compute_the_same_before_and_after() {
 }
 
 fn try_program(seed: u64, clang: bool, folder: &Path) {
-    let plain = generator::program(seed);
+    let plain = crate::generator::program(seed);
     let options = gopt::Options { name: "plain.c", ..gopt::Options::default() };
     let kept = std::env::temp_dir().join("gopt-random.c");
     let keep = |text: &str| std::fs::write(&kept, text).expect("the folder for temporary files can be written");
-    let made = gopt::transform(&plain, &options).unwrap_or_else(|refusal| {
+    let made = gopt::transform(&plain, &options).unwrap_or_else(|error| {
         keep(&plain);
-        panic!("seed {seed}, {}: {refusal}", kept.display());
+        panic!("seed {seed}, {}: {error}", kept.display());
     });
+    let made = made.text;
+
     let write = |name: &str, text: &str| {
         let path = folder.join(name);
-        std::fs::write(&path, format!("{text}\n{}", generator::MAIN)).expect("the folder can be written");
+        std::fs::write(&path, format!("{text}\n{}", crate::generator::MAIN)).expect("the folder can be written");
         path
     };
     let (before, after) = (write("plain.c", &plain), write("made.c", &made));

@@ -1,0 +1,80 @@
+//! `compile_commands.json`: the flags with which a build compiles a file.
+
+use std::path::Path;
+
+/// Returns the compiler and flags for a file, from the database in a folder.
+pub(super) fn compiler(folder: &Path, file: &Path) -> Result<gopt::Compiler, String> {
+    let path = folder.join("compile_commands.json");
+    let name = path.display();
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("{name}: {error}"))?;
+    let json: serde_json::Value = serde_json::from_str(&text).map_err(|error| format!("{name}: {error}"))?;
+    let entries = json.as_array().ok_or_else(|| format!("{name}: the file is no list of commands"))?;
+    let wanted = canonical(file);
+    for entry in entries {
+        let string = |key: &str| entry.get(key).and_then(serde_json::Value::as_str);
+        let directory = folder.join(string("directory").unwrap_or("."));
+        if string("file").is_none_or(|file| canonical(&directory.join(file)) != wanted) {
+            continue;
+        }
+        let words: Vec<String> = match (entry.get("arguments").and_then(serde_json::Value::as_array), string("command"))
+        {
+            (Some(list), _) => list.iter().filter_map(|word| word.as_str().map(str::to_owned)).collect(),
+            (None, Some(command)) => words(command),
+            (None, None) => return Err(format!("{name}: the entry of {} has no command", file.display())),
+        };
+        let (program, flags) = words.split_first().ok_or_else(|| format!("{name}: an empty command"))?;
+        // The file itself is given as text.
+        let is_file = |flag: &String| !flag.starts_with('-') && canonical(&directory.join(flag)) == wanted;
+        let flags = flags.iter().filter(|flag| !is_file(flag)).cloned().collect();
+        return Ok(gopt::Compiler { program: program.clone(), flags, directory: Some(directory), cplusplus: false });
+    }
+    Err(format!("{name} has no entry for {}: build it once with this database", file.display()))
+}
+
+fn canonical(path: &Path) -> std::path::PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+/// Divides a command into words, as a shell does.
+fn words(command: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let (mut word, mut inside, mut quote) = (String::new(), false, None);
+    let mut characters = command.chars();
+    while let Some(one) = characters.next() {
+        match (quote, one) {
+            (Some('\''), '\'') | (Some('"'), '"') => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(one);
+                inside = true;
+            }
+            (None | Some('"'), '\\') => {
+                word.extend(characters.next());
+                inside = true;
+            }
+            (None, space) if space.is_whitespace() => {
+                if inside {
+                    found.push(std::mem::take(&mut word));
+                }
+                inside = false;
+            }
+            _ => {
+                word.push(one);
+                inside = true;
+            }
+        }
+    }
+    if inside {
+        found.push(word);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::words;
+
+    #[test]
+    fn words_are_divided_as_by_a_shell() {
+        assert_eq!(words(r#"cc -DA="x y" '-DB=\n' -o a\ b  c.c"#), ["cc", "-DA=x y", r"-DB=\n", "-o", "a b", "c.c"]);
+    }
+}

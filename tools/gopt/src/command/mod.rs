@@ -1,0 +1,132 @@
+//! Command line.
+
+mod database;
+mod wrapper;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Transforms batch loops of independent lookups, so that they hide memory latency.
+///
+/// `gopt cc ARGUMENTS` compiles with the C compiler, after transforming the C files among the
+/// arguments. `gopt cc --help` describes it.
+#[derive(Parser)]
+#[command(name = "gopt", version)]
+struct Arguments {
+    /// C file, with markers such as `g_expensive(address);` before expensive accesses
+    input: PathBuf,
+    /// Output file. Default: standard output
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+    /// Folder with compile_commands.json, which has the flags of the file
+    #[arg(long, value_name = "FOLDER")]
+    build: Option<PathBuf>,
+    /// C compiler that expands macros. Default: the variable CC, or cc
+    #[arg(long, value_name = "PROGRAM")]
+    cc: Option<String>,
+    /// Folder of included files
+    #[arg(short = 'I', value_name = "FOLDER")]
+    include: Vec<String>,
+    /// Macro, as NAME or NAME=VALUE
+    #[arg(short = 'D', value_name = "MACRO")]
+    define: Vec<String>,
+    /// Function whose outermost loops are the batch loops. May be repeated
+    #[arg(long)]
+    function: Vec<String>,
+    #[command(flatten)]
+    permissions: Permissions,
+    /// Flags of the compiler, after --
+    #[arg(last = true)]
+    flags: Vec<String>,
+}
+
+/// Options that both forms of the command share.
+#[derive(clap::Args, Clone, Default)]
+struct Permissions {
+    /// Further marker: a macro or function that takes an address. May be repeated
+    #[arg(long)]
+    marker: Vec<String>,
+    /// Function without side effects, whose body gopt cannot see. May be repeated
+    #[arg(long, value_name = "FUNCTION")]
+    pure: Vec<String>,
+    /// Function whose calls may change their order. May be repeated
+    #[arg(long, value_name = "FUNCTION")]
+    unordered: Vec<String>,
+    /// Allow sums of floating-point numbers, whose last digits depend on the order
+    #[arg(long)]
+    reassociate: bool,
+}
+
+/// Runs the command.
+pub(crate) fn main() -> ExitCode {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    if arguments.get(1).is_some_and(|first| first == "cc") {
+        return wrapper::run(arguments.split_off(2));
+    }
+    match run(&Arguments::parse_from(arguments)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("gopt: {message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), String> {
+    let path = &arguments.input;
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
+    let mut compiler = match &arguments.build {
+        Some(folder) => database::compiler(folder, path)?,
+        None => gopt::Compiler::default(),
+    };
+    if let Some(program) = &arguments.cc {
+        compiler.program.clone_from(program);
+    }
+    compiler.flags.extend(arguments.include.iter().map(|folder| format!("-I{folder}")));
+    compiler.flags.extend(arguments.define.iter().map(|one| format!("-D{one}")));
+    compiler.flags.extend(arguments.flags.iter().cloned());
+    compiler.cplusplus |= is_cplusplus(path);
+    // The compiler may run in another folder.
+    let folder = std::path::absolute(path).ok().and_then(|path| path.parent().map(Path::to_owned));
+    let options = gopt::Options {
+        name: &name,
+        folder: folder.as_deref(),
+        compiler,
+        functions: &arguments.function,
+        ..arguments.permissions.options()
+    };
+    let output = gopt::transform(&text, &options).map_err(|error| error.to_string())?;
+    for (file, line) in &output.loops {
+        eprintln!("gopt: {file}:{line}: note: the iterations of this loop are interleaved");
+    }
+    match &arguments.output {
+        Some(path) => std::fs::write(path, output.text).map_err(|error| format!("{}: {error}", path.display())),
+        None => {
+            print!("{}", output.text);
+            Ok(())
+        }
+    }
+}
+
+impl Permissions {
+    /// Returns options with these permissions.
+    fn options(&self) -> gopt::Options<'_> {
+        gopt::Options {
+            markers: &self.marker,
+            pure: &self.pure,
+            unordered: &self.unordered,
+            reassociate: self.reassociate,
+            ..gopt::Options::default()
+        }
+    }
+}
+
+/// Returns whether the name of a file is that of C++.
+fn is_cplusplus(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    matches!(extension, "cc" | "cpp" | "cxx" | "c++" | "C" | "hpp" | "hh")
+}

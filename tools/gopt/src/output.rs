@@ -1,0 +1,192 @@
+//! Output: the input with its batch loops replaced.
+
+use crate::check::Permissions;
+use crate::choose::{self, Batch};
+use crate::emit;
+use crate::error::Pass;
+use crate::lexer::{self, Kind};
+use crate::reach::Reach;
+use crate::syntax::Unit;
+use crate::syntax::ast::{DeclId, Span};
+use crate::{Options, Output};
+
+/// Replacement of a range of the input.
+struct Edit {
+    start: usize,
+    end: usize,
+    text: String,
+}
+
+/// Transforms all batch loops of a file.
+pub(crate) fn output(unit: &Unit, options: &Options<'_>, permissions: &Permissions) -> Pass<Output> {
+    let (batches, reach) = choose::choose(unit, options.functions, permissions)?;
+    let mut edits = Vec::new();
+    let mut loops = Vec::new();
+    let mut functions: Vec<(DeclId, Vec<usize>)> = Vec::new();
+    for (index, batch) in batches.iter().enumerate() {
+        match functions.last_mut() {
+            Some((function, all)) if *function == batch.site.function => all.push(index),
+            _ => functions.push((batch.site.function, vec![index])),
+        }
+        let (file, line) = unit.expanded.position(batch.site.span().first);
+        loops.push((file.to_owned(), line));
+    }
+    for (position, (function, all)) in functions.iter().enumerate() {
+        let members: Vec<(usize, &Batch<'_>)> = all.iter().map(|index| (*index, &batches[*index])).collect();
+        edit_function(unit, &reach, *function, &members, position == 0, &mut edits)?;
+    }
+    edits.sort_by_key(|edit| edit.start);
+    let source = &unit.expanded.source;
+    let mut text = String::new();
+    let mut at = 0;
+    for edit in &edits {
+        text.push_str(&source[at..edit.start]);
+        text.push_str(&edit.text);
+        at = edit.end;
+        if options.line_directives && edit.end > edit.start {
+            let line = source[..at].matches('\n').count() + 1;
+            text.push_str(&format!("\n#line {line} \"{}\"\n", options.name));
+        }
+    }
+    text.push_str(&source[at..]);
+    if options.line_directives {
+        text.insert_str(0, &format!("#line 1 \"{}\"\n", options.name));
+    }
+    Ok(Output { text: without_pragmas(&text), loops })
+}
+
+/// Adds the edits of the batch loops of a function.
+fn edit_function(
+    unit: &Unit,
+    reach: &Reach,
+    function: DeclId,
+    batches: &[(usize, &Batch<'_>)],
+    is_first: bool,
+    edits: &mut Vec<Edit>,
+) -> Pass<()> {
+    let expanded = &unit.expanded;
+    let span = unit.functions[&function].span;
+    let places: Vec<_> = batches.iter().map(|(_, batch)| place(unit, batch.site.span())).collect();
+    let begin = expanded.tokens[span.first].from.map(|from| from as usize);
+    let whole = begin.is_none() || places.iter().any(Option::is_none);
+    let mut before = if is_first { emit::PROLOGUE.to_owned() } else { String::new() };
+    let mut replaced: Vec<(Span, String)> = Vec::new();
+    for ((number, batch), place) in batches.iter().zip(&places) {
+        let site = batch.site.span();
+        let plain = match place.filter(|_| !whole && !undefined_foreach(unit)) {
+            Some((start, end)) => expanded.source[start..end].to_owned(),
+            None => lines(unit, site),
+        };
+        let emitted = emit::transformed(unit, reach, &batch.site, &batch.header, &batch.legal, *number, &plain)?;
+        before += &emitted.before;
+        replaced.push((site, emitted.text));
+    }
+    let begin = begin.unwrap_or_else(|| enclosing_start(unit, span));
+    if whole {
+        // A macro expands to the loop or to the function, so the function is written expanded.
+        let end = enclosing_end(unit, span);
+        let mut text = String::new();
+        let mut at = span.first;
+        for (site, written) in &replaced {
+            text += &lines(unit, Span { first: at, end: site.first });
+            text += &format!("\n{written}\n");
+            at = site.end;
+        }
+        text += &lines(unit, Span { first: at, end: span.end });
+        edits.push(Edit { start: begin, end, text: format!("{before}{text}\n") });
+        return Ok(());
+    }
+    edits.push(Edit { start: begin, end: begin, text: line_break(expanded.source.as_str(), begin) + &before });
+    for ((_, written), place) in replaced.into_iter().zip(places) {
+        let Some((start, end)) = place else { continue };
+        edits.push(Edit { start, end, text: written });
+    }
+    Ok(())
+}
+
+fn line_break(source: &str, at: usize) -> String {
+    if at == 0 || source[..at].ends_with('\n') { String::new() } else { "\n".to_owned() }
+}
+
+/// Returns the range of the source that a statement covers, if no macro hides its ends.
+fn place(unit: &Unit, span: Span) -> Option<(usize, usize)> {
+    let first = unit.expanded.tokens.get(span.first)?.from? as usize;
+    let end = unit.expanded.tokens.get(span.end - 1)?.to? as usize;
+    (first < end && braces_match(&unit.expanded.source[first..end])).then_some((first, end))
+}
+
+/// Returns whether a part of the source has as many closing as opening brackets.
+fn braces_match(text: &str) -> bool {
+    let mut depth = 0_i64;
+    for token in lexer::tokens(text).iter().filter(|token| token.kind == Kind::Punctuation) {
+        match token.text {
+            "{" | "(" => depth += 1,
+            "}" | ")" => depth -= 1,
+            _ => {}
+        }
+    }
+    // Alternatives under `#if` may open a bracket twice.
+    depth == 0 || text.contains("\n#")
+}
+
+fn undefined_foreach(unit: &Unit) -> bool {
+    !unit.expanded.macros.contains_key(crate::front::FOREACH)
+}
+
+/// Returns the place in the source before a function that a macro expands to.
+fn enclosing_start(unit: &Unit, span: Span) -> usize {
+    let tokens = &unit.expanded.tokens;
+    (0..=span.first).rev().find_map(|at| tokens[at].from).map_or(0, |from| from as usize)
+}
+
+/// Returns the place in the source after a function.
+fn enclosing_end(unit: &Unit, span: Span) -> usize {
+    let tokens = &unit.expanded.tokens;
+    if let Some(to) = tokens.get(span.end - 1).and_then(|token| token.to) {
+        return to as usize;
+    }
+    // The end of the last token before the next external declaration.
+    let next = tokens[span.end.min(tokens.len())..].iter().find_map(|token| token.from);
+    let source = &unit.expanded.source;
+    let limit = next.map_or(source.len(), |next| next as usize);
+    let words = lexer::tokens(&source[..limit]);
+    words.iter().rev().find(|word| word.kind != Kind::Directive).map_or(limit, lexer::Token::end)
+}
+
+/// Returns the tokens of a range, with the line breaks of the expanded text.
+fn lines(unit: &Unit, span: Span) -> String {
+    let mut text = String::new();
+    for at in span.first..span.end {
+        if at > span.first {
+            let break_line = unit.expanded.on_new_line(at);
+            text.push_str(if break_line {
+                "\n"
+            } else if unit.expanded.spaced(at) {
+                " "
+            } else {
+                ""
+            });
+        }
+        let word = unit.expanded.word(at);
+        if word.starts_with('#') {
+            text.push_str(&format!("\n{word}\n"));
+        } else {
+            text.push_str(word);
+        }
+    }
+    text
+}
+
+/// Returns a text without the pragmas for gopt, which compilers do not know.
+fn without_pragmas(text: &str) -> String {
+    let mut result = String::new();
+    for line in text.split_inclusive('\n') {
+        let words: Vec<&str> = line.trim_start().trim_start_matches('#').split_whitespace().take(2).collect();
+        if line.trim_start().starts_with('#') && words == ["pragma", "gopt"] {
+            result.push('\n');
+        } else {
+            result.push_str(line);
+        }
+    }
+    result
+}

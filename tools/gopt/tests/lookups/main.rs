@@ -1,0 +1,8 @@
+//! Tests of the whole compiler: what it writes computes the same, and what it refuses.
+
+mod cases;
+mod command;
+mod common;
+mod generator;
+mod golden;
+mod random;
