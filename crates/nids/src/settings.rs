@@ -4,8 +4,8 @@ use crate::Error;
 use crate::proto::HttpOptions;
 use crate::rules::Variables;
 use crate::rules::number::parse_number;
-use crate::stream::OverlapPolicy;
 use crate::stream::session::Options as StreamOptions;
+use crate::stream::{OverlapPolicy, Urgent};
 
 /// Settings of an inspector.
 #[derive(Debug, Clone)]
@@ -56,6 +56,7 @@ const NAMES: &[&str] = &[
     "stream.async-oneside",
     "stream.checksum-validation",
     "stream.drop-invalid",
+    "stream.reassembly.urgent.policy",
     "stream.reassembly.depth",
     "stream.reassembly.toserver-chunk-size",
     "stream.reassembly.toclient-chunk-size",
@@ -88,6 +89,13 @@ impl Settings {
             "stream.async-oneside" => self.stream.async_oneside = switch()?,
             "stream.checksum-validation" => self.checksums = switch()?,
             "stream.drop-invalid" => self.drop_invalid = switch()?,
+            "stream.reassembly.urgent.policy" => {
+                self.stream.urgent = match value {
+                    "inline" => Urgent::Inline,
+                    "oob" => Urgent::OutOfBand,
+                    _ => return Err(bad("inline or oob")),
+                };
+            }
             "stream.reassembly.depth" => self.stream.depth = number()?,
             "stream.reassembly.toserver-chunk-size" => self.chunk_bytes[0] = number()? as u32,
             "stream.reassembly.toclient-chunk-size" => self.chunk_bytes[1] = number()? as u32,

@@ -147,7 +147,7 @@ impl Detector {
         }
         self.next_stamp();
         let mut candidates = std::mem::take(&mut self.candidates);
-        if let Some(stream) = input.stream {
+        for stream in input.streams {
             engine.payload.scan(stream, &mut |rule| {
                 if self.is_new(rule) {
                     candidates.push(rule);
@@ -155,7 +155,7 @@ impl Detector {
             });
         }
         let payload = input.packet.payload();
-        if !payload.is_empty() && !(input.inline && input.in_stream && input.stream.is_some()) {
+        if !payload.is_empty() && !(input.inline && input.same_bytes) {
             engine.payload.scan(payload, &mut |rule| {
                 if self.is_new(rule) {
                     candidates.push(rule);
@@ -188,7 +188,7 @@ impl Detector {
         }
         let matched = match compiled.payload {
             Some(chain) => self.payload(compiled, &compiled.rule.chains[chain], input),
-            None if compiled.needs_stream && input.stream.is_none() => PayloadMatch::No,
+            None if compiled.needs_stream && input.streams.is_empty() => PayloadMatch::No,
             None => PayloadMatch::Packet,
         };
         if matched == PayloadMatch::No {
@@ -225,7 +225,7 @@ impl Detector {
         self.scratch.captures.clear();
         let tcp = input.packet.protocol == 6;
         if compiled.needs_stream && tcp {
-            if let Some(stream) = input.stream {
+            for stream in input.streams {
                 if chain::matches(&chain.tests, Subject::new(stream), &mut self.scratch) {
                     return PayloadMatch::Stream;
                 }

@@ -14,10 +14,12 @@ pub struct Input<'i, 'p> {
     pub direction: Option<Direction>,
     /// The flow is established.
     pub established: bool,
-    /// Reassembled data that rules have not seen yet, or a window around the packet.
-    pub stream: Option<&'i [u8]>,
+    /// Reassembled data that rules have not seen yet, without its gaps, or a window around the packet.
+    pub streams: &'i [&'i [u8]],
     /// The payload of the packet is part of the stream.
     pub in_stream: bool,
+    /// The reassembled data contains the payload of the packet as it is.
+    pub same_bytes: bool,
     /// Events of the stream.
     pub events: &'i [&'static str],
     /// The packet marks the end of the flow, and was not on the wire.

@@ -81,12 +81,10 @@ impl Detector {
                 rules.push(rule);
             }
         }
-        if !inspection.started {
-            inspection.started = true;
-            for rule in &engine.transactions[app as usize] {
-                if self.is_new(*rule) {
-                    rules.push(*rule);
-                }
+        for rule in &engine.transactions[app as usize] {
+            let tests = &engine.rules[*rule as usize].engines[current.view.direction as usize];
+            if tests.first().is_some_and(|test| test.ready <= current.progress) && self.is_new(*rule) {
+                rules.push(*rule);
             }
         }
         rules.sort_unstable();
@@ -206,7 +204,7 @@ impl Detector {
             match self.field(&compiled.rule.chains[test.chain], current, is_final) {
                 FieldResult::Match => state.matched |= 1 << index.min(31),
                 FieldResult::NoMatch => {
-                    state.done = is_final && state.matched != 0;
+                    state.done = is_final && (state.matched != 0 || compiled.rule.prefilter.is_none());
                     return false;
                 }
             }

@@ -51,7 +51,7 @@ impl Key {
                 key.server_port = u16::from(answer.unwrap_or(icmp.kind));
                 key.id = icmp.echo.map_or(0, |echo| echo.0);
             }
-            Transport::Other if packet.protocol == 50 => {}
+            Transport::Other if matches!(packet.protocol, 4 | 41 | 50) => {}
             Transport::Other => return None,
         }
         Some(key)

@@ -130,8 +130,9 @@ impl Core {
             flow: None,
             direction: None,
             established: false,
-            stream: None,
+            streams: &[],
             in_stream: false,
+            same_bytes: false,
             events: &[],
             is_end: false,
             inline: self.settings.stream.inline,
@@ -230,17 +231,14 @@ impl Core {
         events: &[&'static str],
         is_end: bool,
     ) -> Detection {
-        let (stream, progress) = self.raw_view(packet, flow, placed, is_end);
+        let (ranges, progress) = self.raw_view(packet, flow, placed, is_end);
         // The stream is borrowed from the session, which leaves the flow for this time.
         let session = flow.session.take();
-        let view = match (&session, stream) {
-            (Some(session), Some(range)) => {
-                let side = session.side(placed.direction);
-                let bytes = side.data.from(range.start);
-                Some(&bytes[..bytes.len().min((range.end - range.start) as usize)])
-            }
-            _ => None,
+        let view = |range: &std::ops::Range<u64>| {
+            let bytes = session.as_ref()?.side(placed.direction).data.from(range.start);
+            Some(&bytes[..bytes.len().min((range.end - range.start) as usize)])
         };
+        let streams: Vec<&[u8]> = ranges.iter().filter_map(view).collect();
         // Tests of the stream's size need the session, so a shallow copy of its numbers stays.
         let numbers = session.as_ref().map(|session| Box::new(session.numbers()));
         flow.session = numbers;
@@ -248,8 +246,9 @@ impl Core {
             packet,
             direction: Some(placed.direction),
             established,
-            stream: view,
+            streams: &streams,
             in_stream: placed.handled.added,
+            same_bytes: placed.handled.added && !placed.handled.differs && !streams.is_empty(),
             events,
             is_end,
             inline: self.settings.stream.inline,

@@ -94,7 +94,7 @@ impl Core {
         let bytes = (next - side.app_progress) as usize;
         side.app_progress = next;
         side.gap = true;
-        self.counters.gaps += 1;
+        self.counters.gaps += u64::from(!end);
         if flow.app.app.is_none() {
             flow.app.failed = true;
         }

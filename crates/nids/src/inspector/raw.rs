@@ -8,58 +8,60 @@ use super::core::{Core, Placed};
 use crate::flow::Flow;
 use crate::packet::Packet;
 use crate::stream::State;
+use crate::stream::side::Side;
 use std::ops::Range;
 
 impl Core {
-    /// Returns the range of the stream that rules see with this packet, and the progress after it.
+    /// Returns the ranges of the stream that rules see with this packet, and the progress after them.
     pub(super) fn raw_view(
         &self,
         packet: &Packet<'_>,
         flow: &mut Flow,
         placed: &Placed,
         is_end: bool,
-    ) -> (Option<Range<u64>>, Option<u64>) {
-        let Some(session) = flow.session.as_deref_mut() else { return (None, None) };
-        let inline = session.is_immediate(&self.settings.stream);
+    ) -> (Vec<Range<u64>>, Option<u64>) {
+        let none = (Vec::new(), None);
+        let encrypted = flow.app.parser.as_ref().is_some_and(|parser| parser.is_encrypted(placed.direction));
+        let Some(session) = flow.session.as_deref_mut().filter(|_| !encrypted) else { return none };
         let state = session.state;
+        let oneside = session.oneside;
         let chunk = u64::from(self.settings.chunk_bytes[placed.direction as usize]);
         let side = session.side_mut(placed.direction);
-        if inline && !is_end {
-            if !placed.handled.added {
-                return (None, None);
+        if self.settings.stream.inline && !is_end {
+            let start = packet.tcp().and_then(|tcp| side.offset(tcp.seq)).filter(|_| placed.handled.added);
+            return start.map_or(none, |start| inline_view(side, start, packet.payload.len() as u64, chunk));
+        }
+        let limit = if is_end || oneside { side.data.end() } else { side.acked() };
+        let forced = is_end || side.trigger_raw || side.depth_reached || state > State::TimeWait;
+        let mut ranges = Vec::new();
+        let mut progress = side.raw_progress;
+        loop {
+            let data = side.data.from(progress);
+            let length = (data.len() as u64).min(limit.saturating_sub(progress));
+            if length > 0 {
+                ranges.push(progress..progress + length);
+                progress += length;
+                continue;
             }
-            let Some(start) = packet.tcp().and_then(|tcp| side.offset(tcp.seq)) else { return (None, None) };
-            return inline_view(side, start, packet.payload.len() as u64, chunk);
-        }
-        let acked = side.acked();
-        let mut begin = side.raw_progress;
-        let mut data = side.data.from(begin);
-        if data.is_empty() {
-            match side.data.next_after(begin) {
-                Some(next) if next <= side.app_progress || is_end || state > State::TimeWait => begin = next,
-                _ => return (None, None),
+            // Missing bytes are skipped once they can no longer arrive.
+            match side.data.next_after(progress) {
+                Some(next) if next > progress && (is_end || next <= side.app_progress) => progress = next,
+                _ => break,
             }
-            data = side.data.from(begin);
         }
-        let length = if is_end { data.len() as u64 } else { (data.len() as u64).min(acked.saturating_sub(begin)) };
-        let ready = is_end || side.trigger_raw || side.depth_reached || state > State::TimeWait || length >= chunk;
-        if !ready || length == 0 {
-            return (None, None);
+        let total: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+        if total == 0 || !forced && total < chunk {
+            return (Vec::new(), None);
         }
-        (Some(begin..begin + length), Some(begin + length))
+        (ranges, Some(progress))
     }
 }
 
 /// Returns the packet with the data around it, at most `chunk` bytes or a third more than the
 /// packet.
-fn inline_view(
-    side: &crate::stream::side::Side,
-    start: u64,
-    length: u64,
-    chunk: u64,
-) -> (Option<Range<u64>>, Option<u64>) {
+fn inline_view(side: &Side, start: u64, length: u64, chunk: u64) -> (Vec<Range<u64>>, Option<u64>) {
     let chunk = if chunk <= length { length + length / 3 } else { chunk };
-    let Some((first, bytes)) = side.data.around(start) else { return (None, None) };
+    let Some((first, bytes)) = side.data.around(start) else { return (Vec::new(), None) };
     let (mut low, mut high) = (first, first + bytes.len() as u64);
     let end = (start + length).min(high);
     if high - low > chunk {
@@ -73,5 +75,5 @@ fn inline_view(
             high = high.min(low + chunk).max(end);
         }
     }
-    (Some(low..high), Some(end))
+    (vec![low..high], Some(end))
 }

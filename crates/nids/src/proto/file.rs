@@ -56,9 +56,8 @@ pub struct FileRecord {
 impl File {
     /// Returns an empty file.
     pub fn new(name: Vec<u8>, hashed: bool) -> Self {
-        let digests = || {
-            Box::new(Digests { md5: md5::Md5::new(), sha1: sha1::Sha1::new(), sha256: sha2::Sha256::new() })
-        };
+        let digests =
+            || Box::new(Digests { md5: md5::Md5::new(), sha1: sha1::Sha1::new(), sha256: sha2::Sha256::new() });
         Self { name, digests: hashed.then(digests), ..Self::default() }
     }
 

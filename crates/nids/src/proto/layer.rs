@@ -25,8 +25,6 @@ pub struct Inspection {
     pub rules: Vec<RuleState>,
     /// Named bits of the transaction.
     pub bits: Vec<u32>,
-    /// Rules without a prefilter have started.
-    pub started: bool,
     /// The direction is complete and inspected.
     pub done: bool,
 }

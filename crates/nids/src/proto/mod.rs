@@ -12,8 +12,8 @@
 //! progress makes them available.
 
 pub mod body;
-pub mod file;
 mod dns;
+pub mod file;
 mod http;
 mod identify;
 mod layer;

@@ -13,4 +13,4 @@ pub mod session;
 pub mod side;
 
 pub use policy::OverlapPolicy;
-pub use session::{Handled, Session, State, Update};
+pub use session::{Handled, Session, State, Update, Urgent};

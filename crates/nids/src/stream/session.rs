@@ -70,6 +70,8 @@ pub struct Options {
     pub policy: OverlapPolicy,
     /// Number of bytes that are stored in each direction; 0 for no limit.
     pub depth: u64,
+    /// Treatment of urgent bytes.
+    pub urgent: Urgent,
     /// Number of bytes out of order that one direction may hold.
     pub window_max: u64,
 }
@@ -82,9 +84,20 @@ impl Default for Options {
             async_oneside: false,
             policy: OverlapPolicy::default(),
             depth: 1 << 20,
+            urgent: Urgent::default(),
             window_max: 1 << 20,
         }
     }
+}
+
+/// Treatment of urgent bytes: what an application reads depends on its socket options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Urgent {
+    /// The byte is part of the stream.
+    #[default]
+    Inline,
+    /// The byte is not part of the stream.
+    OutOfBand,
 }
 
 /// Directions whose data the protocol parser receives after a packet.
@@ -103,6 +116,8 @@ pub struct Handled {
     pub valid: bool,
     /// The payload was added to the stream.
     pub added: bool,
+    /// The payload overlaps with different bytes.
+    pub differs: bool,
     /// Directions to process.
     pub update: Update,
     /// The packet begins a new connection with the same addresses and ports.
@@ -138,6 +153,8 @@ pub struct Session {
     pub overlaps_different: u32,
 }
 
+/// Event of segments that overlap with different bytes.
+const OVERLAP_DIFFERS: &str = "reassembly_overlap_different_data";
 /// Age of a timestamp after which it is not compared, microseconds (RFC 7323, section 5.5).
 const PAWS_MICROS: u64 = 24 * 86_400 * 1_000_000;
 
@@ -191,9 +208,11 @@ impl Session {
             State::SynReceived => self.syn_received(direction, header, payload, now, options),
             _ => self.open(direction, header, payload, now, options),
         };
+        let mut handled = handled;
         if handled.valid {
             self.pair(direction).0.flags_seen |= header.flags;
         }
+        handled.differs = handled.events.contains(&OVERLAP_DIFFERS);
         handled
     }
 
@@ -284,7 +303,14 @@ impl Session {
         let syn = flags & (flag::SYN | flag::ACK);
         // The sender of the SYN is the client, unless this SYN came from the other side.
         let from_client = direction == Direction::ToServer;
+        if !from_client && flags & (flag::RST | flag::FIN) != 0 && !self.echo_ok(header) {
+            return Handled::invalid("pkt_invalid_timestamp");
+        }
         if flags & flag::RST != 0 {
+            if from_client && header.seq != self.sides[0].isn {
+                // The answer to the SYN may still arrive.
+                return Handled { valid: true, ..Handled::default() };
+            }
             let (sender, receiver) = self.pair(direction);
             let valid = if from_client {
                 header.seq == sender.isn || header.seq == sender.next_seq
@@ -494,7 +520,7 @@ impl Session {
         self.advance(direction, header);
         self.choose_update(direction, header, options, &mut handled);
         if !payload.is_empty() {
-            handled.added = self.store(direction, header.seq, payload, options, &mut handled.events);
+            handled.added = self.store_payload(direction, header, payload, options, &mut handled.events);
         }
         handled
     }
@@ -595,6 +621,36 @@ impl Session {
         }
     }
 
+    /// Returns whether the answer to a SYN echoes its timestamp (RFC 7323, section 3.2).
+    fn echo_ok(&self, header: &Tcp) -> bool {
+        match (header.timestamp, self.sides[0].timestamp) {
+            (Some((_, echo)), Some((sent, _))) => echo == sent,
+            _ => true,
+        }
+    }
+
+    /// Adds the payload of a packet to the stream, without an urgent byte that the application does
+    /// not read. Returns whether it is stored.
+    fn store_payload(
+        &mut self,
+        direction: Direction,
+        header: &Tcp,
+        payload: &[u8],
+        options: &Options,
+        events: &mut Vec<&'static str>,
+    ) -> bool {
+        let at = usize::from(header.urgent).wrapping_sub(1);
+        let urgent = header.flags & flag::URG != 0 && at < payload.len() && options.urgent == Urgent::OutOfBand;
+        if !urgent {
+            return self.store(direction, header.seq, payload, options, events);
+        }
+        let before = self.store(direction, header.seq, &payload[..at], options, events);
+        let seq = header.seq.wrapping_add(at as u32);
+        self.pair(direction).0.skip(seq);
+        let after = self.store(direction, seq.wrapping_add(1), &payload[at + 1..], options, events);
+        before || after
+    }
+
     /// Adds payload to the stream. Returns whether it is stored.
     fn store(
         &mut self,
@@ -605,7 +661,7 @@ impl Session {
         events: &mut Vec<&'static str>,
     ) -> bool {
         let side = self.pair(direction).0;
-        if side.closed {
+        if side.closed || payload.is_empty() {
             return false;
         }
         let Some(start) = side.offset(seq).or_else(|| side.offset(seq.wrapping_add(payload.len() as u32)).map(|_| 0))
@@ -636,7 +692,7 @@ impl Session {
         side.ranges_max = side.ranges_max.max(side.data.range_count() as u16);
         if differs {
             self.overlaps_different += 1;
-            events.push("reassembly_overlap_different_data");
+            events.push(OVERLAP_DIFFERS);
         }
         true
     }

@@ -2,6 +2,9 @@
 
 use super::assembler::Assembler;
 
+/// Maximum number of urgent bytes that leave one stream.
+const URGENT_MAX: usize = 64;
+
 /// One direction: the sender's sequence numbers, and the bytes it sent.
 #[derive(Debug, Default)]
 pub struct Side {
@@ -21,6 +24,8 @@ pub struct Side {
     pub timestamp: Option<(u32, u64)>,
     /// Sequence number and offset of a common point, for the conversion of sequence numbers.
     anchor: (u32, u64),
+    /// Offsets of urgent bytes that are not part of the stream.
+    urgent: Vec<u64>,
     /// Bytes.
     pub data: Assembler,
     /// Offset up to which the protocol parser has the bytes.
@@ -67,13 +72,29 @@ impl Side {
 
     /// Returns the offset of a sequence number, or `None` if it is before the first byte.
     pub fn offset(&self, seq: u32) -> Option<u64> {
+        let offset = self.raw_offset(seq)?;
+        let urgent = self.urgent.iter().filter(|urgent| **urgent < offset).count() as u64;
+        Some(offset - urgent)
+    }
+
+    /// Returns the offset of a sequence number, counting urgent bytes.
+    fn raw_offset(&self, seq: u32) -> Option<u64> {
         let distance = i64::from(seq.wrapping_sub(self.anchor.0) as i32);
         u64::try_from(self.anchor.1 as i64 + distance).ok()
     }
 
+    /// Removes the byte with this sequence number from the stream.
+    pub fn skip(&mut self, seq: u32) {
+        if let Some(offset) = self.raw_offset(seq) {
+            if !self.urgent.contains(&offset) && self.urgent.len() < URGENT_MAX {
+                self.urgent.push(offset);
+            }
+        }
+    }
+
     /// Moves the anchor to `seq`, so that offsets stay valid beyond 2^31 bytes.
     pub fn move_anchor(&mut self, seq: u32) {
-        if let Some(offset) = self.offset(seq) {
+        if let Some(offset) = self.raw_offset(seq) {
             self.anchor = (seq, offset);
         }
     }

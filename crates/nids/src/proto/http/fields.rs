@@ -24,7 +24,7 @@ pub fn field<'a>(tx: &Tx<'a>, field: Field, view: View, index: usize, scratch: &
         _ => {}
     }
     let direction = view.direction;
-    let end = view.end || tx.progress(direction) >= 5;
+    let end = view.end || tx.progress(direction) > 3;
     match field {
         Field::HttpUri => tx.uri(),
         Field::HttpUriRaw => tx.uri_raw(),
@@ -63,12 +63,10 @@ pub fn field<'a>(tx: &Tx<'a>, field: Field, view: View, index: usize, scratch: &
 
 fn file_data<'a>(tx: &Tx<'a>, view: View, index: usize) -> Option<&'a [u8]> {
     let data = tx.data()?;
-    let end = view.end || tx.progress(view.direction) >= 5;
+    let end = view.end || tx.progress(view.direction) > 3;
     match view.direction {
         Direction::ToServer => data.files.get(index)?.body.window(&WindowOptions::REQUEST, end, view.inline),
-        Direction::ToClient if index == 0 => {
-            data.bodies[1].window(window_options(view.direction), end, view.inline)
-        }
+        Direction::ToClient if index == 0 => data.bodies[1].window(window_options(view.direction), end, view.inline),
         Direction::ToClient => None,
     }
 }
