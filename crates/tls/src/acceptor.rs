@@ -18,7 +18,7 @@ use crate::{Certificates, Error, Settings};
 /// Acceptor of TLS connections. Another TLS library can take the place of rustls behind it.
 pub trait Acceptor {
     /// Connection after the handshake.
-    type Stream: AsyncRead + AsyncWrite + Unpin + 'static;
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
     /// Runs the handshake on a connection. The future runs on a thread with a
     /// [`crate::Service`].
@@ -73,6 +73,16 @@ impl RustlsAcceptor {
     /// Returns an error if the settings contradict each other, or if a file is refused.
     pub fn new(settings: &Settings, certificates: Arc<Certificates>) -> Result<Self, Error> {
         let config = settings.server_config(certificates)?;
+        Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), timeout: settings.handshake_timeout })
+    }
+
+    /// Creates an acceptor with other certificates. Session tickets of this one stay valid.
+    ///
+    /// # Errors
+    /// As for [`RustlsAcceptor::new`].
+    pub fn with_certificates(&self, settings: &Settings, certificates: Arc<Certificates>) -> Result<Self, Error> {
+        let mut config = settings.server_config(certificates)?;
+        config.ticketer = Arc::clone(&self.acceptor.config().ticketer);
         Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), timeout: settings.handshake_timeout })
     }
 }

@@ -55,3 +55,10 @@ impl From<godwit_bench::Error> for Failure {
         Self::of(error.is_users(), error)
     }
 }
+
+#[cfg(feature = "tls")]
+impl From<godwit_proxy::Error> for Failure {
+    fn from(error: godwit_proxy::Error) -> Self {
+        Self::user(error)
+    }
+}

@@ -12,6 +12,8 @@ mod failure;
 mod output;
 mod privileges;
 mod progress;
+#[cfg(feature = "tls")]
+mod proxies;
 mod secret;
 mod signals;
 mod summary;
@@ -39,6 +41,8 @@ enum Command {
     Demo(commands::demo::Arguments),
     Run(commands::run::Arguments),
     Replay(commands::replay::Arguments),
+    #[cfg(feature = "tls")]
+    Proxy(commands::proxy::Arguments),
     Check(commands::check::Arguments),
     Devices(commands::devices::Arguments),
     Bench(commands::bench::Arguments),
@@ -65,6 +69,8 @@ fn main() -> ExitCode {
             Command::Demo(arguments) => commands::demo::execute(&arguments),
             Command::Run(arguments) => commands::run::execute(&arguments),
             Command::Replay(arguments) => commands::replay::execute(&arguments),
+            #[cfg(feature = "tls")]
+            Command::Proxy(arguments) => commands::proxy::execute(&arguments),
             Command::Check(arguments) => commands::check::execute(&arguments),
             Command::Devices(arguments) => commands::devices::execute(&arguments),
             Command::Bench(arguments) => commands::bench::execute(&arguments),

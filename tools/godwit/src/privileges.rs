@@ -27,6 +27,13 @@ pub(crate) fn drop_to(user: &str, control: Option<&Path>) -> Result<(), Failure>
     become_user(uid, gid).map_err(|error| refuse(user, error))
 }
 
+/// Forbids core dumps of this process, and access to its memory by other processes of its user.
+#[cfg(feature = "tls")]
+pub(crate) fn disable_core_dumps() {
+    // The call fails only for unknown values.
+    let _ = nix::sys::prctl::set_dumpable(false);
+}
+
 fn become_user(uid: Uid, gid: Gid) -> nix::Result<()> {
     setgroups(&[gid])?;
     setresgid(gid, gid, gid)?;

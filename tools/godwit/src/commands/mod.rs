@@ -8,6 +8,8 @@ pub(crate) mod devices;
 pub(crate) mod generate;
 pub(crate) mod mac;
 pub(crate) mod name;
+#[cfg(feature = "tls")]
+pub(crate) mod proxy;
 pub(crate) mod reload;
 pub(crate) mod replay;
 pub(crate) mod route;

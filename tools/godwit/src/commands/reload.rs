@@ -7,7 +7,8 @@ use crate::control::Socket;
 use crate::failure::Failure;
 use crate::output;
 
-/// Reload the `[[class]]` and `[[chain]]` stanzas of the configuration in a running godwit.
+/// Reload the `[[class]]` and `[[chain]]` stanzas of the configuration in a running godwit, or the whole configuration,
+/// keys and certificates of a running proxy.
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -15,7 +16,11 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
-    print_result(&arguments.socket.connect()?.send(&json!({ "command": "reload" }))?)
+    let result = arguments.socket.connect()?.send(&json!({ "command": "reload" }))?;
+    match result["generation"].as_u64() {
+        Some(generation) => output::print(&format!("new connections take configuration {generation}\n")),
+        None => print_result(&result),
+    }
 }
 
 /// Prints the warnings and times of a chain change.

@@ -23,6 +23,11 @@ pub(crate) struct Arguments {
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let json = Json::open(arguments.json.as_deref())?;
     let report = arguments.socket.connect()?.send(&json!({ "command": "status" }))?;
+    #[cfg(feature = "tls")]
+    if report["proxies"].is_array() {
+        output::print_text(&json, &crate::proxies::text(&report))?;
+        return json.write(&report);
+    }
     output::print_text(&json, &text(&report))?;
     json.write(&report)
 }

@@ -1,0 +1,36 @@
+//! Errors of a configuration.
+
+use std::path::PathBuf;
+
+/// Error of a configuration, with a message of one sentence. The operator can fix every such
+/// error.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Path of the file.
+        path: PathBuf,
+        /// Error of the operating system.
+        source: std::io::Error,
+    },
+    /// A line is wrong.
+    #[error("{origin}:{line}: {message}")]
+    Line {
+        /// Name of the file.
+        origin: String,
+        /// Line number, from 1.
+        line: usize,
+        /// Problem and remedy.
+        message: String,
+    },
+}
+
+impl ConfigError {
+    pub(super) fn at(origin: &str, line: usize, message: impl ToString) -> Self {
+        let message = message.to_string();
+        // Quoted values may contain control characters. The message has one line.
+        let message = message.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        Self::Line { origin: origin.to_owned(), line, message }
+    }
+}

@@ -1,0 +1,71 @@
+//! Errors of the proxy, grouped by who must act. Failed connections and requests are no errors:
+//! they are counted.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Error at start or at reload. The operator must act on each variant.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] crate::ConfigError),
+    /// Keys, certificates or settings of TLS are refused.
+    #[error("proxy `{proxy}`: {source}")]
+    Tls {
+        /// Name of the proxy.
+        proxy: String,
+        /// Reason.
+        source: godwit_tls::Error,
+    },
+    /// The signing engine cannot start.
+    #[error(transparent)]
+    Signer(#[from] godwit_sign::Error),
+    /// Eight lanes are configured by file but not available.
+    #[error("[signer] crypto_mb: {0}")]
+    Lanes(godwit_sign::LanesError),
+    /// An address cannot be used.
+    #[error("proxy `{proxy}`: cannot listen on {address}: {source}")]
+    Listen {
+        /// Name of the proxy.
+        proxy: String,
+        /// Address.
+        address: SocketAddr,
+        /// Error of the operating system.
+        source: std::io::Error,
+    },
+    /// The name of a server cannot be resolved.
+    #[error("proxy `{proxy}`: upstream `{address}` cannot be resolved: {reason}")]
+    Resolve {
+        /// Name of the proxy.
+        proxy: String,
+        /// Configured address.
+        address: String,
+        /// Reason.
+        reason: String,
+    },
+    /// A file of authorities is refused.
+    #[error("proxy `{proxy}`: {}: {reason}", file.display())]
+    Authorities {
+        /// Name of the proxy.
+        proxy: String,
+        /// File.
+        file: PathBuf,
+        /// Reason.
+        reason: String,
+    },
+    /// The control socket or the access log cannot be opened.
+    #[error("{}: {source}", file.display())]
+    File {
+        /// File.
+        file: PathBuf,
+        /// Error of the operating system.
+        source: std::io::Error,
+    },
+    /// A reload changes something that is fixed at start.
+    #[error("a reload cannot change {0}: restart the proxy")]
+    Fixed(&'static str),
+    /// A thread cannot be started.
+    #[error("cannot start a worker: {0}")]
+    Thread(std::io::Error),
+}

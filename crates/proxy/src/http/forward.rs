@@ -1,0 +1,223 @@
+//! Forwarding of one request: choice of the server, retries, and the response.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use hyper::body::{Body, Incoming};
+use hyper::client::conn::http1;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::task::spawn_local;
+
+use super::Client;
+use super::body::{RequestBody, ResponseBody};
+use super::exchange::Exchange;
+use super::headers::{self, Invalid};
+use super::pool::{Key, Returned, Sender};
+use super::upgrade;
+use crate::config;
+use crate::upstream::Lease;
+
+/// Largest number of attempts of a request, over kept and new connections.
+const ATTEMPTS_MAX: usize = 8;
+
+/// Forwards a request and returns the response of the server, or one of the proxy.
+pub(super) async fn forward(client: Rc<Client>, mut request: Request<Incoming>) -> Response<ResponseBody> {
+    let upgrading = hyper::upgrade::on(&mut request);
+    let (mut head, body) = request.into_parts();
+    let exchange = Exchange::begin(Rc::clone(&client), &head);
+    let (link, counters) = (&client.link, client.link.counters());
+    let limit = link.proxy.config.limits.body_bytes;
+    let host = match headers::host(&head) {
+        Ok(host) => host,
+        Err(invalid) => {
+            counters.requests_refused_header.increment();
+            return refuse(&exchange, invalid);
+        }
+    };
+    exchange.set_host(host.to_str().unwrap_or_default());
+    if body.size_hint().lower() > limit {
+        return refuse_body(&exchange);
+    }
+    let websocket = head.version == hyper::Version::HTTP_11 && headers::is_websocket(&head);
+    headers::to_server(&mut head, &host, client.address, websocket);
+    let method = head.method.clone();
+    let attempt = Attempt { client: &client, exchange: &exchange };
+    let (response, returned) = match attempt.run(head, body, limit).await {
+        Ok(answered) => answered,
+        Err(_) if exchange.too_large.get() => return refuse_body(&exchange),
+        Err(failure) => return answer(&exchange, failure.status(), failure.text()),
+    };
+    exchange.status.set(Some(response.status()));
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        if !websocket {
+            counters.upstream_failed_response.increment();
+            return answer(&exchange, StatusCode::BAD_GATEWAY, "the server switched protocols without a request");
+        }
+        return upgrade::switch(&client, exchange, upgrading, response, returned.lease);
+    }
+    let has_body =
+        method != Method::HEAD && !matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let (mut head, body) = response.into_parts();
+    headers::remove_hop_by_hop(&mut head.headers);
+    head.version = hyper::Version::HTTP_11;
+    head.extensions.clear();
+    let body = ResponseBody::server(body, returned, exchange, link.proxy.idle(), has_body);
+    Response::from_parts(head, body)
+}
+
+/// Why no server answered.
+#[derive(Clone, Copy, Debug)]
+enum Failure {
+    /// No connection could be established.
+    Unavailable,
+    /// The server closed the connection or sent invalid HTTP.
+    Invalid,
+    /// The server took too long.
+    Timeout,
+}
+
+impl Failure {
+    fn status(self) -> StatusCode {
+        match self {
+            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Invalid => StatusCode::BAD_GATEWAY,
+            Self::Timeout => StatusCode::GATEWAY_TIMEOUT,
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Unavailable => "no server is available",
+            Self::Invalid => "the server sent no valid response",
+            Self::Timeout => "the server did not respond in time",
+        }
+    }
+}
+
+/// Attempts to have a request answered.
+struct Attempt<'a> {
+    client: &'a Rc<Client>,
+    exchange: &'a Rc<Exchange>,
+}
+
+impl Attempt<'_> {
+    /// Sends the request to one server after another until one answers. A request that may have
+    /// reached a server is sent again only if its method is idempotent and it has no body.
+    async fn run(&self, head: Parts, body: Incoming, limit: u64) -> Result<(Response<Incoming>, Returned), Failure> {
+        let (link, counters) = (&self.client.link, self.client.link.counters());
+        let proxy = &link.proxy;
+        let replay = (head.method.is_idempotent() && body.is_end_stream()).then(|| head.clone());
+        let body = RequestBody::new(body, Rc::clone(self.exchange), limit, proxy.idle());
+        let mut request = Request::from_parts(head, body);
+        let mut tried = Vec::new();
+        for _ in 0..ATTEMPTS_MAX {
+            let Some((lease, mut sender, reused)) = self.sender(self.client.address, &mut tried).await else { break };
+            let key = self.key(&lease);
+            *self.exchange.upstream.borrow_mut() = Some(lease.server().name.clone());
+            let sent = sender.try_send_request(request);
+            match tokio::time::timeout(config::seconds(proxy.config.timeouts.response_s), sent).await {
+                Err(_) => {
+                    counters.upstream_failed_timeout.increment();
+                    return Err(Failure::Timeout);
+                }
+                Ok(Ok(response)) => {
+                    if reused {
+                        counters.upstream_reused.increment();
+                    }
+                    return Ok((response, Returned { pool: Rc::clone(&link.pool), key, sender, lease }));
+                }
+                Ok(Err(mut error)) => {
+                    // A kept connection may have been closed by the server just now.
+                    let again = error.take_message().or_else(|| {
+                        let head = replay.clone()?;
+                        Some(Request::from_parts(head, RequestBody::empty(Rc::clone(self.exchange))))
+                    });
+                    let Some(again) = again else {
+                        counters.upstream_failed_response.increment();
+                        return Err(Failure::Invalid);
+                    };
+                    request = again;
+                    if !reused {
+                        lease.failed();
+                        tried.push(lease.index);
+                    }
+                    counters.upstream_retries.increment();
+                }
+            }
+        }
+        counters.upstream_none.increment();
+        Err(Failure::Unavailable)
+    }
+
+    fn key(&self, lease: &Lease) -> Key {
+        let link = &self.client.link;
+        (link.index(), link.generation, lease.index)
+    }
+
+    /// Returns a kept or a new connection to a server that is not in `tried`, and whether it was
+    /// kept.
+    async fn sender(&self, client: SocketAddr, tried: &mut Vec<usize>) -> Option<(Lease, Sender, bool)> {
+        let (link, counters) = (&self.client.link, self.client.link.counters());
+        let proxy = &link.proxy;
+        let keep = config::seconds(proxy.config.timeouts.keep_alive_s);
+        while let Some(lease) = proxy.upstreams.choose(client, tried) {
+            if let Some(sender) = link.pool.take(self.key(&lease), keep).await {
+                return Some((lease, sender, true));
+            }
+            let connected = async {
+                let connection = proxy.connector.connect(lease.server(), &[]).await.ok()?;
+                http1::handshake(TokioIo::new(connection)).await.ok()
+            };
+            match connected.await {
+                Some((sender, connection)) => {
+                    counters.upstream_connections.increment();
+                    // The connection ends with its sender, or when the server closes it. Its error
+                    // also reaches the request.
+                    spawn_local(async move {
+                        let _ = connection.with_upgrades().await;
+                    });
+                    return Some((lease, sender, false));
+                }
+                None => {
+                    lease.failed();
+                    counters.upstream_failed_connect.increment();
+                    tried.push(lease.index);
+                    if tried.len() < proxy.upstreams.servers.len() {
+                        counters.upstream_retries.increment();
+                    }
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Returns a response of the proxy.
+fn answer(exchange: &Rc<Exchange>, status: StatusCode, text: &str) -> Response<ResponseBody> {
+    exchange.status.set(Some(status));
+    let mut response = Response::new(ResponseBody::own(format!("{text}\n"), Some(Rc::clone(exchange))));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    response
+}
+
+fn refuse(exchange: &Rc<Exchange>, invalid: Invalid) -> Response<ResponseBody> {
+    match invalid {
+        Invalid::Host => answer(exchange, StatusCode::BAD_REQUEST, "the request needs one valid host"),
+        Invalid::Length => answer(exchange, StatusCode::BAD_REQUEST, "the request has two lengths"),
+        Invalid::Connect => {
+            let mut response = answer(exchange, StatusCode::METHOD_NOT_ALLOWED, "CONNECT is not supported");
+            let allowed = HeaderValue::from_static("GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH");
+            response.headers_mut().insert(ALLOW, allowed);
+            response
+        }
+    }
+}
+
+fn refuse_body(exchange: &Rc<Exchange>) -> Response<ResponseBody> {
+    exchange.client.link.counters().requests_refused_body.increment();
+    answer(exchange, StatusCode::PAYLOAD_TOO_LARGE, "the body of the request is too large")
+}

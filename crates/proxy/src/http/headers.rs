@@ -1,0 +1,126 @@
+//! Header fields that a proxy removes, adds and checks (RFC 9110, section 7.6).
+
+use std::net::SocketAddr;
+
+use hyper::header::{
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE,
+};
+use hyper::http::request::Parts;
+use hyper::{Method, Uri};
+
+const HOP_BY_HOP: [HeaderName; 8] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    HeaderName::from_static("proxy-authenticate"),
+    HeaderName::from_static("proxy-authorization"),
+    TE,
+    TRAILER,
+    UPGRADE,
+];
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const FORWARDED: HeaderName = HeaderName::from_static("forwarded");
+
+/// Why a request is refused because of its header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Invalid {
+    /// The host is missing, repeated, or contradicts the target (RFC 9112, section 3.2).
+    Host,
+    /// A proxy does not tunnel.
+    Connect,
+    /// Both a length and a transfer coding are given (RFC 9112, section 6.1).
+    Length,
+}
+
+/// Returns the host of a request.
+pub(super) fn host(request: &Parts) -> Result<HeaderValue, Invalid> {
+    if request.method == Method::CONNECT {
+        return Err(Invalid::Connect);
+    }
+    if request.headers.contains_key(TRANSFER_ENCODING) && request.headers.contains_key(CONTENT_LENGTH) {
+        return Err(Invalid::Length);
+    }
+    let mut hosts = request.headers.get_all(HOST).iter();
+    let (first, second) = (hosts.next(), hosts.next());
+    let authority = request.uri.authority().map(|authority| HeaderValue::from_str(authority.as_str()));
+    let host = match (authority, first, second) {
+        (_, _, Some(_)) => return Err(Invalid::Host),
+        (Some(authority), host, None) => {
+            let authority = authority.map_err(|_| Invalid::Host)?;
+            if host.is_some_and(|host| !host.as_bytes().eq_ignore_ascii_case(authority.as_bytes())) {
+                return Err(Invalid::Host);
+            }
+            authority
+        }
+        (None, Some(host), None) => host.clone(),
+        (None, None, None) => return Err(Invalid::Host),
+    };
+    // The host is an authority without user information.
+    let is_valid =
+        host.to_str().is_ok_and(|host| host.parse::<hyper::http::uri::Authority>().is_ok() && !host.contains('@'));
+    if is_valid { Ok(host) } else { Err(Invalid::Host) }
+}
+
+/// Returns whether a request asks for a WebSocket (RFC 6455, section 4.1).
+pub(super) fn is_websocket(request: &Parts) -> bool {
+    let has = |name: HeaderName, token: &str| {
+        let values = request.headers.get_all(name);
+        let mut tokens = values.iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+        tokens.any(|found| found.trim().eq_ignore_ascii_case(token))
+    };
+    request.method == Method::GET && has(CONNECTION, "upgrade") && has(UPGRADE, "websocket")
+}
+
+/// Removes the fields that concern one connection only.
+pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    let listed: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in HOP_BY_HOP.iter().chain(&listed) {
+        headers.remove(name);
+    }
+    // hyper frames the forwarded message again.
+    headers.remove(TRANSFER_ENCODING);
+}
+
+/// Turns the head of a client's request into that of a request to a server. The client cannot set
+/// the fields that report its address.
+pub(super) fn to_server(request: &mut Parts, host: &HeaderValue, client: SocketAddr, websocket: bool) {
+    let headers = &mut request.headers;
+    remove_hop_by_hop(headers);
+    headers.remove(EXPECT);
+    headers.remove(FORWARDED);
+    headers.insert(HOST, host.clone());
+    headers.insert(FORWARDED_HOST, host.clone());
+    headers.insert(FORWARDED_PROTO, HeaderValue::from_static("https"));
+    // An address has only visible characters.
+    if let Ok(address) = HeaderValue::from_str(&client.ip().to_canonical().to_string()) {
+        headers.insert(FORWARDED_FOR, address);
+    }
+    join_cookies(headers);
+    if websocket {
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    }
+    let path = request.uri.path_and_query().cloned();
+    request.uri = path.map(Uri::from).unwrap_or_default();
+    request.version = hyper::Version::HTTP_11;
+    request.extensions.clear();
+}
+
+/// Joins cookies, which HTTP/2 may split (RFC 9113, section 8.2.3).
+fn join_cookies(headers: &mut HeaderMap) {
+    let cookies: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if cookies.len() > 1
+        && let Ok(joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
+    {
+        headers.insert(COOKIE, joined);
+    }
+}

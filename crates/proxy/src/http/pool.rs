@@ -1,0 +1,68 @@
+//! Connections to servers that are kept between requests. Each worker has its own.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use hyper::client::conn::http1::SendRequest;
+
+use super::body::RequestBody;
+use crate::upstream::Lease;
+
+/// Largest number of unused connections to one server.
+const IDLE_MAX: usize = 256;
+
+/// Proxy, generation of its configuration, and server.
+pub(super) type Key = (usize, u64, usize);
+pub(super) type Sender = SendRequest<RequestBody>;
+
+/// Unused connections, the newest last.
+#[derive(Default)]
+pub(crate) struct Pool(RefCell<HashMap<Key, Vec<(Sender, Instant)>>>);
+
+impl Pool {
+    /// Returns an unused connection that can take a request.
+    pub(super) async fn take(&self, key: Key, keep: Duration) -> Option<Sender> {
+        loop {
+            let (mut sender, since) = self.0.borrow_mut().get_mut(&key)?.pop()?;
+            if since.elapsed() >= keep {
+                // All others are older.
+                self.0.borrow_mut().remove(&key);
+                return None;
+            }
+            if !sender.is_closed() && sender.ready().await.is_ok() {
+                return Some(sender);
+            }
+        }
+    }
+
+    fn give_back(&self, key: Key, sender: Sender) {
+        let mut pool = self.0.borrow_mut();
+        // Connections of earlier generations are not used any more.
+        pool.retain(|(proxy, generation, _), _| *proxy != key.0 || *generation >= key.1);
+        let idle = pool.entry(key).or_default();
+        if idle.len() >= IDLE_MAX {
+            idle.remove(0);
+        }
+        idle.push((sender, Instant::now()));
+    }
+}
+
+/// Connection of a response whose body is not complete yet, and the use of its server.
+pub(super) struct Returned {
+    pub(super) pool: Rc<Pool>,
+    pub(super) key: Key,
+    pub(super) sender: Sender,
+    pub(super) lease: Lease,
+}
+
+impl Returned {
+    /// Keeps the connection for another request.
+    pub(super) fn give_back(self) {
+        if !self.sender.is_closed() {
+            self.pool.give_back(self.key, self.sender);
+        }
+        drop(self.lease);
+    }
+}

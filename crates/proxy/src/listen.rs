@@ -1,0 +1,27 @@
+//! Listening sockets. Every worker has its own socket for each address (`SO_REUSEPORT`), and the
+//! kernel spreads connections over them.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// Length of the queue of connections that wait to be accepted.
+const BACKLOG: i32 = 4096;
+
+/// Opens `workers` sockets for `address`. Port 0 selects a free port for all of them.
+pub(crate) fn listen(mut address: SocketAddr, workers: usize) -> io::Result<Vec<TcpListener>> {
+    let mut listeners = Vec::with_capacity(workers);
+    for _ in 0..workers {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        socket.set_reuse_port(true)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        let listener = TcpListener::from(socket);
+        address = listener.local_addr()?;
+        listeners.push(listener);
+    }
+    Ok(listeners)
+}

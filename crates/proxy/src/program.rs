@@ -1,0 +1,69 @@
+//! The life of `godwit proxy`: start, signals, control socket, stop.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::control::{Command, Control};
+use crate::{Config, Error, Report, Running};
+
+/// Interval in which flags are read.
+const POLL: Duration = Duration::from_millis(20);
+
+/// Flags of signals.
+#[derive(Clone, Copy, Debug)]
+pub struct Flags<'a> {
+    /// Set to stop.
+    pub stop: &'a AtomicBool,
+    /// Set to read the configuration file again.
+    pub reload: &'a AtomicBool,
+}
+
+/// Runs the proxies of `config`, which was read from `file`, until a flag stops them. Calls
+/// `started` when all sockets are open. Returns the final report.
+///
+/// # Errors
+/// Returns an error of the operator at the start, or the error of `started`. A failed reload keeps
+/// the old configuration and is reported as a warning.
+pub fn run<E: From<Error>>(
+    file: &Path,
+    config: Config,
+    flags: Flags<'_>,
+    started: impl FnOnce(&Running) -> Result<(), E>,
+) -> Result<Report, E> {
+    let path = config.control.clone();
+    let (sender, requests) = channel();
+    let running = Running::start(config)?;
+    let control = path.map(|path| Control::open(&path, sender.clone())).transpose()?;
+    started(&running)?;
+    while !flags.stop.load(Ordering::Relaxed) && !running.has_failed() {
+        match requests.recv_timeout(POLL) {
+            Ok(request) => {
+                let result = match request.command {
+                    Command::Status => serde_json::to_value(running.report()).map_err(|error| error.to_string()),
+                    Command::Reload => reload(file, &running),
+                };
+                // The client may have gone.
+                let _ = request.reply.send(result);
+            }
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+        }
+        if flags.reload.swap(false, Ordering::Relaxed) {
+            match reload(file, &running) {
+                Ok(_) => tracing::info!("{} was read again", file.display()),
+                Err(error) => tracing::warn!("{error}; the old configuration stays in use"),
+            }
+        }
+    }
+    drop(control);
+    Ok(running.stop(&|| false))
+}
+
+fn reload(file: &Path, running: &Running) -> Result<Value, String> {
+    let config = Config::load(file).map_err(|error| error.to_string())?;
+    let generation = running.reload(config).map_err(|error| error.to_string())?;
+    Ok(json!({ "generation": generation }))
+}

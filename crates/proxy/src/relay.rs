@@ -1,0 +1,164 @@
+//! Copies bytes between two connections in both directions.
+//!
+//! An idle connection holds no buffer: reads use one buffer of the thread, and only bytes that
+//! cannot be written at once are kept.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::counters::Counter;
+
+/// Size of the read buffer of a thread, in bytes: four records of TLS.
+const BUFFER_BYTES: usize = 64 << 10;
+/// Largest number of reads before other connections have a turn.
+const READS: usize = 16;
+
+thread_local! {
+    static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; BUFFER_BYTES]);
+}
+
+/// Reason why a relay ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Both sides closed, or one failed.
+    Closed,
+    /// No byte arrived for too long.
+    Idle,
+}
+
+/// One direction.
+#[derive(Debug, Default)]
+struct Direction {
+    /// Bytes that could not be written yet.
+    pending: Vec<u8>,
+    written: usize,
+    flushing: bool,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Copying,
+    /// The source has ended. The sink must be shut down.
+    Ending,
+    Done,
+}
+
+impl Direction {
+    /// Copies until both sides would block. Ready if the direction is complete.
+    fn poll<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut R,
+        to: &mut W,
+        counter: &Counter,
+        moved: &mut bool,
+    ) -> Poll<io::Result<()>> {
+        for _ in 0..READS {
+            while self.written < self.pending.len() {
+                let count = ready!(Pin::new(&mut *to).poll_write(cx, &self.pending[self.written..]))?;
+                if count == 0 {
+                    return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+                }
+                self.written += count;
+                *moved = true;
+            }
+            (self.pending, self.written) = (Vec::new(), 0);
+            match self.state {
+                State::Copying => {
+                    if self.poll_copy(cx, from, to, counter, moved)?.is_pending() {
+                        // Nothing more to read now: send what TLS holds back.
+                        if self.flushing {
+                            ready!(Pin::new(&mut *to).poll_flush(cx))?;
+                            self.flushing = false;
+                        }
+                        return Poll::Pending;
+                    }
+                }
+                State::Ending => {
+                    ready!(Pin::new(&mut *to).poll_shutdown(cx))?;
+                    self.state = State::Done;
+                }
+                State::Done => return Poll::Ready(Ok(())),
+            }
+        }
+        // Another turn follows after those of other connections.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Reads once and writes what was read.
+    fn poll_copy<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut R,
+        to: &mut W,
+        counter: &Counter,
+        moved: &mut bool,
+    ) -> io::Result<Poll<()>> {
+        BUFFER.with_borrow_mut(|buffer| {
+            let mut buffer = ReadBuf::new(buffer);
+            match Pin::new(from).poll_read(cx, &mut buffer) {
+                Poll::Pending => return Ok(Poll::Pending),
+                Poll::Ready(result) => result?,
+            }
+            let bytes = buffer.filled();
+            if bytes.is_empty() {
+                self.state = State::Ending;
+                return Ok(Poll::Ready(()));
+            }
+            *moved = true;
+            self.flushing = true;
+            counter.add(bytes.len() as u64);
+            let written = match Pin::new(to).poll_write(cx, bytes) {
+                Poll::Ready(result) => result?,
+                Poll::Pending => 0,
+            };
+            self.pending = bytes[written..].to_vec();
+            Ok(Poll::Ready(()))
+        })
+    }
+}
+
+/// Copies bytes between `client` and `server` until both have closed, one fails, or no byte
+/// arrives for `idle`. Counts the bytes of each direction.
+pub(crate) async fn relay<A, B>(client: &mut A, server: &mut B, idle: Duration, counters: [&Counter; 2]) -> End
+where
+    A: AsyncRead + AsyncWrite + Unpin,
+    B: AsyncRead + AsyncWrite + Unpin,
+{
+    let [bytes_in, bytes_out] = counters;
+    let (mut inward, mut outward) = (Direction::default(), Direction::default());
+    let mut active = Instant::now();
+    let mut timer = pin!(tokio::time::sleep(idle));
+    poll_fn(|cx| {
+        let mut moved = false;
+        let first = inward.poll(cx, client, server, bytes_in, &mut moved);
+        let second = outward.poll(cx, server, client, bytes_out, &mut moved);
+        match (first, second) {
+            (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) | (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => {
+                return Poll::Ready(End::Closed);
+            }
+            _ => {}
+        }
+        if moved {
+            active = Instant::now();
+        }
+        while timer.as_mut().poll(cx).is_ready() {
+            let end = active + idle;
+            if Instant::now() >= end {
+                return Poll::Ready(End::Idle);
+            }
+            timer.as_mut().reset(end.into());
+        }
+        Poll::Pending
+    })
+    .await
+}
