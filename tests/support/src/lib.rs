@@ -9,14 +9,18 @@
 //! | [`cuda`] | emulated CUDA devices |
 //! | [`config`] | TOML text of a configuration |
 //! | [`capture`] | reading and writing of captures |
+//! | [`certificate`] | certificates of test keys, and `openssl` |
 //! | [`corpus`] | replay of the fuzz corpus |
 //! | [`folder`] | temporary folders |
 //! | [`network`] | network namespaces |
 //! | [`peer`] | programs that results are compared with |
+//! | [`process`] | processes that run to their end, or in the background |
+//! | [`program`] | runs of the program `godwit` |
 //! | [`hex`] | hexadecimal text |
 #![deny(unsafe_code)]
 
 pub mod capture;
+pub mod certificate;
 pub mod config;
 pub mod control;
 pub mod corpus;
@@ -27,6 +31,8 @@ pub mod frame;
 pub mod hex;
 pub mod network;
 pub mod peer;
+pub mod process;
+pub mod program;
 pub mod random;
 
 use std::fmt::Display;

@@ -80,7 +80,7 @@ impl Random {
     }
 
     /// Changes up to `changes_max` bytes of `bytes`, or shortens it. Most changes are in the first
-    /// 60 bytes, where the headers are. At least 12 bytes remain, if there were so many.
+    /// 60 bytes, where the headers are. Never shortens `bytes` below 12 bytes.
     pub fn damage(&mut self, bytes: &mut Vec<u8>, changes_max: usize) {
         for _ in 0..1 + self.below(changes_max) {
             if bytes.is_empty() {
