@@ -5,9 +5,10 @@ use std::io::{BufRead, BufReader, Write as _};
 use std::process::{Command, Stdio};
 
 use godwit_test_support::Folder;
+use godwit_test_support::certificate::openssl;
 use godwit_tls::{ClientCertificates, Failure, Group, KeyFiles, Settings};
 
-use crate::server::{Server, certify, openssl, text};
+use crate::server::{Server, certify, text};
 
 /// Connects with `openssl s_client`, sends a line and expects it back. Returns the output of the
 /// client, and whether it was successful.

@@ -1,10 +1,7 @@
 //! Server threads with an echo service behind TLS, and the certificates that they use.
 
-use std::fs::{self, Permissions};
 use std::net::{SocketAddr, TcpListener as StdListener};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -12,39 +9,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use godwit_sign::{Counters, Library, PolicyConfig, Signer};
-use godwit_test_support::{Folder, absent, repository};
+use godwit_test_support::{Folder, certificate};
 use godwit_tls::{Accepted, Acceptor, Certificates, Failure, KeyFiles, RustlsAcceptor, Service, Settings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::{LocalSet, spawn_local};
 
-/// Runs openssl in `folder`. Returns its output, or `None` if it is not installed.
-pub(crate) fn openssl(folder: &Folder, arguments: &[&str]) -> Option<String> {
-    match Command::new("openssl").args(arguments).current_dir(folder.path()).output() {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            absent("openssl");
-            None
-        }
-        Ok(output) if output.status.success() => Some(String::from_utf8_lossy(&output.stdout).into_owned()),
-        other => panic!("openssl {arguments:?}: {other:?}"),
-    }
-}
-
-/// Copies a test key to `folder` with mode 600, and creates a certificate for the DNS `names`.
+/// Copies a test key to `folder`, and creates a certificate for the DNS `names`.
 pub(crate) fn certify(folder: &Folder, key: &str, names: &[&str]) -> Option<KeyFiles> {
-    let file = format!("{key}.key");
-    let from = repository().join(format!("tests/vectors/sign/{key}.pem"));
-    let path = folder.write(&file, fs::read(from).unwrap());
-    fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
-    let certificate = format!("{key}-{}.crt", names[0].replace('*', "any"));
-    let alternatives: Vec<String> = names.iter().map(|name| format!("DNS:{name}")).collect();
-    let alternatives = format!("subjectAltName={}", alternatives.join(","));
-    let subject = format!("/CN={}", names[0]);
-    // The default configuration makes the certificate one of an authority, which rustls refuses.
-    folder.write("openssl.cnf", "[req]\ndistinguished_name = dn\n[dn]\n");
-    let request = ["req", "-x509", "-config", "openssl.cnf", "-key", &file, "-subj", &subject];
-    openssl(folder, &[&request[..], &["-addext", &alternatives, "-out", &certificate]].concat())?;
-    Some(KeyFiles { certificate: folder.join(certificate), key: path, ocsp: None })
+    let certified = certificate::certify(folder, key, names)?;
+    Some(KeyFiles { certificate: certified.certificate, key: certified.key, ocsp: None })
 }
 
 /// Facts about an accepted connection.

@@ -1,0 +1,13 @@
+//! Tests of running proxies with clients and servers over loopback. One binary, because its modules
+//! share the set-up.
+
+mod backend;
+mod client;
+mod config;
+mod hostile;
+mod http;
+mod http2;
+mod losses;
+mod reload;
+mod setup;
+mod tcp;
