@@ -1,10 +1,10 @@
 //! One sentence per decision, for `status`, the event log and the benchmarks.
 
+use super::load::Load;
 use super::model::{Machine, Prediction};
 use super::placement::{Choice, PlaceSet};
 use super::planner::{Decision, Move, Outcome, Reason};
 use super::policy::Goal;
-use super::load::Load;
 
 /// Change of a share that a sentence mentions.
 const SHARE_MIN: f64 = 0.005;
@@ -89,7 +89,10 @@ fn changes(machine: &Machine, from: Option<&Choice>, to: &Choice) -> String {
 /// Returns a place in use whose chunk size changes.
 fn chunk_change(machine: &Machine, from: Option<&Choice>, to: &Choice) -> Option<usize> {
     let old = from.map_or(0, |from| from.setting.level);
-    to.setting.on.iter().find(|&place| machine.chunk_packets(place, old) != machine.chunk_packets(place, to.setting.level))
+    to.setting
+        .on
+        .iter()
+        .find(|&place| machine.chunk_packets(place, old) != machine.chunk_packets(place, to.setting.level))
 }
 
 /// Names the devices that sleep after the move and did not before.
@@ -122,11 +125,20 @@ fn why_stayed(machine: &Machine, goal: &Goal, decision: &Decision) -> String {
         Reason::Held => "the placement is held".to_owned(),
         Reason::Best => format!("no other placement is better; {}", state(machine, &decision.before)),
         Reason::SmallGain => {
-            format!("the best other placement {}, less than the {} % that a move must gain", gain(), percent(decision.required))
+            format!(
+                "the best other placement {}, less than the {} % that a move must gain",
+                gain(),
+                percent(decision.required)
+            )
         }
         Reason::Lasting(left) => format!("the best other placement {}, but for {left} looks too few", gain()),
+        Reason::Falling => format!("the best other placement {}, but the load is still falling", gain()),
         Reason::Dwell(left_ns) => {
-            format!("the best other placement {}, but the next move is due in {} ms", gain(), left_ns.div_ceil(1_000_000))
+            format!(
+                "the best other placement {}, but the next move is due in {} ms",
+                gain(),
+                left_ns.div_ceil(1_000_000)
+            )
         }
         Reason::Unearned(joules) => {
             format!("the best other placement {}, but waking the devices again would cost {joules:.2} J more", gain())
@@ -157,7 +169,11 @@ fn gain_text(goal: &Goal, gain: f64, before: &Prediction, after: &Prediction) ->
 /// Describes the use that a load needs of the fullest resource.
 fn need(machine: &Machine, before: &Prediction) -> String {
     let name = machine.resource_name(before.limit);
-    if before.load > 1.0 { format!("{:.1} times {name}", before.load) } else { format!("{:.0} % of {name}", before.load * 100.0) }
+    if before.load > 1.0 {
+        format!("{:.1} times {name}", before.load)
+    } else {
+        format!("{:.0} % of {name}", before.load * 100.0)
+    }
 }
 
 /// Describes the state after a decision.
@@ -194,7 +210,13 @@ fn digits(value: f64) -> String {
 }
 
 fn time(ns: f64) -> String {
-    if ns >= 1e7 { format!("{:.0} ms", ns / 1e6) } else if ns >= 1e6 { format!("{:.1} ms", ns / 1e6) } else { format!("{:.0} us", ns / 1e3) }
+    if ns >= 1e7 {
+        format!("{:.0} ms", ns / 1e6)
+    } else if ns >= 1e6 {
+        format!("{:.1} ms", ns / 1e6)
+    } else {
+        format!("{:.0} us", ns / 1e3)
+    }
 }
 
 fn place_names(machine: &Machine, places: PlaceSet) -> String {

@@ -36,9 +36,11 @@ pub mod sim;
 mod thesis;
 
 pub use load::{BUCKET_RATIO, FunctionLoad, LENGTH_CLASSES, Load, length_class_of};
-pub use model::{Corrections, FunctionSetup, Machine, MachineSetup, ModelError, Place, PlaceSetup, Prediction, Resource};
+pub use model::{
+    Corrections, FunctionSetup, Machine, MachineSetup, ModelError, Place, PlaceSetup, Prediction, Resource,
+};
 pub use pin::PinError;
-pub use placement::{Choice, Placement, PlaceLimits, PlaceSet, Role, Route, Setting};
+pub use placement::{Choice, PlaceLimits, PlaceSet, Placement, Role, Route, Setting};
 pub use planner::{Decision, Measured, Observation, Outcome, Planner, PlannerConfig, Reason, Rule};
 pub use policy::{Goal, GoalError, Limits, POLICIES, Policy, Score};
 pub use profile::{Curve, CurvePoint, Fit, Identity, Pair, Power, PowerPoint, Profile, ProfileError};

@@ -18,9 +18,9 @@ mod latency;
 mod predict;
 mod table;
 
+use super::load::Load;
 use super::placement::{Choice, PlaceSet};
 use super::profile::{Fit, Host, Power, Profile};
-use super::load::Load;
 use latency::LatencyCurve;
 
 pub use predict::{Prediction, Resource};
@@ -34,7 +34,9 @@ const POWER_LOAD_MIN: f64 = 0.01;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
     /// A function has no curve on any of its devices.
-    #[error("the profile has no curve of function `{function}` on any of its devices; measure it with `godwit profile`")]
+    #[error(
+        "the profile has no curve of function `{function}` on any of its devices; measure it with `godwit profile`"
+    )]
     NoCurve {
         /// Name of the function.
         function: String,
@@ -187,7 +189,9 @@ impl Machine {
     /// Fails if a function has no curve on any of its places, or if a limit is exceeded.
     pub fn new(profile: &Profile, setup: &MachineSetup) -> Result<Self, ModelError> {
         let too_many = |what, count, max| Err(ModelError::TooMany { what, count, max });
-        if setup.workers == 0 || setup.functions.is_empty() || setup.places.first().is_none_or(|cpu| cpu.device != "cpu")
+        if setup.workers == 0
+            || setup.functions.is_empty()
+            || setup.places.first().is_none_or(|cpu| cpu.device != "cpu")
         {
             return Err(ModelError::Empty);
         }
@@ -307,7 +311,8 @@ fn gamma(profile: &Profile, setup: &MachineSetup, devices: &[ModelDevice]) -> Ve
     for pair in profile.pairs.iter().filter(|pair| pair.functions.len() == 2) {
         let accelerator = devices.iter().position(|device| device.id == pair.device).map(|index| index + 1);
         let device = if pair.device == "cpu" { Some(0) } else { accelerator };
-        let indices = [0, 1].map(|side| setup.functions.iter().position(|function| function.name == pair.functions[side]));
+        let indices =
+            [0, 1].map(|side| setup.functions.iter().position(|function| function.name == pair.functions[side]));
         let (Some(device), [Some(one), Some(two)]) = (device, indices) else { continue };
         for (victim, other, gamma) in [(one, two, pair.gamma[0]), (two, one, pair.gamma[1])] {
             if victim != other {

@@ -140,7 +140,8 @@ impl Totals {
         }
         let setting = table.setting;
         let carried = headroom.min(1.0);
-        let used = |resource: usize| (carried * self.values[resource] + carried * carried * self.extra[resource]).min(1.0);
+        let used =
+            |resource: usize| (carried * self.values[resource] + carried * carried * self.extra[resource]).min(1.0);
         let (awake, feeders) = (f64::from(setting.workers), f64::from(setting.feeders));
         let cores = match setting.feeders {
             0 => used(FEED) * awake,

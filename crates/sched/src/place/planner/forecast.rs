@@ -3,7 +3,10 @@
 use super::super::load::{FunctionLoad, LENGTH_CLASSES, Load};
 
 /// Number of looks that the mean covers: 100 ms of 10 ms each.
-const WINDOW: usize = 10;
+const WINDOW: usize = 5;
+
+/// Ratio of the forecast to the last look from which the load counts as falling.
+const FALLING: f64 = 1.1;
 
 /// Sums of one look: packets, bytes, and packets of each length class, per second.
 type Sums = [f64; 2 + LENGTH_CLASSES];
@@ -22,6 +25,7 @@ pub(super) struct Forecast {
     /// Sums over the window.
     totals: Vec<Sums>,
     load: Load,
+    last_pps: f64,
 }
 
 impl Forecast {
@@ -32,6 +36,7 @@ impl Forecast {
             filled: 0,
             totals: vec![[0.0; 2 + LENGTH_CLASSES]; functions],
             load: Load { functions: vec![FunctionLoad::default(); functions] },
+            last_pps: 0.0,
         }
     }
 
@@ -41,6 +46,7 @@ impl Forecast {
         self.filled = (self.filled + 1).min(WINDOW);
         let looks = &mut self.looks[self.next * functions..][..functions];
         self.next = (self.next + 1) % WINDOW;
+        self.last_pps = seen.pps();
         for (((function, total), look), forecast) in
             seen.functions.iter().zip(&mut self.totals).zip(looks).zip(&mut self.load.functions)
         {
@@ -54,6 +60,11 @@ impl Forecast {
             *forecast = if function.pps >= mean_pps { *function } else { mean(total, mean_pps) };
         }
         &self.load
+    }
+
+    /// Returns whether the forecast is still above the last look.
+    pub(super) fn is_falling(&self) -> bool {
+        self.load.pps() > FALLING * self.last_pps
     }
 
     pub(super) fn load(&self) -> &Load {

@@ -7,10 +7,16 @@ use super::super::placement::Choice;
 const LOOKS: u32 = 3;
 /// Shortest time between a move and the next one that is not urgent, in nanoseconds.
 const DWELL_NS: u64 = 300_000_000;
-/// Longest such time.
+/// The same if the load has changed since the last move.
+const DWELL_CHANGED_NS: u64 = 50_000_000;
+/// Change of the load from which [`DWELL_CHANGED_NS`] applies.
+const CHANGED_LOAD: f64 = 0.25;
+/// Longest time between two moves.
 const DWELL_MAX_NS: u64 = 5_000_000_000;
-/// Number of undone moves after which the dwell time doubles.
-const UNDONE_MAX: u32 = 3;
+/// Factor of the dwell time after each undone move.
+const DWELL_GROWTH: u64 = 4;
+/// Time without an undone move after which the dwell time is the shortest again, in nanoseconds.
+const FORGIVE_NS: u64 = 10_000_000_000;
 /// Change of the load below which a return to the earlier placement undoes a move.
 const SAME_LOAD: f64 = 0.1;
 /// Number of wake-up times for which a device must not have been needed before it sleeps.
@@ -34,7 +40,8 @@ pub(super) struct Hysteresis {
     better_since_ns: u64,
     moved_ns: u64,
     dwell_ns: u64,
-    undone: u32,
+    /// Time of the last undone move.
+    undone_ns: Option<u64>,
     /// Placement before the last move, and the load at that move.
     before: Option<(Choice, Load)>,
 }
@@ -52,7 +59,7 @@ pub(super) struct SleepCost {
 
 impl Hysteresis {
     pub(super) fn new() -> Self {
-        Self { streak: 0, better_since_ns: 0, moved_ns: 0, dwell_ns: DWELL_NS, undone: 0, before: None }
+        Self { streak: 0, better_since_ns: 0, moved_ns: 0, dwell_ns: DWELL_NS, undone_ns: None, before: None }
     }
 
     /// Records that no better placement exists.
@@ -62,17 +69,20 @@ impl Hysteresis {
 
     /// Records a look with a sufficient gain. Returns the reason to wait, or `None` if the move is
     /// due.
-    pub(super) fn gain(&mut self, now_ns: u64, cost: SleepCost) -> Option<Wait> {
+    pub(super) fn gain(&mut self, now_ns: u64, load: &Load, cost: SleepCost) -> Option<Wait> {
         if self.streak == 0 {
             self.better_since_ns = now_ns;
         }
         self.streak += 1;
-        if self.streak < LOOKS {
+        let has_changed = self.before.as_ref().is_some_and(|(_, at)| at.distance(load) > CHANGED_LOAD);
+        let is_quick = has_changed && self.undone_ns.is_none();
+        if self.streak < LOOKS && !is_quick {
             return Some(Wait::Looks(LOOKS - self.streak));
         }
         let rested_ns = now_ns.saturating_sub(self.moved_ns);
-        if rested_ns < self.dwell_ns {
-            return Some(Wait::Dwell(self.dwell_ns - rested_ns));
+        let dwell_ns = if is_quick { DWELL_CHANGED_NS } else { self.dwell_ns };
+        if rested_ns < dwell_ns {
+            return Some(Wait::Dwell(dwell_ns - rested_ns));
         }
         let better_ns = now_ns.saturating_sub(self.better_since_ns);
         let quiet_ns = (QUIET_WAKES * cost.wake_ns) as u64;
@@ -82,21 +92,28 @@ impl Hysteresis {
         // Waiting as long as the saving needs to pay for a wake-up costs at most twice the optimum
         // (ski rental).
         let wasted = cost.saved_watts * better_ns as f64 * 1e-9;
-        (wasted < cost.joules).then(|| Wait::Unearned(cost.joules - wasted))
+        (cost.joules > 0.0 && wasted < cost.joules).then_some(Wait::Unearned(cost.joules - wasted))
     }
 
     /// Records a move from `from` to `to` under `load`.
     pub(super) fn moved(&mut self, now_ns: u64, from: &Choice, to: &Choice, load: &Load) {
-        let undoes = self.before.as_ref().is_some_and(|(choice, at)| alike(choice, to) && at.distance(load) < SAME_LOAD);
-        self.undone = if undoes { self.undone + 1 } else { 0 };
-        if self.undone >= UNDONE_MAX {
-            self.dwell_ns = (2 * self.dwell_ns).min(DWELL_MAX_NS);
-        } else if self.undone == 0 {
+        let undoes =
+            self.before.as_ref().is_some_and(|(choice, at)| alike(choice, to) && at.distance(load) < SAME_LOAD);
+        if undoes {
+            self.dwell_ns = (DWELL_GROWTH * self.dwell_ns).min(DWELL_MAX_NS);
+            self.undone_ns = Some(now_ns);
+        } else if self.undone_ns.is_none_or(|undone_ns| now_ns.saturating_sub(undone_ns) > FORGIVE_NS) {
             self.dwell_ns = DWELL_NS;
+            self.undone_ns = None;
         }
         self.before = Some((from.clone(), load.clone()));
         self.streak = 0;
         self.moved_ns = now_ns;
+    }
+
+    /// Returns whether the load differs from that at the last move.
+    pub(super) fn load_changed(&self, load: &Load) -> bool {
+        self.before.as_ref().is_none_or(|(_, at)| at.distance(load) > SAME_LOAD)
     }
 
     /// Returns the time since the last move, in nanoseconds.
@@ -135,13 +152,13 @@ mod tests {
         let mut state = Hysteresis::new();
         let start = 10 * DWELL_NS;
         state.moved(start, &choice(0.0), &choice(1.0), &load(1.0));
-        assert_eq!(state.gain(start + LOOK_NS, SleepCost::default()), Some(Wait::Looks(2)));
+        assert_eq!(state.gain(start + LOOK_NS, &load(1.0), SleepCost::default()), Some(Wait::Looks(2)));
         state.no_gain();
-        assert_eq!(state.gain(start + 2 * LOOK_NS, SleepCost::default()), Some(Wait::Looks(2)));
-        state.gain(start + 3 * LOOK_NS, SleepCost::default());
-        let wait = state.gain(start + 4 * LOOK_NS, SleepCost::default());
+        assert_eq!(state.gain(start + 2 * LOOK_NS, &load(1.0), SleepCost::default()), Some(Wait::Looks(2)));
+        state.gain(start + 3 * LOOK_NS, &load(1.0), SleepCost::default());
+        let wait = state.gain(start + 4 * LOOK_NS, &load(1.0), SleepCost::default());
         assert_eq!(wait, Some(Wait::Dwell(DWELL_NS - 4 * LOOK_NS)));
-        assert_eq!(state.gain(start + DWELL_NS, SleepCost::default()), None);
+        assert_eq!(state.gain(start + DWELL_NS, &load(1.0), SleepCost::default()), None);
     }
 
     #[test]
@@ -149,29 +166,28 @@ mod tests {
         let mut state = Hysteresis::new();
         let cost = SleepCost { joules: 4.0, wake_ns: 1e6, saved_watts: 40.0 };
         let start = 10 * DWELL_NS;
-        let due = (0..20).find(|look| state.gain(start + look * LOOK_NS, cost).is_none());
+        let due = (0..20).find(|look| state.gain(start + look * LOOK_NS, &load(1.0), cost).is_none());
         // 40 W save 4 J in 100 ms.
         assert_eq!(due, Some(10));
         let mut state = Hysteresis::new();
         let slow = SleepCost { joules: 0.0, wake_ns: 20e6, saved_watts: 40.0 };
-        assert_eq!((0..90).find(|look| state.gain(start + look * LOOK_NS, slow).is_none()), Some(20));
+        assert_eq!((0..90).find(|look| state.gain(start + look * LOOK_NS, &load(1.0), slow).is_none()), Some(20));
     }
 
     #[test]
-    fn dwell_doubles_after_moves_that_were_undone() {
+    fn dwell_grows_after_moves_that_were_undone() {
         let mut state = Hysteresis::new();
-        for step in 0..4 {
-            let (from, to) = if step % 2 == 0 { (0.0, 1.0) } else { (1.0, 0.0) };
-            state.moved(step * DWELL_NS, &choice(from), &choice(to), &load(1.0));
-        }
-        assert_eq!(state.dwell_ns, 2 * DWELL_NS);
-        // The load has changed, so the return is right.
-        state.moved(9 * DWELL_NS, &choice(0.0), &choice(1.0), &load(2.0));
-        assert_eq!(state.dwell_ns, DWELL_NS);
-        for step in 0..20 {
-            let (from, to) = if step % 2 == 1 { (0.0, 1.0) } else { (1.0, 0.0) };
-            state.moved(step * DWELL_NS, &choice(from), &choice(to), &load(2.0));
-        }
-        assert_eq!(state.dwell_ns, DWELL_MAX_NS);
+        let move_to = |state: &mut Hysteresis, step: u64, rate: f64| {
+            let (from, to) = if step.is_multiple_of(2) { (0.0, 1.0) } else { (1.0, 0.0) };
+            state.moved(step * DWELL_NS, &choice(from), &choice(to), &load(rate));
+            state.dwell_ns
+        };
+        assert_eq!(move_to(&mut state, 0, 1.0), DWELL_NS);
+        assert_eq!(move_to(&mut state, 1, 1.0), DWELL_GROWTH * DWELL_NS);
+        assert_eq!(move_to(&mut state, 2, 1.0), DWELL_MAX_NS.min(DWELL_GROWTH.pow(2) * DWELL_NS));
+        assert_eq!(move_to(&mut state, 3, 1.0), DWELL_MAX_NS);
+        // The load has changed, so the return is right. Much later, earlier moves are forgiven.
+        assert_eq!(move_to(&mut state, 4, 2.0), DWELL_MAX_NS);
+        assert_eq!(move_to(&mut state, 101, 3.0), DWELL_NS);
     }
 }

@@ -13,7 +13,7 @@ mod trust;
 
 use super::load::{Load, LoadKey};
 use super::model::{Machine, Prediction, Table};
-use super::placement::{Choice, Placement, PlaceSet};
+use super::placement::{Choice, PlaceSet, Placement};
 use super::policy::{Goal, Score, Splits};
 use super::search::{Found, Grid, Problem, Search};
 use super::thesis::Thesis;
@@ -31,10 +31,20 @@ const GAIN_OVERLOADED: f64 = 0.02;
 const GAIN_TUNING: f64 = 0.01;
 /// Shortest time between two changes of small shares, in nanoseconds.
 const TUNING_NS: u64 = 100_000_000;
+/// Time in which corrections settle after a move, in nanoseconds.
+const SETTLE_NS: u64 = 300_000_000;
 /// Fill level of a worker's ring from which it counts as overloaded.
 const BACKLOG: f64 = 0.5;
-/// Load for which the overflow places are chosen, as a multiple of the forecast.
-const BURST: f64 = 2.0;
+/// Rate for which the overflow places are chosen, in packets per second. Only the mix matters,
+/// because overflow uses the placement with the largest capacity.
+const BURST_PPS: f64 = 1e8;
+/// Use of the fullest resource at which a placement counts as overloaded, as a multiple of the use
+/// up to which it would be chosen.
+const TOLERANCE: f64 = 1.08;
+/// Largest margin for loads of the last second, as a multiple of the forecast.
+const MARGIN_MAX: f64 = 1.1;
+/// Factor by which the remembered peak load shrinks at each look: to a third in one second.
+const PEAK_DECAY: f64 = 0.99;
 /// Longest wake-up time of an overflow place, in nanoseconds. A worker's rings hold a burst for
 /// about this time.
 const OVERFLOW_WAKE_NS: f64 = 1e6;
@@ -43,7 +53,7 @@ const PRESSURE_STEP: f64 = 0.25;
 /// Largest such growth.
 const PRESSURE_MAX: f64 = 1.0;
 /// Factor by which the assumed growth shrinks at each look without a full ring.
-const PRESSURE_DECAY: f64 = 0.97;
+const PRESSURE_DECAY: f64 = 0.99;
 
 /// Rule by which placements are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -123,6 +133,8 @@ pub enum Reason {
     SmallGain,
     /// The gain has lasted for too few looks. Number of looks that are left.
     Lasting(u32),
+    /// The load is falling, and the forecast still follows it.
+    Falling,
     /// The last move was too recent. Time that is left, in nanoseconds.
     Dwell(u64),
     /// The saving has not paid for waking the devices again. Energy that is left, in joules.
@@ -185,6 +197,8 @@ pub struct Planner {
     is_new_goal: bool,
     pinned: Option<Choice>,
     pressure: f64,
+    /// Highest forecast of about the last second, in packets per second.
+    peak_pps: f64,
     tuned_ns: u64,
     /// Key of the last problem. The results below belong to it.
     key: LoadKey,
@@ -213,6 +227,7 @@ impl Planner {
             is_new_goal: false,
             pinned: None,
             pressure: 0.0,
+            peak_pps: 0.0,
             tuned_ns: 0,
             key: LoadKey::new(),
             next_key: LoadKey::new(),
@@ -283,7 +298,8 @@ impl Planner {
         let is_lost = self.uses(excluded);
         let load = self.expected_load(seen);
         self.update(&load, excluded);
-        let Some(best) = self.best.clone().filter(|_| !self.goal.policy.holds || self.current.is_none() || is_lost) else {
+        let Some(best) = self.best.clone().filter(|_| !self.goal.policy.holds || self.current.is_none() || is_lost)
+        else {
             return self.stay_without_search(seen);
         };
         if let Some(pinned) = self.pinned.take_if(|_| !is_lost) {
@@ -316,9 +332,9 @@ impl Planner {
         gain: f64,
         required: f64,
     ) -> Result<Reason, Reason> {
-        let is_overloaded = before.load > self.goal.limits.carry || seen.backlog >= BACKLOG;
+        let is_overloaded = before.load > TOLERANCE * self.goal.limits.carry || seen.backlog >= BACKLOG;
         let grows = best.prediction.headroom > before.headroom;
-        if is_overloaded && grows && gain > GAIN_OVERLOADED {
+        if is_overloaded && grows && gain > GAIN_OVERLOADED && self.is_new_overload(seen, before, best) {
             return Ok(Reason::Overload);
         }
         if gain <= 0.0 {
@@ -335,13 +351,27 @@ impl Planner {
             self.hysteresis.no_gain();
             return Err(Reason::SmallGain);
         }
+        // Policies about power save by following a falling load. Others gain little by that.
+        if self.goal.policy.splits != Splits::Power && self.forecast.is_falling() {
+            self.hysteresis.no_gain();
+            return Err(Reason::Falling);
+        }
         let cost = self.sleep_cost(before, best);
-        match self.hysteresis.gain(seen.now_ns, cost) {
+        match self.hysteresis.gain(seen.now_ns, self.forecast.load(), cost) {
             None => Ok(Reason::Gain),
             Some(Wait::Looks(left)) => Err(Reason::Lasting(left)),
             Some(Wait::Dwell(left_ns)) => Err(Reason::Dwell(left_ns)),
             Some(Wait::Unearned(joules)) => Err(Reason::Unearned(joules)),
         }
+    }
+
+    /// Returns whether a move that overload requires is due at once. If the load is the same as at
+    /// the last move, only corrections have changed. The rings must then be full, and the move must
+    /// be worth it.
+    fn is_new_overload(&self, seen: &Observation, before: &Prediction, best: &Found) -> bool {
+        let is_worth = best.prediction.headroom > (1.0 + GAIN_MIN) * before.headroom;
+        let is_rested = self.hysteresis.rested_ns(seen.now_ns) >= SETTLE_NS;
+        self.hysteresis.load_changed(self.forecast.load()) || (seen.backlog >= BACKLOG && is_worth && is_rested)
     }
 
     /// Returns the gain that a move needs. Power is known better than capacity and latency.
@@ -360,7 +390,8 @@ impl Planner {
             ..SleepCost::default()
         };
         for (index, device) in self.machine.devices.iter().enumerate() {
-            let sleeps = self.machine.is_on(index, current.setting.on) && !self.machine.is_on(index, best.choice.setting.on);
+            let sleeps =
+                self.machine.is_on(index, current.setting.on) && !self.machine.is_on(index, best.choice.setting.on);
             if let Some(power) = device.power.filter(|_| sleeps) {
                 cost.joules += power.awake * power.wake_ns * 1e-9;
                 cost.wake_ns = cost.wake_ns.max(power.wake_ns);
@@ -372,7 +403,8 @@ impl Planner {
     /// Returns the places that must not be used, unless no place would remain for a function.
     fn excluded(&self, seen: &Observation) -> PlaceSet {
         let failing = self.trust.failing(&self.machine, seen.now_ns).with(seen.lost);
-        let remains = |excluded: PlaceSet| self.machine.allowed.iter().all(|allowed| !allowed.without(excluded).is_empty());
+        let remains =
+            |excluded: PlaceSet| self.machine.allowed.iter().all(|allowed| !allowed.without(excluded).is_empty());
         if remains(failing) { failing } else { seen.lost }
     }
 
@@ -386,13 +418,18 @@ impl Planner {
     /// Returns the forecast. If rings are full although the model predicts no overload, the model
     /// is wrong, and a growing part is added.
     fn expected_load(&mut self, seen: &Observation) -> Load {
-        let explained = self.own.is_none_or(|(prediction, _)| prediction.load > self.goal.limits.carry);
+        let full = TOLERANCE * self.goal.limits.carry;
+        let explained = self.own.is_none_or(|(prediction, _)| prediction.load > full);
         if seen.backlog >= BACKLOG && !explained {
             self.pressure = (self.pressure + PRESSURE_STEP).min(PRESSURE_MAX);
         } else if self.pressure > 0.0 {
             self.pressure = if self.pressure < 0.01 { 0.0 } else { self.pressure * PRESSURE_DECAY };
         }
-        self.forecast.load().scaled(1.0 + self.pressure)
+        let pps = self.forecast.load().pps();
+        self.peak_pps = (self.peak_pps * PEAK_DECAY).max(pps);
+        // Policies that leave no reserve choose a placement that also carries the last peak.
+        let margin = if self.goal.policy.folds_workers { (self.peak_pps / pps.max(1.0)).min(MARGIN_MAX) } else { 1.0 };
+        self.forecast.load().scaled(margin * (1.0 + self.pressure))
     }
 
     /// Updates the best placement and the prediction of the current one, if the problem has
@@ -435,14 +472,10 @@ impl Planner {
         let slow_to_wake = (0..machine.places.len())
             .filter(|&place| !to.setting.on.contains(place) && machine.wake_ns(place) > OVERFLOW_WAKE_NS);
         let unusable = PlaceSet::of(slow_to_wake).with(excluded);
-        let burst = load.scaled(BURST);
-        let problem = Problem {
-            machine,
-            load: &burst,
-            corrections: &self.trust.corrections,
-            goal: &self.goal,
-            excluded: unusable,
-        };
+        let burst = load.scaled(BURST_PPS / load.pps().max(1.0));
+        let goal = Goal::capacity();
+        let problem =
+            Problem { machine, load: &burst, corrections: &self.trust.corrections, goal: &goal, excluded: unusable };
         let burst = self.search.best_of_bucket(&problem, Some(&to));
         self.burst = burst.map_or_else(|| to.clone(), |found| found.choice);
         let fast = PlaceSet::of(0..machine.places.len()).without(unusable);
@@ -453,7 +486,7 @@ impl Planner {
             if reason == Reason::Tuning {
                 self.tuned_ns = seen.now_ns;
             } else {
-                self.hysteresis.moved(seen.now_ns, from, &to, load);
+                self.hysteresis.moved(seen.now_ns, from, &to, self.forecast.load());
             }
         }
         self.own = Some((after, self.goal.score(&after)));

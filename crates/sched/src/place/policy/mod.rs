@@ -223,13 +223,19 @@ impl Unit {
 }
 
 impl Goal {
+    /// Returns the goal of the largest capacity.
+    pub(super) fn capacity() -> Self {
+        Self { policy: &throughput::POLICY, limits: Limits::default() }
+    }
+
     /// Returns the goal that a policy's name and the text after `--under` describe.
     ///
     /// # Errors
     /// Fails if there is no such policy, or if the limit does not fit it.
     pub fn parse(name: &str, under: Option<&str>) -> Result<Self, GoalError> {
         let named = || POLICIES.iter().copied().filter(|policy| policy.name == name);
-        let (plain, limited) = (named().find(|policy| policy.unit.is_none()), named().find(|policy| policy.unit.is_some()));
+        let (plain, limited) =
+            (named().find(|policy| policy.unit.is_none()), named().find(|policy| policy.unit.is_some()));
         let mut limits = Limits::default();
         match (under, plain, limited) {
             (None, Some(policy), _) => Ok(Self { policy, limits }),

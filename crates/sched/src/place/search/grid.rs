@@ -79,9 +79,8 @@ impl Grid {
         }
         let sets = [all, PlaceSet::of([0])].into_iter().filter(|set| runs_all(problem, *set));
         let fresh = sets.map(|set| setting(problem, set, 0, 0, 0));
-        let current = current.filter(|current| {
-            current.on.common(problem.excluded).is_empty() && runs_all(problem, current.on)
-        });
+        let current =
+            current.filter(|current| current.on.common(problem.excluded).is_empty() && runs_all(problem, current.on));
         current.into_iter().chain(fresh).collect()
     }
 
@@ -91,8 +90,8 @@ impl Grid {
         let mut settings = Vec::new();
         for place in (0..machine.places.len()).filter(|place| !problem.excluded.contains(*place)) {
             let own = PlaceSet::of([place]);
-            let same_device = (0..machine.places.len())
-                .filter(|&other| machine.places[other].device == machine.places[place].device);
+            let same_device =
+                (0..machine.places.len()).filter(|&other| machine.places[other].device == machine.places[place].device);
             let on = if from.on.contains(place) {
                 from.on.without(own)
             } else {

@@ -44,7 +44,8 @@ fn program(problem: &Problem<'_>, table: &Table, factors: &[f64], by_power: bool
     let mut variables: Vec<(usize, Variable)> = Vec::new();
     let active: Vec<usize> = (0..machine.functions.len()).filter(|&function| table.is_active(function)).collect();
     // The program is scaled so that the largest use is 1.
-    let ways = || active.iter().flat_map(|&f| machine.allowed[f].common(table.setting().on).iter().map(move |p| (f, p)));
+    let ways =
+        || active.iter().flat_map(|&f| machine.allowed[f].common(table.setting().on).iter().map(move |p| (f, p)));
     let largest = ways().flat_map(|(f, p)| table.row(f, p)).fold(0.0_f64, |max, value| max.max(*value));
     if largest <= 0.0 {
         return None;

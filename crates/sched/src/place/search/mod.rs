@@ -128,21 +128,15 @@ impl Search {
         }
         let linear = matches!(problem.goal.policy.splits, Splits::Capacity | Splits::Power);
         if linear {
-            for index in 0..best.len() {
-                self.refine(problem, &mut best[index]);
+            for found in &mut best {
+                self.refine(problem, found);
             }
         }
         best.into_iter().reduce(|one, two| if two.score.is_better(&one.score) { two } else { one })
     }
 
     /// Returns the best shares of one setting, if their score is better than `bound`.
-    fn solve(
-        &mut self,
-        problem: &Problem<'_>,
-        setting: Setting,
-        near: Option<&Choice>,
-        bound: Score,
-    ) -> Option<Found> {
+    fn solve(&mut self, problem: &Problem<'_>, setting: Setting, near: Option<&Choice>, bound: Score) -> Option<Found> {
         self.table.fill(problem.machine, problem.load, problem.corrections, setting);
         if Eighths::combinations(problem, setting) <= COMBINATIONS_MAX {
             return self.eighths.best(problem, &self.table, bound);

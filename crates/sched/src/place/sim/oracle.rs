@@ -1,0 +1,44 @@
+//! Clairvoyant oracle: the best placement for the present load, by the true costs, without a cost
+//! for changes.
+
+use super::super::load::Load;
+use super::super::model::{Corrections, Machine, Prediction};
+use super::super::placement::PlaceSet;
+use super::super::policy::Goal;
+use super::super::search::{Grid, Problem, Search};
+
+/// Oracle of one machine and one truth.
+#[derive(Debug)]
+pub struct Oracle {
+    search: Search,
+    last: Option<(Load, PlaceSet, Prediction)>,
+}
+
+impl Oracle {
+    /// Creates an oracle that chooses from the settings of `grid`.
+    pub fn new(grid: Grid) -> Self {
+        Self { search: Search::new(grid), last: None }
+    }
+
+    /// Returns the effect of the best placement, by the true costs. Returns `None` if the places
+    /// cannot run all functions.
+    pub fn best(
+        &mut self,
+        machine: &Machine,
+        load: &Load,
+        truth: &Corrections,
+        goal: &Goal,
+        excluded: PlaceSet,
+    ) -> Option<Prediction> {
+        if let Some((last, places, prediction)) = &self.last
+            && (last, *places) == (load, excluded)
+        {
+            return Some(*prediction);
+        }
+        let problem = Problem { machine, load, corrections: truth, goal, excluded };
+        let found = self.search.best_of_bucket(&problem, None)?;
+        let prediction = machine.predict(load, &found.choice, truth);
+        self.last = Some((load.clone(), excluded, prediction));
+        Some(prediction)
+    }
+}
