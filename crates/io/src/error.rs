@@ -47,6 +47,16 @@ pub enum Error {
         /// Error of the operating system.
         source: io::Error,
     },
+    /// The file is not a load program of a synthetic port.
+    #[error("{}: {place}: {reason}", path.display())]
+    Load {
+        /// Path of the file.
+        path: PathBuf,
+        /// Line, step or class at fault.
+        place: String,
+        /// Problem, and the valid values.
+        reason: String,
+    },
     /// The file is not a packet capture.
     #[error("{}: not a pcap or pcapng file: {reason}", path.display())]
     NotCapture {

@@ -1,6 +1,10 @@
 //! Histogram of times. It has a fixed size, costs a few instructions per entry, and is accurate to
 //! 3 %.
 
+mod window;
+
+pub use window::{Recorder, Window, window};
+
 /// Number of buckets per power of two.
 const STEPS: usize = 32;
 const STEPS_BITS: u32 = STEPS.trailing_zeros();

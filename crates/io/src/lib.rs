@@ -37,7 +37,7 @@ use godwit_packet::{Batch, Outgoing, Region, Stamp, Steering};
 pub use clock::Clock;
 pub use counters::{CounterKind, CounterSpec, PortCounters, RECEIVE_COUNTERS, TRANSMIT_COUNTERS};
 pub use error::Error;
-pub use histogram::Histogram;
+pub use histogram::{Histogram, Recorder, Window, window};
 
 /// Parameters of a receive queue: its port, its worker, and the packets that belong to this worker.
 #[derive(Clone)]

@@ -54,6 +54,8 @@ pub struct Config {
     pub seed: u64,
     /// Rate at which packets are offered.
     pub rate: Rate,
+    /// File with rate, lengths and class shares over time, instead of `rate` and `size`.
+    pub load: Option<PathBuf>,
     /// Maximum number of waiting packets per worker if a rate is set, as in the ring of a NIC. The
     /// oldest packets above this number are counted as missed. With 0, all packets wait and none is
     /// missed, so the content never depends on time.
@@ -142,6 +144,7 @@ impl Default for Config {
             match_ratio: 0.3,
             seed: 1,
             rate: Rate::Max,
+            load: None,
             queue_packets: 0,
             packets: 0,
             time: Time::Clock,
@@ -155,8 +158,8 @@ impl Default for Config {
 impl Config {
     /// Resolves relative paths against `directory`, the directory of the configuration file.
     pub fn resolve(&mut self, directory: &Path) {
-        if let Some(patterns) = &mut self.patterns {
-            *patterns = directory.join(&*patterns);
+        for path in [&mut self.patterns, &mut self.load].into_iter().flatten() {
+            *path = directory.join(&*path);
         }
     }
 
@@ -183,6 +186,9 @@ impl Config {
         }
         if self.flows > FLOWS_MAX {
             return Err(Error::config("flows", self.flows, format!("must be at most {FLOWS_MAX}; 0 for random")));
+        }
+        if self.load.is_some() && self.rate != Rate::Max {
+            return Err(Error::config("rate", "a rate", "`load` sets the rates; omit `rate`"));
         }
         if !(0.0..=1.0).contains(&self.match_ratio) {
             return Err(Error::config("match_ratio", self.match_ratio, "must be 0 to 1"));

@@ -10,6 +10,7 @@ use godwit_packet::{BUCKETS, Steering};
 use super::config::{Config, IpVersion, PayloadKind};
 use super::draw::{Draws, below, draw};
 use super::headers::{HEADERS_BYTES_MAX, Shape, Sums};
+use super::program::ClassKeys;
 use super::schedule::Schedule;
 use super::units::{Prefix, Span};
 use crate::Error;
@@ -61,7 +62,10 @@ pub(super) struct PreparedFlows {
     flows: Vec<Flow>,
     /// Tail of each flow. Empty if all headers fit in the flows.
     tails: Vec<Tail>,
+    /// Flows of each group and class: `[group * classes + class]`.
     groups: Vec<Group>,
+    /// Number of classes, at least 1.
+    classes: usize,
 }
 
 /// A group of consecutive flows, at least one.
@@ -72,11 +76,34 @@ struct Group {
 }
 
 impl PreparedFlows {
+    /// Adds the flows of one group and class.
+    fn push(&mut self, flows: Vec<NewFlow>, has_tails: bool) {
+        self.groups.push(Group { first: self.flows.len() as u32, count: flows.len() as u32 });
+        self.flows.extend(flows.iter().map(|new_flow| new_flow.flow));
+        if has_tails {
+            self.tails.extend(flows.iter().map(|new_flow| new_flow.tail));
+        }
+    }
+
+    /// Lets classes without a flow in a group use the flows of another class. This happens only if a
+    /// class has few flows.
+    fn fill_empty(&mut self, group: usize) {
+        let classes = &mut self.groups[group * self.classes..];
+        let Some(other) = classes.iter().copied().find(|class| class.count > 0) else { return };
+        classes.iter_mut().filter(|class| class.count == 0).for_each(|class| *class = other);
+    }
+
     /// Returns the index of a random flow of the group. All flows are equally likely.
     #[inline(always)]
     pub(super) fn index(&self, group: usize, random: u64) -> u32 {
         let Group { first, count } = self.groups[group];
         first + below(random as u32, count)
+    }
+
+    /// Returns the index of a random flow of one class in the group.
+    #[inline(always)]
+    pub(super) fn index_of_class(&self, group: usize, class: usize, random: u64) -> u32 {
+        self.index(group * self.classes + class, random)
     }
 
     #[inline(always)]
@@ -106,37 +133,47 @@ impl PreparedFlows {
 
 impl Flows {
     /// Creates the flows of a worker and its schedule. `frame_bytes` is the length of all packets,
-    /// if they have the same length.
+    /// if they have the same length. Each of `classes` has the configured number of flows.
     pub(super) fn new(
         config: &Config,
         shape: Shape,
         steering: Arc<Steering>,
         worker: usize,
         frame_bytes: Option<u16>,
+        classes: &[ClassKeys],
     ) -> Result<(Self, Schedule), Error> {
-        let maker = FlowMaker::new(config, shape, Arc::clone(&steering), frame_bytes);
+        let maker = |config: &Config| FlowMaker::new(config, shape, Arc::clone(&steering), frame_bytes);
         if config.flows == 0 {
-            return Ok((Self::Random(maker), Schedule::all()));
+            if !classes.is_empty() {
+                return Err(Error::config("flows", 0, "the classes of a load program need flows"));
+            }
+            return Ok((Self::Random(maker(config)), Schedule::all()));
         }
-        let mut seen = HashSet::with_capacity(config.flows);
+        let makers: Vec<FlowMaker> = match classes {
+            [] => vec![maker(config)],
+            _ => classes.iter().map(|class| maker(&class.apply(config))).collect(),
+        };
+        let mut seen = HashSet::with_capacity(config.flows * makers.len());
         // Every worker creates all flows, so that all workers agree on them, and keeps its own.
-        let mut own: Vec<Vec<NewFlow>> = (0..BUCKETS).map(|_| Vec::new()).collect();
+        let mut own: Vec<Vec<NewFlow>> = (0..BUCKETS * makers.len()).map(|_| Vec::new()).collect();
         let mut counts = [0; BUCKETS];
-        let seed = draw(config.seed, u64::MAX / 3);
-        // A flow may be drawn more than once. If the space is too small for the number of flows,
-        // the attempts run out.
-        let mut attempts = 0..64 * (config.flows as u64 + 64);
-        while seen.len() < config.flows {
-            let attempt = attempts.next().ok_or_else(|| {
-                let reason = "the prefixes and ports have too few different flows";
-                Error::config("flows", config.flows, reason)
-            })?;
-            let new_flow = maker.flow(draw(seed, attempt));
-            if seen.insert((new_flow.flow.head, new_flow.tail)) {
-                let bucket = usize::from(new_flow.bucket);
-                counts[bucket] += 1;
-                if steering.worker_of(bucket) == worker {
-                    own[bucket].push(new_flow);
+        for (class, maker) in makers.iter().enumerate() {
+            let seed = draw(config.seed, u64::MAX / 3 - class as u64);
+            // A flow may be drawn more than once. If the space is too small for the number of flows,
+            // the attempts run out.
+            let mut attempts = 0..64 * (config.flows as u64 + 64);
+            while seen.len() < config.flows * (class + 1) {
+                let attempt = attempts.next().ok_or_else(|| {
+                    let reason = "the prefixes and ports have too few different flows";
+                    Error::config("flows", config.flows, reason)
+                })?;
+                let new_flow = maker.flow(draw(seed, attempt));
+                if seen.insert((new_flow.flow.head, new_flow.tail)) {
+                    let bucket = usize::from(new_flow.bucket);
+                    counts[bucket] += 1;
+                    if steering.worker_of(bucket) == worker {
+                        own[bucket * makers.len() + class].push(new_flow);
+                    }
                 }
             }
         }
@@ -146,16 +183,19 @@ impl Flows {
             flows: Vec::with_capacity(count),
             tails: Vec::with_capacity(if has_tails { count } else { 0 }),
             groups: Vec::new(),
+            classes: makers.len(),
         };
         let groups = std::array::from_fn(|bucket| {
-            let flows = std::mem::take(&mut own[bucket]);
-            let group = (!flows.is_empty()).then_some(prepared.groups.len() as u16)?;
-            prepared.groups.push(Group { first: prepared.flows.len() as u32, count: flows.len() as u32 });
-            prepared.flows.extend(flows.iter().map(|new_flow| new_flow.flow));
-            if has_tails {
-                prepared.tails.extend(flows.iter().map(|new_flow| new_flow.tail));
+            let classes = &mut own[bucket * makers.len()..][..makers.len()];
+            if classes.iter().all(Vec::is_empty) {
+                return None;
             }
-            Some(group)
+            let group = prepared.groups.len() / makers.len();
+            for flows in classes {
+                prepared.push(std::mem::take(flows), has_tails);
+            }
+            prepared.fill_empty(group);
+            Some(group as u16)
         });
         Ok((Self::Prepared(prepared), Schedule::new(draw(config.seed, u64::MAX / 7), &counts, &groups)))
     }

@@ -12,6 +12,7 @@ use super::flows::{Flow, Flows, HEAD_BYTES, NO_TAIL, Tail};
 use super::headers::Shape;
 use super::lengths::Lengths;
 use super::payload::{Payload, STEP_BYTES};
+use super::program::{Position, Program};
 use super::schedule::{Cursor, Schedule};
 use super::units::Rate;
 use crate::{Error, PortCounters};
@@ -21,7 +22,9 @@ use crate::{Error, PortCounters};
 pub(super) struct Pace {
     /// Number of units that are due now.
     pub(super) due: u64,
-    /// Time of unit 0, in nanoseconds.
+    /// Unit to which `start_ns` belongs.
+    pub(super) first: u64,
+    /// Time of unit `first`, in nanoseconds.
     pub(super) start_ns: u64,
     /// Time between two units, in nanoseconds.
     pub(super) unit_ns: f64,
@@ -34,7 +37,7 @@ impl Pace {
         if self.unit_ns == 0.0 {
             return self.start_ns;
         }
-        self.start_ns.wrapping_add((unit as f64 * self.unit_ns) as u64)
+        self.start_ns.wrapping_add(((unit - self.first) as f64 * self.unit_ns) as u64)
     }
 }
 
@@ -56,6 +59,8 @@ pub(super) enum Stop {
 pub struct Generator {
     shape: Shape,
     lengths: Lengths,
+    /// Whether the prepared flows contain lengths, because all packets have the same.
+    has_lengths: bool,
     flows: Flows,
     payload: Payload,
     /// Whether all packets of a flow are equal, except for payload without a checksum. The prepared
@@ -68,8 +73,24 @@ pub struct Generator {
     /// Next packet that may belong to this worker.
     at: Cursor,
     sequence_end: u64,
+    /// First packet that has other lengths or class shares than the next one.
+    until: u64,
     units_per: UnitsPer,
+    load: Option<Load>,
     counters: PortCounters,
+}
+
+/// Load program, and its state.
+#[derive(Debug)]
+struct Load {
+    program: Arc<Program>,
+    /// Lengths of each size of the program. Those in use are in the generator instead.
+    lengths: Vec<Option<Lengths>>,
+    /// Size in use.
+    size: usize,
+    /// Limits of the classes: a random number selects the first class whose limit is above it. Empty
+    /// without classes.
+    limits: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +121,9 @@ impl<const V6: bool, const TCP: bool, const COPY: usize> Vectorized for FillPrep
 /// flow to arrive from memory in the meantime, and small enough for the L1 cache.
 const BLOCK_PACKETS: usize = 32;
 
+/// Value that separates the random numbers of classes from those of flows.
+const CLASS_SEED: u64 = 0x3c6e_f372_fe94_f82b;
+
 /// Number of packets of the next block whose lengths are known while a block is written. Their
 /// buffers can then be prefetched.
 const NEXT_PACKETS: usize = Region::FETCHED_AHEAD_PACKETS;
@@ -112,11 +136,25 @@ impl Generator {
     pub fn new(config: &Config, steering: Arc<Steering>, worker: usize, port: u8) -> Result<Self, Error> {
         config.validate()?;
         let shape = Shape::of(config);
-        let lengths = Lengths::new(config.seed, &config.size, shape.headers_bytes() as u16);
-        let (flows, schedule) = Flows::new(config, shape, steering, worker, lengths.fixed())?;
+        let program = Program::read(config)?.map(Arc::new);
+        let (sizes, classes) = match &program {
+            Some(program) => (&program.sizes[..], &program.classes[..]),
+            None => (std::slice::from_ref(&config.size), &[][..]),
+        };
+        for &size in sizes {
+            Config { size, ..config.clone() }.validate()?;
+        }
+        let all = |size| Lengths::new(config.seed, size, shape.headers_bytes() as u16);
+        let mut all: Vec<Option<Lengths>> = sizes.iter().map(all).map(Some).collect();
+        let fixed = all[0].as_ref().and_then(Lengths::fixed).filter(|_| sizes.len() == 1);
+        let (flows, schedule) = Flows::new(config, shape, steering, worker, fixed, classes)?;
+        let lengths = all[0].take().unwrap_or(Lengths::Fixed(0));
+        let sequence_end = if config.packets == 0 { u64::MAX } else { config.packets };
+        let sequence_end = sequence_end.min(program.as_ref().map_or(u64::MAX, |program| program.packets()));
         Ok(Self {
             shape,
-            is_one_frame: lengths.fixed().is_some() && matches!(config.payload, PayloadKind::Zero | PayloadKind::Stale),
+            is_one_frame: fixed.is_some() && matches!(config.payload, PayloadKind::Zero | PayloadKind::Stale),
+            has_lengths: fixed.is_some(),
             lengths,
             flows,
             payload: Payload::new(config)?,
@@ -125,7 +163,9 @@ impl Generator {
             worker,
             at: schedule.start(),
             schedule,
-            sequence_end: if config.packets == 0 { u64::MAX } else { config.packets },
+            sequence_end,
+            until: sequence_end,
+            load: program.map(|program| Load { program, lengths: all, size: 0, limits: Vec::new() }),
             units_per: if matches!(config.rate, Rate::BitsPerS(_)) { UnitsPer::Bit } else { UnitsPer::Packet },
             counters: PortCounters::default(),
         })
@@ -137,11 +177,51 @@ impl Generator {
     /// packets belong to other workers.
     pub fn fill(&mut self, region: &mut Region, batch: &mut Batch, packets: usize) -> usize {
         let before = batch.len();
-        self.fill_paced(region, batch, packets, &Pace { due: u64::MAX, start_ns: 0, unit_ns: 0.0 });
+        self.fill_paced(region, batch, packets, &Pace { due: u64::MAX, first: 0, start_ns: 0, unit_ns: 0.0 });
         batch.len() - before
     }
 
+    /// Appends packets that are due. Packets of a load program are generated segment by segment.
     pub(super) fn fill_paced(&mut self, region: &mut Region, batch: &mut Batch, packets: usize, pace: &Pace) -> Stop {
+        let Some(program) = self.program() else { return self.fill_segment(region, batch, packets, pace) };
+        let full = batch.len() + packets;
+        loop {
+            let Some(position) = program.position(self.at.sequence).filter(|_| self.sequence_next() != u64::MAX) else {
+                return Stop::Ended;
+            };
+            self.enter(&position);
+            let start_ns = pace.start_ns.wrapping_add(position.start_ns);
+            let pace = match pace.unit_ns {
+                0.0 => *pace,
+                _ => Pace { due: pace.due, first: position.first, start_ns, unit_ns: position.packet_ns },
+            };
+            let stop = self.fill_segment(region, batch, full - batch.len(), &pace);
+            if stop != Stop::Ended || self.at.sequence < position.end {
+                return stop;
+            }
+        }
+    }
+
+    /// Changes lengths and class shares to those of a segment of the load program.
+    fn enter(&mut self, position: &Position<'_>) {
+        let Some(load) = &mut self.load else { return };
+        self.until = self.sequence_end.min(position.end);
+        if load.size != position.size
+            && let Some(next) = load.lengths[position.size].take()
+        {
+            load.lengths[load.size] = Some(std::mem::replace(&mut self.lengths, next));
+            load.size = position.size;
+        }
+        load.limits.clear();
+        load.limits.extend_from_slice(position.limits);
+    }
+
+    /// Returns the load program, if the port has one.
+    pub(super) fn program(&self) -> Option<Arc<Program>> {
+        self.load.as_ref().map(|load| Arc::clone(&load.program))
+    }
+
+    fn fill_segment(&mut self, region: &mut Region, batch: &mut Batch, packets: usize, pace: &Pace) -> Stop {
         use {IpVersion::*, Transport::*};
         // There is one loop per kind of headers, so that all offsets are constants.
         match (self.shape.ip, self.shape.transport) {
@@ -181,13 +261,16 @@ impl Generator {
         pace: &Pace,
     ) -> Stop {
         let Flows::Prepared(flows) = &self.flows else { unreachable!("the caller checked the variant") };
-        let (seed, sequence_end, port, pace) = (self.seed, self.sequence_end, self.port, *pace);
+        let (seed, sequence_end, port, pace) = (self.seed, self.until, self.port, *pace);
+        let limits = self.load.as_ref().map_or(&[][..], |load| &load.limits);
         let (frame_bytes_max, steps, fixed_bytes) =
             (region.frame_bytes_max(), self.schedule.steps(), self.lengths.fixed());
         let (mut at, mut counters) = (self.at, self.counters);
         // If no packet is too long and units are packets, the last packet of a block decides for
         // the whole block.
-        let is_plain = self.units_per == UnitsPer::Packet && usize::from(self.lengths.longest()) <= frame_bytes_max;
+        let is_plain = self.units_per == UnitsPer::Packet
+            && usize::from(self.lengths.longest()) <= frame_bytes_max
+            && limits.is_empty();
         // For each packet of the block: its random number and its flow.
         let (mut randoms, mut indices) = ([0; BLOCK_PACKETS], [0; BLOCK_PACKETS]);
         // For each packet: the number of packets of the block that were examined before it. This
@@ -248,7 +331,10 @@ impl Generator {
                     continue;
                 }
                 randoms[count] = draw(seed, sequence);
-                indices[count] = flows.index(slot.group.into(), randoms[count]);
+                indices[count] = match limits {
+                    [] => flows.index(slot.group.into(), randoms[count]),
+                    _ => flows.index_of_class(slot.group.into(), class(seed, sequence, limits), randoms[count]),
+                };
                 flows.prefetch(indices[count]);
                 lengths[count] = frame_bytes;
                 stamps[count] = Stamp { sequence, time_ns: pace.time_ns(units) };
@@ -309,7 +395,7 @@ impl Generator {
             if batch.len() == full {
                 break;
             }
-            if at.sequence >= self.sequence_end {
+            if at.sequence >= self.until {
                 stop = Stop::Ended;
                 break;
             }
@@ -391,9 +477,9 @@ impl Generator {
         payload_sum: u64,
         headers: &mut [u8; COPY],
     ) {
-        let sum = match self.lengths.fixed() {
-            Some(_) => flow.sums.transport,
-            None => shape.set_lengths(flow.sums, frame_bytes, headers),
+        let sum = match self.has_lengths {
+            true => flow.sums.transport,
+            false => shape.set_lengths(flow.sums, frame_bytes, headers),
         };
         if self.payload.has_checksum() {
             shape.set_checksum(u64::from(sum) + payload_sum, headers);
@@ -438,6 +524,14 @@ impl Generator {
     pub fn counters(&self) -> PortCounters {
         self.counters
     }
+}
+
+/// Returns the class of packet `sequence`.
+#[inline(always)]
+fn class(seed: u64, sequence: u64, limits: &[u32]) -> usize {
+    let random = draw(seed ^ CLASS_SEED, sequence) as u32;
+    // The last class with a share has the limit `u32::MAX`.
+    limits.iter().position(|&limit| random < limit || limit == u32::MAX).unwrap_or(0)
 }
 
 const fn shape<const V6: bool, const TCP: bool>() -> Shape {

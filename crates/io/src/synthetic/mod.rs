@@ -20,6 +20,7 @@
 //! | `payload` | bytes after the headers |
 //! | `generator` | [`Generator`]: fills a region with packets |
 //! | `probe` | packets that contain their number and their time |
+//! | `program/` | load programs: rate, lengths and class shares over time |
 //! | `receive` | receive queue: the generator, paced by a clock |
 //! | `sink` | transmit queue: counts packets, computes digests, releases buffers |
 
@@ -31,6 +32,7 @@ mod headers;
 mod lengths;
 mod payload;
 mod probe;
+mod program;
 mod receive;
 mod schedule;
 mod sink;

@@ -1,10 +1,13 @@
 //! Receive queue of a synthetic port: a generator, paced by a clock.
 
+use std::sync::Arc;
+
 use godwit_packet::{Batch, Region};
 
 use super::config::{Config, Time};
 use super::generator::{Generator, Pace, Stop};
 use super::probe::Probes;
+use super::program::Program;
 use super::units::Rate;
 use crate::{Clock, Error, PortCounters, QueueContext, Receive, Received};
 
@@ -32,6 +35,7 @@ pub fn receiver_with_clock(config: &Config, context: QueueContext, clock: Clock)
         packets => Some((f64::from(packets) * workers as f64 * generator.units_mean()) as u64),
     };
     Ok(Box::new(Receiver {
+        program: generator.program(),
         generator,
         clock,
         units_per_s,
@@ -49,6 +53,8 @@ pub fn receiver_with_clock(config: &Config, context: QueueContext, clock: Clock)
 /// distributes the packets over the workers.
 struct Receiver {
     generator: Generator,
+    /// Load program, which sets the rates.
+    program: Option<Arc<Program>>,
     clock: Clock,
     /// Rate in units per second. `None` for the maximum rate.
     units_per_s: Option<f64>,
@@ -63,24 +69,26 @@ struct Receiver {
 
 impl Receive for Receiver {
     fn receive(&mut self, region: &mut Region, batch: &mut Batch, packets_max: usize) -> Result<Received, Error> {
-        let now_ns = match (self.units_per_s, self.time) {
-            (None, Time::Schedule) => 0,
-            _ => self.clock.now_ns(),
-        };
+        let is_paced = self.units_per_s.is_some() || self.program.is_some();
+        let now_ns = if !is_paced && self.time == Time::Schedule { 0 } else { self.clock.now_ns() };
         let start_ns = *self.start_ns.get_or_insert(now_ns);
         let stamp_start_ns = if self.time == Time::Schedule { 0 } else { start_ns };
-        let pace = match (self.units_per_s, self.time) {
-            (Some(units_per_s), _) => {
-                let elapsed_ns = now_ns.saturating_sub(start_ns);
-                let due = (elapsed_ns as f64 * (units_per_s / 1e9)) as u64;
-                if let Some(queue_units) = self.queue_units {
-                    self.generator.miss(due, queue_units);
-                }
-                Pace { due, start_ns: stamp_start_ns, unit_ns: 1e9 / units_per_s }
+        let elapsed_ns = now_ns.saturating_sub(start_ns);
+        let pace = match (&self.program, self.units_per_s, self.time) {
+            (Some(program), _, _) => {
+                // The generator takes the time between packets from the program.
+                Pace { due: program.due(elapsed_ns), first: 0, start_ns: stamp_start_ns, unit_ns: 1.0 }
             }
-            (None, Time::Schedule) => Pace { due: u64::MAX, start_ns: 0, unit_ns: 1.0 },
-            (None, Time::Clock) => Pace { due: u64::MAX, start_ns: now_ns, unit_ns: 0.0 },
+            (None, Some(units_per_s), _) => {
+                let due = (elapsed_ns as f64 * (units_per_s / 1e9)) as u64;
+                Pace { due, first: 0, start_ns: stamp_start_ns, unit_ns: 1e9 / units_per_s }
+            }
+            (None, None, Time::Schedule) => Pace { due: u64::MAX, first: 0, start_ns: 0, unit_ns: 1.0 },
+            (None, None, Time::Clock) => Pace { due: u64::MAX, first: 0, start_ns: now_ns, unit_ns: 0.0 },
         };
+        if let Some(queue_units) = self.queue_units.filter(|_| is_paced) {
+            self.generator.miss(pace.due, queue_units);
+        }
         let first = batch.len();
         let stop = self.generator.fill_paced(region, batch, packets_max, &pace);
         if let Some(probes) = &self.probes

@@ -1,0 +1,163 @@
+//! Format of a load program: TOML with classes and steps.
+//!
+//! ```toml
+//! repeat = true
+//!
+//! [[class]]
+//! name = "voice"
+//! destination = "10.1.0.0/16"
+//!
+//! [[class]]
+//! name = "bulk"
+//! destination = "10.2.0.0/16"
+//!
+//! [[step]]
+//! seconds = 2.0
+//! rate = "1Mpps"
+//! size = 60
+//! shares = { voice = 9, bulk = 1 }
+//!
+//! [[step]]
+//! seconds = 0.5
+//! rate = "1Mpps"
+//! to = "10Mpps"                   # the rate changes linearly during the step
+//! size = "imix"
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::super::config::{Config, IpVersion};
+use super::super::units::{Prefix, Rate, Size, Span};
+use crate::Error;
+
+/// Maximum number of steps.
+const STEPS_MAX: usize = 100_000;
+/// Maximum number of classes.
+pub(super) const CLASSES_MAX: usize = 16;
+/// Longest step: one day, in seconds.
+const SECONDS_MAX: f64 = 86_400.0;
+
+/// A load program as it is written in a file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    /// Whether the program starts again after its last step. Otherwise the port ends.
+    #[serde(default)]
+    pub(super) repeat: bool,
+    #[serde(default, rename = "class")]
+    pub(super) classes: Vec<ClassKeys>,
+    #[serde(default, rename = "step")]
+    pub(super) steps: Vec<StepKeys>,
+}
+
+/// A class of packets. Keys that are missing have the values of the port.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in super::super) struct ClassKeys {
+    pub(super) name: String,
+    pub(super) source: Option<Prefix>,
+    pub(super) destination: Option<Prefix>,
+    pub(super) source_port: Option<Span>,
+    pub(super) destination_port: Option<Span>,
+}
+
+/// A time with one load.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StepKeys {
+    pub(super) seconds: f64,
+    /// Rate at the start. Without `to`, the rate of the whole step.
+    pub(super) rate: Rate,
+    /// Rate at the end.
+    pub(super) to: Option<Rate>,
+    /// Lengths. Those of the step before or, in the first step, of the port if it is missing.
+    pub(super) size: Option<Size>,
+    /// Shares of the classes, in proportion. Those of the step before or, in the first step, equal
+    /// shares if it is missing.
+    #[serde(default)]
+    pub(super) shares: Option<BTreeMap<String, f64>>,
+}
+
+impl ClassKeys {
+    /// Returns the configuration of a port whose packets all belong to this class.
+    pub(in super::super) fn apply(&self, port: &Config) -> Config {
+        let mut config = port.clone();
+        config.source = self.source.or(config.source);
+        if self.destination.is_some() {
+            (config.destination, config.destinations) = (self.destination, Vec::new());
+        }
+        config.source_port = self.source_port.unwrap_or(config.source_port);
+        config.destination_port = self.destination_port.unwrap_or(config.destination_port);
+        config
+    }
+}
+
+impl File {
+    /// Parses a load program. `path` appears in messages only.
+    pub(super) fn parse(path: &Path, text: &str, ip: IpVersion) -> Result<Self, Error> {
+        let file: Self = toml::from_str(text).map_err(|error| {
+            let start = error.span().map_or(text.len(), |span| span.start.min(text.len()));
+            let line = 1 + text.as_bytes()[..start].iter().filter(|&&byte| byte == b'\n').count();
+            Error::Load { path: path.to_owned(), place: format!("line {line}"), reason: error.message().to_owned() }
+        })?;
+        file.check(path, ip)?;
+        Ok(file)
+    }
+
+    fn check(&self, path: &Path, ip: IpVersion) -> Result<(), Error> {
+        let refuse = |place: String, reason: String| Err(Error::Load { path: path.to_owned(), place, reason });
+        if self.steps.is_empty() || self.steps.len() > STEPS_MAX {
+            let reason = format!("there are {} [[step]] tables, and 1 to {STEPS_MAX} are allowed", self.steps.len());
+            return refuse("the file".to_owned(), reason);
+        }
+        if self.classes.len() > CLASSES_MAX {
+            let count = self.classes.len();
+            return refuse(
+                "the file".to_owned(),
+                format!("there are {count} classes, at most {CLASSES_MAX} are allowed"),
+            );
+        }
+        for (index, class) in self.classes.iter().enumerate() {
+            let place = || format!("class `{}`", class.name);
+            if self.classes[..index].iter().any(|other| other.name == class.name) {
+                return refuse(place(), "there are two classes of this name".to_owned());
+            }
+            for prefix in [class.source, class.destination].into_iter().flatten() {
+                if prefix.address.is_ipv4() != (ip == IpVersion::V4) {
+                    let reason = format!("{} does not have the IP version of the port's key `ip`", prefix.address);
+                    return refuse(place(), reason);
+                }
+            }
+        }
+        for (index, step) in self.steps.iter().enumerate() {
+            if let Err(reason) = self.check_step(step) {
+                return refuse(format!("step {}", index + 1), reason);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_step(&self, step: &StepKeys) -> Result<(), String> {
+        if !(1e-6..=SECONDS_MAX).contains(&step.seconds) {
+            return Err(format!("seconds = {}: must be 0.000001 to {SECONDS_MAX}", step.seconds));
+        }
+        if [Some(step.rate), step.to].contains(&Some(Rate::Max)) {
+            return Err("rate = \"max\": a load program needs rates such as \"10Mpps\"".to_owned());
+        }
+        for (name, share) in step.shares.iter().flatten() {
+            if !self.classes.iter().any(|class| class.name == *name) {
+                return Err(format!("shares: there is no class `{name}`"));
+            }
+            if !(0.0..=1e9).contains(share) {
+                return Err(format!("shares: {name} = {share} must be 0 or more"));
+            }
+        }
+        if step.shares.as_ref().is_some_and(|shares| shares.values().sum::<f64>() <= 0.0) {
+            return Err("shares: at least one class needs a share above 0".to_owned());
+        }
+        Ok(())
+    }
+}
