@@ -13,8 +13,9 @@
 //! | `persistent.rs`: mailboxes | none | shared virtual memory | page-locked memory |
 //! | one [bin](godwit_abi::Bin) | loop over its packets | work-group | thread block |
 //!
-//! `probe.rs` finds devices. Each worker opens its own lane on each device. A lane returns every
-//! submitted [`Chunk`], in any order.
+//! A fourth kind, [`model`], is for tests: it takes its times from a profile. `probe.rs` finds
+//! devices. Each worker opens its own lane on each device. A lane returns every submitted
+//! [`Chunk`], in any order.
 
 mod chain;
 mod check;
@@ -23,6 +24,7 @@ pub mod cuda;
 mod error;
 mod found;
 pub mod measure;
+pub mod model;
 pub mod opencl;
 pub mod power;
 mod share;
@@ -43,6 +45,7 @@ use cpu::CpuDevice;
 use cuda::CudaDevice;
 pub use error::Error;
 pub use found::{Found, ModeFound, Probe, Svm};
+use model::{ModelDevice, ModelOptions};
 use opencl::OpenClDevice;
 
 /// A configured function, as devices need it.
@@ -187,6 +190,8 @@ pub struct DeviceOptions {
     pub share: Vec<u32>,
     /// The device chain to run, if the device supports it (see [`Device::runs_chain`]).
     pub chain: Option<Arc<DeviceChain>>,
+    /// Costs, clock and state of a [modelled device](model).
+    pub model: ModelOptions,
 }
 
 impl Default for DeviceOptions {
@@ -201,6 +206,7 @@ impl Default for DeviceOptions {
             transfer: Transfer::Auto,
             share: Vec::new(),
             chain: None,
+            model: ModelOptions::default(),
         }
     }
 }
@@ -384,6 +390,9 @@ pub fn open(
     if id == cpu::ID {
         return Ok(Arc::new(CpuDevice::new(programs.to_vec())?));
     }
+    if let Some(number) = model::number(id) {
+        return Ok(Arc::new(ModelDevice::new(number, programs.to_vec(), options)?));
+    }
     let programs = programs.iter().map(|(program, _)| Arc::clone(program)).collect();
     if let Some(number) = opencl::number(id) {
         return Ok(Arc::new(OpenClDevice::new(number, programs, arena, options)?));
@@ -411,7 +420,7 @@ pub fn arena_memory(ids: &[&str], bytes: usize) -> Result<Memory, Error> {
 /// `cuda:12`.
 pub fn is_id(id: &str) -> bool {
     let numbered = |kind: &str| id.strip_prefix(kind).is_some_and(|rest| number(rest).is_some());
-    id == cpu::ID || numbered(opencl::ID) || numbered(cuda::ID)
+    id == cpu::ID || numbered(opencl::ID) || numbered(cuda::ID) || numbered(model::ID)
 }
 
 /// Returns whether packets are copied to device `id` and back. Returns `false` for a device that is
@@ -419,7 +428,7 @@ pub fn is_id(id: &str) -> bool {
 pub fn has_own_memory(id: &str) -> bool {
     match id.strip_prefix(opencl::ID).and_then(number) {
         Some(number) => opencl::probe().found.get(number).is_some_and(|found| !found.host_memory),
-        None => id != cpu::ID,
+        None => id != cpu::ID && model::number(id).is_none(),
     }
 }
 

@@ -15,6 +15,7 @@ mod turn;
 
 mod cpu;
 mod cuda;
+mod model;
 mod opencl;
 mod opencl_persistent;
 

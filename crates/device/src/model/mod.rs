@@ -1,0 +1,192 @@
+//! A modelled device, for tests: it runs the kernels on the CPU, and returns each chunk at the time
+//! that costs from a profile give.
+//!
+//! ```text
+//! submit ── CPU runs the kernel ──> chunk waits ──────────────────────────────> poll returns it
+//!                                   device busy until `free_ns` + chunk's time     + trip time
+//! ```
+//!
+//! All lanes share one device, which processes one chunk at a time. With a virtual clock, every run
+//! is the same. A test can slow the device down or lose it while packets flow.
+
+mod lane;
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use godwit_abi::Bin;
+use godwit_sched::Chunk;
+use godwit_sched::place::Fit;
+
+use crate::cpu::CpuDevice;
+use crate::{Capabilities, Choice, Device, DeviceOptions, Error, Implementation, Lane, Mode, Program};
+use lane::ModelLane;
+
+/// Name of the kind of device in configurations: `model:0`.
+pub const ID: &str = "model";
+
+/// Costs of a program without costs: those of a small GPU.
+const DEFAULT_COSTS: Fit = Fit {
+    chunk_ns: 5_000.0,
+    packet_ns: 10.0,
+    byte_ns: 0.05,
+    floor_ns: 0.0,
+    bin_ns: 20.0,
+    host_ns: 0.0,
+    submit_ns: 0.0,
+    trip_ns: 60_000.0,
+    trip_byte_ns: 0.0,
+    tail: 1.0,
+    error_median: 0.0,
+    error_max: 0.0,
+};
+
+/// Clock of a modelled device.
+#[derive(Clone, Debug, Default)]
+pub enum ModelClock {
+    /// Monotonic clock of the machine.
+    #[default]
+    Machine,
+    /// Clock that a test sets, in nanoseconds.
+    Virtual(Arc<AtomicU64>),
+}
+
+impl ModelClock {
+    fn now_ns(&self) -> u64 {
+        match self {
+            Self::Machine => {
+                static START: OnceLock<Instant> = OnceLock::new();
+                START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+            }
+            Self::Virtual(now_ns) => now_ns.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// State of a modelled device that a test can change while packets flow.
+#[derive(Debug)]
+pub struct ModelState {
+    /// Time of the device, as a percentage of its costs.
+    percent: AtomicU32,
+    lost: AtomicBool,
+    /// Time at which the device has finished all submitted chunks.
+    free_ns: AtomicU64,
+}
+
+impl Default for ModelState {
+    fn default() -> Self {
+        Self { percent: AtomicU32::new(100), lost: AtomicBool::new(false), free_ns: AtomicU64::new(0) }
+    }
+}
+
+impl ModelState {
+    /// Makes later chunks take `percent` percent of their costs.
+    pub fn slow_down(&self, percent: u32) {
+        self.percent.store(percent, Ordering::Relaxed);
+    }
+
+    /// Makes the device fail: each lane then returns its chunks with [`Error::Lost`].
+    pub fn lose(&self) {
+        self.lost.store(true, Ordering::Relaxed);
+    }
+
+    fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Reserves the device for `busy_ns` and returns the time at which it is finished.
+    fn reserve(&self, now_ns: u64, busy_ns: u64) -> u64 {
+        let busy_ns = busy_ns * u64::from(self.percent.load(Ordering::Relaxed)) / 100;
+        let end = |free_ns: u64| free_ns.max(now_ns) + busy_ns;
+        // Relaxed: the time orders no other memory access.
+        let update = self.free_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free_ns| Some(end(free_ns)));
+        // The closure never returns `None`, so both results hold the earlier time.
+        update.map_or_else(end, end)
+    }
+}
+
+/// Options of a modelled device.
+#[derive(Clone, Debug, Default)]
+pub struct ModelOptions {
+    /// Costs of each program. Programs without costs have those of a small GPU.
+    pub costs: Vec<Fit>,
+    /// Clock.
+    pub clock: ModelClock,
+    /// State that a test can change.
+    pub state: Arc<ModelState>,
+}
+
+/// Returns the number of a modelled device, or `None` if `id` is not one.
+pub(crate) fn number(id: &str) -> Option<usize> {
+    id.strip_prefix(ID).and_then(crate::number)
+}
+
+/// A modelled device with loaded programs.
+pub struct ModelDevice {
+    cpu: Arc<CpuDevice>,
+    capabilities: Capabilities,
+    options: ModelOptions,
+    mode: Mode,
+}
+
+impl ModelDevice {
+    /// Creates modelled device `number`.
+    ///
+    /// # Errors
+    /// Under the conditions of [`CpuDevice::new`].
+    pub fn new(
+        number: usize,
+        programs: Vec<(Arc<dyn Program>, Implementation)>,
+        options: &DeviceOptions,
+    ) -> Result<Self, Error> {
+        let cpu = Arc::new(CpuDevice::new(programs)?);
+        let capabilities = Capabilities {
+            id: format!("{ID}:{number}"),
+            name: "modelled device on the CPU".to_owned(),
+            compute_units: 1,
+            features: vec!["modelled".to_owned()],
+            ..cpu.capabilities().clone()
+        };
+        Ok(Self { cpu, capabilities, options: options.model.clone(), mode: options.mode })
+    }
+
+    fn costs(&self, program: u16) -> &Fit {
+        self.options.costs.get(usize::from(program)).unwrap_or(&DEFAULT_COSTS)
+    }
+
+    /// Returns the time of the device for one bin with frames of `bytes` bytes in total.
+    fn bin_ns(&self, bin: &Bin, bytes: u64) -> f64 {
+        let (costs, packets) = (self.costs(bin.instance), f64::from(bin.count));
+        let linear = costs.packet_ns * packets + costs.byte_ns * bytes as f64;
+        costs.bin_ns + linear.max(costs.floor_ns * packets)
+    }
+
+    /// Returns the time from the end of a chunk on the device until the worker can see it.
+    fn trip_ns(&self, chunk: &Chunk) -> f64 {
+        let trip = |bin: &Bin| {
+            let costs = self.costs(bin.instance);
+            costs.trip_ns + costs.trip_byte_ns * f64::from(bin.length_bytes)
+        };
+        chunk.bins.iter().map(trip).fold(0.0, f64::max)
+    }
+}
+
+impl Device for ModelDevice {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        self.cpu.choices()
+    }
+
+    fn lane(self: Arc<Self>) -> Result<Box<dyn Lane>, Error> {
+        let cpu = Arc::clone(&self.cpu).lane()?;
+        Ok(Box::new(ModelLane::new(self, cpu)))
+    }
+}
