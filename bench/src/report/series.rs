@@ -6,6 +6,9 @@ use crate::definition::{Figure, X};
 use crate::run::record::RecordedRow;
 use crate::run::row::{Detail, Row};
 
+/// Points of a curve: horizontal position and value.
+type Points = Vec<(Position, f64)>;
+
 /// The data of one figure.
 #[derive(Debug, PartialEq)]
 pub(super) struct Data {
@@ -104,7 +107,7 @@ pub(super) fn data(figure: &Figure, definition: &str, rows: &[RecordedRow]) -> O
         let points = published.points.iter().map(|(x, y)| (position(x), *y)).collect();
         (published.series.clone(), points, true)
     });
-    let all: Vec<(String, Vec<(Position, f64)>, bool)> =
+    let all: Vec<(String, Points, bool)> =
         best.into_iter().map(|(name, points)| (name, points, false)).chain(published).collect();
     let mut positions: Vec<Position> = Vec::new();
     for (position, _) in all.iter().flat_map(|(_, points, _)| points) {

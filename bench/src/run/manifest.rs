@@ -81,12 +81,12 @@ impl Manifest {
             driver: found.driver,
         };
         let gpus: Vec<Gpu> = devices::others().into_iter().map(gpu).collect();
-        let levels = godwit_kernels::levels().iter().filter(|level| level.supported());
+        let mut levels = godwit_kernels::levels().iter().filter(|level| level.supported());
         let (commit, dirty) = commit();
         Self {
             machine: machine.map_or_else(|| slug(cores, &cpu, &gpus), str::to_owned),
             cores,
-            level: levels.last().map_or_else(|| "unknown".to_owned(), |level| level.name.to_owned()),
+            level: levels.next_back().map_or_else(|| "unknown".to_owned(), |level| level.name.to_owned()),
             os: os().unwrap_or_else(|| std::env::consts::OS.to_owned()),
             kernel: read("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".to_owned()),
             memory_mib: field("/proc/meminfo", "MemTotal").and_then(|text| kilobytes(&text)).unwrap_or(0) >> 10,

@@ -299,7 +299,7 @@ impl<'u> Builder<'u, '_> {
             }
             StmtKind::Do(_, condition) => {
                 self.expression(condition);
-                if !condition.constant().is_some_and(|value| value != 0) {
+                if condition.constant().is_none_or(|value| value == 0) {
                     self.edge(self.at, after);
                 }
             }

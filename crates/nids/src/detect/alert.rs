@@ -48,7 +48,7 @@ pub struct Result {
 }
 
 /// Sorts the matches of a packet, applies thresholds, and decides the verdict.
-pub fn finish(
+pub(super) fn finish(
     matches: &mut Vec<Alert>,
     engine: &Engine,
     input: &mut Input<'_, '_>,

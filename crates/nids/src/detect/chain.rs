@@ -14,7 +14,7 @@ const STEPS_MAX: u32 = 3000;
 
 /// Memory of evaluations, which all rules of one thread share.
 #[derive(Default)]
-pub struct Scratch {
+pub(super) struct Scratch {
     /// Variables of the current rule.
     pub variables: [u64; 16],
     /// Memory of regular expressions.
@@ -28,19 +28,17 @@ pub struct Scratch {
 
 /// Field in an evaluation.
 #[derive(Clone, Copy)]
-pub struct Subject<'a> {
+pub(super) struct Subject<'a> {
     /// Bytes.
     pub bytes: &'a [u8],
     /// The numbers of DCE/RPC are little-endian.
     pub dce_little: bool,
-    /// The bytes end with the field: no more follow later.
-    pub is_end: bool,
 }
 
 impl<'a> Subject<'a> {
     /// Returns a field of plain bytes.
-    pub fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, dce_little: true, is_end: true }
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, dce_little: true }
     }
 }
 
@@ -55,7 +53,7 @@ enum Outcome {
 }
 
 /// Returns whether all tests match the field.
-pub fn matches(tests: &[Test], subject: Subject<'_>, scratch: &mut Scratch) -> bool {
+pub(super) fn matches(tests: &[Test], subject: Subject<'_>, scratch: &mut Scratch) -> bool {
     scratch.steps = 0;
     run(tests, subject, 0, scratch) == Outcome::Match
 }

@@ -26,6 +26,9 @@ pub enum Kind {
     Transaction,
 }
 
+/// Literals of one field with their rules, for the prefilter.
+type FieldPatterns = (Field, Vec<Transform>, Vec<(Pattern, u32)>);
+
 /// Test of a field in one direction of a transaction.
 #[derive(Debug, Clone, Copy)]
 pub struct FieldTest {
@@ -127,7 +130,7 @@ pub struct Engine {
 }
 
 /// Returns the class of an IP protocol number in [`Engine::packets`].
-pub fn protocol_class(number: u8) -> usize {
+pub(super) fn protocol_class(number: u8) -> usize {
     match number {
         6 => 0,
         17 => 1,
@@ -162,7 +165,7 @@ impl Engine {
     /// Puts each rule into its list or set.
     fn distribute(&mut self, frequencies: &Frequencies, seed: u64) {
         let mut payload: Vec<(Pattern, u32)> = Vec::new();
-        let mut fields: Vec<(Field, Vec<Transform>, Vec<(Pattern, u32)>)> = Vec::new();
+        let mut fields: Vec<FieldPatterns> = Vec::new();
         for (index, compiled) in self.rules.iter().enumerate() {
             let index = index as u32;
             let searched = match compiled.kind {

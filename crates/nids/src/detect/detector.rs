@@ -155,7 +155,8 @@ impl Detector {
             });
         }
         let payload = input.packet.payload();
-        if !payload.is_empty() && !(input.inline && input.same_bytes) {
+        let is_in_streams = input.inline && input.same_bytes;
+        if !payload.is_empty() && !is_in_streams {
             engine.payload.scan(payload, &mut |rule| {
                 if self.is_new(rule) {
                     candidates.push(rule);

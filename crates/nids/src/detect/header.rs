@@ -8,7 +8,7 @@ use crate::rules::packet_test::{PacketTest, StreamSide};
 use crate::rules::rule::{Arrow, Endpoint, Link};
 
 /// Returns whether protocol, addresses and ports of a packet match the header of a rule.
-pub fn matches(compiled: &Compiled, packet: &Packet<'_>) -> bool {
+pub(super) fn matches(compiled: &Compiled, packet: &Packet<'_>) -> bool {
     let rule = &compiled.rule;
     let protocol = &rule.protocol;
     match protocol.link {
@@ -41,7 +41,7 @@ fn endpoints((source, destination): (&Endpoint, &Endpoint), packet: &Packet<'_>)
 }
 
 /// Returns whether the test of the flow matches.
-pub fn flow_matches(compiled: &Compiled, input: &Input<'_, '_>) -> bool {
+pub(super) fn flow_matches(compiled: &Compiled, input: &Input<'_, '_>) -> bool {
     let test = &compiled.rule.flow;
     if test.direction.is_some() && test.direction != input.direction {
         return false;
@@ -57,7 +57,7 @@ pub fn flow_matches(compiled: &Compiled, input: &Input<'_, '_>) -> bool {
 }
 
 /// Returns whether one option matches.
-pub fn test(test: &PacketTest, input: &Input<'_, '_>) -> bool {
+pub(super) fn test(test: &PacketTest, input: &Input<'_, '_>) -> bool {
     let packet = input.packet;
     let header = packet.network_header();
     let v4 = packet.version == 4 && header.len() >= 20;
@@ -143,7 +143,7 @@ fn icmp(test: &PacketTest, packet: &Packet<'_>) -> bool {
 }
 
 /// Returns the types and ranges of the SCTP chunks of a packet.
-pub fn sctp_chunks(payload: &[u8]) -> Vec<(u8, std::ops::Range<usize>)> {
+pub(super) fn sctp_chunks(payload: &[u8]) -> Vec<(u8, std::ops::Range<usize>)> {
     let mut chunks = Vec::new();
     let mut at = 0;
     while let Some(header) = payload.get(at..at + 4) {

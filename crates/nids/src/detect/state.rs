@@ -8,7 +8,7 @@ use crate::rules::rule::Capture;
 use crate::rules::state::{BitAction, IntAction, Operand, Scope};
 
 /// Bits of the transaction that is inspected.
-pub type TransactionBits = Vec<u32>;
+pub(super) type TransactionBits = Vec<u32>;
 
 impl Detector {
     /// Returns whether the tests of named bits and numbers pass.

@@ -33,7 +33,7 @@ struct BitKey {
 
 /// Counters and bits.
 #[derive(Debug, Default)]
-pub struct Thresholds {
+pub(super) struct Thresholds {
     counters: HashMap<CounterKey, Counter>,
     bits: HashMap<BitKey, Micros>,
     /// Entries that were not stored because of the bound.
@@ -42,7 +42,7 @@ pub struct Thresholds {
 
 impl Thresholds {
     /// Counts a match. Returns whether the alert passes.
-    pub fn pass(&mut self, rule: u32, threshold: &Threshold, input: &mut Input<'_, '_>) -> bool {
+    pub(super) fn pass(&mut self, rule: u32, threshold: &Threshold, input: &mut Input<'_, '_>) -> bool {
         let now = input.packet.time;
         if threshold.track == Track::Flow {
             return pass_flow(rule, threshold, input);
@@ -69,14 +69,14 @@ impl Thresholds {
     }
 
     /// Returns whether one of the bits is set.
-    pub fn has_bit(&self, op: &BitOp, source: IpAddr, destination: IpAddr, now: Micros) -> bool {
+    pub(super) fn has_bit(&self, op: &BitOp, source: IpAddr, destination: IpAddr, now: Micros) -> bool {
         op.names
             .iter()
             .any(|name| self.bits.get(&bit_key(*name, op.scope, source, destination)).is_some_and(|until| *until > now))
     }
 
     /// Changes bits.
-    pub fn change_bits(&mut self, op: &BitOp, source: IpAddr, destination: IpAddr, now: Micros) {
+    pub(super) fn change_bits(&mut self, op: &BitOp, source: IpAddr, destination: IpAddr, now: Micros) {
         for name in &op.names {
             let key = bit_key(*name, op.scope, source, destination);
             let set = match op.action {

@@ -235,7 +235,7 @@ impl Detector {
                 transformed = transform::apply(&chain.transforms, bytes, &mut self.scratch.regex);
                 &transformed
             };
-            let subject = Subject { is_end: is_final, ..Subject::new(bytes) };
+            let subject = Subject::new(bytes);
             if chain::matches(&chain.tests, subject, &mut self.scratch) {
                 return FieldResult::Match;
             }

@@ -5,7 +5,7 @@ use crate::rules::transform::{Base64Mode, Transform};
 use std::io::Read;
 
 /// Returns the field after all transformations.
-pub fn apply(transforms: &[Transform], bytes: &[u8], cache: &mut Cache) -> Vec<u8> {
+pub(super) fn apply(transforms: &[Transform], bytes: &[u8], cache: &mut Cache) -> Vec<u8> {
     transforms.iter().fold(bytes.to_vec(), |bytes, transform| one(transform, bytes, cache))
 }
 
@@ -125,7 +125,7 @@ fn url_decode(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Decodes Base64 as far as it is valid.
-pub fn decode_base64(encoded: &[u8], mode: Base64Mode) -> Vec<u8> {
+pub(super) fn decode_base64(encoded: &[u8], mode: Base64Mode) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(encoded.len() / 4 * 3);
     let (mut bits, mut count) = (0u32, 0);
     for byte in encoded {

@@ -1,10 +1,10 @@
 //! Payloads in records: Base64 and printable text.
 
 /// Maximum number of payload bytes of a record. The default of Suricata (`payload-buffer-size`).
-pub const BYTES_MAX: usize = 4096;
+pub(super) const BYTES_MAX: usize = 4096;
 
 /// Returns bytes in Base64, with padding.
-pub fn base64(bytes: &[u8]) -> String {
+pub(super) fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
@@ -18,7 +18,7 @@ pub fn base64(bytes: &[u8]) -> String {
 }
 
 /// Returns bytes with dots for those that are not printable; line ends stay.
-pub fn printable(bytes: &[u8]) -> String {
+pub(super) fn printable(bytes: &[u8]) -> String {
     let letter = |byte: &u8| match byte {
         b'\n' | b'\r' | 0x20..=0x7e => char::from(*byte),
         _ => '.',

@@ -10,7 +10,7 @@ use crate::rules::rule::{Action, Rule};
 use std::net::IpAddr;
 
 /// Everything that the record of an alert describes.
-pub struct AlertContext<'a> {
+pub(crate) struct AlertContext<'a> {
     /// Packet.
     pub packet: &'a Packet<'a>,
     /// Flow.
@@ -30,7 +30,7 @@ pub struct AlertContext<'a> {
 }
 
 /// Writes the record of an alert.
-pub fn alert(context: &AlertContext<'_>, lines: &mut Vec<u8>) {
+pub(crate) fn alert(context: &AlertContext<'_>, lines: &mut Vec<u8>) {
     let AlertContext { packet, alert, .. } = *context;
     let rule = &context.engine.rules[alert.rule as usize].rule;
     let mut json = begin(packet.time, context.flow, "alert");
@@ -153,7 +153,7 @@ fn payload(context: &AlertContext<'_>, json: &mut Json) {
 }
 
 /// Writes the record of a packet that is dropped.
-pub fn drop(packet: &Packet<'_>, flow: Option<&Flow>, reason: &str, rule: Option<&Rule>, lines: &mut Vec<u8>) {
+pub(crate) fn drop(packet: &Packet<'_>, flow: Option<&Flow>, reason: &str, rule: Option<&Rule>, lines: &mut Vec<u8>) {
     let mut json = begin(packet.time, flow, "drop");
     packet_members(packet, &mut json);
     json.nested("drop", |json| {
@@ -173,7 +173,7 @@ pub fn drop(packet: &Packet<'_>, flow: Option<&Flow>, reason: &str, rule: Option
 }
 
 /// Writes the records of files that are complete; with `end`, of all files.
-pub fn files(packet: &Packet<'_>, flow: &mut Flow, end: bool, lines: &mut Vec<u8>) {
+pub(crate) fn files(packet: &Packet<'_>, flow: &mut Flow, end: bool, lines: &mut Vec<u8>) {
     let Some(files) = flow.app.parser.as_mut().map(|parser| parser.take_files(end)) else { return };
     for file in files {
         let Some(app) = flow.app.app else { return };
@@ -237,7 +237,7 @@ fn object_name(app: App) -> &'static str {
 }
 
 /// Writes records of transactions that are complete.
-pub fn transactions(packet: &Packet<'_>, flow: &mut Flow, lines: &mut Vec<u8>) {
+pub(crate) fn transactions(packet: &Packet<'_>, flow: &mut Flow, lines: &mut Vec<u8>) {
     let Some(range) = flow.app.parser.as_ref().map(|parser| parser.transactions()) else { return };
     for id in range.start.max(flow.app.recorded)..range.end {
         let Some(parser) = flow.app.parser.as_ref() else { return };
@@ -250,7 +250,7 @@ pub fn transactions(packet: &Packet<'_>, flow: &mut Flow, lines: &mut Vec<u8>) {
 }
 
 /// Writes records of all transactions that are left.
-pub fn transactions_at_end(packet: &Packet<'_>, flow: &mut Flow, lines: &mut Vec<u8>) {
+pub(crate) fn transactions_at_end(packet: &Packet<'_>, flow: &mut Flow, lines: &mut Vec<u8>) {
     let Some(range) = flow.app.parser.as_ref().map(|parser| parser.transactions()) else { return };
     for id in range.start.max(flow.app.recorded)..range.end {
         transaction(packet, flow, id, lines);
@@ -273,7 +273,7 @@ fn transaction(packet: &Packet<'_>, flow: &Flow, id: u64, lines: &mut Vec<u8>) {
 }
 
 /// Writes the record of a flow that ended.
-pub fn flow(flow: &Flow, reason: &str, engine: &Engine, lines: &mut Vec<u8>) {
+pub(crate) fn flow(flow: &Flow, reason: &str, engine: &Engine, lines: &mut Vec<u8>) {
     let mut json = begin(flow.last, Some(flow), "flow");
     endpoints(flow, &mut json);
     if let Some(app) = flow.app.app {
@@ -421,7 +421,7 @@ fn vlans(vlans: &[u16], json: &mut Json) {
 }
 
 /// Returns the name of an IP protocol in records.
-pub fn protocol_name(number: u8) -> String {
+pub(crate) fn protocol_name(number: u8) -> String {
     match number {
         1 => "ICMP".to_owned(),
         4 => "IP-in-IP".to_owned(),
@@ -438,7 +438,7 @@ pub fn protocol_name(number: u8) -> String {
 }
 
 /// Returns an address as Suricata prints it: IPv6 in full.
-pub fn address(address: IpAddr) -> String {
+pub(crate) fn address(address: IpAddr) -> String {
     match address {
         IpAddr::V4(v4) => v4.to_string(),
         IpAddr::V6(v6) => v6.segments().map(|part| format!("{part:04x}")).join(":"),
@@ -446,7 +446,7 @@ pub fn address(address: IpAddr) -> String {
 }
 
 /// Returns a time in UTC, as in `2009-10-16T16:44:16.083524+0000`.
-pub fn timestamp(time: Micros) -> String {
+pub(crate) fn timestamp(time: Micros) -> String {
     let (seconds, micros) = (time / 1_000_000, time % 1_000_000);
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     // Days since 0000-03-01 in eras of 400 years (Howard Hinnant, "chrono-Compatible Low-Level Date

@@ -29,7 +29,7 @@ pub struct TableCounters {
 
 /// Timeouts of flows, seconds: the defaults of Suricata.
 #[derive(Debug, Clone, Copy)]
-pub struct Timeouts {
+pub(super) struct Timeouts {
     /// TCP: before the handshake, established, closed.
     pub tcp: [u32; 3],
     /// Other protocols: one direction, both directions, closed.

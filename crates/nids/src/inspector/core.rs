@@ -110,10 +110,10 @@ impl Core {
 
     /// Returns the flow of a key, taken out of the table.
     fn flow_of(&mut self, key: Key, now: Micros) -> (FlowId, Flow) {
-        if let Some(id) = self.flows.find(&key) {
-            if let Some(flow) = self.flows.take(id) {
-                return (id, flow);
-            }
+        if let Some(id) = self.flows.find(&key)
+            && let Some(flow) = self.flows.take(id)
+        {
+            return (id, flow);
         }
         let (id, evicted) = self.flows.insert(key, now);
         if let Some(evicted) = evicted {

@@ -116,10 +116,10 @@ impl Core {
     fn take_triggers(&mut self, flow: &mut Flow) {
         for direction in Direction::BOTH {
             let Some(parser) = flow.app.parser.as_mut() else { return };
-            if parser.take_trigger(direction) {
-                if let Some(session) = flow.session.as_deref_mut() {
-                    session.side_mut(direction).trigger_raw = true;
-                }
+            if parser.take_trigger(direction)
+                && let Some(session) = flow.session.as_deref_mut()
+            {
+                session.side_mut(direction).trigger_raw = true;
             }
         }
     }

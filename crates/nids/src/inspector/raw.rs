@@ -75,5 +75,5 @@ fn inline_view(side: &Side, start: u64, length: u64, chunk: u64) -> (Vec<Range<u
             high = high.min(low + chunk).max(end);
         }
     }
-    (vec![low..high], Some(end))
+    (Vec::from([Range { start: low, end: high }]), Some(end))
 }

@@ -147,11 +147,9 @@ impl Fragments {
                 return;
             }
             self.order.pop_front();
-            if waiting {
-                if let Some(datagram) = self.datagrams.remove(&key) {
-                    self.bytes -= datagram.bytes.len();
-                    self.counters.expired += 1;
-                }
+            if waiting && let Some(datagram) = self.datagrams.remove(&key) {
+                self.bytes -= datagram.bytes.len();
+                self.counters.expired += 1;
             }
         }
     }

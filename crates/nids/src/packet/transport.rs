@@ -152,10 +152,10 @@ impl Decoder {
             if header < payload.len() && matches!(ethertype, 0x6558 | 0x0800 | 0x86dd) {
                 self.inner(step, start + header, Origin::Geneve, "UDP", Some(ethertype));
             }
-        } else if self.ports.teredo.contains(&port) || self.ports.teredo.contains(&step.packet.source_port) {
-            if let Some(skip) = teredo_header(payload) {
-                self.inner(step, start + skip, Origin::Teredo, "UDP", None);
-            }
+        } else if (self.ports.teredo.contains(&port) || self.ports.teredo.contains(&step.packet.source_port))
+            && let Some(skip) = teredo_header(payload)
+        {
+            self.inner(step, start + skip, Origin::Teredo, "UDP", None);
         }
     }
 }

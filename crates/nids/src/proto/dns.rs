@@ -25,7 +25,7 @@ struct Record {
 
 /// DNS message.
 #[derive(Debug, Clone, Default)]
-pub struct Message {
+pub(super) struct Message {
     id: u16,
     flags: u16,
     questions: Vec<Record>,
@@ -41,7 +41,7 @@ struct Transaction {
 
 /// Parser of one flow.
 #[derive(Debug)]
-pub struct Dns {
+pub(super) struct Dns {
     tcp: bool,
     buffers: [Vec<u8>; 2],
     first: u64,
@@ -51,7 +51,7 @@ pub struct Dns {
 
 impl Dns {
     /// Returns a parser for messages in datagrams, or in a stream.
-    pub fn new(tcp: bool) -> Self {
+    pub(super) fn new(tcp: bool) -> Self {
         Self { tcp, buffers: Default::default(), first: 0, transactions: VecDeque::new(), trigger: [false; 2] }
     }
 
@@ -141,7 +141,7 @@ impl Parser for Dns {
 
 impl Message {
     /// Parses a message as far as it is valid.
-    pub fn parse(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let half = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
         let mut message = Self { id: half(0)?, flags: half(2)?, ..Self::default() };
         let counts = [half(4)?, half(6)?, half(8)?, half(10)?];
@@ -169,12 +169,12 @@ impl Message {
     }
 
     /// Returns whether the message is a response.
-    pub fn is_response(&self) -> bool {
+    pub(super) fn is_response(&self) -> bool {
         self.flags & 0x8000 != 0
     }
 
     /// Returns an occurrence of a field.
-    pub fn field<'a>(&'a self, field: Field, index: usize, scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+    pub(super) fn field<'a>(&'a self, field: Field, index: usize, scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         let mut number = |value: u64| {
             scratch.clear();
             scratch.extend_from_slice(&value.to_be_bytes());

@@ -184,7 +184,7 @@ fn is_sip(data: &[u8]) -> bool {
 }
 
 /// Returns whether the bytes are a plausible DNS message.
-pub fn is_dns(data: &[u8]) -> bool {
+pub(super) fn is_dns(data: &[u8]) -> bool {
     if data.len() < 12 {
         return false;
     }

@@ -176,11 +176,12 @@ impl Chains {
         let current = self.current;
         self.current = Some(if repeated { self.new_chain(field) } else { self.chain_of(field) });
         // Naming the same field again without a test between changes nothing.
-        if let (true, Some(at)) = (repeated, current) {
-            if self.chains[at].field == field && self.chains[at].tests.is_empty() {
-                self.chains.pop();
-                self.current = Some(at);
-            }
+        if let (true, Some(at)) = (repeated, current)
+            && self.chains[at].field == field
+            && self.chains[at].tests.is_empty()
+        {
+            self.chains.pop();
+            self.current = Some(at);
         }
     }
 
@@ -213,12 +214,12 @@ impl Chains {
         };
         self.last_chain = Some(at);
         let is_content = matches!(test, Test::Content(_));
-        if self.in_base64 {
-            if let Some(Test::Base64 { tests, .. }) = self.chains[at].tests.last_mut() {
-                tests.push(test);
-                self.last = if is_content { Some((at, usize::MAX)) } else { self.last };
-                return;
-            }
+        if self.in_base64
+            && let Some(Test::Base64 { tests, .. }) = self.chains[at].tests.last_mut()
+        {
+            tests.push(test);
+            self.last = if is_content { Some((at, usize::MAX)) } else { self.last };
+            return;
         }
         self.chains[at].tests.push(test);
         if is_content {

@@ -45,8 +45,11 @@ pub(super) fn option(chains: &mut Chains, name: &str, value: Option<&str>) -> Re
     Ok(true)
 }
 
+/// Conversion of an operand to a number.
+type ParseNumber = fn(&str) -> Option<u64>;
+
 /// Number field of a keyword, and the conversion of its operands.
-fn number_field(name: &str) -> Option<(Field, fn(&str) -> Option<u64>)> {
+fn number_field(name: &str) -> Option<(Field, ParseNumber)> {
     let field = Field::sticky(name)?;
     let number: fn(&str) -> Option<u64> = match field {
         Field::TlsVersion => tls_version,

@@ -85,10 +85,11 @@ impl Side {
 
     /// Removes the byte with this sequence number from the stream.
     pub fn skip(&mut self, seq: u32) {
-        if let Some(offset) = self.raw_offset(seq) {
-            if !self.urgent.contains(&offset) && self.urgent.len() < URGENT_MAX {
-                self.urgent.push(offset);
-            }
+        if let Some(offset) = self.raw_offset(seq)
+            && !self.urgent.contains(&offset)
+            && self.urgent.len() < URGENT_MAX
+        {
+            self.urgent.push(offset);
         }
     }
 

@@ -71,11 +71,12 @@ impl<'u> Header<'u> {
                     ExprKind::Assign(..) | ExprKind::Statement(_) if fault.is_ok() => {
                         fault = refuse(one.span.first, "the condition of a batch loop must not assign variables");
                     }
-                    ExprKind::Binary(operator, ..) if operator == "&&" || operator == "||" => {
+                    ExprKind::Binary(operator, ..)
+                        if (operator == "&&" || operator == "||")
                         // An update on the right is not reached in each iteration.
-                        if updates_in(unit, one) > 0 && fault.is_ok() {
-                            fault = refuse(one.span.first, FORM);
-                        }
+                        && updates_in(unit, one) > 0 && fault.is_ok() =>
+                    {
+                        fault = refuse(one.span.first, FORM);
                     }
                     _ => {}
                 }
@@ -115,7 +116,7 @@ impl<'u> Header<'u> {
         let at = update.span.first;
         let (target, step) = match &update.kind {
             ExprKind::Update { operator, operand, .. } => (operand.name(), Some(if operator == "++" { 1 } else { -1 })),
-            ExprKind::Assign(operator, target, value) => (target.name(), assigned_step(unit, operator, target, value)),
+            ExprKind::Assign(operator, target, value) => (target.name(), assigned_step(operator, target, value)),
             _ => (None, None),
         };
         let Some(id) = target.filter(|id| unit.declaration(*id).is_variable()) else { return refuse(at, FORM) };
@@ -200,25 +201,19 @@ fn is_fixed(unit: &Unit, site: &Loop<'_>, id: DeclId) -> bool {
 }
 
 /// Returns the constant that an assignment adds to its target.
-fn assigned_step(unit: &Unit, operator: &str, target: &Expr, value: &Expr) -> Option<i64> {
+fn assigned_step(operator: &str, target: &Expr, value: &Expr) -> Option<i64> {
     let number = |value: &Expr| i64::try_from(value.constant()?).ok();
     match operator {
         "+=" => number(value),
         "-=" => number(value).map(|step| -step),
         "=" => match &value.bare().kind {
             ExprKind::Binary(operator, left, right) if left.name().is_some() && left.name() == target.name() => {
-                assigned_step(
-                    unit,
-                    if operator == "+" {
-                        "+="
-                    } else if operator == "-" {
-                        "-="
-                    } else {
-                        return None;
-                    },
-                    target,
-                    right,
-                )
+                let step = number(right)?;
+                match operator.as_str() {
+                    "+" => Some(step),
+                    "-" => Some(-step),
+                    _ => None,
+                }
             }
             ExprKind::Binary(operator, left, right) if operator == "+" && right.name() == target.name() => {
                 right.name().and_then(|_| number(left))

@@ -300,7 +300,7 @@ impl<'u> Check<'u> {
         // The size must not exceed the element of the lookup.
         let size = arguments.get(2).filter(|_| name.contains("mem"));
         let bytes = size
-            .and_then(|size| size_bytes(size))
+            .and_then(size_bytes)
             .or_else(|| size.and_then(Expr::constant).and_then(|size| u64::try_from(size).ok()));
         let element = arguments.first().map(uncast).and_then(|one| one.ty.decayed().target());
         let fits = match (bytes, element.as_ref().and_then(super::value::size_of)) {

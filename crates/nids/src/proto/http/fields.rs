@@ -10,7 +10,13 @@ use crate::rules::Field;
 use suricata_htp::log::HtpLogCode;
 
 /// Returns an occurrence of a field.
-pub fn field<'a>(tx: &Tx<'a>, field: Field, view: View, index: usize, scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+pub(super) fn field<'a>(
+    tx: &Tx<'a>,
+    field: Field,
+    view: View,
+    index: usize,
+    scratch: &'a mut Vec<u8>,
+) -> Option<&'a [u8]> {
     match field {
         Field::HttpRequestHeader | Field::HttpResponseHeader => {
             let (name, value) = tx.headers(view.direction).nth(index)?;
@@ -134,7 +140,7 @@ fn host_raw<'a>(tx: &Tx<'a>) -> Option<&'a [u8]> {
 }
 
 /// Returns the name of an irregularity in rules.
-pub fn event_name(code: HtpLogCode) -> Option<&'static str> {
+pub(super) fn event_name(code: HtpLogCode) -> Option<&'static str> {
     Some(match code {
         HtpLogCode::GZIP_DECOMPRESSION_FAILED => "gzip_decompression_failed",
         HtpLogCode::UNABLE_TO_MATCH_RESPONSE_TO_REQUEST => "unable_to_match_response_to_request",
@@ -147,7 +153,7 @@ pub fn event_name(code: HtpLogCode) -> Option<&'static str> {
 }
 
 /// Writes the members of the `http` object.
-pub fn describe(tx: &Tx<'_>, json: &mut Json) {
+pub(super) fn describe(tx: &Tx<'_>, json: &mut Json) {
     let response = |name| tx.header(Direction::ToClient, name);
     for (name, value) in [
         ("hostname", tx.host()),

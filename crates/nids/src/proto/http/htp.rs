@@ -149,7 +149,7 @@ tx_callback!(response_complete, Direction::ToClient);
 
 /// Result of new data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
+pub(super) enum Status {
     /// More data is welcome.
     Ok,
     /// The rest of the connection is not HTTP.
@@ -157,7 +157,7 @@ pub enum Status {
 }
 
 /// Parser of one connection.
-pub struct Connection(*mut ConnectionParser);
+pub(super) struct Connection(*mut ConnectionParser);
 
 // SAFETY: the parser is used only through references, and has no ties to a thread.
 unsafe impl Send for Connection {}
@@ -166,7 +166,7 @@ static EPOCH: timeval = timeval { tv_sec: 0, tv_usec: 0 };
 
 impl Connection {
     /// Returns a parser. With `hashed`, files have digests.
-    pub fn new(config: Config, client_port: u16, server_port: u16, hashed: bool) -> Self {
+    pub(super) fn new(config: Config, client_port: u16, server_port: u16, hashed: bool) -> Self {
         // SAFETY: the configuration is valid for the life of the process. Null addresses are
         // allowed, and the timestamp is valid during the call.
         unsafe {
@@ -185,7 +185,7 @@ impl Connection {
     }
 
     /// Adds data, or a gap if `data` is `None`.
-    pub fn data(&mut self, direction: Direction, data: Option<&[u8]>, gap: usize) -> Status {
+    pub(super) fn data(&mut self, direction: Direction, data: Option<&[u8]>, gap: usize) -> Status {
         let (bytes, length) = match data {
             Some([]) => return Status::Ok,
             Some(data) => (data.as_ptr().cast::<c_void>(), data.len()),
@@ -205,7 +205,7 @@ impl Connection {
     }
 
     /// Ends one direction.
-    pub fn close(&mut self, direction: Direction) {
+    pub(super) fn close(&mut self, direction: Direction) {
         // SAFETY: the parser is valid.
         unsafe {
             match direction {
@@ -216,33 +216,33 @@ impl Connection {
     }
 
     /// Returns the number of transactions so far, including removed ones.
-    pub fn size(&self) -> usize {
+    pub(super) fn size(&self) -> usize {
         // SAFETY: the parser is valid.
         usize::try_from(unsafe { conn::htp_connp_tx_size(self.0) }).unwrap_or(0)
     }
 
     /// Returns a transaction.
-    pub fn tx(&self, id: usize) -> Option<Tx<'_>> {
+    pub(super) fn tx(&self, id: usize) -> Option<Tx<'_>> {
         // SAFETY: the parser is valid.
         let raw = unsafe { conn::htp_connp_tx(self.0, id) };
         (!raw.is_null()).then_some(Tx { raw, marker: std::marker::PhantomData })
     }
 
     /// Returns the data of a transaction for changes.
-    pub fn tx_data(&mut self, id: usize) -> Option<&mut TxData> {
+    pub(super) fn tx_data(&mut self, id: usize) -> Option<&mut TxData> {
         let raw = self.tx(id)?.raw;
         // SAFETY: the transaction is valid, and `&mut self` excludes other references to its data.
         unsafe { data_of(raw) }
     }
 
     /// Removes a transaction.
-    pub fn remove(&mut self, id: usize) {
+    pub(super) fn remove(&mut self, id: usize) {
         // SAFETY: the parser is valid.
         unsafe { tx::htp_tx_destroy(self.0, id) }
     }
 
     /// Returns the next message of the parser.
-    pub fn next_log(&mut self) -> Option<HtpLogCode> {
+    pub(super) fn next_log(&mut self) -> Option<HtpLogCode> {
         // SAFETY: the parser and its connection are valid; the message is freed once.
         unsafe {
             let message = connection::htp_conn_next_log(conn::htp_connp_connection(self.0));
@@ -271,7 +271,7 @@ impl std::fmt::Debug for Connection {
 
 /// Transaction of a connection.
 #[derive(Clone, Copy)]
-pub struct Tx<'a> {
+pub(super) struct Tx<'a> {
     raw: *const Transaction,
     marker: std::marker::PhantomData<&'a Connection>,
 }
@@ -293,33 +293,33 @@ impl<'a> Tx<'a> {
     }
 
     /// Returns the data of the transaction.
-    pub fn data(&self) -> Option<&'a TxData> {
+    pub(super) fn data(&self) -> Option<&'a TxData> {
         // SAFETY: the transaction is valid, and it is not changed during `'a`.
         unsafe { data_of(self.raw).map(|data| &*data) }
     }
 
     /// Returns the request line.
-    pub fn request_line(&self) -> Option<&'a [u8]> {
+    pub(super) fn request_line(&self) -> Option<&'a [u8]> {
         self.get(tx::htp_tx_request_line)
     }
 
     /// Returns the method.
-    pub fn method(&self) -> Option<&'a [u8]> {
+    pub(super) fn method(&self) -> Option<&'a [u8]> {
         self.get(tx::htp_tx_request_method)
     }
 
     /// Returns the URI as sent.
-    pub fn uri_raw(&self) -> Option<&'a [u8]> {
+    pub(super) fn uri_raw(&self) -> Option<&'a [u8]> {
         self.get(tx::htp_tx_request_uri)
     }
 
     /// Returns the normalised path and query.
-    pub fn uri(&self) -> Option<&'a [u8]> {
+    pub(super) fn uri(&self) -> Option<&'a [u8]> {
         self.get(tx::htp_tx_normalized_uri)
     }
 
     /// Returns the protocol of one direction.
-    pub fn protocol(&self, direction: Direction) -> Option<&'a [u8]> {
+    pub(super) fn protocol(&self, direction: Direction) -> Option<&'a [u8]> {
         match direction {
             Direction::ToServer => self.get(tx::htp_tx_request_protocol),
             Direction::ToClient => self.get(tx::htp_tx_response_protocol),
@@ -327,27 +327,27 @@ impl<'a> Tx<'a> {
     }
 
     /// Returns the host name of the request, in lower case and without port.
-    pub fn host(&self) -> Option<&'a [u8]> {
+    pub(super) fn host(&self) -> Option<&'a [u8]> {
         self.get(tx::htp_tx_request_hostname)
     }
 
     /// Returns the response line.
-    pub fn response_line(&self) -> Option<&'a [u8]> {
+    pub(super) fn response_line(&self) -> Option<&'a [u8]> {
         self.get(tx::htp_tx_response_line)
     }
 
     /// Returns the status code as text.
-    pub fn status(&self) -> Option<&'a [u8]> {
+    pub(super) fn status(&self) -> Option<&'a [u8]> {
         self.get(tx::htp_tx_response_status)
     }
 
     /// Returns the text after the status code.
-    pub fn status_message(&self) -> Option<&'a [u8]> {
+    pub(super) fn status_message(&self) -> Option<&'a [u8]> {
         self.get(tx::htp_tx_response_message)
     }
 
     /// Returns the progress of one direction: 1 line, 2 headers, 3 body, 4 trailer, 5 complete.
-    pub fn progress(&self, direction: Direction) -> u8 {
+    pub(super) fn progress(&self, direction: Direction) -> u8 {
         // SAFETY: the transaction is valid.
         let progress = unsafe {
             match direction {
@@ -359,7 +359,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Returns the value of the first header with this name.
-    pub fn header(&self, direction: Direction, name: &str) -> Option<&'a [u8]> {
+    pub(super) fn header(&self, direction: Direction, name: &str) -> Option<&'a [u8]> {
         let name = CString::new(name).ok()?;
         // SAFETY: the transaction and the name are valid.
         let header = unsafe {
@@ -376,7 +376,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Returns the headers of one direction: names and values.
-    pub fn headers(&self, direction: Direction) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+    pub(super) fn headers(&self, direction: Direction) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         // SAFETY: the transaction is valid.
         let headers = unsafe {
             match direction {

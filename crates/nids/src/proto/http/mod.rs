@@ -24,7 +24,7 @@ use std::ops::Range;
 
 /// Parser of one connection.
 #[derive(Debug)]
-pub struct Http {
+pub(super) struct Http {
     connection: Connection,
     first: u64,
     trigger: [bool; 2],
@@ -36,7 +36,7 @@ pub struct Http {
 
 impl Http {
     /// Returns a parser.
-    pub fn new(options: &ParserOptions, client_port: u16, server_port: u16) -> Self {
+    pub(super) fn new(options: &ParserOptions, client_port: u16, server_port: u16) -> Self {
         Self {
             connection: Connection::new(options.http, client_port, server_port, options.hash_files),
             first: 0,

@@ -10,7 +10,7 @@ const FILES_MAX: usize = 64;
 
 /// Parser of a body.
 #[derive(Debug)]
-pub struct Multipart {
+pub(super) struct Multipart {
     /// Boundary with its leading hyphens.
     boundary: Vec<u8>,
     pending: Vec<u8>,
@@ -31,7 +31,7 @@ enum State {
 
 impl Multipart {
     /// Returns a parser if the content type is `multipart/form-data` with a boundary.
-    pub fn new(content_type: &[u8]) -> Option<Self> {
+    pub(super) fn new(content_type: &[u8]) -> Option<Self> {
         let lower = content_type.to_ascii_lowercase();
         if !lower.trim_ascii_start().starts_with(b"multipart/form-data") {
             return None;
@@ -41,17 +41,17 @@ impl Multipart {
     }
 
     /// Adds bytes of the body.
-    pub fn add(&mut self, bytes: &[u8], files: &mut Vec<File>, hashed: bool) {
+    pub(super) fn add(&mut self, bytes: &[u8], files: &mut Vec<File>, hashed: bool) {
         self.pending.extend_from_slice(bytes);
         while self.step(files, hashed) {}
     }
 
     /// Ends the body: an unfinished part belongs to its file.
-    pub fn finish(&mut self, files: &mut [File]) {
-        if self.state == State::File {
-            if let Some(file) = files.last_mut() {
-                file.add(&std::mem::take(&mut self.pending), WindowOptions::REQUEST.limit);
-            }
+    pub(super) fn finish(&mut self, files: &mut [File]) {
+        if self.state == State::File
+            && let Some(file) = files.last_mut()
+        {
+            file.add(&std::mem::take(&mut self.pending), WindowOptions::REQUEST.limit);
         }
         self.state = State::Done;
     }
@@ -135,7 +135,7 @@ fn file_name(headers: &[u8]) -> Option<&[u8]> {
 }
 
 /// Returns a parameter of a header value, without quotes.
-pub fn parameter<'a>(value: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+pub(super) fn parameter<'a>(value: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     value.split(|byte| *byte == b';').skip(1).find_map(|part| {
         let equals = part.iter().position(|byte| *byte == b'=')?;
         let (key, text) = (part[..equals].trim_ascii(), part[equals + 1..].trim_ascii());

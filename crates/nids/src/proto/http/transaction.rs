@@ -11,7 +11,7 @@ const HEADERS_MAX: usize = 64 << 10;
 
 /// Collected data of a transaction.
 #[derive(Debug, Default)]
-pub struct TxData {
+pub(super) struct TxData {
     /// Header lines as sent, by direction.
     pub headers: [Vec<u8>; 2],
     /// Bodies without transfer and content encodings, by direction.
@@ -25,7 +25,7 @@ pub struct TxData {
 }
 
 /// Window of the body in one direction.
-pub fn window_options(direction: Direction) -> &'static WindowOptions {
+pub(super) fn window_options(direction: Direction) -> &'static WindowOptions {
     match direction {
         Direction::ToServer => &WindowOptions::REQUEST,
         Direction::ToClient => &WindowOptions::RESPONSE,

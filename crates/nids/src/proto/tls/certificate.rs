@@ -4,7 +4,7 @@ use crate::detect::digest;
 
 /// Parts of a certificate.
 #[derive(Debug, Clone, Default)]
-pub struct Certificate {
+pub(super) struct Certificate {
     /// Subject, as in `C=US, O=Example, CN=example.com`.
     pub subject: Vec<u8>,
     /// Issuer, in the same form.
@@ -22,7 +22,7 @@ pub struct Certificate {
 }
 
 /// Returns the certificates of a Certificate message.
-pub fn chain(body: &[u8]) -> Vec<Vec<u8>> {
+pub(super) fn chain(body: &[u8]) -> Vec<Vec<u8>> {
     let mut certificates = Vec::new();
     let mut rest = body.get(3..).unwrap_or(&[]);
     while let Some((length, after)) = rest.split_at_checked(3) {
@@ -71,7 +71,7 @@ fn elements(bytes: &[u8]) -> impl Iterator<Item = Element<'_>> {
 
 impl Certificate {
     /// Parses a certificate.
-    pub fn parse(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let (outer, _) = element(bytes)?;
         let (body, _) = element(outer.content)?;
         let mut parts = elements(body.content).peekable();
@@ -93,10 +93,10 @@ impl Certificate {
             not_after: times.next().map(time).unwrap_or_default(),
             names: Vec::new(),
         };
-        if let Some(extensions) = parts.find(|part| part.tag == 0xa3) {
-            if let Some((list, _)) = element(extensions.content) {
-                certificate.names = elements(list.content).find_map(alternative_names).unwrap_or_default();
-            }
+        if let Some(extensions) = parts.find(|part| part.tag == 0xa3)
+            && let Some((list, _)) = element(extensions.content)
+        {
+            certificate.names = elements(list.content).find_map(alternative_names).unwrap_or_default();
         }
         Some(certificate)
     }

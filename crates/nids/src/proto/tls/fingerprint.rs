@@ -15,7 +15,7 @@ fn joined(values: &[u16]) -> String {
 }
 
 /// Returns the JA3 string of a ClientHello.
-pub fn ja3(hello: &Hello) -> String {
+pub(crate) fn ja3(hello: &Hello) -> String {
     let points: Vec<u16> = hello.points.iter().map(|point| u16::from(*point)).collect();
     format!(
         "{},{},{},{},{}",
@@ -28,12 +28,12 @@ pub fn ja3(hello: &Hello) -> String {
 }
 
 /// Returns the JA3S string of a ServerHello.
-pub fn ja3s(hello: &Hello) -> String {
+pub(crate) fn ja3s(hello: &Hello) -> String {
     format!("{},{},{}", hello.version, joined(&hello.ciphers), joined(&hello.extensions))
 }
 
 /// Returns the JA4 fingerprint of a ClientHello. `transport` is `t` for TCP and `q` for QUIC.
-pub fn ja4(hello: &Hello, transport: char) -> String {
+pub(crate) fn ja4(hello: &Hello, transport: char) -> String {
     let version = hello.versions.iter().copied().filter(|version| !is_grease(*version)).max().unwrap_or(hello.version);
     let version = match version {
         0x0304 => "13",

@@ -2,7 +2,7 @@
 
 /// Fields of a hello message.
 #[derive(Debug, Clone, Default)]
-pub struct Hello {
+pub(crate) struct Hello {
     /// Version in the message.
     pub version: u16,
     /// Version of the connection, from the extension if present.
@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
 
 impl Hello {
     /// Parses the body of a ClientHello or ServerHello.
-    pub fn parse(body: &[u8], client: bool) -> Option<Self> {
+    pub(crate) fn parse(body: &[u8], client: bool) -> Option<Self> {
         let mut reader = Reader(body);
         let mut hello = Self { version: reader.half()?, ..Self::default() };
         hello.negotiated = hello.version;

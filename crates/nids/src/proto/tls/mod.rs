@@ -7,8 +7,8 @@
 //! | `fingerprint.rs` | JA3, JA3S and JA4 |
 
 mod certificate;
-pub mod fingerprint;
-pub mod hello;
+pub(super) mod fingerprint;
+pub(super) mod hello;
 
 use super::{Parser, Status, View};
 use crate::app::Direction;
@@ -40,7 +40,7 @@ struct Side {
 
 /// Parser of one connection.
 #[derive(Debug, Default)]
-pub struct Tls {
+pub(super) struct Tls {
     sides: [Side; 2],
     version: u16,
     released: bool,
@@ -52,7 +52,7 @@ pub struct Tls {
 
 impl Tls {
     /// Returns a parser.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::default()
     }
 
