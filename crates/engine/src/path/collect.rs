@@ -137,10 +137,10 @@ impl Collect {
     /// If the CPU failed, or no usable buffer remains.
     pub(crate) fn poll(&mut self, core: &mut Core, device: usize) -> Result<Polled, Error> {
         match self.devices[device].lane.poll(&mut core.region) {
-            Ok(None) => return Ok(Polled::Nothing),
+            Ok(None) => Ok(Polled::Nothing),
             Err(error) => {
                 self.fail(core, device, error)?;
-                return Ok(Polled::Failed);
+                Ok(Polled::Failed)
             }
             Ok(Some(chunk)) => {
                 let WorkerDevice { id, packer, lane, load } = &mut self.devices[device];

@@ -210,7 +210,7 @@ impl Input {
             let (stream, run) = stream_run(core, function, &rest[..run]);
             let parameters = self.work.parameters(self.taken..self.taken + run);
             let (taken, insert) = if run < RUN_PACKETS_MIN {
-                let insert = device.packer.insert(now_ns, stream, variant, &rest[0], parameters[0]);
+                let insert = device.packer.insert(now_ns, stream, variant, rest[0], parameters[0]);
                 (usize::from(insert != Insert::Refused), insert)
             } else {
                 device.packer.insert_all(now_ns, stream, variant, &rest[..run], Parameters::Each(parameters))
