@@ -175,7 +175,8 @@ fn openssl(class: Class, common: &Common, progress: &mut Progress<'_>) -> Result
             return Ok(None);
         };
         let text = String::from_utf8_lossy(&output.stdout);
-        // "+F2:0:2048:SIGN:VERIFY" for RSA, "+F4:..." and "+F6:..." for the others, each per second.
+        // "+F2:0:2048:SIGN:VERIFY" for RSA, "+F4:..." and "+F6:..." for the others, each per
+        // second.
         let rate = |line: &str| line.rsplit(':').nth(1)?.parse::<f64>().ok().filter(|rate| *rate > 0.0);
         let rate = text.lines().filter(|line| line.starts_with("+F")).find_map(rate);
         let rate = rate.ok_or_else(|| Error::Setup(format!("openssl speed {algorithm}: no rate in `{text}`")))?;

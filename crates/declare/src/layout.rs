@@ -79,7 +79,7 @@ fn size(kind: &FieldType, records: &[Record]) -> (usize, usize) {
     }
 }
 
-/// Size of the header of each table in an image, in bytes (`kernels/tables/`).
+/// Size of the header of each table in an image, in bytes.
 const TABLE_HEADER_BYTES: usize = 128;
 /// Size of the first words of an image: magic number, a reserved word, and its size.
 const HEADER_BYTES: usize = 16;
@@ -159,7 +159,7 @@ fn params(params: &[Param]) -> (Vec<ParamLayout>, usize) {
     (layouts, end.next_multiple_of(8))
 }
 
-/// Sizes of the packed form of an exact table (`kernels/tables/exact.h`).
+/// Sizes of the packed form of an exact table.
 ///
 /// An entry is one word: the part of the permuted key that its bucket does not determine, the row,
 /// and two flags.

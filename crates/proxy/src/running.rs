@@ -93,7 +93,8 @@ impl Running {
             };
             let thread = std::thread::Builder::new().name(format!("proxy-{index}"));
             let body = move || {
-                // Key memory could be locked for the first signer, so the limit is known to suffice.
+                // Key memory could be locked for the first signer, so the limit is known to
+                // suffice.
                 let signer = Signer::new(policy, library, Vec::new()).map_err(std::io::Error::other)?;
                 worker::run(seed, signer)
             };

@@ -1,5 +1,5 @@
-//! Random frames: valid ones of all kinds, truncated ones, and damaged ones. The same seed gives the
-//! same frames.
+//! Random frames: valid ones of all kinds, truncated ones, and damaged ones. The same seed gives
+//! the same frames.
 
 use godwit_test_support::Random;
 use godwit_test_support::frame::{FrameBuilder, ipv4, ipv6, ipv6_header, tcp, tcp_header, udp};
@@ -24,8 +24,8 @@ pub fn any_payload(random: &mut Random, bytes: usize) -> Vec<u8> {
     }
 }
 
-/// Returns at least `count` frames: one of each kind truncated at every length, then random ones, of
-/// which three quarters are changed.
+/// Returns at least `count` frames: one of each kind truncated at every length, then random ones,
+/// of which three quarters are changed.
 pub fn frames(seed: u64, count: usize, address: Address<'_>, payload: Payload<'_>) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     let random = &mut random;

@@ -70,8 +70,8 @@ pub fn build(name: &str, stanza: &str, ports: usize) -> Arc<dyn Function> {
     (kind(name).unwrap().build)(stanza, &context).unwrap()
 }
 
-/// Returns a function with routes of lengths 8 to 32, most of them in a few ranges of addresses, and
-/// frames to these addresses.
+/// Returns a function with routes of lengths 8 to 32, most of them in a few ranges of addresses,
+/// and frames to these addresses.
 fn ipv4(next_hops: u32) -> (Arc<dyn Function>, Vec<Vec<u8>>) {
     let mut random = Random::new(4);
     let hops = (0..next_hops).map(|index| match index % 11 {

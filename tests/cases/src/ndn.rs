@@ -1,4 +1,5 @@
-//! Cases of `ndn`: names that share prefixes, next hops of every kind, and packets in every carrier.
+//! Cases of `ndn`: names that share prefixes, next hops of every kind, and packets in every
+//! carrier.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Packets of NDN, valid and damaged, in every carrier. The encoder is independent of the crate under
-//! test.
+//! Packets of NDN, valid and damaged, in every carrier. The encoder is independent of the crate
+//! under test.
 
 use godwit_test_support::Random;
 use godwit_test_support::frame::{FrameBuilder, ipv4_header};
@@ -83,7 +83,8 @@ pub fn interest(random: &mut Random, name: &[u8]) -> Vec<u8> {
         }
     }
     if random.below(4) == 0 {
-        // A duplicate, another order, or an unknown element: critical or not, with a short or long type.
+        // A duplicate, another order, or an unknown element: critical or not, with a short or long
+        // type.
         let at = random.below(elements.len() + 1);
         match random.below(4) {
             0 if !elements.is_empty() => {

@@ -36,7 +36,8 @@ impl ConfigText {
         self
     }
 
-    /// Appends the table `[engine]`. Threads are not pinned to cores, because tests share the cores.
+    /// Appends the table `[engine]`. Threads are not pinned to cores, because tests share the
+    /// cores.
     pub fn engine(self, keys: &str) -> Self {
         self.raw("[engine]\npin = false").raw(keys)
     }

@@ -15,8 +15,8 @@ pub struct Variants {
     pub values: &'static [u8],
 }
 
-/// Runs `target` on every file of `fuzz/corpus/NAME`, and on its variants: truncated, with each byte
-/// replaced, and with bit 4 of each byte inverted.
+/// Runs `target` on every file of `fuzz/corpus/NAME`, and on its variants: truncated, with each
+/// byte replaced, and with bit 4 of each byte inverted.
 ///
 /// # Panics
 ///

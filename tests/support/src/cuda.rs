@@ -1,5 +1,5 @@
-//! CUDA device emulated on the CPU: a driver and a kernel compiler (`kernels/tests/cuda`) replace the
-//! libraries of NVIDIA.
+//! CUDA device emulated on the CPU: a driver and a kernel compiler (`kernels/tests/cuda`) replace
+//! the libraries of NVIDIA.
 
 use std::ffi::{CStr, c_char};
 use std::path::{Path, PathBuf};
@@ -19,8 +19,9 @@ pub struct Emulation {
 }
 
 /// Loads the emulated driver with `devices` devices, for the rest of this process. Returns `None`
-/// and reports a skipped test without g++ or on other machines than x86-64. Every test must call this
-/// before it uses CUDA. `folder` holds the compiled libraries: the caller's `CARGO_TARGET_TMPDIR`.
+/// and reports a skipped test without g++ or on other machines than x86-64. Every test must call
+/// this before it uses CUDA. `folder` holds the compiled libraries: the caller's
+/// `CARGO_TARGET_TMPDIR`.
 pub fn emulation(folder: &str, devices: i32) -> Option<&'static Emulation> {
     static EMULATION: OnceLock<Option<Emulation>> = OnceLock::new();
     EMULATION.get_or_init(|| Emulation::load(Path::new(folder), devices)).as_ref()

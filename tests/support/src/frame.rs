@@ -19,7 +19,8 @@ pub const SOURCE_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 2]);
 /// ```
 /// use godwit_test_support::FrameBuilder;
 ///
-/// let frame = FrameBuilder::new().vlan(7).ipv4([10, 1, 0, 1], [10, 2, 0, 1]).ttl(9).udp([4000, 53], b"query");
+/// let frame = FrameBuilder::new().vlan(7).ipv4([10, 1, 0, 1], [10, 2, 0, 1]).ttl(9);
+/// let frame = frame.udp([4000, 53], b"query");
 /// assert_eq!(frame.len(), 14 + 4 + 20 + 8 + 5);
 /// ```
 #[derive(Clone, Debug)]
@@ -93,7 +94,8 @@ impl FrameBuilder {
         self
     }
 
-    /// Returns a frame with a UDP datagram, checksum included. The ports are source and destination.
+    /// Returns a frame with a UDP datagram, checksum included. The ports are source and
+    /// destination.
     pub fn udp(self, ports: [u16; 2], data: &[u8]) -> Vec<u8> {
         let mut datagram = udp(ports, data);
         let pseudo_header = self.pseudo_header(protocol::UDP, datagram.len());

@@ -63,7 +63,8 @@ pub fn skip(reason: impl Display) {
     writeln!(std::io::stderr(), "skipped: {reason}").expect("standard error is writable");
 }
 
-/// Sets a flag when it is dropped, so that a thread that waits for the flag also ends after a panic.
+/// Sets a flag when it is dropped, so that a thread that waits for the flag also ends after a
+/// panic.
 #[derive(Debug)]
 pub struct SetOnDrop<'a>(pub &'a AtomicBool);
 

@@ -1,4 +1,4 @@
-//! Each command does what it says, and the examples work.
+//! Tests each command and each example configuration.
 
 mod common;
 
@@ -88,7 +88,7 @@ fn devices_says_what_is_here() {
     let devices: Value = serde_json::from_str(&said.stdout).unwrap();
     assert_eq!(devices["devices"][0]["id"], "cpu");
     for device in devices["devices"].as_array().unwrap() {
-        // A meter, or a reason.
+        // The report holds an energy meter or the reason for its absence.
         let power = &device["power"][0];
         assert!(power["kind"].is_string() != power["meter"].is_string(), "{device:#}");
     }
@@ -143,7 +143,7 @@ fn whoever_reads_may_leave() {
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
 }
 
-/// A run without end that writes a capture; returns when packets flow.
+/// Starts an endless run that writes a capture. Returns when packets flow.
 fn endless(folder: &std::path::Path) -> (Child, BufReader<std::process::ChildStderr>) {
     let config = "
         [engine]
@@ -182,7 +182,7 @@ fn a_signal_stops_cleanly() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let folder = tempfile::tempdir().unwrap();
         let (child, mut stderr) = endless(folder.path());
-        // The capture is not there before it is complete.
+        // The capture appears under its name only when it is complete.
         assert!(!folder.path().join("out.pcap").exists());
         kill(Pid::from_raw(child.id() as i32), signal).unwrap();
         let said = Said::of(child.wait_with_output().unwrap()).succeeded();

@@ -1,4 +1,4 @@
-//! A running godwit is asked and told things by other runs of the program.
+//! Other runs of the program query and change a running Godwit.
 
 mod common;
 
@@ -47,7 +47,7 @@ fn status_says_how_it_goes_and_what_is_wrong_is_a_sentence() {
     let said = run(status().args(["--json", "-"])).succeeded();
     let report: Value = serde_json::from_str(&said.stdout).unwrap();
     assert_eq!(report["functions"][0]["name"], "back");
-    // From the first packet on: counters of nothing are not shown.
+    // Zero counters are absent from the report.
     let said = loop {
         let said = run(&mut status()).succeeded();
         if !said.stdout.contains("received 0,") {
@@ -146,7 +146,7 @@ fn routes_change_while_packets_flow() {
     assert_eq!(counter("ipv4_dropped_blackhole{function=\"route\"}"), 0);
     let said = route(&["add", "10.0.0.0/15", "nowhere"]).succeeded();
     assert_eq!(said.stdout, "1 route added\n");
-    // All packets go there: some must meet it soon.
+    // All packets use this chain, so a change affects them soon.
     while counter("ipv4_dropped_blackhole{function=\"route\"}") == 0 {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -206,7 +206,7 @@ fn addresses_of_a_switch_are_listed_added_deleted_and_flushed() {
         run(&mut asked)
     };
     let running = Running::start(&path("switch.toml"), &control);
-    // The source of the generated packets is learned.
+    // The switch learns the source address of the generated packets.
     while !mac("list", &[]).succeeded().stdout.contains("1 02:00:00:00:00:01 left  # silent") {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -253,13 +253,13 @@ kind = "echo"
 ports = 1
 "#;
 
-/// Packets by one function and back.
+/// Packets go through one function and back.
 fn by(function: &str) -> String {
     format!("[[chain]]\nfrom = \"in\"\nto = \"{function}\"\n\n[[chain]]\nfrom = \"{function}\"\nto = \"in\"\n")
 }
 
-/// The chain comes from a file, from the configuration read again, and by SIGHUP; what else has changed is named, and nothing is
-/// lost on the way.
+/// The chain comes from a file, from the configuration on a reload, and from SIGHUP. Other changes
+/// are named in the answer, and no packet is lost.
 #[test]
 fn the_chain_changes_while_packets_flow() {
     let folder = tempfile::tempdir().unwrap();
@@ -272,7 +272,7 @@ fn the_chain_changes_while_packets_flow() {
         let report: Value = serde_json::from_str(&said(&["status", "--json", "-"]).succeeded().stdout).unwrap();
         report["functions"][function]["packets"].as_u64().unwrap()
     };
-    // Packets go by this function from now on, and by no other.
+    // From now on, packets use only this function.
     let goes_by = |function: usize| {
         let before = [0, 1].map(count);
         while count(function) < before[function] + 100 {
@@ -284,7 +284,7 @@ fn the_chain_changes_while_packets_flow() {
     fs::write(path("right.toml"), by("right")).unwrap();
     assert!(said(&["chain", "right.toml"]).succeeded().stdout.contains("new packets take the new chain"));
     goes_by(1);
-    // Files of three columns are found beside the file that names them.
+    // A relative path in a file with three columns starts at the folder of that file.
     fs::write(path("left.csv"), "*, in, left\n*, left, in\n").unwrap();
     fs::write(path("columns.toml"), "[[chain]]\nfile = \"left.csv\"\n").unwrap();
     let warned = said(&["chain", "columns.toml"]).succeeded().stderr;
@@ -295,7 +295,7 @@ fn the_chain_changes_while_packets_flow() {
     assert!(refused.refused().contains("bad.toml:3: ") && refused.refused().contains("`right`"), "{refused:?}");
     assert!(said(&["chain", "none.toml"]).refused().contains("cannot read none.toml"));
 
-    // Comments, spaces and the order of keys say nothing.
+    // Comments, spaces and the order of keys do not matter.
     let moved = FORK.replace("name = \"left\"\nkind = \"echo\"", "kind   = \"echo\"  # here\nname = \"left\"");
     fs::write(&config, by("right") + &moved).unwrap();
     said(&["reload"]).succeeded();
@@ -329,7 +329,7 @@ fn the_chain_changes_while_packets_flow() {
         std::thread::sleep(Duration::from_millis(5));
     }
     goes_by(0);
-    // One that is refused ends nothing.
+    // A refused change does not end the run.
     fs::remove_file(&config).unwrap();
     kill(process, Signal::SIGHUP).unwrap();
     assert!(said(&["reload"]).refused().contains("fork.toml: No such file"));

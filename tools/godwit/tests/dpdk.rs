@@ -1,5 +1,5 @@
-//! Ports of DPDK over interfaces of the kernel: what becomes of them when links go down, the MTU shrinks, the program stalls or is killed. It
-//! recovers, counts, and leaves nothing behind.
+//! DPDK ports on kernel interfaces. Tests cover links that go down, MTUs that shrink, and a program
+//! that stalls or is killed. Godwit recovers, counts losses, and leaves no files.
 #![cfg(feature = "dpdk")]
 
 mod common;
@@ -16,10 +16,11 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 const DRIVERS: [&str; 2] = ["net_af_packet", "net_af_xdp"];
-/// How long anything may take that is waited for.
+/// Longest time that a test waits for an event.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Runs the test once a driver, each in a network of its own: what is sent by gw-p0 arrives at gw-k0, is echoed by gw-k1, and comes by gw-p1.
+/// Runs the test once for each driver, in a separate network. Frames go from gw-p0 to gw-k0, are
+/// echoed by gw-k1, and return to gw-p1.
 fn with_each_driver(test: fn(&str, &Path)) {
     for driver in DRIVERS {
         let body = || {
@@ -37,7 +38,7 @@ fn with_each_driver(test: fn(&str, &Path)) {
             let folder = tempfile::tempdir().expect("a folder");
             test(driver, folder.path());
         };
-        // On a thread of its own, which takes its namespace with it.
+        // A separate thread owns the namespace. The namespace ends with it.
         std::thread::scope(|scope| scope.spawn(body).join().expect("the test passes"));
     }
 }
@@ -53,7 +54,7 @@ fn interface(name: &str) -> Value {
     said[0].clone()
 }
 
-/// What an interface has counted: `way` is `rx` or `tx`.
+/// Returns a counter of an interface. `way` is `rx` or `tx`.
 fn counted(name: &str, way: &str, what: &str) -> u64 {
     interface(name)["stats64"][way][what].as_u64().expect("a counter")
 }
@@ -62,7 +63,8 @@ fn has_program(name: &str) -> bool {
     interface(name).get("xdp").is_some()
 }
 
-/// Whether an interface is as it was before: no program, and only frames of its own.
+/// Returns whether an interface is in its initial state: it has no XDP program and receives only
+/// its own frames.
 fn is_free(name: &str) -> bool {
     let interface = interface(name);
     interface.get("xdp").is_none() && interface["promiscuity"] == 0
@@ -77,7 +79,7 @@ fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Sends 100 frames, of 60 to 1347 bytes; how many come back as they should.
+/// Sends 100 frames of 60 to 1347 bytes. Returns how many of them return unchanged.
 fn echoed() -> u64 {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/peers/veth_frames.py");
     let said = Command::new("/usr/bin/python3").args([script, "gw-p0", "gw-p1", "100"]).output().expect("python");
@@ -85,7 +87,7 @@ fn echoed() -> u64 {
     said.trim().rsplit(' ').next().and_then(|right| right.parse().ok()).expect("the script says how many were right")
 }
 
-/// The program with `echo` between two ports of a driver. Killed when dropped.
+/// The program with the function `echo` between two ports of a driver. Drop kills it.
 struct Echo {
     child: Child,
     report: PathBuf,
@@ -93,7 +95,7 @@ struct Echo {
 }
 
 impl Echo {
-    /// Starts it, and waits until it has opened all, so that no packet of the test comes before it.
+    /// Starts the program, and waits until it has opened its ports.
     fn start(driver: &str, folder: &Path) -> Self {
         let port = |name: &str, number: u8| {
             format!("[[port]]\nname = \"{name}\"\nkind = \"dpdk\"\ndevice = \"{driver}{number},iface=gw-k{number}\"\n")
@@ -125,7 +127,7 @@ impl Echo {
         echo
     }
 
-    /// What it told its operator.
+    /// Returns the messages of the program on standard error.
     fn said(&self) -> String {
         std::fs::read_to_string(&self.said).expect("its messages")
     }
@@ -134,7 +136,7 @@ impl Echo {
         kill(Pid::from_raw(self.child.id() as i32), signal).expect("it runs");
     }
 
-    /// Stops it, and reads its report: packets are conserved.
+    /// Stops the program, checks that packets are conserved, and returns the report.
     fn stop(mut self) -> Value {
         self.signal(Signal::SIGTERM);
         let status = self.child.wait().expect("it ends");
@@ -150,12 +152,13 @@ impl Drop for Echo {
     }
 }
 
-/// A counter of a port.
+/// Returns a counter of a port.
 fn of(report: &Value, port: &str, counter: &str) -> u64 {
     report["counters"][format!("port_{counter}{{port=\"{port}\"}}")].as_u64().unwrap_or(0)
 }
 
-/// What arrived at the kernel's interface was received or missed, and what was sent is what it sent or dropped.
+/// The counters of the kernel interface and of the program agree: each frame was received, missed,
+/// sent or dropped.
 #[track_caller]
 fn agrees_with_the_kernel(report: &Value) {
     let got = of(report, "left", "received_packets") + of(report, "left", "missed");
@@ -168,7 +171,8 @@ fn agrees_with_the_kernel(report: &Value) {
 fn links_that_go_down_come_back() {
     with_each_driver(|driver, folder| {
         let echo = Echo::start(driver, folder);
-        // At the program's end of each cable; then at the far end, which takes the carrier away.
+        // The link goes down at the program's end of each cable. Then it goes down at the far end,
+        // which removes the carrier.
         for (port, interface) in [(0, "gw-k0"), (1, "gw-k1"), (1, "gw-p1")] {
             let before = echo.said().matches(&format!("{driver}{port}: link is up")).count();
             ip(&format!("link set {interface} down"));
@@ -185,14 +189,14 @@ fn links_that_go_down_come_back() {
     });
 }
 
-/// Frames that a link does not take any more are refused and counted, and the others pass.
+/// Frames that exceed the MTU are refused and counted. The others pass.
 #[test]
 fn an_mtu_that_shrinks_is_followed() {
     with_each_driver(|driver, folder| {
         let echo = Echo::start(driver, folder);
         ip("link set gw-k1 mtu 1000");
         wait_for("the MTU", || echo.said().contains(&format!("{driver}1: the MTU of its interface is 1000")));
-        // The length of frame i is 60 + 13 i.
+        // Frame i has 60 + 13 i bytes.
         assert_eq!(echoed(), 74);
         ip("link set gw-k1 mtu 1500");
         wait_for("the MTU", || echo.said().contains(&format!("{driver}1: the MTU of its interface is 1500")));
@@ -203,14 +207,15 @@ fn an_mtu_that_shrinks_is_followed() {
     });
 }
 
-/// A program that has stopped finds full queues; what they had no room for is counted, and it goes on.
+/// After a stop, the program finds full queues. Frames that did not fit are counted. Traffic
+/// continues.
 #[test]
 fn a_queue_that_stalls_is_counted_and_goes_on() {
     with_each_driver(|driver, folder| {
         let echo = Echo::start(driver, folder);
         let before = counted("gw-k0", "rx", "packets");
         echo.signal(Signal::SIGSTOP);
-        // More than all rings hold.
+        // The test sends more frames than all rings hold.
         let flood = "import socket\n\
             s=socket.socket(socket.AF_PACKET,socket.SOCK_RAW); s.bind(('gw-p0',0))\n\
             for i in range(10000): s.send(b'\\2\\0\\0\\0\\0\\1'+b'\\2\\0\\0\\0\\0\\2'+b'\\x88\\xb5'+bytes(46))\n";
@@ -226,7 +231,7 @@ fn a_queue_that_stalls_is_counted_and_goes_on() {
     });
 }
 
-/// Where DPDK leaves files, and file systems of hugepages.
+/// Returns the files that DPDK creates, and the hugepage file systems.
 fn files() -> BTreeSet<PathBuf> {
     let mounts = std::fs::read_to_string("/proc/mounts").expect("this is Linux");
     let hugepages = mounts.lines().filter_map(|line| {
@@ -254,7 +259,7 @@ fn a_process_that_is_killed_leaves_nothing_behind() {
             assert!(!left.iter().any(|path| path.to_string_lossy().contains(&of_process)), "{left:?}");
             assert!(!left.iter().any(|path| path.to_string_lossy().contains("godwit")), "{left:?}");
         }
-        // One that ends by itself leaves nothing either.
+        // A program that ends by itself leaves no file either.
         Echo::start(driver, folder).stop();
         wait_for("the interfaces", || is_free("gw-k0") && is_free("gw-k1"));
     });

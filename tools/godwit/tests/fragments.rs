@@ -1,4 +1,5 @@
-//! Fragments through the whole program, taken apart and put together by scapy on the other side.
+//! Sends fragments through the whole program. scapy fragments and reassembles them on the other
+//! side.
 
 mod common;
 
@@ -100,7 +101,7 @@ fn scapy_puts_together_what_the_gateway_took_apart() {
         let said = scapy(&python, &["check-outbound", "plain.pcap", "esp.pcap", PATH_MTU], folder.path());
         assert!(said.contains("200 packets agree"), "{said}");
     }
-    // tshark finds nothing to complain of in what is outside.
+    // tshark reports no errors in the outer packets.
     if let Some(tshark) = Peer::find("tshark") {
         let mut command = tshark.command();
         command.args(["-o", "ip.check_checksum:TRUE", "-Y", "ip.checksum.status == 0 || _ws.malformed", "-r"]);
@@ -129,12 +130,13 @@ fn the_gateway_puts_together_what_scapy_took_apart() {
         found.sort();
         assert_eq!(found, expected);
     }
-    // Without the last fragment of each group some packets stay incomplete: all is counted, nothing held at the end.
+    // Without the last fragment of each group, some packets stay incomplete. All are counted, and
+    // none is held at the end.
     let report = replay(&gateway(folder.path(), 1, ""), &path("fragments.pcap"), &path("none.pcap"));
     assert_eq!(counted(&report, "dropped_fragment"), count(&report, "received") - count(&report, "sent"));
 }
 
-/// Fragments that fit nowhere: each is counted, and none is forwarded.
+/// Fragments that do not fit together are counted, and none is forwarded.
 #[test]
 fn hostile_fragments_are_counted_drops() {
     let Some(python) = python("scapy") else { return };

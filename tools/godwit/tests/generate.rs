@@ -1,4 +1,5 @@
-//! `godwit generate` through devices under test: Godwit itself, and the kernel's bridge. In namespaces of this process's own.
+//! Runs `godwit generate` with two devices under test: Godwit itself and the bridge of the kernel.
+//! The namespaces are private to this process.
 
 mod common;
 
@@ -14,7 +15,7 @@ use serde_json::Value;
 
 const GODWIT: &str = env!("CARGO_BIN_EXE_godwit");
 
-/// Runs `body` in a network namespace with two pairs of virtual interfaces, which is gone with its thread.
+/// Runs `body` in a network namespace with two veth pairs. The namespace ends with its thread.
 fn in_namespace(body: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
         let inside = || {
@@ -25,7 +26,7 @@ fn in_namespace(body: impl FnOnce() + Send) {
             for (one, other) in [("gw-g0", "gw-g1"), ("gw-g2", "gw-g3")] {
                 ip(&format!("link add {one} type veth peer name {other}"));
                 for interface in [one, other] {
-                    // No neighbour discovery of the kernel's among the packets.
+                    // IPv6 is off, so the kernel sends no neighbour discovery.
                     std::fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"), "1").ok();
                     ip(&format!("link set {interface} up"));
                 }
@@ -49,7 +50,7 @@ fn edge(from: &str, to: &str) -> String {
     format!("[[chain]]\nfrom = \"{from}\"\nto = \"{to}\"\n")
 }
 
-/// Sends by one end and receives by the other.
+/// Arguments that send on one end and receive on the other.
 fn generator(folder: &Path, flows: usize) -> std::path::PathBuf {
     let path = folder.join("generate.toml");
     let traffic =
@@ -60,7 +61,7 @@ fn generator(folder: &Path, flows: usize) -> std::path::PathBuf {
     path
 }
 
-/// Rows of what `godwit generate` says.
+/// Returns the rows of the report of `godwit generate`.
 fn generate(config: &Path, arguments: &[&str]) -> Vec<Value> {
     let output =
         Command::new(GODWIT).arg("generate").arg(config).args(arguments).args(["--json", "-"]).output().unwrap();
@@ -70,7 +71,7 @@ fn generate(config: &Path, arguments: &[&str]) -> Vec<Value> {
     document["rows"].as_array().unwrap().clone()
 }
 
-/// A `godwit run`, stopped when dropped.
+/// A running `godwit run`. Drop stops it.
 struct Device(Child);
 
 impl Device {
@@ -90,7 +91,7 @@ impl Device {
         Self(child)
     }
 
-    /// What it counted.
+    /// Returns the counters of the device under test.
     fn stop(mut self, folder: &Path) -> Value {
         kill(Pid::from_raw(self.0.id() as i32), Signal::SIGINT).unwrap();
         let status = self.0.wait().unwrap();
@@ -106,7 +107,7 @@ impl Drop for Device {
     }
 }
 
-/// Sends a little until it comes through: programs are attached, a bridge forwards.
+/// Sends a few packets until they arrive: then XDP programs are attached and the bridge forwards.
 fn until_it_forwards(config: &Path) {
     let started = Instant::now();
     loop {
@@ -141,7 +142,7 @@ fn what_goes_through_godwit_is_counted_by_both() {
     });
 }
 
-/// Packets that an interface's own counters say it has received and sent.
+/// Returns the packets that an interface's counters report as received and sent.
 fn interface(name: &str) -> [u64; 2] {
     let said = Command::new("ip").args(["-s", "-j", "link", "show", "dev", name]).output().unwrap();
     let said: Value = serde_json::from_slice(&said.stdout).unwrap();
@@ -154,13 +155,14 @@ fn has_xdp(name: &str) -> bool {
     said[0].get("xdp").is_some()
 }
 
-/// A rate is searched, and one far below it held; all that count packets agree, to the packet.
+/// Searches a rate, then holds a far lower one. All counters agree exactly.
 #[test]
 fn what_is_held_is_counted_alike_by_all() {
     in_namespace(|| {
         let folder = tempfile::tempdir().unwrap();
         let device = Device::start(folder.path());
-        // What comes before its program is attached it does not see; the other port only sends.
+        // The device does not count packets from before the attachment of its program. The other
+        // port only sends.
         let started = Instant::now();
         while !has_xdp("gw-g1") {
             assert!(started.elapsed() < Duration::from_secs(30), "it does not attach");
@@ -168,10 +170,11 @@ fn what_is_held_is_counted_alike_by_all() {
         }
         let config = generator(folder.path(), 64);
         until_it_forwards(&config);
-        // Until nothing is under way: the device counts from its start, the generator in each of its runs.
+        // Waits until no packet is in flight. The device counts from its start, the generator
+        // counts per run.
         let interfaces = ["gw-g0", "gw-g1", "gw-g2", "gw-g3"];
         let before = interfaces.map(interface);
-        // Whatever this machine has time for: what is lost is where counters say.
+        // The rate depends on the machine. Counters contain all losses.
         let mut rows = generate(
             &config,
             &[
@@ -212,7 +215,7 @@ fn what_is_held_is_counted_alike_by_all() {
         let total = |key: &str| rows.iter().map(|row| row[key].as_u64().unwrap()).sum::<u64>();
         assert_eq!(total("sent"), to[1], "the generator and its interface");
         assert_eq!(to[1], left[0], "the two ends of a cable");
-        // The device counts since its start.
+        // The device counts from its start.
         assert_eq!(
             of("left", "received_packets") + of("left", "missed") + of("left", "left_to_kernel"),
             after[1][0],
@@ -236,7 +239,7 @@ fn the_search_ends_at_what_the_bridge_takes() {
         ip("link set gw-g2 master gw-gb");
         let config = generator(folder.path(), 16);
         until_it_forwards(&config);
-        // A rate that any machine has, so that the search ends at once; then latency.
+        // Every machine reaches this rate, so the search ends quickly. The latency follows.
         let rows =
             generate(&config, &["--search", "--rate", "5kpps", "--seconds", "0.3", "--hold", "0.5", "--loss", "0.2"]);
         let purposes: Vec<&str> = rows.iter().map(|row| row["impl"].as_str().unwrap()).collect();
@@ -244,7 +247,7 @@ fn the_search_ends_at_what_the_bridge_takes() {
         assert_eq!(rows[2]["offered_pps"], 5000.0);
         assert_eq!(rows[3]["offered_pps"], 4500.0);
         assert_eq!(rows[1]["sent"], 2500);
-        // Nothing comes back from a bridge that is down: no rate is found.
+        // A bridge that is down returns no packet, so no rate is found.
         ip("link set gw-gb down");
         let down = Command::new(GODWIT)
             .args([

@@ -1,4 +1,4 @@
-//! Whatever the user must mend: one sentence, exit code 2, no file left behind.
+//! Errors that the user can fix: one sentence, exit code 2, and no file is left.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::process::Command;
 use common::{Said, example, godwit, listing, run};
 use godwit_test_support::repository;
 
-/// A folder with captures, good and bad, and configurations.
+/// A folder with valid and invalid captures and configurations.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
@@ -72,7 +72,8 @@ from = "in"
 to = "out"
 "#;
 
-/// Runs `arguments` (a `/` in front of a name stays as it is, the rest is in `folder`) and expects a sentence.
+/// Runs `arguments` and expects a sentence. Paths are relative to `folder`, except those that start
+/// with `/`.
 #[track_caller]
 fn refuse(folder: &Path, arguments: &str, expected: &[&str]) {
     let before = listing(folder);
@@ -142,7 +143,7 @@ fn bad_places_to_write() {
     refuse(folder, "bench list --json none/r.json", &["none/r.json: No such file or directory"]);
 }
 
-/// A disk that fills up in the middle: the shell allows files of 64 blocks of 512 or 1024 bytes.
+/// The disk fills up during a run: the shell limits files to 64 blocks of 512 or 1024 bytes.
 #[test]
 fn a_disk_that_is_full_in_the_middle_of_a_capture() {
     let folder = folder();
@@ -168,7 +169,7 @@ fn a_report_that_cannot_be_written_in_the_end() {
     let said = run(&mut command);
     assert_eq!(said.code, Some(2), "{said:?}");
     assert!(said.stderr.contains("godwit: cannot write /dev/full: No space left"), "{said:?}");
-    // The capture was complete by then.
+    // The capture was already complete.
     assert_eq!(listing(folder.path()).len(), before.len() + 1);
 }
 

@@ -1,4 +1,4 @@
-//! Real captures through the gateway of lesson 3 (ipv4, then ipsec), and back.
+//! Real captures pass through the gateway of lesson 3 (ipv4, then ipsec), and back.
 
 mod common;
 
@@ -10,7 +10,7 @@ use godwit_test_support::capture::{Frame, captures, concatenate, frames, without
 use godwit_test_support::{python, repository};
 use serde_json::Value;
 
-/// The gateway of lesson 3 without its tunnel: what goes into the tunnel goes out.
+/// The gateway of lesson 3 without its tunnel: it sends the packets that would enter the tunnel.
 const ROUTER: &str = r#"
     [[chain]]
     from = "lan"
@@ -26,7 +26,7 @@ const ROUTER: &str = r#"
     to = "drop"
 "#;
 
-/// The gateway of lesson 3 without its router: what comes in goes into the tunnel.
+/// The gateway of lesson 3 without its router: all packets enter the tunnel.
 const TUNNEL: &str = r#"
     [[chain]]
     from = "lan"
@@ -37,7 +37,7 @@ const TUNNEL: &str = r#"
     to = "wan"
 "#;
 
-/// The configuration of the outbound gateway with another chain, and with more in front of it.
+/// The configuration of the outbound gateway with another chain and an additional prefix.
 fn gateway(folder: &Path, name: &str, before: &str, chain: Option<&str>) -> PathBuf {
     let text = fs::read_to_string(example("03-ipsec-gateway-out.toml")).unwrap();
     let (stanzas, its_own) = text.split_at(text.find("[[chain]]").unwrap());
@@ -46,7 +46,8 @@ fn gateway(folder: &Path, name: &str, before: &str, chain: Option<&str>) -> Path
     path
 }
 
-/// Every capture that can be replayed at all: Ethernet, whole, by the judgement of another library.
+/// Returns each capture that can be replayed: complete Ethernet frames, according to another
+/// library.
 fn replayable() -> Vec<(PathBuf, Vec<Frame>)> {
     let all = captures();
     assert!(all.len() > 30, "tests/captures is not there");
@@ -59,7 +60,7 @@ fn count(report: &Value, name: &str) -> u64 {
     report["conservation"][name].as_u64().unwrap()
 }
 
-/// Frames without what Ethernet adds, with their times.
+/// Returns frames without Ethernet padding, with their times.
 fn content(frames: &[Frame]) -> Vec<(u64, &[u8])> {
     frames.iter().map(|frame| (frame.time_ns, without_padding(&frame.data))).collect()
 }
@@ -91,7 +92,7 @@ fn without_a_router_the_capture_itself_is_restored() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
     let tunnel = gateway(folder.path(), "tunnel.toml", "[arena]\nframe_bytes_max = 9018\n", Some(TUNNEL));
-    // The other end takes what the tunnel adds on top.
+    // The MTU of the other end has space for the overhead of the tunnel.
     let back = fs::read_to_string(example("03-ipsec-gateway-in.toml")).unwrap();
     let back = back.replace("frame_bytes_max = 1600", "frame_bytes_max = 9120");
     fs::write(file("back.toml"), back).unwrap();
@@ -99,7 +100,7 @@ fn without_a_router_the_capture_itself_is_restored() {
         let out = replay(&tunnel, &capture, &file("esp.pcap"));
         replay(&file("back.toml"), &file("esp.pcap"), &file("restored.pcap"));
         let restored = frames(&file("restored.pcap")).unwrap();
-        // What never entered: frames that the capture holds in part, empty and oversized ones.
+        // Some frames do not enter: truncated, empty and oversized ones.
         let whole = |frame: &&Frame| frame.data.len() == frame.original_bytes && (1..=9018).contains(&frame.data.len());
         let entered: Vec<Frame> = original.iter().filter(whole).cloned().collect();
         assert_eq!(count(&out, "received"), entered.len() as u64, "{}", capture.display());

@@ -1,5 +1,5 @@
-//! `godwit sa`: SAs and policies of a running gateway are listed, replaced, added, deleted and set; no key is ever shown, and none is left
-//! in memory behind its SA.
+//! `godwit sa` lists, replaces, adds, deletes and sets SAs and policies of a running gateway. It
+//! never prints a key, and no key remains in memory after its SA is deleted.
 
 mod common;
 
@@ -43,14 +43,14 @@ from = "vpn"
 to = "wan"
 "#;
 
-/// All keys begin so, and go on with the SPI.
+/// Prefix of all keys. The SPI follows it.
 const KEY: &str = "5ca1ab1e0ddba11fee1deadbeef";
 
 fn key(spi: u32) -> String {
     format!("{KEY}{spi:05x}")
 }
 
-/// A stanza `[[sa]]` of an outbound SA.
+/// Returns a stanza `[[sa]]` of an outbound SA.
 fn sa(name: &str, spi: u32, more: &str) -> String {
     format!(
         "[[sa]]\nname = \"{name}\"\nspi = {spi}\ndirection = \"out\"\nsource = \"192.0.2.1\"\ndestination = \"198.51.100.1\"\n\
@@ -61,7 +61,8 @@ fn sa(name: &str, spi: u32, more: &str) -> String {
     )
 }
 
-/// How often the memory of a process has the key of the SA with this SPI, as bytes or as digits; `None` where nobody may look.
+/// Counts the copies of an SA's key in the memory of a process, as bytes or as digits. Returns
+/// `None` if the memory is not readable.
 fn found(process: u32, spi: u32) -> Option<usize> {
     let digits = key(spi).into_bytes();
     let digit = |digit: u8| char::from(digit).to_digit(16).unwrap() as u8;
@@ -73,7 +74,7 @@ fn found(process: u32, spi: u32) -> Option<usize> {
         let (start, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
         let [start, end] = [start, end].map(|address| u64::from_str_radix(address, 16).unwrap());
         let mut content = vec![0; (end - start) as usize];
-        // What was given back meanwhile, or is a device's, is not read.
+        // Freed pages and pages of devices are not readable.
         let Ok(read) = memory.read_at(&mut content, start) else { continue };
         for wanted in [&bytes, &digits] {
             count += content[..read].windows(wanted.len()).filter(|buffer| buffer == wanted).count();
@@ -96,7 +97,7 @@ impl Gateway<'_> {
         said
     }
 
-    /// A command with a file of this text.
+    /// Runs a command with a file that holds this text.
     fn with_file(&self, command: &str, text: &str) -> Said {
         let file = self.folder.join("file.toml");
         fs::write(&file, text).unwrap();
@@ -125,7 +126,7 @@ fn sas_and_policies_change_while_packets_flow() {
     let gateway = Gateway { folder, running: Running::start(&config, &folder.join("control")) };
     gateway.protects("west");
     let remembers = |spi| found(gateway.running.id(), spi);
-    // An AES key is the first of its round keys.
+    // The first round key of AES is the key itself.
     assert_ne!(remembers(0x1001), Some(0));
 
     let lifetime = "lifetime = { soft_packets = 100000000 }";

@@ -1,4 +1,4 @@
-//! `godwit trace` against a running godwit, and `godwit replay --trace`.
+//! Tests `godwit trace` with a running Godwit, and `godwit replay --trace`.
 
 mod common;
 
@@ -65,7 +65,7 @@ verdict = "forward"
 to = "egress"
 "#;
 
-/// A client that speaks the protocol itself.
+/// A client that implements the protocol of the control socket.
 struct Client(BufReader<UnixStream>);
 
 impl Client {
@@ -122,7 +122,7 @@ fn packets_of_a_running_godwit() {
         let last = packet["steps"].as_array().unwrap().last().unwrap();
         assert_eq!((&last["step"], &last["port"]), (&json!("sent"), &json!("wan")));
     }
-    // Text goes where it does not disturb.
+    // Text goes to standard error, which holds no packets.
     assert!(said.stderr.contains("10 packets traced"), "{said:?}");
 
     let arguments =
@@ -148,7 +148,7 @@ fn packets_of_a_running_godwit() {
         assert!(said.refused().contains(expected), "{arguments:?}: {said:?}");
     }
 
-    // One at a time; the trace of a client that leaves ends with it.
+    // Only one trace runs at a time. It ends when its client disconnects.
     let mut client = Client::connect(&control);
     let none = client.ask(&json!({ "command": "trace", "action": "read" }));
     assert_eq!(none["ok"], false, "{none}");
@@ -165,7 +165,7 @@ fn packets_of_a_running_godwit() {
     drop(client);
     while run(trace(&control).args(["--count", "1"])).code != Some(0) {}
 
-    // A trace that waits ends with the run, and says what it has.
+    // A waiting trace ends with the run, and returns its packets.
     let waiting = trace(&control)
         .args(["--destination", "192.0.2.1", "--json"])
         .arg(path("none.json"))
@@ -174,7 +174,7 @@ fn packets_of_a_running_godwit() {
         .spawn()
         .unwrap();
     let mut other = Client::connect(&control);
-    // It has begun.
+    // The trace has started.
     while other.ask(&json!({ "command": "trace", "action": "start" }))["ok"] == true {
         assert_eq!(other.ask(&json!({ "command": "trace", "action": "stop" }))["ok"], true);
     }
@@ -187,7 +187,7 @@ fn packets_of_a_running_godwit() {
     assert!(counter(&report, "ipv4_dropped_blackhole{function=\"route\"}") >= 5);
 }
 
-/// What `tshark` reads of a capture: a line a packet of the fields given.
+/// Returns the fields that `tshark` reads from a capture, one line per packet.
 fn fields(tshark: &Peer, capture: &Path, fields: &[&str]) -> Vec<Vec<String>> {
     let mut command = tshark.command();
     command.arg("-r").arg(capture).args(["-T", "fields"]);
@@ -208,7 +208,7 @@ fn a_replay_is_traced_into_a_capture() {
         "[[port]]\nname = \"wan\"\nkind = \"synthetic\"",
         "[[port]]\nname = \"wan\"\nkind = \"pcap\"\nwrite = \"in.pcap\"",
     );
-    // What comes by `lan`, to be replayed.
+    // Frames that enter by `lan` in the replay.
     let straight = made.split("[[function]]").next().unwrap().to_owned() + "[[chain]]\nfrom = \"lan\"\nto = \"wan\"\n";
     fs::write(path("made.toml"), straight.replace("write = \"in.pcap\"", &format!("write = {:?}", path("in.pcap"))))
         .unwrap();

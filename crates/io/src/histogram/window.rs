@@ -83,9 +83,9 @@ pub struct Window {
 }
 
 impl Window {
-    /// Adds the entries of the last window to `histogram` and requests the next one. Returns `false`
-    /// and adds nothing if the recording thread has not answered the last request yet, for example
-    /// because it sleeps.
+    /// Adds the entries of the last window to `histogram` and requests the next one. Returns
+    /// `false` and adds nothing if the recording thread has not answered the last request yet, for
+    /// example because it sleeps.
     pub fn take(&mut self, histogram: &mut Histogram) -> bool {
         let requested = self.shared.requested.load(Ordering::Relaxed);
         // Acquire: pairs with the release in `turn`.

@@ -85,8 +85,8 @@ impl PreparedFlows {
         }
     }
 
-    /// Lets classes without a flow in a group use the flows of another class. This happens only if a
-    /// class has few flows.
+    /// Lets classes without a flow in a group use the flows of another class. This happens only if
+    /// a class has few flows.
     fn fill_empty(&mut self, group: usize) {
         let classes = &mut self.groups[group * self.classes..];
         let Some(other) = classes.iter().copied().find(|class| class.count > 0) else { return };
@@ -159,8 +159,8 @@ impl Flows {
         let mut counts = [0; BUCKETS];
         for (class, maker) in makers.iter().enumerate() {
             let seed = draw(config.seed, u64::MAX / 3 - class as u64);
-            // A flow may be drawn more than once. If the space is too small for the number of flows,
-            // the attempts run out.
+            // A flow may be drawn more than once. If the space is too small for the number of
+            // flows, the attempts run out.
             let mut attempts = 0..64 * (config.flows as u64 + 64);
             while seen.len() < config.flows * (class + 1) {
                 let attempt = attempts.next().ok_or_else(|| {

@@ -88,8 +88,8 @@ struct Load {
     lengths: Vec<Option<Lengths>>,
     /// Size in use.
     size: usize,
-    /// Limits of the classes: a random number selects the first class whose limit is above it. Empty
-    /// without classes.
+    /// Limits of the classes: a random number selects the first class whose limit is above it.
+    /// Empty without classes.
     limits: Vec<u32>,
 }
 

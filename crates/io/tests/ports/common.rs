@@ -30,8 +30,8 @@ pub(super) fn steering(workers: usize) -> Arc<Steering> {
     Arc::new(Steering::new(workers, None))
 }
 
-/// Receives to the end with batches of `batch_packets`. Returns the packets, and the error that ended
-/// the port. Asserts that sequence numbers are within the range that the receiver announced.
+/// Receives to the end with batches of `batch_packets`. Returns the packets, and the error that
+/// ended the port. Asserts that sequence numbers are within the range that the receiver announced.
 pub(super) fn drain(
     receiver: &mut dyn Receive,
     region: &mut Region,

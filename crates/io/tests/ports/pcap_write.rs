@@ -1,5 +1,5 @@
-//! Writer of captures: this crate and other programs read the files, which do not depend on the number
-//! of workers.
+//! Writer of captures: this crate and other programs read the files, which do not depend on the
+//! number of workers.
 
 use std::path::Path;
 

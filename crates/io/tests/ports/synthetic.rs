@@ -125,8 +125,8 @@ fn flows_are_equally_likely() {
         }
         let expected = 200_000.0 / flows as f64;
         let chi: f64 = counts.values().map(|&count| (count as f64 - expected).powi(2) / expected).sum();
-        // With 999 degrees of freedom, chi-square exceeds 1172 with a probability of 1 in 10,000. The
-        // exact shares of buckets only make it smaller.
+        // With 999 degrees of freedom, chi-square exceeds 1172 with a probability of 1 in 10,000.
+        // The exact shares of buckets only make it smaller.
         assert!(counts.len() == flows && chi < 1172.0, "{flows} flows: chi-square {chi}");
     }
 }
@@ -171,8 +171,8 @@ fn packets_are_valid() {
         let path = path.to_str().unwrap();
         let bad =
             "ip.checksum.status == Bad || udp.checksum.status == Bad || tcp.checksum.status == Bad || _ws.malformed";
-        // tshark verifies checksums. It must not interpret payloads, nor assemble segments with equal
-        // sequence numbers into a stream.
+        // tshark verifies checksums. It must not interpret payloads, nor assemble segments with
+        // equal sequence numbers into a stream.
         let options = [
             "ip.check_checksum:TRUE",
             "udp.check_checksum:TRUE",
@@ -188,8 +188,8 @@ fn packets_are_valid() {
     }
 }
 
-/// With `payload = "stale"`, headers equal those of `payload = "zero"`, except that the UDP checksum
-/// is 0. The bytes after the headers are the previous bytes of the buffer.
+/// With `payload = "stale"`, headers equal those of `payload = "zero"`, except that the UDP
+/// checksum is 0. The bytes after the headers are the previous bytes of the buffer.
 #[test]
 fn a_stale_payload_is_not_written() {
     const HEADERS_BYTES: usize = 42;
@@ -237,8 +237,8 @@ fn sizes_are_distributed_as_configured() {
     ] {
         let counts = sizes(text);
         assert_eq!(counts.len(), expected.len(), "{text}: {counts:?}");
-        // With 19 degrees of freedom, chi-square exceeds 50.8 with a probability of 1 in 10,000. The
-        // seed is fixed.
+        // With 19 degrees of freedom, chi-square exceeds 50.8 with a probability of 1 in 10,000.
+        // The seed is fixed.
         let chi: f64 = expected
             .iter()
             .map(|&(bytes, share)| (counts[&bytes] as f64 - 40000.0 * share).powi(2) / (40000.0 * share))

@@ -218,12 +218,13 @@ pub struct Upstream {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Balance {
-    /// Each server in turn.
+    /// One server after another.
     #[default]
     RoundRobin,
     /// The server with the fewest connections (`tcp`) or requests (`http`).
     LeastConnections,
-    /// By the client's address. Most clients keep their server when servers are added or fail.
+    /// Chosen by a hash of the client's address. Most clients keep their server when servers are
+    /// added or fail.
     Hash,
 }
 

@@ -94,7 +94,7 @@ impl Upstreams {
             config::Balance::LeastConnections => {
                 let turn = self.turn.fetch_add(1, Ordering::Relaxed);
                 let active = |index: &usize| self.servers[*index].active();
-                // Equal servers are chosen in turn.
+                // Equal servers are chosen one after another.
                 let rotated = candidates.iter().cycle().skip(turn.checked_rem(candidates.len())?);
                 *rotated.take(candidates.len()).min_by_key(|index| active(index))?
             }

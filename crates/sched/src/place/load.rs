@@ -4,7 +4,7 @@
 pub const LENGTH_CLASSES: usize = 4;
 /// Longest frame of each length class but the last, in bytes.
 const CLASS_BYTES_MAX: [u16; LENGTH_CLASSES - 1] = [128, 512, 1024];
-/// Share of a function's packets below which a length class needs no bin of its own.
+/// Share of a function's packets below which a length class needs no separate bin.
 const CLASS_SHARE_MIN: f64 = 0.02;
 /// Share of all packets below which a function counts as idle.
 const IDLE_SHARE: f64 = 1e-4;
@@ -76,7 +76,7 @@ impl Load {
         Self { functions: self.functions.iter().map(scale).collect() }
     }
 
-    /// Returns whether function `index` has so few packets that its placement is irrelevant.
+    /// Returns whether function `index` receives too few packets for its placement to matter.
     pub(super) fn is_idle(&self, index: usize, total_pps: f64) -> bool {
         self.functions[index].pps <= IDLE_SHARE * total_pps
     }

@@ -40,8 +40,8 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Returns frames for an SA: with the shortest packet, with packets of one to two cipher blocks, and
-/// with packets of up to 1300 bytes.
+/// Returns frames for an SA: with the shortest packet, with packets of one to two cipher blocks,
+/// and with packets of up to 1300 bytes.
 fn packets(association: &Association, random: &mut Random) -> Vec<Vec<u8>> {
     let lengths = [0, 16 + random.below(17), random.below(100), random.below(300)];
     let mut frames = Vec::new();

@@ -7,8 +7,8 @@ use crate::control::Socket;
 use crate::failure::Failure;
 use crate::output;
 
-/// Reload the `[[class]]` and `[[chain]]` stanzas of the configuration in a running godwit, or the whole configuration,
-/// keys and certificates of a running proxy.
+/// Reload the `[[class]]` and `[[chain]]` stanzas of the configuration in a running godwit, or the
+/// whole configuration, keys and certificates of a running proxy.
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]

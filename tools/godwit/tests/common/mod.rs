@@ -1,6 +1,6 @@
-//! Running the program that was just built.
+//! Runs the built program `godwit`.
 
-// Each test file uses a part of this.
+// Each test file uses some of these items.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub(crate) mod running;
@@ -10,12 +10,12 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// The program, to be given arguments.
+/// Command of the built program, without arguments.
 pub(crate) fn godwit() -> Command {
     Command::new(env!("CARGO_BIN_EXE_godwit"))
 }
 
-/// What a run of the program said.
+/// Result of a run of the program.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,
@@ -29,14 +29,15 @@ impl Said {
         Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }
 
-    /// Exit code 0.
+    /// Checks that the exit code is 0.
     #[track_caller]
     pub(crate) fn succeeded(self) -> Self {
         assert_eq!(self.code, Some(0), "{self:#?}");
         self
     }
 
-    /// Exit code 2, and one sentence on standard error, which is returned.
+    /// Checks that the exit code is 2 and that standard error holds one sentence. Returns the
+    /// sentence.
     #[track_caller]
     pub(crate) fn refused(&self) -> &str {
         assert_eq!(self.code, Some(2), "{self:#?}");
@@ -52,12 +53,12 @@ pub(crate) fn run(command: &mut Command) -> Said {
     Said::of(command.output().expect("the program starts"))
 }
 
-/// One of `examples/`.
+/// Returns the path of a file in `examples/`.
 pub(crate) fn example(name: &str) -> PathBuf {
     godwit_test_support::repository().join("examples").join(name)
 }
 
-/// Replays `input` through `config` into `output`; returns the report.
+/// Replays `input` through `config` into `output`. Returns the report.
 #[track_caller]
 pub(crate) fn replay(config: &Path, input: &Path, output: &Path) -> Value {
     let mut command = godwit();
@@ -66,7 +67,7 @@ pub(crate) fn replay(config: &Path, input: &Path, output: &Path) -> Value {
     conserved(&said.stdout)
 }
 
-/// The JSON of a run, after a look at its conservation.
+/// Returns the JSON report of a run, and checks that packets are conserved.
 #[track_caller]
 pub(crate) fn conserved(json: &str) -> Value {
     let report: Value = serde_json::from_str(json).unwrap_or_else(|error| panic!("{error} in {json}"));
@@ -78,7 +79,7 @@ pub(crate) fn conserved(json: &str) -> Value {
     report
 }
 
-/// Names of everything in a folder, hidden files too; sorted.
+/// Returns the sorted names of all files in a folder, including hidden ones.
 pub(crate) fn listing(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).expect("the folder is there");
     let mut names: Vec<String> =

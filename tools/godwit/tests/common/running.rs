@@ -1,4 +1,4 @@
-//! A godwit that runs beside the test and listens at a control socket.
+//! A running Godwit that listens on a control socket.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -10,14 +10,14 @@ use serde_json::Value;
 
 use super::{Said, conserved, godwit, run};
 
-/// Killed when dropped.
+/// Process of Godwit. Drop kills it.
 pub(crate) struct Running {
     child: Option<Child>,
     control: PathBuf,
 }
 
 impl Running {
-    /// Once it answers, which it does when packets flow.
+    /// Starts Godwit, and returns when it answers on the socket. It answers when packets flow.
     pub(crate) fn start(config: &Path, control: &Path) -> Self {
         let mut command = godwit();
         command.arg("run").arg(config).arg("--control").arg(control).args(["--seconds", "120", "--json", "-"]);
@@ -33,12 +33,12 @@ impl Running {
         running
     }
 
-    /// Its process.
+    /// Returns the process ID.
     pub(crate) fn id(&self) -> u32 {
         self.child.as_ref().unwrap().id()
     }
 
-    /// Tells it to stop; its report.
+    /// Stops Godwit and returns its report.
     pub(crate) fn stop(self) -> Value {
         let mut stream = BufReader::new(UnixStream::connect(&self.control).unwrap());
         stream.get_mut().write_all(b"{\"command\":\"stop\"}\n").unwrap();
@@ -46,7 +46,7 @@ impl Running {
         self.finish()
     }
 
-    /// Its report, once it was told to stop.
+    /// Waits for the report after a stop was requested.
     pub(crate) fn finish(mut self) -> Value {
         let said = Said::of(self.child.take().unwrap().wait_with_output().unwrap()).succeeded();
         conserved(&said.stdout)

@@ -1,9 +1,10 @@
-//! A router that follows its kernel: routes, neighbours and MTUs are the kernel's, what must be said to senders Godwit says.
+//! A router that uses the routes, neighbours and MTUs of its kernel, and sends ICMP errors to
+//! senders.
 
 use crate::net::{Host, Net, counter, wait_for};
 use crate::router::Routed;
 
-/// `kind` forwards; `left` and `right` are the router's addresses.
+/// The function `kind` forwards. `left` and `right` are the addresses of the router.
 fn config(router: &Host, kind: &str, [left, right]: [&str; 2]) -> String {
     let port = |name: &str| format!("[[port]]\nname = \"{name}\"\nkind = \"af_xdp\"\ninterface = \"{name}\"\n");
     let interface = |name: &str, address: &str| {
@@ -28,7 +29,7 @@ fn config(router: &Host, kind: &str, [left, right]: [&str; 2]) -> String {
     .concat()
 }
 
-/// The kernel takes a neighbour for reachable for a second, not for half a minute.
+/// The kernel treats a neighbour as reachable for one second instead of thirty.
 fn doubt_soon(router: &Host, family: &str) {
     for (name, value) in [("base_reachable_time_ms", 1000), ("delay_first_probe_time", 1)] {
         router.sh(&format!("echo {value} > /proc/sys/net/{family}/neigh/right/{name}"));
@@ -45,33 +46,33 @@ fn a_router_lives_by_its_kernel() {
     let said = |line: &str| String::from_utf8_lossy(&a.try_sh(line).stdout).into_owned();
     let answered = |line: &str| said(line).contains("1 received");
 
-    // Nobody knows anybody: what is wanted is looked for, and found.
+    // No station has a neighbour entry. The kernel resolves the neighbours on demand.
     wait_for("the first answer", || answered("ping -c 1 -W 1 10.2.0.2"));
     let through = a.sh("ping -c 5 -i 0.05 -W 2 10.2.0.2");
     assert!(through.contains("5 received") && through.contains("ttl=63"), "{through}");
 
-    // What cannot be forwarded is said.
+    // Packets that cannot be forwarded cause ICMP errors.
     let expired = said("ping -c 1 -W 2 -t 1 10.2.0.2");
     assert!(expired.contains("From 10.1.0.1") && expired.contains("Time to live exceeded"), "{expired}");
     let nowhere = said("ping -c 1 -W 2 192.0.2.1");
     assert!(nowhere.contains("Destination Net Unreachable"), "{nowhere}");
     wait_for("nobody there", || said("ping -c 1 -W 1 10.2.0.99").contains("Destination Host Unreachable"));
 
-    // The MTU shrinks: senders learn it, or their packets are cut.
+    // After the MTU shrinks, senders learn it, or their packets are fragmented.
     router.sh("ip link set right mtu 1400");
     b.sh("ip link set eth0 mtu 1400");
     wait_for("the path's MTU", || said("ping -c 1 -W 2 -M do -s 1450 10.2.0.2").contains("mtu = 1400"));
     a.sh("ip route flush cache");
     wait_for("fragments", || answered("ping -c 1 -W 2 -M dont -s 1450 10.2.0.2"));
 
-    // Routes come and go.
+    // Routes are added and deleted.
     b.sh("ip address add 10.7.0.1/32 dev lo");
     router.sh("ip route add 10.7.0.0/16 via 10.2.0.2");
     wait_for("a new route", || answered("ping -c 1 -W 1 10.7.0.1"));
     router.sh("ip route delete 10.7.0.0/16");
     wait_for("no route", || said("ping -c 1 -W 1 10.7.0.1").contains("Destination Net Unreachable"));
 
-    // The neighbour gets another address, and is followed.
+    // The neighbour gets another MAC address, and Godwit uses it.
     b.sh("ip link set eth0 down && ip link set eth0 address 02:00:00:00:77:01 && ip link set eth0 up");
     b.sh("ip route replace default via 10.2.0.1");
     wait_for("its new address", || answered("ping -c 1 -W 1 10.2.0.2"));
@@ -99,21 +100,21 @@ fn a_router_of_ipv6_lives_by_its_kernel() {
     let said = |line: &str| String::from_utf8_lossy(&a.try_sh(line).stdout).into_owned();
     let answered = |line: &str| said(line).contains("1 received");
 
-    // Neighbour discovery is the kernel's, on both sides.
+    // The kernel handles neighbour discovery on both sides.
     wait_for("the first answer", || answered("ping -c 1 -W 1 fd00:2::2"));
     let through = a.sh("ping -c 5 -i 0.05 -W 2 fd00:2::2");
     assert!(through.contains("5 received") && through.contains("ttl=63"), "{through}");
     let own = a.sh("ping -c 2 -i 0.05 -W 2 fd00:1::1");
     assert!(own.contains("2 received") && own.contains("ttl=64"), "the router's own address: {own}");
 
-    // What cannot be forwarded is said.
+    // Packets that cannot be forwarded cause ICMP errors.
     let expired = said("ping -c 1 -W 2 -t 1 fd00:2::2");
     assert!(expired.to_lowercase().contains("from fd00:1::1") && expired.contains("Hop limit"), "{expired}");
     let nowhere = said("ping -c 1 -W 2 2001:db8::1");
     assert!(nowhere.contains("No route"), "{nowhere}");
     wait_for("nobody there", || said("ping -c 1 -W 1 fd00:2::99").contains("Address unreachable"));
 
-    // The path's MTU: a TCP connection finds its way through it.
+    // A TCP connection discovers the path MTU.
     router.sh("ip link set right mtu 1300");
     b.sh("ip link set eth0 mtu 1300");
     wait_for("the path's MTU", || said("ping -c 1 -W 2 -M do -s 1400 fd00:2::2").contains("1300"));
@@ -127,14 +128,14 @@ fn a_router_of_ipv6_lives_by_its_kernel() {
     assert_eq!(fetched, sum(a.sh(&format!("sha256sum {folder}/large"))));
     drop(server);
 
-    // Routes come and go.
+    // Routes are added and deleted.
     b.sh("ip address add fd00:7::1/128 dev lo");
     router.sh("ip route add fd00:7::/32 via fd00:2::2");
     wait_for("a new route", || answered("ping -c 1 -W 1 fd00:7::1"));
     router.sh("ip route delete fd00:7::/32");
     wait_for("no route", || said("ping -c 1 -W 1 fd00:7::1").contains("No route"));
 
-    // The neighbour gets another address, and is followed.
+    // The neighbour gets another MAC address, and Godwit uses it.
     b.sh("ip link set eth0 down && ip link set eth0 address 02:00:00:00:77:01");
     b.sh("ip link set eth0 up && ip address replace fd00:2::2/64 dev eth0 && ip route replace default via fd00:2::1");
     wait_for("its new address", || answered("ping -c 1 -W 1 fd00:2::2"));

@@ -1,4 +1,4 @@
-//! host – gateway ═ESP═ gateway – host, and scapy as the other gateway.
+//! Tunnels host – gateway ═ESP═ gateway – host, also with scapy as the second gateway.
 
 use std::time::Duration;
 
@@ -6,22 +6,22 @@ use serde_json::Value;
 
 use crate::net::{Godwit, Host, Net, counter, port, wait_for};
 
-/// An end of the tunnel: its outside address, and the other's; the net behind it, and the other's.
+/// One end of the tunnel: the outside addresses and the inner networks of both gateways.
 pub(crate) struct End<'a> {
     pub(crate) gateway: &'a Host,
     pub(crate) host: &'a Host,
-    /// Of the next gateway, as it is outside.
+    /// MAC address of the next gateway on the outer network.
     pub(crate) next_mac: String,
     pub(crate) outside: [&'a str; 2],
     pub(crate) inside: [&'a str; 2],
 }
 
-/// Keys of the two directions, by SPI.
+/// Keys of the two directions, with their SPIs.
 fn key(spi: u32) -> String {
     (0..20u32).map(|byte| format!("{:02x}", (spi % 251 * 7 + byte * 13) % 256)).collect()
 }
 
-/// A stanza; `ends`: source and destination outside.
+/// Configuration of one SA. `ends` holds the outer source and destination addresses.
 pub(crate) fn security_association(name: &str, spi: u32, direction: &str, ends: [&str; 2], transforms: &str) -> String {
     let [source, destination] = ends;
     format!(
@@ -31,7 +31,7 @@ pub(crate) fn security_association(name: &str, spi: u32, direction: &str, ends: 
 }
 
 impl End<'_> {
-    /// With AES-GCM; `spis`: of what is sent, and of what comes.
+    /// Configuration of a gateway with AES-GCM. `spis` holds the outbound and the inbound SPI.
     fn config_gcm(&self, spis: [u32; 2]) -> String {
         let [own, other] = self.outside;
         let sa = |name: &str, spi: u32, ends: [&str; 2]| {
@@ -42,7 +42,8 @@ impl End<'_> {
         self.config(&sas, "protocol = \"esp\"")
     }
 
-    /// `sas`: stanzas of the SAs `in` and `out`; `tunnel`: which packets from the other end are the tunnel's, as keys of a rule.
+    /// Configuration of a gateway. `sas` holds the stanzas of the SAs `in` and `out`. `tunnel`
+    /// holds the keys of the rule that selects the tunnel's packets from the other end.
     pub(crate) fn config(&self, sas: &str, tunnel: &str) -> String {
         let [own, other] = self.outside;
         let hop = |name: &str, port: &str, mac: &str| {
@@ -55,7 +56,7 @@ impl End<'_> {
         [
             "[engine]\npin = false\nidle = \"sleep\"\n".to_owned(),
             "[[port]]\nname = \"lan\"\nkind = \"af_xdp\"\ninterface = \"lan\"\n".to_owned(),
-            // Only the tunnel: what else comes from outside is the kernel's.
+            // The rule selects only the tunnel. The kernel receives all other packets from outside.
             "[[port]]\nname = \"wan\"\nkind = \"af_xdp\"\ninterface = \"wan\"\ntake = \"none\"\n".to_owned(),
             format!("rules = [{{ action = \"take\", {tunnel}, source = \"{other}\", destination = \"{own}\" }}]\n"),
             "[[function]]\nname = \"tunnel\"\nkind = \"ipsec\"\n".to_owned(),
@@ -83,7 +84,7 @@ fn hosts_reach_each_other_through_a_tunnel() {
     net.cable([(&right, "lan", &["10.2.0.1/24"]), (&b, "eth0", &["10.2.0.2/24"])]);
     a.sh("ip route add default via 10.1.0.1");
     b.sh("ip route add default via 10.2.0.1");
-    // Room for ESP.
+    // The inner MTU leaves space for ESP.
     a.sh("ip link set eth0 mtu 1400");
     b.sh("ip link set eth0 mtu 1400");
     let one = End {
@@ -104,7 +105,7 @@ fn hosts_reach_each_other_through_a_tunnel() {
     let at_right = right.godwit(&net, &other.config_gcm([0x2001, 0x1001]), &["lan", "wan"]);
     let said = a.sh("ping -c 10 -i 0.05 -W 2 10.2.0.2");
     assert!(said.contains("10 received"), "{said}");
-    // The gateways' kernels reach each other beside the tunnel.
+    // The kernels of the gateways reach each other outside the tunnel.
     let said = left.sh("ping -c 3 -i 0.05 -W 2 192.0.2.2");
     assert!(said.contains("3 received"), "{said}");
     let server = b.start("iperf3 -s");
@@ -116,7 +117,7 @@ fn hosts_reach_each_other_through_a_tunnel() {
     opened_what_was_sent([&left, &right], &reports);
 }
 
-/// Stops both gateways when nothing is under way between them any more. Their reports.
+/// Stops both gateways when no packet is in flight between them. Returns their reports.
 fn silent(gateways: [&Host; 2], programs: [Godwit; 2]) -> [Value; 2] {
     let total = || gateways.map(|gateway| gateway.counted("wan"));
     let mut before = total();
@@ -127,7 +128,8 @@ fn silent(gateways: [&Host; 2], programs: [Godwit; 2]) -> [Value; 2] {
     programs.map(Godwit::stop)
 }
 
-/// What one sent into the tunnel, the other opened, to the packet, but for what came faster than it took and what the cable had no room for.
+/// The numbers of encapsulated and decapsulated packets agree, except for counted drops at full
+/// rings and full cables.
 #[track_caller]
 fn opened_what_was_sent(gateways: [&Host; 2], [one, other]: &[Value; 2]) {
     for (sender, from, to) in [(gateways[0], one, other), (gateways[1], other, one)] {
@@ -161,7 +163,7 @@ fn scapy_is_the_other_gateway() {
     let _scapy = right.start(&format!("{python} {arguments} {}", ready.display()));
     wait_for("scapy", || ready.exists());
     let godwit = left.godwit(&net, &end.config_gcm([0x1001, 0x2001]), &["lan", "wan"]);
-    // scapy decrypts, is 10.2.0.2, and answers, encrypted.
+    // scapy decrypts, answers as 10.2.0.2, and encrypts the answer.
     let said = a.sh("ping -c 5 -i 0.2 -W 5 10.2.0.2");
     assert!(said.contains("5 received"), "{said}");
     let said = a.sh("ping -c 2 -i 0.2 -s 1200 -W 5 10.2.0.2");
@@ -171,8 +173,8 @@ fn scapy_is_the_other_gateway() {
     assert_eq!(counter(&report, "ipsec_verdict_decrypted"), 7, "{report:#}");
 }
 
-/// Gateways that do not route: what is protected leaves outside, what is opened leaves inside, behind the Ethernet header that it came with. So each host
-/// has the address that frames of the other are sent to.
+/// Gateways that do not route keep the Ethernet header of each packet. Therefore each host has the
+/// MAC address that the other host sends to.
 #[test]
 fn hosts_reach_each_other_through_a_tunnel_of_ipv6() {
     let Some(mut net) = Net::new(&["ping", "iperf3", "ethtool"]) else { return };
@@ -215,7 +217,7 @@ fn hosts_reach_each_other_through_a_tunnel_of_ipv6() {
     let at_right = right.godwit(&net, &config(turned(outside), turned(inside), [0x2001, 0x1001]), &["lan", "wan"]);
     let said = a.sh("ping -6 -c 10 -i 0.05 -W 2 fd00:2::2");
     assert!(said.contains("10 received"), "{said}");
-    // Neighbour discovery and all that is not the tunnel's go by the kernels.
+    // The kernels handle neighbour discovery and all packets outside the tunnel.
     let said = left.sh("ping -6 -c 3 -i 0.05 -W 2 2001:db8::2");
     assert!(said.contains("3 received"), "{said}");
     let server = b.start("iperf3 -s");

@@ -1,4 +1,5 @@
-//! Deep packet inspection in the middle of a cable: neither host knows of it, and the one download that holds a pattern does not arrive.
+//! Inspects packets within a cable. The hosts do not notice it, except that the download with a
+//! pattern does not arrive.
 
 use crate::net::{Net, port, wait_for};
 
@@ -31,7 +32,7 @@ fn the_one_download_that_holds_a_pattern_is_dropped() {
         let mut bytes: Vec<u8> =
             (0..200_000u32).map(|at| (at.wrapping_mul(2_654_435_761 + number) >> 11) as u8).collect();
         if number == 3 {
-            // Within one segment, wherever those begin: often enough.
+            // The pattern lies within one segment often enough.
             (0..100).for_each(|time| bytes[1000 * time..][..25].copy_from_slice(b"a most unwelcome sentence"));
         }
         net.file(&format!("file-{number}"), &bytes);
@@ -57,6 +58,7 @@ fn the_one_download_that_holds_a_pattern_is_dropped() {
     assert!(function("back")["verdicts"]["match"].as_u64().is_some_and(|count| count > 0), "{report:#}");
     assert_eq!(function("there")["verdicts"]["match"], 0);
     assert_eq!(port(&report, "left", "left_to_kernel"), 0);
-    // What the kernel of the middle has never seen, it did not answer either: all that b received went through here.
+    // The kernel of the middle host received no packet, so Godwit forwarded all packets that `b`
+    // received.
     assert_eq!(report["conservation"]["dropped"], function("back")["verdicts"]["match"]);
 }

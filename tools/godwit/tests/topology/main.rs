@@ -1,15 +1,16 @@
-//! Godwit in networks, with real programs around it: the kernel's ping, ARP and neighbour discovery, iperf3, curl, tcpreplay, scapy.
+//! Tests of Godwit in networks with real programs: ping, ARP and neighbour discovery of the kernel,
+//! iperf3, curl, tcpreplay and scapy.
 //!
-//! | file | holds |
+//! | file | contents |
 //! |---|---|
-//! | `net.rs` | namespaces, cables, programs in them |
+//! | `net.rs` | namespaces, cables and the programs in them |
 //! | `router.rs` | host – router – host |
-//! | `follow.rs` | the same, with routes and neighbours of the kernel, and ICMP |
-//! | `neighbours.rs` | without a kernel beside it: own ARP and neighbour discovery, and a TAP interface for the machine itself |
-//! | `gateway.rs` | host – gateway ═ESP═ gateway – host; scapy as the other gateway |
+//! | `follow.rs` | a router with routes and neighbours of the kernel, and ICMP |
+//! | `neighbours.rs` | a router with its own ARP and neighbour discovery, and a TAP interface for the machine itself |
+//! | `gateway.rs` | host – gateway ═ESP═ gateway – host, also with scapy as the second gateway |
 //! | `strongswan.rs` | strongSwan as the other gateway, keys from its IKE |
-//! | `switch.rs` | four hosts at two switches, a trunk with two VLANs between them |
-//! | `inline.rs` | deep packet inspection in the middle of a cable |
+//! | `switch.rs` | four hosts at two switches that a trunk with two VLANs connects |
+//! | `inline.rs` | deep packet inspection within a cable |
 //! | `trouble.rs` | links that go down, interfaces that vanish, processes that are killed |
 
 #[path = "../common/mod.rs"]

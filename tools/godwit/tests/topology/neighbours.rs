@@ -1,9 +1,10 @@
-//! A router without a kernel beside it: it takes every frame, has addresses that no kernel knows of, and asks for its neighbours by itself. And the
-//! same with its addresses at a TAP interface: what is for the machine goes to the machine's own programs.
+//! A router without a kernel next to it. It receives every frame, has addresses that the kernel
+//! does not have, and resolves its neighbours. The same router also runs with its addresses on a
+//! TAP interface, which passes the router's own packets to local programs.
 
 use crate::net::{Host, Net, counter, port, wait_for};
 
-/// Hosts `a` and `b`, each at a cable to a router whose kernel has no address there.
+/// Hosts `a` and `b`, each connected to a router whose kernel has no address on the link.
 struct Alone {
     a: Host,
     router: Host,
@@ -22,12 +23,12 @@ impl Alone {
         for (host, net) in [(&a, 1), (&b, 2)] {
             host.sh(&format!("ip route add default via 10.{net}.0.1 && ip -6 route add default via fd00:{net}::1"));
         }
-        // Nets behind b.
+        // These networks are behind `b`.
         b.sh("ip address add 10.7.0.1/32 dev lo && ip address add fd00:7::1/128 dev lo");
         Self { a, router, b }
     }
 
-    /// `other`: where frames go that are the machine's.
+    /// `other` is the port for frames to the machine itself.
     fn config(&self, other: &str) -> String {
         let (mut ports, mut interfaces) = (String::new(), String::new());
         for (name, net) in [("left", 1), ("right", 2)] {
@@ -100,7 +101,7 @@ fn a_router_without_a_kernel_asks_for_itself() {
     let godwit = router.godwit(&net, &alone.config("drop"), &["left", "right"]);
     let said = |line: &str| String::from_utf8_lossy(&a.try_sh(line).stdout).into_owned();
 
-    // Nobody knows anybody, and no packet is lost: the first ones wait.
+    // No station has a neighbour entry yet. The first packets wait, and none is lost.
     for to in ["10.2.0.2", "fd00:2::2", "10.7.0.1", "fd00:7::1"] {
         let through = said(&format!("ping -c 5 -i 0.05 -W 5 {to}"));
         assert!(through.contains("5 received") && through.contains("ttl=63"), "{to}: {through}");
@@ -116,13 +117,13 @@ fn a_router_without_a_kernel_asks_for_itself() {
         assert!(sent["end"]["sum_sent"]["bytes"].as_u64() >= Some(2_000_000), "{to}: {sent:#}");
     }
 
-    // Nobody is there, and more want to go than may wait.
+    // No station has this address, and more packets wait than the limit allows.
     let nobody = said("ping -c 40 -i 0.002 -W 5 10.2.0.99");
     assert!(nobody.contains("Destination Host Unreachable"), "{nobody}");
     let nobody = said("ping -c 2 -i 0.1 -W 5 fd00:2::99");
     assert!(nobody.contains("Address unreachable"), "{nobody}");
 
-    // The neighbour gets another address, and says so when it asks.
+    // The neighbour changes its MAC address and announces it in a request.
     b.sh("ip link set eth0 down && ip link set eth0 address 02:00:00:00:77:01 && ip link set eth0 up");
     b.sh("ip address replace fd00:2::2/64 dev eth0 && ip route replace default via 10.2.0.1 && ip -6 route replace default via fd00:2::1");
     for to in ["10.2.0.1", "fd00:2::1"] {
@@ -132,13 +133,13 @@ fn a_router_without_a_kernel_asks_for_itself() {
         wait_for(to, || said(&format!("ping -c 1 -W 1 {to}")).contains("1 received"));
     }
 
-    // The peer disappears, and comes back.
+    // The neighbour disappears and returns.
     b.sh("ip link set eth0 down");
     assert!(!said("ping -c 1 -W 1 10.2.0.2").contains("1 received"));
     b.sh("ip link set eth0 up && ip route replace default via 10.2.0.1");
     wait_for("the peer", || said("ping -c 1 -W 1 10.2.0.2").contains("1 received"));
 
-    // Ten thousand questions in a second, all answered but those that no ring had room for.
+    // The responder answers ten thousand requests per second, except those that a full ring drops.
     let before = (a.counted("eth0"), port_reply(a));
     let flood = net.file("flood.py", FLOOD);
     a.sh(&format!("/usr/bin/python3 {} eth0", flood.display()));
@@ -165,7 +166,7 @@ fn a_router_without_a_kernel_asks_for_itself() {
     }
 }
 
-/// Ten thousand ARP requests in a second, from stations that there are not.
+/// Sends ten thousand ARP requests in one second from addresses that do not exist.
 const FLOOD: &str = "import socket,struct,sys,time\n\
     s=socket.socket(socket.AF_PACKET,socket.SOCK_RAW); s.bind((sys.argv[1],0))\n\
     start=time.monotonic()\n\
@@ -174,7 +175,7 @@ const FLOOD: &str = "import socket,struct,sys,time\n\
     \x20 s.send(b'\\xff'*6+b'\\2\\0\\0\\0\\0\\7'+b'\\x08\\x06'+b'\\0\\1\\x08\\0\\6\\4\\0\\1'+b'\\2\\0\\0\\0\\0\\7'\
     +struct.pack('>I',0x0a010100+i)+bytes(6)+bytes([10,1,0,1])+bytes(18))\n";
 
-/// Frames that a host has received.
+/// Returns the number of frames that a host received.
 fn port_reply(host: &Host) -> u64 {
     host.counted("eth0").received
 }
@@ -189,7 +190,8 @@ fn what_is_for_the_machine_goes_to_its_own_programs() {
     }
     let alone = Alone::new(&mut net);
     let Alone { a, router, b } = &alone;
-    // The machine's own address is behind the tap interface, where its kernel has it; Godwit routes there as to any station.
+    // The machine's own address is on the TAP interface. Godwit routes to it as to any other
+    // station.
     let tap = "[[port]]\nname = \"punt\"\nkind = \"tap\"\ninterface = \"punt\"\n[[chain]]\nfrom = \"punt\"\nto = \"route4\"\n";
     let own_net = |table: &str, prefix: &str| {
         let stanza = format!("[[function]]\nname = \"{table}\"\n");
@@ -210,7 +212,8 @@ fn what_is_for_the_machine_goes_to_its_own_programs() {
     router.sh("ip address add 10.3.0.2/24 dev punt && ip address add fd00:3::2/64 dev punt && ip link set punt up");
     router.sh("ip route add default via 10.3.0.1 && ip -6 route add default via fd00:3::1");
 
-    // ping, and TCP both ways, of both families: the machine's programs are reached through Godwit, and reach others through it.
+    // Local programs reach other hosts through Godwit, and other hosts reach them, with ping and
+    // TCP over IPv4 and IPv6.
     for to in ["10.3.0.2", "fd00:3::2"] {
         wait_for(to, || a.try_sh(&format!("ping -c 1 -W 1 {to}")).status.success());
         let said = a.sh(&format!("ping -c 5 -i 0.05 -W 2 {to}"));
@@ -233,7 +236,7 @@ fn what_is_for_the_machine_goes_to_its_own_programs() {
         drop(program);
         wait_for("the server's end", || !server.try_sh("ss -Hltn 'sport = 8000' | grep -q .").status.success());
     }
-    // What only passes goes on meanwhile.
+    // Forwarded traffic continues during the exchange.
     let said = a.sh("ping -c 3 -i 0.05 -W 5 10.2.0.2");
     assert!(said.contains("3 received"), "{said}");
 
@@ -241,6 +244,6 @@ fn what_is_for_the_machine_goes_to_its_own_programs() {
     let report = godwit.stop();
     assert!(port(&report, "punt", "received_packets") >= sent.sent && sent.sent > 1000, "{sent:?} {report:#}");
     assert!(port(&report, "punt", "sent_packets") >= sent.received && sent.received > 1000, "{sent:?} {report:#}");
-    // The interface was the program's, and is gone with it.
+    // The TAP interface belongs to the process and disappears with it.
     assert!(!router.try_sh("ip link show dev punt").status.success());
 }

@@ -1,6 +1,7 @@
-//! Networks to test in: namespaces of the kernel, joined by veth pairs, in which programs of others and the one that was just built run.
+//! Networks for tests: network namespaces that veth pairs connect. Tests run other programs and the
+//! built `godwit` in them.
 //!
-//! Everything is in namespaces of its own, which are removed at the end, also of a test that fails.
+//! The namespaces are private to the test and are removed at its end, also after a failure.
 
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,7 +16,7 @@ use serde_json::Value;
 
 use crate::common;
 
-/// How long anything may take that is waited for.
+/// Longest time that a test waits for an event.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// A network: hosts, links between them, and a folder for files.
@@ -25,23 +26,24 @@ pub(crate) struct Net {
     folder: tempfile::TempDir,
 }
 
-/// A machine of the network.
+/// A host of the network.
 #[derive(Clone, Debug)]
 pub(crate) struct Host {
     namespace: String,
 }
 
-/// What an interface has counted.
+/// Counters of an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
     pub(crate) received: u64,
     pub(crate) sent: u64,
-    /// Of what was to be sent: the other end of the cable had no room.
+    /// Packets that were lost on transmit because the other end of the cable was full.
     pub(crate) dropped: u64,
 }
 
 impl Net {
-    /// An empty network; `None` where this user may not make any, or a program of `tools` is missing, which is said.
+    /// Creates an empty network. Reports a skip and returns `None` if the user may not create
+    /// namespaces or if a program of `tools` is missing.
     pub(crate) fn new(tools: &[&str]) -> Option<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let prefix = format!("gw-t{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -53,7 +55,7 @@ impl Net {
         }
         let namespaces = vec![format!("{prefix}-try")];
         let net = Self { prefix, namespaces, folder: tempfile::tempdir().expect("a folder") };
-        // Reports are written by whoever the program has become.
+        // The unprivileged user of a program writes its report here.
         let all = std::fs::Permissions::from_mode(0o777);
         std::fs::set_permissions(net.folder.path(), all).expect("the folder is ours");
         let is_there = |tool: &&str| {
@@ -69,7 +71,8 @@ impl Net {
         }
     }
 
-    /// A machine without interfaces. IPv6 addresses come only where they are given, so that nobody speaks unasked.
+    /// Adds a host without interfaces. Interfaces get only configured IPv6 addresses, so they send
+    /// nothing by themselves.
     pub(crate) fn host(&mut self, name: &str) -> Host {
         let namespace = format!("{}-{name}", self.prefix);
         ip(&["netns", "add", &namespace]);
@@ -81,8 +84,9 @@ impl Net {
         host
     }
 
-    /// A cable between two machines, each end with its name and addresses. A veth's far end leaves checksums to hardware that is not there,
-    /// which XDP would pass on as they are; so both ends do them themselves.
+    /// Connects two hosts by a cable. Each end has a name and addresses. Both ends compute
+    /// checksums in software, because a veth leaves them to absent hardware and XDP forwards them
+    /// uncompleted.
     pub(crate) fn cable(&self, ends: [(&Host, &str, &[&str]); 2]) {
         let [(one, one_name, _), (other, other_name, _)] = ends;
         ip(&[
@@ -108,7 +112,7 @@ impl Net {
         }
     }
 
-    /// A file of the network's folder.
+    /// Returns a path in the network's folder.
     pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.folder.path().join(name);
         std::fs::write(&path, content).expect("a file is written");
@@ -123,7 +127,7 @@ impl Net {
 impl Drop for Net {
     fn drop(&mut self) {
         for namespace in &self.namespaces {
-            // What still runs in it would keep it and its interfaces.
+            // Processes in a namespace keep it alive, so they end first.
             let _ = Command::new("sh").args(["-c", &format!("ip netns pids {namespace} | xargs -r kill -9")]).status();
             let _ = Command::new("ip").args(["netns", "del", namespace]).status();
         }
@@ -131,14 +135,14 @@ impl Drop for Net {
 }
 
 impl Host {
-    /// A command that runs on it.
+    /// Returns a command that runs on the host.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.namespace, program]);
         command
     }
 
-    /// What a line of the shell says that has to succeed.
+    /// Runs a shell command that must succeed. Returns its output.
     #[track_caller]
     pub(crate) fn sh(&self, line: &str) -> String {
         let output = self.try_sh(line);
@@ -152,14 +156,14 @@ impl Host {
         self.command("sh").args(["-c", line]).output().expect("sh starts")
     }
 
-    /// Starts a line of the shell, which is killed at the latest with the network.
+    /// Starts a shell command in the background. The network kills it at its end.
     pub(crate) fn start(&self, line: &str) -> Running {
         let mut command = self.command("sh");
         command.args(["-c", &format!("exec {line}")]);
         Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("sh starts"))
     }
 
-    /// What `ip` knows of an interface.
+    /// Returns the output of `ip` for an interface.
     pub(crate) fn interface(&self, name: &str) -> Value {
         let said: Value = serde_json::from_str(&self.sh(&format!("ip -s -j link show dev {name}"))).expect("JSON");
         said[0].clone()
@@ -175,17 +179,17 @@ impl Host {
         Counted { received: of("rx", "packets"), sent: of("tx", "packets"), dropped: of("tx", "dropped") }
     }
 
-    /// Whether an XDP program is attached.
+    /// Returns whether the interface has an XDP program.
     pub(crate) fn has_xdp(&self, name: &str) -> bool {
         self.interface(name).get("xdp").is_some()
     }
 
-    /// Neighbours that need not be asked for.
+    /// Adds permanent neighbour entries.
     pub(crate) fn knows(&self, interface: &str, address: &str, mac: &str) {
         self.sh(&format!("ip neigh replace {address} lladdr {mac} dev {interface} nud permanent"));
     }
 
-    /// Starts the program that was just built, and waits until it has these interfaces.
+    /// Starts the built `godwit`, and waits until it has opened the interfaces.
     pub(crate) fn godwit(&self, net: &Net, config: &str, interfaces: &[&str]) -> Godwit {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -206,7 +210,7 @@ impl Host {
     }
 }
 
-/// A program that is killed when it is dropped.
+/// A process that is killed on drop.
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
@@ -222,7 +226,7 @@ impl Drop for Running {
     }
 }
 
-/// Godwit, running.
+/// A running Godwit.
 pub(crate) struct Godwit {
     pub(crate) child: Running,
     json: PathBuf,
@@ -230,7 +234,7 @@ pub(crate) struct Godwit {
 }
 
 impl Godwit {
-    /// Stops it, and reads its report: packets are conserved.
+    /// Stops Godwit, checks that packets are conserved, and returns the report.
     #[track_caller]
     pub(crate) fn stop(mut self) -> Value {
         self.child.signal(Signal::SIGTERM);
@@ -241,7 +245,7 @@ impl Godwit {
     }
 }
 
-/// A counter of functions in a report, all functions together.
+/// Returns the sum of a counter over all functions of a report.
 pub(crate) fn counter(report: &Value, name: &str) -> u64 {
     let counters = report["counters"].as_object().expect("counters");
     let labelled = format!("{name}{{");
@@ -249,12 +253,12 @@ pub(crate) fn counter(report: &Value, name: &str) -> u64 {
     of_name.filter_map(|(_, value)| value.as_u64()).sum()
 }
 
-/// A counter of a port in a report.
+/// Returns a counter of a port from a report.
 pub(crate) fn port(report: &Value, name: &str, counter: &str) -> u64 {
     report["counters"][format!("port_{counter}{{port=\"{name}\"}}")].as_u64().unwrap_or(0)
 }
 
-/// Waits until it is so.
+/// Waits until the condition holds.
 #[track_caller]
 pub(crate) fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();

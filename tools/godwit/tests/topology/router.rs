@@ -1,8 +1,9 @@
-//! host – router – host: the router's kernel keeps what is for itself (ARP, ping to its own addresses), Godwit forwards the rest.
+//! Routes between two hosts. The router's kernel keeps its own packets (ARP and ping to its
+//! addresses), and Godwit forwards the rest.
 
 use crate::net::{Host, Net, counter, port, wait_for};
 
-/// `a` and `b` behind a router, which has their addresses.
+/// Hosts `a` and `b` behind a router that has an address on each link.
 pub(crate) struct Routed {
     pub(crate) a: Host,
     pub(crate) router: Host,
@@ -43,7 +44,7 @@ impl Routed {
         .concat()
     }
 
-    /// Everybody knows everybody, so that nobody asks, and every packet on the cables is a test's.
+    /// Adds neighbour entries to all hosts. Then only packets of the test are on the cables.
     pub(crate) fn introduce(&self) {
         self.a.knows("eth0", "10.1.0.1", &self.router.mac("left"));
         self.b.knows("eth0", "10.2.0.1", &self.router.mac("right"));
@@ -58,7 +59,8 @@ fn ping_iperf_and_curl_cross_a_router() {
     let routed = Routed::new(&mut net);
     let Routed { a, router, b } = &routed;
     let godwit = router.godwit(&net, &routed.config(), &["left", "right"]);
-    // ARP is the kernel's: nobody was introduced. One hop is one TTL less.
+    // The kernel handles ARP, because the hosts have no neighbour entries. One hop decrements the
+    // TTL by one.
     let said = a.sh("ping -c 5 -i 0.05 -W 2 10.2.0.2");
     assert!(said.contains("5 received") && said.contains("ttl=63"), "{said}");
     let said = a.sh("ping -c 3 -i 0.05 -W 2 10.1.0.1");
@@ -76,7 +78,7 @@ fn ping_iperf_and_curl_cross_a_router() {
     assert!(tcp > 1e6 && back > 1e6 && udp > 1e6, "{tcp} {back} {udp} bit/s");
     drop(server);
 
-    // 100 MB, as they are.
+    // The transfer of 100 MB arrives unchanged.
     let block: Vec<u8> = (0..1_000_003u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     net.file("large", block.repeat(100));
     let folder = net.folder().display();
@@ -87,13 +89,13 @@ fn ping_iperf_and_curl_cross_a_router() {
     assert_eq!(fetched, sum(a.sh(&format!("sha256sum {folder}/large"))));
     drop(server);
 
-    // Every frame that a host sent was forwarded, or the kernel's, or none.
+    // Each frame from a host was forwarded, passed to the kernel, or sent by the kernel itself.
     let sent = [a.counted("eth0").sent, b.counted("eth0").sent];
     let report = godwit.stop();
     for (name, sent) in ["left", "right"].into_iter().zip(sent) {
         let of = |counter| port(&report, name, counter);
         assert!(of("left_to_kernel") > 0, "ARP");
-        // The kernel of a host may speak between the two looks.
+        // The kernel of a host may send a packet between the two readings.
         let seen = of("received_packets") + of("left_to_kernel") + of("missed");
         assert!((sent..=sent + 2).contains(&seen), "{name}: {sent} sent, {seen} seen: {report:#}");
     }
@@ -130,17 +132,17 @@ fn every_mode_of_af_xdp_forwards() {
     forwards("busy polling", &with("busy_poll = true"));
     forwards("small rings", &with("rx_packets = 64\ntx_packets = 64"));
     forwards("a sender", &engine("io = \"dual\""));
-    // A veth cannot do without copies, and says so.
+    // A veth needs copies. Godwit reports that.
     let said = refused(&with("copy = \"never\""));
     assert!(said.contains("copy = never: the driver of left"), "{said}");
 
-    // Two workers want two queues each.
+    // Two workers need two queues per interface.
     let said = refused(&engine("workers = 2"));
     assert!(said.contains("1 receive queue") && said.contains("ethtool -L left"), "{said}");
     for (host, name) in [(router, "left"), (router, "right"), (a, "eth0"), (b, "eth0")] {
         let set = host.try_sh(&format!("ethtool -L {name} rx 2 tx 2"));
         if !set.status.success() {
-            // A machine with one core makes veths with one queue.
+            // On a machine with one core, a veth has one queue.
             return;
         }
     }
@@ -160,7 +162,7 @@ fn replayed_captures_are_conserved_to_the_packet() {
     routed.introduce();
     let godwit = router.godwit(&net, &routed.config(), &["left", "right"]);
     let [a_before, b_before] = [a, b].map(|host| host.counted("eth0"));
-    // From both sides, and to nowhere. Nobody has these addresses, so nobody answers.
+    // Packets from both sides go to unused addresses, so no station answers.
     let capture = |name: &str, source: &str, destination: &str, to: &str| {
         let path = net.folder().join(name);
         let from = godwit_test_support::repository().join("tests/captures/delay_10_sip_video_call_full.pcap");

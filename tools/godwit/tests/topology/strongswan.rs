@@ -1,5 +1,6 @@
-//! strongSwan as the other gateway: its IKE agrees on keys with an IKE of ours to be, which then leaves its place, keys and SPIs to
-//! Godwit. The other side goes on with its ESP in userland (kernel-libipsec, ESP in UDP).
+//! Uses strongSwan as the other gateway. Two IKE daemons agree on keys. Then Godwit replaces one of
+//! them with its keys and SPIs. The other daemon continues with ESP in user space (kernel-libipsec,
+//! ESP in UDP).
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,7 @@ use crate::net::{Host, Net, Running, counter, wait_for};
 
 const CHARON: &str = "/usr/lib/ipsec/charon";
 
-/// strongSwan's daemon on a host, killed when dropped: it says good-bye to nobody.
+/// The strongSwan daemon of a host. Drop kills it without IKE messages.
 struct Charon {
     folder: PathBuf,
     host: Host,
@@ -16,12 +17,13 @@ struct Charon {
 }
 
 impl Charon {
-    /// `ids`: its own name and the other's; the first of `addresses` and `nets` is its own too.
+    /// `ids` holds the own and the other identity. The first entries of `addresses` and `nets` are
+    /// the own ones.
     fn start(net: &Net, host: &Host, ids: [&str; 2], addresses: [&str; 2], nets: [&str; 2], proposal: &str) -> Self {
         let folder = net.folder().join(format!("{}-{proposal}", ids[0]));
         std::fs::create_dir(&folder).expect("a folder");
         let at = folder.display();
-        // Keys are told at level 4.
+        // Log level 4 includes the keys.
         let conf = format!(
             "charon {{\n load = random nonce openssl aes sha1 sha2 hmac kdf gcm chapoly drbg curve25519 kernel-libipsec kernel-netlink \
              socket-default vici\n filelog {{\n log {{\n path = {at}/log\n default = 1\n chd = 4\n flush_line = yes\n }}\n }}\n plugins {{\n \
@@ -38,7 +40,7 @@ impl Charon {
              {proposal}\n }}\n }}\n }}\n}}\nsecrets {{\n ike {{\n id-1 = {id}\n id-2 = {other_id}\n secret = \"between us\"\n }}\n}}\n"
         );
         std::fs::write(folder.join("swanctl.conf"), connection).expect("a file");
-        // A /run of its own: there is one place for a process number.
+        // Each daemon has a private `/run`, because the path of its process ID is fixed.
         let line = format!(
             "sh -c 'mount -t tmpfs none /run && STRONGSWAN_CONF={at}/strongswan.conf exec {CHARON} >{at}/said 2>&1'"
         );
@@ -55,7 +57,7 @@ impl Charon {
         self.host.sh(&format!("STRONGSWAN_CONF={at}/strongswan.conf swanctl {words} --uri unix://{at}/vici 2>&1"))
     }
 
-    /// The SPIs of the agreed SAs: in and out.
+    /// Returns the inbound and the outbound SPI of the agreed SAs.
     fn spis(&self) -> [u32; 2] {
         let said = self.swanctl("--list-sas --raw");
         ["spi-in=", "spi-out="].map(|key| {
@@ -64,13 +66,13 @@ impl Charon {
         })
     }
 
-    /// A key of the agreed SAs, in hexadecimal digits.
+    /// Returns a key of the agreed SAs as hexadecimal digits.
     fn key(&self, what: &str) -> Option<String> {
         let log = std::fs::read_to_string(self.folder.join("log")).expect("a log");
         let mut lines = log.lines().skip_while(|line| !line.contains(&format!("{what} => ")));
         let bytes = lines.next()?.split_once("=> ")?.1.split_whitespace().next()?.parse::<usize>().ok()?;
         let digits = lines.take(bytes.div_ceil(16)).flat_map(|line| {
-            // Sixteen bytes a line, and what they are as text.
+            // Each log line holds sixteen bytes and their text form.
             let (_, dump) = line.split_once("[CHD]").unwrap_or_default();
             let (_, dump) = dump.split_once(": ").unwrap_or_default();
             dump.get(..48).unwrap_or(dump).split_whitespace().take_while(|word| word.len() == 2).map(str::to_lowercase)
@@ -113,7 +115,7 @@ fn strongswan_is_the_other_gateway() {
         let said = ours.swanctl("--initiate --child net");
         assert!(said.contains("initiate completed successfully"), "{proposal}: {said}");
         let [spi_in, spi_out] = ours.spis();
-        // The initiator's keys are for what it sends.
+        // The keys of the initiator protect the packets that it sends.
         let transforms = |side: &str| {
             let key =
                 |what: &str| ours.key(&format!("{what} {side} key")).unwrap_or_else(|| panic!("{proposal}: {what}"));
@@ -137,7 +139,7 @@ fn strongswan_is_the_other_gateway() {
         let fetched = sum(a.sh("curl -s --max-time 30 http://10.2.0.2:8000/large | sha256sum"));
         assert_eq!(fetched, expected, "{proposal}");
         let report = godwit.stop();
-        // strongSwan sends 1400 bytes inside at most.
+        // The inner packets of strongSwan have at most 1400 bytes.
         assert!(counter(&report, "ipsec_verdict_decrypted") > 1000, "{proposal}: {report:#}");
         assert!(counter(&report, "ipsec_verdict_encrypted") > 5, "{proposal}: {report:#}");
         assert_eq!(counter(&report, "ipsec_dropped_authentication"), 0, "{proposal}: {report:#}");

@@ -1,10 +1,10 @@
-//! Four hosts at two switches with a trunk between them: two of one VLAN, two of another.
+//! Connects four hosts by two switches and a trunk. Two hosts are in one VLAN, two in another.
 
 use std::path::Path;
 
 use crate::net::{Host, Net, counter, wait_for};
 
-/// `members`: ports, each with its VLANs.
+/// `members` holds the ports, each with its VLANs.
 fn config(control: &Path, members: &[(&str, &str)]) -> String {
     let port = |(name, vlans): &(&str, &str)| {
         let port = format!("[[port]]\nname = \"{name}\"\nkind = \"af_xdp\"\ninterface = \"{name}\"\ntake = \"all\"\n");
@@ -24,7 +24,7 @@ fn config(control: &Path, members: &[(&str, &str)]) -> String {
     .concat()
 }
 
-/// VLAN, address and port of all that was learned, in order.
+/// Returns VLAN, address and port of each learned entry, in order.
 fn learned(switch: &Host, control: &Path) -> Vec<(u64, String, String)> {
     let mut command = switch.command(env!("CARGO_BIN_EXE_godwit"));
     command.args(["mac", "list", "--function", "switch", "--json", "-", "--control"]).arg(control);
@@ -44,11 +44,11 @@ fn four_hosts_at_two_switches() {
     let [a, b, c, d, one, other] = ["a", "b", "c", "d", "s1", "s2"].map(|name| net.host(name));
     net.cable([(&a, "eth0", &["10.10.0.1/24", "fd10::1/64"]), (&one, "pa", &[])]);
     net.cable([(&b, "eth0", &["10.10.0.2/24", "fd10::2/64"]), (&other, "pb", &[])]);
-    // In the net of the other VLAN too, where nobody must hear it.
+    // The same address exists in the other VLAN, which must not receive the packets.
     net.cable([(&c, "eth0", &["10.20.0.3/24", "10.10.0.3/24"]), (&one, "pc", &[])]);
     net.cable([(&d, "eth0", &["10.20.0.4/24"]), (&other, "pd", &[])]);
     net.cable([(&one, "trunk", &[]), (&other, "trunk", &[])]);
-    // Tags need room on the cable.
+    // The MTU of the cable leaves space for tags.
     one.sh("ip link set trunk mtu 1504");
     other.sh("ip link set trunk mtu 1504");
     let controls = ["one.sock", "other.sock"].map(|name| net.folder().join(name));
@@ -62,13 +62,13 @@ fn four_hosts_at_two_switches() {
         let said = from.sh(&format!("ping -c 5 -i 0.02 -W 2 {to}"));
         assert!(said.contains("5 received") && said.contains("ttl=64"), "{to}: {said}");
     }
-    // Neighbour discovery is multicast: it is flooded as broadcasts are.
+    // Neighbour discovery uses multicast, which the switch floods like broadcast.
     let said = a.sh("ping -c 3 -i 0.02 -W 2 fd10::2");
     assert!(said.contains("3 received"), "{said}");
-    // Frames of full length, with their tag.
+    // Frames of full length carry a tag.
     let said = a.sh("ping -c 3 -i 0.02 -W 2 -M do -s 1472 10.10.0.2");
     assert!(said.contains("3 received"), "{said}");
-    // Another VLAN is another network.
+    // The other VLAN is a separate network.
     let said = String::from_utf8_lossy(&a.try_sh("ping -c 2 -i 0.02 -W 1 10.10.0.3").stdout).into_owned();
     assert!(said.contains(" 0 received"), "{said}");
 
@@ -83,7 +83,7 @@ fn four_hosts_at_two_switches() {
         known == expected
     });
 
-    // Known by now: what two say to each other, the others do not hear.
+    // The switch has learned both addresses, so other hosts do not receive this traffic.
     let before = c.counted("eth0").received + d.counted("eth0").received;
     let server = b.start("iperf3 -s");
     wait_for("iperf3", || b.try_sh("ss -Hltn 'sport = 5201' | grep -q .").status.success());
@@ -93,7 +93,7 @@ fn four_hosts_at_two_switches() {
     let heard = c.counted("eth0").received + d.counted("eth0").received - before;
     assert!(heard < 20, "{heard} frames of another VLAN");
 
-    // Somebody moves to a desk at the other switch: the address is learned there.
+    // A host moves to the other switch, which learns the address.
     b.sh("ip link set eth0 down");
     a.sh(&format!("ip link set eth0 down && ip link set eth0 address {of_b} && ip link set eth0 up"));
     let _ = a.try_sh("ping -c 2 -i 0.02 -W 1 10.10.0.77");

@@ -1,11 +1,12 @@
-//! What happens to links and processes: Godwit recovers, counts, and leaves nothing behind.
+//! Failures of links and processes. Godwit recovers, counts losses, and leaves no files or
+//! programs.
 
 use nix::sys::signal::Signal;
 
 use crate::net::{Net, port, wait_for};
 use crate::router::Routed;
 
-/// Whether a ping gets through, waiting for it if it has to.
+/// Sends a ping, repeatedly until the deadline. Returns whether an answer arrives.
 fn ping(routed: &Routed) -> bool {
     routed.a.try_sh("ping -c 1 -W 1 10.2.0.2").status.success()
 }
@@ -21,7 +22,8 @@ fn links_that_go_down_and_interfaces_that_vanish_come_back() {
     let godwit = router.godwit(&net, &routed.config(), &["left", "right"]);
     wait_for("an answer", || ping(&routed));
 
-    // Down at the router; then at the host, which takes the carrier away.
+    // The link goes down at the router first. Then it goes down at the host, which removes the
+    // carrier.
     router.sh("ip link set right down");
     assert!(!ping(&routed));
     router.sh("ip link set right up");
@@ -33,14 +35,14 @@ fn links_that_go_down_and_interfaces_that_vanish_come_back() {
     routed.introduce();
     wait_for("the host's link", || ping(&routed));
 
-    // The MTU shrinks: what is longer is refused and counted, the rest goes on.
+    // After the MTU shrinks, longer packets are refused and counted. Shorter ones pass.
     router.sh("ip link set right mtu 1000");
     std::thread::sleep(std::time::Duration::from_millis(500));
     assert!(!a.try_sh("ping -c 2 -i 0.1 -W 1 -s 1200 10.2.0.2").status.success());
     wait_for("an answer", || ping(&routed));
     router.sh("ip link set right mtu 1500");
 
-    // Ten thousand ARP requests at once are the kernel's business.
+    // The kernel answers ten thousand ARP requests.
     let flood = "import socket,struct\n\
         s=socket.socket(socket.AF_PACKET,socket.SOCK_RAW); s.bind(('eth0',0))\n\
         for i in range(10000): s.send(b'\\xff'*6+b'\\2\\0\\0\\0\\0\\7'+b'\\x08\\x06'+b'\\0\\1\\x08\\0\\6\\4\\0\\1'+b'\\2\\0\\0\\0\\0\\7'\
@@ -49,11 +51,11 @@ fn links_that_go_down_and_interfaces_that_vanish_come_back() {
     a.sh(&format!("/usr/bin/python3 {}", flood.display()));
     wait_for("an answer", || ping(&routed));
 
-    // The whole cable is gone, and another one comes.
+    // The cable is removed, and a new one is added.
     router.sh("ip link del right");
     assert!(!ping(&routed));
     net.cable([(b, "eth0", &["10.2.0.2/24"]), (router, "right", &["10.2.0.1/24"])]);
-    // Next hops are as configured.
+    // The next hops are configured.
     b.sh(&format!("ip link set eth0 address {b_mac} && ip route add default via 10.2.0.1"));
     router.sh(&format!("ip link set right address {right_mac}"));
     routed.introduce();
@@ -64,7 +66,8 @@ fn links_that_go_down_and_interfaces_that_vanish_come_back() {
     assert!(!router.has_xdp("left") && !router.has_xdp("right"));
 }
 
-/// A queue whose reader has stopped fills, and what it cannot take is counted; then it goes on.
+/// The queue of a stalled reader fills. Frames that do not fit are counted. Traffic continues
+/// afterwards.
 #[test]
 fn a_queue_that_stalls_is_counted_and_goes_on() {
     let Some(mut net) = Net::new(&["ping", "ethtool"]) else { return };
@@ -74,7 +77,7 @@ fn a_queue_that_stalls_is_counted_and_goes_on() {
     let before = [a.counted("eth0").sent, b.counted("eth0").received];
     let godwit = router.godwit(&net, &routed.config(), &["left", "right"]);
     wait_for("an answer", || ping(&routed));
-    // More than all rings hold, to an address that nobody has, so that nobody answers.
+    // The test sends more packets than all rings hold, to an unused address.
     let flood = "import socket,struct,sys\n\
         s=socket.socket(socket.AF_PACKET,socket.SOCK_RAW); s.bind(('eth0',0))\n\
         ip=bytes.fromhex('4500002e000000004011'); addresses=bytes([10,1,0,2,10,2,0,99])\n\
@@ -115,14 +118,14 @@ fn rights_are_given_up_once_everything_is_open() {
     for capabilities in ["CapPrm:", "CapEff:", "CapAmb:"] {
         assert_eq!(of(capabilities), ["0000000000000000"], "{capabilities}");
     }
-    // Of all threads.
+    // Counts the system calls of all threads.
     let tasks = std::fs::read_dir(format!("/proc/{}/task", godwit.child.0.id())).expect("it runs");
     for task in tasks {
         let status = std::fs::read_to_string(task.expect("a thread").path().join("status")).expect("it runs");
         assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
     }
     wait_for("an answer", || ping(&routed));
-    // Addresses that come later are still told to the program.
+    // Godwit also learns addresses that are added later.
     routed.router.sh("ip addr add 10.2.0.77/24 dev right");
     wait_for("the address", || routed.a.try_sh("ping -c 1 -W 1 10.2.0.77").status.success());
     godwit.stop();
@@ -134,13 +137,13 @@ fn a_process_that_is_killed_leaves_nothing_behind() {
     let routed = Routed::new(&mut net);
     routed.introduce();
     let before = hugepage_files();
-    // What is left of a control socket is no hindrance.
+    // A left-over control socket does not prevent a start.
     let control = format!("[engine]\ncontrol = \"{}\"\n", net.folder().join("control").display());
     let config = routed.config().replacen("[engine]\n", &control, 1);
     for _ in 0..3 {
         let mut godwit = routed.router.godwit(&net, &config, &["left", "right"]);
         wait_for("an answer", || ping(&routed));
-        // Its own namespaces are all there are.
+        // The namespaces of this test are the only ones in the list.
         let namespace =
             |of: &str| std::fs::read_link(format!("/proc/{}/ns/{of}", godwit.child.0.id())).expect("it runs");
         let shell = routed.router.sh("readlink /proc/self/ns/net");
@@ -156,7 +159,7 @@ fn a_process_that_is_killed_leaves_nothing_behind() {
         assert_eq!(hugepage_files(), before);
         assert!(!ping(&routed), "nobody forwards");
     }
-    // A second one finds the interface taken, and says whose it is in one sentence.
+    // A second instance finds the interface in use and reports its owner in one sentence.
     let godwit = routed.router.godwit(&net, &routed.config(), &["left", "right"]);
     let config = net.file("second.toml", routed.config());
     let second =
@@ -168,7 +171,7 @@ fn a_process_that_is_killed_leaves_nothing_behind() {
     godwit.stop();
 }
 
-/// Files in file systems of hugepages.
+/// Returns the files in hugepage file systems.
 fn hugepage_files() -> Vec<std::path::PathBuf> {
     let mounts = std::fs::read_to_string("/proc/mounts").expect("this is Linux");
     let folders = mounts.lines().filter_map(|line| {

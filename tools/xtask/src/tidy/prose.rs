@@ -15,7 +15,8 @@ pub(super) struct Line<'a> {
     pub(super) text: &'a str,
 }
 
-static SOURCE_COMMENT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\s*(?://[/!]?|\*|/\*\*?)\s?(.*)$").unwrap());
+static SOURCE_COMMENT: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"^\s*(?://[/!]?|/\*\*?|\*(?:[\s/]|$))\s?(.*)$").unwrap());
 static SCRIPT_COMMENT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\s*#!?\s?(.*)$").unwrap());
 
 /// Returns the prose lines of `file`.
@@ -63,8 +64,10 @@ mod tests {
 
     #[test]
     fn finds_comments_and_text_outside_of_code_blocks() {
-        let tree =
-            Tree::of(&[("a.rs", "/// One.\nlet x = 1;\n  // Two."), ("b.md", "One.\n```\ncode\n```\nTwo `code`.")]);
+        let tree = Tree::of(&[
+            ("a.rs", "/// One.\nlet x = 1;\n*x = 2;\n  // Two."),
+            ("b.md", "One.\n```\ncode\n```\nTwo `code`."),
+        ]);
         let texts =
             |index: usize| lines(&tree.files()[index]).iter().map(|line| line.text.to_owned()).collect::<Vec<_>>();
         assert_eq!(texts(0), ["One.", "Two."]);

@@ -6,7 +6,8 @@ use super::prose::lines;
 
 /// Maximum width of a comment, in columns.
 const COMMENT_COLUMNS: usize = 100;
-/// Maximum width of Markdown, in columns. Rows of tables cannot be wrapped and are exempt.
+/// Maximum width of Markdown, in columns. Rows of tables and images cannot be wrapped and are
+/// exempt.
 const MARKDOWN_COLUMNS: usize = 120;
 /// Maximum length of a source file, in lines.
 const SOURCE_LINES: usize = 600;
@@ -20,7 +21,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
                 Kind::Markdown => MARKDOWN_COLUMNS,
                 Kind::Source | Kind::Script => COMMENT_COLUMNS,
             };
-            let is_exempt = line.text.trim_start().starts_with('|') || !line.text.trim().contains(' ');
+            let text = line.text.trim();
+            let is_exempt = text.starts_with('|') || text.starts_with("![") || !text.contains(' ');
             if columns > limit && !is_exempt {
                 let message = format!("{columns} columns; wrap prose at {limit}");
                 problems.push(Problem::at(&file.path, line.number, message));
@@ -42,7 +44,7 @@ mod tests {
     #[test]
     fn wide_prose_is_found_and_tables_are_exempt() {
         let wide = format!("{} end", "word ".repeat(30));
-        let text = format!("{wide}\n| {wide} |\n");
+        let text = format!("{wide}\n| {wide} |\n![{wide}](a.svg)\n");
         assert_eq!(check(&Tree::of(&[("a.md", &text)])).len(), 1);
         assert_eq!(check(&Tree::of(&[("a.rs", &format!("// {wide}\nlet x = \"{wide}\";"))])).len(), 1);
         assert_eq!(check(&Tree::of(&[("a.rs", &"x\n".repeat(601))])).len(), 1);

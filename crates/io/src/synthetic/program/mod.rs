@@ -33,7 +33,7 @@ pub(super) struct Program {
     segments: Vec<Segment>,
     /// Different lengths, of which each segment names one.
     pub(super) sizes: Vec<Size>,
-    /// Classes. Empty if the file has none.
+    /// Classes. Empty if the file has no classes.
     pub(super) classes: Vec<ClassKeys>,
     repeat: bool,
     /// Number of packets and duration of one cycle.
@@ -81,7 +81,7 @@ impl Program {
         Self::parse(path, &text, config.size, config.ip).map(Some)
     }
 
-    /// Parses a program. `size` is the length of packets if the first step has none.
+    /// Parses a program. `size` is the length of packets if the first step sets no length.
     fn parse(path: &Path, text: &str, size: Size, ip: IpVersion) -> Result<Self, Error> {
         let file = File::parse(path, text, ip)?;
         let mut program = Self {
@@ -108,8 +108,8 @@ impl Program {
         Ok(program)
     }
 
-    /// Returns the number of packets that are due `elapsed_ns` after the start. A packet is due when
-    /// all earlier packets have had their time.
+    /// Returns the number of packets that are due `elapsed_ns` after the start. A packet is due
+    /// when all earlier packets have had their time.
     pub(super) fn due(&self, elapsed_ns: u64) -> u64 {
         let (cycle, within_ns) = match self.repeat {
             true => (elapsed_ns / self.duration_ns, elapsed_ns % self.duration_ns),

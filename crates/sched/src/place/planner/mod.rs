@@ -3,7 +3,7 @@
 //! ```text
 //! overloaded, or a place lost ──────────────────────────────────────────> move at once
 //! gain > max(5 %, twice the model's error) ─> for 3 looks ─> after the dwell time ─> move
-//!                                                            devices that sleep: after their wake-up is paid
+//!     (a sleeping device: when the gain pays its wake-up)
 //! otherwise ────────────────────────────────────────────────────────────> stay
 //! ```
 
@@ -61,8 +61,8 @@ pub enum Rule {
     /// Predicted gain, as described in this module.
     #[default]
     Gain,
-    /// Rule of the thesis on adaptive scheduling: every 100 ms, if the rate has changed by more than
-    /// 10 %. For comparison.
+    /// Rule of the thesis on adaptive scheduling: every 100 ms, if the rate has changed by more
+    /// than 10 %. For comparison.
     Thesis,
 }
 

@@ -1,4 +1,5 @@
-//! Policy `latency`: the lowest 99th percentile of the latency among placements that carry the load.
+//! Policy `latency`: the lowest 99th percentile of the latency among placements that carry the
+//! load.
 
 use super::{Limits, Policy, Score, Splits, carries};
 use crate::place::Prediction;

@@ -147,7 +147,7 @@ pub struct Curve {
     /// Measured points.
     #[serde(default)]
     pub points: Vec<CurvePoint>,
-    /// Costs that fit the points. Computed from the points if the file has none.
+    /// Costs that fit the points. Computed from the points if the file has no costs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fit: Option<Fit>,
 }

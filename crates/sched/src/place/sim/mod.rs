@@ -5,8 +5,9 @@
 //! An oracle knows the truth and the present load, and changes placements for free. A run compares
 //! both. Its seed determines it completely.
 //!
-//! Queues are fluids. A worker holds packets in flight and in the ring of its port. When half of the
-//! packets in flight are used, the worker uses the overflow places of its placement (the reflex).
+//! Queues are fluids. A worker holds packets in flight and in the ring of its port. When half of
+//! the packets in flight are used, the worker uses the overflow places of its placement (the
+//! reflex).
 //!
 //! | file | contents |
 //! |---|---|

@@ -50,8 +50,8 @@ pub struct Report {
     pub carried: f64,
     /// Packets lost beyond those of the oracle, as a fraction of the offered packets.
     pub lost: f64,
-    /// Geometric mean over time of the 99th percentile of the latency, divided by that of the oracle,
-    /// minus 1.
+    /// Geometric mean over time of the 99th percentile of the latency, divided by that of the
+    /// oracle, minus 1.
     pub latency: f64,
     /// Packets carried in the worst second, as a fraction of the oracle's.
     pub starvation: f64,
