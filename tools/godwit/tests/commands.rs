@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
 
-use common::{Said, conserved, example, godwit, listing, run};
+use common::{Finished, conserved, example, godwit, listing, run};
 use godwit_test_support::capture::frames;
 use godwit_test_support::repository;
 use nix::sys::signal::{Signal, kill};
@@ -23,17 +23,18 @@ fn examples() -> Vec<String> {
 #[test]
 fn every_example_is_valid_runs_and_conserves_packets() {
     for name in examples() {
-        let said = run(godwit().arg("check").arg(example(&name))).succeeded();
-        assert!(said.stdout.contains("└─ "), "{name}: {said:?}");
-        let said = run(godwit().arg("run").arg(example(&name)).args(["--seconds", "0.2", "--json", "-"])).succeeded();
-        let report = conserved(&said.stdout);
+        let printed = run(godwit().arg("check").arg(example(&name))).succeeded();
+        assert!(printed.stdout.contains("└─ "), "{name}: {printed:?}");
+        let printed =
+            run(godwit().arg("run").arg(example(&name)).args(["--seconds", "0.2", "--json", "-"])).succeeded();
+        let report = conserved(&printed.stdout);
         assert!(report["conservation"]["sent"].as_u64() > Some(1000), "{name}: {report:#}");
-        assert!(said.stderr.trim_end().ends_with(": conserved"), "{name}: {said:?}");
+        assert!(printed.stderr.trim_end().ends_with(": conserved"), "{name}: {printed:?}");
     }
 }
 
 #[test]
-fn every_example_is_in_the_course() {
+fn the_course_names_every_example() {
     let course = fs::read_to_string(repository().join("examples/README.md")).unwrap();
     for name in examples() {
         assert!(course.contains(&format!("({name})")), "{name} is not in examples/README.md");
@@ -42,50 +43,50 @@ fn every_example_is_in_the_course() {
 
 #[test]
 fn check_draws_the_chain() {
-    let said = run(godwit().arg("check").arg(example("05-classes.toml"))).succeeded();
+    let printed = run(godwit().arg("check").arg(example("05-classes.toml"))).succeeded();
     assert_eq!(
-        said.stdout,
+        printed.stdout,
         "in\n├─ [voice] → fast\n├─ [web] → inspect (dpi)\n│  ├─ clean → fast\n│  └─ match → drop\n\
          └─ [all else] → swap (template)\n   └─ forward → slow\n"
     );
-    let said = run(godwit().arg("check").arg(example("05-classes.toml")).arg("--graphviz")).succeeded();
-    assert!(said.stdout.starts_with("digraph chain {") && said.stdout.ends_with("}\n"), "{said:?}");
+    let printed = run(godwit().arg("check").arg(example("05-classes.toml")).arg("--graphviz")).succeeded();
+    assert!(printed.stdout.starts_with("digraph chain {") && printed.stdout.ends_with("}\n"), "{printed:?}");
 }
 
 #[test]
-fn check_warns_of_what_is_probably_not_meant() {
+fn check_warns_of_probable_mistakes() {
     let folder = tempfile::tempdir().unwrap();
     let config = fs::read_to_string(example("01-echo.toml")).unwrap();
     let config =
         config.replace("from = \"back\"\nto = \"egress\"", "from = \"left\"\nto = \"right\"\nclass = \"default\"");
     fs::write(folder.path().join("a.toml"), config).unwrap();
-    let said = run(godwit().current_dir(folder.path()).args(["check", "a.toml"])).succeeded();
+    let printed = run(godwit().current_dir(folder.path()).args(["check", "a.toml"])).succeeded();
     assert!(
-        said.stderr.lines().all(|line| line.starts_with("godwit: warning: ")) && !said.stderr.is_empty(),
-        "{said:?}"
+        printed.stderr.lines().all(|line| line.starts_with("godwit: warning: ")) && !printed.stderr.is_empty(),
+        "{printed:?}"
     );
 }
 
 #[test]
 fn the_demo_ends_with_the_conservation_line() {
     let folder = tempfile::tempdir().unwrap();
-    let said = run(godwit().current_dir(folder.path()).args(["demo", "--seconds", "0.5"])).succeeded();
+    let printed = run(godwit().current_dir(folder.path()).args(["demo", "--seconds", "0.5"])).succeeded();
     for part in ["lan\n└─ inspect (dpi)", "route", "tunnel", "p50 µs", "batch fill"] {
-        assert!(said.stdout.contains(part), "{part:?} is missing: {said:#?}");
+        assert!(printed.stdout.contains(part), "{part:?} is missing: {printed:#?}");
     }
-    let last = said.stdout.lines().last().unwrap();
+    let last = printed.stdout.lines().last().unwrap();
     assert!(last.starts_with("received ") && last.ends_with(": conserved"), "{last}");
     assert!(listing(folder.path()).is_empty());
 }
 
 #[test]
-fn devices_says_what_is_here() {
-    let said = run(godwit().arg("devices")).succeeded();
+fn devices_lists_the_hardware() {
+    let printed = run(godwit().arg("devices")).succeeded();
     for part in ["cpu: ", "levels: ", "power: ", "ipsec", "template"] {
-        assert!(said.stdout.contains(part), "{part:?} is missing: {said:#?}");
+        assert!(printed.stdout.contains(part), "{part:?} is missing: {printed:#?}");
     }
-    let said = run(godwit().args(["devices", "--json"])).succeeded();
-    let devices: Value = serde_json::from_str(&said.stdout).unwrap();
+    let printed = run(godwit().args(["devices", "--json"])).succeeded();
+    let devices: Value = serde_json::from_str(&printed.stdout).unwrap();
     assert_eq!(devices["devices"][0]["id"], "cpu");
     for device in devices["devices"].as_array().unwrap() {
         // The report holds an energy meter or the reason for its absence.
@@ -102,7 +103,7 @@ fn devices_says_what_is_here() {
     for kind in ["opencl", "cuda"] {
         let id = format!("{kind}:0");
         let found = devices["devices"].as_array().unwrap().iter().any(|device| device["id"] == id.as_str());
-        assert_eq!(kinds.contains(&kind), !found, "either it is here, or it is said why not");
+        assert_eq!(kinds.contains(&kind), !found, "either it is here, or it is printed why not");
     }
 }
 
@@ -118,8 +119,8 @@ fn a_bench_has_rows_in_the_fixed_form() {
     command
         .current_dir(folder.path())
         .args("bench template --size 60 --size imix --seconds 0.05 --json rows.json".split(' '));
-    let said = run(&mut command).succeeded();
-    assert!(said.stdout.contains("template"), "{said:?}");
+    let printed = run(&mut command).succeeded();
+    assert!(printed.stdout.contains("template"), "{printed:?}");
     assert_eq!(listing(folder.path()), ["rows.json"]);
     let rows: Value = serde_json::from_slice(&fs::read(folder.path().join("rows.json")).unwrap()).unwrap();
     let rows = rows.as_array().unwrap();
@@ -136,11 +137,11 @@ fn a_bench_has_rows_in_the_fixed_form() {
 }
 
 #[test]
-fn whoever_reads_may_leave() {
+fn a_closed_pipe_ends_the_output() {
     let mut child = godwit().args(["bench", "list"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
-    let said = Said::of(child.wait_with_output().unwrap());
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    let printed = Finished::from_output(child.wait_with_output().unwrap());
+    assert_eq!((printed.code, printed.stderr.as_str()), (Some(0), ""));
 }
 
 /// Starts an endless run that writes a capture. Returns when packets flow.
@@ -185,10 +186,10 @@ fn a_signal_stops_cleanly() {
         // The capture appears under its name only when it is complete.
         assert!(!folder.path().join("out.pcap").exists());
         kill(Pid::from_raw(child.id() as i32), signal).unwrap();
-        let said = Said::of(child.wait_with_output().unwrap()).succeeded();
+        let printed = Finished::from_output(child.wait_with_output().unwrap()).succeeded();
         let mut rest = String::new();
         stderr.read_to_string(&mut rest).unwrap();
-        assert!(said.stdout.trim_end().ends_with(": conserved"), "{signal}: {said:?} {rest}");
+        assert!(printed.stdout.trim_end().ends_with(": conserved"), "{signal}: {printed:?} {rest}");
         assert_eq!(listing(folder.path()), ["endless.toml", "out.pcap", "report.json"]);
         let report = conserved(&fs::read_to_string(folder.path().join("report.json")).unwrap());
         let written = frames(&folder.path().join("out.pcap")).unwrap();

@@ -31,7 +31,7 @@ to = "in"
 "#;
 
 #[test]
-fn status_says_how_it_goes_and_what_is_wrong_is_a_sentence() {
+fn status_reports_counters_and_errors_are_one_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     fs::write(path("echo.toml"), ECHO).unwrap();
@@ -41,24 +41,24 @@ fn status_says_how_it_goes_and_what_is_wrong_is_a_sentence() {
         command.arg("status").arg("--control").arg(&control);
         command
     };
-    let said = run(&mut status());
-    assert!(said.refused().contains("no godwit answers at"), "{said:?}");
+    let printed = run(&mut status());
+    assert!(printed.refused().contains("no godwit answers at"), "{printed:?}");
     let running = Running::start(&path("echo.toml"), &control);
-    let said = run(status().args(["--json", "-"])).succeeded();
-    let report: Value = serde_json::from_str(&said.stdout).unwrap();
+    let printed = run(status().args(["--json", "-"])).succeeded();
+    let report: Value = serde_json::from_str(&printed.stdout).unwrap();
     assert_eq!(report["functions"][0]["name"], "back");
     // Zero counters are absent from the report.
-    let said = loop {
-        let said = run(&mut status()).succeeded();
-        if !said.stdout.contains("received 0,") {
-            break said;
+    let printed = loop {
+        let printed = run(&mut status()).succeeded();
+        if !printed.stdout.contains("received 0,") {
+            break printed;
         }
     };
     for part in ["received ", "back ", "engine_received"] {
-        assert!(said.stdout.contains(part), "{said:?}");
+        assert!(printed.stdout.contains(part), "{printed:?}");
     }
-    let said = run(godwit().arg("run").arg(path("echo.toml")).arg("--control").arg(&control));
-    assert!(said.refused().contains("another process listens there"), "{said:?}");
+    let printed = run(godwit().arg("run").arg(path("echo.toml")).arg("--control").arg(&control));
+    assert!(printed.refused().contains("another process listens there"), "{printed:?}");
 
     let key = "000102030405060708090a0b0c0d0e0f";
     for (file, text, expected) in [
@@ -71,14 +71,14 @@ fn status_says_how_it_goes_and_what_is_wrong_is_a_sentence() {
         for command in ["add", "replace"] {
             let mut sa = godwit();
             sa.args(["sa", command, "--function", "back", "--control"]).arg(&control).arg("--file").arg(path(file));
-            let said = run(&mut sa);
-            assert!(said.refused().contains(expected) && !said.stderr.contains(key), "{said:?}");
+            let printed = run(&mut sa);
+            assert!(printed.refused().contains(expected) && !printed.stderr.contains(key), "{printed:?}");
         }
     }
     for words in [&["delete", "a"][..], &["list"]] {
         let mut sa = godwit();
-        let said = run(sa.arg("sa").args(words).args(["--function", "bakc", "--control"]).arg(&control));
-        assert!(said.refused().contains("back"), "{said:?}");
+        let printed = run(sa.arg("sa").args(words).args(["--function", "bakc", "--control"]).arg(&control));
+        assert!(printed.refused().contains("back"), "{printed:?}");
     }
     let report = running.stop();
     assert!(report["conservation"]["received"].as_u64() > Some(0));
@@ -138,21 +138,21 @@ fn routes_change_while_packets_flow() {
         run(&mut command)
     };
     let counter = |name: &str| {
-        let said = run(godwit().args(["status", "--json", "-", "--control"]).arg(&control)).succeeded();
-        let report: Value = serde_json::from_str(&said.stdout).unwrap();
+        let printed = run(godwit().args(["status", "--json", "-", "--control"]).arg(&control)).succeeded();
+        let report: Value = serde_json::from_str(&printed.stdout).unwrap();
         report["counters"][name].as_u64().unwrap_or(0)
     };
     let running = Running::start(&path("router.toml"), &control);
     assert_eq!(counter("ipv4_dropped_blackhole{function=\"route\"}"), 0);
-    let said = route(&["add", "10.0.0.0/15", "nowhere"]).succeeded();
-    assert_eq!(said.stdout, "1 route added\n");
+    let printed = route(&["add", "10.0.0.0/15", "nowhere"]).succeeded();
+    assert_eq!(printed.stdout, "1 route added\n");
     // All packets use this chain, so a change affects them soon.
     while counter("ipv4_dropped_blackhole{function=\"route\"}") == 0 {
         std::thread::sleep(Duration::from_millis(5));
     }
     route(&["add", "--file", path("more.txt").to_str().unwrap()]).succeeded();
-    let said = route(&["list"]).succeeded();
-    let prefixes: Vec<_> = said.stdout.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let printed = route(&["list"]).succeeded();
+    let prefixes: Vec<_> = printed.stdout.lines().filter_map(|line| line.split_whitespace().next()).collect();
     assert_eq!(prefixes, ["10.0.0.0/8", "10.0.0.0/15", "10.0.0.7/32", "10.0.1.0/24"]);
     assert!(route(&["list", "--address", "10.0.1.9"]).succeeded().stdout.starts_with("10.0.1.0/24"));
     assert!(route(&["add", "10.0.0.0/9", "west"]).refused().contains("it has east, nowhere"));
@@ -223,9 +223,9 @@ fn addresses_of_a_switch_are_listed_added_deleted_and_flushed() {
         (&["--port", "left", "ff:ff:ff:ff:ff:ff"], "ff:ff:ff:ff:ff:ff"),
         (&["--port", "left", "02:00:00:00:00:07"], "already"),
     ] {
-        let said = mac("add", arguments);
-        assert_eq!(said.code, Some(2));
-        assert!(said.stderr.contains(part), "{}", said.stderr);
+        let printed = mac("add", arguments);
+        assert_eq!(printed.code, Some(2));
+        assert!(printed.stderr.contains(part), "{}", printed.stderr);
     }
     assert_eq!(mac("delete", &["02:00:00:00:00:07"]).succeeded().stdout, "1 deleted\n");
     assert_eq!(mac("delete", &["02:00:00:00:00:07"]).code, Some(2));
@@ -267,9 +267,9 @@ fn the_chain_changes_while_packets_flow() {
     let (config, control) = (path("fork.toml"), path("control"));
     fs::write(&config, FORK.to_owned() + &by("left")).unwrap();
     let running = Running::start(&config, &control);
-    let said = |words: &[&str]| run(godwit().args(words).arg("--control").arg(&control).current_dir(folder.path()));
+    let printed = |words: &[&str]| run(godwit().args(words).arg("--control").arg(&control).current_dir(folder.path()));
     let count = |function: usize| {
-        let report: Value = serde_json::from_str(&said(&["status", "--json", "-"]).succeeded().stdout).unwrap();
+        let report: Value = serde_json::from_str(&printed(&["status", "--json", "-"]).succeeded().stdout).unwrap();
         report["functions"][function]["packets"].as_u64().unwrap()
     };
     // From now on, packets use only this function.
@@ -282,23 +282,23 @@ fn the_chain_changes_while_packets_flow() {
     };
     goes_by(0);
     fs::write(path("right.toml"), by("right")).unwrap();
-    assert!(said(&["chain", "right.toml"]).succeeded().stdout.contains("new packets take the new chain"));
+    assert!(printed(&["chain", "right.toml"]).succeeded().stdout.contains("new packets take the new chain"));
     goes_by(1);
     // A relative path in a file with three columns starts at the folder of that file.
     fs::write(path("left.csv"), "*, in, left\n*, left, in\n").unwrap();
     fs::write(path("columns.toml"), "[[chain]]\nfile = \"left.csv\"\n").unwrap();
-    let warned = said(&["chain", "columns.toml"]).succeeded().stderr;
+    let warned = printed(&["chain", "columns.toml"]).succeeded().stderr;
     assert!(warned.contains("`right` is never used"), "{warned}");
     goes_by(0);
     fs::write(path("bad.toml"), by("rihgt")).unwrap();
-    let refused = said(&["chain", "bad.toml"]);
+    let refused = printed(&["chain", "bad.toml"]);
     assert!(refused.refused().contains("bad.toml:3: ") && refused.refused().contains("`right`"), "{refused:?}");
-    assert!(said(&["chain", "none.toml"]).refused().contains("cannot read none.toml"));
+    assert!(printed(&["chain", "none.toml"]).refused().contains("cannot read none.toml"));
 
     // Comments, spaces and the order of keys do not matter.
     let moved = FORK.replace("name = \"left\"\nkind = \"echo\"", "kind   = \"echo\"  # here\nname = \"left\"");
     fs::write(&config, by("right") + &moved).unwrap();
-    said(&["reload"]).succeeded();
+    printed(&["reload"]).succeeded();
     goes_by(1);
     for (text, expected) in [
         (FORK.replacen("ports = 1", "ports = 2", 1), "fork.toml:12: `ports` of function `left` was changed"),
@@ -316,7 +316,7 @@ fn the_chain_changes_while_packets_flow() {
         (FORK.to_owned() + "[[function\n", "fork.toml:"),
     ] {
         fs::write(&config, text + &by("left")).unwrap();
-        let refused = said(&["reload"]);
+        let refused = printed(&["reload"]);
         assert!(refused.refused().contains(expected), "{expected}: {refused:?}");
     }
     goes_by(1);
@@ -332,7 +332,7 @@ fn the_chain_changes_while_packets_flow() {
     // A refused change does not end the run.
     fs::remove_file(&config).unwrap();
     kill(process, Signal::SIGHUP).unwrap();
-    assert!(said(&["reload"]).refused().contains("fork.toml: No such file"));
+    assert!(printed(&["reload"]).refused().contains("fork.toml: No such file"));
     goes_by(0);
 
     let report = running.stop();

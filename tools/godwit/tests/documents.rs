@@ -32,7 +32,7 @@ fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn links_between_documents_lead_somewhere() {
+fn links_between_documents_have_targets() {
     let mut found = Vec::new();
     pages(&repository(), &mut found);
     assert!(found.len() > 10, "{found:?}");

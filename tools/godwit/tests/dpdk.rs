@@ -44,19 +44,19 @@ fn with_each_driver(test: fn(&str, &Path)) {
 }
 
 fn ip(arguments: &str) -> String {
-    let said = Command::new("ip").args(arguments.split(' ')).output().expect("ip starts");
-    assert!(said.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&said.stderr));
-    String::from_utf8_lossy(&said.stdout).into_owned()
+    let printed = Command::new("ip").args(arguments.split(' ')).output().expect("ip starts");
+    assert!(printed.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&printed.stderr));
+    String::from_utf8_lossy(&printed.stdout).into_owned()
 }
 
 fn interface(name: &str) -> Value {
-    let said: Value = serde_json::from_str(&ip(&format!("-d -s -j link show dev {name}"))).expect("JSON");
-    said[0].clone()
+    let printed: Value = serde_json::from_str(&ip(&format!("-d -s -j link show dev {name}"))).expect("JSON");
+    printed[0].clone()
 }
 
-/// Returns a counter of an interface. `way` is `rx` or `tx`.
-fn counted(name: &str, way: &str, what: &str) -> u64 {
-    interface(name)["stats64"][way][what].as_u64().expect("a counter")
+/// Returns a counter of an interface. `direction` is `rx` or `tx`.
+fn counted(name: &str, direction: &str, what: &str) -> u64 {
+    interface(name)["stats64"][direction][what].as_u64().expect("a counter")
 }
 
 fn has_program(name: &str) -> bool {
@@ -82,16 +82,16 @@ fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
 /// Sends 100 frames of 60 to 1347 bytes. Returns how many of them return unchanged.
 fn echoed() -> u64 {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/peers/veth_frames.py");
-    let said = Command::new("/usr/bin/python3").args([script, "gw-p0", "gw-p1", "100"]).output().expect("python");
-    let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    said.trim().rsplit(' ').next().and_then(|right| right.parse().ok()).expect("the script says how many were right")
+    let printed = Command::new("/usr/bin/python3").args([script, "gw-p0", "gw-p1", "100"]).output().expect("python");
+    let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
+    printed.trim().rsplit(' ').next().and_then(|right| right.parse().ok()).expect("the script says how many were right")
 }
 
 /// The program with the function `echo` between two ports of a driver. Drop kills it.
 struct Echo {
     child: Child,
     report: PathBuf,
-    said: PathBuf,
+    printed: PathBuf,
 }
 
 impl Echo {
@@ -106,30 +106,30 @@ impl Echo {
             port("left", 0),
             port("right", 1)
         );
-        let [config, report, said, control] =
-            ["echo.toml", "report.json", "said", "control"].map(|name| folder.join(name));
+        let [config, report, printed, control] =
+            ["echo.toml", "report.json", "printed", "control"].map(|name| folder.join(name));
         std::fs::write(&config, text).expect("a file");
         let mut command = Command::new(env!("CARGO_BIN_EXE_godwit"));
         command.arg("run").arg(&config).arg("--json").arg(&report).arg("--control").arg(&control);
-        let log = std::fs::File::create(&said).expect("a file");
+        let log = std::fs::File::create(&printed).expect("a file");
         let child = command.stdout(Stdio::null()).stderr(log).spawn().expect("it starts");
-        let mut echo = Self { child, report, said };
+        let mut echo = Self { child, report, printed };
         wait_for("the start", || {
-            assert!(echo.child.try_wait().expect("it can be asked").is_none(), "{driver}: {}", echo.said());
+            assert!(echo.child.try_wait().expect("it can be asked").is_none(), "{driver}: {}", echo.printed());
             common::godwit()
                 .arg("status")
                 .arg("--control")
                 .arg(&control)
                 .output()
-                .is_ok_and(|said| said.status.success())
+                .is_ok_and(|printed| printed.status.success())
         });
-        assert_eq!(echoed(), 100, "{driver}: {}", echo.said());
+        assert_eq!(echoed(), 100, "{driver}: {}", echo.printed());
         echo
     }
 
     /// Returns the messages of the program on standard error.
-    fn said(&self) -> String {
-        std::fs::read_to_string(&self.said).expect("its messages")
+    fn printed(&self) -> String {
+        std::fs::read_to_string(&self.printed).expect("its messages")
     }
 
     fn signal(&self, signal: Signal) {
@@ -140,7 +140,7 @@ impl Echo {
     fn stop(mut self) -> Value {
         self.signal(Signal::SIGTERM);
         let status = self.child.wait().expect("it ends");
-        assert!(status.success(), "{status}: {}", self.said());
+        assert!(status.success(), "{status}: {}", self.printed());
         common::conserved(&std::fs::read_to_string(&self.report).expect("a report"))
     }
 }
@@ -174,14 +174,14 @@ fn links_that_go_down_come_back() {
         // The link goes down at the program's end of each cable. Then it goes down at the far end,
         // which removes the carrier.
         for (port, interface) in [(0, "gw-k0"), (1, "gw-k1"), (1, "gw-p1")] {
-            let before = echo.said().matches(&format!("{driver}{port}: link is up")).count();
+            let before = echo.printed().matches(&format!("{driver}{port}: link is up")).count();
             ip(&format!("link set {interface} down"));
             wait_for("its link to be down", || {
-                echo.said().matches(&format!("{driver}{port}: link is down")).count() > before
+                echo.printed().matches(&format!("{driver}{port}: link is down")).count() > before
             });
             ip(&format!("link set {interface} up"));
             wait_for("its link to be up", || {
-                echo.said().matches(&format!("{driver}{port}: link is up")).count() > before
+                echo.printed().matches(&format!("{driver}{port}: link is up")).count() > before
             });
             wait_for("packets", || echoed() == 100);
         }
@@ -191,15 +191,15 @@ fn links_that_go_down_come_back() {
 
 /// Frames that exceed the MTU are refused and counted. The others pass.
 #[test]
-fn an_mtu_that_shrinks_is_followed() {
+fn ports_use_a_changed_mtu() {
     with_each_driver(|driver, folder| {
         let echo = Echo::start(driver, folder);
         ip("link set gw-k1 mtu 1000");
-        wait_for("the MTU", || echo.said().contains(&format!("{driver}1: the MTU of its interface is 1000")));
+        wait_for("the MTU", || echo.printed().contains(&format!("{driver}1: the MTU of its interface is 1000")));
         // Frame i has 60 + 13 i bytes.
         assert_eq!(echoed(), 74);
         ip("link set gw-k1 mtu 1500");
-        wait_for("the MTU", || echo.said().contains(&format!("{driver}1: the MTU of its interface is 1500")));
+        wait_for("the MTU", || echo.printed().contains(&format!("{driver}1: the MTU of its interface is 1500")));
         assert_eq!(echoed(), 100);
         let report = echo.stop();
         assert_eq!((of(&report, "right", "over_mtu"), of(&report, "right", "refused")), (26, 26), "{report:#}");
@@ -210,7 +210,7 @@ fn an_mtu_that_shrinks_is_followed() {
 /// After a stop, the program finds full queues. Frames that did not fit are counted. Traffic
 /// continues.
 #[test]
-fn a_queue_that_stalls_is_counted_and_goes_on() {
+fn a_stalled_queue_counts_losses_and_recovers() {
     with_each_driver(|driver, folder| {
         let echo = Echo::start(driver, folder);
         let before = counted("gw-k0", "rx", "packets");
@@ -219,8 +219,8 @@ fn a_queue_that_stalls_is_counted_and_goes_on() {
         let flood = "import socket\n\
             s=socket.socket(socket.AF_PACKET,socket.SOCK_RAW); s.bind(('gw-p0',0))\n\
             for i in range(10000): s.send(b'\\2\\0\\0\\0\\0\\1'+b'\\2\\0\\0\\0\\0\\2'+b'\\x88\\xb5'+bytes(46))\n";
-        let said = Command::new("/usr/bin/python3").args(["-c", flood]).output().expect("python");
-        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+        let printed = Command::new("/usr/bin/python3").args(["-c", flood]).output().expect("python");
+        assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
         assert!(counted("gw-k0", "rx", "packets") > before + 5000, "the flood has arrived");
         echo.signal(Signal::SIGCONT);
         wait_for("the queue", || echoed() == 100);
@@ -243,14 +243,14 @@ fn files() -> BTreeSet<PathBuf> {
 }
 
 #[test]
-fn a_process_that_is_killed_leaves_nothing_behind() {
+fn a_killed_process_leaves_no_files_or_programs() {
     with_each_driver(|driver, folder| {
         let before = files();
         for _ in 0..3 {
             let mut echo = Echo::start(driver, folder);
             assert_eq!(has_program("gw-k0") && has_program("gw-k1"), driver == "net_af_xdp");
             assert!(!is_free("gw-k0") && !is_free("gw-k1"));
-            assert!(!echo.said().contains("has no owner"), "{}", echo.said());
+            assert!(!echo.printed().contains("has no owner"), "{}", echo.printed());
             echo.signal(Signal::SIGKILL);
             echo.child.wait().expect("it ends");
             wait_for("the interfaces", || is_free("gw-k0") && is_free("gw-k1"));

@@ -89,7 +89,7 @@ fn counted(report: &Value, name: &str) -> u64 {
 }
 
 #[test]
-fn scapy_puts_together_what_the_gateway_took_apart() {
+fn scapy_reassembles_fragments_of_the_gateway() {
     let Some(python) = python("scapy") else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
@@ -98,20 +98,20 @@ fn scapy_puts_together_what_the_gateway_took_apart() {
         let report = replay(&gateway(folder.path(), workers, ""), &path("plain.pcap"), &path("esp.pcap"));
         assert_eq!((count(&report, "received"), count(&report, "dropped")), (200, 0));
         assert_eq!(count(&report, "sent"), 200 + count(&report, "created"));
-        let said = scapy(&python, &["check-outbound", "plain.pcap", "esp.pcap", PATH_MTU], folder.path());
-        assert!(said.contains("200 packets agree"), "{said}");
+        let printed = scapy(&python, &["check-outbound", "plain.pcap", "esp.pcap", PATH_MTU], folder.path());
+        assert!(printed.contains("200 packets agree"), "{printed}");
     }
     // tshark reports no errors in the outer packets.
     if let Some(tshark) = Peer::find("tshark") {
         let mut command = tshark.command();
         command.args(["-o", "ip.check_checksum:TRUE", "-Y", "ip.checksum.status == 0 || _ws.malformed", "-r"]);
-        let said = run(command.arg(path("esp.pcap"))).succeeded();
-        assert_eq!(said.stdout, "");
+        let printed = run(command.arg(path("esp.pcap"))).succeeded();
+        assert_eq!(printed.stdout, "");
     }
 }
 
 #[test]
-fn the_gateway_puts_together_what_scapy_took_apart() {
+fn the_gateway_reassembles_fragments_of_scapy() {
     let Some(python) = python("scapy") else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);

@@ -65,8 +65,8 @@ fn generator(folder: &Path, flows: usize) -> std::path::PathBuf {
 fn generate(config: &Path, arguments: &[&str]) -> Vec<Value> {
     let output =
         Command::new(GODWIT).arg("generate").arg(config).args(arguments).args(["--json", "-"]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{printed}");
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     document["rows"].as_array().unwrap().clone()
 }
@@ -120,7 +120,7 @@ fn until_it_forwards(config: &Path) {
 }
 
 #[test]
-fn what_goes_through_godwit_is_counted_by_both() {
+fn generator_and_device_count_the_same_packets() {
     in_namespace(|| {
         let folder = tempfile::tempdir().unwrap();
         let device = Device::start(folder.path());
@@ -144,20 +144,20 @@ fn what_goes_through_godwit_is_counted_by_both() {
 
 /// Returns the packets that an interface's counters report as received and sent.
 fn interface(name: &str) -> [u64; 2] {
-    let said = Command::new("ip").args(["-s", "-j", "link", "show", "dev", name]).output().unwrap();
-    let said: Value = serde_json::from_slice(&said.stdout).unwrap();
-    ["rx", "tx"].map(|way| said[0]["stats64"][way]["packets"].as_u64().unwrap())
+    let printed = Command::new("ip").args(["-s", "-j", "link", "show", "dev", name]).output().unwrap();
+    let printed: Value = serde_json::from_slice(&printed.stdout).unwrap();
+    ["rx", "tx"].map(|direction| printed[0]["stats64"][direction]["packets"].as_u64().unwrap())
 }
 
 fn has_xdp(name: &str) -> bool {
-    let said = Command::new("ip").args(["-j", "link", "show", "dev", name]).output().unwrap();
-    let said: Value = serde_json::from_slice(&said.stdout).unwrap();
-    said[0].get("xdp").is_some()
+    let printed = Command::new("ip").args(["-j", "link", "show", "dev", name]).output().unwrap();
+    let printed: Value = serde_json::from_slice(&printed.stdout).unwrap();
+    printed[0].get("xdp").is_some()
 }
 
 /// Searches a rate, then holds a far lower one. All counters agree exactly.
 #[test]
-fn what_is_held_is_counted_alike_by_all() {
+fn all_counters_of_a_held_rate_agree() {
     in_namespace(|| {
         let folder = tempfile::tempdir().unwrap();
         let device = Device::start(folder.path());
@@ -208,7 +208,8 @@ fn what_is_held_is_counted_alike_by_all() {
         assert_eq!((&hold["seconds"], &hold["received"]), (&2.0.into(), &hold["sent"]), "{hold}");
 
         let after = interfaces.map(interface);
-        let [to, left, right, from] = [0, 1, 2, 3].map(|at| [0, 1].map(|way| after[at][way] - before[at][way]));
+        let [to, left, right, from] =
+            [0, 1, 2, 3].map(|at| [0, 1].map(|direction| after[at][direction] - before[at][direction]));
         let report = device.stop(folder.path());
         let counters = &report["counters"];
         let of = |port: &str, name: &str| counters[format!("port_{name}{{port=\"{port}\"}}")].as_u64().unwrap_or(0);
@@ -230,7 +231,7 @@ fn what_is_held_is_counted_alike_by_all() {
 }
 
 #[test]
-fn the_search_ends_at_what_the_bridge_takes() {
+fn the_search_finds_the_rate_of_the_bridge() {
     in_namespace(|| {
         let folder = tempfile::tempdir().unwrap();
         ip("link add gw-gb type bridge");
@@ -263,14 +264,14 @@ fn the_search_ends_at_what_the_bridge_takes() {
             ])
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&down.stderr);
-        assert_eq!(down.status.code(), Some(2), "{said}");
-        assert!(said.contains("found no rate with a loss of at most"), "{said}");
+        let printed = String::from_utf8_lossy(&down.stderr);
+        assert_eq!(down.status.code(), Some(2), "{printed}");
+        assert!(printed.contains("found no rate with a loss of at most"), "{printed}");
     });
 }
 
 #[test]
-fn what_cannot_be_generated_is_one_sentence() {
+fn invalid_arguments_are_one_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let refused = |text: &str, arguments: &[&str]| {
         let config = folder.path().join("wrong.toml");

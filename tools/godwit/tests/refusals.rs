@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Said, example, godwit, listing, run};
+use common::{Finished, example, godwit, listing, run};
 use godwit_test_support::repository;
 
 /// A folder with valid and invalid captures and configurations.
@@ -77,8 +77,8 @@ to = "out"
 #[track_caller]
 fn refuse(folder: &Path, arguments: &str, expected: &[&str]) {
     let before = listing(folder);
-    let said = run(godwit().current_dir(folder).args(arguments.split_whitespace()));
-    let sentence = said.refused();
+    let printed = run(godwit().current_dir(folder).args(arguments.split_whitespace()));
+    let sentence = printed.refused();
     for part in expected {
         assert!(sentence.contains(part), "`godwit {arguments}` says: {sentence}");
     }
@@ -106,8 +106,8 @@ fn bad_configurations() {
 #[test]
 fn a_key_is_never_shown() {
     let folder = folder();
-    let said = run(godwit().current_dir(folder.path()).args(["check", "key.toml"]));
-    assert!(!said.stderr.contains("0001"), "{said:?}");
+    let printed = run(godwit().current_dir(folder.path()).args(["check", "key.toml"]));
+    assert!(!printed.stderr.contains("0001"), "{printed:?}");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn bad_captures() {
 }
 
 #[test]
-fn bad_places_to_write() {
+fn unwritable_outputs_are_refused() {
     let folder = folder();
     let folder = folder.path();
     let replay = "replay good.toml --in good.pcap";
@@ -145,7 +145,7 @@ fn bad_places_to_write() {
 
 /// The disk fills up during a run: the shell limits files to 64 blocks of 512 or 1024 bytes.
 #[test]
-fn a_disk_that_is_full_in_the_middle_of_a_capture() {
+fn a_full_disk_during_a_capture_is_reported() {
     let folder = folder();
     fs::copy(repository().join("tests/captures/delay_10_sip_video_call_full.pcap"), folder.path().join("good.pcap"))
         .unwrap();
@@ -153,22 +153,22 @@ fn a_disk_that_is_full_in_the_middle_of_a_capture() {
     let mut shell = Command::new("sh");
     shell.current_dir(folder.path()).args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$@\"", "sh"]);
     shell.arg(env!("CARGO_BIN_EXE_godwit")).args(["replay", "good.toml", "--in", "good.pcap", "--out", "out.pcap"]);
-    let said = run(&mut shell);
-    assert!(said.refused().contains("out.pcap"), "{said:?}");
+    let printed = run(&mut shell);
+    assert!(printed.refused().contains("out.pcap"), "{printed:?}");
     assert_eq!(listing(folder.path()), before);
 }
 
 #[test]
-fn a_report_that_cannot_be_written_in_the_end() {
+fn an_unwritable_report_is_an_error() {
     let folder = folder();
     let before = listing(folder.path());
     let mut command = godwit();
     command
         .current_dir(folder.path())
         .args("replay good.toml --in good.pcap --out out.pcap --json /dev/full".split(' '));
-    let said = run(&mut command);
-    assert_eq!(said.code, Some(2), "{said:?}");
-    assert!(said.stderr.contains("godwit: cannot write /dev/full: No space left"), "{said:?}");
+    let printed = run(&mut command);
+    assert_eq!(printed.code, Some(2), "{printed:?}");
+    assert!(printed.stderr.contains("godwit: cannot write /dev/full: No space left"), "{printed:?}");
     // The capture was already complete.
     assert_eq!(listing(folder.path()).len(), before.len() + 1);
 }
@@ -180,8 +180,8 @@ fn bad_arguments() {
     refuse(folder, "", &["no command"]);
     refuse(folder, "replya", &["replya", "replay"]);
     refuse(folder, "run", &["CONFIG"]);
-    let said = run(godwit().args(["run", "good.toml", "--second", "1"]));
-    let sentence = said.refused();
+    let printed = run(godwit().args(["run", "good.toml", "--second", "1"]));
+    let sentence = printed.refused();
     assert!(sentence.contains("did you mean `--seconds`?") && !sentence.contains("tip:"), "{sentence}");
     refuse(folder, "run good.toml --seconds 0", &["seconds above 0"]);
     refuse(folder, "run good.toml --seconds -1", &["--seconds", "seconds above 0", "not -1"]);
@@ -202,9 +202,9 @@ fn bad_arguments() {
 }
 
 #[test]
-fn help_and_version_are_no_mistakes() {
+fn help_and_version_exit_with_zero() {
     for arguments in [&["--help"][..], &["--version"], &["replay", "--help"]] {
-        let said: Said = run(godwit().args(arguments)).succeeded();
-        assert!(said.stdout.contains("godwit") && said.stderr.is_empty(), "{said:?}");
+        let printed: Finished = run(godwit().args(arguments)).succeeded();
+        assert!(printed.stdout.contains("godwit") && printed.stderr.is_empty(), "{printed:?}");
     }
 }

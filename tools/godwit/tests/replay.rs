@@ -66,7 +66,7 @@ fn content(frames: &[Frame]) -> Vec<(u64, &[u8])> {
 }
 
 #[test]
-fn the_opposite_direction_restores_what_went_into_the_tunnel() {
+fn decapsulation_restores_the_packets() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
     let router = gateway(folder.path(), "router.toml", "", Some(ROUTER));
@@ -120,7 +120,7 @@ fn without_a_router_the_capture_itself_is_restored() {
 }
 
 #[test]
-fn scapy_and_tshark_decrypt_every_packet_to_what_went_in() {
+fn scapy_and_tshark_decrypt_every_packet() {
     let folder = tempfile::tempdir().unwrap();
     let router = gateway(folder.path(), "router.toml", "", Some(ROUTER));
     let (mut routed, mut esp) = (Vec::new(), Vec::new());
@@ -145,8 +145,8 @@ fn scapy_and_tshark_decrypt_every_packet_to_what_went_in() {
         let mut command = python.command();
         command.arg(repository().join("tests/peers").join(script));
         command.arg(folder.path().join("routed.pcap")).arg(folder.path().join("esp.pcap"));
-        let said = run(&mut command).succeeded();
-        assert!(said.stdout.contains(&format!("{packets} packets agree")), "{said:#?}");
+        let printed = run(&mut command).succeeded();
+        assert!(printed.stdout.contains(&format!("{packets} packets agree")), "{printed:#?}");
     }
 }
 
@@ -224,7 +224,7 @@ fn an_opencl_device_sends_the_same_as_the_cpu() {
 }
 
 #[test]
-fn pcapng_holds_the_same_packets() {
+fn pcapng_output_contains_the_same_packets() {
     let folder = tempfile::tempdir().unwrap();
     let capture = repository().join("tests/captures/delay_10_smtp_1.pcap");
     let [pcap, pcapng] = ["a.pcap", "a.pcapng"].map(|name| folder.path().join(name));
@@ -235,7 +235,7 @@ fn pcapng_holds_the_same_packets() {
 }
 
 #[test]
-fn captures_of_several_ports_are_merged_and_kept_apart() {
+fn captures_of_several_ports_merge_or_stay_separate() {
     let folder = tempfile::tempdir().unwrap();
     let captures = repository().join("tests/captures");
     let named = |port: &str, path: &Path| format!("{port}={}", path.display());

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use common::running::Running;
-use common::{Said, godwit, run};
+use common::{Finished, godwit, run};
 use serde_json::Value;
 
 const GATEWAY: &str = r#"
@@ -89,24 +89,24 @@ struct Gateway<'a> {
 }
 
 impl Gateway<'_> {
-    fn said(&self, words: &[&str]) -> Said {
+    fn printed(&self, words: &[&str]) -> Finished {
         let mut command = godwit();
         command.arg("sa").args(words).args(["--function", "vpn", "--control"]).arg(self.folder.join("control"));
-        let said = run(&mut command);
-        assert!(!said.stdout.contains(KEY) && !said.stderr.contains(KEY), "{said:?}");
-        said
+        let printed = run(&mut command);
+        assert!(!printed.stdout.contains(KEY) && !printed.stderr.contains(KEY), "{printed:?}");
+        printed
     }
 
     /// Runs a command with a file that holds this text.
-    fn with_file(&self, command: &str, text: &str) -> Said {
+    fn with_file(&self, command: &str, text: &str) -> Finished {
         let file = self.folder.join("file.toml");
         fs::write(&file, text).unwrap();
-        self.said(&[command, "--file", file.to_str().unwrap()])
+        self.printed(&[command, "--file", file.to_str().unwrap()])
     }
 
     fn list(&self, names: &[&str]) -> Value {
-        let said = self.said(&[&["list", "--json", "-"], names].concat()).succeeded();
-        serde_json::from_str(&said.stdout).unwrap()
+        let printed = self.printed(&[&["list", "--json", "-"], names].concat()).succeeded();
+        serde_json::from_str(&printed.stdout).unwrap()
     }
 
     /// Waits until an SA has protected packets.
@@ -130,13 +130,17 @@ fn sas_and_policies_change_while_packets_flow() {
     assert_ne!(remembers(0x1001), Some(0));
 
     let lifetime = "lifetime = { soft_packets = 100000000 }";
-    let said = gateway.with_file("replace", &sa("west", 0x1002, lifetime)).succeeded();
-    assert_eq!(said.stdout, "1 SA replaced\n");
+    let printed = gateway.with_file("replace", &sa("west", 0x1002, lifetime)).succeeded();
+    assert_eq!(printed.stdout, "1 SA replaced\n");
     gateway.protects("west");
-    let said = gateway.said(&["list"]).succeeded();
-    let row: Vec<&str> = said.stdout.lines().nth(1).unwrap().split_whitespace().collect();
-    assert_eq!(row[..7], ["west", "out", "0x1002", "192.0.2.1", "198.51.100.1", "tunnel", "cbc128_sha1"], "{said:?}");
-    assert!(said.stdout.contains("in use  soft packets 100000000, 1 policy"), "{said:?}");
+    let printed = gateway.printed(&["list"]).succeeded();
+    let row: Vec<&str> = printed.stdout.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(
+        row[..7],
+        ["west", "out", "0x1002", "192.0.2.1", "198.51.100.1", "tunnel", "cbc128_sha1"],
+        "{printed:?}"
+    );
+    assert!(printed.stdout.contains("in use  soft packets 100000000, 1 policy"), "{printed:?}");
     match remembers(0x1001) {
         None => std::io::stderr().write_all(b"skipped: the memory of another process cannot be read here\n").unwrap(),
         Some(count) => assert_eq!(count, 0, "a key that was replaced is somewhere yet"),
@@ -147,23 +151,23 @@ fn sas_and_policies_change_while_packets_flow() {
     assert!(gateway.with_file("add", &both).refused().contains("two SAs are called \"east\""));
     let short = sa("south", 0x1005, "").replace("01005\"", "01\"");
     assert!(gateway.with_file("add", &short).refused().contains("encryption_key of SA \"south\" must"));
-    assert!(gateway.said(&["delete", "west"]).refused().contains("used by a policy"));
+    assert!(gateway.printed(&["delete", "west"]).refused().contains("used by a policy"));
 
     let policies = "[[policy]]\naction = \"bypass\"\nprotocol = \"udp\"\ndestination_ports = 500\n\n\
                     [[policy]]\naction = \"protect\"\ndestination = \"10.2.0.0/16\"\nsa = \"east\"\n";
     gateway.with_file("policies", policies).succeeded();
     gateway.protects("east");
-    let said = gateway.said(&["policies"]).succeeded();
-    let rows: Vec<Vec<&str>> = said.stdout.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+    let printed = gateway.printed(&["policies"]).succeeded();
+    let rows: Vec<Vec<&str>> = printed.stdout.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[0], ["1", "bypass", "any", "any", "udp", "any", "500"]);
     assert_eq!(rows[1], ["2", "protect", "any", "10.2.0.0/16", "any", "any", "any", "east"]);
     let wrong = policies.replace("\"east\"", "\"esat\"");
     assert!(gateway.with_file("policies", &wrong).refused().contains("policy 2: no SA is called \"esat\""));
     assert!(gateway.with_file("policies", &both).refused().contains("unknown key `sa`"));
 
-    assert_eq!(gateway.said(&["delete", "west", "north"]).succeeded().stdout, "2 SAs deleted\n");
+    assert_eq!(gateway.printed(&["delete", "west", "north"]).succeeded().stdout, "2 SAs deleted\n");
     assert_eq!(gateway.list(&[])["sa"].as_array().unwrap().len(), 1);
-    assert!(gateway.said(&["list", "west"]).refused().contains("no SA is called \"west\""));
+    assert!(gateway.printed(&["list", "west"]).refused().contains("no SA is called \"west\""));
     for (spi, is_there) in [(0x1002, false), (0x1003, true), (0x1004, false), (0x1005, false)] {
         let count = remembers(spi).unwrap_or(usize::from(is_there));
         assert_eq!(count > 0, is_there, "the key of {spi:#x}: {count} times");

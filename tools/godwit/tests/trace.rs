@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use common::running::Running;
-use common::{Said, godwit, listing, run};
+use common::{Finished, godwit, listing, run};
 use godwit_test_support::Peer;
 use serde_json::{Value, json};
 
@@ -97,22 +97,22 @@ fn packets_of_a_running_godwit() {
     let path = |name: &str| folder.path().join(name);
     fs::write(path("gateway.toml"), GATEWAY).unwrap();
     let control = path("control");
-    let said = run(&mut trace(&control));
-    assert!(said.refused().contains("no godwit answers at"), "{said:?}");
+    let printed = run(&mut trace(&control));
+    assert!(printed.refused().contains("no godwit answers at"), "{printed:?}");
     let running = Running::start(&path("gateway.toml"), &control);
 
-    let said = run(trace(&control).args(["--count", "3"])).succeeded();
-    let steps = |of: &str| said.stdout.lines().filter(|line| line.contains(of)).count();
+    let printed = run(trace(&control).args(["--count", "3"])).succeeded();
+    let steps = |of: &str| printed.stdout.lines().filter(|line| line.contains(of)).count();
     assert_eq!(
         (steps("received by lan, class "), steps("to cpu: chunk "), steps("back from cpu")),
         (3, 3, 3),
-        "{said:?}"
+        "{printed:?}"
     );
-    assert_eq!(steps("sent by wan, 60 bytes") + steps("dropped: "), 3, "{said:?}");
-    assert!(said.stdout.starts_with("packet ") && said.stdout.ends_with("\n3 packets traced\n"), "{said:?}");
+    assert_eq!(steps("sent by wan, 60 bytes") + steps("dropped: "), 3, "{printed:?}");
+    assert!(printed.stdout.starts_with("packet ") && printed.stdout.ends_with("\n3 packets traced\n"), "{printed:?}");
 
-    let said = run(trace(&control).args(["--class", "branch", "--protocol", "udp,6", "--json", "-"])).succeeded();
-    let found: Value = serde_json::from_str(&said.stdout).unwrap();
+    let printed = run(trace(&control).args(["--class", "branch", "--protocol", "udp,6", "--json", "-"])).succeeded();
+    let found: Value = serde_json::from_str(&printed.stdout).unwrap();
     let packets = found["packets"].as_array().unwrap();
     assert_eq!((packets.len(), &found["chosen"], &found["missed"]), (10, &json!(10), &json!(0)));
     for packet in packets {
@@ -123,16 +123,17 @@ fn packets_of_a_running_godwit() {
         assert_eq!((&last["step"], &last["port"]), (&json!("sent"), &json!("wan")));
     }
     // Text goes to standard error, which holds no packets.
-    assert!(said.stderr.contains("10 packets traced"), "{said:?}");
+    assert!(printed.stderr.contains("10 packets traced"), "{printed:?}");
 
     let arguments =
         ["--dropped", "--count", "5", "--source-ports", "0-65535", "--destination", "10.8.0.0/14,10.12.0.0/14"];
-    let said = run(trace(&control).args(arguments)).succeeded();
+    let printed = run(trace(&control).args(arguments)).succeeded();
     let suffix = "(ipv4_dropped_blackhole{function=\"route\"})";
     let is_dropped = |line: &&str| line.contains("dropped: ") && line.ends_with(suffix);
-    assert_eq!(said.stdout.lines().filter(is_dropped).count(), 5, "{said:?}");
-    let said = run(trace(&control).args(["--dropped", "--destination", "10.0.0.0/13", "--timeout", "0.2"])).succeeded();
-    assert_eq!(said.stdout, "0 packets traced\n");
+    assert_eq!(printed.stdout.lines().filter(is_dropped).count(), 5, "{printed:?}");
+    let printed =
+        run(trace(&control).args(["--dropped", "--destination", "10.0.0.0/13", "--timeout", "0.2"])).succeeded();
+    assert_eq!(printed.stdout, "0 packets traced\n");
 
     for (arguments, expected) in [
         (&["--class", "brunch"][..], "did you mean `branch`?"),
@@ -144,8 +145,8 @@ fn packets_of_a_running_godwit() {
         (&["--timeout", "0"], "expected seconds above 0"),
         (&["--pcap", "/nowhere/trace.pcapng"], "/nowhere/trace.pcapng"),
     ] {
-        let said = run(trace(&control).args(arguments));
-        assert!(said.refused().contains(expected), "{arguments:?}: {said:?}");
+        let printed = run(trace(&control).args(arguments));
+        assert!(printed.refused().contains(expected), "{arguments:?}: {printed:?}");
     }
 
     // Only one trace runs at a time. It ends when its client disconnects.
@@ -157,8 +158,8 @@ fn packets_of_a_running_godwit() {
     let start = json!({ "command": "trace", "action": "start", "filter": { "destination": "192.0.2.1" } });
     assert_eq!(client.ask(&start), json!({ "ok": true, "result": null }));
     assert_eq!(client.ask(&start)["ok"], false);
-    let said = run(&mut trace(&control));
-    assert!(said.refused().contains("another client is tracing"), "{said:?}");
+    let printed = run(&mut trace(&control));
+    assert!(printed.refused().contains("another client is tracing"), "{printed:?}");
     let stopped = client.ask(&json!({ "command": "trace", "action": "stop" }));
     assert_eq!(stopped["result"], json!({ "packets": [], "over": true, "chosen": 0, "missed": 0 }));
     assert_eq!(client.ask(&start)["ok"], true);
@@ -179,8 +180,8 @@ fn packets_of_a_running_godwit() {
         assert_eq!(other.ask(&json!({ "command": "trace", "action": "stop" }))["ok"], true);
     }
     assert_eq!(other.ask(&json!({ "command": "stop" }))["ok"], true);
-    let said = Said::of(waiting.wait_with_output().unwrap()).succeeded();
-    assert_eq!(said.stdout, "0 packets traced\n");
+    let printed = Finished::from_output(waiting.wait_with_output().unwrap()).succeeded();
+    assert_eq!(printed.stdout, "0 packets traced\n");
     let none: Value = serde_json::from_str(&fs::read_to_string(path("none.json")).unwrap()).unwrap();
     assert_eq!(none, json!({ "packets": [], "chosen": 0, "missed": 0 }));
     let report = running.finish();
@@ -194,8 +195,8 @@ fn fields(tshark: &Peer, capture: &Path, fields: &[&str]) -> Vec<Vec<String>> {
     for field in fields {
         command.args(["-e", field]);
     }
-    let said = run(&mut command).succeeded();
-    said.stdout.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
+    let printed = run(&mut command).succeeded();
+    printed.stdout.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
 }
 
 #[test]
@@ -226,12 +227,12 @@ fn a_replay_is_traced_into_a_capture() {
         run(command.args(arguments).current_dir(folder.path()))
     };
     for arguments in [&["--class", "branch"][..], &["--trace-pcap", "trace.pcapng"]] {
-        let said = replay(arguments);
-        assert!(said.refused().contains("--trace"), "{said:?}");
+        let printed = replay(arguments);
+        assert!(printed.refused().contains("--trace"), "{printed:?}");
     }
-    let said = replay(&["--trace", "--class", "brunch"]);
-    assert!(said.refused().contains("did you mean `branch`?"), "{said:?}");
-    let said = replay(&[
+    let printed = replay(&["--trace", "--class", "brunch"]);
+    assert!(printed.refused().contains("did you mean `branch`?"), "{printed:?}");
+    let printed = replay(&[
         "--trace",
         "--count",
         "4096",
@@ -242,8 +243,8 @@ fn a_replay_is_traced_into_a_capture() {
         "--json",
         "report.json",
     ]);
-    let said = said.succeeded();
-    assert!(said.stdout.contains("\n300 packets traced\n"), "{said:?}");
+    let printed = printed.succeeded();
+    assert!(printed.stdout.contains("\n300 packets traced\n"), "{printed:?}");
     let read = |name: &str| serde_json::from_str::<Value>(&fs::read_to_string(path(name)).unwrap()).unwrap();
     let (report, found) = (read("report.json"), read("trace.json"));
     let packets = found["packets"].as_array().unwrap();
@@ -272,6 +273,10 @@ fn a_replay_is_traced_into_a_capture() {
     }
     let mut command = tshark.command();
     command.arg("-r").arg(path("trace.pcapng")).args(["-c", "1", "-V"]);
-    let said = run(&mut command).succeeded();
-    assert!(said.stdout.contains("packet 1  ") && said.stdout.contains("received by lan, class "), "{}", said.stdout);
+    let printed = run(&mut command).succeeded();
+    assert!(
+        printed.stdout.contains("packet 1  ") && printed.stdout.contains("received by lan, class "),
+        "{}",
+        printed.stdout
+    );
 }

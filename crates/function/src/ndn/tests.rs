@@ -147,7 +147,7 @@ fn equal_fingerprints_do_not_make_equal_names() {
 
 /// Names chosen so that all meet in one bucket meet under that key alone, and no two tables have the same.
 #[test]
-fn nobody_chooses_where_names_meet() {
+fn collisions_of_names_cannot_be_chosen() {
     const CROWD: usize = 64;
     let bucket = |key: [u64; 2], name: &[u8]| hash::hash(key, name) & 0xfff;
     let name = |number: u32| element(8, format!("{number}").as_bytes());

@@ -17,14 +17,14 @@ pub(crate) fn godwit() -> Command {
 
 /// Result of a run of the program.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct Finished {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-impl Said {
-    pub(crate) fn of(output: Output) -> Self {
+impl Finished {
+    pub(crate) fn from_output(output: Output) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
         Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }
@@ -49,8 +49,8 @@ impl Said {
     }
 }
 
-pub(crate) fn run(command: &mut Command) -> Said {
-    Said::of(command.output().expect("the program starts"))
+pub(crate) fn run(command: &mut Command) -> Finished {
+    Finished::from_output(command.output().expect("the program starts"))
 }
 
 /// Returns the path of a file in `examples/`.
@@ -63,8 +63,8 @@ pub(crate) fn example(name: &str) -> PathBuf {
 pub(crate) fn replay(config: &Path, input: &Path, output: &Path) -> Value {
     let mut command = godwit();
     command.arg("replay").arg(config).arg("--in").arg(input).arg("--out").arg(output).args(["--json", "-"]);
-    let said = run(&mut command).succeeded();
-    conserved(&said.stdout)
+    let printed = run(&mut command).succeeded();
+    conserved(&printed.stdout)
 }
 
 /// Returns the JSON report of a run, and checks that packets are conserved.

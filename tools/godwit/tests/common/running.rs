@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Said, conserved, godwit, run};
+use super::{Finished, conserved, godwit, run};
 
 /// Process of Godwit. Drop kills it.
 pub(crate) struct Running {
@@ -25,8 +25,8 @@ impl Running {
         let mut running = Self { child: Some(child), control: control.to_owned() };
         while run(godwit().arg("status").arg("--control").arg(control)).code != Some(0) {
             if let Some(child) = running.child.take_if(|child| child.try_wait().unwrap().is_some()) {
-                let said = child.wait_with_output().unwrap();
-                panic!("it did not start, {}: {}", said.status, String::from_utf8_lossy(&said.stderr));
+                let printed = child.wait_with_output().unwrap();
+                panic!("it did not start, {}: {}", printed.status, String::from_utf8_lossy(&printed.stderr));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -48,8 +48,8 @@ impl Running {
 
     /// Waits for the report after a stop was requested.
     pub(crate) fn finish(mut self) -> Value {
-        let said = Said::of(self.child.take().unwrap().wait_with_output().unwrap()).succeeded();
-        conserved(&said.stdout)
+        let printed = Finished::from_output(self.child.take().unwrap().wait_with_output().unwrap()).succeeded();
+        conserved(&printed.stdout)
     }
 }
 

@@ -37,14 +37,14 @@ fn doubt_soon(router: &Host, family: &str) {
 }
 
 #[test]
-fn a_router_lives_by_its_kernel() {
+fn an_ipv4_router_uses_tables_of_its_kernel() {
     let Some(mut net) = Net::new(&["ping", "ethtool"]) else { return };
     let routed = Routed::new(&mut net);
     let Routed { a, router, b } = &routed;
     doubt_soon(router, "ipv4");
     let godwit = router.godwit(&net, &config(router, "ipv4", ["10.1.0.1/24", "10.2.0.1/24"]), &["left", "right"]);
-    let said = |line: &str| String::from_utf8_lossy(&a.try_sh(line).stdout).into_owned();
-    let answered = |line: &str| said(line).contains("1 received");
+    let printed = |line: &str| String::from_utf8_lossy(&a.try_sh(line).stdout).into_owned();
+    let answered = |line: &str| printed(line).contains("1 received");
 
     // No station has a neighbour entry. The kernel resolves the neighbours on demand.
     wait_for("the first answer", || answered("ping -c 1 -W 1 10.2.0.2"));
@@ -52,16 +52,16 @@ fn a_router_lives_by_its_kernel() {
     assert!(through.contains("5 received") && through.contains("ttl=63"), "{through}");
 
     // Packets that cannot be forwarded cause ICMP errors.
-    let expired = said("ping -c 1 -W 2 -t 1 10.2.0.2");
+    let expired = printed("ping -c 1 -W 2 -t 1 10.2.0.2");
     assert!(expired.contains("From 10.1.0.1") && expired.contains("Time to live exceeded"), "{expired}");
-    let nowhere = said("ping -c 1 -W 2 192.0.2.1");
+    let nowhere = printed("ping -c 1 -W 2 192.0.2.1");
     assert!(nowhere.contains("Destination Net Unreachable"), "{nowhere}");
-    wait_for("nobody there", || said("ping -c 1 -W 1 10.2.0.99").contains("Destination Host Unreachable"));
+    wait_for("an unanswered ping", || printed("ping -c 1 -W 1 10.2.0.99").contains("Destination Host Unreachable"));
 
     // After the MTU shrinks, senders learn it, or their packets are fragmented.
     router.sh("ip link set right mtu 1400");
     b.sh("ip link set eth0 mtu 1400");
-    wait_for("the path's MTU", || said("ping -c 1 -W 2 -M do -s 1450 10.2.0.2").contains("mtu = 1400"));
+    wait_for("the path's MTU", || printed("ping -c 1 -W 2 -M do -s 1450 10.2.0.2").contains("mtu = 1400"));
     a.sh("ip route flush cache");
     wait_for("fragments", || answered("ping -c 1 -W 2 -M dont -s 1450 10.2.0.2"));
 
@@ -70,14 +70,14 @@ fn a_router_lives_by_its_kernel() {
     router.sh("ip route add 10.7.0.0/16 via 10.2.0.2");
     wait_for("a new route", || answered("ping -c 1 -W 1 10.7.0.1"));
     router.sh("ip route delete 10.7.0.0/16");
-    wait_for("no route", || said("ping -c 1 -W 1 10.7.0.1").contains("Destination Net Unreachable"));
+    wait_for("no route", || printed("ping -c 1 -W 1 10.7.0.1").contains("Destination Net Unreachable"));
 
     // The neighbour gets another MAC address, and Godwit uses it.
     b.sh("ip link set eth0 down && ip link set eth0 address 02:00:00:00:77:01 && ip link set eth0 up");
     b.sh("ip route replace default via 10.2.0.1");
     wait_for("its new address", || answered("ping -c 1 -W 1 10.2.0.2"));
     b.sh("ip link set eth0 address 02:00:00:00:77:02");
-    wait_for("an address that nobody tells of", || answered("ping -c 1 -W 1 10.2.0.2"));
+    wait_for("an unannounced address", || answered("ping -c 1 -W 1 10.2.0.2"));
 
     let report = godwit.stop();
     assert!(counter(&report, "responder_dropped_unresolved") > 0, "{report:#}");
@@ -87,7 +87,7 @@ fn a_router_lives_by_its_kernel() {
 }
 
 #[test]
-fn a_router_of_ipv6_lives_by_its_kernel() {
+fn an_ipv6_router_uses_tables_of_its_kernel() {
     let Some(mut net) = Net::new(&["ping", "curl", "ethtool"]) else { return };
     let [a, router, b] = ["a", "r", "b"].map(|name| net.host(name));
     net.cable([(&a, "eth0", &["fd00:1::2/64"]), (&router, "left", &["fd00:1::1/64"])]);
@@ -97,8 +97,8 @@ fn a_router_of_ipv6_lives_by_its_kernel() {
     doubt_soon(&router, "ipv6");
     let config = config(&router, "ipv6", ["fd00:1::1/64", "fd00:2::1/64"]);
     let godwit = router.godwit(&net, &config, &["left", "right"]);
-    let said = |line: &str| String::from_utf8_lossy(&a.try_sh(line).stdout).into_owned();
-    let answered = |line: &str| said(line).contains("1 received");
+    let printed = |line: &str| String::from_utf8_lossy(&a.try_sh(line).stdout).into_owned();
+    let answered = |line: &str| printed(line).contains("1 received");
 
     // The kernel handles neighbour discovery on both sides.
     wait_for("the first answer", || answered("ping -c 1 -W 1 fd00:2::2"));
@@ -108,22 +108,22 @@ fn a_router_of_ipv6_lives_by_its_kernel() {
     assert!(own.contains("2 received") && own.contains("ttl=64"), "the router's own address: {own}");
 
     // Packets that cannot be forwarded cause ICMP errors.
-    let expired = said("ping -c 1 -W 2 -t 1 fd00:2::2");
+    let expired = printed("ping -c 1 -W 2 -t 1 fd00:2::2");
     assert!(expired.to_lowercase().contains("from fd00:1::1") && expired.contains("Hop limit"), "{expired}");
-    let nowhere = said("ping -c 1 -W 2 2001:db8::1");
+    let nowhere = printed("ping -c 1 -W 2 2001:db8::1");
     assert!(nowhere.contains("No route"), "{nowhere}");
-    wait_for("nobody there", || said("ping -c 1 -W 1 fd00:2::99").contains("Address unreachable"));
+    wait_for("an unanswered ping", || printed("ping -c 1 -W 1 fd00:2::99").contains("Address unreachable"));
 
     // A TCP connection discovers the path MTU.
     router.sh("ip link set right mtu 1300");
     b.sh("ip link set eth0 mtu 1300");
-    wait_for("the path's MTU", || said("ping -c 1 -W 2 -M do -s 1400 fd00:2::2").contains("1300"));
+    wait_for("the path's MTU", || printed("ping -c 1 -W 2 -M do -s 1400 fd00:2::2").contains("1300"));
     let block: Vec<u8> = (0..3_000_001u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
     net.file("large", block);
     let folder = net.folder().display();
     let server = b.start(&format!("/usr/bin/python3 -m http.server 8000 --bind fd00:2::2 --directory {folder}"));
     wait_for("the server", || b.try_sh("ss -Hltn 'sport = 8000' | grep -q .").status.success());
-    let sum = |said: String| said.split_whitespace().next().map(str::to_owned);
+    let sum = |printed: String| printed.split_whitespace().next().map(str::to_owned);
     let fetched = sum(a.sh("curl -gs --max-time 60 'http://[fd00:2::2]:8000/large' | sha256sum"));
     assert_eq!(fetched, sum(a.sh(&format!("sha256sum {folder}/large"))));
     drop(server);
@@ -133,14 +133,14 @@ fn a_router_of_ipv6_lives_by_its_kernel() {
     router.sh("ip route add fd00:7::/32 via fd00:2::2");
     wait_for("a new route", || answered("ping -c 1 -W 1 fd00:7::1"));
     router.sh("ip route delete fd00:7::/32");
-    wait_for("no route", || said("ping -c 1 -W 1 fd00:7::1").contains("No route"));
+    wait_for("no route", || printed("ping -c 1 -W 1 fd00:7::1").contains("No route"));
 
     // The neighbour gets another MAC address, and Godwit uses it.
     b.sh("ip link set eth0 down && ip link set eth0 address 02:00:00:00:77:01");
     b.sh("ip link set eth0 up && ip address replace fd00:2::2/64 dev eth0 && ip route replace default via fd00:2::1");
     wait_for("its new address", || answered("ping -c 1 -W 1 fd00:2::2"));
     b.sh("ip link set eth0 address 02:00:00:00:77:02");
-    wait_for("an address that nobody tells of", || answered("ping -c 1 -W 1 fd00:2::2"));
+    wait_for("an unannounced address", || answered("ping -c 1 -W 1 fd00:2::2"));
 
     let report = godwit.stop();
     assert!(counter(&report, "ipv6_verdict_forward") > 0, "{report:#}");

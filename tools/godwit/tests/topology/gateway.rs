@@ -103,15 +103,15 @@ fn hosts_reach_each_other_through_a_tunnel() {
     };
     let at_left = left.godwit(&net, &one.config_gcm([0x1001, 0x2001]), &["lan", "wan"]);
     let at_right = right.godwit(&net, &other.config_gcm([0x2001, 0x1001]), &["lan", "wan"]);
-    let said = a.sh("ping -c 10 -i 0.05 -W 2 10.2.0.2");
-    assert!(said.contains("10 received"), "{said}");
+    let printed = a.sh("ping -c 10 -i 0.05 -W 2 10.2.0.2");
+    assert!(printed.contains("10 received"), "{printed}");
     // The kernels of the gateways reach each other outside the tunnel.
-    let said = left.sh("ping -c 3 -i 0.05 -W 2 192.0.2.2");
-    assert!(said.contains("3 received"), "{said}");
+    let printed = left.sh("ping -c 3 -i 0.05 -W 2 192.0.2.2");
+    assert!(printed.contains("3 received"), "{printed}");
     let server = b.start("iperf3 -s");
     wait_for("iperf3", || b.try_sh("ss -Hltn 'sport = 5201' | grep -q .").status.success());
-    let said: Value = serde_json::from_str(&a.sh("iperf3 -c 10.2.0.2 -t 1 -J")).expect("JSON");
-    assert!(said["end"]["sum_received"]["bits_per_second"].as_f64().is_some_and(|bits| bits > 1e6), "{said:#}");
+    let printed: Value = serde_json::from_str(&a.sh("iperf3 -c 10.2.0.2 -t 1 -J")).expect("JSON");
+    assert!(printed["end"]["sum_received"]["bits_per_second"].as_f64().is_some_and(|bits| bits > 1e6), "{printed:#}");
     drop(server);
     let reports = silent([&left, &right], [at_left, at_right]);
     opened_what_was_sent([&left, &right], &reports);
@@ -142,7 +142,7 @@ fn opened_what_was_sent(gateways: [&Host; 2], [one, other]: &[Value; 2]) {
 }
 
 #[test]
-fn scapy_is_the_other_gateway() {
+fn scapy_acts_as_the_other_gateway() {
     let Some(mut net) = Net::new(&["ping", "ethtool"]) else { return };
     let Some(_) = godwit_test_support::python("scapy.layers.ipsec") else { return };
     let [a, left, right] = ["a", "gl", "scapy"].map(|name| net.host(name));
@@ -164,10 +164,10 @@ fn scapy_is_the_other_gateway() {
     wait_for("scapy", || ready.exists());
     let godwit = left.godwit(&net, &end.config_gcm([0x1001, 0x2001]), &["lan", "wan"]);
     // scapy decrypts, answers as 10.2.0.2, and encrypts the answer.
-    let said = a.sh("ping -c 5 -i 0.2 -W 5 10.2.0.2");
-    assert!(said.contains("5 received"), "{said}");
-    let said = a.sh("ping -c 2 -i 0.2 -s 1200 -W 5 10.2.0.2");
-    assert!(said.contains("2 received"), "{said}");
+    let printed = a.sh("ping -c 5 -i 0.2 -W 5 10.2.0.2");
+    assert!(printed.contains("5 received"), "{printed}");
+    let printed = a.sh("ping -c 2 -i 0.2 -s 1200 -W 5 10.2.0.2");
+    assert!(printed.contains("2 received"), "{printed}");
     let report = godwit.stop();
     assert_eq!(counter(&report, "ipsec_verdict_encrypted"), 7, "{report:#}");
     assert_eq!(counter(&report, "ipsec_verdict_decrypted"), 7, "{report:#}");
@@ -176,7 +176,7 @@ fn scapy_is_the_other_gateway() {
 /// Gateways that do not route keep the Ethernet header of each packet. Therefore each host has the
 /// MAC address that the other host sends to.
 #[test]
-fn hosts_reach_each_other_through_a_tunnel_of_ipv6() {
+fn hosts_reach_each_other_through_an_ipv6_tunnel() {
     let Some(mut net) = Net::new(&["ping", "iperf3", "ethtool"]) else { return };
     let [a, left, right, b] = ["a", "gl", "gr", "b"].map(|name| net.host(name));
     net.cable([(&a, "eth0", &["fd00:1::2/64"]), (&left, "lan", &["fd00:1::1/64"])]);
@@ -215,15 +215,15 @@ fn hosts_reach_each_other_through_a_tunnel_of_ipv6() {
     let at_left = left.godwit(&net, &config(outside, inside, [0x1001, 0x2001]), &["lan", "wan"]);
     let turned = |[one, other]: [&'static str; 2]| [other, one];
     let at_right = right.godwit(&net, &config(turned(outside), turned(inside), [0x2001, 0x1001]), &["lan", "wan"]);
-    let said = a.sh("ping -6 -c 10 -i 0.05 -W 2 fd00:2::2");
-    assert!(said.contains("10 received"), "{said}");
+    let printed = a.sh("ping -6 -c 10 -i 0.05 -W 2 fd00:2::2");
+    assert!(printed.contains("10 received"), "{printed}");
     // The kernels handle neighbour discovery and all packets outside the tunnel.
-    let said = left.sh("ping -6 -c 3 -i 0.05 -W 2 2001:db8::2");
-    assert!(said.contains("3 received"), "{said}");
+    let printed = left.sh("ping -6 -c 3 -i 0.05 -W 2 2001:db8::2");
+    assert!(printed.contains("3 received"), "{printed}");
     let server = b.start("iperf3 -s");
     wait_for("iperf3", || b.try_sh("ss -Hltn 'sport = 5201' | grep -q .").status.success());
-    let said: Value = serde_json::from_str(&a.sh("iperf3 -6 -c fd00:2::2 -t 1 -J")).expect("JSON");
-    assert!(said["end"]["sum_received"]["bits_per_second"].as_f64().is_some_and(|bits| bits > 1e6), "{said:#}");
+    let printed: Value = serde_json::from_str(&a.sh("iperf3 -6 -c fd00:2::2 -t 1 -J")).expect("JSON");
+    assert!(printed["end"]["sum_received"]["bits_per_second"].as_f64().is_some_and(|bits| bits > 1e6), "{printed:#}");
     drop(server);
     let reports = silent([&left, &right], [at_left, at_right]);
     opened_what_was_sent([&left, &right], &reports);

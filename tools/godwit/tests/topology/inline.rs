@@ -4,7 +4,7 @@
 use crate::net::{Net, port, wait_for};
 
 #[test]
-fn the_one_download_that_holds_a_pattern_is_dropped() {
+fn a_download_with_a_pattern_is_dropped() {
     let Some(mut net) = Net::new(&["curl", "ethtool"]) else { return };
     let [a, middle, b] = ["a", "m", "b"].map(|name| net.host(name));
     net.cable([(&a, "eth0", &["10.1.0.1/24"]), (&middle, "left", &[])]);
@@ -13,7 +13,7 @@ fn the_one_download_that_holds_a_pattern_is_dropped() {
     let port_of = |name: &str| {
         format!("[[port]]\nname = \"{name}\"\nkind = \"af_xdp\"\ninterface = \"{name}\"\ntake = \"all\"\n")
     };
-    let way = |name: &str, from: &str, to: &str| {
+    let route = |name: &str, from: &str, to: &str| {
         format!(
             "[[function]]\nname = \"{name}\"\nkind = \"dpi\"\npatterns = \"patterns.txt\"\n[[chain]]\nfrom = \"{from}\"\nto = \"{name}\"\n\
              [[chain]]\nfrom = \"{name}\"\nverdict = \"clean\"\nto = \"{to}\"\n[[chain]]\nfrom = \"{name}\"\nto = \"drop\"\n"
@@ -23,8 +23,8 @@ fn the_one_download_that_holds_a_pattern_is_dropped() {
         "[engine]\npin = false\nidle = \"sleep\"\n".to_owned(),
         port_of("left"),
         port_of("right"),
-        way("there", "left", "right"),
-        way("back", "right", "left"),
+        route("there", "left", "right"),
+        route("back", "right", "left"),
     ];
     let godwit = middle.godwit(&net, &config.concat(), &["left", "right"]);
     let mut files = Vec::new();

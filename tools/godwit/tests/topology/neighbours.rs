@@ -94,20 +94,20 @@ impl Alone {
 }
 
 #[test]
-fn a_router_without_a_kernel_asks_for_itself() {
+fn a_router_without_a_kernel_resolves_neighbours() {
     let Some(mut net) = Net::new(&["ping", "iperf3", "ethtool"]) else { return };
     let alone = Alone::new(&mut net);
     let Alone { a, router, b } = &alone;
     let godwit = router.godwit(&net, &alone.config("drop"), &["left", "right"]);
-    let said = |line: &str| String::from_utf8_lossy(&a.try_sh(line).stdout).into_owned();
+    let printed = |line: &str| String::from_utf8_lossy(&a.try_sh(line).stdout).into_owned();
 
     // No station has a neighbour entry yet. The first packets wait, and none is lost.
     for to in ["10.2.0.2", "fd00:2::2", "10.7.0.1", "fd00:7::1"] {
-        let through = said(&format!("ping -c 5 -i 0.05 -W 5 {to}"));
+        let through = printed(&format!("ping -c 5 -i 0.05 -W 5 {to}"));
         assert!(through.contains("5 received") && through.contains("ttl=63"), "{to}: {through}");
     }
     for own in ["10.1.0.1", "10.2.0.1", "fd00:1::1", "fd00:2::1"] {
-        let own = said(&format!("ping -c 2 -i 0.05 -W 2 {own}"));
+        let own = printed(&format!("ping -c 2 -i 0.05 -W 2 {own}"));
         assert!(own.contains("2 received") && own.contains("ttl=64"), "the router's own address: {own}");
     }
     for to in ["10.2.0.2", "fd00:2::2"] {
@@ -118,10 +118,10 @@ fn a_router_without_a_kernel_asks_for_itself() {
     }
 
     // No station has this address, and more packets wait than the limit allows.
-    let nobody = said("ping -c 40 -i 0.002 -W 5 10.2.0.99");
-    assert!(nobody.contains("Destination Host Unreachable"), "{nobody}");
-    let nobody = said("ping -c 2 -i 0.1 -W 5 fd00:2::99");
-    assert!(nobody.contains("Address unreachable"), "{nobody}");
+    let unanswered = printed("ping -c 40 -i 0.002 -W 5 10.2.0.99");
+    assert!(unanswered.contains("Destination Host Unreachable"), "{unanswered}");
+    let unanswered = printed("ping -c 2 -i 0.1 -W 5 fd00:2::99");
+    assert!(unanswered.contains("Address unreachable"), "{unanswered}");
 
     // The neighbour changes its MAC address and announces it in a request.
     b.sh("ip link set eth0 down && ip link set eth0 address 02:00:00:00:77:01 && ip link set eth0 up");
@@ -130,14 +130,14 @@ fn a_router_without_a_kernel_asks_for_itself() {
         b.sh(&format!("ping -c 1 -W 5 {to}"));
     }
     for to in ["10.2.0.2", "fd00:2::2", "10.7.0.1", "fd00:7::1"] {
-        wait_for(to, || said(&format!("ping -c 1 -W 1 {to}")).contains("1 received"));
+        wait_for(to, || printed(&format!("ping -c 1 -W 1 {to}")).contains("1 received"));
     }
 
     // The neighbour disappears and returns.
     b.sh("ip link set eth0 down");
-    assert!(!said("ping -c 1 -W 1 10.2.0.2").contains("1 received"));
+    assert!(!printed("ping -c 1 -W 1 10.2.0.2").contains("1 received"));
     b.sh("ip link set eth0 up && ip route replace default via 10.2.0.1");
-    wait_for("the peer", || said("ping -c 1 -W 1 10.2.0.2").contains("1 received"));
+    wait_for("the peer", || printed("ping -c 1 -W 1 10.2.0.2").contains("1 received"));
 
     // The responder answers ten thousand requests per second, except those that a full ring drops.
     let before = (a.counted("eth0"), port_reply(a));
@@ -153,7 +153,7 @@ fn a_router_without_a_kernel_asks_for_itself() {
         now >= 10_000 || last.1.elapsed() > std::time::Duration::from_secs(2)
     });
     let answered = answers();
-    assert!(said("ping -c 1 -W 5 10.2.0.2").contains("1 received"), "it goes on");
+    assert!(printed("ping -c 1 -W 5 10.2.0.2").contains("1 received"), "it goes on");
 
     let report = godwit.stop();
     let missed = port(&report, "left", "missed") + port(&report, "left", "refused");
@@ -181,7 +181,7 @@ fn port_reply(host: &Host) -> u64 {
 }
 
 #[test]
-fn what_is_for_the_machine_goes_to_its_own_programs() {
+fn packets_for_the_machine_reach_local_programs() {
     let Some(mut net) = Net::new(&["ping", "iperf3", "curl", "ethtool"]) else { return };
     if !std::path::Path::new("/dev/net/tun").exists() {
         let sentence = "skipped: the way to the machine's own programs needs /dev/net/tun\n";
@@ -216,15 +216,15 @@ fn what_is_for_the_machine_goes_to_its_own_programs() {
     // TCP over IPv4 and IPv6.
     for to in ["10.3.0.2", "fd00:3::2"] {
         wait_for(to, || a.try_sh(&format!("ping -c 1 -W 1 {to}")).status.success());
-        let said = a.sh(&format!("ping -c 5 -i 0.05 -W 2 {to}"));
-        assert!(said.contains("5 received") && said.contains("ttl=63"), "{to}: {said}");
+        let printed = a.sh(&format!("ping -c 5 -i 0.05 -W 2 {to}"));
+        assert!(printed.contains("5 received") && printed.contains("ttl=63"), "{to}: {printed}");
     }
-    let said = router.sh("ping -c 5 -i 0.05 -W 2 10.2.0.2");
-    assert!(said.contains("5 received"), "{said}");
+    let printed = router.sh("ping -c 5 -i 0.05 -W 2 10.2.0.2");
+    assert!(printed.contains("5 received"), "{printed}");
     let block: Vec<u8> = (0..3_000_001u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
     net.file("large", block);
     let folder = net.folder().display();
-    let sum = |said: String| said.split_whitespace().next().map(str::to_owned);
+    let sum = |printed: String| printed.split_whitespace().next().map(str::to_owned);
     let expected = sum(a.sh(&format!("sha256sum {folder}/large")));
     for (server, address, client) in [(router, "10.3.0.2", a), (router, "fd00:3::2", b), (b, "10.2.0.2", router)] {
         let program =
@@ -237,8 +237,8 @@ fn what_is_for_the_machine_goes_to_its_own_programs() {
         wait_for("the server's end", || !server.try_sh("ss -Hltn 'sport = 8000' | grep -q .").status.success());
     }
     // Forwarded traffic continues during the exchange.
-    let said = a.sh("ping -c 3 -i 0.05 -W 5 10.2.0.2");
-    assert!(said.contains("3 received"), "{said}");
+    let printed = a.sh("ping -c 3 -i 0.05 -W 5 10.2.0.2");
+    assert!(printed.contains("3 received"), "{printed}");
 
     let sent = router.counted("punt");
     let report = godwit.stop();

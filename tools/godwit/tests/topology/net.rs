@@ -165,8 +165,8 @@ impl Host {
 
     /// Returns the output of `ip` for an interface.
     pub(crate) fn interface(&self, name: &str) -> Value {
-        let said: Value = serde_json::from_str(&self.sh(&format!("ip -s -j link show dev {name}"))).expect("JSON");
-        said[0].clone()
+        let printed: Value = serde_json::from_str(&self.sh(&format!("ip -s -j link show dev {name}"))).expect("JSON");
+        printed[0].clone()
     }
 
     pub(crate) fn mac(&self, name: &str) -> String {
@@ -175,7 +175,7 @@ impl Host {
 
     pub(crate) fn counted(&self, name: &str) -> Counted {
         let interface = self.interface(name);
-        let of = |way: &str, counter: &str| interface["stats64"][way][counter].as_u64().expect("a counter");
+        let of = |direction: &str, counter: &str| interface["stats64"][direction][counter].as_u64().expect("a counter");
         Counted { received: of("rx", "packets"), sent: of("tx", "packets"), dropped: of("tx", "dropped") }
     }
 
@@ -195,18 +195,18 @@ impl Host {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let config = net.file(&format!("godwit-{number}.toml"), config);
         let json = net.folder().join(format!("godwit-{number}.json"));
-        let said = net.folder().join(format!("godwit-{number}.log"));
-        let log = std::fs::File::create(&said).expect("a file");
+        let printed = net.folder().join(format!("godwit-{number}.log"));
+        let log = std::fs::File::create(&printed).expect("a file");
         let mut command = self.command(env!("CARGO_BIN_EXE_godwit"));
         command.arg("run").arg(&config).arg("--json").arg(&json).stdout(Stdio::null()).stderr(log);
         let mut child = command.spawn().expect("the program starts");
         wait_for("the program to attach", || {
             if let Some(status) = child.try_wait().expect("it can be asked") {
-                panic!("{status}: {}", std::fs::read_to_string(&said).unwrap_or_default());
+                panic!("{status}: {}", std::fs::read_to_string(&printed).unwrap_or_default());
             }
             interfaces.iter().all(|name| self.has_xdp(name))
         });
-        Godwit { child: Running(child), json, said }
+        Godwit { child: Running(child), json, printed }
     }
 }
 
@@ -230,7 +230,7 @@ impl Drop for Running {
 pub(crate) struct Godwit {
     pub(crate) child: Running,
     json: PathBuf,
-    said: PathBuf,
+    printed: PathBuf,
 }
 
 impl Godwit {
@@ -239,8 +239,8 @@ impl Godwit {
     pub(crate) fn stop(mut self) -> Value {
         self.child.signal(Signal::SIGTERM);
         let status = self.child.0.wait().expect("it ends");
-        let said = std::fs::read_to_string(&self.said).unwrap_or_default();
-        assert!(status.success(), "{status}: {said}");
+        let printed = std::fs::read_to_string(&self.printed).unwrap_or_default();
+        assert!(status.success(), "{status}: {printed}");
         common::conserved(&std::fs::read_to_string(&self.json).expect("a report"))
     }
 }

@@ -61,16 +61,16 @@ fn ping_iperf_and_curl_cross_a_router() {
     let godwit = router.godwit(&net, &routed.config(), &["left", "right"]);
     // The kernel handles ARP, because the hosts have no neighbour entries. One hop decrements the
     // TTL by one.
-    let said = a.sh("ping -c 5 -i 0.05 -W 2 10.2.0.2");
-    assert!(said.contains("5 received") && said.contains("ttl=63"), "{said}");
-    let said = a.sh("ping -c 3 -i 0.05 -W 2 10.1.0.1");
-    assert!(said.contains("3 received") && said.contains("ttl=64"), "the router's own address: {said}");
+    let printed = a.sh("ping -c 5 -i 0.05 -W 2 10.2.0.2");
+    assert!(printed.contains("5 received") && printed.contains("ttl=63"), "{printed}");
+    let printed = a.sh("ping -c 3 -i 0.05 -W 2 10.1.0.1");
+    assert!(printed.contains("3 received") && printed.contains("ttl=64"), "the router's own address: {printed}");
 
     let server = b.start("iperf3 -s");
     wait_for("iperf3", || b.try_sh("ss -Hltn 'sport = 5201' | grep -q .").status.success());
     let bits = |line: &str, what: &str| {
-        let said: serde_json::Value = serde_json::from_str(&a.sh(line)).expect("JSON");
-        said["end"][what]["bits_per_second"].as_f64().unwrap_or_else(|| panic!("{said:#}"))
+        let printed: serde_json::Value = serde_json::from_str(&a.sh(line)).expect("JSON");
+        printed["end"][what]["bits_per_second"].as_f64().unwrap_or_else(|| panic!("{printed:#}"))
     };
     let tcp = bits("iperf3 -c 10.2.0.2 -t 1 -J", "sum_received");
     let back = bits("iperf3 -c 10.2.0.2 -t 1 -R -J", "sum_received");
@@ -84,7 +84,7 @@ fn ping_iperf_and_curl_cross_a_router() {
     let folder = net.folder().display();
     let server = b.start(&format!("/usr/bin/python3 -m http.server 8000 --bind 10.2.0.2 --directory {folder}"));
     wait_for("the server", || b.try_sh("ss -Hltn 'sport = 8000' | grep -q .").status.success());
-    let sum = |said: String| said.split_whitespace().next().map(str::to_owned);
+    let sum = |printed: String| printed.split_whitespace().next().map(str::to_owned);
     let fetched = sum(a.sh("curl -s --max-time 60 http://10.2.0.2:8000/large | sha256sum"));
     assert_eq!(fetched, sum(a.sh(&format!("sha256sum {folder}/large"))));
     drop(server);
@@ -115,14 +115,14 @@ fn every_mode_of_af_xdp_forwards() {
     let engine = |keys: &str| plain.replacen("[engine]\n", &format!("[engine]\n{keys}\n"), 1);
     let refused = |config: &str| {
         let config = net.file("refused.toml", config);
-        let said = router.command(env!("CARGO_BIN_EXE_godwit")).arg("run").arg(config).output().expect("it starts");
-        assert_eq!(said.status.code(), Some(2), "{said:?}");
-        String::from_utf8_lossy(&said.stderr).into_owned()
+        let printed = router.command(env!("CARGO_BIN_EXE_godwit")).arg("run").arg(config).output().expect("it starts");
+        assert_eq!(printed.status.code(), Some(2), "{printed:?}");
+        String::from_utf8_lossy(&printed.stderr).into_owned()
     };
     let forwards = |what: &str, config: &str| {
         let godwit = router.godwit(&net, config, &["left", "right"]);
-        let said = a.sh("ping -q -c 200 -i 0.002 -W 2 10.2.0.2");
-        assert!(said.contains("200 received"), "{what}: {said}");
+        let printed = a.sh("ping -q -c 200 -i 0.002 -W 2 10.2.0.2");
+        assert!(printed.contains("200 received"), "{what}: {printed}");
         let report = godwit.stop();
         assert_eq!(counter(&report, "ipv4_verdict_forward"), 400, "{what}");
         report
@@ -133,12 +133,12 @@ fn every_mode_of_af_xdp_forwards() {
     forwards("small rings", &with("rx_packets = 64\ntx_packets = 64"));
     forwards("a sender", &engine("io = \"dual\""));
     // A veth needs copies. Godwit reports that.
-    let said = refused(&with("copy = \"never\""));
-    assert!(said.contains("copy = never: the driver of left"), "{said}");
+    let printed = refused(&with("copy = \"never\""));
+    assert!(printed.contains("copy = never: the driver of left"), "{printed}");
 
     // Two workers need two queues per interface.
-    let said = refused(&engine("workers = 2"));
-    assert!(said.contains("1 receive queue") && said.contains("ethtool -L left"), "{said}");
+    let printed = refused(&engine("workers = 2"));
+    assert!(printed.contains("1 receive queue") && printed.contains("ethtool -L left"), "{printed}");
     for (host, name) in [(router, "left"), (router, "right"), (a, "eth0"), (b, "eth0")] {
         let set = host.try_sh(&format!("ethtool -L {name} rx 2 tx 2"));
         if !set.status.success() {
@@ -150,12 +150,15 @@ fn every_mode_of_af_xdp_forwards() {
     let keyed = engine("workers = 2").replace("to = \"route\"", "to = \"tunnel\"")
         + "[[function]]\nname = \"tunnel\"\nkind = \"ipsec\"\n[[function.policy]]\naction = \"bypass\"\n[[chain]]\nfrom = \"tunnel\"\n\
            to = \"route\"\n";
-    let said = refused(&keyed);
-    assert!(said.contains("function `tunnel` keeps state for many flows") && said.contains("workers = 1"), "{said}");
+    let printed = refused(&keyed);
+    assert!(
+        printed.contains("function `tunnel` keeps state for many flows") && printed.contains("workers = 1"),
+        "{printed}"
+    );
 }
 
 #[test]
-fn replayed_captures_are_conserved_to_the_packet() {
+fn every_packet_of_replayed_captures_is_counted() {
     let Some(mut net) = Net::new(&["tcpreplay", "tcprewrite", "ethtool"]) else { return };
     let routed = Routed::new(&mut net);
     let Routed { a, router, b } = &routed;
@@ -166,13 +169,13 @@ fn replayed_captures_are_conserved_to_the_packet() {
     let capture = |name: &str, source: &str, destination: &str, to: &str| {
         let path = net.folder().join(name);
         let from = godwit_test_support::repository().join("tests/captures/delay_10_sip_video_call_full.pcap");
-        let said = std::process::Command::new("tcprewrite")
+        let printed = std::process::Command::new("tcprewrite")
             .args([&format!("--infile={}", from.display()), &format!("--outfile={}", path.display())])
             .args([&format!("--dstipmap=0.0.0.0/0:{destination}"), &format!("--srcipmap=0.0.0.0/0:{source}")])
             .args([&format!("--enet-dmac={to}"), "--fixcsum"])
             .output()
             .expect("tcprewrite starts");
-        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+        assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
         path
     };
     let there = capture("there.pcap", "10.1.0.99/32", "10.2.0.99/32", &router.mac("left"));

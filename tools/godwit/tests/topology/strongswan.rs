@@ -42,7 +42,7 @@ impl Charon {
         std::fs::write(folder.join("swanctl.conf"), connection).expect("a file");
         // Each daemon has a private `/run`, because the path of its process ID is fixed.
         let line = format!(
-            "sh -c 'mount -t tmpfs none /run && STRONGSWAN_CONF={at}/strongswan.conf exec {CHARON} >{at}/said 2>&1'"
+            "sh -c 'mount -t tmpfs none /run && STRONGSWAN_CONF={at}/strongswan.conf exec {CHARON} >{at}/printed 2>&1'"
         );
         let daemon = host.start(&line);
         let charon = Self { folder, host: host.clone(), _daemon: daemon };
@@ -59,9 +59,9 @@ impl Charon {
 
     /// Returns the inbound and the outbound SPI of the agreed SAs.
     fn spis(&self) -> [u32; 2] {
-        let said = self.swanctl("--list-sas --raw");
+        let printed = self.swanctl("--list-sas --raw");
         ["spi-in=", "spi-out="].map(|key| {
-            let (_, rest) = said.split_once(key).unwrap_or_else(|| panic!("{key}: {said}"));
+            let (_, rest) = printed.split_once(key).unwrap_or_else(|| panic!("{key}: {printed}"));
             u32::from_str_radix(rest.split_whitespace().next().unwrap_or_default(), 16).expect("an SPI")
         })
     }
@@ -82,7 +82,7 @@ impl Charon {
 }
 
 #[test]
-fn strongswan_is_the_other_gateway() {
+fn strongswan_acts_as_the_other_gateway() {
     let Some(mut net) = Net::new(&["ping", "curl", "ethtool", "swanctl"]) else { return };
     if !Path::new(CHARON).exists() {
         godwit_test_support::absent(CHARON);
@@ -101,7 +101,7 @@ fn strongswan_is_the_other_gateway() {
     let folder = net.folder().display();
     let server = right.start(&format!("/usr/bin/python3 -m http.server 8000 --bind 10.2.0.2 --directory {folder}"));
     wait_for("the server", || right.try_sh("ss -Hltn 'sport = 8000' | grep -q .").status.success());
-    let sum = |said: String| said.split_whitespace().next().map(str::to_owned);
+    let sum = |printed: String| printed.split_whitespace().next().map(str::to_owned);
     let expected = sum(a.sh(&format!("sha256sum {folder}/large")));
 
     for (proposal, encryption, authentication) in [
@@ -112,8 +112,8 @@ fn strongswan_is_the_other_gateway() {
     ] {
         let _other = Charon::start(&net, &right, ["right", "left"], turned(outside), turned(inside), proposal);
         let ours = Charon::start(&net, &left, ["left", "right"], outside, inside, proposal);
-        let said = ours.swanctl("--initiate --child net");
-        assert!(said.contains("initiate completed successfully"), "{proposal}: {said}");
+        let printed = ours.swanctl("--initiate --child net");
+        assert!(printed.contains("initiate completed successfully"), "{proposal}: {printed}");
         let [spi_in, spi_out] = ours.spis();
         // The keys of the initiator protect the packets that it sends.
         let transforms = |side: &str| {
@@ -134,8 +134,8 @@ fn strongswan_is_the_other_gateway() {
         let end = End { gateway: &left, host: &a, next_mac: right.mac("wan"), outside, inside };
         let config = end.config(&sas.concat(), "protocol = \"udp\", destination_ports = 4500");
         let godwit = left.godwit(&net, &config, &["lan", "wan"]);
-        let said = a.sh("ping -c 5 -i 0.1 -W 5 10.2.0.2");
-        assert!(said.contains("5 received"), "{proposal}: {said}");
+        let printed = a.sh("ping -c 5 -i 0.1 -W 5 10.2.0.2");
+        assert!(printed.contains("5 received"), "{proposal}: {printed}");
         let fetched = sum(a.sh("curl -s --max-time 30 http://10.2.0.2:8000/large | sha256sum"));
         assert_eq!(fetched, expected, "{proposal}");
         let report = godwit.stop();

@@ -30,8 +30,8 @@ fn learned(switch: &Host, control: &Path) -> Vec<(u64, String, String)> {
     command.args(["mac", "list", "--function", "switch", "--json", "-", "--control"]).arg(control);
     let output = command.output().expect("it starts");
     assert!(output.status.success(), "{output:?}");
-    let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let list = said["mac"].as_array().or(said.as_array()).unwrap_or_else(|| panic!("{said:#}"));
+    let printed: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let list = printed["mac"].as_array().or(printed.as_array()).unwrap_or_else(|| panic!("{printed:#}"));
     let text = |entry: &serde_json::Value, key: &str| entry[key].as_str().unwrap_or_default().to_owned();
     list.iter()
         .map(|entry| (entry["vlan"].as_u64().unwrap_or_default(), text(entry, "mac"), text(entry, "port")))
@@ -59,18 +59,18 @@ fn four_hosts_at_two_switches() {
         [one.godwit(&net, &at_one, &["pa", "pc", "trunk"]), other.godwit(&net, &at_other, &["pb", "pd", "trunk"])];
 
     for (from, to) in [(&a, "10.10.0.2"), (&b, "10.10.0.1"), (&c, "10.20.0.4"), (&d, "10.20.0.3")] {
-        let said = from.sh(&format!("ping -c 5 -i 0.02 -W 2 {to}"));
-        assert!(said.contains("5 received") && said.contains("ttl=64"), "{to}: {said}");
+        let printed = from.sh(&format!("ping -c 5 -i 0.02 -W 2 {to}"));
+        assert!(printed.contains("5 received") && printed.contains("ttl=64"), "{to}: {printed}");
     }
     // Neighbour discovery uses multicast, which the switch floods like broadcast.
-    let said = a.sh("ping -c 3 -i 0.02 -W 2 fd10::2");
-    assert!(said.contains("3 received"), "{said}");
+    let printed = a.sh("ping -c 3 -i 0.02 -W 2 fd10::2");
+    assert!(printed.contains("3 received"), "{printed}");
     // Frames of full length carry a tag.
-    let said = a.sh("ping -c 3 -i 0.02 -W 2 -M do -s 1472 10.10.0.2");
-    assert!(said.contains("3 received"), "{said}");
+    let printed = a.sh("ping -c 3 -i 0.02 -W 2 -M do -s 1472 10.10.0.2");
+    assert!(printed.contains("3 received"), "{printed}");
     // The other VLAN is a separate network.
-    let said = String::from_utf8_lossy(&a.try_sh("ping -c 2 -i 0.02 -W 1 10.10.0.3").stdout).into_owned();
-    assert!(said.contains(" 0 received"), "{said}");
+    let printed = String::from_utf8_lossy(&a.try_sh("ping -c 2 -i 0.02 -W 1 10.10.0.3").stdout).into_owned();
+    assert!(printed.contains(" 0 received"), "{printed}");
 
     let [of_a, of_b, of_c, of_d] = [&a, &b, &c, &d].map(|host| host.mac("eth0"));
     let entry = |vlan: u64, mac: &String, port: &str| (vlan, mac.clone(), port.to_owned());
@@ -87,8 +87,8 @@ fn four_hosts_at_two_switches() {
     let before = c.counted("eth0").received + d.counted("eth0").received;
     let server = b.start("iperf3 -s");
     wait_for("iperf3", || b.try_sh("ss -Hltn 'sport = 5201' | grep -q .").status.success());
-    let said: serde_json::Value = serde_json::from_str(&a.sh("iperf3 -c 10.10.0.2 -t 1 -J")).expect("JSON");
-    assert!(said["end"]["sum_received"]["bits_per_second"].as_f64().is_some_and(|bits| bits > 1e6), "{said:#}");
+    let printed: serde_json::Value = serde_json::from_str(&a.sh("iperf3 -c 10.10.0.2 -t 1 -J")).expect("JSON");
+    assert!(printed["end"]["sum_received"]["bits_per_second"].as_f64().is_some_and(|bits| bits > 1e6), "{printed:#}");
     drop(server);
     let heard = c.counted("eth0").received + d.counted("eth0").received - before;
     assert!(heard < 20, "{heard} frames of another VLAN");

@@ -69,7 +69,7 @@ fn links_that_go_down_and_interfaces_that_vanish_come_back() {
 /// The queue of a stalled reader fills. Frames that do not fit are counted. Traffic continues
 /// afterwards.
 #[test]
-fn a_queue_that_stalls_is_counted_and_goes_on() {
+fn a_stalled_queue_counts_losses_and_recovers() {
     let Some(mut net) = Net::new(&["ping", "ethtool"]) else { return };
     let routed = Routed::new(&mut net);
     let Routed { a, router, b } = &routed;
@@ -101,7 +101,7 @@ fn a_queue_that_stalls_is_counted_and_goes_on() {
 }
 
 #[test]
-fn rights_are_given_up_once_everything_is_open() {
+fn privileges_are_dropped_after_the_start() {
     let Some(mut net) = Net::new(&["ping", "ethtool"]) else { return };
     let routed = Routed::new(&mut net);
     routed.introduce();
@@ -132,7 +132,7 @@ fn rights_are_given_up_once_everything_is_open() {
 }
 
 #[test]
-fn a_process_that_is_killed_leaves_nothing_behind() {
+fn a_killed_process_leaves_no_files_or_programs() {
     let Some(mut net) = Net::new(&["ping", "ethtool", "bpftool"]) else { return };
     let routed = Routed::new(&mut net);
     routed.introduce();
@@ -164,9 +164,12 @@ fn a_process_that_is_killed_leaves_nothing_behind() {
     let config = net.file("second.toml", routed.config());
     let second =
         routed.router.command(env!("CARGO_BIN_EXE_godwit")).arg("run").arg(config).output().expect("it starts");
-    let said = String::from_utf8_lossy(&second.stderr).into_owned();
-    assert_eq!(second.status.code(), Some(2), "{said}");
-    assert!(said.contains("in use by another AF_XDP socket") || said.contains("another XDP program"), "{said}");
+    let printed = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert_eq!(second.status.code(), Some(2), "{printed}");
+    assert!(
+        printed.contains("in use by another AF_XDP socket") || printed.contains("another XDP program"),
+        "{printed}"
+    );
     assert!(ping(&routed), "the first goes on");
     godwit.stop();
 }
