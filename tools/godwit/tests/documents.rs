@@ -5,10 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use godwit_test_support::repository;
+use godwit_test_support::{Folder, repository};
 
 #[test]
-fn the_page_of_counters_is_made_from_the_tables() {
+fn the_page_of_counters_matches_the_tables() {
     let page = repository().join("docs/counters.md");
     let expected = godwit_engine::counters::document();
     if std::env::var_os("GODWIT_WRITE").is_some() {
@@ -18,38 +18,43 @@ fn the_page_of_counters_is_made_from_the_tables() {
     assert!(found == expected, "docs/counters.md is old: GODWIT_WRITE=1 cargo test -p godwit --test documents");
 }
 
-/// Every Markdown file below `folder`, but for what is built or fetched.
-fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if path.is_dir() && name != "target" && name != "out" && !name.starts_with('.') {
-            pages(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "md") {
-            found.push(path);
-        }
+/// Page and figures are generated from `bench/results/` and must not be edited.
+#[test]
+fn the_results_of_benchmarks_match_the_records() {
+    let folder = Folder::new();
+    let output = Command::new(env!("CARGO_BIN_EXE_godwit"))
+        .args(["bench", "report", "--output"])
+        .arg(folder.path())
+        .current_dir(repository())
+        .output()
+        .expect("the program starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let stored = repository().join("docs/benchmarks");
+    let generated = files(folder.path());
+    assert!(generated.contains(&"results.md".into()), "{generated:?}");
+    for name in &generated {
+        let is_equal = fs::read(folder.path().join(name)).unwrap() == fs::read(stored.join(name)).unwrap_or_default();
+        assert!(is_equal, "docs/benchmarks/{}: run `cargo xtask regenerate`", name.display());
     }
+    let obsolete: Vec<_> = files(&stored).into_iter().filter(|name| !generated.contains(name)).collect();
+    assert_eq!(obsolete, [Path::new("README.md")], "files of docs/benchmarks that no record needs");
 }
 
-#[test]
-fn links_between_documents_have_targets() {
-    let mut found = Vec::new();
-    pages(&repository(), &mut found);
-    assert!(found.len() > 10, "{found:?}");
-    let mut links = 0;
-    for page in found {
-        let text = fs::read_to_string(&page).unwrap();
-        // `](target)`, without what follows a `#`.
-        for link in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link) {
-            let file = link.split('#').next().unwrap_or_default();
-            if file.is_empty() || file.contains("://") {
-                continue;
+/// Returns the files below `folder`, as paths relative to it.
+fn files(folder: &Path) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                found.insert(path.strip_prefix(folder).unwrap().to_owned());
             }
-            links += 1;
-            assert!(page.with_file_name("").join(file).exists(), "{} links to {file}", page.display());
         }
     }
-    assert!(links > 20, "only {links} links");
+    found
 }
 
 /// Returns the names of all counters of dropped or lost packets.

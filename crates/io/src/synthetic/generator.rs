@@ -37,7 +37,8 @@ impl Pace {
         if self.unit_ns == 0.0 {
             return self.start_ns;
         }
-        self.start_ns.wrapping_add(((unit - self.first) as f64 * self.unit_ns) as u64)
+        // A unit before `first` was due before the rate changed, and is due at once.
+        self.start_ns.wrapping_add((unit.saturating_sub(self.first) as f64 * self.unit_ns) as u64)
     }
 }
 

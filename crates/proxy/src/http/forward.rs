@@ -29,8 +29,9 @@ pub(super) async fn forward(client: Rc<Client>, mut request: Request<Incoming>) 
     let (mut head, body) = request.into_parts();
     let exchange = Exchange::begin(Rc::clone(&client), &head);
     let (link, counters) = (&client.link, client.link.counters());
-    let limit = link.proxy.config.limits.body_bytes;
-    let host = match headers::host(&head) {
+    let limits = &link.proxy.config.limits;
+    let limit = limits.body_bytes;
+    let host = match headers::host(&head, limits.header_bytes) {
         Ok(host) => host,
         Err(invalid) => {
             counters.requests_refused_header.increment();
@@ -207,6 +208,9 @@ fn answer(exchange: &Rc<Exchange>, status: StatusCode, text: &str) -> Response<R
 fn refuse(exchange: &Rc<Exchange>, invalid: Invalid) -> Response<ResponseBody> {
     match invalid {
         Invalid::Host => answer(exchange, StatusCode::BAD_REQUEST, "the request needs one valid host"),
+        Invalid::Size => {
+            answer(exchange, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "the header of the request is too large")
+        }
         Invalid::Length => answer(exchange, StatusCode::BAD_REQUEST, "the request has two lengths"),
         Invalid::Connect => {
             let mut response = answer(exchange, StatusCode::METHOD_NOT_ALLOWED, "CONNECT is not supported");

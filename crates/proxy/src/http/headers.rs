@@ -33,10 +33,22 @@ pub(super) enum Invalid {
     Connect,
     /// Both a length and a transfer coding are given (RFC 9112, section 6.1).
     Length,
+    /// The header is larger than `limits.header_bytes`.
+    Size,
 }
 
-/// Returns the host of a request.
-pub(super) fn host(request: &Parts) -> Result<HeaderValue, Invalid> {
+/// Returns the size of a request's header in HTTP/1.1, in bytes.
+fn size_bytes(request: &Parts) -> usize {
+    let target = request.uri.path_and_query().map_or(1, |target| target.as_str().len());
+    let fields = request.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
+    request.method.as_str().len() + target + "  HTTP/1.1\r\n\r\n".len() + fields.sum::<usize>()
+}
+
+/// Returns the host of a request whose header has at most `limit` bytes.
+pub(super) fn host(request: &Parts, limit: usize) -> Result<HeaderValue, Invalid> {
+    if size_bytes(request) > limit {
+        return Err(Invalid::Size);
+    }
     if request.method == Method::CONNECT {
         return Err(Invalid::Connect);
     }

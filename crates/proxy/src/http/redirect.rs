@@ -78,7 +78,7 @@ async fn answer(link: Rc<Link>, request: Request<Incoming>) -> Result<Response<R
             None => respond(StatusCode::NOT_FOUND, "there is no such challenge\n".to_owned()),
         });
     }
-    let Ok(host) = headers::host(&head) else {
+    let Ok(host) = headers::host(&head, link.proxy.config.limits.header_bytes) else {
         return Ok(respond(StatusCode::BAD_REQUEST, "the request needs one valid host\n".to_owned()));
     };
     // The authority was checked. Its port belongs to this listener.

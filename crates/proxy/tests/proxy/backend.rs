@@ -76,9 +76,14 @@ impl Backend {
                 if ended.load(Ordering::SeqCst) {
                     return;
                 }
+                let end = stream.try_clone().unwrap();
                 open.lock().unwrap().push(stream.try_clone().unwrap());
                 let serve = Arc::clone(&serve);
-                std::thread::spawn(move || serve(stream));
+                std::thread::spawn(move || {
+                    serve(stream);
+                    // The clone in the list keeps the connection open. The client may be faster.
+                    let _ = end.shutdown(Shutdown::Both);
+                });
             }
         });
         Self { address, connections, requests, stop, thread: Some(thread) }

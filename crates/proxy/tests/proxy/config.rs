@@ -74,12 +74,12 @@ fn mistakes_are_reported_with_their_line() {
     }
     let stanza = VALID.split_once("[[proxy]]").unwrap().1;
     let twice = format!("{VALID}[[proxy]]{stanza}");
-    assert_eq!(error(&twice), "p.toml:17: two proxies have the name `front`: give each its own");
+    assert_eq!(error(&twice), "p.toml:16: two proxies have the name `front`: give each its own");
     let twice = VALID.replace("127.0.0.1:0\"", "127.0.0.1:444\"");
     let twice = format!("{twice}[[proxy]]{}", twice.split_once("[[proxy]]").unwrap().1.replace("front", "back"));
     assert_eq!(
         error(&twice),
-        "p.toml:17: 127.0.0.1:444 is already the address of another listener: choose another port"
+        "p.toml:16: 127.0.0.1:444 is already the address of another listener: choose another port"
     );
     let tcp = VALID.replace("\"http\"", "\"tcp\"").replace(upstream, &after("redirect = \"127.0.0.1:80\""));
     assert_eq!(error(&tcp), "p.toml:10: redirect: needs mode = \"http\"");

@@ -108,7 +108,8 @@ fn requests_cannot_be_smuggled() {
         for request in &seen {
             let head = request.head.to_ascii_lowercase();
             assert!(!(head.contains("content-length") && head.contains("transfer-encoding")), "{fields:?}: {head}");
-            assert_eq!(head.matches("host: ").count(), 1, "{fields:?}: {head}");
+            let hosts = head.lines().filter(|line| line.starts_with("host: "));
+            assert_eq!(hosts.count(), 1, "{fields:?}: {head}");
             assert!(!head.contains('\0') && !head.contains("\n "), "{fields:?}: {head}");
             assert_ne!(request.path, "/hidden", "{fields:?}: the header of the hidden request is not complete");
         }
@@ -142,10 +143,11 @@ fn invalid_requests_are_refused() {
         let found = client.response(false).map(|response| response.status);
         assert_eq!(found.unwrap_or(400), status, "{request:?}");
     }
-    // hyper rejects a target that is longer than 65,534 bytes.
+    // A header above `limits.header_bytes`.
     let mut client = Client::connect(&proxy);
     client.send(format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(40_000))).unwrap();
-    assert!(matches!(client.response(false).unwrap().status, 414 | 431));
+    let status = client.response(false).unwrap().status;
+    assert!(matches!(status, 414 | 431), "{status}");
     let mut random = Random::new(5);
     for _ in 0..50 {
         let mut client = Client::connect(&proxy);

@@ -212,10 +212,11 @@ fn goaway(proxy: &Proxy, mut flood: impl FnMut(&mut Hand, u32) -> io::Result<()>
 #[test]
 fn floods_end_the_connection() {
     let Some((proxy, backend)) = start("limits = { streams = 20 }") else { return };
+    const NO_ERROR: u32 = 0;
     const PROTOCOL_ERROR: u32 = 1;
     const ENHANCE_YOUR_CALM: u32 = 11;
     // A connection can also end without GOAWAY, when the reset discards it.
-    let is_end = |code: Option<u32>| matches!(code, None | Some(PROTOCOL_ERROR | ENHANCE_YOUR_CALM));
+    let is_end = |code: Option<u32>| matches!(code, None | Some(NO_ERROR | PROTOCOL_ERROR | ENHANCE_YOUR_CALM));
     let rapid_reset = goaway(&proxy, |hand, turn| {
         let stream = 2 * turn + 1;
         hand.frame(HEADERS, END_HEADERS | END_STREAM, stream, &request(&[]))?;

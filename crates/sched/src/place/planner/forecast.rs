@@ -2,7 +2,7 @@
 
 use super::super::load::{FunctionLoad, LENGTH_CLASSES, Load};
 
-/// Number of looks that the mean covers: 100 ms of 10 ms each.
+/// Number of looks that the mean covers: 50 ms of 10 ms each.
 const WINDOW: usize = 5;
 
 /// Ratio of the forecast to the last look from which the load counts as falling.
@@ -101,10 +101,10 @@ mod tests {
         }
         assert_eq!(push(&mut forecast, 5000.0, 1500).pps, 5000.0);
         let after = push(&mut forecast, 0.0, 60);
-        assert!((after.pps - 1300.0).abs() < 1e-6, "{after:?}");
-        // 8000 packets of 60 bytes and 5000 of 1500 bytes.
-        assert!((after.bytes - 7_980_000.0 / 13_000.0).abs() < 1e-6, "{after:?}");
-        assert!((after.classes[3] - 5.0 / 13.0).abs() < 1e-9 && (after.classes[0] - 8.0 / 13.0).abs() < 1e-9);
+        assert!((after.pps - 1600.0).abs() < 1e-6, "{after:?}");
+        // 3000 packets of 60 bytes and 5000 of 1500 bytes.
+        assert!((after.bytes - 7_680_000.0 / 8000.0).abs() < 1e-6, "{after:?}");
+        assert!((after.classes[3] - 5.0 / 8.0).abs() < 1e-9 && (after.classes[0] - 3.0 / 8.0).abs() < 1e-9);
         for _ in 0..10 {
             push(&mut forecast, 0.0, 60);
         }
