@@ -1,4 +1,4 @@
-//! CUDA device emulated on the CPU: a driver and a kernel compiler (`kernels/tests/cuda`) replace
+//! CUDA device emulated on the CPU: a driver and a kernel compiler (`kernels/emulation`) replace
 //! the libraries of NVIDIA.
 
 use std::ffi::{CStr, c_char};
@@ -10,7 +10,7 @@ use libloading::Library;
 
 use crate::skip;
 
-const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels/tests/cuda");
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels/emulation");
 
 /// Emulated driver.
 pub struct Emulation {
@@ -47,8 +47,8 @@ impl Emulation {
         let folder = folder.join(format!("emulated-{version:x}"));
         std::fs::create_dir_all(&folder).unwrap();
         let emulation = Self {
-            driver: library(&folder, "cuda", "driver.cpp", version),
-            _compiler: library(&folder, "nvrtc", "compiler.cpp", version),
+            driver: library(&folder, "cuda", &["driver.cpp", "memory.cpp"], version),
+            _compiler: library(&folder, "nvrtc", &["compiler.cpp"], version),
         };
         emulation.set(b"emulated_devices", devices);
         Some(emulation)
@@ -95,8 +95,9 @@ impl Emulation {
 
 /// Returns a digest of all sources.
 fn version() -> u32 {
-    let texts = ["driver.cpp", "world.h", "streams.h", "compiler.cpp", "emulation.h", "sanitizer.h", "entries.h"]
-        .map(|name| std::fs::read(Path::new(SOURCES).join(name)).unwrap());
+    let texts =
+        ["driver.cpp", "memory.cpp", "world.h", "streams.h", "compiler.cpp", "emulation.h", "sanitizer.h", "entries.h"]
+            .map(|name| std::fs::read(Path::new(SOURCES).join(name)).unwrap());
     // FNV-1a. The result must fit into a C int.
     let step = |sum: u32, &byte: &u8| (sum ^ u32::from(byte)).wrapping_mul(0x100_0193);
     texts.iter().flatten().fold(0x811c_9dc5, step) >> 1
@@ -104,7 +105,7 @@ fn version() -> u32 {
 
 /// Compiles a library unless it exists, and loads it. From then on, the loader uses it for this
 /// library name.
-fn library(folder: &Path, name: &str, source: &str, version: u32) -> Library {
+fn library(folder: &Path, name: &str, sources: &[&str], version: u32) -> Library {
     let path = folder.join(format!("lib{name}.so"));
     if !path.exists() {
         let unfinished = PathBuf::from(format!("{}.{}", path.display(), std::process::id()));
@@ -113,7 +114,7 @@ fn library(folder: &Path, name: &str, source: &str, version: u32) -> Library {
             .arg(format!("-Wl,-soname,lib{name}.so"))
             .arg(format!("-DEMULATION_FOLDER=\"{SOURCES}\""))
             .arg(format!("-DEMULATION_VERSION={version}"))
-            .arg(Path::new(SOURCES).join(source))
+            .args(sources.iter().map(|source| Path::new(SOURCES).join(source)))
             .arg("-o")
             .arg(&unfinished)
             .output()

@@ -1,4 +1,5 @@
-//! CUDA text of the kernels, compiled by g++ with `cuda/emulation.h`, and run on the CPU.
+//! CUDA text of the kernels, compiled by g++ with `kernels/emulation/emulation.h`, and run on the
+//! CPU.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -89,7 +90,7 @@ impl Emulation {
             assert_eq!(text.matches(ptx).count(), 1, "{ptx}");
             text = text.replace(ptx, plain);
         }
-        let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cuda");
+        let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("emulation");
         let source = folder.join("emulation.cpp");
         let program = folder.join("emulation");
         fs::write(&source, format!("#include \"emulation.h\"\n{text}\n#line 1\n#include \"main.h\"\n")).unwrap();

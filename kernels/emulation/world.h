@@ -30,6 +30,8 @@ enum Result {
 
 using Address = uint64_t;
 
+/* Memory of a device. */
+constexpr uint64_t MEMORY_BYTES = 4ull << 30;
 constexpr auto TIMEOUT = std::chrono::seconds(30);
 
 [[noreturn]] inline void fail(const char *what)
@@ -87,6 +89,18 @@ inline Result injected_result(const char *call)
     }
     return entry->second.result;
 }
+
+/* Returns an error if the thread has no context or the test has injected one. Begins every call
+ * that requires a context. */
+#define GODWIT_REQUIRE_CONTEXT()                                                                   \
+    do {                                                                                           \
+        if (device < 0) {                                                                          \
+            return INVALID_CONTEXT;                                                                \
+        }                                                                                          \
+        if (const Result result = injected_result(__func__)) {                                     \
+            return result;                                                                         \
+        }                                                                                          \
+    } while (0)
 
 /* Returns the area that contains all these bytes, or null. */
 inline const Area *area_of(Address address, uint64_t bytes)
