@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use godwit_device::cpu;
+use godwit_device::{LAST_RESORT, is_synchronous};
 
 use crate::definition::{Definition, definitions};
 use crate::error::Error;
@@ -138,21 +138,21 @@ fn run_definition(definition: &Definition, request: &Request, progress: &mut Pro
 fn devices(definition: &Definition, subject: &Subject, request: &Request) -> Result<Vec<String>, Error> {
     let named = &request.devices;
     if let Some(device) = named.iter().find(|device| !godwit_device::is_id(device)) {
-        return Err(Error::Setup(format!("device `{device}`: expected `cpu`, `opencl:N` or `cuda:N`")));
+        return Err(Error::Setup(format!("device `{device}`: valid devices are {}", godwit_device::id_forms())));
     }
     if let Some((_, twice)) = named.iter().enumerate().find(|(index, device)| named[..*index].contains(device)) {
         return Err(Error::Setup(format!("device `{twice}` is named twice")));
     }
     let name = &definition.name;
     match (subject.devices, named.as_slice()) {
-        (Devices::Cpu, [device, ..]) if device != cpu::ID || named.len() > 1 => {
+        (Devices::Cpu, [device, ..]) if !is_synchronous(device) || named.len() > 1 => {
             Err(Error::Setup(format!("device `{}`: the bench `{name}` runs on the CPU only (cpu)", named.join(","))))
         }
         (Devices::One, [_, _, ..]) => {
             Err(Error::Setup(format!("device `{}`: the bench `{name}` runs on one device at a time", named.join(","))))
         }
         (Devices::All, []) => Ok(present()),
-        (_, []) if definition.devices.iter().any(|device| device == cpu::ID) => Ok(vec![cpu::ID.to_owned()]),
+        (_, []) if definition.devices.iter().any(|device| is_synchronous(device)) => Ok(vec![LAST_RESORT.to_owned()]),
         // A bench that needs another device uses the first one of this machine.
         (_, []) => {
             let present = present();

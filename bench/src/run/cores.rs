@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use godwit_device::cpu;
+use godwit_device::is_synchronous;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
@@ -23,7 +23,7 @@ pub(crate) fn with_device(options: &LaneOptions) -> Result<(Vec<usize>, usize), 
             format!("CPU and device together: only one device besides the CPU is supported, not also `{second}`");
         return Err(Error::Setup(message));
     }
-    if options.device() == cpu::ID || feeding >= cores.len() {
+    if is_synchronous(options.device()) || feeding >= cores.len() {
         return Err(Error::Setup(format!(
             "CPU and device together: needs a --device other than the CPU, and more cores than the {feeding} that feed \
              it; this process has {}",
@@ -44,7 +44,7 @@ pub(crate) fn feeding(options: &LaneOptions) -> Result<(Vec<usize>, Vec<usize>),
     if largest == 1 {
         return Ok((threads, Vec::new()));
     }
-    if options.devices().len() > 1 || options.device() == cpu::ID {
+    if options.devices().len() > 1 || is_synchronous(options.device()) {
         return Err(Error::Setup(format!(
             "--workers {largest}: several threads can only feed a single device other than the CPU, not `{}`",
             options.devices().join(",")

@@ -1,10 +1,9 @@
 //! Chunk size, bin size and arena size for a device.
 
-use godwit_device::cpu;
+use godwit_device::{has_own_memory, is_synchronous};
 
 use crate::error::Error;
 use crate::load::size::Size;
-use crate::run::devices::kind;
 use crate::run::options::LaneOptions;
 
 /// Frame bytes of a chunk for a discrete GPU. Their buffers have about 8 MiB.
@@ -43,10 +42,12 @@ impl Feed {
         // small copies: an H200 at 60 bytes reaches 0.80 of half the duplex copy rate with chunks
         // of 16,384 packets, and 0.94 with 65,536. The CPU needs chunks that stay in its L2 cache,
         // and runs them on submission. Arenas exceed the last-level cache.
-        let (batch, bin_packets, in_flight, packets) = match kind(device) {
-            cpu::ID => (256, 256, 1, 1 << 16),
-            "opencl" => (1024, 64, 4, 1 << 16),
-            _ => ((COPY_PACKETS_BYTES / size.frame_bytes_mean()).clamp(1 << 14, 1 << 16), 64, 4, 1 << 19),
+        let (batch, bin_packets, in_flight, packets) = if is_synchronous(device) {
+            (256, 256, 1, 1 << 16)
+        } else if has_own_memory(device) {
+            ((COPY_PACKETS_BYTES / size.frame_bytes_mean()).clamp(1 << 14, 1 << 16), 64, 4, 1 << 19)
+        } else {
+            (1024, 64, 4, 1 << 16)
         };
         let batch = options.batch.unwrap_or(batch).max(1);
         let in_flight = options.in_flight.unwrap_or(in_flight).max(1);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use godwit_device::{Implementation, Mode, cpu, has_own_memory};
+use godwit_device::{Implementation, LAST_RESORT, Mode, has_own_memory, is_synchronous};
 use godwit_function::Function;
 use godwit_sched::{Grouping, PackerConfig};
 
@@ -33,7 +33,7 @@ const GRANULARITY_BYTES: u32 = 256;
 /// # Errors
 /// Returns an error if the implementation does not exist on the requested devices.
 pub(crate) fn implementation(options: &LaneOptions) -> Result<Implementation, Error> {
-    let on_cpu = options.devices().contains(&cpu::ID);
+    let on_cpu = options.devices().contains(&LAST_RESORT);
     match options.common.implementation.as_deref() {
         None | Some("native") if on_cpu => Ok(Implementation::Native),
         None | Some("scalar") => Ok(Implementation::Scalar),
@@ -153,7 +153,7 @@ pub(crate) fn flows(
     };
     let config = FlowConfig {
         device,
-        mode: options.mode.filter(|_| device != cpu::ID).unwrap_or(Mode::Launch),
+        mode: options.mode.filter(|_| !is_synchronous(device)).unwrap_or(Mode::Launch),
         implementation,
         resident: false,
         layout: options.layout,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use godwit_device::measure;
+use godwit_device_bench as measure;
 
 use crate::progress::Progress;
 use crate::run::row::Details;

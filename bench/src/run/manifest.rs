@@ -75,16 +75,19 @@ impl Manifest {
     pub fn of_this_machine(machine: Option<&str>) -> Self {
         let cpu = field("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned());
         let cores = cores::count();
+        let found = devices::others();
+        let gpu = found.iter().find(|found| found.kind == "gpu").map(|found| found.capabilities.name.as_str());
+        let machine = machine.map_or_else(|| slug(cores, &cpu, gpu), str::to_owned);
         let gpu = |found: godwit_device::Found| Gpu {
             id: found.capabilities.id,
             name: found.capabilities.name,
             driver: found.driver,
         };
-        let gpus: Vec<Gpu> = devices::others().into_iter().map(gpu).collect();
+        let gpus: Vec<Gpu> = found.into_iter().map(gpu).collect();
         let mut levels = godwit_kernels::levels().iter().filter(|level| level.supported());
         let (commit, dirty) = commit();
         Self {
-            machine: machine.map_or_else(|| slug(cores, &cpu, &gpus), str::to_owned),
+            machine,
             cores,
             level: levels.next_back().map_or_else(|| "unknown".to_owned(), |level| level.name.to_owned()),
             os: os().unwrap_or_else(|| std::env::consts::OS.to_owned()),
@@ -155,13 +158,9 @@ fn libraries() -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Returns a name of the machine made of its cores, its CPU and its first GPU of each driver other
-/// than PoCL.
-fn slug(cores: usize, cpu: &str, gpus: &[Gpu]) -> String {
-    let mut text = format!("{cores}-cores {cpu}");
-    for gpu in gpus.iter().filter(|gpu| gpu.id.starts_with("cuda:")).take(1) {
-        text = format!("{text} {}", gpu.name);
-    }
+/// Returns a name of the machine made of its cores, its CPU and its first GPU.
+fn slug(cores: usize, cpu: &str, gpu: Option<&str>) -> String {
+    let text = format!("{cores}-cores {cpu} {}", gpu.unwrap_or_default());
     let mut slug = String::new();
     for word in text.to_lowercase().split(|letter: char| !letter.is_ascii_alphanumeric()) {
         if !word.is_empty() && !["r", "tm", "processor", "cpu", "core"].contains(&word) && !word.ends_with("ghz") {
@@ -215,9 +214,8 @@ mod tests {
 
     #[test]
     fn names_machines_by_cores_cpu_and_gpu() {
-        assert_eq!(slug(2, "AMD EPYC 9B45 Processor", &[]), "2-cores-amd-epyc-9b45");
-        let gpu = |id: &str| Gpu { id: id.to_owned(), name: "NVIDIA H200".to_owned(), driver: String::new() };
+        assert_eq!(slug(2, "AMD EPYC 9B45 Processor", None), "2-cores-amd-epyc-9b45");
         let cpu = "Intel(R) Xeon(R) Platinum 8581C CPU";
-        assert_eq!(slug(16, cpu, &[gpu("cuda:0"), gpu("cuda:1")]), "16-cores-intel-xeon-platinum-8581c-nvidia-h200");
+        assert_eq!(slug(16, cpu, Some("NVIDIA H200")), "16-cores-intel-xeon-platinum-8581c-nvidia-h200");
     }
 }

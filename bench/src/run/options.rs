@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::time::Duration;
 
-use godwit_device::{Mode, Transfer, cpu};
+use godwit_device::{Mode, Transfer, is_synchronous};
 use godwit_packet::Layout;
 
 use crate::error::Error;
@@ -341,7 +341,7 @@ impl LaneOptions {
 
     /// Returns whether prepared chunks go through a lane, instead of bins directly to the function.
     pub(crate) fn through_lane(&self) -> bool {
-        self.mode.is_some() || self.device() != cpu::ID
+        self.mode.is_some() || !is_synchronous(self.device())
     }
 }
 

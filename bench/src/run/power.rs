@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use godwit_device::Unavailable;
 use godwit_device::power::{Meter, meters};
 
 /// Time between two readings. Counters that wrap must be read often.
@@ -34,7 +35,7 @@ impl PowerWatch {
 }
 
 fn watch(mut meters: Vec<Meter>, stop: &AtomicBool) -> Option<f64> {
-    let mut joules = || meters.iter_mut().map(Meter::joules).sum::<Result<f64, String>>().ok();
+    let mut joules = || meters.iter_mut().map(Meter::joules).sum::<Result<f64, Unavailable>>().ok();
     let (started, before) = (Instant::now(), joules()?);
     while !stop.load(Ordering::Relaxed) {
         std::thread::sleep(SAMPLE_INTERVAL);

@@ -15,7 +15,8 @@ use std::sync::Barrier;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use godwit_device::{has_own_memory, measure};
+use godwit_device::has_own_memory;
+use godwit_device_bench as measure;
 
 use crate::error::Error;
 use crate::load::size::Size;

@@ -17,7 +17,7 @@
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use godwit_device::{DeviceChain, Implementation, Mode, cpu};
+use godwit_device::{DeviceChain, Implementation, LAST_RESORT, Mode, is_synchronous};
 use godwit_function::Function;
 
 use crate::error::Error;
@@ -92,7 +92,7 @@ pub(super) fn run(context: &Context, progress: &mut Progress<'_>) -> Result<Vec<
     }
     let link = link(device, options.common.time.min(Duration::from_millis(200)) / 4, progress);
     for &size in &options.common.sizes {
-        if device != cpu::ID {
+        if !is_synchronous(device) {
             let mode = options.mode.unwrap_or(Mode::Launch);
             for variant in variants() {
                 rows.extend(bench.on_device(&variant, size, mode, link, progress)?);
@@ -177,7 +177,7 @@ impl ChainBench<'_> {
     ) -> Result<Vec<Flow>, Error> {
         let config = FlowConfig {
             device,
-            mode: if device == cpu::ID { Mode::Launch } else { mode },
+            mode: if is_synchronous(device) { Mode::Launch } else { mode },
             implementation: Implementation::Native,
             resident: false,
             layout: self.options.layout,
@@ -210,7 +210,7 @@ impl ChainBench<'_> {
     ) -> Result<Vec<Row>, Error> {
         let make = |device: &str, feed: &Feed| {
             // On the CPU, chunks that return to the host after each function cost nothing.
-            let by = if device == cpu::ID { By::Host } else { By::Device };
+            let by = if is_synchronous(device) { By::Host } else { By::Device };
             let chain = variant.chain.clone().map(|chain| Chain { by, ..chain });
             let flow = self.flow(device, feed, &Variant { chain, ..*variant }, size)?;
             if by == By::Device && variant.chain.is_some() && !flow.device.runs_chain() {
@@ -328,14 +328,15 @@ impl ChainBench<'_> {
         let ready = Barrier::new(cores + 1);
         let (measured, watts) = std::thread::scope(|scope| {
             let one = || -> Result<(f64, f64, usize), Error> {
-                let made = self.flow(cpu::ID, &feed, &variant, size).and_then(|mut flow| Ok((flow.verify()?.0, flow)));
+                let made =
+                    self.flow(LAST_RESORT, &feed, &variant, size).and_then(|mut flow| Ok((flow.verify()?.0, flow)));
                 ready.wait();
                 let (verified, mut flow) = made?;
                 Ok((flow.measure(self.options.common.time)?.mpps(), flow.frame_bytes(), verified))
             };
             let threads: Vec<_> = (0..cores).map(|_| scope.spawn(one)).collect();
             ready.wait();
-            let watch = PowerWatch::start(cpu::ID);
+            let watch = PowerWatch::start(LAST_RESORT);
             let joined = threads.into_iter().map(|thread| thread.join());
             let joined: Vec<_> = joined
                 .map(|result| result.unwrap_or_else(|_| Err(Error::Setup("a thread panicked".to_owned()))))
@@ -347,7 +348,7 @@ impl ChainBench<'_> {
         let gbps: f64 = measured.iter().map(|(mpps, bytes, _)| mpps * bytes * 8.0 / 1e3).sum();
         progress(&format!("chain at {size} on {cores} cores: {} packets compared with ref on each", measured[0].2));
         Ok(Row {
-            device: cpu::ID.to_owned(),
+            device: LAST_RESORT.to_owned(),
             implementation: "chain".to_owned(),
             mode: "launch".to_owned(),
             size: Some(size),

@@ -1,22 +1,24 @@
-//! Devices without packets: copies, launches and random reads (G-Opt, figures 2 to 4 and table 1).
+//! Devices without packets: copies, launches, random reads and lookups (G-Opt, figures 2 to 4 and
+//! table 1).
 //! They limit all other benches.
 //!
 //! In these rows `batch` is the size of a copy in bytes, or the number of chains. `mpps` counts
-//! millions of copies, launches or reads, and `gbps` the bits of copies.
+//! millions of copies, launches, reads or lookups, and `gbps` the bits of copies.
 
 use std::time::Duration;
 
-use godwit_device::measure::{self, CHAINS_PER_CORE, Measure};
-use godwit_device::{Implementation, Mode, Transfer, cpu};
+use godwit_device::{Implementation, Mode, Transfer, is_synchronous};
+use godwit_device_bench::{self as measure, CHAINS_PER_CORE, Measure};
 use godwit_packet::Layout;
 
 use crate::error::Error;
 use crate::load::build::build;
-use crate::load::frames;
+use crate::load::frames::{self, Random};
 use crate::load::job::Job;
 use crate::load::size::Size;
 use crate::progress::Progress;
 use crate::run::cores;
+use crate::run::devices::modes;
 use crate::run::flow::{Flow, FlowConfig};
 use crate::run::options::{Common, Context, TRANSFER};
 use crate::run::rounds::median_p99;
@@ -30,6 +32,11 @@ const ROUNDS: usize = 5;
 const LAUNCHES: usize = 1000;
 /// Size of the table of random reads. It exceeds every last-level cache.
 const TABLE_BYTES: usize = 1 << 30;
+/// Lookups of a batch, as in G-Opt: a little more than the packets that arrive in 100 us at 40
+/// Gbps.
+const HEADERS: usize = 8192;
+/// Numbers of dependent reads of a lookup.
+const DEPTHS: [u32; 9] = [1, 2, 3, 4, 5, 6, 8, 10, 16];
 /// Names of the three directions of copies.
 const DIRECTIONS: [&str; 3] = ["copy host-to-device", "copy device-to-host", "copy both ways"];
 
@@ -44,6 +51,7 @@ pub(super) fn run(context: &Context, progress: &mut Progress<'_>) -> Result<Vec<
         launches(device, &mut *opened, common, progress, &mut rows)?;
         one_packet(device, transfer, common, progress, &mut rows)?;
         random_reads(device, &mut *opened, common, progress, &mut rows)?;
+        lookups(device, &mut *opened, common, progress, &mut rows)?;
     }
     if common.devices_named && common.devices.len() > 1 {
         copies_at_once(&common.devices(), common, progress, &mut rows)?;
@@ -176,8 +184,7 @@ fn one_packet(
     rows: &mut Vec<Row>,
 ) -> Result<(), Error> {
     let template = [build("template", "")?];
-    let modes: &[Mode] = if device == cpu::ID { &[Mode::Launch] } else { &[Mode::Launch, Mode::Persistent] };
-    for &mode in modes {
+    for &mode in modes(device) {
         let config = FlowConfig {
             device,
             mode,
@@ -216,13 +223,13 @@ fn random_reads(
     progress: &mut Progress<'_>,
     rows: &mut Vec<Row>,
 ) -> Result<(), Error> {
-    let chains = match (device == cpu::ID, common.brief()) {
+    let chains = match (is_synchronous(device), common.brief()) {
         (true, true) => vec![1, CHAINS_PER_CORE],
         (true, false) => vec![1, 2, 4, 8, CHAINS_PER_CORE, CHAINS_PER_CORE * cores::count()],
         (false, true) => vec![64],
         (false, false) => (0..=10).map(|power| 1 << (2 * power)).collect(),
     };
-    let table_bytes = if common.brief() { 1 << 20 } else { TABLE_BYTES };
+    let table_bytes = table_bytes(common);
     for chains in chains {
         progress(&format!("{device}: random reads, {chains} chains"));
         let mut times = Vec::new();
@@ -231,8 +238,44 @@ fn random_reads(
             times.push(1e9 / rate);
         }
         let mut row = row(device, "random reads", "call", chains, &mut times, 0);
-        let cores = (device == cpu::ID).then(|| chains.div_ceil(CHAINS_PER_CORE));
+        let cores = is_synchronous(device).then(|| chains.div_ceil(CHAINS_PER_CORE));
         row.details = Details::default().with("table_mib", table_bytes >> 20).with_option("cores", cores);
+        rows.push(row);
+    }
+    Ok(())
+}
+
+/// Returns the size of the table of random reads and lookups.
+fn table_bytes(common: &Common) -> usize {
+    if common.brief() { 1 << 20 } else { TABLE_BYTES }
+}
+
+/// Measures batches of lookups, each a chain of dependent reads, including the transfer of the
+/// headers to the device and of the results back (G-Opt, figure 4a). The CPU uses one core. The
+/// times are those of a batch.
+fn lookups(
+    device: &str,
+    opened: &mut dyn Measure,
+    common: &Common,
+    progress: &mut Progress<'_>,
+    rows: &mut Vec<Row>,
+) -> Result<(), Error> {
+    let (depths, table_bytes) = (if common.brief() { &DEPTHS[..2] } else { &DEPTHS[..] }, table_bytes(common));
+    let mut random = Random::new(HEADERS as u64);
+    let headers: Vec<u32> = (0..HEADERS).map(|_| random.next_u32()).collect();
+    for &depth in depths {
+        progress(&format!("{device}: lookups of {depth} dependent reads"));
+        let mut results = headers.clone();
+        let mut times =
+            opened.lookups(table_bytes, &mut results, depth, common.time / ROUNDS as u32).map_err(Error::setup)?;
+        let expected = |header: &u32| measure::lookup(table_bytes, *header, depth);
+        if let Some(wrong) = headers.iter().zip(&results).position(|(header, result)| expected(header) != *result) {
+            let what = format!("lookup {wrong} with {depth} dependent reads has another result");
+            return Err(Error::Wrong { who: device.to_owned(), what });
+        }
+        let mut row = row(device, "lookups", "call", HEADERS, &mut times, 0);
+        row.mpps *= HEADERS as f64;
+        row.details = Details::default().with("dependent_reads", u64::from(depth)).with("table_mib", table_bytes >> 20);
         rows.push(row);
     }
     Ok(())

@@ -11,12 +11,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use godwit_device::{Mode, Transfer, cpu, cuda, has_own_memory};
+use godwit_device::{Mode, Transfer, has_own_memory, is_synchronous};
 
 use crate::error::Error;
 use crate::load::associations::Associations;
 use crate::load::frames;
 use crate::progress::Progress;
+use crate::run::devices::{has_transfers, modes};
 use crate::run::flow::{Flow, FlowConfig};
 use crate::run::lane::implementation;
 use crate::run::options::{Context, LaneOptions, choice};
@@ -33,9 +34,8 @@ const BATCHES: usize = 512;
 pub(super) fn run(context: &Context, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
     let options = &LaneOptions::parse(context)?;
     let device = options.device();
-    let both = if device == cpu::ID { vec![Mode::Launch] } else { vec![Mode::Launch, Mode::Persistent] };
-    let modes = options.mode.map_or(both, |mode| vec![mode]);
-    let can_choose = cuda::number(device).is_some() && has_own_memory(device);
+    let modes = options.mode.map_or_else(|| modes(device).to_vec(), |mode| vec![mode]);
+    let can_choose = has_transfers(device);
     let methods: Vec<(Mode, Transfer)> = modes
         .into_iter()
         .flat_map(|mode| match options.transfer {
@@ -104,7 +104,7 @@ pub(super) fn run(context: &Context, progress: &mut Progress<'_>) -> Result<Vec<
                 &mut passes.latencies_ns.clone(),
                 Details::default().with("path", path).with("verified", verified).with("wait_p99_us", wait_p99_us),
             );
-            if mode == Mode::Launch && device != cpu::ID && !has_own_memory(device) {
+            if mode == Mode::Launch && !is_synchronous(device) && !has_own_memory(device) {
                 let mut copied = flow.copies_ns(&passes.latencies_ns);
                 row(&format!("{form}+copy"), &mut copied, Details::default().with("path", "staging buffer"));
             }
@@ -115,11 +115,12 @@ pub(super) fn run(context: &Context, progress: &mut Progress<'_>) -> Result<Vec<
 
 /// Returns how packets reach the device.
 fn path(device: &str, mode: Mode, transfer: Transfer) -> &'static str {
-    let is_cuda = cuda::number(device).is_some();
     match (has_own_memory(device), mode, transfer) {
         (false, ..) => "zero-copy",
-        (true, Mode::Persistent, _) | (true, Mode::Launch, Transfer::ZeroCopy) if is_cuda => "zero-copy, over the bus",
-        (true, Mode::Launch, Transfer::Auto) if is_cuda => "copy or zero-copy",
+        // Persistent groups access host memory themselves.
+        (true, Mode::Persistent, _) => "zero-copy, over the bus",
+        (true, Mode::Launch, Transfer::ZeroCopy) if has_transfers(device) => "zero-copy, over the bus",
+        (true, Mode::Launch, Transfer::Auto) if has_transfers(device) => "copy or zero-copy",
         _ => "copy",
     }
 }

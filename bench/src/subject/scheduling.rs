@@ -6,7 +6,7 @@
 //! packet. The first setting is the paper's baseline: bins in arrival order with mixed variants and
 //! lengths.
 
-use godwit_device::Mode;
+use godwit_device::{Mode, has_own_memory};
 use godwit_sched::{Grouping, PackerConfig};
 
 use crate::error::Error;
@@ -75,11 +75,11 @@ pub(super) fn run(context: &Context, progress: &mut Progress<'_>) -> Result<Vec<
                 chain: None,
             };
             let any = &mut |random: &mut _| associations.any(random);
-            let mut flow = Flow::new(&config, size, &frames::filled(frames::noise), any)?;
-            if resident && !flow.device.is_resident() {
+            if resident && !has_own_memory(config.device) {
                 progress(&format!("{} keeps no packets in separate memory", config.device));
                 break;
             }
+            let mut flow = Flow::new(&config, size, &frames::filled(frames::noise), any)?;
             measure(&mut flow, size, resident, &settings, options, progress, &mut rows)?;
         }
     }

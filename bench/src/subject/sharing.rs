@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use godwit_device::{Implementation, Mode, cpu};
+use godwit_device::{Implementation, Mode};
 use godwit_function::Function;
 
 use crate::error::Error;
@@ -25,6 +25,7 @@ use crate::load::patterns;
 use crate::load::size::Size;
 use crate::progress::Progress;
 use crate::run::cores;
+use crate::run::devices::modes;
 use crate::run::feed::Feed;
 use crate::run::flow::passes::Passes;
 use crate::run::flow::{Flow, FlowConfig};
@@ -45,11 +46,7 @@ pub(super) fn run(context: &Context, progress: &mut Progress<'_>) -> Result<Vec<
     let patterns = patterns::patterns();
     let functions = [associations.function(1)?, patterns::inspection(&patterns, progress)?];
     let sharing = Sharing { options, associations: &associations, patterns: &patterns, functions: &functions };
-    let modes = match (options.mode, options.device()) {
-        (Some(mode), _) => vec![mode],
-        (None, cpu::ID) => vec![Mode::Launch],
-        (None, _) => vec![Mode::Launch, Mode::Persistent],
-    };
+    let modes = options.mode.map_or_else(|| modes(options.device()).to_vec(), |mode| vec![mode]);
     let cores = cores::count();
     let threads: Vec<usize> = match options.workers.as_slice() {
         [] => THREADS.into_iter().filter(|threads| *threads < cores.max(2)).collect(),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use godwit_abi::{Chain, ChainStage, HOP_NONE};
 
-use crate::Program;
+use crate::program::{AccessNeeds, Program};
 
 /// Connections between functions on a device, and the functions whose packets need not be copied
 /// back.
@@ -36,33 +36,6 @@ pub struct DeviceChain {
     unneeded: Vec<bool>,
     /// Whether the device keeps a table without connections, for a later chain.
     reserves_table: bool,
-}
-
-/// The bytes that a function and all functions connected to it access in the packets of a bin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AccessNeeds {
-    /// See [`Program::reads_bytes`].
-    pub(crate) reads_bytes: u16,
-    /// See [`Program::writes_bytes`]; 0 also if packets need not be copied back.
-    pub(crate) writes_bytes: u16,
-    /// See [`Program::headroom_bytes`].
-    pub(crate) headroom_bytes: u16,
-    /// See [`Program::tailroom_bytes`].
-    pub(crate) tailroom_bytes: u16,
-}
-
-impl AccessNeeds {
-    /// Access to all bytes, for a device that copies nothing.
-    pub(crate) const ALL: Self =
-        Self { reads_bytes: u16::MAX, writes_bytes: u16::MAX, headroom_bytes: u16::MAX, tailroom_bytes: u16::MAX };
-
-    /// Returns whether copies that are sufficient for `others` are sufficient for `self`.
-    fn are_within(&self, others: &Self) -> bool {
-        self.reads_bytes <= others.reads_bytes
-            && self.writes_bytes <= others.writes_bytes
-            && self.headroom_bytes <= others.headroom_bytes
-            && self.tailroom_bytes <= others.tailroom_bytes
-    }
 }
 
 impl DeviceChain {
@@ -239,17 +212,11 @@ impl DeviceChain {
 
     /// Returns the needs of each program.
     pub(crate) fn needs(chain: Option<&Self>, programs: &[Arc<dyn Program>]) -> Vec<AccessNeeds> {
-        let of = |program: &dyn Program| AccessNeeds {
-            reads_bytes: program.reads_bytes(),
-            writes_bytes: program.writes_bytes(),
-            headroom_bytes: program.headroom_bytes(),
-            tailroom_bytes: program.tailroom_bytes(),
-        };
         let all = |head: usize| {
-            let mut needs = of(&*programs[head]);
+            let mut needs = AccessNeeds::of(&*programs[head]);
             let Some(chain) = chain else { return needs };
             for function in chain.reached(head).into_iter().skip(1) {
-                let other = of(&*programs[function]);
+                let other = AccessNeeds::of(&*programs[function]);
                 assert!(other.writes_bytes != u16::MAX, "a connected function must not move frames");
                 needs.reads_bytes = needs.reads_bytes.max(other.reads_bytes);
                 needs.writes_bytes = needs.writes_bytes.max(other.writes_bytes);

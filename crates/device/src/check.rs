@@ -1,12 +1,13 @@
 //! Checks that every lane makes before a kernel processes a chunk.
 
 use std::ops::Range;
+use std::ptr::NonNull;
 
 use godwit_abi::{Bin, PART_MORE, PART_REST};
 use godwit_packet::Region;
 use godwit_sched::Chunk;
 
-use crate::Error;
+use crate::error::Error;
 
 /// Checks a chunk. After this check, kernels access only the packets of the chunk. `kernel` returns
 /// the kernel number of the program with a given index, or `None` if there is no such program.
@@ -46,6 +47,26 @@ pub(crate) fn check_bins(chunk: &Chunk, kernel: impl Fn(u16) -> Option<u8>) -> R
     }
 }
 
+/// Checks that the packets of a chunk lie in the arena at `base`.
+pub(crate) fn check_arena(region: &mut Region, base: NonNull<u8>) -> Result<(), Error> {
+    match region.arena_base() == base.as_ptr() {
+        true => Ok(()),
+        false => Err(Error::Chunk { reason: "its packets are not in the arena of the device".to_owned() }),
+    }
+}
+
+/// Checks that the bins of a chunk have as many packets as the chunk.
+pub(crate) fn check_count(chunk: &Chunk) -> Result<(), Error> {
+    let packets: usize = chunk.bins.iter().map(|bin| usize::from(bin.count)).sum();
+    match packets == chunk.packets as usize {
+        true => Ok(()),
+        false => {
+            let reason = format!("its bins have {packets} packets, but its packet count is {}", chunk.packets);
+            Err(Error::Chunk { reason })
+        }
+    }
+}
+
 /// Returns the error for a bin with a packet outside the worker's region.
 pub(crate) fn outside(bin: &Bin) -> Error {
     Error::Chunk { reason: format!("{bin:?} has a packet outside its worker's region") }
@@ -55,4 +76,9 @@ pub(crate) fn outside(bin: &Bin) -> Error {
 pub(crate) fn packets_of(bin: &Bin) -> Range<usize> {
     let first = bin.first as usize;
     first..first + usize::from(bin.count)
+}
+
+/// Returns the number of entries of the chunk's arrays, up to the last entry that a bin uses.
+pub(crate) fn used_entries(chunk: &Chunk) -> usize {
+    chunk.bins.iter().map(|bin| packets_of(bin).end).max().unwrap_or(0)
 }

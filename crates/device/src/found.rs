@@ -2,15 +2,33 @@
 
 use serde::Serialize;
 
-use crate::{Capabilities, Mode};
+use crate::error::Unavailable;
+use crate::options::Mode;
 
 /// All devices of one kind on this machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Probe {
     /// The devices. The number in a device's id is its index here.
     pub found: Vec<Found>,
-    /// The reason, in one sentence, if there is no device.
-    pub reason: Option<String>,
+    /// Why there is no device; `None` if there is one.
+    pub reason: Option<Unavailable>,
+}
+
+/// Properties of a device.
+#[derive(Clone, Debug, Serialize)]
+pub struct Capabilities {
+    /// Name in configurations, such as `cpu` or `opencl:0`.
+    pub id: String,
+    /// Product name.
+    pub name: String,
+    /// Number of cores, compute units or multiprocessors.
+    pub compute_units: usize,
+    /// Number of packets that run in lockstep.
+    pub warp_packets: usize,
+    /// Usable memory, in bytes.
+    pub memory_bytes: u64,
+    /// Instruction set levels or features that Godwit uses.
+    pub features: Vec<String>,
 }
 
 /// A device other than the CPU.
@@ -38,18 +56,18 @@ pub struct Found {
     pub svm: Svm,
     /// All modes, and whether the device supports each of them.
     pub modes: Vec<ModeFound>,
-    /// Why the device cannot run chains, in one sentence; `None` if it can.
-    pub chain_lacks: Option<String>,
+    /// Why the device cannot run chains; `None` if it can.
+    pub chain_lacks: Option<Unavailable>,
     /// PCI address, as `domain:bus:device.function`, if the driver reports it.
     pub pci: Option<String>,
-    /// Whether Godwit can use the device, or the reason, in one sentence, why it cannot.
-    pub usable: Result<(), String>,
+    /// Whether Godwit can use the device, or the reason why it cannot.
+    pub usable: Result<(), Unavailable>,
 }
 
 impl Found {
     /// Returns why the device does not support `mode`, or `None` if it does.
-    pub fn lacks(&self, mode: Mode) -> Option<&str> {
-        self.modes.iter().find(|found| found.mode == mode).and_then(|found| found.lacks.as_deref())
+    pub fn lacks(&self, mode: Mode) -> Option<&Unavailable> {
+        self.modes.iter().find(|found| found.mode == mode).and_then(|found| found.lacks.as_ref())
     }
 }
 
@@ -71,6 +89,6 @@ pub struct Svm {
 pub struct ModeFound {
     /// The mode.
     pub mode: Mode,
-    /// The reason, in one sentence, if the device does not support the mode.
-    pub lacks: Option<String>,
+    /// Why the device does not support the mode; `None` if it does.
+    pub lacks: Option<Unavailable>,
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use godwit_sched::Chunk;
 
-use crate::Error;
+use crate::error::{Error, Unavailable};
 
 /// Multiple of the timeout after which a lane without results declares the device lost, even if
 /// other lanes still get results.
@@ -79,7 +79,7 @@ impl Watch {
     /// Returns an error if the device is lost.
     pub(crate) fn check_alive(&self) -> Result<(), Error> {
         match self.lost() {
-            Some(reason) => Err(Error::Unusable { id: self.id.clone(), reason: format!("it is lost: {reason}") }),
+            Some(reason) => Err(Error::Unusable { id: self.id.clone(), reason: Unavailable::Lost(reason.to_owned()) }),
             None => Ok(()),
         }
     }

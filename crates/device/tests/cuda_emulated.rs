@@ -13,10 +13,9 @@ mod template;
 mod turn;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use godwit_device::cuda::CudaDevice;
-use godwit_device::{Device, DeviceOptions, Program, Transfer, measure};
+use godwit_device::{Device, DeviceOptions, Program, Transfer};
 use godwit_packet::Arena;
 use godwit_sched::Chunk;
 use godwit_test_support::cuda::{self, Emulation};
@@ -116,21 +115,4 @@ fn copied_and_zero_copy_chunks_run_at_the_same_time() {
     // Three calls of each kind per round. Opening the device makes one more launch.
     let made = |index: usize| emulation.calls(calls[index]) - before[index];
     assert_eq!((made(0), made(1)), (2 * 3 + 1, 2 * 3));
-}
-
-/// Checks that the measurements return results. Their accuracy can be checked only on a GPU.
-#[test]
-fn measures_copies_launches_mailboxes_and_reads() {
-    let _turn = turn();
-    let Some(_emulation) = emulation() else { return };
-    let time = Duration::from_millis(5);
-    for rates in measure::copy_at_once(&["cuda:0", "cuda:0"], 10_000, time).unwrap() {
-        assert!(rates.host_to_device > 0.0 && rates.device_to_host > 0.0 && rates.both > 0.0, "{rates:?}");
-    }
-    let mut device = measure::open("cuda:0").unwrap();
-    for times in [device.launch(20), device.mailbox(20)] {
-        let times = times.unwrap().unwrap();
-        assert!(times.len() == 20 && times.iter().all(|time| *time > 0.0), "{times:?}");
-    }
-    assert!(device.random_reads(100_000, 300, time).unwrap() > 0.0);
 }

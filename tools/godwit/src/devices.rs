@@ -1,6 +1,6 @@
 //! Devices other than the CPU, and the reasons why devices are not used.
 
-use godwit_device::{Found, Probe, cuda, opencl};
+use godwit_device::{Found, KINDS, Unavailable};
 use serde::Serialize;
 
 /// A kind of device without usable devices on this machine.
@@ -9,10 +9,10 @@ pub(crate) struct NotUsed {
     /// `opencl` or `cuda`.
     pub(crate) kind: &'static str,
     /// Sentence that names the devices found and the reason why they are not used.
-    pub(crate) sentence: String,
+    pub(crate) sentence: Unavailable,
 }
 
-/// Devices other than the CPU, and the kinds without usable devices.
+/// Devices other than the CPU, of preferred kinds first, and the kinds without usable devices.
 pub(crate) struct Others {
     pub(crate) found: Vec<Found>,
     pub(crate) not_used: Vec<NotUsed>,
@@ -21,9 +21,9 @@ pub(crate) struct Others {
 /// Probes the drivers of all kinds.
 pub(crate) fn others() -> Others {
     let mut others = Others { found: Vec::new(), not_used: Vec::new() };
-    for (kind, Probe { found, reason }) in [(opencl::ID, opencl::probe()), (cuda::ID, cuda::probe())] {
-        others.found.extend(found);
-        others.not_used.extend(reason.map(|sentence| NotUsed { kind, sentence }));
+    for (kind, probe) in KINDS.iter().filter_map(|kind| Some((kind.name, kind.probe()?))) {
+        others.found.extend(probe.found);
+        others.not_used.extend(probe.reason.map(|sentence| NotUsed { kind, sentence }));
     }
     others
 }

@@ -11,13 +11,14 @@
 
 pub(crate) mod passes;
 mod prepare;
+mod resident;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use godwit_abi::{Bin, Descriptor, VERDICT_DROP};
 use godwit_device::{
-    Device, DeviceChain, DeviceOptions, Implementation, Lane, Mode, Program, Transfer, cpu, has_own_memory,
+    Device, DeviceChain, DeviceOptions, Implementation, LAST_RESORT, Lane, Mode, Program, Transfer, has_own_memory,
 };
 use godwit_engine::FunctionProgram;
 use godwit_function::Function;
@@ -30,6 +31,7 @@ use crate::load::job::Job;
 use crate::load::size::Size;
 use crate::run::row::Details;
 use passes::{Passes, Stream};
+use resident::{Limited, Loader};
 
 /// Time after which a missing chunk is an error. Chunks take milliseconds once the kernels are
 /// compiled.
@@ -96,6 +98,8 @@ pub(crate) struct Flow {
     lane: Box<dyn Lane>,
     /// Lane of the CPU, if functions after the first one run there.
     rest: Option<Box<dyn Lane>>,
+    /// Copies the packets to the device, if they stay there.
+    loader: Option<Loader>,
     region: Region,
     functions: Vec<Arc<dyn Function>>,
     packets: Vec<Packet>,
@@ -170,21 +174,27 @@ impl Flow {
         let bytes = Arena::bytes_for(&arena_config, threads).map_err(Error::setup)?;
         let memory = godwit_device::arena_memory(&[config.device], bytes).map_err(Error::setup)?;
         let arena = Arena::over(memory, arena_config, threads).map_err(Error::setup)?;
-        let programs: Vec<(Arc<dyn Program>, Implementation)> = (0..)
-            .zip(config.functions)
-            .map(|(number, function): (usize, _)| {
-                let name = format!("{}-{number}", function.contract().kind);
-                let program = FunctionProgram::new(name, Arc::clone(function));
-                (Arc::new(program) as Arc<dyn Program>, config.implementation)
-            })
-            .collect();
+        let program = |(number, function): (usize, &Arc<dyn Function>)| -> Arc<dyn Program> {
+            let name = format!("{}-{number}", function.contract().kind);
+            Arc::new(FunctionProgram::new(name, Arc::clone(function)))
+        };
+        let mut programs: Vec<Arc<dyn Program>> = config.functions.iter().enumerate().map(program).collect();
+        let reader = config.resident.then(|| resident::reader(&mut |_| {})).transpose()?;
+        if let Some(reader) = &reader {
+            programs.iter_mut().for_each(|program| {
+                *program = Arc::new(Limited { program: Arc::clone(program), reads_bytes: 0 });
+            });
+            let program = program((programs.len(), reader));
+            programs.push(Arc::new(Limited { program, reads_bytes: u16::MAX }));
+        }
+        let programs: Vec<(Arc<dyn Program>, Implementation)> =
+            programs.into_iter().map(|program| (program, config.implementation)).collect();
         let options = DeviceOptions {
             mode: config.mode,
             lanes: threads,
             bins: config.bins,
             bin_packets: config.bin_packets,
-            resident: config.resident,
-            transfer: config.transfer,
+            transfer: if config.resident { Transfer::Copy } else { config.transfer },
             share: config.share.to_vec(),
             chain: config.chain.as_ref().filter(|chain| chain.by == By::Device).map(|chain| Arc::clone(&chain.hops)),
             ..DeviceOptions::default()
@@ -192,13 +202,16 @@ impl Flow {
         let device = godwit_device::open(config.device, &programs, &arena.handle(), &options).map_err(Error::setup)?;
         let on_cpu = config.chain.as_ref().is_some_and(|chain| chain.by == By::HostOnCpu);
         let open_cpu = || {
-            godwit_device::open(cpu::ID, &programs, &arena.handle(), &DeviceOptions::default()).map_err(Error::setup)
+            godwit_device::open(LAST_RESORT, &programs, &arena.handle(), &DeviceOptions::default())
+                .map_err(Error::setup)
         };
         let rest = on_cpu.then(open_cpu).transpose()?;
         let mut random = Random::new(7);
         let flow = |region| {
             let mut flow = Self::over(config, Arc::clone(&device), region, size, make, job, &mut random)?;
             flow.rest = rest.clone().map(|rest| rest.lane().map_err(Error::setup)).transpose()?;
+            let instance = config.functions.len() as u16;
+            flow.loader = reader.as_ref().map(|reader| Loader::new(&**reader, instance, config.bin_packets));
             Ok(flow)
         };
         arena.split().into_iter().map(flow).collect()
@@ -239,6 +252,7 @@ impl Flow {
             device,
             lane,
             rest: None,
+            loader: None,
             region,
             functions: config.functions.to_vec(),
             packets,
@@ -302,14 +316,18 @@ impl Flow {
             chunk.descriptors.copy_from_slice(descriptors);
             chunk.bins.clone_from(bins);
         }
-        self.lane.copy_region(&mut self.region, true).map_err(Error::setup)
+        if let Some(loader) = &mut self.loader {
+            let packets: Vec<Descriptor> = self.packets.iter().map(|packet| packet.descriptor).collect();
+            loader.load(&mut *self.lane, &mut self.region, &packets)?;
+        }
+        Ok(())
     }
 
     /// Runs all chunks once and compares a sample of the packets with `ref`: outcome, descriptor
-    /// and frame, byte for byte. Returns the size of the sample, and the time of each bin if the
-    /// device reports it.
+    /// and frame, byte for byte. Frames that stay on the device are not compared. Returns the size
+    /// of the sample, and the time of each bin if the device reports it.
     pub(crate) fn verify(&mut self) -> Result<(usize, Vec<(Bin, u64)>), Error> {
-        self.verify_frames(true)
+        self.verify_frames(self.loader.is_none())
     }
 
     /// Does the same as [`Flow::verify`]. `frames` is false if frames do not return to the host,
@@ -345,7 +363,6 @@ impl Flow {
         }
         let mut observed = Vec::new();
         self.pass_all(&mut self.no_passes(), Some(&mut observed))?;
-        self.lane.copy_region(&mut self.region, false).map_err(Error::setup)?;
         for (chunk, slot, buffer, descriptor, outcome) in &expected {
             let Some(chunk) = &self.chunks[*chunk] else { continue };
             let (got, verdict) = (chunk.descriptors[*slot], chunk.outcomes[*slot]);

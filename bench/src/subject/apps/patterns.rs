@@ -4,7 +4,7 @@
 //! loop interchange, which is `gopt` here, and batches of 8192 packets sorted by automaton and
 //! length, which are bins here.
 
-use godwit_device::cpu;
+use godwit_device::is_synchronous;
 
 use super::cases::{self, Case};
 use super::setup::{BURSTS, Packing, ROUNDS, Settings, Setup, Target, proof, row};
@@ -52,7 +52,7 @@ fn measure(case: &Case, settings: &Settings, progress: &mut Progress<'_>) -> Res
     progress(&format!("{automata} automata, {} MiB", table_bytes >> 20));
     let expected = proof(case)?;
     let workers = settings.single_worker_count();
-    let targets: Vec<Target> = settings.targets().into_iter().filter(|target| target.device == cpu::ID).collect();
+    let targets: Vec<Target> = settings.targets().into_iter().filter(|target| is_synchronous(&target.device)).collect();
     let mut variants = Vec::new();
     for (names, packing) in PACKINGS {
         for Target { device, implementation } in &targets {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use godwit_device::{cpu, has_own_memory};
+use godwit_device::{LAST_RESORT, has_own_memory, is_synchronous};
 use godwit_engine::config::{Config, PortKind};
 use godwit_engine::{Conservation, Engine, Options, Report};
 
@@ -70,7 +70,7 @@ impl Setup<'_> {
         let Packing { burst, bin, chunk, bins, grouping, length_granularity, deadline_ns, sort } = packing;
         let longest = case.frames.bytes_max().max(60);
         // Other devices use their default chunk size.
-        let (packing, in_flight) = if device == cpu::ID {
+        let (packing, in_flight) = if is_synchronous(device) {
             let keys = format!(
                 "[packing]\nchunk_packets = {chunk}\nbin_packets = {bin}\nbins = {bins}\ngrouping = \"{grouping}\"\n\
                  length_granularity_bytes = {length_granularity}\ndeadline_ns = {deadline_ns}\nsort = {sort}"
@@ -190,7 +190,7 @@ pub(super) struct Proof {
 
 /// Returns the results of `ref`.
 pub(super) fn proof(case: &Case) -> Result<Proof, Error> {
-    Setup { case, device: cpu::ID, implementation: "ref", workers: 1, packing: BURSTS }.digest()
+    Setup { case, device: LAST_RESORT, implementation: "ref", workers: 1, packing: BURSTS }.digest()
 }
 
 /// Device that runs the function, and the implementation there.
@@ -229,10 +229,10 @@ impl Settings {
     pub(super) fn targets(&self) -> Vec<Target> {
         let mut targets = Vec::new();
         let requested = |id: &str| self.common.devices.iter().any(|device| device == id);
-        if requested(cpu::ID) {
+        if requested(LAST_RESORT) {
             let default = || ["scalar", "gopt"].map(str::to_owned).to_vec();
             let implementations = self.common.implementation.clone().map_or_else(default, |name| vec![name]);
-            let target = |implementation| Target { device: cpu::ID.to_owned(), implementation };
+            let target = |implementation| Target { device: LAST_RESORT.to_owned(), implementation };
             targets.extend(implementations.into_iter().map(target));
         }
         let others = devices::others().into_iter().map(|found| found.capabilities.id);

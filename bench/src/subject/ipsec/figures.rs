@@ -12,7 +12,7 @@
 //! ports do not make ESP packets, so decryption and the mix of figure 12 are measured without
 //! ports.
 
-use godwit_device::{cpu, has_own_memory};
+use godwit_device::{LAST_RESORT, has_own_memory, is_synchronous};
 
 use super::gateway;
 use super::gateway_rows;
@@ -93,7 +93,7 @@ impl FigureBench {
     fn variants(&self) -> Vec<LaneOptions> {
         let common = &self.options.common;
         let forms = |device: &String| -> Vec<Option<String>> {
-            match (&common.implementation, device == cpu::ID) {
+            match (&common.implementation, is_synchronous(device)) {
                 (None, true) => ["scalar", "native"].map(|form| Some(form.to_owned())).to_vec(),
                 // An implementation refers to the CPU, unless the request names a device.
                 (form, is_cpu) => vec![form.clone().filter(|_| is_cpu || common.devices_named)],
@@ -188,7 +188,7 @@ impl FigureBench {
         if !self.options.common.peers {
             return Ok(Vec::new());
         }
-        let mut options = LaneOptions { mode: None, ..self.on(cpu::ID, Some("native".to_owned())) };
+        let mut options = LaneOptions { mode: None, ..self.on(LAST_RESORT, Some("native".to_owned())) };
         options.common.sizes = sizes.to_vec();
         let title = combination.title();
         progress(&format!("{title} and ipsec-mb"));

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use godwit_device::{Implementation, cpu, has_own_memory};
-use godwit_engine::config::{ChunkDefaults, Config, EngineConfig};
+use godwit_device::{Implementation, LAST_RESORT, has_own_memory, is_synchronous, kind_of};
+use godwit_engine::config::{Config, EngineConfig};
 use godwit_engine::{Engine, Options, Report};
 use godwit_packet::Layout;
 
@@ -69,7 +69,7 @@ pub(super) struct Gateway<'a> {
 }
 
 /// The device of `ref`.
-const CPU: &[&str] = &[cpu::ID];
+const CPU: &[&str] = &[LAST_RESORT];
 
 impl<'a> Gateway<'a> {
     /// Returns a gateway on the CPU with one worker.
@@ -201,7 +201,9 @@ impl<'a> Gateway<'a> {
     /// Returns the number of packets in all chunks of a worker.
     fn packets_of_chunks(&self) -> usize {
         let mode = self.options.mode.unwrap_or_default();
-        let defaults = ChunkDefaults::for_device(self.devices[0], mode, self.workers);
+        // The CPU finishes each chunk before the next.
+        let defaults = self.devices.iter().find_map(|device| kind_of(device)?.chunks(mode, self.workers));
+        let Some(defaults) = defaults else { return 0 };
         let chunks = self.options.in_flight.map_or(defaults.chunks, |chunks| chunks + 1);
         // Each device has separate chunks.
         chunks * self.devices.len() * defaults.bytes as usize / self.mean_buffer_bytes()
@@ -275,17 +277,17 @@ impl<'a> Gateway<'a> {
         for &device in devices {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "[[device]]\nname = \"{device}\"");
-            if let Some(mode) = options.mode.filter(|_| device != cpu::ID) {
+            if let Some(mode) = options.mode.filter(|_| !is_synchronous(device)) {
                 let _ = writeln!(text, "mode = \"{}\"", mode.name());
             }
-            if let Some(transfer) = options.transfer.filter(|_| device != cpu::ID) {
+            if let Some(transfer) = options.transfer.filter(|_| !is_synchronous(device)) {
                 let _ = writeln!(text, "transfer = \"{}\"", transfer.name());
             }
             if !options.devices().contains(&device) {
                 continue;
             }
             // One chunk fills while the others are in flight. The CPU runs a chunk on submission.
-            let chunks = options.in_flight.filter(|_| device != cpu::ID).map(|chunks| chunks + 1);
+            let chunks = options.in_flight.filter(|_| !is_synchronous(device)).map(|chunks| chunks + 1);
             // A given number of packets also lifts the limit of bytes.
             let unlimited = options.batch.map(|_| u32::MAX as usize);
             let keys = [

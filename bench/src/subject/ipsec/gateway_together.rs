@@ -9,7 +9,7 @@
 use std::sync::Barrier;
 use std::thread;
 
-use godwit_device::{Implementation, cpu};
+use godwit_device::{Implementation, LAST_RESORT};
 use godwit_engine::Report;
 
 use super::gateway::{Gateway, associations};
@@ -68,7 +68,7 @@ pub(in crate::subject) fn run(context: &Context, progress: &mut Progress<'_>) ->
         };
         let id = options.device();
         let form = &cpu_alone.functions[0].implementation;
-        rows.push(row(cpu::ID, form, alone_mpps, &[&cpu_alone], Details::default()));
+        rows.push(row(LAST_RESORT, form, alone_mpps, &[&cpu_alone], Details::default()));
         let details = |mpps: f64| {
             let details = Details::default().with("feeding_cores", feeding);
             details.with("share_of_cpu_alone", mpps / alone_mpps)

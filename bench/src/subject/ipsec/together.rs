@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use godwit_device::{Implementation, cpu};
+use godwit_device::{Implementation, LAST_RESORT};
 use godwit_function::Function;
 
 use super::peers::{self, Peers};
@@ -146,7 +146,7 @@ impl Together<'_> {
         let (core_feed, device_feed) = (self.core_feed(), self.device_feed()?);
         let made = on_threads(cores.iter().zip(self.functions).collect(), |(&core, function)| {
             cores::pin(&[core])?;
-            self.flows(cpu::ID, &core_feed, function, 1)
+            self.flows(LAST_RESORT, &core_feed, function, 1)
         })?;
         let (on_cores, compared): (Vec<Vec<Flow>>, Vec<usize>) = made.into_iter().unzip();
         let mut flows: Vec<Flow> = on_cores.into_iter().flatten().collect();
@@ -156,7 +156,7 @@ impl Together<'_> {
         let whole = vec![vec![usize::MAX]; all];
         let form = flows[0].device.choices()[0].form.clone();
         let cpu_side =
-            Side { form: &form, size, devices: &[cpu::ID], feed: &core_feed, links: &[], cores: Some(cores) };
+            Side { form: &form, size, devices: &[LAST_RESORT], feed: &core_feed, links: &[], cores: Some(cores) };
         let (cpu_alone, mut passes) = cpu_side.measure(&mut flows, &whole, time)?;
         let mut alone: Vec<f64> = passes.iter_mut().map(Passes::mpps).collect();
 
@@ -169,7 +169,7 @@ impl Together<'_> {
 
         let limits = even(&flows.iter().map(Flow::prepared).collect::<Vec<_>>(), &alone);
         let limits: Vec<Vec<usize>> = limits.into_iter().map(|chunks| vec![chunks]).collect();
-        let side = Side { form: "both", devices: &[device, cpu::ID], ..device_side };
+        let side = Side { form: "both", devices: &[device, LAST_RESORT], ..device_side };
         let (both, mut passes) = side.measure(&mut flows, &limits, time)?;
         flows[..feeding].swap_with_slice(on_device);
         let mut latencies_ns: Vec<f64> =

@@ -7,27 +7,27 @@ use std::time::Instant;
 use godwit_packet::Region;
 use godwit_sched::Chunk;
 
-use super::CpuDevice;
 use super::program::Loaded;
 use crate::check::{check, packets_of};
-use crate::{BinTime, Error, Lane, Rejected};
+use crate::device::{BinTime, Lane, Rejected};
+use crate::error::Error;
 
 /// Lane of the CPU. A chunk is finished when `submit` returns.
 pub(super) struct CpuLane {
-    device: Arc<CpuDevice>,
+    programs: Arc<[Loaded]>,
     finished: VecDeque<(Chunk, Vec<BinTime>)>,
     times: Vec<BinTime>,
 }
 
 impl CpuLane {
-    pub(super) fn new(device: Arc<CpuDevice>) -> Self {
-        Self { device, finished: VecDeque::new(), times: Vec::new() }
+    pub(super) fn new(programs: Arc<[Loaded]>) -> Self {
+        Self { programs, finished: VecDeque::new(), times: Vec::new() }
     }
 }
 
 impl Lane for CpuLane {
     fn submit(&mut self, region: &mut Region, mut chunk: Chunk) -> Result<(), Box<Rejected>> {
-        let programs = &self.device.programs;
+        let programs = &self.programs;
         if let Err(error) = check(region, &chunk, |instance| programs.get(usize::from(instance)).map(Loaded::kernel)) {
             return Err(Box::new(Rejected { chunk, error }));
         }

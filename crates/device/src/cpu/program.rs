@@ -7,8 +7,10 @@ use godwit_abi::{Descriptor, Outcome};
 use godwit_kernels::{BinCall, Level, Native};
 use godwit_packet::{Arena, ArenaConfig, ImageRef, Memory, Region, wipe_stack};
 
-use super::group;
-use crate::{Choice, Error, Implementation, Program};
+use super::interleaving;
+use crate::device::Choice;
+use crate::error::Error;
+use crate::program::{Implementation, Program};
 
 /// Number of packets in the sample bin of a measurement.
 const SAMPLE_PACKETS: usize = 64;
@@ -101,19 +103,15 @@ impl Loaded {
         let level = godwit_kernels::levels().iter().rfind(|level| level.supported());
         match (implementation, level) {
             (Implementation::Gopt | Implementation::Native, Some(level)) => {
-                let mut interleaving = group::choose(level, self.image());
-                if interleaving.group == 1 {
+                let mut selected = interleaving::choose(level, self.image());
+                if selected.group == 1 {
                     let measure = |group| self.measure_ns(Kernels { native: None, level, group });
-                    let ((plain_ns, _), (interleaved_ns, _)) = (measure(1)?, measure(group::SAMPLE)?);
-                    interleaving = interleaving.with_sample(plain_ns, interleaved_ns);
+                    let ((plain_ns, _), (interleaved_ns, _)) = (measure(1)?, measure(interleaving::SAMPLE)?);
+                    selected = selected.with_sample(plain_ns, interleaved_ns);
                 }
-                self.interleaving = Some(interleaving.reason);
+                self.interleaving = Some(selected.reason);
                 // `native` never needs the plain loop: the loop of group 0 also prefetches frames.
-                Ok(if implementation == Implementation::Native && interleaving.group == 1 {
-                    0
-                } else {
-                    interleaving.group
-                })
+                Ok(if implementation == Implementation::Native && selected.group == 1 { 0 } else { selected.group })
             }
             _ => Ok(1),
         }

@@ -9,6 +9,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::error::Unavailable;
+
 /// Users of each device, by device number.
 static USERS: Mutex<BTreeMap<usize, Users>> = Mutex::new(BTreeMap::new());
 
@@ -32,14 +34,13 @@ impl Claim {
     /// # Errors
     /// Returns the reason, in one sentence, if persistent groups of another engine run on the
     /// device.
-    pub(super) fn new(number: usize) -> Result<Self, &'static str> {
+    pub(super) fn new(number: usize) -> Result<Self, Unavailable> {
         let mut users = lock();
         let users = users.entry(number).or_default();
         if users.groups {
-            return Err(
-                "persistent groups of another engine of this process run on it, and the driver would wait for them: \
-                        stop that engine first, or use launch mode for both",
-            );
+            let reason = "persistent groups of another engine of this process run on it, and the driver would wait for \
+                          them: stop that engine first, or use launch mode for both";
+            return Err(Unavailable::Setup(reason.to_owned()));
         }
         users.devices += 1;
         Ok(Self { number, groups: false })
@@ -49,11 +50,12 @@ impl Claim {
     ///
     /// # Errors
     /// Returns the reason, in one sentence, if another engine uses the device.
-    pub(super) fn begin_groups(&mut self) -> Result<(), &'static str> {
+    pub(super) fn begin_groups(&mut self) -> Result<(), Unavailable> {
         let mut users = lock();
         let users = users.entry(self.number).or_default();
         if users.devices > 1 {
-            return Err("another engine of this process uses it, and would wait for persistent groups to end");
+            let reason = "another engine of this process uses it, and would wait for persistent groups to end";
+            return Err(Unavailable::Setup(reason.to_owned()));
         }
         (users.groups, self.groups) = (true, true);
         Ok(())
@@ -88,7 +90,7 @@ mod tests {
     fn engines_in_launch_mode_share_a_device() {
         let mut first = Claim::new(1001).unwrap();
         let second = Claim::new(1001).unwrap();
-        assert!(first.begin_groups().unwrap_err().starts_with("another engine of this process"));
+        assert!(first.begin_groups().unwrap_err().to_string().starts_with("another engine of this process"));
         drop(second);
         first.begin_groups().unwrap();
     }
@@ -97,7 +99,7 @@ mod tests {
     fn persistent_groups_use_a_device_exclusively_until_they_end() {
         let mut first = Claim::new(1002).unwrap();
         first.begin_groups().unwrap();
-        assert!(Claim::new(1002).unwrap_err().contains("stop that engine first"));
+        assert!(Claim::new(1002).unwrap_err().to_string().contains("stop that engine first"));
         assert!(Claim::new(1003).is_ok(), "another device");
         first.end_groups();
         drop(Claim::new(1002).unwrap());

@@ -1,14 +1,18 @@
 //! Finds CUDA devices and their features, and reports why a device is unusable.
 
 use std::ffi::{CStr, c_char};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
 
-use super::driver::text;
-use super::{ID, compiler};
-use crate::{Capabilities, Found, Mode, ModeFound, Probe, Svm};
+use super::driver::{Context, available, failed, text};
+use crate::error::{Error, Unavailable};
+use crate::found::{Capabilities, Found, ModeFound, Probe, Svm};
+use crate::options::Mode;
+
+/// Kind in device names, as in `cuda:0`.
+pub const ID: &str = "cuda";
 
 /// Minimum compute capability. Since Volta, the threads of a warp can wait for each other
 /// individually, and the memory model has acquire and release.
@@ -27,34 +31,65 @@ pub fn probe() -> Probe {
 
 /// Returns the number of devices, which is never 0. The first call initializes the driver; later
 /// calls return its result.
-pub(super) fn devices() -> Result<usize, String> {
-    static DEVICES: OnceLock<Result<usize, String>> = OnceLock::new();
+fn devices() -> Result<usize, Unavailable> {
+    static DEVICES: OnceLock<Result<usize, Unavailable>> = OnceLock::new();
     DEVICES.get_or_init(count).clone()
 }
 
 const NO_DEVICE: &str = "CUDA is unavailable: the NVIDIA driver found no device";
-fn count() -> Result<usize, String> {
+
+fn count() -> Result<usize, Unavailable> {
     // SAFETY: loading NVIDIA's library has no preconditions.
     if !unsafe { sys::is_culib_present() } {
-        return Err("CUDA is unavailable: the NVIDIA driver library (libcuda.so.1) was not found".to_owned());
+        let reason = "CUDA is unavailable: the NVIDIA driver library (libcuda.so.1) was not found";
+        return Err(Unavailable::Setup(reason.to_owned()));
     }
-    let refuse = |error| format!("CUDA is unavailable: the NVIDIA driver failed: {}", text(error));
+    let refuse = |error| Unavailable::Failed(format!("CUDA is unavailable: the NVIDIA driver failed: {}", text(error)));
+    let no_device = || Unavailable::Setup(NO_DEVICE.to_owned());
     match result::init() {
         Ok(()) => {}
-        Err(DriverError(CUresult::CUDA_ERROR_NO_DEVICE)) => {
-            return Err(NO_DEVICE.to_owned());
-        }
+        Err(DriverError(CUresult::CUDA_ERROR_NO_DEVICE)) => return Err(no_device()),
         Err(error) => return Err(refuse(error)),
     }
     match result::device::get_count().map_err(refuse)? {
-        0 => Err(NO_DEVICE.to_owned()),
+        0 => Err(no_device()),
         count => Ok(count as usize),
+    }
+}
+
+/// Returns the name of device `number`, if it exists.
+fn id_of(number: usize) -> Result<String, Error> {
+    let id = format!("{ID}:{number}");
+    match devices() {
+        Ok(count) if number < count => Ok(id),
+        Ok(_) => Err(Error::Absent { id }),
+        Err(reason) => Err(Error::Unusable { id, reason }),
+    }
+}
+
+/// Opens the context of device `number` of [`probe`].
+///
+/// # Errors
+/// Returns [`Error::Absent`] if there is no such device, [`Error::Unusable`] if there is none at
+/// all, or [`Error::Driver`] if the driver fails.
+pub fn context(number: usize) -> Result<Arc<Context>, Error> {
+    let id = id_of(number)?;
+    Context::new(&id, result::device::get(number as i32).map_err(failed(&id, "open it"))?)
+}
+
+/// Returns the found device `number`, or an error if Godwit cannot use it.
+pub(super) fn found(number: usize) -> Result<Found, Error> {
+    let id = id_of(number)?;
+    let found = describe(number).map_err(failed(&id, "describe it"))?;
+    match found.usable {
+        Ok(()) => Ok(found),
+        Err(reason) => Err(Error::Unusable { id, reason }),
     }
 }
 
 /// Returns the properties of one device. An attribute that the driver does not report has its least
 /// value.
-pub(super) fn describe(number: usize) -> Result<Found, DriverError> {
+fn describe(number: usize) -> Result<Found, DriverError> {
     let device = result::device::get(number as i32)?;
     // SAFETY: the device exists.
     let ask = |attribute| unsafe { result::device::get_attribute(device, attribute) }.unwrap_or(0);
@@ -88,8 +123,13 @@ pub(super) fn describe(number: usize) -> Result<Found, DriverError> {
     })
 }
 
+/// Returns the compiler's name of the architecture of a context's device.
+pub fn architecture_of(context: &Context) -> String {
+    architecture(capability(context.device))
+}
+
 /// Returns the compute capability: major and minor.
-pub(super) fn capability(device: sys::CUdevice) -> (i32, i32) {
+fn capability(device: sys::CUdevice) -> (i32, i32) {
     // SAFETY: the device exists.
     let ask = |attribute| unsafe { result::device::get_attribute(device, attribute) }.unwrap_or(0);
     (
@@ -104,26 +144,27 @@ fn version(number: i32) -> String {
 }
 
 /// Returns the compiler's name of a compute capability, such as `sm_90`.
-pub(super) fn architecture((major, minor): (i32, i32)) -> String {
+fn architecture((major, minor): (i32, i32)) -> String {
     format!("sm_{major}{minor}")
 }
 
 /// See [`Found::usable`].
-fn usable(driver: i32, capability: (i32, i32), maps_host_memory: bool) -> Result<(), String> {
+fn usable(driver: i32, capability: (i32, i32), maps_host_memory: bool) -> Result<(), Unavailable> {
     if driver < DRIVER_MIN {
         let (driver, minimum) = (version(driver), version(DRIVER_MIN));
-        return Err(format!("its driver supports CUDA {driver}, but Godwit needs at least {minimum}"));
+        let reason = format!("its driver supports CUDA {driver}, but Godwit needs at least {minimum}");
+        return Err(Unavailable::Setup(reason));
     }
     if capability < CAPABILITY_MIN {
         let ((major, minor), (major_min, minor_min)) = (capability, CAPABILITY_MIN);
-        return Err(format!(
-            "its compute capability is {major}.{minor}, but Godwit needs at least {major_min}.{minor_min}"
-        ));
+        let reason =
+            format!("its compute capability is {major}.{minor}, but Godwit needs at least {major_min}.{minor_min}");
+        return Err(Unavailable::Unsupported(reason));
     }
     if !maps_host_memory {
-        return Err("it cannot access host memory".to_owned());
+        return Err(Unavailable::Unsupported("it cannot access host memory".to_owned()));
     }
-    compiler::available(&architecture(capability))
+    available(&architecture(capability))
 }
 
 fn pci(device: sys::CUdevice) -> Option<String> {
@@ -146,7 +187,7 @@ mod tests {
             (12_000, (6, 1), true, ["6.1", "7.0"]),
             (13_020, (7, 0), false, ["access", "host memory"]),
         ] {
-            let reason = usable(driver, capability, maps).unwrap_err();
+            let reason = usable(driver, capability, maps).unwrap_err().to_string();
             assert!(values.iter().all(|value| reason.contains(value)), "{reason}");
         }
     }

@@ -7,7 +7,8 @@ use godwit_packet::Region;
 use godwit_sched::Chunk;
 
 use super::ModelDevice;
-use crate::{BinTime, Error, Lane, Rejected};
+use crate::device::{BinTime, Lane, Rejected};
+use crate::error::Error;
 
 /// A chunk that the kernels have processed, until its time has come.
 struct Waiting {

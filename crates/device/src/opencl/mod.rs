@@ -1,10 +1,11 @@
 //! OpenCL devices. One kernel contains all functions, and each bin is processed by one work-group.
 //! In launch mode, a chunk is one launch (`lane.rs`). In persistent mode, the groups of one launch
-//! take bins from mailboxes (`groups.rs`, `persistent.rs`).
+//! take bins from mailboxes (`persistent.rs`).
 //!
 //! Some devices work on packets in place: processors (PoCL), and GPUs that share coherent memory
-//! with the processor. For other devices, packets are copied to the device and back (`own.rs`). The
-//! OpenCL library is loaded at the first use; if it is absent, [`probe`] reports the reason.
+//! with the processor. For other devices, packets are copied to the device and back
+//! (`crate::transfer`). The OpenCL library is loaded at the first use; if it is absent, [`probe`]
+//! reports the reason.
 //!
 //! ```text
 //! arena     | region of worker 0 | region of worker 1 |  one buffer, an argument of every launch
@@ -54,74 +55,41 @@
 //!
 //! Godwit does not cache compiled kernels: the drivers of PoCL, Intel, NVIDIA and AMD do.
 
-mod groups;
+mod arena;
+mod completion;
+pub mod driver;
+mod host_memory;
 mod lane;
-mod measure;
-mod own;
+mod launch;
+mod opened;
 mod persistent;
 mod probe;
 mod program;
+mod results;
 mod slot;
-mod svm;
+mod tables;
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
-use godwit_packet::{ArenaHandle, Region};
-use godwit_sched::Chunk;
-use opencl3::context::Context;
-use opencl3::device::Device as ClDevice;
-use opencl3::error_codes::ClError;
+use godwit_packet::ArenaHandle;
 
-use crate::chain::AccessNeeds;
-use crate::check::check;
-use crate::transfer::AccessedBytes;
-use crate::watch::Watch;
-use crate::{Capabilities, Choice, Device, DeviceChain, DeviceOptions, Error, Found, Lane, Mode, Program};
+use crate::chain::DeviceChain;
+use crate::device::{Choice, Device, Lane};
+use crate::error::Error;
+use crate::found::{Capabilities, Found};
+use crate::mailbox::PersistentLane;
+use crate::options::{DeviceOptions, Mode};
+use crate::program::Program;
 
-pub use probe::probe;
-pub use svm::arena_memory;
+pub use arena::arena_memory;
+pub use probe::{ID, present, probe};
 
-use groups::{Groups, GroupsParts};
-use lane::OpenClLane;
-pub(crate) use measure::OpenClMeasure;
-use own::DeviceMemory;
-use persistent::PersistentLane;
-use program::{Kernels, Tables, check_buffer_size, check_host_memory, over};
-use slot::{Packets, SlotParts};
-
-/// Kind in device names, as in `opencl:0`.
-pub const ID: &str = "opencl";
-
-/// Parses the number of an OpenCL device name: 3 for `opencl:3`, `None` for any other name.
-pub fn number(id: &str) -> Option<usize> {
-    crate::number(id.strip_prefix(ID)?)
-}
+use lane::LaunchLane;
+use opened::Opened;
 
 /// An OpenCL device with loaded programs.
-// Fields are dropped in this order: buffers before their memory.
-pub struct OpenClDevice {
-    found: Found,
-    programs: Vec<Arc<dyn Program>>,
-    device: ClDevice,
-    /// The persistent groups, in persistent mode.
-    groups: Option<Groups>,
-    /// Why the device does not use the requested mode.
-    fallback: Option<String>,
-    kernels: Kernels,
-    tables: Arc<Tables>,
-    packets: Packets,
-    arena: ArenaHandle,
-    context: Arc<Context>,
-    watch: Watch,
-    /// Whether the device runs a chain.
-    runs_chain: bool,
-    /// Bytes that are copied for each program.
-    reserved: Vec<AccessNeeds>,
-    /// Timeout for copies of table changes.
-    copy_timeout: Duration,
-}
+pub struct OpenClDevice(Arc<Opened>);
 
 impl OpenClDevice {
     /// Opens device `number` of [`probe`]: compiles the kernels, copies the table images, and gives
@@ -151,7 +119,7 @@ impl OpenClDevice {
         options: &DeviceOptions,
         source: &str,
     ) -> Result<Self, Error> {
-        Self::make(number, programs, arena, options, source, false)
+        Ok(Self(Arc::new(Opened::new(number, programs, arena, options, source, false)?)))
     }
 
     /// Same as [`OpenClDevice::new`], but always copies packets, as if the device had its own
@@ -163,174 +131,63 @@ impl OpenClDevice {
         arena: &ArenaHandle,
         options: &DeviceOptions,
     ) -> Result<Self, Error> {
-        Self::make(number, programs, arena, options, godwit_kernels::opencl_source(), true)
-    }
-
-    fn make(
-        number: usize,
-        programs: Vec<Arc<dyn Program>>,
-        arena: &ArenaHandle,
-        options: &DeviceOptions,
-        source: &str,
-        force_own: bool,
-    ) -> Result<Self, Error> {
-        let (found, device) = usable(number)?;
-        let id = found.capabilities.id.clone();
-        let context = svm::context(number, &id, device)?;
-        let kernels = Kernels::build(&found, &context, device, source)?;
-        let is_own = force_own || !found.host_memory;
-        let chain = options.chain.as_deref().filter(|chain| chain.has_table() && kernels.runs_chain);
-        let image = DeviceChain::image(chain, &programs);
-        let tables = Arc::new(Tables::new(&found, &context, device, &programs, &image, is_own)?);
-        // Devices that copy nothing can access all bytes.
-        let mut reserved = vec![AccessNeeds::ALL; programs.len()];
-        let packets = if is_own {
-            check_buffer_size(&found, arena.bytes(), "the packet arena")?;
-            let shadow = own::buffer(&context, arena.bytes()).map_err(failed(&id, "create a buffer for the arena"))?;
-            reserved = DeviceChain::needs(chain, &programs);
-            let accessed = reserved
-                .iter()
-                .map(|needs| AccessedBytes { reads_bytes: needs.reads_bytes, writes_bytes: needs.writes_bytes });
-            let accessed = accessed.collect();
-            Packets::Own(DeviceMemory { shadow, accessed, arena: arena.clone() })
-        } else {
-            check_host_memory(&found, &context, device, &kernels)?;
-            // SAFETY: this device keeps the handle, which keeps the memory mapped. Kernels access
-            // only buffers of packets that a lane holds. The module documentation explains the
-            // order of accesses.
-            Packets::Shared(unsafe { over(&found, &context, arena.base(), arena.bytes(), "the packet arena")? })
-        };
-        let watch = Watch::new(&id, options.watchdog);
-        let parts = GroupsParts { found: &found, device, context: &context, tables: &tables, arena, source };
-        let started = match options.mode {
-            Mode::Launch => Ok(None),
-            Mode::Persistent if is_own => Err("it has its own memory, to which packets are copied".to_owned()),
-            Mode::Persistent => Groups::start(&parts, options).map(Some),
-        };
-        let (groups, fallback) = match started {
-            Ok(groups) => (groups, None),
-            Err(reason) => (None, Some(format!("{id} uses launch mode: {reason}"))),
-        };
-        let (device, arena, copy_timeout) = (*device, arena.clone(), options.watchdog);
-        Ok(Self {
-            programs,
-            device,
-            groups,
-            fallback,
-            kernels,
-            tables,
-            packets,
-            arena,
-            context,
-            watch,
-            runs_chain: chain.is_some(),
-            reserved,
-            copy_timeout,
-            found,
-        })
-    }
-
-    /// Returns the parts of the device that slots need.
-    fn parts(&self) -> SlotParts<'_> {
-        let Self { found, context, device, kernels, tables, packets, runs_chain, .. } = self;
-        SlotParts { found, context, device, kernels, tables, packets, runs_chain: *runs_chain }
-    }
-
-    /// Checks a chunk.
-    fn check(&self, region: &mut Region, chunk: &Chunk) -> Result<(), Error> {
-        if region.arena_base() != self.arena.base().as_ptr() {
-            return Err(Error::Chunk { reason: "its packets are not in the arena of the device".to_owned() });
-        }
-        check(region, chunk, |instance| self.programs.get(usize::from(instance)).map(|program| program.kernel()))
+        let source = godwit_kernels::opencl_source();
+        Ok(Self(Arc::new(Opened::new(number, programs, arena, options, source, true)?)))
     }
 
     /// Returns the probe result of this device.
     pub fn found(&self) -> &Found {
-        &self.found
+        &self.0.found
     }
 }
 
 impl Device for OpenClDevice {
     fn capabilities(&self) -> &Capabilities {
-        &self.found.capabilities
+        &self.0.found.capabilities
     }
 
     fn mode(&self) -> Mode {
-        if self.groups.is_some() { Mode::Persistent } else { Mode::Launch }
+        if self.0.groups.is_some() { Mode::Persistent } else { Mode::Launch }
     }
 
     fn fallback(&self) -> Option<&str> {
-        self.fallback.as_deref()
+        self.0.fallback.as_deref()
     }
 
     fn runs_chain(&self) -> bool {
-        self.runs_chain
+        self.0.runs_chain
     }
 
     fn choices(&self) -> Vec<Choice> {
-        let choice = |program: &Arc<dyn Program>| Choice {
-            function: program.name().to_owned(),
-            form: ID.to_owned(),
-            measured: Vec::new(),
-            turns: None,
-        };
-        self.programs.iter().map(choice).collect()
+        self.0.programs.iter().map(|program| Choice::only(&**program, ID)).collect()
     }
 
     fn update_image(&self, program: usize, range: Range<usize>) -> Result<(), Error> {
-        let image = self.programs[program].image();
-        match self.watch.lost() {
+        let Opened { watch, programs, tables, found, copy_timeout, .. } = &*self.0;
+        match watch.lost() {
             Some(_) => Ok(()),
-            None => self.tables.update(&self.found.capabilities.id, program, image, range, self.copy_timeout),
+            None => tables.update(&found.capabilities.id, program, programs[program].image(), range, *copy_timeout),
         }
     }
 
     fn update_chain(&self, chain: DeviceChain) -> Result<DeviceChain, Error> {
-        let id = &self.found.capabilities.id;
-        let not_brought = |instance: usize| Error::NotCopiedBack {
-            id: id.clone(),
-            function: self.programs[instance].name().to_owned(),
-        };
-        let chain = chain.within(&self.reserved, &self.programs).map_err(not_brought)?;
-        if self.runs_chain && self.watch.lost().is_none() {
-            self.tables.update_chain(id, &chain, self.copy_timeout)?;
+        let Opened { watch, programs, tables, planner, runs_chain, found, copy_timeout, .. } = &*self.0;
+        let id = &found.capabilities.id;
+        let not_copied_back =
+            |instance: usize| Error::NotCopiedBack { id: id.clone(), function: programs[instance].name().to_owned() };
+        let chain = chain.within(&planner.needs, programs).map_err(not_copied_back)?;
+        if *runs_chain && watch.lost().is_none() {
+            tables.update_chain(id, &chain, *copy_timeout)?;
         }
         Ok(chain)
     }
 
     fn lane(self: Arc<Self>) -> Result<Box<dyn Lane>, Error> {
-        Ok(match self.groups {
-            Some(_) => Box::new(PersistentLane::new(self)?),
-            None => Box::new(OpenClLane::new(self)?),
-        })
-    }
-}
-
-/// Returns device `number` of [`probe`], or an error if Godwit cannot use it.
-fn usable(number: usize) -> Result<(Found, &'static ClDevice), Error> {
-    let id = format!("{ID}:{number}");
-    let devices = probe::devices().map_err(|reason| Error::Unusable { id: id.clone(), reason })?;
-    let Some((platform, device)) = devices.get(number) else { return Err(Error::Absent { id }) };
-    let found = probe::describe(number, platform, device);
-    match &found.usable {
-        Ok(()) => Ok((found, device)),
-        Err(reason) => Err(Error::Unusable { id, reason: reason.clone() }),
-    }
-}
-
-/// Returns a function that converts a driver error of device `id` during `action`.
-fn failed(id: &str, action: &'static str) -> impl Fn(ClError) -> Error {
-    move |error| Error::Driver { id: id.to_owned(), action, reason: error.to_string() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::number;
-
-    #[test]
-    fn parses_device_names() {
-        assert_eq!(["opencl:0", "opencl:12"].map(number), [Some(0), Some(12)]);
-        let others = ["opencl", "opencl:", "opencl:x", "opencl:+1", "opencl:-1", "cpu", "cuda:0", "opencl:0 "];
-        assert_eq!(others.map(number), [None; 8]);
+        let opened = Arc::clone(&self.0);
+        opened.watch.check_alive()?;
+        let Some(groups) = &opened.groups else { return Ok(Box::new(LaunchLane::new(opened)?)) };
+        let lane = groups.lanes.take(&opened.found.capabilities.id)?;
+        let (own, programs, share) = (groups.of_lane(lane), opened.programs.len(), groups.share.clone());
+        Ok(Box::new(PersistentLane::new(opened, lane, own, programs, &share)))
     }
 }

@@ -1,386 +1,209 @@
-//! One worker's connection to an OpenCL device in persistent mode: the mailboxes of its groups.
-//!
-//! This is the CPUSyncer of Hummingbird. Its GPUSyncer is `gw_persistent`
-//! (`kernels/dialect/loops_opencl.h`). A worker and its groups communicate without driver calls and
-//! locks.
-//!
-//! # Ordering
-//!
-//! ```text
-//! mailbox    | posted, stop | finished, running | slot 0 | slot 1 | ...
-//! writer       lane           group               lane, then group
-//! ```
-//!
-//! The parts of a mailbox are at least 64 or 128 bytes apart. The lane writes a slot until `posted`
-//! counts it. The group writes it until `finished` counts it.
-//!
-//! 1. The worker has written the buffers. The lane writes bin, descriptors and parameters to a
-//!    slot. Then it stores `posted` (release).
-//! 2. One work-item of the group loads `posted` (acquire, in the scope of host and devices). The
-//!    load reads the value of the store, so it synchronizes with it: everything written in step 1
-//!    happens before the next operations of this work-item. The following barrier extends this to
-//!    the other work-items.
-//! 3. The group writes buffers, descriptors and outcomes. A barrier orders these writes before the
-//!    next operation of the first work-item: the store of `finished` (release, same scope). There
-//!    is one store per bin, not one per packet.
-//! 4. The lane loads `finished` (acquire) and reads the results of step 3, by the same argument.
-//!
-//! Between steps 1 and 4, only the group accesses slot and buffers; at other times, only the lane
-//! does. Host and device share only the four counters, which are atomic. Counters wrap, but their
-//! difference never exceeds the number of slots. `stop` is stored after the last `posted`. A group
-//! that sees `stop` and no new slot has no work left.
-//!
-//! APUNet evicts cache lines by additional reads, because its GPU had no other way to make writes
-//! visible while a kernel runs. Release and acquire in the scope of host and devices express this
-//! need in the memory model. The device meets it with the instructions that it requires, or with
-//! none if its caches are coherent. Devices without these operations
-//! ([`Found::lacks`](crate::Found::lacks)) have no persistent groups.
-//!
-//! The chain was written before the kernel was launched and does not change. Parts of tables do
-//! change: they are written before any bin that needs them is posted
-//! ([`crate::Device::update_image`]).
+//! Persistent groups: one kernel that is launched once, and a mailbox for each of its groups.
 
-use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
+use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use godwit_abi::{Bin, MailboxSlot};
-use godwit_packet::Region;
-use godwit_sched::Chunk;
+use godwit_abi::{CHAIN_SCRATCH_PACKET_BYTES, MAILBOX_ENDED, MAILBOX_POLLING};
+use godwit_packet::{ArenaHandle, Memory};
+use opencl3::command_queue::CommandQueue;
+use opencl3::context::Context;
+use opencl3::device::Device as ClDevice;
+use opencl3::error_codes::ClError;
+use opencl3::kernel::Kernel;
 
-use super::OpenClDevice;
-use super::groups::{FINISHED, MailboxAt, POSTED, SLOTS};
-use super::slot::{bytes_of, bytes_of_mut};
-use crate::check::packets_of;
-use crate::share::Split;
-use crate::{BinTime, Error, Lane, Rejected};
+use super::driver::svm::{self, SvmOwner};
+use super::driver::{failed, launch, queue, set_buffer, set_shared, set_word};
+use super::program::Kernels;
+use super::tables::Tables;
+use crate::error::{Error, Unavailable};
+use crate::found::Found;
+use crate::mailbox::{HostWords, LanePool, Mailboxes, groups_min};
+use crate::options::{DeviceOptions, Mode};
 
-/// Number of polls without results before the worker yields its core, which the group may need.
-/// With two workers and two groups on two cores, values from 1 to 64 are equally fast (test
-/// `no_stale_data_is_read`).
-const POLLS_BEFORE_YIELD: u32 = 16;
+/// Number of slots in a mailbox. A power of two, so that slot numbers continue when the counters
+/// wrap. Groups and workers that share cores alternate within milliseconds. In the test
+/// `no_stale_data_is_read` on two cores, 64 slots carry 2.4 times as many packets as 16.
+const SLOTS: u32 = 64;
+/// Timeout for the start of the groups. They wait for other work on the device; their kernel is
+/// already compiled.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// Timeout for the first start of the groups, which includes the compilation by the driver.
+const COMPILE_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
-/// Lane in persistent mode. Each bin goes to the group with the least work among those that serve
-/// its function. Bins without a free slot are posted by a later [`Lane::poll`]. Chunks may finish
-/// out of order.
-///
-/// Dropping a lane waits until its posted bins are finished, or until the watchdog declares the
-/// device lost.
-pub(super) struct PersistentLane {
-    device: ManuallyDrop<Arc<OpenClDevice>>,
-    number: usize,
-    groups: Vec<GroupMailbox>,
-    split: Split,
-    /// Chunks in flight, by number.
-    in_flight: VecDeque<Flight>,
-    /// Number of the next chunk.
-    next: u64,
-    /// Number of chunks in flight whose bins are all finished.
-    done: usize,
-    times: Vec<BinTime>,
-    /// Time when a group last finished a bin, or received one while all mailboxes were empty.
-    since: Instant,
-    idle_polls: u32,
-    reported_lost: bool,
+/// The persistent groups of a device. Dropping them stops the groups and waits for their end,
+/// unless the device is lost.
+pub(super) struct Groups {
+    held: ManuallyDrop<Held>,
+    pub(super) mailboxes: Mailboxes,
+    pub(super) lanes: LanePool,
+    per_lane: usize,
+    /// See [`DeviceOptions::share`].
+    pub(super) share: Vec<u32>,
+    timeout: Duration,
 }
 
-/// The mailbox of one group of the lane.
-struct GroupMailbox {
-    mailbox: MailboxAt,
-    posted: u32,
-    finished: u32,
-    /// Bins in the mailbox, oldest first.
-    bins: VecDeque<Posted>,
-    /// Sum of the weights of these bins.
-    weight: u64,
-    /// Time when the group last finished a bin, or received one while its mailbox was empty.
-    since: Instant,
-    /// Number of bins that the group received, by program.
-    received: Vec<u64>,
+/// Memory that the kernel accesses, and driver objects.
+// Fields are dropped in this order.
+struct Held {
+    queue: CommandQueue,
+    kernel: Kernel,
+    _mailboxes: Memory,
+    _scratch: Memory,
+    _tables: Arc<Tables>,
+    _arena: ArenaHandle,
+    _context: Arc<Context>,
 }
 
-/// A bin in a mailbox slot.
-#[derive(Clone, Copy)]
-struct Posted {
-    /// Number of the chunk.
-    chunk: u64,
-    bin: usize,
-    weight: u64,
+// SAFETY: all fields except the kernel can be shared. The kernel is not used after `Groups::launch`
+// returns.
+unsafe impl Sync for Held {}
+
+/// Parts of a device that its groups need.
+pub(super) struct GroupsParts<'a> {
+    pub(super) found: &'a Found,
+    pub(super) device: &'a ClDevice,
+    pub(super) context: &'a Arc<Context>,
+    pub(super) tables: &'a Arc<Tables>,
+    pub(super) arena: &'a ArenaHandle,
+    pub(super) source: &'a str,
 }
 
-struct Flight {
-    number: u64,
-    chunk: Chunk,
-    /// Number of finished bins.
-    finished: usize,
-    times: Vec<BinTime>,
-}
-
-impl Flight {
-    fn is_done(&self) -> bool {
-        self.finished == self.chunk.bins.len()
-    }
-}
-
-impl PersistentLane {
-    pub(super) fn new(device: Arc<OpenClDevice>) -> Result<Self, Error> {
-        let id = &device.found.capabilities.id;
-        let Some(groups) = &device.groups else { unreachable!("the device is in persistent mode") };
-        let (number, range) = groups.take_lane(&device.watch, id)?;
-        let now = Instant::now();
-        let programs = device.programs.len();
-        let mailboxes = range.map(|group| {
-            let mailbox = groups.mailbox(group);
-            // The previous lane has finished all of its bins.
-            let posted = mailbox.word(POSTED).load(Ordering::Relaxed);
-            GroupMailbox {
-                mailbox,
-                posted,
-                finished: posted,
-                bins: VecDeque::new(),
-                weight: 0,
-                since: now,
-                received: vec![0; programs],
-            }
-        });
-        let mailboxes: Vec<GroupMailbox> = mailboxes.collect();
-        let split = Split::new(mailboxes.len(), &groups.share);
-        Ok(Self {
-            device: ManuallyDrop::new(device),
-            number,
-            groups: mailboxes,
-            split,
-            in_flight: VecDeque::new(),
-            next: 0,
-            done: 0,
-            times: Vec::new(),
-            since: now,
-            idle_polls: 0,
-            reported_lost: false,
-        })
-    }
-
-    fn bin_packets(&self) -> usize {
-        self.device.groups.as_ref().map_or(0, |groups| groups.bin_packets)
-    }
-
-    fn check(&self, region: &mut Region, chunk: &Chunk) -> Result<(), Error> {
-        self.device.watch.check_alive()?;
-        self.device.check(region, chunk)?;
-        let bin_packets = self.bin_packets();
-        match chunk.bins.iter().find(|bin| usize::from(bin.count) > bin_packets) {
-            Some(bin) => Err(Error::Chunk { reason: format!("{bin:?} exceeds the limit of {bin_packets} packets") }),
-            None => Ok(()),
+impl Groups {
+    /// Starts the groups.
+    ///
+    /// # Errors
+    /// Returns [`Error::Unusable`] if the device cannot run the groups, or the error of the driver.
+    pub(super) fn start(parts: &GroupsParts<'_>, options: &DeviceOptions) -> Result<Self, Error> {
+        let GroupsParts { found, context, arena, .. } = *parts;
+        let refuse = |reason| Err(Error::Unusable { id: found.capabilities.id.clone(), reason });
+        if let Some(lacks) = found.lacks(Mode::Persistent) {
+            return refuse(lacks.clone());
         }
-    }
-
-    /// Posts waiting bins while there are free slots, those of the oldest chunk first in each
-    /// queue.
-    fn post(&mut self) {
-        let is_idle = self.groups.iter().all(|group| group.bins.is_empty());
-        let slot = MailboxSlot::new(self.bin_packets());
-        let Self { split, groups, in_flight, .. } = self;
-        split.assign(|number, index, serving| {
-            let free = serving.filter(|&group| groups[group].bins.len() < SLOTS as usize);
-            let selected = free.min_by_key(|&group| groups[group].weight)?;
-            let group = &mut groups[selected];
-            let chunk = &in_flight[index_of(in_flight, number)].chunk;
-            let bin = &chunk.bins[index];
-            let weight = weight(bin);
-            group.write(slot, chunk, bin);
-            group.bins.push_back(Posted { chunk: number, bin: index, weight });
-            group.weight += weight;
-            group.received[usize::from(bin.instance)] += 1;
-            Some(selected)
-        });
-        if is_idle {
-            self.since = Instant::now();
+        let owner = arena.memory_owner().and_then(|owner| owner.downcast_ref::<SvmOwner>());
+        if !owner.is_some_and(|owner| owner.is_of(context)) {
+            let reason = "the arena is not in shared virtual memory of this device";
+            return refuse(Unavailable::Setup(reason.to_owned()));
         }
-    }
-
-    /// Copies the results of finished bins into their chunks. Returns whether there were any.
-    fn collect(&mut self) -> bool {
-        let slot = MailboxSlot::new(self.bin_packets());
-        let mut any = false;
-        for group in &mut self.groups {
-            let finished = group.mailbox.word(FINISHED).load(Ordering::Acquire);
-            let count = finished.wrapping_sub(group.finished) as usize;
-            if count == 0 {
-                continue;
-            }
-            any = true;
-            assert!(count <= group.bins.len(), "a group finished {count} bins of {}", group.bins.len());
-            let now = Instant::now();
-            let elapsed_ns = now.duration_since(group.since).as_nanos();
-            group.since = now;
-            let total = group.bins.iter().take(count).map(|posted| u128::from(posted.weight)).sum::<u128>().max(1);
-            for posted in group.bins.drain(..count) {
-                // The chunk is in flight until all of its bins are finished.
-                let index = index_of(&self.in_flight, posted.chunk);
-                let flight = &mut self.in_flight[index];
-                // SAFETY: the group has finished the slot, as seen above. There is no other
-                // reference.
-                let bytes = unsafe { group.mailbox.slot(group.finished) };
-                group.finished = group.finished.wrapping_add(1);
-                group.weight -= posted.weight;
-                let bin = flight.chunk.bins[posted.bin];
-                let packets = packets_of(&bin);
-                let descriptors = bytes_of_mut(&mut flight.chunk.descriptors[packets.clone()]);
-                descriptors.copy_from_slice(&bytes[slot.descriptors..][..descriptors.len()]);
-                let outcomes = bytes_of_mut(&mut flight.chunk.outcomes[packets.clone()]);
-                outcomes.copy_from_slice(&bytes[slot.outcomes..][..outcomes.len()]);
-                if flight.chunk.ran_chain {
-                    let trails = bytes_of_mut(&mut flight.chunk.trails[packets]);
-                    trails.copy_from_slice(&bytes[slot.trails..][..trails.len()]);
-                }
-                flight.finished += 1;
-                self.done += usize::from(flight.is_done());
-                // The result fits: no bin takes more than the whole time.
-                let elapsed_ns = (elapsed_ns * u128::from(posted.weight) / total) as u64;
-                flight.times.push(BinTime { bin: posted.bin as u32, elapsed_ns });
-            }
+        let lanes = options.lanes.max(1);
+        let per_lane = match groups_per_lane(found, lanes, groups_min(&options.share)) {
+            Ok(per_lane) => per_lane,
+            Err(reason) => return refuse(reason),
+        };
+        let groups = Self::launch(parts, per_lane, lanes, options)?;
+        if !groups.wait_for(MAILBOX_POLLING, START_TIMEOUT) {
+            let reason = format!("not all of its {} groups run at the same time", per_lane * lanes);
+            return refuse(Unavailable::Setup(reason));
         }
-        any
+        Ok(groups)
     }
 
-    /// Returns the oldest finished chunk, if any.
-    fn take_done(&mut self) -> Option<Chunk> {
-        if self.done == 0 {
-            return None;
+    fn launch(parts: &GroupsParts<'_>, per_lane: usize, lanes: usize, options: &DeviceOptions) -> Result<Self, Error> {
+        let GroupsParts { found, device, context, tables, arena, source } = *parts;
+        let id = &found.capabilities.id;
+        let kernels = Kernels::build_persistent(found, context, device, source)?;
+        let kernel = kernels.entry(id)?;
+        let count = per_lane * lanes;
+        let bin_packets = Mailboxes::bin_packets(options.bin_packets);
+        let mailbox_bytes = Mailboxes::bytes_each(SLOTS, bin_packets);
+        let memory = svm::allocate(found, context, count * mailbox_bytes, "the mailboxes of a device")?;
+        // The scratch memory must be zeroed, as `allocate` does.
+        let scratch_bytes = count * bin_packets * CHAIN_SCRATCH_PACKET_BYTES;
+        let scratch = svm::allocate(found, context, scratch_bytes, "the scratch memory of a device")?;
+        // SAFETY: `held` keeps the memory as long as the mailboxes, and no group runs yet.
+        let mailboxes = unsafe { Mailboxes::new(memory.base(), count, SLOTS, bin_packets, HostWords::Single) };
+        let queue = queue(found, context, device)?;
+        // The arguments have the types of the parameters of `gw_persistent`.
+        let set = || -> Result<(), ClError> {
+            set_shared(&kernel, 0, arena.base().as_ptr())?;
+            set_buffer(&kernel, 1, &tables.images)?;
+            set_buffer(&kernel, 2, &tables.offsets)?;
+            set_shared(&kernel, 3, memory.base().as_ptr())?;
+            set_word(&kernel, 4, &(mailbox_bytes as u64))?;
+            set_word(&kernel, 5, &SLOTS)?;
+            set_word(&kernel, 6, &(bin_packets as u32))?;
+            set_shared(&kernel, 7, scratch.base().as_ptr())
+        };
+        set().map_err(failed(id, "set a kernel argument"))?;
+        let groups = Self {
+            held: ManuallyDrop::new(Held {
+                queue,
+                kernel,
+                _mailboxes: memory,
+                _scratch: scratch,
+                _tables: Arc::clone(tables),
+                _arena: arena.clone(),
+                _context: Arc::clone(context),
+            }),
+            mailboxes,
+            lanes: LanePool::new(lanes),
+            per_lane,
+            share: options.share.clone(),
+            timeout: options.watchdog,
+        };
+        // The first launch only makes the driver compile the kernel. With `stop` set, it ends at
+        // once.
+        groups.mailboxes.request_stop();
+        groups.enqueue(&kernels, count, id)?;
+        if !groups.wait_for(MAILBOX_ENDED, COMPILE_TIMEOUT) {
+            let reason = Unavailable::Failed("its persistent groups do not start".to_owned());
+            return Err(Error::Unusable { id: id.clone(), reason });
         }
-        let index = self.in_flight.iter().position(Flight::is_done)?;
-        let flight = self.in_flight.remove(index)?;
-        self.done -= 1;
-        self.times = flight.times;
-        self.times.sort_unstable_by_key(|time| time.bin);
-        Some(flight.chunk)
+        groups.mailboxes.reset();
+        groups.enqueue(&kernels, count, id)?;
+        Ok(groups)
     }
 
-    /// Returns the error for a lost device, with all chunks in flight.
-    fn lose(&mut self) -> Error {
-        self.reported_lost = true;
-        self.groups.iter_mut().for_each(|group| group.bins.clear());
-        self.split.clear();
-        self.done = 0;
-        let chunks = self.in_flight.drain(..).map(|flight| flight.chunk).collect();
-        self.device.watch.lost_with(chunks)
+    fn enqueue(&self, kernels: &Kernels, count: usize, id: &str) -> Result<(), Error> {
+        let Held { queue, kernel, .. } = &*self.held;
+        // SAFETY: all arguments are set. The groups access the mailboxes, the tables, and buffers
+        // of packets that a lane has posted. `held` keeps all of them until the groups have ended.
+        let launched = unsafe { launch(queue, kernel, count, kernels.group_lanes) };
+        launched.map_err(failed(id, "launch a kernel"))?;
+        queue.flush().map_err(failed(id, "start a kernel"))
     }
 
-    /// Returns whether the device is lost. Declares it lost if posted bins are overdue.
-    fn is_lost(&self) -> bool {
-        let watch = &self.device.watch;
-        if self.groups.iter().any(|group| !group.bins.is_empty()) && watch.is_overdue(self.since) {
-            watch.lose_silent();
-        }
-        watch.lost().is_some()
+    /// Returns whether all groups report `state` within `timeout`.
+    fn wait_for(&self, state: u32, timeout: Duration) -> bool {
+        self.mailboxes.wait_for(state, timeout, || std::thread::sleep(POLL_INTERVAL))
+    }
+
+    /// Returns the groups of lane `lane`.
+    pub(super) fn of_lane(&self, lane: usize) -> Range<usize> {
+        lane * self.per_lane..(lane + 1) * self.per_lane
     }
 }
 
-impl GroupMailbox {
-    /// Writes a bin of a checked chunk to the next slot, and posts it.
-    fn write(&mut self, slot: MailboxSlot, chunk: &Chunk, bin: &Bin) {
-        if self.bins.is_empty() {
-            self.since = Instant::now();
-        }
-        // SAFETY: at least one slot is free: the group never owned the next slot, or `collect` has
-        // seen its completion. There is no other reference.
-        let bytes = unsafe { self.mailbox.slot(self.posted) };
-        let packets = packets_of(bin);
-        // The packets of a bin start at index 0 of its slot.
-        bytes[..size_of::<Bin>()].copy_from_slice(bytes_of(&[Bin { first: 0, ..*bin }]));
-        let descriptors = bytes_of(&chunk.descriptors[packets.clone()]);
-        bytes[slot.descriptors..][..descriptors.len()].copy_from_slice(descriptors);
-        let parameters = bytes_of(&chunk.parameters[packets]);
-        bytes[slot.parameters..][..parameters.len()].copy_from_slice(parameters);
-        self.posted = self.posted.wrapping_add(1);
-        self.mailbox.word(POSTED).store(self.posted, Ordering::Release);
-    }
-}
-
-impl Lane for PersistentLane {
-    fn submit(&mut self, region: &mut Region, mut chunk: Chunk) -> Result<(), Box<Rejected>> {
-        chunk.ran_chain = self.device.runs_chain;
-        if let Err(error) = self.check(region, &chunk) {
-            return Err(Box::new(Rejected { chunk, error }));
-        }
-        let times = Vec::with_capacity(chunk.bins.len());
-        self.split.enqueue(self.next, &chunk.bins);
-        let flight = Flight { number: self.next, chunk, finished: 0, times };
-        // A chunk without bins is finished at once.
-        self.done += usize::from(flight.is_done());
-        self.in_flight.push_back(flight);
-        self.next += 1;
-        self.post();
-        Ok(())
-    }
-
-    fn poll(&mut self, _region: &mut Region) -> Result<Option<Chunk>, Error> {
-        if !self.reported_lost && self.collect() {
-            self.since = self.device.watch.record_progress();
-            self.post();
-        }
-        if let Some(chunk) = self.take_done() {
-            self.idle_polls = 0;
-            return Ok(Some(chunk));
-        }
-        if self.is_lost() && !self.reported_lost {
-            return Err(self.lose());
-        }
-        if !self.in_flight.is_empty() {
-            self.idle_polls += 1;
-            if self.idle_polls.is_multiple_of(POLLS_BEFORE_YIELD) {
-                std::thread::yield_now();
-            }
-        }
-        Ok(None)
-    }
-
-    fn in_flight(&self) -> usize {
-        self.in_flight.len()
-    }
-
-    fn bins_by_group(&self) -> Vec<Vec<u64>> {
-        self.groups.iter().map(|group| group.received.clone()).collect()
-    }
-
-    /// Times from the moment when a group received a bin, or finished the previous one, to the
-    /// moment when the lane saw it finished. Bins that finish between two polls divide the time by
-    /// packets and bytes.
-    fn bin_times(&self) -> &[BinTime] {
-        &self.times
-    }
-}
-
-impl Drop for PersistentLane {
+impl Drop for Groups {
     fn drop(&mut self) {
-        while self.groups.iter().any(|group| !group.bins.is_empty()) && !self.is_lost() {
-            if self.collect() {
-                self.since = self.device.watch.record_progress();
-            } else {
-                std::thread::sleep(POLL_INTERVAL);
-            }
-        }
-        // A lost device is leaked, with everything that its groups may access.
-        if !self.is_lost() {
-            if let Some(groups) = &self.device.groups {
-                groups.return_lane(self.number);
-            }
-            // SAFETY: `self.device` is not used after this.
-            unsafe { ManuallyDrop::drop(&mut self.device) };
+        self.mailboxes.request_stop();
+        // Memory that running groups may access is leaked.
+        if self.wait_for(MAILBOX_ENDED, self.timeout) && self.held.queue.finish().is_ok() {
+            // SAFETY: `held` is not used after this.
+            unsafe { ManuallyDrop::drop(&mut self.held) };
         }
     }
 }
 
-/// Returns the index of chunk `number`, which must be in flight.
-fn index_of(in_flight: &VecDeque<Flight>, number: u64) -> usize {
-    in_flight.binary_search_by_key(&number, |flight| flight.number).expect("a chunk stays until all its bins are back")
-}
-
-/// Returns the estimated work of a bin, in arbitrary units: packets times the longest frame, plus a
-/// cost per packet.
-fn weight(bin: &Bin) -> u64 {
-    u64::from(bin.count) * (u64::from(bin.length_bytes) + 64) + 1
+/// Returns the number of groups per lane, at least `minimum`, or the reason why the device has too
+/// few.
+fn groups_per_lane(found: &Found, lanes: usize, minimum: usize) -> Result<usize, Unavailable> {
+    let units = found.capabilities.compute_units.max(1);
+    if lanes > units {
+        return Err(Unavailable::Unsupported(format!(
+            "{lanes} workers need one group each, but only {units} groups run at the same time"
+        )));
+    }
+    if lanes * minimum > units {
+        return Err(Unavailable::Unsupported(format!(
+            "{lanes} workers with {minimum} shares each need {} groups, but only {units} groups run at the same time",
+            lanes * minimum
+        )));
+    }
+    // A group occupies a whole compute unit. If this is a core, leave half of the cores to the
+    // workers.
+    let groups = if found.kind == "cpu" { units / 2 } else { units };
+    Ok((groups / lanes).max(minimum))
 }

@@ -2,8 +2,6 @@
 
 use std::sync::OnceLock;
 
-use super::ID;
-use crate::{Capabilities, Found, Mode, ModeFound, Probe, Svm};
 use opencl3::device::{
     CL_DEVICE_ATOMIC_ORDER_ACQ_REL, CL_DEVICE_ATOMIC_SCOPE_ALL_DEVICES, CL_DEVICE_SVM_ATOMICS,
     CL_DEVICE_SVM_COARSE_GRAIN_BUFFER, CL_DEVICE_SVM_FINE_GRAIN_BUFFER, CL_DEVICE_SVM_FINE_GRAIN_SYSTEM,
@@ -11,6 +9,13 @@ use opencl3::device::{
 };
 use opencl3::error_codes::{ClError, DLOPEN_RUNTIME_LOAD_FAILED};
 use opencl3::platform::{Platform, get_platforms};
+
+use crate::error::{Error, Unavailable};
+use crate::found::{Capabilities, Found, ModeFound, Probe, Svm};
+use crate::options::Mode;
+
+/// Kind in device names, as in `opencl:0`.
+pub const ID: &str = "opencl";
 
 /// Error of a loader that finds no driver (`cl_khr_icd`: `CL_PLATFORM_NOT_FOUND_KHR`).
 const PLATFORM_NOT_FOUND: i32 = -1001;
@@ -34,22 +39,25 @@ pub fn probe() -> Probe {
 /// are enumerated only once: a number must mean the same device for the lifetime of the process.
 /// Also, PoCL returns no devices to a thread that queries it during the first query of another
 /// thread.
-pub(super) fn devices() -> Result<&'static [(String, Device)], String> {
-    static DEVICES: OnceLock<Result<Vec<(String, Device)>, String>> = OnceLock::new();
+fn devices() -> Result<&'static [(String, Device)], Unavailable> {
+    static DEVICES: OnceLock<Result<Vec<(String, Device)>, Unavailable>> = OnceLock::new();
     DEVICES.get_or_init(enumerate).as_deref().map_err(Clone::clone)
 }
 
-fn enumerate() -> Result<Vec<(String, Device)>, String> {
+fn enumerate() -> Result<Vec<(String, Device)>, Unavailable> {
     let platforms = match get_platforms() {
         Ok(platforms) => platforms,
         Err(ClError(DLOPEN_RUNTIME_LOAD_FAILED)) => {
-            return Err("OpenCL is unavailable: the OpenCL loader (libOpenCL.so.1) was not found".to_owned());
+            return Err(setup("the OpenCL loader (libOpenCL.so.1) was not found"));
         }
         Err(ClError(PLATFORM_NOT_FOUND)) => Vec::new(),
-        Err(error) => return Err(format!("OpenCL is unavailable: the OpenCL loader failed: {error}")),
+        Err(error) => {
+            let reason = format!("OpenCL is unavailable: the OpenCL loader failed: {error}");
+            return Err(Unavailable::Failed(reason));
+        }
     };
     if platforms.is_empty() {
-        return Err("OpenCL is unavailable: the OpenCL loader found no driver (no platform)".to_owned());
+        return Err(setup("the OpenCL loader found no driver (no platform)"));
     }
     let devices_of = |platform: &Platform| {
         let name = text(platform.name());
@@ -59,14 +67,39 @@ fn enumerate() -> Result<Vec<(String, Device)>, String> {
     let devices: Vec<_> = platforms.iter().flat_map(devices_of).collect();
     if devices.is_empty() {
         let names: Vec<_> = platforms.iter().map(|platform| text(platform.name())).collect();
-        return Err(format!("OpenCL is unavailable: the drivers ({}) found no device", names.join(", ")));
+        return Err(setup(&format!("the drivers ({}) found no device", names.join(", "))));
     }
     Ok(devices)
 }
 
+fn setup(reason: &str) -> Unavailable {
+    Unavailable::Setup(format!("OpenCL is unavailable: {reason}"))
+}
+
+/// Returns device `number` of [`probe`], or an error if Godwit cannot use it.
+pub(super) fn usable(number: usize) -> Result<(Found, &'static Device), Error> {
+    let (found, device) = present(number)?;
+    match found.usable {
+        Ok(()) => Ok((found, device)),
+        Err(reason) => Err(Error::Unusable { id: found.capabilities.id, reason }),
+    }
+}
+
+/// Returns device `number` of [`probe`].
+///
+/// # Errors
+/// Returns [`Error::Absent`] if there is no such device, or [`Error::Unusable`] if there is none at
+/// all.
+pub fn present(number: usize) -> Result<(Found, &'static Device), Error> {
+    let id = format!("{ID}:{number}");
+    let devices = devices().map_err(|reason| Error::Unusable { id: id.clone(), reason })?;
+    let Some((platform, device)) = devices.get(number) else { return Err(Error::Absent { id }) };
+    Ok((describe(number, platform, device), device))
+}
+
 /// Returns the properties of one device. A property that the driver does not report has its least
 /// value.
-pub(super) fn describe(number: usize, platform: &str, device: &Device) -> Found {
+fn describe(number: usize, platform: &str, device: &Device) -> Found {
     let svm = svm(device);
     let language = text(device.opencl_c_version());
     let extensions = text(device.extensions());
@@ -99,9 +132,9 @@ pub(super) fn describe(number: usize, platform: &str, device: &Device) -> Found 
         svm,
         modes: modes(device, platform, is_cpu, svm),
         chain_lacks: aborts_on_barriers(platform, &text(device.driver_version()))
-            .then(|| "this PoCL version may crash while it compiles kernels for chains".to_owned()),
+            .then(|| Unavailable::Setup("this PoCL version may crash while it compiles kernels for chains".to_owned())),
         pci: pci(device, &extensions),
-        usable: usable(device),
+        usable: check_usable(device),
     }
 }
 
@@ -109,7 +142,7 @@ pub(super) fn describe(number: usize, platform: &str, device: &Device) -> Found 
 /// PHI nodes at the entry of a region fails if values leave a loop before a barrier, as in kernels
 /// for groups. This was seen with version 5.0 of Ubuntu 24.04. Versions 3.1 and 6.0 compile all
 /// kernels.
-pub(super) fn aborts_on_barriers(platform: &str, driver: &str) -> bool {
+fn aborts_on_barriers(platform: &str, driver: &str) -> bool {
     platform == "Portable Computing Language" && (driver.starts_with("4.") || driver.starts_with("5."))
 }
 
@@ -125,24 +158,26 @@ fn modes(device: &Device, platform: &str, is_cpu: bool, svm: Svm) -> Vec<ModeFou
     // the scope of the device includes the host.
     let features = device.opencl_c_features().unwrap_or_default();
     let has_feature = is_version_2 || is_cpu || features.iter().any(|feature| text_of(&feature.name) == SCOPE_FEATURE);
+    let unsupported = |reason: &str| Some(Unavailable::Unsupported(reason.to_owned()));
     let lacks = if aborts_on_barriers(platform, &text(device.driver_version())) {
-        Some("this PoCL version may crash while it compiles kernels for persistent groups")
+        let reason = "this PoCL version may crash while it compiles kernels for persistent groups";
+        Some(Unavailable::Setup(reason.to_owned()))
     } else if !svm.fine || !svm.atomics {
-        Some("host and device cannot communicate while a kernel runs (no fine-grained SVM with atomics)")
+        unsupported("host and device cannot communicate while a kernel runs (no fine-grained SVM with atomics)")
     } else if !has_scope || !has_feature {
-        Some("its atomic operations do not include the host")
+        unsupported("its atomic operations do not include the host")
     } else {
         None
     };
-    let persistent = ModeFound { mode: Mode::Persistent, lacks: lacks.map(str::to_owned) };
+    let persistent = ModeFound { mode: Mode::Persistent, lacks };
     vec![ModeFound { mode: Mode::Launch, lacks: None }, persistent]
 }
 
 /// See [`Found::usable`].
-fn usable(device: &Device) -> Result<(), String> {
-    let refuse = |reason: &str| Err(reason.to_owned());
+fn check_usable(device: &Device) -> Result<(), Unavailable> {
+    let refuse = |reason: &str| Err(Unavailable::Unsupported(reason.to_owned()));
     if !device.available().unwrap_or(false) {
-        return refuse("its driver reports it as not available");
+        return Err(Unavailable::Setup("its driver reports it as not available".to_owned()));
     }
     if !device.compiler_available().unwrap_or(false) {
         return refuse("its driver has no OpenCL C compiler");

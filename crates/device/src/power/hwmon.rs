@@ -11,6 +11,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{FoundMeter, Reading, Source, entries, number, text};
+use crate::error::Unavailable;
 
 const KIND: &str = "hwmon";
 const MICRO: f64 = 1e-6;
@@ -52,7 +53,7 @@ pub(super) fn of_pci(sysfs: &Path, device: &str, pci: &str) -> Option<FoundMeter
 }
 
 fn meter(device: &str, name: String, sensor: Sensor) -> FoundMeter {
-    FoundMeter::new(device, name, KIND, Ok(Box::new(sensor)))
+    FoundMeter::new(device, name, KIND, Box::new(sensor))
 }
 
 /// Returns the best sensor in a folder: an energy counter, or power samples.
@@ -68,7 +69,7 @@ enum Sensor {
 }
 
 impl Source for Sensor {
-    fn read(&self) -> Result<Reading, String> {
+    fn read(&self) -> Result<Reading, Unavailable> {
         Ok(match self {
             // A 64-bit counter of microjoules, which does not wrap in the lifetime of a machine.
             Self::Energy(file) => Reading::Energy { joules: number(file)? as f64 * MICRO, wraps: None },
@@ -139,6 +140,6 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         plug(root.path(), 0, "0000:03:00.0", &[("name", "amdgpu\n"), ("power1_input", "much\n")]);
         let found = of_pci(root.path(), "opencl:0", "0000:03:00.0").unwrap();
-        assert!(found.meter.unwrap_err().contains("power1_input contains no number"));
+        assert!(found.meter.unwrap_err().to_string().contains("power1_input contains no number"));
     }
 }

@@ -21,7 +21,9 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use crate::{Found, cpu, cuda, opencl};
+use crate::error::Unavailable;
+use crate::found::Found;
+use crate::kind::{Kind, PowerMeter, found, kind_of};
 
 /// The meter of a device, or the reason why there is none.
 #[derive(Debug, Serialize)]
@@ -32,23 +34,24 @@ pub struct FoundMeter {
     pub name: String,
     /// `rapl`, `nvml` or `hwmon`; `None` without a meter.
     pub kind: Option<&'static str>,
-    /// The meter, or the reason, in one sentence, why there is none.
+    /// The meter, or the reason why there is none.
     #[serde(skip_serializing_if = "Result::is_ok", serialize_with = "reason")]
-    pub meter: Result<Meter, String>,
+    pub meter: Result<Meter, Unavailable>,
 }
 
-fn reason<S: serde::Serializer>(meter: &Result<Meter, String>, serializer: S) -> Result<S::Ok, S::Error> {
-    meter.as_ref().map_or_else(|reason| reason.as_str(), |_| "").serialize(serializer)
+fn reason<S: serde::Serializer>(meter: &Result<Meter, Unavailable>, serializer: S) -> Result<S::Ok, S::Error> {
+    meter.as_ref().err().map(Unavailable::to_string).unwrap_or_default().serialize(serializer)
 }
 
 impl FoundMeter {
-    fn new(device: &str, name: String, kind: &'static str, source: Result<Box<dyn Source>, String>) -> Self {
-        let meter = source.and_then(|source| Meter::start(source, Instant::now()));
+    fn new(device: &str, name: String, kind: &'static str, source: Box<dyn Source>) -> Self {
+        let meter = Meter::start(source, Instant::now());
         Self { device: device.to_owned(), name, kind: Some(kind), meter }
     }
 
     fn none(device: &str, reason: &str) -> Self {
-        Self { device: device.to_owned(), name: String::new(), kind: None, meter: Err(reason.to_owned()) }
+        let meter = Err(Unavailable::Unsupported(reason.to_owned()));
+        Self { device: device.to_owned(), name: String::new(), kind: None, meter }
     }
 }
 
@@ -63,7 +66,7 @@ enum Reading {
 
 /// A source of readings.
 trait Source: Send {
-    fn read(&self) -> Result<Reading, String>;
+    fn read(&self) -> Result<Reading, Unavailable>;
 }
 
 /// Sums up the energy readings of one source.
@@ -82,7 +85,7 @@ impl std::fmt::Debug for Meter {
 
 impl Meter {
     /// Starts a meter. Fails if the source cannot be read.
-    fn start(source: Box<dyn Source>, now: Instant) -> Result<Self, String> {
+    fn start(source: Box<dyn Source>, now: Instant) -> Result<Self, Unavailable> {
         let last = source.read()?;
         Ok(Self { source, last, last_at: now, joules: 0.0 })
     }
@@ -92,12 +95,12 @@ impl Meter {
     /// RAPL counters wrap within a minute.
     ///
     /// # Errors
-    /// Returns the reason, in one sentence, if the source cannot be read. The sum is then lost.
-    pub fn joules(&mut self) -> Result<f64, String> {
+    /// Returns the reason if the source cannot be read. The sum is then lost.
+    pub fn joules(&mut self) -> Result<f64, Unavailable> {
         self.joules_at(Instant::now())
     }
 
-    fn joules_at(&mut self, now: Instant) -> Result<f64, String> {
+    fn joules_at(&mut self, now: Instant) -> Result<f64, Unavailable> {
         let reading = self.source.read()?;
         let elapsed_s = now.saturating_duration_since(self.last_at).as_secs_f64();
         self.joules += match (self.last, reading) {
@@ -106,10 +109,10 @@ impl Meter {
                 joules + (wraps - last).max(0.0)
             }
             (Reading::Energy { .. }, Reading::Energy { .. }) => {
-                return Err("its energy counter went backwards".to_owned());
+                return Err(Unavailable::Failed("its energy counter went backwards".to_owned()));
             }
             (Reading::Watts(last), Reading::Watts(watts)) => (last + watts) / 2.0 * elapsed_s,
-            _ => return Err("it changed between energy and power readings".to_owned()),
+            _ => return Err(Unavailable::Failed("it changed between energy and power readings".to_owned())),
         };
         (self.last, self.last_at) = (reading, now);
         Ok(self.joules)
@@ -119,28 +122,25 @@ impl Meter {
 /// Finds the meters of these devices. Returns at least one entry per device, in the same order. A
 /// device has several entries if several meters measure parts of it.
 pub fn meters(devices: &[&str]) -> Vec<FoundMeter> {
-    let others = if devices.iter().all(|device| *device == cpu::ID) { Vec::new() } else { others() };
+    let by_processors = |device: &&str| kind_of(device).is_some_and(|kind| kind.power() == PowerMeter::Processors);
+    let others = if devices.iter().all(by_processors) { Vec::new() } else { found() };
     meters_in(Path::new("/sys"), devices, &others)
-}
-
-/// Returns all devices except the CPU.
-fn others() -> Vec<Found> {
-    [opencl::probe(), cuda::probe()].into_iter().flat_map(|probe| probe.found).collect()
 }
 
 fn meters_in(sysfs: &Path, devices: &[&str], others: &[Found]) -> Vec<FoundMeter> {
     devices
         .iter()
         .flat_map(|device| {
-            if *device == cpu::ID {
-                return of_cpu(sysfs, device);
-            }
-            match others.iter().find(|found| found.capabilities.id == *device) {
-                Some(found) if found.kind == "cpu" => {
+            let kind = kind_of(device);
+            let found = others.iter().find(|found| found.capabilities.id == *device);
+            let is_part_of_cpu = found.is_some_and(|found| found.kind == "cpu");
+            match kind.map(Kind::power) {
+                Some(PowerMeter::Processors) => of_cpu(sysfs, device),
+                power if is_part_of_cpu || power == Some(PowerMeter::PartOfCpu) => {
                     let sentence = "it runs on the CPU's own cores, so its energy counts as the CPU's";
                     vec![FoundMeter::none(device, sentence)]
                 }
-                found => vec![of_gpu(sysfs, device, found.and_then(|found| found.pci.as_deref()))],
+                _ => vec![of_gpu(sysfs, device, kind, found.and_then(|found| found.pci.as_deref()))],
             }
         })
         .collect()
@@ -162,13 +162,14 @@ fn of_cpu(sysfs: &Path, device: &str) -> Vec<FoundMeter> {
     rapl
 }
 
-fn of_gpu(sysfs: &Path, device: &str, pci: Option<&str>) -> FoundMeter {
+fn of_gpu(sysfs: &Path, device: &str, kind: Option<&Kind>, pci: Option<&str>) -> FoundMeter {
     let hwmon = pci.and_then(|pci| hwmon::of_pci(sysfs, device, pci));
     if let Some(found) = hwmon.filter(|found| found.meter.is_ok()) {
         return found;
     }
-    match (nvml::source(device, pci), pci) {
-        (Ok((name, source)), _) => FoundMeter::new(device, name, nvml::KIND, Ok(source)),
+    let number = kind.filter(|kind| kind.power() == PowerMeter::NvmlNumber).and_then(|kind| kind.number(device));
+    match (nvml::source(number, pci), pci) {
+        (Ok((name, source)), _) => FoundMeter::new(device, name, nvml::KIND, source),
         (Err(reason), None) => {
             let sentence = format!("hwmon cannot be used because its driver reports no PCI address; {reason}");
             FoundMeter::none(device, &sentence)
@@ -178,12 +179,12 @@ fn of_gpu(sysfs: &Path, device: &str, pci: Option<&str>) -> FoundMeter {
 }
 
 /// Reads a number from a sysfs file.
-fn number(path: &Path) -> Result<u64, String> {
+fn number(path: &Path) -> Result<u64, Unavailable> {
     let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::PermissionDenied => format!("no permission to read {}", path.display()),
-        _ => format!("{} cannot be read: {error}", path.display()),
+        std::io::ErrorKind::PermissionDenied => Unavailable::Setup(format!("no permission to read {}", path.display())),
+        _ => Unavailable::Failed(format!("{} cannot be read: {error}", path.display())),
     })?;
-    text.trim().parse().map_err(|_| format!("{} contains no number", path.display()))
+    text.trim().parse().map_err(|_| Unavailable::Failed(format!("{} contains no number", path.display())))
 }
 
 /// Reads a line from a sysfs file. Returns an empty string if this fails.
@@ -207,7 +208,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{Capabilities, Svm};
+    use crate::cpu;
+    use crate::found::{Capabilities, Svm};
 
     /// Writes files of a simulated sysfs.
     pub(super) fn write(root: &Path, files: &[(&str, &str)]) {
@@ -218,7 +220,7 @@ mod tests {
         }
     }
 
-    fn found(id: &str, kind: &'static str, pci: Option<&str>) -> Found {
+    fn device(id: &str, kind: &'static str, pci: Option<&str>) -> Found {
         Found {
             capabilities: Capabilities {
                 id: id.to_owned(),
@@ -242,15 +244,15 @@ mod tests {
         }
     }
 
-    struct Steps(Mutex<Vec<Result<Reading, String>>>);
+    struct Steps(Mutex<Vec<Result<Reading, Unavailable>>>);
 
     impl Source for Steps {
-        fn read(&self) -> Result<Reading, String> {
+        fn read(&self) -> Result<Reading, Unavailable> {
             self.0.lock().unwrap().remove(0)
         }
     }
 
-    fn after(steps: Vec<Result<Reading, String>>, every: Duration) -> Vec<Result<f64, String>> {
+    fn after(steps: Vec<Result<Reading, Unavailable>>, every: Duration) -> Vec<Result<f64, Unavailable>> {
         let now = Instant::now();
         let count = steps.len() as u32;
         let mut meter = Meter::start(Box::new(Steps(Mutex::new(steps))), now).unwrap();
@@ -279,8 +281,9 @@ mod tests {
 
     #[test]
     fn reports_a_source_that_cannot_be_read() {
-        let joules = after(vec![Ok(Reading::Watts(1.0)), Err("gone".to_owned())], Duration::from_secs(1));
-        assert_eq!(joules, [Err("gone".to_owned())]);
+        let gone = || Unavailable::Failed("gone".to_owned());
+        let joules = after(vec![Ok(Reading::Watts(1.0)), Err(gone())], Duration::from_secs(1));
+        assert_eq!(joules, [Err(gone())]);
     }
 
     #[test]
@@ -306,22 +309,23 @@ mod tests {
     #[test]
     fn every_device_has_a_meter_or_a_reason() {
         let root = tempfile::tempdir().unwrap();
-        let others = [found("opencl:0", "cpu", None), found("opencl:1", "gpu", None)];
-        let meters = meters_in(root.path(), &["cpu", "opencl:0", "opencl:1"], &others);
+        let others = [device("opencl:0", "cpu", None), device("opencl:1", "gpu", None)];
+        let meters = meters_in(root.path(), &["cpu", "opencl:0", "opencl:1", "model:0"], &others);
         assert_eq!(
             meters.iter().map(|found| found.device.as_str()).collect::<Vec<_>>(),
-            ["cpu", "opencl:0", "opencl:1"]
+            ["cpu", "opencl:0", "opencl:1", "model:0"]
         );
-        let reasons: Vec<_> = meters.into_iter().map(|found| found.meter.unwrap_err()).collect();
+        let reasons: Vec<_> = meters.into_iter().map(|found| found.meter.unwrap_err().to_string()).collect();
         assert!(reasons[0].contains("no energy counter"), "{reasons:?}");
         assert!(reasons[1].contains("CPU's own cores"), "{reasons:?}");
         assert!(reasons[2].contains("PCI address"), "{reasons:?}");
+        assert!(reasons[3].contains("CPU's own cores"), "{reasons:?}");
     }
 
     /// Each device of this machine has a growing energy or a reason.
     #[test]
     fn devices_of_this_machine_have_a_meter_or_a_reason() {
-        let others = others();
+        let others = found();
         let ids: Vec<&str> = others.iter().map(|found| found.capabilities.id.as_str()).chain([cpu::ID]).collect();
         for found in meters(&ids) {
             match found.meter {
@@ -331,7 +335,7 @@ mod tests {
                     assert!(meter.joules().unwrap() >= first && first >= 0.0);
                     assert!(found.kind.is_some() && !found.name.is_empty());
                 }
-                Err(reason) => assert!(reason.len() > 10, "{reason}"),
+                Err(reason) => assert!(reason.to_string().len() > 10, "{reason}"),
             }
         }
     }
@@ -341,7 +345,7 @@ mod tests {
     fn meters_can_move_to_another_thread() {
         struct Counter(Arc<AtomicU64>);
         impl Source for Counter {
-            fn read(&self) -> Result<Reading, String> {
+            fn read(&self) -> Result<Reading, Unavailable> {
                 Ok(Reading::Energy { joules: self.0.load(Ordering::Relaxed) as f64, wraps: None })
             }
         }

@@ -12,6 +12,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{FoundMeter, Reading, Source, entries, number, text};
+use crate::error::Unavailable;
 
 const KIND: &str = "rapl";
 const MICRO: f64 = 1e-6;
@@ -27,7 +28,7 @@ pub(super) fn meters(sysfs: &Path, device: &str) -> Vec<FoundMeter> {
         .filter_map(|folder| {
             let name = text(&folder.join("name"));
             let counts = name.starts_with("package") || name == "dram";
-            counts.then(|| FoundMeter::new(device, name, KIND, Ok(Box::new(Domain { folder }))))
+            counts.then(|| FoundMeter::new(device, name, KIND, Box::new(Domain { folder })))
         })
         .collect()
 }
@@ -37,7 +38,7 @@ struct Domain {
 }
 
 impl Source for Domain {
-    fn read(&self) -> Result<Reading, String> {
+    fn read(&self) -> Result<Reading, Unavailable> {
         let joules = number(&self.folder.join("energy_uj"))? as f64 * MICRO;
         let wraps = number(&self.folder.join("max_energy_range_uj")).ok().map(|range| range as f64 * MICRO);
         Ok(Reading::Energy { joules, wraps })
@@ -85,10 +86,10 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         write(root.path(), &[("class/powercap/intel-rapl:0/name", "package-0\n")]);
         let found = meters(root.path(), "cpu").remove(0);
-        assert!(found.meter.unwrap_err().contains("energy_uj"));
+        assert!(found.meter.unwrap_err().to_string().contains("energy_uj"));
         write(root.path(), &[("class/powercap/intel-rapl:0/energy_uj", "many\n")]);
         let found = meters(root.path(), "cpu").remove(0);
-        assert!(found.meter.unwrap_err().contains("energy_uj contains no number"));
+        assert!(found.meter.unwrap_err().to_string().contains("energy_uj contains no number"));
     }
 
     #[test]

@@ -137,7 +137,7 @@ pub(crate) fn refuse_engines_next_to_groups() {
         assert_eq!(first.mode(), Mode::Persistent);
         for mode in MODES {
             let Err(Error::Unusable { reason, .. }) = open(mode) else { panic!("opened a device with groups") };
-            assert!(reason.contains("another engine of this process"), "{reason}");
+            assert!(reason.to_string().contains("another engine of this process"), "{reason}");
         }
         drop(first);
         let first = open(Mode::Launch).unwrap();

@@ -72,7 +72,7 @@ impl Scope {
 pub(crate) fn usable(probe: &Probe) -> Vec<usize> {
     let usable: Vec<_> = (0..probe.found.len()).filter(|&number| probe.found[number].usable.is_ok()).collect();
     if usable.is_empty() {
-        let why = probe.reason.clone().unwrap_or_else(|| {
+        let why = probe.reason.as_ref().map(ToString::to_string).unwrap_or_else(|| {
             let reasons = probe.found.iter().filter_map(|found| {
                 Some(format!("{} is unusable: {}", found.capabilities.id, found.usable.as_ref().err()?))
             });

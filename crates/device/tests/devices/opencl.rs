@@ -26,8 +26,8 @@ struct Setup {
     own: bool,
 }
 
-/// Returns every usable device in each of its modes, with exclusive use. Prints a message if there is
-/// none.
+/// Returns every usable device in each of its modes, with exclusive use. Prints a message if there
+/// is none.
 fn setups() -> (Vec<Setup>, MutexGuard<'static, ()>) {
     let turn = turn();
     let probe = probe();
@@ -393,7 +393,7 @@ fn reports_why_opencl_is_unavailable() {
     };
     let no_loader = run("LD_LIBRARY_PATH", folder.path());
     // A loader, if installed, searches drivers only in the given folder.
-    let is_loader_here = probe().reason.is_none_or(|reason| !reason.contains("libOpenCL.so.1"));
+    let is_loader_here = probe().reason.is_none_or(|reason| !reason.to_string().contains("libOpenCL.so.1"));
     let no_driver = run("OCL_ICD_VENDORS", folder.path());
     let lines: Vec<&str> = no_loader.lines().filter(|line| line.contains("libOpenCL.so.1")).collect();
     assert!(lines.iter().any(|line| line.contains("reason: ")), "{no_loader}");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use godwit_device::{DeviceOptions, Mode, Transfer, cpu, cuda};
+use godwit_device::{ChunkDefaults, DeviceOptions, LAST_RESORT, Mode, Transfer, is_synchronous, kind_of};
 use godwit_sched::{Grouping, PackerConfig};
 use serde::Deserialize;
 
@@ -11,54 +11,18 @@ use super::functions::no_device;
 use super::settings::{PackingKeys, validate_packing, within};
 use super::{ConfigError, EngineConfig, FunctionConfig};
 
-/// Default number of sets of bins per worker and device.
-const CHUNKS: usize = 4;
+/// Number of sets of bins per worker and device that finishes each chunk before the next.
+const CHUNKS_SYNCHRONOUS: usize = 4;
 /// Maximum number of sets of bins per worker and device. More than a few in flight gain nothing.
 const CHUNKS_MAX: usize = 64;
-/// Maximum number of chunks in flight of all workers together on a CUDA device in launch mode. It
-/// is slightly more than both directions of the bus need. On an H200 with 16 workers and 1408-byte
-/// frames, 16 chunks reach 0.88 of half the duplex copy rate, and 48 chunks reach 0.80.
-const CHUNKS_IN_FLIGHT: usize = 16;
 /// Maximum watchdog timeout: one hour, in milliseconds.
 const WATCHDOG_MS_MAX: usize = 3_600_000;
-/// Default number of packets per bin on all devices except the CPU: two warps.
-const BIN_PACKETS: u32 = 64;
 /// Minimum number of bins per chunk on all devices except the CPU.
 const BINS: u32 = 64;
-/// Default time that a packet waits for a fuller chunk, in nanoseconds, on all devices except the
-/// CPU. A worker needs about this time to fill a large chunk.
-const DEADLINE_NS: u64 = 1_000_000;
 /// Maximum share of the device's groups that a function can reserve.
 const SHARE_MAX: u32 = 1000;
 /// Maximum number of packets for which the bins of a chunk have room.
 const BIN_CAPACITY_MAX: u32 = 1 << 24;
-
-/// Default chunk settings of a device other than the CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChunkDefaults {
-    /// Number of sets of bins per worker. One set fills while the others are on the device.
-    pub chunks: usize,
-    /// Maximum number of packets per chunk. Chunks of short packets reach it before they contain
-    /// `bytes`.
-    pub packets_max: u32,
-    /// Total size of the buffers in a full chunk, in bytes.
-    pub bytes: u32,
-}
-
-impl ChunkDefaults {
-    /// Returns the defaults for a device that `workers` workers share.
-    pub fn for_device(id: &str, mode: Mode, workers: usize) -> Self {
-        if mode == Mode::Launch && cuda::number(id).is_some() {
-            // On an H200, copies of 8 MiB reach 0.95 of the bus rate. Copies of 2 MiB, with the
-            // small copies that accompany them, reach 0.85. With 16 workers that have 18 MiB of
-            // buffers each, chunks of 6 MiB return sooner than chunks of 8 MiB. Their throughput is
-            // 1.04 times as high at 512 bytes and with IMIX, and the same for longer frames.
-            let in_flight = (CHUNKS_IN_FLIGHT / workers.max(1)).clamp(1, CHUNKS - 1);
-            return Self { chunks: 1 + in_flight, packets_max: 32_768, bytes: 6 << 20 };
-        }
-        Self { chunks: CHUNKS, packets_max: 16_384, bytes: 2 << 20 }
-    }
-}
 
 /// Configuration of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,16 +49,16 @@ pub struct DeviceConfig {
 impl DeviceConfig {
     /// Creates the configuration of a device that has no stanza.
     fn new(id: &str, mode: Mode, engine: &EngineConfig, packing: &PackingKeys) -> Self {
-        let defaults = ChunkDefaults::for_device(id, mode, engine.workers);
+        let defaults = chunk_defaults(id, mode, engine);
         Self {
             id: id.to_owned(),
             mode,
             transfer: Transfer::default(),
             watchdog_ms: DeviceOptions::default().watchdog.as_millis() as u64,
-            chunks: defaults.chunks,
+            chunks: defaults.map_or(CHUNKS_SYNCHRONOUS, |defaults| defaults.chunks),
             device_chain: true,
             share: Vec::new(),
-            packing: packing_of(id, defaults, engine, &[packing]),
+            packing: packing_of(defaults, engine, &[packing]),
         }
     }
 }
@@ -106,26 +70,31 @@ impl DeviceConfig {
     }
 }
 
+/// Returns the defaults for the chunks of a device, or `None` if they run on the worker's thread.
+fn chunk_defaults(id: &str, mode: Mode, engine: &EngineConfig) -> Option<ChunkDefaults> {
+    kind_of(id)?.chunks(mode, engine.workers)
+}
+
 /// Returns the packing of a device. Later elements of `keys` override earlier ones, and all of them
 /// override the defaults of the device.
 ///
-/// The CPU processes small chunks that stay in its caches. All other devices process more packets
-/// at once than fit into these caches. Their chunks are large, and several are in flight. Their
-/// bins are small and contain packets with similar processing time, so that lanes in lockstep end
-/// together.
-fn packing_of(id: &str, chunks: ChunkDefaults, engine: &EngineConfig, keys: &[&PackingKeys]) -> PackerConfig {
+/// Without `chunks`, the device is the CPU: it processes small chunks that stay in its caches. All
+/// other devices process more packets at once than fit into these caches. Their chunks are large,
+/// and several are in flight. Their bins are small and contain packets with similar processing
+/// time, so that lanes in lockstep end together.
+fn packing_of(chunks: Option<ChunkDefaults>, engine: &EngineConfig, keys: &[&PackingKeys]) -> PackerConfig {
     let mut packing = PackerConfig::default();
-    if id != cpu::ID {
+    if let Some(chunks) = chunks {
         // A worker has at most 65536 packets in flight, so the quotient fits into 32 bits.
         let share = (engine.in_flight_packets / chunks.chunks).max(1) as u32;
         packing.chunk_packets = share.min(chunks.packets_max);
         packing.chunk_bytes = Some(chunks.bytes);
-        packing.bin_packets = BIN_PACKETS;
-        packing.deadline_ns = DEADLINE_NS;
+        packing.bin_packets = chunks.bin_packets;
+        packing.deadline_ns = chunks.deadline_ns;
         packing.grouping = Grouping::VariantLength;
     }
     keys.iter().for_each(|keys| keys.apply(&mut packing));
-    if id != cpu::ID && keys.iter().all(|keys| keys.bins.is_none()) {
+    if chunks.is_some() && keys.iter().all(|keys| keys.bins.is_none()) {
         // Number of bins: twice that of full bins, because some bins stay partly empty. The packer
         // limits the total capacity of the bins.
         let bin_packets = packing.bin_packets.max(1);
@@ -180,7 +149,7 @@ pub(super) fn read<'a>(
     functions: &[FunctionConfig],
     warnings: &mut Vec<String>,
 ) -> Result<Vec<DeviceConfig>, ConfigError> {
-    let mut devices = vec![DeviceConfig::new(cpu::ID, Mode::Launch, engine, packing)];
+    let mut devices = vec![DeviceConfig::new(LAST_RESORT, Mode::Launch, engine, packing)];
     let mut lines: Vec<(String, usize)> = Vec::new();
     for mut stanza in stanzas {
         let config = read_one(document, &mut stanza, engine, packing)?;
@@ -191,7 +160,7 @@ pub(super) fn read<'a>(
             return Err(document.refuse(at, message));
         }
         lines.push((config.id.clone(), document.line(stanza.span().start)));
-        if config.id == cpu::ID {
+        if config.id == LAST_RESORT {
             devices[0] = config;
             continue;
         }
@@ -224,7 +193,7 @@ fn read_one<'a>(
         return Err(document.refuse(name.span(), format!("unknown device {}", no_device(id))));
     }
     for key in ["mode", "transfer", "watchdog_ms", "chunks", "device_chain", "share"] {
-        if id == cpu::ID && stanza.has(key) {
+        if is_synchronous(id) && stanza.has(key) {
             let message = format!("`{key}` does not apply to the CPU, which runs chunks on the worker's thread");
             return Err(document.refuse(stanza.span_of(key), message));
         }
@@ -233,7 +202,7 @@ fn read_one<'a>(
     let mut config = DeviceConfig::new(id, keys.mode.unwrap_or_default(), engine, packing);
     if let Some(transfer) = keys.transfer {
         config.transfer = transfer;
-        if cuda::number(id).is_none() || config.mode != Mode::Launch {
+        if !kind_of(id).is_some_and(|kind| kind.transfers(config.mode).contains(&transfer)) {
             let message = "`transfer` applies only to CUDA devices in launch mode: other devices have a fixed transfer";
             return Err(document.refuse(stanza.span_of("transfer"), message.to_owned()));
         }
@@ -249,8 +218,8 @@ fn read_one<'a>(
     config.device_chain = keys.device_chain.unwrap_or(true);
     config.share = keys.share.clone().unwrap_or_default().into_iter().collect();
     let defaults =
-        ChunkDefaults { chunks: config.chunks, ..ChunkDefaults::for_device(id, config.mode, engine.workers) };
-    config.packing = packing_of(id, defaults, engine, &[packing, &keys.packing()]);
+        chunk_defaults(id, config.mode, engine).map(|defaults| ChunkDefaults { chunks: config.chunks, ..defaults });
+    config.packing = packing_of(defaults, engine, &[packing, &keys.packing()]);
     validate_packing(document, stanza, &config.packing)?;
     Ok(config)
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use godwit_chain::names;
-use godwit_device::{Implementation, cpu};
+use godwit_device::{Implementation, LAST_RESORT, is_synchronous};
 use godwit_function::{BuildContext, Error, Function, KINDS};
 
 use super::document::{Document, Stanza};
@@ -127,21 +127,21 @@ fn read_devices(
     }
     let of_cpu = implementation.filter(|implementation| *implementation != Implementation::Scalar);
     if let (Some(implementation), Some(first)) = (of_cpu, texts.first())
-        && !devices.iter().any(|device| device == cpu::ID)
+        && !devices.iter().any(|device| is_synchronous(device))
     {
         let (implementation, device) = (implementation.name(), first.get_ref());
         let message = format!("function `{name}`: `impl = \"{implementation}\"` is for the CPU, not for `{device}`");
         return Err(document.refuse(first.span(), message));
     }
     if devices.is_empty() {
-        devices.push(cpu::ID.to_owned());
+        devices.push(LAST_RESORT.to_owned());
     }
     Ok(devices)
 }
 
 /// Returns the end of an error message about an invalid device name. It lists the valid names.
 pub(super) fn no_device(name: &str) -> String {
-    format!("`{}`: valid devices are `cpu`, `opencl:N` and `cuda:N` with a device number N", name.escape_debug())
+    format!("`{}`: valid devices are {} with a device number N", name.escape_debug(), godwit_device::id_forms())
 }
 
 /// Converts an error of a function to an error with the position in the stanza, or in a file that

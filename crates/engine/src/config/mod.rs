@@ -39,7 +39,7 @@ use zeroize::Zeroizing;
 
 pub use change::ChainConfig;
 pub use classes::protocol_name;
-pub use devices::{ChunkDefaults, DeviceConfig};
+pub use devices::DeviceConfig;
 use document::Document;
 pub use error::ConfigError;
 pub use functions::FunctionConfig;

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use godwit_device::Unavailable;
 use godwit_device::power::{FoundMeter, Meter, meters};
 
 use crate::observe::report::PowerReport;
@@ -20,7 +21,7 @@ struct DevicePower {
     device: String,
     meters: Vec<(String, Meter)>,
     /// Energy since the start in joules, or the reason why it is not measured.
-    joules: Result<f64, String>,
+    joules: Result<f64, Unavailable>,
 }
 
 impl Power {
@@ -66,7 +67,7 @@ impl Power {
             PowerReport {
                 device: device.device.clone(),
                 meters: device.meters.iter().map(|(name, _)| name.clone()).collect(),
-                not_measured: device.joules.as_ref().err().cloned(),
+                not_measured: device.joules.as_ref().err().map(Unavailable::to_string),
                 joules,
                 watts: per(elapsed_s),
                 joules_per_packet: per(packets as f64),
@@ -88,7 +89,10 @@ impl DevicePower {
                 Err(error) => reason = reason.or(Some(error)),
             }
         }
-        let joules = if meters.is_empty() { Err(reason.unwrap_or_default()) } else { Ok(0.0) };
+        let joules = match reason {
+            Some(reason) if meters.is_empty() => Err(reason),
+            _ => Ok(0.0),
+        };
         Self { device: device.to_owned(), meters, joules }
     }
 
@@ -111,7 +115,7 @@ mod tests {
             device: device.to_owned(),
             name: String::new(),
             kind: None,
-            meter: Err(reason.to_owned()),
+            meter: Err(Unavailable::Unsupported(reason.to_owned())),
         };
         let mut power =
             Power::with_meters(&["cpu", "opencl:0"], vec![found("opencl:0", "no sensor"), found("cpu", "no counter")]);

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use godwit_device::{Error as DeviceError, Rejected};
+use godwit_device::{Error as DeviceError, Rejected, Unavailable};
 use godwit_function::HostHalf;
 use godwit_packet::Descriptor;
 use godwit_sched::{Bin, Chunk, Insert, Stream};
@@ -130,8 +130,8 @@ impl Collect {
         Ok(true)
     }
 
-    /// Returns the next finished chunk of `device`, with the time of its bins counted. If the device failed to
-    /// finish chunks, their packets are dropped.
+    /// Returns the next finished chunk of `device`, with the time of its bins counted. If the
+    /// device failed to finish chunks, their packets are dropped.
     ///
     /// # Errors
     /// If the CPU failed, or no usable buffer remains.
@@ -352,7 +352,8 @@ fn packets(chunk: &Chunk) -> impl Iterator<Item = (Bin, Descriptor, u64)> {
 fn reason(error: DeviceError) -> String {
     match error {
         DeviceError::Lost { reason, .. } | DeviceError::Failed { reason, .. } => reason,
-        DeviceError::Unusable { reason, .. } => reason.trim_start_matches("it is lost: ").to_owned(),
+        DeviceError::Unusable { reason: Unavailable::Lost(reason), .. } => reason,
+        DeviceError::Unusable { reason, .. } => reason.to_string(),
         DeviceError::Driver { action, reason, .. } => format!("the driver failed to {action}: {reason}"),
         other => other.to_string(),
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use godwit_chain::Chain;
-use godwit_device::{Choice, Device, DeviceChain, DeviceOptions, Implementation, Mode, Program, cpu};
+use godwit_device::{Choice, Device, DeviceChain, DeviceOptions, Implementation, Mode, Program, is_synchronous};
 use godwit_function::HostHalf;
 use godwit_packet::Arena;
 use godwit_sched::{Packer, Stream};
@@ -51,9 +51,9 @@ impl Devices {
                 (Arc::new(program) as Arc<dyn Program>, entry.implementation)
             })
             .collect();
-        let used = |device: &&DeviceConfig| device.id == cpu::ID || is_used(config, &device.id);
+        let used = |device: &&DeviceConfig| is_synchronous(&device.id) || is_used(config, &device.id);
         let used: Vec<&DeviceConfig> = config.devices.iter().filter(used).collect();
-        debug_assert_eq!(used[LAST_RESORT].id, cpu::ID);
+        debug_assert!(is_synchronous(&used[LAST_RESORT].id));
         let devices_of = |function: &FunctionConfig| {
             let index = |id: &String| {
                 let position = used.iter().position(|device| device.id == *id);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use godwit_abi::Descriptor;
 use godwit_device::cpu::CpuDevice;
-use godwit_device::{BinTime, Capabilities, Choice, Device, Error, Lane, Rejected};
+use godwit_device::{BinTime, Capabilities, Choice, Device, Error, Lane, Rejected, Unavailable};
 use godwit_engine::Opener;
 use godwit_packet::Region;
 use godwit_sched::Chunk;
@@ -138,7 +138,7 @@ impl Lane for FaultyLane {
         self.write_late(region);
         if self.lost || matches!(self.is_lost_at(self.taken + 1), Some(Loss::Refuses)) {
             let id = self.device.capabilities.id.clone();
-            let error = Error::Unusable { id, reason: "it is lost: accepts no more chunks".to_owned() };
+            let error = Error::Unusable { id, reason: Unavailable::Lost("accepts no more chunks".to_owned()) };
             return Err(Box::new(Rejected { chunk, error }));
         }
         if self.in_flight.is_empty() {

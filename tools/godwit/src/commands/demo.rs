@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use godwit_device::{Capabilities, cuda};
+use godwit_device::Capabilities;
 use godwit_engine::Options;
 
 use crate::failure::Failure;
@@ -20,8 +20,7 @@ pub(crate) struct Arguments {
 /// Prints the chain and its placement, runs it, and prints the report.
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let others = devices::others();
-    let usable = || others.found.iter().filter(|found| found.usable.is_ok());
-    let other = usable().find(|found| cuda::number(&found.capabilities.id).is_some()).or_else(|| usable().next());
+    let other = others.found.iter().find(|found| found.usable.is_ok());
     let device = other.map(|found| found.capabilities.id.as_str());
     let stanza = other.filter(|found| found.kind == "cpu").map(own_cores).unwrap_or_default();
     let report = builtin::with(&stanza, device, |config| {

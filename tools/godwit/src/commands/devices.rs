@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use godwit_device::power::{self, FoundMeter};
-use godwit_device::{Capabilities, Choice, ModeFound, Svm, cpu};
+use godwit_device::{Capabilities, Choice, ModeFound, Svm, Unavailable, cpu};
 use godwit_engine::{Engine, Options};
 use serde::Serialize;
 
@@ -67,7 +67,7 @@ struct Driver {
     buffer_bytes_max: u64,
     svm: Svm,
     modes: Vec<ModeFound>,
-    chain_lacks: Option<String>,
+    chain_lacks: Option<Unavailable>,
     pci: Option<String>,
 }
 

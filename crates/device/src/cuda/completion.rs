@@ -1,0 +1,74 @@
+//! Finds out whether the oldest chunk in flight is finished.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use cudarc::driver::result::DriverError;
+
+use super::slot::Slot;
+
+/// Divisor of the waiting time of a chunk. The driver is queried again after this fraction of the
+/// time has passed.
+const QUERY_DIVISOR: u32 = 16;
+/// Maximum time between two queries of the driver.
+const QUERY_INTERVAL_MAX: Duration = Duration::from_micros(100);
+/// Minimum waiting time before a query, for chunks whose groups signal completion. These queries
+/// only detect errors.
+const QUERY_INTERVAL_SIGNALED: Duration = Duration::from_millis(1);
+
+/// State of a chunk.
+pub(super) enum Progress {
+    /// The chunk may be finished. The driver was queried recently.
+    Unknown,
+    /// The chunk has not finished since the given time.
+    Running(Instant),
+    Finished,
+    Failed(DriverError),
+}
+
+/// Times of queries of the driver, which has one lock for all threads. Frequent queries would delay
+/// launches.
+pub(super) struct Queries {
+    /// Time when the last chunk was returned.
+    last_result: Instant,
+    /// Time of the next query.
+    query_at: Instant,
+}
+
+impl Queries {
+    pub(super) fn new() -> Self {
+        Self { last_result: Instant::now(), query_at: Instant::now() }
+    }
+
+    /// Returns the state of the chunk in `slot`, the oldest in flight, which was submitted at
+    /// `submitted`. `bind` makes the device's context current.
+    pub(super) fn progress(
+        &mut self,
+        slot: &Slot,
+        submitted: Instant,
+        bind: impl FnOnce() -> Result<(), DriverError>,
+    ) -> Progress {
+        // Acquires the writes of the groups (`gw_signal_done`).
+        let is_signaled = slot.signals_done && slot.done().load(Ordering::Acquire) != 0;
+        let now = Instant::now();
+        let since = submitted.max(self.last_result);
+        if !is_signaled {
+            let earliest = if slot.signals_done { since + QUERY_INTERVAL_SIGNALED } else { since };
+            if now < self.query_at.max(earliest) {
+                return Progress::Unknown;
+            }
+            let query = || if slot.signals_done { slot.stream.is_idle() } else { slot.copied_out.is_complete() };
+            match bind().and_then(|()| query()) {
+                Ok(true) => {}
+                Ok(false) => {
+                    let waited = now.saturating_duration_since(since);
+                    self.query_at = now + (waited / QUERY_DIVISOR).min(QUERY_INTERVAL_MAX);
+                    return Progress::Running(since);
+                }
+                Err(error) => return Progress::Failed(error),
+            }
+        }
+        self.last_result = Instant::now();
+        Progress::Finished
+    }
+}

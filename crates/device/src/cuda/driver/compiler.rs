@@ -1,0 +1,154 @@
+//! Compiles kernels with NVRTC to a cubin for one architecture, and caches the cubin on disk.
+//!
+//! The name of a cache file is a digest of everything that the cubin depends on: source,
+//! architecture, options and compiler version. Cache files never become stale, and may be deleted
+//! at any time.
+
+use std::ffi::{CStr, CString, c_char};
+use std::fs;
+use std::path::PathBuf;
+
+use cudarc::nvrtc::{result, sys};
+
+use crate::error::{Error, Unavailable};
+
+const OPTIONS: [&str; 2] = ["--std=c++17", "--extra-device-vectorization"];
+
+/// Returns an error, in one sentence, if kernels for the architecture are neither cached nor can be
+/// compiled.
+pub(crate) fn available(architecture: &str) -> Result<(), Unavailable> {
+    // SAFETY: loading NVRTC has no preconditions.
+    if unsafe { sys::is_culib_present() } || cached_by_any(godwit_kernels::cuda_source(), architecture).is_some() {
+        return Ok(());
+    }
+    Err(not_found())
+}
+
+fn not_found() -> Unavailable {
+    Unavailable::Setup("NVIDIA's run-time compiler NVRTC (libnvrtc.so from the CUDA toolkit) was not found".to_owned())
+}
+
+/// Returns the cubin of a source for an architecture such as `sm_90`, from the cache or the
+/// compiler.
+///
+/// # Errors
+/// Returns [`Error::Build`] with the compiler's log, or [`Error::Unusable`] without a compiler.
+pub fn cubin(id: &str, source: &str, architecture: &str) -> Result<Vec<u8>, Error> {
+    // SAFETY: loading NVRTC has no preconditions.
+    if !unsafe { sys::is_culib_present() } {
+        let cached = cached_by_any(source, architecture).and_then(|path| fs::read(path).ok());
+        return cached.ok_or_else(|| Error::Unusable { id: id.to_owned(), reason: not_found() });
+    }
+    let version = version();
+    let path = folder().map(|folder| folder.join(format!("{}-{version}.cubin", stem(source, architecture))));
+    if let Some(cached) = path.as_ref().and_then(|path| fs::read(path).ok()) {
+        return Ok(cached);
+    }
+    let cubin = compile(source, architecture).map_err(|Log(log)| Error::Build {
+        id: id.to_owned(),
+        driver: format!("NVRTC {version}"),
+        log,
+    })?;
+    if let Some(path) = path {
+        store(&path, &cubin);
+    }
+    Ok(cubin)
+}
+
+/// Returns the name of the cache file without the compiler version.
+fn stem(source: &str, architecture: &str) -> String {
+    // FNV-1a. It distinguishes versions, but does not protect against attacks.
+    let options = OPTIONS.iter().flat_map(|option| option.bytes());
+    let digest = source
+        .bytes()
+        .chain(options)
+        .fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| (digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    format!("{digest:016x}-{architecture}")
+}
+
+fn version() -> String {
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: the call writes two integers.
+    let _ = unsafe { sys::nvrtcVersion(&mut major, &mut minor) };
+    format!("{major}.{minor}")
+}
+
+/// Returns the cache folder: `$XDG_CACHE_HOME/godwit`, or `~/.cache/godwit`.
+fn folder() -> Option<PathBuf> {
+    let cache = std::env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let home =
+        || std::env::var_os("HOME").filter(|path| !path.is_empty()).map(|home| PathBuf::from(home).join(".cache"));
+    Some(cache.or_else(home)?.join("godwit"))
+}
+
+/// Returns the cache file of this source from any compiler version.
+fn cached_by_any(source: &str, architecture: &str) -> Option<PathBuf> {
+    let stem = format!("{}-", stem(source, architecture));
+    let entries = fs::read_dir(folder()?).ok()?;
+    entries.filter_map(Result::ok).map(|entry| entry.path()).find(|path| {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        name.starts_with(&stem) && name.ends_with(".cubin")
+    })
+}
+
+/// Writes a cache file. The rename is atomic, because another process may read the file at the same
+/// time. Errors are ignored: without the cache, the next start only takes longer.
+fn store(path: &std::path::Path, cubin: &[u8]) {
+    let Some(folder) = path.parent() else { return };
+    let unfinished = path.with_extension(format!("{}.tmp", std::process::id()));
+    let written = fs::create_dir_all(folder).and_then(|()| fs::write(&unfinished, cubin));
+    if written.and_then(|()| fs::rename(&unfinished, path)).is_err() {
+        let _ = fs::remove_file(&unfinished);
+    }
+}
+
+/// The compiler's log, or its error.
+struct Log(String);
+
+impl From<result::NvrtcError> for Log {
+    fn from(error: result::NvrtcError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+fn compile(source: &str, architecture: &str) -> Result<Vec<u8>, Log> {
+    let Ok(source) = CString::new(source) else { unreachable!("the source contains no zero byte") };
+    let program = result::create_program(&source, Some(c"kernels.cu"))?;
+    let options: Vec<String> = OPTIONS
+        .iter()
+        .map(|option| (*option).to_owned())
+        .chain([format!("--gpu-architecture={architecture}")])
+        .collect();
+    // SAFETY: the program was just created. It is destroyed below, after its last use.
+    let compiled = unsafe { result::compile_program(program, &options) };
+    let cubin = match compiled {
+        // SAFETY: see above.
+        Ok(()) => unsafe { read(program) }.map_err(Log::from),
+        Err(error) => {
+            // SAFETY: see above. The log ends with a zero.
+            let log = unsafe { result::get_program_log(program) }.map(|log| Log(to_text(&log)));
+            Err(log.unwrap_or_else(|_| error.into()))
+        }
+    };
+    // SAFETY: created once and destroyed once.
+    let _ = unsafe { result::destroy_program(program) };
+    cubin
+}
+
+/// # Safety
+/// The program must be compiled and not yet destroyed.
+unsafe fn read(program: sys::nvrtcProgram) -> Result<Vec<u8>, result::NvrtcError> {
+    let mut bytes = 0;
+    // SAFETY: guaranteed by the caller. The buffer has the length that the compiler reports.
+    unsafe {
+        sys::nvrtcGetCUBINSize(program, &mut bytes).result()?;
+        let mut cubin = vec![0_u8; bytes];
+        sys::nvrtcGetCUBIN(program, cubin.as_mut_ptr().cast::<c_char>()).result()?;
+        Ok(cubin)
+    }
+}
+
+fn to_text(log: &[c_char]) -> String {
+    let bytes: Vec<u8> = log.iter().map(|&byte| byte as u8).chain([0]).collect();
+    CStr::from_bytes_until_nul(&bytes).map(|log| log.to_string_lossy().into_owned()).unwrap_or_default()
+}

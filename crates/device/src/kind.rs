@@ -1,0 +1,376 @@
+//! The table of device kinds. No code outside this crate asks for the kind of a device: it asks for
+//! the properties in this table.
+//!
+//! A new kind is a folder with the file names of `opencl/` and `cuda/`, and a row here.
+
+use std::sync::Arc;
+
+use godwit_packet::{ArenaHandle, Memory};
+
+use crate::device::Device;
+use crate::error::Error;
+use crate::found::{Found, Probe};
+use crate::options::{DeviceOptions, Mode, Transfer};
+use crate::program::{Implementation, Program};
+use crate::{cpu, cuda, model, opencl};
+
+/// Programs of a device, and the implementation of each on the CPU.
+pub type Programs = [(Arc<dyn Program>, Implementation)];
+
+/// Opens the device with this number.
+type Open = fn(usize, &Programs, &ArenaHandle, &DeviceOptions) -> Result<Arc<dyn Device>, Error>;
+/// Allocates memory of this size for the device with this number.
+type ArenaMemory = fn(usize, usize) -> Result<Memory, Error>;
+
+/// One kind of device.
+#[derive(Debug)]
+pub struct Kind {
+    /// Name of the kind. Device names consist of it and, except for the CPU, a number: `cuda:0`.
+    pub name: &'static str,
+    /// Whether the machine may have several devices of this kind, which have numbers.
+    is_numbered: bool,
+    /// Finds the devices. `None` if a machine has all of them: the CPU and modelled devices.
+    probe: Option<fn() -> Probe>,
+    /// Whether devices of this kind are only for tests. Messages do not list their names.
+    is_for_tests: bool,
+    /// Opens a device by its number.
+    open: Open,
+    /// Allocates an arena that suits a device. `None` if any memory does.
+    arena_memory: Option<ArenaMemory>,
+    memory: PacketMemory,
+    /// Modes that a device of this kind may support.
+    modes: &'static [Mode],
+    /// Transfers that the operator can choose in launch mode.
+    transfers: &'static [Transfer],
+    /// Default chunks in launch mode. `None` if chunks run on the worker's thread.
+    launch_chunks: Option<ChunkDefaults>,
+    power: PowerMeter,
+}
+
+/// Memory in which a device works on packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PacketMemory {
+    /// The memory of the host.
+    Host,
+    /// The device's own memory.
+    Own,
+    /// Either, as [`Found::host_memory`] states.
+    Probed,
+}
+
+/// How the energy of a device is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PowerMeter {
+    /// Meters of the processors.
+    Processors,
+    /// None: the device runs on cores of the CPU, whose meters include it.
+    PartOfCpu,
+    /// Meter of its PCI address.
+    PciDevice,
+    /// Meter of its PCI address, or of its number, which NVML uses as well.
+    NvmlNumber,
+}
+
+/// Default chunks of a device that runs them asynchronously.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkDefaults {
+    /// Number of sets of bins per worker. One set fills while the others are on the device.
+    pub chunks: usize,
+    /// Maximum number of chunks in flight of all workers together.
+    pub in_flight_max: Option<usize>,
+    /// Maximum number of packets per chunk. Chunks of short packets reach it before they contain
+    /// `bytes`.
+    pub packets_max: u32,
+    /// Total size of the buffers in a full chunk, in bytes.
+    pub bytes: u32,
+    /// Number of packets per bin: two warps.
+    pub bin_packets: u32,
+    /// Time that a packet waits for a fuller chunk, in nanoseconds. A worker needs about this time
+    /// to fill a large chunk.
+    pub deadline_ns: u64,
+}
+
+/// Chunks of persistent groups, and of launched OpenCL kernels.
+const SMALL_CHUNKS: ChunkDefaults = ChunkDefaults {
+    chunks: 4,
+    in_flight_max: None,
+    packets_max: 16_384,
+    bytes: 2 << 20,
+    bin_packets: 64,
+    deadline_ns: 1_000_000,
+};
+
+/// Chunks for copy engines. On an H200, copies of 8 MiB reach 0.95 of the bus rate. Copies of 2
+/// MiB, with the small copies that accompany them, reach 0.85. With 16 workers that have 18 MiB of
+/// buffers each, chunks of 6 MiB return sooner than chunks of 8 MiB. Their throughput is 1.04 times
+/// as high at 512 bytes and with IMIX, and the same for longer frames.
+///
+/// 16 chunks in flight are slightly more than both directions of the bus need. On an H200 with 16
+/// workers and 1408-byte frames, 16 chunks reach 0.88 of half the duplex copy rate, and 48 chunks
+/// reach 0.80.
+const COPIED_CHUNKS: ChunkDefaults =
+    ChunkDefaults { in_flight_max: Some(16), packets_max: 32_768, bytes: 6 << 20, ..SMALL_CHUNKS };
+
+/// All kinds. If a machine has usable devices of several kinds, earlier kinds are preferred.
+pub static KINDS: [Kind; 4] = [
+    Kind {
+        name: cuda::ID,
+        is_numbered: true,
+        probe: Some(cuda::probe),
+        is_for_tests: false,
+        open: |number, programs, arena, options| {
+            Ok(Arc::new(cuda::CudaDevice::new(number, loaded(programs), arena, options)?))
+        },
+        arena_memory: None,
+        memory: PacketMemory::Own,
+        modes: &[Mode::Launch, Mode::Persistent],
+        transfers: &Transfer::ALL,
+        launch_chunks: Some(COPIED_CHUNKS),
+        power: PowerMeter::NvmlNumber,
+    },
+    Kind {
+        name: opencl::ID,
+        is_numbered: true,
+        probe: Some(opencl::probe),
+        is_for_tests: false,
+        open: |number, programs, arena, options| {
+            Ok(Arc::new(opencl::OpenClDevice::new(number, loaded(programs), arena, options)?))
+        },
+        arena_memory: Some(opencl::arena_memory),
+        memory: PacketMemory::Probed,
+        modes: &[Mode::Launch, Mode::Persistent],
+        transfers: &[],
+        launch_chunks: Some(SMALL_CHUNKS),
+        power: PowerMeter::PciDevice,
+    },
+    Kind {
+        name: model::ID,
+        is_numbered: true,
+        probe: None,
+        is_for_tests: true,
+        open: |number, programs, _, options| Ok(Arc::new(model::ModelDevice::new(number, programs.to_vec(), options)?)),
+        arena_memory: None,
+        memory: PacketMemory::Host,
+        modes: &[Mode::Launch, Mode::Persistent],
+        transfers: &[],
+        launch_chunks: Some(SMALL_CHUNKS),
+        power: PowerMeter::PartOfCpu,
+    },
+    Kind {
+        name: cpu::ID,
+        is_numbered: false,
+        probe: None,
+        is_for_tests: false,
+        open: |_, programs, _, _| Ok(Arc::new(cpu::CpuDevice::new(programs.to_vec())?)),
+        arena_memory: None,
+        memory: PacketMemory::Host,
+        modes: &[Mode::Launch],
+        transfers: &[],
+        launch_chunks: None,
+        power: PowerMeter::Processors,
+    },
+];
+
+/// Returns the programs without their implementations on the CPU.
+fn loaded(programs: &Programs) -> Vec<Arc<dyn Program>> {
+    programs.iter().map(|(program, _)| Arc::clone(program)).collect()
+}
+
+impl Kind {
+    /// Returns whether a chunk runs on the worker's thread, so that it is finished when it is
+    /// submitted. Every machine has such a device, [`LAST_RESORT`].
+    pub fn is_synchronous(&self) -> bool {
+        self.launch_chunks.is_none()
+    }
+
+    /// Returns whether devices of this kind are only for tests.
+    pub fn is_for_tests(&self) -> bool {
+        self.is_for_tests
+    }
+
+    /// Returns the modes that a device of this kind may support. [`Found::lacks`] gives the reason
+    /// if a device does not.
+    pub fn modes(&self) -> &'static [Mode] {
+        self.modes
+    }
+
+    /// Returns the transfers that the operator can choose in `mode`. Empty if the transfer is
+    /// fixed.
+    pub fn transfers(&self, mode: Mode) -> &'static [Transfer] {
+        if mode == Mode::Launch { self.transfers } else { &[] }
+    }
+
+    /// Returns the default chunks for a device that `workers` workers share, or `None` if chunks
+    /// run on the worker's thread.
+    pub fn chunks(&self, mode: Mode, workers: usize) -> Option<ChunkDefaults> {
+        let launched = self.launch_chunks?;
+        let defaults = if mode == Mode::Launch { launched } else { SMALL_CHUNKS };
+        let in_flight = defaults.in_flight_max.map(|max| (max / workers.max(1)).clamp(1, defaults.chunks - 1));
+        Some(ChunkDefaults { chunks: in_flight.map_or(defaults.chunks, |in_flight| 1 + in_flight), ..defaults })
+    }
+
+    /// Finds the devices of this kind. `None` if every machine has all of them.
+    pub fn probe(&self) -> Option<Probe> {
+        self.probe.map(|probe| probe())
+    }
+
+    pub(crate) fn power(&self) -> PowerMeter {
+        self.power
+    }
+
+    /// Returns the number in the name of a device of this kind: 3 for `cuda:3`, 0 for `cpu`. `None`
+    /// for any other name.
+    pub fn number(&self, id: &str) -> Option<usize> {
+        let rest = id.strip_prefix(self.name)?;
+        if !self.is_numbered {
+            return rest.is_empty().then_some(0);
+        }
+        let digits = rest.strip_prefix(':')?;
+        // `parse` alone would accept a sign.
+        digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+    }
+}
+
+/// Name of the device that every machine has. It runs chunks on the worker's thread, and takes over
+/// when another device is lost.
+pub const LAST_RESORT: &str = cpu::ID;
+
+/// Returns the kind of the device `id`, on this or another machine, or `None` if `id` is no device
+/// name.
+pub fn kind_of(id: &str) -> Option<&'static Kind> {
+    KINDS.iter().find(|kind| kind.number(id).is_some())
+}
+
+/// Returns the kind of the device `id`, and its number.
+fn named(id: &str) -> Result<(&'static Kind, usize), Error> {
+    let found = KINDS.iter().find_map(|kind| Some((kind, kind.number(id)?)));
+    found.ok_or_else(|| Error::Absent { id: id.to_owned() })
+}
+
+/// Returns the valid forms of device names as text, for messages: "`cpu`, `opencl:N` and `cuda:N`".
+pub fn id_forms() -> String {
+    let form = |kind: &Kind| format!("`{}{}`", kind.name, if kind.is_numbered { ":N" } else { "" });
+    let forms: Vec<String> = KINDS.iter().rev().filter(|kind| !kind.is_for_tests).map(form).collect();
+    match forms.split_last() {
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => String::new(),
+    }
+}
+
+/// Returns all devices with a number, usable or not, of preferred kinds first.
+pub fn found() -> Vec<Found> {
+    KINDS.iter().filter_map(Kind::probe).flat_map(|probe| probe.found).collect()
+}
+
+/// Opens the device `id`, such as `cpu`, `opencl:0` or `cuda:0`. `Bin::instance` is an index into
+/// `programs`. Only the CPU uses the implementations.
+///
+/// # Errors
+/// Returns [`Error::Absent`] if `id` is not a device name, or the error of the device.
+pub fn open(
+    id: &str,
+    programs: &Programs,
+    arena: &ArenaHandle,
+    options: &DeviceOptions,
+) -> Result<Arc<dyn Device>, Error> {
+    let (kind, number) = named(id)?;
+    (kind.open)(number, programs, arena, options)
+}
+
+/// Allocates `bytes` bytes for an arena that the devices `ids` use. The memory comes from the first
+/// device that provides shared virtual or page-locked memory. Without such a device it is ordinary
+/// process memory.
+///
+/// # Errors
+/// Returns [`Error::Memory`] if the machine has too little memory.
+pub fn arena_memory(ids: &[&str], bytes: usize) -> Result<Memory, Error> {
+    let mut of_devices = ids.iter().filter_map(|id| {
+        let (kind, number) = named(id).ok()?;
+        // Devices can also use ordinary memory, so errors are ignored here.
+        kind.arena_memory?(number, bytes).ok()
+    });
+    of_devices.next().map_or_else(|| Ok(Memory::new(bytes, "the packet arena")?), Ok)
+}
+
+/// Returns whether `id` is a valid device name, on this or another machine: `cpu`, `opencl:0`,
+/// `cuda:12`.
+pub fn is_id(id: &str) -> bool {
+    kind_of(id).is_some()
+}
+
+/// Returns whether chunks of device `id` run on the worker's thread. See [`Kind::is_synchronous`].
+pub fn is_synchronous(id: &str) -> bool {
+    kind_of(id).is_some_and(Kind::is_synchronous)
+}
+
+/// Returns whether packets are copied to device `id` and back. Returns `false` for a device that is
+/// absent.
+pub fn has_own_memory(id: &str) -> bool {
+    let Ok((kind, number)) = named(id) else { return false };
+    match kind.memory {
+        PacketMemory::Host => false,
+        PacketMemory::Own => true,
+        PacketMemory::Probed => {
+            let found = kind.probe().and_then(|probe| probe.found.into_iter().nth(number));
+            found.is_some_and(|found| !found.host_memory)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_belong_to_one_kind() {
+        for (id, expected) in [
+            ("cpu", (cpu::ID, 0)),
+            ("opencl:0", (opencl::ID, 0)),
+            ("cuda:12", (cuda::ID, 12)),
+            ("model:1", (model::ID, 1)),
+        ] {
+            let (kind, number) = named(id).unwrap();
+            assert_eq!((kind.name, number), expected);
+            assert_eq!(KINDS.iter().filter(|kind| kind.number(id).is_some()).count(), 1, "{id}");
+        }
+        let others =
+            ["", "cpu:0", "cpu ", "cuda", "cuda:", "cuda:x", "cuda:+1", "cuda:-1", "opencl0", "cuda:0 ", "fpga:0"];
+        for id in others {
+            assert!(!is_id(id) && matches!(named(id), Err(Error::Absent { .. })), "{id}");
+        }
+    }
+
+    #[test]
+    fn exactly_one_kind_is_synchronous_and_always_present() {
+        let synchronous: Vec<_> = KINDS.iter().filter(|kind| kind.is_synchronous()).collect();
+        assert_eq!(synchronous.iter().map(|kind| kind.name).collect::<Vec<_>>(), [LAST_RESORT]);
+        for kind in &KINDS {
+            assert_eq!(kind.probe.is_none(), kind.is_synchronous() || kind.is_for_tests, "{}", kind.name);
+            assert_eq!(kind.chunks(Mode::Launch, 1).is_none(), kind.is_synchronous(), "{}", kind.name);
+            assert!(kind.modes().contains(&Mode::Launch) && kind.transfers(Mode::Persistent).is_empty());
+        }
+        assert!(is_synchronous(LAST_RESORT) && !has_own_memory(LAST_RESORT) && !has_own_memory("fpga:0"));
+    }
+
+    /// The names of probed devices select their kind and number.
+    #[test]
+    fn probed_devices_have_the_names_of_their_kind() {
+        for kind in &KINDS {
+            let Some(probe) = kind.probe() else { continue };
+            assert_eq!(probe.reason.is_some(), probe.found.is_empty(), "{}", kind.name);
+            for (number, found) in probe.found.iter().enumerate() {
+                assert_eq!(kind.number(&found.capabilities.id), Some(number));
+                let modes: Vec<_> = found.modes.iter().map(|found| found.mode).collect();
+                assert_eq!(modes, kind.modes(), "{}", found.capabilities.id);
+            }
+        }
+    }
+
+    #[test]
+    fn several_workers_share_the_chunks_in_flight() {
+        let chunks = |id: &str, mode, workers| kind_of(id).unwrap().chunks(mode, workers).unwrap();
+        assert_eq!([1, 4, 8, 16, 64].map(|workers| chunks("cuda:0", Mode::Launch, workers).chunks), [4, 4, 3, 2, 2]);
+        assert_eq!(chunks("cuda:0", Mode::Persistent, 16), chunks("opencl:0", Mode::Launch, 1));
+        assert!(kind_of("cpu").unwrap().chunks(Mode::Launch, 1).is_none());
+    }
+}

@@ -1,0 +1,330 @@
+//! One worker's connection to a device in persistent mode.
+
+use std::collections::VecDeque;
+use std::mem::ManuallyDrop;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use godwit_abi::Bin;
+use godwit_packet::Region;
+use godwit_sched::Chunk;
+
+use super::memory::Mailboxes;
+use super::split::Split;
+use crate::device::{BinTime, Lane, Rejected};
+use crate::error::Error;
+use crate::watch::Watch;
+
+/// Number of polls without results before the worker yields its core, which a group may need. With
+/// two workers and two groups on two cores, values from 1 to 64 are equally fast (test
+/// `no_stale_data_is_read`).
+const POLLS_BEFORE_YIELD: u32 = 16;
+/// Time between two polls while a dropped lane waits for its bins.
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
+
+/// A device whose persistent groups serve lanes.
+pub(crate) trait GroupsDevice: Send + Sync {
+    fn mailboxes(&self) -> &Mailboxes;
+
+    fn watch(&self) -> &Watch;
+
+    fn runs_chain(&self) -> bool;
+
+    /// Returns whether groups may need the cores of workers.
+    fn shares_cores(&self) -> bool;
+
+    /// Checks a chunk and the device.
+    fn check(&self, region: &mut Region, chunk: &Chunk) -> Result<(), Error>;
+
+    /// Takes back the number of a lane whose bins are all finished.
+    fn return_lane(&self, lane: usize);
+}
+
+/// Lane in persistent mode. Each bin goes to the group with the least work among those that serve
+/// its function. Bins without a free slot are posted by a later [`Lane::poll`]. Chunks may finish
+/// out of order.
+///
+/// Dropping a lane waits until its posted bins are finished, or until the watchdog declares the
+/// device lost.
+pub(crate) struct PersistentLane {
+    device: ManuallyDrop<Arc<dyn GroupsDevice>>,
+    number: usize,
+    groups: Vec<GroupState>,
+    split: Split,
+    /// Chunks in flight, by number.
+    in_flight: VecDeque<Flight>,
+    /// Number of the next chunk.
+    next: u64,
+    /// Number of chunks in flight whose bins are all finished.
+    done: usize,
+    times: Vec<BinTime>,
+    /// Time when a group last finished a bin, or received one while all mailboxes were empty.
+    since: Instant,
+    idle_polls: u32,
+    reported_lost: bool,
+}
+
+/// The state of one group of the lane.
+struct GroupState {
+    /// Number of the group.
+    group: usize,
+    posted: u32,
+    finished: u32,
+    /// Bins in the mailbox, oldest first.
+    bins: VecDeque<Posted>,
+    /// Sum of the weights of these bins.
+    weight: u64,
+    /// Time when the group last finished a bin, or received one while its mailbox was empty.
+    since: Instant,
+    /// Number of bins that the group received, by program.
+    received: Vec<u64>,
+}
+
+/// A bin in a mailbox slot.
+#[derive(Clone, Copy)]
+struct Posted {
+    /// Number of the chunk.
+    chunk: u64,
+    bin: usize,
+    weight: u64,
+}
+
+/// A chunk on the device.
+struct Flight {
+    number: u64,
+    chunk: Chunk,
+    /// Number of finished bins.
+    finished: usize,
+    times: Vec<BinTime>,
+}
+
+impl Flight {
+    fn is_done(&self) -> bool {
+        self.finished == self.chunk.bins.len()
+    }
+}
+
+impl PersistentLane {
+    /// Opens lane `number`, which owns the groups `groups`. `programs` is the number of programs,
+    /// and `share` divides the groups between them
+    /// ([`DeviceOptions::share`](crate::DeviceOptions::share)).
+    pub(crate) fn new(
+        device: Arc<dyn GroupsDevice>,
+        number: usize,
+        groups: Range<usize>,
+        programs: usize,
+        share: &[u32],
+    ) -> Self {
+        let now = Instant::now();
+        let split = Split::new(groups.len(), share);
+        let group = |group| {
+            // The previous lane has finished all of its bins.
+            let posted = device.mailboxes().posted(group);
+            let received = vec![0; programs];
+            GroupState { group, posted, finished: posted, bins: VecDeque::new(), weight: 0, since: now, received }
+        };
+        let groups = groups.map(group).collect();
+        Self {
+            device: ManuallyDrop::new(device),
+            number,
+            groups,
+            split,
+            in_flight: VecDeque::new(),
+            next: 0,
+            done: 0,
+            times: Vec::new(),
+            since: now,
+            idle_polls: 0,
+            reported_lost: false,
+        }
+    }
+
+    fn check(&self, region: &mut Region, chunk: &Chunk) -> Result<(), Error> {
+        self.device.check(region, chunk)?;
+        let limit = self.device.mailboxes().bin_packets_max();
+        match chunk.bins.iter().find(|bin| usize::from(bin.count) > limit) {
+            Some(bin) => Err(Error::Chunk { reason: format!("{bin:?} exceeds the limit of {limit} packets") }),
+            None => Ok(()),
+        }
+    }
+
+    /// Posts waiting bins while there are free slots, those of the oldest chunk first in each
+    /// queue.
+    fn post(&mut self) {
+        let Self { device, split, groups, in_flight, .. } = self;
+        let mailboxes = device.mailboxes();
+        let is_idle = groups.iter().all(|group| group.bins.is_empty());
+        split.assign(|number, index, serving| {
+            let free = serving.filter(|&group| groups[group].bins.len() < mailboxes.slots());
+            let selected = free.min_by_key(|&group| groups[group].weight)?;
+            let group = &mut groups[selected];
+            let chunk = &in_flight[index_of(in_flight, number)].chunk;
+            let bin = &chunk.bins[index];
+            if group.bins.is_empty() {
+                group.since = Instant::now();
+            }
+            // SAFETY: at least one slot is free: the group never owned the next slot, or `collect`
+            // has acquired its completion. The group belongs to this lane.
+            unsafe { mailboxes.post(group.group, group.posted, chunk, bin) };
+            group.posted = group.posted.wrapping_add(1);
+            let weight = weight(bin);
+            group.bins.push_back(Posted { chunk: number, bin: index, weight });
+            group.weight += weight;
+            group.received[usize::from(bin.instance)] += 1;
+            Some(selected)
+        });
+        if is_idle {
+            self.since = Instant::now();
+        }
+    }
+
+    /// Copies the results of finished bins into their chunks. Returns whether there were any.
+    fn collect(&mut self) -> bool {
+        let mailboxes = self.device.mailboxes();
+        let mut any = false;
+        for group in self.groups.iter_mut().filter(|group| !group.bins.is_empty()) {
+            let count = mailboxes.finished(group.group).wrapping_sub(group.finished) as usize;
+            if count == 0 {
+                continue;
+            }
+            any = true;
+            assert!(count <= group.bins.len(), "a group finished {count} bins of {}", group.bins.len());
+            let now = Instant::now();
+            let elapsed_ns = now.duration_since(group.since).as_nanos();
+            group.since = now;
+            let total = group.bins.iter().take(count).map(|posted| u128::from(posted.weight)).sum::<u128>().max(1);
+            for posted in group.bins.drain(..count) {
+                // The chunk is in flight until all of its bins are finished.
+                let index = index_of(&self.in_flight, posted.chunk);
+                let flight = &mut self.in_flight[index];
+                // SAFETY: the group has finished the slot, as acquired above.
+                unsafe { mailboxes.read(group.group, group.finished, &mut flight.chunk, posted.bin) };
+                group.finished = group.finished.wrapping_add(1);
+                group.weight -= posted.weight;
+                flight.finished += 1;
+                self.done += usize::from(flight.is_done());
+                // The result fits: no bin takes more than the whole time.
+                let elapsed_ns = (elapsed_ns * u128::from(posted.weight) / total) as u64;
+                flight.times.push(BinTime { bin: posted.bin as u32, elapsed_ns });
+            }
+        }
+        any
+    }
+
+    /// Returns the oldest finished chunk, if any.
+    fn take_done(&mut self) -> Option<Chunk> {
+        if self.done == 0 {
+            return None;
+        }
+        let index = self.in_flight.iter().position(Flight::is_done)?;
+        let flight = self.in_flight.remove(index)?;
+        self.done -= 1;
+        self.times = flight.times;
+        self.times.sort_unstable_by_key(|time| time.bin);
+        Some(flight.chunk)
+    }
+
+    /// Returns the error for a lost device, with all chunks in flight.
+    fn lose(&mut self) -> Error {
+        self.reported_lost = true;
+        self.groups.iter_mut().for_each(|group| group.bins.clear());
+        self.split.clear();
+        self.done = 0;
+        let chunks = self.in_flight.drain(..).map(|flight| flight.chunk).collect();
+        self.device.watch().lost_with(chunks)
+    }
+
+    /// Returns whether the device is lost. Declares it lost if posted bins are overdue.
+    fn is_lost(&self) -> bool {
+        let watch = self.device.watch();
+        if self.groups.iter().any(|group| !group.bins.is_empty()) && watch.is_overdue(self.since) {
+            watch.lose_silent();
+        }
+        watch.lost().is_some()
+    }
+}
+
+impl Lane for PersistentLane {
+    fn submit(&mut self, region: &mut Region, mut chunk: Chunk) -> Result<(), Box<Rejected>> {
+        if let Err(error) = self.check(region, &chunk) {
+            return Err(Box::new(Rejected { chunk, error }));
+        }
+        chunk.ran_chain = self.device.runs_chain();
+        let times = Vec::with_capacity(chunk.bins.len());
+        self.split.enqueue(self.next, &chunk.bins);
+        let flight = Flight { number: self.next, chunk, finished: 0, times };
+        // A chunk without bins is finished at once.
+        self.done += usize::from(flight.is_done());
+        self.in_flight.push_back(flight);
+        self.next += 1;
+        self.post();
+        Ok(())
+    }
+
+    fn poll(&mut self, _region: &mut Region) -> Result<Option<Chunk>, Error> {
+        // Finished chunks are returned even if the device was lost in the meantime.
+        if !self.reported_lost && self.collect() {
+            self.since = self.device.watch().record_progress();
+            self.post();
+        }
+        if let Some(chunk) = self.take_done() {
+            self.idle_polls = 0;
+            return Ok(Some(chunk));
+        }
+        if self.is_lost() && !self.reported_lost {
+            return Err(self.lose());
+        }
+        if !self.in_flight.is_empty() {
+            self.idle_polls += 1;
+            if self.device.shares_cores() && self.idle_polls.is_multiple_of(POLLS_BEFORE_YIELD) {
+                std::thread::yield_now();
+            }
+        }
+        Ok(None)
+    }
+
+    fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    fn bins_by_group(&self) -> Vec<Vec<u64>> {
+        self.groups.iter().map(|group| group.received.clone()).collect()
+    }
+
+    /// Times from the moment when a group received a bin, or finished the previous one, to the
+    /// moment when the lane saw it finished. Bins that finish between two polls divide the time by
+    /// packets and bytes.
+    fn bin_times(&self) -> &[BinTime] {
+        &self.times
+    }
+}
+
+impl Drop for PersistentLane {
+    fn drop(&mut self) {
+        while self.groups.iter().any(|group| !group.bins.is_empty()) && !self.is_lost() {
+            if self.collect() {
+                self.since = self.device.watch().record_progress();
+            } else {
+                std::thread::sleep(POLL_INTERVAL);
+            }
+        }
+        // A lost device is leaked, with everything that its groups may access.
+        if !self.is_lost() {
+            self.device.return_lane(self.number);
+            // SAFETY: `self.device` is not used after this.
+            unsafe { ManuallyDrop::drop(&mut self.device) };
+        }
+    }
+}
+
+/// Returns the index of chunk `number`, which must be in flight.
+fn index_of(in_flight: &VecDeque<Flight>, number: u64) -> usize {
+    in_flight.binary_search_by_key(&number, |flight| flight.number).expect("a chunk stays until all its bins are back")
+}
+
+/// Returns the estimated work of a bin, in arbitrary units: packets times the longest frame, plus a
+/// cost per packet.
+fn weight(bin: &Bin) -> u64 {
+    u64::from(bin.count) * (u64::from(bin.length_bytes) + 64) + 1
+}

@@ -1,0 +1,205 @@
+//! Accesses to mailboxes, which host and device use at the same time.
+
+use std::mem::{offset_of, size_of};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use godwit_abi::{Bin, MAILBOX_SLOT_PACKETS, Mailbox, MailboxSlot, extent};
+use godwit_sched::Chunk;
+
+use crate::bytes::{get, put};
+use crate::check::packets_of;
+
+/// Initial value of the counters. They wrap soon after the start, so that errors at the wrap are
+/// found early.
+const COUNTERS_START: u32 = u32::MAX - 80;
+/// Alignment of mailboxes, in bytes.
+const ALIGN_BYTES: usize = 128;
+/// [`Mailbox::stop`] in the pair of `posted` and `stop`.
+const STOP: u64 = 1 << 32;
+
+/// Size of the atomic operations on the words that the host writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HostWords {
+    /// 4 bytes. Groups do not read [`Mailbox::extent`].
+    Single,
+    /// 8 bytes. Groups read `posted` and `stop` together, and then `extent`.
+    Pairs,
+}
+
+/// Addresses of the mailboxes of all groups of a device.
+#[derive(Debug)]
+pub(crate) struct Mailboxes {
+    base: NonNull<u8>,
+    groups: usize,
+    mailbox_bytes: usize,
+    slots: u32,
+    slot: MailboxSlot,
+    bin_packets: usize,
+    words: HostWords,
+}
+
+// SAFETY: it holds only addresses. Each method states the conditions for accesses.
+unsafe impl Send for Mailboxes {}
+// SAFETY: see above.
+unsafe impl Sync for Mailboxes {}
+
+impl Mailboxes {
+    /// Rounds the capacity of a slot up to a supported number of packets.
+    pub(crate) fn bin_packets(bin_packets: usize) -> usize {
+        bin_packets.max(1).next_multiple_of(MAILBOX_SLOT_PACKETS)
+    }
+
+    /// Returns the size of a mailbox with `slots` slots for bins of up to `bin_packets` packets, as
+    /// returned by [`Mailboxes::bin_packets`].
+    pub(crate) fn bytes_each(slots: u32, bin_packets: usize) -> usize {
+        (size_of::<Mailbox>() + slots as usize * MailboxSlot::new(bin_packets).bytes).next_multiple_of(ALIGN_BYTES)
+    }
+
+    /// Describes mailboxes in zeroed memory, and sets their counters.
+    ///
+    /// # Safety
+    /// `base` must be valid for `groups` times [`Mailboxes::bytes_each`] bytes as long as the value
+    /// is used. No group may run yet.
+    pub(crate) unsafe fn new(
+        base: NonNull<u8>,
+        groups: usize,
+        slots: u32,
+        bin_packets: usize,
+        words: HostWords,
+    ) -> Self {
+        let (mailbox_bytes, slot) = (Self::bytes_each(slots, bin_packets), MailboxSlot::new(bin_packets));
+        let mailboxes = Self { base, groups, mailbox_bytes, slots, slot, bin_packets, words };
+        for group in 0..groups {
+            mailboxes.word(group, offset_of!(Mailbox, posted)).store(COUNTERS_START, Ordering::Relaxed);
+            mailboxes.word(group, offset_of!(Mailbox, finished)).store(COUNTERS_START, Ordering::Relaxed);
+        }
+        mailboxes
+    }
+
+    /// Returns the number of slots in each mailbox.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots as usize
+    }
+
+    /// Returns the maximum number of packets in a bin.
+    pub(crate) fn bin_packets_max(&self) -> usize {
+        self.bin_packets
+    }
+
+    /// Returns the number of slots that were posted to a group, modulo 2^32.
+    pub(crate) fn posted(&self, group: usize) -> u32 {
+        self.word(group, offset_of!(Mailbox, posted)).load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of slots that a group has finished, modulo 2^32. Acquires their results.
+    pub(crate) fn finished(&self, group: usize) -> u32 {
+        self.word(group, offset_of!(Mailbox, finished)).load(Ordering::Acquire)
+    }
+
+    /// Writes a bin to slot `posted` and posts it.
+    ///
+    /// # Safety
+    /// The slot must be free: the group never owned it, or the caller has acquired its completion.
+    /// No other thread may post to the group.
+    pub(crate) unsafe fn post(&self, group: usize, posted: u32, chunk: &Chunk, bin: &Bin) {
+        // SAFETY: guaranteed by the caller. There is no other reference.
+        let slot = unsafe { self.slot(group, posted) };
+        let descriptors = &chunk.descriptors[packets_of(bin)];
+        // The packets of a bin start at index 0 of its slot.
+        put(slot, 0, 0, &[Bin { first: 0, ..*bin }]);
+        put(slot, self.slot.descriptors, 0, descriptors);
+        put(slot, self.slot.parameters, 0, &chunk.parameters[packets_of(bin)]);
+        let posted = posted.wrapping_add(1);
+        match self.words {
+            HostWords::Single => self.word(group, offset_of!(Mailbox, posted)).store(posted, Ordering::Release),
+            HostWords::Pairs => {
+                let extent = extent(descriptors, posted);
+                self.pair(group, offset_of!(Mailbox, extent)).store(extent, Ordering::Relaxed);
+                self.pair(group, offset_of!(Mailbox, posted)).store(posted.into(), Ordering::Release);
+            }
+        }
+    }
+
+    /// Copies the results of the bin with index `bin` from slot `number` to its chunk.
+    ///
+    /// # Safety
+    /// The caller must have acquired the completion of the slot.
+    pub(crate) unsafe fn read(&self, group: usize, number: u32, chunk: &mut Chunk, bin: usize) {
+        // SAFETY: guaranteed by the caller. There is no other reference.
+        let slot = unsafe { self.slot(group, number) };
+        let packets = packets_of(&chunk.bins[bin]);
+        get(slot, self.slot.descriptors, 0, &mut chunk.descriptors[packets.clone()]);
+        get(slot, self.slot.outcomes, 0, &mut chunk.outcomes[packets.clone()]);
+        if chunk.ran_chain {
+            get(slot, self.slot.trails, 0, &mut chunk.trails[packets]);
+        }
+    }
+
+    /// Returns whether all groups report `state` within `timeout`.
+    pub(crate) fn wait_for(&self, state: u32, timeout: Duration, pause: impl Fn()) -> bool {
+        let started = Instant::now();
+        (0..self.groups).all(|group| {
+            let running = self.word(group, offset_of!(Mailbox, running));
+            while running.load(Ordering::Acquire) != state {
+                if started.elapsed() > timeout {
+                    return false;
+                }
+                pause();
+            }
+            true
+        })
+    }
+
+    /// Makes all groups end after their last posted slot. No lane may post bins afterwards.
+    pub(crate) fn request_stop(&self) {
+        for group in 0..self.groups {
+            match self.words {
+                HostWords::Single => self.word(group, offset_of!(Mailbox, stop)).store(1, Ordering::Release),
+                HostWords::Pairs => {
+                    self.pair(group, offset_of!(Mailbox, posted)).fetch_or(STOP, Ordering::Release);
+                }
+            }
+        }
+    }
+
+    /// Prepares mailboxes whose groups have ended for another start.
+    pub(crate) fn reset(&self) {
+        for group in 0..self.groups {
+            self.word(group, offset_of!(Mailbox, stop)).store(0, Ordering::Relaxed);
+            self.word(group, offset_of!(Mailbox, running)).store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn at(&self, group: usize, offset: usize) -> NonNull<u8> {
+        assert!(group < self.groups && offset < self.mailbox_bytes);
+        // SAFETY: the offset lies within the mailbox.
+        unsafe { self.base.add(group * self.mailbox_bytes + offset) }
+    }
+
+    /// Returns a word that host and group access at the same time.
+    fn word(&self, group: usize, offset: usize) -> &AtomicU32 {
+        // SAFETY: the word is aligned, and lives as long as the mailboxes. Host and device access
+        // it only by atomic operations.
+        unsafe { AtomicU32::from_ptr(self.at(group, offset).cast().as_ptr()) }
+    }
+
+    /// Returns two words that host and group access together.
+    fn pair(&self, group: usize, offset: usize) -> &AtomicU64 {
+        // SAFETY: the pair lies at a multiple of 8, and lives as long as the mailboxes. While
+        // groups run, host and device access it only by 8-byte atomic operations.
+        unsafe { AtomicU64::from_ptr(self.at(group, offset).cast().as_ptr()) }
+    }
+
+    /// Returns the bytes of slot `number`.
+    ///
+    /// # Safety
+    /// The group must not own the slot, and there must be no other reference to it.
+    #[expect(clippy::mut_from_ref, reason = "an address; the caller guarantees that there is one reference at a time")]
+    unsafe fn slot(&self, group: usize, number: u32) -> &mut [u8] {
+        let offset = size_of::<Mailbox>() + (number % self.slots) as usize * self.slot.bytes;
+        // SAFETY: the slot lies within the mailbox. The caller guarantees exclusive access.
+        unsafe { std::slice::from_raw_parts_mut(self.at(group, offset).as_ptr(), self.slot.bytes) }
+    }
+}
