@@ -48,8 +48,8 @@ fn text(device: &str, mode: &str, traffic: &str) -> String {
 
 const ENDLESS: &str = "flows = 300\nrate = \"200kpps\"";
 
-/// Loads the emulated CUDA driver, unless the machine has a driver. A process probes its devices once,
-/// so every test must call this before it creates an engine.
+/// Loads the emulated CUDA driver, unless the machine has a driver. A process probes its devices
+/// once, so every test must call this before it creates an engine.
 fn load_driver() {
     emulation_without_driver(env!("CARGO_TARGET_TMPDIR"));
 }
@@ -70,8 +70,8 @@ fn run(
     (report, state)
 }
 
-/// Changes the image three times, each time to fewer ports, and stops the engine. Returns the number of
-/// older packets that remained after each change.
+/// Changes the image three times, each time to fewer ports, and stops the engine. Returns the
+/// number of older packets that remained after each change.
 fn change_thrice(path: &Path, state: &probe::State) -> Vec<Value> {
     let mut client = ControlClient::connect(path);
     let mut left = Vec::new();

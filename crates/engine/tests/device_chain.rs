@@ -1,5 +1,5 @@
-//! Device chains: for random chains, traffic and devices, the sent packets equal those of the functions
-//! one after the other, in their `ref` implementation.
+//! Device chains: for random chains, traffic and devices, the sent packets equal those of the
+//! functions one after the other, in their `ref` implementation.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -48,7 +48,7 @@ fn run_while(text: &str, folder: &Path, body: impl FnOnce(&Path) + Send) -> Repo
     report
 }
 
-/// Returns the usable OpenCL and CUDA devices. Reports a skipped test if a kind has none.
+/// Returns the usable OpenCL and CUDA devices. Reports a skipped test if a kind has no device.
 fn devices() -> Vec<String> {
     static DEVICES: OnceLock<Vec<String>> = OnceLock::new();
     DEVICES.get_or_init(find_devices).clone()
@@ -197,8 +197,8 @@ impl RandomChain {
         text.to_string()
     }
 
-    /// Returns the keys of a device with persistent groups. The first two functions on the device have
-    /// shares of the groups.
+    /// Returns the keys of a device with persistent groups. The first two functions on the device
+    /// have shares of the groups.
     fn share(&self) -> String {
         let on_device = (0..FUNCTIONS.len()).filter(|index| self.on_cpu >> index & 1 == 0);
         let shares: Vec<String> =

@@ -1,5 +1,5 @@
-//! Port `dpdk` in the engine: with drivers of DPDK on both sides, and with interfaces of the kernel in a
-//! network namespace.
+//! Port `dpdk` in the engine: with drivers of DPDK on both sides, and with interfaces of the kernel
+//! in a network namespace.
 #![cfg(feature = "dpdk")]
 
 use std::path::Path;
@@ -164,8 +164,9 @@ fn frames_of_the_kernel_pass_through_tap_interfaces() {
     assert_eq!(report.ports[1].sent_packets, 2000);
 }
 
-/// Runs an engine in a new namespace while a peer sends `count` frames by `gw-d0` and receives them from
-/// `gw-d3`. `prepare` runs in the namespace before. Returns the report and the output of the peer.
+/// Runs an engine in a new namespace while a peer sends `count` frames by `gw-d0` and receives them
+/// from `gw-d3`. `prepare` runs in the namespace before. Returns the report and the output of the
+/// peer.
 fn run_with_frames(text: &ConfigText, count: usize, prepare: impl FnOnce() + Send) -> Option<(Report, String)> {
     network::in_namespace(|| {
         prepare();

@@ -30,8 +30,8 @@ fn run_on(
     let machine = Machine { arena, ..MACHINE };
     let folder = Folder::new();
     let capture = folder.join("out.pcap");
-    // Copied packets must be adjacent, which is rare after another function. With this class, almost
-    // no packet has another function before.
+    // Copied packets must be adjacent, which is rare after another function. With this class,
+    // almost no packet has another function before.
     let ports = if transfer == "copy" { "1" } else { "0-30000" };
     let text = |device| text(&machine, device, true, &capture).replace("0-30000", ports);
     run(&text("cpu"), None).unwrap();
@@ -49,8 +49,8 @@ fn run_on(
     report
 }
 
-/// Checks that a device is lost for a reason, with a copy or zero-copy. Each test uses another device,
-/// because lost devices are leaked.
+/// Checks that a device is lost for a reason, with a copy or zero-copy. Each test uses another
+/// device, because lost devices are leaked.
 fn check_loss(number: usize, transfer: &str, reason: &str, prepare: impl FnOnce(&Emulation)) {
     // Settings of the driver apply to the whole process.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());

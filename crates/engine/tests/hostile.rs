@@ -28,7 +28,8 @@ use nix::fcntl::OFlag;
 const ROUND: usize = 15_000;
 /// Maximum frame length of the gateway, in bytes.
 const FRAME_BYTES_MAX: usize = 2048;
-/// Allowed growth of the process, in bytes. The memory that the allocator keeps varies between rounds.
+/// Allowed growth of the process, in bytes. The memory that the allocator keeps varies between
+/// rounds.
 const SLACK_BYTES: usize = 4 << 20;
 const LIMIT: Duration = Duration::from_secs(3600);
 
@@ -97,9 +98,9 @@ fn gateway(mut links: Vec<Link>, packets: usize, reassembly: bool, random: &mut 
     for pipe in [&wan, &lan] {
         nix::unistd::mkfifo(pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     }
-    // The engine first opens the capture to check that it is readable. In between, another reader must
-    // hold the pipe open, or its contents are lost. With O_NONBLOCK, the reader does not wait for a
-    // writer.
+    // The engine first opens the capture to check that it is readable. In between, another reader
+    // must hold the pipe open, or its contents are lost. With O_NONBLOCK, the reader does not wait
+    // for a writer.
     let held = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&wan).unwrap();
     let config = config(&links, reassembly, folder.path());
     // The expected packets stay the same when they are encapsulated again.
@@ -150,8 +151,8 @@ fn check_report(report: &Report, packets: u64, passed: u64, reassembly: bool) {
     assert!(passed > packets / 100, "only {passed} of {packets} were decapsulated");
 }
 
-/// Writes `packets` damaged packets to a capture. Returns the memory of the process after each round,
-/// in bytes.
+/// Writes `packets` damaged packets to a capture. Returns the memory of the process after each
+/// round, in bytes.
 fn send(to: &Path, links: &mut [Link], packets: usize, random: &mut Random) -> Vec<usize> {
     let associations: Vec<Association> = links.iter().map(|link| link.association.clone()).collect();
     let sender = sender(&associations);

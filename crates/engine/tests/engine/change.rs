@@ -1,5 +1,5 @@
-//! Changes of the chain while packets flow. No packet is lost or overtaken, and each packet uses one
-//! chain only. Packets that arrive after the reply use the new chain.
+//! Changes of the chain while packets flow. No packet is lost or overtaken, and each packet uses
+//! one chain only. Packets that arrive after the reply use the new chain.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -43,8 +43,8 @@ const ENDLESS: &str = "rate = \"100kpps\"";
 /// Recorders by number, and whether they need packets in order.
 const RECORDERS: [(&str, bool); 3] = [("one", false), ("two", true), ("three", true)];
 
-/// Chains, each with the paths of packets whose source port is below [`LINE`], and of other packets.
-/// A path has four bits per recorder: its number from 1.
+/// Chains, each with the paths of packets whose source port is below [`LINE`], and of other
+/// packets. A path has four bits per recorder: its number from 1.
 const CHAINS: [(&[&str], [u32; 2]); 4] = [
     (&["net one", "one two", "two net"], [0x12, 0x12]),
     // The gates are in reverse order.
@@ -150,7 +150,8 @@ fn packets_on_a_slow_device_finish_the_old_chain() {
     change(200, &text(FAULTY, device, 2, ENDLESS), Some(opener(FAULTY, faults)));
 }
 
-/// Packets on a lost device are counted. Changes continue, and no other packet is lost or overtaken.
+/// Packets on a lost device are counted. Changes continue, and no other packet is lost or
+/// overtaken.
 #[test]
 fn a_device_is_lost_between_changes() {
     for loss in [Loss::Hangs, Loss::Dies, Loss::Refuses] {
@@ -282,8 +283,9 @@ const TUNNEL: &str = r#"
     sa = "out"
 "#;
 
-/// A chain is refused if it steers packets of an SA to another worker than before. With one worker, it
-/// is accepted. A chain is also refused if it needs more room around frames than the buffers have.
+/// A chain is refused if it steers packets of an SA to another worker than before. With one worker,
+/// it is accepted. A chain is also refused if it needs more room around frames than the buffers
+/// have.
 #[test]
 fn a_chain_cannot_change_steering_or_room() {
     for workers in [1, 2] {

@@ -180,7 +180,8 @@ fn a_device_uses_its_stanza_before_the_packing_table_and_the_defaults() {
     let text = text.replace("in_flight_packets = 1024", "in_flight_packets = 65536").replace("bins = 8\n", "");
     let cuda = device(&text.replace("bins = 9\n", ""), "cuda:0");
     assert_eq!((cuda.packing.chunk_packets, cuda.packing.bins), (16_384, 512));
-    // In launch mode, workers share the chunks in flight of a discrete GPU. Its bus limits their bytes.
+    // In launch mode, workers share the chunks in flight of a discrete GPU. Its bus limits their
+    // bytes.
     let launched = text.replace("mode = \"persistent\"\nchunks = 2\n", "").replace("bins = 9\n", "");
     for (workers, chunks, chunk_packets) in
         [(2, 4, 16_384), (5, 4, 16_384), (8, 3, 65_536 / 3), (16, 2, 32_768), (64, 2, 32_768)]
@@ -344,9 +345,9 @@ fn a_key_is_never_shown() {
     assert!(error.starts_with("test.toml:49: ") && error.contains("encryption_key of SA \"out\""), "{error}");
 }
 
-/// The first line of each file in `tests/bad-config` has the form `# expect: LINE: PART ... PART`. The
-/// error must be for this line, and must contain all parts in this order. Without a line number, the
-/// parts may occur anywhere in the error.
+/// The first line of each file in `tests/bad-config` has the form `# expect: LINE: PART ... PART`.
+/// The error must be for this line, and must contain all parts in this order. Without a line
+/// number, the parts may occur anywhere in the error.
 #[test]
 fn every_bad_configuration_is_refused_with_the_expected_error() {
     let folder = repository().join("tests/bad-config");

@@ -27,8 +27,8 @@ pub(crate) struct Machine {
 pub(crate) const MACHINE: Machine =
     Machine { workers: 2, in_flight: 1024, chunk: 64, bin: 32, leftover: 16, chunks: 3, arena: "layout = \"slots\"" };
 
-/// Returns a configuration with two functions and a capture of the sent packets. The second function
-/// is on `device`, the first one only with `both_on_device`.
+/// Returns a configuration with two functions and a capture of the sent packets. The second
+/// function is on `device`, the first one only with `both_on_device`.
 pub(crate) fn text(machine: &Machine, device: &str, both_on_device: bool, capture: &Path) -> String {
     let Machine { workers, in_flight, chunk, bin, leftover, chunks, arena } = machine;
     let first = if both_on_device { device } else { "cpu" };

@@ -17,7 +17,8 @@ use crate::faults::{Faults, Loss, opener};
 const PACKETS: u32 = 2000;
 /// Offset of the number in a frame. The bytes after it depend on the number.
 const NUMBER: usize = 42;
-/// Sets of ports: 0 is the input, 1 to 3 are captures. The last port of a set gets the original packet.
+/// Sets of ports: 0 is the input, 1 to 3 are captures. The last port of a set gets the original
+/// packet.
 const SETS: [&[u8]; 5] = [&[0, 1, 2, 3], &[3, 2, 1], &[2], &[0], &[]];
 /// First byte of the header of a flooded packet. The port, the set and a zero follow.
 const MARK: u8 = 0xfe;

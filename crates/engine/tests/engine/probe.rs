@@ -1,5 +1,5 @@
-//! Function that checks the engine: `echo`, whose host half numbers packets and asserts that each one
-//! returns once. Its commands change the image and wait for packets in flight.
+//! Function that checks the engine: `echo`, whose host half numbers packets and asserts that each
+//! one returns once. Its commands change the image and wait for packets in flight.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -52,7 +52,8 @@ impl State {
         }
     }
 
-    /// Returns the numbers of prepared and completed packets, and the highest port, of a generation.
+    /// Returns the numbers of prepared and completed packets, and the highest port, of a
+    /// generation.
     pub(crate) fn generation(&self, generation: usize) -> [u64; 3] {
         [&self.prepared, &self.completed, &self.port_max].map(|counts| counts[generation].load(Ordering::SeqCst))
     }

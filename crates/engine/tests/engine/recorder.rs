@@ -66,8 +66,8 @@ impl Record {
     }
 }
 
-/// Replaces the `template` functions with these names by recorders. A recorder with `true` gets packets
-/// in order of arrival. The record has room for `packets` packets.
+/// Replaces the `template` functions with these names by recorders. A recorder with `true` gets
+/// packets in order of arrival. The record has room for `packets` packets.
 pub(crate) fn install(config: &mut Config, names: &[(&str, bool)], packets: usize) -> Arc<Record> {
     let record = Arc::new(Record::new(packets, names.len()));
     for (number, &(name, in_order)) in names.iter().enumerate() {

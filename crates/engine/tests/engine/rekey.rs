@@ -1,5 +1,5 @@
-//! SAs that are added, replaced and deleted over the control socket while packets pass through a tunnel.
-//! No packet is lost.
+//! SAs that are added, replaced and deleted over the control socket while packets pass through a
+//! tunnel. No packet is lost.
 
 use std::time::Duration;
 
@@ -181,7 +181,8 @@ fn packets_of_a_deleted_sa_are_counted_drops() {
         client.result("inbound", "add", json!([sa("east0", 0, "in")]));
         client.wait_for(500);
     });
-    // Without an inbound SA for the address, ESP is like any other packet, and no policy matches it.
+    // Without an inbound SA for the address, ESP is like any other packet, and no policy matches
+    // it.
     let dropped = |reason: &str| count(&report, &format!("ipsec_dropped_{reason}{{function=\"inbound\"}}"));
     assert!(report.conservation.dropped > 0);
     assert_eq!(dropped("no_sa") + dropped("policy_discard"), report.conservation.dropped, "{:?}", report.counters);

@@ -116,7 +116,8 @@ fn a_verdict_without_an_edge_is_a_counted_drop() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Workers, sender threads, bursts, rings, chunks, bins and layouts do not change the sent packets.
+    /// Workers, sender threads, bursts, rings, chunks, bins and layouts do not change the sent
+    /// packets.
     #[test]
     fn the_shape_of_the_machine_does_not_change_the_packets(
         workers in 1usize..5,

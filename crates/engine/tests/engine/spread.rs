@@ -16,8 +16,8 @@ const IN_FLIGHT: u64 = 1024;
 /// Watchdog timeout that a busy machine does not exceed.
 const LONG_WATCHDOG: &str = "watchdog_ms = 100000";
 
-/// Runs a function on several devices. Returns the report and the capture of the sent packets. A device
-/// other than the CPU accepts more packets than can be in flight.
+/// Runs a function on several devices. Returns the report and the capture of the sent packets. A
+/// device other than the CPU accepts more packets than can be in flight.
 fn run(devices: &[&str], workers: usize, keys: &str, opener: Option<Opener>) -> (Report, Vec<u8>) {
     let folder = Folder::new();
     let capture = folder.join("out.pcap");
@@ -43,8 +43,8 @@ fn packets(report: &Report, device: &str) -> u64 {
     count(report, &format!("device_packets{{device=\"{device}\"}}"))
 }
 
-/// Runs the function on a device and the CPU, and compares the result with the CPU alone. Returns the
-/// number of packets that each of the two processed.
+/// Runs the function on a device and the CPU, and compares the result with the CPU alone. Returns
+/// the number of packets that each of the two processed.
 fn check(device: &str, workers: usize, keys: &str, opener: Option<Opener>) -> [u64; 2] {
     let (report, capture) = run(&[device, "cpu"], workers, keys, opener);
     let (alone, expected) = run(&["cpu"], workers, "", None);

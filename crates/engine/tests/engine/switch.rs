@@ -32,8 +32,8 @@ fn flooded_and_forwarded(report: &Report) -> [u64; 2] {
     ["flood", "forward"].map(|verdict| count(report, &format!("l2_verdict_{verdict}{{function=\"switch\"}}")))
 }
 
-/// Runs a switch with two stations that send to each other, and a port without a station. Packets that
-/// the third port sends were flooded.
+/// Runs a switch with two stations that send to each other, and a port without a station. Packets
+/// that the third port sends were flooded.
 fn run_stations(device: &str, mode: &str, workers: usize) -> Report {
     let station = |text: ConfigText, name: &str, source: u8, destination: u8| {
         let macs = format!(
