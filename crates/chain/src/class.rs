@@ -1,5 +1,7 @@
 //! Packet classes: rules over the 5-tuple, and the classifier.
 
+mod bulk;
+
 use std::ops::{BitAnd, BitOr, BitXor, RangeInclusive};
 
 use godwit_wire::{IpAddress, Parsed, protocol};

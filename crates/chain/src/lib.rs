@@ -2,7 +2,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `class.rs` | classes: rules over the 5-tuple, and the classifier |
+//! | `class.rs`, `class/` | classes: rules over the 5-tuple, and the classifier |
 //! | `prefix.rs` | address prefixes in rules |
 //! | `chain.rs` | ports, functions, edges, and the checked chain |
 //! | `resolve.rs` | precedence of edges, cycles, ranks, reachability |

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use godwit_chain::{Classifier, Prefix, Rule};
 use godwit_wire::five_tuple::VLAN_TAGS_MAX;
-use godwit_wire::{FiveTuple, IpAddress, Parsed};
+use godwit_wire::{FiveTuple, IpAddress, Ipv4Header, Ipv6Header, Parsed, parse};
 use proptest::prelude::*;
 
 const NO_RULE: Rule =
@@ -158,4 +158,67 @@ proptest! {
             prop_assert_eq!(classifier.classify(&packet(Some(five_tuple), fragment)), expected);
         }
     }
+    /// Several packets at once have the same classes as one at a time.
+    #[test]
+    fn classes_of_many_packets_match_those_of_single_packets(
+        rules in prop::collection::vec(rule(), 0..40),
+        frames in prop::collection::vec(frame(), 0..150),
+    ) {
+        let classifier = Classifier::new(&rules);
+        let mut classes = vec![0xff; frames.len()];
+        classifier.classify_all(frames.iter().map(Vec::as_slice), &mut classes);
+        let expected: Vec<u8> = frames.iter().map(|frame| classifier.classify(&parse(frame))).collect();
+        prop_assert_eq!(classes, expected);
+    }
+}
+
+/// Frames of all kinds: plain, fragments, with options, tagged, cut and padded.
+fn frame() -> impl Strategy<Value = Vec<u8>> {
+    let fields = (address(), address(), protocol(), 0..5_u8, 0..5_u8);
+    (fields, 0..9_u8, 0..70_usize).prop_map(|((source, destination, protocol, source_port, port), kind, cut)| {
+        let payload = [0, source_port, 0, port, 0, 0, 0, 0];
+        let mut header = [0; 60];
+        let (ethertype, header_bytes) = match (source, destination) {
+            (IpAddress::V4(source), IpAddress::V4(destination)) => {
+                let header_v4 = Ipv4Header {
+                    traffic_class: 0,
+                    identification: 1,
+                    dont_fragment: kind % 2 == 0,
+                    more_fragments: kind == 1,
+                    fragment_offset_bytes: if kind == 2 { 8 } else { 0 },
+                    ttl: 64,
+                    protocol,
+                    source,
+                    destination,
+                    options: if kind == 3 { &[1; 4] } else { &[] },
+                    payload_bytes: payload.len(),
+                };
+                (0x0800_u16, header_v4.emit(&mut header).unwrap())
+            }
+            (IpAddress::V6(source), IpAddress::V6(destination)) => {
+                let payload_bytes = payload.len() as u16;
+                let (traffic_class, flow_label, hop_limit) = (0, 0, 64);
+                let header_v6 = Ipv6Header {
+                    traffic_class,
+                    flow_label,
+                    payload_bytes,
+                    next_header: protocol,
+                    hop_limit,
+                    source,
+                    destination,
+                };
+                (0x86dd, header_v6.emit(&mut header).unwrap())
+            }
+            // Not IP.
+            _ => (0x0806, 40),
+        };
+        let tag: &[u8] = if kind == 4 { &[0x81, 0, 0, 5] } else { &[] };
+        let mut frame = [&[2; 12], tag, &ethertype.to_be_bytes(), &header[..header_bytes], &payload].concat();
+        match kind {
+            5 => frame.truncate(cut),
+            6 => frame.resize(90, 0),
+            _ => {}
+        }
+        frame
+    })
 }

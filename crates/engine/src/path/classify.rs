@@ -1,6 +1,8 @@
 //! Classification: determines the class of arrived packets, which selects their first stage.
 
-use godwit_packet::Descriptor;
+use godwit_chain::Classifier;
+use godwit_packet::simd::{self, Isa, Vectorized};
+use godwit_packet::{Descriptor, Region};
 
 use crate::path::core::Core;
 use crate::path::partition::{Group, Partition};
@@ -8,6 +10,9 @@ use crate::path::partition::{Group, Partition};
 /// Classification of arrived packets. It has only scratch memory.
 #[derive(Default)]
 pub(crate) struct Classify {
+    classes: Vec<u8>,
+    /// Number of the first stage of each packet.
+    keys: Vec<u16>,
     partition: Partition,
 }
 
@@ -28,20 +33,40 @@ impl Classify {
             }
             return;
         }
-        let keys = packets.iter().map(|packet| u32::from(classify_packet(core, packet)) << 8 | u32::from(packet.port));
-        let is_parted = self.partition.begin(keys);
-        let mut send_alike = |core: &mut Core, key: u32, packets: &[Descriptor]| {
-            let next = core.plan.decider.entry(key as u8, (key >> 8) as u8);
-            send(core, Group { next, packets, from: None });
-        };
-        if is_parted {
-            while let Some(key) = self.partition.next(packets, &[]) {
-                send_alike(core, key, &self.partition.descriptors);
-            }
-        } else if let Some(first) = packets.first() {
-            let key = u32::from(core.order.class(first)) << 8 | u32::from(first.port);
-            send_alike(core, key, packets);
+        let Self { classes, keys, partition } = self;
+        let Core { plan, region, order, .. } = core;
+        classes.resize(packets.len(), 0);
+        simd::run(ClassifyAll { classifier: &plan.classifier, region, packets, classes });
+        order.classify_all(packets, classes);
+        keys.clear();
+        let mut of_run = &classes[..];
+        for run in packets.chunk_by(|one, next| one.port == next.port) {
+            let numbers = plan.entries.of_port(run[0].port);
+            let (classes, others) = of_run.split_at(run.len());
+            keys.extend(classes.iter().map(|&class| u16::from(numbers[usize::from(class)])));
+            of_run = others;
         }
+        partition.for_each_group(keys, packets, &[], |key, packets, _| {
+            let next = core.plan.entries.stage(key as u8);
+            send(core, Group { next, packets, from: None });
+        });
+    }
+}
+
+/// Classification of several packets, compiled for the instruction set of the machine.
+struct ClassifyAll<'a> {
+    classifier: &'a Classifier,
+    region: &'a Region,
+    packets: &'a [Descriptor],
+    classes: &'a mut [u8],
+}
+
+impl Vectorized for ClassifyAll<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, _isa: impl Isa) {
+        self.classifier.classify_all(self.region.frames(self.packets), self.classes);
     }
 }
 

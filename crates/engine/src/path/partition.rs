@@ -23,57 +23,88 @@ pub(crate) struct Group<'a> {
 /// nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Partition {
-    /// Key of each packet. Packets with equal keys have the same next step.
-    keys: Vec<u32>,
-    /// Indices of packets that are in no group yet, in arrival order.
-    remaining: Vec<u32>,
-    /// Indices of the packets in the current group, in arrival order.
-    taken: Vec<u32>,
-    pub(crate) descriptors: Vec<Descriptor>,
-    pub(crate) outcomes: Vec<Outcome>,
+    /// Packets of the current group.
+    group: Rows,
+    /// Packets that are in no group yet.
+    rest: Rows,
+    /// Packets that are in no group after the current one.
+    next_rest: Rows,
+}
+
+/// Keys, packets and outcomes, one of each per packet. Without outcomes, that column is empty.
+#[derive(Debug, Default)]
+struct Rows {
+    keys: Vec<u16>,
+    packets: Vec<Descriptor>,
+    outcomes: Vec<Outcome>,
 }
 
 impl Partition {
-    /// Starts the partition of packets with these keys. Returns false if all keys are equal.
+    /// Calls `send` for each group of packets with equal keys, with its packets and their outcomes
+    /// in arrival order. `keys` has one entry per packet, and `outcomes` has one or is empty. The
+    /// first group is that of the first packet.
     #[inline]
-    pub(crate) fn begin(&mut self, keys: impl Iterator<Item = u32>) -> bool {
-        self.keys.clear();
-        self.keys.extend(keys);
-        let Some(&first) = self.keys.first() else { return false };
-        if self.keys.iter().fold(0, |differs, key| differs | (key ^ first)) == 0 {
-            return false;
+    pub(crate) fn for_each_group(
+        &mut self,
+        keys: &[u16],
+        packets: &[Descriptor],
+        outcomes: &[Outcome],
+        mut send: impl FnMut(u16, &[Descriptor], &[Outcome]),
+    ) {
+        let Some(&first) = keys.first() else { return };
+        if are_equal(keys, first) {
+            send(first, packets, outcomes);
+            return;
         }
-        self.remaining.clear();
-        self.remaining.extend(0..self.keys.len() as u32);
-        self.taken.resize(self.taken.len().max(self.keys.len()), 0);
-        true
+        let Self { group, rest, next_rest } = self;
+        split_rows(first, (keys, packets, outcomes), group, rest);
+        send(first, &group.packets, &group.outcomes);
+        while let Some(&key) = rest.keys.first() {
+            if are_equal(&rest.keys, key) {
+                send(key, &rest.packets, &rest.outcomes);
+                return;
+            }
+            split_rows(key, (&rest.keys, &rest.packets, &rest.outcomes), group, next_rest);
+            send(key, &group.packets, &group.outcomes);
+            std::mem::swap(rest, next_rest);
+        }
     }
+}
 
-    /// Moves the first remaining packet and all packets with its key into `self.descriptors` and
-    /// `self.outcomes`. `outcomes` has one entry per packet or is empty. Returns the key, or `None`
-    /// if no packet remains.
-    #[inline]
-    pub(crate) fn next(&mut self, descriptors: &[Descriptor], outcomes: &[Outcome]) -> Option<u32> {
-        let key = self.keys[*self.remaining.first()? as usize];
-        let (mut taken, mut remaining) = (0, 0);
-        for position in 0..self.remaining.len() {
-            let packet = self.remaining[position];
-            let is_taken = self.keys[packet as usize] == key;
-            self.taken[taken] = packet;
-            taken += usize::from(is_taken);
-            self.remaining[remaining] = packet;
-            remaining += usize::from(!is_taken);
-        }
-        self.remaining.truncate(remaining);
-        let taken = &self.taken[..taken];
-        self.descriptors.clear();
-        self.descriptors.extend(taken.iter().map(|&packet| descriptors[packet as usize]));
-        self.outcomes.clear();
-        if !outcomes.is_empty() {
-            self.outcomes.extend(taken.iter().map(|&packet| outcomes[packet as usize]));
-        }
-        Some(key)
+#[inline]
+fn are_equal(keys: &[u16], key: u16) -> bool {
+    keys.iter().fold(0, |differs, other| differs | (other ^ key)) == 0
+}
+
+/// Copies the packets with `key` to `group`, and all others to `rest`.
+fn split_rows(
+    key: u16,
+    (keys, packets, outcomes): (&[u16], &[Descriptor], &[Outcome]),
+    group: &mut Rows,
+    rest: &mut Rows,
+) {
+    split(keys, key, packets, &mut group.packets, &mut rest.packets);
+    split(&keys[..outcomes.len()], key, outcomes, &mut group.outcomes, &mut rest.outcomes);
+    split(keys, key, keys, &mut group.keys, &mut rest.keys);
+}
+
+/// Copies the values with `key` to `group`, and all others to `rest`, in order.
+fn split<T: Copy + Default>(keys: &[u16], key: u16, values: &[T], group: &mut Vec<T>, rest: &mut Vec<T>) {
+    // Every value is written to both, so both have room for all values.
+    for values_of in [&mut *group, &mut *rest] {
+        values_of.clear();
+        values_of.resize(values.len(), T::default());
     }
+    let (mut in_group, mut in_rest) = (0, 0);
+    for (other, value) in keys.iter().zip(values) {
+        group[in_group] = *value;
+        rest[in_rest] = *value;
+        let is_in_group = usize::from(*other == key);
+        in_group += is_in_group;
+        in_rest += 1 - is_in_group;
+    }
+    group.truncate(in_group);
+    rest.truncate(in_rest);
 }
 
 #[cfg(test)]
@@ -85,28 +116,32 @@ mod tests {
     proptest! {
         /// Every packet is in one group, with the packets of its key, in arrival order.
         #[test]
-        fn each_packet_is_in_one_group_and_in_order(rounds in prop::collection::vec(prop::collection::vec(0u32..4, 0..70), 1..4)) {
-            let mut parting = Partition::default();
-            for keys in rounds {
-                let descriptors: Vec<Descriptor> =
+        fn each_packet_is_in_one_group_and_in_order(
+            rounds in prop::collection::vec((prop::collection::vec(0u16..4, 0..70), any::<bool>()), 1..4),
+        ) {
+            let mut partition = Partition::default();
+            for (keys, has_outcomes) in rounds {
+                let packets: Vec<Descriptor> =
                     (0..keys.len() as u32).map(|buffer| Descriptor { buffer, ..Descriptor::default() }).collect();
                 let outcomes: Vec<Outcome> =
                     (0..keys.len() as u32).map(|value| Outcome { value, ..Outcome::default() }).collect();
-                let differ = keys.iter().any(|key| *key != keys[0]);
-                prop_assert_eq!(parting.begin(keys.iter().copied()), differ);
-                if !differ {
-                    continue;
+                let outcomes = if has_outcomes { &outcomes[..] } else { &[] };
+                let mut groups = Vec::new();
+                partition.for_each_group(&keys, &packets, outcomes, |key, packets, outcomes| {
+                    let buffers: Vec<u32> = packets.iter().map(|packet| packet.buffer).collect();
+                    let values: Vec<u32> = outcomes.iter().map(|outcome| outcome.value).collect();
+                    assert_eq!(values, if has_outcomes { buffers.clone() } else { Vec::new() });
+                    groups.push((key, buffers));
+                });
+                prop_assert_eq!(groups.first().map(|(key, _)| *key), keys.first().copied());
+                let mut expected: Vec<(u16, Vec<u32>)> = Vec::new();
+                for (buffer, key) in (0..).zip(&keys) {
+                    match expected.iter_mut().find(|(known, _)| known == key) {
+                        Some((_, buffers)) => buffers.push(buffer),
+                        None => expected.push((*key, vec![buffer])),
+                    }
                 }
-                let mut seen = std::collections::BTreeSet::new();
-                while let Some(key) = parting.next(&descriptors, &outcomes) {
-                    let buffers: Vec<u32> = parting.descriptors.iter().map(|descriptor| descriptor.buffer).collect();
-                    let expected: Vec<u32> =
-                        (0..keys.len() as u32).filter(|packet| keys[*packet as usize] == key).collect();
-                    prop_assert_eq!(&buffers, &expected);
-                    prop_assert!(parting.outcomes.iter().map(|outcome| outcome.value).eq(buffers));
-                    prop_assert!(seen.insert(key), "a key has one group");
-                }
-                prop_assert!(keys.iter().all(|key| seen.contains(key)));
+                prop_assert_eq!(groups, expected);
             }
         }
     }

@@ -10,6 +10,9 @@ use crate::path::partition::{Group, Partition};
 /// Routing of completed packets. It has only scratch memory.
 #[derive(Default)]
 pub(crate) struct Route {
+    /// Verdict of each packet in the lower half. In the upper half, its class if the next stage
+    /// depends on it.
+    keys: Vec<u16>,
     partition: Partition,
 }
 
@@ -26,26 +29,21 @@ impl Route {
     ) {
         let Core { plan, order, observer, .. } = core;
         observer.verdicts(plan, |packet| order.class(packet), function, packets, outcomes);
-        let is_trivial = plan.classifier.is_trivial();
-        if is_trivial && let Some(verdict) = verdict_of_all(outcomes) {
-            decide_alike(core, function, key(0, verdict), packets, outcomes, &mut send);
+        let by_class = plan.stages[function].is_routed_by_class;
+        if !by_class && let Some(verdict) = verdict_of_all(outcomes) {
+            decide_alike(core, function, verdict.into(), packets, outcomes, &mut send);
             return;
         }
-        let partition = &mut self.partition;
-        let is_parted = if is_trivial {
-            partition.begin(outcomes.iter().map(|outcome| key(0, outcome.verdict)))
-        } else {
+        let Self { keys, partition } = self;
+        keys.clear();
+        keys.extend(outcomes.iter().map(|outcome| u16::from(outcome.verdict)));
+        if by_class {
             let classes = packets.iter().map(|packet| order.class(packet));
-            partition.begin(classes.zip(outcomes).map(|(class, outcome)| key(class, outcome.verdict)))
-        };
-        if is_parted {
-            while let Some(key) = partition.next(packets, outcomes) {
-                decide_alike(core, function, key, &partition.descriptors, &partition.outcomes, &mut send);
-            }
-        } else if let (Some(packet), Some(outcome)) = (packets.first(), outcomes.first()) {
-            let class = if is_trivial { 0 } else { core.order.class(packet) };
-            decide_alike(core, function, key(class, outcome.verdict), packets, outcomes, &mut send);
+            keys.iter_mut().zip(classes).for_each(|(key, class)| *key |= u16::from(class) << 8);
         }
+        partition.for_each_group(keys, packets, outcomes, |key, packets, outcomes| {
+            decide_alike(core, function, key, packets, outcomes, &mut send);
+        });
     }
 }
 
@@ -53,7 +51,7 @@ impl Route {
 fn decide_alike(
     core: &mut Core,
     function: usize,
-    key: u32,
+    key: u16,
     packets: &[Descriptor],
     outcomes: &[Outcome],
     send: &mut impl FnMut(&mut Core, Group<'_>),
@@ -69,13 +67,6 @@ fn decide_alike(
     core.counts.add(counters.verdict(verdict), outcomes.len() as u64);
     let next = core.plan.decider.next(function as u16, class, verdict);
     send(core, Group { next, packets, from: Some((function, outcomes)) });
-}
-
-/// Returns the key that encodes a class and a verdict. Packets of a function with equal keys have
-/// the same next stage.
-#[inline]
-fn key(class: u8, verdict: u8) -> u32 {
-    u32::from(class) << 8 | u32::from(verdict)
 }
 
 #[cfg(test)]

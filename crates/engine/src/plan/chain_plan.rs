@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use godwit_chain::{Classifier, Decider};
+use godwit_chain::{Classifier, Decider, Next};
 use godwit_device::DeviceChain;
 use godwit_function::Function;
 use godwit_sched::Stream;
@@ -18,12 +18,14 @@ pub(crate) struct ChainPlan {
     /// Names of the classes. The index is the class number.
     pub(crate) classes: Vec<String>,
     pub(crate) decider: Decider,
+    pub(crate) entries: Entries,
     /// Configured functions in the chain. The index is the function number.
     pub(crate) stages: Vec<Stage>,
     /// Function numbers in an order in which each function precedes all functions that may follow
     /// it.
     pub(crate) sequence: Vec<usize>,
-    /// Function number behind each gate.
+    /// Functions that need arrival order. Each has a gate number, which is its index, even if no
+    /// packet waits at the gate.
     pub(crate) gates: Vec<usize>,
     /// Whether packets leave in arrival order. One entry per port.
     pub(crate) ordered: Vec<bool>,
@@ -40,12 +42,15 @@ pub(crate) struct Stage {
     /// Configured name of the function.
     pub(crate) name: String,
     pub(crate) function: Arc<dyn Function>,
-    /// Gate in front of the function. `None`: the function does not need arrival order.
+    /// Gate in front of the function. `None`: the function does not need arrival order, or only
+    /// ports lead to it, so that its packets come in arrival order anyway.
     pub(crate) gate: Option<usize>,
     /// Progress value of a packet on its way to the function. It counts the gates before the
     /// function.
     pub(crate) progress: u8,
     pub(crate) counters: FunctionLayout,
+    /// Whether the stage that follows a verdict depends on the class of the packet.
+    pub(crate) is_routed_by_class: bool,
     /// Devices on which the function is placed, as indices into the worker's devices. Contains at
     /// least one device. Failover does not change this list.
     pub(crate) devices: Box<[usize]>,
@@ -59,6 +64,48 @@ impl Stage {
     /// host half or in a bin.
     pub(crate) fn progress_inside(&self) -> u8 {
         self.gate.map_or(self.progress, |gate| Order::after(gate + 1))
+    }
+}
+
+/// First stage of packets by ingress port and class. Stages are numbered, so that packets are
+/// grouped by small keys.
+#[derive(Debug)]
+pub(crate) struct Entries {
+    /// Number of the first stage for each port and class.
+    numbers: Box<[u8]>,
+    /// Stage of each number.
+    stages: Vec<Next>,
+    classes: usize,
+}
+
+impl Entries {
+    /// Reads the first stages of `ports` ports from the decider.
+    fn new(decider: &Decider, ports: usize) -> Self {
+        let mut stages = Vec::new();
+        let mut number = |stage: Next| {
+            let known = stages.iter().position(|known| *known == stage);
+            // There are at most 64 ports and 64 functions, so the number has 8 bits.
+            known.unwrap_or_else(|| {
+                stages.push(stage);
+                stages.len() - 1
+            }) as u8
+        };
+        let classes = decider.classes();
+        let keys = (0..ports).flat_map(|port| (0..classes).map(move |class| (port as u8, class as u8)));
+        let numbers = keys.map(|(port, class)| number(decider.entry(port, class))).collect();
+        Self { numbers, stages, classes }
+    }
+
+    /// Returns the numbers of the first stages of a port. The index is the class.
+    #[inline]
+    pub(crate) fn of_port(&self, port: u8) -> &[u8] {
+        &self.numbers[usize::from(port) * self.classes..][..self.classes]
+    }
+
+    /// Returns the stage with this number.
+    #[inline]
+    pub(crate) fn stage(&self, number: u8) -> Next {
+        self.stages[usize::from(number)]
     }
 }
 
@@ -89,14 +136,30 @@ impl ChainPlan {
         let layout = CounterLayout::new(contracts, placement.devices.iter().copied());
         let mut sequence: Vec<usize> = (0..functions.len()).collect();
         sequence.sort_by_key(|&index| (ranks[index], index));
+        // All pairs of class and verdict of a function. The decider has the same limits, so the
+        // casts do not truncate.
+        let outcomes_of = |function: usize| {
+            let verdicts = functions[function].1.contract().verdicts.len();
+            (0..classes.len()).flat_map(move |class| (0..verdicts).map(move |verdict| (class as u8, verdict as u8)))
+        };
+        let next = |function: usize, (class, verdict)| decider.next(function as u16, class, verdict);
+        let follows_a_function = |function: usize| {
+            let target = Next::Function(function as u16);
+            (0..functions.len()).any(|from| outcomes_of(from).any(|outcome| next(from, outcome) == target))
+        };
+        let is_routed_by_class = |function: usize| {
+            outcomes_of(function)
+                .any(|(class, verdict)| next(function, (class, verdict)) != next(function, (0, verdict)))
+        };
         let mut gates = Vec::new();
         let mut positions = vec![(None, 0); functions.len()];
         for &index in &sequence {
             let gates_before = gates.len();
-            let gate = functions[index].1.contract().in_order.then_some(gates_before);
-            if gate.is_some() {
+            let in_order = functions[index].1.contract().in_order;
+            if in_order {
                 gates.push(index);
             }
+            let gate = (in_order && follows_a_function(index)).then_some(gates_before);
             positions[index] = (gate, Order::after(gates_before));
         }
         let stages =
@@ -106,6 +169,7 @@ impl ChainPlan {
                 gate,
                 progress,
                 counters: layout.function(index),
+                is_routed_by_class: is_routed_by_class(index),
                 devices: placement.functions[index].clone(),
                 streams: placement.streams.of_class(index),
             });
@@ -114,6 +178,7 @@ impl ChainPlan {
         Self {
             classifier,
             classes: classes.to_vec(),
+            entries: Entries::new(&decider, ordered.len()),
             decider,
             stages,
             sequence,

@@ -1,5 +1,6 @@
 //! Property test of the order ring against a model.
 
+use godwit_io::Departure;
 use proptest::prelude::*;
 
 use super::*;

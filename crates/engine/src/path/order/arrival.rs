@@ -1,0 +1,27 @@
+//! Arrival: assigns ring slots to packets.
+
+use godwit_packet::{Descriptor, Stamp};
+
+use super::Order;
+
+impl Order {
+    /// Assigns the next slots to packets that arrive together. The caller has checked that enough
+    /// slots are free.
+    #[inline]
+    pub(crate) fn arrive(&mut self, descriptors: &mut [Descriptor], stamps: &[Stamp], now_ns: u64) {
+        debug_assert!(self.room() >= descriptors.len() && descriptors.len() == stamps.len());
+        for (index, descriptor) in descriptors.iter_mut().enumerate() {
+            descriptor.order = (self.arrived + index) as u16;
+        }
+        let mut rest = stamps;
+        while !rest.is_empty() {
+            let slots = self.contiguous(self.arrived, rest.len());
+            let (stamps, remaining) = rest.split_at(slots.len());
+            self.arrived += slots.len();
+            self.progress[slots.clone()].fill(0);
+            self.stamps[slots.clone()].copy_from_slice(stamps);
+            self.arrivals_ns[slots].fill(now_ns);
+            rest = remaining;
+        }
+    }
+}

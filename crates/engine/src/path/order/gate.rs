@@ -1,0 +1,66 @@
+//! Gates: pass packets to a function in arrival order.
+
+use godwit_packet::Descriptor;
+
+use super::Order;
+
+impl Order {
+    /// Records that the packet is on its way to a function, past `progress / 2` gates.
+    #[inline]
+    pub(crate) fn advance(&mut self, descriptor: &Descriptor, progress: u8) {
+        let slot = self.slot(descriptor);
+        debug_assert!(self.progress[slot] <= progress, "a packet moved backward in its chain");
+        if !self.shared.is_empty() && self.update_shared(slot, descriptor, progress, None) {
+            return;
+        }
+        self.progress[slot] = progress;
+    }
+
+    /// Records that the packet waits at `gate`.
+    #[inline]
+    pub(crate) fn wait(&mut self, descriptor: &Descriptor, gate: usize) {
+        let slot = self.slot(descriptor);
+        debug_assert!(self.progress[slot] < Self::waiting_at(gate), "a packet moved backward in its chain");
+        if !self.shared.is_empty() && self.update_shared(slot, descriptor, Self::waiting_at(gate), None) {
+            return;
+        }
+        self.descriptors[slot] = *descriptor;
+        self.progress[slot] = Self::waiting_at(gate);
+    }
+
+    /// Lets packets pass `gate` at once if they are next in arrival order. Returns false if this
+    /// cannot be determined quickly. The packets must then [wait](Self::wait).
+    #[inline]
+    pub(crate) fn enter(&mut self, gate: usize, descriptors: &[Descriptor]) -> bool {
+        let passed = self.passed[gate].max(self.passed[self.exit()]);
+        match self.slots(descriptors) {
+            // The ring holds at most 2^16 packets, so 16 bits identify each packet in flight.
+            Some(slots) if passed as u16 == descriptors[0].order => {
+                self.progress[slots].fill(Self::after(gate + 1));
+                self.passed[gate] = passed + descriptors.len();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Appends the packets that may pass `gate` to `next`, in arrival order. `gate` is not the
+    /// exit.
+    pub(crate) fn open(&mut self, gate: usize, next: &mut Vec<Descriptor>) {
+        debug_assert!(gate < self.exit());
+        let mut passed = self.passed[gate].max(self.passed[self.exit()]);
+        while passed < self.arrived {
+            let slot = passed & self.mask;
+            if self.progress[slot] < Self::waiting_at(gate) {
+                break;
+            }
+            let waits = self.progress[slot] == Self::waiting_at(gate);
+            if waits && (self.shared.is_empty() || !self.pass_shared(slot, gate, next)) {
+                self.progress[slot] = Self::after(gate + 1);
+                next.push(self.descriptors[slot]);
+            }
+            passed += 1;
+        }
+        self.passed[gate] = passed;
+    }
+}

@@ -1,0 +1,100 @@
+//! Shared slots: several packets that a function created from one packet.
+
+use godwit_packet::Descriptor;
+
+use super::{Flood, GONE, Order, SHARED};
+
+/// A packet in a shared slot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SharedPacket {
+    /// Descriptor of the packet at its last gate. The buffer identifies the packet.
+    pub(super) descriptor: Descriptor,
+    pub(super) progress: u8,
+    pub(super) destination: Destination,
+}
+
+/// Egress port, or port set, of a packet.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Destination {
+    Port(u8),
+    Flood(Flood),
+}
+
+impl Order {
+    /// Puts `packet` into the ring slot of `original`, directly after it. A function created
+    /// `packet` from `original`.
+    #[cold]
+    pub(crate) fn share_slot(&mut self, original: &Descriptor, packet: &mut Descriptor) {
+        let slot = self.slot(original);
+        packet.order = original.order;
+        let first =
+            SharedPacket { descriptor: *original, progress: self.progress[slot], destination: Destination::Port(0) };
+        let members = self.shared.entry(slot).or_insert_with(|| vec![first]);
+        let index = Self::index_of(members, original);
+        members.insert(index + 1, SharedPacket { descriptor: *packet, ..members[index] });
+    }
+
+    /// Replaces `packet` by `whole`, which is in another buffer, in the ring slot of `packet`.
+    #[cold]
+    pub(crate) fn replace_packet(&mut self, packet: &Descriptor, whole: &Descriptor) {
+        let slot = self.slot(packet);
+        if let Some(members) = self.shared.get_mut(&slot) {
+            let index = Self::index_of(members, packet);
+            members[index].descriptor = *whole;
+        }
+    }
+
+    /// Returns the index of a packet in the list of packets that share its slot.
+    fn index_of(members: &[SharedPacket], descriptor: &Descriptor) -> usize {
+        let index = members.iter().position(|member| member.descriptor.buffer == descriptor.buffer);
+        index.unwrap_or_else(|| unreachable!("a packet outside its slot: {descriptor:?}"))
+    }
+
+    /// Updates the progress and destination of a packet in a shared slot. Returns false if the slot
+    /// is not shared.
+    #[cold]
+    pub(super) fn update_shared(
+        &mut self,
+        slot: usize,
+        descriptor: &Descriptor,
+        progress: u8,
+        destination: Option<Destination>,
+    ) -> bool {
+        let Some(members) = self.shared.get_mut(&slot) else { return false };
+        let index = Self::index_of(members, descriptor);
+        if progress == GONE {
+            members.remove(index);
+        } else {
+            let destination = destination.unwrap_or(members[index].destination);
+            members[index] = SharedPacket { descriptor: *descriptor, progress, destination };
+        }
+        self.update_shared_slot(slot);
+        true
+    }
+
+    /// Sets the progress of a shared slot to that of its slowest packet, and frees the entry when
+    /// no packet remains.
+    fn update_shared_slot(&mut self, slot: usize) {
+        let slowest = self.shared.get(&slot).and_then(|members| members.iter().map(|member| member.progress).min());
+        self.progress[slot] = match slowest {
+            Some(progress) if progress == Self::waiting_at(self.exit()) => SHARED,
+            slowest => slowest.unwrap_or(GONE),
+        };
+        if slowest.is_none() {
+            self.shared.remove(&slot);
+        }
+    }
+
+    /// Lets those packets of a shared slot pass `gate` that wait there. Returns false if the slot
+    /// is not shared.
+    #[cold]
+    pub(super) fn pass_shared(&mut self, slot: usize, gate: usize, next: &mut Vec<Descriptor>) -> bool {
+        let Some(members) = self.shared.get_mut(&slot) else { return false };
+        for member in members.iter_mut().filter(|member| member.progress == Self::waiting_at(gate)) {
+            member.progress = Self::after(gate + 1);
+            next.push(member.descriptor);
+        }
+        self.update_shared_slot(slot);
+        true
+    }
+}
