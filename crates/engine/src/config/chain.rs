@@ -6,7 +6,9 @@ use godwit_chain::{Chain, Edge, Function, Port, Verdict, Warning};
 use serde::Deserialize;
 
 use super::document::{Document, Stanza};
-use super::{ConfigError, FunctionConfig, PortConfig};
+use super::error::ConfigError;
+use super::functions::FunctionConfig;
+use super::ports::PortConfig;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -6,9 +6,10 @@ use std::path::Path;
 use godwit_chain::{Chain, Classifier};
 
 use super::document::{Document, Stanza};
+use super::error::ConfigError;
 use super::fingerprint::Fingerprint;
 use super::settings::Room;
-use super::{Config, ConfigError, STANZAS, chain, classes, feeds, folder, read, workers};
+use super::{Config, STANZAS, chain, classes, feeds, folder, read, workers};
 
 /// The part of a configuration that can change at run time.
 #[derive(Debug)]

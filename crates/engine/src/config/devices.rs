@@ -7,9 +7,9 @@ use godwit_sched::{Grouping, PackerConfig};
 use serde::Deserialize;
 
 use super::document::{Document, Stanza};
-use super::functions::no_device;
-use super::settings::{PackingKeys, validate_packing, within};
-use super::{ConfigError, EngineConfig, FunctionConfig};
+use super::error::ConfigError;
+use super::functions::{FunctionConfig, no_device};
+use super::settings::{EngineConfig, PackingKeys, validate_packing, within};
 
 /// Number of sets of bins per worker and device that finishes each chunk before the next.
 const CHUNKS_SYNCHRONOUS: usize = 4;

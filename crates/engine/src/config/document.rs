@@ -9,7 +9,7 @@ use serde::de::IntoDeserializer;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::ConfigError;
+use super::error::ConfigError;
 
 /// Maximum length of the name of a port, function or class, in bytes.
 const NAME_BYTES_MAX: usize = 32;

@@ -8,7 +8,10 @@ use godwit_device::{Implementation, LAST_RESORT, is_synchronous};
 use godwit_function::{BuildContext, Error, Function, KINDS};
 
 use super::document::{Document, Stanza};
-use super::{ConfigError, FUNCTIONS_MAX};
+use super::error::ConfigError;
+
+/// Maximum number of functions.
+pub const FUNCTIONS_MAX: usize = 64;
 
 /// A configured function with its tables.
 #[derive(Clone)]

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::{Config, ConfigError};
+use super::Config;
+use super::error::ConfigError;
 
 /// Fuzz target: `data` is a configuration. An error has one line of text and names an existing
 /// line.

@@ -42,14 +42,9 @@ pub use classes::protocol_name;
 pub use devices::DeviceConfig;
 use document::Document;
 pub use error::ConfigError;
-pub use functions::FunctionConfig;
-pub use ports::{PortConfig, PortKind};
+pub use functions::{FUNCTIONS_MAX, FunctionConfig};
+pub use ports::{PORTS_MAX, PortConfig, PortKind};
 pub use settings::{EngineConfig, Idle, IoModel};
-
-/// Maximum number of ports.
-pub const PORTS_MAX: usize = 64;
-/// Maximum number of functions.
-pub const FUNCTIONS_MAX: usize = 64;
 
 /// A valid configuration.
 pub struct Config {

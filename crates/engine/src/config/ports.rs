@@ -9,7 +9,10 @@ use godwit_io::{af_xdp, pcap, synthetic, tap};
 use serde::Deserialize;
 
 use super::document::{Document, Stanza};
-use super::{ConfigError, PORTS_MAX};
+use super::error::ConfigError;
+
+/// Maximum number of ports.
+pub const PORTS_MAX: usize = 64;
 
 /// A configured port.
 #[derive(Clone, Debug)]

@@ -11,7 +11,9 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
 
 use super::document::{Document, Stanza};
-use super::{ConfigError, FunctionConfig, PortConfig, PortKind};
+use super::error::ConfigError;
+use super::functions::FunctionConfig;
+use super::ports::{PortConfig, PortKind};
 
 /// Maximum number of packets in flight per worker. The index of the order ring has 16 bits.
 const IN_FLIGHT_PACKETS_MAX: usize = 65536;

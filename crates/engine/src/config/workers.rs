@@ -3,7 +3,9 @@
 use godwit_chain::Chain;
 
 use super::document::Document;
-use super::{ConfigError, EngineConfig, FunctionConfig};
+use super::error::ConfigError;
+use super::functions::FunctionConfig;
+use super::settings::EngineConfig;
 
 /// Returns an error if packets of one class can reach two functions that keep state for many flows,
 /// such as SAs. Each such state belongs to one worker, and its packets are steered there. A packet
