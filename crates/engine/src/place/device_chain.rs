@@ -185,3 +185,80 @@ impl Streams {
         self.of_class[function].clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::path::testing::{FIRST, SECOND, TWO_FUNCTIONS};
+
+    /// Device of both functions, unless a test places them elsewhere.
+    const GPU: usize = 1;
+    const NO_HOST_HALF: HostHalfInfo = HostHalfInfo { exists: false, may_continue_on_device: true };
+
+    /// Returns [`TWO_FUNCTIONS`] with `second` after `first`.
+    fn two_in_a_row() -> Config {
+        let text =
+            TWO_FUNCTIONS.replacen("from = \"first\"\n    to = \"left\"", "from = \"first\"\n    to = \"second\"", 1);
+        Config::parse(&text, "test", Path::new(".")).expect("the configuration is valid")
+    }
+
+    /// Returns the device chain of `GPU` for functions on these devices, with these host halves.
+    fn chain_of(config: &Config, number: u64, devices: [usize; 2], host_halves: [HostHalfInfo; 2]) -> DeviceChain {
+        let placement: Vec<Box<[usize]>> = devices.iter().map(|&device| [device].into()).collect();
+        let context = ChainContext {
+            functions: &config.functions,
+            placement: &placement,
+            host_half_infos: &host_halves,
+            rows: ChainRows::new(config.chain.classes().len()),
+        };
+        device_chain(&config.chain, number, context, GPU)
+    }
+
+    /// Returns the function that follows `first` on the device for class 0 and verdict 0.
+    fn next(chain: &DeviceChain, number: u64) -> Option<usize> {
+        let row = ChainRows::new(2).of_chain(number).start as u8;
+        chain.next(FIRST, row, 0)
+    }
+
+    #[test]
+    fn packets_continue_if_both_functions_are_on_the_device() {
+        let config = two_in_a_row();
+        let halves = [NO_HOST_HALF; 2];
+        assert_eq!(next(&chain_of(&config, 0, [GPU, GPU], halves), 0), Some(SECOND));
+        assert_eq!(next(&chain_of(&config, 0, [GPU, 0], halves), 0), None);
+        assert_eq!(next(&chain_of(&config, 0, [0, GPU], halves), 0), None);
+    }
+
+    #[test]
+    fn packets_return_before_a_host_half() {
+        let config = two_in_a_row();
+        let with = |may_continue_on_device| HostHalfInfo { exists: true, may_continue_on_device };
+        let next_of = |halves| next(&chain_of(&config, 0, [GPU, GPU], halves), 0);
+        assert_eq!(next_of([NO_HOST_HALF, with(true)]), None);
+        assert_eq!(next_of([with(true), NO_HOST_HALF]), Some(SECOND));
+        assert_eq!(next_of([with(false), NO_HOST_HALF]), None);
+    }
+
+    #[test]
+    fn consecutive_chains_have_separate_rows() {
+        let rows = ChainRows::new(2);
+        assert!(rows.can_change() && rows.of_chain(0).end <= rows.of_chain(1).start);
+        assert_eq!(rows.of_chain(0), rows.of_chain(2));
+        assert!(!ChainRows::new(200).can_change());
+        let chain = chain_of(&two_in_a_row(), 1, [GPU, GPU], [NO_HOST_HALF; 2]);
+        assert_eq!((next(&chain, 1), next(&chain, 0)), (Some(SECOND), None));
+    }
+
+    #[test]
+    fn classes_with_different_paths_have_separate_streams() {
+        let streams = Streams::new(&[7, 8], 3, 16, |function| function == SECOND);
+        assert_eq!(streams.of_class(FIRST), None);
+        assert_eq!(streams.of_class(SECOND).as_deref(), Some(&[SECOND as u16, 2, 3][..]));
+        let fields: Vec<_> =
+            streams.streams.iter().map(|stream| (stream.instance, stream.kernel, stream.row)).collect();
+        assert_eq!(fields, [(0, 7, 16), (1, 8, 16), (1, 8, 17), (1, 8, 18)]);
+    }
+}
