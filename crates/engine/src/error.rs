@@ -6,6 +6,9 @@ pub enum Error {
     /// Operator: the configuration does not work on this machine or with these options.
     #[error("{0}")]
     Setup(String),
+    /// Operator: a request to the running engine is refused. The text is one sentence.
+    #[error("{0}")]
+    Request(String),
     /// Operator: a port cannot be opened, or its source or sink failed.
     #[error("port `{port}`: {source}")]
     Port {
@@ -48,10 +51,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// Returns the refusal of a request. `sentence` gives the problem and the remedy.
+    pub(crate) fn request(sentence: impl std::fmt::Display) -> Self {
+        Self::Request(sentence.to_string())
+    }
+
     /// Returns whether the operator can fix this error. Any other error is a bug of Godwit.
     pub fn is_users(&self) -> bool {
         match self {
             Self::Setup(_)
+            | Self::Request(_)
             | Self::Port { .. }
             | Self::Interrupted
             | Self::Memory(_)

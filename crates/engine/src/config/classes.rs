@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use toml::Spanned;
 
-use super::ConfigError;
 use super::document::{Document, Stanza};
+use super::error::ConfigError;
 
 /// Protocols with names in configurations. Others are written as numbers.
 const PROTOCOLS: [(&str, u8); 8] = [
@@ -152,45 +152,61 @@ impl Lists {
     }
 }
 
-pub(crate) fn read_protocol(term: &Term) -> Result<u8, String> {
+/// Error of a [`Term`]. The reader of the term adds its place.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TermError {
+    #[error("{0} is not a protocol number: must be 0 to 255")]
+    Protocol(i64),
+    /// Name that does not exist, with the names that do.
+    #[error("{0}")]
+    Unknown(String),
+    #[error(transparent)]
+    Prefix(#[from] godwit_chain::PrefixError),
+    #[error("{0} is not a prefix such as \"10.0.0.0/8\" or \"2001:db8::/32\"")]
+    NotPrefix(i64),
+    #[error("{0} is not a port: must be 0 to 65535")]
+    Port(String),
+    #[error("`{0}` is neither a port such as 80 nor a range such as \"1024-65535\"")]
+    NotPorts(String),
+    #[error("`{0}` is an empty range: the first port is larger than the last")]
+    EmptyRange(String),
+}
+
+pub(crate) fn read_protocol(term: &Term) -> Result<u8, TermError> {
     match term {
-        Term::Number(number) => {
-            u8::try_from(*number).map_err(|_| format!("{number} is not a protocol number: must be 0 to 255"))
-        }
+        Term::Number(number) => u8::try_from(*number).map_err(|_| TermError::Protocol(*number)),
         Term::Text(text) => match PROTOCOLS.iter().find(|(name, _)| name == text) {
             Some((_, number)) => Ok(*number),
-            None => Err(names::unknown("protocol", text, &PROTOCOLS.map(|(name, _)| name))),
+            None => Err(TermError::Unknown(names::unknown("protocol", text, &PROTOCOLS.map(|(name, _)| name)))),
         },
     }
 }
 
-pub(crate) fn read_prefix(term: &Term) -> Result<Prefix, String> {
+pub(crate) fn read_prefix(term: &Term) -> Result<Prefix, TermError> {
     match term {
-        Term::Text(text) => text.parse().map_err(|error: godwit_chain::PrefixError| error.to_string()),
-        Term::Number(number) => Err(format!("{number} is not a prefix such as \"10.0.0.0/8\" or \"2001:db8::/32\"")),
+        Term::Text(text) => Ok(text.parse::<Prefix>()?),
+        Term::Number(number) => Err(TermError::NotPrefix(*number)),
     }
 }
 
-pub(crate) fn read_ports(term: &Term) -> Result<RangeInclusive<u16>, String> {
-    let wrong =
-        |text: &dyn fmt::Display| format!("`{text}` is neither a port such as 80 nor a range such as \"1024-65535\"");
+pub(crate) fn read_ports(term: &Term) -> Result<RangeInclusive<u16>, TermError> {
     match term {
         Term::Number(number) => {
-            let port = u16::try_from(*number).map_err(|_| format!("{number} is not a port: must be 0 to 65535"))?;
+            let port = u16::try_from(*number).map_err(|_| TermError::Port(number.to_string()))?;
             Ok(port..=port)
         }
         Term::Text(text) => {
-            let shown = text.escape_debug();
+            let shown = || text.escape_debug().to_string();
             let port = |text: &str| match text.trim() {
                 digits if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-                    digits.parse::<u16>().map_err(|_| format!("{digits} is not a port: must be 0 to 65535"))
+                    digits.parse::<u16>().map_err(|_| TermError::Port(digits.to_owned()))
                 }
-                _ => Err(wrong(&shown)),
+                _ => Err(TermError::NotPorts(shown())),
             };
             let (first, last) = text.split_once('-').unwrap_or((text, text));
             let (first, last) = (port(first)?, port(last)?);
             if first > last {
-                return Err(format!("`{shown}` is an empty range: the first port is larger than the last"));
+                return Err(TermError::EmptyRange(shown()));
             }
             Ok(first..=last)
         }
@@ -213,13 +229,13 @@ impl Terms {
     fn each<T>(
         &self,
         document: &Document<'_>,
-        read: impl Fn(&Term) -> Result<T, String>,
+        read: impl Fn(&Term) -> Result<T, TermError>,
     ) -> Result<Vec<Option<T>>, ConfigError> {
         if self.0.is_empty() {
             return Ok(vec![None]);
         }
         let one = |term: &Spanned<Term>| {
-            let refuse = |message| document.refuse(Range::clone(&term.span()), message);
+            let refuse = |error| document.refuse(Range::clone(&term.span()), error);
             read(term.get_ref()).map(Some).map_err(refuse)
         };
         self.0.iter().map(one).collect()

@@ -57,8 +57,8 @@ impl Engine {
     /// socket (`docs/trace.md`).
     ///
     /// # Errors
-    /// Returns a sentence that describes the problem of the request.
-    pub fn trace(&self, request: &serde_json::Value) -> Result<Trace, String> {
+    /// If the request is invalid.
+    pub fn trace(&self, request: &serde_json::Value) -> Result<Trace, Error> {
         self.parts.traces.start(request)
     }
 

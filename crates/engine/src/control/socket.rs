@@ -268,10 +268,10 @@ fn answer(line: &[u8], commands: &Commands, trace: &mut Option<Trace>) -> Value 
 }
 
 impl Commands {
-    fn run(&self, request: &Value, trace: &mut Option<Trace>) -> Result<Value, String> {
+    fn run(&self, request: &Value, trace: &mut Option<Trace>) -> Result<Value, Error> {
         let command = match (request.as_object(), request.get("command").and_then(Value::as_str)) {
-            (None, _) => return Err("a request must be a JSON object".to_owned()),
-            (_, None) => return Err("a request must contain the string `command`".to_owned()),
+            (None, _) => return Err(Error::request("a request must be a JSON object")),
+            (_, None) => return Err(Error::request("a request must contain the string `command`")),
             (_, Some(command)) => command,
         };
         if let Some(name) = request.get("function") {
@@ -286,49 +286,54 @@ impl Commands {
             "trace" => self.trace(request, trace),
             "chain" => self.change_chain(request).and_then(to_value),
             "reload" => self.changer.reload().and_then(to_value),
-            _ => Err("the engine has the commands `status`, `stop`, `trace`, `chain` and `reload`: other commands need a `function`"
-                .to_owned()),
+            _ => Err(Error::request(
+                "the engine has the commands `status`, `stop`, `trace`, `chain` and `reload`: other commands need a \
+                 `function`",
+            )),
         }
     }
 
     /// Handles a trace request: `start`, `read` until the trace is over, or `stop`.
-    fn trace(&self, request: &Value, trace: &mut Option<Trace>) -> Result<Value, String> {
-        const NONE: &str = "no trace is active: `start` one on this connection";
+    fn trace(&self, request: &Value, trace: &mut Option<Trace>) -> Result<Value, Error> {
+        let none = || Error::request("no trace is active: `start` one on this connection");
         let wait = request.get("wait_ms").and_then(Value::as_u64).map(Duration::from_millis);
         let wait = wait.unwrap_or(TRACE_WAIT).min(TRACE_WAIT);
         let found = match request.get("action").and_then(Value::as_str) {
-            Some("start") if trace.is_some() => return Err("a trace is active: `stop` it first".to_owned()),
+            Some("start") if trace.is_some() => return Err(Error::request("a trace is active: `stop` it first")),
             Some("start") => {
                 *trace = Some(self.traces.start(request)?);
                 return Ok(Value::Null);
             }
-            Some("read") => trace.as_ref().ok_or(NONE)?.read(wait),
-            Some("stop") => trace.take().ok_or(NONE)?.stop(),
-            _ => return Err("`action` must be `start`, `read` or `stop`".to_owned()),
+            Some("read") => trace.as_ref().ok_or_else(none)?.read(wait),
+            Some("stop") => trace.take().ok_or_else(none)?.stop(),
+            _ => return Err(Error::request("`action` must be `start`, `read` or `stop`")),
         };
         if found.over {
             *trace = None;
         }
-        serde_json::to_value(found).map_err(|error| error.to_string())
+        serde_json::to_value(found).map_err(Error::request)
     }
 
-    fn change_chain(&self, request: &Value) -> Result<ChangeResult, String> {
+    fn change_chain(&self, request: &Value) -> Result<ChangeResult, Error> {
         let text = |key: &str| match request.get(key) {
             None => Ok(None),
-            Some(value) => value.as_str().map(Some).ok_or(format!("`{key}` must be a string")),
+            Some(value) => {
+                value.as_str().map(Some).ok_or_else(|| Error::request(format_args!("`{key}` must be a string")))
+            }
         };
-        let chain = text("text")?.ok_or("`chain` needs the string `text` with [[class]] and [[chain]] stanzas")?;
+        let missing = "`chain` needs the string `text` with [[class]] and [[chain]] stanzas";
+        let chain = text("text")?.ok_or_else(|| Error::request(missing))?;
         let (origin, directory) = (text("origin")?.unwrap_or("the chain"), text("directory")?.unwrap_or_default());
         self.changer.take(chain, origin, Path::new(directory))
     }
 
-    fn call_function(&self, name: &Value, request: &Value) -> Result<Value, String> {
-        let name = name.as_str().ok_or("`function` must be the name of a function")?;
+    fn call_function(&self, name: &Value, request: &Value) -> Result<Value, Error> {
+        let name = name.as_str().ok_or_else(|| Error::request("`function` must be the name of a function"))?;
         let Some(function) = self.functions.iter().position(|(known, _)| known == name) else {
             let known: Vec<&str> = self.functions.iter().map(|(name, _)| name.as_str()).collect();
-            return Err(godwit_chain::names::unknown("function", name, &known));
+            return Err(Error::Request(godwit_chain::names::unknown("function", name, &known)));
         };
-        self.with(function, |function, running| function.command(request, running)).map_err(|error| error.to_string())
+        self.with(function, |function, running| function.command(request, running)).map_err(Error::request)
     }
 
     /// Calls a function on this thread, outside the packet path. Only one call runs at a time.
@@ -338,17 +343,17 @@ impl Commands {
         act(&*self.functions[function].1, &running)
     }
 
-    fn report(&self) -> Result<Value, String> {
+    fn report(&self) -> Result<Value, Error> {
         let (sender, receiver) = channel();
-        let ended = |_| "the run is ending".to_owned();
-        self.reports.send(sender).map_err(|error| ended(error.to_string()))?;
-        let report = receiver.recv_timeout(REPORT_LIMIT).map_err(|error| ended(error.to_string()))?;
-        serde_json::to_value(report).map_err(|error| error.to_string())
+        let ended = || Error::request("the run is ending");
+        self.reports.send(sender).map_err(|_| ended())?;
+        let report = receiver.recv_timeout(REPORT_LIMIT).map_err(|_| ended())?;
+        serde_json::to_value(report).map_err(Error::request)
     }
 }
 
-fn to_value(changed: ChangeResult) -> Result<Value, String> {
-    serde_json::to_value(changed).map_err(|error| error.to_string())
+fn to_value(changed: ChangeResult) -> Result<Value, Error> {
+    serde_json::to_value(changed).map_err(Error::request)
 }
 
 /// Overwrites all strings of a request or a reply, because they may contain keys.

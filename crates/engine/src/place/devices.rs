@@ -123,7 +123,7 @@ impl Devices {
         chain: &Chain,
         number: u64,
         warnings: &mut Vec<String>,
-    ) -> Result<Vec<Option<Arc<DeviceChain>>>, String> {
+    ) -> Result<Vec<Option<Arc<DeviceChain>>>, Error> {
         let Self { placement, host_half_infos, rows, .. } = self;
         let context = ChainContext { functions, placement, host_half_infos, rows: *rows };
         let take = |(device, (config, opened)): (usize, &(DeviceConfig, Arc<dyn Device>))| {
@@ -132,10 +132,10 @@ impl Devices {
             }
             let id = &config.id;
             if opened.runs_chain() && !rows.can_change() {
-                return Err(format!(
+                return Err(Error::request(format_args!(
                     "device `{id}` runs the chain, and has no room for a second one of more than 128 classes: restart Godwit with \
                      this chain, or set device_chain = false"
-                ));
+                )));
             }
             if opened.runs_chain() && chain.classes().len() > rows.of_chain(number).len() {
                 warnings.push(format!(
@@ -145,7 +145,7 @@ impl Devices {
                 ));
             }
             let requested = device_chain(chain, number, context, device);
-            let accepted = opened.update_chain(requested.clone()).map_err(|error| error.to_string())?;
+            let accepted = opened.update_chain(requested.clone())?;
             if opened.runs_chain() && accepted != requested {
                 warnings.push(format!(
                     "device `{id}`: packets return to the host between functions that need more bytes of a packet than the \

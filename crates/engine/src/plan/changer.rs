@@ -11,6 +11,7 @@ use godwit_sched::Packer;
 use serde::Serialize;
 
 use crate::config::{ChainConfig, Config, ConfigError, FunctionConfig};
+use crate::error::Error;
 use crate::observe::trace::Traces;
 use crate::place::devices::Devices;
 use crate::plan::build::plan;
@@ -86,29 +87,29 @@ impl Changer {
     }
 
     /// Changes the engine to the chain in `text`, which contains only classes and edges.
-    pub(crate) fn take(&self, text: &str, origin: &str, directory: &Path) -> Result<ChangeResult, String> {
+    pub(crate) fn take(&self, text: &str, origin: &str, directory: &Path) -> Result<ChangeResult, Error> {
         self.change(|config| config.read_chain(text, origin, directory))
     }
 
     /// Changes the engine to the chain that the configuration file now contains. All other stanzas
     /// must be unchanged.
-    pub(crate) fn reload(&self) -> Result<ChangeResult, String> {
+    pub(crate) fn reload(&self) -> Result<ChangeResult, Error> {
         self.change(Config::read_again)
     }
 
     /// Reads a chain and changes the engine to it. If the chain is refused, nothing changes. If
     /// workers do not drain within the time limit, the change continues, and the error reports
     /// this.
-    fn change(&self, read: impl FnOnce(&Config) -> Result<ChainConfig, ConfigError>) -> Result<ChangeResult, String> {
+    fn change(&self, read: impl FnOnce(&Config) -> Result<ChainConfig, ConfigError>) -> Result<ChangeResult, Error> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let started = Instant::now();
-        let ChainConfig { classifier, chain, mut warnings } = read(&self.config).map_err(|error| error.to_string())?;
+        let ChainConfig { classifier, chain, mut warnings } = read(&self.config).map_err(Error::request)?;
         let steering = steering_functions(&self.config.functions, &chain);
         self.check_steering(&current, &classifier, &steering)?;
         // The previous plan's rows on the devices are free only when all workers use the current
         // plan.
         if !self.changes.wait(current.number, DRAIN_LIMIT) {
-            return Err("packets of the previous chain are still in flight: try again later".to_owned());
+            return Err(Error::request("packets of the previous chain are still in flight: try again later"));
         }
         let number = current.number + 1;
         let chains = self.devices.take_chain(&self.config.functions, &chain, number, &mut warnings)?;
@@ -118,10 +119,10 @@ impl Changer {
         self.traces.name_classes(chain.classes());
         self.changes.ask(number, Arc::new(plan));
         if !self.changes.wait(number, DRAIN_LIMIT) {
-            return Err(format!(
+            return Err(Error::request(format_args!(
                 "packets are still in flight after {} s: each worker takes the new chain when its packets are gone",
                 DRAIN_LIMIT.as_secs()
-            ));
+            )));
         }
         let micros = |time: Duration| time.as_micros() as u64;
         let (took_us, held_us) = (micros(started.elapsed()), micros(self.changes.held()));
@@ -135,7 +136,7 @@ impl Changer {
         current: &Current,
         classifier: &Classifier,
         steering: &[Option<usize>],
-    ) -> Result<(), String> {
+    ) -> Result<(), Error> {
         let workers = self.config.engine.workers;
         let one = |steering: &[Option<usize>]| {
             let first = steering.first().copied().flatten();
@@ -152,16 +153,16 @@ impl Changer {
         }
         let keyed = current.steering.iter().chain(steering).flatten().next();
         let name = keyed.map_or("", |&function| &self.config.functions[function].name);
-        Err(format!(
+        Err(Error::request(format_args!(
             "function `{name}` keeps state for many flows, and this chain would send their packets to other workers \
              of the {workers} than before: restart Godwit with this chain, or set workers = 1"
-        ))
+        )))
     }
 
-    fn check_streams(&self, plan: &ChainPlan) -> Result<(), String> {
+    fn check_streams(&self, plan: &ChainPlan) -> Result<(), Error> {
         for device in self.devices.configs() {
             let result = Packer::check_streams(&device.packing, &plan.streams);
-            result.map_err(|error| format!("device `{}`: {error}", device.id))?;
+            result.map_err(|error| Error::request(format_args!("device `{}`: {error}", device.id)))?;
         }
         Ok(())
     }

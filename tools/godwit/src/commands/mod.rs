@@ -56,7 +56,7 @@ fn run_traced(
     let stop = signals::stop_flag()?;
     let (user, control) = (config.engine.user.clone(), config.engine.control.clone());
     let engine = Engine::new(config, options)?;
-    let trace = trace.map(|request| engine.trace(request)).transpose().map_err(Failure::User)?;
+    let trace = trace.map(|request| engine.trace(request)).transpose()?;
     if let Some(user) = user {
         privileges::drop_to(&user, options.control.as_deref().or(control.as_deref()))?;
     }

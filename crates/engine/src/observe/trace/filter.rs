@@ -5,7 +5,8 @@ use godwit_wire::Parsed;
 use serde_json::{Map, Value};
 
 use super::PACKETS_MAX;
-use crate::config::classes::{Lists, RULES_MAX, Term, read_ports, read_prefix, read_protocol};
+use crate::config::classes::{Lists, RULES_MAX, Term, TermError, read_ports, read_prefix, read_protocol};
+use crate::error::Error;
 
 /// Default number of packets in a trace.
 const COUNT: u64 = 10;
@@ -35,7 +36,7 @@ pub(super) struct Filter {
 impl Request {
     /// Validates a request. `ports` and `classes` are the configured names. The index of a name is
     /// its number.
-    pub(super) fn read(request: &Value, ports: &[String], classes: &[String]) -> Result<Self, String> {
+    pub(super) fn read(request: &Value, ports: &[String], classes: &[String]) -> Result<Self, Error> {
         let keys = object(request, "a trace request")?;
         let mut read =
             Self { filter: Filter::read(&Map::new(), ports, classes)?, count: COUNT, dropped: false, frames: false };
@@ -45,12 +46,14 @@ impl Request {
                 "command" | "action" => {}
                 "count" => {
                     let count = value.as_u64().filter(|count| (1..=PACKETS_MAX as u64).contains(count));
-                    read.count = count.ok_or_else(|| format!("`count` must be a number from 1 to {PACKETS_MAX}"))?;
+                    read.count = count.ok_or_else(|| {
+                        Error::request(format_args!("`count` must be a number from 1 to {PACKETS_MAX}"))
+                    })?;
                 }
                 "dropped" => read.dropped = flag(key, value)?,
                 "frames" => read.frames = flag(key, value)?,
                 "filter" => read.filter = Filter::read(object(value, "`filter`")?, ports, classes)?,
-                _ => return Err(names::unknown("key", key, &["count", "dropped", "frames", "filter"])),
+                _ => return Err(Error::Request(names::unknown("key", key, &["count", "dropped", "frames", "filter"]))),
             }
         }
         Ok(read)
@@ -58,20 +61,23 @@ impl Request {
 }
 
 impl Filter {
-    fn read(keys: &Map<String, Value>, ports: &[String], classes: &[String]) -> Result<Self, String> {
+    fn read(keys: &Map<String, Value>, ports: &[String], classes: &[String]) -> Result<Self, Error> {
         const KEYS: [&str; 7] =
             ["port", "class", "protocol", "source", "destination", "source_ports", "destination_ports"];
         if let Some(key) = keys.keys().find(|key| !KEYS.contains(&key.as_str())) {
-            return Err(names::unknown("filter key", key, &KEYS));
+            return Err(Error::Request(names::unknown("filter key", key, &KEYS)));
         }
         let named = |key: &str, known: &[String]| {
             let Some(terms) = terms(keys, key)? else { return Ok(None) };
             let index = |term: &Term| {
-                let Term::Text(name) = term else { return Err(format!("`{key}` must be a name or a list of names")) };
+                let Term::Text(name) = term else {
+                    return Err(Error::request(format_args!("`{key}` must be a name or a list of names")));
+                };
                 let known: Vec<&str> = known.iter().map(String::as_str).collect();
-                known.iter().position(|known| known == name).ok_or_else(|| names::unknown(key, name, &known))
+                let position = known.iter().position(|known| known == name);
+                position.ok_or_else(|| Error::Request(names::unknown(key, name, &known)))
             };
-            terms.iter().map(index).collect::<Result<Vec<usize>, String>>().map(Some)
+            terms.iter().map(index).collect::<Result<Vec<usize>, Error>>().map(Some)
         };
         let (ports, chosen) = (named("port", ports)?, named("class", classes)?);
         let lists = Lists {
@@ -82,10 +88,12 @@ impl Filter {
             destination_ports: each(keys, "destination_ports", read_ports)?,
         };
         if let Some((_, message)) = lists.contradiction("filter") {
-            return Err(message);
+            return Err(Error::Request(message));
         }
         if lists.rules().is_none_or(|rules| rules > RULES_MAX) {
-            return Err(format!("the combinations of the filter's lists exceed {RULES_MAX} rules"));
+            return Err(Error::request(format_args!(
+                "the combinations of the filter's lists exceed {RULES_MAX} rules"
+            )));
         }
         let mut rules: Vec<Rule> = Vec::new();
         if KEYS[2..].iter().any(|key| keys.contains_key(*key)) {
@@ -110,24 +118,26 @@ impl Filter {
     }
 }
 
-fn object<'a>(value: &'a Value, what: &str) -> Result<&'a Map<String, Value>, String> {
-    value.as_object().ok_or_else(|| format!("{what} must be a JSON object"))
+fn object<'a>(value: &'a Value, what: &str) -> Result<&'a Map<String, Value>, Error> {
+    value.as_object().ok_or_else(|| Error::request(format_args!("{what} must be a JSON object")))
 }
 
-fn flag(key: &str, value: &Value) -> Result<bool, String> {
-    value.as_bool().ok_or_else(|| format!("`{key}` must be true or false"))
+fn flag(key: &str, value: &Value) -> Result<bool, Error> {
+    value.as_bool().ok_or_else(|| Error::request(format_args!("`{key}` must be true or false")))
 }
 
 /// Returns the value of a key, or its list of values. `None` if the key is absent.
-fn terms(keys: &Map<String, Value>, key: &str) -> Result<Option<Vec<Term>>, String> {
+fn terms(keys: &Map<String, Value>, key: &str) -> Result<Option<Vec<Term>>, Error> {
     let term = |value: &Value| match value {
         Value::String(text) => Ok(Term::Text(text.clone())),
         Value::Number(number) if number.is_i64() => Ok(Term::Number(number.as_i64().unwrap_or_default())),
-        _ => Err(format!("`{key}` must be a number, a string, or a list of them")),
+        _ => Err(Error::request(format_args!("`{key}` must be a number, a string, or a list of them"))),
     };
     match keys.get(key) {
         None => Ok(None),
-        Some(Value::Array(values)) if values.is_empty() => Err(format!("`{key}`: an empty list matches no packet")),
+        Some(Value::Array(values)) if values.is_empty() => {
+            Err(Error::request(format_args!("`{key}`: an empty list matches no packet")))
+        }
         Some(Value::Array(values)) => values.iter().map(term).collect::<Result<_, _>>().map(Some),
         Some(value) => Ok(Some(vec![term(value)?])),
     }
@@ -137,8 +147,8 @@ fn terms(keys: &Map<String, Value>, key: &str) -> Result<Option<Vec<Term>>, Stri
 fn each<T>(
     keys: &Map<String, Value>,
     key: &str,
-    read: impl Fn(&Term) -> Result<T, String>,
-) -> Result<Vec<Option<T>>, String> {
-    let read = |term: &Term| read(term).map(Some).map_err(|message| format!("`{key}`: {message}"));
+    read: impl Fn(&Term) -> Result<T, TermError>,
+) -> Result<Vec<Option<T>>, Error> {
+    let read = |term: &Term| read(term).map(Some).map_err(|error| Error::request(format_args!("`{key}`: {error}")));
     terms(keys, key)?.map_or_else(|| Ok(vec![None]), |terms| terms.iter().map(read).collect())
 }

@@ -27,6 +27,7 @@ use serde_json::Value;
 pub use record::{Fate, Flow, Next, Packet, SentFrame, Step, StepKind};
 pub(crate) use tracer::{Origin, Tracer};
 
+use crate::error::Error;
 use crate::plan::epoch::Epochs;
 use filter::Request;
 
@@ -72,12 +73,12 @@ impl Traces {
     ///
     /// # Errors
     /// If the request is invalid, or another trace is active.
-    pub(crate) fn start(self: &Arc<Self>, request: &Value) -> Result<Trace, String> {
+    pub(crate) fn start(self: &Arc<Self>, request: &Value) -> Result<Trace, Error> {
         let classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let request = Request::read(request, &self.ports, &classes)?;
         let mut current = lock(&self.session);
         if current.is_some() {
-            return Err("another client is tracing: only one trace can run at a time".to_owned());
+            return Err(Error::request("another client is tracing: only one trace can run at a time"));
         }
         let session = Arc::new(Session { request, kept: Mutex::default(), wake: Condvar::new() });
         *current = Some(Arc::clone(&session));
