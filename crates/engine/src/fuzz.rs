@@ -143,7 +143,7 @@ pub fn l2_macs(data: &[u8]) {
     let lines = 1 + data.iter().filter(|&&byte| byte == b'\n').count();
     let port = |vid: u16, name: &str| match name.len() {
         0..9 => Ok(vid as u8),
-        _ => Err("no such port".to_owned()),
+        _ => Err(godwit_function::Error::Command { message: "no such port".to_owned() }),
     };
     match l2::parse_macs(data, port) {
         Ok(macs) => assert!(macs.len() <= lines),

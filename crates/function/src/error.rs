@@ -46,3 +46,21 @@ pub enum Error {
     #[error(transparent)]
     Memory(#[from] godwit_packet::Error),
 }
+
+impl Error {
+    /// Returns the error of a value. The caller adds the place with [`Error::at`], or the kind of
+    /// error with [`Error::in_command`].
+    pub(crate) fn value(message: impl Into<String>) -> Self {
+        Self::Value { span: None, message: message.into() }
+    }
+
+    /// Returns this error as one of a value at `span` in the document.
+    pub(crate) fn at(self, span: Range<usize>) -> Self {
+        Self::Value { span: Some(span), message: self.to_string() }
+    }
+
+    /// Returns this error as one of a command.
+    pub(crate) fn in_command(self) -> Self {
+        Self::Command { message: self.to_string() }
+    }
+}

@@ -16,6 +16,10 @@ pub enum Error {
         /// Problem with the value, and the valid values.
         reason: String,
     },
+    /// A value of the configuration cannot be read. The text is one sentence. The reader of the
+    /// document adds the line.
+    #[error("{0}")]
+    Value(String),
     /// The operating system refused an operation.
     #[error("cannot {what}: {source}")]
     System {

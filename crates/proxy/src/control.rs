@@ -28,7 +28,7 @@ pub(crate) enum Command {
 /// Command and the channel for its reply.
 pub(crate) struct Request {
     pub(crate) command: Command,
-    pub(crate) reply: Sender<Result<Value, String>>,
+    pub(crate) reply: Sender<Result<Value, Error>>,
 }
 
 /// Open socket. Its file is removed when the value is dropped.
@@ -79,7 +79,7 @@ fn serve(mut stream: UnixStream, requests: &Sender<Request>) {
         }
         let reply = match answer(&line, requests) {
             Ok(result) => json!({ "ok": true, "result": result }),
-            Err(error) => json!({ "ok": false, "error": error }),
+            Err(error) => json!({ "ok": false, "error": error.to_string() }),
         };
         if writeln!(stream, "{reply}").is_err() {
             return;
@@ -87,16 +87,20 @@ fn serve(mut stream: UnixStream, requests: &Sender<Request>) {
     }
 }
 
-fn answer(line: &str, requests: &Sender<Request>) -> Result<Value, String> {
-    let request: Value = serde_json::from_str(line).map_err(|error| format!("the request is not JSON: {error}"))?;
+fn answer(line: &str, requests: &Sender<Request>) -> Result<Value, Error> {
+    let refuse = |sentence: String| Err(Error::Request(sentence));
+    let request: Value = match serde_json::from_str(line) {
+        Ok(request) => request,
+        Err(error) => return refuse(format!("the request is not JSON: {error}")),
+    };
     let command = match request["command"].as_str() {
         Some("status") => Command::Status,
         Some("reload") => Command::Reload,
-        Some(other) => return Err(format!("unknown command `{other}`; a proxy has status and reload")),
-        None => return Err("the request has no `command`".to_owned()),
+        Some(other) => return refuse(format!("unknown command `{other}`; a proxy has status and reload")),
+        None => return refuse("the request has no `command`".to_owned()),
     };
     let (reply, result) = channel();
-    let stopping = || "the proxy stops".to_owned();
+    let stopping = || Error::Request("the proxy stops".to_owned());
     requests.send(Request { command, reply }).map_err(|_| stopping())?;
     result.recv().map_err(|_| stopping())?
 }

@@ -62,6 +62,9 @@ pub enum Error {
         /// Error of the operating system.
         source: std::io::Error,
     },
+    /// A request over the control socket is refused. The text is one sentence.
+    #[error("{0}")]
+    Request(String),
     /// A reload changes something that is fixed at start.
     #[error("a reload cannot change {0}: restart the proxy")]
     Fixed(&'static str),

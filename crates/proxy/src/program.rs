@@ -43,7 +43,9 @@ pub fn run<E: From<Error>>(
         match requests.recv_timeout(POLL) {
             Ok(request) => {
                 let result = match request.command {
-                    Command::Status => serde_json::to_value(running.report()).map_err(|error| error.to_string()),
+                    Command::Status => {
+                        serde_json::to_value(running.report()).map_err(|error| Error::Request(error.to_string()))
+                    }
                     Command::Reload => reload(file, &running),
                 };
                 // The client may have gone.
@@ -62,8 +64,7 @@ pub fn run<E: From<Error>>(
     Ok(running.stop(&|| false))
 }
 
-fn reload(file: &Path, running: &Running) -> Result<Value, String> {
-    let config = Config::load(file).map_err(|error| error.to_string())?;
-    let generation = running.reload(config).map_err(|error| error.to_string())?;
+fn reload(file: &Path, running: &Running) -> Result<Value, Error> {
+    let generation = running.reload(Config::load(file)?)?;
     Ok(json!({ "generation": generation }))
 }

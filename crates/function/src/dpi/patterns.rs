@@ -11,6 +11,8 @@
 //! bytes are hexadecimal, with or without spaces between them. `\` makes the next of `| \ # " : ;`
 //! literal. Lines end in LF or CRLF. Empty lines and lines that begin with `#` are skipped.
 
+use crate::Error;
+
 /// Parses the patterns of `text`, in order.
 ///
 /// # Errors
@@ -22,7 +24,7 @@ pub fn parse(text: &[u8]) -> Result<Vec<Vec<u8>>, (usize, String)> {
         if line_text.is_empty() || line_text[0] == b'#' {
             continue;
         }
-        patterns.push(parse_pattern(line_text).map_err(|message| (line, message))?);
+        patterns.push(parse_pattern(line_text).map_err(|error| (line, error.to_string()))?);
     }
     Ok(patterns)
 }
@@ -31,7 +33,7 @@ pub fn parse(text: &[u8]) -> Result<Vec<Vec<u8>>, (usize, String)> {
 ///
 /// # Errors
 /// Returns the problem.
-pub fn parse_pattern(line_text: &[u8]) -> Result<Vec<u8>, String> {
+pub fn parse_pattern(line_text: &[u8]) -> Result<Vec<u8>, Error> {
     let mut pattern = Vec::with_capacity(line_text.len());
     let mut rest = line_text;
     while let Some((&byte, tail)) = rest.split_first() {
@@ -44,22 +46,22 @@ pub fn parse_pattern(line_text: &[u8]) -> Result<Vec<u8>, String> {
                     rest = tail;
                 }
                 _ => {
-                    return Err(
-                        "a \\ must be followed by one of | \\ # \" : ; (write \\\\ for a literal backslash)".to_owned()
-                    );
+                    return Err(Error::value(
+                        "a \\ must be followed by one of | \\ # \" : ; (write \\\\ for a literal backslash)",
+                    ));
                 }
             },
             _ => pattern.push(byte),
         }
     }
     if pattern.is_empty() {
-        return Err("the pattern is empty".to_owned());
+        return Err(Error::value("the pattern is empty"));
     }
     Ok(pattern)
 }
 
 /// Appends the hexadecimal bytes up to the closing `|`. Returns the text after it.
-fn parse_hex<'a>(mut rest: &'a [u8], pattern: &mut Vec<u8>) -> Result<&'a [u8], String> {
+fn parse_hex<'a>(mut rest: &'a [u8], pattern: &mut Vec<u8>) -> Result<&'a [u8], Error> {
     loop {
         match *rest {
             [b' ', ref tail @ ..] => rest = tail,
@@ -68,8 +70,8 @@ fn parse_hex<'a>(mut rest: &'a [u8], pattern: &mut Vec<u8>) -> Result<&'a [u8], 
                 pattern.push(digit(high) << 4 | digit(low));
                 rest = tail;
             }
-            [] => return Err("a | is not closed (write \\| for a literal bar)".to_owned()),
-            _ => return Err("expected pairs of hexadecimal digits between two |, such as |0d 0a|".to_owned()),
+            [] => return Err(Error::value("a | is not closed (write \\| for a literal bar)")),
+            _ => return Err(Error::value("expected pairs of hexadecimal digits between two |, such as |0d 0a|")),
         }
     }
 }

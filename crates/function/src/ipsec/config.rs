@@ -117,8 +117,8 @@ impl SelectorConfig {
     }
 }
 
-/// Function that returns the index of the outbound SA with a name, or an error message.
-pub(super) type FindSa<'a> = &'a dyn Fn(&str) -> Result<u32, String>;
+/// Function that returns the index of the outbound SA with a name, or an error.
+pub(super) type FindSa<'a> = &'a dyn Fn(&str) -> Result<u32, Error>;
 
 impl PolicyConfig {
     pub(super) fn resolve(&self, find_sa: FindSa<'_>) -> Result<Policy, Error> {
@@ -132,7 +132,7 @@ impl PolicyConfig {
         check(&selector, &self.action)?;
         let action = match (*self.action.get_ref(), &self.sa) {
             (ActionConfig::Protect, Some(sa)) => {
-                Action::Protect(find_sa(sa.get_ref()).or_else(|message| value(sa, message))?)
+                Action::Protect(find_sa(sa.get_ref()).map_err(|error| error.at(sa.span()))?)
             }
             (ActionConfig::Protect, None) => {
                 return value(&self.action, "a policy that protects must name its SA: sa = \"...\"".to_owned());

@@ -107,8 +107,8 @@ impl Control {
         })
     }
 
-    /// Returns the index of the outbound SA called `name`, or an error message.
-    pub(super) fn outbound(&self, name: &str) -> Result<u32, String> {
+    /// Returns the index of the outbound SA called `name`, or an error.
+    pub(super) fn outbound(&self, name: &str) -> Result<u32, Error> {
         const SHOWN: usize = 8;
         let Some(&index) = self.names.get(name) else {
             let mut known: Vec<&str> = self.names.keys().map(String::as_str).collect();
@@ -118,12 +118,12 @@ impl Control {
                 1..=SHOWN => format!("the SAs are {}", known.join(", ")),
                 count => format!("the SAs are {} and {} more", known[..SHOWN].join(", "), count - SHOWN),
             };
-            return Err(format!("no SA is called \"{name}\": {known}"));
+            return Err(Error::value(format!("no SA is called \"{name}\": {known}")));
         };
         if self.database.sa(index).is_some_and(|sa| sa.is_inbound()) {
-            return Err(format!(
+            return Err(Error::value(format!(
                 "SA \"{name}\" is inbound and cannot protect packets: name an SA with direction = \"out\""
-            ));
+            )));
         }
         Ok(index)
     }
@@ -166,7 +166,7 @@ impl Control {
             let message = format!("SA \"{name}\" has the same SPI {:#x}{to} as SA \"{}\"", sa.spi, other.name);
             return Err(Refusal { concerns_spi: true, message });
         }
-        self.room.check(&sa).map_err(refusal)?;
+        self.room.check(&sa).map_err(|error| refusal(error.to_string()))?;
         if !self.arranges && (sa.path_mtu > 0 || sa.keepalive_s > 0) {
             return Err(refusal(format!(
                 "SA \"{name}\" has a path_mtu or keepalive_s, but no SA had one at the start: set path_mtu in the function's stanza"

@@ -1,6 +1,7 @@
 //! Headroom and tailroom that the SAs need.
 
 use super::sa::Sa;
+use crate::Error;
 
 /// Room before and after the frame in a buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,24 +31,24 @@ impl Room {
         }
     }
 
-    /// Checks that the room is enough for an SA. Returns an error message if not.
-    pub(super) fn check(&self, sa: &Sa) -> Result<(), String> {
+    /// Checks that the room is enough for an SA.
+    pub(super) fn check(&self, sa: &Sa) -> Result<(), Error> {
         let (headroom, tailroom) = (sa.headroom_bytes(), sa.tailroom_bytes());
         let available = |length: usize| usize::from(self.tailroom_bytes) - usize::from(self.tailroom_saved[length]);
         if headroom > usize::from(self.headroom_bytes) {
-            return Err(format!(
+            return Err(Error::value(format!(
                 "SA \"{}\" needs {headroom} bytes of headroom, but the packets have {}: set headroom_bytes = {headroom} \
                  in the function's stanza",
                 sa.name, self.headroom_bytes
-            ));
+            )));
         }
         if (0..16).any(|length| sa.tail_bytes(length) > available(length)) {
-            return Err(format!(
+            return Err(Error::value(format!(
                 "SA \"{}\" needs up to {tailroom} bytes of tailroom, but the packets have less: set tailroom_bytes = {} \
                  in the function's stanza",
                 sa.name,
                 tailroom.max(usize::from(self.tailroom_bytes) + 1)
-            ));
+            )));
         }
         Ok(())
     }

@@ -9,6 +9,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Unexpected, Visitor};
 use serde_json::{Value, json};
 
+use crate::Error;
+
 /// Conditions on the fields of a packet. The default selector matches every packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Selector {
@@ -198,8 +200,8 @@ pub(super) enum Prefix {
 }
 
 impl Prefix {
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("\"{text}\" is not an IP prefix such as 10.0.0.0/8 or 2001:db8::/32");
+    pub(super) fn parse(text: &str) -> Result<Self, Error> {
+        let wrong = || Error::value(format!("\"{text}\" is not an IP prefix such as 10.0.0.0/8 or 2001:db8::/32"));
         let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
         let longest = if address.is_ipv4() { 32 } else { 128 };
@@ -220,7 +222,7 @@ impl Prefix {
             }
         };
         if address != first {
-            return Err(format!("\"{text}\" has bits set after its prefix: use {first}/{bits}"));
+            return Err(Error::value(format!("\"{text}\" has bits set after its prefix: use {first}/{bits}")));
         }
         Ok(prefix)
     }

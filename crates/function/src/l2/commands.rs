@@ -35,10 +35,6 @@ fn refuse<T>(message: impl Into<String>) -> Result<T, Error> {
     Err(Error::Command { message: message.into() })
 }
 
-fn command_error<T>(result: Result<T, String>) -> Result<T, Error> {
-    result.map_err(|message| Error::Command { message })
-}
-
 /// Returns the addresses of a request.
 fn objects(request: &Value) -> Result<&[Value], Error> {
     match request.get("mac").and_then(Value::as_array) {
@@ -62,13 +58,13 @@ fn vlan(object: &Value) -> Result<Option<u16>, Error> {
 /// Returns the VLAN and the key of an address. The default VLAN is 1.
 fn address(object: &Value) -> Result<(u16, u64), Error> {
     let vid = vlan(object)?.unwrap_or(1);
-    Ok((vid, key(vid, command_error(macs::station(text(object, "mac")?))?)))
+    Ok((vid, key(vid, macs::station(text(object, "mac")?).map_err(Error::in_command)?)))
 }
 
 fn add(control: &mut Control, request: &Value, now: Duration) -> Result<Value, Error> {
     let resolve = |object: &Value| {
         let (vid, key) = address(object)?;
-        Ok((key, command_error(member(&control.switch, vid, text(object, "port")?))?))
+        Ok((key, member(&control.switch, vid, text(object, "port")?).map_err(Error::in_command)?))
     };
     let addresses = objects(request)?.iter().map(resolve).collect::<Result<Vec<_>, Error>>()?;
     control.add(&addresses, now).or_else(|(index, message)| {
@@ -96,7 +92,7 @@ struct Filter {
 impl Filter {
     fn read(control: &Control, request: &Value) -> Result<Self, Error> {
         let port = match request.get("port") {
-            Some(_) => Some(command_error(control.switch.number(text(request, "port")?))?),
+            Some(_) => Some(control.switch.number(text(request, "port")?).map_err(Error::in_command)?),
             None => None,
         };
         Ok(Self { vid: vlan(request)?, port })

@@ -125,9 +125,9 @@ impl Config {
         }
         for config in &self.mac {
             let vid = config.vlan.as_ref().map_or(Ok(DEFAULT_VLAN), vid)?;
-            let mac = macs::station(config.mac.get_ref()).map_err(|message| value(config.mac.span(), message))?;
+            let mac = macs::station(config.mac.get_ref()).map_err(|error| error.at(config.mac.span()))?;
             let port = member(switch, vid, config.port.get_ref());
-            let port = port.map_err(|message| value(config.port.span(), message))?;
+            let port = port.map_err(|error| error.at(config.port.span()))?;
             let added = control.add(&[(key(vid, mac), port)], Duration::ZERO);
             added.map_err(|(_, message)| value(config.mac.span(), message))?;
         }
@@ -135,13 +135,13 @@ impl Config {
     }
 }
 
-/// Returns the number of the port named `name`, or an error message if it does not belong to the
+/// Returns the number of the port named `name`, or an error if it does not belong to the
 /// VLAN.
-pub(super) fn member(switch: &Switch, vid: u16, name: &str) -> Result<u8, String> {
+pub(super) fn member(switch: &Switch, vid: u16, name: &str) -> Result<u8, Error> {
     let port = switch.number(name)?;
     match switch.is_member(vid, port) {
         true => Ok(port),
-        false => Err(format!("port \"{name}\" does not belong to VLAN {vid}")),
+        false => Err(Error::value(format!("port \"{name}\" does not belong to VLAN {vid}"))),
     }
 }
 
@@ -172,7 +172,7 @@ impl PortConfig {
         let mut tagged = Vec::new();
         for range in self.trunk.iter().flat_map(|trunk| trunk.get_ref()) {
             let span = self.trunk.as_ref().map_or(0..0, Spanned::span);
-            let (first, last) = range.resolve().map_err(|message| value(span, message))?;
+            let (first, last) = range.resolve().map_err(|error| error.at(span))?;
             tagged.extend((first..=last).filter(|vid| Some(*vid) != untagged));
         }
         tagged.sort_unstable();
@@ -194,7 +194,7 @@ impl PortConfig {
 }
 
 impl VlanRange {
-    fn resolve(&self) -> Result<(u16, u16), String> {
+    fn resolve(&self) -> Result<(u16, u16), Error> {
         let (first, last) = match self {
             Self::One(one) => (*one, *one),
             Self::Text(text) => {
@@ -204,9 +204,9 @@ impl VlanRange {
         };
         match macs::is_vid(first) && macs::is_vid(last) && first <= last {
             true => Ok((first, last)),
-            false => Err(format!(
+            false => Err(Error::value(format!(
                 "\"{first}-{last}\" is not a range of VLANs; write two numbers from 1 to 4094, the lower first"
-            )),
+            ))),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Ports and VLANs (IEEE 802.1Q-2018 clauses 6.9 and 8.6.2).
 
+use crate::Error;
+
 /// Number of VIDs. 0 and 4095 are not VLANs.
 pub(super) const VIDS: u16 = 4096;
 
@@ -65,12 +67,12 @@ impl Switch {
         (0u8..=255).zip(&self.ports).filter_map(|(number, port)| Some((number, port.as_ref()?)))
     }
 
-    /// Returns the number of the port named `name`, or an error message.
-    pub(super) fn number(&self, name: &str) -> Result<u8, String> {
+    /// Returns the number of the port named `name`, or an error.
+    pub(super) fn number(&self, name: &str) -> Result<u8, Error> {
         let found = self.ports().find(|(_, port)| port.name == name);
         found.map(|(number, _)| number).ok_or_else(|| {
             let known: Vec<&str> = self.ports().map(|(_, port)| port.name.as_str()).collect();
-            format!("the switch has no port named \"{name}\"; it has {}", known.join(", "))
+            Error::value(format!("the switch has no port named \"{name}\"; it has {}", known.join(", ")))
         })
     }
 

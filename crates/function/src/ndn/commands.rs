@@ -44,7 +44,7 @@ impl Control {
         }
         for (name, next_hop) in names.iter() {
             assert!((next_hop as usize) < next_hops.len(), "next hop {next_hop} does not exist");
-            let name_error = |message| Error::Value { span: None, message: format!("{}: {message}", uri::show(name)) };
+            let name_error = |error| Error::value(format!("{}: {error}", uri::show(name)));
             table.insert(name, next_hop, &mut written).map_err(name_error)?;
             written.contents.clear();
             written.words.clear();
@@ -134,7 +134,7 @@ fn upload(written: Written, running: &dyn Running) -> Result<(), Error> {
 
 fn parsed(text: &str) -> Result<Vec<u8>, Error> {
     let mut names = Names::new();
-    names.push_uri(text.as_bytes(), 0).map_err(|message| Error::Command { message })?;
+    names.push_uri(text.as_bytes(), 0).map_err(Error::in_command)?;
     Ok(names.iter().next().map(|(name, _)| name.to_vec()).unwrap_or_default())
 }
 
@@ -172,8 +172,8 @@ fn add(control: &mut Control, request: &Value, running: &dyn Running) -> Result<
     let mut done = Ok(());
     for (name, next_hop) in &requested {
         let previous = control.table.next_hop(name);
-        if let Err(message) = control.table.insert(name, *next_hop, &mut written) {
-            done = refuse(format!("{}: {message}", uri::show(name)));
+        if let Err(error) = control.table.insert(name, *next_hop, &mut written) {
+            done = refuse(format!("{}: {error}", uri::show(name)));
             break;
         }
         before.push((name, previous));

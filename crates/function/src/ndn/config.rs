@@ -100,7 +100,7 @@ impl Config {
             };
             names
                 .push_uri(config.prefix.get_ref().as_bytes(), next_hop)
-                .map_err(|message| value(config.prefix.span(), message))?;
+                .map_err(|error| error.at(config.prefix.span()))?;
         }
         let mut parts = Parts { ports: context.ports.to_vec(), udp_port, ..Parts::new(names, next_hops) };
         parts.spare_names = limited(&self.spare_names, parts.spare_names, SPARE_MAX, "spare_names")?;

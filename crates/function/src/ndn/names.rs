@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use godwit_kernels::image::NDN_DEPTHS;
 
 use super::uri::{self, quote};
+use crate::Error;
 
 /// Maximum length of a name in bytes, which is the maximum length of an NDN packet.
 pub const NAME_BYTES_MAX: usize = 8800;
@@ -53,15 +54,15 @@ impl Names {
     ///
     /// # Errors
     /// Returns the problem with the URI.
-    pub fn push_uri(&mut self, text: &[u8], next_hop: u32) -> Result<(), String> {
+    pub fn push_uri(&mut self, text: &[u8], next_hop: u32) -> Result<(), Error> {
         let start = self.bytes.len();
         let result = uri::parse(text, &mut self.bytes).and_then(|components| match self.bytes.len() - start {
             bytes if bytes > NAME_BYTES_MAX => {
-                Err(format!("the name has {bytes} bytes, but an NDN packet has at most {NAME_BYTES_MAX}"))
+                Err(Error::value(format!("the name has {bytes} bytes, but an NDN packet has at most {NAME_BYTES_MAX}")))
             }
-            _ if components > NDN_DEPTHS => {
-                Err(format!("the name has {components} components, but a table supports at most {NDN_DEPTHS}"))
-            }
+            _ if components > NDN_DEPTHS => Err(Error::value(format!(
+                "the name has {components} components, but a table supports at most {NDN_DEPTHS}"
+            ))),
             _ => Ok(()),
         });
         match result {
@@ -116,7 +117,7 @@ pub(super) fn parse_with(text: &[u8], next_hops: &NextHops<'_>, names: &mut Name
         if let Some(word) = words.next() {
             return Err((line, format!("unexpected word \"{}\": a line is NAME NEXT_HOP", quote(word))));
         }
-        names.push_uri(name, next_hop).map_err(|message| (line, message))?;
+        names.push_uri(name, next_hop).map_err(|error| (line, error.to_string()))?;
     }
     Ok(())
 }

@@ -173,7 +173,7 @@ impl Table {
     ///
     /// # Errors
     /// Returns an error if the table is full. The table is then unchanged.
-    pub(super) fn insert(&mut self, name: &[u8], next_hop: u32, written: &mut Written) -> Result<(), String> {
+    pub(super) fn insert(&mut self, name: &[u8], next_hop: u32, written: &mut Written) -> Result<(), Error> {
         let (depth, guide_end) = self.depth(name);
         if depth == 0 {
             self.depths[0] = 1;
@@ -191,17 +191,17 @@ impl Table {
             None => {
                 let guide_units = guide_end.map_or(0, units);
                 if !self.has_room(units(name.len()), guide_units) {
-                    return Err("the table is full: increase spare_names".to_owned());
+                    return Err(Error::value("the table is full: increase spare_names"));
                 }
                 self.insert_record(name, NdnRecord { next_hop, deeper: 0, below: 0, name_bytes: 0 }, written)?;
                 if let Some(end) = guide_end
-                    && let Err(message) = self.add_to_guide(&name[..end], depth, written)
+                    && let Err(error) = self.add_to_guide(&name[..end], depth, written)
                 {
                     // No guide refers to the name yet, so no lookup has seen it.
                     if let Some(found) = self.find(name) {
                         self.clear_slot(found, name.len(), &mut Freed::new(), written);
                     }
-                    return Err(message);
+                    return Err(error);
                 }
             }
         }
@@ -280,7 +280,7 @@ impl Table {
     }
 
     /// Adds the length of a name to its guide. Creates the guide if it does not exist.
-    fn add_to_guide(&mut self, guide: &[u8], depth: u32, written: &mut Written) -> Result<(), String> {
+    fn add_to_guide(&mut self, guide: &[u8], depth: u32, written: &mut Written) -> Result<(), Error> {
         let bit = 1 << (depth - self.header.guide - 1);
         let Some(found) = self.find(guide) else {
             let record = NdnRecord { next_hop: NDN_NONE, deeper: bit, below: 1, name_bytes: 0 };
@@ -295,11 +295,11 @@ impl Table {
     }
 
     /// Writes a record, then the slot that refers to it.
-    fn insert_record(&mut self, name: &[u8], record: NdnRecord, written: &mut Written) -> Result<(), String> {
+    fn insert_record(&mut self, name: &[u8], record: NdnRecord, written: &mut Written) -> Result<(), Error> {
         let hash = hash([self.header.key0, self.header.key1], name);
         let needed = units(name.len()) as u32;
         let Some(unit) = self.take(needed) else {
-            return Err("the table is full: increase spare_names".to_owned());
+            return Err(Error::value("the table is full: increase spare_names"));
         };
         let at = self.record_offset(unit);
         self.image.write(at, &NdnRecord { name_bytes: name.len() as u32, ..record }.emit());
@@ -324,13 +324,13 @@ impl Table {
             }
         }
         self.free_records(vec![(unit, needed)]);
-        Err(BUCKETS_FULL.to_owned())
+        Err(Error::value(BUCKETS_FULL))
     }
 
     /// Appends an overflow bucket with this slot to a full bucket.
-    fn add_bucket(&mut self, full: usize, slot: NdnSlot, written: &mut Written) -> Result<(), String> {
+    fn add_bucket(&mut self, full: usize, slot: NdnSlot, written: &mut Written) -> Result<(), Error> {
         if self.fresh_bucket >= self.header.buckets + self.header.overflow {
-            return Err(BUCKETS_FULL.to_owned());
+            return Err(Error::value(BUCKETS_FULL));
         }
         let fresh = self.bucket_offset(self.fresh_bucket);
         self.image.store_u64(fresh, slot_word(slot));

@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use crate::Error;
+
 /// Component types with a name: the name, the type, and the form of the value.
 const NAMED: [(&str, u16, Form); 7] = [
     ("sha256digest", 1, Form::Hex),
@@ -26,25 +28,28 @@ enum Form {
 ///
 /// # Errors
 /// Returns the problem with the URI.
-pub fn parse(text: &[u8], out: &mut Vec<u8>) -> Result<u32, String> {
+pub fn parse(text: &[u8], out: &mut Vec<u8>) -> Result<u32, Error> {
     let path = text.strip_prefix(b"ndn:").unwrap_or(text);
     let Some(path) = path.strip_prefix(b"/") else {
-        return Err(format!("\"{}\" is not a name such as /example/site: it does not begin with /", quote(text)));
+        return Err(Error::value(format!(
+            "\"{}\" is not a name such as /example/site: it does not begin with /",
+            quote(text)
+        )));
     };
     if path.is_empty() {
         return Ok(0);
     }
     let mut components = 0;
     for component in path.split(|&byte| byte == b'/') {
-        append(component, out).map_err(|message| format!("\"{}\": {message}", quote(text)))?;
+        append(component, out).map_err(|error| Error::value(format!("\"{}\": {error}", quote(text))))?;
         components += 1;
     }
     Ok(components)
 }
 
-fn append(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+fn append(text: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
     if text.is_empty() {
-        return Err("nothing between two /: write an empty component as ...".to_owned());
+        return Err(Error::value("nothing between two /: write an empty component as ..."));
     }
     let (kind, text) = match text.iter().position(|&byte| byte == b'=') {
         None => (GENERIC, text),
@@ -56,10 +61,10 @@ fn append(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
             }
             let number = std::str::from_utf8(kind).ok().filter(|text| !text.starts_with(['0', '+']));
             let Some(kind) = number.and_then(|text| text.parse::<u16>().ok()) else {
-                return Err(format!(
+                return Err(Error::value(format!(
                     "\"{}\" is not a component type, which is 1 to 65535: write a literal = as %3D",
                     quote(kind)
-                ));
+                )));
             };
             (kind, value)
         }
@@ -67,20 +72,20 @@ fn append(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     let mut value = Vec::with_capacity(text.len());
     if text.iter().all(|&byte| byte == b'.') {
         let Some(periods) = text.len().checked_sub(3) else {
-            return Err("a component that consists of periods must be written with three more periods".to_owned());
+            return Err(Error::value("a component that consists of periods must be written with three more periods"));
         };
         value.resize(periods, b'.');
     } else {
         unescape(text, &mut value)?;
     }
     if matches!(kind, 1 | 2) && value.len() != DIGEST_BYTES {
-        return Err(format!("a digest has 32 bytes, but this value has {}", value.len()));
+        return Err(Error::value(format!("a digest has 32 bytes, but this value has {}", value.len())));
     }
     emit(kind, &value, out);
     Ok(())
 }
 
-fn formed(form: Form, text: &[u8]) -> Result<Vec<u8>, String> {
+fn formed(form: Form, text: &[u8]) -> Result<Vec<u8>, Error> {
     match form {
         Form::Hex => {
             let digits = text.as_chunks::<2>();
@@ -88,13 +93,13 @@ fn formed(form: Form, text: &[u8]) -> Result<Vec<u8>, String> {
                 digits.0.iter().map(|&[high, low]| Some(hex(high)? << 4 | hex(low)?)).collect();
             bytes
                 .filter(|bytes| bytes.len() == DIGEST_BYTES && digits.1.is_empty())
-                .ok_or_else(|| "a digest must be written as 64 hexadecimal digits".to_owned())
+                .ok_or_else(|| Error::value("a digest must be written as 64 hexadecimal digits"))
         }
         Form::Number => {
             let number = std::str::from_utf8(text).ok().filter(|text| !text.starts_with('+'));
-            let number: u64 = number
-                .and_then(|text| text.parse().ok())
-                .ok_or_else(|| format!("\"{}\" is not a number up to 18446744073709551615", quote(text)))?;
+            let number: u64 = number.and_then(|text| text.parse().ok()).ok_or_else(|| {
+                Error::value(format!("\"{}\" is not a number up to 18446744073709551615", quote(text)))
+            })?;
             // The shortest form of 1, 2, 4 or 8 bytes.
             let bytes = number.to_be_bytes();
             Ok(match number {
@@ -107,7 +112,7 @@ fn formed(form: Form, text: &[u8]) -> Result<Vec<u8>, String> {
     }
 }
 
-fn unescape(text: &[u8], value: &mut Vec<u8>) -> Result<(), String> {
+fn unescape(text: &[u8], value: &mut Vec<u8>) -> Result<(), Error> {
     let mut at = 0;
     while let Some(&byte) = text.get(at) {
         if byte != b'%' {
@@ -117,7 +122,7 @@ fn unescape(text: &[u8], value: &mut Vec<u8>) -> Result<(), String> {
         }
         let digits = (text.get(at + 1).and_then(|&high| hex(high))).zip(text.get(at + 2).and_then(|&low| hex(low)));
         let Some((high, low)) = digits else {
-            return Err("% must be followed by two hexadecimal digits".to_owned());
+            return Err(Error::value("% must be followed by two hexadecimal digits"));
         };
         value.push(high << 4 | low);
         at += 3;
@@ -230,7 +235,7 @@ mod tests {
 
     fn parsed(text: &str) -> Result<Vec<u8>, String> {
         let mut out = Vec::new();
-        parse(text.as_bytes(), &mut out).map(|_| out)
+        parse(text.as_bytes(), &mut out).map(|_| out).map_err(|error| error.to_string())
     }
 
     #[test]

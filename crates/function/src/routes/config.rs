@@ -125,7 +125,7 @@ impl Stanza<'_> {
         }
         for config in self.route {
             let (prefix, length) = file::parse_prefix(config.prefix.get_ref().as_bytes())
-                .map_err(|message| value(config.prefix.span(), message))?;
+                .map_err(|error| error.at(config.prefix.span()))?;
             let next_hop = match &config.next_hop {
                 Some(name) => lookup(&names, name)?,
                 None => names.default.ok_or_else(|| value(config.prefix.span(), file::NO_NEXT_HOP.to_owned()))?,

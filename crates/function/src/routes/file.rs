@@ -14,6 +14,7 @@
 use std::collections::HashMap;
 
 use super::{Address, Route};
+use crate::Error;
 
 /// Next hops that routes can name.
 #[derive(Debug)]
@@ -44,7 +45,7 @@ pub fn parse<A: Address>(text: &[u8], names: &Names<'_>, routes: &mut Vec<Route<
             skip_line(&mut rest);
             continue;
         }
-        let (prefix, length) = parse_prefix(token).map_err(|message| (line, message))?;
+        let (prefix, length) = parse_prefix(token).map_err(|error| (line, error.to_string()))?;
         token = next_token(&mut rest);
         let next_hop = if token.is_empty() {
             names.default.ok_or_else(|| (line, NO_NEXT_HOP.to_owned()))?
@@ -69,16 +70,17 @@ pub fn parse<A: Address>(text: &[u8], names: &Names<'_>, routes: &mut Vec<Route<
 /// Parses a prefix, `address/length`, or the address of a single host.
 ///
 /// # Errors
-/// Returns a sentence if the text is not a prefix, or if bits are set beyond its length.
-pub fn parse_prefix<A: Address>(text: &[u8]) -> Result<(A, u8), String> {
+/// If the text is not a prefix, or if bits are set beyond its length.
+pub fn parse_prefix<A: Address>(text: &[u8]) -> Result<(A, u8), Error> {
     let Some((prefix, length)) = A::scan(text) else {
         let hint = if A::is_other(text) { A::OTHER } else { "" };
-        return Err(format!("\"{}\" is not {}{hint}", quote(text), A::EXAMPLE));
+        return Err(Error::value(format!("\"{}\" is not {}{hint}", quote(text), A::EXAMPLE)));
     };
     let masked = prefix.masked(length);
     if masked != prefix {
         let suggestion = masked.show();
-        return Err(format!("{} has bits set beyond its length; did you mean {suggestion}/{length}?", quote(text)));
+        let message = format!("{} has bits set beyond its length; did you mean {suggestion}/{length}?", quote(text));
+        return Err(Error::value(message));
     }
     Ok((prefix, length))
 }
@@ -202,9 +204,9 @@ mod tests {
         fn parses_displayed_ipv4_prefixes(address: u32, length in 0u8..=32) {
             let prefix = address.masked(length);
             let text = format!("{}/{length}", Ipv4Addr::from(prefix));
-            prop_assert_eq!(parse_prefix(text.as_bytes()), Ok((prefix, length)));
+            prop_assert_eq!(parse_prefix(text.as_bytes()).ok(), Some((prefix, length)));
             let host = Ipv4Addr::from(address).to_string();
-            prop_assert_eq!(parse_prefix(host.as_bytes()), Ok((address, 32)));
+            prop_assert_eq!(parse_prefix(host.as_bytes()).ok(), Some((address, 32)));
             let rough = format!("{host}/{length}");
             prop_assert_eq!(parse_prefix::<u32>(rough.as_bytes()).is_ok(), prefix == address);
         }
@@ -213,9 +215,9 @@ mod tests {
         fn parses_displayed_ipv6_prefixes(address: u128, length in 0u8..=128) {
             let prefix = address.masked(length);
             let text = format!("{}/{length}", Ipv6Addr::from(prefix));
-            prop_assert_eq!(parse_prefix(text.as_bytes()), Ok((prefix, length)));
+            prop_assert_eq!(parse_prefix(text.as_bytes()).ok(), Some((prefix, length)));
             let host = Ipv6Addr::from(address).to_string();
-            prop_assert_eq!(parse_prefix(host.as_bytes()), Ok((address, 128)));
+            prop_assert_eq!(parse_prefix(host.as_bytes()).ok(), Some((address, 128)));
             let rough = format!("{host}/{length}");
             prop_assert_eq!(parse_prefix::<u128>(rough.as_bytes()).is_ok(), prefix == address);
         }

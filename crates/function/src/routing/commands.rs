@@ -56,7 +56,7 @@ fn text<'a>(value: &'a Value, key: &str) -> Result<&'a str, Error> {
 }
 
 fn prefix(routing: &dyn Routing, value: &Value) -> Result<Prefix, Error> {
-    let prefix = Prefix::parse(text(value, "prefix")?).map_err(|message| Error::Command { message })?;
+    let prefix = Prefix::parse(text(value, "prefix")?).map_err(Error::in_command)?;
     if prefix.family() != routing.family() {
         return refuse(format!("{prefix} belongs to the other address family than this function's routes"));
     }

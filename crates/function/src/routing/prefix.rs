@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::Error;
+
 /// Address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
@@ -60,13 +62,13 @@ impl Prefix {
     /// Parses a prefix such as `10.0.0.0/8`, or a single address.
     ///
     /// # Errors
-    /// Returns a sentence if the text is not a prefix, or if bits are set beyond its length.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// If the text is not a prefix, or if bits are set beyond its length.
+    pub fn parse(text: &str) -> Result<Self, Error> {
         let (address, length) = match text.split_once('/') {
             Some((address, length)) => (address, Some(length)),
             None => (text, None),
         };
-        let wrong = || format!("\"{text}\" is not a prefix such as 192.0.2.0/24 or 2001:db8::/32");
+        let wrong = || Error::value(format!("\"{text}\" is not a prefix such as 192.0.2.0/24 or 2001:db8::/32"));
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
         let length = match length {
             // Signs and leading zeros are refused. Some programs read a leading zero as octal.
@@ -78,7 +80,7 @@ impl Prefix {
         };
         let prefix = Self::of(address, length).ok_or_else(wrong)?;
         if prefix.address != address {
-            return Err(format!("{text} has bits set beyond its length; did you mean {prefix}?"));
+            return Err(Error::value(format!("{text} has bits set beyond its length; did you mean {prefix}?")));
         }
         Ok(prefix)
     }
@@ -124,8 +126,8 @@ mod tests {
         for text in ["10.0.0.0/8", "0.0.0.0/0", "192.0.2.1/32", "2001:db8::/32", "::/0", "fe80::1/128"] {
             assert_eq!(Prefix::parse(text).unwrap().to_string(), text);
         }
-        assert_eq!(Prefix::parse("192.0.2.1"), Prefix::parse("192.0.2.1/32"));
-        assert_eq!(Prefix::parse("2001:db8::1"), Prefix::parse("2001:db8::1/128"));
+        assert_eq!(Prefix::parse("192.0.2.1").unwrap(), Prefix::parse("192.0.2.1/32").unwrap());
+        assert_eq!(Prefix::parse("2001:db8::1").unwrap(), Prefix::parse("2001:db8::1/128").unwrap());
         for (text, part) in [
             ("10.0.0.1/8", "10.0.0.0/8"),
             ("2001:db8::1/32", "2001:db8::/32"),
@@ -137,7 +139,7 @@ mod tests {
             ("10.0.0.0/", "\"10.0.0.0/\""),
             ("", "\"\""),
         ] {
-            assert!(Prefix::parse(text).unwrap_err().contains(part), "{text}");
+            assert!(Prefix::parse(text).unwrap_err().to_string().contains(part), "{text}");
         }
     }
 

@@ -152,16 +152,17 @@ const PROTOCOLS: [(&str, u8); 8] =
     [("tcp", 6), ("udp", 17), ("icmp", 1), ("icmpv6", 58), ("sctp", 132), ("udp-lite", 136), ("esp", 50), ("ah", 51)];
 
 impl TryFrom<Term> for Protocol {
-    type Error = String;
+    type Error = Error;
 
-    fn try_from(term: Term) -> Result<Self, String> {
+    fn try_from(term: Term) -> Result<Self, Error> {
         match term {
             Term::Number(number) => u8::try_from(number)
                 .map(Self)
-                .map_err(|_| format!("{number} is not a protocol number: it must be 0 to 255")),
+                .map_err(|_| Error::Value(format!("{number} is not a protocol number: it must be 0 to 255"))),
             Term::Text(text) => {
                 PROTOCOLS.iter().find(|(name, _)| *name == text).map(|(_, number)| Self(*number)).ok_or_else(|| {
-                    format!("unknown protocol `{text}`: expected one of {}", PROTOCOLS.map(|(name, _)| name).join(", "))
+                    let known = PROTOCOLS.map(|(name, _)| name).join(", ");
+                    Error::Value(format!("unknown protocol `{text}`: expected one of {known}"))
                 })
             }
         }
@@ -169,9 +170,9 @@ impl TryFrom<Term> for Protocol {
 }
 
 impl TryFrom<Term> for Ports {
-    type Error = String;
+    type Error = Error;
 
-    fn try_from(term: Term) -> Result<Self, String> {
+    fn try_from(term: Term) -> Result<Self, Error> {
         let text = match term {
             Term::Number(number) => number.to_string(),
             Term::Text(text) => text,
@@ -179,7 +180,9 @@ impl TryFrom<Term> for Ports {
         let (first, last) = text.split_once('-').unwrap_or((&text, &text));
         match (first.trim().parse(), last.trim().parse()) {
             (Ok(first), Ok(last)) if first <= last => Ok(Self(first, last)),
-            _ => Err(format!("`{text}` is not a port such as 80 or a range of ports such as \"1024-65535\"")),
+            _ => Err(Error::Value(format!(
+                "`{text}` is not a port such as 80 or a range of ports such as \"1024-65535\""
+            ))),
         }
     }
 }

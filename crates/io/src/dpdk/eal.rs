@@ -60,27 +60,32 @@ pub(super) fn start(given: Option<&[String]>, needs_pci: bool) -> Result<(), Err
         Some(Err(reason)) => return Err(environment_error(reason.clone())),
         None => {}
     }
-    let words = arguments.clone();
+    let word = |word: &String| {
+        CString::new(word.as_str()).map_err(|_| environment_error(format!("`{word}` contains a zero byte")))
+    };
+    let words = arguments.iter().map(word).collect::<Result<Vec<_>, _>>()?;
     // Use a separate thread, because DPDK binds the calling thread to a core.
-    let thread = std::thread::Builder::new().name("dpdk".into()).spawn(move || init(&words));
+    let thread = std::thread::Builder::new().name("dpdk".into()).spawn(move || init(words));
     let result = thread.map_err(|error| environment_error(error.to_string()))?.join();
-    let result = result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)).and_then(|()| {
+    let reason = match result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
         // SAFETY: the call reads a setting, and the EAL is initialized.
-        if unsafe { ffi::gw_dpdk_iova_is_va() } {
-            return Ok(());
-        }
-        Err("DPDK uses physical addresses, but the arena is contiguous only in virtual addresses: use an IOMMU \
+        0 if unsafe { ffi::gw_dpdk_iova_is_va() } => None,
+        0 => Some(
+            "DPDK uses physical addresses, but the arena is contiguous only in virtual addresses: use an IOMMU \
              (vfio-pci) and keep --iova-mode=va"
-            .to_owned())
-    });
-    *started = Some(result.clone().map(|()| arguments.clone()));
-    result.map_err(|reason| environment_error(format!("{reason} (arguments: {})", arguments[1..].join(" "))))
+                .to_owned(),
+        ),
+        error => Some(ffi::reason(error)),
+    };
+    *started = Some(reason.clone().map_or_else(|| Ok(arguments.clone()), Err));
+    match reason {
+        None => Ok(()),
+        Some(reason) => Err(environment_error(format!("{reason} (arguments: {})", arguments[1..].join(" ")))),
+    }
 }
 
-fn init(words: &[String]) -> Result<(), String> {
-    let words =
-        words.iter().map(|word| CString::new(word.as_str()).map_err(|_| format!("`{word}` contains a zero byte")));
-    let words: Vec<CString> = words.collect::<Result<_, _>>()?;
+/// Initializes the EAL. Returns 0 or an error number of DPDK.
+fn init(words: Vec<CString>) -> c_int {
     // The strings are leaked, because DPDK keeps pointers to its arguments.
     let mut pointers: Vec<_> = words.into_iter().map(CString::into_raw).collect();
     let count = pointers.len() as c_int;
@@ -88,10 +93,7 @@ fn init(words: &[String]) -> Result<(), String> {
     let pointers = pointers.leak();
     // SAFETY: `pointers` has `count` zero-terminated strings that live forever. The call is made
     // once per process.
-    match unsafe { ffi::gw_dpdk_init(count, pointers.as_mut_ptr()) } {
-        0 => Ok(()),
-        error => Err(ffi::reason(error)),
-    }
+    unsafe { ffi::gw_dpdk_init(count, pointers.as_mut_ptr()) }
 }
 
 /// Returns the first core on which the process may run.

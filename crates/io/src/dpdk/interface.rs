@@ -12,6 +12,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use nix::net::if_::if_nametoindex;
 
 use super::{Config, ffi};
+use crate::Error;
 use crate::af_xdp::interface::{Interface, State};
 
 /// Default size of a block and of a frame in the rings of net_af_packet, in bytes.
@@ -69,14 +70,14 @@ impl KernelInterface {
     /// process ends for any reason. Does nothing if the driver needs no program.
     ///
     /// # Errors
-    /// Returns a sentence. The driver then attaches the program, which may remain after the process
+    /// If the program cannot be attached. The driver then attaches the program, which may remain after the process
     /// ends.
-    pub(super) fn attach_program(&mut self, config: &Config) -> Result<(), String> {
+    pub(super) fn attach_program(&mut self, config: &Config) -> Result<(), Error> {
         if !config.is_af_xdp() || argument(&config.device, "xdp_prog").is_some() {
             return Ok(());
         }
         let Self { name, .. } = self;
-        let index = if_nametoindex(name.as_str()).map_err(|error| error.to_string())?;
+        let index = if_nametoindex(name.as_str()).map_err(|error| Error::Port(error.to_string()))?;
         // SAFETY: the argument is the number of an interface. The call creates a file descriptor
         // and keeps no memory.
         let result = unsafe { ffi::gw_dpdk_xdp_link(index) };
@@ -85,10 +86,10 @@ impl KernelInterface {
                 libc::EBUSY | libc::EEXIST => "another program is attached".to_owned(),
                 _ => ffi::reason(result),
             };
-            return Err(format!(
+            return Err(Error::Port(format!(
                 "{}: the XDP program on {name} has no owner ({reason}) and remains if Godwit is killed: `ip link set {name} xdp off` detaches it",
                 config.name()
-            ));
+            )));
         }
         // SAFETY: the file descriptor was just created and has no other owner.
         self.program = Some(unsafe { OwnedFd::from_raw_fd(result) });

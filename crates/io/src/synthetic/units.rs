@@ -6,6 +6,8 @@ use std::str::FromStr;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::Error;
+
 /// Length of generated frames in bytes, as in memory, without FCS. A packet that is commonly called
 /// a 64-byte packet is `size = 60`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,10 +174,11 @@ pub enum Rate {
 }
 
 impl FromStr for Rate {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let error = || format!("\"{text}\" is not a rate: write \"max\", \"10Mpps\" or \"5Gbps\" (k, M, G)");
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let error =
+            || Error::Value(format!("\"{text}\" is not a rate: write \"max\", \"10Mpps\" or \"5Gbps\" (k, M, G)"));
         if text == "max" {
             return Ok(Self::Max);
         }
@@ -211,11 +214,13 @@ pub struct Prefix {
 }
 
 impl FromStr for Prefix {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Error> {
         let error = || {
-            format!("\"{text}\" is not a prefix: write an address, or an address and a length such as \"10.0.0.0/8\"")
+            Error::Value(format!(
+                "\"{text}\" is not a prefix: write an address, or an address and a length such as \"10.0.0.0/8\""
+            ))
         };
         let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
         let address: IpAddr = address.parse().map_err(|_| error())?;
@@ -230,10 +235,11 @@ impl FromStr for Prefix {
 pub struct Mac(pub [u8; 6]);
 
 impl FromStr for Mac {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let error = || format!("\"{text}\" is not a MAC address: write six bytes, such as \"02:00:00:00:00:01\"");
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let error =
+            || Error::Value(format!("\"{text}\" is not a MAC address: write six bytes, such as \"02:00:00:00:00:01\""));
         let mut bytes = [0; 6];
         let mut parts = text.split(':');
         for byte in &mut bytes {
@@ -269,10 +275,10 @@ mod tests {
             ("2.5 kpps", Rate::PacketsPerS(2500.0)),
             ("100pps", Rate::PacketsPerS(100.0)),
         ] {
-            assert_eq!(text.parse(), Ok(rate), "{text}");
+            assert_eq!(text.parse::<Rate>().unwrap(), rate, "{text}");
         }
         for text in ["", "fast", "10", "pps", "10Tbps", "0pps", "-1pps", "1.2.3pps", "10Mppss", "10 M pps", "1é"] {
-            let error = text.parse::<Rate>().unwrap_err();
+            let error = text.parse::<Rate>().unwrap_err().to_string();
             assert!(error.contains(text) && error.contains("10Mpps"), "{error}");
         }
     }
@@ -290,7 +296,7 @@ mod tests {
 
     #[test]
     fn ethernet_addresses() {
-        assert_eq!("02:00:5e:10:00:fF".parse(), Ok(Mac([0x02, 0, 0x5e, 0x10, 0, 0xff])));
+        assert_eq!("02:00:5e:10:00:fF".parse::<Mac>().unwrap(), Mac([0x02, 0, 0x5e, 0x10, 0, 0xff]));
         for text in
             ["", "02:00:5e:10:00", "02:00:5e:10:00:ff:01", "02:00:5e:10:00:fg", "2:0:5e:10:0:ff", "+2:00:5e:10:00:+f"]
         {

@@ -133,30 +133,31 @@ impl File {
             }
         }
         for (index, step) in self.steps.iter().enumerate() {
-            if let Err(reason) = self.check_step(step) {
-                return refuse(format!("step {}", index + 1), reason);
+            if let Err(error) = self.check_step(step) {
+                return refuse(format!("step {}", index + 1), error.to_string());
             }
         }
         Ok(())
     }
 
-    fn check_step(&self, step: &StepKeys) -> Result<(), String> {
+    fn check_step(&self, step: &StepKeys) -> Result<(), Error> {
+        let refuse = |reason: String| Err(Error::Value(reason));
         if !(1e-6..=SECONDS_MAX).contains(&step.seconds) {
-            return Err(format!("seconds = {}: must be 0.000001 to {SECONDS_MAX}", step.seconds));
+            return refuse(format!("seconds = {}: must be 0.000001 to {SECONDS_MAX}", step.seconds));
         }
         if [Some(step.rate), step.to].contains(&Some(Rate::Max)) {
-            return Err("rate = \"max\": a load program needs rates such as \"10Mpps\"".to_owned());
+            return refuse("rate = \"max\": a load program needs rates such as \"10Mpps\"".to_owned());
         }
         for (name, share) in step.shares.iter().flatten() {
             if !self.classes.iter().any(|class| class.name == *name) {
-                return Err(format!("shares: there is no class `{name}`"));
+                return refuse(format!("shares: there is no class `{name}`"));
             }
             if !(0.0..=1e9).contains(share) {
-                return Err(format!("shares: {name} = {share} must be 0 or more"));
+                return refuse(format!("shares: {name} = {share} must be 0 or more"));
             }
         }
         if step.shares.as_ref().is_some_and(|shares| shares.values().sum::<f64>() <= 0.0) {
-            return Err("shares: at least one class needs a share above 0".to_owned());
+            return refuse("shares: at least one class needs a share above 0".to_owned());
         }
         Ok(())
     }
