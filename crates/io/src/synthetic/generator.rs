@@ -37,8 +37,8 @@ impl Pace {
         if self.unit_ns == 0.0 {
             return self.start_ns;
         }
-        // A unit before `first` was due before the rate changed, and is due at once.
-        self.start_ns.wrapping_add((unit.saturating_sub(self.first) as f64 * self.unit_ns) as u64)
+        // Unused slots of a block may have units before `first`. Nothing reads their times.
+        self.start_ns.wrapping_add((unit.wrapping_sub(self.first) as f64 * self.unit_ns) as u64)
     }
 }
 
