@@ -9,6 +9,10 @@ use godwit_abi::Outcome;
 use godwit_chain::Next;
 use godwit_packet::Descriptor;
 
+/// Maximum number of packets that are grouped together. The columns have this fixed length, so that
+/// the loop over a block has no bounds checks. Must be a power of two.
+const BLOCK_PACKETS: usize = 256;
+
 /// Packets with the same next stage.
 #[derive(Clone, Copy)]
 pub(crate) struct Group<'a> {
@@ -31,18 +35,32 @@ pub(crate) struct Partition {
     next_rest: Rows,
 }
 
-/// Keys, packets and outcomes, one of each per packet. Without outcomes, that column is empty.
-#[derive(Debug, Default)]
+/// Keys, packets and outcomes of a block, one of each per packet. Only the first `count` are in
+/// use. Without outcomes, that column is not written.
+#[derive(Debug)]
 struct Rows {
-    keys: Vec<u16>,
-    packets: Vec<Descriptor>,
-    outcomes: Vec<Outcome>,
+    count: usize,
+    keys: Box<[u16; BLOCK_PACKETS]>,
+    packets: Box<[Descriptor; BLOCK_PACKETS]>,
+    outcomes: Box<[Outcome; BLOCK_PACKETS]>,
+}
+
+impl Default for Rows {
+    fn default() -> Self {
+        Self {
+            count: 0,
+            keys: Box::new([0; BLOCK_PACKETS]),
+            packets: Box::new([Descriptor::default(); BLOCK_PACKETS]),
+            outcomes: Box::new([Outcome::default(); BLOCK_PACKETS]),
+        }
+    }
 }
 
 impl Partition {
     /// Calls `send` for each group of packets with equal keys, with its packets and their outcomes
-    /// in arrival order. `keys` has one entry per packet, and `outcomes` has one or is empty. The
-    /// first group is that of the first packet.
+    /// in arrival order. `keys` has one entry per packet, and `outcomes` has one or is empty. If
+    /// keys differ, a group has packets of one block of [`BLOCK_PACKETS`] only. The groups of a
+    /// block start with that of its first packet.
     #[inline]
     pub(crate) fn for_each_group(
         &mut self,
@@ -56,16 +74,33 @@ impl Partition {
             send(first, packets, outcomes);
             return;
         }
+        for start in (0..keys.len()).step_by(BLOCK_PACKETS) {
+            let block = start..keys.len().min(start + BLOCK_PACKETS);
+            let outcomes = outcomes.get(block.clone()).unwrap_or_default();
+            self.for_each_group_of_block(&keys[block.clone()], &packets[block], outcomes, &mut send);
+        }
+    }
+
+    fn for_each_group_of_block(
+        &mut self,
+        keys: &[u16],
+        packets: &[Descriptor],
+        outcomes: &[Outcome],
+        send: &mut impl FnMut(u16, &[Descriptor], &[Outcome]),
+    ) {
         let Self { group, rest, next_rest } = self;
-        split_rows(first, (keys, packets, outcomes), group, rest);
-        send(first, &group.packets, &group.outcomes);
-        while let Some(&key) = rest.keys.first() {
-            if are_equal(&rest.keys, key) {
-                send(key, &rest.packets, &rest.outcomes);
+        split(keys[0], (keys, packets, outcomes), group, rest);
+        send(keys[0], &group.packets[..group.count], &group.outcomes[..group.count.min(outcomes.len())]);
+        while rest.count > 0 {
+            let count = rest.count;
+            let (keys, packets) = (&rest.keys[..count], &rest.packets[..count]);
+            let outcomes = &rest.outcomes[..count.min(outcomes.len())];
+            if are_equal(keys, keys[0]) {
+                send(keys[0], packets, outcomes);
                 return;
             }
-            split_rows(key, (&rest.keys, &rest.packets, &rest.outcomes), group, next_rest);
-            send(key, &group.packets, &group.outcomes);
+            split(keys[0], (keys, packets, outcomes), group, next_rest);
+            send(keys[0], &group.packets[..group.count], &group.outcomes[..group.count.min(outcomes.len())]);
             std::mem::swap(rest, next_rest);
         }
     }
@@ -76,35 +111,29 @@ fn are_equal(keys: &[u16], key: u16) -> bool {
     keys.iter().fold(0, |differs, other| differs | (other ^ key)) == 0
 }
 
-/// Copies the packets with `key` to `group`, and all others to `rest`.
-fn split_rows(
-    key: u16,
-    (keys, packets, outcomes): (&[u16], &[Descriptor], &[Outcome]),
-    group: &mut Rows,
-    rest: &mut Rows,
-) {
-    split(keys, key, packets, &mut group.packets, &mut rest.packets);
-    split(&keys[..outcomes.len()], key, outcomes, &mut group.outcomes, &mut rest.outcomes);
-    split(keys, key, keys, &mut group.keys, &mut rest.keys);
-}
-
-/// Copies the values with `key` to `group`, and all others to `rest`, in order.
-fn split<T: Copy + Default>(keys: &[u16], key: u16, values: &[T], group: &mut Vec<T>, rest: &mut Vec<T>) {
-    // Every value is written to both, so both have room for all values.
-    for values_of in [&mut *group, &mut *rest] {
-        values_of.clear();
-        values_of.resize(values.len(), T::default());
-    }
+/// Copies the packets of a block with `key` to `group`, and all others to `rest`, in order. Each
+/// packet is written to both, and only one of them keeps it.
+fn split(key: u16, (keys, packets, outcomes): (&[u16], &[Descriptor], &[Outcome]), group: &mut Rows, rest: &mut Rows) {
+    const MASK: usize = BLOCK_PACKETS - 1;
+    debug_assert!(keys.len() <= BLOCK_PACKETS && keys.len() == packets.len());
     let (mut in_group, mut in_rest) = (0, 0);
-    for (other, value) in keys.iter().zip(values) {
-        group[in_group] = *value;
-        rest[in_rest] = *value;
-        let is_in_group = usize::from(*other == key);
+    for (&other, &packet) in keys.iter().zip(packets) {
+        group.packets[in_group & MASK] = packet;
+        rest.packets[in_rest & MASK] = packet;
+        rest.keys[in_rest & MASK] = other;
+        let is_in_group = usize::from(other == key);
         in_group += is_in_group;
         in_rest += 1 - is_in_group;
     }
-    group.truncate(in_group);
-    rest.truncate(in_rest);
+    (group.count, rest.count) = (in_group, in_rest);
+    let (mut in_group, mut in_rest) = (0, 0);
+    for (&other, &outcome) in keys.iter().zip(outcomes) {
+        group.outcomes[in_group & MASK] = outcome;
+        rest.outcomes[in_rest & MASK] = outcome;
+        let is_in_group = usize::from(other == key);
+        in_group += is_in_group;
+        in_rest += 1 - is_in_group;
+    }
 }
 
 #[cfg(test)]
@@ -117,7 +146,7 @@ mod tests {
         /// Every packet is in one group, with the packets of its key, in arrival order.
         #[test]
         fn each_packet_is_in_one_group_and_in_order(
-            rounds in prop::collection::vec((prop::collection::vec(0u16..4, 0..70), any::<bool>()), 1..4),
+            rounds in prop::collection::vec((prop::collection::vec(0u16..4, 0..600), any::<bool>()), 1..4),
         ) {
             let mut partition = Partition::default();
             for (keys, has_outcomes) in rounds {
@@ -134,11 +163,16 @@ mod tests {
                     groups.push((key, buffers));
                 });
                 prop_assert_eq!(groups.first().map(|(key, _)| *key), keys.first().copied());
+                let differ = keys.iter().any(|key| *key != keys[0]);
                 let mut expected: Vec<(u16, Vec<u32>)> = Vec::new();
-                for (buffer, key) in (0..).zip(&keys) {
-                    match expected.iter_mut().find(|(known, _)| known == key) {
-                        Some((_, buffers)) => buffers.push(buffer),
-                        None => expected.push((*key, vec![buffer])),
+                let block_packets = if differ { BLOCK_PACKETS } else { keys.len().max(1) };
+                for (block, keys) in keys.chunks(block_packets).enumerate() {
+                    let groups_before = expected.len();
+                    for (buffer, key) in ((block * block_packets) as u32..).zip(keys) {
+                        match expected[groups_before..].iter_mut().find(|(known, _)| known == key) {
+                            Some((_, buffers)) => buffers.push(buffer),
+                            None => expected.push((*key, vec![buffer])),
+                        }
                     }
                 }
                 prop_assert_eq!(groups, expected);
