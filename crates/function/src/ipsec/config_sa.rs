@@ -401,7 +401,7 @@ impl SaConfig {
 
     fn key(&self, name: &str, key: &Option<Key>, lengths: &[usize]) -> Result<Zeroizing<Vec<u8>>, Error> {
         let Some(key) = key else { return Err(self.key_error(name, "is missing")) };
-        key.with_length(lengths).map_err(|problem| self.key_error(name, &problem))
+        key.with_length(lengths).map_err(|error| self.key_error(name, &error.to_string()))
     }
 
     fn check_strength(&self, name: &str, key: &[u8]) -> Result<(), Error> {

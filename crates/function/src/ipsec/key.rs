@@ -15,20 +15,27 @@ enum Value {
     NotHex,
 }
 
+/// Error of a key. The text follows the name of the key.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum KeyError {
+    #[error("must have {bytes} bytes ({digits} hex digits), but has {found}")]
+    Length { bytes: String, digits: String, found: usize },
+    #[error("must be a string of {0} hex digits")]
+    NotText(String),
+    #[error("must consist of {0} hex digits")]
+    NotHex(String),
+}
+
 impl Key {
-    /// Returns the key if its length is one of `lengths`, in bytes. Otherwise returns an error text
-    /// to append to the name of the key.
-    pub(super) fn with_length(&self, lengths: &[usize]) -> Result<Zeroizing<Vec<u8>>, String> {
+    /// Returns the key if its length is one of `lengths`, in bytes.
+    pub(super) fn with_length(&self, lengths: &[usize]) -> Result<Zeroizing<Vec<u8>>, KeyError> {
         let join = |numbers: Vec<usize>| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(" or ");
         let digits = join(lengths.iter().map(|bytes| 2 * bytes).collect());
         match &self.0 {
             Value::Bytes(bytes) if lengths.contains(&bytes.len()) => Ok(bytes.clone()),
-            Value::Bytes(bytes) => {
-                let lengths = join(lengths.to_vec());
-                Err(format!("must have {lengths} bytes ({digits} hex digits), but has {}", bytes.len()))
-            }
-            Value::NotText => Err(format!("must be a string of {digits} hex digits")),
-            Value::NotHex => Err(format!("must consist of {digits} hex digits")),
+            Value::Bytes(bytes) => Err(KeyError::Length { bytes: join(lengths.to_vec()), digits, found: bytes.len() }),
+            Value::NotText => Err(KeyError::NotText(digits)),
+            Value::NotHex => Err(KeyError::NotHex(digits)),
         }
     }
 }
