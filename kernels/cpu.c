@@ -1,4 +1,4 @@
-/* All kernels, compiled for one x86-64 level. build.rs compiles this file once per level. */
+/* All kernels, compiled for one x86-64 level. The build compiles this file once per level. */
 #include "dialect/dialect.h"
 #include "functions.h"
 #include "dialect/loops_cpu.h"
@@ -14,7 +14,7 @@
 
 void GW_SYMBOL(gw_run_bin)(gw_u32 kernel, const gw_bin_call *call);
 
-/* Runs a kernel over one bin. Does nothing if functions.h has no kernel of this number. */
+/* Runs a kernel over one bin. Does nothing if there is no kernel of this number. */
 void GW_SYMBOL(gw_run_bin)(gw_u32 kernel, const gw_bin_call *call)
 {
     gw_run(kernel, call);

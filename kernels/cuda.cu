@@ -1,4 +1,4 @@
-/* All kernels for NVRTC. build.rs expands the includes into one source text. */
+/* All kernels for NVRTC. The build expands the includes into one source text. */
 #include "dialect/dialect.h"
 #include "functions.h"
 #include "dialect/loops_cuda.h"

@@ -1,5 +1,5 @@
 /* AVX-512 forms of kernels: ipsec processes sixteen packets at a time, and ipv4 and ipv6 look up
- * sixteen addresses at a time. They need AVX-512 and vector AES. build.rs compiles this file once.
+ * sixteen addresses at a time. They need AVX-512 and vector AES. The build compiles this file once.
  */
 #include "dialect/dialect.h"
 #include "functions.h"
@@ -17,7 +17,7 @@ void gw_native_avx512(gw_u32 kernel, const gw_bin_call *call);
  * variant. */
 void gw_native_avx512(gw_u32 kernel, const gw_bin_call *call)
 {
-    if (kernel == GW_NATIVE_IPSEC && gw_avx512_covers(call->variant)) {
+    if (kernel == GW_IPSEC_NUMBER && gw_avx512_covers(call->variant)) {
         gw_avx512_bin(call);
     }
 }

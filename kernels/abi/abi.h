@@ -58,7 +58,7 @@ GW_ASSERT_OFFSET(gw_outcome, value, 4);
 typedef struct gw_bin {
     gw_u32 first;        /* index of the first packet in the chunk's arrays */
     gw_u16 count;        /* number of packets */
-    gw_u8 kernel;        /* kernel number of functions.h */
+    gw_u8 kernel;        /* kernel number */
     gw_u8 variant;       /* variant of the kernel */
     gw_u16 instance;     /* configured function: index into the table images */
     gw_u16 length_bytes; /* length of the longest frame */
@@ -107,7 +107,7 @@ GW_ASSERT_OFFSET(gw_chain, instances, 8);
 /* Kernel and variant of an instance (configured function) on the device chain. Packets run there
  * with parameter 0. */
 typedef struct gw_chain_stage {
-    gw_u32 kernel;  /* kernel number of functions.h */
+    gw_u32 kernel;  /* kernel number */
     gw_u32 variant; /* variant of all packets */
 } gw_chain_stage;
 GW_STATIC_ASSERT(sizeof(gw_chain_stage) == 8, chain_stage_size);

@@ -1,6 +1,6 @@
 /*
  * Templates of the loops that gopt transforms (docs/gopt.md): the packets of a bin are interleaved
- * at their expensive accesses. build.rs instantiates gw_bin_NAME for each function with expensive
+ * at their expensive accesses. The build instantiates gw_bin_NAME for each function with expensive
  * accesses. Other functions use loops_cpu.h. With a group of 0 or 1 packets it is a plain loop.
  */
 
@@ -77,7 +77,7 @@ static __attribute__((noinline, flatten)) void gw_bin_NAME(const gw_bin_call *ca
 }
 /* end NAME */
 
-/* build.rs: the other loops, and gw_run */
+/* build: the other loops, and gw_run */
 
 /*
  * Reads random lines of a table, to choose the group size. Each of `rounds` look-ups reads

@@ -68,6 +68,14 @@ static inline __attribute__((always_inline)) void gw_bin_loop(const gw_bin_call 
     }
 }
 
+/* Defines an empty touch function. */
+#define GW_NO_TOUCH(name)                                                                          \
+    GW_LANE void gw_##name##_touch(const gw_lane *lane, const gw_descriptor *descriptor)           \
+    {                                                                                              \
+        (void)lane;                                                                                \
+        (void)descriptor;                                                                          \
+    }
+
 /* Defines gw_bin_<name>, the loop of a function without expensive accesses. Variants 0 and 1 are
  * compiled separately, each with a constant variant. */
 #define GW_BIN_LOOP(name)                                                                          \

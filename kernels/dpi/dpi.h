@@ -1,28 +1,75 @@
+/* godwit function dpi
+summary = "Searches the payload of every packet for many byte strings (Aho-Corasick)."
+spec    = "Aho, Corasick, Efficient String Matching, CACM 18(6), 1975"
+number  = 4
+magic   = "DPI "
+reads   = "all"
+form    = "group"
+variants = ["search"]
+[verdicts]
+clean = "The payload contains no pattern."
+match = {
+    text = """\
+        The payload contains a pattern. The value is the number of the pattern that ends first.""",
+    port = true,
+    value = "number of the pattern that ends first; the port is the number of matches",
+}
+[drops]
+truncated = "The headers state more bytes than the frame has."
+[constants]
+class_map_offset = "usize = 64: Offset of the byte classes."
+transitions_offset = "usize = 320: Offset of the transitions."
+[structs.image]
+text = "Header of the table image, drawn in dpi.h"
+fields.magic = "u32: GW_DPI_MAGIC"
+fields.states = "u32: number of states"
+fields.classes = "u32: number of byte classes, 1 to 256"
+fields.match_states = "u32: patterns end in states 0..match_states"
+fields.start = "u32: row of the start state"
+fields.patterns = "u32: number of patterns"
+fields.longest_bytes = "u32: length of the longest pattern; 0 without patterns"
+fields.match_limit = "u32: match_states * classes; patterns end in the states with lower rows"
+fields.matches_offset = "u64: offset of the matches"
+fields.bytes = "u64: size of the image"
+[structs.match]
+text = "Patterns that end in a state"
+default = true
+fields.pattern = "u32: lowest number of the patterns that end in this state"
+fields.count = "u32: number of patterns that end in this state, at least 1"
+*/
 /*
  * dpi: searches the payload for many byte strings at once.
  *
  * Every occurrence of every pattern counts, including overlapping ones. A pattern matches only
  * within one packet.
  *
- * Reads    headers as described in common/payload.h; every byte of the payload
- * Writes   nothing
- * Next     clean (0); match (1), value = the pattern that ends first (the lowest number if several
- *          end at the same byte), port = number of matches, at most 65535
- * Drops    truncated (0): a header or its length field exceeds the frame (common/payload.h)
- * Tables   image.h; variant 0
  * Cost     the bytes of the payload; one dependent load per byte (the transition), which likely
  *          misses the first-level caches with many patterns
- * Spec     Aho, Corasick, Efficient String Matching, CACM 1975, sections 2 and 6
  */
 #ifndef GODWIT_DPI_H
 #define GODWIT_DPI_H
 
 #include "../common/payload.h"
-#include "image.h"
 
-#define GW_DPI_CLEAN     0u
-#define GW_DPI_MATCH     1u
-#define GW_DPI_TRUNCATED 0u
+/*
+ * Table image of dpi: an Aho-Corasick automaton over byte classes, with all failure links resolved
+ * (Aho, Corasick, Efficient String Matching, CACM 1975).
+ *
+ *   0         64                 320                         matches_offset          bytes
+ *   | header  | 256 * gw_u8      | states * classes * gw_u32 | match_states * 8      |
+ *
+ * Offsets are multiples of 64, from the first byte of the image.
+ *
+ *   class_map[byte]           class of the byte, below `classes`
+ *   row                       state number times `classes`, below 2^32
+ *   transitions[row + class]  row of the next state
+ *   matches[state]            patterns that end in the state, including suffixes of others
+ *   longest_bytes             maximum depth of a state: the state after a byte depends on at most
+ *                             this number of bytes, including that byte
+ *
+ * Patterns end only in the states below match_states, so row < match_limit identifies a match. The
+ * start state may have any number.
+ */
 
 /* Adds the pattern matches of an automaton state to the outcome. `row` is the state's row. The
  * first match determines the value. */

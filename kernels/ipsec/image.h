@@ -11,8 +11,6 @@
 #ifndef GODWIT_IPSEC_IMAGE_H
 #define GODWIT_IPSEC_IMAGE_H
 
-#define GW_IPSEC_MAGIC 0x45535049u /* "IPSE" */
-
 typedef struct gw_ipsec_image {
     gw_u32 magic;           /* GW_IPSEC_MAGIC */
     gw_u32 sa_count;        /* number of SA slots, 0..2^20 */

@@ -1,3 +1,80 @@
+/* godwit function ipsec
+summary = """\
+    Encapsulates and decapsulates IP packets by policy: ESP and AH, in tunnel and transport mode."""
+spec    = """\
+    RFC 4301, RFC 4302, RFC 4303, RFC 2404, RFC 3602, RFC 3686, RFC 3948, RFC 4106, RFC 4543, \
+    RFC 4868, RFC 6040, RFC 7634"""
+number  = 3
+magic   = "IPSE"
+reads   = "all"
+writes  = "all"
+headroom = 80                    # outer IPv6 header, then AH with IV and ICV of GMAC
+tailroom = 33                    # padding to the cipher block, pad length, next header, ICV
+in_order = true
+form    = "team"
+host    = ["continues_on_device"]
+variants = [
+    "cbc128_sha1_out", "cbc128_sha1_in", "cbc192_sha1_out", "cbc192_sha1_in",
+    "cbc256_sha1_out", "cbc256_sha1_in", "cbc128_sha256_out", "cbc128_sha256_in",
+    "cbc192_sha256_out", "cbc192_sha256_in", "cbc256_sha256_out", "cbc256_sha256_in",
+    "cbc128_none_out", "cbc128_none_in", "ctr128_sha1_out", "ctr128_sha1_in",
+    "ctr192_sha1_out", "ctr192_sha1_in", "ctr256_sha1_out", "ctr256_sha1_in",
+    "ctr128_sha256_out", "ctr128_sha256_in", "ctr192_sha256_out", "ctr192_sha256_in",
+    "ctr256_sha256_out", "ctr256_sha256_in", "null_sha1_out", "null_sha1_in",
+    "null_sha256_out", "null_sha256_in", "gcm128_out", "gcm128_in", "gcm192_out", "gcm192_in",
+    "gcm256_out", "gcm256_in", "gmac128_out", "gmac128_in", "gmac192_out", "gmac192_in",
+    "gmac256_out", "gmac256_in", "chacha20_poly1305_out", "chacha20_poly1305_in",
+    "ah_sha1_out", "ah_sha1_in", "ah_sha256_out", "ah_sha256_in", "ah_gmac128_out",
+    "ah_gmac128_in", "ah_gmac192_out", "ah_gmac192_in", "ah_gmac256_out", "ah_gmac256_in",
+]
+[verdicts]
+encrypted = {
+    text = """\
+        The packet was encapsulated and is now an ESP or AH packet. Keepalives of SAs count here \
+        too.""",
+    value = "the SPI",
+}
+decrypted = {
+    text = "An ESP or AH packet for a local endpoint was authentic and was decapsulated.",
+    value = "the SPI",
+}
+bypass = "A policy lets the packet pass unchanged."
+not_ip = "The frame carries no IP packet and passes unchanged."
+too_big = "The packet is too long for its tunnel: the frame is now the ICMP error to its sender."
+[drops]
+truncated = "The frame is shorter than its IP packet."
+malformed = "A header is inconsistent, or the outer checksum is wrong."
+policy_discard = "A policy discards the packet, or no policy matches it (RFC 4301, section 4.4.1)."
+no_sa = "An ESP or AH packet for a local endpoint has an SPI that belongs to no inbound SA."
+no_room = """\
+    The buffer has too little headroom or tailroom, or the packet has more mutable IPv6 options \
+    than AH supports."""
+authentication = "The ICV is wrong: the packet was changed, or the keys differ."
+padding = "The padding of an authentic packet is not 1, 2, 3 … (RFC 4303, section 2.4)."
+sequence_exhausted = "The SA has used all its sequence numbers (RFC 4303, section 3.3.3)."
+wrong_worker = "The packet arrived at a worker that does not own its SA."
+policy_mismatch = """\
+    The packet does not match the selectors or mode of its SA (RFC 4301, section 5.2)."""
+fragment = """\
+    A fragment addressed to a local endpoint, or a fragment that a policy assigns to a transport \
+    mode SA."""
+dummy = "A dummy packet for traffic flow confidentiality: next header 59 (RFC 4303, section 2.6)."
+congestion = """\
+    The outer header has a congestion mark that the inner packet cannot carry (RFC 6040, \
+    section 4.2)."""
+replayed = """\
+    The sequence number was already received, or is older than the replay window (RFC 4303, \
+    section 3.4.3)."""
+lifetime = "The hard lifetime of the SA has expired (RFC 4301, section 4.4.2.1)."
+keepalive = "A NAT keepalive packet (RFC 3948, section 2.3)."
+too_big = """\
+    The packet is too long for its tunnel, and an ICMP error to its sender is not possible or not \
+    allowed."""
+fragment_overlap = """\
+    A fragment overlaps or contradicts another one: all fragments of the packet are dropped."""
+fragment_limit = "A fragment of a packet that would be too long, or beyond the reassembly limits."
+fragment_timeout = "A fragment of a packet whose other fragments did not arrive in time."
+*/
 /*
  * Kernel `ipsec`: ESP and AH in tunnel and transport mode, with IPv4 and IPv6 inside and outside.
  * suite.h lists the transforms.
@@ -29,20 +106,8 @@
  *   nat.h           transport checksums of packets that passed a NAT
  *   transform.h     ciphers and authentication
  *
- * Reads    the frame; the SA's 384 bytes; inbound the SA's selectors
- * Writes   the frame; outbound up to 80 bytes in front of it and up to 33 bytes after it
- * Next     encrypted (0), decrypted (1), not_ip (3); value of the first two: the SPI; by the host
- *          half only: bypass (2), too_big (4)
- * Drops    truncated (0), malformed (1), no_sa (3), no_room (4), authentication (5), padding (6),
- *          policy_mismatch (9), fragment (10), dummy (11), congestion (12); by the host half
- *          only: policy_discard (2), sequence_exhausted (7), wrong_worker (8), replayed (13),
- *          lifetime (14), keepalive (15), too_big (16), fragment_overlap (17),
- *          fragment_limit (18), fragment_timeout (19)
- * Tables   gw_ipsec_image: the SAs, the selectors of inbound SAs
  * Cost     reads and writes every byte of the packet; one dependent load (the SA),
  *          two more inbound (selectors)
- * Spec     RFC 4301 (sections 4, 5 and 8), RFC 4302 (AH), RFC 4303 (ESP), RFC 3948 (ESP in UDP),
- *          RFC 6040 (ECN); suite.h cites the RFCs of the transforms
  */
 #ifndef GODWIT_IPSEC_H
 #define GODWIT_IPSEC_H

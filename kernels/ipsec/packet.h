@@ -6,21 +6,6 @@
 #include "image.h"
 #include "suite.h"
 
-#define GW_IPSEC_ENCRYPTED 0u
-#define GW_IPSEC_DECRYPTED 1u
-#define GW_IPSEC_NOT_IP    3u
-
-#define GW_IPSEC_TRUNCATED       0u
-#define GW_IPSEC_MALFORMED       1u
-#define GW_IPSEC_NO_SA           3u
-#define GW_IPSEC_NO_ROOM         4u
-#define GW_IPSEC_AUTHENTICATION  5u
-#define GW_IPSEC_PADDING         6u
-#define GW_IPSEC_POLICY_MISMATCH 9u
-#define GW_IPSEC_FRAGMENT        10u
-#define GW_IPSEC_DUMMY           11u
-#define GW_IPSEC_CONGESTION      12u
-
 /* Success, where a function otherwise returns a drop reason. */
 #define GW_IPSEC_OK 255u
 

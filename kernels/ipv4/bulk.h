@@ -41,10 +41,10 @@ static inline void gw_ipv4_bulk(const gw_u8 *image, gw_u32 variant,
                                 gw_u64 count, gw_u64 ahead)
 {
     /* Each variant of ipv4 has its own loop, in which the variant is a constant. */
-    if (variant == GW_IPV4_VARIANT_NARROW) {
-        gw_ipv4_bulk_variant(image, GW_IPV4_VARIANT_NARROW, addresses, next_hops, count, ahead);
+    if (variant == GW_IPV4_VARIANT_ENTRIES16) {
+        gw_ipv4_bulk_variant(image, GW_IPV4_VARIANT_ENTRIES16, addresses, next_hops, count, ahead);
     } else {
-        gw_ipv4_bulk_variant(image, GW_IPV4_VARIANT_WIDE, addresses, next_hops, count, ahead);
+        gw_ipv4_bulk_variant(image, GW_IPV4_VARIANT_ENTRIES32, addresses, next_hops, count, ahead);
     }
 }
 

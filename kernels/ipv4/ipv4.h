@@ -1,3 +1,73 @@
+/* godwit function ipv4
+summary = "Forwards IPv4 packets by their longest matching prefix (DIR-24-8)."
+spec    = "RFC 791, RFC 1624, RFC 1812 section 5; Gupta et al., INFOCOM 1998"
+number  = 2
+magic   = "IPv4"
+reads   = 78
+writes  = 30
+variants = ["entries16", "entries32"]
+[verdicts]
+forward = {
+    text = "A route was found; addresses, TTL and checksum are rewritten.",
+    port = true, value = "index of the next hop",
+}
+local = {
+    text = "The route delivers the packet to this machine.",
+    value = "index of the next hop",
+}
+ttl_exceeded = "A route was found, but the TTL is 0 or 1; the packet is unchanged."
+not_ipv4 = "The frame does not carry IPv4, or has two VLAN tags."
+no_route = "No route covers the destination, or its route is unreachable; the packet is unchanged."
+unresolved = {
+    text = "The Ethernet address of the next station is unknown; the packet is unchanged.",
+    port = true, value = "index of the next hop",
+}
+too_big = {
+    text = "The packet exceeds the MTU of the next hop and has DF set; it is unchanged.",
+    port = true, value = "MTU of the next hop",
+}
+fragment = {
+    text = "As `forward`, but the packet exceeds the MTU of the next hop and may be fragmented.",
+    port = true, value = "MTU of the next hop",
+}
+[drops]
+truncated = "The frame ends within a header, or before the length that the header states."
+malformed = "The version, header length or total length is inconsistent."
+checksum = "The header checksum is wrong."
+blackhole = "The route is a blackhole."
+martian = "The source or destination is in 0/8, in 127/8, or at or above 224.0.0.0."
+[constants]
+group_narrow = """\
+    u16 = 0x8000: Flag in a 2-byte entry of tbl24: the other bits are the number of a group."""
+group_wide = """\
+    u32 = 0x80000000: Flag in a 4-byte entry of tbl24: the other bits are the number of a group."""
+none_narrow = """\
+    u16 = 0x7fff: 2-byte entry without a route. Indices of next hops in 2-byte entries are below \
+    it."""
+none = "u32 = 0x7fffffff: 4-byte entry without a route, and result of a look-up without a route."
+hop_local = "u8 = 1: Flag of a next hop: the address belongs to this machine."
+hop_blackhole = "u8 = 2: Flag of a next hop: the route discards packets."
+hop_unreachable = "u8 = 4: Flag of a next hop: treated like a missing route."
+hop_unresolved = "u8 = 8: Flag of a next hop: the MAC address is unknown."
+[structs.image]
+text = "Header of the table image, drawn in ipv4.h"
+fields.magic = "u32: GW_IPV4_MAGIC"
+fields.entry_bytes = "u32: 2 for variant 0, 4 for variant 1"
+fields.next_hops = "u32: number of next hops"
+fields.groups = "u32: number of groups in tbl8, 256 entries each"
+fields.next_hops_offset = "u64: offset of the next hops"
+fields.tbl24_offset = "u64: offset of tbl24, whose index is the upper 24 bits of an address"
+fields.tbl8_offset = "u64: offset of tbl8, the groups"
+fields.bytes = "u64: size of the image"
+[structs.next_hop]
+text = """\
+    A next hop in two words, with fields from the top bits down and MAC addresses in wire order. \
+    One word holds everything that changes together."""
+default = true
+fields.to = "u64: 48 bits destination address, 8 bits port, 8 bits flags (0: forward)"
+fields.from = """\
+    u64: 48 bits source address, 16 bits MTU, the maximum length of an IP packet in bytes"""
+*/
 /*
  * ipv4: forwards by the longest matching prefix.
  *
@@ -24,51 +94,44 @@
  * Only forward and fragment change the frame, both in the same way. The TTL is checked after local,
  * because a packet for the router itself is not forwarded (RFC 1812 section 5.3.1).
  *
- * Reads    Ethernet header, tag, IPv4 header with options
- * Writes   forward, fragment: Ethernet addresses, TTL, header checksum
- * Next     forward (0), port and value = port and index of the next hop;
- *          local (1), value = index of the next hop; ttl_exceeded (2); not_ipv4 (3); no_route (4);
- *          unresolved (5), as forward; too_big (6) and fragment (7), port = port of the next hop,
- *          value = its MTU
- * Drops    truncated (0), malformed (1), checksum (2), blackhole (3), martian (4)
- * Tables   image.h; variant 0: 2-byte entries, variant 1: 4-byte entries
  * Cost     34 bytes read, 16 written; 2 dependent loads (tbl24, next hop), or 3 with a prefix
  *          longer than /24; the load from tbl24 misses every cache
- * Spec     RFC 791 section 3.1; RFC 1812 sections 5.2.2, 5.3.1, 5.3.5.1, 5.3.7;
- *          RFC 1624 section 3
  */
 #ifndef GODWIT_IPV4_H
 #define GODWIT_IPV4_H
 
-#include "image.h"
-
-#define GW_IPV4_FORWARD      0u
-#define GW_IPV4_TO_LOCAL     1u
-#define GW_IPV4_TTL_EXCEEDED 2u
-#define GW_IPV4_NOT_IPV4     3u
-#define GW_IPV4_NO_ROUTE     4u
-#define GW_IPV4_NO_STATION   5u
-#define GW_IPV4_TOO_BIG      6u
-#define GW_IPV4_FRAGMENT     7u
-
-#define GW_IPV4_TRUNCATED  0u
-#define GW_IPV4_MALFORMED  1u
-#define GW_IPV4_CHECKSUM   2u
-#define GW_IPV4_BLACKHOLED 3u
-#define GW_IPV4_MARTIAN    4u
-
-#define GW_IPV4_VARIANT_NARROW 0u
-#define GW_IPV4_VARIANT_WIDE   1u
+/*
+ * Table image of ipv4: a DIR-24-8 table (Gupta, Lin, McKeown, Routing Lookups in Hardware at Memory
+ * Access Speeds, INFOCOM 1998).
+ *
+ *   0           next_hops_offset   tbl24_offset           tbl8_offset         bytes
+ *   | header    | next_hops * 16   | 2^24 * entry_bytes   | groups * 256 *    |
+ *   |           |                  |                      |   entry_bytes     |
+ *
+ * All offsets are multiples of 64, from the first byte of the image. An entry has entry_bytes
+ * bytes, 2 or 4. Its top bit is 0x8000 or 0x80000000:
+ *
+ *   tbl24[address >> 8]  top bit set    the other bits are the number of a group in tbl8
+ *                        otherwise      the index of a next hop
+ *   tbl8[group * 256 + (address & 255)] the index of a next hop; the top bit is never set
+ *
+ * The value with all bits except the top one set, 0x7fff or 0x7fffffff, means no route. Entries of
+ * 2 bytes thus allow 32767 next hops and 32768 groups.
+ *
+ * Entries of tbl24 and the words of a next hop change while look-ups run. Each change is one store,
+ * and each is read by one load (GW_ONCE), so a look-up sees either the old or the new value. A
+ * group does not change while an entry of tbl24 refers to it, or while packets are in flight that
+ * may have read such an entry. The index of a next hop is reused under the same rule.
+ */
 
 #define GW_IPV4_HEADER_BYTES 20u
-#define GW_IPV4_NONE         0x7fffffffu /* look-up result without a route */
-#define GW_IPV4_SOUND        255u        /* check result without a reason to drop */
+#define GW_IPV4_SOUND        255u /* check result without a reason to drop */
 
 /* Returns the index of the next hop of an IPv4 destination, or GW_IPV4_NONE. */
 GW_LANE gw_u32 gw_ipv4_lookup(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u32 address)
 {
     const GW_GLOBAL gw_ipv4_image *header = (const GW_GLOBAL gw_ipv4_image *)image;
-    if (variant == GW_IPV4_VARIANT_NARROW) {
+    if (variant == GW_IPV4_VARIANT_ENTRIES16) {
         const GW_GLOBAL gw_u16 *tbl24 = (const GW_GLOBAL gw_u16 *)(image + header->tbl24_offset);
         GW_EXPENSIVE(&tbl24[address >> 8]);
         gw_u32 entry = GW_ONCE(gw_u16, &tbl24[address >> 8]);
@@ -97,7 +160,7 @@ GW_LANE gw_u32 gw_ipv4_lookup(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u
 GW_LANE void gw_ipv4_fetch(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u32 address)
 {
     const GW_GLOBAL gw_ipv4_image *header = (const GW_GLOBAL gw_ipv4_image *)image;
-    const gw_u32 shift = variant == GW_IPV4_VARIANT_NARROW ? 1 : 2;
+    const gw_u32 shift = variant == GW_IPV4_VARIANT_ENTRIES16 ? 1 : 2;
     GW_FETCH(image + header->tbl24_offset + ((gw_u64)(address >> 8) << shift));
 }
 
@@ -191,16 +254,16 @@ GW_LANE void gw_ipv4_begin(const gw_lane *lane, const gw_descriptor *descriptor,
 GW_RARE void gw_ipv4_special(gw_u32 flags, gw_u32 port, gw_u32 index, gw_u32 ttl,
                              gw_outcome *outcome)
 {
-    if (flags & GW_IPV4_UNREACHABLE) {
+    if (flags & GW_IPV4_HOP_UNREACHABLE) {
         gw_verdict(outcome, GW_IPV4_NO_ROUTE, 0, 0);
-    } else if (flags & GW_IPV4_LOCAL) {
-        gw_verdict(outcome, GW_IPV4_TO_LOCAL, 0, index);
-    } else if (flags & GW_IPV4_BLACKHOLE) {
-        gw_drop(outcome, GW_IPV4_BLACKHOLED);
+    } else if (flags & GW_IPV4_HOP_LOCAL) {
+        gw_verdict(outcome, GW_IPV4_LOCAL, 0, index);
+    } else if (flags & GW_IPV4_HOP_BLACKHOLE) {
+        gw_drop(outcome, GW_IPV4_BLACKHOLE);
     } else if (ttl <= 1) {
         gw_verdict(outcome, GW_IPV4_TTL_EXCEEDED, 0, 0);
     } else {
-        gw_verdict(outcome, GW_IPV4_NO_STATION, port, index);
+        gw_verdict(outcome, GW_IPV4_UNRESOLVED, port, index);
     }
 }
 

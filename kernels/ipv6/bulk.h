@@ -28,9 +28,9 @@ static inline void gw_ipv6_sort(gw_ipv6_block *block, const gw_u32 *entries, con
         const gw_u32 i = list == 0 ? j : list[j];
         const gw_u32 tag = entries[i] >> 30;
         block->nodes[nodes] = i;
-        nodes += (gw_u32)(tag == GW_IPV6_NODE);
+        nodes += (gw_u32)(tag == GW_IPV6_NODE >> 30);
         block->buckets[buckets] = i;
-        buckets += (gw_u32)(tag == GW_IPV6_TABLE);
+        buckets += (gw_u32)(tag == GW_IPV6_TABLE >> 30);
     }
     block->node_count = nodes;
     block->bucket_count = buckets;
@@ -42,8 +42,8 @@ static inline void gw_ipv6_step_nodes(gw_ipv6_block *block, const gw_u8 *lines, 
     const gw_u32 count = block->node_count;
     for (gw_u32 j = 0; j < count; j++) {
         const gw_u32 i = block->nodes[j];
-        const gw_u8 *line = gw_ipv6_line(lines, entries[i]);
-        block->next[j] = (const gw_u8 *)gw_ipv6_slot(line, entries[i], block->keys[i]);
+        const gw_u8 *line = gw_lpm6_line(lines, entries[i]);
+        block->next[j] = (const gw_u8 *)gw_lpm6_slot(line, entries[i], block->keys[i]);
         GW_FETCH(block->next[j]);
     }
     for (gw_u32 j = 0; j < count; j++) {
@@ -57,11 +57,11 @@ static inline void gw_ipv6_step_buckets(gw_ipv6_block *block, const gw_u8 *lines
 {
     const gw_u32 count = block->bucket_count;
     for (gw_u32 j = 0; j < count; j++) {
-        GW_FETCH(gw_ipv6_line(lines, entries[block->buckets[j]]));
+        GW_FETCH(gw_lpm6_line(lines, entries[block->buckets[j]]));
     }
     for (gw_u32 j = 0; j < count; j++) {
         const gw_u32 i = block->buckets[j];
-        const gw_ipv6_bucket *bucket = (const gw_ipv6_bucket *)gw_ipv6_line(lines, entries[i]);
+        const gw_ipv6_bucket *bucket = (const gw_ipv6_bucket *)gw_lpm6_line(lines, entries[i]);
         entries[i] = bucket->values[gw_rank_line(bucket->keys, GW_IPV6_KEYS, block->keys[i])];
     }
     block->bucket_count = 0;
@@ -91,9 +91,9 @@ static inline void gw_ipv6_bulk_trie(const gw_u8 *image, const gw_u8 *addresses,
         gw_ipv6_step_buckets(&block, lines, next_hops);
     }
     for (gw_u32 i = 0; i < count; i++) {
-        if (next_hops[i] >> 30 == GW_IPV6_LOW) {
-            const gw_u32 entry = *(const gw_u32 *)gw_ipv6_line(lines, next_hops[i]);
-            next_hops[i] = gw_ipv6_trie(lines, entry, gw_load_be64(addresses + 16 * i + 8));
+        if (next_hops[i] >> 30 == GW_IPV6_LOW >> 30) {
+            const gw_u32 entry = *(const gw_u32 *)gw_lpm6_line(lines, next_hops[i]);
+            next_hops[i] = gw_lpm6_trie(lines, entry, gw_load_be64(addresses + 16 * i + 8));
         }
     }
 }

@@ -1,3 +1,109 @@
+/* godwit function ipv6
+summary = """\
+    Forwards IPv6 packets by their longest matching prefix (a trie, or hash tables by length)."""
+spec    = """\
+    RFC 8200, RFC 4291, RFC 4007 section 9, RFC 9673 section 5.2; Waldvogel et al., SIGCOMM 1997"""
+number  = 5
+magic   = "IPv6"
+reads   = 122
+writes  = 26
+variants = ["trie", "hash"]
+[verdicts]
+forward = {
+    text = "A route was found; Ethernet addresses and hop limit are rewritten.",
+    port = true, value = "index of the next hop",
+}
+local = {
+    text = "The route delivers the packet to this machine.",
+    value = "index of the next hop",
+}
+hop_limit_exceeded = "A route was found, but the hop limit is 0 or 1; the packet is unchanged."
+not_ipv6 = "The frame does not carry IPv6, or has two VLAN tags."
+no_route = "No route covers the destination, or its route is unreachable; the packet is unchanged."
+unresolved = {
+    text = "The Ethernet address of the next station is unknown; the packet is unchanged.",
+    port = true, value = "index of the next hop",
+}
+too_big = {
+    text = "The packet exceeds the MTU of the next hop; it is unchanged.",
+    port = true, value = "MTU of the next hop",
+}
+link_local = """\
+    The destination is a link-local unicast or multicast address; the packet is unchanged."""
+beyond_scope = "A route was found, but the source is link-local; the packet is unchanged."
+parameter_problem = {
+    text = "A hop-by-hop option is unknown and requires an ICMP error; the packet is unchanged.",
+    value = "offset of the option from the IPv6 header",
+}
+[drops]
+truncated = "The frame ends within a header, or before the length that the header states."
+malformed = "The version is not 6, or a hop-by-hop option or its header is too long."
+option = "A hop-by-hop option is unknown and requires that the packet is dropped."
+blackhole = "The route is a blackhole."
+martian = """\
+    The source or destination is not valid on a link, or the destination is multicast beyond the \
+    link."""
+[constants]
+trie = "u32 = 0: Form of the table: a multibit trie."
+hash = "u32 = 1: Form of the table: hash tables, searched by prefix length."
+leaf = "u32 = 0: Tag of an entry that is the index of a next hop."
+table = """\
+    u32 = 0x40000000: Tag of an entry that refers to a bucket (trie) or to a hash table (hash)."""
+node = "u32 = 0x80000000: Tag of an entry that refers to a node of the trie."
+low = """\
+    u32 = 0xc0000000: Tag of an entry that refers to the entry for the lower half of the address."""
+lines_max = "usize = 0x800000: Number of lines that an entry can refer to."
+line_bytes = "usize = 64: Size of a line in bytes."
+keys = "usize = 5: Number of keys in a bucket."
+ways = "usize = 3: Number of keys in a line of a hash table."
+probes = "usize = 16: Maximum number of lines for the keys of one hash value."
+none = "u32 = 0x3fffffff: Entry without a route, and result of a look-up without a route."
+hop_local = "u8 = 1: Flag of a next hop: the address belongs to this machine."
+hop_blackhole = "u8 = 2: Flag of a next hop: the route discards packets."
+hop_unreachable = "u8 = 4: Flag of a next hop: treated like a missing route."
+hop_unresolved = "u8 = 8: Flag of a next hop: the MAC address is unknown."
+[structs.image]
+text = "Header of the table image, drawn in lookup.h"
+fields.magic = "u32: GW_IPV6_MAGIC"
+fields.form = "u32: GW_IPV6_TRIE or GW_IPV6_HASH, equal to the variant"
+fields.next_hops = "u32: capacity for next hops"
+fields.root_shift = "u32: the root has 2^(64 - root_shift) entries"
+fields.next_hops_offset = "u64: offset of the next hops"
+fields.root_offset = "u64: offset of the root"
+fields.lines_offset = "u64: offset of the lines"
+fields.bytes = "u64: size of the image"
+[structs.bucket]
+text = """\
+    Bucket of the trie: intervals of the upper or the lower half of an address. Value i applies \
+    from key i - 1 up to but not including key i. Unused keys are all ones and repeat the value \
+    before them"""
+fields.keys = "u64[5]: keys in ascending order"
+fields.values = "u32[6]: values"
+[structs.hash]
+text = "Header of a hash table of prefixes. 2^(64 - shift) lines of keys follow"
+default = true
+fields.rope = "u64: prefix lengths to try, one byte each, the first in the lowest byte"
+fields.seed = "u64: seed of the hash"
+fields.value = "u32: entry that is used if no prefix is found"
+fields.shift = "u32: 32 to 63"
+fields.pad = "u32[10]: 0"
+[structs.hash_line]
+text = "Line of a hash table, with up to three prefixes"
+default = true
+fields.keys = "u64[3]: prefixes; bits beyond their lengths are 0"
+fields.ropes = "u64[3]: ropes of the prefixes"
+fields.values = "u32[3]: entries of the prefixes"
+fields.lengths = "u8[3]: prefix lengths, 1 to 64; 0: no key"
+fields.more = "u8: 1: a key of this line may be in the next line"
+[structs.next_hop]
+text = """\
+    A next hop in two words, with fields from the top bits down and MAC addresses in wire order. \
+    One word holds everything that changes together."""
+default = true
+fields.to = "u64: 48 bits destination address, 8 bits port, 8 bits flags (0: forward)"
+fields.from = """\
+    u64: 48 bits source address, 16 bits MTU, the maximum length of an IP packet in bytes"""
+*/
 /*
  * ipv6: forwards by the longest matching prefix.
  *
@@ -33,41 +139,13 @@
  * ignores the others, because a router may limit the options that it processes (RFC 9673
  * section 5.2).
  *
- * Reads    Ethernet header, tag, IPv6 header, 64 bytes of hop-by-hop options
- * Writes   forward: Ethernet addresses, hop limit
- * Next     forward (0), port and value = port and index of the next hop; local (1), value = index
- *          of the next hop; hop_limit_exceeded (2); not_ipv6 (3); no_route (4);
- *          unresolved (5), as forward; too_big (6), port = port of the next hop, value = its MTU;
- *          link_local (7); beyond_scope (8); parameter_problem (9), value = offset of the option
- *          from the start of the IPv6 header, in bytes
- * Drops    truncated (0), malformed (1), option (2), blackhole (3), martian (4)
- * Tables   image.h; variant 0: trie, variant 1: hash
  * Cost     54 bytes read, 13 written; trie: 3 to 6 dependent loads, two of which miss; hash: 3, and
  *          one for each length tried (one to five)
- * Spec     RFC 8200 sections 3, 4, 4.2, 4.3; RFC 9673 section 5.2; RFC 4291 sections 2.5.2, 2.5.3,
- *          2.5.6, 2.7; RFC 4007 section 9
  */
 #ifndef GODWIT_IPV6_H
 #define GODWIT_IPV6_H
 
 #include "lookup.h"
-
-#define GW_IPV6_FORWARD       0u
-#define GW_IPV6_TO_LOCAL      1u
-#define GW_IPV6_HOPS_EXCEEDED 2u
-#define GW_IPV6_NOT_IPV6      3u
-#define GW_IPV6_NO_ROUTE      4u
-#define GW_IPV6_NO_STATION    5u
-#define GW_IPV6_TOO_BIG       6u
-#define GW_IPV6_LINK_LOCAL    7u
-#define GW_IPV6_BEYOND_SCOPE  8u
-#define GW_IPV6_PARAMETER     9u
-
-#define GW_IPV6_TRUNCATED  0u
-#define GW_IPV6_MALFORMED  1u
-#define GW_IPV6_OPTION     2u
-#define GW_IPV6_BLACKHOLED 3u
-#define GW_IPV6_MARTIAN    4u
 
 #define GW_IPV6_HEADER_BYTES 40u
 #define GW_IPV6_OPTION_BYTES 64u
@@ -144,7 +222,7 @@ GW_RARE gw_u32 gw_ipv6_options(const GW_GLOBAL gw_u8 *ip, gw_u32 payload_bytes, 
             return 0;
         }
         if (type >> 7 == 1) {
-            gw_verdict(outcome, GW_IPV6_PARAMETER, 0, GW_IPV6_HEADER_BYTES + at);
+            gw_verdict(outcome, GW_IPV6_PARAMETER_PROBLEM, 0, GW_IPV6_HEADER_BYTES + at);
             return 0;
         }
         at += 2 + header[at + 1];
@@ -235,18 +313,18 @@ GW_LANE void gw_ipv6_settle(const gw_lane *lane, const gw_half *first_half, gw_u
     const gw_u32 port = (gw_u32)to >> 8 & 0xff;
     const gw_u32 mtu = (gw_u32)from & 0xffff;
     const gw_u32 word = gw_load_be32(ip + 4); /* payload length, next header, hop limit */
-    if (flags & GW_IPV6_UNREACHABLE) {
+    if (flags & GW_IPV6_HOP_UNREACHABLE) {
         gw_verdict(outcome, GW_IPV6_NO_ROUTE, 0, 0);
-    } else if (flags & GW_IPV6_LOCAL) {
-        gw_verdict(outcome, GW_IPV6_TO_LOCAL, 0, index);
-    } else if (flags & GW_IPV6_BLACKHOLE) {
-        gw_drop(outcome, GW_IPV6_BLACKHOLED);
+    } else if (flags & GW_IPV6_HOP_LOCAL) {
+        gw_verdict(outcome, GW_IPV6_LOCAL, 0, index);
+    } else if (flags & GW_IPV6_HOP_BLACKHOLE) {
+        gw_drop(outcome, GW_IPV6_BLACKHOLE);
     } else if (first_half->offset & GW_IPV6_FROM_LINK) {
         gw_verdict(outcome, GW_IPV6_BEYOND_SCOPE, 0, 0);
     } else if ((word & 0xff) <= 1) {
-        gw_verdict(outcome, GW_IPV6_HOPS_EXCEEDED, 0, 0);
-    } else if (flags & GW_IPV6_UNRESOLVED) {
-        gw_verdict(outcome, GW_IPV6_NO_STATION, port, index);
+        gw_verdict(outcome, GW_IPV6_HOP_LIMIT_EXCEEDED, 0, 0);
+    } else if (flags & GW_IPV6_HOP_UNRESOLVED) {
+        gw_verdict(outcome, GW_IPV6_UNRESOLVED, port, index);
     } else if (mtu != 0xffff && (word >> 16) + GW_IPV6_HEADER_BYTES > mtu) {
         gw_verdict(outcome, GW_IPV6_TOO_BIG, port, mtu);
     } else {

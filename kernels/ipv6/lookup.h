@@ -1,27 +1,49 @@
-/* Longest-prefix match of an IPv6 address, in a trie or a hash table. image.h describes the layout.
- */
+/* Longest-prefix match of an IPv6 address, in a trie or a hash table. */
 #ifndef GODWIT_IPV6_LOOKUP_H
 #define GODWIT_IPV6_LOOKUP_H
 
-#include "image.h"
+#include "../tables/trie.h"
 
-/* Upper bound of the loop over the levels of a trie, above the depth of any trie. A node consumes
- * at least six bits, and each node may have a bucket above it. */
-#define GW_IPV6_LEVELS 40u
+/*
+ * The table image of ipv6: a longest-prefix-match table in one of two forms, trie or hash.
+ *
+ *   0           next_hops_offset   root_offset             lines_offset      bytes
+ *   | header    | next_hops * 16   | entries, 4 bytes each | lines of 64 bytes |
+ *
+ * All offsets are multiples of 64, from the first byte of the image. A look-up starts with the
+ * upper half of the address, at root[upper half >> root_shift]. The form defines how 64 bits are
+ * looked up. An entry is a word with a tag in its two top bits:
+ *
+ *   LEAF   30 bits: index of a next hop; all ones: no route
+ *   TABLE  23 bits: line of a bucket (trie) or of a hash table (hash)
+ *   NODE   5 bits: shift / 2; 2 bits: (stride - 6) / 2; 23 bits: line (trie)
+ *   LOW    23 bits: line whose first word is the entry for the lower half of the address
+ *
+ * trie: a multibit trie. A node is an array of 2^stride entries. Its index is `stride` bits of the
+ * address, from bit `shift` on. Up to six remaining intervals are stored in a bucket: one line that
+ * is searched by comparison. A bucket also skips bits in which no prefix differs: one of its
+ * intervals is divided further, and the others cover everything outside.
+ *
+ * hash: binary search over prefix lengths, with markers and ropes (Waldvogel, Varghese, Turner,
+ * Plattner, Scalable High Speed IP Routing Lookups, SIGCOMM 1997). A rope is the sequence of
+ * lengths to try while no prefix is found, one byte each, the first in the lowest byte. A prefix
+ * that is found has its own rope, with lengths of longer prefixes that begin with it, and the best
+ * next hop so far. Length 0 ends a rope. A line holds three keys. A key is in the line that its
+ * hash selects, or in a following line while `more` is set.
+ *
+ * Entries of root and the two words of a next hop change while look-ups run. Each change is one
+ * store, and each is read by one load (GW_ONCE). A line is not written while an entry refers to it,
+ * or while a packet is in flight that may have read such an entry. A look-up therefore sees either
+ * the complete old or the complete new state.
+ */
+
 /* Upper bound of the loop over prefix lengths, above the number of lengths in any search. Each try
  * leaves fewer lengths. */
 #define GW_IPV6_TRIES 128u
-/* Maximum number of lines for the keys of one hash value. */
-#define GW_IPV6_PROBES 16u
 
 GW_LANE const GW_GLOBAL gw_u8 *gw_ipv6_lines(const GW_GLOBAL gw_u8 *image)
 {
     return image + ((const GW_GLOBAL gw_ipv6_image *)image)->lines_offset;
-}
-
-GW_LANE const GW_GLOBAL gw_u8 *gw_ipv6_line(const GW_GLOBAL gw_u8 *lines, gw_u32 entry)
-{
-    return lines + (gw_u64)(entry & GW_IPV6_LINE_MASK) * GW_IPV6_LINE_BYTES;
 }
 
 /* Returns the address of the root entry for an IPv6 address. */
@@ -29,40 +51,6 @@ GW_LANE const GW_GLOBAL gw_u32 *gw_ipv6_root(const GW_GLOBAL gw_u8 *image, gw_u6
 {
     const GW_GLOBAL gw_ipv6_image *header = (const GW_GLOBAL gw_ipv6_image *)image;
     return (const GW_GLOBAL gw_u32 *)(image + header->root_offset) + (high >> header->root_shift);
-}
-
-/* Returns the address of a trie node's entry for a key. */
-GW_LANE const GW_GLOBAL gw_u32 *gw_ipv6_slot(const GW_GLOBAL gw_u8 *line, gw_u32 entry, gw_u64 key)
-{
-    const gw_u32 shift = entry >> 24 & 62;
-    const gw_u32 stride = 6 + (entry >> 22 & 6);
-    return (const GW_GLOBAL gw_u32 *)line + (gw_u32)(key >> shift & ((1u << stride) - 1));
-}
-
-/* Takes one step down from a node or a bucket of the trie. Returns the next entry. */
-GW_LANE gw_u32 gw_ipv6_below(const GW_GLOBAL gw_u8 *lines, gw_u32 entry, gw_u64 key)
-{
-    const GW_GLOBAL gw_u8 *line = gw_ipv6_line(lines, entry);
-    if (entry >> 30 == GW_IPV6_NODE) {
-        const GW_GLOBAL gw_u32 *slot = gw_ipv6_slot(line, entry, key);
-        GW_EXPENSIVE(slot);
-        return *slot;
-    }
-    const GW_GLOBAL gw_ipv6_bucket *bucket = (const GW_GLOBAL gw_ipv6_bucket *)line;
-    GW_EXPENSIVE(bucket);
-    return bucket->values[gw_rank_line(bucket->keys, GW_IPV6_KEYS, key)];
-}
-
-/* Descends from an entry of the trie to a LEAF or LOW entry. */
-GW_LANE gw_u32 gw_ipv6_trie(const GW_GLOBAL gw_u8 *lines, gw_u32 entry, gw_u64 key)
-{
-    for (gw_u32 level = 0; level < GW_IPV6_LEVELS; level++) {
-        if ((entry + (1u << 30)) >> 31 == 0) {
-            break; /* LEAF or LOW */
-        }
-        entry = gw_ipv6_below(lines, entry, key);
-    }
-    return entry;
 }
 
 /* Returns the hash of a prefix. Its top bits are the line of a hash table (Dietzfelbinger et al., A
@@ -77,11 +65,11 @@ GW_LANE gw_u64 gw_ipv6_hash_of(gw_u64 prefix, gw_u32 length, gw_u64 seed)
 /* Returns the entry of the longest prefix of a key in a hash table of prefixes. */
 GW_LANE gw_u32 gw_ipv6_hashed(const GW_GLOBAL gw_u8 *lines, gw_u32 entry, gw_u64 key)
 {
-    if (entry >> 30 != GW_IPV6_TABLE) {
+    if (entry >> 30 != GW_IPV6_TABLE >> 30) {
         return entry;
     }
     const GW_GLOBAL gw_ipv6_hash *table =
-        (const GW_GLOBAL gw_ipv6_hash *)gw_ipv6_line(lines, entry);
+        (const GW_GLOBAL gw_ipv6_hash *)gw_lpm6_line(lines, entry);
     GW_EXPENSIVE(table);
     const GW_GLOBAL gw_ipv6_hash_line *first =
         (const GW_GLOBAL gw_ipv6_hash_line *)(const GW_GLOBAL void *)(table + 1);
@@ -124,7 +112,7 @@ GW_LANE gw_u32 gw_ipv6_hashed(const GW_GLOBAL gw_u8 *lines, gw_u32 entry, gw_u64
 GW_LANE gw_u32 gw_ipv6_half_of(const GW_GLOBAL gw_u8 *lines, gw_u32 variant, gw_u32 entry,
                                gw_u64 key)
 {
-    return variant == GW_IPV6_TRIE ? gw_ipv6_trie(lines, entry, key)
+    return variant == GW_IPV6_TRIE ? gw_lpm6_trie(lines, entry, key)
                                    : gw_ipv6_hashed(lines, entry, key);
 }
 
@@ -135,8 +123,8 @@ GW_LANE gw_u32 gw_ipv6_lookup(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u
     const GW_GLOBAL gw_u32 *root = gw_ipv6_root(image, high);
     GW_EXPENSIVE(root);
     gw_u32 entry = gw_ipv6_half_of(lines, variant, GW_ONCE(gw_u32, root), high);
-    if (entry >> 30 == GW_IPV6_LOW) {
-        const GW_GLOBAL gw_u8 *line = gw_ipv6_line(lines, entry);
+    if (entry >> 30 == GW_IPV6_LOW >> 30) {
+        const GW_GLOBAL gw_u8 *line = gw_lpm6_line(lines, entry);
         GW_EXPENSIVE(line);
         entry = *(const GW_GLOBAL gw_u32 *)line;
         entry = gw_ipv6_half_of(lines, variant, entry, low);

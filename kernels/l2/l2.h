@@ -1,3 +1,96 @@
+/* godwit function l2
+summary = """\
+    Switches Ethernet frames by VLAN and address, and learns the ports of addresses (a cuckoo \
+    hash table)."""
+spec    = "IEEE 802.1Q-2018 clauses 6.9, 8.6 to 8.8; Zhou et al., CoNEXT 2013"
+number  = 6
+magic   = "l22 "
+reads   = 18
+headroom = 4
+variants = ["all"]
+[verdicts]
+forward = {
+    text = """\
+        The destination is at another port; the frame is tagged or untagged as that port \
+        requires.""",
+    port = true, value = "VID and flags",
+}
+flood = {
+    text = """\
+        The destination is a group address or unknown; the frame goes to all other ports of the \
+        VLAN.""",
+    port = true, value = "VID and flags",
+}
+reserved = {
+    text = "The destination is one of 01-80-C2-00-00-00 to -0F, which bridges do not forward.",
+    value = "VID",
+}
+[drops]
+truncated = "The frame ends within its Ethernet header or its VLAN tag."
+port = "The frame arrived on a port that does not belong to the switch."
+vlan = "The port does not accept frames of this VLAN, untagged frames, or tagged frames."
+source = "The source is a group address or all zeros."
+same_port = "The destination is at the port that the frame arrived on."
+[counters]
+addresses = {
+    unit = "addresses",
+    text = "Addresses in the table now, learned and static.",
+}
+learned = {
+    unit = "addresses",
+    text = "Addresses learned from frames.",
+}
+moved = {
+    unit = "addresses",
+    text = "Addresses learned at a different port than before.",
+}
+aged = {
+    unit = "addresses",
+    text = "Addresses removed because no frame arrived from them.",
+}
+displaced = {
+    unit = "entries",
+    text = "Entries moved to their other bucket to make room.",
+}
+unheard = {
+    unit = "notices",
+    text = "Notices of source addresses that did not fit into the queue to the control side.",
+}
+not_learned = {
+    unit = "addresses",
+    text = "Addresses that did not fit into the table or exceeded the limit of their port.",
+}
+[constants]
+notice = "u32 = 0x80000000: Flag in the value: the host must learn the source."
+pop = "u32 = 0x10000: Flag in the value: remove the tag."
+push = "u32 = 0x20000: Flag in the value: add a tag of the VLAN."
+set = "u32 = 0x30000: Flags in the value: set VID 0 of the tag to that of the VLAN."
+untagged = "u8 = 1: Flag of a port: accepts frames without a tag or with VID 0."
+tagged = "u8 = 2: Flag of a port: accepts frames with a tag, in the VLANs of which it is a member."
+learns = "u8 = 4: Flag of a port: learns source addresses."
+[structs.image]
+text = "Header of the table image, drawn in l2.h"
+fields.magic = "u32: GW_L2_MAGIC"
+fields.bucket_bits = "u32: binary logarithm of the number of buckets, 8 to 28"
+fields.multipliers = "u64[4]: multipliers of the permutation; odd, secret"
+fields.addends = "u64[4]: addends of the permutation; secret"
+fields.second = "u64: multiplier of the second bucket's hash; odd, secret"
+fields.ports_offset = "u64: offset of the ports"
+fields.vlans_offset = "u64: offset of the VLANs"
+fields.buckets_offset = "u64: offset of the buckets, which have four entries of eight bytes each"
+fields.bytes = "u64: size of the image"
+[structs.port]
+text = "Rules of an ingress port of the switch"
+default = true
+fields.vid = "u16: VLAN of untagged frames"
+fields.flags = "u8: GW_L2_UNTAGGED, GW_L2_TAGGED, GW_L2_LEARNS"
+fields.pad = "u8: 0"
+[structs.vlan]
+text = "Ports of a VLAN, in one cache line. Port p is bit p % 32 of word p / 32"
+default = true
+fields.members = "u32[8]: member ports"
+fields.tagged = "u32[8]: member ports that send frames with a tag"
+*/
 /*
  * l2: an Ethernet switch that forwards by VLAN and destination address.
  *
@@ -19,35 +112,48 @@
  * reports whether the host must learn the source (GW_L2_NOTICE). This is the case if the source is
  * not in the table, not fresh, or at another port and not static.
  *
- * Reads    Ethernet header, tag
- * Writes   nothing
- * Next     forward (0), port = port of the destination; flood (1), port = GW_PORT_FLOOD;
- *          both with value = VID, GW_L2_NOTICE, GW_L2_POP..; reserved (2), value = VID
- * Drops    truncated (0), port (1), vlan (2), source (3), same_port (4)
- * Tables   image.h
  * Cost     18 bytes read; 2 independent buckets each for source and destination, which all miss
  *          every cache when the table is large
- * Spec     IEEE 802.1Q-2018 clauses 6.9, 8.6.1 to 8.6.3, 8.7, 8.8
  */
 #ifndef GODWIT_L2_H
 #define GODWIT_L2_H
 
-#include "image.h"
+/*
+ * The table image of l2: ports, VLANs, and a cuckoo hash table of addresses. A key has two buckets
+ * of four entries each (Pagh, Rodler, Cuckoo Hashing, ESA 2001; Zhou et al., Scalable, High
+ * Performance Ethernet Forwarding with CuckooSwitch, CoNEXT 2013).
+ *
+ *   0         ports_offset   vlans_offset   buckets_offset                 bytes
+ *   | header  | 256 * 4      | 4096 * 64    | 2^bucket_bits * 4 entries * 8 |
+ *
+ * All offsets are multiples of 64, from the first byte of the image.
+ *
+ * A key is VID << 48 | MAC, 60 bits. A keyed permutation of 60 bits (gw_l2_mix) is applied to it.
+ * The lower bucket_bits of the result are the key's first bucket. The other bits, `rest`, identify
+ * the key within the bucket. The second bucket is the first bucket XOR a keyed hash of `rest`. The
+ * same XOR leads back, so an entry and its bucket determine the key:
+ *
+ *   63                          12 11          4  3        2       1        0
+ *   | rest: 60 - bucket_bits bits | port         | static | fresh | second | valid |
+ *
+ * second: the entry is in the key's second bucket. fresh: the address was seen recently, so no
+ * notice is needed when it is seen again. An empty entry is 0.
+ *
+ * An entry is one 64-bit word that is changed by one store while look-ups run, so a look-up sees
+ * either the old or the new entry. To move an entry, the host writes the copy, waits until every
+ * look-up that began before has ended, and only then overwrites the original. At any time during a
+ * look-up, the entry is in one of its two buckets: a look-up that began before the copy existed
+ * reads the original before it is overwritten, and any later one finds the copy. If a look-up finds
+ * both, they may differ only if the entry was changed in between; the first one is used.
+ */
 
-#define GW_L2_FORWARD  0u
-#define GW_L2_FLOOD    1u
-#define GW_L2_RESERVED 2u
-
-#define GW_L2_TRUNCATED 0u
-#define GW_L2_NO_PORT   1u
-#define GW_L2_BAD_VLAN  2u
-#define GW_L2_SOURCE    3u
-#define GW_L2_SAME_PORT 4u
-
-#define GW_L2_NOTICE 0x80000000u /* the host must learn the source */
-#define GW_L2_POP    0x00010000u /* remove the tag */
-#define GW_L2_PUSH   0x00020000u /* add a tag of the VLAN */
-#define GW_L2_SET    0x00030000u /* set VID 0 of the tag to that of the VLAN */
+#define GW_L2_ROUNDS     4
+#define GW_L2_VALID      1u
+#define GW_L2_SECOND     2u
+#define GW_L2_FRESH      4u
+#define GW_L2_STATIC     8u
+#define GW_L2_PORT_SHIFT 4
+#define GW_L2_REST_SHIFT 12
 
 #define GW_L2_VIDS 4096u
 #define GW_L2_MACS 0x0000ffffffffffffu
@@ -148,7 +254,7 @@ GW_LANE void gw_l2_begin(const gw_lane *lane, const gw_descriptor *descriptor, g
         (const GW_GLOBAL gw_l2_port *)(lane->image + header->ports_offset) + descriptor->port;
     const gw_u32 flags = port->flags;
     if ((flags & (GW_L2_UNTAGGED | GW_L2_TAGGED)) == 0) {
-        gw_drop(outcome, GW_L2_NO_PORT);
+        gw_drop(outcome, GW_L2_PORT);
         return;
     }
     const gw_u32 needed = vid != 0 ? GW_L2_TAGGED : GW_L2_UNTAGGED;
@@ -157,7 +263,7 @@ GW_LANE void gw_l2_begin(const gw_lane *lane, const gw_descriptor *descriptor, g
         (const GW_GLOBAL gw_l2_vlan *)(lane->image + header->vlans_offset) + vid;
     /* VID 4095 has no members. */
     if ((flags & needed) == 0 || !gw_l2_has_port(vlan->members, descriptor->port)) {
-        gw_drop(outcome, GW_L2_BAD_VLAN);
+        gw_drop(outcome, GW_L2_VLAN);
         return;
     }
     const gw_u64 source = middle >> 16;

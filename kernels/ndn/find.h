@@ -1,8 +1,34 @@
-/* Longest-prefix match of an NDN name. image.h describes the table. */
+/* Longest-prefix match of an NDN name. */
 #ifndef GODWIT_NDN_FIND_H
 #define GODWIT_NDN_FIND_H
 
-#include "image.h"
+/*
+ * The table image of ndn: a keyed hash table of name prefixes.
+ *
+ *   0           next_hops_offset   buckets_offset                  records_offset     bytes
+ *   | header    | next_hops * 128  | (buckets + overflow) * 64     | records * 64     |
+ *
+ * All offsets are multiples of 64, from the first byte of the image.
+ *
+ * A name is the TLV-VALUE of its Name element: the sequence of its components as in a packet. Its
+ * hash is SipHash-1-3 of these bytes under the image's key. The low half selects the bucket,
+ * (low * buckets) >> 32. The high half is the fingerprint. A full bucket continues in an overflow
+ * bucket; overflow buckets follow all others. A chain has at most GW_NDN_CHAIN buckets:
+ *
+ *   bucket      | fingerprint, record | 7 times                          | next | 0 |
+ *   record      | next hop | deeper | below | name_bytes | the name, then zeros, up to 64 * n |
+ *
+ * Each next hop has two copies, so that it can change while packets use it. `valid_copy` of the
+ * first copy selects the valid one. A record or next of 0 means none. Fingerprints may collide, so
+ * a look-up always compares the name in the record.
+ *
+ * A look-up tries prefixes from short to long, but only lengths that the table contains. Bit i of
+ * the header's `depths` is set if the table has prefixes of i + 1 components. The highest set bit
+ * is that of `guide` components. For each name longer than this, the table has a record of its
+ * first `guide` components, with or without a next hop. In this record, bit i of `deeper` is set if
+ * a name below it has guide + 1 + i components. Most look-ups therefore end at the first record
+ * that they find.
+ */
 
 /* State of SipHash-1-3 (Aumasson, Bernstein, SipHash: a fast short-input PRF, INDOCRYPT 2012). */
 typedef struct gw_ndn_hash {

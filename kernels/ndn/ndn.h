@@ -1,3 +1,98 @@
+/* godwit function ndn
+summary = """\
+    Forwards Interests of Named Data Networking by the longest matching prefix of their names."""
+spec    = "NDN Packet Format Specification 0.3; NDNLPv2"
+number  = 7
+magic   = "ndn "
+reads   = "all"
+writes  = "all"
+headroom = 48
+variants = ["names"]
+[verdicts]
+forward = {
+    text = "The table contains a prefix of the name. Hop limit and headers are rewritten.",
+    port = true, value = "index of the next hop",
+}
+local = {
+    text = "The name belongs to this machine.",
+    value = "index of the next hop",
+}
+data = "The packet is a Data packet. Only its outermost TLV is checked."
+other = "The packet is a fragment, a Nack or an idle packet of NDNLPv2, or has an unknown type."
+not_ndn = """\
+    The frame has neither EtherType 0x8624 nor UDP to the port of NDN. This includes fragments, \
+    and packets with extension headers or two VLAN tags."""
+[drops]
+truncated = "The frame or the datagram ends before the length that it states."
+malformed = "A header or a TLV violates the specification, or a critical element is unknown."
+checksum = "The IPv4 or UDP checksum is wrong, or the UDP checksum is missing over IPv6."
+hop_limit = "HopLimit is 0, or would become 0 at this hop."
+no_nonce = "The Interest has no Nonce."
+no_route = "The table contains no prefix of the name."
+blackhole = "The next hop is a blackhole."
+no_room = "The headroom is too small for the headers of the next hop."
+[constants]
+slots = "usize = 7: Number of slots in a bucket."
+chain = "usize = 16: Maximum number of buckets in a chain."
+none = "u32 = 0xffffffff: Index without a next hop."
+depths = "u32 = 32: Maximum number of components of a name in the table."
+unit_bytes = "usize = 64: Unit of record sizes, and size of a bucket, in bytes."
+hop_local = "u8 = 1: Flag of a next hop: the destination is this machine."
+hop_blackhole = "u8 = 2: Flag of a next hop: the route discards packets."
+ethernet = "u8 = 0: Protocol that carries NDN packets: Ethernet."
+udp4 = "u8 = 1: Protocol that carries NDN packets: UDP over IPv4."
+udp6 = "u8 = 2: Protocol that carries NDN packets: UDP over IPv6."
+[structs.image]
+text = "Header of the table image, drawn in find.h"
+fields.magic = "u32: GW_NDN_MAGIC"
+fields.next_hops = "u32: capacity for next hops; each has two copies"
+fields.buckets = "u32: number of buckets that a hash can select"
+fields.overflow = "u32: number of overflow buckets, which follow them"
+fields.records = "u32: size of the records, in units of 64 bytes; the first unit is unused"
+fields.default_next_hop = "u32: next hop of the name '/', or GW_NDN_NONE"
+fields.depths = "u32: lengths of the prefixes; bit i is set for i + 1 components"
+fields.guide = "u32: number of components of a guide, 1 to 32"
+fields.udp_port = "u32: destination port of NDN over UDP"
+fields.pad = "u32: 0"
+fields.key0 = "u64: first half of the SipHash key"
+fields.key1 = "u64: second half of the SipHash key"
+fields.next_hops_offset = "u64: offset of the next hops"
+fields.buckets_offset = "u64: offset of the buckets"
+fields.records_offset = "u64: offset of the records"
+fields.bytes = "u64: size of the image"
+[structs.slot]
+text = "Slot of a bucket, for one name"
+default = true
+fields.fingerprint = "u32: upper half of the name's hash"
+fields.record = "u32: location of the record, in units of 64 bytes; 0: the slot is free"
+[structs.bucket]
+text = "Bucket of names with similar hashes"
+default = true
+fields.slots = "slot[7]: slots, in any order"
+fields.next = "u32: index of the next bucket in the chain; 0: none"
+fields.pad = "u32: 0"
+[structs.record]
+text = "Record of a prefix in the table. Its name follows"
+fields.next_hop = "u32: index, or GW_NDN_NONE if the record is only a guide"
+fields.deeper = "u32: lengths of the names below a guide; bit i is set for i + 1 more components"
+fields.below = "u32: number of names that use the record as a guide; for the host"
+fields.name_bytes = "u32: length of the name in bytes, 2 or more"
+[structs.next_hop]
+text = "A next hop: the headers that precede the NDN packet in the forwarded frame"
+default = true
+fields.destination_mac = "u8[6]: destination address of forwarded frames"
+fields.source_mac = "u8[6]: source address of forwarded frames"
+fields.port = "u16: egress port"
+fields.flags = "u8: GW_NDN_HOP_LOCAL, GW_NDN_HOP_BLACKHOLE"
+fields.carrier = "u8: GW_NDN_ETHERNET, GW_NDN_UDP4 or GW_NDN_UDP6"
+fields.source_address = "u8[16]: source address of UDP datagrams; IPv4 uses the first 4 bytes"
+fields.destination_address = """\
+    u8[16]: destination address of UDP datagrams; IPv4 uses the first 4 bytes"""
+fields.source_port = "u16: source port of UDP datagrams"
+fields.destination_port = "u16: destination port of UDP datagrams"
+fields.valid_copy = "u32: in the first copy: index of the valid copy, 0 or 1"
+fields.pad = "u32[2]: 0"
+*/
 /*
  * ndn: forwards Interests of Named Data Networking by the longest matching prefix of their names.
  *
@@ -37,35 +132,11 @@
  * Only forward changes the frame. It decrements HopLimit and replaces the headers before the NDN
  * packet by those of the next hop. The header of an LpPacket is kept.
  *
- * Reads    all of the frame
- * Writes   forward: HopLimit, and all headers before the NDN packet, which may become up to 48
- *          bytes longer or shorter
- * Next     forward (0), port and value = port and index of the next hop;
- *          local (1), value = index of the next hop; data (2); other (3); not_ndn (4)
- * Drops    truncated (0), malformed (1), checksum (2), hop_limit (3), no_nonce (4), no_route (5),
- *          blackhole (6), no_room (7)
- * Tables   image.h; variant 0
  * Cost     the bytes of the frame; over UDP, those after the name twice; for most names 2 dependent
  *          loads that miss every cache (bucket, record), and 2 more for each longer prefix tried
- * Spec     NDN Packet Format Specification 0.3; NDNLPv2; RFC 768, RFC 791, RFC 8200
  */
 #ifndef GODWIT_NDN_H
 #define GODWIT_NDN_H
-
-#define GW_NDN_FORWARD  0u
-#define GW_NDN_TO_LOCAL 1u
-#define GW_NDN_IS_DATA  2u
-#define GW_NDN_OTHER    3u
-#define GW_NDN_NOT_NDN  4u
-
-#define GW_NDN_TRUNCATED  0u
-#define GW_NDN_MALFORMED  1u
-#define GW_NDN_CHECKSUM   2u
-#define GW_NDN_HOPS       3u
-#define GW_NDN_NO_NONCE   4u
-#define GW_NDN_NO_ROUTE   5u
-#define GW_NDN_BLACKHOLED 6u
-#define GW_NDN_NO_ROOM    7u
 
 #include "find.h"
 #include "tlv.h"
@@ -89,8 +160,8 @@ GW_LANE gw_u32 gw_ndn_parse(const GW_GLOBAL gw_u8 *frame, gw_ndn_span *span,
         gw_ndn_lp_parse(frame, packet.value, packet.end, &packet) != GW_NDN_SOUND) {
         return gw_ndn_dropped(outcome, GW_NDN_MALFORMED);
     }
-    if (packet.type != GW_NDN_INTEREST) {
-        return gw_ndn_decided(outcome, packet.type == GW_NDN_DATA ? GW_NDN_IS_DATA : GW_NDN_OTHER);
+    if (packet.type != GW_NDN_TLV_INTEREST) {
+        return gw_ndn_decided(outcome, packet.type == GW_NDN_TLV_DATA ? GW_NDN_DATA : GW_NDN_OTHER);
     }
     if (!gw_ndn_interest_parse(frame, packet.value, packet.end, interest)) {
         return gw_ndn_dropped(outcome, GW_NDN_MALFORMED);
@@ -110,7 +181,7 @@ GW_LANE gw_u32 gw_ndn_begin(const gw_lane *lane, const gw_descriptor *descriptor
         return 0;
     }
     if (interest->hop_limit != 0 && frame[interest->hop_limit] == 0) {
-        return gw_ndn_dropped(outcome, GW_NDN_HOPS);
+        return gw_ndn_dropped(outcome, GW_NDN_HOP_LIMIT);
     }
     return interest->has_nonce ? 1 : gw_ndn_dropped(outcome, GW_NDN_NO_NONCE);
 }
@@ -128,17 +199,17 @@ GW_LANE void gw_ndn_end(const gw_lane *lane, gw_descriptor *descriptor, const gw
         (const GW_GLOBAL gw_ndn_next_hop *)(lane->image + header->next_hops_offset) +
         2 * (gw_u64)index;
     next_hop += next_hop->valid_copy & 1;
-    if (next_hop->flags & GW_NDN_LOCAL) {
-        gw_verdict(outcome, GW_NDN_TO_LOCAL, 0, index);
+    if (next_hop->flags & GW_NDN_HOP_LOCAL) {
+        gw_verdict(outcome, GW_NDN_LOCAL, 0, index);
         return;
     }
-    if (next_hop->flags & GW_NDN_BLACKHOLE) {
-        gw_drop(outcome, GW_NDN_BLACKHOLED);
+    if (next_hop->flags & GW_NDN_HOP_BLACKHOLE) {
+        gw_drop(outcome, GW_NDN_BLACKHOLE);
         return;
     }
     GW_GLOBAL gw_u8 *frame = gw_frame(lane, descriptor);
     if (interest->hop_limit != 0 && frame[interest->hop_limit] == 1) {
-        gw_drop(outcome, GW_NDN_HOPS);
+        gw_drop(outcome, GW_NDN_HOP_LIMIT);
         return;
     }
     if (descriptor->head + span->start < span->l3 + gw_ndn_carrier_bytes(next_hop->carrier)) {

@@ -12,20 +12,20 @@
 #define GW_NDN_WRONG 2u /* a number is not in its shortest form, or is not a valid type */
 
 /* Types of NDN elements (NDN, section "Types"). */
-#define GW_NDN_IMPLICIT_DIGEST   1u
-#define GW_NDN_PARAMETERS_DIGEST 2u
-#define GW_NDN_INTEREST          5u
-#define GW_NDN_DATA              6u
-#define GW_NDN_NAME              7u
-#define GW_NDN_NONCE             10u
-#define GW_NDN_LIFETIME          12u
-#define GW_NDN_MUST_BE_FRESH     18u
-#define GW_NDN_FORWARDING_HINT   30u
-#define GW_NDN_CAN_BE_PREFIX     33u
-#define GW_NDN_HOP_LIMIT         34u
-#define GW_NDN_PARAMETERS        36u
-#define GW_NDN_SIGNATURE_INFO    44u
-#define GW_NDN_SIGNATURE_VALUE   46u
+#define GW_NDN_TLV_IMPLICIT_DIGEST   1u
+#define GW_NDN_TLV_PARAMETERS_DIGEST 2u
+#define GW_NDN_TLV_INTEREST          5u
+#define GW_NDN_TLV_DATA              6u
+#define GW_NDN_TLV_NAME              7u
+#define GW_NDN_TLV_NONCE             10u
+#define GW_NDN_TLV_LIFETIME          12u
+#define GW_NDN_TLV_MUST_BE_FRESH     18u
+#define GW_NDN_TLV_FORWARDING_HINT   30u
+#define GW_NDN_TLV_CAN_BE_PREFIX     33u
+#define GW_NDN_TLV_HOP_LIMIT         34u
+#define GW_NDN_TLV_PARAMETERS        36u
+#define GW_NDN_TLV_SIGNATURE_INFO    44u
+#define GW_NDN_TLV_SIGNATURE_VALUE   46u
 /* Types of NDNLPv2 fields (NDNLPv2, section "TLV-TYPE code assignments"). */
 #define GW_NDN_LP          100u
 #define GW_NDN_LP_FRAGMENT 80u
@@ -144,7 +144,8 @@ GW_LANE gw_u32 gw_ndn_name_is_sound(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_
         if (gw_ndn_read(frame, at, end, &component) != GW_NDN_SOUND || component.type > 0xffff) {
             return 0;
         }
-        if (component.type <= GW_NDN_PARAMETERS_DIGEST && component.end - component.value != 32) {
+        if (component.type <= GW_NDN_TLV_PARAMETERS_DIGEST &&
+            component.end - component.value != 32) {
             return 0;
         }
         at = component.end;
@@ -156,25 +157,25 @@ GW_LANE gw_u32 gw_ndn_name_is_sound(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_
 GW_LANE gw_u32 gw_ndn_rank(gw_u32 type)
 {
     switch (type) {
-    case GW_NDN_NAME:
+    case GW_NDN_TLV_NAME:
         return 1;
-    case GW_NDN_CAN_BE_PREFIX:
+    case GW_NDN_TLV_CAN_BE_PREFIX:
         return 2;
-    case GW_NDN_MUST_BE_FRESH:
+    case GW_NDN_TLV_MUST_BE_FRESH:
         return 3;
-    case GW_NDN_FORWARDING_HINT:
+    case GW_NDN_TLV_FORWARDING_HINT:
         return 4;
-    case GW_NDN_NONCE:
+    case GW_NDN_TLV_NONCE:
         return 5;
-    case GW_NDN_LIFETIME:
+    case GW_NDN_TLV_LIFETIME:
         return 6;
-    case GW_NDN_HOP_LIMIT:
+    case GW_NDN_TLV_HOP_LIMIT:
         return 7;
-    case GW_NDN_PARAMETERS:
+    case GW_NDN_TLV_PARAMETERS:
         return 8;
-    case GW_NDN_SIGNATURE_INFO:
+    case GW_NDN_TLV_SIGNATURE_INFO:
         return 9;
-    case GW_NDN_SIGNATURE_VALUE:
+    case GW_NDN_TLV_SIGNATURE_VALUE:
         return 10;
     default:
         return 0;
@@ -185,14 +186,14 @@ GW_LANE gw_u32 gw_ndn_rank(gw_u32 type)
 GW_LANE gw_u32 gw_ndn_length_is_sound(gw_u32 type, gw_u32 length)
 {
     switch (type) {
-    case GW_NDN_CAN_BE_PREFIX:
-    case GW_NDN_MUST_BE_FRESH:
+    case GW_NDN_TLV_CAN_BE_PREFIX:
+    case GW_NDN_TLV_MUST_BE_FRESH:
         return (gw_u32)(length == 0);
-    case GW_NDN_NONCE:
+    case GW_NDN_TLV_NONCE:
         return (gw_u32)(length == 4);
-    case GW_NDN_LIFETIME:
+    case GW_NDN_TLV_LIFETIME:
         return (gw_u32)(length == 1 || length == 2 || length == 4 || length == 8);
-    case GW_NDN_HOP_LIMIT:
+    case GW_NDN_TLV_HOP_LIMIT:
         return (gw_u32)(length == 1);
     default:
         return 1;
@@ -208,7 +209,7 @@ GW_LANE gw_u32 gw_ndn_interest_parse(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw
                                      gw_ndn_interest *interest)
 {
     gw_ndn_tlv element;
-    if (gw_ndn_read(frame, at, end, &element) != GW_NDN_SOUND || element.type != GW_NDN_NAME ||
+    if (gw_ndn_read(frame, at, end, &element) != GW_NDN_SOUND || element.type != GW_NDN_TLV_NAME ||
         !gw_ndn_name_is_sound(frame, element.value, element.end)) {
         return 0;
     }
@@ -228,9 +229,9 @@ GW_LANE gw_u32 gw_ndn_interest_parse(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw
                 return 0;
             }
             last = rank;
-            if (element.type == GW_NDN_NONCE) {
+            if (element.type == GW_NDN_TLV_NONCE) {
                 interest->has_nonce = 1;
-            } else if (element.type == GW_NDN_HOP_LIMIT) {
+            } else if (element.type == GW_NDN_TLV_HOP_LIMIT) {
                 interest->hop_limit = element.value;
             }
         } else if (element.type <= 31 || (element.type & 1)) {

@@ -66,7 +66,7 @@ impl Level {
         (self.supported)()
     }
 
-    /// Runs a kernel over one bin. Does nothing if `functions.h` has no kernel of this number.
+    /// Runs a kernel over one bin. Does nothing if there is no kernel of this number.
     ///
     /// # Safety
     ///
@@ -75,7 +75,7 @@ impl Level {
     ///   the descriptors, the outcomes and the packets' buffers during the call.
     /// - Every descriptor is consistent: its buffer is in the arena, and `head + length` is in its
     ///   buffer.
-    /// - `image` is a table image of this function as described in its `image.h`, or the function
+    /// - `image` is a table image of this function as its kernel describes, or the function
     ///   has no tables.
     pub unsafe fn run_bin(&self, kernel: u8, call: &BinCall) {
         debug_assert!(self.supported(), "{} is not supported by this CPU", self.name);
@@ -102,7 +102,7 @@ impl Level {
 
     /// Looks up IPv4 addresses in host byte order without packets, to measure the table alone.
     /// `next_hops` receives the index of a next hop for each address, or
-    /// [`image::IPV4_NO_ROUTE`](crate::image::IPV4_NO_ROUTE).
+    /// [`image::IPV4_NONE`](crate::image::IPV4_NONE).
     ///
     /// `ahead` is the prefetch distance in addresses; 0 disables prefetching. The fastest distance
     /// depends on the processor.
@@ -134,7 +134,7 @@ impl Level {
 
     /// Looks up IPv6 addresses in wire order without packets, to measure the table alone.
     /// `next_hops` receives the index of a next hop for each address, or
-    /// [`image::IPV6_NO_ROUTE`](crate::image::IPV6_NO_ROUTE).
+    /// [`image::IPV6_NONE`](crate::image::IPV6_NONE).
     ///
     /// # Panics
     ///

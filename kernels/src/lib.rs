@@ -1,9 +1,10 @@
 //! Kernels of the packet functions, compiled for the CPU at several levels and embedded as source
 //! text for each device language.
 //!
-//! A kernel is one C source in the dialect of `dialect/README.md`. `functions.h` lists all kernels.
-//! The build compiles `cpu.c` once per [`Level`]. It also expands the includes of `opencl.cl` and
-//! `cuda.cu`, so that a device needs no include path.
+//! A kernel is one C source in the dialect of `dialect/README.md`. Each folder with a declaration is
+//! one function. The build generates headers and contracts from the declarations. It compiles
+//! `cpu.c` once per [`Level`]. It also expands the includes of `opencl.cl` and `cuda.cu`, so that a
+//! device needs no include path.
 
 pub mod image;
 mod level;
@@ -12,7 +13,7 @@ mod native;
 pub use level::{BinCall, GOPT_KERNELS, GROUP_MAX, Level, PROBE_READS, levels};
 pub use native::{Native, natives};
 
-/// Kernel of a function, as listed in `functions.h`.
+/// Kernel of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelInfo {
     /// Kernel number, as in [`godwit_abi::Bin::kernel`].
@@ -21,24 +22,12 @@ pub struct KernelInfo {
     pub name: &'static str,
 }
 
-include!(concat!(env!("OUT_DIR"), "/registry.rs"));
+include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
-/// Number of the kernel `template`.
-pub const TEMPLATE: u8 = 0;
-/// Number of the kernel `echo`.
-pub const ECHO: u8 = 1;
-/// Number of the kernel `ipv4`.
-pub const IPV4: u8 = 2;
-/// Number of the kernel `ipsec`.
-pub const IPSEC: u8 = 3;
-/// Number of the kernel `dpi`.
-pub const DPI: u8 = 4;
-/// Number of the kernel `ipv6`.
-pub const IPV6: u8 = 5;
-/// Number of the kernel `l2`.
-pub const L2: u8 = 6;
-/// Number of the kernel `ndn`.
-pub const NDN: u8 = 7;
+/// Contracts and numbers of the functions, generated from their declarations.
+pub mod declared {
+    include!(concat!(env!("OUT_DIR"), "/declared.rs"));
+}
 
 /// Returns all kernels as one OpenCL C 1.2 source text. The entry point is `gw_chunk` in
 /// `dialect/loops_opencl.h`. From OpenCL C 2.0 on there is a second one, `gw_persistent`.

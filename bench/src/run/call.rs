@@ -212,7 +212,7 @@ impl Runner {
             lane: device.lane().map_err(Error::setup)?,
             host_half: function.host_half(0, 1),
             variant: function.variant(),
-            kernel: function.contract().kernel,
+            kernel: function.contract().bin_kernel(),
             work: WorkColumns::default(),
             outcomes: vec![Outcome::default(); BIN_PACKETS],
             kernel_ns: Vec::new(),

@@ -5,7 +5,7 @@ use crate::HostUse;
 /// Contract of a function: what it reads and writes, its verdicts and its drop reasons.
 ///
 /// It is generated from the declaration. The chain, the counters and the documentation use it.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Contract {
     /// Name of the function. It is also the name of its folders, vectors, benchmark and page, and
     /// the prefix of its counters.
@@ -80,6 +80,14 @@ pub struct Counter {
 impl Contract {
     /// Value for the whole frame, of any length.
     pub const ALL: u16 = u16::MAX;
+
+    /// Number in bins of a function without a kernel. Devices do nothing for it.
+    pub const NO_KERNEL: u8 = u8::MAX;
+
+    /// Returns the kernel number in bins of the function.
+    pub fn bin_kernel(&self) -> u8 {
+        self.kernel.unwrap_or(Self::NO_KERNEL)
+    }
 
     /// Returns whether the function may change the length of frames.
     pub fn changes_length(&self) -> bool {

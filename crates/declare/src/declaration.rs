@@ -388,6 +388,12 @@ impl Declaration {
         self.drops.iter().position(|drop| drop.name == name).and_then(|index| u8::try_from(index).ok())
     }
 
+    /// Returns the name of a drop reason's macro in C, without the prefix of the function. It
+    /// begins with `drop_` if a verdict has the same name.
+    pub fn drop_macro(&self, name: &str) -> String {
+        if self.verdict(name).is_some() { format!("drop_{name}") } else { name.to_owned() }
+    }
+
     /// Returns whether a host half in Rust builds the table image.
     pub fn has_own_image(&self) -> bool {
         self.records.iter().any(|record| record.name == "image")

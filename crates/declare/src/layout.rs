@@ -1,7 +1,8 @@
 //! Layout of records in memory, by the rules of the C compilers.
 
-use crate::declaration::{Declaration, Param, ParamShape, Record};
+use crate::declaration::{Declaration, Flows, Param, ParamShape, Record};
 use crate::types::{Field, FieldType, Scalar};
+use crate::words::KeyWords;
 
 /// Offsets of the fields of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -202,5 +203,43 @@ impl Packing {
     /// Returns the number of low bits of an entry below the rest of the key.
     pub fn rest_shift(&self) -> u32 {
         self.row_bits + Self::FLAG_BITS
+    }
+}
+
+/// Layout of the record of a flow.
+///
+/// ```text
+/// 0      8                24 or 8      ...             ...   record_bytes
+/// | meta | packets, bytes | key words  | reverse words | row |
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowLayout {
+    /// Offset of the words of the key.
+    pub key_offset: usize,
+    /// Number of words of the key.
+    pub key_words: usize,
+    /// Offset of the words of the second key.
+    pub reverse_offset: usize,
+    /// Number of words of the second key.
+    pub reverse_words: usize,
+    /// Offset of the row.
+    pub row_offset: usize,
+    /// Size of the row.
+    pub row_bytes: usize,
+    /// Size of the record: a power of two, or a multiple of 64.
+    pub record_bytes: usize,
+}
+
+impl FlowLayout {
+    /// Returns the layout of the records of flows.
+    pub fn of(flows: &Flows) -> Self {
+        let (key_words, reverse_words) = (KeyWords::of(&flows.key).len(), KeyWords::of(&flows.reverse).len());
+        let key_offset = if flows.counts { 24 } else { 8 };
+        let reverse_offset = key_offset + 8 * key_words;
+        let row_offset = reverse_offset + 8 * reverse_words;
+        let row_bytes = crate::generate::row_layout(flows).bytes;
+        let end = row_offset + row_bytes;
+        let record_bytes = if end <= 64 { end.next_power_of_two() } else { end.next_multiple_of(64) };
+        Self { key_offset, key_words, reverse_offset, reverse_words, row_offset, row_bytes, record_bytes }
     }
 }

@@ -41,5 +41,5 @@ pub use declaration::{
     Flows, Form, HostUse, Param, ParamShape, Record, Resource, Shape, Table, TestDeclaration, VerdictDeclaration,
 };
 pub use error::Error;
-pub use layout::{ImageLayout, Packing, ParamLayout, RecordLayout};
+pub use layout::{FlowLayout, ImageLayout, Packing, ParamLayout, RecordLayout};
 pub use types::{Field, FieldType, Scalar};

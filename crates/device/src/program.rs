@@ -9,7 +9,7 @@ pub trait Program: Send + Sync {
     /// Configured name of the function.
     fn name(&self) -> &str;
 
-    /// Number of the function's kernel in `kernels/functions.h`.
+    /// Number of the function's kernel.
     fn kernel(&self) -> u8;
 
     /// Table image of the function. Its bytes are the same on every device.

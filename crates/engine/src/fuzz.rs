@@ -64,7 +64,7 @@ impl Gateway {
         let outcome = self.function.run_ref(&mut buffer, &mut expected, variant, parameter);
         let mut chunk = self.chunk.take().expect("every run returns the chunk");
         chunk.bins.clear();
-        let kernel = self.function.contract().kernel;
+        let kernel = self.function.contract().bin_kernel();
         chunk.bins.push(Bin { count: 1, kernel, variant, length_bytes: original.length, ..Bin::default() });
         chunk.packets = 1;
         (chunk.descriptors[0], chunk.parameters[0]) = (original, parameter);

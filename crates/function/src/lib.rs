@@ -15,7 +15,6 @@
 mod arrange;
 mod columns;
 mod config;
-mod contract;
 pub mod dpi;
 pub mod echo;
 mod error;
@@ -45,10 +44,10 @@ use toml::de::DeTable;
 
 pub use arrange::{Arrangement, PreviousOutcome, Step};
 pub use columns::WorkColumns;
-pub use contract::{Contract, Counter, Drop, Verdict};
 pub use error::Error;
+pub use godwit_declare::{Contract, Counter, Drop, Verdict};
 
-/// All kinds of functions, in the order of `kernels/functions.h`.
+/// All kinds of functions, in the order of their kernel numbers.
 pub const KINDS: &[Kind] =
     &[template::KIND, echo::KIND, ipv4::KIND, ipsec::KIND, dpi::KIND, ipv6::KIND, l2::KIND, ndn::KIND, responder::KIND];
 
@@ -101,10 +100,11 @@ pub trait Function: Send + Sync {
         self.contract().tailroom_bytes
     }
 
-    /// Returns the savings of [`Contract::tailroom_saved`], relative to
-    /// [`Function::tailroom_bytes`].
+    /// Returns the tailroom that the function does not need, by frame length. Index: the length of
+    /// the frame modulo 16, for every L2 header. A function that pads to blocks needs its full
+    /// tailroom only for some lengths.
     fn tailroom_saved(&self) -> [u8; 16] {
-        self.contract().tailroom_saved
+        [0; 16]
     }
 
     /// Returns the variant of every packet, for a function without a host half.

@@ -93,7 +93,7 @@ pub struct Packer {
 pub struct Stream {
     /// Index of the configured function.
     pub instance: u16,
-    /// Kernel number of the function in `kernels/functions.h`.
+    /// Kernel number of the function.
     pub kernel: u8,
     /// Row of the function in the chain on the device ([`Bin::row`]).
     pub row: u8,
@@ -128,7 +128,7 @@ impl Packer {
     /// Creates a packer with `chunks` sets of bins. One set fills while the others are on the
     /// device. PIPSEA has two sets, active and wait.
     ///
-    /// `kernels` has one entry per function: its kernel number in `kernels/functions.h`.
+    /// `kernels` has one entry per function: its kernel number.
     ///
     /// # Errors
     /// Returns an error if a key is out of range, if there are no functions or fewer than two sets

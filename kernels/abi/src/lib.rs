@@ -105,7 +105,7 @@ pub struct Bin {
     pub first: u32,
     /// Number of packets.
     pub count: u16,
-    /// Kernel number of `kernels/functions.h`.
+    /// Kernel number of the function.
     pub kernel: u8,
     /// Variant of the kernel.
     pub variant: u8,
@@ -150,7 +150,7 @@ pub struct Chain {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChainStage {
-    /// Kernel number of `kernels/functions.h`.
+    /// Kernel number of the function.
     pub kernel: u32,
     /// Variant of all packets.
     pub variant: u32,

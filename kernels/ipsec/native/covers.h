@@ -2,9 +2,6 @@
 #ifndef GODWIT_IPSEC_COVERS_H
 #define GODWIT_IPSEC_COVERS_H
 
-/* Number of ipsec in functions.h. */
-#define GW_NATIVE_IPSEC 3u
-
 /* Returns whether the AVX-512 form supports a variant of ipsec. */
 GW_LANE gw_u32 gw_avx512_covers(gw_u32 variant)
 {

@@ -52,7 +52,7 @@ gw_ipv4_avx512_variant(const gw_u8 *image, const gw_u32 narrow, const gw_u32 *re
     const gw_ipv4_image *header = (const gw_ipv4_image *)image;
     const gw_u8 *tbl24 = image + header->tbl24_offset;
     const gw_u8 *tbl8 = image + header->tbl8_offset;
-    const gw_u32 variant = narrow ? GW_IPV4_VARIANT_NARROW : GW_IPV4_VARIANT_WIDE;
+    const gw_u32 variant = narrow ? GW_IPV4_VARIANT_ENTRIES16 : GW_IPV4_VARIANT_ENTRIES32;
     const gw_u64 whole = count - count % GW_IPV4_AVX512_LANES;
     /* Round the distance down to a multiple of the lanes. */
     const gw_u64 ahead_whole = ahead_max - ahead_max % GW_IPV4_AVX512_LANES;
@@ -81,7 +81,7 @@ static inline void gw_ipv4_avx512_bulk(const gw_u8 *image, gw_u32 variant,
                                        gw_u64 count, gw_u64 ahead)
 {
     const gw_ipv4_image *header = (const gw_ipv4_image *)image;
-    if (variant == GW_IPV4_VARIANT_NARROW) {
+    if (variant == GW_IPV4_VARIANT_ENTRIES16) {
         gw_ipv4_avx512_variant(image, 1, addresses, next_hops, count, ahead);
     } else if (header->groups <= 1u << 23) {
         gw_ipv4_avx512_variant(image, 0, addresses, next_hops, count, ahead);

@@ -46,12 +46,12 @@ static inline __m512i gw_ipv6_avx512_shifted(const gw_u64 *keys, __m512i shifts)
 /* Takes one step for those of sixteen look-ups that are at a node of the trie. */
 static inline __m512i gw_ipv6_avx512_step(const gw_u8 *lines, __m512i entries, const gw_u64 *keys)
 {
-    const __mmask16 at_node = gw_ipv6_avx512_at(entries, GW_IPV6_NODE);
+    const __mmask16 at_node = gw_ipv6_avx512_at(entries, GW_IPV6_NODE >> 30);
     const __m512i shifts = _mm512_and_si512(_mm512_srli_epi32(entries, 24), _mm512_set1_epi32(62));
     const __m512i strides = _mm512_and_si512(_mm512_srli_epi32(entries, 22), _mm512_set1_epi32(6));
     const __m512i masks =
         _mm512_sub_epi32(_mm512_sllv_epi32(_mm512_set1_epi32(64), strides), _mm512_set1_epi32(1));
-    const __m512i line = _mm512_and_si512(entries, _mm512_set1_epi32((int)GW_IPV6_LINE_MASK));
+    const __m512i line = _mm512_and_si512(entries, _mm512_set1_epi32((int)GW_LPM6_LINE_MASK));
     const __m512i slot = _mm512_and_si512(gw_ipv6_avx512_shifted(keys, shifts), masks);
     const __m512i words = _mm512_add_epi32(_mm512_slli_epi32(line, 4), slot);
     return _mm512_mask_i32gather_epi32(entries, at_node, words, lines, 4);
@@ -63,8 +63,8 @@ static inline void gw_ipv6_avx512_list(gw_ipv6_avx512 *block, __m512i entries, g
     const __m512i indices =
         _mm512_add_epi32(_mm512_set1_epi32((int)first),
                          _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0));
-    const __mmask16 at_node = gw_ipv6_avx512_at(entries, GW_IPV6_NODE);
-    const __mmask16 at_bucket = gw_ipv6_avx512_at(entries, GW_IPV6_TABLE);
+    const __mmask16 at_node = gw_ipv6_avx512_at(entries, GW_IPV6_NODE >> 30);
+    const __mmask16 at_bucket = gw_ipv6_avx512_at(entries, GW_IPV6_TABLE >> 30);
     _mm512_storeu_si512(block->nodes + block->node_count,
                         _mm512_maskz_compress_epi32(at_node, indices));
     _mm512_storeu_si512(block->buckets + block->bucket_count,
@@ -85,9 +85,9 @@ static inline void gw_ipv6_avx512_relist(gw_ipv6_avx512 *block, const gw_u32 *en
         const gw_u32 i = list[j];
         const gw_u32 tag = entries[i] >> 30;
         block->nodes[node_count] = i;
-        node_count += (gw_u32)(tag == GW_IPV6_NODE);
+        node_count += (gw_u32)(tag == GW_IPV6_NODE >> 30);
         block->buckets[bucket_count] = i;
-        bucket_count += (gw_u32)(tag == GW_IPV6_TABLE);
+        bucket_count += (gw_u32)(tag == GW_IPV6_TABLE >> 30);
     }
     block->node_count = node_count;
     block->bucket_count = bucket_count;
@@ -100,7 +100,7 @@ static inline void gw_ipv6_avx512_rest(gw_ipv6_avx512 *block, const gw_u8 *lines
         const gw_u32 bucket_count = block->bucket_count;
         for (gw_u32 j = 0; j < bucket_count; j++) {
             const gw_u32 i = block->buckets[j];
-            const gw_ipv6_bucket *bucket = (const gw_ipv6_bucket *)gw_ipv6_line(lines, entries[i]);
+            const gw_ipv6_bucket *bucket = (const gw_ipv6_bucket *)gw_lpm6_line(lines, entries[i]);
             entries[i] = bucket->values[gw_rank_line(bucket->keys, GW_IPV6_KEYS, block->keys[i])];
         }
         block->bucket_count = 0;
@@ -108,7 +108,7 @@ static inline void gw_ipv6_avx512_rest(gw_ipv6_avx512 *block, const gw_u8 *lines
         const gw_u32 node_count = block->node_count;
         for (gw_u32 j = 0; j < node_count; j++) {
             const gw_u32 i = block->nodes[j];
-            entries[i] = *gw_ipv6_slot(gw_ipv6_line(lines, entries[i]), entries[i], block->keys[i]);
+            entries[i] = *gw_lpm6_slot(gw_lpm6_line(lines, entries[i]), entries[i], block->keys[i]);
         }
         block->node_count = 0;
         gw_ipv6_avx512_relist(block, entries, block->nodes, node_count);
@@ -143,7 +143,7 @@ static inline void gw_ipv6_avx512_block(const gw_u8 *image, const gw_u8 *address
         const __m512i slots = gw_ipv6_avx512_shifted(block.keys + i, root_shift);
         const __m512i entries = _mm512_i32gather_epi32(slots, image + header->root_offset, 4);
         _mm512_storeu_si512(next_hops + i, entries);
-        any |= gw_ipv6_avx512_at(entries, GW_IPV6_NODE);
+        any |= gw_ipv6_avx512_at(entries, GW_IPV6_NODE >> 30);
     }
     for (gw_u32 step = 0; step < GW_IPV6_AVX512_STEPS && any != 0; step++) {
         any = 0;
@@ -151,7 +151,7 @@ static inline void gw_ipv6_avx512_block(const gw_u8 *image, const gw_u8 *address
             const __m512i before = _mm512_loadu_si512(next_hops + i);
             const __m512i entries = gw_ipv6_avx512_step(lines, before, block.keys + i);
             _mm512_storeu_si512(next_hops + i, entries);
-            any |= gw_ipv6_avx512_at(entries, GW_IPV6_NODE);
+            any |= gw_ipv6_avx512_at(entries, GW_IPV6_NODE >> 30);
         }
     }
     block.node_count = 0;
@@ -161,11 +161,11 @@ static inline void gw_ipv6_avx512_block(const gw_u8 *image, const gw_u8 *address
     }
     gw_ipv6_avx512_rest(&block, lines, next_hops);
     for (gw_u32 i = 0; i < GW_IPV6_BULK; i += GW_IPV6_AVX512_LANES) {
-        gw_u32 low = gw_ipv6_avx512_at(_mm512_loadu_si512(next_hops + i), GW_IPV6_LOW);
+        gw_u32 low = gw_ipv6_avx512_at(_mm512_loadu_si512(next_hops + i), GW_IPV6_LOW >> 30);
         for (; low != 0; low &= low - 1) {
             const gw_u32 at = i + (gw_u32)__builtin_ctz(low);
-            const gw_u32 entry = *(const gw_u32 *)gw_ipv6_line(lines, next_hops[at]);
-            next_hops[at] = gw_ipv6_trie(lines, entry, gw_load_be64(addresses + 16 * at + 8));
+            const gw_u32 entry = *(const gw_u32 *)gw_lpm6_line(lines, next_hops[at]);
+            next_hops[at] = gw_lpm6_trie(lines, entry, gw_load_be64(addresses + 16 * at + 8));
         }
     }
 }

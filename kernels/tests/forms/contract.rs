@@ -1,7 +1,7 @@
 //! Every kernel at every CPU level, compared with expectations written from its contract.
 
 use godwit_abi::Outcome;
-use godwit_kernels::image::{IPV4_BLACKHOLE, IPV4_LOCAL};
+use godwit_kernels::image::{IPV4_HOP_BLACKHOLE, IPV4_HOP_LOCAL};
 use godwit_kernels::{DPI, ECHO, IPV4, Level, TEMPLATE, levels, natives};
 
 use crate::common::batch::Batch;
@@ -88,10 +88,10 @@ fn route_ipv4(frame: &mut [u8]) -> Outcome {
     let Some(route) = route else { return Outcome::verdict(4) };
     let next_hop = next_hops()[route.next_hop as usize];
     let [flags, port, destination @ ..] = next_hop.to.to_le_bytes();
-    if flags & IPV4_LOCAL != 0 {
+    if flags & IPV4_HOP_LOCAL != 0 {
         return Outcome { value: route.next_hop, ..Outcome::verdict(1) };
     }
-    if flags & IPV4_BLACKHOLE != 0 {
+    if flags & IPV4_HOP_BLACKHOLE != 0 {
         return Outcome::drop(3);
     }
     if ip[8] <= 1 {
@@ -262,7 +262,7 @@ fn bulk_lookup_finds_the_longest_prefix() {
                 bulk(case.image.bytes().as_ptr(), case.variant, &addresses[..count], &mut found, ahead);
                 for (address, found) in addresses.iter().zip(found) {
                     let route = ROUTES.iter().filter(|route| route.covers(*address)).max_by_key(|route| route.length);
-                    let expected = route.map_or(godwit_kernels::image::IPV4_NO_ROUTE, |route| route.next_hop);
+                    let expected = route.map_or(godwit_kernels::image::IPV4_NONE, |route| route.next_hop);
                     assert_eq!(found, expected, "{} by {name}: {address:#010x}", case.name);
                 }
             }

@@ -402,7 +402,8 @@ impl Flow {
         }
         for (bin, next) in chunk.bins.iter_mut().zip(next.into_iter().flatten()) {
             let function = &self.functions[next];
-            (bin.instance, bin.kernel, bin.variant) = (next as u16, function.contract().kernel, function.variant());
+            (bin.instance, bin.kernel, bin.variant) =
+                (next as u16, function.contract().bin_kernel(), function.variant());
         }
         true
     }

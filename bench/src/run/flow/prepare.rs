@@ -64,7 +64,7 @@ impl Flow {
         Bin {
             first: first as u32,
             count: count as u16,
-            kernel: self.functions[usize::from(job.instance)].contract().kernel,
+            kernel: self.functions[usize::from(job.instance)].contract().bin_kernel(),
             variant: job.variant,
             instance: job.instance,
             length_bytes: descriptor.length,
@@ -77,7 +77,7 @@ impl Flow {
     /// would wait for more are left out. `observed` contains the times of bins, by which the packer
     /// sorts. Returns the packer's nanoseconds per packet.
     pub(crate) fn prepare_by_packer(&mut self, config: &PackerConfig, observed: &[(Bin, u64)]) -> Result<f64, Error> {
-        let kernels: Vec<u8> = self.functions.iter().map(|function| function.contract().kernel).collect();
+        let kernels: Vec<u8> = self.functions.iter().map(|function| function.contract().bin_kernel()).collect();
         // The packer needs a set of bins for every chunk, and one set that it fills.
         let sets = self.packets.len() / (config.chunk_packets as usize).max(1) * 4 + 8;
         let mut packer = Packer::new(config.clone(), &kernels, sets).map_err(Error::setup)?;

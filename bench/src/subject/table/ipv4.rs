@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use godwit_function::Function;
-use godwit_kernels::image::IPV4_NO_ROUTE;
+use godwit_kernels::image::IPV4_NONE;
 
 use crate::error::Error;
 use crate::load::routes;
@@ -161,7 +161,7 @@ fn round(lookup: &Bulk<'_>, function: &dyn Function, addresses: &[u32], ahead: u
     let started = Instant::now();
     for bulk in addresses.chunks_exact(BULK) {
         lookup(image, variant, bulk, &mut next_hops, ahead);
-        sum += rounds::sum(&next_hops, IPV4_NO_ROUTE);
+        sum += rounds::sum(&next_hops, IPV4_NONE);
     }
     (started.elapsed().as_nanos() as f64, sum)
 }

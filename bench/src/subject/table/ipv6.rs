@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 use std::time::Instant;
 
 use godwit_function::Function;
-use godwit_kernels::image::IPV6_NO_ROUTE;
+use godwit_kernels::image::IPV6_NONE;
 
 use crate::error::Error;
 use crate::load::build::build;
@@ -139,7 +139,7 @@ fn round(lookup: Bulk<'_>, function: &dyn Function, addresses: &[[u8; 16]]) -> (
     let started = Instant::now();
     for bulk in addresses.chunks_exact(BULK) {
         lookup(image, variant, bulk, &mut next_hops);
-        sum += rounds::sum(&next_hops, IPV6_NO_ROUTE);
+        sum += rounds::sum(&next_hops, IPV6_NONE);
     }
     (started.elapsed().as_nanos() as f64, sum)
 }

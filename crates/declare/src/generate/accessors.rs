@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use crate::declaration::{Declaration, Flows, Shape, Table};
+use crate::declaration::{Declaration, Shape, Table};
 use crate::layout::{ImageLayout, Packing, RecordLayout};
 use crate::types::{Field, FieldType, Scalar};
 use crate::words::KeyWords;
 
 use super::header::plain_struct;
-use super::{prefix, upper};
+use super::prefix;
 
 /// Size of the rows of a table in bytes above which a row is likely to miss every cache.
 const FAR_BYTES: usize = 1 << 20;
@@ -63,8 +63,8 @@ fn find(table: &Table, name: &str, offset: usize) -> String {
         Shape::Array => {
             begin("gw_u32 index")
                 + &header("array")
-                + "    if (index >= table->rows) {\n        return 0;\n    }\n"
-                + &copy("index", far)
+                + "    const gw_u32 found_index = gw_array_find(lane->image, table, index);\n    if (found_index == GW_TABLE_NONE) {\n        return 0;\n    }\n"
+                + &copy("found_index", far)
         }
         Shape::Acl => {
             let words = KeyWords::of(&table.key);
@@ -141,7 +141,7 @@ fn exact_wide(table: &Table, name: &str, words: &KeyWords) -> String {
 }
 
 /// Returns the expression of a word of a key.
-fn word(parts: &[crate::words::Part], key: &[Field]) -> String {
+pub(super) fn word(parts: &[crate::words::Part], key: &[Field]) -> String {
     let part = |part: &crate::words::Part| {
         let field = &key[part.field];
         let index =
@@ -161,113 +161,4 @@ fn word(parts: &[crate::words::Part], key: &[Field]) -> String {
 fn word_list(words: &KeyWords, key: &[Field], count: usize) -> String {
     let list = words.0.iter().map(|parts| word(parts, key)).chain(std::iter::repeat("0".to_owned()));
     list.take(count).collect::<Vec<_>>().join(", ")
-}
-
-/// Returns the structs of flows, and the accessors of a host half in C.
-pub(super) fn flows(declaration: &Declaration) -> String {
-    let Some(flows) = &declaration.flows else { return String::new() };
-    let (prefix, upper) = (prefix(declaration), upper(declaration));
-    let name = format!("{prefix}_{}", flows.name);
-    let mut text = String::new();
-    text += &plain_struct(declaration, &format!("{name}_key"), &flows.key);
-    if !flows.reverse.is_empty() {
-        text += &plain_struct(declaration, &format!("{name}_reverse"), &flows.reverse);
-    }
-    if !flows.row.is_empty() {
-        text += &plain_struct(declaration, &format!("{name}_row"), &flows.row);
-    }
-    for (index, (timer, _)) in flows.timers.iter().enumerate() {
-        let _ = writeln!(text, "#define {upper}_TIMER_{} {index}u", timer.to_ascii_uppercase());
-    }
-    text += "#ifdef GW_HOST\n";
-    text += &host(declaration, flows, &prefix, &name);
-    text += "#endif\n";
-    text
-}
-
-/// Returns the host part: words of keys, prototypes of the user's functions, and resources.
-fn host(declaration: &Declaration, flows: &Flows, prefix: &str, name: &str) -> String {
-    let mut text = String::new();
-    let reverse_type = if flows.reverse.is_empty() { "void".to_owned() } else { format!("{name}_reverse") };
-    let row_type = if flows.row.is_empty() { "void".to_owned() } else { format!("{name}_row") };
-    let _ = write!(
-        text,
-        "typedef gw_flows {prefix};\n\
-         GW_FIND gw_side {prefix}_find(const gw_packet *packet, {name}_key *key{});\n\
-         GW_MISS {row_type} *{prefix}_miss({prefix} *own, const gw_packet *packet, gw_side side,\n    \
-         const {name}_key *key, gw_outcome *outcome);\n\
-         GW_UPDATE gw_u64 {prefix}_update({row_type} *row, const gw_packet *packet, gw_side side);\n",
-        if flows.reverse.is_empty() { String::new() } else { format!(", {reverse_type} *reverse") }
-    );
-    for (kind, fields) in [("key", &flows.key), ("reverse", &flows.reverse)] {
-        if fields.is_empty() {
-            continue;
-        }
-        let words = KeyWords::of(fields);
-        let _ = writeln!(text, "static inline void {name}_{kind}_words(const {name}_{kind} *key, gw_u64 *words)\n{{");
-        for (index, parts) in words.0.iter().enumerate() {
-            let _ = writeln!(text, "    words[{index}] = {};", word(parts, fields));
-        }
-        text += "}\n";
-    }
-    let key_words = KeyWords::of(&flows.key).len();
-    let reverse_words = KeyWords::of(&flows.reverse).len();
-    let row_bytes = RecordLayout::padded(&flows.row).bytes;
-    let upper = upper(declaration);
-    let _ = write!(
-        text,
-        "#define {upper}_KEY_WORDS {key_words}u\n#define {upper}_REVERSE_WORDS {reverse_words}u\n\
-         #define {upper}_ROW_BYTES {row_bytes}u\n"
-    );
-    // The parameters of a host half are those of the image.
-    if !declaration.params.is_empty() {
-        let offset = ImageLayout::of(declaration).params_offset;
-        let _ = write!(
-            text,
-            "static inline const struct {prefix}_params *{prefix}_own_params(const {prefix} *own)\n{{\n    \
-             return (const struct {prefix}_params *)(own->image + {offset});\n}}\n"
-        );
-    }
-    let _ = write!(
-        text,
-        "/* Selects the timer of a row. */\n\
-         static inline void {name}_timer({row_type} *row, gw_u32 timer)\n{{\n    gw_flows_timer(row, timer);\n}}\n"
-    );
-    if !flows.row.is_empty() {
-        let _ = write!(
-            text,
-            "/* Creates a row for the key. Returns 0 if the table or the limit is exhausted. */\n\
-             static inline {row_type} *{name}_create({prefix} *own, const {name}_key *key, gw_u32 timer)\n{{\n    \
-             gw_u64 words[{key_words}];\n    {name}_key_words(key, words);\n    \
-             return ({row_type} *)gw_flows_create(own, words, {key_words}u, {reverse_words}u, {limit}, timer);\n}}\n",
-            limit = flows.limit.as_ref().map_or("0".to_owned(), |limit| {
-                let params = format!("{prefix}_own_params(own)->{}", limit.max);
-                params
-            }),
-        );
-        if let Some(limit) = &flows.limit {
-            // The number of flows per value of the field is counted by the owner.
-            let _ = writeln!(text, "/* limited by `{}` */", limit.by);
-        }
-        if reverse_words > 0 {
-            let _ = write!(
-                text,
-                "/* Adds the second key of a row. Returns 0 if another row has it. */\n\
-                 static inline gw_u32 {name}_reverse_set({prefix} *own, {row_type} *row, const {name}_reverse *key)\n{{\n    \
-                 gw_u64 words[{reverse_words}];\n    {name}_reverse_words(key, words);\n    \
-                 return gw_flows_reverse(own, row, words, {key_words}u, {reverse_words}u);\n}}\n"
-            );
-        }
-    }
-    for (index, resource) in declaration.resources.iter().enumerate() {
-        let _ = write!(
-            text,
-            "/* Takes a free address and port for a row, near `wish`. Returns 0 if there is none. */\n\
-             static inline gw_u32 {prefix}_{}_take({prefix} *own, {row_type} *row, const gw_packet *packet, gw_u32 wish,\n    \
-             gw_u32 *address, gw_u16 *port)\n{{\n    \
-             return gw_resource_take(own, row, {index}u, packet->bucket, wish, address, port);\n}}\n",
-            resource.name
-        );
-    }
-    text
 }

@@ -6,12 +6,15 @@ use crate::declaration::{Declaration, Param, ParamShape, Record};
 use crate::layout::{ImageLayout, RecordLayout};
 use crate::types::{Field, FieldType, Scalar};
 
-use super::{accessors, prefix, upper};
+use super::{accessors, flows, prefix, upper};
 
 /// Returns the header of a function. `number` is its kernel number.
 pub fn header(declaration: &Declaration, number: Option<u8>) -> String {
-    let mut text = format!("/* Generated from the declaration of {}. */\n", declaration.name);
     let upper = upper(declaration);
+    let mut text = format!(
+        "/* Generated from the declaration of {}. */\n#ifndef {upper}_DECLARED_H\n#define {upper}_DECLARED_H\n",
+        declaration.name
+    );
     let mut define = |name: &str, value: String| {
         // Writing to a String never fails.
         let _ = writeln!(text, "#define {upper}_{} {value}", name.to_ascii_uppercase());
@@ -24,7 +27,7 @@ pub fn header(declaration: &Declaration, number: Option<u8>) -> String {
         define(&verdict.name, format!("{number}u"));
     }
     for (number, drop) in declaration.drops.iter().enumerate() {
-        define(&drop.name, format!("{number}u"));
+        define(&declaration.drop_macro(&drop.name), format!("{number}u"));
     }
     for (number, variant) in declaration.variants.iter().enumerate() {
         define(&format!("variant_{variant}"), format!("{number}u"));
@@ -44,8 +47,8 @@ pub fn header(declaration: &Declaration, number: Option<u8>) -> String {
         text += &params(declaration);
     }
     text += &accessors::tables(declaration);
-    text += &accessors::flows(declaration);
-    text
+    text += &flows::structs(declaration);
+    text + "#endif\n"
 }
 
 /// Returns a declared struct with checks of its size and of the offsets of its fields.
@@ -106,14 +109,14 @@ fn params(declaration: &Declaration) -> String {
     for param in &declaration.params {
         text += &param_members(param);
     }
-    text += "};\n";
+    let _ = writeln!(text, "}};\ntypedef struct {prefix}_params {prefix}_parameters;");
     let short = prefix.trim_start_matches("gw_");
     for (param, offsets) in declaration.params.iter().zip(&layout.params) {
-        let _ = writeln!(text, "GW_ASSERT_OFFSET(struct {prefix}_params, {}, {});", last_member(param), offsets.second);
+        let _ = writeln!(text, "GW_ASSERT_OFFSET({prefix}_parameters, {}, {});", last_member(param), offsets.second);
     }
     let _ = write!(
         text,
-        "GW_STATIC_ASSERT(sizeof(struct {prefix}_params) <= {}, {short}_params_size);\n\
+        "GW_STATIC_ASSERT(sizeof({prefix}_parameters) <= {}, {short}_params_size);\n\
          GW_LANE const GW_GLOBAL struct {prefix}_params *{prefix}_params(const gw_lane *lane)\n{{\n    \
          return (const GW_GLOBAL struct {prefix}_params *)(lane->image + {});\n}}\n",
         layout.params_bytes, layout.params_offset

@@ -1,12 +1,15 @@
 //! Texts that are generated from a declaration.
 
 mod accessors;
+mod flows;
 pub mod header;
 pub mod page;
 pub mod rust;
 pub mod schema;
 
 use crate::Contract;
+pub(crate) use flows::row_layout;
+
 use crate::declaration::Declaration;
 
 /// Prefix of the names of a function in C.

@@ -220,7 +220,7 @@ fn check(declaration: &Declaration) -> Result<(), Error> {
 /// Refuses two names that would be one macro in C.
 fn unique_names(declaration: &Declaration) -> Result<(), Error> {
     let verdicts = declaration.verdicts.iter().map(|verdict| (verdict.name.clone(), "verdict"));
-    let drops = declaration.drops.iter().map(|drop| (drop.name.clone(), "drop reason"));
+    let drops = declaration.drops.iter().map(|drop| (declaration.drop_macro(&drop.name), "drop reason"));
     let constants = declaration.constants.iter().map(|constant| (constant.name.clone(), "constant"));
     let variants = declaration.variants.iter().map(|variant| (format!("variant_{variant}"), "variant"));
     let fixed = [("number".to_owned(), "kernel number"), ("magic".to_owned(), "magic number")];

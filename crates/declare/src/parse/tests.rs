@@ -83,7 +83,7 @@ fn an_error_names_the_line_of_the_c_file() {
         ("reads   = 34", "reads   = 70000", 4, "below 65535"),
         ("reads   = 34", "raeds   = 34", 4, "did you mean `reads`?"),
         ("pass    = \"The sender is not on the list.\"", "pass = 3", 6, "verdicts.pass"),
-        ("truncated = ", "pass = ", 1, "names a verdict and a drop reason"),
+        ("truncated = ", "number = ", 1, "names a drop reason and a kernel number"),
         ("default = 10", "default = 300", 12, "between 0 and 255"),
         ("type = \"u32\"", "type = \"u33x\"", 12, "unknown type"),
         ("shape = \"lpm4\"", "shape = \"lpm\"", 13, "lpm4"),

@@ -98,7 +98,7 @@ impl Program for FunctionProgram {
     }
 
     fn kernel(&self) -> u8 {
-        self.1.contract().kernel
+        self.1.contract().bin_kernel()
     }
 
     fn image(&self) -> ImageRef<'_> {
@@ -233,7 +233,7 @@ fn arrivals(cases: &[Case], packets: &[&Packet], batch: usize) -> Vec<Chunk> {
         grouping: Grouping::None,
         ..PackerConfig::default()
     };
-    let kernels: Vec<u8> = cases.iter().map(|case| case.function.contract().kernel).collect();
+    let kernels: Vec<u8> = cases.iter().map(|case| case.function.contract().bin_kernel()).collect();
     let mut packer = Packer::new(config.clone(), &kernels, 2).unwrap();
     let mut chunks: Vec<Chunk> = Vec::new();
     let mut take = |packer: &mut Packer| {
@@ -275,7 +275,7 @@ fn chunk(cases: &[Case], bins: &[&[&Packet]], batch: usize) -> Chunk {
         chunk.bins.push(Bin {
             first: first as u32,
             count: packets.len() as u16,
-            kernel: cases[packets[0].instance].function.contract().kernel,
+            kernel: cases[packets[0].instance].function.contract().bin_kernel(),
             variant: packets[0].variant,
             instance: packets[0].instance as u16,
             length_bytes: packets.iter().map(|packet| packet.before.length).max().unwrap(),

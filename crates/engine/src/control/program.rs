@@ -27,7 +27,7 @@ impl Program for FunctionProgram {
     }
 
     fn kernel(&self) -> u8 {
-        self.function.contract().kernel
+        self.function.contract().bin_kernel()
     }
 
     fn image(&self) -> ImageRef<'_> {

@@ -22,7 +22,7 @@ pub(crate) fn plan(
 ) -> ChainPlan {
     let functions: Vec<(String, Arc<dyn Function>)> =
         config.functions.iter().map(|entry| (entry.name.clone(), Arc::clone(&entry.function))).collect();
-    let mut kernels: Vec<u8> = functions.iter().map(|(_, function)| function.contract().kernel).collect();
+    let mut kernels: Vec<u8> = functions.iter().map(|(_, function)| function.contract().bin_kernel()).collect();
     if kernels.is_empty() {
         // A chain from port to port fills no bins, but a packer needs at least one label, so add a
         // kernel.

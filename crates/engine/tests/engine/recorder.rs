@@ -88,25 +88,7 @@ struct Recorder {
 /// Contract of `template`, but with packets in order.
 static IN_ORDER: LazyLock<Contract> = LazyLock::new(|| {
     let template = godwit_function::KINDS.iter().find(|kind| kind.contract.kind == "template").unwrap();
-    let Contract { kind, summary, kernel, verdicts, drops, variants, tailroom_saved, counters, spec, .. } =
-        *template.contract;
-    let Contract { reads_bytes, writes_bytes, headroom_bytes, tailroom_bytes, .. } = *template.contract;
-    Contract {
-        kind,
-        summary,
-        kernel,
-        verdicts,
-        drops,
-        variants,
-        in_order: true,
-        reads_bytes,
-        writes_bytes,
-        headroom_bytes,
-        tailroom_bytes,
-        tailroom_saved,
-        counters,
-        spec,
-    }
+    Contract { in_order: true, ..*template.contract }
 });
 
 impl Function for Recorder {

@@ -13,43 +13,13 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use crate::{BuildContext, Contract, Drop, Error, Function, Kind, Verdict};
+use crate::{BuildContext, Contract, Error, Function, Kind};
 
 pub use config::Config;
+
+/// Contract, verdicts and drop reasons, as declared in `kernels/dpi/dpi.h`.
+pub use godwit_kernels::declared::dpi::*;
 pub use patterns::{parse as parse_patterns, parse_pattern};
-
-/// The payload contains no pattern.
-pub const VERDICT_CLEAN: u8 = 0;
-/// The payload contains a pattern. `Outcome::value` is the number of the pattern that ends first.
-/// `Outcome::port` is the number of matches, at most 65,535.
-pub const VERDICT_MATCH: u8 = 1;
-/// The headers state more bytes than the frame has.
-pub const DROP_TRUNCATED: u8 = 0;
-
-/// Contract block of `kernels/dpi/`, as data.
-pub const CONTRACT: Contract = Contract {
-    kind: "dpi",
-    summary: "Searches the payload of every packet for many byte strings (Aho-Corasick).",
-    kernel: godwit_kernels::DPI,
-    verdicts: &[
-        Verdict { name: "clean", sentence: "The payload contains no pattern.", chooses_port: false },
-        Verdict {
-            name: "match",
-            sentence: "The payload contains a pattern. The value is the number of the pattern that ends first.",
-            chooses_port: false,
-        },
-    ],
-    drops: &[Drop { name: "truncated", sentence: "The headers state more bytes than the frame has." }],
-    variants: &["search"],
-    in_order: false,
-    reads_bytes: Contract::ALL,
-    writes_bytes: 0,
-    headroom_bytes: 0,
-    tailroom_bytes: 0,
-    tailroom_saved: [0; 16],
-    counters: &[],
-    spec: "Aho, Corasick, Efficient String Matching, CACM 18(6), 1975",
-};
 
 /// Registration of the function.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };

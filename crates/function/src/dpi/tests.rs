@@ -26,12 +26,13 @@ fn found(value: u32, port: u16) -> Outcome {
     Outcome { port, value, ..Outcome::verdict(VERDICT_MATCH) }
 }
 
-/// What a kernel finds with the image: pattern and count.
+/// Returns the pattern and the count that a kernel finds with the image.
 fn search_image(function: &Dpi, payload: &[u8]) -> reference::Matches {
     search_from(function, payload, 0)
 }
 
-/// What lanes find that have a segment each, from a run-up before it as `kernels/dpi/group.h` says.
+/// Returns the matches of lanes with one segment each. A lane starts with a run-up before its
+/// segment (`kernels/dpi/group.h`).
 fn search_segments(function: &Dpi, payload: &[u8], segment_bytes: usize) -> reference::Matches {
     let longest = u32::from_le_bytes(function.image().to_vec()[24..28].try_into().unwrap()) as usize;
     let mut found = reference::Matches::default();

@@ -14,38 +14,15 @@ use godwit_packet::{ImageRef, Memory};
 use toml::Spanned;
 use toml::de::DeTable;
 
-use crate::{BuildContext, Contract, Drop, Error, Function, Kind, Verdict};
+use crate::{BuildContext, Contract, Error, Function, Kind};
 
 pub use config::Config;
 
-/// The addresses are swapped and the port is chosen.
-pub const VERDICT_FORWARD: u8 = 0;
-/// The frame ends before the number.
-pub const DROP_TRUNCATED: u8 = 0;
+/// Contract, verdicts and drop reasons, as declared in `kernels/echo/echo.h`.
+pub use godwit_kernels::declared::echo::*;
+
 /// Offset of the number in bytes: after Ethernet, an IPv4 header without options, and UDP.
 pub const NUMBER_OFFSET: usize = 14 + 20 + 8;
-
-/// Contract block of `kernels/echo/`, as data.
-pub const CONTRACT: Contract = Contract {
-    kind: "echo",
-    summary: "Sends every frame back to its sender, on the port that a number in its payload selects.",
-    kernel: godwit_kernels::ECHO,
-    verdicts: &[Verdict {
-        name: "forward",
-        sentence: "The addresses are swapped. The port is the 32-bit number at byte 42 modulo the number of ports.",
-        chooses_port: true,
-    }],
-    drops: &[Drop { name: "truncated", sentence: "The frame is shorter than 46 bytes." }],
-    variants: &["echo"],
-    in_order: false,
-    reads_bytes: 46,
-    writes_bytes: 12,
-    headroom_bytes: 0,
-    tailroom_bytes: 0,
-    tailroom_saved: [0; 16],
-    counters: &[],
-    spec: "Kalia et al., Raising the Bar for Using GPUs in Software Packet Processing, NSDI 2015, section 4",
-};
 
 /// Registration of the function.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };

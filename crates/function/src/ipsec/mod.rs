@@ -54,7 +54,7 @@ use godwit_packet::{BUCKETS, Image, ImageRef, SteerKey, wipe_stack};
 use toml::Spanned;
 use toml::de::DeTable;
 
-use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Running, Verdict};
+use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Running};
 use config::within;
 use control::Control;
 use database::Database;
@@ -65,190 +65,13 @@ use tables::Shape;
 
 pub use config::Config;
 
-/// Verdict: the packet was encapsulated.
-pub const VERDICT_ENCRYPTED: u8 = 0;
-/// Verdict: the packet was decapsulated.
-pub const VERDICT_DECRYPTED: u8 = 1;
-/// Verdict: a policy lets the packet pass.
-pub const VERDICT_BYPASS: u8 = 2;
-/// Verdict: the frame carries no IP packet and passes.
-pub const VERDICT_NOT_IP: u8 = 3;
-
-/// Verdict: the packet exceeded the MTU of its tunnel. The frame is now the ICMP error to its
-/// sender.
-pub const VERDICT_TOO_BIG: u8 = 4;
-
-/// Drop reason: the frame is shorter than its headers indicate.
-pub const DROP_TRUNCATED: u8 = 0;
-/// Drop reason: a header is malformed.
-pub const DROP_MALFORMED: u8 = 1;
-/// Drop reason: a policy discards the packet, or no policy matches it.
-pub const DROP_POLICY_DISCARD: u8 = 2;
-/// Drop reason: unknown SPI.
-pub const DROP_NO_SA: u8 = 3;
-/// Drop reason: the buffer has too little headroom or tailroom.
-pub const DROP_NO_ROOM: u8 = 4;
-/// Drop reason: wrong ICV.
-pub const DROP_AUTHENTICATION: u8 = 5;
-/// Drop reason: wrong ESP padding.
-pub const DROP_PADDING: u8 = 6;
-/// Drop reason: the SA has no sequence numbers left.
-pub const DROP_SEQUENCE_EXHAUSTED: u8 = 7;
-/// Drop reason: another worker owns the SA.
-pub const DROP_WRONG_WORKER: u8 = 8;
-/// Drop reason: the inner packet does not match the SA.
-pub const DROP_POLICY_MISMATCH: u8 = 9;
-/// Drop reason: the packet is a fragment and cannot be processed.
-pub const DROP_FRAGMENT: u8 = 10;
-/// Drop reason: dummy packet for traffic flow confidentiality.
-pub const DROP_DUMMY: u8 = 11;
-/// Drop reason: the inner packet cannot carry the congestion mark of the outer header.
-pub const DROP_CONGESTION: u8 = 12;
-/// Drop reason: the sequence number was already received or is too old.
-pub const DROP_REPLAYED: u8 = 13;
-/// Drop reason: the hard lifetime of the SA has expired.
-pub const DROP_LIFETIME: u8 = 14;
-/// Drop reason: NAT keepalive.
-pub const DROP_KEEPALIVE: u8 = 15;
-
-/// Drop reason: the packet exceeds the MTU of its tunnel, and no ICMP error is sent.
-pub const DROP_TOO_BIG: u8 = 16;
-/// Drop reason: the fragment overlaps or contradicts another fragment.
-pub const DROP_FRAGMENT_OVERLAP: u8 = 17;
-/// Drop reason: the fragment exceeds a reassembly limit.
-pub const DROP_FRAGMENT_LIMIT: u8 = 18;
-/// Drop reason: the other fragments of the packet did not arrive in time.
-pub const DROP_FRAGMENT_TIMEOUT: u8 = 19;
+/// Contract, verdicts and drop reasons, as declared in `kernels/ipsec/ipsec.h`.
+pub use godwit_kernels::declared::ipsec::*;
 
 /// Variant for packets to encapsulate with AES-128-CBC and HMAC-SHA1-96.
 pub const VARIANT_ENCRYPT: u8 = suite::variant(0, false);
 /// Variant for packets to decapsulate with AES-128-CBC and HMAC-SHA1-96.
 pub const VARIANT_DECRYPT: u8 = suite::variant(0, true);
-
-/// Expands to the outbound and the inbound variant name of each suite, in the order of
-/// [`suite::SUITES`].
-macro_rules! variants {
-    ($($suite:literal),*) => { &[$(concat!($suite, "_out"), concat!($suite, "_in")),*] };
-}
-
-/// Contract block of `kernels/ipsec/`, as data.
-pub const CONTRACT: Contract = Contract {
-    kind: "ipsec",
-    summary: "Encapsulates and decapsulates IP packets by policy: ESP and AH, in tunnel and transport mode.",
-    kernel: godwit_kernels::IPSEC,
-    verdicts: &[
-        verdict(
-            "encrypted",
-            "The packet was encapsulated and is now an ESP or AH packet. Keepalives of SAs count here too.",
-        ),
-        verdict("decrypted", "An ESP or AH packet for a local endpoint was authentic and was decapsulated."),
-        verdict("bypass", "A policy lets the packet pass unchanged."),
-        verdict("not_ip", "The frame carries no IP packet and passes unchanged."),
-        verdict("too_big", "The packet is too long for its tunnel: the frame is now the ICMP error to its sender."),
-    ],
-    drops: &[
-        drop_reason("truncated", "The frame is shorter than its IP packet."),
-        drop_reason("malformed", "A header is inconsistent, or the outer checksum is wrong."),
-        drop_reason(
-            "policy_discard",
-            "A policy discards the packet, or no policy matches it (RFC 4301, section 4.4.1).",
-        ),
-        drop_reason("no_sa", "An ESP or AH packet for a local endpoint has an SPI that belongs to no inbound SA."),
-        drop_reason(
-            "no_room",
-            "The buffer has too little headroom or tailroom, or the packet has more mutable IPv6 options than AH supports.",
-        ),
-        drop_reason("authentication", "The ICV is wrong: the packet was changed, or the keys differ."),
-        drop_reason("padding", "The padding of an authentic packet is not 1, 2, 3 … (RFC 4303, section 2.4)."),
-        drop_reason("sequence_exhausted", "The SA has used all its sequence numbers (RFC 4303, section 3.3.3)."),
-        drop_reason("wrong_worker", "The packet arrived at a worker that does not own its SA."),
-        drop_reason(
-            "policy_mismatch",
-            "The packet does not match the selectors or mode of its SA (RFC 4301, section 5.2).",
-        ),
-        drop_reason(
-            "fragment",
-            "A fragment addressed to a local endpoint, or a fragment that a policy assigns to a transport mode SA.",
-        ),
-        drop_reason(
-            "dummy",
-            "A dummy packet for traffic flow confidentiality: next header 59 (RFC 4303, section 2.6).",
-        ),
-        drop_reason(
-            "congestion",
-            "The outer header has a congestion mark that the inner packet cannot carry (RFC 6040, section 4.2).",
-        ),
-        drop_reason(
-            "replayed",
-            "The sequence number was already received, or is older than the replay window (RFC 4303, section 3.4.3).",
-        ),
-        drop_reason("lifetime", "The hard lifetime of the SA has expired (RFC 4301, section 4.4.2.1)."),
-        drop_reason("keepalive", "A NAT keepalive packet (RFC 3948, section 2.3)."),
-        drop_reason(
-            "too_big",
-            "The packet is too long for its tunnel, and an ICMP error to its sender is not possible or not allowed.",
-        ),
-        drop_reason(
-            "fragment_overlap",
-            "A fragment overlaps or contradicts another one: all fragments of the packet are dropped.",
-        ),
-        drop_reason(
-            "fragment_limit",
-            "A fragment of a packet that would be too long, or beyond the reassembly limits.",
-        ),
-        drop_reason("fragment_timeout", "A fragment of a packet whose other fragments did not arrive in time."),
-    ],
-    variants: variants![
-        "cbc128_sha1",
-        "cbc192_sha1",
-        "cbc256_sha1",
-        "cbc128_sha256",
-        "cbc192_sha256",
-        "cbc256_sha256",
-        "cbc128_none",
-        "ctr128_sha1",
-        "ctr192_sha1",
-        "ctr256_sha1",
-        "ctr128_sha256",
-        "ctr192_sha256",
-        "ctr256_sha256",
-        "null_sha1",
-        "null_sha256",
-        "gcm128",
-        "gcm192",
-        "gcm256",
-        "gmac128",
-        "gmac192",
-        "gmac256",
-        "chacha20_poly1305",
-        "ah_sha1",
-        "ah_sha256",
-        "ah_gmac128",
-        "ah_gmac192",
-        "ah_gmac256"
-    ],
-    in_order: true,
-    reads_bytes: Contract::ALL,
-    writes_bytes: Contract::ALL,
-    // Upper bounds over all possible SAs. `Function::headroom_bytes` and `Function::tailroom_bytes`
-    // return the needs of the configured SAs. Headroom: outer IPv6 header, then AH with IV and ICV
-    // of GMAC, padded to 8 bytes.
-    headroom_bytes: 40 + 40,
-    // Padding to the cipher block, pad length and next header, ICV.
-    tailroom_bytes: 15 + 2 + 16,
-    tailroom_saved: [0; 16],
-    counters: &[],
-    spec: "RFC 4301, RFC 4302, RFC 4303, RFC 2404, RFC 3602, RFC 3686, RFC 3948, RFC 4106, RFC 4543, RFC 4868, RFC 6040, \
-           RFC 7634",
-};
-
-const fn verdict(name: &'static str, sentence: &'static str) -> Verdict {
-    Verdict { name, sentence, chooses_port: false }
-}
-
-const fn drop_reason(name: &'static str, sentence: &'static str) -> crate::Drop {
-    crate::Drop { name, sentence }
-}
 
 /// Registration of this function kind.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };

@@ -437,7 +437,7 @@ impl Changer {
                 (true, false) => self.image.store_u64(at, record.to),
                 (false, true) => self.image.store_u64(at + 8, record.from),
                 (true, true) => {
-                    let flag = u64::from(godwit_kernels::image::IPV4_UNRESOLVED);
+                    let flag = u64::from(godwit_kernels::image::IPV4_HOP_UNRESOLVED);
                     self.image.store_u64(at, self.image.load_u64(at) & !0xff | flag);
                     slow.push((at, record));
                 }

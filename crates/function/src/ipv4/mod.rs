@@ -16,111 +16,13 @@ use toml::de::DeTable;
 
 use crate::routes::{Address, Resolved};
 use crate::routing::{KERNEL_ROUTES_INTERVAL, KernelRoutes, NextHop, RESOLVE_INTERVAL, Resolver, Routing};
-use crate::{BuildContext, Contract, Drop, Error, Function, HostHalf, Kind, Running, Verdict};
+use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Running};
 
 pub use config::Config;
+
+/// Contract, verdicts and drop reasons, as declared in `kernels/ipv4/ipv4.h`.
+pub use godwit_kernels::declared::ipv4::*;
 pub use tables::ROUTES_MAX;
-
-/// The packet has new Ethernet addresses, TTL and checksum and leaves by `Outcome::port`.
-/// `Outcome::value` is the index of the next hop.
-pub const VERDICT_FORWARD: u8 = 0;
-/// The route delivers the packet to this machine. `Outcome::value` is the index of the next hop.
-pub const VERDICT_LOCAL: u8 = 1;
-/// The TTL is used up.
-pub const VERDICT_TTL_EXCEEDED: u8 = 2;
-/// The frame does not carry IPv4.
-pub const VERDICT_NOT_IPV4: u8 = 3;
-/// No route covers the destination, or its route is unreachable.
-pub const VERDICT_NO_ROUTE: u8 = 4;
-/// The Ethernet address of the next station is unknown. `Outcome::port` is its port,
-/// `Outcome::value` the index of the next hop.
-pub const VERDICT_UNRESOLVED: u8 = 5;
-/// The packet exceeds the MTU of the next hop and must not be fragmented. `Outcome::port` is the
-/// port of the next hop, `Outcome::value` its MTU.
-pub const VERDICT_TOO_BIG: u8 = 6;
-/// The packet is forwarded as with [`VERDICT_FORWARD`], but it exceeds the MTU of the next hop.
-/// `Outcome::value` is the MTU.
-pub const VERDICT_FRAGMENT: u8 = 7;
-
-/// The frame ends within a header, or before the length that the header states.
-pub const DROP_TRUNCATED: u8 = 0;
-/// The fields of the header contradict each other.
-pub const DROP_MALFORMED: u8 = 1;
-/// The header checksum is wrong.
-pub const DROP_CHECKSUM: u8 = 2;
-/// The route is a blackhole.
-pub const DROP_BLACKHOLE: u8 = 3;
-/// The source or destination address must not be forwarded.
-pub const DROP_MARTIAN: u8 = 4;
-
-/// Variant of a table with 2-byte entries.
-pub const VARIANT_ENTRIES_16: u8 = 0;
-/// Variant of a table with 4-byte entries.
-pub const VARIANT_ENTRIES_32: u8 = 1;
-
-/// Contract of the function; see also `kernels/ipv4/`.
-pub const CONTRACT: Contract = Contract {
-    kind: "ipv4",
-    summary: "Forwards IPv4 packets by their longest matching prefix (DIR-24-8).",
-    kernel: godwit_kernels::IPV4,
-    verdicts: &[
-        Verdict {
-            name: "forward",
-            sentence: "A route was found; addresses, TTL and checksum are rewritten.",
-            chooses_port: true,
-        },
-        Verdict { name: "local", sentence: "The route delivers the packet to this machine.", chooses_port: false },
-        Verdict {
-            name: "ttl_exceeded",
-            sentence: "A route was found, but the TTL is 0 or 1; the packet is unchanged.",
-            chooses_port: false,
-        },
-        Verdict {
-            name: "not_ipv4",
-            sentence: "The frame does not carry IPv4, or has two VLAN tags.",
-            chooses_port: false,
-        },
-        Verdict {
-            name: "no_route",
-            sentence: "No route covers the destination, or its route is unreachable; the packet is unchanged.",
-            chooses_port: false,
-        },
-        Verdict {
-            name: "unresolved",
-            sentence: "The Ethernet address of the next station is unknown; the packet is unchanged.",
-            chooses_port: true,
-        },
-        Verdict {
-            name: "too_big",
-            sentence: "The packet exceeds the MTU of the next hop and has DF set; it is unchanged.",
-            chooses_port: true,
-        },
-        Verdict {
-            name: "fragment",
-            sentence: "As `forward`, but the packet exceeds the MTU of the next hop and may be fragmented.",
-            chooses_port: true,
-        },
-    ],
-    drops: &[
-        Drop {
-            name: "truncated",
-            sentence: "The frame ends within a header, or before the length that the header states.",
-        },
-        Drop { name: "malformed", sentence: "The version, header length or total length is inconsistent." },
-        Drop { name: "checksum", sentence: "The header checksum is wrong." },
-        Drop { name: "blackhole", sentence: "The route is a blackhole." },
-        Drop { name: "martian", sentence: "The source or destination is in 0/8, in 127/8, or at or above 224.0.0.0." },
-    ],
-    variants: &["entries16", "entries32"],
-    in_order: false,
-    reads_bytes: 78,
-    writes_bytes: 30,
-    headroom_bytes: 0,
-    tailroom_bytes: 0,
-    tailroom_saved: [0; 16],
-    counters: &[],
-    spec: "RFC 791, RFC 1624, RFC 1812 section 5; Gupta et al., INFOCOM 1998",
-};
 
 /// Registration of the function.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
@@ -237,7 +139,7 @@ impl Function for Ipv4 {
     }
 
     fn variant(&self) -> u8 {
-        if self.layout.entry_bytes == 2 { VARIANT_ENTRIES_16 } else { VARIANT_ENTRIES_32 }
+        if self.layout.entry_bytes == 2 { VARIANT_ENTRIES16 } else { VARIANT_ENTRIES32 }
     }
 
     fn routing(&self) -> Option<&dyn Routing> {

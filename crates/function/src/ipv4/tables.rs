@@ -26,7 +26,8 @@
 use hashbrown::HashMap;
 
 use godwit_kernels::image::{
-    ALIGNMENT_BYTES, IPV4_BLACKHOLE, IPV4_LOCAL, IPV4_MAGIC, IPV4_UNREACHABLE, IPV4_UNRESOLVED, Ipv4Image, Ipv4NextHop,
+    ALIGNMENT_BYTES, IPV4_HOP_BLACKHOLE, IPV4_HOP_LOCAL, IPV4_HOP_UNREACHABLE, IPV4_HOP_UNRESOLVED, IPV4_MAGIC,
+    Ipv4Image, Ipv4NextHop,
 };
 use godwit_packet::Memory;
 
@@ -168,10 +169,10 @@ pub(super) fn record_of(next_hop: &NextHop) -> Ipv4NextHop {
     let flagged = |flags| Ipv4NextHop::new([0; 6], [0; 6], 0, flags, Adjacency::MTU_MAX);
     match next_hop {
         NextHop::Forward(adjacency) => station(adjacency, 0),
-        NextHop::Unresolved(adjacency) => station(adjacency, IPV4_UNRESOLVED),
-        NextHop::Local => flagged(IPV4_LOCAL),
-        NextHop::Blackhole => flagged(IPV4_BLACKHOLE),
-        NextHop::Unreachable => flagged(IPV4_UNREACHABLE),
+        NextHop::Unresolved(adjacency) => station(adjacency, IPV4_HOP_UNRESOLVED),
+        NextHop::Local => flagged(IPV4_HOP_LOCAL),
+        NextHop::Blackhole => flagged(IPV4_HOP_BLACKHOLE),
+        NextHop::Unreachable => flagged(IPV4_HOP_UNREACHABLE),
     }
 }
 

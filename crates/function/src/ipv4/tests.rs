@@ -285,7 +285,7 @@ fn covers_both_ends_of_the_address_space() {
 
 #[test]
 fn entries_grow_with_the_number_of_next_hops() {
-    for (count, width, variant) in [(0x7fff, 2, VARIANT_ENTRIES_16), (0x8000, 4, VARIANT_ENTRIES_32)] {
+    for (count, width, variant) in [(0x7fff, 2, VARIANT_ENTRIES16), (0x8000, 4, VARIANT_ENTRIES32)] {
         let last = count as u32 - 1;
         let routes = vec![route(0x0a00_0000, 8, 0), route(0x0a00_0080, 25, last)];
         let function = Ipv4::new(routes, next_hops(count)).unwrap();

@@ -1,5 +1,5 @@
 //! Table as hash tables that are searched by length (Waldvogel, Varghese, Turner, Plattner,
-//! "Scalable High Speed IP Routing Lookups", SIGCOMM 1997). `kernels/ipv6/image.h` shows its
+//! "Scalable High Speed IP Routing Lookups", SIGCOMM 1997). `kernels/ipv6/lookup.h` shows its
 //! layout.
 //!
 //! A look-up tries the lengths of a *rope*, one after another, until it finds a key. That key has

@@ -1,4 +1,4 @@
-//! Table image. `kernels/ipv6/image.h` shows its layout. `trie.rs` and `hash.rs` build the
+//! Table image. `kernels/ipv6/lookup.h` shows its layout. `trie.rs` and `hash.rs` build the
 //! structures below the entries of the root.
 //!
 //! Each entry of the root is built separately. Its input are the routes that begin in its part of
@@ -6,8 +6,8 @@
 //! lines for each affected entry and then stores the entry.
 
 use godwit_kernels::image::{
-    ALIGNMENT_BYTES, IPV6_BLACKHOLE, IPV6_HASH, IPV6_LINE_BYTES, IPV6_LINES_MAX, IPV6_LOCAL, IPV6_MAGIC, IPV6_NO_ROUTE,
-    IPV6_TRIE, IPV6_UNREACHABLE, IPV6_UNRESOLVED, Ipv6Image, Ipv6NextHop,
+    ALIGNMENT_BYTES, IPV6_HASH, IPV6_HOP_BLACKHOLE, IPV6_HOP_LOCAL, IPV6_HOP_UNREACHABLE, IPV6_HOP_UNRESOLVED,
+    IPV6_LINE_BYTES, IPV6_LINES_MAX, IPV6_MAGIC, IPV6_NONE, IPV6_TRIE, Ipv6Image, Ipv6NextHop,
 };
 use godwit_packet::Memory;
 
@@ -31,7 +31,7 @@ const NEXT_HOP_BYTES: usize = size_of::<Ipv6NextHop>();
 pub(super) const ROOT_BITS: u32 = 20;
 
 /// Maximum number of next hops in a table.
-pub(super) const NEXT_HOPS_MAX: usize = IPV6_NO_ROUTE as usize;
+pub(super) const NEXT_HOPS_MAX: usize = IPV6_NONE as usize;
 
 /// Number of lines for a full table of 200,000 routes that is added to an empty one by changes. It
 /// suffices for both lookup structures, including the lines that the changes replace. The lines
@@ -52,7 +52,7 @@ pub(super) trait Writer {
     fn write(&mut self, line: u32, bytes: &[u8]);
 }
 
-/// Returns the entry for a next hop, or for `IPV6_NO_ROUTE`.
+/// Returns the entry for a next hop, or for `IPV6_NONE`.
 pub(super) fn leaf(next_hop: u32) -> u32 {
     next_hop
 }
@@ -186,7 +186,7 @@ pub(super) const FORMAT: Format = Format {
         let Ipv6NextHop { to, from } = record_of(next_hop);
         Record { to, from }
     },
-    unresolved: IPV6_UNRESOLVED,
+    unresolved: IPV6_HOP_UNRESOLVED,
 };
 
 /// Returns the record of a next hop in the image.
@@ -198,10 +198,10 @@ pub(super) fn record_of(next_hop: &NextHop) -> Ipv6NextHop {
     let flagged = |flags| Ipv6NextHop::new([0; 6], [0; 6], 0, flags, Adjacency::MTU_MAX);
     match next_hop {
         NextHop::Forward(adjacency) => station(adjacency, 0),
-        NextHop::Unresolved(adjacency) => station(adjacency, IPV6_UNRESOLVED),
-        NextHop::Local => flagged(IPV6_LOCAL),
-        NextHop::Blackhole => flagged(IPV6_BLACKHOLE),
-        NextHop::Unreachable => flagged(IPV6_UNREACHABLE),
+        NextHop::Unresolved(adjacency) => station(adjacency, IPV6_HOP_UNRESOLVED),
+        NextHop::Local => flagged(IPV6_HOP_LOCAL),
+        NextHop::Blackhole => flagged(IPV6_HOP_BLACKHOLE),
+        NextHop::Unreachable => flagged(IPV6_HOP_UNREACHABLE),
     }
 }
 
@@ -211,7 +211,7 @@ pub(super) fn covering(rib: &Rib, root_bits: u32, first: u32, count: usize) -> V
     let start = u128::from(first) << (128 - root_bits);
     let (first, end) = (u64::from(first), u64::from(first) + count as u64);
     let slot_of = |route: &Route| (route.prefix >> (128 - root_bits)) as u64;
-    let mut slots = vec![IPV6_NO_ROUTE; count];
+    let mut slots = vec![IPV6_NONE; count];
     let mut cover = |route: Route| {
         if u32::from(route.length) <= root_bits {
             let slot = slot_of(&route);

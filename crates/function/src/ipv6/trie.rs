@@ -1,4 +1,4 @@
-//! Table as a multibit trie. `kernels/ipv6/image.h` shows its layout.
+//! Table as a multibit trie. `kernels/ipv6/lookup.h` shows its layout.
 //!
 //! The trie is built from intervals, which map addresses to next hops without overlaps. A node
 //! divides its part of the address space into 64 to 4096 equal parts. A bucket holds up to six

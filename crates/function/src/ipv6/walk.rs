@@ -2,8 +2,7 @@
 //! lookup structure, and by tests.
 
 use godwit_kernels::image::{
-    IPV6_KEYS, IPV6_LEAF, IPV6_LINE_BYTES, IPV6_LOW, IPV6_NO_ROUTE, IPV6_NODE, IPV6_PROBES, IPV6_TABLE, IPV6_WAYS,
-    Ipv6Hash,
+    IPV6_KEYS, IPV6_LEAF, IPV6_LINE_BYTES, IPV6_LOW, IPV6_NODE, IPV6_NONE, IPV6_PROBES, IPV6_TABLE, IPV6_WAYS, Ipv6Hash,
 };
 
 use super::Form;
@@ -48,7 +47,7 @@ impl<'a> Table<'a> {
             entry = self.half(u32_at(self.line(entry), 0), low);
         }
         assert_eq!(entry & TAG, IPV6_LEAF, "the look-up of {address:#x} ends without a leaf");
-        (entry != IPV6_NO_ROUTE).then_some(entry)
+        (entry != IPV6_NONE).then_some(entry)
     }
 
     fn line(&self, entry: u32) -> &'a [u8] {

@@ -8,7 +8,7 @@
 //! | `host.rs` | the host half: tags, and notices of source addresses |
 //! | `macs.rs` | the file of static addresses |
 //!
-//! The table changes in place while look-ups run. `kernels/l2/image.h` explains why each look-up
+//! The table changes in place while look-ups run. `kernels/l2/l2.h` explains why each look-up
 //! finds an address that is in the table.
 
 mod commands;
@@ -32,13 +32,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use godwit_abi::{Descriptor, Outcome};
+use godwit_kernels::image::{L2_NOTICE as NOTICE, L2_POP as POP, L2_PUSH as PUSH, L2_SET as SET};
 use godwit_packet::{Image, ImageRef};
 use godwit_wire::MacAddress;
 use serde_json::Value;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use crate::{BuildContext, Contract, Counter, Drop, Error, Function, HostHalf, Kind, Running, Verdict};
+use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Running};
+
+/// Contract, verdicts and drop reasons, as declared in `kernels/l2/l2.h`.
+pub use godwit_kernels::declared::l2::*;
 
 use config::Config;
 use control::{Control, Entries};
@@ -48,96 +52,11 @@ use switch::Switch;
 #[doc(hidden)]
 pub use macs::parse as parse_macs;
 
-/// The destination is at another port, `Outcome::port`. `Outcome::value` is the VID.
-pub const VERDICT_FORWARD: u8 = 0;
-/// The frame goes to all other ports of its VLAN. `Outcome::value` is the VID.
-pub const VERDICT_FLOOD: u8 = 1;
-/// The destination is reserved for bridges.
-pub const VERDICT_RESERVED: u8 = 2;
-
-/// The frame ends within its Ethernet header or its VLAN tag.
-pub const DROP_TRUNCATED: u8 = 0;
-/// The frame arrived on a port that does not belong to the switch.
-pub const DROP_PORT: u8 = 1;
-/// The port does not accept frames of this VLAN, untagged frames, or tagged frames.
-pub const DROP_VLAN: u8 = 2;
-/// The source is a group address or all zeros.
-pub const DROP_SOURCE: u8 = 3;
-/// The destination is at the port that the frame arrived on.
-pub const DROP_SAME_PORT: u8 = 4;
-
-/// Flag in [`Outcome::value`]: the control side must be notified of the source.
-const NOTICE: u32 = 0x8000_0000;
-/// Flag in [`Outcome::value`]: remove the tag.
-const POP: u32 = 0x0001_0000;
-/// Flag in [`Outcome::value`]: add a tag of the VLAN.
-const PUSH: u32 = 0x0002_0000;
-/// Flags in [`Outcome::value`]: replace VID 0 of the tag by the VLAN.
-const SET: u32 = 0x0003_0000;
 /// Mask of all flags in [`Outcome::value`]. The remaining bits hold the VID.
 const FLAGS: u32 = 0xffff_0000;
 
 /// Interval at which the control side reads the notices of workers.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(10);
-
-/// Contract of the function; see also `kernels/l2/`.
-pub const CONTRACT: Contract = Contract {
-    kind: "l2",
-    summary: "Switches Ethernet frames by VLAN and address, and learns the ports of addresses (a cuckoo hash table).",
-    kernel: godwit_kernels::L2,
-    verdicts: &[
-        Verdict {
-            name: "forward",
-            sentence: "The destination is at another port; the frame is tagged or untagged as that port requires.",
-            chooses_port: true,
-        },
-        Verdict {
-            name: "flood",
-            sentence: "The destination is a group address or unknown; the frame goes to all other ports of the VLAN.",
-            chooses_port: true,
-        },
-        Verdict {
-            name: "reserved",
-            sentence: "The destination is one of 01-80-C2-00-00-00 to -0F, which bridges do not forward.",
-            chooses_port: false,
-        },
-    ],
-    drops: &[
-        Drop { name: "truncated", sentence: "The frame ends within its Ethernet header or its VLAN tag." },
-        Drop { name: "port", sentence: "The frame arrived on a port that does not belong to the switch." },
-        Drop {
-            name: "vlan",
-            sentence: "The port does not accept frames of this VLAN, untagged frames, or tagged frames.",
-        },
-        Drop { name: "source", sentence: "The source is a group address or all zeros." },
-        Drop { name: "same_port", sentence: "The destination is at the port that the frame arrived on." },
-    ],
-    variants: &["all"],
-    in_order: false,
-    reads_bytes: 18,
-    writes_bytes: 0,
-    headroom_bytes: tags::TAG_BYTES as u16,
-    tailroom_bytes: 0,
-    tailroom_saved: [0; 16],
-    counters: &[
-        Counter { name: "addresses", unit: "addresses", sentence: "Addresses in the table now, learned and static." },
-        Counter { name: "learned", unit: "addresses", sentence: "Addresses learned from frames." },
-        Counter { name: "moved", unit: "addresses", sentence: "Addresses learned at a different port than before." },
-        Counter { name: "aged", unit: "addresses", sentence: "Addresses removed because no frame arrived from them." },
-        Counter { name: "displaced", unit: "entries", sentence: "Entries moved to their other bucket to make room." },
-        Counter {
-            name: "unheard",
-            unit: "notices",
-            sentence: "Notices of source addresses that did not fit into the queue to the control side.",
-        },
-        Counter {
-            name: "not_learned",
-            unit: "addresses",
-            sentence: "Addresses that did not fit into the table or exceeded the limit of their port.",
-        },
-    ],
-    spec: "IEEE 802.1Q-2018 clauses 6.9, 8.6 to 8.8; Zhou et al., CoNEXT 2013",
-};
 
 /// Registration of the function.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };

@@ -1,4 +1,4 @@
-//! Table image. `kernels/l2/image.h` shows its layout.
+//! Table image. `kernels/l2/l2.h` shows its layout.
 
 use std::ops::Range;
 

@@ -22,98 +22,17 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use crate::{BuildContext, Contract, Drop, Error, Function, Kind, Running, Verdict};
+use crate::{BuildContext, Contract, Error, Function, Kind, Running};
 
 pub use config::Config;
+
+/// Contract, verdicts and drop reasons, as declared in `kernels/ndn/ndn.h`.
+pub use godwit_kernels::declared::ndn::*;
 pub use names::{NAME_BYTES_MAX, Names, parse as parse_names};
 pub use shape::{Probes, probes};
 pub use uri::{parse as parse_uri, show as show_uri};
 
 use commands::Control;
-
-/// The Interest is forwarded with new headers and a decremented hop limit on the chosen port.
-/// `Outcome::value` is the index of the next hop.
-pub const VERDICT_FORWARD: u8 = 0;
-/// The name belongs to this machine. `Outcome::value` is the index of the next hop.
-pub const VERDICT_LOCAL: u8 = 1;
-/// The packet is a Data packet.
-pub const VERDICT_DATA: u8 = 2;
-/// The packet is neither a complete Interest nor a complete Data packet.
-pub const VERDICT_OTHER: u8 = 3;
-/// The frame contains no NDN packet.
-pub const VERDICT_NOT_NDN: u8 = 4;
-
-/// The frame ends before the length that it states.
-pub const DROP_TRUNCATED: u8 = 0;
-/// The packet violates the specification.
-pub const DROP_MALFORMED: u8 = 1;
-/// A checksum is wrong.
-pub const DROP_CHECKSUM: u8 = 2;
-/// The hop limit does not allow another hop.
-pub const DROP_HOP_LIMIT: u8 = 3;
-/// The Interest has no nonce.
-pub const DROP_NO_NONCE: u8 = 4;
-/// The table contains no prefix of the name.
-pub const DROP_NO_ROUTE: u8 = 5;
-/// The next hop discards packets.
-pub const DROP_BLACKHOLE: u8 = 6;
-/// The headroom is too small for the headers of the next hop.
-pub const DROP_NO_ROOM: u8 = 7;
-
-/// Contract block of `kernels/ndn/`, as data.
-pub const CONTRACT: Contract = Contract {
-    kind: "ndn",
-    summary: "Forwards Interests of Named Data Networking by the longest matching prefix of their names.",
-    kernel: godwit_kernels::NDN,
-    verdicts: &[
-        Verdict {
-            name: "forward",
-            sentence: "The table contains a prefix of the name. Hop limit and headers are rewritten.",
-            chooses_port: true,
-        },
-        Verdict { name: "local", sentence: "The name belongs to this machine.", chooses_port: false },
-        Verdict {
-            name: "data",
-            sentence: "The packet is a Data packet. Only its outermost TLV is checked.",
-            chooses_port: false,
-        },
-        Verdict {
-            name: "other",
-            sentence: "The packet is a fragment, a Nack or an idle packet of NDNLPv2, or has an unknown type.",
-            chooses_port: false,
-        },
-        Verdict {
-            name: "not_ndn",
-            sentence: "The frame has neither EtherType 0x8624 nor UDP to the port of NDN. This includes fragments, and packets with extension headers or two VLAN tags.",
-            chooses_port: false,
-        },
-    ],
-    drops: &[
-        Drop { name: "truncated", sentence: "The frame or the datagram ends before the length that it states." },
-        Drop {
-            name: "malformed",
-            sentence: "A header or a TLV violates the specification, or a critical element is unknown.",
-        },
-        Drop {
-            name: "checksum",
-            sentence: "The IPv4 or UDP checksum is wrong, or the UDP checksum is missing over IPv6.",
-        },
-        Drop { name: "hop_limit", sentence: "HopLimit is 0, or would become 0 at this hop." },
-        Drop { name: "no_nonce", sentence: "The Interest has no Nonce." },
-        Drop { name: "no_route", sentence: "The table contains no prefix of the name." },
-        Drop { name: "blackhole", sentence: "The next hop is a blackhole." },
-        Drop { name: "no_room", sentence: "The headroom is too small for the headers of the next hop." },
-    ],
-    variants: &["names"],
-    in_order: false,
-    reads_bytes: Contract::ALL,
-    writes_bytes: Contract::ALL,
-    headroom_bytes: 48,
-    tailroom_bytes: 0,
-    tailroom_saved: [0; 16],
-    counters: &[],
-    spec: "NDN Packet Format Specification 0.3; NDNLPv2",
-};
 
 /// Registration of the function.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
@@ -190,7 +109,7 @@ pub struct Parts {
     pub spare_next_hops: usize,
     /// Secret key of the hash. `None` for a random key.
     pub key: Option<[u64; 2]>,
-    /// Number of components of a guide, see `kernels/ndn/image.h`. `None` for the best number for
+    /// Number of components of a guide, see `kernels/ndn/find.h`. `None` for the best number for
     /// these names.
     pub guide: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! Table image of `ndn`, which `kernels/ndn/image.h` draws. Names are added and removed while
+//! Table image of `ndn`, which `kernels/ndn/find.h` draws. Names are added and removed while
 //! kernels read the image.
 //!
 //! # Why concurrent changes are safe
@@ -30,8 +30,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use godwit_kernels::image::{
-    ALIGNMENT_BYTES, NDN_BLACKHOLE, NDN_CHAIN, NDN_DEPTHS, NDN_ETHERNET, NDN_LOCAL, NDN_MAGIC, NDN_NONE, NDN_SLOTS,
-    NDN_UDP4, NDN_UDP6, NDN_UNIT_BYTES, NdnBucket, NdnImage, NdnNextHop, NdnRecord, NdnSlot,
+    ALIGNMENT_BYTES, NDN_CHAIN, NDN_DEPTHS, NDN_ETHERNET, NDN_HOP_BLACKHOLE, NDN_HOP_LOCAL, NDN_MAGIC, NDN_NONE,
+    NDN_SLOTS, NDN_UDP4, NDN_UDP6, NDN_UNIT_BYTES, NdnBucket, NdnImage, NdnNextHop, NdnRecord, NdnSlot,
 };
 use godwit_packet::{Image, ImageRef, Memory};
 
@@ -450,8 +450,8 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 
 fn next_hop_record(next_hop: &NextHop) -> NdnNextHop {
     let (port, destination, source, carrier) = match *next_hop {
-        NextHop::Local => return NdnNextHop { flags: NDN_LOCAL, ..NdnNextHop::default() },
-        NextHop::Blackhole => return NdnNextHop { flags: NDN_BLACKHOLE, ..NdnNextHop::default() },
+        NextHop::Local => return NdnNextHop { flags: NDN_HOP_LOCAL, ..NdnNextHop::default() },
+        NextHop::Blackhole => return NdnNextHop { flags: NDN_HOP_BLACKHOLE, ..NdnNextHop::default() },
         NextHop::Forward { port, destination, source, carrier } => (port, destination, source, carrier),
     };
     let plain = NdnNextHop {

@@ -125,7 +125,8 @@ fn wrong_stanzas_are_refused_with_the_reason() {
     }
 }
 
-/// A name is found by itself and not by its hash: here are two whose fingerprints are the same, in a table of one bucket.
+/// Look-ups compare names, not hashes. Two names with equal fingerprints are in a table of one
+/// bucket.
 #[test]
 fn equal_fingerprints_do_not_make_equal_names() {
     let key = [3, 4];
@@ -145,7 +146,8 @@ fn equal_fingerprints_do_not_make_equal_names() {
     assert_eq!((table.next_hop(&name(one)), table.next_hop(&name(other))), (Some(0), None));
 }
 
-/// Names chosen so that all meet in one bucket meet under that key alone, and no two tables have the same.
+/// Names that collide in one bucket under a known key do not collide under another key. No two
+/// tables have the same key.
 #[test]
 fn collisions_of_names_cannot_be_chosen() {
     const CROWD: usize = 64;
@@ -173,7 +175,7 @@ fn a_table_is_full_when_it_is_full() {
     let added = added.count();
     assert!((2..=8).contains(&added), "{added}");
     assert_eq!(table.len(), added as u64 + 1);
-    // What is given back is used again, for as long as one likes.
+    // Freed records are used again.
     for number in 0u32..1000 {
         let before = element(8, &if number == 0 { 0 } else { 1000 + number - 1 }.to_be_bytes());
         let freed = table.remove(&before, &mut written).unwrap();

@@ -18,9 +18,6 @@ use crate::fragments::{Fault, Split, ip_at, message};
 use crate::neighbours::{Request, Resolution, Station};
 use crate::{Arrangement, HostHalf, PreviousOutcome, Step, Work};
 
-/// Maximum difference in length between a reply or ICMP error and the packet that caused it, in
-/// bytes.
-pub(super) const GROWTH_BYTES_MAX: u16 = 48;
 const SECOND_NS: u64 = 1_000_000_000;
 /// Time after which an unanswered station counts as unreachable. Linux uses the same: three
 /// requests, one second apart.

@@ -191,6 +191,6 @@ proptest! {
             start.copy_from_slice(&[[8, 6, 0, 1], [8, 0, 0x45, 0], [0x86, 0xdd, 0x60, 0], [0x81, 0, 0, 1]][kind]);
         }
         let answer = answers::answer(&settings(), port, &frame);
-        prop_assert!(answer.is_none_or(|answer| answer.len() <= frame.len() + usize::from(host::GROWTH_BYTES_MAX)));
+        prop_assert!(answer.is_none_or(|answer| answer.len() <= frame.len() + usize::from(CONTRACT.tailroom_bytes)));
     }
 }

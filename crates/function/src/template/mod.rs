@@ -11,32 +11,12 @@ use godwit_packet::ImageRef;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use crate::{BuildContext, Contract, Drop, Error, Function, Kind, Verdict};
+use crate::{BuildContext, Contract, Error, Function, Kind};
 
 pub use config::Config;
 
-/// The frame has an Ethernet header.
-pub const VERDICT_FORWARD: u8 = 0;
-/// The frame is shorter than an Ethernet header.
-pub const DROP_TRUNCATED: u8 = 0;
-
-/// Contract block of `kernels/template/`, as data.
-pub const CONTRACT: Contract = Contract {
-    kind: "template",
-    summary: "Swaps the source and destination MAC address of every frame. The function to copy for a new one.",
-    kernel: godwit_kernels::TEMPLATE,
-    verdicts: &[Verdict { name: "forward", sentence: "The addresses are swapped.", chooses_port: false }],
-    drops: &[Drop { name: "truncated", sentence: "The frame is shorter than an Ethernet header." }],
-    variants: &["swap"],
-    in_order: false,
-    reads_bytes: 12,
-    writes_bytes: 12,
-    headroom_bytes: 0,
-    tailroom_bytes: 0,
-    tailroom_saved: [0; 16],
-    counters: &[],
-    spec: "IEEE 802.3, clause 3.2",
-};
+/// Contract, verdicts and drop reasons, as declared in `kernels/template/template.h`.
+pub use godwit_kernels::declared::template::*;
 
 /// Registration of the function.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };

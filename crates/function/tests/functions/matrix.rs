@@ -1,10 +1,10 @@
 //! Matrix of functions, implementations and batch sizes: every implementation gives the result of
 //! `ref` for every packet.
 //!
-//! A new function needs one entry in [`godwit_test_cases::cases`], a new implementation one entry in
-//! [`implementations`](implementations::implementations). The tests compare outcomes, descriptors, and
-//! all defined bytes of the buffers, with headroom and tailroom. The buffers are adjacent, so a write
-//! beyond one buffer changes the next.
+//! A new function needs one entry in [`godwit_test_cases::cases`], a new implementation one entry
+//! in [`implementations`](implementations::implementations). The tests compare outcomes,
+//! descriptors, and all defined bytes of the buffers, with headroom and tailroom. The buffers are
+//! adjacent, so a write beyond one buffer changes the next.
 //!
 //! A second test checks that no implementation reads or writes more bytes of a packet than its
 //! contract states, because devices with their own memory copy only these bytes.
@@ -107,8 +107,8 @@ struct Expected {
 }
 
 impl Expected {
-    /// Returns the ranges of the buffer to compare: the frame, unless the packet is dropped, and all
-    /// bytes outside the frame before and after processing, which must not change.
+    /// Returns the ranges of the buffer to compare: the frame, unless the packet is dropped, and
+    /// all bytes outside the frame before and after processing, which must not change.
     fn compared(&self, before: &Descriptor) -> Vec<Range<usize>> {
         let [before, after] = [before, &self.descriptor].map(|descriptor| {
             let head = usize::from(descriptor.head);
@@ -273,7 +273,7 @@ fn bins(case: &Case, packets: &[Packet], batch: usize) -> Vec<Bin> {
             bins.push(Bin {
                 first,
                 count: part.len() as u16,
-                kernel: case.function.contract().kernel,
+                kernel: case.function.contract().bin_kernel(),
                 variant: part[0].variant,
                 length_bytes: part.iter().map(|packet| packet.descriptor.length).max().unwrap_or(0),
                 ..Bin::default()

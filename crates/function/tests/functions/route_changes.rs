@@ -16,7 +16,7 @@ use godwit_wire::MacAddress;
 
 use super::running::{End, READERS, Readers, level};
 
-const NO_ROUTE: u32 = godwit_kernels::image::IPV4_NO_ROUTE;
+const NO_ROUTE: u32 = godwit_kernels::image::IPV4_NONE;
 /// Number of blocks of 256 addresses. It is small, so that many changes concern the same block.
 const BLOCKS: u32 = 8;
 
@@ -38,7 +38,8 @@ struct Answers {
     addresses: Vec<u32>,
     /// Number of starts and ends of changes. It is odd during a change.
     change: AtomicU64,
-    /// Result before the change in the upper half, and after it in the lower half, for each address.
+    /// Result before the change in the upper half, and after it in the lower half, for each
+    /// address.
     both: Vec<AtomicU64>,
 }
 
@@ -194,8 +195,8 @@ fn no_frame_gets_parts_of_two_next_hops() {
                         variant,
                         group: 0,
                     };
-                    // SAFETY: the only packet has its own buffer, the image belongs to the function, and
-                    // the CPU supports the level.
+                    // SAFETY: the only packet has its own buffer, the image belongs to the function,
+                    // and the CPU supports the level.
                     unsafe { level().run_bin(IPV4, &call) };
                     let is_correct = match outcome.verdict {
                         VERDICT_FORWARD => {

@@ -14,7 +14,7 @@ use godwit_wire::MacAddress;
 
 use super::running::{End, Idle, READERS, Readers, level};
 
-const NO_ROUTE: u32 = godwit_kernels::image::IPV6_NO_ROUTE;
+const NO_ROUTE: u32 = godwit_kernels::image::IPV6_NONE;
 const HOPS: u32 = 40;
 const NET: u128 = 0x2001_0db8 << 96;
 
@@ -48,7 +48,8 @@ struct Answers {
     addresses: Vec<u128>,
     /// Number of starts and ends of changes. It is odd during a change.
     change: AtomicU64,
-    /// Result before the change in the upper half, and after it in the lower half, for each address.
+    /// Result before the change in the upper half, and after it in the lower half, for each
+    /// address.
     both: Vec<AtomicU64>,
 }
 

@@ -28,7 +28,8 @@ pub(crate) fn run_bin(
         group,
     };
     // SAFETY: the CPU supports the level. The descriptors belong to the region, which is borrowed
-    // exclusively. The arrays have `count` elements. The image and the variant belong to the function.
-    unsafe { level.run_bin(function.contract().kernel, &call) };
+    // exclusively. The arrays have `count` elements. The image and the variant belong to the
+    // function.
+    unsafe { level.run_bin(function.contract().bin_kernel(), &call) };
     outcomes
 }

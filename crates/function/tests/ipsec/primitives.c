@@ -28,6 +28,7 @@
 
 #include "dialect/dialect.h"
 #include "common/frame.h"
+#include "ipsec/declared.h"
 #include "ipsec/ipsec.h"
 
 #define BYTES_MAX  65536

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
+use godwit_declare::Declaration;
+use godwit_declare::generate::header::header;
 use godwit_test_support::{repository, skip};
 
 /// Returns the compiler flags of each build, and whether this CPU can run it.
@@ -26,6 +28,18 @@ fn builds() -> Vec<(&'static [&'static str], bool)> {
 /// Path of the compiled program.
 struct Program(PathBuf);
 
+/// Writes the header that the build generates from the declaration of `ipsec`. Returns its include
+/// folder.
+fn generated() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("include");
+    let declared = godwit_kernels::declared::DECLARED.iter();
+    let (contract, text) = declared.into_iter().find(|(contract, _)| contract.kind == "ipsec").unwrap();
+    let header = header(&Declaration::parse(text).unwrap(), contract.kernel);
+    std::fs::create_dir_all(folder.join("ipsec")).unwrap();
+    std::fs::write(folder.join("ipsec/declared.h"), header).unwrap();
+    folder
+}
+
 impl Program {
     fn compile(flags: &[&str]) -> Self {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -36,7 +50,14 @@ impl Program {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ipsec/primitives.c");
         let mut command = Command::new(&compiler);
         command.args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-fno-strict-aliasing", "-I"]);
-        command.arg(repository().join("kernels")).args(flags).arg(source).arg("-o").arg(&temporary);
+        command
+            .arg(repository().join("kernels"))
+            .arg("-I")
+            .arg(generated())
+            .args(flags)
+            .arg(source)
+            .arg("-o")
+            .arg(&temporary);
         let status = command.status().unwrap_or_else(|error| panic!("{compiler}: {error}"));
         assert!(status.success(), "{command:?}");
         let program = folder.join(name);

@@ -31,7 +31,7 @@ fn routes() -> Vec<Route> {
 }
 
 fn next_hops() -> Vec<Ipv6NextHop> {
-    let flags = [0, 0, 0, IPV6_LOCAL, IPV6_BLACKHOLE, IPV6_UNREACHABLE, IPV6_UNRESOLVED, 0];
+    let flags = [0, 0, 0, IPV6_HOP_LOCAL, IPV6_HOP_BLACKHOLE, IPV6_HOP_UNREACHABLE, IPV6_HOP_UNRESOLVED, 0];
     let mtus = [u16::MAX, 80, 1280, u16::MAX, u16::MAX, u16::MAX, 1500, u16::MAX];
     (0..8)
         .map(|at: u8| {
@@ -46,7 +46,7 @@ const ROOT_BITS: u32 = 16;
 /// Returns the next hop of the longest prefix of at most `length_max` bits that covers `address`.
 fn longest(routes: &[Route], address: u128, length_max: u32) -> u32 {
     let covers = |route: &&Route| route.1 <= length_max && (route.0 ^ address) & u128::MAX << (128 - route.1) == 0;
-    routes.iter().filter(covers).max_by_key(|route| route.1).map_or(IPV6_NO_ROUTE, |route| route.2)
+    routes.iter().filter(covers).max_by_key(|route| route.1).map_or(IPV6_NONE, |route| route.2)
 }
 
 struct Builder<'a> {

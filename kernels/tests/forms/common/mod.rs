@@ -14,7 +14,7 @@ pub(crate) mod tables;
 
 use std::sync::LazyLock;
 
-use godwit_kernels::image::{IPV4_BLACKHOLE, IPV4_LOCAL, Ipv4NextHop};
+use godwit_kernels::image::{IPV4_HOP_BLACKHOLE, IPV4_HOP_LOCAL, Ipv4NextHop};
 use godwit_kernels::{DPI, ECHO, IPV4, TEMPLATE};
 use godwit_test_support::Random;
 
@@ -63,8 +63,8 @@ pub(crate) fn next_hops() -> Vec<Ipv4NextHop> {
     (0..7)
         .map(|index| {
             let flags = match index {
-                4 => IPV4_LOCAL,
-                5 => IPV4_BLACKHOLE,
+                4 => IPV4_HOP_LOCAL,
+                5 => IPV4_HOP_BLACKHOLE,
                 _ => 0,
             };
             Ipv4NextHop::new([2, 0, 0, 0, 1, index], [2, 0, 0, 0, 2, index], index * 31, flags, u16::MAX)

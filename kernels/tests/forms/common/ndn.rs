@@ -124,7 +124,7 @@ fn next_hops() -> Vec<u8> {
         destination_mac: [2, 0, 0, 0, 1, index],
         source_mac: [2, 0, 0, 0, 2, index],
         port: u16::from(index) * 257,
-        flags: [0, 0, 0, NDN_LOCAL, NDN_BLACKHOLE][usize::from(index)],
+        flags: [0, 0, 0, NDN_HOP_LOCAL, NDN_HOP_BLACKHOLE][usize::from(index)],
         carrier: index % 3,
         source_address: [0x20 + index; 16],
         destination_address: [0x40 + index; 16],

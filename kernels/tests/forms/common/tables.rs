@@ -30,7 +30,7 @@ pub(crate) fn echo_image(ports: u32) -> Lines {
 pub(crate) fn ipv4_image(routes: &[Route], next_hops: &[Ipv4NextHop], variant: u32) -> Lines {
     let mut routes = routes.to_vec();
     routes.sort_by_key(|route| route.length);
-    let mut tbl24 = vec![IPV4_NO_ROUTE; 1 << 24];
+    let mut tbl24 = vec![IPV4_NONE; 1 << 24];
     let mut tbl8: Vec<u32> = Vec::new();
     for route in &routes {
         let first = (route.address >> 8) as usize;
@@ -75,7 +75,7 @@ pub(crate) fn ipv4_image(routes: &[Route], next_hops: &[Ipv4NextHop], variant: u
 }
 
 /// Returns an Aho-Corasick automaton, built by breadth-first search over the trie. States are
-/// numbered as `image.h` requires: states with a match come first.
+/// numbered as `dpi.h` requires: states with a match come first.
 pub(crate) fn dpi_image(patterns: &[&[u8]]) -> Lines {
     let mut class_map = [0_u8; 256];
     let mut classes = 1;

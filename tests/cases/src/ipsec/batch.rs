@@ -311,7 +311,7 @@ pub fn run_bin(
                 variant: u32::from(variant),
                 group: 0,
             };
-            let kernel = function.contract().kernel;
+            let kernel = function.contract().bin_kernel();
             let level = match form {
                 Form::Cpu(level) => level,
                 _ => godwit_kernels::levels().iter().rfind(|level| level.supported()).unwrap(),

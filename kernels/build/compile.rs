@@ -1,0 +1,138 @@
+//! Runs the C compiler, and describes the results to Rust.
+
+use std::env;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use crate::levels::{GENERIC_LEVELS, NATIVE_FEATURES, NATIVE_FLAGS, X86_64_LEVELS};
+use crate::sources::CpuText;
+use crate::write;
+
+/// Compiles the kernels once per level, and the native forms.
+pub(super) fn compile(root: &Path, out: &Path, cpu: &CpuText) {
+    let x86_64 = env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "x86_64");
+    let levels = if x86_64 { X86_64_LEVELS } else { GENERIC_LEVELS };
+
+    let mut externs = String::new();
+    let mut table = String::new();
+    for level in levels {
+        let mut features = level.features.to_vec();
+        let mut build = compiler(root, out);
+        if level.flags.iter().any(|flag| !build.is_flag_supported(flag).unwrap_or(false)) {
+            println!("cargo::warning=the C compiler does not support {}, so this level is left out", level.name);
+            continue;
+        }
+        for flag in level.flags {
+            build.flag(flag);
+        }
+        for (flag, feature) in level.extras {
+            if build.is_flag_supported(flag).unwrap_or(false) {
+                build.flag(flag);
+                features.push(feature);
+            }
+        }
+        let suffix = level.name.replace('-', "_");
+        // The compiler names objects after their source file, so each level needs its own folder.
+        let folder = out.join(&suffix);
+        build.out_dir(&folder).define("GW_LEVEL", suffix.as_str());
+        let cpu = cpu.write_transformed(&build, &folder);
+        build.file(cpu).compile(&format!("godwit_{suffix}"));
+        describe(level.name, &suffix, &features, &mut externs, &mut table);
+    }
+    write(
+        &out.join("levels.rs"),
+        &format!("unsafe extern \"C\" {{\n{externs}}}\n\nstatic LEVELS: &[Level] = &[\n{table}];\n"),
+    );
+    compiler(root, out).file(root.join("layout.c")).compile("godwit_layout");
+    compile_native(root, out, x86_64);
+}
+
+/// Compiles the native forms. Leaves out those that the compiler does not support.
+fn compile_native(root: &Path, out: &Path, x86_64: bool) {
+    let mut externs = String::new();
+    let mut table = String::new();
+    compiler(root, out).file(root.join("covers.c")).compile("godwit_covers");
+    let mut build = compiler(root, out);
+    if x86_64 && NATIVE_FLAGS.iter().all(|flag| build.is_flag_supported(flag).unwrap_or(false)) {
+        for flag in NATIVE_FLAGS {
+            build.flag(flag);
+        }
+        build.out_dir(out.join("native")).file(root.join("native.c")).compile("godwit_native");
+        let v4 = X86_64_LEVELS.iter().find(|level| level.name == "x86-64-v4").expect("a level of the list");
+        let features = [v4.features, NATIVE_FEATURES].concat();
+        externs += "    safe fn gw_native_avx512_covers(kernel: u32, variant: u32) -> u32;\n    \
+                    fn gw_native_avx512(kernel: u32, call: *const BinCall);\n    \
+                    fn gw_native_ipv4_bulk(image: *const u8, variant: u32, addresses: *const u32, \
+                    next_hops: *mut u32, count: u64, ahead: u64);\n    \
+                    fn gw_native_ipv6_bulk(image: *const u8, variant: u32, addresses: *const [u8; 16], \
+                    next_hops: *mut u32, count: u64);\n";
+        writeln!(
+            table,
+            "    Native {{\n        name: \"avx512\",\n        features: &{features:?},\n        \
+             supported: || {{\n            {}\n        }},\n        covers: gw_native_avx512_covers,\n        \
+             run_bin: gw_native_avx512,\n        \
+             ipv4_bulk: gw_native_ipv4_bulk,\n        \
+             ipv6_bulk: gw_native_ipv6_bulk,\n    }},",
+            detected(&features)
+        )
+        .expect("writing to a String");
+    }
+    write(
+        &out.join("natives.rs"),
+        &format!("unsafe extern \"C\" {{\n{externs}}}\n\nstatic NATIVES: &[Native] = &[\n{table}];\n"),
+    );
+}
+
+/// Returns a Rust expression that is true if the CPU has all of the features.
+fn detected(features: &[&str]) -> String {
+    let detected = features
+        .iter()
+        .map(|feature| format!("std::arch::is_x86_feature_detected!(\"{feature}\")"))
+        .collect::<Vec<_>>();
+    if detected.is_empty() { "true".to_owned() } else { detected.join("\n            && ") }
+}
+
+pub(super) fn compiler(root: &Path, out: &Path) -> cc::Build {
+    let mut build = cc::Build::new();
+    build
+        .include(root)
+        .include(out.join("include"))
+        .std("c11")
+        .opt_level(3)
+        .warnings(true)
+        .extra_warnings(true)
+        .flag("-Werror")
+        .flag("-fno-math-errno")
+        // Kernels read the bytes of a table image as structs.
+        .flag("-fno-strict-aliasing")
+        // Callers spend most of their time in these loops. Frame pointers let perf profile them.
+        .flag("-fno-omit-frame-pointer")
+        .cargo_metadata(true);
+    build
+}
+
+/// Appends the foreign functions of one level to `externs`, and the level's row to `table`.
+fn describe(name: &str, suffix: &str, features: &[&str], externs: &mut String, table: &mut String) {
+    let supported = detected(features);
+    writeln!(
+        externs,
+        "    fn gw_run_bin_{suffix}(kernel: u32, call: *const BinCall);\n    \
+         fn gw_ipv4_bulk_{suffix}(image: *const u8, variant: u32, addresses: *const u32, \
+         next_hops: *mut u32, count: u64, ahead: u64);\n    \
+         fn gw_ipv6_bulk_{suffix}(image: *const u8, variant: u32, addresses: *const [u8; 16], \
+         next_hops: *mut u32, count: u64);\n    \
+         fn gw_probe_{suffix}(image: *const u8, lines: u64, seed: u64, rounds: u32, group: u32) -> u64;\n    \
+         fn gw_l2_bulk_{suffix}(image: *const u8, keys: *const u64, ports: *mut u32, count: u64);"
+    )
+    .expect("writing to a String");
+    writeln!(
+        table,
+        "    Level {{\n        name: \"{name}\",\n        features: &{features:?},\n        \
+         supported: || {{\n            {supported}\n        }},\n        run_bin: gw_run_bin_{suffix},\n        \
+         ipv4_bulk: gw_ipv4_bulk_{suffix},\n        \
+         ipv6_bulk: gw_ipv6_bulk_{suffix},\n        \
+         probe: gw_probe_{suffix},\n        \
+         l2_bulk: gw_l2_bulk_{suffix},\n    }},"
+    )
+    .expect("writing to a String");
+}

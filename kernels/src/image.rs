@@ -1,0 +1,41 @@
+//! Structs and constants of table images, generated from the declarations of the functions. Each
+//! name begins with the name of its function. The kernels draw the images.
+//!
+//! The host builds an image in little-endian byte order at a 64-byte boundary. All offsets count
+//! from its first byte and are multiples of 64. `emit` returns the bytes of a struct in the image.
+
+include!(concat!(env!("OUT_DIR"), "/image.rs"));
+
+/// Alignment of the parts of an image, in bytes.
+pub const ALIGNMENT_BYTES: usize = 64;
+
+impl Ipv4NextHop {
+    /// Creates a next hop from MAC addresses in wire order, port, flags, and MTU in bytes.
+    pub fn new(destination: [u8; 6], source: [u8; 6], port: u8, flags: u8, mtu: u16) -> Self {
+        let [to, from] = next_hop(destination, source, port, flags, mtu);
+        Self { to, from }
+    }
+}
+
+impl Ipv6NextHop {
+    /// Creates a next hop from MAC addresses in wire order, port, flags, and MTU in bytes.
+    pub fn new(destination: [u8; 6], source: [u8; 6], port: u8, flags: u8, mtu: u16) -> Self {
+        let [to, from] = next_hop(destination, source, port, flags, mtu);
+        Self { to, from }
+    }
+}
+
+impl Ipv6Hash {
+    /// Returns the hash of a prefix. Its top bits are the number of a line (`gw_ipv6_hash_of`).
+    pub fn hash(&self, prefix: u64, length: u8) -> u64 {
+        let spread = (prefix ^ (prefix >> 32)).wrapping_mul(self.seed | 1);
+        let mixed = spread.wrapping_add(u64::from(length).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    }
+}
+
+/// Returns the two words of a next hop of `ipv4` and `ipv6`.
+fn next_hop(destination: [u8; 6], source: [u8; 6], port: u8, flags: u8, mtu: u16) -> [u64; 2] {
+    let upper = |address: [u8; 6]| address.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)) << 16;
+    [upper(destination) | u64::from(port) << 8 | u64::from(flags), upper(source) | u64::from(mtu)]
+}
