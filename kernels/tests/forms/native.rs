@@ -149,7 +149,8 @@ fn plain(random: &mut Random, count: usize, bin: Bin) -> Batch {
     }
     for parameter in &mut batch.parameters {
         // Unless tidy, one SA index is out of range.
-        *parameter = random.below(SAS as u64 + u64::from(!tidy)) << 44 | (random.next_u64() & ((1 << 44) - 1)) | 1;
+        let sa = random.below(SAS as u64 + u64::from(!tidy));
+        *parameter = sa << 44 | (random.next_u64() & ((1 << 44) - 1)) | 1;
     }
     batch
 }

@@ -1,5 +1,5 @@
-//! Tables that follow the routes and neighbours of the kernel and of FRR. Each test has its own network
-//! namespace with real interfaces, which needs root. Some tests need FRR.
+//! Tables that follow the routes and neighbours of the kernel and of FRR. Each test has its own
+//! network namespace with real interfaces, which needs root. Some tests need FRR.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
@@ -302,7 +302,8 @@ fn an_ipv4_table_follows_frr() {
         };
         let one = function("routes = \"fpm\"");
         until(&*one, "the networks of the interfaces", |table| table.routes().len() >= 6);
-        // zebra learns these routes from the kernel. The function ignores them in the kernel's table.
+        // zebra learns these routes from the kernel. The function ignores them in the kernel's
+        // table.
         let lines = |first: usize, end: usize| -> String {
             (first..end)
                 .map(|i| format!("route add 20.{}.{}.{}/32 via 10.2.0.9\n", i >> 16, i >> 8 & 255, i & 255))
@@ -319,7 +320,8 @@ fn an_ipv4_table_follows_frr() {
         assert_eq!(to(one.routing().unwrap(), "10.1.0.1"), Some(NextHop::Local));
         ip("route delete 20.0.0.77/32");
         until(&*one, "a withdrawn route", |table| to(table, "20.0.0.77").is_none());
-        // FRR restarts with fewer routes. Those that it no longer announces are deleted, the others stay.
+        // FRR restarts with fewer routes. Those that it no longer announces are deleted, the others
+        // stay.
         drop(frr);
         batch(&lines(1000, ROUTES).replace("add", "delete"));
         one.housekeeping(&Idle).unwrap();

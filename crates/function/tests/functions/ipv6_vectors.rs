@@ -73,8 +73,8 @@ fn vectors() -> Vec<Vector> {
             ["link"] => Expected::Answer("link_local", None),
             ["icmpv6", kind, code, word] => {
                 let word = word.parse().unwrap();
-                // RFC 4443, sections 3.1 to 3.4 and 4.2. Port unreachable and echo reply come from the
-                // station itself.
+                // RFC 4443, sections 3.1 to 3.4 and 4.2. Port unreachable and echo reply come from
+                // the station itself.
                 match (kind, code) {
                     ("1", "0") => Expected::Answer("no_route", None),
                     ("1", "2") => Expected::Answer("beyond_scope", None),

@@ -1,5 +1,5 @@
-//! Lookups in a switch while addresses are added, deleted and displaced. An address that stays in the
-//! table is always found.
+//! Lookups in a switch while addresses are added, deleted and displaced. An address that stays in
+//! the table is always found.
 
 use std::ops::Range;
 use std::path::Path;
@@ -19,7 +19,8 @@ const PERMANENT: u64 = 60_000;
 const TEMPORARY: u64 = 2_000;
 const ROUNDS: u64 = 8;
 
-/// Engine whose packets are the lookups of readers: the number of batches that each reader has started.
+/// Engine whose packets are the lookups of readers: the number of batches that each reader has
+/// started.
 struct Readers(Vec<AtomicU64>);
 
 impl Running for Readers {

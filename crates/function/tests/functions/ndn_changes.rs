@@ -1,6 +1,6 @@
-//! Changes of names and next hops of `ndn` while another thread runs the kernel. A concurrent lookup
-//! returns the result before or after a change, and a later one the result after it. A device that
-//! copies the reported ranges of the image has the same table.
+//! Changes of names and next hops of `ndn` while another thread runs the kernel. A concurrent
+//! lookup returns the result before or after a change, and a later one the result after it. A
+//! device that copies the reported ranges of the image has the same table.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -68,9 +68,9 @@ impl Packets {
             variant: 0,
             group: 0,
         };
-        // SAFETY: the CPU supports the level. The descriptors belong to the region, which is borrowed
-        // exclusively. The arrays have `count` elements. The image belongs to `ndn` and outlives the
-        // call.
+        // SAFETY: the CPU supports the level. The descriptors belong to the region, which is
+        // borrowed exclusively. The arrays have `count` elements. The image belongs to `ndn` and
+        // outlives the call.
         unsafe { level().run_bin(NDN, &call) };
         outcomes
     }
@@ -173,7 +173,8 @@ fn a_lookup_returns_the_result_before_or_after_a_change() {
             let mut lookups = 0u64;
             while !ended.load(Ordering::SeqCst) {
                 rounds.fetch_add(1, Ordering::SeqCst);
-                // A change ends with a grace period, so at most one change starts during the lookups.
+                // A change ends with a grace period, so at most one change starts during the
+                // lookups.
                 let before = allowed.lock().unwrap().clone();
                 let outcomes = packets.run(function.image().as_ptr());
                 let after = allowed.lock().unwrap().clone();

@@ -33,8 +33,8 @@ fn component(text: &str) -> Vec<u8> {
     element(8, text.as_bytes())
 }
 
-/// Returns a name as sites have: one of four top components, one of thousands of sites, and sometimes
-/// a path. Prefixes of some names are names too.
+/// Returns a name as sites have: one of four top components, one of thousands of sites, and
+/// sometimes a path. Prefixes of some names are names too.
 fn site(random: &mut Random) -> Vec<u8> {
     let mut name = component(random.pick(&["com", "org", "net", "example"]));
     name.extend(component(&format!("site-{:x}", random.below(60_000))));

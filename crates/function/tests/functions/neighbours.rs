@@ -1,4 +1,5 @@
-//! Address resolution by ARP: host halves and tables of a router, frame by frame, with a virtual clock.
+//! Address resolution by ARP: host halves and tables of a router, frame by frame, with a virtual
+//! clock.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -146,7 +147,8 @@ impl Router {
         actions
     }
 
-    /// Advances the clock in steps of 5 ms and calls the host half of a worker. Returns all actions.
+    /// Advances the clock in steps of 5 ms and calls the host half of a worker. Returns all
+    /// actions.
     fn pass(&mut self, worker: usize, ns: u64) -> Actions {
         let mut all = Actions::default();
         for _ in 0..ns / (5 * MILLISECOND_NS) {
@@ -186,7 +188,8 @@ fn reply(sender: [u8; 4], mac: [u8; 6]) -> Vec<u8> {
     frame
 }
 
-/// Returns whether a frame is an ARP request for `station`, from the router's address in its network.
+/// Returns whether a frame is an ARP request for `station`, from the router's address in its
+/// network.
 fn is_request(frame: &[u8], station: [u8; 4], to: [u8; 6]) -> bool {
     frame[..6] == to
         && frame[6..12] == OURS
@@ -224,8 +227,8 @@ fn packets_wait_until_their_station_is_resolved() {
     assert_eq!(router.call(1, &[(0, packet(11, to, 30))], &[]).held, 1);
     assert!(matches!(router.to("10.2.0.7"), NextHop::Unresolved(_)));
 
-    // The other worker receives the answer. Each worker sends its waiting packets in order, then newer
-    // ones.
+    // The other worker receives the answer. Each worker sends its waiting packets in order, then
+    // newer ones.
     let actions = router.call(1, &[], &[reply(to, STATION)]);
     assert_eq!(numbers(&actions, STATION), [11]);
     let actions = router.call(0, &[(0, packet(5, to, 30))], &[]);
@@ -248,8 +251,8 @@ fn packets_wait_until_their_station_is_resolved() {
     let NextHop::Forward(adjacency) = router.to("10.2.0.7") else { panic!("no route") };
     assert_eq!(adjacency.destination.0, OTHER);
 
-    // The station stops answering. It gets unicast requests, then broadcast ones, and then its route is
-    // deleted.
+    // The station stops answering. It gets unicast requests, then broadcast ones, and then its
+    // route is deleted.
     let actions = router.pass(0, 32 * SECOND_NS);
     assert!(actions.sent.iter().any(|(_, frame)| is_request(frame, to, OTHER)));
     let actions = router.pass(0, 10 * SECOND_NS);

@@ -310,7 +310,7 @@ fn mutated_packets_are_handled_safely() {
     mutated(60_000, 18);
 }
 
-/// `cargo test --release -p godwit-function --test ipsec_bad_input -- --ignored --nocapture`
+/// `cargo test --release -p godwit-function --test ipsec bad_input -- --ignored --nocapture`
 #[test]
 #[ignore = "takes minutes"]
 fn ten_million_mutated_packets_are_handled_safely() {

@@ -1,4 +1,4 @@
-//! Packets of other implementations. `crates/function/tests/ipsec_vectors.rs` runs them through
+//! Packets of other implementations. `crates/function/tests/ipsec/vectors.rs` runs them through
 //! every kernel.
 
 use std::collections::HashMap;
