@@ -38,7 +38,6 @@ GW_APART gw_ipsec_decryption gw_ipsec_esp_decapsulate_begin(const gw_lane *lane,
     const gw_ipsec_location location =
         gw_ipsec_locate(sa, outer, descriptor->length - found.l2_bytes, found.version,
                         udp_bytes != 0 ? GW_PROTOCOL_UDP : GW_IPSEC_ESP);
-    const gw_u32 block_bytes = gw_ipsec_block_bytes(suite);
     const gw_u32 around = GW_ESP_HEADER_BYTES + gw_ipsec_iv_bytes(suite) + sa->icv_bytes;
     gw_ipsec_decryption decryption;
     decryption.esp = outer + location.at + udp_bytes;
@@ -51,7 +50,7 @@ GW_APART gw_ipsec_decryption gw_ipsec_esp_decapsulate_begin(const gw_lane *lane,
     }
     if (reason == GW_IPSEC_OK) {
         const gw_u32 esp_bytes = location.total_bytes - location.at - udp_bytes;
-        if (esp_bytes < around + block_bytes || ((esp_bytes - around) & (block_bytes - 1)) != 0) {
+        if (!gw_ipsec_cipher_bytes_valid(suite, esp_bytes, around)) {
             reason = GW_IPSEC_MALFORMED;
         } else if (gw_load_be32(decryption.esp) != sa->spi) {
             reason = GW_IPSEC_NO_SA;

@@ -48,9 +48,7 @@ GW_APART gw_ipsec_encryption gw_ipsec_esp_encapsulate_begin(const gw_lane *lane,
     const gw_u32 udp_bytes = gw_ipsec_udp_bytes(sa);
     const gw_u32 added = layout.outer_bytes + udp_bytes + esp_front;
     const gw_u32 payload_bytes = ip.total_bytes - layout.kept_bytes;
-    const gw_u32 block_bytes = gw_ipsec_block_bytes(suite);
-    const gw_u32 cipher_bytes =
-        (payload_bytes + GW_ESP_TAIL_BYTES + block_bytes - 1) & ~(block_bytes - 1);
+    const gw_u32 cipher_bytes = gw_ipsec_cipher_bytes(suite, payload_bytes);
     const gw_u32 length = added + found.l2_bytes + layout.kept_bytes + cipher_bytes + sa->icv_bytes;
     /* A buffer is far smaller than 2^16 bytes, so any packet that fits into it has a valid IP
      * length. */

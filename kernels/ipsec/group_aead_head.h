@@ -58,13 +58,12 @@ GW_LANE void gw_aead_head_begin(gw_aead_head *head, const gw_aead_round *round,
     head->cipher_bytes = 0;
     if (head->packet < GW_AEAD_TEAM_LANES / round->lanes && index < work->count) {
         if (gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND) {
-            const gw_ipsec_simple packet =
-                gw_ipsec_encapsulate_simple(work, round->suite, round->sas, index);
+            gw_ipsec_simple_out out;
+            head->esp = gw_ipsec_encapsulate_simple(work, round->suite, round->sas, index, &out);
             head->found.sa = gw_ipsec_named_sa(round->sas, work->parameters[index]);
-            head->esp = packet.esp;
-            head->cipher_bytes = packet.cipher_bytes;
-            head->sequence = packet.sequence;
-            head->icv_bytes = packet.icv_bytes;
+            head->cipher_bytes = head->esp != 0 ? out.cipher_bytes : 0;
+            head->sequence = gw_ipsec_sequence(work->parameters[index]);
+            head->icv_bytes = out.icv_bytes;
             head->udp_checksum = 0;
         }
         if (head->cipher_bytes == 0) {

@@ -148,18 +148,18 @@ GW_LANE void gw_ipsec_hash_begin(gw_ipsec_hash *hash, const gw_work *work, gw_ip
     hash->packet = gw_lane_id() - GW_IPSEC_HASH_LANE_FIRST;
     hash->words = 0;
     if (index < work->count) {
-        gw_u32 simple = 0;
+        GW_GLOBAL gw_u8 *esp = 0;
         if (gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND) {
-            const gw_ipsec_simple packet =
-                gw_ipsec_encapsulate_simple(work, suite, scratch->sas, index);
-            simple = packet.cipher_bytes != 0;
-            if (simple) {
-                hash->icv_bytes = packet.icv_bytes;
-                gw_ipsec_hash_data(hash, work, suite, scratch, packet.esp, packet.sequence,
-                                   packet.cipher_bytes, packet.spi, packet.flags);
+            gw_ipsec_simple_out out;
+            esp = gw_ipsec_encapsulate_simple(work, suite, scratch->sas, index, &out);
+            if (esp != 0) {
+                hash->icv_bytes = out.icv_bytes;
+                gw_ipsec_hash_data(hash, work, suite, scratch, esp,
+                                   gw_ipsec_sequence(work->parameters[index]), out.cipher_bytes,
+                                   out.sa.spi, out.sa.flags);
             }
         }
-        if (!simple) {
+        if (esp == 0) {
             gw_ipsec_hash_check(hash, work, suite, scratch, index);
         }
         /* The loads of the HMAC states complete while the teams work on the first step. */

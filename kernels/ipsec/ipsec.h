@@ -95,6 +95,8 @@ fragment_timeout = "A fragment of a packet whose other fragments did not arrive 
  *
  *   find.h          the SA of a packet
  *   packet.h        IP headers and extension headers
+ *   fields.h        header fields, in words of one or of sixteen lanes
+ *   simple.h        headers of IPv4 in IPv4 tunnels, in words of one or of sixteen lanes
  *   outer.h         fields of the outer header
  *   outbound.h      headers in front of ESP or AH, outbound
  *   inbound.h       headers in front of ESP or AH, inbound

@@ -3,12 +3,6 @@
 #ifndef GODWIT_IPSEC_OUTER_H
 #define GODWIT_IPSEC_OUTER_H
 
-#define GW_IPSEC_ECN     3u
-#define GW_IPSEC_ECN_CE  3u
-#define GW_IPSEC_ECT_1   1u
-#define GW_IPSEC_ECT_0   2u
-#define GW_IPSEC_IPV4_DF 0x4000u
-
 GW_LANE gw_u32 gw_ipsec_has(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 flag)
 {
     return (sa->flags & flag) != 0;
@@ -48,23 +42,15 @@ GW_LANE gw_ipsec_inner gw_ipsec_inner_of(const GW_GLOBAL gw_u8 *packet, gw_u32 v
     return inner;
 }
 
-/* Returns the type of service of the outer header (ECN: RFC 6040, section 4.1; DSCP: RFC 4301,
- * section 5.1.2). */
-GW_LANE gw_u32 gw_ipsec_outer_tos(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 tos)
+GW_LANE gw_ipsec_sa_words gw_ipsec_sa_words_of(const GW_GLOBAL gw_ipsec_sa *sa)
 {
-    const gw_u32 dscp =
-        gw_ipsec_has(sa, GW_IPSEC_SA_DSCP_SET) ? (gw_u32)sa->dscp << 2 : tos & ~GW_IPSEC_ECN;
-    const gw_u32 ecn = gw_ipsec_has(sa, GW_IPSEC_SA_ECN_IGNORED) ? 0 : tos & GW_IPSEC_ECN;
-    return dscp | ecn;
-}
-
-/* Returns DF of the outer header (RFC 4301, section 8.1). */
-GW_LANE gw_u32 gw_ipsec_outer_df(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 df)
-{
-    if (gw_ipsec_has(sa, GW_IPSEC_SA_DF_SET)) {
-        return GW_IPSEC_IPV4_DF;
-    }
-    return gw_ipsec_has(sa, GW_IPSEC_SA_DF_CLEAR) ? 0 : df;
+    gw_ipsec_sa_words words;
+    words.spi = sa->spi;
+    words.flags = sa->flags;
+    words.bytes = gw_load_le32(&sa->suite);
+    words.source = sa->source[0];
+    words.destination = sa->destination[0];
+    return words;
 }
 
 /* Writes the outer IP header of a packet of total_bytes bytes. `protocol` follows it (RFC 4301,
@@ -73,9 +59,9 @@ GW_LANE void gw_ipsec_write_outer(GW_GLOBAL gw_u8 *outer, const GW_GLOBAL gw_ips
                                   gw_u64 sequence, gw_u32 total_bytes, gw_u32 protocol,
                                   gw_ipsec_inner inner)
 {
-    const gw_u32 tos = gw_ipsec_outer_tos(sa, inner.tos);
+    const gw_ipsec_sa_words words = gw_ipsec_sa_words_of(sa);
     if (gw_ipsec_has(sa, GW_IPSEC_SA_OUTER_IPV6)) {
-        gw_store_be32(outer, 0x60000000u | tos << 20);
+        gw_store_be32(outer, 0x60000000u | gw_ipsec_outer_tos(words, inner.tos) << 20);
         gw_store_be32(outer + 4,
                       (total_bytes - GW_IPV6_BYTES) << 16 | protocol << 8 | sa->hop_limit);
         for (gw_u32 i = 0; i < 4; i++) {
@@ -84,21 +70,12 @@ GW_LANE void gw_ipsec_write_outer(GW_GLOBAL gw_u8 *outer, const GW_GLOBAL gw_ips
         }
         return;
     }
-    const gw_u32 first = 0x45000000u | tos << 16 | total_bytes;
-    /* Identification: the low 16 bits of the sequence number, so every run produces the same bytes.
-     */
-    const gw_u32 second = ((gw_u32)sequence & 0xffffu) << 16 | gw_ipsec_outer_df(sa, inner.df);
-    const gw_u32 third = (gw_u32)sa->hop_limit << 24 | protocol << 16;
-    const gw_u32 source = sa->source[0];
-    const gw_u32 destination = sa->destination[0];
-    const gw_u32 sum = gw_ipsec_fold(
-        (first >> 16) + (first & 0xffffu) + (second >> 16) + (second & 0xffffu) + (third >> 16) +
-        (source >> 16) + (source & 0xffffu) + (destination >> 16) + (destination & 0xffffu));
-    gw_store_be32(outer, first);
-    gw_store_be32(outer + 4, second);
-    gw_store_be32(outer + 8, third | (~sum & 0xffffu));
-    gw_store_be32(outer + 12, source);
-    gw_store_be32(outer + 16, destination);
+    gw_u32 header[GW_IPV4_BYTES / 4];
+    gw_ipsec_outer_ipv4(header, words, inner.tos, inner.df, (gw_u32)sequence, total_bytes,
+                        protocol);
+    gw_store_be64(outer, (gw_u64)header[0] << 32 | header[1]);
+    gw_store_be64(outer + 8, (gw_u64)header[2] << 32 | header[3]);
+    gw_store_be32(outer + 16, header[4]);
 }
 
 /* Updates an IP header in transport mode: sets the length to total_bytes, and the field at

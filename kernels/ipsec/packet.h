@@ -3,6 +3,7 @@
 #ifndef GODWIT_IPSEC_PACKET_H
 #define GODWIT_IPSEC_PACKET_H
 
+#include "../dialect/words.h"
 #include "image.h"
 #include "suite.h"
 
@@ -15,6 +16,13 @@
 #define GW_TCP_BYTES        20u /* without options */
 #define GW_ESP_HEADER_BYTES 8u  /* SPI, sequence number (RFC 4303, section 2) */
 #define GW_ESP_TAIL_BYTES   2u  /* pad length, next header */
+#define GW_IPSEC_IPV4_DF    0x4000u
+
+/* Values of the ECN field (RFC 3168, section 5). GW_IPSEC_ECN is its mask. */
+#define GW_IPSEC_ECN    3u
+#define GW_IPSEC_ECN_CE 3u
+#define GW_IPSEC_ECT_1  1u
+#define GW_IPSEC_ECT_0  2u
 
 /* IP protocol numbers, including the IPv6 extension headers (RFC 8200, section 4). */
 #define GW_PROTOCOL_HOP_BY_HOP  0u
@@ -27,6 +35,8 @@
 
 /* Maximum number of extension headers. A packet with more is malformed. */
 #define GW_IPSEC_EXTENSIONS_MAX 8u
+
+#include "fields.h"
 
 /* Checked lengths of an IP packet (RFC 791, section 3.1; RFC 8200, section 3). */
 typedef struct gw_ipsec_ip {
@@ -48,14 +58,17 @@ GW_LANE gw_ipsec_ip gw_ipsec_ip_parse(const GW_GLOBAL gw_u8 *packet, gw_u32 byte
     if (bytes < least) {
         return ip;
     }
+    const gw_u32 first = gw_load_be32(packet);
+    gw_u32 valid = first >> 28 == 6;
     if (version == 4) {
-        ip.header_bytes = (packet[0] & 0x0fu) * 4;
-        ip.total_bytes = gw_load_be16(packet + 2);
+        ip.header_bytes = first >> 22 & 0x3cu;
+        ip.total_bytes = first & 0xffffu;
+        valid = gw_ipsec_ipv4_valid(first);
     } else {
         /* A jumbogram has payload length 0 here. It does not fit into a buffer anyway. */
         ip.total_bytes = GW_IPV6_BYTES + gw_load_be16(packet + 4);
     }
-    if (packet[0] >> 4 != version || ip.header_bytes < least || ip.total_bytes < ip.header_bytes) {
+    if (!valid) {
         ip.error = GW_IPSEC_MALFORMED;
     } else if (ip.total_bytes <= bytes) {
         ip.error = GW_IPSEC_OK;
@@ -165,13 +178,6 @@ GW_LANE gw_ipsec_extensions gw_ipsec_walk_packet(const GW_GLOBAL gw_u8 *packet, 
     extensions.fragment = (fragment & 0x3fffu) != 0;
     extensions.later_fragment = (fragment & 0x1fffu) != 0;
     return extensions;
-}
-
-/* Folds a sum of 16-bit words, less than 2^32, to 16 bits (RFC 1071). */
-GW_LANE gw_u32 gw_ipsec_fold(gw_u32 sum)
-{
-    sum = (sum & 0xffffu) + (sum >> 16);
-    return (sum & 0xffffu) + (sum >> 16);
 }
 
 /* Returns a checksum after the change of a 16-bit word that it covers (RFC 1624, equation 3). */

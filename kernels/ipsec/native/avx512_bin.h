@@ -103,7 +103,8 @@ GW_AVX512 gw_u32 gw_avx512_fill_outbound(gw_avx512_group *group, gw_avx512_batch
     }
     gw_avx512_simple_pad(&simple, count);
     gw_avx512_simple_store_results(batch, upcoming->index, _mm512_load_si512(upcoming->head_length),
-                                   _mm512_load_si512(simple.spi), count, GW_IPSEC_ENCRYPTED);
+                                   _mm512_load_si512(simple.spi), gw_avx512_first_lanes(count),
+                                   GW_IPSEC_ENCRYPTED);
     gw_avx512_offset_addresses(group->data, upcoming->frame, GW_ETHERNET_BYTES);
     gw_avx512_simple_group(group, batch, &simple, count);
     return 1;
@@ -127,7 +128,7 @@ GW_AVX512 gw_u32 gw_avx512_fill_inbound(gw_avx512_group *group, gw_avx512_batch 
     group->slots_filled = 0;
     _mm512_store_si512(group->index, _mm512_load_si512(upcoming->index));
     _mm512_store_si512(group->head_length, _mm512_load_si512(upcoming->head_length));
-    _mm512_store_si512(group->ecn, simple.ecn);
+    gw_avx512_store_words(group->ecn, simple.ecn);
     gw_avx512_offset_addresses(group->data, upcoming->frame, GW_ETHERNET_BYTES + overhead);
     gw_avx512_simple_group(group, batch, &simple, count);
     if (operation.suite.auth != GW_IPSEC_AUTH_GHASH) {
@@ -145,8 +146,7 @@ GW_AVX512 gw_u32 gw_avx512_fill_simple(gw_avx512_group *group, gw_avx512_batch *
         return 0;
     }
     if (operation.outbound) {
-        return gw_ipsec_iv_bytes(operation.suite) != 0 &&
-               gw_avx512_fill_outbound(group, batch, operation);
+        return gw_avx512_fill_outbound(group, batch, operation);
     }
     return gw_avx512_fill_inbound(group, batch, operation);
 }
@@ -188,20 +188,19 @@ GW_AVX512 void gw_avx512_finish_group(gw_avx512_group *group, const gw_avx512_ba
                                       gw_avx512_operation operation)
 {
     const gw_bin_call *call = batch->call;
-    const gw_u32 done =
-        group->count != 0 && group->simple &&
-        (operation.outbound || gw_avx512_simple_decapsulate_end_all(group, batch, operation.suite));
-    if (!done && group->simple) {
+    const gw_u32 all = gw_avx512_first_lanes(group->count);
+    gw_u32 done = 0;
+    if (all != 0 && group->simple) {
+        done = operation.outbound ? all
+                                  : gw_avx512_simple_decapsulate_end(group, batch, operation.suite);
+    }
+    if (done != all && group->simple) {
         gw_avx512_fill_slots(group, batch, operation.suite);
     }
-    for (gw_u32 i = 0; i < group->count && !done; i++) {
+    for (gw_u32 left = all & ~done; left != 0; left &= left - 1) {
+        const gw_u32 i = (gw_u32)__builtin_ctz(left);
         const gw_u32 index = batch->first + group->slots[i].index;
         gw_descriptor *descriptor = &call->descriptors[index];
-        if (!operation.outbound && group->simple &&
-            gw_avx512_simple_decapsulate_end(&group->slots[i], call, operation.suite, descriptor,
-                                             &call->outcomes[index])) {
-            continue;
-        }
         const gw_lane lane = gw_avx512_lane(call, index);
         gw_avx512_finish(&group->slots[i], &lane, operation, descriptor, &call->outcomes[index]);
     }

@@ -1,0 +1,35 @@
+/* Words of sixteen lanes, in AVX-512 registers. From here on, the names of words.h have this
+ * meaning. */
+#ifndef GODWIT_WORDS_AVX512_H
+#define GODWIT_WORDS_AVX512_H
+
+#include <immintrin.h>
+
+/* One word of each of sixteen lanes. */
+typedef gw_u32 gw_words_16 __attribute__((vector_size(64)));
+
+/* Returns a number, or the words of sixteen lanes, as a register. */
+#define GW_REGISTER(a) ((__m512i)((a) + (gw_words_16){0}))
+
+#undef GW_WORD
+#undef GW_TEST
+#undef GW_WORDWISE
+#undef GW_NAME
+#undef GW_SELECT
+#undef GW_NOT
+#undef GW_EQUAL
+#undef GW_AT_LEAST
+#undef GW_HAS
+
+#define GW_WORD       gw_words_16
+#define GW_TEST       __mmask16
+#define GW_WORDWISE   static inline __attribute__((always_inline))
+#define GW_NAME(name) name##_16
+#define GW_SELECT(test, a, b)                                                                      \
+    ((gw_words_16)_mm512_mask_mov_epi32(GW_REGISTER(b), (test), GW_REGISTER(a)))
+#define GW_NOT(test)       ((__mmask16) ~(test))
+#define GW_EQUAL(a, b)     _mm512_cmpeq_epu32_mask(GW_REGISTER(a), GW_REGISTER(b))
+#define GW_AT_LEAST(a, b)  _mm512_cmpge_epu32_mask(GW_REGISTER(a), GW_REGISTER(b))
+#define GW_HAS(word, bits) _mm512_test_epi32_mask(GW_REGISTER(word), GW_REGISTER(bits))
+
+#endif

@@ -1,0 +1,93 @@
+/*
+ * Fields of the headers that ESP and AH add and remove, in words of one lane or of sixteen lanes
+ * (dialect/words.h). No include guard: each kind of words includes this file.
+ */
+
+/* First words of an SA. */
+typedef struct GW_NAME(gw_ipsec_sa_words) {
+    GW_WORD spi;
+    GW_WORD flags;
+    GW_WORD bytes; /* suite | icv_bytes << 8 | hop_limit << 16 | dscp << 24 */
+    GW_WORD source;
+    GW_WORD destination;
+} GW_NAME(gw_ipsec_sa_words);
+
+/* Folds a sum of 16-bit words, less than 2^32, to 16 bits (RFC 1071). */
+GW_WORDWISE GW_WORD GW_NAME(gw_ipsec_fold)(GW_WORD sum)
+{
+    sum = (sum & 0xffffu) + (sum >> 16);
+    return (sum & 0xffffu) + (sum >> 16);
+}
+
+/* Returns the sum of a word's two halves. */
+GW_WORDWISE GW_WORD GW_NAME(gw_ipsec_halves)(GW_WORD word)
+{
+    return (word >> 16) + (word & 0xffffu);
+}
+
+/* Returns the ones' complement sum of an IPv4 header without options. */
+GW_WORDWISE GW_WORD GW_NAME(gw_ipsec_ipv4_sum)(const GW_WORD *ip)
+{
+    return GW_NAME(gw_ipsec_fold)(
+        GW_NAME(gw_ipsec_halves)(ip[0]) + GW_NAME(gw_ipsec_halves)(ip[1]) +
+        GW_NAME(gw_ipsec_halves)(ip[2]) + GW_NAME(gw_ipsec_halves)(ip[3]) +
+        GW_NAME(gw_ipsec_halves)(ip[4]));
+}
+
+/* Returns whether the first word of an IPv4 header is valid (RFC 791, section 3.1). */
+GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_ipv4_valid)(GW_WORD first)
+{
+    const GW_WORD header_bytes = first >> 22 & 0x3cu;
+    return GW_EQUAL(first >> 28, 4) & GW_AT_LEAST(header_bytes, GW_IPV4_BYTES) &
+           GW_AT_LEAST(first & 0xffffu, header_bytes);
+}
+
+/* Returns the type of service of the outer header (ECN: RFC 6040, section 4.1; DSCP: RFC 4301,
+ * section 5.1.2). `tos` is that of the inner packet. */
+GW_WORDWISE GW_WORD GW_NAME(gw_ipsec_outer_tos)(GW_NAME(gw_ipsec_sa_words) sa, GW_WORD tos)
+{
+    const GW_WORD dscp = GW_SELECT(GW_HAS(sa.flags, GW_IPSEC_SA_DSCP_SET), sa.bytes >> 24 << 2,
+                                   tos & (0xffu & ~GW_IPSEC_ECN));
+    const GW_WORD ecn = GW_SELECT(GW_HAS(sa.flags, GW_IPSEC_SA_ECN_IGNORED), 0, tos & GW_IPSEC_ECN);
+    return dscp | ecn;
+}
+
+/* Returns DF of the outer header (RFC 4301, section 8.1). `df` is that of the inner packet. */
+GW_WORDWISE GW_WORD GW_NAME(gw_ipsec_outer_df)(GW_NAME(gw_ipsec_sa_words) sa, GW_WORD df)
+{
+    const GW_WORD kept = GW_SELECT(GW_HAS(sa.flags, GW_IPSEC_SA_DF_CLEAR), 0, df);
+    return GW_SELECT(GW_HAS(sa.flags, GW_IPSEC_SA_DF_SET), GW_IPSEC_IPV4_DF, kept);
+}
+
+/* Sets the words of an outer IPv4 header. `protocol` follows it (RFC 4301, section 5.1.2). `tos`
+ * and `df` are those of the inner packet. The identification is the lower half of the sequence
+ * number, so every run produces the same bytes. */
+GW_WORDWISE void GW_NAME(gw_ipsec_outer_ipv4)(GW_WORD *outer, GW_NAME(gw_ipsec_sa_words) sa,
+                                              GW_WORD tos, GW_WORD df, GW_WORD sequence,
+                                              GW_WORD total_bytes, gw_u32 protocol)
+{
+    outer[0] = total_bytes | GW_NAME(gw_ipsec_outer_tos)(sa, tos) << 16 | 0x45000000u;
+    outer[1] = sequence << 16 | GW_NAME(gw_ipsec_outer_df)(sa, df);
+    outer[2] = (sa.bytes >> 16 & 0xffu) << 24 | protocol << 16;
+    outer[3] = sa.source;
+    outer[4] = sa.destination;
+    outer[2] = outer[2] | (~GW_NAME(gw_ipsec_ipv4_sum)(outer) & 0xffffu);
+}
+
+/* Returns the number of bytes that ESP encrypts: payload, padding and trailer, a multiple of the
+ * suite's block (RFC 4303, section 2.4). */
+GW_WORDWISE GW_WORD GW_NAME(gw_ipsec_cipher_bytes)(gw_ipsec_suite suite, GW_WORD payload_bytes)
+{
+    const gw_u32 block_bytes = gw_ipsec_block_bytes(suite);
+    return (payload_bytes + (GW_ESP_TAIL_BYTES + block_bytes - 1)) & ~(block_bytes - 1);
+}
+
+/* Returns whether encrypted data has a valid length: a multiple of the suite's block, and at least
+ * one block. */
+GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_cipher_bytes_valid)(gw_ipsec_suite suite, GW_WORD bytes,
+                                                         GW_WORD around)
+{
+    const gw_u32 block_bytes = gw_ipsec_block_bytes(suite);
+    return GW_AT_LEAST(bytes, around + block_bytes) &
+           GW_NOT(GW_HAS(bytes - around, block_bytes - 1));
+}

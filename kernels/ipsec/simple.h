@@ -1,0 +1,151 @@
+/*
+ * Headers of simple ESP packets, in words of one lane or of sixteen lanes (dialect/words.h). A
+ * simple packet is IPv4 in a tunnel between IPv4 endpoints, without VLAN tag and UDP. The results
+ * are those of encapsulate.h and decapsulate.h. These process all other packets and all drops.
+ *
+ *               | L2 | outer IPv4 | SPI, sequence | IV      | inner packet | padding | ICV |
+ *   words              0 to 4       5, 6            7 to 10
+ *
+ * The functions work on words that the caller has loaded, and do not access packets. No include
+ * guard: each kind of words includes this file.
+ */
+
+/* Maximum number of header words: outer IPv4, ESP, IV. */
+#define GW_IPSEC_SIMPLE_WORDS 11u
+
+/* Returns whether an SA may carry simple packets of a variant. */
+GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_sa)(GW_NAME(gw_ipsec_sa_words) sa, gw_u32 variant)
+{
+    const gw_u32 inbound =
+        gw_ipsec_direction(variant) == GW_IPSEC_INBOUND ? GW_IPSEC_SA_INBOUND : 0;
+    const gw_u32 checked = GW_IPSEC_SA_USED | GW_IPSEC_SA_INBOUND | GW_IPSEC_SA_TRANSPORT |
+                           GW_IPSEC_SA_OUTER_IPV6 | GW_IPSEC_SA_UDP;
+    return GW_EQUAL(sa.flags & checked, GW_IPSEC_SA_USED | inbound) &
+           GW_EQUAL(sa.bytes & 0xffu, variant >> 1);
+}
+
+/* Returns whether a frame contains an IPv4 packet. `first` is the first word of its header. */
+GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_ipv4)(GW_WORD ether_type, GW_WORD first,
+                                                  GW_WORD frame_bytes)
+{
+    return GW_EQUAL(ether_type, GW_ETHER_TYPE_IPV4) & GW_NAME(gw_ipsec_ipv4_valid)(first) &
+           GW_AT_LEAST(frame_bytes, (first & 0xffffu) + GW_ETHERNET_BYTES);
+}
+
+/* An outbound packet. */
+typedef struct GW_NAME(gw_ipsec_simple_out) {
+    GW_NAME(gw_ipsec_sa_words) sa;
+    GW_WORD head; /* of the descriptor, bytes */
+    GW_WORD frame_bytes;
+    GW_WORD room_bytes;
+    GW_WORD ether_type;
+    GW_WORD ip[2];       /* first words of the packet */
+    GW_WORD sequence[2]; /* upper and lower half */
+    /* Results of gw_ipsec_simple_encapsulate_begin, in bytes. */
+    GW_WORD total_bytes; /* inner packet */
+    GW_WORD cipher_bytes;
+    GW_WORD icv_bytes;
+    GW_WORD outer_bytes; /* outer packet */
+} GW_NAME(gw_ipsec_simple_out);
+
+/* Checks an outbound packet, and computes its lengths. Returns whether it is simple and has room
+ * for the headers. */
+GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_encapsulate_begin)(GW_NAME(gw_ipsec_simple_out) *
+                                                                   packet,
+                                                               gw_u32 variant, gw_ipsec_suite suite)
+{
+    const gw_u32 added = GW_IPV4_BYTES + GW_ESP_HEADER_BYTES + gw_ipsec_iv_bytes(suite);
+    const GW_TEST simple =
+        GW_NAME(gw_ipsec_simple_sa)(packet->sa, variant) &
+        GW_NAME(gw_ipsec_simple_ipv4)(packet->ether_type, packet->ip[0], packet->frame_bytes);
+    packet->total_bytes = packet->ip[0] & 0xffffu;
+    packet->cipher_bytes = GW_NAME(gw_ipsec_cipher_bytes)(suite, packet->total_bytes);
+    packet->icv_bytes = packet->sa.bytes >> 8 & 0xffu;
+    packet->outer_bytes = packet->cipher_bytes + packet->icv_bytes + added;
+    const GW_WORD end = packet->head + packet->outer_bytes + GW_ETHERNET_BYTES;
+    return simple & GW_AT_LEAST(packet->head, added) & GW_AT_LEAST(packet->room_bytes + added, end);
+}
+
+/* Sets the words of the outer header and of ESP. With CBC, the IV is the nonce of gw_ipsec_cbc_iv,
+ * which is encrypted later. The words after the headers stay unchanged. */
+GW_WORDWISE void GW_NAME(gw_ipsec_simple_headers)(GW_WORD *words,
+                                                  const GW_NAME(gw_ipsec_simple_out) * packet,
+                                                  gw_ipsec_suite suite)
+{
+    GW_NAME(gw_ipsec_outer_ipv4)
+    (words, packet->sa, packet->ip[0] >> 16 & 0xffu, packet->ip[1] & GW_IPSEC_IPV4_DF,
+     packet->sequence[1], packet->outer_bytes, GW_IPSEC_ESP);
+    words[5] = packet->sa.spi;
+    words[6] = packet->sequence[1];
+    if (suite.cipher == GW_IPSEC_CIPHER_CBC) {
+        words[7] = packet->sa.spi;
+        words[8] = packet->sequence[0];
+        words[9] = packet->sequence[1];
+        words[10] = packet->sa.destination;
+    } else if (gw_ipsec_iv_bytes(suite) != 0) {
+        words[7] = packet->sequence[0];
+        words[8] = packet->sequence[1];
+    }
+}
+
+/* An inbound packet. */
+typedef struct GW_NAME(gw_ipsec_simple_in) {
+    GW_NAME(gw_ipsec_sa_words) sa;
+    GW_WORD frame_bytes;
+    GW_WORD ether_type;
+    GW_WORD ip[5]; /* outer header */
+    GW_WORD spi;   /* of the packet */
+    /* Results of gw_ipsec_simple_decapsulate_begin. */
+    GW_WORD cipher_bytes;
+    GW_WORD icv_bytes;
+} GW_NAME(gw_ipsec_simple_in);
+
+/* Checks the headers of an inbound packet, and computes its lengths. Returns whether it is simple
+ * and not dropped because of its headers. */
+GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_decapsulate_begin)(GW_NAME(gw_ipsec_simple_in) * packet,
+                                                               gw_u32 variant, gw_ipsec_suite suite)
+{
+    const GW_WORD total_bytes = packet->ip[0] & 0xffffu;
+    packet->icv_bytes = packet->sa.bytes >> 8 & 0xffu;
+    const GW_WORD around =
+        packet->icv_bytes + (GW_IPV4_BYTES + GW_ESP_HEADER_BYTES + gw_ipsec_iv_bytes(suite));
+    packet->cipher_bytes = total_bytes - around;
+    return GW_NAME(gw_ipsec_simple_sa)(packet->sa, variant) &
+           GW_NAME(gw_ipsec_simple_ipv4)(packet->ether_type, packet->ip[0], packet->frame_bytes) &
+           GW_EQUAL(packet->ip[0] >> 24, 0x45) & GW_NOT(GW_HAS(packet->ip[1], 0x3fffu)) &
+           GW_EQUAL(packet->ip[2] & 0xff0000u, GW_IPSEC_ESP << 16) &
+           GW_EQUAL(GW_NAME(gw_ipsec_ipv4_sum)(packet->ip), 0xffffu) &
+           GW_EQUAL(packet->ip[4], packet->sa.destination) &
+           GW_NAME(gw_ipsec_cipher_bytes_valid)(suite, total_bytes, around) &
+           GW_EQUAL(packet->spi, packet->sa.spi);
+}
+
+/* Content of an inbound packet after decryption. */
+typedef struct GW_NAME(gw_ipsec_simple_content) {
+    GW_WORD first; /* first word of the inner packet */
+    GW_WORD last;  /* last word of the decrypted data */
+    GW_WORD cipher_bytes;
+    GW_WORD outer_ecn;
+    /* Results of gw_ipsec_simple_decapsulate_end, in bytes. */
+    GW_WORD total_bytes; /* inner packet */
+    GW_WORD pad_bytes;
+} GW_NAME(gw_ipsec_simple_content);
+
+/* Maximum number of padding bytes that ESP needs. */
+#define GW_IPSEC_SIMPLE_PAD_BYTES 15u
+
+/* Checks the content of an inbound packet, except its padding and selectors. Returns whether it is
+ * IPv4 with as much padding as ESP needs, and its ECN does not change. */
+GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_decapsulate_end)(GW_NAME(gw_ipsec_simple_content) *
+                                                             content)
+{
+    const GW_WORD ecn = content->first >> 16 & GW_IPSEC_ECN;
+    content->total_bytes = content->first & 0xffffu;
+    content->pad_bytes = content->last >> 8 & 0xffu;
+    return GW_AT_LEAST(GW_IPSEC_SIMPLE_PAD_BYTES, content->pad_bytes) &
+           GW_EQUAL(content->last & 0xffu, GW_PROTOCOL_IPV4) &
+           GW_NAME(gw_ipsec_ipv4_valid)(content->first) &
+           GW_AT_LEAST(content->cipher_bytes,
+                       content->total_bytes + content->pad_bytes + GW_ESP_TAIL_BYTES) &
+           (GW_EQUAL(content->outer_ecn, 0) | GW_EQUAL(content->outer_ecn, ecn));
+}
