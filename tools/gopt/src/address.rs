@@ -43,8 +43,8 @@ impl<'u> Addresses<'u> {
         fixed
     }
 
-    /// Returns whether an expression may make a lasting pointer to a variable, and whether its parts
-    /// must be visited.
+    /// Returns whether an expression may make a lasting pointer to a variable, and whether its
+    /// parts must be visited.
     fn keeps_pointer(&self, node: &'u Expr, id: DeclId) -> (bool, bool) {
         match &node.kind {
             ExprKind::Unary(operator, inner) if operator == "&" && is_part_of(inner, id) => (true, false),
@@ -118,8 +118,8 @@ impl<'u> Addresses<'u> {
         });
     }
 
-    /// Sets `stores` if an expression uses a pointer for anything but an access. Returns whether its
-    /// parts must be visited.
+    /// Sets `stores` if an expression uses a pointer for anything but an access. Returns whether
+    /// its parts must be visited.
     fn only_dereferences(&self, node: &'u Expr, parameter: DeclId, stores: &mut bool) -> bool {
         match &node.kind {
             ExprKind::Name(id) if *id == parameter => {
@@ -145,12 +145,13 @@ impl<'u> Addresses<'u> {
             }
             ExprKind::Call(..) => {
                 let called = reach::called(self.unit, node);
+                // A prefetch keeps nothing.
+                let prefetches = reach::is_marker_call(self.unit, node);
                 for (position, argument) in reach::arguments(node).iter().enumerate() {
                     if argument.name() == Some(parameter) {
-                        *stores |= !called.is_some_and(|called| self.does_not_store(called, position, argument));
-                    } else if reach::is_marker_call(self.unit, node) && is_behind_address(argument, parameter) {
-                        // A prefetch keeps nothing.
-                    } else {
+                        let is_safe = |called| self.does_not_store(called, position, argument);
+                        *stores |= !called.is_some_and(is_safe);
+                    } else if !prefetches || !is_behind_address(argument, parameter) {
                         self.expression_stores(argument, parameter, stores);
                     }
                 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::batch::header::Header;
 use crate::batch::{self, Loop, jumps};
 use crate::check::{self, Legal, Permissions};
-use crate::error::{Fault, Pass};
+use crate::error::{Fault, Pass, refuse};
 use crate::reach::{Reach, file_fault};
 use crate::syntax::Unit;
 use crate::syntax::ast::{DeclId, ExprKind, Initializer, StmtKind};
@@ -239,6 +239,11 @@ impl<'u> Choice<'u, '_> {
         let header = Header::new(self.unit, site).map_err(form)?;
         jumps::check(self.unit, site).map_err(form)?;
         let legal = check::check(self.unit, &self.reach, site, &header, self.permissions)?;
+        if !legal.has_effects {
+            const REASON: &str =
+                "the batch loop changes nothing outside its lookups: put it and their uses into a loop";
+            return refuse(site.span().first, REASON).map_err(form);
+        }
         Ok(Batch { site: site.clone(), header, legal })
     }
 

@@ -235,7 +235,7 @@ impl<'u> Builder<'u, '_> {
             }
             StmtKind::ComputedGoto(target) => {
                 self.expression(target);
-                // The targets are points, which are blocks of their own.
+                // The targets are points, which are separate blocks.
                 self.at = self.block();
             }
             StmtKind::Return(value) => {

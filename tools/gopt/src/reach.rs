@@ -20,7 +20,7 @@ pub(crate) struct Uses {
 /// Functions that matter for lookups, and their uses.
 pub(crate) struct Reach {
     pub(crate) uses: BTreeMap<DeclId, Uses>,
-    /// Functions with markers, or with calls of such functions, that no batch loop of their own
+    /// Functions with markers, or with calls of such functions, that no batch loop in them
     /// covers.
     pub(crate) expensive: BTreeSet<DeclId>,
     /// Functions without markers that must be inlined as well.

@@ -1,14 +1,15 @@
 //! Calls of functions inside a lookup.
 
 use super::access::AccessKind;
+use super::convert::cast;
 use super::known::{self, Effect};
 use super::number::Number;
 use super::place::{Base, Place, Step, Targets, Value};
-use super::value::cast;
 use super::{CALLS_MAX, Check, Frame};
 use crate::error::{Pass, refuse};
 use crate::reach;
 use crate::syntax::ast::{DeclId, Expr, ExprKind};
+use crate::syntax::types::Type;
 
 /// Maximum number of nested calls that the analysis keeps apart.
 const DEPTH_MAX: usize = 24;
@@ -217,7 +218,7 @@ impl<'u> Check<'u> {
                 }
                 Ok(Value::pointer(Targets::of(
                     Place::new(Base::Fresh)
-                        .with(Step::Index { number: Number::constant(0), unit: super::value::unit_of(&node.ty) }),
+                        .with(Step::Index { number: Number::constant(0), unit: super::convert::unit_of(&node.ty) }),
                 )))
             }
             Some(Effect::Frees) => {
@@ -299,11 +300,10 @@ impl<'u> Check<'u> {
         }
         // The size must not exceed the element of the lookup.
         let size = arguments.get(2).filter(|_| name.contains("mem"));
-        let bytes = size
-            .and_then(size_bytes)
-            .or_else(|| size.and_then(Expr::constant).and_then(|size| u64::try_from(size).ok()));
         let element = arguments.first().map(uncast).and_then(|one| one.ty.decayed().target());
-        let fits = match (bytes, element.as_ref().and_then(super::value::size_of)) {
+        let bytes = size.and_then(|size| size_bytes(self.unit, size, element.as_ref()));
+        let element_bytes = element.as_ref().and_then(super::convert::size_of);
+        let fits = match (bytes, element_bytes) {
             (Some(bytes), Some(element)) => bytes <= element,
             _ => size.is_some_and(|size| sized_as(self.unit, size, arguments.first().map(uncast))),
         };
@@ -312,7 +312,7 @@ impl<'u> Check<'u> {
             .places
             .iter()
             .cloned()
-            .map(|place| if fits { place } else { covered(place, bytes) })
+            .map(|place| if fits { place } else { covered(place, bytes, element_bytes) })
             .collect();
         self.note(&places, &AccessKind::Write, at);
         // A copy may contain pointers.
@@ -320,7 +320,7 @@ impl<'u> Check<'u> {
             for place in &target.targets.places {
                 if let Base::Local(frame, id) = place.base {
                     let sources = source.targets.clone();
-                    self.copy_parts(&sources, frame, id, &super::value::part(place));
+                    self.copy_parts(&sources, frame, id, &super::lvalue::part(place));
                 }
             }
         }
@@ -388,14 +388,15 @@ fn widened(mut place: Place) -> Place {
     place
 }
 
-/// Returns a place that a function writes with a number of bytes.
-fn covered(mut place: Place, bytes: Option<u64>) -> Place {
-    if let Some(Step::Index { number, unit }) = place.path.last_mut() {
-        match (number, bytes.and_then(|bytes| i64::try_from(bytes).ok()), *unit) {
-            (Number::Linear(one), Some(bytes), 1) if one.stride.is_empty() && one.below.is_empty() => {
-                one.high = one.high.saturating_add((bytes - 1).max(0));
+/// Returns a place that a function writes with a number of bytes. `element`: size of its elements.
+fn covered(mut place: Place, bytes: Option<u64>, element: Option<u64>) -> Place {
+    if let Some(Step::Index { number, .. }) = place.path.last_mut() {
+        let elements = bytes.zip(element).map(|(bytes, element)| bytes.div_ceil(element.max(1)));
+        match (number, elements.and_then(|elements| i64::try_from(elements).ok())) {
+            (Number::Linear(one), Some(elements)) if one.stride.is_empty() && one.below.is_empty() => {
+                one.high = one.high.saturating_add((elements - 1).max(0));
             }
-            (number, ..) => *number = Number::Any,
+            (number, _) => *number = Number::Any,
         }
     }
     place
@@ -411,12 +412,31 @@ fn uncast(mut node: &Expr) -> &Expr {
     }
 }
 
-/// Returns the value of `sizeof(expression)`.
-fn size_bytes(size: &Expr) -> Option<u64> {
+/// Returns the value of a size. `element`: type behind the pointer, which `sizeof` may name.
+fn size_bytes(unit: &crate::syntax::Unit, size: &Expr, element: Option<&Type>) -> Option<u64> {
+    if let Some(size) = size.constant() {
+        return u64::try_from(size).ok();
+    }
+    let part = |size: &Expr| size_bytes(unit, size, element);
     match &size.bare().kind {
-        ExprKind::SizeOf(Some(operand)) => super::value::size_of(&operand.ty),
+        ExprKind::SizeOf(Some(operand)) => super::convert::size_of(&operand.ty),
+        ExprKind::SizeOf(None) => {
+            element.filter(|element| names_type(unit, size, element)).and_then(super::convert::size_of)
+        }
+        ExprKind::Binary(operator, left, right) => match operator.as_str() {
+            "*" => part(left)?.checked_mul(part(right)?),
+            "+" => part(left)?.checked_add(part(right)?),
+            _ => None,
+        },
         _ => None,
     }
+}
+
+/// Returns whether `sizeof(T)` names a type.
+fn names_type(unit: &crate::syntax::Unit, size: &Expr, ty: &Type) -> bool {
+    let text = unit.expanded.words(size.span.first, size.span.end);
+    let inner = text.trim_start_matches("sizeof").trim().trim_start_matches('(').trim_end_matches(')').trim();
+    super::convert::type_words(ty) == inner.replace(' ', "")
 }
 
 /// Returns whether a size is that of the element behind a pointer: `sizeof *p` or `sizeof(p[0])`,
@@ -425,11 +445,7 @@ fn sized_as(unit: &crate::syntax::Unit, size: &Expr, pointer: Option<&Expr>) -> 
     let Some(target) = pointer.and_then(|pointer| pointer.ty.decayed().target()) else { return false };
     match &size.bare().kind {
         ExprKind::SizeOf(Some(operand)) => operand.ty.same(&target),
-        ExprKind::SizeOf(None) => {
-            let text = unit.expanded.words(size.span.first, size.span.end);
-            let inner = text.trim_start_matches("sizeof").trim().trim_start_matches('(').trim_end_matches(')').trim();
-            crate::check::value::type_words(&target) == inner.replace(' ', "")
-        }
+        ExprKind::SizeOf(None) => names_type(unit, size, &target),
         _ => false,
     }
 }

@@ -17,7 +17,11 @@
 
 mod access;
 mod call;
+mod convert;
+mod initial;
 mod known;
+mod lvalue;
+mod memory;
 mod number;
 mod place;
 mod private;
@@ -61,6 +65,8 @@ pub(crate) struct Legal {
     pub(crate) inlined: BTreeSet<DeclId>,
     /// Whether the only effects are steps of local variables of the function.
     pub(crate) only_local_steps: bool,
+    /// Whether the loop may change anything outside its lookups.
+    pub(crate) has_effects: bool,
     /// Whether the loop accesses elements at its own index.
     pub(crate) reads_own_elements: bool,
 }

@@ -59,8 +59,10 @@ impl Check<'_> {
                     .iter()
                     .any(|step| matches!(step, Step::Index { number: Number::Linear(one), .. } if self.is_own(one)))
         };
+        let has_effects = !writes.is_empty() || self.site.promise || !self.permissions.unordered.is_empty();
         Ok(Legal {
             only_local_steps,
+            has_effects,
             reads_own_elements: self.accesses.iter().any(is_own),
             private: self.private,
             signed_steps: self.signed_steps,

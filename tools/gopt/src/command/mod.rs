@@ -16,7 +16,8 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(name = "gopt", version)]
 struct Arguments {
-    /// C file, with markers such as `g_expensive(address);` before expensive accesses
+    /// C file, with markers such as `g_expensive(address);` before expensive accesses. A file that
+    /// ends in .i is preprocessed already
     input: PathBuf,
     /// Output file. Default: standard output
     #[arg(short, long)]
@@ -81,6 +82,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
     let mut compiler = match &arguments.build {
         Some(folder) => database::compiler(folder, path)?,
+        None if is_preprocessed(path) => gopt::Compiler::none(),
         None => gopt::Compiler::default(),
     };
     if let Some(program) = &arguments.cc {
@@ -123,6 +125,11 @@ impl Permissions {
             ..gopt::Options::default()
         }
     }
+}
+
+/// Returns whether the name of a file is that of preprocessed C.
+fn is_preprocessed(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "i")
 }
 
 /// Returns whether the name of a file is that of C++.

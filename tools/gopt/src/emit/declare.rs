@@ -198,7 +198,7 @@ impl<'u> Emitter<'u> {
         let mut before = String::new();
         let text = match value {
             Initializer::Expression(value) => self.hoisted(value, context, &mut before)?,
-            Initializer::List(list) => self.list(list.span, context)?,
+            Initializer::List(_) => self.list(value, context, &mut before)?,
         };
         let list = matches!(value, Initializer::List(_));
         let assignment = if ty.is_array() {
@@ -223,19 +223,23 @@ impl<'u> Emitter<'u> {
         Ok(mark + &text)
     }
 
-    /// Writes a list in braces. It must not contain expensive calls.
-    fn list(&mut self, span: Span, context: &Context<'u>) -> Pass<String> {
-        if self.switches(span, context) {
-            return refuse(
-                span.first,
-                "a call with expensive accesses in an initialiser list: store its value in a variable before",
-            );
+    /// Writes a list in braces. Its expensive calls become statements in `before`.
+    fn list(&mut self, value: &'u Initializer, context: &mut Context<'u>, before: &mut String) -> Pass<String> {
+        let span = value.span();
+        let single = self.reach.count_in(context.function, span) == 1;
+        let mut text = String::new();
+        let mut at = span.first;
+        for part in value.expressions() {
+            text += &self.text(Span { first: at, end: part.span.first }, context)?;
+            text.push(' ');
+            text += &self.lower(part, context, single, before)?;
+            at = part.span.end;
         }
-        self.text(span, context)
+        Ok(text + &self.text(Span { first: at, end: span.end }, context)?)
     }
 
-    /// Returns the declaration of a variable that can be assigned. The initialiser may determine the
-    /// size of an array.
+    /// Returns the declaration of a variable that can be assigned. The initialiser may determine
+    /// the size of an array.
     fn sized(&mut self, id: DeclId, name: &str, context: &Context<'u>) -> Pass<String> {
         let declaration = self.unit.declaration(id);
         let (ty, at) = (&declaration.ty, declaration.token);
@@ -358,8 +362,16 @@ impl<'u> Emitter<'u> {
                 Ok(format!("{written}; {{ {before}{text} = {value}; }} "))
             }
             _ => {
-                let written = self.declared(&ty, &text, at, context)?;
-                Ok(format!("{written} = {}; ", self.list(value.span(), context)?))
+                let mut before = String::new();
+                let value = self.list(value, context, &mut before)?;
+                if before.is_empty() {
+                    return Ok(format!("{} = {value}; ", self.declared(&ty, &text, at, context)?));
+                }
+                let (written, copy) = (self.sized(id, &text, context)?, self.fresh("gopt_copy"));
+                let copied = self.sized(id, &copy, context)?;
+                Ok(format!(
+                    "{written}; {{ {before}{copied} = {value}; __builtin_memcpy(&{text}, &{copy}, sizeof({copy})); }} "
+                ))
             }
         }
     }

@@ -248,7 +248,7 @@ impl<'u> Emitter<'u> {
         Ok(format!("{text}{sets}goto {again}; }}"))
     }
 
-    /// Returns the call of its own function that ends a `void` function.
+    /// Returns the recursive call that ends a `void` function.
     pub(super) fn last_own_call(&self, node: &'u Expr, context: &Context<'u>) -> Option<(&'u Expr, String)> {
         let again = context.returns.as_ref()?.again.clone()?;
         is_own_call(self.unit, node.bare(), context.function).then(|| (node.bare(), again))
@@ -259,8 +259,8 @@ fn is_own_call(unit: &crate::syntax::Unit, node: &Expr, function: DeclId) -> boo
     reach::called(unit, node.bare()) == Some(function)
 }
 
-/// Returns the number of tail calls of a function to itself. `last`: whether the function ends after
-/// the statement.
+/// Returns the number of tail calls of a function to itself. `last`: whether the function ends
+/// after the statement.
 fn tail_calls(unit: &crate::syntax::Unit, function: &Function, node: &Stmt, last: bool) -> usize {
     match &node.kind {
         StmtKind::Return(Some(value)) => tail_values(unit, function, value),

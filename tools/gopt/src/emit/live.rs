@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 
-use super::Moved;
+use super::{Moved, serial};
 use crate::error::{Fault, Pass};
 use crate::flow::{Event, Graph, Variables};
 use crate::front::Expanded;
@@ -46,6 +46,8 @@ pub(super) struct Resolved {
     pub(super) text: String,
     /// Saved variables of each switch, as indices of moved variables.
     pub(super) saved: Vec<Vec<usize>>,
+    /// Saved variables at `#pragma gopt serial`.
+    pub(super) serial: Option<Vec<usize>>,
 }
 
 /// Moved variables of a generated text, by name.
@@ -116,7 +118,9 @@ pub(super) fn resolved(
     }
     written.push_str(&body[start..]);
     saved.sort_by_key(|(number, _)| *number);
-    Ok(Resolved { text: written, saved: saved.into_iter().map(|(_, saved)| saved).collect() })
+    let serial = saved.first().is_some_and(|(number, _)| *number == serial::SWITCH);
+    let serial = serial.then(|| saved.remove(0).1);
+    Ok(Resolved { text: written, saved: saved.into_iter().map(|(_, saved)| saved).collect(), serial })
 }
 
 /// Variables of a lookup at a switch, as indices of moved variables.
@@ -147,12 +151,16 @@ impl Carried {
     fn text(&self, number: usize, moved: &[Moved], members: bool, labels: &str) -> String {
         let names = self.saved.iter().map(|&one| moved[one].name.as_str()).chain(members.then_some("gopt_s"));
         let (mut save, mut load) = (String::new(), String::new());
+        let to = if number == serial::SWITCH { "gopt_slot".to_owned() } else { format!("gopt_last_{number}") };
         for name in names {
-            write!(save, "gopt_last_{number}->{name} = {name}; ").expect("writing to a String");
+            write!(save, "{to}->{name} = {name}; ").expect("writing to a String");
             write!(load, " {name} = gopt_now->{name};").expect("writing to a String");
         }
         for assignment in self.recomputed.iter().filter_map(|&one| moved[one].recompute.as_ref()) {
             write!(load, " {assignment};").expect("writing to a String");
+        }
+        if number == serial::SWITCH {
+            return serial::switch(&save, &load, labels);
         }
         format!(
             "{save}gopt_last_{number}++; GOPT_NEXT;\n{labels}at_{number}:;\n\

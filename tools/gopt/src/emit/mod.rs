@@ -13,6 +13,7 @@ mod layout;
 mod live;
 mod lower;
 mod sequence;
+mod serial;
 mod statement;
 mod text;
 mod turns;
@@ -147,6 +148,8 @@ struct Emitter<'u> {
     /// Names of the file that a local variable hides, with the variables of the file that replace
     /// them.
     file_names: BTreeMap<DeclId, String>,
+    /// Position in a loop with `#pragma gopt serial`.
+    serial: serial::Part,
     /// Names in use.
     used: BTreeSet<String>,
     /// Prefix of labels. All batch loops of a function share the name space of labels.
@@ -192,6 +195,7 @@ pub(crate) fn transformed<'u>(
         file_inductions: HashMap::new(),
         outer: BTreeSet::new(),
         file_names: BTreeMap::new(),
+        serial: serial::Part::of(site),
         used: unit.declarations.iter().map(|one| one.name.clone()).collect(),
         labels_begin: if number == 0 { "gopt_".to_owned() } else { format!("gopt_{}_", number + 1) },
         path: vec![site.function],
@@ -211,7 +215,8 @@ pub(crate) fn transformed<'u>(
         around: vec![Around::Batch],
         bound: None,
     };
-    let copies = emitter.inductions(header, &mut context)?;
+    let mut copies = emitter.inductions(header, &mut context)?;
+    copies.extend(emitter.ticket());
     for id in &legal.private {
         let (binding, _) = emitter.lasting(*id, &mut context)?;
         let ty = unit.declaration(*id).ty.clone();
@@ -230,6 +235,7 @@ pub(crate) fn transformed<'u>(
         hoisted: &emitter.hoisted,
         copies: &copies,
         body: &saved,
+        serial: emitter.serial != serial::Part::None,
         labels: &emitter.labels_begin,
         plain,
     };

@@ -241,8 +241,8 @@ impl<'u> Emitter<'u> {
     }
 }
 
-/// Returns whether an expression changes anything. The plain loop does not evaluate the address of a
-/// marker.
+/// Returns whether an expression changes anything. The plain loop does not evaluate the address of
+/// a marker.
 fn has_effect(unit: &crate::syntax::Unit, node: &Expr) -> bool {
     let mut found = false;
     walk::expression(unit, node, &mut |node| {

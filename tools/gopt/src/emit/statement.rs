@@ -45,6 +45,7 @@ impl<'u> Emitter<'u> {
                 let keeps = text.starts_with("__attribute__") || text.starts_with("[[");
                 Ok(if keeps { text } else { ";".to_owned() })
             }
+            StmtKind::Pragma(words) if words == "serial" => self.serial(node, context),
             StmtKind::Pragma(words) => {
                 context.bound = words.strip_prefix("bound ").map(|bound| bound.trim().to_owned());
                 Ok(";".to_owned())
@@ -252,7 +253,7 @@ impl<'u> Emitter<'u> {
     fn continue_statement(&mut self, context: &mut Context<'u>) -> String {
         let around = context.around.iter_mut().rev().find(|around| !matches!(around, Around::Switch));
         match around {
-            Some(Around::Batch) => format!("goto {}done;", self.labels_begin),
+            Some(Around::Batch) => self.end_of_lookup(),
             Some(Around::Loop(Some((label, used)))) => {
                 *used = true;
                 format!("goto {label};")

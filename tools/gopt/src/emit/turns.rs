@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::live::Resolved;
-use super::{Moved, layout};
+use super::serial::RING;
+use super::{Moved, layout, serial};
 use crate::batch::header::Header;
 use crate::lexer::tokens;
 use crate::syntax::Unit;
@@ -53,6 +54,8 @@ pub(super) struct Turns<'a, 'u> {
     /// Statements that set the copies of the induction variables.
     pub(super) copies: &'a [String],
     pub(super) body: &'a Resolved,
+    /// Whether the loop has `#pragma gopt serial`.
+    pub(super) serial: bool,
     pub(super) labels: &'a str,
     /// Loop as written.
     pub(super) plain: &'a str,
@@ -73,7 +76,9 @@ impl Turns<'_, '_> {
         } else {
             ("*gopt_label".to_owned(), "void *gopt_label = 0;\nunsigned gopt_queue = 0;\n")
         };
-        let done = if self.body.text.contains(&format!("goto {labels}done;")) {
+        let done = if self.serial {
+            serial::end(&self.body.text, labels)
+        } else if self.body.text.contains(&format!("goto {labels}done;")) {
             format!("{labels}done:;\n")
         } else {
             String::new()
@@ -94,7 +99,17 @@ impl Turns<'_, '_> {
         let first = self.header.first.map_or_else(String::new, |first| format!("{}\n", self.words(first.span)));
         let step = self.header.step.map_or_else(String::new, |step| format!("{};\n", self.words(step.span)));
         let variables: String = self.moved.iter().map(|one| format!("{} = GOPT_ZERO;\n", one.declaration)).collect();
-        let state = if self.members.is_empty() { "" } else { "gopt_s = &gopt_states[gopt_begins];\n" };
+        let state = if self.members.is_empty() || self.serial { "" } else { "gopt_s = &gopt_states[gopt_begins];\n" };
+        let may_begin = if self.serial {
+            format!("gopt_begins != 0 && gopt_started - gopt_serial < {RING}")
+        } else {
+            "gopt_begins != 0".to_owned()
+        };
+        let ticket_state = if self.serial && !self.members.is_empty() {
+            format!("\ngopt_s = &gopt_states[gopt_ticket % {RING}];")
+        } else {
+            String::new()
+        };
         let interleaved = format!(
             "{hoisted}{queues}{variables}unsigned gopt_begins = gopt_group - 1; /* lookups that may still begin */\n\
              const void *gopt_first = 0, *gopt_end = 0; /* rest of the current queue */\n\
@@ -104,11 +119,11 @@ impl Turns<'_, '_> {
              while ({condition}) {{\n{copies}\n{step}{body}\n{done}}}\n\
              GOPT_NEXT;\n#undef GOPT_NEXT\n\
              {labels}turn:\n\
-             if (gopt_begins != 0) {{\n{state}gopt_begins--;\ngoto {labels}begin;\n}}\n\
+             if ({may_begin}) {{\n{state}gopt_begins--;\ngoto {labels}begin;\n}}\n\
              {choice}",
             hoisted = self.hoisted.iter().map(|one| format!("{one}\n")).collect::<String>(),
             queues = self.queues(),
-            copies = self.copies.join("\n"),
+            copies = self.copies.join("\n") + &ticket_state,
             body = self.body.text,
             choice = choice(count, labels),
         );
@@ -129,15 +144,22 @@ impl Turns<'_, '_> {
         if !self.members.is_empty() {
             add(format_args!("struct gopt_state {{"));
             self.members.iter().for_each(|member| add(format_args!("{member}")));
-            add(format_args!("}} gopt_states[GOPT_GROUP_MAX], *gopt_s = gopt_states;"));
+            let size = if self.serial { RING } else { "GOPT_GROUP_MAX" };
+            add(format_args!("}} gopt_states[{size}], *gopt_s = gopt_states;"));
         }
-        for (number, saved) in self.body.saved.iter().enumerate().map(|(index, saved)| (index + 1, saved)) {
+        let numbered = self.body.saved.iter().enumerate().map(|(index, saved)| (index + 1, saved));
+        for (number, saved) in self.body.serial.iter().map(|saved| (serial::SWITCH, saved)).chain(numbered) {
             add(format_args!("struct gopt_saved_{number} {{"));
             saved.iter().for_each(|&one| add(format_args!("{};", self.moved[one].declaration)));
             if !self.members.is_empty() {
                 add(format_args!("struct gopt_state *gopt_s;"));
             } else if saved.is_empty() {
                 add(format_args!("char gopt_nothing;"));
+            }
+            if number == serial::SWITCH {
+                add(format_args!("}} gopt_ring[{RING}], *gopt_slot = gopt_ring;"));
+                add(format_args!("{}", serial::declarations(&self.body.text, self.labels).trim_end()));
+                continue;
             }
             add(format_args!("}} gopt_queue_{number}[GOPT_GROUP_MAX], *gopt_last_{number} = gopt_queue_{number};"));
         }

@@ -9,7 +9,7 @@ use crate::error::Error;
 /// C compiler of the user, and the flags with which it compiles the file.
 #[derive(Clone, Debug)]
 pub struct Compiler {
-    /// Program, such as `cc`, `gcc-12` or `clang`.
+    /// Program, such as `cc`, `gcc-12` or `clang`. Empty: the text is preprocessed already.
     pub program: String,
     /// Flags. Flags for outputs, such as `-c` and `-o FILE`, are ignored.
     pub flags: Vec<String>,
@@ -38,6 +38,17 @@ const IGNORED_WITH_ARGUMENT: &[&str] = &["-o", "-MF", "-MT", "-MQ", "-x", "-l", 
 const IGNORED: &[&str] = &["-c", "-S", "-E", "-M", "-MM", "-MD", "-MMD", "-MP", "-MG", "-P", "-C", "-CC", "-pipe"];
 
 impl Compiler {
+    /// Returns no compiler, for a text that is preprocessed already.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { program: String::new(), flags: Vec::new(), directory: None, cplusplus: false }
+    }
+
+    /// Returns whether the text is preprocessed already.
+    pub(super) fn is_preprocessed(&self) -> bool {
+        self.program.is_empty()
+    }
+
     /// Returns the flags that affect the preprocessor.
     fn preprocessor_flags(&self, with_includes: bool) -> Vec<&str> {
         let mut kept = Vec::new();

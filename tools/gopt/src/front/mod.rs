@@ -66,9 +66,13 @@ impl Expanded {
     ) -> Result<Self, Error> {
         let all: Vec<String> = MARKERS.iter().map(|name| (*name).to_owned()).chain(markers.iter().cloned()).collect();
         let placed = places::placed(source);
-        let (flat, style) = compiler.flattened(&placed, folder).map_err(|error| renamed(error, name))?;
-        let (prepared, macros) = macros::prepared(&flat, &all);
-        let text = compiler.expanded(&prepared, style).map_err(|error| renamed(error, name))?;
+        let (text, macros) = if compiler.is_preprocessed() {
+            (placed, Macros::new())
+        } else {
+            let (flat, style) = compiler.flattened(&placed, folder).map_err(|error| renamed(error, name))?;
+            let (prepared, macros) = macros::prepared(&flat, &all);
+            (compiler.expanded(&prepared, style).map_err(|error| renamed(error, name))?, macros)
+        };
         let mut expanded = Self {
             name: name.to_owned(),
             source: source.to_owned(),

@@ -54,7 +54,7 @@ pub(crate) struct Declaration {
     pub(crate) initializer: Option<Rc<Initializer>>,
     /// Attributes and alignment, as they are written.
     pub(crate) attributes: Vec<Span>,
-    /// Whether an attribute or a specifier says that a function has no side effects.
+    /// Whether an attribute or a specifier states that a function has no side effects.
     pub(crate) pure: bool,
     pub(crate) is_static: bool,
     pub(crate) cleanup: bool,
@@ -134,8 +134,8 @@ pub(crate) enum ExprKind {
     SizeOf(Option<Box<Expr>>),
     /// Statement expression.
     Statement(Box<Stmt>),
-    /// `_Generic` and builtins with types as arguments. Their operands are not evaluated, or have no
-    /// side effects.
+    /// `_Generic` and builtins with types as arguments. Their operands are not evaluated, or have
+    /// no side effects.
     Opaque(Vec<Expr>),
     /// `&&label`.
     LabelAddress,
@@ -224,7 +224,8 @@ impl Expr {
         }
     }
 
-    /// Returns the direct subexpressions, in order. A statement expression has none.
+    /// Returns the direct subexpressions, in order. A statement expression has no
+    /// direct subexpressions.
     pub(crate) fn parts(&self) -> Vec<&Self> {
         match &self.kind {
             ExprKind::Paren(one)

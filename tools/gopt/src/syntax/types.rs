@@ -152,7 +152,7 @@ impl Type {
         }
     }
 
-    /// Returns the type without qualifiers of its own.
+    /// Returns the type without its qualifiers.
     pub(crate) fn unqualified(&self) -> Self {
         Self { kind: Rc::clone(&self.kind), constant: false, volatile: false, atomic: false }
     }

@@ -531,6 +531,32 @@ void f(void)
     }
 }
 //// serial belongs into the body
+void f(void)
+{
+    uint32_t last = 0;
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        if (table[in[i] % SLOTS] & 1) {
+#pragma gopt serial /* refused */
+            last = last * 3 + in[i];
+        }
+    }
+    out[0] = last;
+}
+//// an access with a marker after #pragma gopt serial
+void f(void)
+{
+    uint32_t last = 0;
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+#pragma gopt serial
+        last = last * 3 + table[in[i] % SLOTS];
+        g_expensive(&table[last % SLOTS]); /* refused */
+        last += table[last % SLOTS];
+    }
+    out[0] = last;
+}
+//// serial belongs into the body
 static void add(uint32_t h)
 {
     g_expensive(&table[h]);

@@ -28,7 +28,7 @@ pub(crate) fn compile(compiler: &str, flags: &[&str], source: &Path, program: &P
     );
 }
 
-/// What a program prints; it must end well.
+/// Returns the output of a program, which must succeed.
 pub(crate) fn run(program: &Path, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().expect("the program starts");
     assert!(

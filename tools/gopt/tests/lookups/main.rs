@@ -6,3 +6,5 @@ mod common;
 mod generator;
 mod golden;
 mod random;
+mod random_shapes;
+mod shapes;

@@ -1,4 +1,5 @@
-//! Random look-ups over random tables compute the same before and after, with gcc and clang, under sanitizers.
+//! Random lookups over random tables compute the same before and after, with gcc and clang, under
+//! sanitizers.
 //!
 //! `GOPT_RANDOM=N` tries N programs; each is named by its seed, which `GOPT_SEED` sets.
 

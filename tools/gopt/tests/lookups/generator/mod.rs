@@ -1,6 +1,6 @@
-//! Random programs: functions with batch loops whose look-ups do whatever the subset allows.
+//! Random programs: functions with batch loops whose lookups use all supported C.
 //!
-//! Everything is unsigned and every index masked, so that no program does anything C leaves undefined or open.
+//! Everything is unsigned and every index masked, so that no program has undefined behaviour.
 
 mod spot;
 
@@ -37,7 +37,7 @@ static struct node nodes[512];
 static uint32_t total;
 ";
 
-/// Runs every loop on batches of several sizes, with the group its argument says.
+/// Runs every loop on batches of several sizes, with the group size of its argument.
 pub(crate) const MAIN: &str = r#"
 int main(int count, char **arguments)
 {
@@ -83,7 +83,7 @@ struct Helper {
     pair: bool,
 }
 
-/// What a place in the text sees.
+/// Names that are visible at a place in the text.
 #[derive(Clone, Default)]
 struct Scope {
     scalars: Vec<String>,

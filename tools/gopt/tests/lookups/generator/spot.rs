@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{Generator, Scope};
 
-/// Functions that look through a pointer, one that gives it back, and one with accesses of its own.
+/// Functions that look through a pointer, one that returns it, and one with markers.
 pub(super) const HEAD: &str = r"
 struct spot {
     uint32_t a;
@@ -39,7 +39,7 @@ static uint32_t visit(struct spot *spot, uint32_t b)
 ";
 
 impl Generator {
-    /// What a look-up begins with, so that every function is used.
+    /// Writes the begin of a lookup, which uses every function.
     pub(super) fn first_spot(&mut self, scope: &mut Scope, text: &mut String) {
         self.spot(scope, 2, text);
         writeln!(

@@ -1,0 +1,129 @@
+//! `#pragma gopt serial`: lookups are interleaved up to the pragma, and the statements after it run
+//! in the order of the plain loop.
+//!
+//! Each lookup has a ticket, its number in the order of the loop. At the pragma, the lookup saves
+//! its state in a ring. If its ticket is the next one, its last statements run, and those of all
+//! lookups that wait after it. Otherwise another lookup continues.
+
+use super::{Context, Emitter, Moved, live};
+use crate::batch::Loop;
+use crate::error::{Pass, refuse};
+use crate::syntax::ast::{Stmt, StmtKind};
+
+/// Number of lookups between the oldest unfinished one and the newest one, as C.
+pub(super) const RING: &str = "(4 * (GOPT_GROUP_MAX))";
+/// Number of the switch at the pragma.
+pub(super) const SWITCH: usize = 0;
+/// Variable with the ticket of a lookup.
+const TICKET: &str = "gopt_ticket";
+
+/// Part of the body of a batch loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Body without the pragma.
+    None,
+    /// Statements before the pragma.
+    Interleaved,
+    /// Statements after the pragma.
+    Serial,
+}
+
+impl Part {
+    /// Returns the part at the beginning of a loop.
+    pub(super) fn of(site: &Loop<'_>) -> Self {
+        let is_serial = |one: &Stmt| matches!(&one.kind, StmtKind::Pragma(words) if words == "serial");
+        if statements(site.body).iter().any(is_serial) { Self::Interleaved } else { Self::None }
+    }
+}
+
+fn statements(body: &Stmt) -> &[Stmt] {
+    match &body.kind {
+        StmtKind::Block(all) => all,
+        _ => std::slice::from_ref(body),
+    }
+}
+
+impl<'u> Emitter<'u> {
+    /// Adds the ticket of a lookup. Returns the statements that set it.
+    pub(super) fn ticket(&mut self) -> Vec<String> {
+        if self.serial == Part::None {
+            return Vec::new();
+        }
+        let declaration = format!("unsigned long {TICKET}");
+        self.moved.push(Moved { name: TICKET.to_owned(), declaration, recompute: None });
+        vec![format!("{TICKET} = gopt_started++;")]
+    }
+
+    /// Writes the pragma: the lookup waits until all earlier ones have ended.
+    pub(super) fn serial(&mut self, node: &'u Stmt, context: &Context<'u>) -> Pass<String> {
+        let at = node.span.first;
+        if self.serial != Part::Interleaved || context.copy > 0 || context.blocks.len() != 2 {
+            return refuse(
+                at,
+                "#pragma gopt serial belongs into the body of the batch loop, and not into a block in it",
+            );
+        }
+        self.serial = Part::Serial;
+        let after = statements(self.site.body).iter().filter(|one| one.span.first > at);
+        for one in after {
+            if self.reach.count_in(context.function, one.span) > 0 {
+                const REASON: &str = "an access with a marker after #pragma gopt serial, where no lookups are interleaved: \
+                                      move it before the pragma";
+                return refuse(one.span.first, REASON);
+            }
+        }
+        Ok(format!("gopt_slot = &gopt_ring[{TICKET} % {RING}]; {}", live::switch(SWITCH)))
+    }
+
+    /// Returns the jump to the end of a lookup.
+    pub(super) fn end_of_lookup(&self) -> String {
+        let labels = &self.labels_begin;
+        match self.serial {
+            Part::None => format!("goto {labels}done;"),
+            Part::Interleaved => format!("{{ gopt_skipped = {TICKET}; goto {labels}skip; }}"),
+            Part::Serial => format!("goto {labels}finish;"),
+        }
+    }
+}
+
+/// Returns the C of the switch at the pragma. `save` and `load`: the saved variables.
+pub(super) fn switch(save: &str, load: &str, labels: &str) -> String {
+    format!(
+        "{save}gopt_ready[{TICKET} % {RING}] = 1; if ({TICKET} != gopt_serial) {{ goto {labels}done; }}\n\
+         {labels}at_{SWITCH}:;\n{{ const struct gopt_saved_{SWITCH} *gopt_now = &gopt_ring[gopt_serial % {RING}]; \
+         (void)gopt_now;{load} }}"
+    )
+}
+
+/// Returns the C after the body of the loop, up to the label at the end of a lookup.
+pub(super) fn end(body: &str, labels: &str) -> String {
+    let skips = body.contains(&format!("goto {labels}skip;"));
+    let label = if skips || body.contains(&format!("goto {labels}finish;")) {
+        format!("{labels}finish:;\n")
+    } else {
+        String::new()
+    };
+    let mut text = format!("{label}gopt_ready[gopt_serial % {RING}] = 0;\ngopt_serial++;\n");
+    if skips {
+        text += &format!("if (gopt_ready[gopt_serial % {RING}] == 2) {{\ngoto {labels}finish;\n}}\n");
+    }
+    text += &format!("if (gopt_ready[gopt_serial % {RING}] == 1) {{\ngoto {labels}at_{SWITCH};\n}}\n");
+    if skips {
+        text += &format!(
+            "goto {labels}done;\n{labels}skip:;\ngopt_ready[gopt_skipped % {RING}] = 2;\n\
+             if (gopt_skipped == gopt_serial) {{\ngoto {labels}finish;\n}}\n"
+        );
+    }
+    // The ring must have room for the next lookup.
+    text + &format!("{labels}done:;\nif (gopt_started - gopt_serial >= {RING}) {{\ngopt_begins++;\nGOPT_NEXT;\n}}\n")
+}
+
+/// Returns the declarations of the ring, apart from the struct of its elements. `skips`: whether
+/// lookups end before the pragma.
+pub(super) fn declarations(body: &str, labels: &str) -> String {
+    let skipped = if body.contains(&format!("goto {labels}skip;")) { ", gopt_skipped = 0" } else { "" };
+    format!(
+        "unsigned char gopt_ready[{RING}] = GOPT_ZERO; /* 1: waits at the pragma, 2: ended before it */\n\
+         unsigned long gopt_started = 0, gopt_serial = 0{skipped}; /* tickets */\n"
+    )
+}
