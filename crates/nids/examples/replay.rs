@@ -4,6 +4,7 @@
 //! replay RULES CAPTURE [NAME=VALUE]...
 //! ```
 
+use godwit_nids::eve::stats_record;
 use godwit_nids::literal::Frequencies;
 use godwit_nids::packet::LinkType;
 use godwit_nids::rules::RuleSet;
@@ -45,8 +46,9 @@ fn run(arguments: &[String]) -> Result<(), String> {
         }
     }
     inspector.finish();
-    inspector.record_stats(0);
-    std::io::stdout().write_all(&inspector.take_records()).map_err(|error| error.to_string())
+    let stats = inspector.stats();
+    stats_record(&stats, 0, inspector.records());
+    std::io::stdout().write_all(inspector.records()).map_err(|error| error.to_string())
 }
 
 /// Returns link type, time in microseconds and bytes of each frame of a capture.

@@ -8,9 +8,9 @@
 //! | [`proto`] | parsers of application protocols |
 //! | [`inspector`] | from frames to verdicts and records |
 //! | [`settings`] | settings by the names of `suricata.yaml` |
+//! | [`stats`] | counters |
 //! | [`detect`] | evaluation of rules |
 //! | [`eve`] | records |
-//! | [`literal`] | search for many byte strings |
 //! | [`packet`] | decoded packets |
 //! | [`stream`] | TCP connections |
 //! | [`regex`] | regular expressions of rules |
@@ -25,15 +25,16 @@ pub mod eve;
 pub mod event;
 pub mod flow;
 pub mod inspector;
-pub mod literal;
 pub mod packet;
 pub mod proto;
 pub mod regex;
 pub mod rules;
 pub mod settings;
+pub mod stats;
 pub mod stream;
 
 pub use app::{App, AppSet, Direction};
 pub use error::Error;
-pub use inspector::{FrameVerdict, Inspector};
+pub use godwit_literal as literal;
+pub use inspector::{DropReason, FrameResult, FrameVerdict, Inspector};
 pub use settings::Settings;

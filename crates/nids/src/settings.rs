@@ -1,11 +1,11 @@
 //! Settings, by the names that `suricata.yaml` gives them.
 
 use crate::Error;
+use crate::eve::Kinds;
 use crate::proto::HttpOptions;
 use crate::rules::Variables;
 use crate::rules::number::parse_number;
-use crate::stream::session::Options as StreamOptions;
-use crate::stream::{OverlapPolicy, Urgent};
+use crate::stream::{Options as StreamOptions, OverlapPolicy, Urgent};
 
 /// Settings of an inspector.
 #[derive(Debug, Clone)]
@@ -28,6 +28,12 @@ pub struct Settings {
     pub record_payload: bool,
     /// Records of files include MD5, SHA-1 and SHA-256.
     pub hash_files: bool,
+    /// Memory for the bytes of all streams.
+    pub stream_memory_bytes: u64,
+    /// Packets whose bytes find no memory pass uninspected. Otherwise they are dropped inline.
+    pub fail_open: bool,
+    /// Kinds of records that are written.
+    pub records: Kinds,
     /// DNS is expected on these ports.
     pub dns_ports: Vec<u16>,
 }
@@ -44,6 +50,9 @@ impl Default for Settings {
             variables: Variables::default(),
             record_payload: false,
             hash_files: false,
+            stream_memory_bytes: 256 << 20,
+            fail_open: true,
+            records: Kinds::default(),
             dns_ports: vec![53],
         }
     }
@@ -58,6 +67,7 @@ const NAMES: &[&str] = &[
     "stream.drop-invalid",
     "stream.reassembly.urgent.policy",
     "stream.reassembly.depth",
+    "stream.reassembly.memcap",
     "stream.reassembly.toserver-chunk-size",
     "stream.reassembly.toclient-chunk-size",
     "host-os-policy",
@@ -96,6 +106,7 @@ impl Settings {
                     _ => return Err(bad("inline or oob")),
                 };
             }
+            "stream.reassembly.memcap" => self.stream_memory_bytes = number()?,
             "stream.reassembly.depth" => self.stream.depth = number()?,
             "stream.reassembly.toserver-chunk-size" => self.chunk_bytes[0] = number()? as u32,
             "stream.reassembly.toclient-chunk-size" => self.chunk_bytes[1] = number()? as u32,

@@ -59,7 +59,8 @@ pub(super) fn finish(
     matches.dedup_by_key(|alert| (alert.rule, alert.transaction));
     for alert in matches.drain(..) {
         let rule = &engine.rules[alert.rule as usize].rule;
-        let passes = rule.threshold.is_none_or(|threshold| thresholds.pass(alert.rule, &threshold, input));
+        let key = (rule.meta.gid, rule.meta.sid);
+        let passes = rule.threshold.is_none_or(|threshold| thresholds.pass(key, &threshold, input));
         if !passes {
             result.suppressed += 1;
             if rule.action == Action::Drop {

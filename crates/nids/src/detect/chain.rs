@@ -9,7 +9,8 @@ use crate::regex::Cache;
 use crate::rules::content::{Content, Value};
 use crate::rules::rule::{Capture, Pcre, Test};
 
-/// Maximum number of steps of one evaluation. The default of Suricata (`inspection-recursion-limit`).
+/// Maximum number of steps of one evaluation. The default of Suricata
+/// (`inspection-recursion-limit`).
 const STEPS_MAX: u32 = 3000;
 
 /// Memory of evaluations, which all rules of one thread share.

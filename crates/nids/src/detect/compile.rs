@@ -127,6 +127,8 @@ pub struct Engine {
     pub names: Names,
     /// Longest literal of the payload, bytes.
     pub longest_bytes: usize,
+    /// Number of earlier rule sets of this process.
+    pub number: u32,
 }
 
 /// Returns the class of an IP protocol number in [`Engine::packets`].
@@ -142,7 +144,16 @@ pub(super) fn protocol_class(number: u8) -> usize {
 impl Engine {
     /// Compiles rules. `frequencies` describe the traffic, and `seed` varies the hashes.
     pub fn new(set: RuleSet, frequencies: &Frequencies, seed: u64) -> Self {
-        let mut names = Names::default();
+        Self::with_names(set, frequencies, seed, Names::default(), 0)
+    }
+
+    /// Compiles rules that replace those of this engine. Bits and counters of flows keep their
+    /// names.
+    pub fn replacement(&self, set: RuleSet, frequencies: &Frequencies, seed: u64) -> Self {
+        Self::with_names(set, frequencies, seed, self.names.clone(), self.number + 1)
+    }
+
+    fn with_names(set: RuleSet, frequencies: &Frequencies, seed: u64, mut names: Names, number: u32) -> Self {
         let mut rules: Vec<Compiled> = set.rules.into_iter().map(|rule| compile(rule, &mut names)).collect();
         rules.sort_by_key(order);
         let mut engine = Self {
@@ -157,6 +168,7 @@ impl Engine {
             transactions: vec![Vec::new(); App::ALL.len()],
             names,
             longest_bytes: 0,
+            number,
         };
         engine.distribute(frequencies, seed);
         engine

@@ -6,7 +6,7 @@ use super::compile::{Compiled, Engine, protocol_class};
 use super::header;
 use super::input::Input;
 use super::thresholds::Thresholds;
-use crate::flow::FlowAction;
+use crate::flow::{Flow, FlowAction};
 use crate::packet::Transport;
 use crate::rules::Field;
 use crate::rules::rule::Chain;
@@ -70,9 +70,23 @@ impl Detector {
         &self.engine
     }
 
+    /// Replaces the rules. Thresholds and bits of hosts stay.
+    pub fn replace(&mut self, engine: Arc<Engine>) {
+        self.stamps = vec![0; engine.rules.len()];
+        self.stamp = 0;
+        self.candidates.clear();
+        self.engine = engine;
+    }
+
     /// Returns the counters.
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// Returns the number of searches of regular expressions that exceeded a limit. They count as
+    /// no match.
+    pub fn pcre_limits(&self) -> u64 {
+        self.scratch.regex.limits
     }
 
     /// Begins a list without duplicates.
@@ -102,6 +116,9 @@ impl Detector {
         self.counters.packets += 1;
         self.matches.clear();
         let engine = self.engine.clone();
+        if let Some(flow) = input.flow.as_deref_mut() {
+            follow(&engine, flow);
+        }
         self.once_per_flow(&engine, input);
         self.collect(&engine, input);
         self.packet_rules(&engine, input);
@@ -277,5 +294,13 @@ impl Detector {
         }
         let bytes = super::transform::apply(&chain.transforms, bytes, &mut self.scratch.regex);
         chain::matches(&chain.tests, Subject::new(&bytes), &mut self.scratch)
+    }
+}
+
+/// Adapts the inspection of a flow to a new rule set. Rules of the old set have other numbers.
+fn follow(engine: &Engine, flow: &mut Flow) {
+    if flow.rule_set != engine.number {
+        flow.rule_set = engine.number;
+        flow.app.restart_inspections();
     }
 }

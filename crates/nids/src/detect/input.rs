@@ -14,7 +14,8 @@ pub struct Input<'i, 'p> {
     pub direction: Option<Direction>,
     /// The flow is established.
     pub established: bool,
-    /// Reassembled data that rules have not seen yet, without its gaps, or a window around the packet.
+    /// Reassembled data that rules have not seen yet, without its gaps, or a window around the
+    /// packet.
     pub streams: &'i [&'i [u8]],
     /// The payload of the packet is part of the stream.
     pub in_stream: bool,

@@ -10,9 +10,12 @@ use std::net::IpAddr;
 /// Maximum number of counters and of bits.
 const ENTRIES_MAX: usize = 1 << 18;
 
+/// Identity of a rule, which stays the same when rules are loaded again: `gid` and `sid`.
+pub(super) type RuleKey = (u32, u32);
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct CounterKey {
-    rule: u32,
+    rule: RuleKey,
     first: Option<IpAddr>,
     second: Option<IpAddr>,
 }
@@ -42,7 +45,7 @@ pub(super) struct Thresholds {
 
 impl Thresholds {
     /// Counts a match. Returns whether the alert passes.
-    pub(super) fn pass(&mut self, rule: u32, threshold: &Threshold, input: &mut Input<'_, '_>) -> bool {
+    pub(super) fn pass(&mut self, rule: RuleKey, threshold: &Threshold, input: &mut Input<'_, '_>) -> bool {
         let now = input.packet.time;
         if threshold.track == Track::Flow {
             return pass_flow(rule, threshold, input);
@@ -109,7 +112,7 @@ fn bit_key(name: u32, scope: Scope, source: IpAddr, destination: IpAddr) -> BitK
 }
 
 /// Counts a match of a flow.
-fn pass_flow(rule: u32, threshold: &Threshold, input: &mut Input<'_, '_>) -> bool {
+fn pass_flow(rule: RuleKey, threshold: &Threshold, input: &mut Input<'_, '_>) -> bool {
     let Some(flow) = input.flow.as_deref_mut() else { return true };
     let at = match flow.thresholds.iter().position(|entry| entry.0 == rule) {
         Some(at) => at,

@@ -2,14 +2,18 @@
 //!
 //! | file | contents |
 //! |---|---|
+//! | `kinds.rs` | kinds of records |
 //! | `json.rs` | writer of JSON |
 //! | `record.rs` | records: alert, flow, http, ... |
 //! | `payload.rs` | payloads in records |
 //! | `stats.rs` | the record of counters |
 
 mod json;
+mod kinds;
 mod payload;
 pub(crate) mod record;
-pub(crate) mod stats;
+mod stats;
 
 pub use json::Json;
+pub use kinds::{Kind, Kinds};
+pub use stats::stats_record;

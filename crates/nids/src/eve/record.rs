@@ -1,7 +1,7 @@
 //! Records of alerts, transactions and flows.
 
-use super::Json;
 use super::payload::{BYTES_MAX, base64, printable};
+use super::{Json, Kind, Kinds};
 use crate::app::{App, Direction};
 use crate::detect::{Alert, Engine, Verdict};
 use crate::flow::{Flow, FlowAction, FlowState};
@@ -173,8 +173,11 @@ pub(crate) fn drop(packet: &Packet<'_>, flow: Option<&Flow>, reason: &str, rule:
 }
 
 /// Writes the records of files that are complete; with `end`, of all files.
-pub(crate) fn files(packet: &Packet<'_>, flow: &mut Flow, end: bool, lines: &mut Vec<u8>) {
+pub(crate) fn files(packet: &Packet<'_>, flow: &mut Flow, end: bool, kinds: Kinds, lines: &mut Vec<u8>) {
     let Some(files) = flow.app.parser.as_mut().map(|parser| parser.take_files(end)) else { return };
+    if !kinds.contains(Kind::FileInfo) {
+        return;
+    }
     for file in files {
         let Some(app) = flow.app.app else { return };
         let mut json = begin(packet.time, Some(flow), "fileinfo");
@@ -237,31 +240,31 @@ fn object_name(app: App) -> &'static str {
 }
 
 /// Writes records of transactions that are complete.
-pub(crate) fn transactions(packet: &Packet<'_>, flow: &mut Flow, lines: &mut Vec<u8>) {
+pub(crate) fn transactions(packet: &Packet<'_>, flow: &mut Flow, kinds: Kinds, lines: &mut Vec<u8>) {
     let Some(range) = flow.app.parser.as_ref().map(|parser| parser.transactions()) else { return };
     for id in range.start.max(flow.app.recorded)..range.end {
         let Some(parser) = flow.app.parser.as_ref() else { return };
         if !Direction::BOTH.into_iter().all(|direction| parser.progress(id, direction) >= parser.complete()) {
             return;
         }
-        transaction(packet, flow, id, lines);
+        transaction(packet, flow, id, kinds, lines);
         flow.app.recorded = id + 1;
     }
 }
 
 /// Writes records of all transactions that are left.
-pub(crate) fn transactions_at_end(packet: &Packet<'_>, flow: &mut Flow, lines: &mut Vec<u8>) {
+pub(crate) fn transactions_at_end(packet: &Packet<'_>, flow: &mut Flow, kinds: Kinds, lines: &mut Vec<u8>) {
     let Some(range) = flow.app.parser.as_ref().map(|parser| parser.transactions()) else { return };
     for id in range.start.max(flow.app.recorded)..range.end {
-        transaction(packet, flow, id, lines);
+        transaction(packet, flow, id, kinds, lines);
         flow.app.recorded = id + 1;
     }
 }
 
-fn transaction(packet: &Packet<'_>, flow: &Flow, id: u64, lines: &mut Vec<u8>) {
+fn transaction(packet: &Packet<'_>, flow: &Flow, id: u64, kinds: Kinds, lines: &mut Vec<u8>) {
     let (Some(app), Some(parser)) = (flow.app.app, flow.app.parser.as_ref()) else { return };
     let name = object_name(app);
-    if !parser.is_recorded(id) {
+    if !parser.is_recorded(id) || !kinds.contains_name(name) {
         return;
     }
     let mut json = begin(packet.time, Some(flow), name);

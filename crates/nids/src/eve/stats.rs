@@ -2,58 +2,33 @@
 
 use super::Json;
 use super::record::timestamp;
-use crate::inspector::Inspector;
 use crate::packet::Micros;
+use crate::stats::{NAMES, Stats};
 
-/// Writes the record of counters.
-pub(crate) fn stats(inspector: &Inspector, now: Micros, lines: &mut Vec<u8>) {
-    let counters = inspector.counters();
-    let detection = inspector.detector().counters();
-    let flows = inspector.flow_counters();
-    let fragments = inspector.fragment_counters();
+/// Appends the record of these counters to `lines`.
+pub fn stats_record(stats: &Stats, now: Micros, lines: &mut Vec<u8>) {
     let mut json = Json::object();
     json.string("timestamp", &timestamp(now));
     json.string("event_type", "stats");
-    json.nested("stats", |json| {
-        json.nested("decoder", |json| {
-            json.number("pkts", counters.frames);
-            json.number("bytes", counters.bytes);
-            json.number("packets_decoded", counters.packets);
-            json.number("without_flow", counters.without_flow);
-        });
-        json.nested("defrag", |json| {
-            json.number("fragments", fragments.fragments);
-            json.number("reassembled", fragments.completed);
-            json.number("evicted", fragments.evicted);
-            json.number("timeouts", fragments.expired);
-            json.number("overlaps", fragments.overlaps);
-        });
-        json.nested("flow", |json| {
-            json.number("total", flows.created);
-            json.number("expired", flows.expired);
-            json.number("evicted_new", flows.evicted_new);
-            json.number("evicted_established", flows.evicted_established);
-        });
-        json.nested("tcp", |json| {
-            json.number("reassembly_gap", counters.gaps);
-            json.number("overlap_diff_data", counters.overlaps);
-            json.number("invalid_checksum", counters.checksum);
-            json.number("invalid", counters.invalid);
-        });
-        json.nested("detect", |json| {
-            json.number("alert", detection.alerts);
-            json.number("alert_queue_overflow", detection.overflow);
-            json.number("alerts_suppressed", detection.suppressed);
-        });
-        json.nested("ips", |json| {
-            json.number("accepted", counters.frames - counters.blocked);
-            json.number("blocked", counters.blocked);
-            json.nested("drop_reason", |json| {
-                json.number("rules", counters.dropped_rules);
-                json.number("flow_drop", counters.dropped_flow);
-                json.number("stream_error", counters.dropped_invalid);
-            });
-        });
-    });
+    let counters: Vec<(&str, u64)> = NAMES.iter().copied().zip(stats.iter().copied()).collect();
+    json.nested("stats", |json| members(&counters, json));
     json.finish(lines);
+}
+
+/// Writes counters whose names have the same prefix into one object. Such counters are adjacent.
+fn members(mut counters: &[(&str, u64)], json: &mut Json) {
+    while let Some(&(name, value)) = counters.first() {
+        let Some((prefix, _)) = name.split_once('.') else {
+            json.number(name, value);
+            counters = &counters[1..];
+            continue;
+        };
+        let inner = |name: &&str| -> bool { name.split_once('.').is_some_and(|parts| parts.0 == prefix) };
+        let count = counters.iter().take_while(|counter| inner(&counter.0)).count();
+        let (group, others) = counters.split_at(count);
+        let stripped: Vec<(&str, u64)> =
+            group.iter().map(|(name, value)| (&name[prefix.len() + 1..], *value)).collect();
+        json.nested(prefix, |json| members(&stripped, json));
+        counters = others;
+    }
 }

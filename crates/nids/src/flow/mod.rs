@@ -77,8 +77,10 @@ pub struct Flow {
     pub session: Option<Box<Session>>,
     /// Application protocol.
     pub app: AppLayer,
-    /// Counters of thresholds by flow: rule and matches.
-    pub thresholds: Vec<(u32, u32)>,
+    /// Counters of thresholds by flow: `gid` and `sid` of the rule, and matches.
+    pub thresholds: Vec<((u32, u32), u32)>,
+    /// Number of the rule set that inspected the flow last.
+    pub rule_set: u32,
 }
 
 impl Flow {
@@ -103,6 +105,7 @@ impl Flow {
             session: None,
             app: AppLayer::default(),
             thresholds: Vec::new(),
+            rule_set: 0,
         }
     }
 

@@ -1,8 +1,8 @@
 //! Table of flows with a keyed hash and a fixed number of flows.
 //!
-//! The key of the hash is random, so that nobody can prepare flows that share a bucket. When the
-//! table is full, the oldest flow that is not established leaves, otherwise the flow that has been
-//! idle longest.
+//! The key of the hash is random, so that an attacker cannot prepare flows that share a bucket. If
+//! the table is full, the oldest flow that is not established leaves. If all flows are established,
+//! the flow that has been idle longest leaves.
 
 use super::{Flow, FlowState, Key};
 use crate::packet::Micros;
@@ -87,6 +87,11 @@ impl FlowTable {
             counters: TableCounters::default(),
             next_number: 1,
         }
+    }
+
+    /// Sets the number of the next flow.
+    pub fn number_from(&mut self, number: u64) {
+        self.next_number = number;
     }
 
     /// Returns the number of flows.

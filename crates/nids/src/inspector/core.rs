@@ -1,9 +1,9 @@
 //! One packet: its flow, its stream, its protocol, the rules.
 
-use super::FrameVerdict;
+use super::{DropReason, FrameVerdict};
 use crate::app::{App, Direction};
 use crate::detect::{Detector, Input, Result as Detection, Verdict};
-use crate::eve::record;
+use crate::eve::{Kind, record};
 use crate::flow::{Flow, FlowId, FlowState, FlowTable, Key};
 use crate::packet::{Micros, Packet, Transport};
 use crate::proto::{HttpConfig, ParserOptions, identify_udp, new_parser};
@@ -12,7 +12,7 @@ use crate::stream::{Handled, Session, State};
 
 /// Counters of an inspector.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counters {
+pub(super) struct Counters {
     /// Packets, including tunnelled and reassembled ones.
     pub packets: u64,
     /// Packets without a flow.
@@ -37,8 +37,10 @@ pub struct Counters {
     pub dropped_flow: u64,
     /// Packets dropped because they do not belong to their connection.
     pub dropped_invalid: u64,
-    /// Flows that ended.
-    pub flows_ended: u64,
+    /// Packets whose bytes were not stored, because the memory for streams is used up.
+    pub refused: u64,
+    /// Packets dropped because the memory for streams is used up.
+    pub dropped_memory: u64,
 }
 
 /// Inspector without its decoder.
@@ -49,6 +51,10 @@ pub(super) struct Core {
     pub(super) parsers: ParserOptions,
     pub(super) records: Vec<u8>,
     pub(super) counters: Counters,
+    /// Memory of the bytes of all streams.
+    pub(super) stream_memory_bytes: u64,
+    /// `sid` of the first alert of the current frame.
+    pub(super) alert: Option<u32>,
 }
 
 /// Packet within its flow.
@@ -66,6 +72,8 @@ impl Core {
             settings,
             records: Vec::new(),
             counters: Counters::default(),
+            stream_memory_bytes: 0,
+            alert: None,
         }
     }
 
@@ -77,16 +85,19 @@ impl Core {
             return self.without_flow(packet);
         };
         let (id, mut flow) = self.flow_of(key, packet.time);
+        let memory_before = stream_memory(&flow);
         let mut direction = flow.key.direction(&key);
         flow.app.fresh = [false; 2];
         let mut handled = Handled::default();
         if !packet.checksum_ok {
             self.counters.checksum += 1;
         } else if let Transport::Tcp(header) = packet.transport {
-            let options = self.settings.stream.clone();
+            let mut options = self.settings.stream.clone();
+            options.full = self.stream_memory_bytes >= self.settings.stream_memory_bytes;
             let session = flow.session.get_or_insert_with(Box::<Session>::default);
             handled = session.packet(direction, &header, packet.payload(), packet.time, &options);
             if handled.reuse {
+                self.account(memory_before, stream_memory(&flow));
                 self.flows.put_back(id, flow);
                 self.end_flow(id);
                 return self.packet(packet);
@@ -104,8 +115,14 @@ impl Core {
         flow.count(packet, direction);
         let placed = Placed { direction, handled };
         let verdict = self.placed(packet, &mut flow, placed);
+        self.account(memory_before, stream_memory(&flow));
         self.flows.put_back(id, flow);
         verdict
+    }
+
+    /// Counts the memory of a stream that changed.
+    fn account(&mut self, before: u64, after: u64) {
+        self.stream_memory_bytes = (self.stream_memory_bytes + after).saturating_sub(before);
     }
 
     /// Returns the flow of a key, taken out of the table.
@@ -156,13 +173,24 @@ impl Core {
         self.report(packet, Some(flow), Some(placed.direction), &detection);
         let verdict = self.verdict(packet, Some(flow), &detection);
         self.after(packet, flow);
-        let invalid = packet.tcp().is_some() && !placed.handled.valid && flow.session.is_some();
-        if invalid && self.settings.stream.inline && self.settings.drop_invalid && verdict == FrameVerdict::Accept {
-            self.counters.dropped_invalid += 1;
-            record::drop(packet, Some(flow), "stream error", None, &mut self.records);
-            return FrameVerdict::Drop;
+        self.counters.refused += u64::from(placed.handled.refused);
+        if verdict != FrameVerdict::Accept || !self.settings.stream.inline {
+            return verdict;
         }
-        verdict
+        let invalid = packet.tcp().is_some() && !placed.handled.valid && flow.session.is_some();
+        let (reason, text) = if invalid && self.settings.drop_invalid {
+            self.counters.dropped_invalid += 1;
+            (DropReason::Stream, "stream error")
+        } else if placed.handled.refused && !self.settings.fail_open {
+            self.counters.dropped_memory += 1;
+            (DropReason::Memory, "stream memcap")
+        } else {
+            return verdict;
+        };
+        if self.settings.records.contains(Kind::Drop) {
+            record::drop(packet, Some(flow), text, None, &mut self.records);
+        }
+        FrameVerdict::Drop(reason)
     }
 
     /// Passes the data of a stream to the parser.
@@ -277,6 +305,11 @@ impl Core {
         if let Some(flow) = flow.as_deref_mut() {
             flow.alerted |= !detection.alerts.is_empty();
         }
+        let first = detection.alerts.first().map(|alert| engine.rules[alert.rule as usize].rule.meta.sid);
+        self.alert = self.alert.or(first);
+        if !self.settings.records.contains(Kind::Alert) {
+            return;
+        }
         for alert in &detection.alerts {
             let context = record::AlertContext {
                 packet,
@@ -295,25 +328,27 @@ impl Core {
     /// Counts and records a dropped packet.
     fn verdict(&mut self, packet: &Packet<'_>, flow: Option<&Flow>, detection: &Detection) -> FrameVerdict {
         let engine = self.detector.engine().clone();
-        let (reason, rule) = match detection.verdict {
+        let (reason, text, rule) = match detection.verdict {
             Verdict::Accept => return FrameVerdict::Accept,
-            Verdict::Drop(rule) => ("rules", Some(&engine.rules[rule as usize].rule)),
-            Verdict::DropFlow => ("flow drop", None),
+            Verdict::Drop(rule) => (DropReason::Rule, "rules", Some(&engine.rules[rule as usize].rule)),
+            Verdict::DropFlow => (DropReason::Flow, "flow drop", None),
         };
         if self.settings.stream.inline {
-            match detection.verdict {
-                Verdict::DropFlow => self.counters.dropped_flow += 1,
+            match reason {
+                DropReason::Flow => self.counters.dropped_flow += 1,
                 _ => self.counters.dropped_rules += 1,
             }
-            record::drop(packet, flow, reason, rule, &mut self.records);
+            if self.settings.records.contains(Kind::Drop) {
+                record::drop(packet, flow, text, rule, &mut self.records);
+            }
         }
-        FrameVerdict::Drop
+        FrameVerdict::Drop(reason)
     }
 
     /// Releases what the flow no longer needs.
     fn after(&mut self, packet: &Packet<'_>, flow: &mut Flow) {
-        record::files(packet, flow, false, &mut self.records);
-        record::transactions(packet, flow, &mut self.records);
+        record::files(packet, flow, false, self.settings.records, &mut self.records);
+        record::transactions(packet, flow, self.settings.records, &mut self.records);
         flow.app.release_done();
         let keep = if self.settings.stream.inline {
             u64::from(self.settings.chunk_bytes[0].max(self.settings.chunk_bytes[1]))
@@ -327,6 +362,11 @@ impl Core {
             side.data.discard(needed.saturating_sub(keep));
         }
     }
+}
+
+/// Returns the memory of the bytes of a flow's stream.
+pub(super) fn stream_memory(flow: &Flow) -> u64 {
+    flow.session.as_ref().map_or(0, |session| session.memory_bytes())
 }
 
 /// Returns whether the handshake of a connection is complete.

@@ -1,8 +1,8 @@
 //! The end of flows: remaining data is parsed and inspected, and records are written.
 
-use super::core::{Core, Placed};
+use super::core::{Core, Placed, stream_memory};
 use crate::app::Direction;
-use crate::eve::record;
+use crate::eve::{Kind, record};
 use crate::flow::{Flow, FlowId, FlowState};
 use crate::packet::{Micros, Origin, Packet, Tcp, Transport, tcp};
 use crate::stream::{Handled, State};
@@ -34,15 +34,19 @@ impl Core {
 
     /// Inspects what is left of a flow, and writes its record.
     pub(super) fn end(&mut self, mut flow: Flow, reason: &'static str) {
-        self.counters.flows_ended += 1;
+        self.stream_memory_bytes = self.stream_memory_bytes.saturating_sub(stream_memory(&flow));
         if self.needs_end(&mut flow) {
             for direction in Direction::BOTH {
                 self.end_direction(&mut flow, direction);
             }
         }
         let packet = end_packet(&flow, Direction::ToServer);
-        record::files(&packet, &mut flow, true, &mut self.records);
-        record::transactions_at_end(&packet, &mut flow, &mut self.records);
+        let kinds = self.settings.records;
+        record::files(&packet, &mut flow, true, kinds, &mut self.records);
+        record::transactions_at_end(&packet, &mut flow, kinds, &mut self.records);
+        if !kinds.contains(Kind::Flow) {
+            return;
+        }
         let engine = self.detector.engine().clone();
         record::flow(&flow, reason, &engine, &mut self.records);
     }

@@ -129,7 +129,8 @@ fn session_is_midstream(flow: &Flow) -> bool {
     flow.session.as_ref().is_some_and(|session| session.midstream)
 }
 
-/// Returns whether one direction has so much unidentified data that the other one does not matter.
+/// Returns whether one direction has more than 8 KiB of unidentified data. The data of the other
+/// direction then cannot change the result.
 fn side_is_long(flow: &Flow, direction: Direction) -> bool {
     flow.session.as_ref().is_some_and(|session| session.side(direction).data.end() > 8192)
 }

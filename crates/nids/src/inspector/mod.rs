@@ -6,20 +6,20 @@
 //! | `feed.rs` | data of streams to parsers |
 //! | `raw.rs` | data of streams to rules |
 //! | `end.rs` | the end of flows |
+//! | `stats.rs` | counters |
 
 mod core;
 mod end;
 mod feed;
 mod raw;
+mod stats;
 
 use self::core::Core;
 use crate::detect::{Detector, Engine};
-use crate::flow::TableCounters;
-use crate::packet::{Decoder, FragmentCounters, LinkType, Micros};
+use crate::packet::{Decoder, LinkType, Micros};
 use crate::settings::Settings;
+use crate::stats::Stats;
 use std::sync::Arc;
-
-pub use self::core::Counters;
 
 /// Verdict for a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,29 @@ pub enum FrameVerdict {
     /// Forward.
     Accept,
     /// Drop.
-    Drop,
+    Drop(DropReason),
+}
+
+/// Reason for a drop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DropReason {
+    /// A rule with the action `drop` or `reject` matched.
+    Rule,
+    /// An earlier packet of the flow was dropped by a rule.
+    Flow,
+    /// The packet does not belong to its TCP connection.
+    Stream,
+    /// The memory for streams is used up.
+    Memory,
+}
+
+/// Result of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrameResult {
+    /// Verdict. Without `inline`, it is for information.
+    pub verdict: FrameVerdict,
+    /// `sid` of the first alert, if there is one.
+    pub alert: Option<u32>,
 }
 
 /// Inspector of one worker.
@@ -44,20 +66,40 @@ impl Inspector {
         Self { decoder, core: Core::new(Detector::new(engine), settings) }
     }
 
-    /// Inspects a frame. Without `inline`, the verdict is for information.
-    pub fn frame(&mut self, link: LinkType, data: &[u8], number: u64, time: Micros) -> FrameVerdict {
+    /// Sets the number of the next flow. Inspectors that write to the same log need disjoint
+    /// ranges.
+    pub fn number_flows_from(&mut self, number: u64) {
+        self.core.flows.number_from(number);
+    }
+
+    /// Replaces the rules. Flows, streams, thresholds and bits stay. In a transaction that is open,
+    /// all new rules are evaluated from its start.
+    pub fn replace_rules(&mut self, engine: Arc<Engine>) {
+        self.core.detector.replace(engine);
+    }
+
+    /// Ends flows whose timeout has passed, a few at a time. [`Inspector::frame`] does the same.
+    pub fn expire(&mut self, now: Micros) {
+        self.core.expire(now);
+    }
+
+    /// Inspects a frame.
+    pub fn frame(&mut self, link: LinkType, data: &[u8], number: u64, time: Micros) -> FrameResult {
         let mut verdict = FrameVerdict::Accept;
         let core = &mut self.core;
         core.counters.frames += 1;
         core.counters.bytes += data.len() as u64;
         core.expire(time);
+        core.alert = None;
         self.decoder.decode(link, data, number, time, &mut |packet| {
-            if core.packet(packet) == FrameVerdict::Drop {
-                verdict = FrameVerdict::Drop;
+            let drop = core.packet(packet);
+            if verdict == FrameVerdict::Accept {
+                verdict = drop;
             }
         });
-        self.core.counters.blocked += u64::from(verdict == FrameVerdict::Drop && self.core.settings.stream.inline);
-        verdict
+        let blocked = verdict != FrameVerdict::Accept && self.core.settings.stream.inline;
+        self.core.counters.blocked += u64::from(blocked);
+        FrameResult { verdict, alert: self.core.alert }
     }
 
     /// Ends all flows, as at the end of a capture.
@@ -65,31 +107,14 @@ impl Inspector {
         self.core.finish_all();
     }
 
-    /// Writes a record of all counters.
-    pub fn record_stats(&mut self, now: Micros) {
-        let mut records = std::mem::take(&mut self.core.records);
-        crate::eve::stats::stats(self, now, &mut records);
-        self.core.records = records;
+    /// Returns all counters.
+    pub fn stats(&self) -> Stats {
+        stats::collect(&self.core, self.decoder.fragments().counters())
     }
 
-    /// Returns the counters of the reassembly of fragments.
-    pub fn fragment_counters(&self) -> FragmentCounters {
-        self.decoder.fragments().counters()
-    }
-
-    /// Takes the records since the last call: JSON objects, one per line.
-    pub fn take_records(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.core.records)
-    }
-
-    /// Returns the counters.
-    pub fn counters(&self) -> Counters {
-        self.core.counters
-    }
-
-    /// Returns the counters of the flow table.
-    pub fn flow_counters(&self) -> TableCounters {
-        self.core.flows.counters()
+    /// Returns the records that were not taken: JSON objects, one per line. The caller clears them.
+    pub fn records(&mut self) -> &mut Vec<u8> {
+        &mut self.core.records
     }
 
     /// Returns the detector.

@@ -12,7 +12,8 @@ use crate::stream::side::Side;
 use std::ops::Range;
 
 impl Core {
-    /// Returns the ranges of the stream that rules see with this packet, and the progress after them.
+    /// Returns the ranges of the stream that rules see with this packet, and the progress after
+    /// them.
     pub(super) fn raw_view(
         &self,
         packet: &Packet<'_>,

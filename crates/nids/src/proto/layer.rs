@@ -114,6 +114,15 @@ impl AppLayer {
         *self.inspection(id, direction) = inspection;
     }
 
+    /// Forgets the progress of rules in open transactions, because the rules changed. Complete
+    /// transactions are not inspected again.
+    pub fn restart_inspections(&mut self) {
+        for inspection in self.inspections.iter_mut().flatten() {
+            inspection.searched = [0; 4];
+            inspection.rules.clear();
+        }
+    }
+
     /// Returns whether a transaction is inspected in both directions.
     pub fn is_done(&mut self, id: u64) -> bool {
         Direction::BOTH.into_iter().all(|direction| {

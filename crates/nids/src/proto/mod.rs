@@ -17,6 +17,7 @@ pub mod file;
 mod http;
 mod identify;
 mod layer;
+mod ssh;
 mod tls;
 
 pub use http::{Config as HttpConfig, Options as HttpOptions};
@@ -86,7 +87,7 @@ pub trait Parser: Send + std::fmt::Debug {
         true
     }
 
-    /// Returns whether the data of this direction is encrypted, so that its payload is not inspected.
+    /// Returns whether the data of this direction is encrypted. Rules do not see encrypted payload.
     fn is_encrypted(&self, direction: Direction) -> bool {
         let _ = direction;
         false
@@ -113,7 +114,7 @@ pub trait Parser: Send + std::fmt::Debug {
         false
     }
 
-    /// Returns whether the transaction has a record of its own.
+    /// Returns whether the transaction has a separate record.
     fn is_recorded(&self, id: u64) -> bool {
         let _ = id;
         true
@@ -140,12 +141,18 @@ pub struct ParserOptions {
     pub hash_files: bool,
 }
 
+/// Returns whether the transactions of a protocol are parsed. If not, rules see only its payload.
+pub fn has_parser(app: App) -> bool {
+    matches!(app, App::Http | App::Dns | App::Tls | App::Ssh)
+}
+
 /// Returns a parser for a protocol, or `None` if there is none.
 pub fn new_parser(app: App, key: &Key, options: &ParserOptions) -> Option<Box<dyn Parser>> {
     match app {
         App::Http => Some(Box::new(http::Http::new(options, key.client_port, key.server_port))),
         App::Dns => Some(Box::new(dns::Dns::new(key.protocol == 6))),
         App::Tls => Some(Box::new(tls::Tls::new())),
+        App::Ssh => Some(Box::new(ssh::Ssh::default())),
         _ => None,
     }
 }

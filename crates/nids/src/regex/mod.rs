@@ -95,7 +95,7 @@ pub enum RegexError {
 static NEXT_NUMBER: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
 
 impl Regex {
-    /// Compiles `pattern`, whose characters stand for one byte each.
+    /// Compiles `pattern`. Each of its characters is one byte.
     pub fn new(pattern: &str, flags: Flags) -> Result<Self, RegexError> {
         let linear = match Linear::new(pattern, flags) {
             Ok(linear) => Some(linear),

@@ -28,7 +28,7 @@ pub struct Syntax {
     pub extended: bool,
 }
 
-/// Translates `pattern`, whose characters stand for one byte each.
+/// Translates `pattern`. Each of its characters is one byte.
 pub fn translate(pattern: &str, syntax: Syntax) -> Result<String, Unsuitable> {
     let bytes: Vec<u8> = pattern.chars().map(byte_of).collect();
     let mut translator = Translator {
@@ -183,7 +183,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Consumes an escape that stands for one byte, and returns this byte.
+    /// Consumes an escape of one byte, and returns this byte.
     fn single_escape(&mut self) -> Result<u8, Unsuitable> {
         let kind = self.peek(1).ok_or(Unsuitable)?;
         self.at += 2;

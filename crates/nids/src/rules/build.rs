@@ -11,6 +11,7 @@ use super::state::{self, FlowTest};
 use super::text::{OptionText, RuleText, unquote};
 use super::variables::Variables;
 use super::{chains::Chains, meta, prefilter, transform};
+use crate::proto::has_parser;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -130,7 +131,7 @@ pub(super) fn build(text: &RuleText<'_>, place: Place, context: &mut Context<'_>
     })
 }
 
-/// Checks that one protocol has all fields of the rule.
+/// Checks that one protocol has all fields of the rule, and that it is parsed.
 fn check_apps(chains: &[Chain], protocol: &super::rule::Protocol) -> Result<(), Problem> {
     let mut apps = protocol.apps;
     for chain in chains.iter().filter(|chain| chain.field.is_transaction()) {
@@ -138,6 +139,10 @@ fn check_apps(chains: &[Chain], protocol: &super::rule::Protocol) -> Result<(), 
         apps = if apps.is_empty() { field } else { apps.intersection(field) };
         if apps.is_empty() {
             let reason = "the protocol of the rule, or of its other fields, does not have this field";
+            return Err(Problem { option: chain.field.info().name.to_owned(), reason });
+        }
+        if !apps.iter().any(has_parser) {
+            let reason = "the protocol of this field is not parsed, so the rule would never match";
             return Err(Problem { option: chain.field.info().name.to_owned(), reason });
         }
     }

@@ -77,7 +77,7 @@ impl Content {
 }
 
 /// Decodes a spelling: bytes in hexadecimal between bars, and backslashes before `"`, `;`, `:`, `\`
-/// and `|`. Each character of `spelling` stands for one byte.
+/// and `|`. Each character of `spelling` is one byte.
 pub fn decode(spelling: &str) -> Result<Vec<u8>, &'static str> {
     let mut bytes = Vec::with_capacity(spelling.len());
     let mut chars = spelling.chars().map(byte_of);

@@ -1,4 +1,5 @@
-//! Options that keep state: `flow`, `flowbits`, `xbits`, `flowint`, `threshold`, `detection_filter`.
+//! Options that keep state: `flow`, `flowbits`, `xbits`, `flowint`, `threshold` and
+//! `detection_filter`.
 
 use super::number::NumberTest;
 use crate::app::Direction;

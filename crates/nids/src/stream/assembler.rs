@@ -13,6 +13,9 @@
 use super::policy::OverlapPolicy;
 use std::collections::VecDeque;
 
+/// Memory that an empty buffer keeps for later segments, bytes.
+const RESERVE_BYTES: usize = 1 << 14;
+
 /// Boundaries of one segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Segment {
@@ -79,7 +82,7 @@ impl Assembler {
         self.ranges.iter().find(|range| range.1 > offset).map(|range| range.0.max(offset))
     }
 
-    /// Returns at most `limit` bytes, with a note in the place of each gap.
+    /// Returns at most `limit` bytes, with a note instead of each gap.
     pub fn with_gaps(&self, limit: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut at = self.base;
@@ -207,7 +210,7 @@ impl Assembler {
             range.0 = range.0.max(offset);
             range.1 > offset
         });
-        if self.data.is_empty() && self.data.capacity() > 1 << 16 {
+        if self.data.is_empty() && self.data.capacity() > RESERVE_BYTES {
             self.data = Vec::new();
         }
     }

@@ -1,7 +1,7 @@
 //! From patterns to an image.
 
-use super::frequency::Frequencies;
-use super::image::{FOLD, GROUPS, HEAD_WORDS, HEADER_BYTES, Image, PATTERN_BYTES, fold4, fold8, group, head, mix};
+use crate::frequency::Frequencies;
+use crate::image::{FOLD, GROUPS, HEAD_WORDS, HEADER_BYTES, Image, PATTERN_BYTES, fold4, fold8, group, head, mix};
 
 /// Byte string to search for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -19,7 +19,7 @@ const WINDOWS_MAX: usize = 250;
 const SHAPES: [(usize, usize); 3] = [(8, 4), (4, 4), (3, 2)];
 
 /// Builds the image of `patterns`; pattern numbers are indices. `seed` changes the hashes, so that
-/// nobody can prepare traffic or rules that collide.
+/// an attacker cannot prepare traffic or rules that collide.
 pub fn build(patterns: &[Pattern], frequencies: &Frequencies, seed: u64) -> Image {
     Builder::new(patterns, frequencies, seed).build()
 }
@@ -31,7 +31,7 @@ struct Builder<'a> {
     k2: u32,
     bytes: Vec<u8>,
     head: [u32; HEAD_WORDS],
-    groups: [[u32; super::image::GROUP_WORDS]; GROUPS],
+    groups: [[u32; crate::image::GROUP_WORDS]; GROUPS],
     /// Number of patterns that chose a window with this hash.
     load: Vec<u32>,
     first: Vec<u64>,
@@ -65,7 +65,7 @@ impl<'a> Builder<'a> {
             k2,
             bytes: vec![0; HEADER_BYTES],
             head: [0; HEAD_WORDS],
-            groups: [[0; super::image::GROUP_WORDS]; GROUPS],
+            groups: [[0; crate::image::GROUP_WORDS]; GROUPS],
             load: vec![0; 1 << 16],
             first: Vec::new(),
         }

@@ -21,16 +21,22 @@
 //! | `build.rs` | from patterns to an image |
 //! | `image.rs` | layout of the image |
 //! | `frequency.rs` | frequencies of windows in traffic |
-//! | `scan.rs` | search with an image, in portable code |
+//! | `scan.rs` | search with an image, in Rust |
+//! | `native.rs` | search with an image, in C (`c/scan.c`): for every CPU, and with AVX-512 |
 //! | `reference.rs` | search without an image |
+
+#![deny(unsafe_code)]
 
 mod build;
 mod frequency;
 mod image;
+#[allow(unsafe_code, reason = "calls the forms in C")]
+mod native;
 mod reference;
 mod scan;
 
 pub use build::{Pattern, build};
 pub use frequency::Frequencies;
 pub use image::Image;
+pub use native::Form;
 pub use reference::find_all;

@@ -1,6 +1,6 @@
 //! Frequencies of windows in traffic, which the choice of windows minimises.
 
-use super::image::{fold4, fold8, mix};
+use crate::image::{fold4, fold8, mix};
 
 /// Bits of a counter table.
 const BITS: u32 = 18;

@@ -1,17 +1,17 @@
 //! Layout of the image. Numbers are little-endian, and offsets count bytes from its start. The same
-//! bytes work on every processor. `kernels/nids/image.h` declares the same structs.
+//! bytes work on every processor.
 
 /// Number of groups of patterns, by length.
-pub(super) const GROUPS: usize = 4;
+pub(crate) const GROUPS: usize = 4;
 /// Number of `u32` words of a group header.
-pub(super) const GROUP_WORDS: usize = 12;
+pub(crate) const GROUP_WORDS: usize = 12;
 /// Number of `u32` words before the group headers.
-pub(super) const HEAD_WORDS: usize = 16;
+pub(crate) const HEAD_WORDS: usize = 16;
 /// Length of the header, bytes.
-pub(super) const HEADER_BYTES: usize = (HEAD_WORDS + GROUPS * GROUP_WORDS) * 4;
+pub(crate) const HEADER_BYTES: usize = (HEAD_WORDS + GROUPS * GROUP_WORDS) * 4;
 
 /// Words of the header.
-pub(super) mod head {
+pub(crate) mod head {
     /// Length of the image, bytes.
     pub(crate) const BYTES: usize = 0;
     /// First hash multiplier, odd.
@@ -33,7 +33,7 @@ pub(super) mod head {
 }
 
 /// Words of a group header.
-pub(super) mod group {
+pub(crate) mod group {
     /// Number of patterns.
     pub(crate) const PATTERNS: usize = 0;
     /// Offset of the bit table.
@@ -60,7 +60,7 @@ pub(super) mod group {
 
 /// Record of one pattern: offset of its bytes, its length. The masks follow the bytes, both padded
 /// to a multiple of eight.
-pub(super) const PATTERN_BYTES: usize = 8;
+pub(crate) const PATTERN_BYTES: usize = 8;
 
 /// Image of a set of patterns.
 #[derive(Debug, Clone)]
@@ -70,7 +70,7 @@ pub struct Image {
 }
 
 impl Image {
-    pub(super) fn new(bytes: &[u8]) -> Self {
+    pub(crate) fn new(bytes: &[u8]) -> Self {
         let mut words = vec![0u64; bytes.len().div_ceil(8) + 8];
         for (word, chunk) in words.iter_mut().zip(bytes.chunks(8)) {
             let mut eight = [0; 8];
@@ -100,54 +100,54 @@ impl Image {
         &self.words
     }
 
-    pub(super) fn head(&self, word: usize) -> u32 {
+    pub(crate) fn head(&self, word: usize) -> u32 {
         self.u32(word * 4)
     }
 
-    pub(super) fn group(&self, group: usize, word: usize) -> usize {
+    pub(crate) fn group(&self, group: usize, word: usize) -> usize {
         self.u32((HEAD_WORDS + group * GROUP_WORDS + word) * 4) as usize
     }
 
     /// Returns a `u32` at an offset that is a multiple of four.
     #[inline]
-    pub(super) fn u32(&self, at: usize) -> u32 {
+    pub(crate) fn u32(&self, at: usize) -> u32 {
         (self.words[at / 8] >> (at % 8 * 8)) as u32
     }
 
     /// Returns a `u64` at an offset that is a multiple of eight.
     #[inline]
-    pub(super) fn u64(&self, at: usize) -> u64 {
+    pub(crate) fn u64(&self, at: usize) -> u64 {
         self.words[at / 8]
     }
 
     #[inline]
-    pub(super) fn u8(&self, at: usize) -> u8 {
+    pub(crate) fn u8(&self, at: usize) -> u8 {
         (self.words[at / 8] >> (at % 8 * 8)) as u8
     }
 
     /// Returns a bit of a table.
     #[inline]
-    pub(super) fn bit(&self, table_at: usize, index: u32) -> bool {
+    pub(crate) fn bit(&self, table_at: usize, index: u32) -> bool {
         self.words[table_at / 8 + (index / 64) as usize] >> (index % 64) & 1 == 1
     }
 }
 
 /// Bits that a letter has in lower case only.
-pub(super) const FOLD: u64 = 0x2020_2020_2020_2020;
+pub(crate) const FOLD: u64 = 0x2020_2020_2020_2020;
 
 /// Returns four bytes with letters in lower case. Some other bytes change as well, which only makes
 /// the filter less exact.
-pub(super) fn fold4(bytes: &[u8]) -> u32 {
+pub(crate) fn fold4(bytes: &[u8]) -> u32 {
     u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) | FOLD as u32
 }
 
 /// Returns eight bytes with letters in lower case.
-pub(super) fn fold8(bytes: &[u8]) -> u64 {
+pub(crate) fn fold8(bytes: &[u8]) -> u64 {
     u64::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]]) | FOLD
 }
 
 /// Returns the hash of a window; its high bits are used.
 #[inline]
-pub(super) fn mix(low: u32, high: u32, k1: u32, k2: u32) -> u32 {
+pub(crate) fn mix(low: u32, high: u32, k1: u32, k2: u32) -> u32 {
     low.wrapping_mul(k1).wrapping_add(high.wrapping_mul(k2))
 }

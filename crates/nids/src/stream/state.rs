@@ -1,0 +1,52 @@
+//! States of a connection.
+//!
+//! The names are those of RFC 9293, with one difference that Suricata's rules rely on: after the
+//! first FIN, the connection is in `CloseWait` if the client sent it, and in `FinWait1` if the
+//! server did.
+
+/// State of a connection, in the order of its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum State {
+    /// No packet yet.
+    #[default]
+    None,
+    /// A SYN was seen.
+    SynSent,
+    /// A SYN with ACK was seen.
+    SynReceived,
+    /// The handshake is complete.
+    Established,
+    /// The server sent a FIN.
+    FinWait1,
+    /// The client acknowledged it.
+    FinWait2,
+    /// Both sides sent a FIN.
+    TimeWait,
+    /// The server sent its FIN after the client.
+    LastAck,
+    /// The client sent a FIN.
+    CloseWait,
+    /// Both sides sent a FIN at the same time.
+    Closing,
+    /// Reset, or closed in both directions.
+    Closed,
+}
+
+impl State {
+    /// Returns the name in EVE records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::SynSent => "syn_sent",
+            Self::SynReceived => "syn_recv",
+            Self::Established => "established",
+            Self::FinWait1 => "fin_wait1",
+            Self::FinWait2 => "fin_wait2",
+            Self::TimeWait => "time_wait",
+            Self::LastAck => "last_ack",
+            Self::CloseWait => "close_wait",
+            Self::Closing => "closing",
+            Self::Closed => "closed",
+        }
+    }
+}
