@@ -1,7 +1,7 @@
 //! Arrangement of packets by a host half: it can split, hold, join and create packets.
 
 use godwit_abi::{Descriptor, Outcome};
-use godwit_packet::Region;
+use godwit_packet::{Region, Stamp};
 
 use crate::{Contract, Work};
 
@@ -25,6 +25,9 @@ pub struct Arrangement<'a> {
     /// For each arrived packet: the outcome of the function that processed it before. Empty unless
     /// the host half [reads](crate::HostHalf::reads_previous) it.
     pub previous: &'a [PreviousOutcome],
+    /// For each arrived packet: its number and its time at its port. Empty unless the host half
+    /// [reads](crate::HostHalf::reads_stamps) them.
+    pub stamps: &'a [Stamp],
     /// Steps to take. For each arrived packet, the host half appends [`Step::Keep`],
     /// [`Step::Hold`], [`Step::Join`] or [`Step::Drop`], in the same order. It may append other
     /// steps between them.

@@ -25,6 +25,7 @@ pub mod ipv6;
 pub mod l2;
 pub mod ndn;
 pub mod neighbours;
+pub mod nids;
 pub mod responder;
 pub mod routes;
 pub mod routing;
@@ -48,8 +49,18 @@ pub use error::Error;
 pub use godwit_declare::{Contract, Counter, Drop, Verdict};
 
 /// All kinds of functions, in the order of their kernel numbers.
-pub const KINDS: &[Kind] =
-    &[template::KIND, echo::KIND, ipv4::KIND, ipsec::KIND, dpi::KIND, ipv6::KIND, l2::KIND, ndn::KIND, responder::KIND];
+pub const KINDS: &[Kind] = &[
+    template::KIND,
+    echo::KIND,
+    ipv4::KIND,
+    ipsec::KIND,
+    dpi::KIND,
+    ipv6::KIND,
+    l2::KIND,
+    ndn::KIND,
+    responder::KIND,
+    nids::KIND,
+];
 
 /// Registration of a kind of function.
 pub struct Kind {
@@ -157,6 +168,29 @@ pub trait Function: Send + Sync {
     fn neighbours(&self) -> Option<&Arc<neighbours::Neighbours>> {
         None
     }
+
+    /// Opens the outputs of the function. It is called once, before the first packet moves, and not
+    /// by `godwit check`. `live` is false in a replay, which waits for outputs and loses nothing.
+    ///
+    /// # Errors
+    /// Returns one sentence if an output cannot be opened. The run does not start.
+    fn start(&self, live: bool) -> Result<(), Error> {
+        let _ = live;
+        Ok(())
+    }
+
+    /// Opens the outputs of the function again under their names, after the operator has renamed
+    /// them. SIGHUP has this effect.
+    ///
+    /// # Errors
+    /// Returns one sentence if an output cannot be opened. The old one stays open.
+    fn reopen(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Writes remaining output. It is called once, after all workers have ended and before the
+    /// counters are read for the last time.
+    fn finish(&self) {}
 
     /// Returns messages for the operator about events since the last call. The control thread calls
     /// it often, so it is cheap without events.
@@ -278,6 +312,12 @@ pub trait HostHalf: Send {
     /// Returns whether the host half reads [`Arrangement::previous`]. This requires
     /// [`HostHalf::arranges`] and a function without arrival order. The result never changes.
     fn reads_previous(&self) -> bool {
+        false
+    }
+
+    /// Returns whether the host half reads [`Arrangement::stamps`]. This requires
+    /// [`HostHalf::arranges`]. The result never changes.
+    fn reads_stamps(&self) -> bool {
         false
     }
 

@@ -55,6 +55,7 @@ enum Command {
     Chain(commands::chain::Arguments),
     Reload(commands::reload::Arguments),
     Mac(commands::mac::Arguments),
+    Rules(commands::rules::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -83,6 +84,7 @@ fn main() -> ExitCode {
             Command::Chain(arguments) => commands::chain::execute(&arguments),
             Command::Reload(arguments) => commands::reload::execute(&arguments),
             Command::Mac(arguments) => commands::mac::execute(&arguments),
+            Command::Rules(arguments) => commands::rules::execute(&arguments),
         },
         Err(error) if error.use_stderr() => Err(usage(&error)),
         Err(help) => output::print(&format!("{}\n", help.to_string().trim_end())),

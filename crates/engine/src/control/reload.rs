@@ -1,4 +1,4 @@
-//! Reloads the configuration when a flag is set.
+//! Reloads the configuration and opens log files again when a flag is set.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +24,11 @@ impl Reloader {
         let is_busy = self.thread.as_ref().is_some_and(|thread| !thread.is_finished());
         if is_busy || !self.requested.swap(false, Ordering::Relaxed) {
             return;
+        }
+        for (name, function) in &self.commands.functions {
+            if let Err(error) = function.reopen() {
+                tracing::warn!("function `{name}`: {error}");
+            }
         }
         let commands = Arc::clone(&self.commands);
         let body = move || match commands.changer.reload() {

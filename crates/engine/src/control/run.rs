@@ -149,7 +149,6 @@ impl Engine {
                 Err(RecvTimeoutError::Disconnected) => thread::sleep(rest),
             }
         }
-        log_notices(&watched);
         let elapsed = started.elapsed();
         // Close the channel. Clients that still wait for a report then learn that the run has
         // ended.
@@ -168,6 +167,8 @@ impl Engine {
         if ports.is_replay() && !finished.iter().all(|worker| worker.ended) {
             return Err(Error::Interrupted);
         }
+        watched.iter().for_each(|(_, function)| function.finish());
+        log_notices(&watched);
         let report = reporter.report(elapsed, &shared, Some(&finished), &ports, &power);
         ports.finish()?;
         Ok(report)

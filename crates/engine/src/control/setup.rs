@@ -103,6 +103,10 @@ pub(crate) fn build(config: Config, options: &Options) -> Result<EngineParts, Er
     let socket = control.map(|path| ControlSocket::open(path)).transpose()?;
     let mut ports = Ports::open(&config, options, workers)?;
     let arena = arena(&config)?;
+    for (name, function) in &functions {
+        let start = function.start(!ports.is_replay());
+        start.map_err(|error| Error::Setup(format!("function `{name}`: {error}")))?;
+    }
     let mut host_halves: Vec<Vec<_>> = (0..workers)
         .map(|worker| functions.iter().map(|(_, function)| function.host_half(worker, workers)).collect())
         .collect();

@@ -38,8 +38,14 @@ impl Feed {
         let Some(host_half) = &mut input.host_half else { return };
         let mut steps = std::mem::take(&mut input.steps);
         let (arrived, previous) = (&input.pending, &input.previous_outcomes);
-        let region = &mut core.region;
-        let mut arrangement = Arrangement { region, now_ns, live, ending, arrived, previous, steps: &mut steps };
+        input.stamps.clear();
+        if input.reads_stamps {
+            let stamp = |packet| core.order.stamp_and_arrival(packet).0;
+            input.stamps.extend(arrived.iter().map(stamp));
+        }
+        let (region, stamps) = (&mut core.region, &input.stamps[..]);
+        let mut arrangement =
+            Arrangement { region, now_ns, live, ending, arrived, previous, stamps, steps: &mut steps };
         input.wake_ns = host_half.arrange(&mut arrangement);
         let settled = |step: &&Step| {
             matches!(step, Step::Keep { .. } | Step::Hold { .. } | Step::Join { .. } | Step::Drop { .. })

@@ -3,7 +3,7 @@
 
 use godwit_abi::Outcome;
 use godwit_function::{HostHalf, PreviousOutcome, Step, Work, WorkColumns};
-use godwit_packet::Descriptor;
+use godwit_packet::{Descriptor, Stamp};
 use godwit_sched::{Insert, Parameters};
 
 use crate::observe::counters::SETTLED;
@@ -41,6 +41,10 @@ pub(super) struct Input {
     arranges: bool,
     /// Whether the host half reads the previous function's outcome of each packet.
     reads_previous: bool,
+    /// Whether the host half reads the stamp of each packet.
+    pub(super) reads_stamps: bool,
+    /// Stamps of the pending packets, during a call of the host half.
+    pub(super) stamps: Vec<Stamp>,
     /// Time at which [`HostHalf::arrange`] must be called again even without packets, in
     /// nanoseconds.
     pub(super) wake_ns: u64,
@@ -61,7 +65,8 @@ impl Input {
         let arranges = host_half.as_ref().is_some_and(|host_half| host_half.arranges());
         let prepares = host_half.as_ref().is_some_and(|host_half| host_half.prepares());
         let reads_previous = arranges && host_half.as_ref().is_some_and(|host_half| host_half.reads_previous());
-        Self { host_half, prepares, arranges, reads_previous, ..Self::default() }
+        let reads_stamps = arranges && host_half.as_ref().is_some_and(|host_half| host_half.reads_stamps());
+        Self { host_half, prepares, arranges, reads_previous, reads_stamps, ..Self::default() }
     }
 
     /// Appends a prepared packet with its work.

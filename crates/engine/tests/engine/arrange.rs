@@ -282,6 +282,7 @@ fn the_default_arrange_calls_prepare_and_keeps_all_packets() {
         ending: false,
         arrived: &arrived,
         previous: &[],
+        stamps: &[],
         steps: &mut steps,
     };
     assert_eq!(plain.arrange(&mut arrangement), u64::MAX);

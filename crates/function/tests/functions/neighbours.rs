@@ -117,6 +117,7 @@ impl Router {
             ending: false,
             arrived: &arrived,
             previous: &previous,
+            stamps: &[],
             steps: &mut steps,
         });
         assert!(wake_ns > self.now_ns);
@@ -315,7 +316,8 @@ fn senders_get_icmp_errors_if_no_station_answers() {
     let (mut steps, region) = (Vec::new(), &mut router.region);
     let now_ns = router.now_ns;
     let (arrived, previous) = (&[][..], &[][..]);
-    let mut ending = Arrangement { region, now_ns, live: true, ending: true, arrived, previous, steps: &mut steps };
+    let mut ending =
+        Arrangement { region, now_ns, live: true, ending: true, arrived, previous, stamps: &[], steps: &mut steps };
     router.halves[0].arrange(&mut ending);
     assert_eq!(steps, [Step::Expire { held: 1, reason: 1 }]);
 }

@@ -13,6 +13,7 @@ pub(crate) mod proxy;
 pub(crate) mod reload;
 pub(crate) mod replay;
 pub(crate) mod route;
+pub(crate) mod rules;
 pub(crate) mod run;
 pub(crate) mod sa;
 pub(crate) mod status;

@@ -45,8 +45,16 @@ impl Host {
         let arrived: Vec<Descriptor> = frames.iter().map(|frame| self.put(frame)).collect();
         let mut steps = Vec::new();
         let region = &mut self.region;
-        let mut packets =
-            Arrangement { region, now_ns, live, ending, arrived: &arrived, previous: &[], steps: &mut steps };
+        let mut packets = Arrangement {
+            region,
+            now_ns,
+            live,
+            ending,
+            arrived: &arrived,
+            previous: &[],
+            stamps: &[],
+            steps: &mut steps,
+        };
         let wake_ns = self.host.arrange(&mut packets);
         (steps, wake_ns)
     }

@@ -1,0 +1,203 @@
+//! `nids`: inspects packets, TCP streams and protocols with Snort and Suricata rules.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `config.rs` | configuration keys |
+//! | `rules.rs` | the current rules, and their replacement while packets flow |
+//! | `host.rs` | the inspection of each packet |
+//! | `published.rs` | counters, from the workers to the control thread |
+//! | `output/` | EVE records, from the workers to a file or socket |
+//!
+//! The crate `godwit-nids` inspects. The host half does all of the work, before any kernel runs,
+//! because the state of a flow depends on the order of its packets.
+
+mod config;
+mod host;
+mod output;
+mod published;
+mod rules;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use godwit_abi::{Descriptor, Outcome};
+use godwit_nids::eve::{Kind as RecordKind, stats_record};
+use godwit_nids::packet::LinkType;
+use godwit_nids::{Inspector, Settings};
+use godwit_packet::ImageRef;
+use serde_json::{Value, json};
+use toml::Spanned;
+use toml::de::DeTable;
+
+use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Running};
+
+pub use config::Config;
+use output::Output;
+use published::Published;
+use rules::Rules;
+
+/// Contract, verdicts and drop reasons, as declared in `kernels/nids/nids.h`.
+pub use godwit_kernels::declared::nids::*;
+
+/// Names of `godwit_nids::stats` behind the first counters of the contract; several are summed.
+const COUNTED: [&[&str]; 6] = [
+    &["detect.alert"],
+    &["detect.alerts_suppressed"],
+    &["flow.total"],
+    &["flow.evicted_new", "flow.evicted_established"],
+    &["tcp.reassembly_gap"],
+    &["tcp.segment_memcap_drop"],
+];
+
+/// Registration of the function.
+pub const KIND: Kind = Kind { contract: &CONTRACT, build };
+
+/// The configured function.
+pub struct Nids {
+    settings: Settings,
+    rules: Rules,
+    /// Port to which packets of each port lead.
+    peers: Arc<[u16]>,
+    output: Option<Output>,
+    stats_interval: Duration,
+    published: Published,
+    /// Messages for the operator.
+    notices: Mutex<Vec<String>>,
+}
+
+fn build(stanza: Spanned<DeTable<'_>>, context: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
+    let config: Config = crate::config::read(stanza)?;
+    Ok(Arc::new(config.resolve(context)?))
+}
+
+impl Nids {
+    /// Returns the settings of one of `workers` inspectors. They share the configured memory.
+    fn settings_of(&self, workers: usize) -> Settings {
+        let mut settings = self.settings.clone();
+        settings.flows_max = settings.flows_max.div_ceil(workers);
+        settings.stream_memory_bytes = settings.stream_memory_bytes.div_ceil(workers as u64);
+        settings
+    }
+
+    fn notice(&self, sentence: String) {
+        self.notices.lock().unwrap_or_else(PoisonError::into_inner).push(sentence);
+    }
+
+    fn write_stats(&self) {
+        let Some(output) = self.output.as_ref().filter(|_| self.settings.records.contains(RecordKind::Stats)) else {
+            return;
+        };
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let mut record = Vec::new();
+        stats_record(&self.published.sum(), now.as_micros() as u64, &mut record);
+        output.send(record);
+    }
+}
+
+impl Function for Nids {
+    fn contract(&self) -> &'static Contract {
+        &CONTRACT
+    }
+
+    fn image(&self) -> ImageRef<'_> {
+        (&[][..]).into()
+    }
+
+    fn host_half(&self, worker: usize, workers: usize) -> Option<Box<dyn HostHalf>> {
+        let (rules, follower) = self.rules.current();
+        let mut inspector = Inspector::new(rules, self.settings_of(workers));
+        // Flow numbers of all workers are different: the worker is in the upper bits.
+        inspector.number_flows_from((worker as u64) << 48 | 1);
+        let sender = self.output.as_ref().map(Output::sender);
+        let counters = self.published.worker(worker);
+        let peers = Arc::clone(&self.peers);
+        let inline = self.settings.stream.inline;
+        Some(Box::new(host::NidsHost {
+            inspector,
+            rules: follower,
+            counters,
+            sender,
+            peers,
+            inline,
+            clock_offset_ns: 0,
+        }))
+    }
+
+    fn command(&self, request: &Value, _running: &dyn Running) -> Result<Value, Error> {
+        match request["command"].as_str() {
+            Some("reload") => {
+                let loaded = self.rules.reload()?;
+                Ok(json!({
+                    "rules": loaded.rules,
+                    "unsupported": loaded.unsupported,
+                    "patterns": loaded.patterns,
+                    "took_ms": loaded.took.as_millis() as u64,
+                }))
+            }
+            _ => Err(Error::Command { message: "unknown command: valid is `reload`".to_owned() }),
+        }
+    }
+
+    fn start(&self, live: bool) -> Result<(), Error> {
+        let loaded = self.rules.loaded();
+        if loaded.unsupported > 0 {
+            self.notice(format!(
+                "{} of {} rules are not supported and did not load: `godwit rules check` lists them",
+                loaded.unsupported,
+                loaded.unsupported + loaded.rules
+            ));
+        }
+        match &self.output {
+            Some(output) => output.start(live),
+            None => Ok(()),
+        }
+    }
+
+    fn reopen(&self) -> Result<(), Error> {
+        match &self.output {
+            Some(output) => output.reopen(),
+            None => Ok(()),
+        }
+    }
+
+    fn finish(&self) {
+        self.write_stats();
+        if let Some(output) = &self.output {
+            output.finish();
+        }
+    }
+
+    fn notices(&self) -> Vec<String> {
+        let mut notices = std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner));
+        notices.extend(self.output.as_ref().and_then(Output::notice));
+        notices
+    }
+
+    fn housekeeping_interval(&self) -> Option<Duration> {
+        let writes = self.output.is_some() && self.settings.records.contains(RecordKind::Stats);
+        writes.then_some(self.stats_interval)
+    }
+
+    fn housekeeping(&self, _running: &dyn Running) -> Result<(), Error> {
+        self.write_stats();
+        Ok(())
+    }
+
+    fn counts(&self) -> Vec<u64> {
+        let stats = self.published.sum();
+        let value = |name: &&str| godwit_nids::stats::value(&stats, name).unwrap_or(0);
+        let mut counts: Vec<u64> = COUNTED.iter().map(|names| names.iter().map(value).sum()).collect();
+        counts.push(self.output.as_ref().map_or(0, Output::lost));
+        counts.push(self.rules.reloads());
+        counts
+    }
+
+    /// Inspects the packet as the first one of its flow.
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
+        let mut inspector = Inspector::new(self.rules.current().0, self.settings_of(1));
+        let result = inspector.frame(LinkType::Ethernet, crate::frame_mut(buffer, descriptor), 0, 0);
+        host::outcome(result, self.settings.stream.inline, &self.peers, descriptor)
+    }
+}

@@ -1,0 +1,136 @@
+//! The current rules, and their replacement while packets flow.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use godwit_nids::detect::Engine;
+use godwit_nids::literal::Frequencies;
+use godwit_nids::rules::{RuleSet, Variables};
+
+use crate::Error;
+
+/// Time limit for workers to take new rules. A worker without packets takes them within 100 ms.
+const RETIRE_LIMIT: Duration = Duration::from_secs(2);
+
+/// Result of loading rules.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Loaded {
+    /// Rules that loaded.
+    pub(super) rules: usize,
+    /// Rules that are not supported.
+    pub(super) unsupported: usize,
+    /// Literals that the first stage searches for.
+    pub(super) patterns: usize,
+    /// Time for reading and compilation.
+    pub(super) took: Duration,
+}
+
+/// Current rules with the result of loading them.
+struct Current {
+    engine: Arc<Engine>,
+    loaded: Loaded,
+}
+
+/// Rule files and the current rules.
+pub(super) struct Rules {
+    files: Vec<PathBuf>,
+    variables: Variables,
+    current: Arc<ArcSwap<Current>>,
+    reloads: AtomicU64,
+}
+
+/// View of one worker on the rules.
+pub(super) struct Follower {
+    current: Arc<ArcSwap<Current>>,
+    /// Number of the rules that the worker has.
+    seen: u32,
+}
+
+impl Follower {
+    /// Returns the rules if they were replaced since the last call.
+    pub(super) fn replacement(&mut self) -> Option<Arc<Engine>> {
+        let current = self.current.load();
+        if current.engine.number == self.seen {
+            return None;
+        }
+        self.seen = current.engine.number;
+        Some(Arc::clone(&current.engine))
+    }
+}
+
+impl Rules {
+    /// Loads rule files. Rules that are not supported are counted.
+    ///
+    /// # Errors
+    /// Returns [`Error::File`] for the first file that cannot be read.
+    pub(super) fn load(files: Vec<PathBuf>, variables: Variables) -> Result<Self, Error> {
+        let begin = Instant::now();
+        let set = read(&files, &variables)?;
+        let unsupported = set.unsupported.len();
+        let engine = Arc::new(Engine::new(set, &Frequencies::new(), seed()));
+        let loaded = loaded(&engine, unsupported, begin);
+        let current = Arc::new(ArcSwap::from_pointee(Current { engine, loaded }));
+        Ok(Self { files, variables, current, reloads: AtomicU64::new(0) })
+    }
+
+    /// Reads the files again and replaces the rules. Each worker takes them before its next batch.
+    /// The caller runs one replacement at a time.
+    ///
+    /// # Errors
+    /// Returns [`Error::Command`] if a file cannot be read. The rules then stay.
+    pub(super) fn reload(&self) -> Result<Loaded, Error> {
+        let begin = Instant::now();
+        let set = read(&self.files, &self.variables)
+            .map_err(|error| Error::Command { message: format!("the rules stay unchanged: cannot read {error}") })?;
+        let unsupported = set.unsupported.len();
+        let old = Arc::clone(&self.current.load().engine);
+        let engine = Arc::new(old.replacement(set, &Frequencies::new(), seed()));
+        let loaded = loaded(&engine, unsupported, begin);
+        self.current.store(Arc::new(Current { engine, loaded }));
+        self.reloads.fetch_add(1, Ordering::Relaxed);
+        // Freeing many rules takes milliseconds. This thread keeps the old ones until no worker
+        // has them, so that it frees them, and not a worker.
+        let limit = Instant::now() + RETIRE_LIMIT;
+        while Arc::strong_count(&old) > 1 && Instant::now() < limit {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(loaded)
+    }
+
+    /// Returns the rules, and the view of a worker that has them.
+    pub(super) fn current(&self) -> (Arc<Engine>, Follower) {
+        let engine = Arc::clone(&self.current.load().engine);
+        let seen = engine.number;
+        (engine, Follower { current: Arc::clone(&self.current), seen })
+    }
+
+    /// Returns the result of the last load.
+    pub(super) fn loaded(&self) -> Loaded {
+        self.current.load().loaded
+    }
+
+    /// Returns the number of replacements.
+    pub(super) fn reloads(&self) -> u64 {
+        self.reloads.load(Ordering::Relaxed)
+    }
+}
+
+fn read(files: &[PathBuf], variables: &Variables) -> Result<RuleSet, Error> {
+    RuleSet::load(files, variables, false).map_err(|error| match error {
+        godwit_nids::Error::RuleFile { path, source } => Error::File { path, source },
+        other => Error::Value { span: None, message: other.to_string() },
+    })
+}
+
+fn loaded(engine: &Engine, unsupported: usize, begin: Instant) -> Loaded {
+    Loaded { rules: engine.rules.len(), unsupported, patterns: engine.literals(), took: begin.elapsed() }
+}
+
+/// Returns the seed of the hashes. An attacker who knew it could prepare traffic that collides.
+fn seed() -> u64 {
+    // Without random numbers, the hashes are predictable and still correct.
+    getrandom::u64().unwrap_or(0)
+}
