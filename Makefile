@@ -56,7 +56,7 @@ crypto_mb: install-test
 	@scripts/crypto_mb.sh
 
 # Programs that benchmarks compare with; `godwit bench` finds them in target/peers.
-# They need libdpdk and libipsec-mb (scripts/install.sh test).
+# They need libdpdk and libipsec-mb (scripts/install.sh test); vectorscan needs libvectorscan-dev.
 peers: $(patsubst bench/peers/%.c,target/peers/%,$(wildcard bench/peers/*.c)) target/peers/coroutines
 
 # The unmodified loops that the bench measures, compiled with the options of bench/build.rs.
@@ -74,6 +74,11 @@ target/peers/ipsec_mb: bench/peers/ipsec_mb.c
 target/peers/crypto_mb: bench/peers/crypto_mb.c
 	@mkdir -p target/peers
 	$(CC) -O3 -march=native -Wall -Wextra $< -o $@
+
+target/peers/vectorscan: bench/peers/vectorscan.c
+	@mkdir -p target/peers
+	@pkg-config --exists libhs || { echo 'peer vectorscan is left out: libvectorscan-dev is not installed'; exit 0; }; \
+	$(CC) -O3 -march=native -Wall -Wextra $< -o $@ $$(pkg-config --cflags --libs libhs)
 
 target/peers/%: bench/peers/%.c bench/peers/peer.h
 	@mkdir -p target/peers

@@ -13,6 +13,7 @@
 //! | `devices.rs` | devices without packets: copies, launches, random reads |
 //! | `latency.rs` | one batch from submission to completion |
 //! | `scheduling.rs` | the settings of the packer |
+//! | `literals.rs` | search for many byte strings; peer: Vectorscan |
 //! | `sign.rs` | private-key operations of TLS; peers: crypto_mb, `openssl speed` |
 
 mod apps;
@@ -22,6 +23,7 @@ mod engine;
 mod function;
 mod ipsec;
 mod latency;
+mod literals;
 mod loops;
 mod scheduling;
 mod sharing;
@@ -178,5 +180,6 @@ pub(crate) const SUBJECTS: &[Subject] = &[
         parameters: &[],
         run: scheduling::run,
     },
+    Subject { name: "literals", devices: Devices::Cpu, options: &[&[&KEY]], parameters: &[], run: literals::run },
     Subject { name: "sign", devices: Devices::Cpu, options: &[&[&KEY, &BATCH]], parameters: &[], run: sign::run },
 ];
