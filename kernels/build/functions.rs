@@ -137,7 +137,8 @@ impl Functions {
         let _ = write!(
             declared,
             "/// Contract and source text of every function, in the order of their kernel numbers. The\n\
-             /// text begins with the declaration.\npub static DECLARED: &[(&godwit_declare::Contract, &str)] = &[\n{texts}];\n"
+             /// text begins with the declaration.\n\
+             pub static DECLARED: &[(&godwit_declare::Contract, &str)] = &[\n{texts}];\n"
         );
         write(&out.join("kernels.rs"), &(kernels + "];\n"));
         write(&out.join("declared.rs"), &declared);

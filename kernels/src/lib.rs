@@ -1,11 +1,12 @@
 //! Kernels of the packet functions, compiled for the CPU at several levels and embedded as source
 //! text for each device language.
 //!
-//! A kernel is one C source in the dialect of `dialect/README.md`. Each folder with a declaration is
-//! one function. The build generates headers and contracts from the declarations. It compiles
+//! A kernel is one C source in the dialect of `dialect/README.md`. Each folder with a declaration
+//! is one function. The build generates headers and contracts from the declarations. It compiles
 //! `cpu.c` once per [`Level`]. It also expands the includes of `opencl.cl` and `cuda.cu`, so that a
 //! device needs no include path.
 
+#[allow(clippy::identity_op, reason = "the generator also writes offset 0")]
 pub mod image;
 mod level;
 mod native;

@@ -174,7 +174,8 @@ pub(super) fn run(context: &Context, progress: &mut Progress<'_>) -> Result<Vec<
         let details = Details::default().with("key", text.name());
         let mut race = Race::new(count);
         for form in Form::ALL.into_iter().filter(|form| form.is_supported()) {
-            race.ours(form.name(), 1, &details, || Ok(round(&image, form, &packets)));
+            let (image, packets) = (&image, &packets);
+            race.ours(form.name(), 1, &details, move || Ok(round(image, form, packets)));
         }
         if common.peers
             && let Some(peer) = vectorscan(&patterns, &packets, progress)?

@@ -76,7 +76,8 @@ fn hangs_under_two_lanes() {
     let (back, chunks) = until_lost(&mut *lanes[0], &mut regions[0], SILENT);
     assert_eq!(back, 0);
     assert_eq!(chunks.iter().map(|chunk| chunk.descriptors[0]).collect::<Vec<_>>(), buffers);
-    // The second lane has one chunk, which the device may have finished. The third lane has no chunk.
+    // The second lane has one chunk, which the device may have finished. The third lane has no
+    // chunk.
     let (back, chunks) = until_lost(&mut *lanes[1], &mut regions[1], SILENT);
     assert_eq!(back + chunks.len(), 1);
     let (back, chunks) = until_lost(&mut *lanes[2], &mut regions[2], SILENT);

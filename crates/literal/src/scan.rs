@@ -22,8 +22,8 @@ impl Image {
         self.scan_with(Form::best(), text, found)
     }
 
-    /// Searches with a form, until `found` returns false. Returns whether the search reached the end
-    /// of `text`.
+    /// Searches with a form, until `found` returns false. Returns whether the search reached the
+    /// end of `text`.
     ///
     /// # Panics
     /// Panics if this CPU does not support the form.

@@ -35,7 +35,8 @@ impl Classifier {
     /// # use godwit_chain::{Classifier, Rule};
     /// # let (source, protocol, source_ports, destination_ports) = (None, None, None, None);
     /// # let destination = "10.0.0.0/8".parse().ok();
-    /// # let rule = Rule { class: 1, protocol, source, destination, source_ports, destination_ports };
+    /// # let class = 1;
+    /// # let rule = Rule { class, protocol, source, destination, source_ports, destination_ports };
     /// let classifier = Classifier::new(&[rule]);
     /// let frames: [&[u8]; 2] = [&[0; 60], &[1; 60]];
     /// let mut classes = [9; 2];

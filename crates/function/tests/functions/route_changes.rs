@@ -195,8 +195,8 @@ fn no_frame_gets_parts_of_two_next_hops() {
                         variant,
                         group: 0,
                     };
-                    // SAFETY: the only packet has its own buffer, the image belongs to the function,
-                    // and the CPU supports the level.
+                    // SAFETY: the only packet has its own buffer, the image belongs to the
+                    // function, and the CPU supports the level.
                     unsafe { level().run_bin(IPV4, &call) };
                     let is_correct = match outcome.verdict {
                         VERDICT_FORWARD => {

@@ -70,8 +70,8 @@ impl KernelInterface {
     /// process ends for any reason. Does nothing if the driver needs no program.
     ///
     /// # Errors
-    /// If the program cannot be attached. The driver then attaches the program, which may remain after the process
-    /// ends.
+    /// If the program cannot be attached. The driver then attaches the program, which may remain
+    /// after the process ends.
     pub(super) fn attach_program(&mut self, config: &Config) -> Result<(), Error> {
         if !config.is_af_xdp() || argument(&config.device, "xdp_prog").is_some() {
             return Ok(());

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::{Problem, git};
 
 /// Last commit before the rule was introduced. Older commits are not checked.
-const BASE: &str = "5c6e85fb44a7d7e40231933abd9620ec5ae34f0d";
+const BASE: &str = "d1989585aafcb06982187455b63ec0202a23aead";
 /// Maximum length of the subject, in characters.
 const SUBJECT_MAX: usize = 72;
 /// Endings of verbs that are not imperative.

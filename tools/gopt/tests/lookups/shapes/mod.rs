@@ -101,7 +101,7 @@ pub(crate) fn shape(number: u64) -> Shape {
         .expect("a String");
     let begin = head.text.replace("{PRAGMA}", pragma);
     let (begin, end) = begin.split_once("{BODY}").expect("a head has a body");
-    write!(text, "{before}{begin}{}{end}{after}}}\n", named(&body, number)).expect("a String");
+    writeln!(text, "{before}{begin}{}{end}{after}}}", named(&body, number)).expect("a String");
     Shape { text, is_legal }
 }
 
