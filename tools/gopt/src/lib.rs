@@ -19,6 +19,7 @@
 //! | `choose` | chooses the batch loops |
 //! | `address` | finds variables whose address must not change |
 //! | `emit` | writes the output |
+//! | `suggest` | proposes markers |
 #![forbid(unsafe_code)]
 
 mod address;
@@ -32,6 +33,7 @@ mod front;
 mod lexer;
 mod output;
 mod reach;
+mod suggest;
 mod syntax;
 
 use std::collections::BTreeSet;
@@ -95,6 +97,54 @@ pub fn transform(text: &str, options: &Options<'_>) -> Result<Output, Error> {
     };
     reach::parse(&mut unit, options.functions).map_err(|fault| refused(&unit, &fault))?;
     output::output(&unit, options, &permissions).map_err(|fault| refused(&unit, &fault))
+}
+
+/// Proposed markers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suggestion {
+    /// Unified diff that adds the markers. Empty without proposals.
+    pub patch: String,
+    /// Text with the markers.
+    pub text: String,
+    /// Line in the text, and address, of each marker.
+    pub places: Vec<(usize, String)>,
+    /// Refusals of loops whose markers were left out.
+    pub refused: Vec<String>,
+}
+
+/// Proposes markers for accesses in loops whose address depends on another access. Leaves out the
+/// markers of functions whose loops are refused.
+///
+/// # Errors
+/// If the compiler fails, or the text contains C that gopt cannot parse.
+pub fn suggest(text: &str, options: &Options<'_>) -> Result<Suggestion, Error> {
+    let expanded = Expanded::new(options.name, text, options.folder, options.markers, &options.compiler)?;
+    let mut unit = Unit::new(expanded);
+    let functions: Vec<String> = unit
+        .functions
+        .values()
+        .filter(|one| unit.expanded.position(one.span.first).0 == options.name)
+        .map(|one| one.name.clone())
+        .collect();
+    reach::parse(&mut unit, &functions).map_err(|fault| Error::Refusal(unit.expanded.refusal(&fault)))?;
+    let all = suggest::proposals(&unit);
+    let refusal = |proposals: &[suggest::Proposal]| transform(&suggest::marked(&unit, proposals).text, options).err();
+    let mut refused = Vec::new();
+    let mut kept = Vec::new();
+    if refusal(&all).is_none() {
+        kept = all;
+    } else {
+        for group in all.chunk_by(|one, two| one.function == two.function) {
+            let tried = [&kept[..], group].concat();
+            match refusal(&tried) {
+                None => kept = tried,
+                Some(error) => refused.push(error.to_string()),
+            }
+        }
+    }
+    let marked = suggest::marked(&unit, &kept);
+    let patch = if marked.places.is_empty() { String::new() } else { suggest::patch(options.name, text, &marked) };
+    Ok(Suggestion { patch, text: marked.text, places: marked.places, refused })
 }
 
 /// Returns the functions of a text that contain a marker, or call such a function. A batch loop

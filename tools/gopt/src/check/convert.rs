@@ -17,7 +17,7 @@ pub(super) fn unit_of(ty: &Type) -> u64 {
 }
 
 /// Returns the size of a type on machines with 64-bit pointers, or at least an upper bound.
-pub(super) fn size_of(ty: &Type) -> Option<u64> {
+pub(crate) fn size_of(ty: &Type) -> Option<u64> {
     match &*ty.resolved().kind {
         Kind::Void => Some(1),
         Kind::Integer { rank, .. } => Some(match rank {

@@ -30,6 +30,8 @@ mod statement;
 mod step;
 mod value;
 
+pub(crate) use convert::size_of;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::batch::Loop;

@@ -34,6 +34,9 @@ struct Arguments {
     /// Macro, as NAME or NAME=VALUE
     #[arg(short = 'D', value_name = "MACRO")]
     define: Vec<String>,
+    /// Propose markers as a patch, and do not transform the file
+    #[arg(long, conflicts_with = "output")]
+    suggest: bool,
     /// Function whose outermost loops are the batch loops. May be repeated
     #[arg(long)]
     function: Vec<String>,
@@ -101,6 +104,9 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         functions: &arguments.function,
         ..arguments.permissions.options()
     };
+    if arguments.suggest {
+        return suggest(&text, &options);
+    }
     let output = gopt::transform(&text, &options).map_err(|error| error.to_string())?;
     for (file, line) in &output.loops {
         eprintln!("gopt: {file}:{line}: note: the iterations of this loop are interleaved");
@@ -112,6 +118,27 @@ fn run(arguments: &Arguments) -> Result<(), String> {
             Ok(())
         }
     }
+}
+
+/// Prints proposed markers, and the loops that they make batch loops.
+fn suggest(text: &str, options: &gopt::Options<'_>) -> Result<(), String> {
+    let found = gopt::suggest(text, options).map_err(|error| error.to_string())?;
+    for refusal in &found.refused {
+        eprintln!("gopt: note: without markers in this function, because {refusal}");
+    }
+    if found.places.is_empty() {
+        let reason = "no access in a loop that can be transformed has an address that depends on another access";
+        return Err(format!("{}: {reason}", options.name));
+    }
+    print!("{}", found.patch);
+    for (line, address) in &found.places {
+        eprintln!("gopt: {}:{line}: note: the address {address} depends on memory", options.name);
+    }
+    let output = gopt::transform(&found.text, options).map_err(|error| error.to_string())?;
+    for (_, line) in &output.loops {
+        eprintln!("gopt: note: with the patch, the loop in line {line} is interleaved");
+    }
+    Ok(())
 }
 
 impl Permissions {

@@ -1,6 +1,7 @@
 //! Declarations of variables: those in the state of a lookup, and all others.
 
 use super::live;
+use super::serial::Part;
 use super::{Binding, Context, Emitter, Entry, Moved, changed};
 use crate::error::{Pass, refuse};
 use crate::syntax::Unit;
@@ -131,6 +132,10 @@ impl<'u> Emitter<'u> {
     /// Returns whether a variable exists at a switch.
     fn moves(&self, declaration: Span, context: &Context<'u>) -> bool {
         let block = context.blocks.last().copied().unwrap_or(context.region.span);
+        // A lookup waits at `#pragma gopt serial` as well.
+        if self.serial == Part::Interleaved && block == self.site.body.span {
+            return true;
+        }
         // A backward goto can reach the variable through a pointer before its declaration.
         let from = if has_labels(context.region) { block.first } else { declaration.end };
         self.reach.count_in(context.function, Span { first: from, end: block.end }) > 0
@@ -231,7 +236,9 @@ impl<'u> Emitter<'u> {
         let mut at = span.first;
         for part in value.expressions() {
             text += &self.text(Span { first: at, end: part.span.first }, context)?;
-            text.push(' ');
+            if self.unit.expanded.spaced(part.span.first) {
+                text.push(' ');
+            }
             text += &self.lower(part, context, single, before)?;
             at = part.span.end;
         }

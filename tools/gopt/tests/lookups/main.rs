@@ -8,3 +8,4 @@ mod golden;
 mod random;
 mod random_shapes;
 mod shapes;
+mod suggest;
