@@ -1,7 +1,7 @@
 //! Declarations of variables: those in the state of a lookup, and all others.
 
 use super::live;
-use super::serial::Part;
+use super::serial::{Part, RING};
 use super::{Binding, Context, Emitter, Entry, Moved, changed};
 use crate::error::{Pass, refuse};
 use crate::syntax::Unit;
@@ -333,7 +333,8 @@ impl<'u> Emitter<'u> {
                 );
             }
         };
-        let declared = self.assignable(element, &format!("{name}[GOPT_GROUP_MAX][{rows}]"), at, context)?;
+        let lookups = if self.serial == Part::None { "GOPT_GROUP_MAX" } else { RING };
+        let declared = self.assignable(element, &format!("{name}[{lookups}][{rows}]"), at, context)?;
         self.hoisted.push(format!("{declared};"));
         // The number of the struct is that of the lookup.
         if self.members.is_empty() {

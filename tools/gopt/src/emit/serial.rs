@@ -5,10 +5,13 @@
 //! its state in a ring. If its ticket is the next one, its last statements run, and those of all
 //! lookups that wait after it. Otherwise another lookup continues.
 
+use std::collections::BTreeMap;
+
 use super::{Context, Emitter, Moved, live};
 use crate::batch::Loop;
 use crate::error::{Pass, refuse};
 use crate::syntax::ast::{Stmt, StmtKind};
+use crate::syntax::walk::{self, Node};
 
 /// Number of lookups between the oldest unfinished one and the newest one, as C.
 pub(super) const RING: &str = "(4 * (GOPT_GROUP_MAX))";
@@ -72,7 +75,29 @@ impl<'u> Emitter<'u> {
                 return refuse(one.span.first, REASON);
             }
         }
+        self.refuse_crossing(at)?;
         Ok(format!("gopt_slot = &gopt_ring[{TICKET} % {RING}]; {}", live::switch(SWITCH)))
+    }
+
+    /// Refuses jumps over the pragma at a token.
+    fn refuse_crossing(&self, at: usize) -> Pass<()> {
+        let mut jumps = Vec::new();
+        let mut labels = BTreeMap::new();
+        for one in statements(self.site.body) {
+            let is_after = one.span.first > at;
+            walk::statement(self.unit, one, &mut |node| {
+                match node {
+                    Node::Stmt(Stmt { kind: StmtKind::Goto(label), span }) => jumps.push((label, span.first, is_after)),
+                    Node::Stmt(Stmt { kind: StmtKind::Label(label, _), .. }) => _ = labels.insert(label, is_after),
+                    _ => {}
+                }
+                true
+            });
+        }
+        match jumps.into_iter().find(|(label, _, is_after)| labels.get(label).is_some_and(|other| other != is_after)) {
+            Some((label, at, _)) => refuse(at, format!("goto {label} jumps over #pragma gopt serial: remove the jump")),
+            None => Ok(()),
+        }
     }
 
     /// Returns the jump to the end of a lookup.

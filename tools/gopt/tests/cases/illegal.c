@@ -543,6 +543,22 @@ void f(void)
     }
     out[0] = last;
 }
+//// jumps over #pragma gopt serial
+void f(void)
+{
+    uint32_t last = 0;
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        if (table[in[i] % SLOTS] & 1) {
+            goto end; /* refused */
+        }
+#pragma gopt serial
+        last = last * 3 + in[i];
+    end:
+        last++;
+    }
+    out[0] = last;
+}
 //// an access with a marker after #pragma gopt serial
 void f(void)
 {
