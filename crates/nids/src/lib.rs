@@ -24,6 +24,8 @@ mod error;
 pub mod eve;
 pub mod event;
 pub mod flow;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod inspector;
 pub mod packet;
 pub mod proto;

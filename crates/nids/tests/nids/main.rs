@@ -1,0 +1,4 @@
+//! Tests of the whole inspector.
+
+mod corpus;
+mod suricata;
