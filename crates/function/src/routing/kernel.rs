@@ -8,6 +8,7 @@
 //! kernel: links, neighbours, routes --netlink.rs--\
 //!                                                   State (state.rs) --> Routing
 //! zebra: routes (dplane_fpm_nl) ----fpm.rs--------/
+//!                                    peers.rs: processes that may connect
 //! ```
 //!
 //! Whenever a message may have been lost, the complete state is requested again. Entries that are
@@ -16,6 +17,7 @@
 mod config;
 mod fpm;
 mod netlink;
+mod peers;
 mod resolve_queue;
 mod state;
 
@@ -53,6 +55,8 @@ pub(super) struct Settings {
     pub(super) table: u32,
     /// Address on which to listen for zebra.
     pub(super) fpm: std::net::SocketAddr,
+    /// Processes and machines that may connect as zebra.
+    peers: peers::Peers,
     /// Name of each tracked interface, and its port.
     pub(super) ports: Vec<(String, u16)>,
 }

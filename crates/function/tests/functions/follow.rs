@@ -1,7 +1,9 @@
 //! Tables that follow the routes and neighbours of the kernel and of FRR. Each test has its own
 //! network namespace with real interfaces, which needs root. Some tests need FRR.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::io::Write;
+use std::net::{IpAddr, Ipv6Addr, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -250,7 +252,7 @@ fn is_of_batch(prefix: Prefix) -> bool {
 
 fn batch(lines: &str) {
     let mut ip = Command::new("ip").args(["-batch", "-"]).stdin(Stdio::piped()).spawn().unwrap();
-    std::io::Write::write_all(ip.stdin.as_mut().unwrap(), lines.as_bytes()).unwrap();
+    ip.stdin.as_mut().unwrap().write_all(lines.as_bytes()).unwrap();
     drop(ip.stdin.take());
     assert!(ip.wait().unwrap().success());
 }
@@ -302,7 +304,7 @@ fn an_ipv4_table_follows_frr() {
         };
         let one = function("routes = \"fpm\"");
         until(&*one, "the networks of the interfaces", |table| table.routes().len() >= 6);
-        // zebra learns these routes from the kernel. The function ignores them in the kernel's
+        // Zebra learns these routes from the kernel. The function ignores them in the kernel's
         // table.
         let lines = |first: usize, end: usize| -> String {
             (first..end)
@@ -371,5 +373,87 @@ fn an_ipv4_and_an_ipv6_function_follow_the_same_zebra() {
         until(&*v4, "another IPv4 route", |table| station(table, "21.0.0.1").is_some());
         until(&*v6, "no IPv6 route", |table| to(table, "2001:db8::1").is_none());
         assert!(station(v4.routing().unwrap(), "20.0.0.1").is_some(), "a route that is announced twice must stay");
+    });
+}
+
+/// Returns an FPM frame that announces the IPv4 route `prefix/24` over interface 1, which belongs to
+/// no port.
+fn announcement(prefix: [u8; 4]) -> Vec<u8> {
+    let mut message = Vec::new();
+    message.extend(44u32.to_ne_bytes());
+    message.extend([24, 0, 0, 0]); // RTM_NEWROUTE
+    message.extend([0; 8]);
+    message.extend([2, 24, 0, 0, 254, 186, 0, 1]); // AF_INET, /24, main table, of zebra, unicast
+    message.extend([0; 4]);
+    message.extend([8, 0, 1, 0]); // RTA_DST
+    message.extend(prefix);
+    message.extend([8, 0, 4, 0, 1, 0, 0, 0]); // RTA_OIF
+    [&[1, 1, 0, 48][..], &message].concat()
+}
+
+/// Polls `function` for `time`. Returns all error messages.
+fn messages(function: &dyn Function, time: Duration) -> Vec<String> {
+    let begin = Instant::now();
+    let mut messages = Vec::new();
+    while begin.elapsed() < time {
+        messages.extend(function.housekeeping(&Idle).err().map(|error| error.to_string()));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    messages.dedup();
+    messages
+}
+
+#[test]
+fn fpm_connections_of_other_users_are_refused() {
+    network::in_namespace(|| {
+        create_interfaces();
+        let function = function("routes = \"fpm\"\nfpm = \"127.0.0.1:2622\"\nfpm_users = [\"0\"]");
+        let function = &*function;
+        until(function, "the networks of the interfaces", |table| table.routes().len() >= 6);
+        let connect = || TcpStream::connect("127.0.0.1:2622").unwrap();
+        let mut zebra = connect();
+        zebra.write_all(&announcement([20, 0, 0, 0])).unwrap();
+        until(function, "a route of zebra", |table| to(table, "20.0.0.1") == Some(NextHop::Local));
+
+        // Another user announces a route, and sends nothing at all for longer than zebra's pause.
+        let folder = Folder::new();
+        std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let file = folder.join("announcement");
+        std::fs::write(&file, announcement([66, 0, 0, 0])).unwrap();
+        let script = "exec 3<>/dev/tcp/127.0.0.1/2622; cat \"$0\" >&3; exec cat <&3";
+        let mut stranger = Command::new("bash").args(["-c", script]).arg(&file).uid(65534).spawn().unwrap();
+        let messages_of_stranger = messages(function, Duration::from_secs(4));
+        assert!(stranger.try_wait().unwrap().is_some(), "the connection of the other user must be closed");
+        let refusal = messages_of_stranger.iter().find(|message| message.contains("uid 65534"));
+        assert!(refusal.is_some_and(|message| message.contains("fpm_users")), "{messages_of_stranger:?}");
+        let table = function.routing().unwrap();
+        assert_eq!(to(table, "66.0.0.1"), None);
+        assert_eq!(to(table, "20.0.0.1"), Some(NextHop::Local), "the routes of zebra must stay");
+        zebra.write_all(&announcement([20, 0, 1, 0])).expect("the connection of zebra must stay");
+        let arrives = |prefix: &str| {
+            let begin = Instant::now();
+            while to(table, prefix).is_none() {
+                assert!(begin.elapsed() < Duration::from_secs(60), "{prefix}");
+                let _ = function.housekeeping(&Idle);
+            }
+        };
+        arrives("20.0.1.1");
+
+        // A second connection of an accepted user waits until the first one ends.
+        let mut second = connect();
+        second.write_all(&announcement([20, 0, 2, 0])).unwrap();
+        messages(function, Duration::from_millis(200));
+        assert_eq!(to(table, "20.0.2.1"), None, "the second connection must wait");
+        drop(zebra);
+        arrives("20.0.2.1");
+        // The second one announced a route. Those of the first one that it did not repeat disappear.
+        messages(function, Duration::from_secs(4));
+        assert_eq!((to(table, "20.0.0.1"), to(table, "20.0.2.1")), (None, Some(NextHop::Local)));
+
+        // A connection without routes removes none.
+        drop(second);
+        let _third = connect();
+        messages(function, Duration::from_secs(4));
+        assert_eq!(to(table, "20.0.2.1"), Some(NextHop::Local), "a silent connection must not remove routes");
     });
 }

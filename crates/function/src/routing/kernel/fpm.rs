@@ -4,6 +4,9 @@
 //! Each frame has a version (1), a type (1: netlink) and a total length (2 bytes, big-endian),
 //! followed by netlink messages. Zebra sends its complete state whenever it connects. No message
 //! marks the end of that state, so it counts as complete after a pause.
+//!
+//! One connection is read at a time, until it ends. The newest of the others waits. A zebra that
+//! restarts thus takes over as soon as the connection of its predecessor has been read to the end.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read};
@@ -13,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use super::super::Family;
 use super::netlink::{self, Event, Message};
+use super::peers::Peers;
 
 const HEADER_BYTES: usize = 4;
 const VERSION: u8 = 1;
@@ -21,6 +25,10 @@ const NETLINK: u8 = 1;
 const SILENCE: Duration = Duration::from_secs(3);
 /// Maximum number of bytes read per poll, so that early routes take effect soon.
 const POLL_BYTES: usize = 4 << 20;
+/// Maximum number of connections that one poll accepts or refuses.
+const ACCEPTS_MAX: usize = 256;
+/// Maximum number of unread notifications of a function. While there are more, zebra waits.
+const NOTICES_MAX: usize = 1 << 18;
 
 /// Servers by listening address. Functions share a server, because zebra sends all address families
 /// over one connection, while a function forwards only one.
@@ -30,6 +38,7 @@ static SERVERS: Mutex<Vec<(SocketAddr, Weak<Mutex<Server>>)>> = Mutex::new(Vec::
 pub(super) struct Fpm {
     server: Arc<Mutex<Server>>,
     inbox: Arc<Mutex<Inbox>>,
+    peers: Peers,
 }
 
 /// Notification from a server.
@@ -38,7 +47,7 @@ pub(super) enum Notice {
     /// Zebra has connected and begins to send its complete state.
     Connected,
     Event(Event),
-    /// Zebra has sent its complete state.
+    /// Zebra has sent its complete state, which contains routes.
     Synced,
 }
 
@@ -50,6 +59,8 @@ struct Inbox {
 struct Server {
     listener: TcpListener,
     zebra: Option<Zebra>,
+    /// Newest connection that arrived while `zebra` was connected.
+    waiting: Option<TcpStream>,
     inboxes: Vec<Weak<Mutex<Inbox>>>,
 }
 
@@ -59,12 +70,14 @@ struct Zebra {
     read: Vec<u8>,
     last_read: Instant,
     is_syncing: bool,
+    /// A connection that announces no route is no reason to remove any.
+    has_announced: bool,
 }
 
 impl Fpm {
     /// Subscribes to the server at `address`, which is started if necessary. Zebra's connection is
     /// closed, so that zebra reconnects and sends its complete state again.
-    pub(super) fn listen(address: SocketAddr, family: Family) -> std::io::Result<Self> {
+    pub(super) fn listen(address: SocketAddr, peers: Peers, family: Family) -> std::io::Result<Self> {
         let mut servers = lock(&SERVERS);
         servers.retain(|(_, server)| server.strong_count() > 0);
         let existing = servers.iter().find_map(|(known, server)| server.upgrade().filter(|_| *known == address));
@@ -73,7 +86,7 @@ impl Fpm {
             None => {
                 let listener = TcpListener::bind(address)?;
                 listener.set_nonblocking(true)?;
-                let server = Arc::new(Mutex::new(Server { listener, zebra: None, inboxes: Vec::new() }));
+                let server = Arc::new(Mutex::new(Server { listener, zebra: None, waiting: None, inboxes: Vec::new() }));
                 servers.push((address, Arc::downgrade(&server)));
                 server
             }
@@ -84,14 +97,21 @@ impl Fpm {
         joined.inboxes.retain(|inbox| inbox.strong_count() > 0);
         joined.inboxes.push(Arc::downgrade(&inbox));
         drop(joined);
-        Ok(Self { server, inbox })
+        Ok(Self { server, inbox, peers })
     }
 
-    /// Reads from zebra and passes all waiting notifications to `handle`.
-    pub(super) fn poll(&self, handle: impl FnMut(Notice)) {
-        lock(&self.server).poll();
+    /// Reads from zebra and passes all waiting notifications to `handle`. Returns the reason if a
+    /// connection was refused.
+    pub(super) fn poll(&self, handle: impl FnMut(Notice)) -> Option<String> {
+        let refusal = lock(&self.server).poll(&self.peers);
         let waiting = std::mem::take(&mut lock(&self.inbox).notices);
         waiting.into_iter().for_each(handle);
+        refusal
+    }
+
+    /// Closes zebra's connection, so that zebra reconnects and sends its complete state again.
+    pub(super) fn disconnect(&self) {
+        lock(&self.server).zebra = None;
     }
 }
 
@@ -111,27 +131,55 @@ impl Inbox {
 }
 
 impl Server {
-    fn poll(&mut self) {
+    /// Reads the connection, and lets the next one take over when it ends. Returns the reason if a
+    /// connection was refused.
+    fn poll(&mut self, peers: &Peers) -> Option<String> {
         let inboxes: Vec<Arc<Mutex<Inbox>>> = self.inboxes.iter().filter_map(Weak::upgrade).collect();
         let notify = |notice: Notice| inboxes.iter().for_each(|inbox| lock(inbox).push(&notice));
-        // A new connection replaces the old one: zebra has restarted.
-        while let Ok((stream, _)) = self.listener.accept() {
-            if stream.set_nonblocking(true).is_ok() {
-                self.zebra = Some(Zebra { stream, read: Vec::new(), last_read: Instant::now(), is_syncing: true });
-                notify(Notice::Connected);
+        let refusal = self.accept(peers);
+        if self.zebra.is_none()
+            && let Some(stream) = self.waiting.take()
+        {
+            self.zebra = Some(Zebra::new(stream));
+            notify(Notice::Connected);
+        }
+        if inboxes.iter().any(|inbox| lock(inbox).notices.len() > NOTICES_MAX) {
+            return refusal;
+        }
+        if let Some(zebra) = &mut self.zebra {
+            if !zebra.read(&mut |event| notify(Notice::Event(event))) {
+                self.zebra = None;
+            } else if zebra.is_syncing && zebra.has_announced && zebra.last_read.elapsed() > SILENCE {
+                zebra.is_syncing = false;
+                notify(Notice::Synced);
             }
         }
-        let Some(zebra) = &mut self.zebra else { return };
-        if !zebra.read(&mut |event| notify(Notice::Event(event))) {
-            self.zebra = None;
-        } else if zebra.is_syncing && zebra.last_read.elapsed() > SILENCE {
-            zebra.is_syncing = false;
-            notify(Notice::Synced);
+        refusal
+    }
+
+    fn accept(&mut self, peers: &Peers) -> Option<String> {
+        let mut refusal = None;
+        for _ in 0..ACCEPTS_MAX {
+            let Ok((stream, _)) = self.listener.accept() else { break };
+            refusal = match peers.refusal(&stream) {
+                None if stream.set_nonblocking(true).is_ok() => {
+                    // A machine that crashed does not close its connections. Keepalive does.
+                    let _ = socket2::SockRef::from(&stream).set_keepalive(true);
+                    self.waiting = Some(stream);
+                    continue;
+                }
+                reason => reason.or(refusal),
+            };
         }
+        refusal
     }
 }
 
 impl Zebra {
+    fn new(stream: TcpStream) -> Self {
+        Self { stream, read: Vec::new(), last_read: Instant::now(), is_syncing: true, has_announced: false }
+    }
+
     /// Reads waiting bytes. Returns `false` if the connection is closed or violates the protocol.
     fn read(&mut self, event: &mut impl FnMut(Event)) -> bool {
         let mut taken = 0;
@@ -166,6 +214,7 @@ impl Zebra {
             if kind == NETLINK {
                 netlink::read(frame, |message| {
                     if let Message::Event(change) = message {
+                        self.has_announced |= matches!(change, Event::Route { is_there: true, .. });
                         event(change);
                     }
                 });

@@ -30,6 +30,12 @@ const PROBES_MAX: usize = 32;
 const REQUESTED_MAX: usize = 4096;
 /// Pause after an error before the next attempt.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum number of zebra's routes that wait for installation. More arrive only if the table is
+/// full: one poll reads less than that before the next installation.
+const WAITING_MAX: usize = 1 << 17;
+/// Duration for which a refused connection is reported, so that repeated attempts appear once in
+/// the log.
+const REPORT_TIME: Duration = Duration::from_secs(60);
 
 /// Targets of the kernel's routes for one prefix, by preference: local table first, then by metric.
 type Candidates = BTreeMap<(bool, u32), Target>;
@@ -46,6 +52,12 @@ pub(super) struct State {
     /// Routes of zebra. The flag tells whether zebra has sent the route since it connected.
     zebra_routes: HashMap<Prefix, (Target, bool)>,
     objects: HashMap<u32, Target>,
+    /// Number of routes and objects of zebra that were ignored since it connected.
+    ignored: usize,
+    /// Last refused connection to the FPM listener, and its time.
+    refusal: Option<(String, Instant)>,
+    /// Neighbour that the process may not send a packet to.
+    forbidden: Option<IpAddr>,
     /// Prefixes with a route from the configuration or an operator, which tracked routes must not
     /// replace.
     static_routes: Option<HashSet<Prefix>>,
@@ -92,6 +104,9 @@ impl State {
             routes: HashMap::new(),
             zebra_routes: HashMap::new(),
             objects: HashMap::new(),
+            ignored: 0,
+            refusal: None,
+            forbidden: None,
             static_routes: None,
             installed: HashMap::new(),
             hops: HashMap::new(),
@@ -143,7 +158,28 @@ impl State {
         if done.is_err() {
             self.retry_at = Instant::now() + RETRY_INTERVAL;
         }
-        done
+        done.and_then(|()| self.report())
+    }
+
+    /// Reports routes that are ignored and connections that are refused.
+    fn report(&mut self) -> Result<(), Error> {
+        if self.ignored > 0 {
+            return Err(refuse(
+                "the table has no room for all routes of zebra, and ignores the rest: \
+                 raise the spare capacity of the function"
+                    .to_owned(),
+            ));
+        }
+        if let Some(address) = self.forbidden.take() {
+            return Err(refuse(format!(
+                "no permission to resolve the neighbour {address}: allow its network in IPAddressAllow of the unit"
+            )));
+        }
+        self.refusal.take_if(|(_, since)| since.elapsed() > REPORT_TIME);
+        match &self.refusal {
+            Some((reason, _)) => Err(refuse(format!("connection to {}: {reason}", self.settings.fpm))),
+            None => Ok(()),
+        }
     }
 
     fn read_messages(&mut self, routing: &dyn Routing) -> Result<(), Error> {
@@ -158,7 +194,7 @@ impl State {
         }
         if self.settings.source == RouteSource::Fpm && self.fpm.is_none() {
             let address = self.settings.fpm;
-            let fpm = Fpm::listen(address, family)
+            let fpm = Fpm::listen(address, self.settings.peers.clone(), family)
                 .map_err(|error| refuse(format!("cannot listen for zebra on {address}: {error}")))?;
             self.fpm = Some(fpm);
         }
@@ -178,11 +214,22 @@ impl State {
         })?;
         self.kernel = Some((monitor, requester));
         if let Some(fpm) = self.fpm.take() {
-            fpm.poll(|notice| match notice {
-                Notice::Connected => self.zebra_routes.values_mut().for_each(|(_, is_current)| *is_current = false),
+            let refusal = fpm.poll(|notice| match notice {
+                Notice::Connected => {
+                    self.ignored = 0;
+                    self.zebra_routes.values_mut().for_each(|(_, is_current)| *is_current = false);
+                }
                 Notice::Event(event) => self.zebra_event(event),
                 Notice::Synced => self.sweep(),
             });
+            if let Some(reason) = refusal {
+                self.refusal.get_or_insert((reason, Instant::now()));
+            }
+            // Enough routes were withdrawn since some were ignored: request the complete state.
+            if self.ignored > 0 && self.zebra_routes.len() + WAITING_MAX / 2 < self.zebra_routes_max() {
+                self.ignored = 0;
+                fpm.disconnect();
+            }
             self.fpm = Some(fpm);
         }
         Ok(())
@@ -289,16 +336,34 @@ impl State {
         }
     }
 
+    /// Returns the maximum number of zebra's routes: those that the table holds, and those that
+    /// wait for installation.
+    fn zebra_routes_max(&self) -> usize {
+        self.installed.len() + self.static_routes.as_ref().map_or(0, HashSet::len) + WAITING_MAX
+    }
+
     fn zebra_event(&mut self, event: Event) {
         match event {
-            Event::Route { route, is_there } => {
-                match is_there {
-                    true => self.zebra_routes.insert(route.prefix, (route.target, true)),
-                    false => self.zebra_routes.remove(&route.prefix),
-                };
-                self.dirty.insert(route.prefix);
+            Event::Route { route, is_there: true } => {
+                let has_room = self.zebra_routes.len() < self.zebra_routes_max();
+                if has_room || self.zebra_routes.contains_key(&route.prefix) {
+                    self.zebra_routes.insert(route.prefix, (route.target, true));
+                    self.dirty.insert(route.prefix);
+                } else {
+                    self.ignored += 1;
+                }
+            }
+            Event::Route { route, is_there: false } => {
+                if self.zebra_routes.remove(&route.prefix).is_some() {
+                    self.dirty.insert(route.prefix);
+                }
             }
             Event::NextHop { id, target } => {
+                if target.is_some() && !self.objects.contains_key(&id) && self.objects.len() >= self.zebra_routes_max()
+                {
+                    self.ignored += 1;
+                    return;
+                }
                 let before = match target {
                     Some(target) => self.objects.insert(id, target),
                     None => self.objects.remove(&id),
@@ -411,7 +476,11 @@ impl State {
                 self.requested.insert((interface, address), now);
                 // The result arrives as a notification. An error, such as a link that is down,
                 // needs no handling.
-                let _ = requester.resolve(interface, address);
+                if let Err(error) = requester.resolve(interface, address)
+                    && error.kind() == std::io::ErrorKind::PermissionDenied
+                {
+                    self.forbidden = Some(address);
+                }
             }
         }
         // The kernel does not see the packets that this function sends to its neighbours. Without a
@@ -448,10 +517,12 @@ impl State {
         let static_routes = self.static_routes.take().unwrap_or_default();
         let dirty: Vec<Prefix> = self.dirty.iter().filter(|prefix| !static_routes.contains(*prefix)).copied().collect();
         self.static_routes = Some(static_routes);
-        let moves: Vec<(Prefix, Option<HopKey>)> = (dirty.into_iter())
+        let (moves, unchanged): (Vec<(Prefix, Option<HopKey>)>, Vec<_>) = (dirty.into_iter())
             .map(|prefix| (prefix, self.hop_key(prefix)))
-            .filter(|(prefix, key)| self.installed.get(prefix) != key.as_ref())
-            .collect();
+            .partition(|(prefix, key)| self.installed.get(prefix) != key.as_ref());
+        for (prefix, _) in &unchanged {
+            self.dirty.remove(prefix);
+        }
         self.add_hops(&moves, routing, running)?;
         let changes: Vec<RouteChange> = moves
             .iter()
@@ -506,4 +577,38 @@ impl State {
 
 fn refuse(message: String) -> Error {
     Error::Command { message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::peers::Peers;
+    use super::*;
+
+    #[test]
+    fn memory_for_routes_of_zebra_is_bounded_by_the_table() {
+        let fpm = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+        let peers = Peers::default();
+        let mut state = State::new(Settings { source: RouteSource::Fpm, table: 254, fpm, peers, ports: Vec::new() });
+        let event = |number: usize, is_there| {
+            let address = std::net::Ipv4Addr::from_bits(number as u32);
+            let prefix = Prefix::host(address.into());
+            let route = Route { prefix, table: 254, metric: 0, is_of_address: false, target: Target::Local };
+            Event::Route { route, is_there }
+        };
+        let ignored = 50_000;
+        for number in 0..WAITING_MAX + ignored {
+            state.zebra_event(event(number, true));
+            state.zebra_event(Event::NextHop { id: number as u32, target: Some(Target::Local) });
+            // A withdrawal of a route that was never announced needs no memory either.
+            state.zebra_event(event(1 << 30 | number, false));
+        }
+        let lengths = (state.zebra_routes.len(), state.objects.len(), state.dirty.len(), state.ignored);
+        assert_eq!(lengths, (WAITING_MAX, WAITING_MAX, WAITING_MAX, 2 * ignored));
+        assert!(state.report().unwrap_err().to_string().contains("no room"));
+        // Routes of the table make room for as many others.
+        state.installed.insert(Prefix::host(IpAddr::from([10, 0, 0, 1])), HopKey::Local);
+        state.zebra_event(event(WAITING_MAX + ignored, true));
+        state.zebra_event(event(WAITING_MAX + ignored + 1, true));
+        assert_eq!(state.zebra_routes.len(), WAITING_MAX + 1);
+    }
 }
