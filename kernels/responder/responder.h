@@ -27,6 +27,9 @@ untold = """\
 unresolved = """\
     The address of the next station is not resolved yet, and the packet cannot wait for it."""
 no_room = "There is no buffer space for a fragment, a reply or an ICMP error."
+policed = """\
+    The station is new, and packets for too many new stations arrived on this port in the last \
+    second."""
 [counters]
 asked = {
     unit = "frames",
@@ -39,5 +42,10 @@ learned = {
 silent = {
     unit = "stations",
     text = "Stations that did not answer address requests.",
+}
+evicted = {
+    unit = "stations",
+    text = """\
+        Stations given up before an answer, because newer ones needed their place in the table.""",
 }
 */

@@ -12,7 +12,7 @@ fn neighbours(gateway: Option<IpAddr>) -> Neighbours {
 }
 
 fn want(neighbours: &Neighbours, now_ns: u64) -> Resolution {
-    let (station, target, resolution) = neighbours.resolve(3, 0, STATION.1, now_ns).unwrap();
+    let (station, target, resolution) = neighbours.resolve(3, 0, STATION.1, 0, now_ns).unwrap();
     assert_eq!((station, target.mtu), (STATION, 1500));
     resolution
 }
@@ -33,7 +33,7 @@ fn requests_between(neighbours: &Neighbours, from_ns: u64, to_ns: u64) -> Vec<(u
 #[test]
 fn sends_three_requests_then_reports_silence_and_starts_over() {
     let neighbours = neighbours(None);
-    assert!(neighbours.resolve(3, 1, STATION.1, 0).is_none(), "unregistered next hop");
+    assert!(neighbours.resolve(3, 1, STATION.1, 0, 0).is_none(), "unregistered next hop");
     assert_eq!(want(&neighbours, START_NS), Resolution::Pending);
     assert_eq!(
         requests_between(&neighbours, START_NS, START_NS + 3 * SECOND_NS),
@@ -50,7 +50,7 @@ fn sends_three_requests_then_reports_silence_and_starts_over() {
     let late_ns = START_NS + 60 * SECOND_NS;
     assert_eq!(want(&neighbours, late_ns), Resolution::Pending);
     assert_eq!(requests_between(&neighbours, late_ns, late_ns + SECOND_NS), [(60_000, None)]);
-    assert_eq!(neighbours.counts(), [4, 0, 1]);
+    assert_eq!(neighbours.counts(), [4, 0, 1, 0]);
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn settles_an_address_after_the_waiting_packets_have_left() {
     let version = neighbours.version();
     neighbours.learn(STATION, OTHER, START_NS + 3 * SECOND_NS);
     assert_eq!(neighbours.version(), version);
-    assert_eq!(neighbours.counts(), [1, 2, 0]);
+    assert_eq!(neighbours.counts(), [1, 2, 0, 0]);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn asks_an_idle_station_then_all_stations_then_gives_up() {
 fn requests_a_gateway_without_packets_and_never_forgets_it() {
     let neighbours = neighbours(Some(STATION.1));
     let far = "192.0.2.1".parse().unwrap();
-    assert_eq!(neighbours.resolve(3, 0, far, START_NS).unwrap().0, STATION, "the station is the gateway");
+    assert_eq!(neighbours.resolve(3, 0, far, 0, START_NS).unwrap().0, STATION, "the station is the gateway");
     let at_ms: Vec<u64> = requests_between(&neighbours, START_NS, START_NS + 20 * SECOND_NS)
         .into_iter()
         .map(|(at_ms, _)| at_ms)
@@ -115,7 +115,7 @@ fn requests_a_gateway_without_packets_and_never_forgets_it() {
 }
 
 #[test]
-fn ignores_unknown_stations_and_bounds_the_table() {
+fn ignores_unknown_stations_and_invalid_addresses() {
     let neighbours = neighbours(None);
     neighbours.learn(STATION, ONE, START_NS);
     assert_eq!(neighbours.resolution(STATION), Resolution::Silent);
@@ -124,14 +124,94 @@ fn ignores_unknown_stations_and_bounds_the_table() {
         neighbours.learn(STATION, invalid, START_NS);
         assert_eq!(neighbours.resolution(STATION), Resolution::Pending, "{invalid}");
     }
-    let other = |number: u32| IpAddr::V4((0x0a01_0000 + number).into());
-    for number in 1..STATIONS_MAX as u32 {
-        assert_eq!(neighbours.resolve(3, 0, other(number), START_NS).unwrap().2, Resolution::Pending, "{number}");
-    }
-    assert_eq!(neighbours.resolve(3, 0, other(0), START_NS).unwrap().2, Resolution::TableFull);
-    // Known stations stay in the table. Silent stations make room.
+}
+
+fn address(number: u32) -> IpAddr {
+    IpAddr::V4((0x0a01_0000 + number).into())
+}
+
+fn ask(neighbours: &Neighbours, number: u32, from: u16, now_ns: u64) -> Resolution {
+    neighbours.resolve(3, 0, address(number), from, now_ns).unwrap().2
+}
+
+#[test]
+fn a_scan_neither_fills_the_table_nor_stops_new_stations() {
+    let neighbours = neighbours(None);
+    want(&neighbours, START_NS);
     neighbours.learn(STATION, ONE, START_NS);
-    requests_between(&neighbours, START_NS, START_NS + 4 * SECOND_NS);
-    assert_eq!(neighbours.resolve(3, 0, other(0), START_NS + 4 * SECOND_NS).unwrap().2, Resolution::Pending);
-    assert_eq!(neighbours.settled(), [(STATION, ONE)]);
+    // 100,000 packets per second for random stations arrive on port 0 for ten seconds.
+    let mut random = 1u32;
+    let (mut policed, mut requests) = (0, Vec::new());
+    for packet in 0..1_000_000u64 {
+        let now_ns = START_NS + packet * 10_000;
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        policed += u32::from(ask(&neighbours, random >> 16, 0, now_ns) == Resolution::Policed);
+        if packet % 64 == 0 {
+            neighbours.poll(now_ns, &mut requests);
+        }
+        // A station that answers becomes known, although the scan goes on.
+        if packet % 100_000 == 99_999 {
+            let number = 0x10_0000 + packet as u32;
+            assert_eq!(ask(&neighbours, number, 2, now_ns), Resolution::Pending, "packet {packet}");
+            neighbours.learn((1, address(number)), OTHER, now_ns + MILLISECOND_NS);
+            let resolution = neighbours.resolution((1, address(number)));
+            assert!(matches!(resolution, Resolution::Known { address: OTHER, .. }), "{resolution:?}");
+        }
+    }
+    neighbours.lock().check();
+    let (stations, timers, items) = neighbours.lock().sizes();
+    assert!(stations <= UNANSWERED_MAX + 11 && items <= 2 * UNANSWERED_MAX + 1, "{stations} {items}");
+    assert!(timers <= 8 * UNANSWERED_MAX, "{timers}");
+    let [asked, learned, _, evicted] = neighbours.counts();
+    assert_eq!((learned, asked), (11, requests.len() as u64));
+    let new = 11 * u64::from(NEW_PER_SENDER);
+    assert!(asked <= new * u64::from(REQUESTS_MAX) && evicted > 0 && evicted < new, "{asked} {evicted}");
+    assert!(policed > 900_000, "{policed}");
+    assert!(matches!(neighbours.resolution(STATION), Resolution::Known { address: ONE, .. }));
+}
+
+#[test]
+fn the_oldest_unanswered_station_makes_room() {
+    let neighbours = neighbours(None);
+    let mut now_ns = START_NS;
+    let mut number = 0;
+    let mut fill = |stations: u32| {
+        for _ in 0..stations {
+            now_ns += SECOND_NS / u64::from(NEW_PER_SENDER) + 1;
+            assert_eq!(ask(&neighbours, number, 0, now_ns), Resolution::Pending, "{number}");
+            number += 1;
+        }
+        now_ns
+    };
+    fill(UNANSWERED_MAX as u32);
+    // Stations that have answered are not evicted.
+    neighbours.learn((1, address(0)), ONE, START_NS);
+    fill(3);
+    let is_there = |number: u32| neighbours.lock().resolution((1, address(number))).is_some();
+    let evicted: Vec<u32> = (0..UNANSWERED_MAX as u32 + 3).filter(|number| !is_there(*number)).collect();
+    assert_eq!(evicted, [1, 2]);
+    let version = neighbours.version();
+    neighbours.poll(fill(1), &mut Vec::new());
+    assert!(neighbours.version() > version, "packets that wait for evicted stations must leave");
+    neighbours.lock().check();
+}
+
+#[test]
+fn a_full_table_evicts_unanswered_stations_of_other_ports() {
+    let neighbours = neighbours(None);
+    neighbours.register(3, 1, Target { port: 0, gateway: None, mtu: 1500 });
+    let mut now_ns = START_NS;
+    for number in 0..STATIONS_MAX as u32 {
+        now_ns += SECOND_NS / u64::from(NEW_PER_SENDER) + 1;
+        assert_eq!(ask(&neighbours, number, 0, now_ns), Resolution::Pending, "{number}");
+        if number > 0 {
+            neighbours.learn((1, address(number)), ONE, now_ns);
+        }
+    }
+    let other = |now_ns| neighbours.resolve(3, 1, address(7), 0, now_ns).unwrap().2;
+    assert_eq!(other(now_ns + SECOND_NS), Resolution::Pending, "the only unanswered station makes room");
+    assert_eq!(ask(&neighbours, 1 << 15, 0, now_ns + 2 * SECOND_NS), Resolution::Pending);
+    neighbours.learn((1, address(1 << 15)), ONE, now_ns + 2 * SECOND_NS);
+    assert_eq!(other(now_ns + 3 * SECOND_NS), Resolution::TableFull);
+    neighbours.lock().check();
 }

@@ -1,6 +1,5 @@
 //! Handling of each packet, according to the verdict of the previous function.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -12,31 +11,23 @@ use godwit_wire::checksum::update;
 use super::config::Settings;
 use super::waiting::{Held, Waiting};
 use super::{
-    DROP_NO_ROOM, DROP_UNRESOLVED, DROP_UNTOLD, VERDICT_FORWARD, VERDICT_OTHER, VERDICT_REPLY, answers, questions,
+    DROP_NO_ROOM, DROP_POLICED, DROP_UNRESOLVED, DROP_UNTOLD, VERDICT_FORWARD, VERDICT_OTHER, VERDICT_REPLY, answers,
+    questions, unreachable::Unreachable,
 };
 use crate::fragments::{Fault, Split, ip_at, message};
-use crate::neighbours::{Request, Resolution, Station};
+use crate::neighbours::{Bucket, Request, Resolution, Station};
 use crate::{Arrangement, HostHalf, PreviousOutcome, Step, Work};
 
-const SECOND_NS: u64 = 1_000_000_000;
-/// Time after which an unanswered station counts as unreachable. Linux uses the same: three
-/// requests, one second apart.
-const SILENCE_NS: u64 = 3 * SECOND_NS;
-/// Time without packets for a station after which its resolution starts over.
-const FORGET_NS: u64 = 10 * SECOND_NS;
-/// Maximum number of unresolved stations that a worker tracks.
-const UNRESOLVED_MAX: usize = 1024;
 /// Interval at which a worker with waiting packets checks for answers that other workers received.
 const LOOK_NS: u64 = 1_000_000;
 
 /// State of one worker.
 pub(super) struct ResponderHost {
     settings: Arc<Settings>,
-    /// Token bucket for ICMP errors: tokens left, and the time of the last refill.
-    tokens: (u32, u64),
-    /// Stations that the operating system resolves: times of the first and the last packet for
-    /// each.
-    unresolved: HashMap<(u16, IpAddr), (u64, u64)>,
+    /// Limit of ICMP errors.
+    messages: Bucket,
+    /// Stations that the operating system resolves.
+    unreachable: Unreachable,
     /// Packets for stations that the responder resolves.
     waiting: Waiting,
     /// Version of the neighbour table that the waiting packets were last checked against.
@@ -46,9 +37,9 @@ pub(super) struct ResponderHost {
 
 impl ResponderHost {
     pub(super) fn new(settings: Arc<Settings>) -> Self {
-        let tokens = (settings.messages_a_second, 0);
-        let (unresolved, waiting, seen_version, requests) = Default::default();
-        Self { settings, tokens, unresolved, waiting, seen_version, requests }
+        let messages = Bucket::new(settings.messages_a_second);
+        let (unreachable, waiting, seen_version, requests) = Default::default();
+        Self { settings, messages, unreachable, waiting, seen_version, requests }
     }
 
     fn handle(
@@ -76,8 +67,9 @@ impl ResponderHost {
                 {
                     return steps;
                 }
-                let is_unreachable = destination(region.frame(packet))
-                    .is_some_and(|address| self.is_unreachable(outcome.port, address, now_ns));
+                let is_unreachable = destination(region.frame(packet)).is_some_and(|address| {
+                    self.unreachable.look_up((outcome.port, address), packet.port.into(), now_ns)
+                });
                 if !is_unreachable {
                     return drop(DROP_UNRESOLVED);
                 }
@@ -109,7 +101,7 @@ impl ResponderHost {
         let (at, to) = (ip_at(frame)?, destination(frame)?);
         let settings = Arc::clone(&self.settings);
         let (station, target, resolution) =
-            settings.neighbours.resolve(previous.function, previous.outcome.value, to, now_ns)?;
+            settings.neighbours.resolve(previous.function, previous.outcome.value, to, packet.port.into(), now_ns)?;
         if ip_bytes(&frame[at..])? > usize::from(target.mtu) {
             // The kernel did not check the length yet. A packet that needs fragmentation is dropped
             // rather than held. Later packets will be fragmented once the station is known.
@@ -135,6 +127,7 @@ impl ResponderHost {
                 Some(if is_held { vec![Step::Hold { packet: *packet }] } else { drop })
             }
             Resolution::Silent => Some(self.send_error(region, packet, Fault::NoHost, now_ns)),
+            Resolution::Policed => Some(vec![Step::Drop { packet: *packet, reason: DROP_POLICED }]),
             Resolution::TableFull => Some(drop),
         }
     }
@@ -218,7 +211,7 @@ impl ResponderHost {
         let bytes = ip_bytes(&frame[at..])?;
         let from = self.settings.interface(port)?.of_family(frame[at] >> 4 == 4)?;
         let message = message(&frame[at..at + bytes], fault, from)?;
-        if !self.take_token(now_ns) {
+        if !self.messages.take(self.settings.messages_a_second, now_ns) {
             return None;
         }
         let mut answer = Vec::with_capacity(at + message.len());
@@ -227,38 +220,6 @@ impl ResponderHost {
         answer.extend_from_slice(&frame[12..at]);
         answer.extend_from_slice(&message);
         Some(answer)
-    }
-
-    /// Takes a token from the bucket, which holds the messages of one second. Returns whether there
-    /// was one.
-    fn take_token(&mut self, now_ns: u64) -> bool {
-        let rate = self.settings.messages_a_second;
-        let (tokens, since_ns) = &mut self.tokens;
-        let new = u64::from(rate) * now_ns.saturating_sub(*since_ns).min(SECOND_NS) / SECOND_NS;
-        if new > 0 {
-            *tokens = rate.min(tokens.saturating_add(new as u32));
-            *since_ns = now_ns;
-        }
-        let has_token = *tokens > 0;
-        *tokens = tokens.saturating_sub(1);
-        has_token
-    }
-
-    /// Returns whether packets for a station have failed long enough for it to count as
-    /// unreachable.
-    fn is_unreachable(&mut self, port: u16, address: IpAddr, now_ns: u64) -> bool {
-        if self.unresolved.len() >= UNRESOLVED_MAX {
-            self.unresolved.retain(|_, (_, last_ns)| now_ns.saturating_sub(*last_ns) < FORGET_NS);
-        }
-        if self.unresolved.len() >= UNRESOLVED_MAX && !self.unresolved.contains_key(&(port, address)) {
-            return false;
-        }
-        let (first_ns, last_ns) = self.unresolved.entry((port, address)).or_insert((now_ns, now_ns));
-        if now_ns.saturating_sub(*last_ns) >= FORGET_NS {
-            *first_ns = now_ns;
-        }
-        *last_ns = now_ns;
-        now_ns.saturating_sub(*first_ns) >= SILENCE_NS
     }
 }
 

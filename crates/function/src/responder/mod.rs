@@ -10,6 +10,7 @@
 //! | `answers.rs` | replies to ARP requests, neighbour solicitations and echo requests |
 //! | `questions.rs` | ARP requests and neighbour solicitations, and addresses learned from received ones |
 //! | `waiting.rs` | packets that wait for the address of a station |
+//! | `unreachable.rs` | stations that the operating system resolves, and that do not answer |
 //! | `host.rs` | the handling of each packet |
 //!
 //! The host half does all of the work, before any kernel runs. These packets are few, so batching
@@ -19,6 +20,7 @@ mod answers;
 mod config;
 mod host;
 mod questions;
+mod unreachable;
 mod waiting;
 
 use std::sync::Arc;

@@ -1,0 +1,85 @@
+//! Stations that the operating system resolves, as one worker sees them. A station without an answer
+//! counts as unreachable after a while. The work per packet is constant.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::neighbours::{Bucket, NEW_PER_SENDER, Station};
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// Time after which an unanswered station counts as unreachable. Linux uses the same: three
+/// requests, one second apart.
+const SILENCE_NS: u64 = 3 * SECOND_NS;
+/// Time without packets for a station after which its resolution starts over.
+const FORGET_NS: u64 = 10 * SECOND_NS;
+/// Maximum number of stations. With [`NEW_PER_SENDER`], packets from one port cannot push a station
+/// out before [`SILENCE_NS`] has passed.
+const STATIONS_MAX: usize = 1024;
+
+/// Stations that packets could not be forwarded to.
+#[derive(Debug, Default)]
+pub(super) struct Unreachable {
+    /// Times of the first and the last packet for each station.
+    stations: HashMap<Station, (u64, u64)>,
+    /// The stations, oldest first.
+    order: VecDeque<Station>,
+    /// Limit of new stations per port that packets arrive on.
+    senders: Vec<Option<Bucket>>,
+}
+
+impl Unreachable {
+    /// Records a packet for `station` that arrived on port `from`. Returns whether the station
+    /// counts as unreachable.
+    pub(super) fn look_up(&mut self, station: Station, from: u16, now_ns: u64) -> bool {
+        if let Some((first_ns, last_ns)) = self.stations.get_mut(&station) {
+            if now_ns.saturating_sub(*last_ns) >= FORGET_NS {
+                *first_ns = now_ns;
+            }
+            *last_ns = now_ns;
+            return now_ns.saturating_sub(*first_ns) >= SILENCE_NS;
+        }
+        let from = usize::from(from);
+        if self.senders.len() <= from {
+            self.senders.resize(from + 1, None);
+        }
+        let bucket = self.senders[from].get_or_insert_with(|| Bucket::new(NEW_PER_SENDER));
+        if bucket.take(NEW_PER_SENDER, now_ns) {
+            if self.order.len() >= STATIONS_MAX
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.stations.remove(&oldest);
+            }
+            self.stations.insert(station, (now_ns, now_ns));
+            self.order.push_back(station);
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn station(number: u32) -> Station {
+        (1, std::net::Ipv4Addr::from_bits(0x0a01_0000 + number).into())
+    }
+
+    #[test]
+    fn a_silent_station_is_unreachable_and_a_scan_does_not_hide_it() {
+        let mut unreachable = Unreachable::default();
+        let start_ns = 100 * SECOND_NS;
+        let mut random = 1u32;
+        let mut is_unreachable = Vec::new();
+        for packet in 0..400_000u64 {
+            let now_ns = start_ns + packet * 10_000;
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            unreachable.look_up(station(1 + (random >> 16)), 0, now_ns);
+            if packet % 50_000 == 49_999 {
+                is_unreachable.push(unreachable.look_up(station(0), 2, now_ns));
+            }
+        }
+        assert_eq!(is_unreachable, [false, false, false, false, false, false, true, true]);
+        assert!(unreachable.stations.len() <= STATIONS_MAX && unreachable.order.len() == unreachable.stations.len());
+        // The station is forgotten after a pause without packets.
+        assert!(!unreachable.look_up(station(0), 2, start_ns + 20 * SECOND_NS));
+    }
+}
