@@ -28,7 +28,7 @@ pub(super) fn answer(settings: &Settings, port: u16, frame: &[u8]) -> Option<Vec
     let at = if ether_type(12)? == ethertype::VLAN { ETHERNET_BYTES + 4 } else { ETHERNET_BYTES };
     match ether_type(at - 2)? {
         ethertype::ARP => arp(settings, port, frame, at),
-        ethertype::IPV4 => echo4(settings, frame, at),
+        ethertype::IPV4 => echo4(settings, port, frame, at),
         ethertype::IPV6 => icmp6(settings, port, frame, at),
         _ => None,
     }
@@ -36,6 +36,14 @@ pub(super) fn answer(settings: &Settings, port: u16, frame: &[u8]) -> Option<Vec
 
 fn mac(bytes: &[u8]) -> Option<MacAddress> {
     bytes.first_chunk().map(|bytes| MacAddress(*bytes))
+}
+
+/// Returns the source address for an answer to a frame. It is the frame's destination, or the
+/// address of the interface if the frame was sent to a group: a group address is no source (IEEE
+/// 802.3, section 3.2.3).
+fn own_mac(settings: &Settings, port: u16, frame: &[u8]) -> Option<MacAddress> {
+    let destination = mac(frame)?;
+    if destination.is_multicast() { Some(settings.interface(port)?.mac) } else { Some(destination) }
 }
 
 /// Returns a copy of the frame that is addressed to its sender and comes from `ours`.
@@ -68,7 +76,7 @@ fn arp(settings: &Settings, port: u16, frame: &[u8], at: usize) -> Option<Vec<u8
 }
 
 /// Answers an ICMP echo request (RFC 792; RFC 1122, section 3.2.2.6).
-fn echo4(settings: &Settings, frame: &[u8], at: usize) -> Option<Vec<u8>> {
+fn echo4(settings: &Settings, port: u16, frame: &[u8], at: usize) -> Option<Vec<u8>> {
     let packet = godwit_wire::Ipv4::new_checked(&frame[at..]).ok()?;
     let header_bytes = packet.header_bytes();
     let total = usize::from(packet.total_bytes());
@@ -82,7 +90,7 @@ fn echo4(settings: &Settings, frame: &[u8], at: usize) -> Option<Vec<u8>> {
     if !is_host(packet.source()) || checksum(icmp) != 0 {
         return None;
     }
-    let mut answer = addressed_to_sender(frame, mac(frame)?);
+    let mut answer = addressed_to_sender(frame, own_mac(settings, port, frame)?);
     let (header, icmp) = answer[at..at + total].split_at_mut(IPV4_BYTES);
     header[8] = HOP_LIMIT;
     let source: [u8; 4] = *header[12..].first_chunk()?;
@@ -120,7 +128,7 @@ fn icmp6(settings: &Settings, port: u16, frame: &[u8], at: usize) -> Option<Vec<
             if !settings.has(destination.into()) || source == [0; 16] {
                 return None;
             }
-            let mut answer = addressed_to_sender(frame, mac(frame)?);
+            let mut answer = addressed_to_sender(frame, own_mac(settings, port, frame)?);
             let bytes = icmp.len();
             finish6(&mut answer[at..], destination, source, HOP_LIMIT, bytes, |icmp| icmp[0] = 129);
             Some(answer)

@@ -99,6 +99,21 @@ fn ping(destination: [u8; 4]) -> Vec<u8> {
 }
 
 #[test]
+fn answers_to_frames_for_a_group_come_from_the_interface() {
+    let ping6 = icmp6(THEIRS6, OURS6, 64, &[128, 0, 0, 0, 1, 2, 3, 4]);
+    for request in [ping([10, 0, 0, 1]), ping6] {
+        for group in [[0xff; 6], [1, 0, 0x5e, 0, 0, 1], [0x33, 0x33, 0xff, 0, 0, 1]] {
+            let mut frame = request.clone();
+            frame[..6].copy_from_slice(&group);
+            let reply = answer(&frame).unwrap();
+            assert_eq!((&reply[..6], &reply[6..12]), (&THEIRS[..], &OURS[..]));
+            // The port has no interface, so there is no address to answer from.
+            assert_eq!(answers::answer(&settings(), 0, &frame), None);
+        }
+    }
+}
+
+#[test]
 fn answers_echo_requests_to_any_address_of_this_machine() {
     for destination in [[10, 0, 0, 1], [10, 3, 0, 1]] {
         let reply = answer(&ping(destination)).unwrap();
