@@ -91,6 +91,14 @@ impl Interface {
         Ok(State { index: self.index, is_running: flags & running == running, mtu, mac })
     }
 
+    /// Returns the number of packets that the interface dropped instead of sending, or 0 if the
+    /// interface does not exist.
+    pub(super) fn send_drops(&self) -> u64 {
+        // Unlike /sys, this file shows the network namespace of the calling thread.
+        let text = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
+        send_drops_of(&self.name, &text).unwrap_or_default()
+    }
+
     /// Returns the numbers of receive and transmit queues. If the driver does not report them, both
     /// are 1.
     pub(super) fn queues(&self) -> (usize, usize) {
@@ -126,6 +134,14 @@ impl Interface {
     }
 }
 
+/// Returns the counter `drop` of the transmit half of a line (proc_pid_net(5)).
+fn send_drops_of(name: &str, text: &str) -> Option<u64> {
+    /// Position of the counter: after the eight receive counters, `bytes`, `packets` and `errs`.
+    const DROP: usize = 8 + 3;
+    let line = text.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
+    line.split_whitespace().nth(DROP)?.parse().ok()
+}
+
 /// Returns all IP addresses of this machine, sorted.
 pub(super) fn addresses() -> Vec<IpAddr> {
     let Ok(entries) = getifaddrs() else { return Vec::new() };
@@ -138,4 +154,20 @@ pub(super) fn addresses() -> Vec<IpAddr> {
     addresses.sort_unstable();
     addresses.dedup();
     addresses
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_are_read_from_the_line_of_the_interface() {
+        let text = "Inter-|   Receive                            |  Transmit\n \
+            face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls\n\
+            eth10:      1       2    3    4    5     6          7         8        9      10   11   99   13    14\n  \
+            eth1:      1       2    3    4    5     6          7         8        9      10   11   12   13    14\n";
+        assert_eq!(send_drops_of("eth1", text), Some(12));
+        assert_eq!(send_drops_of("eth10", text), Some(99));
+        assert_eq!((send_drops_of("eth", text), send_drops_of("eth1", "")), (None, None));
+    }
 }

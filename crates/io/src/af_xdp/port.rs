@@ -35,6 +35,9 @@ pub(super) struct Shared {
     pub(super) stopped: AtomicBool,
     /// MTU of the interface, in bytes: maximum length of a packet without the Ethernet header.
     pub(super) mtu: AtomicUsize,
+    /// Whether the interface is up and has a carrier. If not, packets are refused: the driver would
+    /// drop them, and complete them as if they were sent.
+    pub(super) is_up: AtomicBool,
     /// Frames that the XDP program left to the kernel.
     pub(super) left_to_kernel: AtomicU64,
 }
@@ -110,6 +113,10 @@ struct Monitor {
     /// XDP program. `None` if the chain receives no packets from the port.
     filter: Option<Filter>,
     addresses_at: Instant,
+    /// Last value of the interface's own counter of packets that it did not send.
+    dropped: u64,
+    /// Sum of its increases.
+    unsent: u64,
     /// Last reported failure, so that each failure is reported once.
     failure: Option<String>,
     notices: Vec<String>,
@@ -142,6 +149,7 @@ impl Port {
             },
             stopped: AtomicBool::new(false),
             mtu: AtomicUsize::new(state.mtu),
+            is_up: AtomicBool::new(state.is_running),
             left_to_kernel: AtomicU64::new(0),
         });
         let pair = |region: &Range<usize>| {
@@ -155,8 +163,11 @@ impl Port {
             })
         };
         let pairs: Vec<_> = context.regions.iter().map(pair).collect();
+        let dropped = interface.send_drops();
         let mut monitor = Monitor {
             interface,
+            dropped,
+            unsent: 0,
             state: Some(state),
             filter: if context.receives { Some(Filter::load(config)?) } else { None },
             addresses_at: Instant::now(),
@@ -262,6 +273,7 @@ impl Monitor {
     fn check_interface(&mut self, shared: &Shared, pairs: &[Arc<Pair>]) {
         let name = &shared.settings.config.interface;
         let Ok(interface) = Interface::find(name) else {
+            shared.is_up.store(false, Ordering::Relaxed);
             if self.state.take().is_some() {
                 self.notices.push(format!("{name} has disappeared; packets for it are refused until it is back"));
             }
@@ -301,7 +313,17 @@ impl Monitor {
             self.notices.push(format!("the MTU of {name} is {}", state.mtu));
         }
         shared.mtu.store(state.mtu, Ordering::Relaxed);
+        shared.is_up.store(state.is_running, Ordering::Relaxed);
         self.state = Some(state);
+    }
+
+    /// Returns the number of packets that the interface dropped instead of sending, since the port
+    /// was opened.
+    fn count_drops(&mut self) -> u64 {
+        let before = std::mem::replace(&mut self.dropped, self.interface.send_drops());
+        // A new interface starts at zero.
+        self.unsent += if self.dropped >= before { self.dropped - before } else { self.dropped };
+        self.unsent
     }
 }
 
@@ -360,6 +382,7 @@ impl LivePort for Port {
             sum.missed += pair.missed();
         }
         sum.left_to_kernel = self.shared.left_to_kernel.load(Ordering::Relaxed);
+        sum.unsent += lock(&self.monitor).count_drops();
         sum
     }
 }

@@ -328,7 +328,8 @@ impl Transmit for TransmitQueue {
     fn transmit(&mut self, buffers: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error> {
         let frame_bytes_max = self.shared.mtu.load(Ordering::Relaxed) + HEADER_BYTES;
         let (mut accepted, mut bytes) = (0, 0);
-        let mut is_full = false;
+        // A link that is down takes no packets.
+        let mut is_full = !self.shared.is_up.load(Ordering::Relaxed);
         for Departure { descriptor, .. } in packets {
             let is_long = usize::from(descriptor.length) > frame_bytes_max;
             if !is_long && !is_full && self.handed_over.count == self.slots_max {

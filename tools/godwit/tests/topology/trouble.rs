@@ -66,6 +66,41 @@ fn links_that_go_down_and_interfaces_that_vanish_come_back() {
     assert!(!router.has_xdp("left") && !router.has_xdp("right"));
 }
 
+/// Writes a script that sends 10,000 packets, more than all rings hold, through the router. Its
+/// argument is the MAC address of the router. No host has the destination, so no reply comes.
+fn flood(net: &Net) -> std::path::PathBuf {
+    let script = "import socket,struct,sys\n\
+        s=socket.socket(socket.AF_PACKET,socket.SOCK_RAW); s.bind(('eth0',0))\n\
+        ip=bytes.fromhex('4500002e000000004011'); addresses=bytes([10,1,0,2,10,2,0,99])\n\
+        n=sum(struct.unpack('!9H',ip+addresses)); n=(n&65535)+(n>>16)\n\
+        ip+=struct.pack('!H',~n&65535)+addresses\n\
+        to=bytes.fromhex(sys.argv[1].replace(':',''))\n\
+        for i in range(10000): s.send(to+b'\\2\\0\\0\\0\\0\\7'+b'\\x08\\0'+ip+struct.pack('!HHHH',9,9,26,0)+bytes(18))\n";
+    net.file("flood.py", script)
+}
+
+/// The driver of a link without a peer drops packets, and completes them as if they were sent.
+#[test]
+fn a_link_that_is_down_refuses_packets() {
+    let Some(mut net) = Net::new(&["ping", "ethtool"]) else { return };
+    let routed = Routed::new(&mut net);
+    let Routed { a, router, b } = &routed;
+    routed.introduce();
+    let before = b.counted("eth0").received;
+    let godwit = router.godwit(&net, &routed.config(), &["left", "right"]);
+    wait_for("an answer", || ping(&routed));
+    b.sh("ip link set eth0 down");
+    // The port looks at its link ten times a second.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    a.sh(&format!("/usr/bin/python3 {} {}", flood(&net).display(), router.mac("left")));
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let report = godwit.stop();
+    let of = |counter| port(&report, "right", counter);
+    let came = b.counted("eth0").received - before;
+    assert!(of("refused") > 1000, "{report:#}");
+    assert_eq!((of("sent_packets"), of("unsent")), (came, 0), "{report:#}");
+}
+
 /// The queue of a stalled reader fills. Frames that do not fit are counted. Traffic continues
 /// afterwards.
 #[test]
@@ -77,15 +112,7 @@ fn a_stalled_queue_counts_losses_and_recovers() {
     let before = [a.counted("eth0").sent, b.counted("eth0").received];
     let godwit = router.godwit(&net, &routed.config(), &["left", "right"]);
     wait_for("an answer", || ping(&routed));
-    // The test sends more packets than all rings hold, to an unused address.
-    let flood = "import socket,struct,sys\n\
-        s=socket.socket(socket.AF_PACKET,socket.SOCK_RAW); s.bind(('eth0',0))\n\
-        ip=bytes.fromhex('4500002e000000004011'); addresses=bytes([10,1,0,2,10,2,0,99])\n\
-        n=sum(struct.unpack('!9H',ip+addresses)); n=(n&65535)+(n>>16)\n\
-        ip+=struct.pack('!H',~n&65535)+addresses\n\
-        to=bytes.fromhex(sys.argv[1].replace(':',''))\n\
-        for i in range(10000): s.send(to+b'\\2\\0\\0\\0\\0\\7'+b'\\x08\\0'+ip+struct.pack('!HHHH',9,9,26,0)+bytes(18))\n";
-    let flood = net.file("flood.py", flood);
+    let flood = flood(&net);
     godwit.child.signal(Signal::SIGSTOP);
     a.sh(&format!("/usr/bin/python3 {} {}", flood.display(), router.mac("left")));
     godwit.child.signal(Signal::SIGCONT);
