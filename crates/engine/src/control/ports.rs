@@ -81,6 +81,7 @@ impl Ports {
     fn open_configured(&mut self, config: &Config, workers: usize) -> Result<(), Error> {
         config.check_captures().map_err(|error| Error::Setup(error.to_string()))?;
         config.check_live().map_err(|error| Error::Setup(error.to_string()))?;
+        let has_live = config.ports.iter().any(|port| matches!(port.kind, PortKind::Live(..)));
         for (index, port) in config.ports.iter().enumerate() {
             let number = index as u8;
             let kind = with_probes(&port.kind);
@@ -96,6 +97,8 @@ impl Ports {
                     Exit::Synthetic { config: Box::new(config.clone()), digest: Digest::new() }
                 }
                 PortKind::Pcap(config) => match config.sink(&port.name, workers).map_err(|e| self.fault(number, e))? {
+                    // A full disk must not stop a router that captures.
+                    Some(sink) if has_live => self.capture(port.name.clone(), sink.tolerant(), 0),
                     Some(sink) => self.capture(port.name.clone(), sink, 0),
                     None => Exit::None,
                 },
@@ -213,10 +216,13 @@ impl Ports {
         self.live.iter().flatten().for_each(|port| port.stop());
     }
 
-    /// Runs the periodic checks of live ports. Returns port names with messages for the operator.
+    /// Runs the periodic checks of live ports and captures. Returns port names with messages for
+    /// the operator.
     pub(crate) fn attend(&self) -> Vec<(&str, String)> {
         let ports = self.names.iter().zip(&self.live).filter_map(|(name, port)| Some((name, port.as_ref()?)));
-        ports.flat_map(|(name, port)| port.attend().into_iter().map(|sentence| (name.as_str(), sentence))).collect()
+        let live = ports.flat_map(|(name, port)| port.attend().into_iter().map(|sentence| (name.as_str(), sentence)));
+        let captures = self.sinks.iter().filter_map(|(name, sink)| Some((name.as_str(), sink.notice()?)));
+        live.chain(captures).collect()
     }
 
     fn live(&self, port: u8) -> &dyn LivePort {
@@ -315,6 +321,7 @@ impl Ports {
     pub(crate) fn finish(self) -> Result<(), Error> {
         for (port, sink) in &self.sinks {
             sink.sync().map_err(|source| Error::Port { port: port.clone(), source })?;
+            sink.notice().iter().for_each(|sentence| tracing::warn!("port `{port}`: {sentence}"));
         }
         for (port, sink) in self.sinks {
             sink.finish().map_err(|source| Error::Port { port, source })?;

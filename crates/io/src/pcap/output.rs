@@ -82,6 +82,21 @@ impl Output {
     }
 }
 
+impl Output {
+    /// Removes the part of the last, failed write, and gives the file its name. The file then ends
+    /// with a complete record.
+    pub(super) fn finish_written(mut self) -> Result<(), Error> {
+        let Some(temporary) = &self.temporary else { return Ok(()) };
+        self.file
+            .set_len(self.written_bytes)
+            .and_then(|()| self.file.sync_all())
+            .and_then(|()| fs::rename(temporary, &self.path))
+            .map_err(|source| Error::write(&self.path, source))?;
+        self.temporary = None;
+        Ok(())
+    }
+}
+
 impl Drop for Output {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {

@@ -26,6 +26,9 @@ const HELD_BYTES_MAX: usize = 256 << 20;
 /// The file appears under its name only when [`Sink::finish`] returns without an error. Until then,
 /// it is a temporary file in the same folder.
 ///
+/// A failed write, as on a full disk, is an error of all transmitters. A [tolerant](Sink::tolerant)
+/// sink instead completes the file with the packets that were written, and counts the others.
+///
 /// Create all transmitters before the first packet is sent. A worker without a transmitter delays
 /// all packets until `finish`.
 #[derive(Debug)]
@@ -54,6 +57,11 @@ struct Shared {
     merge: Mutex<Merge>,
     /// Signaled when frames were written or a worker has left.
     progress: Condvar,
+    /// Whether a failed write ends the capture, but not the run.
+    is_tolerant: bool,
+    /// Message about a failed write, for the operator. It has a separate lock, because a write may
+    /// block while `merge` is locked.
+    notice: Mutex<Option<String>>,
 }
 
 #[derive(Debug)]
@@ -71,6 +79,10 @@ struct Merge {
     spare: Vec<Vec<u8>>,
     packets: u64,
     frame_bytes: u64,
+    /// Number of packets and their bytes in the output's buffer.
+    buffered: (u64, u64),
+    /// Number of packets that were accepted but not written, and that no transmitter has counted.
+    lost: u64,
 }
 
 /// A frame that waits until all earlier frames are written. Frames are ordered by these fields.
@@ -97,6 +109,20 @@ impl Sink {
         Self::create_with_limit(path, format, interfaces, workers, HELD_BYTES_MAX)
     }
 
+    /// Makes a failed write end the capture, but not the run. Call it before the first transmitter
+    /// is created.
+    pub fn tolerant(mut self) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.is_tolerant = true;
+        }
+        self
+    }
+
+    /// Returns the message about a failed write once.
+    pub fn notice(&self) -> Option<String> {
+        self.shared.notice.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     fn create_with_limit(
         path: &Path,
         format: Format,
@@ -115,9 +141,12 @@ impl Sink {
             spare: Vec::new(),
             packets: 0,
             frame_bytes: 0,
+            buffered: (0, 0),
+            lost: 0,
         };
         let (path, merge, progress) = (path.to_owned(), Mutex::new(merge), Condvar::new());
-        let shared = Shared { path, format, held_bytes_max, merge, progress };
+        let (is_tolerant, notice) = (false, Mutex::default());
+        let shared = Shared { path, format, held_bytes_max, merge, progress, is_tolerant, notice };
         Ok(Self { shared: Arc::new(shared), interfaces: interfaces.len(), workers })
     }
 
@@ -157,7 +186,14 @@ impl Sink {
         let mut merge = self.shared.lock();
         merge.settled.clear();
         self.shared.write_settled(&mut merge)?;
-        merge.output.as_mut().expect("`write_settled` fails without it").sync()
+        match merge.output.as_mut().map(Output::sync) {
+            Some(Err(error)) => {
+                let output = merge.output.take();
+                self.shared.fail(&mut merge, output, error)
+            }
+            // A tolerant sink has completed the file already.
+            Some(Ok(())) | None => Ok(()),
+        }
     }
 
     /// Writes all held packets and gives the file its name. Packets that a transmitter sends
@@ -169,8 +205,10 @@ impl Sink {
     pub fn finish(self) -> Result<SinkReport, Error> {
         self.sync()?;
         let mut merge = self.shared.lock();
-        let output = merge.output.take().expect("`write_settled` fails without it");
-        let file_bytes = output.finish()?;
+        let file_bytes = match merge.output.take() {
+            Some(output) => output.finish()?,
+            None => std::fs::metadata(&self.shared.path).map_or(0, |file| file.len()),
+        };
         Ok(SinkReport { packets: merge.packets, frame_bytes: merge.frame_bytes, file_bytes })
     }
 }
@@ -193,6 +231,9 @@ impl Shared {
     /// Writes all frames that no other frame can precede any more.
     fn write_settled(&self, merge: &mut Merge) -> Result<(), Error> {
         let Some(mut output) = merge.output.take() else {
+            if self.is_tolerant && merge.failure.is_some() {
+                return Ok(());
+            }
             let (kind, text) = match &merge.failure {
                 Some((kind, text)) => (*kind, text.clone()),
                 None => (std::io::ErrorKind::BrokenPipe, "the capture is already finished".to_owned()),
@@ -210,24 +251,49 @@ impl Shared {
             merge.held_bytes -= held.frame.len();
             merge.packets += 1;
             merge.frame_bytes += held.frame.len() as u64;
+            merge.buffered = (merge.buffered.0 + 1, merge.buffered.1 + held.frame.len() as u64);
             writer::emit_packet(self.format, held.interface, held.time_ns, &held.frame, output.buffer());
             held.frame.clear();
             merge.spare.push(held.frame);
             if let Err(error) = output.flush_if_full() {
-                if let Error::Write { source, .. } = &error {
-                    merge.failure = Some((source.kind(), source.to_string()));
-                }
-                merge.held.clear();
-                merge.held_bytes = 0;
-                self.progress.notify_all();
-                // The dropped output removes the file.
-                return Err(error);
+                return self.fail(merge, Some(output), error);
+            }
+            if output.buffer().is_empty() {
+                merge.buffered = (0, 0);
             }
         }
         merge.output = Some(output);
         if wrote {
             self.progress.notify_all();
         }
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Ends the capture after a failed write.
+    fn fail(&self, merge: &mut Merge, output: Option<Output>, error: Error) -> Result<(), Error> {
+        if let Error::Write { source, .. } = &error {
+            merge.failure = Some((source.kind(), source.to_string()));
+        }
+        let (packets, bytes) = std::mem::take(&mut merge.buffered);
+        merge.packets -= packets;
+        merge.frame_bytes -= bytes;
+        merge.lost += packets + merge.held.len() as u64;
+        merge.held.clear();
+        merge.held_bytes = 0;
+        self.progress.notify_all();
+        if !self.is_tolerant {
+            // The dropped output removes the file.
+            return Err(error);
+        }
+        let written = output.map_or(Ok(()), Output::finish_written);
+        let fate = match written {
+            Ok(()) => format!("the capture ends after {} packets", merge.packets),
+            Err(error) => format!("the capture is lost ({error})"),
+        };
+        let notice = format!("{error}: {fate}, and the run continues without it");
+        *self.notice.lock().unwrap_or_else(PoisonError::into_inner) = Some(notice);
         Ok(())
     }
 }
@@ -284,6 +350,7 @@ impl Transmit for Transmitter {
         if merge.output.is_none() {
             self.burst.clear();
             self.counters.refused += packets.len() as u64;
+            self.counters.unsent += std::mem::take(&mut merge.lost);
             return self.shared.write_settled(&mut merge).map(|()| 0);
         }
         merge.held_bytes += bytes;
@@ -306,7 +373,9 @@ impl Transmit for Transmitter {
         slots[self.slot] = sequence;
         // A waiting worker may be the slowest one now.
         self.shared.progress.notify_all();
-        self.shared.write_settled(&mut merge)
+        self.shared.write_settled(&mut merge)?;
+        self.counters.unsent += std::mem::take(&mut merge.lost);
+        Ok(())
     }
 
     fn counters(&self) -> PortCounters {

@@ -264,6 +264,45 @@ fn a_full_disk_is_an_error_with_the_path() {
     assert!(names.is_empty(), "{names:?}");
 }
 
+/// A router must not stop because the disk under its capture is full.
+#[test]
+fn a_tolerant_sink_counts_what_a_full_disk_refuses() {
+    let folder = Folder::new();
+    let folder_text = folder.path().to_str().unwrap();
+    let mount =
+        std::process::Command::new("mount").args(["-t", "tmpfs", "-o", "size=640k", "none", folder_text]).output();
+    if !mount.is_ok_and(|output| output.status.success()) {
+        skip("a full file system: this user cannot mount a tmpfs");
+        return;
+    }
+    let path = folder.join("out.pcapng");
+    let sink = Sink::create(&path, Format::PcapNg, &names(1), 1).unwrap().tolerant();
+    let mut queue = sink.transmitter(0, 0);
+    let mut region = region();
+    let packets = packets(8000, 5);
+    let mut accepted = 0;
+    for packet in &packets {
+        let departure = departure(&mut region, packet);
+        accepted += queue.transmit(&mut Outgoing::from(&mut region), &[departure]).unwrap();
+        queue.settled(packet.sequence + 1).unwrap();
+        assert_eq!(region.allocated(), 0);
+    }
+    let notice = sink.notice().unwrap();
+    assert!(notice.contains("out.pcapng: No space left") && sink.notice().is_none(), "{notice}");
+    let counters = queue.counters();
+    assert_eq!((counters.sent_packets, counters.refused), (accepted as u64, (packets.len() - accepted) as u64));
+    let report = sink.finish().unwrap();
+    assert!(counters.refused > 0 && counters.unsent > 0);
+    assert_eq!(counters.sent_packets, report.packets + counters.unsent, "every accepted packet is written or counted");
+    // The capture is complete up to the first packet that did not fit.
+    let expected: Vec<_> =
+        packets.iter().take(report.packets as usize).map(|packet| (packet.time_ns, packet.frame.clone())).collect();
+    let (names, written) = (folder.names(), read(&path));
+    tool("umount", &[folder_text]);
+    assert_eq!(names, ["out.pcapng"]);
+    assert!(written == expected && !written.is_empty());
+}
+
 #[test]
 fn the_configuration_selects_file_and_format() {
     let read = |text: &str| toml::from_str::<Config>(text).map_err(|error| error.to_string());
