@@ -118,7 +118,7 @@ pub(crate) fn build(config: Config, options: &Options) -> Result<EngineParts, Er
     let clock = Instant::now();
     let graces = GracePeriods::new(workers);
     let port_names = config.ports.iter().map(|port| port.name.clone()).collect();
-    let traces = Traces::new(port_names, config.chain.classes().to_vec(), workers);
+    let traces = Traces::new(port_names, config.chain.classes().to_vec(), workers, !ports.is_replay());
     let handle = arena.handle();
     let regions = arena.split();
     ports.open_live(&config, &handle, &regions)?;

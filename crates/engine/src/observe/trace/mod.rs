@@ -12,6 +12,9 @@
 //! arriving packets until enough are chosen. It looks for chosen packets among all packets that
 //! move. Only chosen packets take the lock of the session.
 //!
+//! In a live run, a trace of dropped packets looks only at samples of the arriving packets, because
+//! it would otherwise record the steps of all packets (`tracer.rs`).
+//!
 //! There is one session at a time. It keeps at most [`PACKETS_MAX`] packets and counts the others.
 
 mod filter;
@@ -49,14 +52,16 @@ pub(crate) struct Traces {
     /// Requests to look at `session` again. Each start and end of a session is one.
     epochs: Arc<Epochs>,
     session: Mutex<Option<Arc<Session>>>,
+    /// Whether packets do not wait for the tracer. In a replay, they do.
+    is_live: bool,
 }
 
 impl Traces {
     /// Creates the shared state of traces, without a session. The index of a name in `ports` and
     /// `classes` is its number.
-    pub(crate) fn new(ports: Vec<String>, classes: Vec<String>, workers: usize) -> Arc<Self> {
+    pub(crate) fn new(ports: Vec<String>, classes: Vec<String>, workers: usize, is_live: bool) -> Arc<Self> {
         let epochs = Epochs::new(workers);
-        Arc::new(Self { ports, classes: Mutex::new(classes), epochs, session: Mutex::default() })
+        Arc::new(Self { ports, classes: Mutex::new(classes), epochs, session: Mutex::default(), is_live })
     }
 
     /// Replaces the class names after a change of the chain.

@@ -24,6 +24,15 @@ use crate::plan::epoch::WorkerEpoch;
 /// Number of counters in the sieve, which quickly excludes packets that are not traced. A power of
 /// two.
 const SIEVE_SLOTS: usize = 4096;
+/// Number of arriving packets in a sample. A trace of dropped packets cannot know which packets will
+/// be dropped, so it would have to trace all of them. In a live run, it traces samples.
+const SAMPLE_PACKETS: usize = 32;
+/// Pause after a sample, as a multiple of the sample's duration. The worker traces nothing during
+/// the pause, so a trace costs at most 1/(1 + 24) of the rate.
+const PAUSE_FACTOR: u64 = 24;
+/// Limits of the duration that determines the pause, in nanoseconds. The minimum covers the cost of
+/// starting and ending a sample. The maximum applies at low rates, where the tracer mostly waits.
+const SAMPLE_NS: std::ops::RangeInclusive<u64> = 50_000..=1_000_000;
 
 /// Tracer: a worker's part of a trace.
 pub(crate) struct Tracer {
@@ -43,6 +52,19 @@ pub(crate) struct Tracer {
     clock: Instant,
     session: Option<Arc<Session>>,
     epoch: WorkerEpoch,
+    sample: Sample,
+}
+
+/// Samples of a live trace of dropped packets.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sample {
+    is_used: bool,
+    /// Number of arriving packets since the sample began.
+    looked: usize,
+    /// Arrival of the first packet of the sample.
+    since_ns: u64,
+    /// End of the pause after the sample. `None`: the sample has not ended.
+    resume_ns: Option<u64>,
 }
 
 /// A packet that is being traced.
@@ -80,6 +102,7 @@ impl Tracer {
             clock,
             session: None,
             epoch,
+            sample: Sample::default(),
         }
     }
 
@@ -102,6 +125,29 @@ impl Tracer {
         if self.epoch.requested().is_some() {
             self.change();
         }
+        if self.sample.is_used {
+            self.poll_sample();
+        }
+    }
+
+    /// Ends a sample whose packets have left, and starts the next one after the pause.
+    #[cold]
+    fn poll_sample(&mut self) {
+        match self.sample.resume_ns {
+            None if self.is_choosing || self.is_tracing() || self.has_departing() => {}
+            None => {
+                let now_ns = self.now_ns();
+                let duration_ns = now_ns.saturating_sub(self.sample.since_ns);
+                let duration_ns = duration_ns.clamp(*SAMPLE_NS.start(), *SAMPLE_NS.end());
+                self.sample.resume_ns = Some(now_ns + PAUSE_FACTOR * duration_ns);
+            }
+            Some(resume_ns) if self.now_ns() >= resume_ns => {
+                let is_over = self.session.as_ref().is_none_or(|session| session.is_enough(&lock(&session.kept)));
+                self.sample = Sample { is_used: !is_over, ..Sample::default() };
+                self.is_choosing = !is_over;
+            }
+            Some(_) => {}
+        }
     }
 
     #[cold]
@@ -113,6 +159,8 @@ impl Tracer {
         self.session.clone_from(&current);
         drop(current);
         self.is_choosing = self.session.is_some();
+        let is_used = self.traces.is_live && self.session.as_ref().is_some_and(|session| session.request.dropped);
+        self.sample = Sample { is_used, ..Sample::default() };
         if self.is_choosing && self.sieve.is_empty() {
             self.sieve = vec![0; SIEVE_SLOTS].into();
         }
@@ -133,6 +181,7 @@ impl Tracer {
         self.buffers.clear();
         self.sieve.fill(0);
         self.is_choosing = false;
+        self.sample = Sample::default();
         self.session = None;
     }
 
@@ -235,6 +284,16 @@ impl Tracer {
     ) {
         let Some(session) = self.session.clone() else { return };
         for (packet, stamp) in packets.iter().zip(stamps) {
+            if self.sample.is_used {
+                if self.sample.looked == SAMPLE_PACKETS {
+                    self.is_choosing = false;
+                    return;
+                }
+                if self.sample.looked == 0 {
+                    self.sample.since_ns = self.now_ns();
+                }
+                self.sample.looked += 1;
+            }
             if !session.request.filter.fits_port(packet.port) {
                 continue;
             }
@@ -250,6 +309,7 @@ impl Tracer {
             }
             let Some(number) = session.choose() else {
                 self.is_choosing = false;
+                self.sample.is_used = false;
                 return;
             };
             let class = class_name.clone();

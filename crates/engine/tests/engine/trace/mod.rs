@@ -11,7 +11,7 @@ use godwit_test_support::hex::hex;
 use godwit_test_support::{Folder, capture};
 use serde_json::{Value, json};
 
-use common::{GATEWAY, HERE, assert_agreement, gateway_frames, path, replay, udp};
+use common::{GATEWAY, HERE, assert_agreement, gateway_frames, path, replay, run, udp};
 
 #[test]
 fn a_trace_shows_each_step_of_a_packet() {
@@ -163,6 +163,26 @@ fn a_trace_is_limited_by_count_and_by_dropped() {
     assert!(found.packets.iter().all(|packet| packet.fate == Fate::Dropped));
     let (_, found) = replay(GATEWAY, &gateway_frames(), &json!({ "dropped": true, "count": 1 }));
     assert_eq!(found.packets.len(), 1);
+}
+
+/// A trace of dropped packets cannot know which packets will be dropped. If it followed all of them,
+/// a healthy data path would slow down many times.
+#[test]
+fn a_live_trace_of_dropped_packets_follows_samples() {
+    let config = |to: &str| {
+        format!(
+            "[engine]\nworkers = 1\n[[port]]\nname = \"in\"\nkind = \"synthetic\"\npackets = 400000\n\
+             [[function]]\nname = \"back\"\nkind = \"echo\"\n[[chain]]\nfrom = \"in\"\nto = \"back\"\n\
+             [[chain]]\nfrom = \"back\"\nto = \"{to}\"\n"
+        )
+    };
+    let folder = Folder::new();
+    let (report, found) = run(&config("in"), folder.path(), &json!({ "dropped": true }), &Options::default());
+    assert_eq!((found.packets.len(), report.conservation.received), (0, 400_000));
+    assert!(found.chosen >= 32 && found.chosen <= 40_000, "{}", found.chosen);
+    let (_, found) = run(&config("drop"), folder.path(), &json!({ "dropped": true }), &Options::default());
+    assert_eq!(found.packets.len(), 10);
+    assert!(found.packets.iter().all(|packet| packet.fate == Fate::Dropped));
 }
 
 #[test]
