@@ -48,6 +48,12 @@ pub enum Error {
         /// Panic message.
         message: String,
     },
+    /// Bug: a worker completed no loop iteration for several seconds, and the run had to end.
+    #[error("worker {worker} hangs: the run ended without it, and captures may be incomplete")]
+    Hung {
+        /// Number of the worker.
+        worker: usize,
+    },
 }
 
 impl Error {
@@ -67,7 +73,7 @@ impl Error {
             | Self::Packing(_)
             | Self::ArenaLost { .. } => true,
             Self::Device(error) => !matches!(error, godwit_device::Error::Chunk { .. }),
-            Self::Worker { .. } => false,
+            Self::Worker { .. } | Self::Hung { .. } => false,
         }
     }
 }

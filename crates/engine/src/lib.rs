@@ -26,6 +26,8 @@ pub use control::run::Engine;
 pub use control::socket::wipe_texts;
 pub use error::Error;
 pub use godwit_io::{pcap, synthetic};
-pub use observe::report::{Conservation, FunctionReport, Latency, LostDevice, PortReport, PowerReport, Report};
+pub use observe::report::{
+    Conservation, FunctionReport, HealthReport, Latency, LostDevice, PortReport, PowerReport, Report,
+};
 pub use observe::{counters, trace};
 pub use options::{OpenDevice, Opener, Options, Replay};

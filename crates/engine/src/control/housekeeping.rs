@@ -7,8 +7,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::control::health::Disabled;
 use crate::control::socket::Commands;
 use crate::error::Error;
+
+/// Result of a function's periodic work.
+type Done = Result<(), godwit_function::Error>;
 
 /// Minimum interval between two calls of a function.
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
@@ -20,11 +24,12 @@ pub(crate) struct Housekeeper {
 }
 
 impl Housekeeper {
-    /// Starts the thread. Returns `None` if no function has periodic work.
+    /// Starts the thread. Returns `None` if no function has periodic work. `disabled` receives the
+    /// functions whose work ended by a bug.
     ///
     /// # Errors
     /// If the thread cannot be started.
-    pub(crate) fn start(commands: Arc<Commands>) -> Result<Option<Self>, Error> {
+    pub(crate) fn start(commands: Arc<Commands>, disabled: Disabled) -> Result<Option<Self>, Error> {
         let functions = commands.functions.iter().enumerate();
         let chores: Vec<Chore> = functions
             .filter_map(|(index, (name, function))| {
@@ -38,7 +43,10 @@ impl Housekeeper {
         let (end, ended) = channel();
         let thread = thread::Builder::new()
             .name("housekeeping".to_owned())
-            .spawn(move || keep(&commands, chores, &ended))
+            .spawn(move || {
+                let call = |function| commands.with(function, |function, running| function.housekeeping(running));
+                keep(&call, chores, &disabled, &ended);
+            })
             .map_err(|error| Error::Setup(format!("cannot start the housekeeping thread: {error}")))?;
         Ok(Some(Self { end: Some(end), thread: Some(thread) }))
     }
@@ -63,13 +71,14 @@ struct Chore {
     last_error: Option<String>,
 }
 
-fn keep(commands: &Commands, mut chores: Vec<Chore>, ended: &Receiver<()>) {
+fn keep(call: &dyn Fn(usize) -> Done, mut chores: Vec<Chore>, disabled: &Disabled, ended: &Receiver<()>) {
     while let Some(next) = chores.iter_mut().min_by_key(|chore| chore.due) {
         let rest = next.due.saturating_duration_since(Instant::now());
         if ended.recv_timeout(rest) != Err(RecvTimeoutError::Timeout) {
             return;
         }
-        if !next.run(commands) {
+        if !next.run(call) {
+            disabled.add(&next.name);
             let function = next.function;
             chores.retain(|chore| chore.function != function);
         }
@@ -79,9 +88,8 @@ fn keep(commands: &Commands, mut chores: Vec<Chore>, ended: &Receiver<()>) {
 impl Chore {
     /// Calls the function and logs a new error message. Returns false if the function panicked and
     /// must not be called again.
-    fn run(&mut self, commands: &Commands) -> bool {
-        let body = || commands.with(self.function, |function, running| function.housekeeping(running));
-        let Ok(done) = catch_unwind(AssertUnwindSafe(body)) else {
+    fn run(&mut self, call: &dyn Fn(usize) -> Done) -> bool {
+        let Ok(done) = catch_unwind(AssertUnwindSafe(|| call(self.function))) else {
             tracing::error!("function `{}`: its housekeeping is disabled after a bug", self.name);
             return false;
         };
@@ -92,5 +100,42 @@ impl Chore {
         self.last_error = sentence;
         self.due = Instant::now() + self.interval;
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::control::health::Health;
+
+    #[test]
+    fn housekeeping_that_panics_is_reported_and_the_others_continue() {
+        let chore = |function, name: &str| Chore {
+            function,
+            name: name.to_owned(),
+            interval: INTERVAL_MIN,
+            due: Instant::now(),
+            last_error: None,
+        };
+        let (end, ended) = channel();
+        let end = Mutex::new(Some(end));
+        let calls = Mutex::new([0; 2]);
+        let call = |function: usize| {
+            let mut calls = calls.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            calls[function] += 1;
+            if calls[1] == 5 {
+                end.lock().unwrap().take();
+            }
+            assert!(function != 0, "a bug");
+            Ok(())
+        };
+        let disabled = Disabled::default();
+        keep(&call, vec![chore(0, "route"), chore(1, "self")], &disabled, &ended);
+        assert_eq!(*calls.lock().unwrap_or_else(std::sync::PoisonError::into_inner), [1, 5]);
+        let report = Health::new(0, disabled).report();
+        assert_eq!(report.disabled_housekeeping, ["route"]);
+        assert!(!report.is_well());
     }
 }

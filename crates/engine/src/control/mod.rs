@@ -1,6 +1,7 @@
 //! Builds, starts and watches the workers, outside the packet path.
 
 pub(crate) mod cores;
+pub(crate) mod health;
 pub(crate) mod housekeeping;
 pub(crate) mod ports;
 pub(crate) mod program;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use godwit_io::PortCounters;
 
+use crate::control::health::Health;
 use crate::control::ports::Ports;
 use crate::observe::counters::{
     self, BINS, BUSY_NS, BYTES, CREATED, DEVICE_CHUNKS, DEVICE_ENERGY, DEVICE_PACKETS, DROPPED, IN_FLIGHT, MERGED,
@@ -41,6 +42,7 @@ impl Reporter {
         finished: Option<&[Finished]>,
         ports: &Ports,
         power: &Power,
+        health: &Health,
     ) -> Report {
         let layout = &self.plan.layout;
         let mut values = counters::sum(shared, layout.len());
@@ -77,6 +79,7 @@ impl Reporter {
                 [DEVICE_PACKETS, DEVICE_CHUNKS].map(|counter| values[layout.device(device, counter)])
             }),
             lost_devices: self.lost_devices(finished.unwrap_or_default()),
+            health: health.report(),
             latency: latency.latency(),
             conservation: Conservation {
                 received: values[RECEIVED],

@@ -11,6 +11,7 @@ use godwit_function::Function;
 
 use crate::config::Config;
 use crate::control::cores::{cores, cores_of_worker, pin_to};
+use crate::control::health::{Disabled, Health};
 use crate::control::housekeeping::Housekeeper;
 use crate::control::reload::Reloader;
 use crate::control::reporter::Reporter;
@@ -23,10 +24,14 @@ use crate::observe::trace::Trace;
 use crate::options::Options;
 use crate::path::{Finished, Worker};
 
+/// Advice for an operator who sees a hung worker.
+const REPORT_A_HANG: &str = "`gdb -p PID -batch -ex 'thread apply all bt'` shows where, for a bug report";
 /// Interval of the watch loop.
 const WATCH_INTERVAL: Duration = Duration::from_millis(5);
 /// Interval at which the watch loop checks live ports.
 const ATTEND_INTERVAL: Duration = Duration::from_millis(100);
+/// Time for which a run that is ending waits for a hung worker.
+const HUNG_GRACE: Duration = Duration::from_millis(500);
 /// Interval at which the watch loop reports progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -110,8 +115,9 @@ impl Engine {
         });
         // These threads must end before the parts of the engine that they access are dropped, even
         // if a worker failed.
+        let disabled = Disabled::default();
         let housekeeper = match ports.is_replay() {
-            false => Housekeeper::start(Arc::clone(&commands)),
+            false => Housekeeper::start(Arc::clone(&commands), disabled.clone()),
             true => Ok(None),
         };
         let housekeeper = housekeeper.inspect_err(|_| stop_requested.store(true, Ordering::Relaxed));
@@ -120,6 +126,8 @@ impl Engine {
         let server = socket.map(|socket| ControlServer::start(socket, commands, free_cores)).transpose();
         let server = server.inspect_err(|_| stop_requested.store(true, Ordering::Relaxed));
         let (mut last_progress, mut last_attended) = (started, started);
+        let mut health = Health::new(shared.len(), disabled);
+        let mut halted_at = None;
         while threads.iter().any(|thread| !thread.is_finished()) {
             let elapsed = started.elapsed();
             let stopped = stop.load(Ordering::Relaxed) || stop_requested.load(Ordering::Relaxed);
@@ -128,14 +136,30 @@ impl Engine {
                 // receive queues.
                 ports.stop();
                 halt.store(true, Ordering::Relaxed);
+                let since: Instant = *halted_at.get_or_insert_with(Instant::now);
+                if let Some(worker) = health.hung_worker()
+                    && since.elapsed() >= HUNG_GRACE
+                {
+                    // Its thread may never end, and may hold locks of these parts. They are not
+                    // closed, and the process ends without the thread.
+                    std::mem::forget((ports, devices, server, housekeeper, reloader));
+                    return Err(Error::Hung { worker });
+                }
             }
             if last_attended.elapsed() >= ATTEND_INTERVAL {
                 last_attended = Instant::now();
                 ports.attend().iter().for_each(|(port, sentence)| tracing::warn!("port `{port}`: {sentence}"));
+                let has_ended = |worker: usize| threads.get(worker).is_none_or(WorkerThread::is_finished);
+                for (worker, is_hung) in health.check(&shared, has_ended, Instant::now()) {
+                    match is_hung {
+                        true => tracing::error!("worker {worker} hangs: its packets wait; {REPORT_A_HANG}"),
+                        false => tracing::warn!("worker {worker} continues"),
+                    }
+                }
             }
             if last_progress.elapsed() >= PROGRESS_INTERVAL {
                 last_progress = Instant::now();
-                progress(&reporter.report(elapsed, &shared, None, &ports, &power));
+                progress(&reporter.report(elapsed, &shared, None, &ports, &power, &health));
             }
             power.sample();
             log_notices(&watched);
@@ -144,7 +168,9 @@ impl Engine {
             let rest = rest.max(Duration::from_micros(200));
             match report_requests.recv_timeout(rest) {
                 // Sending the report fails if the client has disconnected. This is not an error.
-                Ok(reply) => drop(Sender::send(&reply, reporter.report(elapsed, &shared, None, &ports, &power))),
+                Ok(reply) => {
+                    drop(Sender::send(&reply, reporter.report(elapsed, &shared, None, &ports, &power, &health)))
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => thread::sleep(rest),
             }
@@ -169,7 +195,7 @@ impl Engine {
         }
         watched.iter().for_each(|(_, function)| function.finish());
         log_notices(&watched);
-        let report = reporter.report(elapsed, &shared, Some(&finished), &ports, &power);
+        let report = reporter.report(elapsed, &shared, Some(&finished), &ports, &power, &health);
         ports.finish()?;
         Ok(report)
     }

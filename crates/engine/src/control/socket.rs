@@ -45,8 +45,10 @@ const REQUEST_BYTES_MAX: usize = 1 << 20;
 const CLIENTS_MAX: usize = 8;
 /// Idle time after which the server disconnects a client.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// Timeout of writing a reply. After it, the server disconnects the client.
+/// Timeout of a complete reply. After it, the server disconnects the client.
 const WRITE_LIMIT: Duration = Duration::from_secs(5);
+/// Time after the end of the run during which a client can still read a reply.
+const END_WRITE_LIMIT: Duration = Duration::from_millis(200);
 /// Interval at which a waiting thread checks whether the run has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// Timeout of a report, far above the normal response time of the watch loop.
@@ -177,7 +179,7 @@ fn serve(socket: &ControlSocket, commands: &Commands, ended: &AtomicBool) {
         while !ended.load(Ordering::Relaxed) {
             let Some(stream) = socket.accept() else { continue };
             if clients.load(Ordering::Relaxed) >= CLIENTS_MAX {
-                reply(&stream, &refused(format!("{CLIENTS_MAX} clients are connected already")));
+                reply(&stream, &refused(format!("{CLIENTS_MAX} clients are connected already")), ended);
                 continue;
             }
             clients.fetch_add(1, Ordering::Relaxed);
@@ -197,7 +199,7 @@ fn serve(socket: &ControlSocket, commands: &Commands, ended: &AtomicBool) {
 /// long.
 fn serve_client(mut stream: &UnixStream, commands: &Commands, ended: &AtomicBool) {
     // The listener does not block. On some systems, accepted sockets inherit this property.
-    if stream.set_nonblocking(false).is_err() || stream.set_write_timeout(Some(WRITE_LIMIT)).is_err() {
+    if stream.set_nonblocking(false).is_err() {
         return;
     }
     // The buffer never grows, so that no copy of a key remains in freed memory.
@@ -210,18 +212,22 @@ fn serve_client(mut stream: &UnixStream, commands: &Commands, ended: &AtomicBool
     // packets.
     while !ended.load(Ordering::Relaxed) || (trace.is_some() && last_activity.elapsed() < TRACE_GRACE) {
         while let Some(end) = read[..filled].iter().position(|&byte| byte == b'\n') {
+            // The rest of a long series of requests is not answered after the run.
+            if ended.load(Ordering::Relaxed) && trace.is_none() {
+                return;
+            }
             let answer = answer(&read[..end], commands, &mut trace);
             read.copy_within(end + 1..filled, 0);
             let rest = filled - (end + 1);
             read[rest..filled].zeroize();
             filled = rest;
-            if !reply(stream, &answer) {
+            if !reply(stream, &answer, ended) {
                 return;
             }
             last_activity = Instant::now();
         }
         if filled == read.len() {
-            reply(stream, &refused(format!("a request must not exceed {REQUEST_BYTES_MAX} bytes")));
+            reply(stream, &refused(format!("a request must not exceed {REQUEST_BYTES_MAX} bytes")), ended);
             return;
         }
         if !is_readable(stream, LOOK_INTERVAL) {
@@ -240,11 +246,31 @@ fn serve_client(mut stream: &UnixStream, commands: &Commands, ended: &AtomicBool
     }
 }
 
-/// Sends a reply. Returns false if the client has disconnected.
-fn reply(mut stream: &UnixStream, answer: &Value) -> bool {
+/// Sends a reply. Returns false if the client has disconnected, or reads too slowly.
+fn reply(mut stream: &UnixStream, answer: &Value, ended: &AtomicBool) -> bool {
     let mut line = answer.to_string();
     line.push('\n');
-    stream.write_all(line.as_bytes()).is_ok()
+    let mut rest = line.as_bytes();
+    if stream.set_write_timeout(Some(LOOK_INTERVAL)).is_err() {
+        return false;
+    }
+    let (started, mut end) = (Instant::now(), None);
+    while !rest.is_empty() {
+        if ended.load(Ordering::Relaxed) {
+            end.get_or_insert_with(Instant::now);
+        }
+        if started.elapsed() > WRITE_LIMIT || end.is_some_and(|end: Instant| end.elapsed() > END_WRITE_LIMIT) {
+            return false;
+        }
+        match stream.write(rest) {
+            Ok(0) => return false,
+            Ok(bytes) => rest = &rest[bytes..],
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
+            Err(_) => return false,
+        }
+    }
+    true
 }
 
 fn refused(sentence: impl std::fmt::Display) -> Value {

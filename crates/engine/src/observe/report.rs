@@ -19,6 +19,8 @@ pub struct Report {
     pub power: Vec<PowerReport>,
     /// Devices that were lost during the run. Other devices took over their functions.
     pub lost_devices: Vec<LostDevice>,
+    /// Threads that have stopped working.
+    pub health: HealthReport,
     /// Time from arrival to departure of all sent packets. `None` if no packet was sent.
     pub latency: Option<Latency>,
     /// Totals that account for every packet.
@@ -26,6 +28,23 @@ pub struct Report {
     /// Name and value of every counter that is not zero. The names are those of `docs/counters.md`.
     #[serde(serialize_with = "as_map")]
     pub counters: Vec<(String, u64)>,
+}
+
+/// Threads that have stopped working.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct HealthReport {
+    /// Workers that have completed no loop iteration for ten seconds.
+    pub hung_workers: Vec<usize>,
+    /// Functions whose housekeeping ended by a bug. Their routes, neighbours and addresses no
+    /// longer change.
+    pub disabled_housekeeping: Vec<String>,
+}
+
+impl HealthReport {
+    /// Returns whether all threads work.
+    pub fn is_well(&self) -> bool {
+        self.hung_workers.is_empty() && self.disabled_housekeeping.is_empty()
+    }
 }
 
 /// Packets and bytes of one port.
