@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
+use crate::log;
+
 /// Reason why a command ends early. Standard error shows its sentence after `godwit: `.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
@@ -32,11 +34,11 @@ impl Failure {
     pub(crate) fn report(&self) -> ExitCode {
         match self {
             Self::User(_) => {
-                eprintln!("godwit: {self}");
+                log::line(format_args!("godwit: {self}"));
                 ExitCode::from(2)
             }
             Self::Bug(_) => {
-                eprintln!("godwit: {self}");
+                log::line(format_args!("godwit: {self}"));
                 ExitCode::FAILURE
             }
             Self::OutputClosed => ExitCode::SUCCESS,

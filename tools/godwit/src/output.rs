@@ -10,9 +10,12 @@ use serde::Serialize;
 use tempfile::NamedTempFile;
 
 use crate::failure::Failure;
+use crate::log;
 
 /// Writes `text` to standard output.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    // Both outputs may be the same terminal. Earlier lines precede this text.
+    log::flush();
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(()),
@@ -25,7 +28,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 /// output.
 pub(crate) fn print_text(json: &Json, text: &str) -> Result<(), Failure> {
     if matches!(json, Json::Stdout) {
-        eprint!("{text}");
+        log::write(text);
         return Ok(());
     }
     print(text)

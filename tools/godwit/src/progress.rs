@@ -1,10 +1,11 @@
 //! Progress on standard error: a single line that is overwritten on a terminal, one line per
 //! message elsewhere.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 
 use godwit_engine::Report;
 
+use crate::log;
 use crate::table::grouped;
 
 /// Reporter of progress.
@@ -23,10 +24,7 @@ impl Progress {
 
     /// Shows a line.
     pub(crate) fn show(&mut self, line: &str) {
-        let mut stderr = std::io::stderr().lock();
-        // Errors are ignored, because the work does not depend on the progress line.
-        let _ = if self.terminal { write!(stderr, "\r\x1b[K{line}") } else { writeln!(stderr, "{line}") };
-        let _ = stderr.flush();
+        log::write(if self.terminal { format!("\r\x1b[K{line}") } else { format!("{line}\n") });
         self.pending = self.terminal;
     }
 
@@ -49,9 +47,7 @@ impl Progress {
     /// Erases the line, so that other output can follow.
     pub(crate) fn clear(&mut self) {
         if std::mem::take(&mut self.pending) {
-            let mut stderr = std::io::stderr().lock();
-            let _ = write!(stderr, "\r\x1b[K");
-            let _ = stderr.flush();
+            log::write("\r\x1b[K");
         }
     }
 }
