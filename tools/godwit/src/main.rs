@@ -9,6 +9,7 @@ mod commands;
 mod control;
 mod devices;
 mod failure;
+mod log;
 mod output;
 mod privileges;
 mod progress;
@@ -17,6 +18,7 @@ mod proxies;
 mod secret;
 mod signals;
 mod summary;
+mod supervisor;
 mod table;
 mod trace;
 
@@ -60,7 +62,7 @@ enum Command {
 
 fn main() -> ExitCode {
     tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
+        .with_writer(log::Event::default)
         .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
         .with_target(false)
         .without_time()
@@ -89,10 +91,12 @@ fn main() -> ExitCode {
         Err(error) if error.use_stderr() => Err(usage(&error)),
         Err(help) => output::print(&format!("{}\n", help.to_string().trim_end())),
     };
-    match outcome {
+    let code = match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
-    }
+    };
+    log::flush();
+    code
 }
 
 /// Converts an error of the command line to one sentence.

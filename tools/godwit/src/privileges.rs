@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use caps::{CapSet, errors::CapsError};
+use nix::sys::prctl;
 use nix::unistd::{Gid, Uid, User, chown, geteuid, setgroups, setresgid, setresuid};
 
 use crate::failure::Failure;
@@ -13,8 +15,10 @@ pub(crate) fn drop_to(user: &str, control: Option<&Path>) -> Result<(), Failure>
     let Some(User { uid, gid, .. }) = found else {
         return Err(Failure::user(format!("[engine] user = \"{user}\": this user does not exist on this machine")));
     };
+    give_up_programs();
     if geteuid() == uid {
-        return Ok(());
+        // systemd changed the user, and left the capabilities that open ports.
+        return give_up_capabilities().map_err(|error| refuse_capabilities(user, &error));
     }
     if !geteuid().is_root() {
         return Err(Failure::user(format!(
@@ -24,7 +28,27 @@ pub(crate) fn drop_to(user: &str, control: Option<&Path>) -> Result<(), Failure>
     if let Some(control) = control {
         chown(control, Some(uid), Some(gid)).map_err(|error| refuse(user, error))?;
     }
-    become_user(uid, gid).map_err(|error| refuse(user, error))
+    become_user(uid, gid).map_err(|error| refuse(user, error))?;
+    give_up_capabilities().map_err(|error| refuse_capabilities(user, &error))
+}
+
+/// Makes programs that this process may execute unable to gain privileges. Applies to this thread
+/// and to the threads that it starts.
+fn give_up_programs() {
+    // The call fails only on kernels before Linux 3.5.
+    let _ = prctl::set_no_new_privs();
+    for capability in caps::all() {
+        // Without CAP_SETPCAP, the set stays. The flag above has the same effect.
+        let _ = caps::drop(None, CapSet::Bounding, capability);
+    }
+}
+
+/// Gives up the capabilities of this thread and of the threads that it starts.
+fn give_up_capabilities() -> Result<(), CapsError> {
+    // The effective set is a part of the permitted set, so it is cleared first.
+    [CapSet::Ambient, CapSet::Effective, CapSet::Permitted, CapSet::Inheritable]
+        .into_iter()
+        .try_for_each(|set| caps::clear(None, set))
 }
 
 /// Forbids core dumps of this process, and access to its memory by other processes of its user.
@@ -42,4 +66,8 @@ fn become_user(uid: Uid, gid: Gid) -> nix::Result<()> {
 
 fn refuse(user: &str, error: nix::Error) -> Failure {
     Failure::user(format!("cannot change to user `{user}`: {}", error.desc()))
+}
+
+fn refuse_capabilities(user: &str, error: &CapsError) -> Failure {
+    Failure::user(format!("cannot give up the capabilities of user `{user}`: {error}"))
 }

@@ -171,7 +171,8 @@ fn power(report: &Report) -> String {
 }
 
 /// Returns one line per function that processed packets: the counts of its verdicts and drop
-/// reasons.
+/// reasons. A last line has the packets that the engine itself dropped. All drops add up to the
+/// number in the conservation line.
 fn results(report: &Report) -> String {
     let mut text = String::new();
     for function in &report.functions {
@@ -190,5 +191,35 @@ fn results(report: &Report) -> String {
         }
         text.push('\n');
     }
+    let of_engine = |(name, count): &(String, u64)| {
+        let reason = name.strip_prefix("engine_dropped_")?;
+        (*count > 0).then(|| format!("{reason} {}", grouped(*count)))
+    };
+    let drops: Vec<String> = report.counters.iter().filter_map(of_engine).collect();
+    if !drops.is_empty() {
+        let _ = writeln!(text, "  engine: dropped: {}", drops.join(", "));
+    }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use godwit_engine::FunctionReport;
+
+    use super::*;
+
+    #[test]
+    fn every_drop_is_shown() {
+        let function = FunctionReport {
+            name: "route".to_owned(),
+            verdicts: vec![("forward".to_owned(), 5), ("local".to_owned(), 0)],
+            drops: vec![("blackhole".to_owned(), 2)],
+            ..FunctionReport::default()
+        };
+        let counters = [("engine_dropped", 1207), ("engine_dropped_flood", 1200), ("engine_dropped_chain", 5)]
+            .map(|(name, count)| (name.to_owned(), count));
+        let report = Report { functions: vec![function], counters: counters.into(), ..Report::default() };
+        let expected = "  route: forward 5; dropped: blackhole 2\n  engine: dropped: flood 1 200, chain 5\n";
+        assert_eq!(results(&report), expected);
+    }
 }

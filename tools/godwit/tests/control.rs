@@ -3,10 +3,14 @@
 mod common;
 
 use std::fs;
-use std::time::Duration;
+use std::io::{PipeReader, Read, Write};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use common::running::Running;
-use common::{godwit, run};
+use common::{Said, godwit, run};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -340,4 +344,116 @@ fn the_chain_changes_while_packets_flow() {
     assert_eq!((&flow["dropped"], &flow["sent"]), (&0.into(), &flow["received"]));
     let probes = &report["ports"][0]["probes"];
     assert_eq!((&probes["received"], &probes["reordered"]), (&flow["received"], &0.into()), "{probes}");
+}
+
+/// Starts a run whose standard error is a full pipe that nothing reads. Returns the read end too.
+fn with_full_stderr(command: &mut Command) -> (Child, PipeReader) {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let flags = OFlag::from_bits_truncate(fcntl(&writer, FcntlArg::F_GETFL).unwrap());
+    fcntl(&writer, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK)).unwrap();
+    while writer.write(&[b'.'; 512]).is_ok() {}
+    while writer.write(b".").is_ok() {}
+    // The program inherits the pipe, which blocks it as a terminal that is paused does.
+    fcntl(&writer, FcntlArg::F_SETFL(flags)).unwrap();
+    (command.stdout(Stdio::piped()).stderr(writer).spawn().unwrap(), reader)
+}
+
+#[test]
+fn a_full_standard_error_stops_neither_status_nor_sigterm() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("echo.toml"), ECHO).unwrap();
+    let control = path("control");
+    let mut command = godwit();
+    command.arg("run").arg(path("echo.toml")).arg("--control").arg(&control);
+    let (mut child, reader) = with_full_stderr(&mut command);
+    let status = || run(godwit().arg("status").arg("--control").arg(&control).args(["--json", "-"]));
+    // Longer than a second, after which the first progress line is due.
+    let begin = Instant::now();
+    let mut answers = 0;
+    while begin.elapsed() < Duration::from_secs(3) {
+        answers += u32::from(status().code == Some(0));
+    }
+    assert!(answers > 3, "{answers}");
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
+    let ended = Instant::now();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    println!("ended {} ms after SIGTERM", ended.elapsed().as_millis());
+    drop(reader);
+}
+
+#[test]
+fn a_client_that_does_not_read_does_not_delay_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("echo.toml"), ECHO).unwrap();
+    let running = Running::start(&path("echo.toml"), &path("control"));
+    let mut client = UnixStream::connect(path("control")).unwrap();
+    client.write_all("{\"command\":\"status\"}\n".repeat(2000).as_bytes()).unwrap();
+    // It reads a little from time to time, so that no single write takes long.
+    let mut slow = client.try_clone().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut part = [0; 2048];
+        let mut total = 0;
+        while let Ok(bytes @ 1..) = slow.read(&mut part) {
+            total += bytes;
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        total
+    });
+    std::thread::sleep(Duration::from_millis(500));
+    kill(Pid::from_raw(running.id() as i32), Signal::SIGTERM).unwrap();
+    let ended = Instant::now();
+    running.finish();
+    println!("ended {} ms after SIGTERM", ended.elapsed().as_millis());
+    // The server closed the connection long before it had answered all requests.
+    assert!(reader.join().unwrap() < 2000 * 1000);
+}
+
+/// A worker hangs in a write to a pipe whose reader does not read.
+#[test]
+fn a_worker_that_hangs_is_reported_and_does_not_feed_the_watchdog() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let pipe = path("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR | nix::sys::stat::Mode::S_IWUSR).unwrap();
+    let config =
+        ECHO.replacen("[[function]]", "[[port]]\nname = \"out\"\nkind = \"pcap\"\nwrite = \"pipe\"\n\n[[function]]", 1);
+    let at = config.rfind("to = \"in\"").unwrap();
+    fs::write(path("hang.toml"), format!("{}to = \"out\"\n", &config[..at])).unwrap();
+    let _reader = fs::File::options().read(true).write(true).open(&pipe).unwrap();
+    let supervisor = UnixDatagram::bind(path("notify")).unwrap();
+    supervisor.set_read_timeout(Some(Duration::from_millis(2500))).unwrap();
+    let message = || {
+        let mut bytes = [0; 64];
+        supervisor.recv(&mut bytes).ok().map(|count| String::from_utf8_lossy(&bytes[..count]).into_owned())
+    };
+    let mut command = godwit();
+    command.arg("run").arg(path("hang.toml")).arg("--control").arg(path("control"));
+    command.env("NOTIFY_SOCKET", path("notify")).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    supervisor.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    assert_eq!(message().as_deref(), Some("READY=1"));
+    supervisor.set_read_timeout(Some(Duration::from_millis(2500))).unwrap();
+    let status = || {
+        let said = run(godwit().arg("status").arg("--control").arg(path("control")).args(["--json", "-"]));
+        let report: Option<Value> = serde_json::from_str(&said.stdout).ok();
+        report.is_some_and(|report| report["health"]["hung_workers"] == serde_json::json!([0]))
+    };
+    let mut fed = 0;
+    while !status() {
+        supervisor.set_nonblocking(true).unwrap();
+        fed += std::iter::from_fn(message).filter(|message| message == "WATCHDOG=1").count();
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(fed > 0, "the watchdog must be fed before the worker hangs");
+    while message().is_some() {}
+    supervisor.set_nonblocking(false).unwrap();
+    assert_eq!(message(), None, "the watchdog must not be fed while a worker hangs");
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
+    let said = Said::of(child.wait_with_output().unwrap());
+    assert_eq!(said.code, Some(1), "{said:#?}");
+    for part in ["worker 0 hangs: its packets wait", "godwit: worker 0 hangs: the run ended without it"] {
+        assert!(said.stderr.contains(part), "{said:#?}");
+    }
 }

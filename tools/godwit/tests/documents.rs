@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 use godwit_test_support::{Folder, repository};
 
@@ -112,4 +112,101 @@ fn commands_of_troubleshooting_exist() {
             );
         }
     }
+}
+
+/// Runs `systemd-analyze`. Returns `None` and reports a skipped test if it is not installed.
+fn systemd_analyze(arguments: &[&str]) -> Option<Output> {
+    match Command::new("systemd-analyze").args(arguments).output() {
+        Ok(output) => Some(output),
+        Err(_) => {
+            godwit_test_support::absent("systemd-analyze");
+            None
+        }
+    }
+}
+
+#[test]
+fn the_unit_is_hardened() {
+    let unit = fs::read_to_string(repository().join("examples/deploy/godwit.service")).unwrap();
+    for line in [
+        "Type=notify",
+        "WatchdogSec=30",
+        "StartLimitIntervalSec=0",
+        "RuntimeDirectory=godwit/%i",
+        "StateDirectory=godwit/%i",
+        "CacheDirectory=godwit/%i",
+        "LimitCORE=0",
+    ] {
+        assert!(unit.lines().any(|found| found == line), "{line}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // Without the name of a template, systemd-analyze does not accept %i.
+    let path = folder.path().join("godwit@.service");
+    fs::write(&path, unit).unwrap();
+    // The threshold is ten times the exposure.
+    let arguments = ["security", "--offline=true", "--threshold=20", "--no-pager", path.to_str().unwrap()];
+    let Some(output) = systemd_analyze(&arguments) else { return };
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert!(table.contains("Overall exposure level"), "{output:?}");
+    assert!(output.status.success(), "{table}");
+}
+
+/// Returns the system calls of a list of names and groups, as in `SystemCallFilter=`.
+fn system_calls(names: &str) -> Option<BTreeSet<String>> {
+    let mut calls = BTreeSet::new();
+    for name in names.split_whitespace() {
+        if !name.starts_with('@') {
+            calls.insert(name.to_owned());
+            continue;
+        }
+        let output = systemd_analyze(&["syscall-filter", "--no-pager", name])?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let members = text.lines().skip(1).map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        for member in members {
+            calls.extend(system_calls(member)?);
+        }
+    }
+    Some(calls)
+}
+
+#[test]
+fn system_calls_of_a_run_pass_the_filter_of_the_unit() {
+    let unit = fs::read_to_string(repository().join("examples/deploy/godwit.service")).unwrap();
+    let mut allowed = BTreeSet::new();
+    for filter in unit.lines().filter_map(|line| line.strip_prefix("SystemCallFilter=")) {
+        let Some(calls) = system_calls(filter.trim_start_matches('~')) else { return };
+        match filter.starts_with('~') {
+            true => allowed.retain(|call| !calls.contains(call)),
+            false => allowed.extend(calls),
+        }
+    }
+    assert!(allowed.contains("read") && allowed.contains("bpf") && !allowed.contains("reboot"), "{allowed:?}");
+    if Command::new("strace").arg("-V").output().is_err() {
+        return godwit_test_support::absent("strace");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let config = "[engine]\nworkers = 1\n[[port]]\nname = \"in\"\nkind = \"af_xdp\"\ninterface = \"left\"\n\
+        [[function]]\nname = \"route\"\nkind = \"ipv4\"\n[function.follow]\nroutes = \"fpm\"\n\
+        interfaces = { in = \"left\" }\n[[chain]]\nfrom = \"in\"\nto = \"route\"\n\
+        [[chain]]\nfrom = \"route\"\nto = \"in\"\n";
+    fs::write(path("chain.toml"), config).unwrap();
+    let ran = godwit_test_support::network::in_namespace(|| {
+        godwit_test_support::network::veth_pair(["left", "right"]);
+        let mut command = Command::new("strace");
+        command.args(["-f", "-qq", "-c", "-U", "name", "-o"]).arg(path("calls")).arg(env!("CARGO_BIN_EXE_godwit"));
+        command.arg("run").arg(path("chain.toml")).arg("--control").arg(path("control"));
+        command.args(["--seconds", "1", "--json"]).arg(path("report.json")).output().unwrap()
+    });
+    let Some(output) = ran else { return };
+    assert!(output.status.success(), "{output:?}");
+    let calls = fs::read_to_string(path("calls")).unwrap();
+    let used: BTreeSet<String> = calls.lines().map(|line| line.trim().to_owned()).collect();
+    let is_call = |name: &&String| {
+        name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !["total", "syscall"].contains(&name.as_str())
+    };
+    assert!(used.contains("bpf") && used.contains("sched_setaffinity"), "{used:?}");
+    // strace shows execve, by which systemd starts the program, and which the filter allows.
+    let forbidden: Vec<_> = used.iter().filter(is_call).filter(|name| !allowed.contains(*name)).collect();
+    assert!(forbidden.is_empty(), "{forbidden:?}");
 }

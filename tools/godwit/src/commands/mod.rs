@@ -29,13 +29,14 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::progress::Progress;
-use crate::{privileges, signals};
+use crate::supervisor::Supervisor;
+use crate::{log, privileges, signals};
 
 /// Reads a configuration and prints its warnings.
 fn load(path: &Path) -> Result<Config, Failure> {
     let config = Config::load(path).map_err(Failure::user)?;
     for warning in &config.warnings {
-        eprintln!("godwit: warning: {warning}");
+        log::line(format_args!("godwit: warning: {warning}"));
     }
     Ok(config)
 }
@@ -61,8 +62,17 @@ fn run_traced(
     if let Some(user) = user {
         privileges::drop_to(&user, options.control.as_deref().or(control.as_deref()))?;
     }
+    let supervisor = Supervisor::from_environment();
+    supervisor.ready();
     let mut progress = Progress::new();
-    let report = engine.run(&stop, limit, &mut |report| progress.report(report));
+    let report = engine.run(&stop, limit, &mut |report| {
+        progress.report(report);
+        // A worker that hangs does not recover. The supervisor restarts the process.
+        if report.health.hung_workers.is_empty() {
+            supervisor.is_alive();
+        }
+    });
+    supervisor.stopping();
     progress.clear();
     Ok((report?, trace.map(Trace::stop)))
 }
