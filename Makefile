@@ -1,12 +1,14 @@
 # The two main commands are `make demo` and `make test`. Each first installs missing packages
 # (scripts/install.sh).
 
-.PHONY: demo test check deny fuzz-check install-build install-test nvrtc secgw crypto_mb peers help
+.PHONY: demo test check deny fuzz fuzz-check soak install-build install-test nvrtc secgw crypto_mb peers help
 
 help:
 	@echo 'make demo    build Godwit and run generated traffic through a chain of functions (5 seconds)'
 	@echo 'make test    run all checks and all tests'
 	@echo 'make check   check format, lints, prose, dependencies and documentation, without the tests'
+	@echo 'make fuzz    run each fuzz target for a minute, or for SECONDS=N'
+	@echo 'make soak    run a router for an hour, or for SECONDS=N, under load and changes'
 	@echo 'make peers   build the programs that benchmarks compare with (DPDK, ipsec-mb, C++20 coroutines)'
 
 demo: install-build
@@ -32,6 +34,13 @@ check: install-test
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps
 	cargo xtask msrv
 	@$(MAKE) --no-print-directory fuzz-check deny
+
+fuzz:
+	@scripts/fuzz.sh --seconds $(or $(SECONDS),60)
+
+soak:
+	cargo build --release --locked --package godwit
+	@scripts/soak.py --seconds $(or $(SECONDS),3600) --godwit $${CARGO_TARGET_DIR:-target}/release/godwit
 
 # The fuzz targets are a separate workspace that shares the build folder.
 fuzz-check:
