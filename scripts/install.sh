@@ -4,7 +4,7 @@
 #
 #   scripts/install.sh build    packages of `make demo`: a C compiler
 #   scripts/install.sh test     also the programs and libraries of the tests: scapy, tshark, PoCL,
-#                               oclgrind, clang, DPDK, FRR, strongSwan
+#                               oclgrind, clang, DPDK, FRR, strongSwan, strace
 set -euo pipefail
 
 need=(gcc libc6-dev)
@@ -16,6 +16,8 @@ if [ "${1:-build}" = test ]; then
     # Topologies in network namespaces: tools that create them, and routers and traffic inside. A
     # test compiles the XDP program again with clang and compares the result.
     need+=(iproute2 ethtool frr iputils-ping traceroute iperf3 curl tcpreplay bpftool clang llvm)
+    # Kills a process at each call that makes a file durable.
+    need+=(strace)
     # Remote end of IPsec tunnels: strongSwan with IKE and userland ESP.
     need+=(strongswan-charon libcharon-extra-plugins libstrongswan-standard-plugins libstrongswan-extra-plugins strongswan-swanctl)
     # Peer of the signing engine and client of the TLS proxy.

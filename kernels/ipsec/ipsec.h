@@ -74,6 +74,10 @@ fragment_overlap = """\
     A fragment overlaps or contradicts another one: all fragments of the packet are dropped."""
 fragment_limit = "A fragment of a packet that would be too long, or beyond the reassembly limits."
 fragment_timeout = "A fragment of a packet whose other fragments did not arrive in time."
+not_durable = "The sequence number is not yet durable in the state folder."
+unprotected = """\
+    The packet came from an unprotected port, and a policy would protect it (RFC 4301, \
+    section 5.2)."""
 */
 /*
  * Kernel `ipsec`: ESP and AH in tunnel and transport mode, with IPv4 and IPv6 inside and outside.

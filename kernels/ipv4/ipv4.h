@@ -36,6 +36,7 @@ malformed = "The version, header length or total length is inconsistent."
 checksum = "The header checksum is wrong."
 blackhole = "The route is a blackhole."
 martian = "The source or destination is in 0/8, in 127/8, or at or above 224.0.0.0."
+reverse_path = "The reverse-path filter found no route back to the source (RFC 3704)."
 [constants]
 group_narrow = """\
     u16 = 0x8000: Flag in a 2-byte entry of tbl24: the other bits are the number of a group."""

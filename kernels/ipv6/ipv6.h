@@ -43,6 +43,7 @@ blackhole = "The route is a blackhole."
 martian = """\
     The source or destination is not valid on a link, or the destination is multicast beyond the \
     link."""
+reverse_path = "The reverse-path filter found no route back to the source (RFC 3704)."
 [constants]
 trie = "u32 = 0: Form of the table: a multibit trie."
 hash = "u32 = 1: Form of the table: hash tables, searched by prefix length."

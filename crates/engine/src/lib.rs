@@ -23,7 +23,7 @@ mod plan;
 
 pub use control::program::FunctionProgram;
 pub use control::run::Engine;
-pub use control::socket::wipe_texts;
+pub use control::wiped::wipe_texts;
 pub use error::Error;
 pub use godwit_io::{pcap, synthetic};
 pub use observe::report::{

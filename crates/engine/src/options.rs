@@ -14,6 +14,8 @@ pub struct Options {
     pub replay: Option<Replay>,
     /// Path of the control socket. Replaces the configured path.
     pub control: Option<PathBuf>,
+    /// State folder. Replaces the configured folder.
+    pub state: Option<PathBuf>,
     /// Flag that requests a reload: the engine reads the configuration file again, applies the new
     /// classes and edges, and clears the flag.
     pub reload: Option<Arc<AtomicBool>>,

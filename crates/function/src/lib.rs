@@ -40,6 +40,7 @@ use std::time::Duration;
 
 use godwit_abi::{Descriptor, Outcome};
 use godwit_packet::{ImageRef, Region, SteerKey};
+use godwit_state::{KeyName, State};
 use toml::Spanned;
 use toml::de::DeTable;
 
@@ -242,12 +243,42 @@ pub trait Function: Send + Sync {
         Vec::new()
     }
 
+    /// Returns the part of the function that must not repeat sequence numbers after a restart.
+    fn durable(&self) -> Option<&dyn Durable> {
+        None
+    }
+
     /// Processes one packet in the same way as the kernel, written directly from the standard. The
     /// implementation favors clarity over speed.
     ///
     /// `buffer` is the whole buffer of the packet. The function may change `descriptor.head` and
     /// `descriptor.length` within it.
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome;
+}
+
+/// Part of a function whose sequence numbers must not repeat under one key.
+pub trait Durable {
+    /// Returns the keys with which the function sends.
+    fn keys(&self) -> Vec<SendingKey>;
+
+    /// Claims the keys, and continues after the numbers that an earlier process may have used.
+    /// Called once, before packets arrive. `name` is the configured name of the function. It is not
+    /// called in a replay, whose output must not depend on earlier ones.
+    ///
+    /// # Errors
+    /// If another process uses a key, or the state folder cannot be written.
+    fn start(&self, name: &str, state: &Arc<State>) -> Result<(), Error>;
+}
+
+/// Key with which a function sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SendingKey {
+    /// Digest of the key and of the constant part of its nonces.
+    pub name: KeyName,
+    /// Part of the function that uses the key, such as `SA "x"`.
+    pub owner: String,
+    /// Whether a repeated number would reveal plaintext, and the key may have been used before.
+    pub needs_folder: bool,
 }
 
 /// Operations of the engine for commands and housekeeping. A function uses them to change its

@@ -13,6 +13,7 @@ mod kernel;
 mod next_hops;
 mod prefix;
 mod resolve;
+mod reverse_path;
 
 use std::net::IpAddr;
 
@@ -25,6 +26,7 @@ pub(crate) use kernel::{INTERVAL as KERNEL_ROUTES_INTERVAL, KernelRoutes, Kernel
 pub(crate) use next_hops::{Format, NextHops, Record};
 pub use prefix::{Family, Prefix};
 pub(crate) use resolve::{DynamicNextHop, INTERVAL as RESOLVE_INTERVAL, Resolver};
+pub(crate) use reverse_path::{ReversePath, ReversePathConfig, ReversePathHost, SourceLookup, SourceRoute, packet_of};
 
 /// Treatment of the packets of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use godwit_abi::{Descriptor, Outcome};
+use godwit_packet::{Arena, ArenaConfig};
 use toml::de::DeTable;
 
-use crate::{BuildContext, Error, Function, Kind};
+use crate::{BuildContext, Error, Function, Kind, Work};
 
 /// Builds a function from the text of its stanza.
 pub(crate) fn build(kind: &Kind, stanza: &str, ports: &[&str], directory: &Path) -> Result<Arc<dyn Function>, Error> {
@@ -37,6 +38,21 @@ pub(crate) fn run(function: &dyn Function, frame: &mut Vec<u8>) -> Outcome {
     frame.clear();
     frame.extend(&buffer[usize::from(descriptor.head)..][..usize::from(descriptor.length)]);
     outcome
+}
+
+/// Returns whether the host half of a function passes a frame that arrived at `port` to the kernel,
+/// or the reason for which it drops the frame.
+pub(crate) fn prepare_one(function: &dyn Function, port: u8, frame: &[u8]) -> Result<(), u8> {
+    let mut region = Arena::new(ArenaConfig { packets: 1, ..ArenaConfig::default() }, 1).unwrap().split().remove(0);
+    let packet = Descriptor { port, ..region.allocate(frame.len()).unwrap() };
+    region.frame_mut(&packet).copy_from_slice(frame);
+    let mut work = Vec::new();
+    function.host_half(0, 1).unwrap().prepare(&region, &[packet], &mut work);
+    match work[..] {
+        [Work::Run { variant, parameter: 0 }] if variant == function.variant() => Ok(()),
+        [Work::Done(outcome)] => Err(outcome.reason),
+        _ => panic!("{work:?}"),
+    }
 }
 
 /// An empty directory for one test, which is removed at the end.

@@ -204,6 +204,8 @@ impl Arena {
     pub fn over(memory: Memory, config: ArenaConfig, workers: usize) -> Result<Self, Error> {
         let bytes = Self::bytes_for(&config, workers)?;
         assert!(memory.bytes() >= bytes, "an arena of {bytes} bytes in {} bytes of memory", memory.bytes());
+        // Packets may be plaintext of a tunnel.
+        memory.keep_private();
         Ok(Self { memory: Arc::new(memory), config, workers: workers.max(1) })
     }
 

@@ -84,6 +84,20 @@ impl Memory {
         Self { base, bytes, backing: Backing::Device, owner: Owner::Other(owner) }
     }
 
+    /// Excludes the memory from core dumps, and keeps its pages out of the swap space. Memory from a
+    /// device driver is unchanged, because the driver controls its mapping.
+    ///
+    /// Returns whether the pages are locked. The limit of locked memory (RLIMIT_MEMLOCK) may prevent
+    /// it.
+    pub fn keep_private(&self) -> bool {
+        let Owner::Mapping { base, bytes } = self.owner else { return false };
+        let base = base.as_ptr().cast();
+        // SAFETY: the range is the mapping that `new` made. The call changes no content.
+        let is_excluded = unsafe { libc::madvise(base, bytes, libc::MADV_DONTDUMP) } == 0;
+        // SAFETY: as above. Pages are locked when they are first used, so the call populates none.
+        is_excluded && unsafe { libc::mlock2(base, bytes, libc::MLOCK_ONFAULT as _) } == 0
+    }
+
     /// Returns the owner of memory from a device driver, or `None` for a mapping of the process. A
     /// driver uses it to recognise its memory.
     pub fn owner(&self) -> Option<&(dyn Any + Send + Sync)> {
@@ -193,6 +207,33 @@ mod tests {
         assert!(memory.iter().all(|&byte| byte == 0));
         memory[(5 << 20) - 1] = 7;
         assert_eq!(memory[(5 << 20) - 1], 7);
+    }
+
+    #[test]
+    fn private_memory_is_not_dumped_and_not_swapped() {
+        let memory = Memory::new(3 << 20, "a test").unwrap();
+        let flags = || {
+            let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+            let start = memory.base().as_ptr() as usize;
+            let mut holds = false;
+            for line in maps.lines() {
+                let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+                if let Some((first, last)) = range.filter(|_| !line.starts_with("VmFlags")) {
+                    let parse = |text| usize::from_str_radix(text, 16);
+                    holds =
+                        matches!((parse(first), parse(last)), (Ok(first), Ok(last)) if (first..last).contains(&start));
+                }
+                if holds && let Some(flags) = line.strip_prefix("VmFlags:") {
+                    return flags.to_owned();
+                }
+            }
+            panic!("the mapping is listed");
+        };
+        assert!(!flags().contains(" dd"), "{}", flags());
+        let is_locked = memory.keep_private();
+        let after = flags();
+        assert!(after.contains(" dd"), "{after}");
+        assert_eq!(after.contains(" lo"), is_locked, "{after}");
     }
 
     #[test]

@@ -3,14 +3,17 @@
 use std::path::Path;
 
 use caps::{CapSet, errors::CapsError};
+use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::sys::prctl;
-use nix::unistd::{Gid, Uid, User, chown, geteuid, setgroups, setresgid, setresuid};
+use nix::sys::resource::{Resource, setrlimit};
+use nix::unistd::{Gid, Uid, User, fchownat, geteuid, setgroups, setresgid, setresuid};
 
 use crate::failure::Failure;
 
 /// Changes all threads to `user` permanently, without any capability. The user becomes the owner of
-/// the control socket, because it must remove the socket at the end.
-pub(crate) fn drop_to(user: &str, control: Option<&Path>) -> Result<(), Failure> {
+/// the control socket, because it must remove the socket at the end, and of the state folder and its
+/// files.
+pub(crate) fn drop_to(user: &str, control: Option<&Path>, state: Option<&Path>) -> Result<(), Failure> {
     let found = User::from_name(user).map_err(|error| refuse(user, error))?;
     let Some(User { uid, gid, .. }) = found else {
         return Err(Failure::user(format!("[engine] user = \"{user}\": this user does not exist on this machine")));
@@ -26,7 +29,10 @@ pub(crate) fn drop_to(user: &str, control: Option<&Path>) -> Result<(), Failure>
         )));
     }
     if let Some(control) = control {
-        chown(control, Some(uid), Some(gid)).map_err(|error| refuse(user, error))?;
+        give(control, uid, gid).map_err(|error| refuse(user, error))?;
+    }
+    if let Some(state) = state.filter(|state| state.is_dir()) {
+        give_folder(state, uid, gid).map_err(|error| refuse(user, error))?;
     }
     become_user(uid, gid).map_err(|error| refuse(user, error))?;
     give_up_capabilities().map_err(|error| refuse_capabilities(user, &error))
@@ -51,11 +57,25 @@ fn give_up_capabilities() -> Result<(), CapsError> {
         .try_for_each(|set| caps::clear(None, set))
 }
 
+/// Changes the owner of a folder and of the files in it.
+fn give_folder(path: &Path, uid: Uid, gid: Gid) -> nix::Result<()> {
+    // Nobody else may change the folder, so its entries stay the same.
+    for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+        give(&entry.path(), uid, gid)?;
+    }
+    give(path, uid, gid)
+}
+
+/// Changes the owner of a file. Does not follow a link.
+fn give(path: &Path, uid: Uid, gid: Gid) -> nix::Result<()> {
+    fchownat(AT_FDCWD, path, Some(uid), Some(gid), AtFlags::AT_SYMLINK_NOFOLLOW)
+}
+
 /// Forbids core dumps of this process, and access to its memory by other processes of its user.
-#[cfg(feature = "tls")]
 pub(crate) fn disable_core_dumps() {
-    // The call fails only for unknown values.
+    // The first call fails only for unknown values. Any process may lower its limits.
     let _ = nix::sys::prctl::set_dumpable(false);
+    let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
 }
 
 fn become_user(uid: Uid, gid: Gid) -> nix::Result<()> {

@@ -173,6 +173,32 @@ fn an_unwritable_report_is_an_error() {
     assert_eq!(listing(folder.path()).len(), before.len() + 1);
 }
 
+/// A restart would repeat nonces of counter modes. Other modes, new keys and replays need no state
+/// folder.
+#[test]
+fn a_counter_mode_key_from_a_file_needs_a_state_folder() {
+    let folder = folder();
+    let path = folder.path();
+    let config = fs::read_to_string(path.join("good.toml")).unwrap();
+    let cbc = "encryption = \"aes-128-cbc\"\nencryption_key = \"000102030405060708090a0b0c0d0e0f\"\n\
+               authentication = \"hmac-sha1-96\"\nauthentication_key = \"101112131415161718191a1b1c1d1e1f20212223\"\n";
+    assert!(config.contains(cbc), "{config}");
+    let gcm = "encryption = \"aes-128-gcm\"\nencryption_key = \"b0a1c2d3e4f5061728394a5b6c7d8e9f00112233\"\n";
+    fs::write(path.join("gcm.toml"), config.replace(cbc, gcm)).unwrap();
+    fs::write(path.join("new.toml"), config.replace(cbc, &format!("{gcm}key_is_new = true\n"))).unwrap();
+    let parts =
+        ["SA \"", "of function `tunnel` would repeat nonces after a restart", "set [engine] state", "key_is_new"];
+    refuse(path, "check gcm.toml", &parts);
+    refuse(path, "run gcm.toml --seconds 1", &parts);
+    for arguments in ["check good.toml", "check new.toml", "check gcm.toml --state state"] {
+        run(godwit().current_dir(path).args(arguments.split(' '))).succeeded();
+    }
+    assert!(!path.join("state").exists(), "a check changes nothing");
+    run(godwit().current_dir(path).args("replay gcm.toml --in good.pcap --out out.pcap".split(' '))).succeeded();
+    let systemd = path.join("of-systemd");
+    run(godwit().current_dir(path).env("STATE_DIRECTORY", &systemd).args(["check", "gcm.toml"])).succeeded();
+}
+
 #[test]
 fn bad_arguments() {
     let folder = folder();

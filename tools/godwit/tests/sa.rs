@@ -67,6 +67,11 @@ fn found(process: u32, spi: u32) -> Option<usize> {
     let digits = key(spi).into_bytes();
     let digit = |digit: u8| char::from(digit).to_digit(16).unwrap() as u8;
     let bytes: Vec<u8> = digits.as_chunks::<2>().0.iter().map(|&[high, low]| digit(high) << 4 | digit(low)).collect();
+    found_bytes(process, &[&bytes, &digits])
+}
+
+/// Counts the copies of some bytes in the writable memory of a process.
+fn found_bytes(process: u32, wanted: &[&[u8]]) -> Option<usize> {
     let memory = fs::File::open(format!("/proc/{process}/mem")).ok()?;
     let maps = fs::read_to_string(format!("/proc/{process}/maps")).ok()?;
     let mut count = 0;
@@ -76,11 +81,58 @@ fn found(process: u32, spi: u32) -> Option<usize> {
         let mut content = vec![0; (end - start) as usize];
         // Freed pages and pages of devices are not readable.
         let Ok(read) = memory.read_at(&mut content, start) else { continue };
-        for wanted in [&bytes, &digits] {
+        for wanted in wanted {
             count += content[..read].windows(wanted.len()).filter(|buffer| buffer == wanted).count();
         }
     }
     Some(count)
+}
+
+/// A reload reads the file with the keys again, and a request that is not JSON may contain keys.
+#[test]
+fn reloads_and_malformed_requests_leave_no_key_as_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let config = folder.join("gateway.toml");
+    let stanza = sa("west", 0x2001, "").replace("[[sa]]", "[[function.sa]]");
+    fs::write(&config, GATEWAY.to_owned() + &stanza).unwrap();
+    let control = folder.join("control");
+    let running = Running::start(&config, &control);
+    let digits = |spi: u32| {
+        let copies = found_bytes(running.id(), &[key(spi).as_bytes()]);
+        copies.unwrap_or(0)
+    };
+    assert_eq!(digits(0x2001), 0, "after the start");
+    for _ in 0..5 {
+        run(godwit().arg("reload").arg("--control").arg(&control)).succeeded();
+    }
+    assert_eq!(digits(0x2001), 0, "after reloads");
+    let mut client = godwit_test_support::ControlClient::connect(&control);
+    for end in ["}", "}}],,}", "\u{1}", ""] {
+        let stanza = format!("{{\"name\":\"x\",\"encryption_key\":\"{}\"", key(0x2002));
+        let line = format!("{{\"function\":\"vpn\",\"command\":\"add\",\"sa\":[{stanza},{stanza}{end}\n");
+        assert!(client.error_of_line(line.as_bytes()).contains("invalid JSON"), "{end:?}");
+    }
+    assert_eq!(digits(0x2002), 0, "after malformed requests");
+    running.stop();
+}
+
+/// Keys never reach a core dump.
+#[test]
+fn a_process_with_keys_is_not_dumpable() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("gateway.toml");
+    let stanza = sa("west", 0x3001, "").replace("[[sa]]", "[[function.sa]]");
+    fs::write(&config, GATEWAY.to_owned() + &stanza).unwrap();
+    let running = Running::start(&config, &folder.path().join("control"));
+    let limits = fs::read_to_string(format!("/proc/{}/limits", running.id())).unwrap();
+    let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert_eq!(core.split_whitespace().skip(4).take(2).collect::<Vec<_>>(), ["0", "0"], "{core}");
+    let maps = fs::read_to_string(format!("/proc/{}/smaps", running.id())).unwrap();
+    let private = maps.lines().filter(|line| line.starts_with("VmFlags:") && line.contains(" dd")).count();
+    // Two of the kernel, the arena and the table image. The last two may be one mapping.
+    assert!(private >= 3, "{private} mappings are excluded from dumps");
+    running.stop();
 }
 
 struct Gateway<'a> {

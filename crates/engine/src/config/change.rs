@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use godwit_chain::{Chain, Classifier};
+use zeroize::Zeroizing;
 
 use super::document::{Document, Stanza};
 use super::error::ConfigError;
@@ -54,7 +55,8 @@ impl Config {
                 "this configuration is not from a file, so it cannot be reloaded",
             ));
         };
-        let text = read(path)?;
+        // The text may contain keys, so it is wiped.
+        let text = Zeroizing::new(read(path)?);
         let document = Document::new(&text, &self.origin);
         let root = document.root()?;
         root.refuse_unknown(&document, &STANZAS)?;

@@ -1,11 +1,12 @@
 //! The `[[function]]` stanzas.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use godwit_chain::names;
 use godwit_device::{Implementation, LAST_RESORT, is_synchronous};
-use godwit_function::{BuildContext, Error, Function, KINDS};
+use godwit_function::{BuildContext, Durable, Error, Function, KINDS, SendingKey};
 
 use super::document::{Document, Stanza};
 use super::error::ConfigError;
@@ -70,7 +71,25 @@ pub(super) fn read<'a>(
             return Err(document.refuse_line(function.line, format!("function `{}`: {error}", function.name)));
         }
     }
+    check_shared_keys(document, &functions)?;
     Ok(functions)
+}
+
+/// Checks that no two functions send with the same key.
+fn check_shared_keys(document: &Document<'_>, functions: &[FunctionConfig]) -> Result<(), ConfigError> {
+    let mut users = HashMap::new();
+    for function in functions {
+        for SendingKey { name, owner, .. } in function.function.durable().map(Durable::keys).unwrap_or_default() {
+            let own = format!("{owner} of function `{}`", function.name);
+            if let Some(other) = users.insert(name, own.clone()) {
+                let message = format!(
+                    "{own} uses the key of {other}: repeated nonces or IVs would reveal the plaintext; use another key"
+                );
+                return Err(document.refuse_line(function.line, message));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn read_one<'a>(

@@ -33,6 +33,7 @@ mod workers;
 use std::path::{Path, PathBuf};
 
 use godwit_chain::{Chain, Classifier, Next};
+use godwit_function::Durable;
 use godwit_packet::ArenaConfig;
 use godwit_sched::PackerConfig;
 use zeroize::Zeroizing;
@@ -166,6 +167,40 @@ impl Config {
         Ok(())
     }
 
+    /// Checks that no key of the configuration file repeats nonces after a restart. `has_folder` tells
+    /// whether there is a state folder. Separate from [`Config::parse`], because a replay repeats
+    /// its output.
+    ///
+    /// # Errors
+    /// If a function needs a state folder. The error names the line of the function.
+    pub fn check_state(&self, has_folder: bool) -> Result<(), ConfigError> {
+        if has_folder || self.path.is_none() {
+            return Ok(());
+        }
+        for entry in &self.functions {
+            let keys = entry.function.durable().map(Durable::keys).unwrap_or_default();
+            if let Some(key) = keys.into_iter().find(|key| key.needs_folder) {
+                let message = format!(
+                    "{} of function `{}` would repeat nonces after a restart, which reveals the plaintext: set [engine] state \
+                     to a folder for its sequence numbers, or key_is_new = true if each start has a new key",
+                    key.owner, entry.name
+                );
+                return Err(ConfigError::at(&self.origin, entry.line, &message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether a function holds keys, which must not appear in a core dump.
+    pub fn holds_keys(&self) -> bool {
+        self.functions.iter().any(|entry| entry.function.durable().is_some())
+    }
+
+    /// Returns whether the configuration comes from a file.
+    pub(crate) fn is_from_file(&self) -> bool {
+        self.path.is_some()
+    }
+
     /// Applies the buffer requirements of the ports to the arena, after a test has replaced ports.
     ///
     /// # Errors
@@ -207,8 +242,9 @@ const STANZAS: [&str; 9] = ["engine", "arena", "packing", "device", "dpdk", "por
 fn read(path: &Path) -> Result<String, ConfigError> {
     let bytes = std::fs::read(path).map_err(|source| ConfigError::File { path: path.to_owned(), source })?;
     String::from_utf8(bytes).map_err(|error| {
-        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
+        let valid_bytes = error.utf8_error().valid_up_to();
+        let bytes = Zeroizing::new(error.into_bytes());
+        let line = 1 + bytes[..valid_bytes].iter().filter(|&&byte| byte == b'\n').count();
         ConfigError::at(&path.display().to_string(), line, "this is not valid UTF-8 text")
     })
 }

@@ -40,6 +40,8 @@ pub struct EngineConfig {
     pub control: Option<PathBuf>,
     /// User to which the program switches after all ports and files are open.
     pub user: Option<String>,
+    /// State folder, if configured.
+    pub state: Option<PathBuf>,
 }
 
 /// Behavior of an idle worker.
@@ -85,6 +87,7 @@ impl Default for EngineConfig {
             in_flight_packets: 8192,
             control: None,
             user: None,
+            state: None,
         }
     }
 }
@@ -100,13 +103,15 @@ struct EngineStanza {
     in_flight_packets: usize,
     control: Option<PathBuf>,
     user: Option<String>,
+    state: Option<PathBuf>,
 }
 
 impl Default for EngineStanza {
     fn default() -> Self {
-        let EngineConfig { workers, io, pin, idle, burst_packets, in_flight_packets, control, user } =
+        let EngineConfig { workers, io, pin, idle, burst_packets, in_flight_packets, control, user, state } =
             EngineConfig::default();
-        Self { workers: Workers::Number(workers), io, pin, idle, burst_packets, in_flight_packets, control, user }
+        let workers = Workers::Number(workers);
+        Self { workers, io, pin, idle, burst_packets, in_flight_packets, control, user, state }
     }
 }
 
@@ -116,7 +121,7 @@ impl EngineConfig {
         mut stanza: Stanza<'a>,
         directory: &Path,
     ) -> Result<Self, ConfigError> {
-        let EngineStanza { workers, io, pin, idle, burst_packets, in_flight_packets, control, user } =
+        let EngineStanza { workers, io, pin, idle, burst_packets, in_flight_packets, control, user, state } =
             document.read(&mut stanza, &[])?;
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let workers = match workers {
@@ -135,8 +140,8 @@ impl EngineConfig {
                 format!("burst_packets = {burst_packets}: must be 1 to in_flight_packets = {in_flight_packets}");
             return Err(document.refuse(stanza.span_of("burst_packets"), message));
         }
-        let control = control.map(|path| directory.join(path));
-        Ok(Self { workers, io, pin, idle, burst_packets, in_flight_packets, control, user })
+        let [control, state] = [control, state].map(|path| path.map(|path| directory.join(path)));
+        Ok(Self { workers, io, pin, idle, burst_packets, in_flight_packets, control, user, state })
     }
 }
 

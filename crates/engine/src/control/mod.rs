@@ -11,3 +11,4 @@ pub(crate) mod run;
 pub(crate) mod running;
 pub(crate) mod setup;
 pub(crate) mod socket;
+pub(crate) mod wiped;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use godwit_device::Choice;
 use godwit_function::Function;
+use godwit_state::Keeper;
 
 use crate::config::Config;
 use crate::control::cores::{cores, cores_of_worker, pin_to};
@@ -79,10 +80,13 @@ impl Engine {
         limit: Option<Duration>,
         progress: &mut dyn FnMut(&Report),
     ) -> Result<Report, Error> {
-        let EngineParts { plan, workers, ports, pin, devices, functions, socket, graces, traces, changer, .. } =
-            self.parts;
+        let EngineParts {
+            plan, workers, ports, pin, devices, functions, socket, graces, traces, changer, state, ..
+        } = self.parts;
         let reporter = Reporter { names: self.parts.names, devices: devices.views(), plan };
         let mut power = Power::new(&devices.ids());
+        let keeper = state.map(|state| state.start()).transpose();
+        let keeper = keeper.map_err(|error| Error::Setup(error.to_string()))?;
         let shared: Vec<Arc<[AtomicU64]>> = workers.iter().map(|worker| worker.counters()).collect();
         // Flag that stops the workers. A failed worker sets it to stop all others. The caller's
         // `stop` flag stays unchanged.
@@ -190,6 +194,9 @@ impl Engine {
             }
         });
         let finished: Vec<Finished> = finished.collect::<Result<_, _>>()?;
+        if let Some(Err(error)) = keeper.map(Keeper::finish) {
+            tracing::warn!("{error}: the next start skips the reserved sequence numbers");
+        }
         if ports.is_replay() && !finished.iter().all(|worker| worker.ended) {
             return Err(Error::Interrupted);
         }

@@ -1,5 +1,6 @@
 //! Builds workers from a configuration: memory, ports, programs, steering.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -7,6 +8,7 @@ use godwit_chain::Classifier;
 use godwit_device::Mode;
 use godwit_function::Function;
 use godwit_packet::{Arena, Reuse, SteerKey, Steering};
+use godwit_state::State;
 use godwit_wire::Parsed;
 
 use crate::config::{Config, DeviceConfig, Idle, IoModel};
@@ -40,6 +42,7 @@ pub(crate) struct EngineParts {
     pub(crate) changer: Changer,
     pub(crate) names: Names,
     pub(crate) pin: bool,
+    pub(crate) state: Option<Arc<State>>,
 }
 
 /// Steering key that depends on the class of a packet. At most one function with state for many
@@ -94,6 +97,26 @@ fn arena(config: &Config) -> Result<Arena, Error> {
     Ok(Arena::over(godwit_device::arena_memory(&ids, bytes)?, arena, workers)?)
 }
 
+/// Opens the state folder, and connects functions to it whose sequence numbers must survive a
+/// restart. Returns `None` if there are none, in a replay, and for a configuration that comes from
+/// no file and names no folder: its keys were generated.
+fn start_state(config: &Config, options: &Options) -> Result<Option<Arc<State>>, Error> {
+    let folder = options.state.as_ref().or(config.engine.state.as_ref());
+    let functions = || config.functions.iter().filter_map(|entry| Some((&entry.name, entry.function.durable()?)));
+    let is_needed = options.replay.is_none() && (folder.is_some() || config.is_from_file());
+    if !is_needed || functions().next().is_none() {
+        return Ok(None);
+    }
+    config.check_state(folder.is_some()).map_err(|error| Error::Setup(error.to_string()))?;
+    let state = State::open(folder.map(PathBuf::as_path)).map_err(|error| Error::Setup(error.to_string()))?;
+    let state = Arc::new(state);
+    for (name, durable) in functions() {
+        let started = durable.start(name, &state);
+        started.map_err(|error| Error::Setup(format!("function `{name}`: {error}")))?;
+    }
+    Ok(Some(state))
+}
+
 /// Builds the engine from a configuration. No packet moves yet.
 pub(crate) fn build(config: Config, options: &Options) -> Result<EngineParts, Error> {
     let workers = config.engine.workers;
@@ -102,6 +125,7 @@ pub(crate) fn build(config: Config, options: &Options) -> Result<EngineParts, Er
     let control = options.control.as_ref().or(config.engine.control.as_ref());
     let socket = control.map(|path| ControlSocket::open(path)).transpose()?;
     let mut ports = Ports::open(&config, options, workers)?;
+    let state = start_state(&config, options)?;
     let arena = arena(&config)?;
     for (name, function) in &functions {
         let start = function.start(!ports.is_replay());
@@ -155,5 +179,5 @@ pub(crate) fn build(config: Config, options: &Options) -> Result<EngineParts, Er
     };
     let pin = config.engine.pin;
     let changer = Changer::new(config, Arc::clone(&devices), changes, Arc::clone(&traces));
-    Ok(EngineParts { plan, workers, ports, devices, functions, socket, graces, traces, changer, names, pin })
+    Ok(EngineParts { plan, workers, ports, devices, functions, socket, graces, traces, changer, names, pin, state })
 }

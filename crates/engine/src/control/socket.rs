@@ -11,6 +11,7 @@
 //! Godwit has access to the socket. A request may contain keys. Its bytes are wiped after the
 //! answer, and replies and log lines of this file quote only names from it.
 
+use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileTypeExt;
@@ -24,6 +25,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use godwit_function::{Function, Running};
+use nix::libc::{EMFILE, ENFILE};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
 use nix::sys::stat::{Mode, fchmod};
@@ -32,6 +34,7 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::control::cores::pin_to;
 use crate::control::running::RunningFunction;
+use crate::control::wiped::WipedValue;
 use crate::error::Error;
 use crate::observe::report::Report;
 use crate::observe::trace::{Trace, Traces};
@@ -97,13 +100,32 @@ impl ControlSocket {
         Ok(Self { listener, path: path.to_owned() })
     }
 
-    /// Returns a client that connects within [`LOOK_INTERVAL`].
-    fn accept(&self) -> Option<UnixStream> {
-        is_readable(&self.listener, LOOK_INTERVAL)
-            .then(|| self.listener.accept().ok())
-            .flatten()
-            .map(|(stream, _)| stream)
+    /// Returns a client that connects within [`LOOK_INTERVAL`]. If this process has no descriptor
+    /// left, refuses the client with the spare one.
+    fn accept(&self, spare: &mut Option<File>) -> Option<UnixStream> {
+        if !is_readable(&self.listener, LOOK_INTERVAL) {
+            return None;
+        }
+        match self.listener.accept() {
+            Ok((stream, _)) => return Some(stream),
+            Err(error) if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) => {
+                drop(spare.take());
+                if let Ok((stream, _)) = self.listener.accept() {
+                    reply(&stream, &refused("this process has no file descriptor left: raise LimitNOFILE"));
+                }
+                *spare = spare_descriptor();
+            }
+            Err(_) => {}
+        }
+        // The listener may still be readable. Without a rest, this thread would spin.
+        thread::sleep(LOOK_INTERVAL);
+        None
     }
+}
+
+/// Opens a descriptor that [`ControlSocket::accept`] gives up for a client.
+fn spare_descriptor() -> Option<File> {
+    File::open("/dev/null").ok()
 }
 
 impl Drop for ControlSocket {
@@ -175,9 +197,10 @@ impl Drop for ControlServer {
 
 fn serve(socket: &ControlSocket, commands: &Commands, ended: &AtomicBool) {
     let clients = AtomicUsize::new(0);
+    let mut spare = spare_descriptor();
     thread::scope(|scope| {
         while !ended.load(Ordering::Relaxed) {
-            let Some(stream) = socket.accept() else { continue };
+            let Some(stream) = socket.accept(&mut spare) else { continue };
             if clients.load(Ordering::Relaxed) >= CLIENTS_MAX {
                 reply(&stream, &refused(format!("{CLIENTS_MAX} clients are connected already")), ended);
                 continue;
@@ -278,14 +301,14 @@ fn refused(sentence: impl std::fmt::Display) -> Value {
 }
 
 fn answer(line: &[u8], commands: &Commands, trace: &mut Option<Trace>) -> Value {
-    let mut request: Value = match serde_json::from_slice(line) {
+    let request: WipedValue = match serde_json::from_slice(line) {
         Ok(request) => request,
         // The error gives the position of the fault and does not quote the content, which may be a
         // key.
         Err(error) => return refused(format!("invalid JSON at column {}", error.column())),
     };
-    let result = catch_unwind(AssertUnwindSafe(|| commands.run(&request, trace)));
-    wipe_texts(&mut request);
+    let result = catch_unwind(AssertUnwindSafe(|| commands.run(&request.0, trace)));
+    drop(request);
     match result {
         Ok(Ok(result)) => json!({ "ok": true, "result": result }),
         Ok(Err(sentence)) => refused(sentence),
@@ -380,14 +403,4 @@ impl Commands {
 
 fn to_value(changed: ChangeResult) -> Result<Value, Error> {
     serde_json::to_value(changed).map_err(Error::request)
-}
-
-/// Overwrites all strings of a request or a reply, because they may contain keys.
-pub fn wipe_texts(value: &mut Value) {
-    match value {
-        Value::String(text) => text.zeroize(),
-        Value::Array(values) => values.iter_mut().for_each(wipe_texts),
-        Value::Object(values) => values.values_mut().for_each(wipe_texts),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
 }

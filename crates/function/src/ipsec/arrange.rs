@@ -115,6 +115,7 @@ impl Arranger {
         let frame = packets.region.frame(&origin.packet);
         let policies = host.database.policies.load();
         let decision = host.database.decide(&policies, frame);
+        let decision = host.database.apply_port(decision, origin.packet.port);
         let Decided::Encrypt(sa) = decision.decided() else { return false };
         let bytes = ip_bytes(&frame[at..]);
         let Some(mtu) = host.database.lengths.inner_mtu(sa) else { return false };
@@ -228,6 +229,7 @@ impl Arranger {
                     return packets.steps.push(Step::Expire { held, reason: DROP_NO_ROOM });
                 };
                 region.frame_mut(&whole).copy_from_slice(reassembler.whole());
+                let whole = Descriptor { port: packet.port, ..whole };
                 // If the reassembled packet belongs to no inbound SA, it may exceed the MTU of an
                 // outbound tunnel.
                 if self.handle_too_long(host, packets, Origin { packet: whole, joined: Some((*packet, held)) }, at) {

@@ -196,6 +196,7 @@ fn install(control: &mut Control, sas: Vec<(Sa, Option<u32>)>, running: &dyn Run
             }
         }
     }
+    let done = done.and_then(|()| control.make_durable(&staged));
     let done = done.and_then(|()| control.upload(&staged, running));
     let done = done.and_then(|()| staged.iter().try_for_each(|index| Ok(control.publish(*index)?)));
     match done {
@@ -291,7 +292,7 @@ fn describe(control: &Control, index: u32, sa: &Sa) -> Value {
         "state": state,
         "sequence": hot.sequence(),
         "esn": sa.esn,
-        "packets": hot.packets(sa.is_inbound()),
+        "packets": hot.packets(sa.is_inbound(), states.grants.first(index)),
         "bytes": hot.bytes(),
         "dropped_ended": cold.ended.load(Relaxed),
         "dropped_other": cold.other_drops.load(Relaxed),

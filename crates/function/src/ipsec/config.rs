@@ -29,6 +29,9 @@ pub struct Config {
     pub(super) path_mtu: Option<Spanned<u16>>,
     /// Reassembly of fragments to local endpoints.
     pub(super) reassembly: Option<Spanned<ReassemblyConfig>>,
+    /// Ports to the network outside the tunnels.
+    #[serde(default)]
+    pub(super) unprotected_ports: Vec<Spanned<String>>,
     /// Minimum headroom of packets, in bytes, for SAs added later.
     pub(super) headroom_bytes: Option<u16>,
     /// Minimum tailroom of packets, in bytes, for SAs added later.
@@ -159,6 +162,21 @@ fn check<T>(selector: &Selector, key: &Spanned<T>) -> Result<(), Error> {
         return value(key, format!("no packet goes from {source} to {destination}: one is IPv4, the other IPv6"));
     }
     Ok(())
+}
+
+/// Returns a set of ports: bit `n` is set for port `n`.
+pub(super) fn port_set(names: &[Spanned<String>], ports: &[String]) -> Result<u64, Error> {
+    let mut set = 0;
+    for name in names {
+        let Some(index) = ports.iter().position(|port| port == name.get_ref()) else {
+            let known = ports.join(", ");
+            let message =
+                format!("unprotected_ports: there is no port named \"{}\"; the ports are: {known}", name.get_ref());
+            return value(name, message);
+        };
+        set |= 1 << index;
+    }
+    Ok(set)
 }
 
 /// Returns the number of a key, or an error at that key if the number is out of range.

@@ -55,6 +55,8 @@ pub(super) struct SaConfig {
     /// Accepts settings that do not protect the traffic.
     #[serde(default)]
     insecure: bool,
+    /// Whether every start of a process has a new key.
+    key_is_new: Option<Spanned<bool>>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
@@ -255,6 +257,7 @@ impl SaConfig {
             lifetime: self.lifetime()?,
             selectors: self.selectors()?,
             insecure: self.insecure,
+            key_is_new: self.key_is_new()?,
         };
         self.take_keys(suite, &mut sa)?;
         if sa.is_insecure() && !self.insecure {
@@ -455,6 +458,17 @@ impl SaConfig {
             ),
             None if is_inbound => Ok(WINDOW_DEFAULT),
             None => Ok(0),
+        }
+    }
+
+    fn key_is_new(&self) -> Result<bool, Error> {
+        match &self.key_is_new {
+            Some(given) if self.direction == Direction::In => {
+                let message = format!("key_is_new of SA \"{}\" is for outbound SAs: leave it out", self.name.get_ref());
+                value(given, message)
+            }
+            Some(given) => Ok(*given.get_ref()),
+            None => Ok(false),
         }
     }
 

@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use godwit_packet::{BUCKETS, Image, Memory};
+use godwit_state::State;
 
 use super::database::{Database, Endpoints};
 use super::policies::{Action, Policies, Policy};
@@ -36,16 +37,26 @@ pub(super) struct Control {
     names: HashMap<String, u32>,
     /// SA indexes by SPI and, for outbound SAs, destination.
     spis: HashMap<(u32, Option<IpAddr>), u32>,
-    /// [`Sa::nonce_name`]s that outbound SAs use or have used.
-    nonces: HashSet<[u8; 32]>,
+    /// [`Sa::nonce_name`]s that outbound SAs use or have used. They are never forgotten.
+    nonces: HashSet<ShortName>,
     /// [`Sa::stream_name`]s that inbound SAs use or have used, and the number of those SAs.
-    received_nonces: HashMap<[u8; 32], u32>,
+    received_nonces: HashMap<ShortName, u32>,
     /// Unpublished SAs that packets in flight may still refer to, and the ticket to ask the engine
     /// about these packets.
     retired: Vec<(u32, u64)>,
     endpoints: Endpoints,
     records: HashMap<u32, Record>,
     policies: Vec<Policy>,
+    /// State of the process and configured name of the function, after [`Control::start`].
+    state: Option<(Arc<State>, String)>,
+}
+
+/// First bytes of a digest of a key. Two of a billion keys have the same with a probability of 3 %,
+/// and the second one is then refused.
+type ShortName = u64;
+
+fn short(name: [u8; 32]) -> ShortName {
+    u64::from_le_bytes(*name.first_chunk().unwrap_or(&[0; 8]))
 }
 
 /// Bookkeeping of one SA.
@@ -76,7 +87,7 @@ fn refusal(message: String) -> Refusal {
 const SELECT_ALL: Range<u32> = 0..1;
 
 impl Control {
-    /// Creates empty databases. `arranges` tells whether the host halves support path MTUs and
+    /// Creates empty databases. `unprotected` is the set of unprotected ports. `arranges` tells whether the host halves support path MTUs and
     /// keepalives.
     pub(super) fn new(
         shape: Shape,
@@ -84,11 +95,12 @@ impl Control {
         reassembly: Option<Limits>,
         arranges: bool,
         path_mtu: Option<u16>,
+        unprotected: u64,
     ) -> Result<Self, Error> {
         let mut memory: Memory = shape.empty()?;
         memory[shape.selectors(SELECT_ALL)].copy_from_slice(&tables::selector(&Selector::default()));
         Ok(Self {
-            database: Arc::new(Database::new(shape.sas, reassembly)),
+            database: Arc::new(Database::new(shape.sas, reassembly, unprotected)),
             arranges,
             path_mtu,
             image: Arc::new(Image::new(memory)),
@@ -104,6 +116,7 @@ impl Control {
             endpoints: Endpoints::new(),
             records: HashMap::new(),
             policies: Vec::new(),
+            state: None,
         })
     }
 
@@ -172,15 +185,15 @@ impl Control {
                 "SA \"{name}\" has a path_mtu or keepalive_s, but no SA had one at the start: set path_mtu in the function's stanza"
             )));
         }
-        let nonces = sa.nonce_name();
+        let nonces = sa.nonce_name().map(short);
         if nonces.is_some_and(|nonces| self.nonces.contains(&nonces)) {
             return Err(refusal(format!(
                 "SA \"{name}\" reuses the key of another outbound SA, present or deleted, with the same salt, or with the same \
                  SPI and destination: repeated nonces or IVs would reveal the plaintext; use a new key"
             )));
         }
-        let stream = sa.stream_name();
-        let is_shared = |stream: &[u8; 32]| match sa.is_inbound() {
+        let stream = sa.stream_name().map(short);
+        let is_shared = |stream: &ShortName| match sa.is_inbound() {
             true => self.nonces.contains(stream),
             false => self.received_nonces.contains_key(stream),
         };
@@ -238,6 +251,40 @@ impl Control {
         Ok(index)
     }
 
+    /// Connects the databases to the state of the process, before packets arrive. SAs continue
+    /// after the numbers that they may have used before.
+    pub(super) fn start(&mut self, name: &str, state: &Arc<State>) -> Result<(), Error> {
+        if state.is_durable() {
+            self.database.states.grants.use_folder(Arc::clone(state), self.shape.sas);
+            state.add(Arc::clone(&self.database) as Arc<dyn godwit_state::Source>);
+        }
+        self.state = Some((Arc::clone(state), name.to_owned()));
+        self.make_durable(&self.indexes())
+    }
+
+    /// Claims the keys of SAs that no packet can find yet, and reserves their first numbers.
+    pub(super) fn make_durable(&self, indexes: &[u32]) -> Result<(), Error> {
+        let Some((state, name)) = &self.state else { return Ok(()) };
+        let refuse = |error: godwit_state::Error| Error::Command { message: error.to_string() };
+        let states = &self.database.states;
+        let mut planned = Vec::with_capacity(indexes.len());
+        for &index in indexes {
+            let Some(sa) = self.database.sa(index) else { continue };
+            if let Some(nonces) = sa.nonce_name() {
+                state.claim(&nonces, &format!("SA \"{}\"", sa.name), name).map_err(refuse)?;
+            }
+            let (first, reserved) = states.grants.plan(&sa);
+            planned.push((index, sa, first, reserved));
+        }
+        let entries: Vec<_> = planned.iter().filter_map(|(.., reserved)| *reserved).collect();
+        states.grants.reserve(&entries).map_err(refuse)?;
+        for (index, sa, first, reserved) in planned {
+            states.begin(index, &sa, first);
+            states.grants.begin(index, &sa, first, reserved);
+        }
+        Ok(())
+    }
+
     /// Makes a staged SA visible to packets. All devices must have its part of the image.
     pub(super) fn publish(&mut self, index: u32) -> Result<(), Refusal> {
         let Some(sa) = self.database.sa(index) else { return Ok(()) };
@@ -290,8 +337,9 @@ impl Control {
                 }
                 self.spis.remove(&spi(&sa));
                 // The nonces of an SA that no packet has used are unused.
-                if self.database.states.hot(index).sequence() == 0 {
-                    sa.nonce_name().map(|nonces| self.nonces.remove(&nonces));
+                let states = &self.database.states;
+                if states.hot(index).sequence() == states.grants.first(index) {
+                    sa.nonce_name().map(|nonces| self.nonces.remove(&short(nonces)));
                     self.remove_received_nonces(&sa);
                 }
             }
@@ -305,7 +353,7 @@ impl Control {
 
     /// Removes the nonces of an inbound SA that has received no packet.
     fn remove_received_nonces(&mut self, sa: &Sa) {
-        let Some(stream) = sa.stream_name().filter(|_| sa.is_inbound()) else { return };
+        let Some(stream) = sa.stream_name().map(short).filter(|_| sa.is_inbound()) else { return };
         if let Some(count) = self.received_nonces.get_mut(&stream) {
             *count -= 1;
             if *count == 0 {

@@ -18,7 +18,8 @@ use super::sa::Sa;
 use super::state::States;
 use super::suite::Protocol;
 use super::{
-    DROP_FRAGMENT, DROP_KEEPALIVE, DROP_MALFORMED, DROP_NO_SA, DROP_POLICY_DISCARD, VERDICT_BYPASS, VERDICT_NOT_IP,
+    DROP_FRAGMENT, DROP_KEEPALIVE, DROP_MALFORMED, DROP_NO_SA, DROP_POLICY_DISCARD, DROP_UNPROTECTED, VERDICT_BYPASS,
+    VERDICT_NOT_IP,
 };
 use crate::fragments::Limits;
 
@@ -114,6 +115,8 @@ impl Encapsulation {
 /// workers.
 pub(super) struct Database {
     pub(super) policies: ArcSwap<Policies>,
+    /// Ports to the network outside the tunnels: bit `n` is set for port `n`.
+    unprotected: u64,
     /// Inbound SAs: [`Endpoint::sa_key`] to index and [`Encapsulation`].
     inbound: Lookup,
     /// Local endpoints of inbound SAs: the set of their [`Endpoint::endpoint_key`]s.
@@ -131,9 +134,10 @@ pub(super) type Endpoints = HashMap<u64, u32>;
 
 impl Database {
     /// Creates databases for `capacity` SAs, which must be a multiple of [`BUCKETS`].
-    pub(super) fn new(capacity: usize, reassembly: Option<Limits>) -> Self {
+    pub(super) fn new(capacity: usize, reassembly: Option<Limits>, unprotected: u64) -> Self {
         Self {
             policies: ArcSwap::from_pointee(Policies::new(&[])),
+            unprotected,
             inbound: Lookup::with_capacity(capacity),
             endpoints: Lookup::with_capacity(capacity),
             udp_ports: AtomicU64::new(0),
@@ -158,7 +162,7 @@ impl Database {
 
     /// Sets up the state of an SA. Packets do not find the SA before [`Database::publish`].
     pub(super) fn insert(&self, index: u32, sa: Arc<Sa>) {
-        self.states.begin(index, &sa);
+        self.states.begin(index, &sa, 0);
         self.lengths.insert(index, Self::bucket(index), &sa);
         self.put(index, Some(sa));
     }
@@ -207,6 +211,7 @@ impl Database {
         if let Some(sa) = self.sa(index) {
             self.lengths.remove(&sa);
         }
+        self.states.grants.end(index);
         self.put(index, None);
     }
 
@@ -225,7 +230,20 @@ impl Database {
         }
     }
 
-    /// Decides what happens to a frame. The result does not depend on keys.
+    /// Returns whether some ports are unprotected.
+    #[inline(always)]
+    pub(super) fn has_unprotected(&self) -> bool {
+        self.unprotected != 0
+    }
+
+    /// Applies the rule for unprotected ports (RFC 4301, section 5.2, step 3b): their packets bypass
+    /// IPsec or are dropped.
+    pub(super) fn apply_port(&self, decision: Decision, port: u8) -> Decision {
+        let is_unprotected = self.unprotected.checked_shr(port.into()).unwrap_or(0) & 1 == 1;
+        if is_unprotected && decision.to_encrypt().is_some() { Decision::drop(DROP_UNPROTECTED) } else { decision }
+    }
+
+    /// Decides what happens to a frame from a protected port. The result does not depend on keys.
     ///
     /// Most frames are IPv4 packets without VLAN tag and options and take a fast path. The result
     /// is always the same as that of [`Database::decide_any`].

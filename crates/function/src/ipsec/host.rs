@@ -145,6 +145,11 @@ impl IpsecHost {
         // Each pass accesses one kind of memory, so its cache misses overlap.
         let mut burst = std::mem::take(&mut self.burst);
         self.database.decide_all(&self.database.policies.load(), region.frames(descriptors), &mut burst);
+        if self.database.has_unprotected() {
+            for (decision, descriptor) in burst.decisions.iter_mut().zip(descriptors) {
+                *decision = self.database.apply_port(*decision, descriptor.port);
+            }
+        }
         let mut slots = work.grow(descriptors.len());
         let mut done = 0;
         while done < descriptors.len() {

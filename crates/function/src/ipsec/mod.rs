@@ -11,6 +11,7 @@
 //! | `sa.rs`, `suite.rs`, `selector.rs` | security associations and selectors |
 //! | `frame.rs`, `burst.rs`, `database.rs`, `policies.rs`, `lookup.rs` | SA look-up |
 //! | `state.rs`, `replay.rs`, `host.rs` | per-packet state |
+//! | `grants.rs` | sequence numbers that survive a restart |
 //! | `arrange.rs`, `lengths.rs`, `keepalive.rs` | fragmentation, reassembly, keepalives |
 //! | `tables.rs`, `key_area.rs`, `aes_key.rs`, `room.rs` | table image, headroom and tailroom |
 //! | `control.rs`, `slots.rs`, `commands.rs` | changes at run time |
@@ -27,6 +28,7 @@ mod database;
 mod frame;
 #[doc(hidden)]
 pub mod fuzz;
+mod grants;
 mod host;
 mod keepalive;
 mod key;
@@ -51,10 +53,11 @@ use std::time::Duration;
 
 use godwit_abi::{Descriptor, Outcome};
 use godwit_packet::{BUCKETS, Image, ImageRef, SteerKey, wipe_stack};
+use godwit_state::State;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Running};
+use crate::{BuildContext, Contract, Durable, Error, Function, HostHalf, Kind, Running, SendingKey};
 use config::within;
 use control::Control;
 use database::Database;
@@ -105,15 +108,15 @@ pub struct Ipsec {
     control: Mutex<Control>,
 }
 
-fn build(stanza: Spanned<DeTable<'_>>, _context: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
-    let built = read(stanza);
+fn build(stanza: Spanned<DeTable<'_>>, context: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
+    let built = read(stanza, context);
     wipe_stack();
     built
 }
 
 #[inline(never)]
-fn read(stanza: Spanned<DeTable<'_>>) -> Result<Arc<dyn Function>, Error> {
-    Ok(Arc::new(Ipsec::new(crate::config::read(stanza)?)?))
+fn read(stanza: Spanned<DeTable<'_>>, context: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
+    Ok(Arc::new(Ipsec::new(crate::config::read(stanza)?, context.ports)?))
 }
 
 /// Returns the largest number of inbound SAs that share both endpoints.
@@ -125,9 +128,11 @@ fn max_sas_per_endpoint_pair(sas: &[Sa]) -> usize {
 }
 
 impl Ipsec {
-    fn new(config: Config) -> Result<Self, Error> {
-        let Config { sa, policy, sa_capacity, selector_capacity, path_mtu, reassembly, headroom_bytes, tailroom_bytes } =
-            config;
+    /// `ports` are the names of all ports, by number.
+    fn new(config: Config, ports: &[String]) -> Result<Self, Error> {
+        let unprotected = config::port_set(&config.unprotected_ports, ports)?;
+        let Config { sa, policy, sa_capacity, selector_capacity, path_mtu, reassembly, .. } = config;
+        let Config { headroom_bytes, tailroom_bytes, .. } = config;
         if sa.len() > SAS_MAX || policy.len() > POLICIES_MAX {
             let message = format!("ipsec takes at most {SAS_MAX} SAs and {POLICIES_MAX} policies");
             return Err(Error::Value { span: None, message });
@@ -155,7 +160,7 @@ impl Ipsec {
         // One more selector, which accepts everything and is shared by all SAs.
         let shape = Shape { sas: capacity.next_multiple_of(BUCKETS), selectors: selectors + 1 };
         let room = Room::new(&sas, headroom_bytes.unwrap_or(0), tailroom_bytes.unwrap_or(0));
-        let mut control = Control::new(shape, room, reassembly, arranges, path_mtu)?;
+        let mut control = Control::new(shape, room, reassembly, arranges, path_mtu, unprotected)?;
         for (keys, sa) in sa.iter().zip(sas) {
             let published = control.stage(sa, None).and_then(|index| control.publish(index));
             published.map_err(|refusal| {
@@ -230,8 +235,28 @@ impl Function for Ipsec {
         }
     }
 
+    fn durable(&self) -> Option<&dyn Durable> {
+        Some(self)
+    }
+
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
         let sa = self.database.sa(sa_and_sequence(parameter).0);
         reference::run_ref(buffer, descriptor, sa.as_deref(), variant, parameter)
+    }
+}
+
+impl Durable for Ipsec {
+    fn keys(&self) -> Vec<SendingKey> {
+        let control = self.control();
+        let key = |index: u32| {
+            let sa = control.database.sa(index)?;
+            let needs_folder = sa.suite().is_counter_mode() && !sa.key_is_new;
+            Some(SendingKey { name: sa.nonce_name()?, owner: format!("SA \"{}\"", sa.name), needs_folder })
+        };
+        control.indexes().into_iter().filter_map(key).collect()
+    }
+
+    fn start(&self, name: &str, state: &Arc<State>) -> Result<(), Error> {
+        self.control().start(name, state)
     }
 }

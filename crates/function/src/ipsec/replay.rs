@@ -41,6 +41,11 @@ impl RotatedRing<'_> {
         self.ring.has(self.rotated(sequence))
     }
 
+    /// See [`Ring::fill`].
+    pub(super) fn fill(self, largest: u64) {
+        self.ring.fill(self.rotated(largest));
+    }
+
     /// See [`Ring::commit`].
     #[inline(always)]
     pub(super) fn commit(self, largest: u64, sequence: u64) -> bool {
@@ -70,6 +75,13 @@ impl Ring {
 
     pub(super) fn clear(&self) {
         self.0.iter().for_each(|block| block.store(0, Relaxed));
+    }
+
+    /// Records all numbers up to `largest`, for an SA that continues after it.
+    pub(super) fn fill(&self, largest: u64) {
+        self.0.iter().for_each(|block| block.store(u64::MAX, Relaxed));
+        // Later numbers of this block are new. Later blocks are cleared when a number reaches them.
+        self.block(largest).store(Self::bit(largest) | (Self::bit(largest) - 1), Relaxed);
     }
 
     fn block(&self, sequence: u64) -> &AtomicU64 {
@@ -155,10 +167,14 @@ mod tests {
         /// Compares the ring with a set that forgets old numbers. The numbers jump far forward and
         /// far back.
         #[test]
-        fn behaves_as_a_set(steps in prop::collection::vec(
+        fn behaves_as_a_set(first in prop_oneof![Just(0), 1..100_000u64], steps in prop::collection::vec(
             prop_oneof![8 => -300..300i64, 2 => -9000..9000i64, 1 => -100_000..100_000i64], 1..400,
         )) {
-            let (ring, mut set, mut largest) = (Ring::default(), HashSet::new(), 0u64);
+            let (ring, mut set, mut largest) = (Ring::default(), HashSet::new(), first);
+            if first > 0 {
+                ring.fill(first);
+                set.extend(first.saturating_sub(BLOCK * BLOCKS)..=first);
+            }
             for step in steps {
                 let sequence = largest.saturating_add_signed(step).max(1);
                 let forgotten = sequence / BLOCK + BLOCKS <= largest / BLOCK;

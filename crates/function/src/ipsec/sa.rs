@@ -52,6 +52,8 @@ pub(super) struct Sa {
     /// Whether the operator accepts insecure settings, such as sharing a key with the other
     /// direction.
     pub(super) insecure: bool,
+    /// Whether every start of a process has a new key, so that numbers may begin at 1.
+    pub(super) key_is_new: bool,
 }
 
 /// Ports of ESP in UDP.
@@ -206,6 +208,34 @@ impl Sa {
         };
         let ivs = digest.chain_update(self.spi.to_be_bytes()).chain_update(destination);
         (self.suite().cipher == Cipher::Cbc).then(|| ivs.finalize().into())
+    }
+
+    /// Returns the last sequence number of the SA.
+    pub(super) fn sequence_last(&self) -> u64 {
+        if self.esn { (1 << super::SEQUENCE_BITS) - 1 } else { u32::MAX.into() }
+    }
+
+    /// Returns the name under which the state folder keeps the sequence numbers of the SA. It is
+    /// the same in every process. `None` if the SA accepts repeated numbers.
+    pub(super) fn durable_name(&self) -> Option<[u8; 32]> {
+        use sha2::{Digest, Sha256};
+        if self.is_inbound() && self.replay_window == 0 {
+            return None;
+        }
+        let digest = Sha256::new().chain_update([u8::from(self.is_inbound())]);
+        // All outbound SAs with this name count the same nonces.
+        if let Some(nonces) = self.nonce_name() {
+            return Some(digest.chain_update(nonces).finalize().into());
+        }
+        let keys = [&self.key[..], &self.salt[..], &self.hmac_key[..]];
+        let digest = keys
+            .into_iter()
+            .fold(digest, |digest, key| digest.chain_update((key.len() as u32).to_be_bytes()).chain_update(key));
+        let destination = match self.destination {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        Some(digest.chain_update(self.spi.to_be_bytes()).chain_update(destination.octets()).finalize().into())
     }
 
     /// Returns whether the SA encrypts without authentication, which is a MUST NOT of RFC 8221,

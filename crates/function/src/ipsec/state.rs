@@ -20,12 +20,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Relax
 
 use godwit_packet::BUCKETS;
 
+use super::grants::Grants;
 use super::replay::{self, Ring, RotatedRing};
 use super::sa::{Lifetime, Sa};
 use super::suite::variant;
 use super::{
-    DROP_AUTHENTICATION, DROP_CONGESTION, DROP_DUMMY, DROP_LIFETIME, DROP_PADDING, DROP_POLICY_MISMATCH, DROP_REPLAYED,
-    DROP_SEQUENCE_EXHAUSTED,
+    DROP_AUTHENTICATION, DROP_CONGESTION, DROP_DUMMY, DROP_LIFETIME, DROP_NOT_DURABLE, DROP_PADDING,
+    DROP_POLICY_MISMATCH, DROP_REPLAYED, DROP_SEQUENCE_EXHAUSTED, SEQUENCE_BITS,
 };
 
 /// State of an SA that every packet needs.
@@ -33,13 +34,18 @@ use super::{
 pub(super) struct Hot {
     /// Encoded [`SaFacts`].
     facts: AtomicU64,
-    /// Outbound: last sequence number assigned. Inbound: largest authentic sequence number.
+    /// Outbound: last sequence number assigned. Inbound: largest authentic sequence number in the
+    /// lower [`SEQUENCE_BITS`] bits, and above them the number of further numbers that may be
+    /// accepted before the next call of [`Grants::limit`].
     sequence: AtomicU64,
     /// Outbound: last sequence number before the limits must be checked again. Inbound: number of
     /// authentic packets.
     stop_or_packets: AtomicU64,
     bytes: AtomicU64,
 }
+
+/// Bits of [`Hot::sequence`] that hold the number.
+const SEQUENCE: u64 = (1 << SEQUENCE_BITS) - 1;
 
 /// Maximum frame length that a descriptor can represent, in bytes.
 const FRAME_BYTES_MAX: u64 = u16::MAX as u64;
@@ -121,7 +127,7 @@ impl SaFacts {
     }
 
     fn sequence_last(self) -> u64 {
-        if self.is(Self::ESN) { (1 << super::SEQUENCE_BITS) - 1 } else { u32::MAX.into() }
+        if self.is(Self::ESN) { SEQUENCE } else { u32::MAX.into() }
     }
 
     /// Returns the last sequence number before the operator is warned.
@@ -136,16 +142,17 @@ impl Hot {
     }
 
     pub(super) fn sequence(&self) -> u64 {
-        self.sequence.load(Relaxed)
+        self.sequence.load(Relaxed) & SEQUENCE
     }
 
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }
 
-    /// Returns the number of packets that used the SA. Outbound, this is the sequence number.
-    pub(super) fn packets(&self, is_inbound: bool) -> u64 {
-        if is_inbound { self.stop_or_packets.load(Relaxed) } else { self.sequence() }
+    /// Returns the number of packets that used the SA. Outbound, these are the sequence numbers
+    /// after `first`.
+    pub(super) fn packets(&self, is_inbound: bool, first: u64) -> u64 {
+        if is_inbound { self.stop_or_packets.load(Relaxed) } else { self.sequence().saturating_sub(first) }
     }
 }
 
@@ -162,6 +169,8 @@ pub(super) struct States {
     /// Replay rings of all buckets: `bucket_rings` blocks for each, in the order of the buckets.
     rings: Box<[OnceLock<Box<[Ring; RINGS]>>]>,
     bucket_rings: usize,
+    /// Numbers that the state folder permits.
+    pub(super) grants: Grants,
     /// Whether an event has occurred that has not been reported to the operator.
     has_events: AtomicBool,
 }
@@ -177,6 +186,7 @@ impl States {
             cold: (0..capacity).map(|_| Cold::default()).collect(),
             rings: (0..BUCKETS * bucket_rings).map(|_| OnceLock::new()).collect(),
             bucket_rings,
+            grants: Grants::default(),
             has_events: AtomicBool::new(false),
         }
     }
@@ -204,10 +214,11 @@ impl States {
         RotatedRing { ring: &rings[(number + bucket / Ring::LINES) % RINGS], lines: bucket % Ring::LINES }
     }
 
-    /// Resets the state of an SA at an index that no packet can find yet.
-    pub(super) fn begin(&self, index: u32, sa: &Sa) {
+    /// Resets the state of an SA at an index that no packet can find yet. Its numbers continue after
+    /// `first`.
+    pub(super) fn begin(&self, index: u32, sa: &Sa, first: u64) {
         let (hot, cold) = (self.hot(index), self.cold(index));
-        hot.sequence.store(0, Relaxed);
+        hot.sequence.store(first, Relaxed);
         hot.stop_or_packets.store(0, Relaxed);
         hot.bytes.store(0, Relaxed);
         for count in [&cold.ended, &cold.replayed, &cold.not_authentic, &cold.other_drops] {
@@ -218,7 +229,10 @@ impl States {
         cold.soft_packets.store(sa.lifetime.soft_packets, Relaxed);
         cold.hard_packets.store(sa.lifetime.hard_packets, Relaxed);
         if sa.is_inbound() && sa.replay_window > 0 {
-            self.ring(index).ring.clear();
+            match first {
+                0 => self.ring(index).ring.clear(),
+                _ => self.ring(index).fill(first),
+            }
         }
         hot.facts.store(SaFacts::new(sa).0, Relaxed);
     }
@@ -231,7 +245,7 @@ impl States {
         // depends on the order.
         let hot = self.hot(index);
         debug_assert!(frame_bytes <= FRAME_BYTES_MAX);
-        let (facts, last, bytes) = (hot.facts(), hot.sequence(), hot.bytes() + frame_bytes);
+        let (facts, last, bytes) = (hot.facts(), hot.sequence.load(Relaxed), hot.bytes() + frame_bytes);
         if last >= hot.stop_or_packets.load(Relaxed) {
             self.check_limits(index, bytes)?;
         }
@@ -263,6 +277,10 @@ impl States {
             self.record_event(hot, SaFacts::ENDED);
             return Err(reason);
         }
+        let Some(granted) = self.grants.limit(index, next) else {
+            add(&cold.other_drops, 1);
+            return Err(DROP_NOT_DURABLE);
+        };
         if next > facts.sequence_warned() {
             self.record_event(hot, SaFacts::WARNED);
         }
@@ -273,7 +291,7 @@ impl States {
         // byte limits.
         let bytes_left = [soft_bytes, hard_bytes].into_iter().filter_map(|limit| limit.checked_sub(bytes)).min();
         let byte_check = bytes_left.map_or(u64::MAX, |left| next.saturating_add(left / FRAME_BYTES_MAX));
-        let stops = [facts.sequence_warned(), soft_packets, hard_packets, facts.sequence_last(), byte_check];
+        let stops = [facts.sequence_warned(), soft_packets, hard_packets, facts.sequence_last(), byte_check, granted];
         let stop = stops.into_iter().filter(|&stop| stop >= next).min().unwrap_or(0);
         hot.stop_or_packets.store(stop, Relaxed);
         Ok(())
@@ -312,13 +330,12 @@ impl States {
     #[inline(always)]
     pub(super) fn accept(&self, index: u32, sequence: u64, frame_bytes: u64) -> Result<(), u8> {
         let hot = self.hot(index);
-        let (facts, largest) = (hot.facts(), hot.sequence());
-        if facts.window() > 0 && !self.ring(index).commit(largest, sequence) {
+        let (facts, old) = (hot.facts(), hot.sequence.load(Relaxed));
+        let new = self.advance(index, old, sequence)?;
+        if facts.window() > 0 && !self.ring(index).commit(old & SEQUENCE, sequence) {
             return Err(self.replayed(index));
         }
-        if sequence > largest {
-            hot.sequence.store(sequence, Relaxed);
-        }
+        hot.sequence.store(new, Relaxed);
         let (packets, bytes) = (hot.stop_or_packets.load(Relaxed) + 1, hot.bytes() + frame_bytes);
         if facts.is(SaFacts::LIMITED) {
             self.check_lifetime(index, packets, bytes)?;
@@ -326,6 +343,32 @@ impl States {
         hot.stop_or_packets.store(packets, Relaxed);
         hot.bytes.store(bytes, Relaxed);
         Ok(())
+    }
+
+    /// Inbound: returns the value of [`Hot::sequence`] after an authentic packet.
+    #[inline(always)]
+    fn advance(&self, index: u32, old: u64, sequence: u64) -> Result<u64, u8> {
+        let step = sequence.saturating_sub(old & SEQUENCE);
+        if step <= old >> SEQUENCE_BITS {
+            return Ok(old + step - (step << SEQUENCE_BITS));
+        }
+        self.extend(index, sequence)
+    }
+
+    /// Inbound: returns the value of [`Hot::sequence`] for a number beyond those that may be
+    /// accepted, or the drop reason if the state folder does not permit it yet.
+    #[cold]
+    #[inline(never)]
+    fn extend(&self, index: u32, sequence: u64) -> Result<u64, u8> {
+        const FURTHER_MAX: u64 = (1 << (u64::BITS - SEQUENCE_BITS)) - 1;
+        self.grants.want(index, sequence);
+        match self.grants.limit(index, sequence) {
+            Some(limit) => Ok((limit - sequence).min(FURTHER_MAX) << SEQUENCE_BITS | sequence),
+            None => {
+                add(&self.cold(index).other_drops, 1);
+                Err(DROP_NOT_DURABLE)
+            }
+        }
     }
 
     /// Counts a packet that was already received or is too old, and returns the drop reason.
@@ -371,9 +414,12 @@ impl States {
     /// Marks the sequence number of an authentic but dropped packet as used.
     pub(super) fn mark_used(&self, index: u32, sequence: u64) {
         let hot = self.hot(index);
-        let largest = hot.sequence();
-        if hot.facts().window() > 0 && self.ring(index).commit(largest, sequence) && sequence > largest {
-            hot.sequence.store(sequence, Relaxed);
+        let old = hot.sequence.load(Relaxed);
+        if hot.facts().window() > 0
+            && let Ok(new) = self.advance(index, old, sequence)
+            && self.ring(index).commit(old & SEQUENCE, sequence)
+        {
+            hot.sequence.store(new, Relaxed);
         }
     }
 

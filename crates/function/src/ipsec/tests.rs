@@ -2,9 +2,11 @@
 
 mod changes;
 mod configuration;
+mod durable;
 mod families;
 mod fragments;
 mod numbers;
+mod unprotected;
 
 use godwit_abi::{Descriptor, Outcome};
 use godwit_packet::{Arena, ArenaConfig, BUCKETS, Region, Steering};
@@ -32,9 +34,12 @@ fn sa(name: &str, spi: u32, direction: &str, more: &str) -> String {
     )
 }
 
+/// Names of the ports, by number.
+const PORTS: [&str; 2] = ["lan", "wan"];
+
 fn ipsec(stanza: &str) -> Ipsec {
     let stanza = DeTable::parse(stanza).unwrap();
-    Ipsec::new(crate::config::read(stanza).unwrap()).unwrap()
+    Ipsec::new(crate::config::read(stanza).unwrap(), &PORTS.map(str::to_owned)).unwrap()
 }
 
 /// Returns an Ethernet frame with an IPv4 packet. `payload` begins with the ports if the protocol

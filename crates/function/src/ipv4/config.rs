@@ -8,7 +8,7 @@ use toml::Spanned;
 use super::Spare;
 use crate::config::value;
 use crate::routes::{NextHopConfig, Resolved, RouteConfig, Stanza};
-use crate::routing::{KernelRoutes, KernelRoutesConfig};
+use crate::routing::{KernelRoutes, KernelRoutesConfig, ReversePath, ReversePathConfig};
 use crate::{BuildContext, Error};
 
 /// Keys of the stanza.
@@ -31,6 +31,8 @@ pub struct Config {
     spare_next_hops: Option<Spanned<usize>>,
     /// See [`Spare::groups`].
     spare_groups: Option<Spanned<usize>>,
+    /// Reverse-path filter: the mode of each filtered port.
+    reverse_path: Option<ReversePathConfig>,
 }
 
 /// Maximum of either spare capacity: one group for each block of 256 addresses.
@@ -61,6 +63,11 @@ impl Config {
     /// Returns the tracked routes, if configured.
     pub(super) fn kernel_routes(&self, context: &BuildContext<'_>) -> Result<Option<KernelRoutes>, Error> {
         self.follow.as_ref().map(|follow| follow.resolve(context)).transpose()
+    }
+
+    /// Returns the reverse-path filter, if configured.
+    pub(super) fn reverse_path(&self, context: &BuildContext<'_>) -> Result<Option<ReversePath>, Error> {
+        self.reverse_path.as_ref().map(|config| ReversePath::resolve(config, context)).transpose()
     }
 
     /// Reads the routes and resolves all names.

@@ -5,6 +5,7 @@ mod config;
 mod reference;
 mod rib;
 mod routing;
+mod source;
 mod tables;
 
 use std::sync::{Arc, Mutex, RwLock};
@@ -15,7 +16,9 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use crate::routes::{Address, Resolved};
-use crate::routing::{KERNEL_ROUTES_INTERVAL, KernelRoutes, NextHop, RESOLVE_INTERVAL, Resolver, Routing};
+use crate::routing::{
+    KERNEL_ROUTES_INTERVAL, KernelRoutes, NextHop, RESOLVE_INTERVAL, Resolver, ReversePath, ReversePathHost, Routing,
+};
 use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Running};
 
 pub use config::Config;
@@ -61,6 +64,7 @@ pub struct Ipv4 {
     kernel_routes: Option<KernelRoutes>,
     /// Updates next hops whose stations are resolved by a responder, if there are any.
     resolver: Option<Resolver>,
+    reverse_path: Option<ReversePath>,
 }
 
 /// Routes and next hops. They stay in the initial form until they are first read or changed.
@@ -110,7 +114,16 @@ impl Ipv4 {
         let (memory, layout, groups) = tables::image(&routes, &next_hops, spare)?;
         let image = Arc::new(Image::without_secrets(memory));
         let table = Mutex::new(Table::Start { routes, next_hops, groups });
-        Ok(Self { image, layout, names, table, reference: RwLock::new(None), kernel_routes: None, resolver: None })
+        Ok(Self {
+            image,
+            layout,
+            names,
+            table,
+            reference: RwLock::new(None),
+            kernel_routes: None,
+            resolver: None,
+            reverse_path: None,
+        })
     }
 
     /// Returns the next hop of the longest prefix that covers `address` (host byte order), without
@@ -126,6 +139,7 @@ fn build(stanza: Spanned<DeTable<'_>>, context: &BuildContext<'_>) -> Result<Arc
     let mut function = Ipv4::with_room(routes, next_hops, config.names(), config.spare()?)?;
     function.kernel_routes = config.kernel_routes(context)?;
     function.resolver = Resolver::new(dynamic);
+    function.reverse_path = config.reverse_path(context)?;
     Ok(Arc::new(function))
 }
 
@@ -158,7 +172,11 @@ impl Function for Ipv4 {
     }
 
     fn host_half(&self, _worker: usize, _workers: usize) -> Option<Box<dyn HostHalf>> {
-        Some(self.kernel_routes.as_ref()?.host_half(VERDICT_UNRESOLVED))
+        let inner: Option<Box<dyn HostHalf>> =
+            self.kernel_routes.as_ref().map(|routes| routes.host_half(VERDICT_UNRESOLVED) as _);
+        let Some(filter) = self.reverse_path.clone() else { return inner };
+        let lookup = source::Ipv4Sources { image: Arc::clone(&self.image), layout: self.layout };
+        Some(Box::new(ReversePathHost { filter, lookup, variant: self.variant(), reason: DROP_REVERSE_PATH, inner }))
     }
 
     fn housekeeping_interval(&self) -> Option<std::time::Duration> {

@@ -92,6 +92,38 @@ fn forwards_by_the_longest_prefix() {
     }
 }
 
+/// `east` is behind port 1 (`b`).
+#[test]
+fn the_reverse_path_filter_looks_up_the_source() {
+    let filtered = function(&format!("reverse_path = {{ a = \"loose\", b = \"strict\" }}\n{ROUTES}"));
+    let refused = Err(DROP_REVERSE_PATH);
+    for (source, strict, loose) in [
+        ([10, 0, 0, 1], Ok(()), Ok(())),
+        ([10, 1, 2, 200], Ok(()), Ok(())),
+        // Own address, blackhole, no route.
+        ([10, 1, 0, 1], refused, refused),
+        ([10, 1, 2, 128], refused, refused),
+        ([192, 0, 2, 1], refused, refused),
+    ] {
+        let mut packet = frame(source, [10, 0, 0, 9], 9);
+        assert_eq!(testing::prepare_one(&*filtered, 1, &packet), strict, "{source:?}");
+        assert_eq!(testing::prepare_one(&*filtered, 0, &packet), loose, "{source:?}");
+        packet.splice(12..12, [0x81, 0, 0, 9]);
+        assert_eq!(testing::prepare_one(&*filtered, 1, &packet), strict, "{source:?} with a tag");
+    }
+    // The other port.
+    let filtered = function(&format!("reverse_path = {{ a = \"strict\" }}\n{ROUTES}"));
+    let packet = frame([10, 0, 0, 1], [10, 0, 0, 9], 9);
+    assert_eq!(testing::prepare_one(&*filtered, 0, &packet), refused);
+    assert_eq!(testing::prepare_one(&*filtered, 1, &packet), Ok(()), "port b is not filtered");
+    let mut arp = packet;
+    arp[12..14].copy_from_slice(&[8, 6]);
+    assert_eq!(testing::prepare_one(&*filtered, 0, &arp), Ok(()));
+    let error = build_error(&KIND, "reverse_path = { c = \"strict\" }", &["a", "b"]).to_string();
+    assert_eq!(error, "reverse_path: there is no port named \"c\"; the ports are: a, b");
+    assert!(function(ROUTES).host_half(0, 1).is_none(), "without a filter, there is no host half");
+}
+
 #[test]
 fn delivers_but_does_not_forward_packets_with_ttl_1() {
     let function = function(ROUTES);
@@ -351,7 +383,10 @@ proptest! {
             [route.prefix, route.prefix.wrapping_sub(1), last, last.wrapping_add(1)]
         });
         for address in edges.chain(addresses).chain([0, u32::MAX]) {
-            prop_assert_eq!(lookup_image(&function, address), function.lookup_ref(address), "{:#x}", address);
+            let expected = function.lookup_ref(address);
+            prop_assert_eq!(lookup_image(&function, address), expected, "{:#x}", address);
+            let sources = source::Ipv4Sources { image: Arc::clone(&function.image), layout: function.layout };
+            prop_assert_eq!(sources.lookup(address), expected, "host: {:#x}", address);
         }
     }
 }

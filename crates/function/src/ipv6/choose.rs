@@ -28,7 +28,7 @@ pub(super) fn faster(trie: Built, hash: Built, rib: &Rib) -> Built {
     if fastest[0] <= fastest[1] { trie } else { hash }
 }
 
-fn round(table: &Table<'_>, addresses: &[u128]) -> Duration {
+fn round(table: &Table<&[u8]>, addresses: &[u128]) -> Duration {
     let started = Instant::now();
     let sum = addresses.iter().fold(0, |sum: u32, &address| sum.wrapping_add(table.lookup(address).unwrap_or(0)));
     black_box(sum);

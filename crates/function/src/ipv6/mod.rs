@@ -9,6 +9,7 @@ mod lines;
 mod reference;
 mod rib;
 mod routing;
+mod source;
 mod tables;
 mod trie;
 mod walk;
@@ -21,7 +22,10 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use crate::routes::{Address, Resolved};
-use crate::routing::{KERNEL_ROUTES_INTERVAL, KernelRoutes, NextHop, NextHops, RESOLVE_INTERVAL, Resolver, Routing};
+use crate::routing::{
+    KERNEL_ROUTES_INTERVAL, KernelRoutes, NextHop, NextHops, RESOLVE_INTERVAL, Resolver, ReversePath, ReversePathHost,
+    Routing,
+};
 use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Running};
 
 pub use config::Config;
@@ -73,6 +77,7 @@ pub struct Ipv6 {
     reference: RwLock<Option<Reference>>,
     kernel_routes: Option<KernelRoutes>,
     resolver: Option<Resolver>,
+    reverse_path: Option<ReversePath>,
 }
 
 #[derive(Debug)]
@@ -137,7 +142,16 @@ impl Ipv6 {
         let next_hops =
             NextHops::new(Arc::clone(&image), layout.next_hop(0), layout.next_hops, tables::FORMAT, next_hops);
         let changer = Mutex::new(changes::Changer::new(Arc::clone(&image), layout, lines, rib, next_hops));
-        Ok(Self { image, layout, names, changer, reference: RwLock::new(None), kernel_routes: None, resolver: None })
+        Ok(Self {
+            image,
+            layout,
+            names,
+            changer,
+            reference: RwLock::new(None),
+            kernel_routes: None,
+            resolver: None,
+            reverse_path: None,
+        })
     }
 
     /// Returns the lookup structure of the table.
@@ -172,6 +186,7 @@ fn build(stanza: Spanned<DeTable<'_>>, context: &BuildContext<'_>) -> Result<Arc
     let mut function = Ipv6::with_room(&routes, &next_hops, config.names(), config.form()?, config.spare()?)?;
     function.kernel_routes = config.kernel_routes(context)?;
     function.resolver = Resolver::new(dynamic);
+    function.reverse_path = config.reverse_path(context)?;
     Ok(Arc::new(function))
 }
 
@@ -207,7 +222,11 @@ impl Function for Ipv6 {
     }
 
     fn host_half(&self, _worker: usize, _workers: usize) -> Option<Box<dyn HostHalf>> {
-        Some(self.kernel_routes.as_ref()?.host_half(VERDICT_UNRESOLVED))
+        let inner: Option<Box<dyn HostHalf>> =
+            self.kernel_routes.as_ref().map(|routes| routes.host_half(VERDICT_UNRESOLVED) as _);
+        let Some(filter) = self.reverse_path.clone() else { return inner };
+        let lookup = source::Ipv6Sources { image: Arc::clone(&self.image), layout: self.layout };
+        Some(Box::new(ReversePathHost { filter, lookup, variant: self.variant(), reason: DROP_REVERSE_PATH, inner }))
     }
 
     fn housekeeping_interval(&self) -> Option<std::time::Duration> {

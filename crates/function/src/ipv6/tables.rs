@@ -151,7 +151,7 @@ impl Built {
     }
 
     /// Returns a view for look-ups by the host.
-    pub(super) fn table(&self) -> walk::Table<'_> {
+    pub(super) fn table(&self) -> walk::Table<&[u8]> {
         walk::Table { form: self.form, root_bits: self.root_bits, root: &self.root, lines: &self.bytes }
     }
 

@@ -99,6 +99,35 @@ fn forwards_by_the_longest_prefix() {
     }
 }
 
+/// `east` is behind port 1 (`b`).
+#[test]
+fn the_reverse_path_filter_looks_up_the_source() {
+    for filtered in functions(&format!("reverse_path = {{ a = \"loose\", b = \"strict\" }}\n{ROUTES}")) {
+        let refused = Err(DROP_REVERSE_PATH);
+        for (source, strict, loose) in [
+            ("2001:db8::1", Ok(()), Ok(())),
+            ("2001:db8:1:2:8000::c8", Ok(()), Ok(())),
+            // Own address, blackhole, no route.
+            ("2001:db8:1::1", refused, refused),
+            ("2001:db8:1:2:8000::c7", refused, refused),
+            ("2001:db9::1", refused, refused),
+            // Valid on the link only.
+            ("fe80::1", Ok(()), Ok(())),
+            ("febf::1", Ok(()), Ok(())),
+            ("fec0::1", refused, refused),
+            ("::", Ok(()), Ok(())),
+        ] {
+            let packet = frame(source, "2001:db8::9", 9);
+            assert_eq!(testing::prepare_one(&*filtered, 1, &packet), strict, "{source}");
+            assert_eq!(testing::prepare_one(&*filtered, 0, &packet), loose, "{source}");
+        }
+    }
+    let filtered = &functions(&format!("reverse_path = {{ a = \"strict\" }}\n{ROUTES}"))[0];
+    let packet = frame("2001:db8::1", "2001:db8::9", 9);
+    assert_eq!(testing::prepare_one(&**filtered, 0, &packet), Err(DROP_REVERSE_PATH));
+    assert_eq!(testing::prepare_one(&**filtered, 1, &packet), Ok(()), "port b is not filtered");
+}
+
 #[test]
 fn delivers_but_does_not_forward_packets_with_hop_limit_1() {
     let [function, ..] = functions(ROUTES);
@@ -272,6 +301,8 @@ fn check(routes: &[Route], addresses: &[u128]) {
         for address in edges.chain(addresses.iter().copied()).chain([0, u128::MAX]) {
             let expected = function.lookup_ref(address);
             assert_eq!(function.lookup_image(&image, address), expected, "{form:?}: {address:#x} of {routes:x?}");
+            let sources = source::Ipv6Sources { image: Arc::clone(&function.image), layout: function.layout };
+            assert_eq!(sources.lookup(address), expected, "{form:?}, host: {address:#x} of {routes:x?}");
         }
     }
 }

@@ -5,27 +5,54 @@ use godwit_kernels::image::{
     IPV6_KEYS, IPV6_LEAF, IPV6_LINE_BYTES, IPV6_LOW, IPV6_NODE, IPV6_NONE, IPV6_PROBES, IPV6_TABLE, IPV6_WAYS, Ipv6Hash,
 };
 
+use godwit_packet::Image;
+
 use super::Form;
 use super::lines::Run;
 
 /// Bits of an entry that hold its tag.
 const TAG: u32 = 3 << 30;
 
+/// Words of a table, by offset in bytes.
+pub(super) trait Words: Copy {
+    fn u32(self, at: usize) -> u32;
+    fn u64(self, at: usize) -> u64;
+}
+
+impl Words for &[u8] {
+    fn u32(self, at: usize) -> u32 {
+        u32::from_le_bytes(*self[at..].first_chunk().expect("the offset is within the table"))
+    }
+
+    fn u64(self, at: usize) -> u64 {
+        u64::from_le_bytes(*self[at..].first_chunk().expect("the offset is within the table"))
+    }
+}
+
+/// Part of an image that changes meanwhile.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'a> {
+    pub(super) image: &'a Image,
+    pub(super) offset: usize,
+}
+
+impl Words for Part<'_> {
+    fn u32(self, at: usize) -> u32 {
+        self.image.load_u32(self.offset + at)
+    }
+
+    fn u64(self, at: usize) -> u64 {
+        self.image.load_u64(self.offset + at)
+    }
+}
+
 /// View of the root and lines of an image.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Table<'a> {
+pub(super) struct Table<W> {
     pub(super) form: Form,
     pub(super) root_bits: u32,
-    pub(super) root: &'a [u8],
-    pub(super) lines: &'a [u8],
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(*bytes[at..].first_chunk().expect("the offset is within the table"))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(*bytes[at..].first_chunk().expect("the offset is within the table"))
+    pub(super) root: W,
+    pub(super) lines: W,
 }
 
 /// Returns the line that an entry refers to.
@@ -33,25 +60,26 @@ pub(super) fn line_of(entry: u32) -> u32 {
     entry & 0x7f_ffff
 }
 
+/// Returns the offset of the line that an entry refers to, in bytes.
+fn line_offset(entry: u32) -> usize {
+    line_of(entry) as usize * IPV6_LINE_BYTES
+}
+
 /// Returns the shift and stride of a node.
 fn node(entry: u32) -> (u32, u32) {
     (entry >> 24 & 62, 6 + (entry >> 22 & 6))
 }
 
-impl<'a> Table<'a> {
+impl<W: Words> Table<W> {
     /// Returns the next hop of an address.
     pub(super) fn lookup(&self, address: u128) -> Option<u32> {
         let (high, low) = ((address >> 64) as u64, address as u64);
-        let mut entry = self.half(u32_at(self.root, 4 * (high >> (64 - self.root_bits)) as usize), high);
+        let mut entry = self.half(self.root.u32(4 * (high >> (64 - self.root_bits)) as usize), high);
         if entry & TAG == IPV6_LOW {
-            entry = self.half(u32_at(self.line(entry), 0), low);
+            entry = self.half(self.lines.u32(line_offset(entry)), low);
         }
         assert_eq!(entry & TAG, IPV6_LEAF, "the look-up of {address:#x} ends without a leaf");
         (entry != IPV6_NONE).then_some(entry)
-    }
-
-    fn line(&self, entry: u32) -> &'a [u8] {
-        &self.lines[line_of(entry) as usize * IPV6_LINE_BYTES..]
     }
 
     fn half(&self, mut entry: u32, key: u64) -> u32 {
@@ -62,12 +90,12 @@ impl<'a> Table<'a> {
             entry = match entry & TAG {
                 IPV6_NODE => {
                     let (shift, stride) = node(entry);
-                    u32_at(self.line(entry), 4 * (key >> shift & ((1 << stride) - 1)) as usize)
+                    self.lines.u32(line_offset(entry) + 4 * (key >> shift & ((1 << stride) - 1)) as usize)
                 }
                 IPV6_TABLE => {
-                    let line = self.line(entry);
-                    let rank = (0..IPV6_KEYS).filter(|&at| u64_at(line, 8 * at) <= key).count();
-                    u32_at(line, 8 * IPV6_KEYS + 4 * rank)
+                    let line = line_offset(entry);
+                    let rank = (0..IPV6_KEYS).filter(|&at| self.lines.u64(line + 8 * at) <= key).count();
+                    self.lines.u32(line + 8 * IPV6_KEYS + 4 * rank)
                 }
                 _ => return entry,
             };
@@ -75,23 +103,24 @@ impl<'a> Table<'a> {
     }
 
     fn hashed(&self, entry: u32, key: u64) -> u32 {
-        let table = self.line(entry);
-        let hash = Ipv6Hash { seed: u64_at(table, 8), shift: u32_at(table, 20), ..Ipv6Hash::default() };
-        let (mut rope, mut best) = (u64_at(table, 0), u32_at(table, 16));
+        let (table, words) = (line_offset(entry), self.lines);
+        let hash = Ipv6Hash { seed: words.u64(table + 8), shift: words.u32(table + 20), ..Ipv6Hash::default() };
+        let (mut rope, mut best) = (words.u64(table), words.u32(table + 16));
         while rope != 0 {
             let length = rope as u8;
             rope >>= 8;
             let prefix = key & u64::MAX << (64 - length);
             let mut at = hash.hash(prefix, length) >> hash.shift;
             for _ in 0..IPV6_PROBES {
-                let line = &table[(1 + at as usize) * IPV6_LINE_BYTES..][..IPV6_LINE_BYTES];
-                let found = (0..IPV6_WAYS).find(|&way| u64_at(line, 8 * way) == prefix && line[60 + way] == length);
+                let line = table + (1 + at as usize) * IPV6_LINE_BYTES;
+                let lengths = words.u32(line + 60).to_le_bytes();
+                let found = (0..IPV6_WAYS).find(|&way| words.u64(line + 8 * way) == prefix && lengths[way] == length);
                 if let Some(way) = found {
-                    rope = u64_at(line, 24 + 8 * way);
-                    best = u32_at(line, 48 + 4 * way);
+                    rope = words.u64(line + 24 + 8 * way);
+                    best = words.u32(line + 48 + 4 * way);
                     break;
                 }
-                if line[63] == 0 {
+                if lengths[3] == 0 {
                     break;
                 }
                 at = (at + 1) & u64::MAX >> hash.shift;

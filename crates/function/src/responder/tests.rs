@@ -134,6 +134,18 @@ fn answers_echo_requests_to_any_address_of_this_machine() {
     }
 }
 
+/// A group address is never the source of a frame.
+#[test]
+fn answers_to_group_frames_come_from_the_interface() {
+    let mut broadcast = ping([10, 0, 0, 1]);
+    broadcast[..6].fill(0xff);
+    let reply = answer(&broadcast).unwrap();
+    assert_eq!((&reply[..6], &reply[6..12]), (&THEIRS[..], &OURS[..]));
+    let mut other_port = ping([10, 0, 0, 1]);
+    other_port[..6].copy_from_slice(&[1, 0, 0x5e, 0, 0, 1]);
+    assert_eq!(answers::answer(&settings(), 0, &other_port), None, "port 0 has no interface");
+}
+
 fn icmp6(source: [u8; 16], destination: [u8; 16], hop_limit: u8, message: &[u8]) -> Vec<u8> {
     let mut packet = vec![0x60, 0, 0, 0, 0, message.len() as u8, protocol::ICMPV6, hop_limit];
     packet.extend(source);

@@ -1,27 +1,65 @@
 //! Output file that appears under its name only when it is complete.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+
+use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::unistd::linkat;
 
 use crate::Error;
 
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// A file that is written to a temporary file in the same folder. [`Output::finish`] gives it its
-/// name. If it is dropped before, the temporary file is removed.
+/// Mode of a new file. Its packets may be plaintext of a tunnel.
+const MODE: u32 = 0o600;
+
+/// A file that gets its name in [`Output::finish`]. If it is dropped before, nothing remains. If the
+/// process is killed before, nothing remains either, on file systems with unnamed files.
 ///
 /// An existing path that is not a regular file, such as a pipe or a device, is written directly.
 #[derive(Debug)]
 pub(super) struct Output {
     path: PathBuf,
-    /// Path of the temporary file. `None` if the path is written directly, or after the file is
-    /// finished.
-    temporary: Option<PathBuf>,
+    temporary: Temporary,
     file: File,
     buffer: Vec<u8>,
     written_bytes: u64,
+}
+
+/// State of the file before it gets its name.
+#[derive(Debug)]
+enum Temporary {
+    /// The path is written directly, or the file is finished.
+    None,
+    /// The file has no name yet.
+    Unnamed,
+    /// The file has a temporary name in the same folder.
+    Named(PathBuf),
+}
+
+/// Creates a file without a name in the folder of `path`.
+fn create_unnamed(path: &Path) -> io::Result<File> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let file = File::options().write(true).mode(MODE).custom_flags(libc::O_TMPFILE).open(folder)?;
+    // Without this link, the file could not get a name later.
+    fs::symlink_metadata(link_of(&file))?;
+    Ok(file)
+}
+
+/// Returns the link to an open file in /proc.
+fn link_of(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// Returns an unpredictable name in the folder of `path`.
+fn temporary_path(path: &Path) -> io::Result<PathBuf> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let random = RandomState::new().hash_one(std::process::id());
+    Ok(path.with_file_name(format!(".{}.{random:016x}.part", name.to_string_lossy())))
 }
 
 impl Output {
@@ -29,14 +67,17 @@ impl Output {
         let write_error = |source| Error::write(path, source);
         let special = fs::metadata(path).is_ok_and(|existing| !existing.is_file());
         let (file, temporary) = if special {
-            (File::options().write(true).open(path).map_err(write_error)?, None)
+            (File::options().write(true).open(path).map_err(write_error)?, Temporary::None)
         } else {
-            let name = path.file_name().ok_or_else(|| write_error(std::io::ErrorKind::InvalidInput.into()))?;
-            static NEXT: AtomicU64 = AtomicU64::new(0);
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let temporary = format!(".{}.{}.{number}.part", name.to_string_lossy(), std::process::id());
-            let temporary = path.with_file_name(temporary);
-            (File::create(&temporary).map_err(write_error)?, Some(temporary))
+            let temporary = temporary_path(path).map_err(write_error)?;
+            match create_unnamed(path) {
+                Ok(file) => (file, Temporary::Unnamed),
+                Err(_) => {
+                    let mut options = File::options();
+                    let file = options.write(true).create_new(true).mode(MODE).open(&temporary).map_err(write_error)?;
+                    (file, Temporary::Named(temporary))
+                }
+            }
         };
         let buffer = Vec::with_capacity(BUFFER_BYTES + (64 << 10));
         Ok(Self { path: path.to_owned(), temporary, file, buffer, written_bytes: 0 })
@@ -65,8 +106,8 @@ impl Output {
     pub(super) fn sync(&mut self) -> Result<(), Error> {
         self.flush()?;
         match &self.temporary {
-            Some(_) => self.file.sync_all().map_err(|source| Error::write(&self.path, source)),
-            None => Ok(()),
+            Temporary::None => Ok(()),
+            _ => self.file.sync_all().map_err(|source| Error::write(&self.path, source)),
         }
     }
 
@@ -74,9 +115,17 @@ impl Output {
     /// bytes.
     pub(super) fn finish(mut self) -> Result<u64, Error> {
         self.sync()?;
-        if let Some(temporary) = &self.temporary {
+        let write_error = |source| Error::write(&self.path, source);
+        if matches!(self.temporary, Temporary::Unnamed) {
+            // A link cannot replace a file, but a rename can.
+            let name = temporary_path(&self.path).map_err(write_error)?;
+            let linked = linkat(AT_FDCWD, &link_of(&self.file), AT_FDCWD, &name, AtFlags::AT_SYMLINK_FOLLOW);
+            linked.map_err(|error| write_error(error.into()))?;
+            self.temporary = Temporary::Named(name);
+        }
+        if let Temporary::Named(temporary) = &self.temporary {
             fs::rename(temporary, &self.path).map_err(|source| Error::write(&self.path, source))?;
-            self.temporary = None;
+            self.temporary = Temporary::None;
         }
         Ok(self.written_bytes)
     }
@@ -99,10 +148,46 @@ impl Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        if let Some(temporary) = &self.temporary {
+        if let Temporary::Named(temporary) = &self.temporary {
             // An error is ignored, because a temporary file that cannot be removed does no harm.
             // The file with the final name was never changed.
             let _ = fs::remove_file(temporary);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
+    use godwit_test_support::{Folder, folder};
+
+    use super::*;
+
+    #[test]
+    fn a_file_appears_when_it_is_finished_and_only_its_owner_reads_it() {
+        let place = Folder::new();
+        let path = place.write("out.pcap", b"an older file");
+        let mut output = Output::create(&path).unwrap();
+        output.buffer().extend(b"packets");
+        assert_eq!(fs::read(&path).unwrap(), b"an older file");
+        let is_unnamed = matches!(output.temporary, Temporary::Unnamed);
+        assert_eq!(folder::names(place.path()).len(), if is_unnamed { 1 } else { 2 }, "a kill would leave nothing");
+        assert_eq!(output.finish().unwrap(), 7);
+        assert_eq!((fs::read(&path).unwrap(), folder::names(place.path()).len()), (b"packets".to_vec(), 1));
+        let metadata = fs::metadata(&path).unwrap();
+        assert_eq!((metadata.permissions().mode() & 0o777, metadata.nlink()), (0o600, 1));
+        drop(Output::create(&path).unwrap());
+        assert_eq!(fs::read(&path).unwrap(), b"packets");
+    }
+
+    /// A file system without unnamed files.
+    #[test]
+    fn a_temporary_name_is_new_each_time() {
+        let place = Folder::new();
+        let path = place.join("out.pcap");
+        let names: Vec<PathBuf> = (0..4).map(|_| temporary_path(&path).unwrap()).collect();
+        names.iter().for_each(|name| assert_eq!(names.iter().filter(|other| *other == name).count(), 1));
+        assert!(temporary_path(Path::new("/")).is_err());
     }
 }

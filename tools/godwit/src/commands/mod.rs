@@ -19,7 +19,7 @@ pub(crate) mod sa;
 pub(crate) mod status;
 pub(crate) mod trace;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use godwit_engine::config::Config;
@@ -41,6 +41,14 @@ fn load(path: &Path) -> Result<Config, Failure> {
     Ok(config)
 }
 
+/// Returns the state folder: that of the command line, of the configuration, or of systemd.
+fn state_folder(argument: Option<&PathBuf>, config: &Config) -> Option<PathBuf> {
+    // systemd separates several folders by colons.
+    let of_systemd = || std::env::var("STATE_DIRECTORY").ok()?.split(':').next().map(PathBuf::from);
+    let folder = argument.or(config.engine.state.as_ref()).cloned().or_else(of_systemd);
+    folder.filter(|path| !path.as_os_str().is_empty())
+}
+
 /// Runs a configuration to its end, to `limit` or to a signal, with progress on standard error.
 fn run_engine(config: Config, options: &Options, limit: Option<Duration>) -> Result<Report, Failure> {
     run_traced(config, options, limit, None).map(|(report, _)| report)
@@ -57,10 +65,14 @@ fn run_traced(
     // Register the signals before anything is opened, so that a signal always stops cleanly.
     let stop = signals::stop_flag()?;
     let (user, control) = (config.engine.user.clone(), config.engine.control.clone());
+    let state = options.state.clone().or_else(|| config.engine.state.clone());
+    if config.holds_keys() {
+        privileges::disable_core_dumps();
+    }
     let engine = Engine::new(config, options)?;
     let trace = trace.map(|request| engine.trace(request)).transpose()?;
     if let Some(user) = user {
-        privileges::drop_to(&user, options.control.as_deref().or(control.as_deref()))?;
+        privileges::drop_to(&user, options.control.as_deref().or(control.as_deref()), state.as_deref())?;
     }
     let supervisor = Supervisor::from_environment();
     supervisor.ready();

@@ -41,7 +41,7 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let (user, control) = (config.user.clone(), config.control.clone());
     let started = |running: &Running| {
         if let Some(user) = &user {
-            privileges::drop_to(user, control.as_deref())?;
+            privileges::drop_to(user, control.as_deref(), None)?;
         }
         output::print_text(&json, &proxies::started(&value(&running.report())?))
     };

@@ -23,6 +23,10 @@ pub(crate) struct Arguments {
     /// Path of the control socket. Replaces `[engine] control`.
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+    /// State folder, which keeps sequence numbers over a restart. Replaces `[engine] state`. Default:
+    /// $STATE_DIRECTORY, as systemd sets it.
+    #[arg(long, value_name = "PATH")]
+    state: Option<PathBuf>,
     /// Write the report as JSON; - is standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -33,7 +37,8 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let config = super::load(&arguments.config)?;
     let json = Json::open(arguments.json.as_deref())?;
     let reload = Some(signals::reload_flag()?);
-    let options = Options { control: arguments.control.clone(), reload, ..Options::default() };
+    let state = super::state_folder(arguments.state.as_ref(), &config);
+    let options = Options { control: arguments.control.clone(), reload, state, ..Options::default() };
     let report = super::run_engine(config, &options, arguments.seconds)?;
     output::print_text(&json, &summary::text(&report))?;
     json.write(&Document::new("run", arguments.config.display().to_string(), &report))?;

@@ -24,9 +24,10 @@ fn key(spi: u32) -> String {
 /// Configuration of one SA. `ends` holds the outer source and destination addresses.
 pub(crate) fn security_association(name: &str, spi: u32, direction: &str, ends: [&str; 2], transforms: &str) -> String {
     let [source, destination] = ends;
+    let new = if direction == "out" { "key_is_new = true\n" } else { "" };
     format!(
         "[[function.sa]]\nname = \"{name}\"\nspi = {spi}\ndirection = \"{direction}\"\nsource = \"{source}\"\ndestination = \
-         \"{destination}\"\n{transforms}"
+         \"{destination}\"\n{transforms}{new}"
     )
 }
 
@@ -158,11 +159,11 @@ fn scapy_acts_as_the_other_gateway() {
     };
     let ready = net.folder().join("ready");
     let script = godwit_test_support::repository().join("tests/peers/gateway_scapy.py");
-    let arguments = format!("{} wan {} 4097 {} 8193 {}", script.display(), left.mac("wan"), key(0x1001), key(0x2001));
+    let arguments = format!("{} wan {} 4099 {} 8195 {}", script.display(), left.mac("wan"), key(0x1003), key(0x2003));
     let python = if std::path::Path::new("/usr/bin/python3").exists() { "/usr/bin/python3" } else { "python3" };
     let _scapy = right.start(&format!("{python} {arguments} {}", ready.display()));
     wait_for("scapy", || ready.exists());
-    let godwit = left.godwit(&net, &end.config_gcm([0x1001, 0x2001]), &["lan", "wan"]);
+    let godwit = left.godwit(&net, &end.config_gcm([0x1003, 0x2003]), &["lan", "wan"]);
     // scapy decrypts, answers as 10.2.0.2, and encrypts the answer.
     let printed = a.sh("ping -c 5 -i 0.2 -W 5 10.2.0.2");
     assert!(printed.contains("5 received"), "{printed}");
@@ -189,9 +190,10 @@ fn hosts_reach_each_other_through_an_ipv6_tunnel() {
         host.knows("eth0", address, &gateway.mac("lan"));
     }
     let sa = |name: &str, spi: u32, direction: &str, source: &str, destination: &str| {
+        let new = if direction == "out" { "key_is_new = true\n" } else { "" };
         format!(
             "[[function.sa]]\nname = \"{name}\"\nspi = {spi}\ndirection = \"{direction}\"\nsource = \"{source}\"\ndestination = \"{destination}\"\n\
-             encryption = \"aes-128-gcm\"\nencryption_key = \"{}\"\n",
+             encryption = \"aes-128-gcm\"\nencryption_key = \"{}\"\n{new}",
             key(spi)
         )
     };
@@ -212,9 +214,9 @@ fn hosts_reach_each_other_through_an_ipv6_tunnel() {
         .concat()
     };
     let (outside, inside) = (["2001:db8::1", "2001:db8::2"], ["fd00:1::/64", "fd00:2::/64"]);
-    let at_left = left.godwit(&net, &config(outside, inside, [0x1001, 0x2001]), &["lan", "wan"]);
+    let at_left = left.godwit(&net, &config(outside, inside, [0x1005, 0x2005]), &["lan", "wan"]);
     let turned = |[one, other]: [&'static str; 2]| [other, one];
-    let at_right = right.godwit(&net, &config(turned(outside), turned(inside), [0x2001, 0x1001]), &["lan", "wan"]);
+    let at_right = right.godwit(&net, &config(turned(outside), turned(inside), [0x2005, 0x1005]), &["lan", "wan"]);
     let printed = a.sh("ping -6 -c 10 -i 0.05 -W 2 fd00:2::2");
     assert!(printed.contains("10 received"), "{printed}");
     // The kernels handle neighbour discovery and all packets outside the tunnel.

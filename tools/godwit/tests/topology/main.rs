@@ -11,6 +11,7 @@
 //! | `strongswan.rs` | strongSwan as the other gateway, keys from its IKE |
 //! | `switch.rs` | four hosts at two switches that a trunk with two VLANs connects |
 //! | `inline.rs` | deep packet inspection within a cable |
+//! | `restart.rs` | killed processes: no nonce repeats, no packet is accepted twice |
 //! | `trouble.rs` | links that go down, interfaces that vanish, processes that are killed |
 
 #[path = "../common/mod.rs"]
@@ -20,6 +21,7 @@ mod gateway;
 mod inline;
 mod neighbours;
 mod net;
+mod restart;
 mod router;
 mod strongswan;
 mod switch;

@@ -362,7 +362,7 @@ fn sends_keepalives_for_idle_sas() {
 fn rejects_invalid_limits() {
     let error = |stanza: &str| {
         let stanza = DeTable::parse(stanza).unwrap();
-        match crate::config::read(stanza).and_then(Ipsec::new) {
+        match crate::config::read(stanza).and_then(|config| Ipsec::new(config, &[])) {
             Err(error) => error.to_string(),
             Ok(_) => panic!("the stanza was accepted"),
         }

@@ -84,7 +84,7 @@ fn only_authentic_packets_move_the_window() {
     assert_eq!(worker.prepare(3), Err(DROP_REPLAYED));
     let control = function.control();
     let (hot, cold) = (control.database.states.hot(0), control.database.states.cold(0));
-    assert_eq!((hot.packets(true), hot.bytes(), hot.sequence()), (2, 200, 3));
+    assert_eq!((hot.packets(true, 0), hot.bytes(), hot.sequence()), (2, 200, 3));
     let count = |count: &std::sync::atomic::AtomicU64| count.load(std::sync::atomic::Ordering::Relaxed);
     assert_eq!([count(&cold.not_authentic), count(&cold.other_drops), count(&cold.replayed)], [1, 1, 1]);
 }

@@ -1,0 +1,206 @@
+//! Sequence numbers that the state folder permits. A worker uses numbers up to the ceiling of an SA
+//! and asks for more at the mark before it. The thread of the state folder makes a higher ceiling
+//! durable and then stores it here.
+//!
+//! ```text
+//! sequence          mark                  ceiling
+//! ----+--------------+---------------------+---------> numbers
+//!     used           request               drop
+//! ```
+//!
+//! Outbound, no packet uses a number above the ceiling. Inbound, no packet above it is accepted. A
+//! restart continues after the ceiling, so it repeats no number and accepts no packet twice.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+use godwit_state::{Entry, KeyName, Source, State};
+
+use super::database::Database;
+use super::sa::Sa;
+
+/// Minimum and maximum distance of the ceiling of an outbound SA. A restart after a crash skips at
+/// most this many numbers.
+const OUT: (u64, u64) = (1 << 18, 1 << 26);
+/// The same for an inbound SA. After a crash, the SA drops at most this many authentic packets.
+const IN: (u64, u64) = (64, 1 << 22);
+/// Time for which the numbers up to the ceiling suffice at the measured rate, in seconds.
+const AHEAD_S: f64 = 2.0;
+
+/// Permission of one SA.
+#[derive(Default)]
+struct Grant {
+    /// Last number that is durable in the state folder.
+    ceiling: AtomicU64,
+    /// Number after which the worker asks for more.
+    mark: AtomicU64,
+    /// Inbound: largest authentic number that was dropped above the ceiling.
+    wanted: AtomicU64,
+    /// Whether the index is in [`Grants::requests`].
+    is_requested: AtomicBool,
+}
+
+/// SA that uses numbers of the state folder.
+struct User {
+    name: KeyName,
+    is_inbound: bool,
+    /// Last number of the SA.
+    last: u64,
+    /// Number at which the SA began in this process.
+    first: u64,
+    /// Number and time of the last reservation, to measure the rate.
+    at: (u64, Instant),
+}
+
+/// Permissions of all SAs of a function. Without a state folder, all numbers are permitted.
+#[derive(Default)]
+pub(super) struct Grants {
+    durable: OnceLock<Durable>,
+}
+
+struct Durable {
+    state: Arc<State>,
+    grants: Box<[Grant]>,
+    /// Indexes of the SAs whose workers ask for more numbers.
+    requests: Mutex<Vec<u32>>,
+    users: Mutex<HashMap<u32, User>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Grants {
+    /// Permits only numbers of the state folder from now on. Called once, before packets arrive.
+    pub(super) fn use_folder(&self, state: Arc<State>, capacity: usize) {
+        let grants = (0..capacity).map(|_| Grant::default()).collect();
+        let durable = Durable { state, grants, requests: Mutex::default(), users: Mutex::default() };
+        drop(self.durable.set(durable));
+    }
+
+    /// Returns the number after which an SA begins, and the first reservation for it. The
+    /// reservation must be durable before [`Grants::begin`].
+    pub(super) fn plan(&self, sa: &Sa) -> (u64, Option<Entry>) {
+        let Some((durable, name)) = self.durable.get().and_then(|durable| Some((durable, sa.durable_name()?))) else {
+            return (0, None);
+        };
+        let first = durable.state.number(&name);
+        let (ahead, _) = if sa.is_inbound() { IN } else { OUT };
+        (first, Some(Entry { name, number: (first + ahead).min(sa.sequence_last()) }))
+    }
+
+    /// Makes reservations durable.
+    pub(super) fn reserve(&self, entries: &[Entry]) -> Result<(), godwit_state::Error> {
+        self.durable.get().map_or(Ok(()), |durable| durable.state.reserve(entries))
+    }
+
+    /// Permits the numbers of a durable reservation for an SA that no packet can find yet.
+    pub(super) fn begin(&self, index: u32, sa: &Sa, first: u64, reserved: Option<Entry>) {
+        let Some(durable) = self.durable.get() else { return };
+        let mut users = lock(&durable.users);
+        let grant = &durable.grants[index as usize];
+        grant.wanted.store(0, Relaxed);
+        let Some(Entry { name, number }) = reserved else {
+            users.remove(&index);
+            return grant.permit(u64::MAX, 0);
+        };
+        let at = (first, Instant::now());
+        let last = sa.sequence_last();
+        users.insert(index, User { name, is_inbound: sa.is_inbound(), last, first, at });
+        grant.permit(number, if number == last { 0 } else { number - first });
+    }
+
+    /// Forgets an SA. Its reservations stay in the state folder.
+    pub(super) fn end(&self, index: u32) {
+        if let Some(durable) = self.durable.get() {
+            lock(&durable.users).remove(&index);
+        }
+    }
+
+    /// Returns the number after which an SA began in this process.
+    pub(super) fn first(&self, index: u32) -> u64 {
+        self.durable.get().and_then(|durable| Some(lock(&durable.users).get(&index)?.first)).unwrap_or(0)
+    }
+
+    /// Returns the last number that may be used before the next call: the mark or the ceiling.
+    /// `next` is the next number. Returns `None` if it is not durable.
+    #[cold]
+    pub(super) fn limit(&self, index: u32, next: u64) -> Option<u64> {
+        let Some(durable) = self.durable.get() else { return Some(u64::MAX) };
+        let grant = &durable.grants[index as usize];
+        // The ceiling is stored last, so a new ceiling comes with its mark.
+        let ceiling = grant.ceiling.load(Acquire);
+        let mark = grant.mark.load(Relaxed);
+        if next <= mark {
+            return Some(mark);
+        }
+        if ceiling < u64::MAX && !grant.is_requested.swap(true, Relaxed) {
+            lock(&durable.requests).push(index);
+            durable.state.wake();
+        }
+        (next <= ceiling).then_some(ceiling)
+    }
+
+    /// Inbound: records an authentic number that may be above the ceiling.
+    pub(super) fn want(&self, index: u32, sequence: u64) {
+        if let Some(durable) = self.durable.get() {
+            durable.grants[index as usize].wanted.fetch_max(sequence, Relaxed);
+        }
+    }
+}
+
+impl Grant {
+    /// Permits numbers up to `ceiling`, of which `ahead` are unused.
+    fn permit(&self, ceiling: u64, ahead: u64) {
+        self.mark.store(ceiling - ahead / 2, Relaxed);
+        self.is_requested.store(false, Relaxed);
+        self.ceiling.store(ceiling, Release);
+    }
+}
+
+impl Source for Database {
+    fn due(&self) -> Vec<Entry> {
+        let Some(durable) = self.states.grants.durable.get() else { return Vec::new() };
+        let requests = lock(&durable.requests).clone();
+        let users = lock(&durable.users);
+        let now = Instant::now();
+        let entry = |index: &u32| {
+            let user = users.get(index)?;
+            let used = self.states.hot(*index).sequence().max(durable.grants[*index as usize].wanted.load(Relaxed));
+            let elapsed = now.duration_since(user.at.1).as_secs_f64().max(1e-3);
+            let (least, most) = if user.is_inbound { IN } else { OUT };
+            let ahead = (used.saturating_sub(user.at.0) as f64 / elapsed * AHEAD_S) as u64;
+            // Never below the current ceiling, up to which the worker may already use numbers.
+            let ceiling = durable.grants[*index as usize].ceiling.load(Relaxed);
+            Some(Entry { name: user.name, number: (used + ahead.clamp(least, most)).min(user.last).max(ceiling) })
+        };
+        requests.iter().filter_map(entry).collect()
+    }
+
+    fn grant(&self, entries: &[Entry]) {
+        let Some(durable) = self.states.grants.durable.get() else { return };
+        let mut users = lock(&durable.users);
+        let numbers: HashMap<KeyName, u64> = entries.iter().map(|entry| (entry.name, entry.number)).collect();
+        // A request may have arrived after `due`, and a slot may have another SA by now.
+        lock(&durable.requests).retain(|index| {
+            let Some(user) = users.get_mut(index) else { return false };
+            let Some(&number) = numbers.get(&user.name) else { return true };
+            let used = self.states.hot(*index).sequence();
+            user.at = (used, Instant::now());
+            let ahead = if number == user.last { 0 } else { number.saturating_sub(used) };
+            durable.grants[*index as usize].permit(number, ahead);
+            false
+        });
+    }
+
+    fn used(&self) -> Vec<Entry> {
+        let Some(durable) = self.states.grants.durable.get() else { return Vec::new() };
+        let users = lock(&durable.users);
+        users
+            .iter()
+            .map(|(&index, user)| Entry { name: user.name, number: self.states.hot(index).sequence().max(user.first) })
+            .collect()
+    }
+}

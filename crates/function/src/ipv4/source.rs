@@ -1,0 +1,49 @@
+//! Look-up of source addresses by the host, for the reverse-path filter.
+
+use std::sync::Arc;
+
+use godwit_packet::Image;
+use godwit_wire::ethertype;
+
+use super::tables::{GROUP_ENTRIES, Layout, NO_ROUTE};
+use crate::routing::{SourceLookup, SourceRoute, packet_of};
+
+const HEADER_BYTES: usize = 20;
+
+pub(super) struct Ipv4Sources {
+    pub(super) image: Arc<Image>,
+    pub(super) layout: Layout,
+}
+
+impl Ipv4Sources {
+    fn entry(&self, table: usize, index: usize) -> u32 {
+        match self.layout.entry_bytes {
+            2 => self.image.load_u16(table + 2 * index).into(),
+            _ => self.image.load_u32(table + 4 * index),
+        }
+    }
+
+    /// Returns the index of the next hop, in the same way as the kernel.
+    pub(super) fn lookup(&self, address: u32) -> Option<u32> {
+        let top = self.layout.top();
+        let mut entry = self.entry(self.layout.tbl24_offset, (address >> 8) as usize);
+        if entry & top != 0 {
+            let first = (entry & (top - 1)) as usize * GROUP_ENTRIES;
+            entry = self.entry(self.layout.tbl8_offset, first + (address & 255) as usize);
+        }
+        (entry != self.layout.entry(NO_ROUTE)).then_some(entry)
+    }
+}
+
+impl SourceLookup for Ipv4Sources {
+    fn image(&self) -> &Image {
+        &self.image
+    }
+
+    fn route(&self, frame: &[u8]) -> SourceRoute {
+        let Some(packet) = packet_of(frame, ethertype::IPV4, HEADER_BYTES) else { return SourceRoute::NotFiltered };
+        let source = u32::from_be_bytes(*packet[12..].first_chunk().unwrap_or(&[0; 4]));
+        let next_hop = self.lookup(source);
+        next_hop.map_or(SourceRoute::None, |index| SourceRoute::NextHop(self.layout.next_hop(index)))
+    }
+}

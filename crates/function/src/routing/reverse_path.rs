@@ -1,0 +1,133 @@
+//! Unicast reverse-path filter (RFC 3704): drops packets whose source address has no route back.
+//!
+//! | mode | a packet passes if the route to its source |
+//! |---|---|
+//! | `strict` | forwards to the port at which the packet arrived |
+//! | `loose` | forwards to any port |
+//!
+//! The filter runs on the host, before the kernel. Functions without a filter have no host half for
+//! it, so it costs them nothing.
+
+use std::collections::BTreeMap;
+
+use godwit_abi::{Descriptor, Outcome};
+use godwit_packet::{Image, Region};
+use godwit_wire::ethertype;
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::config::value;
+use crate::{BuildContext, Error, HostHalf, Work};
+
+/// Keys of `reverse_path`: the mode of each filtered port.
+pub(crate) type ReversePathConfig = BTreeMap<Spanned<String>, Mode>;
+
+/// Rule of the filter.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Mode {
+    Strict,
+    Loose,
+}
+
+/// Modes of the ports, by number. `None`: the port is not filtered.
+#[derive(Clone, Debug)]
+pub(crate) struct ReversePath(Vec<Option<Mode>>);
+
+impl ReversePath {
+    /// Resolves the names of ports.
+    pub(crate) fn resolve(config: &ReversePathConfig, context: &BuildContext<'_>) -> Result<Self, Error> {
+        let mut modes = vec![None; context.ports.len()];
+        for (port, mode) in config {
+            let Some(index) = context.ports.iter().position(|known| known == port.get_ref()) else {
+                let known = context.ports.join(", ");
+                let message =
+                    format!("reverse_path: there is no port named \"{}\"; the ports are: {known}", port.get_ref());
+                return Err(value(port.span(), message));
+            };
+            modes[index] = Some(*mode);
+        }
+        Ok(Self(modes))
+    }
+
+    fn mode(&self, port: u8) -> Option<Mode> {
+        self.0.get(usize::from(port)).copied().flatten()
+    }
+}
+
+/// Route to a source address.
+pub(crate) enum SourceRoute {
+    /// The frame carries no packet that the filter applies to.
+    NotFiltered,
+    /// There is no route.
+    None,
+    /// Offset of the next hop in the image.
+    NextHop(usize),
+}
+
+/// Look-up of source addresses in the table image of a function.
+pub(crate) trait SourceLookup: Send {
+    fn image(&self) -> &Image;
+
+    /// Returns the route to the source of the packet in a frame.
+    fn route(&self, frame: &[u8]) -> SourceRoute;
+}
+
+/// Flags in the lowest byte of a next hop that does not forward: local, blackhole, unreachable. They
+/// are the same in `ipv4` and `ipv6`.
+const NOT_FORWARDED: u64 = (godwit_kernels::image::IPV4_HOP_LOCAL
+    | godwit_kernels::image::IPV4_HOP_BLACKHOLE
+    | godwit_kernels::image::IPV4_HOP_UNREACHABLE) as u64;
+
+/// Host half of a function with a filter.
+pub(crate) struct ReversePathHost<L> {
+    pub(crate) filter: ReversePath,
+    pub(crate) lookup: L,
+    /// Variant of the packets that pass.
+    pub(crate) variant: u8,
+    /// Drop reason of all others.
+    pub(crate) reason: u8,
+    /// Host half of the function without the filter, which prepares no packets.
+    pub(crate) inner: Option<Box<dyn HostHalf>>,
+}
+
+impl<L: SourceLookup> ReversePathHost<L> {
+    fn passes(&self, mode: Mode, port: u8, frame: &[u8]) -> bool {
+        let next_hop = match self.lookup.route(frame) {
+            SourceRoute::NotFiltered => return true,
+            SourceRoute::None => return false,
+            SourceRoute::NextHop(offset) => self.lookup.image().load_u64(offset),
+        };
+        next_hop & NOT_FORWARDED == 0 && (mode == Mode::Loose || (next_hop >> 8) as u8 == port)
+    }
+}
+
+impl<L: SourceLookup> HostHalf for ReversePathHost<L> {
+    fn prepare(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
+        let run = Work::Run { variant: self.variant, parameter: 0 };
+        work.extend(descriptors.iter().map(|packet| match self.filter.mode(packet.port) {
+            Some(mode) if !self.passes(mode, packet.port, region.frame(packet)) => {
+                Work::Done(Outcome::drop(self.reason))
+            }
+            _ => run,
+        }));
+    }
+
+    fn finish(&mut self, region: &mut Region, descriptors: &mut [Descriptor], outcomes: &mut [Outcome]) {
+        if let Some(inner) = &mut self.inner {
+            inner.finish(region, descriptors, outcomes);
+        }
+    }
+}
+
+/// Returns the packet of EtherType `wanted` in a frame, after at most one 802.1Q tag, if it has at
+/// least `bytes` bytes.
+pub(crate) fn packet_of(frame: &[u8], wanted: u16, bytes: usize) -> Option<&[u8]> {
+    let ether_type = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
+    let at = match ether_type(12)? {
+        ethertype::VLAN if ether_type(16)? == wanted => 18,
+        found if found == wanted => 14,
+        _ => return None,
+    };
+    frame.get(at..).filter(|packet| packet.len() >= bytes)
+}

@@ -1,0 +1,192 @@
+//! State of a process, and the thread that writes reservations.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::Duration;
+
+use nix::fcntl::Flock;
+
+use crate::claims::Claims;
+use crate::disk::FolderDisk;
+use crate::error::Error;
+use crate::folder;
+use crate::journal::Journal;
+use crate::record::{Entry, KeyName};
+
+/// Minimum time between two writes, so that many SAs share one.
+const WRITE_INTERVAL: Duration = Duration::from_millis(10);
+/// Time until a failed write is repeated.
+const RETRY_INTERVAL: Duration = Duration::from_millis(250);
+
+/// User of reserved numbers.
+pub trait Source: Send + Sync {
+    /// Returns the reservations that are needed now. They remain due until [`Source::grant`].
+    fn due(&self) -> Vec<Entry>;
+
+    /// Permits the use of durable numbers.
+    fn grant(&self, entries: &[Entry]);
+
+    /// Returns the numbers that were used in fact. No packet moves any more.
+    fn used(&self) -> Vec<Entry>;
+}
+
+/// State of this process: claims on keys and, with a state folder, the journal.
+pub struct State {
+    claims: Mutex<Claims>,
+    journal: Option<Mutex<Journal>>,
+    /// Lock of the state folder.
+    _lock: Option<Flock<File>>,
+    sources: Mutex<Vec<Arc<dyn Source>>>,
+    keeper: OnceLock<Thread>,
+    is_ending: AtomicBool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl State {
+    /// Opens a state folder, or only the claims without one.
+    ///
+    /// # Errors
+    /// If the folder cannot be used, or its journal is damaged.
+    pub fn open(path: Option<&Path>) -> Result<Self, Error> {
+        let lock = path.map(folder::lock).transpose()?;
+        let open = |path| FolderDisk::open(path).map_err(Error::io("open the folder"));
+        let disk = path.map(open).transpose()?;
+        let journal = disk.map(|disk| Journal::open(Box::new(disk))).transpose()?;
+        Ok(Self {
+            claims: Mutex::new(Claims::open()?),
+            journal: journal.map(Mutex::new),
+            _lock: lock,
+            sources: Mutex::default(),
+            keeper: OnceLock::new(),
+            is_ending: AtomicBool::new(false),
+        })
+    }
+
+    /// Returns whether numbers survive a restart.
+    pub fn is_durable(&self) -> bool {
+        self.journal.is_some()
+    }
+
+    /// Claims a key for `function`. `owner` is the user of the key within it, for messages.
+    ///
+    /// # Errors
+    /// If another function or process has claimed the key.
+    pub fn claim(&self, name: &KeyName, owner: &str, function: &str) -> Result<(), Error> {
+        lock(&self.claims).claim(name, owner, function)
+    }
+
+    /// Returns the last number of a key that may have been used, and 0 for a new key.
+    pub fn number(&self, name: &KeyName) -> u64 {
+        self.journal.as_ref().and_then(|journal| lock(journal).number(name)).unwrap_or(0)
+    }
+
+    /// Reserves numbers. They are durable when this returns.
+    ///
+    /// # Errors
+    /// If the disk reports an error. None of the numbers may be used then.
+    pub fn reserve(&self, entries: &[Entry]) -> Result<(), Error> {
+        self.journal.as_ref().map_or(Ok(()), |journal| lock(journal).write(entries))
+    }
+
+    /// Adds a user of numbers, which the thread of [`State::start`] then serves.
+    pub fn add(&self, source: Arc<dyn Source>) {
+        lock(&self.sources).push(source);
+    }
+
+    /// Asks for a call of [`Source::due`]. Does not wait.
+    pub fn wake(&self) {
+        if let Some(keeper) = self.keeper.get() {
+            keeper.unpark();
+        }
+    }
+
+    /// Starts the thread that writes reservations.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    pub fn start(self: &Arc<Self>) -> Result<Keeper, Error> {
+        if !self.is_durable() {
+            return Ok(Keeper { state: Arc::clone(self), thread: None });
+        }
+        let state = Arc::clone(self);
+        let body = move || state.keep();
+        let thread = thread::Builder::new().name("state".to_owned()).spawn(body);
+        let thread = thread.map_err(Error::io("start the thread of the state folder"))?;
+        let _ = self.keeper.set(thread.thread().clone());
+        // A request before this point found no thread.
+        thread.thread().unpark();
+        Ok(Keeper { state: Arc::clone(self), thread: Some(thread) })
+    }
+
+    fn keep(&self) {
+        let mut last_error = None;
+        while !self.is_ending.load(Acquire) {
+            match self.write_due() {
+                Ok(true) => thread::sleep(WRITE_INTERVAL),
+                Ok(false) => thread::park(),
+                Err(error) => {
+                    let sentence = error.to_string();
+                    if last_error.as_ref() != Some(&sentence) {
+                        tracing::warn!("{sentence}: SAs drop packets when their reserved numbers are used");
+                    }
+                    last_error = Some(sentence);
+                    thread::sleep(RETRY_INTERVAL);
+                    continue;
+                }
+            }
+            last_error = None;
+        }
+    }
+
+    /// Writes all reservations that are due, and grants them. Returns whether there were any.
+    fn write_due(&self) -> Result<bool, Error> {
+        let sources = lock(&self.sources).clone();
+        let due: Vec<Vec<Entry>> = sources.iter().map(|source| source.due()).collect();
+        let entries = due.concat();
+        self.reserve(&entries)?;
+        for (source, entries) in sources.iter().zip(due).filter(|(_, entries)| !entries.is_empty()) {
+            source.grant(&entries);
+        }
+        Ok(!entries.is_empty())
+    }
+}
+
+/// Thread that writes reservations. Dropping it ends the thread and leaves the reservations as they
+/// are, as a crash would.
+pub struct Keeper {
+    state: Arc<State>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    /// Ends the thread and records the used numbers, so that the next start skips none. No packet
+    /// may move any more.
+    ///
+    /// # Errors
+    /// If the disk reports an error. The next start then skips reserved numbers.
+    pub fn finish(mut self) -> Result<(), Error> {
+        self.end();
+        let used: Vec<Entry> = lock(&self.state.sources).iter().flat_map(|source| source.used()).collect();
+        self.state.reserve(&used)
+    }
+
+    fn end(&mut self) {
+        self.state.is_ending.store(true, Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            drop(thread.join());
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
