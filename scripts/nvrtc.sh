@@ -7,7 +7,8 @@ cd "$(dirname "$0")/.."
 
 # Releases before 13.5 find their second library only through LD_LIBRARY_PATH.
 version=13.5.37
-# Wheels for x86-64 and AArch64. pip refuses any other file, because the tests load what it contains.
+# Wheels for x86-64 and AArch64. pip refuses any other file, because the tests load what it
+# contains.
 hashes=(
     --hash=sha256:86b4d68058807988b7d9af5b44917a0601e9c337f35ccd657bfb3c759ff8d8bc
     --hash=sha256:36e4fa2a8ada293f5693d308e531c196ab6f91cf7a0ff479bf96a537d43a6096

@@ -46,8 +46,8 @@ pub struct Image {
 }
 
 impl Image {
-    /// Creates an image from `memory`, without a copy. The memory stays out of core dumps and, if the
-    /// limit of locked memory permits it, out of the swap space.
+    /// Creates an image from `memory`, without a copy. The memory stays out of core dumps and, if
+    /// the limit of locked memory permits it, out of the swap space.
     pub fn new(memory: Memory) -> Self {
         memory.keep_private();
         Self { memory, holds_secrets: true }

@@ -84,11 +84,11 @@ impl Memory {
         Self { base, bytes, backing: Backing::Device, owner: Owner::Other(owner) }
     }
 
-    /// Excludes the memory from core dumps, and keeps its pages out of the swap space. Memory from a
-    /// device driver is unchanged, because the driver controls its mapping.
+    /// Excludes the memory from core dumps, and keeps its pages out of the swap space. Memory from
+    /// a device driver is unchanged, because the driver controls its mapping.
     ///
-    /// Returns whether the pages are locked. The limit of locked memory (RLIMIT_MEMLOCK) may prevent
-    /// it.
+    /// Returns whether the pages are locked. The limit of locked memory (RLIMIT_MEMLOCK) may
+    /// prevent it.
     pub fn keep_private(&self) -> bool {
         let Owner::Mapping { base, bytes } = self.owner else { return false };
         let base = base.as_ptr().cast();

@@ -1,7 +1,8 @@
 //! Claims on keys: two users of one key would repeat its nonces.
 //!
-//! All processes of a user lock bytes of one file in shared memory. The position of a byte is a part
-//! of the key's name, so the file stays empty. The kernel releases the locks of a process that ends.
+//! All processes of a user lock bytes of one file in shared memory. The position of a byte is a
+//! part of the key's name, so the file stays empty. The kernel releases the locks of a process that
+//! ends.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -49,8 +50,8 @@ impl Claims {
         Ok(Self { file, owners: HashMap::new() })
     }
 
-    /// Claims a key for `function`. The claim lasts until the process ends, because packets may have
-    /// used the key. `owner` is the user of the key within the function, for messages.
+    /// Claims a key for `function`. The claim lasts until the process ends, because packets may
+    /// have used the key. `owner` is the user of the key within the function, for messages.
     pub(crate) fn claim(&mut self, name: &KeyName, owner: &str, function: &str) -> Result<(), Error> {
         let refuse = |other: String| Err(Error::Claimed { owner: owner.to_owned(), other });
         match self.owners.get(name) {

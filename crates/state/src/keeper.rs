@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub struct State {
     journal: Option<Mutex<Journal>>,
     /// Lock of the state folder.
     _lock: Option<Flock<File>>,
-    sources: Mutex<Vec<Arc<dyn Source>>>,
+    sources: Mutex<Vec<Weak<dyn Source>>>,
     keeper: OnceLock<Thread>,
     is_ending: AtomicBool,
 }
@@ -95,8 +95,12 @@ impl State {
     }
 
     /// Adds a user of numbers, which the thread of [`State::start`] then serves.
-    pub fn add(&self, source: Arc<dyn Source>) {
-        lock(&self.sources).push(source);
+    pub fn add(&self, source: &Arc<dyn Source>) {
+        lock(&self.sources).push(Arc::downgrade(source));
+    }
+
+    fn sources(&self) -> Vec<Arc<dyn Source>> {
+        lock(&self.sources).iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Asks for a call of [`Source::due`]. Does not wait.
@@ -146,7 +150,7 @@ impl State {
 
     /// Writes all reservations that are due, and grants them. Returns whether there were any.
     fn write_due(&self) -> Result<bool, Error> {
-        let sources = lock(&self.sources).clone();
+        let sources = self.sources();
         let due: Vec<Vec<Entry>> = sources.iter().map(|source| source.due()).collect();
         let entries = due.concat();
         self.reserve(&entries)?;
@@ -172,7 +176,7 @@ impl Keeper {
     /// If the disk reports an error. The next start then skips reserved numbers.
     pub fn finish(mut self) -> Result<(), Error> {
         self.end();
-        let used: Vec<Entry> = lock(&self.state.sources).iter().flat_map(|source| source.used()).collect();
+        let used: Vec<Entry> = self.state.sources().iter().flat_map(|source| source.used()).collect();
         self.state.reserve(&used)
     }
 

@@ -11,8 +11,8 @@ use nix::unistd::{Gid, Uid, User, fchownat, geteuid, setgroups, setresgid, setre
 use crate::failure::Failure;
 
 /// Changes all threads to `user` permanently, without any capability. The user becomes the owner of
-/// the control socket, because it must remove the socket at the end, and of the state folder and its
-/// files.
+/// the control socket, because it must remove the socket at the end, and of the state folder and
+/// its files.
 pub(crate) fn drop_to(user: &str, control: Option<&Path>, state: Option<&Path>) -> Result<(), Failure> {
     let found = User::from_name(user).map_err(|error| refuse(user, error))?;
     let Some(User { uid, gid, .. }) = found else {
@@ -59,7 +59,7 @@ fn give_up_capabilities() -> Result<(), CapsError> {
 
 /// Changes the owner of a folder and of the files in it.
 fn give_folder(path: &Path, uid: Uid, gid: Gid) -> nix::Result<()> {
-    // Nobody else may change the folder, so its entries stay the same.
+    // No other user may change the folder, so its entries stay the same.
     for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
         give(&entry.path(), uid, gid)?;
     }

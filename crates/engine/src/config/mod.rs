@@ -167,9 +167,9 @@ impl Config {
         Ok(())
     }
 
-    /// Checks that no key of the configuration file repeats nonces after a restart. `has_folder` tells
-    /// whether there is a state folder. Separate from [`Config::parse`], because a replay repeats
-    /// its output.
+    /// Checks that no key of the configuration file repeats nonces after a restart. `has_folder`
+    /// tells whether there is a state folder. Separate from [`Config::parse`], because a replay
+    /// repeats its output.
     ///
     /// # Errors
     /// If a function needs a state folder. The error names the line of the function.

@@ -102,7 +102,7 @@ impl ControlSocket {
 
     /// Returns a client that connects within [`LOOK_INTERVAL`]. If this process has no descriptor
     /// left, refuses the client with the spare one.
-    fn accept(&self, spare: &mut Option<File>) -> Option<UnixStream> {
+    fn accept(&self, spare: &mut Option<File>, ended: &AtomicBool) -> Option<UnixStream> {
         if !is_readable(&self.listener, LOOK_INTERVAL) {
             return None;
         }
@@ -111,7 +111,7 @@ impl ControlSocket {
             Err(error) if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) => {
                 drop(spare.take());
                 if let Ok((stream, _)) = self.listener.accept() {
-                    reply(&stream, &refused("this process has no file descriptor left: raise LimitNOFILE"));
+                    reply(&stream, &refused("this process has no file descriptor left: raise LimitNOFILE"), ended);
                 }
                 *spare = spare_descriptor();
             }
@@ -200,7 +200,7 @@ fn serve(socket: &ControlSocket, commands: &Commands, ended: &AtomicBool) {
     let mut spare = spare_descriptor();
     thread::scope(|scope| {
         while !ended.load(Ordering::Relaxed) {
-            let Some(stream) = socket.accept(&mut spare) else { continue };
+            let Some(stream) = socket.accept(&mut spare, ended) else { continue };
             if clients.load(Ordering::Relaxed) >= CLIENTS_MAX {
                 reply(&stream, &refused(format!("{CLIENTS_MAX} clients are connected already")), ended);
                 continue;

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use godwit_packet::{BUCKETS, Image, Memory};
-use godwit_state::State;
+use godwit_state::{Source, State};
 
 use super::database::{Database, Endpoints};
 use super::policies::{Action, Policies, Policy};
@@ -87,8 +87,8 @@ fn refusal(message: String) -> Refusal {
 const SELECT_ALL: Range<u32> = 0..1;
 
 impl Control {
-    /// Creates empty databases. `unprotected` is the set of unprotected ports. `arranges` tells whether the host halves support path MTUs and
-    /// keepalives.
+    /// Creates empty databases. `unprotected` is the set of unprotected ports. `arranges` tells
+    /// whether the host halves support path MTUs and keepalives.
     pub(super) fn new(
         shape: Shape,
         room: Room,
@@ -256,7 +256,9 @@ impl Control {
     pub(super) fn start(&mut self, name: &str, state: &Arc<State>) -> Result<(), Error> {
         if state.is_durable() {
             self.database.states.grants.use_folder(Arc::clone(state), self.shape.sas);
-            state.add(Arc::clone(&self.database) as Arc<dyn godwit_state::Source>);
+            let database = Arc::clone(&self.database);
+            let source: Arc<dyn Source> = database;
+            state.add(&source);
         }
         self.state = Some((Arc::clone(state), name.to_owned()));
         self.make_durable(&self.indexes())

@@ -236,8 +236,8 @@ impl Database {
         self.unprotected != 0
     }
 
-    /// Applies the rule for unprotected ports (RFC 4301, section 5.2, step 3b): their packets bypass
-    /// IPsec or are dropped.
+    /// Applies the rule for unprotected ports (RFC 4301, section 5.2, step 3b): their packets
+    /// bypass IPsec or are dropped.
     pub(super) fn apply_port(&self, decision: Decision, port: u8) -> Decision {
         let is_unprotected = self.unprotected.checked_shr(port.into()).unwrap_or(0) & 1 == 1;
         if is_unprotected && decision.to_encrypt().is_some() { Decision::drop(DROP_UNPROTECTED) } else { decision }

@@ -214,8 +214,8 @@ impl States {
         RotatedRing { ring: &rings[(number + bucket / Ring::LINES) % RINGS], lines: bucket % Ring::LINES }
     }
 
-    /// Resets the state of an SA at an index that no packet can find yet. Its numbers continue after
-    /// `first`.
+    /// Resets the state of an SA at an index that no packet can find yet. Its numbers continue
+    /// after `first`.
     pub(super) fn begin(&self, index: u32, sa: &Sa, first: u64) {
         let (hot, cold) = (self.hot(index), self.cold(index));
         hot.sequence.store(first, Relaxed);

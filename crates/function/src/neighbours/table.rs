@@ -6,8 +6,8 @@
 //! | `timers` | which station is due next |
 //! | `Port::unanswered` | which station of a port has waited longest for an answer |
 //!
-//! Timers and queues keep items of stations that have moved on. An item is valid if the entry of its
-//! station refers to it. Invalid items are skipped.
+//! Timers and queues keep items of stations that have moved on. An item is valid if the entry of
+//! its station refers to it. Invalid items are skipped.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};

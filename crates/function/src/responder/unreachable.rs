@@ -1,5 +1,5 @@
-//! Stations that the operating system resolves, as one worker sees them. A station without an answer
-//! counts as unreachable after a while. The work per packet is constant.
+//! Stations that the operating system resolves, as one worker sees them. A station without an
+//! answer counts as unreachable after a while. The work per packet is constant.
 
 use std::collections::{HashMap, VecDeque};
 

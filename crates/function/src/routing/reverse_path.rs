@@ -73,8 +73,8 @@ pub(crate) trait SourceLookup: Send {
     fn route(&self, frame: &[u8]) -> SourceRoute;
 }
 
-/// Flags in the lowest byte of a next hop that does not forward: local, blackhole, unreachable. They
-/// are the same in `ipv4` and `ipv6`.
+/// Flags in the lowest byte of a next hop that does not forward: local, blackhole, unreachable.
+/// They are the same in `ipv4` and `ipv6`.
 const NOT_FORWARDED: u64 = (godwit_kernels::image::IPV4_HOP_LOCAL
     | godwit_kernels::image::IPV4_HOP_BLACKHOLE
     | godwit_kernels::image::IPV4_HOP_UNREACHABLE) as u64;

@@ -376,8 +376,8 @@ fn an_ipv4_and_an_ipv6_function_follow_the_same_zebra() {
     });
 }
 
-/// Returns an FPM frame that announces the IPv4 route `prefix/24` over interface 1, which belongs to
-/// no port.
+/// Returns an FPM frame that announces the IPv4 route `prefix/24` over interface 1, which belongs
+/// to no port.
 fn announcement(prefix: [u8; 4]) -> Vec<u8> {
     let mut message = Vec::new();
     message.extend(44u32.to_ne_bytes());
@@ -446,7 +446,8 @@ fn fpm_connections_of_other_users_are_refused() {
         assert_eq!(to(table, "20.0.2.1"), None, "the second connection must wait");
         drop(zebra);
         arrives("20.0.2.1");
-        // The second one announced a route. Those of the first one that it did not repeat disappear.
+        // The second one announced a route. Those of the first one that it did not repeat
+        // disappear.
         messages(function, Duration::from_secs(4));
         assert_eq!((to(table, "20.0.0.1"), to(table, "20.0.2.1")), (None, Some(NextHop::Local)));
 

@@ -17,8 +17,8 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// Mode of a new file. Its packets may be plaintext of a tunnel.
 const MODE: u32 = 0o600;
 
-/// A file that gets its name in [`Output::finish`]. If it is dropped before, nothing remains. If the
-/// process is killed before, nothing remains either, on file systems with unnamed files.
+/// A file that gets its name in [`Output::finish`]. If it is dropped before, nothing remains. If
+/// the process is killed before, nothing remains either, on file systems with unnamed files.
 ///
 /// An existing path that is not a regular file, such as a pipe or a device, is written directly.
 #[derive(Debug)]
@@ -115,33 +115,34 @@ impl Output {
     /// bytes.
     pub(super) fn finish(mut self) -> Result<u64, Error> {
         self.sync()?;
-        let write_error = |source| Error::write(&self.path, source);
-        if matches!(self.temporary, Temporary::Unnamed) {
-            // A link cannot replace a file, but a rename can.
-            let name = temporary_path(&self.path).map_err(write_error)?;
-            let linked = linkat(AT_FDCWD, &link_of(&self.file), AT_FDCWD, &name, AtFlags::AT_SYMLINK_FOLLOW);
-            linked.map_err(|error| write_error(error.into()))?;
-            self.temporary = Temporary::Named(name);
-        }
-        if let Temporary::Named(temporary) = &self.temporary {
-            fs::rename(temporary, &self.path).map_err(|source| Error::write(&self.path, source))?;
-            self.temporary = Temporary::None;
-        }
+        self.give_name().map_err(|source| Error::write(&self.path, source))?;
         Ok(self.written_bytes)
     }
-}
 
-impl Output {
     /// Removes the part of the last, failed write, and gives the file its name. The file then ends
     /// with a complete record.
     pub(super) fn finish_written(mut self) -> Result<(), Error> {
-        let Some(temporary) = &self.temporary else { return Ok(()) };
+        if matches!(self.temporary, Temporary::None) {
+            return Ok(());
+        }
         self.file
             .set_len(self.written_bytes)
             .and_then(|()| self.file.sync_all())
-            .and_then(|()| fs::rename(temporary, &self.path))
-            .map_err(|source| Error::write(&self.path, source))?;
-        self.temporary = None;
+            .and_then(|()| self.give_name())
+            .map_err(|source| Error::write(&self.path, source))
+    }
+
+    fn give_name(&mut self) -> io::Result<()> {
+        if matches!(self.temporary, Temporary::Unnamed) {
+            // A link cannot replace a file, but a rename can.
+            let name = temporary_path(&self.path)?;
+            linkat(AT_FDCWD, &link_of(&self.file), AT_FDCWD, &name, AtFlags::AT_SYMLINK_FOLLOW)?;
+            self.temporary = Temporary::Named(name);
+        }
+        if let Temporary::Named(temporary) = &self.temporary {
+            fs::rename(temporary, &self.path)?;
+            self.temporary = Temporary::None;
+        }
         Ok(())
     }
 }

@@ -12,7 +12,8 @@ use crate::output;
 pub(crate) struct Arguments {
     /// Configuration file.
     config: PathBuf,
-    /// State folder that `godwit run` will use. Replaces `[engine] state`. Default: $STATE_DIRECTORY.
+    /// State folder that `godwit run` will use. Replaces `[engine] state`. Default:
+    /// $STATE_DIRECTORY.
     #[arg(long, value_name = "PATH")]
     state: Option<PathBuf>,
     /// Print the chain in the dot format of Graphviz.

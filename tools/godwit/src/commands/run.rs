@@ -23,8 +23,8 @@ pub(crate) struct Arguments {
     /// Path of the control socket. Replaces `[engine] control`.
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// State folder, which keeps sequence numbers over a restart. Replaces `[engine] state`. Default:
-    /// $STATE_DIRECTORY, as systemd sets it.
+    /// State folder, which keeps sequence numbers over a restart. Replaces `[engine] state`.
+    /// Default: $STATE_DIRECTORY, as systemd sets it.
     #[arg(long, value_name = "PATH")]
     state: Option<PathBuf>,
     /// Write the report as JSON; - is standard output.

@@ -81,10 +81,8 @@ impl Loaded {
                     }
                 }
             }
-            Node::Expr(Expr { kind: ExprKind::Assign(_, target, value), .. }) => {
-                if self.is_loaded(unit, value) {
-                    self.variables.extend(target.name());
-                }
+            Node::Expr(Expr { kind: ExprKind::Assign(_, target, value), .. }) if self.is_loaded(unit, value) => {
+                self.variables.extend(target.name());
             }
             Node::Expr(call @ Expr { kind: ExprKind::Call(..), .. }) => {
                 let Some((function, _)) = reach::called(unit, call).and_then(|called| unit.function(called)) else {

@@ -18,6 +18,7 @@
 //! There is one session at a time. It keeps at most [`PACKETS_MAX`] packets and counts the others.
 
 mod filter;
+mod names;
 mod record;
 mod tracer;
 

@@ -4,7 +4,6 @@
 //! be shared, so they only serve as a fast test that a packet is not traced.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,9 +13,9 @@ use godwit_function::{Work, WorkColumns};
 use godwit_io::Departure;
 use godwit_packet::{Descriptor, Region, Stamp};
 use godwit_sched::Chunk;
-use godwit_wire::{IpAddress, Parsed};
 
-use super::record::{Fate, Flow, Next, Packet, SentFrame, StepKind};
+use super::names::{drop_reason, flow, refusal, variant_name, verdict_name};
+use super::record::{Fate, Next, Packet, SentFrame, StepKind};
 use super::{PACKETS_MAX, Session, Traces, lock};
 use crate::plan::chain_plan::ChainPlan;
 use crate::plan::epoch::WorkerEpoch;
@@ -24,8 +23,8 @@ use crate::plan::epoch::WorkerEpoch;
 /// Number of counters in the sieve, which quickly excludes packets that are not traced. A power of
 /// two.
 const SIEVE_SLOTS: usize = 4096;
-/// Number of arriving packets in a sample. A trace of dropped packets cannot know which packets will
-/// be dropped, so it would have to trace all of them. In a live run, it traces samples.
+/// Number of arriving packets in a sample. A trace of dropped packets cannot know which packets
+/// will be dropped, so it would have to trace all of them. In a live run, it traces samples.
 const SAMPLE_PACKETS: usize = 32;
 /// Pause after a sample, as a multiple of the sample's duration. The worker traces nothing during
 /// the pause, so a trace costs at most 1/(1 + 24) of the rate.
@@ -596,49 +595,4 @@ impl Drop for Tracer {
     fn drop(&mut self) {
         self.end();
     }
-}
-
-fn flow(parsed: &Parsed) -> Option<Flow> {
-    let five_tuple = parsed.five_tuple.as_ref()?;
-    let address = |address| match address {
-        IpAddress::V4(bytes) => IpAddr::from(bytes),
-        IpAddress::V6(bytes) => IpAddr::from(bytes),
-    };
-    Some(Flow {
-        source: address(five_tuple.source),
-        destination: address(five_tuple.destination),
-        protocol: five_tuple.protocol,
-        source_port: five_tuple.source_port,
-        destination_port: five_tuple.destination_port,
-    })
-}
-
-fn variant_name(plan: &ChainPlan, function: usize, variant: u8) -> String {
-    let variants = plan.stages[function].function.contract().variants;
-    variants.get(usize::from(variant)).map_or_else(|| variant.to_string(), |name| (*name).to_owned())
-}
-
-/// Returns the name of a verdict. A verdict outside the contract has the name of the last one,
-/// under which it is counted.
-fn verdict_name(plan: &ChainPlan, function: usize, verdict: u8) -> String {
-    let verdicts = plan.stages[function].function.contract().verdicts;
-    verdicts.get(usize::from(verdict)).or(verdicts.last()).map_or_else(String::new, |verdict| verdict.name.to_owned())
-}
-
-/// Returns the name of a drop counter and its meaning.
-fn drop_reason(plan: &ChainPlan, reason: usize) -> (String, &'static str) {
-    let engine = crate::observe::counters::WORKER_COUNTERS.get(reason).map(|spec| spec.sentence);
-    let function = || {
-        let mut all = plan.stages.iter().flat_map(|stage| {
-            let drops = stage.function.contract().drops.iter().enumerate();
-            drops.map(|(number, drop)| (stage.counters.drop(number as u8), drop.sentence))
-        });
-        all.find(|(counter, _)| *counter == reason).map(|(_, sentence)| sentence)
-    };
-    (plan.layout.name(reason).to_owned(), engine.or_else(function).unwrap_or_default())
-}
-
-fn refusal() -> (String, &'static str) {
-    let spec = &crate::observe::counters::WORKER_COUNTERS[crate::observe::counters::DROPPED_REFUSED];
-    (spec.name.to_owned(), spec.sentence)
 }

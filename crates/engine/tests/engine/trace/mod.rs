@@ -165,8 +165,8 @@ fn a_trace_is_limited_by_count_and_by_dropped() {
     assert_eq!(found.packets.len(), 1);
 }
 
-/// A trace of dropped packets cannot know which packets will be dropped. If it followed all of them,
-/// a healthy data path would slow down many times.
+/// A trace of dropped packets cannot know which packets will be dropped. If it followed all of
+/// them, a healthy data path would slow down many times.
 #[test]
 fn a_live_trace_of_dropped_packets_follows_samples() {
     let config = |to: &str| {
