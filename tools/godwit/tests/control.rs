@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::running::Running;
-use common::{Said, godwit, run};
+use common::{Finished, godwit, run};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -436,8 +436,8 @@ fn a_worker_that_hangs_is_reported_and_does_not_feed_the_watchdog() {
     assert_eq!(message().as_deref(), Some("READY=1"));
     supervisor.set_read_timeout(Some(Duration::from_millis(2500))).unwrap();
     let status = || {
-        let said = run(godwit().arg("status").arg("--control").arg(path("control")).args(["--json", "-"]));
-        let report: Option<Value> = serde_json::from_str(&said.stdout).ok();
+        let printed = run(godwit().arg("status").arg("--control").arg(path("control")).args(["--json", "-"]));
+        let report: Option<Value> = serde_json::from_str(&printed.stdout).ok();
         report.is_some_and(|report| report["health"]["hung_workers"] == serde_json::json!([0]))
     };
     let mut fed = 0;
@@ -451,9 +451,9 @@ fn a_worker_that_hangs_is_reported_and_does_not_feed_the_watchdog() {
     supervisor.set_nonblocking(false).unwrap();
     assert_eq!(message(), None, "the watchdog must not be fed while a worker hangs");
     kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
-    let said = Said::of(child.wait_with_output().unwrap());
-    assert_eq!(said.code, Some(1), "{said:#?}");
+    let printed = Finished::from_output(child.wait_with_output().unwrap());
+    assert_eq!(printed.code, Some(1), "{printed:#?}");
     for part in ["worker 0 hangs: its packets wait", "godwit: worker 0 hangs: the run ended without it"] {
-        assert!(said.stderr.contains(part), "{said:#?}");
+        assert!(printed.stderr.contains(part), "{printed:#?}");
     }
 }

@@ -95,7 +95,7 @@ mod tests {
             (0..3).map(|_| (0..=LOOPS).map(|_| AtomicU64::new(0)).collect()).collect();
         let mut health = Health::new(3, Disabled::default());
         let start = Instant::now();
-        let mut check =
+        let check =
             |health: &mut Health, ms| health.check(&counters, |worker| worker == 2, start + Duration::from_millis(ms));
         counters[0][LOOPS].store(7, Ordering::Relaxed);
         assert_eq!(check(&mut health, 1000), []);

@@ -117,9 +117,9 @@ fn start(config: &Path, wrapper: &[&str], more: &[&str]) -> Child {
 /// Ends a process as a crash does. Panics if it has ended by itself.
 fn crash(mut child: Child) {
     if let Some(status) = child.try_wait().expect("it can be asked") {
-        let mut said = String::new();
-        let _ = child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut said));
-        panic!("{status}: {said}");
+        let mut printed = String::new();
+        let _ = child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut printed));
+        panic!("{status}: {printed}");
     }
     child.kill().expect("it runs");
     child.wait().expect("it ends");
@@ -201,8 +201,8 @@ fn no_nonce_repeats_after_a_kill_at_any_sync() {
                 if output.status.success() {
                     break;
                 }
-                let said = String::from_utf8_lossy(&output.stderr);
-                assert!(output.status.code() != Some(2), "{said}");
+                let printed = String::from_utf8_lossy(&output.stderr);
+                assert!(output.status.code() != Some(2), "{printed}");
                 killed += 1;
             }
         }
