@@ -7,7 +7,7 @@ const VARIANTS: Variants = Variants { bytes: 160, cut_step: 7, values: &[0x00, 0
 
 #[test]
 fn the_corpus_of_nids_rules_is_replayed() {
-    replay("nids_rules", &Variants { bytes: 120, values: &[b';'], ..VARIANTS }, fuzz::nids_rules);
+    replay("nids_rules", &Variants { bytes: 120, values: b";", ..VARIANTS }, fuzz::nids_rules);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use godwit_state::{Entry, Source, State};
 
 use super::*;
-use crate::Durable as _;
+use crate::Durable;
 
 const GCM: &str = "encryption = \"aes-128-gcm\"\nencryption_key = \"8d1f0c0f7a1b2c3d4e5f60718293a4b5c6d7e8f9\"";
 
@@ -24,7 +24,7 @@ fn inbound() -> String {
 fn start(folder: &Path, text: &str) -> (Ipsec, Arc<State>) {
     let function = ipsec(text);
     let state = Arc::new(State::open(Some(folder)).unwrap());
-    function.start("tunnel", &state).unwrap();
+    Durable::start(&function, "tunnel", &state).unwrap();
     (function, state)
 }
 
@@ -149,8 +149,8 @@ fn a_key_has_one_sending_function() {
     let state = Arc::new(State::open(None).unwrap());
     let key = out().replace("8d1f", "77aa");
     let (one, other) = (ipsec(&key), ipsec(&key.replace("west", "north")));
-    one.start("a", &state).unwrap();
-    let refused = other.start("b", &state).unwrap_err().to_string();
+    Durable::start(&one, "a", &state).unwrap();
+    let refused = Durable::start(&other, "b", &state).unwrap_err().to_string();
     assert!(refused.starts_with("SA \"north\" uses a key that function `a` uses too"), "{refused}");
     assert_eq!(one.keys()[0].name, other.keys()[0].name);
     assert!(one.keys()[0].needs_folder);

@@ -94,6 +94,7 @@ fn long_packets_from_unprotected_ports_are_dropped() {
         region: &mut region,
         arrived: &descriptors,
         previous: &[],
+        stamps: &[],
         now_ns: 0,
         live: true,
         ending: false,
