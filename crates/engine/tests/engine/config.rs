@@ -269,7 +269,10 @@ fn tailroom_is_saved_if_only_one_function_changes_lengths() {
     let head = GOOD.split("[[chain]]").next().unwrap();
     let tunnel = &head[head.find("name = \"tunnel\"").unwrap()..];
     let tunnel = tunnel.split("[[function]]").next().unwrap().split("[[class]]").next().unwrap();
-    let second = format!("[[function]]\n{}", tunnel.replace("name = \"tunnel\"", "name = \"second\""));
+    let second = format!(
+        "[[function]]\n{}",
+        tunnel.replace("name = \"tunnel\"", "name = \"second\"").replace("\"0001", "\"f001")
+    );
     assert_eq!(saved(&format!("{GOOD}\n{second}")), ipsec_saved);
     let twice = format!("{GOOD}\n{second}\n[[chain]]\nfrom = \"tunnel\"\nverdict = \"encrypted\"\nto = \"second\"\n");
     assert_eq!(saved(&twice), [0; 16]);

@@ -61,11 +61,12 @@ impl Client {
         self.stream.flush()
     }
 
-    /// Ends the direction to the server, with a `close_notify`.
+    /// Ends the direction to the server, with a `close_notify`. The server may have closed the
+    /// connection already.
     pub(crate) fn end(&mut self) {
         self.stream.conn.send_close_notify();
-        self.stream.flush().unwrap();
-        self.stream.sock.shutdown(Shutdown::Write).unwrap();
+        let _ = self.stream.flush();
+        let _ = self.stream.sock.shutdown(Shutdown::Write);
     }
 
     /// Reads until the end. Returns what arrived, and whether the end was announced.

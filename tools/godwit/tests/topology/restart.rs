@@ -284,7 +284,8 @@ fn no_packet_is_accepted_twice_after_kills() {
         let (numbers, repeated) = watch.finish();
         eprintln!("{lives} kills: {sent} packets sent, {} accepted, {repeated} accepted twice", numbers.count);
         assert_eq!(repeated, 0);
-        // Each life loses at most the packets up to its ceiling.
-        assert!(numbers.count > sent as u64 / 3, "{} of {sent} accepted", numbers.count);
+        // The number of packets above the ceilings depends on the speed of the machine. The first life
+        // accepts all of its packets.
+        assert!(numbers.count >= 200, "{} of {sent} accepted", numbers.count);
     });
 }

@@ -144,6 +144,9 @@ pub(super) const SERIAL: &[Effect] = &[
     ),
 ];
 
+/// Variables that serial effects change.
+pub(super) const SERIAL_VARIABLES: &[&str] = &["order", "last", "total_3", "best", "where"];
+
 /// Effects that depend on the order of lookups. Their lines have the comment `refused`.
 pub(super) const ILLEGAL: &[Effect] = &[
     Effect {

@@ -80,8 +80,13 @@ pub(crate) fn shape(number: u64) -> Shape {
             step(&mut random, &mut body);
         }
     }
-    if is_legal && !promised && random.chance(15) {
-        let serial = random.pick(effects::SERIAL);
+    // Serial lines must not share variables with the lines before them.
+    let shares = |text: &str| {
+        let used = format!("{before}{}{body}", head.text);
+        effects::SERIAL_VARIABLES.iter().any(|name| text.contains(name) && used.contains(name))
+    };
+    let serial = random.pick(effects::SERIAL);
+    if is_legal && !promised && !shares(serial.text) && random.chance(15) {
         before += serial.before;
         after += serial.after;
         body += "#pragma gopt serial\n";
