@@ -30,6 +30,8 @@ struct Side {
     /// Algorithms of the fingerprint, and the fingerprint.
     hassh: Option<(String, String)>,
     progress: u8,
+    /// Encrypted data arrived. Rules still see the packets before it.
+    encrypted: bool,
 }
 
 impl Side {
@@ -106,6 +108,7 @@ impl Parser for Ssh {
     fn data(&mut self, direction: Direction, data: &[u8], _end: bool) -> Status {
         let side = &mut self.sides[direction as usize];
         if side.progress == COMPLETE {
+            side.encrypted = true;
             return Status::Ok;
         }
         side.buffer.extend_from_slice(data);
@@ -119,7 +122,11 @@ impl Parser for Ssh {
                 Err(()) => return Status::Stop,
             }
         }
-        match side.packets(direction) {
+        let result = side.packets(direction);
+        if side.progress == COMPLETE {
+            self.trigger[direction as usize] = true;
+        }
+        match result {
             Ok(()) => Status::Ok,
             Err(()) => Status::Stop,
         }
@@ -164,7 +171,7 @@ impl Parser for Ssh {
     }
 
     fn is_encrypted(&self, direction: Direction) -> bool {
-        self.sides[direction as usize].progress == COMPLETE
+        self.sides[direction as usize].encrypted
     }
 
     fn take_trigger(&mut self, direction: Direction) -> bool {
