@@ -284,8 +284,8 @@ fn no_packet_is_accepted_twice_after_kills() {
         let (numbers, repeated) = watch.finish();
         eprintln!("{lives} kills: {sent} packets sent, {} accepted, {repeated} accepted twice", numbers.count);
         assert_eq!(repeated, 0);
-        // The number of packets above the ceilings depends on the speed of the machine. The first life
-        // accepts all of its packets.
+        // The number of packets above the ceilings depends on the speed of the machine. The first
+        // life accepts all of its packets.
         assert!(numbers.count >= 200, "{} of {sent} accepted", numbers.count);
     });
 }
