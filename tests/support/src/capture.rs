@@ -73,7 +73,7 @@ pub fn write(path: &Path, frames: &[Vec<u8>]) {
     fs::write(path, bytes(frames)).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
-/// Returns the bytes of the pcap file that [`write`] writes.
+/// Returns the bytes of the pcap file that [`write()`] writes.
 pub fn bytes(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut append = |words: &[u32], data: &[u8]| {

@@ -125,7 +125,7 @@ impl Port {
         }
         std::mem::forget(attached);
         let mut notices = numa_notices(&device, found.socket, context);
-        notices.extend(unowned);
+        notices.extend(unowned.map(|error| error.to_string()));
         // The driver sets the configured MTU.
         let mtu = kernel_interface
             .as_ref()
