@@ -50,7 +50,8 @@ impl ModelState {
         self.percent.store(percent, Ordering::Relaxed);
     }
 
-    /// Makes the device fail: each lane then returns its chunks with [`Error::Lost`](crate::Error::Lost).
+    /// Makes the device fail: each lane then returns its chunks with
+    /// [`Error::Lost`](crate::Error::Lost).
     pub fn lose(&self) {
         self.lost.store(true, Ordering::Relaxed);
     }
