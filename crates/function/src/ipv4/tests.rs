@@ -119,7 +119,8 @@ fn the_reverse_path_filter_looks_up_the_source() {
     let mut arp = packet;
     arp[12..14].copy_from_slice(&[8, 6]);
     assert_eq!(testing::prepare_one(&*filtered, 0, &arp), Ok(()));
-    let error = build_error(&KIND, &format!("reverse_path = {{ c = \"strict\" }}\n{ROUTES}"), &["a", "b"]).to_string();
+    let error = build_error(&KIND, &format!("reverse_path = {{ c = \"strict\" }}\n{ROUTES}\n{NEXT_HOPS}"), &["a", "b"])
+        .to_string();
     assert_eq!(error, "reverse_path: there is no port named \"c\"; the ports are: a, b");
     assert!(function(ROUTES).host_half(0, 1).is_none(), "without a filter, there is no host half");
 }
