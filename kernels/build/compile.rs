@@ -16,7 +16,7 @@ pub(super) fn compile(root: &Path, out: &Path, cpu: &CpuText) {
     let mut externs = String::new();
     let mut table = String::new();
     for level in levels {
-        let mut features = level.features.to_vec();
+        let (mut features, mut flags) = (level.features.to_vec(), level.flags.to_vec());
         let mut build = compiler(root, out);
         if level.flags.iter().any(|flag| !build.is_flag_supported(flag).unwrap_or(false)) {
             println!("cargo::warning=the C compiler does not support {}, so this level is left out", level.name);
@@ -28,6 +28,7 @@ pub(super) fn compile(root: &Path, out: &Path, cpu: &CpuText) {
         for (flag, feature) in level.extras {
             if build.is_flag_supported(flag).unwrap_or(false) {
                 build.flag(flag);
+                flags.push(flag);
                 features.push(feature);
             }
         }
@@ -37,7 +38,7 @@ pub(super) fn compile(root: &Path, out: &Path, cpu: &CpuText) {
         build.out_dir(&folder).define("GW_LEVEL", suffix.as_str());
         let cpu = cpu.write_transformed(&build, &folder);
         build.file(cpu).compile(&format!("godwit_{suffix}"));
-        describe(level.name, &suffix, &features, &mut externs, &mut table);
+        describe(level.name, &suffix, [&features, &flags], &mut externs, &mut table);
     }
     write(
         &out.join("levels.rs"),
@@ -112,7 +113,7 @@ pub(super) fn compiler(root: &Path, out: &Path) -> cc::Build {
 }
 
 /// Appends the foreign functions of one level to `externs`, and the level's row to `table`.
-fn describe(name: &str, suffix: &str, features: &[&str], externs: &mut String, table: &mut String) {
+fn describe(name: &str, suffix: &str, [features, flags]: [&[&str]; 2], externs: &mut String, table: &mut String) {
     let supported = detected(features);
     writeln!(
         externs,
@@ -127,7 +128,7 @@ fn describe(name: &str, suffix: &str, features: &[&str], externs: &mut String, t
     .expect("writing to a String");
     writeln!(
         table,
-        "    Level {{\n        name: \"{name}\",\n        features: &{features:?},\n        \
+        "    Level {{\n        name: \"{name}\",\n        features: &{features:?},\n        flags: &{flags:?},\n        \
          supported: || {{\n            {supported}\n        }},\n        run_bin: gw_run_bin_{suffix},\n        \
          ipv4_bulk: gw_ipv4_bulk_{suffix},\n        \
          ipv6_bulk: gw_ipv6_bulk_{suffix},\n        \

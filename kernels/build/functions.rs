@@ -9,6 +9,9 @@ use godwit_declare::{Declaration, Form, generate};
 
 use crate::{read, write};
 
+/// Begin and end of the part of the device texts that `src/custom.rs` replaces.
+const CUSTOM: &str = "/* begin custom */\n#define GW_CUSTOM_FUNCTIONS(X)\n/* end custom */\n";
+
 /// A function and its kernel.
 pub(super) struct Function {
     pub(super) declaration: Declaration,
@@ -66,16 +69,20 @@ impl Functions {
         let mut headers = BTreeMap::new();
         let mut functions = String::from(
             "/* All functions with a kernel. Generated from their declarations. */\n#ifndef GODWIT_FUNCTIONS_H\n\
-             #define GODWIT_FUNCTIONS_H\n#include \"common/frame.h\"\n",
+             #define GODWIT_FUNCTIONS_H\n#include \"common/frame.h\"\n#include \"common/payload.h\"\n#include \"common/checksum.h\"\n#include \"tables/tables.h\"\n",
         );
         let mut rows = String::new();
         for (number, Function { declaration, .. }) in self.kernels() {
             let name = &declaration.name;
             headers.insert(format!("{name}/declared.h"), generate::header::header(declaration, Some(number)));
+            // gopt refuses look-ups that no function calls.
+            for table in &declaration.tables {
+                let _ = writeln!(functions, "#include \"tables/{}.h\"", table.shape.name());
+            }
             let _ = writeln!(functions, "#include \"{name}/declared.h\"\n#include \"{name}/{name}.h\"");
             let _ = write!(rows, " X({number}, {name})");
         }
-        let _ = writeln!(functions, "#define GW_FUNCTIONS(X){rows}\n#endif");
+        let _ = writeln!(functions, "{CUSTOM}#define GW_FUNCTIONS(X){rows} GW_CUSTOM_FUNCTIONS(X)\n#endif");
         headers.insert("functions.h".to_owned(), functions);
         headers.insert("groups.h".to_owned(), self.groups());
         headers

@@ -38,6 +38,8 @@ pub(super) fn write_texts(root: &Path, out: &Path, functions: &Functions) {
         .fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| (digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
     let cuda_group_lanes = definition(&cuda, "GW_GROUP_LANES");
     crate::write(&out.join("cuda_group_lanes.rs"), &format!("{cuda_group_lanes}\n"));
+    let custom = expand("custom.c", NOT_CPU);
+    crate::write(&out.join("custom.c"), &custom);
     crate::write(&out.join("kernels.cl"), &opencl);
     crate::write(&out.join("kernels.cu"), &cuda);
     crate::write(&out.join("digest.rs"), &format!("{digest:#018x}\n"));

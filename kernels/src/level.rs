@@ -44,6 +44,8 @@ pub struct Level {
     pub name: &'static str,
     /// CPU features that the level uses, in addition to the base of the architecture.
     pub features: &'static [&'static str],
+    /// Flags of the C compiler that enable these features.
+    pub flags: &'static [&'static str],
     supported: fn() -> bool,
     run_bin: unsafe extern "C" fn(u32, *const BinCall),
     ipv4_bulk: unsafe extern "C" fn(*const u8, u32, *const u32, *mut u32, u64, u64),
@@ -61,6 +63,17 @@ pub fn levels() -> &'static [Level] {
 }
 
 impl Level {
+    /// Returns a level that runs the kernel of a function of a user, compiled for the same
+    /// features. The function ignores the kernel number.
+    ///
+    /// # Safety
+    ///
+    /// `run_bin` was compiled with the flags of this level, stays valid, and fulfils the contract
+    /// of [`Level::run_bin`] for every [`BinCall`].
+    pub unsafe fn with_kernel(&self, run_bin: unsafe extern "C" fn(u32, *const BinCall)) -> Self {
+        Self { run_bin, ..*self }
+    }
+
     /// Returns whether this CPU has every feature that the level uses.
     pub fn supported(&self) -> bool {
         (self.supported)()

@@ -7,6 +7,7 @@
 //! device needs no include path.
 
 #[allow(clippy::identity_op, reason = "the generator also writes offset 0")]
+pub mod custom;
 pub mod image;
 mod level;
 mod native;

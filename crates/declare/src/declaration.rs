@@ -210,6 +210,8 @@ pub struct Table {
     pub row: Vec<Field>,
     /// Number of entries that the table must hold.
     pub capacity: u32,
+    /// Number of different rows that an `lpm4` table must hold.
+    pub rows: u32,
 }
 
 /// Shape of a table.

@@ -42,6 +42,7 @@ pub use chain::DeviceChain;
 pub use device::{BinTime, Choice, Device, Lane, Rejected};
 pub use error::{Error, Unavailable};
 pub use found::{Capabilities, Found, ModeFound, Probe, Svm};
+pub use godwit_kernels::custom::CustomKernel;
 pub use kind::{
     ChunkDefaults, KINDS, Kind, LAST_RESORT, Programs, arena_memory, found, has_own_memory, id_forms, is_id,
     is_synchronous, kind_of, open,

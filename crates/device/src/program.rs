@@ -1,6 +1,9 @@
 //! Configured functions, as devices need them.
 
+use std::sync::Arc;
+
 use godwit_abi::{Descriptor, Outcome};
+use godwit_kernels::custom::{CustomKernel, CustomText};
 use godwit_packet::ImageRef;
 use serde::Serialize;
 
@@ -11,6 +14,11 @@ pub trait Program: Send + Sync {
 
     /// Number of the function's kernel.
     fn kernel(&self) -> u8;
+
+    /// Kernel of a function of a user. `None`: the kernel is one of Godwit's.
+    fn custom_kernel(&self) -> Option<&'static CustomKernel> {
+        None
+    }
 
     /// Table image of the function. Its bytes are the same on every device.
     fn image(&self) -> ImageRef<'_>;
@@ -36,6 +44,18 @@ pub trait Program: Send + Sync {
     /// Processes one packet like the kernel, by an independent implementation that follows the
     /// standard. `buffer` is the whole buffer of the packet.
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome;
+}
+
+/// Returns a source text with the kernels of users' functions added.
+pub(crate) fn with_custom_kernels(source: &str, programs: &[Arc<dyn Program>]) -> String {
+    let mut texts: Vec<CustomText<'_>> = Vec::new();
+    for kernel in programs.iter().filter_map(|program| program.custom_kernel()) {
+        // Several programs may have the same kernel.
+        if texts.iter().all(|text| text.number != kernel.text.number) {
+            texts.push(kernel.text);
+        }
+    }
+    godwit_kernels::custom::device_source(source, &texts)
 }
 
 /// The implementation of a function that the CPU runs.

@@ -42,6 +42,9 @@ pub enum Error {
         /// Problem and remedy, in one sentence.
         message: String,
     },
+    /// A function of the user is invalid.
+    #[error(transparent)]
+    Custom(#[from] godwit_custom::Error),
     /// The tables do not fit in memory.
     #[error(transparent)]
     Memory(#[from] godwit_packet::Error),

@@ -8,13 +8,16 @@
 //! | `reference.rs` | `ref`, the work of the kernel, written directly from the standard |
 //! | `host.rs` | decisions per packet before the kernel, if there are any |
 //!
-//! The kernel of a function is in the folder of the same name in `kernels/`. To write a new
-//! function, copy [`template`].
+//! The kernel of a function is in the folder of the same name in `kernels/`. A function without a
+//! folder here has tables and parameters of its declaration only, as a function of a user has.
 #![forbid(unsafe_code)]
 
 mod arrange;
+mod builtin;
 mod columns;
 mod config;
+pub mod custom;
+mod declared;
 pub mod dpi;
 pub mod echo;
 mod error;
@@ -29,6 +32,7 @@ pub mod nids;
 pub mod responder;
 pub mod routes;
 pub mod routing;
+mod tables;
 pub mod template;
 #[cfg(test)]
 mod testing;
@@ -39,17 +43,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use godwit_abi::{Descriptor, Outcome};
+use godwit_kernels::custom::CustomKernel;
 use godwit_packet::{ImageRef, Region, SteerKey};
 use godwit_state::{KeyName, State};
 use toml::Spanned;
 use toml::de::DeTable;
 
 pub use arrange::{Arrangement, PreviousOutcome, Step};
+pub use builtin::all as built_in_without_host_half;
 pub use columns::WorkColumns;
 pub use error::Error;
 pub use godwit_declare::{Contract, Counter, Drop, Verdict};
 
-/// All kinds of functions, in the order of their kernel numbers.
+/// All kinds of functions with a host half in Rust, in the order of their kernel numbers.
 pub const KINDS: &[Kind] = &[
     template::KIND,
     echo::KIND,
@@ -148,6 +154,11 @@ pub trait Function: Send + Sync {
     fn command(&self, request: &serde_json::Value, running: &dyn Running) -> Result<serde_json::Value, Error> {
         let _ = (request, running);
         Err(Error::Command { message: "this function takes no commands".to_owned() })
+    }
+
+    /// Returns the kernel, if it is not one of Godwit's.
+    fn custom_kernel(&self) -> Option<&'static CustomKernel> {
+        None
     }
 
     /// Returns the routes of the function, if others may change them.
@@ -405,6 +416,34 @@ pub enum Work {
     },
     /// The host half has finished the packet with this outcome.
     Done(Outcome),
+}
+
+/// Creates a function from its stanza in the configuration. `kind_name` is the value of `kind`, one
+/// of [`kind_names`].
+///
+/// # Errors
+/// Returns the first problem of the stanza, of a file that it names, or an unknown kind.
+pub fn build(
+    kind_name: &str,
+    stanza: Spanned<DeTable<'_>>,
+    context: &BuildContext<'_>,
+) -> Result<Arc<dyn Function>, Error> {
+    if let Some(kind) = kind(kind_name) {
+        return (kind.build)(stanza, context);
+    }
+    if kind_name == custom::KIND_NAME {
+        return custom::build(stanza, context);
+    }
+    match builtin::all().find(|(contract, _)| contract.kind == kind_name) {
+        Some(declared) => builtin::build(declared, stanza, context),
+        None => Err(Error::Value { span: None, message: format!("unknown kind of function `{kind_name}`") }),
+    }
+}
+
+/// Returns all values of `kind` in a configuration.
+pub fn kind_names() -> Vec<&'static str> {
+    let in_rust = KINDS.iter().map(|kind| kind.contract.kind);
+    in_rust.chain(builtin::all().map(|(contract, _)| contract.kind)).chain([custom::KIND_NAME]).collect()
 }
 
 /// Returns the registration of a kind of function, if it exists.

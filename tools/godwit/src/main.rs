@@ -58,6 +58,8 @@ enum Command {
     Reload(commands::reload::Arguments),
     Mac(commands::mac::Arguments),
     Rules(commands::rules::Arguments),
+    Function(commands::function::Arguments),
+    NewFunction(commands::new_function::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -87,6 +89,8 @@ fn main() -> ExitCode {
             Command::Reload(arguments) => commands::reload::execute(&arguments),
             Command::Mac(arguments) => commands::mac::execute(&arguments),
             Command::Rules(arguments) => commands::rules::execute(&arguments),
+            Command::Function(arguments) => commands::function::execute(&arguments),
+            Command::NewFunction(arguments) => commands::new_function::execute(&arguments),
         },
         Err(error) if error.use_stderr() => Err(usage(&error)),
         Err(help) => output::print(&format!("{}\n", help.to_string().trim_end())),

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod msrv;
+mod new_function;
 mod regenerate;
 mod tidy;
 
@@ -26,6 +27,11 @@ enum Command {
     /// Check that no dependency needs a newer Rust than `rust-version`, and build with that version
     /// if it is installed.
     Msrv,
+    /// Create a built-in function from the template: kernels/NAME/NAME.h.
+    NewFunction {
+        /// Name of the function: lower-case letters, digits and `_`.
+        name: String,
+    },
 }
 
 fn main() -> ExitCode {
@@ -34,6 +40,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(&root),
         Command::Regenerate => regenerate::run(&root),
         Command::Msrv => msrv::run(&root),
+        Command::NewFunction { name } => new_function::run(&root, &name),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -82,6 +82,7 @@ pub(super) fn tables(root: &mut Section<'_>) -> Result<Vec<Table>, Error> {
         let key = scalars(&mut section, "key")?;
         let row = scalars(&mut section, "row")?;
         let capacity = section.number("capacity", CAPACITY_MAX)?.unwrap_or(1024) as u32;
+        let rows = section.number("rows", CAPACITY_MAX)?.map_or(capacity, |rows| (rows as u32).min(capacity));
         section.finish()?;
         let has_key = matches!(shape, Shape::Exact | Shape::Acl);
         if has_key == key.is_empty() {
@@ -101,7 +102,7 @@ pub(super) fn tables(root: &mut Section<'_>) -> Result<Vec<Table>, Error> {
         if let Some(message) = sizes(&key, &row) {
             return refuse(message);
         }
-        tables.push(Table { name: name.clone(), shape, text, key, row, capacity });
+        tables.push(Table { name: name.clone(), shape, text, key, row, capacity, rows });
     }
     match tables.get(TABLES_MAX) {
         Some(_) => root.refuse(format!("a function has at most {TABLES_MAX} tables")),

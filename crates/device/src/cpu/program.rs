@@ -64,7 +64,7 @@ impl Loaded {
         }
         let group = loaded.group(implementation)?;
         let mut fastest: Option<(&'static Level, f64)> = None;
-        for level in godwit_kernels::levels().iter().filter(|level| level.supported()) {
+        for level in loaded.levels().iter().filter(|level| level.supported()) {
             let (ns, is_significant) = loaded.measure_ns(Kernels { native: None, level, group })?;
             loaded.measured.push((level.name.to_owned(), ns));
             // Without a significant measurement, the highest level is selected.
@@ -94,13 +94,17 @@ impl Loaded {
     /// Selects the number of interleaved packets. Only kernels with accesses that miss every cache
     /// interleave packets.
     fn group(&mut self, implementation: Implementation) -> Result<u32, Error> {
-        if !godwit_kernels::GOPT_KERNELS.contains(&self.program.kernel()) {
+        let interleaves = match self.program.custom_kernel() {
+            Some(kernel) => kernel.interleaves,
+            None => godwit_kernels::GOPT_KERNELS.contains(&self.program.kernel()),
+        };
+        if !interleaves {
             if implementation == Implementation::Gopt {
                 self.interleaving = Some("off: no access of this function misses every cache".to_owned());
             }
             return Ok(0);
         }
-        let level = godwit_kernels::levels().iter().rfind(|level| level.supported());
+        let level = self.levels().iter().rfind(|level| level.supported());
         match (implementation, level) {
             (Implementation::Gopt | Implementation::Native, Some(level)) => {
                 let mut selected = interleaving::choose(level, self.image());
@@ -115,6 +119,11 @@ impl Loaded {
             }
             _ => Ok(1),
         }
+    }
+
+    /// Returns the kernel at all levels.
+    fn levels(&self) -> &'static [Level] {
+        self.program.custom_kernel().map_or_else(godwit_kernels::levels, |kernel| kernel.levels)
     }
 
     /// Returns the image that kernels read.

@@ -96,7 +96,8 @@ impl CudaDevice {
         arena: &ArenaHandle,
         options: &DeviceOptions,
     ) -> Result<Self, Error> {
-        Self::with_kernels(number, programs, arena, options, godwit_kernels::cuda_source())
+        let source = crate::program::with_custom_kernels(godwit_kernels::cuda_source(), &programs);
+        Self::with_kernels(number, programs, arena, options, &source)
     }
 
     /// Same as [`CudaDevice::new`], with other kernels, for tests that check every byte.

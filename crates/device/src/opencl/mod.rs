@@ -107,7 +107,8 @@ impl OpenClDevice {
         arena: &ArenaHandle,
         options: &DeviceOptions,
     ) -> Result<Self, Error> {
-        Self::with_kernels(number, programs, arena, options, godwit_kernels::opencl_source())
+        let source = crate::program::with_custom_kernels(godwit_kernels::opencl_source(), &programs);
+        Self::with_kernels(number, programs, arena, options, &source)
     }
 
     /// Same as [`OpenClDevice::new`], with other kernels, for tests of faulty devices.
@@ -131,8 +132,8 @@ impl OpenClDevice {
         arena: &ArenaHandle,
         options: &DeviceOptions,
     ) -> Result<Self, Error> {
-        let source = godwit_kernels::opencl_source();
-        Ok(Self(Arc::new(Opened::new(number, programs, arena, options, source, true)?)))
+        let source = crate::program::with_custom_kernels(godwit_kernels::opencl_source(), &programs);
+        Ok(Self(Arc::new(Opened::new(number, programs, arena, options, &source, true)?)))
     }
 
     /// Returns the probe result of this device.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use godwit_chain::names;
 use godwit_device::{Implementation, LAST_RESORT, is_synchronous};
-use godwit_function::{BuildContext, Durable, Error, Function, KINDS, SendingKey};
+use godwit_function::{BuildContext, Durable, Error, Function, SendingKey};
 
 use super::document::{Document, Stanza};
 use super::error::ConfigError;
@@ -39,6 +39,11 @@ impl std::fmt::Debug for FunctionConfig {
             .field("devices", &self.devices)
             .finish_non_exhaustive()
     }
+}
+
+/// Returns all values of `kind` of a function.
+pub fn function_kinds() -> Vec<&'static str> {
+    godwit_function::kind_names()
 }
 
 /// Keys that every function has.
@@ -102,10 +107,10 @@ fn read_one<'a>(
     let line = document.line(stanza.span().start);
     let kind_text = stanza.require_text(document, "kind")?;
     let kind_name = kind_text.get_ref();
-    let Some(kind) = godwit_function::kind(kind_name) else {
-        let kinds: Vec<&str> = KINDS.iter().map(|kind| kind.contract.kind).collect();
+    let kinds = function_kinds();
+    if !kinds.contains(&kind_name.as_str()) {
         return Err(document.refuse(kind_text.span(), names::unknown("kind of function", kind_name, &kinds)));
-    };
+    }
     let implementation = match stanza.take_text(document, "impl")? {
         None => None,
         Some(text) => {
@@ -121,7 +126,7 @@ fn read_one<'a>(
     };
     let devices = read_devices(document, &mut stanza, &name, implementation)?;
     let context = BuildContext { name: &name, ports, directory };
-    let function = match (kind.build)(stanza.take_table(), &context) {
+    let function = match godwit_function::build(kind_name, stanza.take_table(), &context) {
         Ok(function) => function,
         Err(error) => return Err(refuse(document, &stanza, &name, directory, &error)),
     };
@@ -177,6 +182,10 @@ fn refuse(document: &Document<'_>, stanza: &Stanza<'_>, name: &str, directory: &
             document.refuse(at, format!("function `{name}`: cannot read {error}"))
         }
         Error::Line { path, line, message } => ConfigError::of_file(path, *line, message),
+        Error::Custom(error) => match error {
+            godwit_function::custom::Error::Line { path, line, message } => ConfigError::of_file(path, *line, message),
+            error => document.refuse(stanza.span(), format!("function `{name}`: {error}")),
+        },
         Error::Memory(_) | Error::Command { .. } => {
             document.refuse(stanza.span(), format!("function `{name}`: {error}"))
         }

@@ -43,7 +43,7 @@ pub use classes::protocol_name;
 pub use devices::DeviceConfig;
 use document::Document;
 pub use error::ConfigError;
-pub use functions::{FUNCTIONS_MAX, FunctionConfig};
+pub use functions::{FUNCTIONS_MAX, FunctionConfig, function_kinds};
 pub use ports::{PORTS_MAX, PortConfig, PortKind};
 pub use settings::{EngineConfig, Idle, IoModel};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use godwit_abi::{Descriptor, Outcome};
-use godwit_device::Program;
+use godwit_device::{CustomKernel, Program};
 use godwit_function::Function;
 use godwit_packet::ImageRef;
 
@@ -28,6 +28,10 @@ impl Program for FunctionProgram {
 
     fn kernel(&self) -> u8 {
         self.function.contract().bin_kernel()
+    }
+
+    fn custom_kernel(&self) -> Option<&'static CustomKernel> {
+        self.function.custom_kernel()
     }
 
     fn image(&self) -> ImageRef<'_> {

@@ -3,7 +3,6 @@
 mod changes;
 mod config;
 mod reference;
-mod rib;
 mod routing;
 mod source;
 mod tables;
@@ -19,19 +18,21 @@ use crate::routes::{Address, Resolved};
 use crate::routing::{
     KERNEL_ROUTES_INTERVAL, KernelRoutes, NextHop, RESOLVE_INTERVAL, Resolver, ReversePath, ReversePathHost, Routing,
 };
+use crate::tables::lpm4::Group;
 use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Running};
 
 pub use config::Config;
 
 /// Contract, verdicts and drop reasons, as declared in `kernels/ipv4/ipv4.h`.
 pub use godwit_kernels::declared::ipv4::*;
-pub use tables::ROUTES_MAX;
+/// Maximum number of routes in a table.
+pub const ROUTES_MAX: usize = crate::tables::lpm4::ROUTES_MAX;
 
 /// Registration of the function.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
 /// Route to an IPv4 prefix of length 0 to 32.
-pub type Route = crate::routes::Route<u32>;
+pub type Route = crate::tables::lpm4::Route;
 
 /// Extra capacity of the table, in addition to the initial next hops and groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +71,7 @@ pub struct Ipv4 {
 /// Routes and next hops. They stay in the initial form until they are first read or changed.
 #[derive(Debug)]
 enum Table {
-    Start { routes: Vec<Route>, next_hops: Vec<NextHop>, groups: Vec<tables::Group> },
+    Start { routes: Vec<Route>, next_hops: Vec<NextHop>, groups: Vec<Group> },
     Changing(Box<changes::Changer>),
 }
 
@@ -153,7 +154,7 @@ impl Function for Ipv4 {
     }
 
     fn variant(&self) -> u8 {
-        if self.layout.entry_bytes == 2 { VARIANT_ENTRIES16 } else { VARIANT_ENTRIES32 }
+        if self.layout.table.entry_bytes == 2 { VARIANT_ENTRIES16 } else { VARIANT_ENTRIES32 }
     }
 
     fn routing(&self) -> Option<&dyn Routing> {

@@ -3,9 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{MutexGuard, PoisonError};
 
-use super::changes::{Change, Changer};
+use super::changes::Changer;
 use super::{Ipv4, Reference, Route, Table, reference};
 use crate::routing::{Family, NextHop, Prefix, RouteChange, Routing, Unchanged};
+use crate::tables::lpm4::Change;
 use crate::{Error, Running};
 
 /// Locked table in its changeable form.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use godwit_packet::Image;
 use godwit_wire::ethertype;
 
-use super::tables::{GROUP_ENTRIES, Layout, NO_ROUTE};
+use super::tables::Layout;
 use crate::routing::{SourceLookup, SourceRoute, packet_of};
+use crate::tables::lpm4::{GROUP_ENTRIES, NO_ROUTE};
 
 const HEADER_BYTES: usize = 20;
 
@@ -17,7 +18,7 @@ pub(super) struct Ipv4Sources {
 
 impl Ipv4Sources {
     fn entry(&self, table: usize, index: usize) -> u32 {
-        match self.layout.entry_bytes {
+        match self.layout.table.entry_bytes {
             2 => self.image.load_u16(table + 2 * index).into(),
             _ => self.image.load_u32(table + 4 * index),
         }
@@ -25,13 +26,13 @@ impl Ipv4Sources {
 
     /// Returns the index of the next hop, in the same way as the kernel.
     pub(super) fn lookup(&self, address: u32) -> Option<u32> {
-        let top = self.layout.top();
-        let mut entry = self.entry(self.layout.tbl24_offset, (address >> 8) as usize);
+        let top = self.layout.table.top();
+        let mut entry = self.entry(self.layout.table.tbl24_offset, (address >> 8) as usize);
         if entry & top != 0 {
             let first = (entry & (top - 1)) as usize * GROUP_ENTRIES;
-            entry = self.entry(self.layout.tbl8_offset, first + (address & 255) as usize);
+            entry = self.entry(self.layout.table.tbl8_offset, first + (address & 255) as usize);
         }
-        (entry != self.layout.entry(NO_ROUTE)).then_some(entry)
+        (entry != self.layout.table.entry(NO_ROUTE)).then_some(entry)
     }
 }
 

@@ -6,24 +6,7 @@
 //! | header | next hops  | 2^24 entries: by /24    | groups of 256 entries: by last octet |
 //! ```
 //!
-//! The top bit of an entry tells the kind of its index. If set, the entry refers to a group. If
-//! clear, it refers to a next hop, and all ones mean "no route". Entries have 2 bytes while both
-//! kinds of index fit into 15 bits, because half the bytes cause half the cache misses. Otherwise
-//! they have 4 bytes.
-//!
-//! The image is built in one pass over the address space. The prefixes are sorted by address, then
-//! by length, which is the order of a walk through their tree. A stack holds the prefixes that
-//! cover the current address. The top prefix applies until it ends or a longer one begins. The
-//! result maps addresses to next hops as a list of disjoint intervals. Each entry of the image is
-//! then written once, no matter how many prefixes cover it.
-//!
-//! Blocks of 256 addresses that are divided in the same way share a group. Real tables have few
-//! routes longer than /24, but a million host routes would need a gigabyte of groups without
-//! sharing. With sharing they need 16,384 groups at 64 next hops.
-//!
 //! The image has spare room for next hops and groups, which `changes.rs` fills while packets flow.
-
-use hashbrown::HashMap;
 
 use godwit_kernels::image::{
     ALIGNMENT_BYTES, IPV4_HOP_BLACKHOLE, IPV4_HOP_LOCAL, IPV4_HOP_UNREACHABLE, IPV4_HOP_UNRESOLVED, IPV4_MAGIC,
@@ -34,55 +17,29 @@ use godwit_packet::Memory;
 use super::{Route, Spare};
 use crate::Error;
 use crate::routing::{Adjacency, NextHop};
+use crate::tables::lpm4::{self, Built, Group, NARROW, TBL24_ENTRIES, WIDE, check_count};
 
 const NEXT_HOPS_OFFSET: usize = size_of::<Ipv4Image>().next_multiple_of(ALIGNMENT_BYTES);
 const NEXT_HOP_BYTES: usize = size_of::<Ipv4NextHop>();
-const TBL24_ENTRIES: usize = 1 << 24;
-pub(super) const GROUP_ENTRIES: usize = 256;
-
-/// Maximum number of routes in a table, limited by the sort key.
-pub const ROUTES_MAX: usize = 1 << SEQUENCE_BITS;
-const SEQUENCE_BITS: u32 = 26;
-
-/// Next hop of addresses without a route.
-pub(super) const NO_ROUTE: u32 = u32::MAX;
-
-/// Range of addresses with one next hop, from `start` to the start of the next interval.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Interval {
-    start: u32,
-    next_hop: u32,
-}
 
 /// Layout of the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    pub(super) entry_bytes: usize,
     /// Capacity for next hops.
     pub(super) next_hops: usize,
-    /// Capacity for groups.
-    pub(super) groups: usize,
-    pub(super) tbl24_offset: usize,
-    pub(super) tbl8_offset: usize,
-    bytes: usize,
+    pub(super) table: lpm4::Layout,
 }
 
 impl Layout {
     /// Computes the layout. The initial contents determine the width of entries. Spare capacity
     /// that would need wider entries is left out.
     fn new(next_hops: usize, groups: usize, spare: Spare) -> Self {
-        // Capacity with 2-byte entries. An index of all ones means "no route" for next hops, but is
-        // valid for groups.
-        const NARROW: (usize, usize) = (0x7fff, 0x8000);
         let narrow = next_hops <= NARROW.0 && groups <= NARROW.1;
-        let (next_hops_max, groups_max) = if narrow { NARROW } else { (0x7fff_ffff, 0x8000_0000) };
+        let (next_hops_max, groups_max) = if narrow { NARROW } else { WIDE };
         let next_hops = next_hops.saturating_add(spare.next_hops).min(next_hops_max);
         let groups = groups.saturating_add(spare.groups).min(groups_max).min(TBL24_ENTRIES);
-        let entry_bytes = if narrow { 2 } else { 4 };
         let tbl24_offset = (NEXT_HOPS_OFFSET + next_hops * NEXT_HOP_BYTES).next_multiple_of(ALIGNMENT_BYTES);
-        let tbl8_offset = tbl24_offset + TBL24_ENTRIES * entry_bytes;
-        let bytes = tbl8_offset + groups * GROUP_ENTRIES * entry_bytes;
-        Self { entry_bytes, next_hops, groups, tbl24_offset, tbl8_offset, bytes }
+        Self { next_hops, table: lpm4::Layout::new(tbl24_offset, if narrow { 2 } else { 4 }, groups) }
     }
 
     /// Returns the offset of a next hop in the image.
@@ -90,26 +47,16 @@ impl Layout {
         NEXT_HOPS_OFFSET + index as usize * NEXT_HOP_BYTES
     }
 
-    /// Returns the bit that marks an entry as a reference to a group.
-    pub(super) fn top(&self) -> u32 {
-        1 << (8 * self.entry_bytes - 1)
-    }
-
-    /// Returns the entry for a next hop or for [`NO_ROUTE`].
-    pub(super) fn entry(&self, next_hop: u32) -> u32 {
-        if next_hop == NO_ROUTE { self.top() - 1 } else { next_hop }
-    }
-
     fn header(&self) -> Ipv4Image {
         Ipv4Image {
             magic: IPV4_MAGIC,
-            entry_bytes: self.entry_bytes as u32,
+            entry_bytes: self.table.entry_bytes as u32,
             next_hops: self.next_hops as u32,
-            groups: self.groups as u32,
+            groups: self.table.groups as u32,
             next_hops_offset: NEXT_HOPS_OFFSET as u64,
-            tbl24_offset: self.tbl24_offset as u64,
-            tbl8_offset: self.tbl8_offset as u64,
-            bytes: self.bytes as u64,
+            tbl24_offset: self.table.tbl24_offset as u64,
+            tbl8_offset: self.table.tbl8_offset as u64,
+            bytes: self.table.end as u64,
         }
     }
 }
@@ -130,34 +77,15 @@ pub(super) fn image(
     check_count(routes.len())?;
     // Check that the memory for building is available. Later allocations cannot report an error.
     drop(Memory::new(routes.len() * BUILD_BYTES_PER_ROUTE, "building the routes of an ipv4 function")?);
-    let intervals = intervals(routes);
-    let groups = Groups::new(&intervals);
-    let layout = Layout::new(next_hops.len(), groups.contents.len(), spare);
-    let mut image = Memory::new(layout.bytes, "the routes of an ipv4 function")?;
+    let built = Built::new(routes);
+    let layout = Layout::new(next_hops.len(), built.groups(), spare);
+    let mut image = Memory::new(layout.table.end, "the routes of an ipv4 function")?;
     image[..size_of::<Ipv4Image>()].copy_from_slice(&layout.header().emit());
     for (record, next_hop) in image[NEXT_HOPS_OFFSET..].chunks_exact_mut(NEXT_HOP_BYTES).zip(next_hops) {
         record.copy_from_slice(&record_of(next_hop).emit());
     }
-    let (tbl24, tbl8) = image[layout.tbl24_offset..].split_at_mut(layout.tbl8_offset - layout.tbl24_offset);
-    match layout.entry_bytes {
-        2 => fill::<2>(&intervals, &groups, tbl24, tbl8),
-        _ => fill::<4>(&intervals, &groups, tbl24, tbl8),
-    }
-    let mut made = vec![Group::default(); groups.contents.len()];
-    groups.of_block.iter().for_each(|(_, group)| made[*group as usize].uses += 1);
-    groups.contents.into_iter().for_each(|(pieces, group)| made[group as usize].pieces = pieces);
+    let made = built.write(&layout.table, &mut image);
     Ok((image, layout, made))
-}
-
-/// Checks that the sort key has room for `routes` routes.
-pub(super) fn check_count(routes: usize) -> Result<(), Error> {
-    if routes <= ROUTES_MAX {
-        return Ok(());
-    }
-    Err(Error::Value {
-        span: None,
-        message: format!("there are {routes} routes; a table has room for at most {ROUTES_MAX}"),
-    })
 }
 
 /// Returns the record of a next hop in the image.
@@ -173,143 +101,5 @@ pub(super) fn record_of(next_hop: &NextHop) -> Ipv4NextHop {
         NextHop::Local => flagged(IPV4_HOP_LOCAL),
         NextHop::Blackhole => flagged(IPV4_HOP_BLACKHOLE),
         NextHop::Unreachable => flagged(IPV4_HOP_UNREACHABLE),
-    }
-}
-
-/// Maps all addresses to next hops. The first interval starts at 0, and adjacent intervals differ.
-fn intervals(routes: &[Route]) -> Vec<Interval> {
-    // Sort by address, then by length, then by order in the file. The low bits hold the index of
-    // the route.
-    let mut keys: Vec<u64> = (routes.iter().zip(0u64..))
-        .map(|(route, index)| u64::from(route.prefix) << 32 | u64::from(route.length) << SEQUENCE_BITS | index)
-        .collect();
-    keys.sort_unstable();
-
-    let mut intervals = Vec::with_capacity(2 * routes.len() + 1);
-    intervals.push(Interval { start: 0, next_hop: NO_ROUTE });
-    // End and next hop of the prefixes that cover the current address, longest last. The first
-    // element never ends.
-    let mut covering: Vec<(u64, u32)> = vec![(u64::MAX, NO_ROUTE)];
-    for (position, key) in keys.iter().enumerate() {
-        // The last route of a prefix wins.
-        if keys.get(position + 1).is_some_and(|next| next >> SEQUENCE_BITS == key >> SEQUENCE_BITS) {
-            continue;
-        }
-        let route = &routes[(key & (ROUTES_MAX as u64 - 1)) as usize];
-        let start = u64::from(route.prefix);
-        leave(&mut covering, &mut intervals, start);
-        begin(&mut intervals, start, route.next_hop);
-        covering.push((start + (1 << (32 - route.length)), route.next_hop));
-    }
-    leave(&mut covering, &mut intervals, u64::from(u32::MAX) + 1);
-    intervals
-}
-
-/// Removes the prefixes that end at or before `address`. After each, the interval of the enclosing
-/// prefix begins.
-fn leave(covering: &mut Vec<(u64, u32)>, intervals: &mut Vec<Interval>, address: u64) {
-    while let Some(&(end, _)) = covering.last()
-        && end <= address
-    {
-        covering.pop();
-        if let Some(&(_, next_hop)) = covering.last() {
-            begin(intervals, end, next_hop);
-        }
-    }
-}
-
-/// Begins an interval with `next_hop` at `start`. It replaces an interval with the same start.
-fn begin(intervals: &mut Vec<Interval>, start: u64, next_hop: u32) {
-    let Ok(start) = u32::try_from(start) else {
-        return;
-    };
-    if intervals.last().is_some_and(|last| last.start == start) {
-        intervals.pop();
-    }
-    if intervals.last().is_none_or(|last| last.next_hop != next_hop) {
-        intervals.push(Interval { start, next_hop });
-    }
-}
-
-/// Group of the image: the pieces of its blocks, and the number of blocks.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Group {
-    pub(super) pieces: Vec<Piece>,
-    pub(super) uses: u32,
-}
-
-/// Blocks of 256 addresses that have more than one next hop.
-struct Groups {
-    /// Index of each group, by its pieces in ascending order of the octet.
-    contents: HashMap<Vec<Piece>, u32>,
-    /// Block and group, in ascending order of the block.
-    of_block: Vec<(u32, u32)>,
-}
-
-/// Start of a range of last octets with the same next hop: `octet << 32 | next_hop`. A single
-/// number hashes faster than a pair.
-pub(super) type Piece = u64;
-
-impl Groups {
-    fn new(intervals: &[Interval]) -> Self {
-        let mut groups = Self { contents: HashMap::new(), of_block: Vec::new() };
-        let mut pieces: Vec<Piece> = Vec::new();
-        let mut index = 0;
-        while let Some(first) = intervals.get(index) {
-            if first.start & 0xff == 0 {
-                index += 1;
-                continue;
-            }
-            // The previous interval covers the start of the block. There is one, because the first
-            // interval starts at 0.
-            let block = first.start >> 8;
-            pieces.clear();
-            pieces.push(u64::from(intervals[index - 1].next_hop));
-            for inside in intervals[index..].iter().take_while(|inside| inside.start >> 8 == block) {
-                pieces.push(u64::from(inside.start & 0xff) << 32 | u64::from(inside.next_hop));
-                index += 1;
-            }
-            let group = match groups.contents.get(pieces.as_slice()) {
-                Some(group) => *group,
-                None => {
-                    let group = groups.contents.len() as u32;
-                    groups.contents.insert(pieces.clone(), group);
-                    group
-                }
-            };
-            groups.of_block.push((block, group));
-        }
-        groups
-    }
-}
-
-/// Writes the entries of both levels, with `N` bytes each.
-fn fill<const N: usize>(intervals: &[Interval], groups: &Groups, tbl24: &mut [u8], tbl8: &mut [u8]) {
-    let (tbl24, tbl8) = (tbl24.as_chunks_mut::<N>().0, tbl8.as_chunks_mut::<N>().0);
-    let top = 1u32 << (8 * N - 1);
-    let entry = |value: u32| -> [u8; N] {
-        // Little-endian, so the first N bytes are the low ones.
-        let bytes = value.to_le_bytes();
-        std::array::from_fn(|at| bytes[at])
-    };
-    let next_hop = |index: u32| entry(if index == NO_ROUTE { top - 1 } else { index });
-
-    let ends = intervals[1..].iter().map(|next| next.start as usize).chain([1 << 32]);
-    for (interval, end) in intervals.iter().zip(ends) {
-        // Blocks that lie entirely within the interval.
-        let (first, last) = ((interval.start as usize).div_ceil(GROUP_ENTRIES), end / GROUP_ENTRIES);
-        if first < last {
-            tbl24[first..last].fill(next_hop(interval.next_hop));
-        }
-    }
-    for &(block, group) in &groups.of_block {
-        tbl24[block as usize] = entry(top | group);
-    }
-    for (pieces, group) in &groups.contents {
-        let group = &mut tbl8[*group as usize * GROUP_ENTRIES..][..GROUP_ENTRIES];
-        for piece in pieces {
-            // The following pieces overwrite the rest of the group.
-            group[(piece >> 32) as usize..].fill(next_hop(*piece as u32));
-        }
     }
 }

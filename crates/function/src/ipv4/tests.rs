@@ -273,7 +273,7 @@ fn reports_mtu_ttl_and_unresolved_next_hops() {
 fn lookup_image(function: &Ipv4, address: u32) -> Option<u32> {
     let image = &function.image;
     let u64_at = |at: usize| image.load_u64(at) as usize;
-    let width = function.layout.entry_bytes;
+    let width = function.layout.table.entry_bytes;
     let entry = |table: usize, index: usize| {
         if width == 2 { image.load_u16(table + index * 2).into() } else { image.load_u32(table + index * 4) }
     };
@@ -322,7 +322,7 @@ fn entries_grow_with_the_number_of_next_hops() {
         let last = count as u32 - 1;
         let routes = vec![route(0x0a00_0000, 8, 0), route(0x0a00_0080, 25, last)];
         let function = Ipv4::new(routes, next_hops(count)).unwrap();
-        assert_eq!((function.layout.entry_bytes, function.variant()), (width, variant));
+        assert_eq!((function.layout.table.entry_bytes, function.variant()), (width, variant));
         for (address, next_hop) in [(0x0a00_0080, Some(last)), (0x0a00_007f, Some(0)), (0x0b00_0000, None)] {
             assert_eq!(lookup_image(&function, address), next_hop);
         }
@@ -336,7 +336,7 @@ fn entries_grow_with_the_number_of_groups() {
         let host = |block: u32, octet, next_hop| route(block << 8 | octet, 32, next_hop);
         let routes = (0..count).flat_map(|block| [host(block, 0, block / 200), host(block, 1, 200 + block % 200)]);
         let function = Ipv4::new(routes.collect(), next_hops(400)).unwrap();
-        assert_eq!(function.layout.entry_bytes, width);
+        assert_eq!(function.layout.table.entry_bytes, width);
         for block in 0..count {
             assert_eq!(lookup_image(&function, block << 8), Some(block / 200));
             assert_eq!(lookup_image(&function, block << 8 | 1), Some(200 + block % 200));
@@ -358,8 +358,8 @@ fn shares_groups_between_blocks_with_the_same_pieces() {
 
 #[test]
 fn rejects_more_routes_than_the_maximum() {
-    assert!(tables::check_count(ROUTES_MAX).is_ok());
-    let error = tables::check_count(ROUTES_MAX + 1).unwrap_err();
+    assert!(crate::tables::lpm4::check_count(ROUTES_MAX).is_ok());
+    let error = crate::tables::lpm4::check_count(ROUTES_MAX + 1).unwrap_err();
     assert!(error.to_string().contains("67108864"), "{error}");
 }
 
@@ -438,7 +438,7 @@ proptest! {
         let hops = next_hops(if wide { 0x8000 } else { 6 });
         let room = Spare { next_hops: 4, groups: 300 };
         let function = Ipv4::with_room(start.clone(), hops, Vec::new(), room).unwrap();
-        prop_assert_eq!(function.layout.entry_bytes, if wide { 4 } else { 2 });
+        prop_assert_eq!(function.layout.table.entry_bytes, if wide { 4 } else { 2 });
         let running = Idle::default();
         // Create the table of `ref` now, so that it is updated by the changes instead of built from
         // their result.

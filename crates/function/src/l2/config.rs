@@ -96,7 +96,7 @@ impl Config {
         let capacity = self.capacity.as_ref().map_or(DEFAULT_CAPACITY, |capacity| *capacity.get_ref());
         let Some(bucket_bits) = tables::bucket_bits(capacity).filter(|_| capacity > 0) else {
             let span = self.capacity.as_ref().map_or(0..0, Spanned::span);
-            let capacity_max = tables::capacity_of(tables::BUCKET_BITS.end - 1);
+            let capacity_max = crate::tables::exact::capacity_of(tables::BUCKET_BITS.end - 1);
             return Err(value(span, format!("capacity = {capacity}: must be 1 to {capacity_max} addresses")));
         };
         let ageing_s = self.ageing_s.as_ref().map_or(DEFAULT_AGEING_S, |ageing| *ageing.get_ref());

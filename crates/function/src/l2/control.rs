@@ -16,12 +16,11 @@ use std::time::Duration;
 
 use godwit_packet::Image;
 
-use super::cuckoo::{Cuckoo, Value};
-use super::hash::Hash;
 use super::host::{Notice, NoticeSender, QUEUE, SharedState, count};
 use super::switch::Switch;
-use super::waves::Waves;
+use super::table::{Hash, Table, Value};
 use super::{HOUSEKEEPING_INTERVAL, tables};
+use crate::tables::exact::{Waves, capacity_of};
 use crate::{Error, Running};
 
 /// Maximum gap between two changed words that are copied to devices in one transfer, in bytes.
@@ -64,7 +63,7 @@ pub(super) struct Control {
     pub(super) switch: Arc<Switch>,
     pub(super) image: Arc<Image>,
     pub(super) entries: Arc<RwLock<Entries>>,
-    table: Cuckoo,
+    table: Table,
     waves: Waves,
     limits: Limits,
     /// Number of learned addresses, by port.
@@ -83,7 +82,7 @@ impl Control {
         Ok(Self {
             image: Arc::new(Image::new(tables::image(&hash, &switch)?)),
             entries: Arc::default(),
-            table: Cuckoo::new(hash),
+            table: Table::new(hash),
             switch,
             waves: Waves::default(),
             limits,
@@ -161,7 +160,7 @@ impl Control {
 
     /// Inserts an address. Returns `false` if the table has no room.
     fn insert(&mut self, entries: &mut Entries, key: u64, entry: Entry) -> bool {
-        if entries.len() as u64 >= tables::capacity_of(self.limits.bucket_bits) {
+        if entries.len() as u64 >= capacity_of(self.limits.bucket_bits) {
             return false;
         }
         let Some(displaced) = self.table.insert(key, entry.value(), &mut self.waves) else { return false };
@@ -284,7 +283,7 @@ impl Control {
                 None => match self.insert(&mut entries, key, entry) {
                     true => Ok(()),
                     false => {
-                        let capacity = tables::capacity_of(self.limits.bucket_bits);
+                        let capacity = capacity_of(self.limits.bucket_bits);
                         Err(format!("the table is full: it holds {capacity} addresses (see capacity)"))
                     }
                 },

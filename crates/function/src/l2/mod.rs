@@ -3,7 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `switch.rs`, `tags.rs` | ports and VLANs; adding and removing tags |
-//! | `hash.rs`, `cuckoo.rs`, `waves.rs` | the address table: hashing, insertion, and the order of writes |
+//! | `table.rs` | the address table, a table of `crate::tables::exact` |
 //! | `control.rs`, `commands.rs` | the control side: learning, ageing and commands |
 //! | `host.rs` | the host half: tags, and notices of source addresses |
 //! | `macs.rs` | the file of static addresses |
@@ -14,19 +14,17 @@
 mod commands;
 mod config;
 mod control;
-mod cuckoo;
 #[doc(hidden)]
 pub mod fuzz;
-mod hash;
 mod host;
 mod macs;
 mod reference;
 mod switch;
+mod table;
 mod tables;
 mod tags;
 #[cfg(test)]
 mod tests;
-mod waves;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};

@@ -5,9 +5,10 @@ use std::ops::Range;
 use godwit_kernels::image::{ALIGNMENT_BYTES, L2_LEARNS, L2_MAGIC, L2_TAGGED, L2_UNTAGGED, L2Image, L2Port, L2Vlan};
 use godwit_packet::Memory;
 
-use super::hash::Hash;
 use super::switch::{Switch, VIDS};
+use super::table::Hash;
 use crate::Error;
+use crate::tables::exact::capacity_of;
 
 const PORTS_OFFSET: usize = size_of::<L2Image>().next_multiple_of(ALIGNMENT_BYTES);
 const VLANS_OFFSET: usize = PORTS_OFFSET + 256 * size_of::<L2Port>();
@@ -16,10 +17,6 @@ const BUCKETS_OFFSET: usize = VLANS_OFFSET + VIDS as usize * size_of::<L2Vlan>()
 /// Sizes of a table, as the binary logarithm of the number of buckets. In a smaller table, an entry
 /// has no room for the key.
 pub(super) const BUCKET_BITS: Range<u32> = 8..29;
-/// Maximum fill level of a table, in slots per thousand. Two buckets of four slots can be filled to
-/// 0.976 (Fountoulakis, Khosla, Panagiotou, SODA 2011). Up to this limit, an insertion moves few
-/// other entries.
-const FILLED_PER_MILLE: u64 = 955;
 
 /// Returns the size of the smallest table for `capacity` addresses, or `None` if the largest is too
 /// small.
@@ -27,14 +24,9 @@ pub(super) fn bucket_bits(capacity: u64) -> Option<u32> {
     BUCKET_BITS.into_iter().find(|bits| capacity <= capacity_of(*bits))
 }
 
-/// Returns the number of addresses that a table holds.
-pub(super) fn capacity_of(bucket_bits: u32) -> u64 {
-    (4 << bucket_bits) * FILLED_PER_MILLE / 1000
-}
-
 /// Builds an image without addresses.
 pub(super) fn image(hash: &Hash, switch: &Switch) -> Result<Memory, Error> {
-    let bytes = BUCKETS_OFFSET + ((4 * 8) << hash.bucket_bits());
+    let bytes = BUCKETS_OFFSET + ((4 * 8) << hash.geometry.bucket_bits);
     let mut header = L2Image {
         magic: L2_MAGIC,
         bucket_bits: 0,

@@ -4,6 +4,7 @@
 //! | module | subject |
 //! |---|---|
 //! | `matrix` | all functions, implementations and batch sizes |
+//! | `declared` | functions of users, and the shapes of declared tables |
 //! | `follow`, `neighbours` | routes and neighbours of the kernel and of FRR |
 //! | `l2_concurrent` | a switch that learns while it forwards |
 //! | `route_changes`, `route_changes_ipv6`, `ndn_changes` | lookups while tables change |
@@ -11,6 +12,7 @@
 //! | `ipv6_vectors`, `ndn_vectors` | packets and results of other implementations |
 //! | `pages` | the page of each function lists its contract |
 
+mod declared;
 mod follow;
 mod implementations;
 mod ipv6_vectors;

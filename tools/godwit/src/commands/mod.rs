@@ -5,9 +5,11 @@ pub(crate) mod chain;
 pub(crate) mod check;
 pub(crate) mod demo;
 pub(crate) mod devices;
+pub(crate) mod function;
 pub(crate) mod generate;
 pub(crate) mod mac;
 pub(crate) mod name;
+pub(crate) mod new_function;
 #[cfg(feature = "tls")]
 pub(crate) mod proxy;
 pub(crate) mod reload;

@@ -76,7 +76,7 @@ fn is_missing_command(tree: &Tree, span: &str) -> bool {
             !makefile.lines().any(is_rule)
         }
         (Some("cargo"), Some("xtask")) => {
-            let commands = ["tidy", "regenerate", "msrv"];
+            let commands = ["tidy", "regenerate", "msrv", "new-function"];
             words.next().is_some_and(|command| !commands.contains(&command))
         }
         _ => false,

@@ -7,18 +7,17 @@ use proptest::prelude::*;
 
 use super::{PORTS, TestSwitch, mac};
 use crate::Function as _;
-use crate::l2::cuckoo::{Cuckoo, Value as CuckooValue};
-use crate::l2::hash::Hash;
-use crate::l2::waves::Waves;
+use crate::l2::table::{Hash, Table, Value as TableValue};
 use crate::l2::{key, tables};
+use crate::tables::exact::{Waves, capacity_of};
 
 /// Returns a table of minimum size with the given hash.
-fn table(words: [u64; 9]) -> Cuckoo {
-    Cuckoo::new(Hash::of(words, tables::BUCKET_BITS.start))
+fn table(words: [u64; 9]) -> Table {
+    Table::new(Hash::of(words, tables::BUCKET_BITS.start))
 }
 
-fn value(port: u8) -> CuckooValue {
-    CuckooValue { port, is_static: port.is_multiple_of(3), is_fresh: port.is_multiple_of(2) }
+fn value(port: u8) -> TableValue {
+    TableValue { port, is_static: port.is_multiple_of(3), is_fresh: port.is_multiple_of(2) }
 }
 
 /// Addresses that collide in one bucket under a known hash must not collide under another one.
@@ -28,10 +27,13 @@ fn hash_secrets_prevent_chosen_collisions() {
     const BUCKET_BITS: u32 = 12;
     let known =
         Hash::of([1, 2, 3, 4, 5, 6, 7, 8, 9].map(|word: u64| word.wrapping_mul(0x9e37_79b9_7f4a_7c15)), BUCKET_BITS);
-    let crowd: Vec<u64> =
-        (0..).map(|number| key(1, mac(number))).filter(|key| known.first(known.mix(*key)) == 7).take(CROWD).collect();
+    let crowd: Vec<u64> = (0..)
+        .map(|number| key(1, mac(number)))
+        .filter(|key| known.geometry.first(known.permutation.mix(*key)) == 7)
+        .take(CROWD)
+        .collect();
     let other = Hash::random(BUCKET_BITS).unwrap();
-    let buckets: HashSet<u32> = crowd.iter().map(|key| other.first(other.mix(*key))).collect();
+    let buckets: HashSet<u32> = crowd.iter().map(|key| other.geometry.first(other.permutation.mix(*key))).collect();
     // At random, few of 64 addresses share one of 4096 buckets.
     assert!(buckets.len() > CROWD * 2 / 3, "{} buckets for {CROWD} addresses", buckets.len());
     let [one, two] = [(); 2].map(|()| TestSwitch::new("", &PORTS).function.image().to_vec());
@@ -43,13 +45,13 @@ proptest! {
 
     #[test]
     fn mixing_is_invertible_and_the_two_buckets_differ(words: [u64; 9], key in 0u64..1 << 60, bits in tables::BUCKET_BITS) {
-        let hash = Hash::of(words, bits);
-        let mixed = hash.mix(key);
+        let Hash { permutation, geometry } = Hash::of(words, bits);
+        let mixed = permutation.mix(key);
         prop_assert!(mixed < 1 << 60);
-        prop_assert_eq!(hash.unmix(mixed), key);
-        prop_assert_eq!(hash.key(hash.first(mixed), hash.rest(mixed)), key);
-        let other = hash.first(mixed) ^ hash.flip(hash.rest(mixed));
-        prop_assert!(other < 1 << bits && other / 2 != hash.first(mixed) / 2);
+        prop_assert_eq!(permutation.unmix(mixed), key);
+        prop_assert_eq!(geometry.rest(mixed) << bits | u64::from(geometry.first(mixed)), mixed);
+        let other = geometry.first(mixed) ^ geometry.flip(geometry.rest(mixed));
+        prop_assert!(other < 1 << bits && other / 2 != geometry.first(mixed) / 2);
     }
 
     /// The table must agree with a map. While a wave is written, in any order, each address that is
@@ -63,13 +65,13 @@ proptest! {
         ),
     ) {
         let mut table = table(words);
-        let mut model: BTreeMap<u64, CuckooValue> = BTreeMap::new();
+        let mut model: BTreeMap<u64, TableValue> = BTreeMap::new();
         // Words as kernels see them.
         let mut image = vec![0u64; table.slots() as usize];
-        let capacity = tables::capacity_of(tables::BUCKET_BITS.start) as usize;
+        let capacity = capacity_of(tables::BUCKET_BITS.start) as usize;
         let shadow = |image: &[u64], words: [u64; 9]| {
             let mut seen: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
-            let decode = Cuckoo::of_words(Hash::of(words, tables::BUCKET_BITS.start), image.to_vec());
+            let decode = Table::of_words(Hash::of(words, tables::BUCKET_BITS.start), image.to_vec());
             for slot in 0..image.len() as u32 {
                 if let Some(key) = decode.key(slot) {
                     seen.entry(key).or_default().push(slot);

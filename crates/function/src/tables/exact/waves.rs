@@ -7,11 +7,11 @@
 use std::collections::{HashMap, VecDeque};
 
 /// Slot and its new word.
-pub(super) type Write = (u32, u64);
+pub(crate) type Write = (u32, u64);
 
 /// Pending writes.
 #[derive(Debug, Default)]
-pub(super) struct Waves {
+pub(crate) struct Waves {
     waves: VecDeque<Vec<Write>>,
     /// Number of waves written before the first of `waves`.
     done: u32,
@@ -21,14 +21,14 @@ pub(super) struct Waves {
 
 impl Waves {
     /// Adds a write to the first wave after all earlier writes to the slot.
-    pub(super) fn write(&mut self, slot: u32, word: u64) {
+    pub(crate) fn write(&mut self, slot: u32, word: u64) {
         let wave = self.first_wave(&[slot]);
         self.put(wave, slot, word);
     }
 
     /// Adds the writes of an insertion: each entry of `path` moves to the next slot, the last one
     /// first. `words` returns the final word of each slot.
-    pub(super) fn write_path(&mut self, path: &[u32], words: impl Fn(u32) -> u64) {
+    pub(crate) fn write_path(&mut self, path: &[u32], words: impl Fn(u32) -> u64) {
         let wave = self.first_wave(path);
         for (wave, &slot) in (wave..).zip(path.iter().rev()) {
             self.put(wave, slot, words(slot));
@@ -50,19 +50,19 @@ impl Waves {
     }
 
     /// Returns the first wave, sorted by slot.
-    pub(super) fn front(&mut self) -> Option<&[Write]> {
+    pub(crate) fn front(&mut self) -> Option<&[Write]> {
         let wave = self.waves.front_mut()?;
         wave.sort_unstable_by_key(|(slot, _)| *slot);
         Some(wave)
     }
 
     /// Returns the number of waves.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.waves.len()
     }
 
     /// Removes the first wave after it was written.
-    pub(super) fn pop(&mut self) {
+    pub(crate) fn pop(&mut self) {
         self.waves.pop_front();
         self.done += 1;
         if self.waves.is_empty() {

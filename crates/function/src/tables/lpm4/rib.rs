@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use hashbrown::HashMap;
 
 use super::Route;
-use super::tables::{GROUP_ENTRIES, NO_ROUTE, Piece};
+use super::build::{GROUP_ENTRIES, NO_ROUTE, Piece};
 use crate::routes::Address;
 
 const BLOCKS: usize = 1 << 24;
@@ -14,7 +14,7 @@ const BLOCKS: usize = 1 << 24;
 const HAS_LONGER: u8 = 0x80;
 
 /// Routes of a table. See the module documentation.
-pub(super) struct Rib {
+pub(crate) struct Rib {
     /// Next hop of each prefix, by length, then by prefix.
     by_length: [HashMap<u32, u32>; 33],
     /// For each block, the length plus 1 of the longest prefix up to /24 that covers it, or 0 if
@@ -29,11 +29,11 @@ pub(super) struct Rib {
 /// Cache for [`Rib::block`]: length, prefix and next hop of the last result. Adjacent blocks
 /// usually share them.
 #[derive(Default)]
-pub(super) struct BlockCache(Option<(u8, u32, u32)>);
+pub(crate) struct BlockCache(Option<(u8, u32, u32)>);
 
 impl Rib {
     /// Creates a table of `routes`. The last route of a prefix wins.
-    pub(super) fn new(routes: &[Route]) -> Self {
+    pub(crate) fn new(routes: &[Route]) -> Self {
         let mut rib = Self {
             by_length: std::array::from_fn(|_| HashMap::new()),
             owners: vec![0; BLOCKS],
@@ -77,7 +77,7 @@ impl Rib {
 
     /// Applies a change and appends the blocks that it may affect to `dirty`. Returns the previous
     /// next hop of the prefix.
-    pub(super) fn change(
+    pub(crate) fn change(
         &mut self,
         prefix: u32,
         length: u8,
@@ -128,18 +128,18 @@ impl Rib {
     }
 
     /// Returns the next hop of exactly this prefix.
-    pub(super) fn at(&self, prefix: u32, length: u8) -> Option<u32> {
+    pub(crate) fn at(&self, prefix: u32, length: u8) -> Option<u32> {
         let routes = &self.by_length[usize::from(length)];
         if routes.is_empty() { None } else { routes.get(&prefix).copied() }
     }
 
     /// Returns the length and next hop of the longest prefix that covers an address.
-    pub(super) fn find(&self, address: u32) -> Option<(u8, u32)> {
+    pub(crate) fn find(&self, address: u32) -> Option<(u8, u32)> {
         (0..=32).rev().find_map(|length| Some((length, self.at(address.masked(length), length)?)))
     }
 
     /// Returns the next hop of a block according to routes up to /24, or [`NO_ROUTE`].
-    pub(super) fn block(&self, block: u32, cache: &mut BlockCache) -> u32 {
+    pub(crate) fn block(&self, block: u32, cache: &mut BlockCache) -> u32 {
         let owner = self.owners[block as usize] & !HAS_LONGER;
         let Some(length) = owner.checked_sub(1) else { return NO_ROUTE };
         let prefix = (block << 8).masked(length);
@@ -157,7 +157,7 @@ impl Rib {
 
     /// Divides a block with routes longer than /24 into `pieces`. Addresses that no such route
     /// covers get the next hop `base`. Returns `false` if the block has no such routes.
-    pub(super) fn pieces(&self, block: u32, base: u32, pieces: &mut Vec<Piece>) -> bool {
+    pub(crate) fn pieces(&self, block: u32, base: u32, pieces: &mut Vec<Piece>) -> bool {
         if self.owners[block as usize] & HAS_LONGER == 0 {
             return false;
         }
@@ -176,12 +176,12 @@ impl Rib {
     }
 
     /// Returns the number of routes that use a next hop.
-    pub(super) fn uses(&self, next_hop: u32) -> u32 {
+    pub(crate) fn uses(&self, next_hop: u32) -> u32 {
         self.uses.get(next_hop as usize).copied().unwrap_or(0)
     }
 
     /// Returns all routes, unsorted.
-    pub(super) fn routes(&self) -> impl Iterator<Item = Route> {
+    pub(crate) fn routes(&self) -> impl Iterator<Item = Route> {
         (0u8..).zip(&self.by_length).flat_map(|(length, routes)| {
             routes.iter().map(move |(&prefix, &next_hop)| Route { prefix, length, next_hop })
         })

@@ -1,0 +1,136 @@
+//! Inspects a library before it is loaded. A kernel defines functions and constants, and nothing
+//! runs when it is loaded.
+
+use object::elf;
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
+use object::{Endianness, Object, ObjectSection, ObjectSymbol};
+
+/// Sections whose contents run when a library is loaded or unloaded.
+const RUNNING: &[&str] = &[".init_array", ".fini_array", ".preinit_array", ".ctors", ".dtors", ".init", ".fini"];
+
+/// Checks a library.
+///
+/// # Errors
+/// Returns what a kernel must not contain, in one sentence.
+pub(crate) fn inspect(bytes: &[u8]) -> Result<(), String> {
+    let file = ElfFile64::<Endianness>::parse(bytes).map_err(|error| format!("the library is not valid: {error}"))?;
+    if let Some(symbol) =
+        file.dynamic_symbols().find(|symbol| symbol.is_undefined() && !symbol.name().unwrap_or("").is_empty())
+    {
+        return Err(format!("the library needs `{}`: a kernel calls no other library", symbol.name().unwrap_or("?")));
+    }
+    let is_indirect = |kind: u8| kind == elf::STT_GNU_IFUNC;
+    for symbol in file.dynamic_symbols().chain(file.symbols()) {
+        if is_indirect(symbol.elf_symbol().st_type()) {
+            return Err("the library chooses a function when it is loaded (IFUNC)".to_owned());
+        }
+    }
+    for section in file.sections() {
+        let name = section.name().unwrap_or("");
+        if RUNNING.contains(&name) && section.size() > 0 {
+            return Err(format!("the library has a section `{name}`: code would run when it is loaded"));
+        }
+    }
+    let endian = file.endian();
+    let headers = file.elf_header().program_headers(endian, bytes).map_err(|error| error.to_string())?;
+    for header in headers {
+        let flags = header.p_flags(endian);
+        let (writable, executable) = (flags & elf::PF_W != 0, flags & elf::PF_X != 0);
+        match header.p_type(endian) {
+            elf::PT_LOAD if writable && executable => {
+                return Err("the library has memory that is writable and executable".to_owned());
+            }
+            elf::PT_GNU_STACK if executable => return Err("the library needs an executable stack".to_owned()),
+            elf::PT_INTERP => return Err("the library is a program".to_owned()),
+            elf::PT_TLS => return Err("the library has variables of a thread".to_owned()),
+            _ => {}
+        }
+    }
+    needs_nothing(&file, bytes)
+}
+
+/// Checks the dynamic section: no other libraries, no relocations of code.
+fn needs_nothing(file: &ElfFile64<'_, Endianness>, bytes: &[u8]) -> Result<(), String> {
+    let endian = file.endian();
+    let headers = file.elf_header().program_headers(endian, bytes).map_err(|error| error.to_string())?;
+    for header in headers {
+        let Some(entries) = header.dynamic(endian, bytes).map_err(|error| error.to_string())? else { continue };
+        for entry in entries {
+            use object::read::elf::Dyn;
+            match entry.d_tag(endian).into_u64() as i64 {
+                elf::DT_NEEDED => return Err("the library needs another library".to_owned()),
+                elf::DT_TEXTREL => return Err("the library changes its code when it is loaded".to_owned()),
+                elf::DT_INIT | elf::DT_FINI => return Err("the library runs code when it is loaded".to_owned()),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Conversion of a tag, whose type depends on the word size of the file.
+trait IntoU64 {
+    fn into_u64(self) -> u64;
+}
+
+impl IntoU64 for u64 {
+    fn into_u64(self) -> u64 {
+        self
+    }
+}
+
+impl IntoU64 for i64 {
+    fn into_u64(self) -> u64 {
+        self as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    /// Compiles a text with the system's compiler, without the flags of kernels.
+    fn library(text: &str, flags: &[&str]) -> Vec<u8> {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, output) = (folder.path().join("a.c"), folder.path().join("a.so"));
+        std::fs::write(&source, text).unwrap();
+        let status = Command::new(Path::new("/usr/bin/cc"))
+            .args(["-shared", "-fPIC", "-nostdlib", "-w"])
+            .args(flags)
+            .arg(&source)
+            .arg("-o")
+            .arg(&output)
+            .stderr(Stdio::inherit())
+            .status()
+            .unwrap();
+        assert!(status.success(), "{text}");
+        std::fs::read(&output).unwrap()
+    }
+
+    #[test]
+    fn a_plain_library_is_accepted() {
+        assert_eq!(inspect(&library("int f(int a) { return a + 1; }", &[])), Ok(()));
+    }
+
+    #[test]
+    fn libraries_that_do_more_are_refused() {
+        for (text, flags, part) in [
+            ("int puts(const char *); int f(void) { return puts(\"\"); }", &[][..], "needs `puts`"),
+            ("__attribute__((constructor)) void f(void) {}", &[], "code would run"),
+            (
+                "static int a(void) { return 1; } static void *r(void) { return a; } int f(void) __attribute__((ifunc(\"r\")));",
+                &[],
+                "IFUNC",
+            ),
+            ("int f(void) { return 1; }", &["-Wl,-z,execstack"], "executable stack"),
+            ("__thread int a; int f(void) { return a; }", &["-ftls-model=initial-exec"], "thread"),
+        ] {
+            let message = inspect(&library(text, flags)).unwrap_err();
+            assert!(message.contains(part), "{text}: {message}");
+        }
+        assert!(inspect(b"#!/bin/sh\n").unwrap_err().contains("not valid"));
+    }
+}

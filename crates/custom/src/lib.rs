@@ -1,0 +1,181 @@
+//! Packet functions of users: one C file each, compiled when the configuration is read.
+//!
+//! ```text
+//! my.c  -> source -> text -> gopt -> compiler -> inspect -> cache -> load -> Compiled
+//!          trusted   one      look-ups  child       ELF        0700     dlopen
+//!          file      text     interleaved process
+//! ```
+//!
+//! | module | task |
+//! |---|---|
+//! | `source` | reads a file that only trusted users may write |
+//! | `text` | joins the file with the dialect, and refuses what a kernel must not contain |
+//! | `compiler`, `sandbox` | run the system's C compiler in an unprivileged child process |
+//! | `inspect` | refuses libraries that do more than define functions |
+//! | `cache` | stores libraries by the SHA-256 of everything that they depend on |
+//! | `load` | loads a library and returns its entry points |
+//!
+//! The inspection stops mistakes, such as a call to libc. It does not stop malice: a user
+//! who may write the configuration may run code as Godwit's user.
+
+mod cache;
+mod compiler;
+mod error;
+mod inspect;
+mod load;
+mod reference;
+mod sandbox;
+pub mod source;
+mod text;
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use godwit_abi::{Descriptor, Outcome};
+use godwit_declare::{Contract, Declaration, Shape, generate};
+use godwit_kernels::Level;
+use godwit_kernels::custom::{CustomKernel, CustomText};
+use godwit_packet::ImageRef;
+
+pub use error::Error;
+pub use reference::run_built_in;
+
+/// First kernel number of a function of a user.
+pub const NUMBER_FIRST: u8 = 128;
+
+/// A compiled and loaded function of a user. It is never unloaded.
+#[derive(Debug)]
+pub struct Compiled {
+    /// Declaration of the function.
+    pub declaration: &'static Declaration,
+    /// Contract of the function.
+    pub contract: &'static Contract,
+    /// The kernel.
+    pub kernel: CustomKernel,
+    /// The kernel without optimisation.
+    reference: &'static Level,
+    /// Origin of the libraries.
+    pub origin: Origin,
+}
+
+/// Origin of the libraries of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The C compiler has just created at least one of them.
+    Compiler,
+    /// All of them are from the cache.
+    Cache,
+}
+
+impl Compiled {
+    /// Runs the kernel without optimisation on one packet. `buffer` is the whole buffer of the
+    /// packet, and `image` the table image of the function.
+    ///
+    /// # Panics
+    /// If the frame is not within the buffer.
+    pub fn run_ref(
+        &self,
+        image: ImageRef<'_>,
+        buffer: &mut [u8],
+        descriptor: &mut Descriptor,
+        variant: u8,
+        parameter: u64,
+    ) -> Outcome {
+        let number = self.kernel.text.number;
+        reference::run_one(self.reference, number, image, buffer, descriptor, variant, parameter)
+    }
+}
+
+/// All loaded functions.
+static LOADED: Mutex<Vec<(String, &'static Compiled)>> = Mutex::new(Vec::new());
+
+/// Loads a function from a C file, and compiles it if necessary. The same text is loaded once.
+///
+/// # Errors
+/// Returns one sentence for the user, with the line of the file if there is one.
+pub fn load(path: &Path) -> Result<&'static Compiled, Error> {
+    let bytes = source::read(path)?;
+    let file = path.display().to_string();
+    let text = String::from_utf8(bytes).map_err(|_| Error::Line {
+        path: path.to_owned(),
+        line: 1,
+        message: "the file is not UTF-8 text".to_owned(),
+    })?;
+    let digest = cache::digest(&[text.as_bytes()]);
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, known)) = loaded.iter().find(|(known, _)| *known == digest) {
+        return Ok(known);
+    }
+    let number = next_number(loaded.len(), path)?;
+    let declaration = declare(path, &text)?;
+    if let Some((_, other)) = loaded.iter().find(|(_, other)| other.declaration.name == declaration.name) {
+        let (name, file) = (&declaration.name, other.kernel.text.file);
+        let message = format!("{file} declares another function `{name}`: rename one of them");
+        return Err(Error::Line { path: path.to_owned(), line: declaration.line, message });
+    }
+    let (declaration, text, file) = (Box::leak(Box::new(declaration)), text.leak(), file.leak());
+    let text = CustomText { declaration, number, file, text };
+    let libraries = compiler::libraries(path, &text)?;
+    let functions = load::load(&libraries)?;
+    let compiled = Box::leak(Box::new(Compiled {
+        declaration,
+        contract: generate::contract(declaration, Some(number)),
+        kernel: CustomKernel { levels: functions.levels, interleaves: functions.interleaves, text },
+        reference: functions.reference,
+        origin: if libraries.is_compiled { Origin::Compiler } else { Origin::Cache },
+    }));
+    loaded.push((digest, compiled));
+    Ok(compiled)
+}
+
+fn next_number(loaded: usize, path: &Path) -> Result<u8, Error> {
+    u8::try_from(usize::from(NUMBER_FIRST) + loaded).ok().filter(|number| *number < Contract::NO_KERNEL).ok_or_else(
+        || Error::Refused {
+            path: path.to_owned(),
+            message: "too many functions of users: at most 127 different ones".to_owned(),
+        },
+    )
+}
+
+/// Reads and checks the declaration of a user's function, without compiling it.
+///
+/// # Errors
+/// Returns the problem with its line.
+pub fn declare(path: &Path, text: &str) -> Result<Declaration, Error> {
+    let at = |line: usize, message: String| Error::Line { path: path.to_owned(), line, message };
+    let declaration = Declaration::parse(text).map_err(|error| at(error.line, error.message))?;
+    let built_in = |what: &str| Err(at(declaration.line, format!("{what} belongs to built-in functions only")));
+    if declaration.number.is_some() {
+        return built_in("`number`");
+    }
+    if !declaration.has_kernel || declaration.form != godwit_declare::Form::Lane {
+        return built_in("`kernel` or `form`");
+    }
+    if !declaration.records.is_empty() || !declaration.commands.is_empty() || declaration.alias.is_some() {
+        return built_in("`[structs]` or `[commands]`");
+    }
+    if declaration.flows.is_some() || !declaration.counters.is_empty() {
+        let message = "`[flows]` and `[counters]` are not available to functions of users".to_owned();
+        return Err(at(declaration.line, message));
+    }
+    let shapes = [Shape::Lpm6, Shape::Strings];
+    if let Some(table) = declaration.tables.iter().find(|table| shapes.contains(&table.shape)) {
+        let message = format!(
+            "table `{}`: the shape `{}` is not available to functions of users: use `lpm4`, `exact`, `array`, `acl` or `maglev`",
+            table.name,
+            table.shape.name()
+        );
+        return Err(at(declaration.line, message));
+    }
+    if declaration.host != godwit_declare::HostUse::default() || declaration.in_order {
+        return built_in("`host` or `in_order`");
+    }
+    if let Some((contract, _)) =
+        godwit_kernels::declared::DECLARED.iter().find(|(contract, _)| contract.kind == declaration.name)
+    {
+        let message = format!("`{}` is a built-in function: choose another name", contract.kind);
+        return Err(at(declaration.line, message));
+    }
+    text::check(text).map_err(|(line, message)| at(line, message))?;
+    Ok(declaration)
+}

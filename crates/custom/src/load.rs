@@ -1,0 +1,67 @@
+//! Loads libraries of functions. They are never unloaded: workers keep pointers to their code.
+
+use std::path::Path;
+
+use godwit_kernels::{BinCall, Level};
+use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
+
+use crate::Error;
+use crate::compiler::Libraries;
+
+/// Function that runs the kernel over a bin.
+type RunBin = unsafe extern "C" fn(u32, *const BinCall);
+/// Function that returns 1 if packets can be interleaved.
+type Interleaves = extern "C" fn() -> u32;
+
+/// Loaded libraries of a function.
+pub(crate) struct Functions {
+    pub(crate) levels: &'static [Level],
+    pub(crate) reference: &'static Level,
+    /// Whether packets can be interleaved.
+    pub(crate) interleaves: bool,
+}
+
+/// Loads the libraries of a function.
+pub(crate) fn load(libraries: &Libraries) -> Result<Functions, Error> {
+    let mut levels = Vec::new();
+    let mut interleaves = false;
+    for (level, library) in &libraries.levels {
+        let loaded = open(library)?;
+        // SAFETY: the library was inspected, and defines the symbol as `RunBin` (kernels/custom.c).
+        let run_bin: RunBin = unsafe { symbol(&loaded, library, b"gw_custom_run_bin\0")? };
+        // SAFETY: the library was compiled with the flags of the level, and is never unloaded.
+        levels.push(unsafe { level.with_kernel(run_bin) });
+        // SAFETY: as above, for `Interleaves`.
+        let symbol: Interleaves = unsafe { symbol(&loaded, library, b"gw_custom_interleaves\0")? };
+        interleaves = symbol() != 0;
+        std::mem::forget(loaded);
+    }
+    let loaded = open(&libraries.reference)?;
+    // SAFETY: as above.
+    let run_bin: RunBin = unsafe { symbol(&loaded, &libraries.reference, b"gw_custom_run_bin\0")? };
+    std::mem::forget(loaded);
+    let [(base, _), ..] = &libraries.levels[..] else { unreachable!("there is a level") };
+    // SAFETY: the reference is compiled for the first level.
+    let reference = Box::leak(Box::new(unsafe { base.with_kernel(run_bin) }));
+    Ok(Functions { levels: Box::leak(levels.into_boxed_slice()), reference, interleaves })
+}
+
+fn open(library: &Path) -> Result<Loaded, Error> {
+    // SAFETY: the inspection has refused libraries that run code when they are loaded.
+    let loaded = unsafe { Loaded::open(Some(library), RTLD_NOW | RTLD_LOCAL) };
+    loaded.map_err(|error| Error::Refused {
+        path: library.to_owned(),
+        message: format!("cannot load the library: {error}"),
+    })
+}
+
+/// # Safety
+/// The symbol must have type `T`, a function pointer.
+unsafe fn symbol<T: Copy>(loaded: &Loaded, library: &Path, name: &[u8]) -> Result<T, Error> {
+    // SAFETY: guaranteed by the caller.
+    let found = unsafe { loaded.get::<T>(name) };
+    found.map(|symbol| *symbol).map_err(|error| Error::Refused {
+        path: library.to_owned(),
+        message: format!("the library lacks a function: {error}"),
+    })
+}

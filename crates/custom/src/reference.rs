@@ -1,0 +1,85 @@
+//! Runs a kernel on one packet outside an arena.
+
+use godwit_abi::{BUFFER_UNIT_BYTES, Descriptor, Outcome};
+use godwit_kernels::{BinCall, Level};
+use godwit_packet::ImageRef;
+
+/// Space for one packet, aligned like a buffer.
+#[repr(align(64))]
+#[derive(Clone, Copy)]
+struct Unit {
+    _bytes: [u8; BUFFER_UNIT_BYTES],
+}
+
+/// Runs a kernel of Godwit on one packet, for the lowest level. `buffer` is the whole buffer of the
+/// packet, and `image` the table image of the function.
+///
+/// # Panics
+/// If the frame is not within the buffer, or the machine supports no level.
+pub fn run_built_in(
+    number: u8,
+    image: ImageRef<'_>,
+    buffer: &mut [u8],
+    descriptor: &mut Descriptor,
+    variant: u8,
+    parameter: u64,
+) -> Outcome {
+    let level = godwit_kernels::levels().iter().find(|level| level.supported());
+    let Some(level) = level else { panic!("this machine supports no level of the kernels") };
+    run_one(level, number, image, buffer, descriptor, variant, parameter)
+}
+
+/// Runs a kernel on one packet. `buffer` is the whole buffer of the packet.
+///
+/// # Panics
+/// If the frame is not within the buffer.
+pub(crate) fn run_one(
+    level: &Level,
+    number: u8,
+    image: ImageRef<'_>,
+    buffer: &mut [u8],
+    descriptor: &mut Descriptor,
+    variant: u8,
+    parameter: u64,
+) -> Outcome {
+    assert!(usize::from(descriptor.head) + usize::from(descriptor.length) <= buffer.len());
+    let mut units = vec![Unit { _bytes: [0; BUFFER_UNIT_BYTES] }; buffer.len().div_ceil(BUFFER_UNIT_BYTES).max(1)];
+    let bytes = units.as_flattened_mut();
+    bytes[..buffer.len()].copy_from_slice(buffer);
+    let mut moved = Descriptor { buffer: 0, room: units.len().min(255) as u8, ..*descriptor };
+    let mut outcome = Outcome::default();
+    let call = BinCall {
+        arena: units.as_mut_ptr().cast(),
+        image: image.as_ptr(),
+        descriptors: &mut moved,
+        parameters: &parameter,
+        outcomes: &mut outcome,
+        count: 1,
+        variant: variant.into(),
+        group: 1,
+    };
+    // SAFETY: the only descriptor names the buffer at the start of the arena, and its frame lies
+    // within it. The level is supported, because `load` takes only such levels.
+    unsafe { level.run_bin(number, &call) };
+    (descriptor.head, descriptor.length) = (moved.head, moved.length);
+    buffer.copy_from_slice(&units.as_flattened()[..buffer.len()]);
+    outcome
+}
+
+/// Bytes of several units.
+trait Flat {
+    fn as_flattened(&self) -> &[u8];
+    fn as_flattened_mut(&mut self) -> &mut [u8];
+}
+
+impl Flat for [Unit] {
+    fn as_flattened(&self) -> &[u8] {
+        // SAFETY: a unit is 64 bytes without padding.
+        unsafe { std::slice::from_raw_parts(self.as_ptr().cast(), size_of_val(self)) }
+    }
+
+    fn as_flattened_mut(&mut self) -> &mut [u8] {
+        // SAFETY: a unit is 64 bytes without padding, and every byte pattern is valid.
+        unsafe { std::slice::from_raw_parts_mut(self.as_mut_ptr().cast(), size_of_val(self)) }
+    }
+}

@@ -1,0 +1,119 @@
+//! An unprivileged child process for the C compiler: another user if possible, an empty
+//! environment, limits, and no system calls that a compiler does not need.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+
+/// User and group `nobody`.
+const NOBODY: libc::uid_t = 65_534;
+/// Address space of the compiler, in bytes.
+const MEMORY_BYTES: u64 = 4 << 30;
+/// Time of the compiler on the CPU, in seconds.
+const CPU_SECONDS: u64 = 60;
+/// Size of a file that the compiler writes, in bytes.
+const FILE_BYTES: u64 = 256 << 20;
+
+/// System calls that fail in the child.
+const DENIED: &[libc::c_long] = &[
+    libc::SYS_socket,
+    libc::SYS_socketpair,
+    libc::SYS_connect,
+    libc::SYS_bind,
+    libc::SYS_listen,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_io_uring_setup,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_setuid,
+    libc::SYS_setgid,
+];
+
+/// Returns a command that runs `program` in `folder`, which the child may write.
+pub(crate) fn command(program: &Path, folder: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.env_clear();
+    command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LC_ALL", "C").env("TMPDIR", folder);
+    command.current_dir(folder).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let filter = filter();
+    // SAFETY: the call has no preconditions.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    // SAFETY: the closure runs in the child before exec. It only makes system calls, and reads
+    // memory that was allocated before.
+    unsafe {
+        command.pre_exec(move || restrict(is_root, filter.as_ref()));
+    }
+    command
+}
+
+/// Gives the folder to the user that the child runs as.
+pub(crate) fn give(folder: &Path) -> std::io::Result<()> {
+    // SAFETY: the call has no preconditions.
+    match unsafe { libc::geteuid() } {
+        0 => std::os::unix::fs::chown(folder, Some(NOBODY), Some(NOBODY)),
+        _ => Ok(()),
+    }
+}
+
+/// Restricts the calling process, which is the child before exec.
+fn restrict(is_root: bool, filter: Option<&BpfProgram>) -> std::io::Result<()> {
+    let check = |result: libc::c_int| if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) };
+    for (resource, most) in [
+        (libc::RLIMIT_AS, MEMORY_BYTES),
+        (libc::RLIMIT_CPU, CPU_SECONDS),
+        (libc::RLIMIT_FSIZE, FILE_BYTES),
+        (libc::RLIMIT_CORE, 0),
+        (libc::RLIMIT_NOFILE, 256),
+    ] {
+        let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
+        // SAFETY: the limit is valid for the call.
+        check(unsafe { libc::setrlimit(resource, &limit) })?;
+    }
+    if is_root {
+        // SAFETY: the calls have no preconditions; an empty list of groups needs no memory.
+        unsafe {
+            check(libc::setgroups(0, std::ptr::null()))?;
+            check(libc::setgid(NOBODY))?;
+            check(libc::setuid(NOBODY))?;
+        }
+    }
+    // SAFETY: the call has no preconditions.
+    check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
+    match filter {
+        Some(filter) => seccompiler::apply_filter(filter).map_err(|_| std::io::Error::from_raw_os_error(libc::EPERM)),
+        None => Ok(()),
+    }
+}
+
+/// Returns the filter of system calls, or `None` on an architecture without one.
+fn filter() -> Option<BpfProgram> {
+    let architecture = TargetArch::try_from(std::env::consts::ARCH).ok()?;
+    let rules = DENIED.iter().map(|&call| (call, Vec::new())).collect();
+    let denied = SeccompAction::Errno(libc::EPERM as u32);
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, denied, architecture).ok()?;
+    filter.try_into().ok()
+}

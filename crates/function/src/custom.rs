@@ -1,0 +1,77 @@
+//! `kind = "custom"`: a function of the user, in one C file with its declaration.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use godwit_abi::{Descriptor, Outcome};
+use godwit_custom::Compiled;
+use godwit_declare::Contract;
+use godwit_kernels::custom::CustomKernel;
+use godwit_packet::ImageRef;
+use serde::Deserialize;
+use toml::Spanned;
+use toml::de::DeTable;
+
+pub use godwit_custom::Error;
+
+use crate::declared::{Declared, Values};
+use crate::{BuildContext, Function, Running};
+
+/// Value of `kind` in the configuration.
+pub const KIND_NAME: &str = "custom";
+
+/// Configuration of a function of the user.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    /// C file, relative to the configuration.
+    source: Spanned<PathBuf>,
+    /// Values of the declared parameters.
+    #[serde(default)]
+    params: BTreeMap<String, Spanned<toml::Value>>,
+    /// Files with the entries of the declared tables.
+    #[serde(default)]
+    tables: BTreeMap<String, Spanned<PathBuf>>,
+}
+
+/// Configured function of the user.
+#[derive(Debug)]
+struct Custom {
+    compiled: &'static Compiled,
+    declared: Declared,
+}
+
+/// Creates a function of the user from its stanza: compiles the source, and builds the tables.
+pub(crate) fn build(
+    stanza: Spanned<DeTable<'_>>,
+    context: &BuildContext<'_>,
+) -> Result<Arc<dyn Function>, crate::Error> {
+    let Config { source, params, tables } = crate::config::read(stanza)?;
+    let compiled = godwit_custom::load(&context.directory.join(source.get_ref()))?;
+    let declared = Declared::new(&compiled.declaration, &Values { params, tables }, context)?;
+    Ok(Arc::new(Custom { compiled, declared }))
+}
+
+impl Function for Custom {
+    fn contract(&self) -> &'static Contract {
+        self.compiled.contract
+    }
+
+    fn image(&self) -> ImageRef<'_> {
+        self.declared.image()
+    }
+
+    fn custom_kernel(&self) -> Option<&'static CustomKernel> {
+        Some(&self.compiled.kernel)
+    }
+
+    fn command(&self, request: &serde_json::Value, running: &dyn Running) -> Result<serde_json::Value, crate::Error> {
+        self.declared.command(request, running)
+    }
+
+    /// Runs the kernel itself, compiled without optimisation.
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
+        self.compiled.run_ref(self.image(), buffer, descriptor, variant, parameter)
+    }
+}

@@ -1,0 +1,20 @@
+//! Tables and parameters of a declaration: built from files, and changed by commands while packets
+//! flow.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `entry` | entries as text and as keys and rows |
+//! | `file` | files of entries |
+//! | `image` | the table image: parameters and all tables |
+//! | `rows` | rows, which entries with equal contents share |
+//! | `shapes` | one module per shape: its part of the image, and its changes |
+//! | `commands` | commands of the operator |
+
+mod commands;
+mod entry;
+mod file;
+mod image;
+mod rows;
+mod shapes;
+
+pub(crate) use image::{Declared, Values};

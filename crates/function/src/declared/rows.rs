@@ -1,0 +1,129 @@
+//! Rows of a table image. Entries with equal rows share one.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+
+use godwit_packet::Image;
+
+use super::entry::Row;
+
+/// Rows of a table. A row is in use, never used, free, or retired while packets in flight may refer
+/// to it.
+pub(super) struct Rows {
+    offset: usize,
+    row_bytes: usize,
+    capacity: usize,
+    by_row: HashMap<Row, u32>,
+    /// Row and number of its uses, by index.
+    taken: Vec<(Option<Row>, u32)>,
+    free: VecDeque<u32>,
+    retired: Vec<u32>,
+}
+
+impl Rows {
+    pub(super) fn new(offset: usize, row_bytes: usize, capacity: usize) -> Self {
+        Self {
+            offset,
+            row_bytes,
+            capacity,
+            by_row: HashMap::new(),
+            taken: Vec::new(),
+            free: VecDeque::new(),
+            retired: Vec::new(),
+        }
+    }
+
+    /// Returns the same rows at another offset of the image.
+    pub(super) fn at(self, offset: usize) -> Self {
+        Self { offset, ..self }
+    }
+
+    /// Returns the size of a row in bytes.
+    pub(super) fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
+    /// Writes all rows to an image.
+    pub(super) fn write_all(&self, image: &Image) {
+        for index in 0..self.taken.len() as u32 {
+            self.write(image, index);
+        }
+    }
+
+    /// Returns whether a row exists.
+    pub(super) fn is_known(&self, index: u32) -> bool {
+        self.taken.get(index as usize).is_some_and(|(row, _)| row.is_some())
+    }
+
+    /// Returns the range of a row in the image.
+    pub(super) fn range(&self, index: u32) -> Range<usize> {
+        let start = self.offset + index as usize * self.row_bytes;
+        start..start + self.row_bytes
+    }
+
+    /// Takes a use of a row. Returns its index, and whether the row must be written; `None` if
+    /// there is no room.
+    pub(super) fn take(&mut self, row: &Row) -> Option<(u32, Written)> {
+        if let Some(&index) = self.by_row.get(row) {
+            self.taken[index as usize].1 += 1;
+            return Some((index, Written::Already));
+        }
+        // Slots that were never used come first: no device can have their contents in a cache.
+        let (index, written) = if self.taken.len() < self.capacity {
+            self.taken.push((None, 0));
+            (self.taken.len() as u32 - 1, Written::First)
+        } else {
+            (self.free.pop_front()?, Written::Again)
+        };
+        self.taken[index as usize] = (Some(row.clone()), 1);
+        self.by_row.insert(row.clone(), index);
+        Some((index, written))
+    }
+
+    /// Gives a use of a row back.
+    pub(super) fn give(&mut self, index: u32) {
+        let (row, uses) = &mut self.taken[index as usize];
+        *uses -= 1;
+        if *uses == 0
+            && let Some(row) = row.take()
+        {
+            self.by_row.remove(&row);
+            self.retired.push(index);
+        }
+    }
+
+    /// Returns the number of retired rows.
+    pub(super) fn retired(&self) -> usize {
+        self.retired.len()
+    }
+
+    /// Frees the first `count` retired rows. No packet in flight may refer to them.
+    pub(super) fn reuse(&mut self, count: usize) {
+        self.free.extend(self.retired.drain(..count));
+    }
+
+    /// Returns the number of different rows that the table can hold.
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Writes a row to an image that kernels may read.
+    pub(super) fn write(&self, image: &Image, index: u32) -> Range<usize> {
+        let range = self.range(index);
+        if let Some((Some(row), _)) = self.taken.get(index as usize) {
+            image.write(range.start, row);
+        }
+        range
+    }
+}
+
+/// State of a row's bytes in the image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    /// Another entry has the same row.
+    Already,
+    /// The slot was never used.
+    First,
+    /// The slot was in use before. A device may have its old bytes in a cache.
+    Again,
+}

@@ -1,0 +1,107 @@
+//! Shapes of declared tables. Each shape builds its part of the image and changes it while look-ups
+//! run.
+//!
+//! A change takes these steps: write new rows, which no entry refers to; copy them to the devices;
+//! store the entries, one store each; copy them; retire old rows until packets in flight have left.
+
+mod acl;
+mod array;
+mod exact;
+mod exact_wide;
+mod lpm4;
+mod maglev;
+
+use std::sync::Arc;
+
+use godwit_declare::{Packing, Shape, Table};
+use godwit_packet::Image;
+
+use super::entry::{Change, Format, Key, Row};
+use crate::{Error, Running};
+
+/// A table of the image.
+pub(super) trait Content: Send {
+    /// Applies changes: each key is valid, and a removed key exists. Without `running` no look-up
+    /// runs.
+    ///
+    /// # Errors
+    /// Returns the number of changes that took effect, and the reason.
+    fn change(&mut self, image: &Arc<Image>, changes: &[Change], running: &dyn Running) -> Result<(), (usize, Error)>;
+}
+
+/// A table before the image exists.
+pub(super) struct Plan {
+    /// Number of bytes in the image.
+    pub(super) bytes: usize,
+    /// Writes the table at an offset of the image, and its header. Returns the state for changes.
+    #[allow(clippy::type_complexity)]
+    pub(super) write: Box<dyn FnOnce(&Arc<Image>, Place) -> Result<Box<dyn Content>, Error>>,
+}
+
+/// Place of a table in the image.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// Offset of the header.
+    pub(super) header: usize,
+    /// Offset of the table, a multiple of 64.
+    pub(super) offset: usize,
+}
+
+/// Plans a table with these entries.
+pub(super) fn plan(table: &Table, format: &Format, entries: &[(Key, Row)]) -> Result<Plan, Error> {
+    match table.shape {
+        Shape::Exact => match Packing::of(&table.key, &table.row) {
+            Some(packing) => exact::plan(table, packing, entries),
+            None => exact_wide::plan(table, format, entries),
+        },
+        Shape::Lpm4 => lpm4::plan(table, format, entries),
+        Shape::Array => array::plan(table, format, entries),
+        Shape::Acl => acl::plan(table, format, entries),
+        Shape::Maglev => maglev::plan(table, format, entries),
+        Shape::Lpm6 | Shape::Strings => {
+            let message = format!("tables of shape `{}` are only possible in built-in functions", table.shape.name());
+            Err(invalid(table, message))
+        }
+    }
+}
+
+/// Returns a refusal of a change.
+pub(super) fn refusal(message: impl Into<String>) -> Error {
+    Error::Command { message: message.into() }
+}
+
+/// Returns a problem with the entries of a file.
+pub(super) fn invalid(table: &Table, message: impl std::fmt::Display) -> Error {
+    Error::Value { span: None, message: format!("table `{}`: {message}", table.name) }
+}
+
+/// A table on which no look-up runs.
+pub(super) struct Idle;
+
+impl Running for Idle {
+    fn image_changed(&self, _range: std::ops::Range<usize>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn quiesce(&self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Number of changes that are applied together.
+const BATCH: usize = 4096;
+
+/// Maximum gap between two changed words that are copied to devices in one transfer, in bytes.
+const NEAR_BYTES: usize = 4096;
+
+/// Returns ranges that cover words of `bytes` bytes at `offsets`, which are sorted.
+fn ranges(offsets: impl Iterator<Item = usize>, bytes: usize) -> Vec<std::ops::Range<usize>> {
+    let mut ranges: Vec<std::ops::Range<usize>> = Vec::new();
+    for offset in offsets {
+        match ranges.last_mut() {
+            Some(last) if offset <= last.end + NEAR_BYTES => last.end = last.end.max(offset + bytes),
+            _ => ranges.push(offset..offset + bytes),
+        }
+    }
+    ranges
+}

@@ -1,0 +1,212 @@
+//! Cuckoo hash table of the control side: the word in each slot, and the insertion of new entries.
+//!
+//! A key has two buckets of four slots. If all eight are taken, a breadth-first search finds the
+//! shortest path on which entries can move to their other buckets, up to a free slot (Li et al.,
+//! "Algorithmic Improvements for Fast Concurrent Cuckoo Hashing", EuroSys 2014, section 4.3.2).
+//!
+//! ```text
+//! 63                rest_shift        2       1       0
+//! | rest             | value          | second | valid |
+//! ```
+//!
+//! A permuted or hashed key consists of the number of its first bucket and of `rest`. The second
+//! bucket follows from both.
+
+use super::waves::Waves;
+
+/// Number of slots per bucket.
+pub(crate) const BUCKET_SLOTS: u32 = 4;
+/// Maximum number of buckets that the search for a free slot visits.
+const SEARCH_BUCKETS_MAX: usize = 2048;
+/// Maximum fill level of a table, in slots per thousand. Two buckets of four slots can be filled to
+/// 0.976 (Fountoulakis, Khosla, Panagiotou, SODA 2011). Up to this limit, an insertion moves few
+/// other entries.
+const FILLED_PER_MILLE: u64 = 955;
+
+const VALID: u64 = 1;
+const SECOND: u64 = 2;
+
+/// Shape of a table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Geometry {
+    /// Binary logarithm of the number of buckets.
+    pub(crate) bucket_bits: u32,
+    /// Multiplier of the hash that gives the second bucket. Odd and secret.
+    pub(crate) second: u64,
+    /// Number of low bits of an entry below `rest`.
+    pub(crate) rest_shift: u32,
+}
+
+impl Geometry {
+    /// Returns the first bucket of a mixed key.
+    pub(crate) fn first(&self, mixed: u64) -> u32 {
+        (mixed & ((1 << self.bucket_bits) - 1)) as u32
+    }
+
+    /// Returns the bits of a mixed key that identify it within its buckets.
+    pub(crate) fn rest(&self, mixed: u64) -> u64 {
+        mixed >> self.bucket_bits
+    }
+
+    /// Returns the bits in which the numbers of the two buckets differ. The result is never 0.
+    pub(crate) fn flip(&self, rest: u64) -> u32 {
+        (rest.wrapping_mul(self.second) >> (64 - self.bucket_bits)) as u32 | 2
+    }
+
+    /// Returns the bits of an entry that can change while it is in the table.
+    fn value_mask(&self) -> u64 {
+        ((1 << self.rest_shift) - 1) & !(VALID | SECOND)
+    }
+}
+
+/// Returns the number of entries that a table holds.
+pub(crate) fn capacity_of(bucket_bits: u32) -> u64 {
+    (4 << bucket_bits) * FILLED_PER_MILLE / 1000
+}
+
+/// Table of the control side.
+pub(crate) struct Cuckoo {
+    geometry: Geometry,
+    words: Vec<u64>,
+}
+
+/// Step of the search for a free slot.
+struct Step {
+    bucket: u32,
+    /// Index of the previous step, and the slot of its bucket whose entry moves from there to this
+    /// bucket.
+    from: Option<(usize, u32)>,
+}
+
+impl Cuckoo {
+    pub(crate) fn new(geometry: Geometry) -> Self {
+        Self { geometry, words: vec![0; (BUCKET_SLOTS as usize) << geometry.bucket_bits] }
+    }
+
+    /// Returns the number of slots.
+    pub(crate) fn slots(&self) -> u32 {
+        self.words.len() as u32
+    }
+
+    fn buckets(&self, mixed: u64) -> [u32; 2] {
+        let first = self.geometry.first(mixed);
+        [first, first ^ self.geometry.flip(self.geometry.rest(mixed))]
+    }
+
+    /// Returns the first slot of a mixed key whose value is accepted.
+    pub(crate) fn find(&self, mixed: u64, accepts: impl Fn(u64) -> bool) -> Option<u32> {
+        let expected = self.geometry.rest(mixed) << self.geometry.rest_shift | VALID;
+        let mask = self.geometry.value_mask();
+        let in_bucket = |(bucket, expected): (u32, u64)| {
+            let mut slots = bucket * BUCKET_SLOTS..(bucket + 1) * BUCKET_SLOTS;
+            slots.find(|slot| {
+                let word = self.words[*slot as usize];
+                word & !mask == expected && accepts(word & mask)
+            })
+        };
+        self.buckets(mixed).into_iter().zip([expected, expected | SECOND]).find_map(in_bucket)
+    }
+
+    /// Returns the number of entries with the bits of a mixed key.
+    pub(crate) fn count(&self, mixed: u64) -> usize {
+        let count = std::cell::Cell::new(0);
+        self.find(mixed, |_| {
+            count.set(count.get() + 1);
+            false
+        });
+        count.get()
+    }
+
+    /// Returns the mixed key in a slot.
+    pub(crate) fn mixed(&self, slot: u32) -> Option<u64> {
+        let word = self.words[slot as usize];
+        let rest = word >> self.geometry.rest_shift;
+        let flip = if word & SECOND != 0 { self.geometry.flip(rest) } else { 0 };
+        let first = u64::from((slot / BUCKET_SLOTS) ^ flip);
+        (word != 0).then_some(rest << self.geometry.bucket_bits | first)
+    }
+
+    /// Returns the value in a slot, at its bits of the entry.
+    pub(crate) fn value(&self, slot: u32) -> Option<u64> {
+        let word = self.words[slot as usize];
+        (word != 0).then_some(word & self.geometry.value_mask())
+    }
+
+    /// Inserts a mixed key with a value, given at its bits of the entry. Returns the number of
+    /// entries that were moved, or `None` if there is no room. The table is unchanged in this case.
+    pub(crate) fn insert(&mut self, mixed: u64, value: u64, waves: &mut Waves) -> Option<usize> {
+        debug_assert_eq!(value & !self.geometry.value_mask(), 0);
+        let path = self.path(self.buckets(mixed))?;
+        for pair in path.windows(2).rev() {
+            // The entry moves to its other bucket.
+            self.words[pair[1] as usize] = self.words[pair[0] as usize] ^ SECOND;
+        }
+        let slot = path[0];
+        let second = if slot / BUCKET_SLOTS == self.geometry.first(mixed) { 0 } else { SECOND };
+        self.words[slot as usize] = self.geometry.rest(mixed) << self.geometry.rest_shift | value | second | VALID;
+        waves.write_path(&path, |slot| self.words[slot as usize]);
+        Some(path.len() - 1)
+    }
+
+    /// Returns the slots from one of `buckets` to a free slot. Each slot is in the other bucket of
+    /// the entry before.
+    fn path(&self, buckets: [u32; 2]) -> Option<Vec<u32>> {
+        let mut steps: Vec<Step> = buckets.map(|bucket| Step { bucket, from: None }).into();
+        let mut at = 0;
+        while let Some(&Step { bucket, .. }) = steps.get(at) {
+            for slot in bucket * BUCKET_SLOTS..(bucket + 1) * BUCKET_SLOTS {
+                let word = self.words[slot as usize];
+                if word == 0 {
+                    let mut path = vec![slot];
+                    let mut step = &steps[at];
+                    while let Some((before, slot)) = step.from {
+                        path.push(slot);
+                        step = &steps[before];
+                    }
+                    path.reverse();
+                    return Some(path);
+                }
+                let other = bucket ^ self.geometry.flip(word >> self.geometry.rest_shift);
+                if steps.len() < SEARCH_BUCKETS_MAX && !passes(&steps, at, other) {
+                    steps.push(Step { bucket: other, from: Some((at, slot)) });
+                }
+            }
+            at += 1;
+        }
+        None
+    }
+
+    /// Changes the value of an entry.
+    pub(crate) fn set(&mut self, slot: u32, value: u64, waves: &mut Waves) {
+        let word = &mut self.words[slot as usize];
+        *word = *word & !self.geometry.value_mask() | value;
+        waves.write(slot, *word);
+    }
+
+    /// Frees a slot.
+    pub(crate) fn remove(&mut self, slot: u32, waves: &mut Waves) {
+        self.words[slot as usize] = 0;
+        waves.write(slot, 0);
+    }
+}
+
+/// Returns whether the path to a step visits a bucket. An entry of that bucket could otherwise move
+/// twice.
+fn passes(steps: &[Step], at: usize, bucket: u32) -> bool {
+    let mut step = Some(&steps[at]);
+    while let Some(Step { bucket: passed, from }) = step {
+        if *passed == bucket {
+            return true;
+        }
+        step = from.map(|(before, _)| &steps[before]);
+    }
+    false
+}
+
+#[cfg(test)]
+impl Cuckoo {
+    /// Creates a table from its words.
+    pub(crate) fn of_words(geometry: Geometry, words: Vec<u64>) -> Self {
+        Self { geometry, words }
+    }
+}

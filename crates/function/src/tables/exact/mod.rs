@@ -1,0 +1,9 @@
+//! Cuckoo hash table whose entries change with one store each.
+
+mod cuckoo;
+mod hash;
+mod waves;
+
+pub(crate) use cuckoo::{BUCKET_SLOTS, Cuckoo, Geometry, capacity_of};
+pub(crate) use hash::{LongHash, Permutation, TAG_BITS, random};
+pub(crate) use waves::Waves;

@@ -1,0 +1,10 @@
+//! Tables that functions share: built once, and changed while look-ups run.
+//!
+//! | module | table | used by |
+//! |---|---|---|
+//! | `exact` | cuckoo hash table | `l2`, declared tables |
+//! | `lpm4` | DIR-24-8 | `ipv4`, declared tables |
+//! | `rows` | rows that entries refer to | declared tables |
+
+pub(crate) mod exact;
+pub(crate) mod lpm4;

@@ -1,0 +1,137 @@
+//! Source texts for functions of users: the built-in texts with a function added.
+
+use std::collections::BTreeSet;
+
+use godwit_declare::{Declaration, generate};
+
+use crate::Level;
+
+/// Text for the CPU, with marks for the parts of a function.
+const CPU: &str = include_str!(concat!(env!("OUT_DIR"), "/custom.c"));
+/// Template of the loop over a bin whose packets are interleaved.
+const LOOP: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/dialect/loop_gopt.c"));
+/// Headers of the shapes of tables, by the name of the shape.
+const SHAPES: &[(&str, &str)] = &[
+    ("acl", include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tables/acl.h"))),
+    ("array", include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tables/array.h"))),
+    ("exact", include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tables/exact.h"))),
+    ("lpm4", include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tables/lpm4.h"))),
+    ("maglev", include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tables/maglev.h"))),
+];
+
+/// A function of a user as text.
+#[derive(Clone, Copy, Debug)]
+pub struct CustomText<'a> {
+    /// Declaration of the function.
+    pub declaration: &'a Declaration,
+    /// Kernel number, 128 to 255.
+    pub number: u8,
+    /// Name of the file in messages of compilers.
+    pub file: &'a str,
+    /// Content of the file.
+    pub text: &'a str,
+}
+
+/// Loaded kernel of a function of a user.
+#[derive(Debug)]
+pub struct CustomKernel {
+    /// The kernel, once per level that this machine supports, the lowest first.
+    pub levels: &'static [Level],
+    /// Whether packets can be interleaved.
+    pub interleaves: bool,
+    /// The function as text, for devices.
+    pub text: CustomText<'static>,
+}
+
+/// Text for the CPU.
+#[derive(Debug)]
+pub struct CpuText {
+    /// The text. Its batch loops are not transformed yet.
+    pub text: String,
+    /// Function whose batch loop gopt must transform. `None` if the kernel has no expensive
+    /// accesses.
+    pub batch: Option<String>,
+}
+
+impl CustomText<'_> {
+    /// Returns a hash of all text that [`CustomText::cpu`] adds to a function.
+    pub fn digest() -> u64 {
+        let texts = [CPU, LOOP].into_iter().chain(SHAPES.iter().map(|(_, text)| *text));
+        texts
+            .flat_map(str::bytes)
+            .fold(0xcbf2_9ce4_8422_2325, |digest, byte| (digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+    }
+
+    /// Returns the text for the CPU. `expensive` returns the functions of a text that contain an
+    /// expensive access, or call such a function.
+    ///
+    /// # Errors
+    /// Returns the error of `expensive`.
+    pub fn cpu<E>(&self, expensive: impl Fn(&str) -> Result<BTreeSet<String>, E>) -> Result<CpuText, E> {
+        let name = &self.declaration.name;
+        let text = replace(CPU, "shapes", &self.shapes());
+        let text = replace(&text, "function", &self.function());
+        let interleaves = expensive(&text)?.contains(&format!("gw_{name}_packet"));
+        let mut loops = match interleaves {
+            true => part(LOOP, "NAME").replace("NAME", name),
+            false if self.text.contains(&format!("gw_{name}_touch(")) => format!("GW_BIN_LOOP({name})\n"),
+            false => format!("GW_NO_TOUCH({name})\nGW_BIN_LOOP({name})\n"),
+        };
+        let flag = u32::from(interleaves);
+        loops += &format!("#define gw_custom_bin gw_bin_{name}\n#define GW_CUSTOM_INTERLEAVES {flag}u\n");
+        let batch = interleaves.then(|| format!("gw_bin_{name}"));
+        Ok(CpuText { text: replace(&text, "loops", &loops), batch })
+    }
+
+    /// Returns header and text of the function.
+    fn function(&self) -> String {
+        let Self { declaration, number, file, text } = self;
+        let header = generate::header::header(declaration, Some(*number));
+        format!(
+            "#line 1 \"{}.h (generated)\"\n{header}#line 1 \"{file}\"\n{text}\n#line 1 \"custom.c\"\n",
+            declaration.name
+        )
+    }
+
+    /// Returns the headers of the shapes that the function uses.
+    fn shapes(&self) -> String {
+        let uses = |shape: &str| self.declaration.tables.iter().any(|table| table.shape.name() == shape);
+        let used = SHAPES.iter().filter(|(shape, _)| uses(shape));
+        let text = |(shape, text): &(&str, &str)| format!("#line 1 \"tables/{shape}.h\"\n{text}\n");
+        used.map(text).collect()
+    }
+}
+
+/// Returns the text of a device language with functions of users. `text` is
+/// [`opencl_source`](crate::opencl_source) or [`cuda_source`](crate::cuda_source).
+pub fn device_source(text: &str, customs: &[CustomText<'_>]) -> String {
+    if customs.is_empty() {
+        return text.to_owned();
+    }
+    let mut added = String::new();
+    let mut rows = String::new();
+    for custom in customs {
+        let name = &custom.declaration.name;
+        // A shape that a built-in function or another one uses has an include guard.
+        added += &custom.shapes();
+        added += &custom.function();
+        added += &format!("#define GW_FORM_{name} GW_BY_LANE\n");
+        rows += &format!(" X({}, {name})", custom.number);
+    }
+    replace(text, "custom", &format!("{added}#define GW_CUSTOM_FUNCTIONS(X){rows}\n"))
+}
+
+/// Replaces the part of a text between the lines `begin NAME` and `end NAME`.
+fn replace(text: &str, name: &str, by: &str) -> String {
+    let (begin, end) = (format!("/* begin {name} */\n"), format!("/* end {name} */\n"));
+    let Some((before, rest)) = text.split_once(&begin) else { unreachable!("the text has a part `{name}`") };
+    let Some((_, after)) = rest.split_once(&end) else { unreachable!("the part `{name}` ends") };
+    format!("{before}{begin}{by}{end}{after}")
+}
+
+/// Returns the part of a text between the lines `begin NAME` and `end NAME`.
+fn part<'a>(text: &'a str, name: &str) -> &'a str {
+    let (begin, end) = (format!("/* begin {name} */\n"), format!("/* end {name} */\n"));
+    let part = text.split_once(&begin).and_then(|(_, rest)| rest.split_once(&end));
+    part.map_or("", |(part, _)| part)
+}
