@@ -37,7 +37,7 @@ GW_LANE void gw_police_packet(const gw_lane *lane, gw_descriptor *descriptor, gw
         gw_drop(outcome, GW_POLICE_TRUNCATED);
         return;
     }
-    /* The look-up contains GW_EXPENSIVE, so the CPU processes other packets meanwhile. */
+    /* The lookup contains GW_EXPENSIVE, so the CPU processes other packets meanwhile. */
     if (!gw_police_senders_find(lane, gw_load_be32(frame + POLICE_SOURCE), &row)) {
         gw_verdict(outcome, GW_POLICE_PASS, 0, 0);
         return;

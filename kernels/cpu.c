@@ -42,7 +42,7 @@ gw_u64 GW_SYMBOL(gw_probe)(const gw_u8 *image, gw_u64 lines, gw_u64 seed, gw_u32
                            gw_u32 group);
 
 /* Reads rounds * GW_PROBE_READS random lines of a table. With group 0, each read depends on the one
- * before. Otherwise, `group` look-ups are interleaved. */
+ * before. Otherwise, `group` lookups are interleaved. */
 gw_u64 GW_SYMBOL(gw_probe)(const gw_u8 *image, gw_u64 lines, gw_u64 seed, gw_u32 rounds,
                            gw_u32 group)
 {

@@ -75,7 +75,7 @@ impl Functions {
         for (number, Function { declaration, .. }) in self.kernels() {
             let name = &declaration.name;
             headers.insert(format!("{name}/declared.h"), generate::header::header(declaration, Some(number)));
-            // gopt refuses look-ups that no function calls.
+            // gopt refuses lookups that no function calls.
             for table in &declaration.tables {
                 let _ = writeln!(functions, "#include \"tables/{}.h\"", table.shape.name());
             }

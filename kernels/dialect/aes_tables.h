@@ -1,8 +1,8 @@
 /*
  * AES (FIPS 197) for compilers without AES instructions. One table combines the S-box with
- * MixColumns and yields one column per look-up. Included by aes.h, which documents it.
+ * MixColumns and yields one column per lookup. Included by aes.h, which documents it.
  *
- * A column is a word in memory order whose lowest byte is row 0. The time of a look-up can depend
+ * A column is a word in memory order whose lowest byte is row 0. The time of a lookup can depend
  * on the cache contents; aes.h describes the consequence.
  */
 #ifndef GODWIT_AES_TABLES_H

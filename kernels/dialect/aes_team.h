@@ -3,17 +3,17 @@
  * 2h and 2h + 1 of a block, as words in memory order whose lowest byte is row 0. All lanes of the
  * cipher part of a group call these functions together.
  *
- * SubBytes and MixColumns are one look-up in a table of 256 words for row 0. The entry for each row
+ * SubBytes and MixColumns are one lookup in a table of 256 words for row 0. The entry for each row
  * below is rotated by one more byte. The group's memory holds one copy of the table for each lane
  * of a warp, so that each lane reads from its own bank, and a second copy rotated by two bytes:
  *
  *   | entry 0: lane 0, lane 1 ... lane 31 | rotated: lane 0 ... lane 31 | entry 1: ...
  *
- * An entry takes 256 bytes, so the address of a look-up is the byte followed by the lane's offset,
- * without arithmetic. The time of a look-up is independent of keys and data.
+ * An entry takes 256 bytes, so the address of a lookup is the byte followed by the lane's offset,
+ * without arithmetic. The time of a lookup is independent of keys and data.
  *
  * A team has two lanes rather than four. With two, a round takes two exchanges and eight dependent
- * look-ups per lane. This is faster than three exchanges and four look-ups with four lanes. Fewer
+ * lookups per lane. This is faster than three exchanges and four lookups with four lanes. Fewer
  * exchanges also leave capacity for more packets.
  */
 #ifndef GODWIT_AES_TEAM_H

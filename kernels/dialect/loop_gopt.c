@@ -80,7 +80,7 @@ static __attribute__((noinline, flatten)) void gw_bin_NAME(const gw_bin_call *ca
 /* build: the other loops, and gw_run */
 
 /*
- * Reads random lines of a table, to choose the group size. Each of `rounds` look-ups reads
+ * Reads random lines of a table, to choose the group size. Each of `rounds` lookups reads
  * GW_PROBE_READS lines, and the address of each depends on the line before.
  */
 static gw_u64 gw_probe_table(const gw_u8 *image, gw_u64 lines, gw_u64 seed, gw_u32 rounds,

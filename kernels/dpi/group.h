@@ -129,7 +129,7 @@ GW_LANE void gw_dpi_count(gw_dpi_walk *walk, gw_u32 row)
     }
 }
 
-/* Runs the automaton over four bytes, the first in the lowest bits. The class look-ups do not
+/* Runs the automaton over four bytes, the first in the lowest bits. The class lookups do not
  * depend on the transitions, so they overlap with their loads. */
 GW_LANE void gw_dpi_walk_word(gw_dpi_walk *walk, gw_u32 word, gw_u32 counts)
 {

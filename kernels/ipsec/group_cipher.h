@@ -9,7 +9,7 @@
 #ifndef GODWIT_IPSEC_GROUP_CIPHER_H
 #define GODWIT_IPSEC_GROUP_CIPHER_H
 
-/* Number of independent AES blocks that a team processes at once. The lane exchanges and look-ups
+/* Number of independent AES blocks that a team processes at once. The lane exchanges and lookups
  * of one block fill the waits of the other. */
 #define GW_IPSEC_PARALLEL_BLOCKS 2u
 
@@ -323,7 +323,7 @@ GW_LANE void gw_ipsec_team_work(const gw_work *work, gw_ipsec_suite suite,
     const GW_GLOBAL gw_ipsec_sa *sa = gw_ipsec_named_sa(scratch->sas, parameter);
     if (encrypts) {
         gw_aes_team_begin(&lane.aes, &scratch->table, sa->keys, rounds, lane.half);
-        /* A warp without packets does no table look-ups, so it does not slow down the other warps.
+        /* A warp without packets does no table lookups, so it does not slow down the other warps.
          */
         if (gw_uniform(index) < work->count) {
             gw_ipsec_team_iv(&lane, sa, parameter);

@@ -1,4 +1,4 @@
-/* Look-ups of many IPv4 addresses without packets, to measure the table alone. */
+/* Lookups of many IPv4 addresses without packets, to measure the table alone. */
 #ifndef GODWIT_IPV4_BULK_H
 #define GODWIT_IPV4_BULK_H
 

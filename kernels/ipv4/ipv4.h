@@ -45,7 +45,7 @@ group_wide = """\
 none_narrow = """\
     u16 = 0x7fff: 2-byte entry without a route. Indices of next hops in 2-byte entries are below \
     it."""
-none = "u32 = 0x7fffffff: 4-byte entry without a route, and result of a look-up without a route."
+none = "u32 = 0x7fffffff: 4-byte entry without a route, and result of a lookup without a route."
 hop_local = "u8 = 1: Flag of a next hop: the address belongs to this machine."
 hop_blackhole = "u8 = 2: Flag of a next hop: the route discards packets."
 hop_unreachable = "u8 = 4: Flag of a next hop: treated like a missing route."
@@ -119,8 +119,8 @@ fields.from = """\
  * The value with all bits except the top one set, 0x7fff or 0x7fffffff, means no route. Entries of
  * 2 bytes thus allow 32767 next hops and 32768 groups.
  *
- * Entries of tbl24 and the words of a next hop change while look-ups run. Each change is one store,
- * and each is read by one load (GW_ONCE), so a look-up sees either the old or the new value. A
+ * Entries of tbl24 and the words of a next hop change while lookups run. Each change is one store,
+ * and each is read by one load (GW_ONCE), so a lookup sees either the old or the new value. A
  * group does not change while an entry of tbl24 refers to it, or while packets are in flight that
  * may have read such an entry. The index of a next hop is reused under the same rule.
  */
@@ -157,7 +157,7 @@ GW_LANE gw_u32 gw_ipv4_lookup(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u
     return entry;
 }
 
-/* Prefetches the entry of tbl24 that a look-up of an IPv4 address reads first. */
+/* Prefetches the entry of tbl24 that a lookup of an IPv4 address reads first. */
 GW_LANE void gw_ipv4_fetch(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u32 address)
 {
     const GW_GLOBAL gw_ipv4_image *header = (const GW_GLOBAL gw_ipv4_image *)image;

@@ -1,23 +1,23 @@
-/* Look-ups of many IPv6 addresses without packets, to measure the table alone. */
+/* Lookups of many IPv6 addresses without packets, to measure the table alone. */
 #ifndef GODWIT_IPV6_BULK_H
 #define GODWIT_IPV6_BULK_H
 
-/* Number of IPv6 look-ups per block, equal to the size of a bin. Some look-ups finish early. With
- * this number, enough remain to share the last steps. With 64 and AVX-512, a look-up takes 9.9
+/* Number of IPv6 lookups per block, equal to the size of a bin. Some lookups finish early. With
+ * this number, enough remain to share the last steps. With 64 and AVX-512, a lookup takes 9.9
  * instead of 7.4 ns. */
 #define GW_IPV6_BULK 256u
 
-/* A block of look-ups that take their steps together. */
+/* A block of lookups that take their steps together. */
 typedef struct gw_ipv6_block {
     gw_u64 keys[GW_IPV6_BULK];
     const gw_u8 *next[GW_IPV6_BULK]; /* addresses that the next step reads */
-    gw_u32 nodes[GW_IPV6_BULK];      /* indices of the look-ups at a node */
-    gw_u32 buckets[GW_IPV6_BULK];    /* indices of the look-ups at a bucket */
+    gw_u32 nodes[GW_IPV6_BULK];      /* indices of the lookups at a node */
+    gw_u32 buckets[GW_IPV6_BULK];    /* indices of the lookups at a bucket */
     gw_u32 node_count;
     gw_u32 bucket_count;
 } gw_ipv6_block;
 
-/* Splits look-ups by the tags of their entries: those of `list`, or the first `count`. It has no
+/* Splits lookups by the tags of their entries: those of `list`, or the first `count`. It has no
  * branch on the tag, which would be unpredictable. */
 static inline void gw_ipv6_sort(gw_ipv6_block *block, const gw_u32 *entries, const gw_u32 *list,
                                 gw_u32 count)
@@ -36,7 +36,7 @@ static inline void gw_ipv6_sort(gw_ipv6_block *block, const gw_u32 *entries, con
     block->bucket_count = buckets;
 }
 
-/* Takes one step for all look-ups that are at a node of the trie. */
+/* Takes one step for all lookups that are at a node of the trie. */
 static inline void gw_ipv6_step_nodes(gw_ipv6_block *block, const gw_u8 *lines, gw_u32 *entries)
 {
     const gw_u32 count = block->node_count;
@@ -52,7 +52,7 @@ static inline void gw_ipv6_step_nodes(gw_ipv6_block *block, const gw_u8 *lines, 
     gw_ipv6_sort(block, entries, block->nodes, count);
 }
 
-/* Takes one step for all look-ups that are at a bucket of the trie. */
+/* Takes one step for all lookups that are at a bucket of the trie. */
 static inline void gw_ipv6_step_buckets(gw_ipv6_block *block, const gw_u8 *lines, gw_u32 *entries)
 {
     const gw_u32 count = block->bucket_count;

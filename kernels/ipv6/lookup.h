@@ -10,7 +10,7 @@
  *   0           next_hops_offset   root_offset             lines_offset      bytes
  *   | header    | next_hops * 16   | entries, 4 bytes each | lines of 64 bytes |
  *
- * All offsets are multiples of 64, from the first byte of the image. A look-up starts with the
+ * All offsets are multiples of 64, from the first byte of the image. A lookup starts with the
  * upper half of the address, at root[upper half >> root_shift]. The form defines how 64 bits are
  * looked up. An entry is a word with a tag in its two top bits:
  *
@@ -31,9 +31,9 @@
  * next hop so far. Length 0 ends a rope. A line holds three keys. A key is in the line that its
  * hash selects, or in a following line while `more` is set.
  *
- * Entries of root and the two words of a next hop change while look-ups run. Each change is one
+ * Entries of root and the two words of a next hop change while lookups run. Each change is one
  * store, and each is read by one load (GW_ONCE). A line is not written while an entry refers to it,
- * or while a packet is in flight that may have read such an entry. A look-up therefore sees either
+ * or while a packet is in flight that may have read such an entry. A lookup therefore sees either
  * the complete old or the complete new state.
  */
 

@@ -1,10 +1,10 @@
-/* Look-ups of many Ethernet addresses without packets, to measure the table alone. */
+/* Lookups of many Ethernet addresses without packets, to measure the table alone. */
 #ifndef GODWIT_L2_BULK_H
 #define GODWIT_L2_BULK_H
 
 /* Prefetch distance of buckets, in keys; a power of two. Found on a Xeon with 2 MiB of L2,
  * 8,000,000 addresses, 256 keys per call: 9.7, 9.9, 10.7 and 12.8 ns at 16, 32, 64 and 128. Blocks
- * of 64 take 15.8 ns, because look-ups wait for each other at the end of a block. */
+ * of 64 take 15.8 ns, because lookups wait for each other at the end of a block. */
 #define GW_L2_AHEAD 32u
 
 #define GW_L2_NONE 0xffffffffu /* result for an address that is not in the table */

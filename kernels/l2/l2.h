@@ -139,11 +139,11 @@ fields.tagged = "u32[8]: member ports that send frames with a tag"
  * second: the entry is in the key's second bucket. fresh: the address was seen recently, so no
  * notice is needed when it is seen again. An empty entry is 0.
  *
- * An entry is one 64-bit word that is changed by one store while look-ups run, so a look-up sees
+ * An entry is one 64-bit word that is changed by one store while lookups run, so a lookup sees
  * either the old or the new entry. To move an entry, the host writes the copy, waits until every
- * look-up that began before has ended, and only then overwrites the original. At any time during a
- * look-up, the entry is in one of its two buckets: a look-up that began before the copy existed
- * reads the original before it is overwritten, and any later one finds the copy. If a look-up finds
+ * lookup that began before has ended, and only then overwrites the original. At any time during a
+ * lookup, the entry is in one of its two buckets: a lookup that began before the copy existed
+ * reads the original before it is overwritten, and any later one finds the copy. If a lookup finds
  * both, they may differ only if the entry was changed in between; the first one is used.
  */
 

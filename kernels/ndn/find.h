@@ -20,13 +20,13 @@
  *
  * Each next hop has two copies, so that it can change while packets use it. `valid_copy` of the
  * first copy selects the valid one. A record or next of 0 means none. Fingerprints may collide, so
- * a look-up always compares the name in the record.
+ * a lookup always compares the name in the record.
  *
- * A look-up tries prefixes from short to long, but only lengths that the table contains. Bit i of
+ * A lookup tries prefixes from short to long, but only lengths that the table contains. Bit i of
  * the header's `depths` is set if the table has prefixes of i + 1 components. The highest set bit
  * is that of `guide` components. For each name longer than this, the table has a record of its
  * first `guide` components, with or without a next hop. In this record, bit i of `deeper` is set if
- * a name below it has guide + 1 + i components. Most look-ups therefore end at the first record
+ * a name below it has guide + 1 + i components. Most lookups therefore end at the first record
  * that they find.
  */
 
@@ -158,7 +158,7 @@ GW_LANE gw_u32 gw_ndn_probe(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_u8 
     return 0;
 }
 
-/* State of a look-up over the prefixes of a name. */
+/* State of a lookup over the prefixes of a name. */
 typedef struct gw_ndn_walk {
     gw_ndn_hash hash;   /* hash of the whole words before `hashed` */
     gw_u64 whole;       /* complete hash of the current prefix */
@@ -180,7 +180,7 @@ GW_LANE void gw_ndn_walk_begin(const GW_GLOBAL gw_u8 *image, gw_ndn_walk *walk)
     walk->until_guide = header->guide;
 }
 
-/* Advances a look-up to the next prefix to try. Returns 0 if there are no more. */
+/* Advances a lookup to the next prefix to try. Returns 0 if there are no more. */
 GW_LANE gw_u32 gw_ndn_walk_next(const GW_GLOBAL gw_u8 *name, gw_u32 name_bytes, gw_ndn_walk *walk)
 {
     while (walk->lengths != 0 && walk->at < name_bytes) {
@@ -199,7 +199,7 @@ GW_LANE gw_u32 gw_ndn_walk_next(const GW_GLOBAL gw_u8 *name, gw_u32 name_bytes, 
     return 0;
 }
 
-/* Updates a look-up with the record of the current prefix. `unit` is 0 if there is no record. */
+/* Updates a lookup with the record of the current prefix. `unit` is 0 if there is no record. */
 GW_LANE void gw_ndn_walk_found(const GW_GLOBAL gw_u8 *image, gw_u32 unit, gw_ndn_walk *walk)
 {
     if (unit != 0) {
@@ -213,7 +213,7 @@ GW_LANE void gw_ndn_walk_found(const GW_GLOBAL gw_u8 *image, gw_u32 unit, gw_ndn
     }
 }
 
-/* Completes the look-up of a name from its current state. Returns the next hop of the longest
+/* Completes the lookup of a name from its current state. Returns the next hop of the longest
  * prefix, or GW_NDN_NONE. */
 GW_LANE gw_u32 gw_ndn_walk_end(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_u8 *name,
                                gw_u32 name_bytes, gw_ndn_walk *walk)

@@ -186,7 +186,7 @@ GW_LANE gw_u32 gw_ndn_begin(const gw_lane *lane, const gw_descriptor *descriptor
     return interest->has_nonce ? 1 : gw_ndn_dropped(outcome, GW_NDN_NO_NONCE);
 }
 
-/* Applies rules 20 to 25 (top of this file) to the result of the look-up. */
+/* Applies rules 20 to 25 (top of this file) to the result of the lookup. */
 GW_LANE void gw_ndn_end(const gw_lane *lane, gw_descriptor *descriptor, const gw_ndn_span *span,
                         const gw_ndn_interest *interest, gw_u32 index, gw_outcome *outcome)
 {

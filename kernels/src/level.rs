@@ -28,7 +28,7 @@ pub struct BinCall {
     pub group: u32,
 }
 
-/// Number of cache lines that one look-up of [`Level::probe`] reads (`GW_PROBE_READS` in
+/// Number of cache lines that one lookup of [`Level::probe`] reads (`GW_PROBE_READS` in
 /// `dialect/loop_gopt.c`).
 pub const PROBE_READS: u32 = 4;
 
@@ -99,7 +99,7 @@ impl Level {
     }
 
     /// Reads `rounds` times [`PROBE_READS`] random cache lines of a table, to measure the latency
-    /// of its memory. `group` look-ups are interleaved, as in [`BinCall`]. With 0, each read waits
+    /// of its memory. `group` lookups are interleaved, as in [`BinCall`]. With 0, each read waits
     /// for the one before.
     ///
     /// # Safety

@@ -16,7 +16,7 @@
 #define GW_ACL_PROBES 32u
 
 typedef struct gw_acl {
-    gw_u64 block_offset; /* changes while look-ups run */
+    gw_u64 block_offset; /* changes while lookups run */
     gw_u64 rows_offset;
     gw_u64 reserved[14];
 } gw_acl;

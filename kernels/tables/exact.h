@@ -16,7 +16,7 @@
  *   | tag        | record       | second | valid |
  *
  * second: the entry is in the key's second bucket. An empty entry is 0. kernels/l2/l2.h explains
- * the order of changes while look-ups run.
+ * the order of changes while lookups run.
  */
 #ifndef GODWIT_TABLES_EXACT_H
 #define GODWIT_TABLES_EXACT_H

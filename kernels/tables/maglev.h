@@ -9,7 +9,7 @@
 #define GW_MAGLEV_ENTRIES 65537u /* a prime */
 
 typedef struct gw_maglev {
-    gw_u64 entries_offset; /* offset of the entries, 2 bytes each; changes while look-ups run */
+    gw_u64 entries_offset; /* offset of the entries, 2 bytes each; changes while lookups run */
     gw_u64 rows_offset;
     gw_u64 reserved[14];
 } gw_maglev;

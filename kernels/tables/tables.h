@@ -1,18 +1,18 @@
 /*
  * Tables that Godwit builds from a declaration. There is one header per shape: its layout in the
- * table image, and its look-up. A text includes only the shapes that its functions use. The header
+ * table image, and its lookup. A text includes only the shapes that its functions use. The header
  * of a table has 128 bytes. It is part of the image's header, and all offsets in it count from the
  * first byte of the image.
  *
  * The rows of all shapes except exact are stored once: entries of a table with equal rows refer to
  * the same row. A row does not change while an entry refers to it. A change writes a new row and
- * then the entry, with one store, and look-ups read an entry with one load (GW_ONCE). A look-up
+ * then the entry, with one store, and lookups read an entry with one load (GW_ONCE). A lookup
  * therefore sees the complete old or the complete new row.
  */
 #ifndef GODWIT_TABLES_H
 #define GODWIT_TABLES_H
 
-#define GW_TABLE_NONE         0xffffffffu /* result of a look-up without an entry */
+#define GW_TABLE_NONE         0xffffffffu /* result of a lookup without an entry */
 #define GW_TABLE_HEADER_BYTES 128
 
 #endif

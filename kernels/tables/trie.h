@@ -1,4 +1,4 @@
-/* The steps of a look-up in the multibit trie that kernels/ipv6/lookup.h describes. */
+/* The steps of a lookup in the multibit trie that kernels/ipv6/lookup.h describes. */
 #ifndef GODWIT_TABLES_TRIE_H
 #define GODWIT_TABLES_TRIE_H
 

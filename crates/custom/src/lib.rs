@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! my.c  -> source -> text -> gopt -> compiler -> inspect -> cache -> load -> Compiled
-//!          trusted   one      look-ups  child       ELF        0700     dlopen
+//!          trusted   one      lookups  child       ELF        0700     dlopen
 //!          file      text     interleaved process
 //! ```
 //!

@@ -1,4 +1,4 @@
-//! Measures the host half of `ipsec` per packet: before the kernel (SA look-up, sequence numbers,
+//! Measures the host half of `ipsec` per packet: before the kernel (SA lookup, sequence numbers,
 //! replay check) and after it (replay window update).
 //!
 //! One thread processes packets of all SAs in random order, in batches. The frames of a batch are

@@ -4,8 +4,8 @@
 //! changes: operators, the routing table of the operating system, and routing daemons.
 //!
 //! A route maps a prefix to a *next hop*, which has an index. Routes share next hops, so a new
-//! address of a neighbour is stored in one place. Changes run concurrently with look-ups on all
-//! devices. A look-up returns the result from before or after a change, and nothing else
+//! address of a neighbour is stored in one place. Changes run concurrently with lookups on all
+//! devices. A lookup returns the result from before or after a change, and nothing else
 //! (`docs/decisions/0009-route-changes.md`).
 
 mod commands;

@@ -1,4 +1,4 @@
-/* Look-ups of sixteen IPv4 addresses at once with AVX-512 gathers. */
+/* Lookups of sixteen IPv4 addresses at once with AVX-512 gathers. */
 #ifndef GODWIT_IPV4_AVX512_BULK_H
 #define GODWIT_IPV4_AVX512_BULK_H
 
@@ -6,7 +6,7 @@
 
 #define GW_IPV4_AVX512_LANES 16u
 
-/* Gathers table entries of sixteen look-ups in the selected lanes. The other lanes get `otherwise`.
+/* Gathers table entries of sixteen lookups in the selected lanes. The other lanes get `otherwise`.
  * An entry of 2 bytes is gathered as the aligned 4 bytes that contain it, so no byte outside the
  * table is read. */
 static inline __m512i gw_ipv4_avx512_entries(const gw_u8 *table, gw_u32 narrow, __mmask16 lanes,

@@ -1,9 +1,9 @@
 /*
- * Look-ups in the IPv6 trie with AVX-512. Each look-up keeps its index in a block. First, all
- * look-ups take three steps through nodes, sixteen at a time with one gather; finished ones are
+ * Lookups in the IPv6 trie with AVX-512. Each lookup keeps its index in a block. First, all
+ * lookups take three steps through nodes, sixteen at a time with one gather; finished ones are
  * masked out. Most nodes are at most three steps deep (trie.rs). This part has no branch that
  * depends on addresses, so out-of-order execution hides the misses without prefetches. The
- * remaining look-ups are then listed and take their steps one after another, through buckets and
+ * remaining lookups are then listed and take their steps one after another, through buckets and
  * the nodes below them.
  */
 #ifndef GODWIT_IPV6_AVX512_BULK_H
@@ -12,15 +12,15 @@
 #include <immintrin.h>
 
 #define GW_IPV6_AVX512_LANES 16u
-/* Number of trie steps that all look-ups take together. Found with the 160,147 prefixes of `bench
- * ipv6-lookup` on a Xeon with 2 MiB of L2: 5.5, 4.5 and 4.7 ns per look-up with 2, 3 and 4 steps.
+/* Number of trie steps that all lookups take together. Found with the 160,147 prefixes of `bench
+ * ipv6-lookup` on a Xeon with 2 MiB of L2: 5.5, 4.5 and 4.7 ns per lookup with 2, 3 and 4 steps.
  */
 #define GW_IPV6_AVX512_STEPS 3u
 
 typedef struct gw_ipv6_avx512 {
     gw_u64 keys[GW_IPV6_BULK];
-    /* Look-ups at a node, and look-ups at a bucket. The extra elements allow whole vectors to be
-     * stored after the last look-up. */
+    /* Lookups at a node, and lookups at a bucket. The extra elements allow whole vectors to be
+     * stored after the last lookup. */
     gw_u32 nodes[GW_IPV6_BULK + GW_IPV6_AVX512_LANES];
     gw_u32 buckets[GW_IPV6_BULK + GW_IPV6_AVX512_LANES];
     gw_u32 node_count;
@@ -43,7 +43,7 @@ static inline __m512i gw_ipv6_avx512_shifted(const gw_u64 *keys, __m512i shifts)
     return _mm512_inserti64x4(_mm512_castsi256_si512(front), back, 1);
 }
 
-/* Takes one step for those of sixteen look-ups that are at a node of the trie. */
+/* Takes one step for those of sixteen lookups that are at a node of the trie. */
 static inline __m512i gw_ipv6_avx512_step(const gw_u8 *lines, __m512i entries, const gw_u64 *keys)
 {
     const __mmask16 at_node = gw_ipv6_avx512_at(entries, GW_IPV6_NODE >> 30);
@@ -57,7 +57,7 @@ static inline __m512i gw_ipv6_avx512_step(const gw_u8 *lines, __m512i entries, c
     return _mm512_mask_i32gather_epi32(entries, at_node, words, lines, 4);
 }
 
-/* Lists the unfinished look-ups among the sixteen from index `first` on. */
+/* Lists the unfinished lookups among the sixteen from index `first` on. */
 static inline void gw_ipv6_avx512_list(gw_ipv6_avx512 *block, __m512i entries, gw_u32 first)
 {
     const __m512i indices =
@@ -73,7 +73,7 @@ static inline void gw_ipv6_avx512_list(gw_ipv6_avx512 *block, __m512i entries, g
     block->bucket_count += gw_popcount32(at_bucket);
 }
 
-/* Splits the look-ups of a list again after a step, by their new tags. It has no branch on the tag,
+/* Splits the lookups of a list again after a step, by their new tags. It has no branch on the tag,
  * which would be unpredictable. `list` may be one of the block's lists, because each element is
  * read before it is overwritten. */
 static inline void gw_ipv6_avx512_relist(gw_ipv6_avx512 *block, const gw_u32 *entries,
@@ -93,7 +93,7 @@ static inline void gw_ipv6_avx512_relist(gw_ipv6_avx512 *block, const gw_u32 *en
     block->bucket_count = bucket_count;
 }
 
-/* Takes steps for the listed look-ups until all are finished. */
+/* Takes steps for the listed lookups until all are finished. */
 static inline void gw_ipv6_avx512_rest(gw_ipv6_avx512 *block, const gw_u8 *lines, gw_u32 *entries)
 {
     while (block->node_count + block->bucket_count != 0) {

@@ -62,7 +62,7 @@ fn lesson_7_gives_the_same_packets_on_all_devices() {
         FrameBuilder::new().ethernet(0x0806, &[0; 46]),
     ];
     let input = folder.path().join("in.pcap");
-    capture::write(&input, &frames.repeat(50));
+    capture::write(&input, &vec![frames; 50].concat());
     let mut passed: Option<Vec<Vec<u8>>> = None;
     for (device, keys) in [
         ("", "impl = \"native\""),

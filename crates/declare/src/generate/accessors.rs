@@ -13,7 +13,7 @@ use super::prefix;
 /// Size of the rows of a table in bytes above which a row is likely to miss every cache.
 const FAR_BYTES: usize = 1 << 20;
 
-/// Returns the structs and the look-up of each table.
+/// Returns the structs and the lookup of each table.
 pub(super) fn tables(declaration: &Declaration) -> String {
     let layout = ImageLayout::of(declaration);
     let mut text = String::new();
@@ -30,7 +30,7 @@ pub(super) fn tables(declaration: &Declaration) -> String {
     text
 }
 
-/// Returns the look-up of a table.
+/// Returns the lookup of a table.
 fn find(table: &Table, name: &str, offset: usize) -> String {
     let header = |kind: &str| {
         format!("    const GW_GLOBAL gw_{kind} *table = (const GW_GLOBAL gw_{kind} *)(lane->image + {offset});\n")
@@ -86,7 +86,7 @@ fn find(table: &Table, name: &str, offset: usize) -> String {
     }
 }
 
-/// Returns the body of the look-up of an exact table.
+/// Returns the body of the lookup of an exact table.
 fn exact(table: &Table, name: &str) -> String {
     let words = KeyWords::of(&table.key);
     let Some(packing) = Packing::of(&table.key, &table.row) else { return exact_wide(table, name, &words) };
@@ -111,7 +111,7 @@ fn exact(table: &Table, name: &str) -> String {
     text + "    return 1;\n}\n"
 }
 
-/// Returns the body of the look-up of an exact table whose entries refer to records.
+/// Returns the body of the lookup of an exact table whose entries refer to records.
 fn exact_wide(table: &Table, name: &str, words: &KeyWords) -> String {
     let mut text = String::new();
     let (count, row_offset) = (words.len(), words.len() * 8);

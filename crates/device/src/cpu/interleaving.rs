@@ -6,7 +6,7 @@ use std::time::Instant;
 use godwit_kernels::{GROUP_MAX, Level, PROBE_READS};
 use godwit_packet::ImageRef;
 
-/// Number of look-ups in one measurement.
+/// Number of lookups in one measurement.
 const ROUNDS: u32 = 1024;
 /// Number of measurements. The fastest one counts.
 const PASSES: u32 = 4;

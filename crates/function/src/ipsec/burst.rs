@@ -16,7 +16,7 @@ use super::policies::{Answer, Policies, Table};
 pub(super) struct Burst {
     /// Address pair of each packet, as the key of the policy table. 0 for packets in `others`.
     pairs: Vec<u64>,
-    /// Packets that need no look-up in the policy table: their indexes and decisions.
+    /// Packets that need no lookup in the policy table: their indexes and decisions.
     others: Vec<(u32, Decision)>,
     /// Decision for each packet.
     pub(super) decisions: Vec<Decision>,
@@ -180,7 +180,7 @@ fn plain_pair(frame: &[u8], inbound_protocol: u32) -> Option<u64> {
 
 const _: () = assert!(protocol::ESP & 1 == 0 && protocol::AH == protocol::ESP + 1);
 
-/// Decides a packet by the full table look-up, after its first bucket gave no SA.
+/// Decides a packet by the full table lookup, after its first bucket gave no SA.
 #[cold]
 #[inline(never)]
 fn decide_by_table(table: Table<'_>, pair: u64) -> Decision {

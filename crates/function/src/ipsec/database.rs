@@ -1,5 +1,5 @@
 //! Security association database and security policy database (RFC 4301, section 4.4), and their
-//! look-ups.
+//! lookups.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::fragments::Limits;
 
-/// Result of the look-up for a frame. It is packed into one word and passed in a register. A struct
+/// Result of the lookup for a frame. It is packed into one word and passed in a register. A struct
 /// in memory would be read with a wider access than it was written with, and the load would stall
 /// for every packet.
 ///
@@ -325,7 +325,7 @@ impl Database {
         is_fragment: bool,
     ) -> Option<Decision> {
         // Reassembly precedes IPsec processing (RFC 4303, section 3.4.1), and would have happened
-        // before this look-up.
+        // before this lookup.
         let found = if is_fragment { Err(DROP_FRAGMENT) } else { self.inbound_sa(packet, encapsulation, bytes) };
         match found {
             Ok((index, sequence)) => Some(Decision::decrypt(index, sequence)),

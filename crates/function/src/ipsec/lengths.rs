@@ -1,4 +1,4 @@
-//! MTUs, keepalive intervals and fragments: detection of packets that need more than an SA look-up.
+//! MTUs, keepalive intervals and fragments: detection of packets that need more than an SA lookup.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

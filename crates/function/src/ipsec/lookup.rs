@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Every key has two buckets. It is stored in the second one only if the first one was full at
-//! insertion. Most look-ups therefore read one cache line, and none reads more than two. Remote
+//! insertion. Most lookups therefore read one cache line, and none reads more than two. Remote
 //! senders choose which keys are looked up, but never which keys are stored. They cannot raise this
 //! bound, so the hash function needs no secret.
 //!

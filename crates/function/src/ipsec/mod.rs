@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `config.rs`, `config_sa.rs`, `key.rs` | configuration |
 //! | `sa.rs`, `suite.rs`, `selector.rs` | security associations and selectors |
-//! | `frame.rs`, `burst.rs`, `database.rs`, `policies.rs`, `lookup.rs` | SA look-up |
+//! | `frame.rs`, `burst.rs`, `database.rs`, `policies.rs`, `lookup.rs` | SA lookup |
 //! | `state.rs`, `replay.rs`, `host.rs` | per-packet state |
 //! | `grants.rs` | sequence numbers that survive a restart |
 //! | `arrange.rs`, `lengths.rs`, `keepalive.rs` | fragmentation, reassembly, keepalives |

@@ -53,7 +53,7 @@ impl Action {
     }
 }
 
-/// Minimum number of policies of a group with a table. A table look-up takes as long as comparing
+/// Minimum number of policies of a group with a table. A table lookup takes as long as comparing
 /// this many policies. Measured with `examples/prepare_ipsec.rs`.
 const GROUP_MIN: usize = 4;
 
@@ -213,7 +213,7 @@ impl<A: Address> Rule<A> {
     }
 }
 
-/// Result of a table look-up as one number. The smaller number has precedence:
+/// Result of a table lookup as one number. The smaller number has precedence:
 ///
 /// ```text
 /// | order of the policy | action or list |

@@ -1,4 +1,4 @@
-//! Changes to the next hops while look-ups run. Routes change in the table of
+//! Changes to the next hops while lookups run. Routes change in the table of
 //! [`crate::tables::lpm4`].
 //!
 //! Slots of next hops are used again as its groups are: when all packets that may have read the old

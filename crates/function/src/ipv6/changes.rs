@@ -1,4 +1,4 @@
-//! Changes to the table while look-ups run (`docs/decisions/0009-route-changes.md`).
+//! Changes to the table while lookups run (`docs/decisions/0009-route-changes.md`).
 //!
 //! Only entries of the root are modified. The structure below a changed entry is rebuilt in free
 //! lines, and then the entry is stored. A batch of changes is applied in four steps:
@@ -6,7 +6,7 @@
 //! 1. *Enter* the routes into the [`Rib`], and find the entries of the root that they affect.
 //! 2. *Build* the structures below these entries in free lines, and copy the lines to the devices.
 //!    If there are too few lines, the batch is undone.
-//! 3. *Publish*: store each entry with one store, and copy the entries to the devices. A look-up
+//! 3. *Publish*: store each entry with one store, and copy the entries to the devices. A lookup
 //!    reads one entry of the root, once. It finds either the old lines or the new ones, and neither
 //!    change.
 //! 4. *Retire* the lines below the old entries. They are free when all packets that may have read

@@ -2,7 +2,7 @@
 //! "Scalable High Speed IP Routing Lookups", SIGCOMM 1997). `kernels/ipv6/lookup.h` shows its
 //! layout.
 //!
-//! A look-up tries the lengths of a *rope*, one after another, until it finds a key. That key has
+//! A lookup tries the lengths of a *rope*, one after another, until it finds a key. That key has
 //! its own rope, with which the search continues. A search for a long prefix must therefore find a
 //! key at each length that it tries first. Where there is no route, the table holds a *marker*,
 //! which carries the entry of the best shorter prefix. The order of lengths halves the number of

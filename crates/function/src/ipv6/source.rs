@@ -1,4 +1,4 @@
-//! Look-up of source addresses by the host, for the reverse-path filter.
+//! Lookup of source addresses by the host, for the reverse-path filter.
 
 use std::sync::Arc;
 

@@ -26,7 +26,7 @@ const NEXT_HOP_BYTES: usize = size_of::<Ipv6NextHop>();
 /// The number does not depend on the number of routes, because few routes may become many at run
 /// time. A small table pays only the 4 MiB: addresses in use begin alike and need few cache lines
 /// of the root. Measured with `bench ipv6-lookup` (AVX-512, a Xeon with 2 MiB of L2), compared with
-/// a root of 16 bits: 5.4 ns instead of 5.8 ns per look-up for 500 prefixes of 2025, 6.7 ns instead
+/// a root of 16 bits: 5.4 ns instead of 5.8 ns per lookup for 500 prefixes of 2025, 6.7 ns instead
 /// of 6.5 ns for 5000, and 6.1 ns instead of 6.9 ns for 20,000.
 pub(super) const ROOT_BITS: u32 = 20;
 
@@ -150,7 +150,7 @@ impl Built {
         Ok(built)
     }
 
-    /// Returns a view for look-ups by the host.
+    /// Returns a view for lookups by the host.
     pub(super) fn table(&self) -> walk::Table<&[u8]> {
         walk::Table { form: self.form, root_bits: self.root_bits, root: &self.root, lines: &self.bytes }
     }

@@ -2,8 +2,8 @@
 //!
 //! The trie is built from intervals, which map addresses to next hops without overlaps. A node
 //! divides its part of the address space into 64 to 4096 equal parts. A bucket holds up to six
-//! intervals, and a look-up reads one line of it. The builder computes the cost of every possible
-//! division down to the leaves and chooses the cheapest. The cost adds the steps of look-ups and
+//! intervals, and a lookup reads one line of it. The builder computes the cost of every possible
+//! division down to the leaves and chooses the cheapest. The cost adds the steps of lookups and
 //! the lines used.
 
 use std::collections::HashMap;
@@ -18,10 +18,10 @@ const STRIDES: [u32; 4] = [6, 8, 10, 12];
 /// Cost of a step through a bucket, in steps through nodes. A gather takes sixteen steps through
 /// nodes at once.
 const BUCKET_COST: f64 = 1.5;
-/// Cost of a bucket that skips bits above nodes, in steps through nodes. The look-ups of a batch
+/// Cost of a bucket that skips bits above nodes, in steps through nodes. The lookups of a batch
 /// wait for each other once more at such a bucket.
 const SKIP_COST: f64 = 3.0;
-/// Cost of a line, in steps through nodes of one look-up per border. At 0.3, the 160,147 prefixes
+/// Cost of a line, in steps through nodes of one lookup per border. At 0.3, the 160,147 prefixes
 /// of `bench ipv6-lookup` take 4.2 instead of 4.5 ns each, but 15.7 instead of 11.3 MB; 200,000
 /// random ones take 21 instead of 13 MB.
 const LINE_COST: f64 = 1.0;

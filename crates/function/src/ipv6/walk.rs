@@ -1,4 +1,4 @@
-//! Look-ups by the host in the bytes of an image, in the same way as a kernel. Used to choose the
+//! Lookups by the host in the bytes of an image, in the same way as a kernel. Used to choose the
 //! lookup structure, and by tests.
 
 use godwit_kernels::image::{
@@ -78,7 +78,7 @@ impl<W: Words> Table<W> {
         if entry & TAG == IPV6_LOW {
             entry = self.half(self.lines.u32(line_offset(entry)), low);
         }
-        assert_eq!(entry & TAG, IPV6_LEAF, "the look-up of {address:#x} ends without a leaf");
+        assert_eq!(entry & TAG, IPV6_LEAF, "the lookup of {address:#x} ends without a leaf");
         (entry != IPV6_NONE).then_some(entry)
     }
 

@@ -216,7 +216,7 @@ impl Control {
     }
 
     /// Stores the pending waves in the image and copies them to devices. Without an engine no
-    /// look-up runs, so no waits are needed.
+    /// lookup runs, so no waits are needed.
     ///
     /// # Errors
     /// Returns an error if a device did not take a wave or a wait timed out. The next call
@@ -233,7 +233,7 @@ impl Control {
                     running.image_changed(range)?;
                 }
                 if more {
-                    // Wait for the look-ups that began before these words were stored.
+                    // Wait for the lookups that began before these words were stored.
                     running.quiesce()?;
                 }
             }

@@ -8,7 +8,7 @@
 //! | `host.rs` | the host half: tags, and notices of source addresses |
 //! | `macs.rs` | the file of static addresses |
 //!
-//! The table changes in place while look-ups run. `kernels/l2/l2.h` explains why each look-up
+//! The table changes in place while lookups run. `kernels/l2/l2.h` explains why each lookup
 //! finds an address that is in the table.
 
 mod commands;

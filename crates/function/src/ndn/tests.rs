@@ -125,7 +125,7 @@ fn wrong_stanzas_are_refused_with_the_reason() {
     }
 }
 
-/// Look-ups compare names, not hashes. Two names with equal fingerprints are in a table of one
+/// Lookups compare names, not hashes. Two names with equal fingerprints are in a table of one
 /// bucket.
 #[test]
 fn equal_fingerprints_do_not_make_equal_names() {

@@ -1,4 +1,4 @@
-//! Next hops in a table image, changed while look-ups run (`docs/decisions/0009-route-changes.md`).
+//! Next hops in a table image, changed while lookups run (`docs/decisions/0009-route-changes.md`).
 
 use std::collections::VecDeque;
 use std::ops::Range;

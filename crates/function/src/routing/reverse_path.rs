@@ -65,7 +65,7 @@ pub(crate) enum SourceRoute {
     NextHop(usize),
 }
 
-/// Look-up of source addresses in the table image of a function.
+/// Lookup of source addresses in the table image of a function.
 pub(crate) trait SourceLookup: Send {
     fn image(&self) -> &Image;
 

@@ -1,4 +1,4 @@
-//! Tables that functions share: built once, and changed while look-ups run.
+//! Tables that functions share: built once, and changed while lookups run.
 //!
 //! | module | table | used by |
 //! |---|---|---|

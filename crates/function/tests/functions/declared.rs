@@ -1,4 +1,4 @@
-//! Declared tables: look-ups of kernels compared with a model, before and after changes by
+//! Declared tables: lookups of kernels compared with a model, before and after changes by
 //! commands.
 
 use std::collections::BTreeMap;
@@ -101,7 +101,7 @@ fn command(function: &dyn Function, command: &str, rows: &[Vec<String>]) {
     assert_eq!(reply["changed"], rows.len());
 }
 
-/// Adds, changes and removes random entries, and compares look-ups of all `keys` after each step.
+/// Adds, changes and removes random entries, and compares lookups of all `keys` after each step.
 /// `lookup` returns the value of a key from the entries.
 fn change<K: Ord + Clone>(
     function: &dyn Function,

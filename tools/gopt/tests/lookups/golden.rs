@@ -1,4 +1,4 @@
-//! Look-ups as they are written, by hand, and as gopt makes them: one text, one result.
+//! Lookups as they are written, by hand, and as gopt makes them: one text, one result.
 //!
 //! `GODWIT_WRITE=1` writes what gopt makes now.
 

@@ -16,7 +16,7 @@ const WORDS: usize = 5;
 /// Size of a tuple, a slot and the head of a block, in bytes.
 const LINE_BYTES: usize = 64;
 const TUPLES_MAX: usize = 64;
-/// Maximum number of slots that a look-up reads in a tuple (`GW_ACL_PROBES`).
+/// Maximum number of slots that a lookup reads in a tuple (`GW_ACL_PROBES`).
 const PROBES: u32 = 32;
 /// Slot without a pattern.
 const NONE: u32 = u32::MAX;
@@ -32,7 +32,7 @@ struct Acl {
     offset: usize,
     block_bytes: usize,
     header: usize,
-    /// Copy that look-ups read, 0 or 1.
+    /// Copy that lookups read, 0 or 1.
     copy: usize,
 }
 
@@ -180,7 +180,7 @@ impl Acl {
                 return Err(error);
             }
         };
-        // Look-ups that began before the last change may still read the other copy.
+        // Lookups that began before the last change may still read the other copy.
         running.quiesce()?;
         for row in new {
             running.image_changed(self.rows.write(image, row))?;

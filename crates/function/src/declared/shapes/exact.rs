@@ -115,7 +115,7 @@ impl Exact {
                 running.image_changed(range)?;
             }
             if more {
-                // Wait for the look-ups that began before these words were stored.
+                // Wait for the lookups that began before these words were stored.
                 running.quiesce()?;
             }
             self.waves.pop();

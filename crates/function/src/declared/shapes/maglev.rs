@@ -25,7 +25,7 @@ struct Maglev {
     names: BTreeMap<String, u32>,
     offset: usize,
     header: usize,
-    /// Copy that look-ups read, 0 or 1.
+    /// Copy that lookups read, 0 or 1.
     copy: usize,
 }
 
@@ -112,7 +112,7 @@ impl Maglev {
         }
         let copy = 1 - self.copy;
         let at = self.offset + copy * COPY_BYTES;
-        // Look-ups that began before the last change may still read this copy.
+        // Lookups that began before the last change may still read this copy.
         running.quiesce()?;
         for (index, entry) in populate(&names).into_iter().enumerate() {
             image.fill_u16(at + 2 * index, 1, entry);

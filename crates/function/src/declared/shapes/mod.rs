@@ -1,4 +1,4 @@
-//! Shapes of declared tables. Each shape builds its part of the image and changes it while look-ups
+//! Shapes of declared tables. Each shape builds its part of the image and changes it while lookups
 //! run.
 //!
 //! A change takes these steps: write new rows, which no entry refers to; copy them to the devices;
@@ -21,7 +21,7 @@ use crate::{Error, Running};
 
 /// A table of the image.
 pub(super) trait Content: Send {
-    /// Applies changes: each key is valid, and a removed key exists. Without `running` no look-up
+    /// Applies changes: each key is valid, and a removed key exists. Without `running` no lookup
     /// runs.
     ///
     /// # Errors
@@ -75,7 +75,7 @@ pub(super) fn invalid(table: &Table, message: impl std::fmt::Display) -> Error {
     Error::Value { span: None, message: format!("table `{}`: {message}", table.name) }
 }
 
-/// A table on which no look-up runs.
+/// A table on which no lookup runs.
 pub(super) struct Idle;
 
 impl Running for Idle {

@@ -1,4 +1,4 @@
-//! Tests of the SA look-up for IPv6, AH and ESP in UDP.
+//! Tests of the SA lookup for IPv6, AH and ESP in UDP.
 
 use super::*;
 

@@ -126,12 +126,6 @@ impl Cuckoo {
         (word != 0).then_some(rest << self.geometry.bucket_bits | first)
     }
 
-    /// Returns the value in a slot, at its bits of the entry.
-    pub(crate) fn value(&self, slot: u32) -> Option<u64> {
-        let word = self.words[slot as usize];
-        (word != 0).then_some(word & self.geometry.value_mask())
-    }
-
     /// Inserts a mixed key with a value, given at its bits of the entry. Returns the number of
     /// entries that were moved, or `None` if there is no room. The table is unchanged in this case.
     pub(crate) fn insert(&mut self, mixed: u64, value: u64, waves: &mut Waves) -> Option<usize> {

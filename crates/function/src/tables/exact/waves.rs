@@ -1,5 +1,5 @@
-//! Order in which words of the table are written while look-ups run. Writes are grouped into waves.
-//! After each wave, the control side waits for all look-ups that began before it.
+//! Order in which words of the table are written while lookups run. Writes are grouped into waves.
+//! After each wave, the control side waits for all lookups that began before it.
 //!
 //! To move an entry, one wave copies it, and a later wave overwrites its old slot. The words of one
 //! wave can be written, and copied to devices, in any order.

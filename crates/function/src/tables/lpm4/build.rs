@@ -25,7 +25,7 @@ pub(crate) const TBL24_ENTRIES: usize = 1 << 24;
 pub(crate) const GROUP_ENTRIES: usize = 256;
 
 /// Maximum number of routes in a table, limited by the sort key.
-pub const ROUTES_MAX: usize = 1 << SEQUENCE_BITS;
+pub(crate) const ROUTES_MAX: usize = 1 << SEQUENCE_BITS;
 const SEQUENCE_BITS: u32 = 26;
 
 /// Next hop of addresses without a route.

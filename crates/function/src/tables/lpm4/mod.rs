@@ -1,4 +1,4 @@
-//! Longest matching IPv4 prefix in a DIR-24-8 table, whose routes change while look-ups run.
+//! Longest matching IPv4 prefix in a DIR-24-8 table, whose routes change while lookups run.
 
 mod build;
 mod rib;

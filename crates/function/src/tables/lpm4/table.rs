@@ -1,12 +1,12 @@
-//! Changes to the table while look-ups run (`docs/decisions/0009-route-changes.md`).
+//! Changes to the table while lookups run (`docs/decisions/0009-route-changes.md`).
 //!
 //! A batch of changes is applied in four steps:
 //!
 //! 1. *Prepare*: enter the routes into the [`Rib`], and compute the new value of each entry of
 //!    tbl24 that changes. Nothing is visible yet. A batch that does not fit is undone.
-//! 2. *Write* the contents of new groups, which no look-up reads yet, and copy them to the devices.
+//! 2. *Write* the contents of new groups, which no lookup reads yet, and copy them to the devices.
 //! 3. *Publish*: store each changed entry of tbl24 with one store, and copy the entries to the
-//!    devices. Every look-up finds either the old group or the new one, and neither changes.
+//!    devices. Every lookup finds either the old group or the new one, and neither changes.
 //! 4. *Retire* the groups that no entry refers to. They can be written again when all packets that
 //!    may have read an old entry have left.
 //!
@@ -136,10 +136,6 @@ impl Table {
 
     pub(crate) fn rib(&self) -> &Rib {
         &self.rib
-    }
-
-    pub(crate) fn layout(&self) -> &Layout {
-        &self.layout
     }
 
     /// Applies changes in order. Calls `applied` with those that took effect. `is_known` returns

@@ -75,7 +75,7 @@ int main(int count, char **arguments)
 }
 "#;
 
-/// A function that look-ups may call.
+/// A function that lookups may call.
 #[derive(Clone)]
 struct Helper {
     name: String,
@@ -107,7 +107,7 @@ struct Generator {
     state: u64,
     names: u32,
     helpers: Vec<Helper>,
-    /// Copies of functions that a look-up may still have.
+    /// Copies of functions that a lookup may still have.
     calls: u32,
 }
 

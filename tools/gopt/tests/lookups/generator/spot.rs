@@ -1,4 +1,4 @@
-//! Structs that move with their look-up, structs that must stay where they are, and jumps back.
+//! Structs that move with their lookup, structs that must stay where they are, and jumps back.
 
 use std::fmt::Write as _;
 
@@ -54,7 +54,7 @@ impl Generator {
     pub(super) fn spot(&mut self, scope: &mut Scope, depth: u32, text: &mut String) {
         let indent = "    ".repeat(depth as usize);
         let (name, value, place) = (self.name("spot"), self.value(scope, 1), self.value(scope, 1));
-        // An array that look-ups share may be named by a pointer to const only.
+        // An array that lookups share may be named by a pointer to const only.
         let at = self.name("at");
         writeln!(text, "{indent}const struct node *const {at} = &nodes[({place}) & 511];")
             .expect("writing to a String");
