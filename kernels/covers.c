@@ -1,5 +1,5 @@
-/* Returns which variants the AVX-512 forms support. Every CPU calls this, so it has its own file,
- * which is compiled without AVX-512. */
+/* Returns whether a variant has an AVX-512 form. This code runs on every CPU, so it is in a
+ * separate file that the build compiles without AVX-512. */
 #include "dialect/dialect.h"
 #include "ipsec/declared.h"
 #include "ipsec/suite.h"

@@ -14,7 +14,8 @@
 
 void GW_SYMBOL(gw_run_bin)(gw_u32 kernel, const gw_bin_call *call);
 
-/* Runs a kernel over one bin. Does nothing if there is no kernel of this number. */
+/* Runs a kernel over one bin (a batch of packets for one function). Does nothing if no kernel has
+ * this number. */
 void GW_SYMBOL(gw_run_bin)(gw_u32 kernel, const gw_bin_call *call)
 {
     gw_run(kernel, call);
@@ -41,8 +42,9 @@ void GW_SYMBOL(gw_ipv6_bulk)(const gw_u8 *image, gw_u32 variant, const gw_u8 *ad
 gw_u64 GW_SYMBOL(gw_probe)(const gw_u8 *image, gw_u64 lines, gw_u64 seed, gw_u32 rounds,
                            gw_u32 group);
 
-/* Reads rounds * GW_PROBE_READS random lines of a table. With group 0, each read depends on the one
- * before. Otherwise, `group` lookups are interleaved. */
+/* Reads rounds * GW_PROBE_READS random cache lines of a table, to measure the latency of its
+ * memory. With group 0, each read waits for the result of the read before. With any other value,
+ * `group` independent lookups are interleaved. */
 gw_u64 GW_SYMBOL(gw_probe)(const gw_u8 *image, gw_u64 lines, gw_u64 seed, gw_u32 rounds,
                            gw_u32 group)
 {

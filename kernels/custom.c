@@ -1,6 +1,6 @@
 /*
- * A function of a user on the CPU, compiled at start into a library without libc. The
- * lines `begin` and `end` mark the parts that src/custom.rs replaces.
+ * Frame for a function that a user wrote, on the CPU. Godwit compiles it at start into a library
+ * without libc. src/custom.rs replaces the parts between the lines `begin` and `end`.
  */
 #include "dialect/dialect.h"
 #include "common/frame.h"
@@ -16,7 +16,8 @@
 
 #include "dialect/loops_cpu.h"
 
-/* Compilers create calls of these functions from loops and assignments. */
+/* The library defines these functions itself, because compilers replace loops and assignments by
+ * calls of them. */
 #define GW_HIDDEN __attribute__((visibility("hidden")))
 GW_HIDDEN void *memcpy(void *to, const void *from, size_t bytes);
 GW_HIDDEN void *memmove(void *to, const void *from, size_t bytes);
@@ -85,7 +86,8 @@ int memcmp(const void *a, const void *b, size_t bytes)
 
 #define GOPT_GROUP     group
 #define GOPT_GROUP_MAX 64
-/* Prefetch distance of frames, in packets, as in dialect/loop_gopt.c. */
+/* Number of packets by which frames are prefetched ahead of the current packet. dialect/loop_gopt.c
+ * has the same number. */
 #define GW_FRAMES_AHEAD 32u
 
 /* begin loops */

@@ -1,5 +1,5 @@
-/* Sizes and offsets of the structs of abi.h and of gw_bin_call, which Rust declares too.
- * tests/layout.rs compares them. */
+/* Sizes and offsets of the structs in abi.h, and of gw_bin_call. Rust declares the same structs,
+ * and tests/layout.rs compares both. */
 #include "dialect/dialect.h"
 #include "functions.h"
 #include "dialect/loops_cpu.h"
@@ -66,7 +66,7 @@ static const gw_layout_row rows[] = {
 
 const gw_layout_row *gw_layout(gw_u64 *count);
 
-/* Returns the table of sizes and offsets, and its number of rows. */
+/* Returns the table of struct sizes and field offsets. `count` receives its number of rows. */
 const gw_layout_row *gw_layout(gw_u64 *count)
 {
     *count = sizeof(rows) / sizeof(rows[0]);

@@ -1,6 +1,6 @@
-/* AVX-512 forms of kernels: ipsec processes sixteen packets at a time, and ipv4 and ipv6 look up
- * sixteen addresses at a time. They need AVX-512 and vector AES. The build compiles this file once.
- */
+/* AVX-512 forms of kernels. ipsec processes sixteen packets at a time. ipv4 and ipv6 look up
+ * sixteen addresses at a time. The code requires a CPU with AVX-512 and vector AES, and the build
+ * compiles it once. */
 #include "dialect/dialect.h"
 #include "functions.h"
 #include "dialect/loops_cpu.h"
@@ -13,8 +13,8 @@
 
 void gw_native_avx512(gw_u32 kernel, const gw_bin_call *call);
 
-/* Runs a kernel over one bin with AVX-512. Does nothing if this form does not support the kernel or
- * variant. */
+/* Runs a kernel over one bin (a batch of packets for one function) with AVX-512. Does nothing if
+ * there is no AVX-512 form of the kernel or variant. */
 void gw_native_avx512(gw_u32 kernel, const gw_bin_call *call)
 {
     if (kernel == GW_IPSEC_NUMBER && gw_avx512_covers(call->variant)) {

@@ -1,4 +1,4 @@
-//! Runs the C compiler, and describes the results to Rust.
+//! Runs the C compiler, and generates the Rust code that declares the compiled kernels.
 
 use std::env;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use crate::levels::{GENERIC_LEVELS, NATIVE_FEATURES, NATIVE_FLAGS, X86_64_LEVELS
 use crate::sources::CpuText;
 use crate::write;
 
-/// Compiles the kernels once per level, and the native forms.
+/// Compiles the kernels once per x86-64 level, and the native (AVX-512) forms once.
 pub(super) fn compile(root: &Path, out: &Path, cpu: &CpuText) {
     let x86_64 = env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "x86_64");
     let levels = if x86_64 { X86_64_LEVELS } else { GENERIC_LEVELS };
@@ -33,7 +33,8 @@ pub(super) fn compile(root: &Path, out: &Path, cpu: &CpuText) {
             }
         }
         let suffix = level.name.replace('-', "_");
-        // The compiler names objects after their source file, so each level needs its own folder.
+        // The compiler names object files after their source file. Each level therefore needs its
+        // own folder.
         let folder = out.join(&suffix);
         build.out_dir(&folder).define("GW_LEVEL", suffix.as_str());
         let cpu = cpu.write_transformed(&build, &folder);
@@ -48,7 +49,8 @@ pub(super) fn compile(root: &Path, out: &Path, cpu: &CpuText) {
     compile_native(root, out, x86_64);
 }
 
-/// Compiles the native forms. Leaves out those that the compiler does not support.
+/// Compiles the native forms of kernels, such as AVX-512. Leaves out a form if the compiler does
+/// not support its flags.
 fn compile_native(root: &Path, out: &Path, x86_64: bool) {
     let mut externs = String::new();
     let mut table = String::new();
@@ -84,7 +86,7 @@ fn compile_native(root: &Path, out: &Path, x86_64: bool) {
     );
 }
 
-/// Returns a Rust expression that is true if the CPU has all of the features.
+/// Returns a Rust expression that is true at run time if the CPU has all of these features.
 fn detected(features: &[&str]) -> String {
     let detected = features
         .iter()
@@ -106,13 +108,15 @@ pub(super) fn compiler(root: &Path, out: &Path) -> cc::Build {
         .flag("-fno-math-errno")
         // Kernels read the bytes of a table image as structs.
         .flag("-fno-strict-aliasing")
-        // Callers spend most of their time in these loops. Frame pointers let perf profile them.
+        // Kernels contain the loops in which Godwit spends most of its time. Frame pointers let
+        // perf attribute this time to callers.
         .flag("-fno-omit-frame-pointer")
         .cargo_metadata(true);
     build
 }
 
-/// Appends the foreign functions of one level to `externs`, and the level's row to `table`.
+/// Appends Rust declarations of the C functions of one level to `externs`. Appends the row that
+/// describes this level to `table`.
 fn describe(name: &str, suffix: &str, [features, flags]: [&[&str]; 2], externs: &mut String, table: &mut String) {
     let supported = detected(features);
     writeln!(

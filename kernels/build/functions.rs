@@ -9,7 +9,8 @@ use godwit_declare::{Declaration, Form, generate};
 
 use crate::{read, write};
 
-/// Begin and end of the part of the device texts that `src/custom.rs` replaces.
+/// The part of the device source texts that `src/custom.rs` replaces by functions of users, with
+/// the lines that mark its begin and end.
 const CUSTOM: &str = "/* begin custom */\n#define GW_CUSTOM_FUNCTIONS(X)\n/* end custom */\n";
 
 /// A function and its kernel.
@@ -19,11 +20,12 @@ pub(super) struct Function {
     pub(super) touches: bool,
 }
 
-/// Functions in the order of their numbers. Functions without a kernel are last.
+/// All functions in the order of their kernel numbers. Functions without a kernel are last.
 pub(super) struct Functions(pub(super) Vec<Function>);
 
 impl Functions {
-    /// Reads `NAME/NAME.h` of every folder, and checks that numbers are used once.
+    /// Reads the declaration `NAME/NAME.h` of every folder, and checks that no two functions have
+    /// the same kernel number.
     pub(super) fn read(root: &Path) -> Self {
         let mut functions = Vec::new();
         for entry in fs::read_dir(root).expect("the kernels folder is readable") {
@@ -64,7 +66,7 @@ impl Functions {
         self.0.iter().filter_map(|function| Some((function.declaration.number?, function)))
     }
 
-    /// Returns the generated headers by their paths below `kernels/`.
+    /// Returns the text of each generated C header, by its path below `kernels/`.
     pub(super) fn headers(&self) -> BTreeMap<String, String> {
         let mut headers = BTreeMap::new();
         let mut functions = String::from(
@@ -88,7 +90,8 @@ impl Functions {
         headers
     }
 
-    /// Returns the header of the forms that devices run (`dialect/README.md`).
+    /// Returns the C header that selects the form of each function on devices: one work-item per
+    /// packet, or several (`dialect/README.md`).
     fn groups(&self) -> String {
         let mut text = String::from(
             "/* Forms of all functions on devices. Generated from their declarations. */\n#ifndef GODWIT_GROUPS_H\n\
@@ -113,7 +116,8 @@ impl Functions {
         text
     }
 
-    /// Writes the headers for files that are compiled without expansion.
+    /// Writes the generated C headers into a folder, for C files that the compiler reads with their
+    /// `#include` directives.
     pub(super) fn write_headers(&self, folder: &Path) {
         for (path, text) in self.headers() {
             write(&folder.join(path), &text);

@@ -1,20 +1,20 @@
-//! Levels: the sets of CPU features that kernels are compiled for.
+//! The levels for which the build compiles the kernels. A level is a set of CPU features.
 
-/// A level: one set of CPU features that the kernels are compiled for.
+/// A set of CPU features for which the build compiles all kernels.
 pub(super) struct Level {
     pub(super) name: &'static str,
-    /// Compiler flags that the level requires. If the compiler does not support one of them, the
-    /// level is left out.
+    /// Compiler flags that the level requires. The build leaves the level out if the compiler does
+    /// not support one of them.
     pub(super) flags: &'static [&'static str],
-    /// CPU features that `flags` enable, as named by `is_x86_feature_detected!`.
+    /// CPU features that `flags` enable, by the names that `is_x86_feature_detected!` accepts.
     pub(super) features: &'static [&'static str],
-    /// Optional compiler flags, each with the CPU feature that it enables. Flags that the compiler
-    /// does not support are left out.
+    /// Optional compiler flags, each with the CPU feature that it enables. The build leaves out a
+    /// flag that the compiler does not support.
     pub(super) extras: &'static [(&'static str, &'static str)],
 }
 
-/// Levels of the x86-64 psABI (System V ABI, AMD64 supplement, section 3.1.1), with the
-/// cryptographic instructions that their CPUs usually have.
+/// The levels of the x86-64 psABI (System V ABI, AMD64 supplement, section 3.1.1). Each level adds
+/// the cryptographic instructions that CPUs of this level usually have.
 pub(super) const X86_64_LEVELS: &[Level] = &[
     Level {
         name: "x86-64-v2",
@@ -77,8 +77,9 @@ pub(super) const X86_64_LEVELS: &[Level] = &[
 
 /// Compiler flags that `native.c` requires.
 pub(super) const NATIVE_FLAGS: &[&str] = &["-march=x86-64-v4", "-maes", "-mpclmul", "-mvaes", "-mvpclmulqdq"];
-/// CPU features that [`NATIVE_FLAGS`] enable, in addition to those of x86-64-v4.
+/// CPU features that [`NATIVE_FLAGS`] enable beyond the features of x86-64-v4.
 pub(super) const NATIVE_FEATURES: &[&str] = &["vaes", "vpclmulqdq"];
 
-/// The only level of other architectures, with the default flags of the target.
+/// The only level on architectures other than x86-64. It uses the default flags of the compilation
+/// target.
 pub(super) const GENERIC_LEVELS: &[Level] = &[Level { name: "generic", flags: &[], features: &[], extras: &[] }];

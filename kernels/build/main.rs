@@ -1,6 +1,6 @@
-//! Reads the declarations of all functions and generates the C and Rust that follows from them.
-//! Compiles the kernels for the CPU, once per level. Assembles the source texts that devices
-//! compile at run time.
+//! Build script of the kernels. It reads the declarations of all functions, and generates the C and
+//! Rust code that follows from them. It compiles the kernels for the CPU, once per x86-64 level. It
+//! also assembles the source texts that devices compile at run time.
 #![forbid(unsafe_code)]
 
 mod compile;

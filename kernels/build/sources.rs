@@ -1,4 +1,5 @@
-//! Source texts: one per device language, and the expanded text for the CPU.
+//! Assembles the source texts of all kernels: one text per device language, and one for the CPU
+//! with its includes expanded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -7,10 +8,11 @@ use std::path::{Path, PathBuf};
 use crate::functions::Functions;
 use crate::{compile, read};
 
-/// Headers that only other compilers include.
+/// Headers that only the compilers of devices include.
 const NOT_CPU: &[&str] = &["dialect/cuda.h", "dialect/opencl.h"];
 const NOT_CUDA: &[&str] = &["dialect/cpu.h", "dialect/aes_ni.h", "dialect/ghash_clmul.h", "dialect/opencl.h"];
-/// OpenCL has no group forms whose lanes exchange words (GW_TEAM_FORM).
+/// Headers that the OpenCL text leaves out. OpenCL has no function forms whose work-items exchange
+/// words (GW_TEAM_FORM).
 const NOT_OPENCL: &[&str] = &[
     "dialect/cpu.h",
     "dialect/aes_ni.h",
@@ -20,7 +22,7 @@ const NOT_OPENCL: &[&str] = &[
     "dialect/aes_lane.h",
 ];
 
-/// Writes one source text per device language, and a digest of all of them.
+/// Writes one source text per device language, and a digest of all source texts.
 pub(super) fn write_texts(root: &Path, out: &Path, functions: &Functions) {
     let teams = functions.kernels().filter(|(_, function)| function.declaration.form == godwit_declare::Form::Team);
     let teams: Vec<String> = teams.map(|(_, function)| format!("{}/group.h", function.declaration.name)).collect();
@@ -30,8 +32,8 @@ pub(super) fn write_texts(root: &Path, out: &Path, functions: &Functions) {
     let opencl = expand("opencl.cl", &not_opencl);
     let cuda = expand("cuda.cu", NOT_CUDA);
     let cpu = expand("cpu.c", NOT_CPU);
-    // FNV-1a hash of all source texts. It identifies a version of the kernels in caches and
-    // profiles. It is not cryptographic.
+    // The digest is an FNV-1a hash of all source texts. It identifies a version of the kernels in
+    // caches and profiles. It does not protect against attacks.
     let digest = [&opencl, &cuda, &cpu]
         .iter()
         .flat_map(|text| text.bytes())
@@ -48,12 +50,14 @@ pub(super) fn write_texts(root: &Path, out: &Path, functions: &Functions) {
 /// Text of `cpu.c` with its includes expanded.
 pub(super) struct CpuText {
     text: String,
-    /// Functions with a loop of `dialect/loop_gopt.c`, which gopt transforms.
+    /// Names of the C functions that contain a packet loop of `dialect/loop_gopt.c`. gopt
+    /// transforms these loops so that they interleave packets.
     loops: Vec<String>,
 }
 
-/// Returns the text of `cpu.c`, and writes the list of the loops of `dialect/loop_gopt.c` as Rust.
-/// Each function with expensive accesses has such a loop.
+/// Returns the text of `cpu.c` with its includes expanded. Also writes the list of kernels with a
+/// loop of `dialect/loop_gopt.c` as Rust. Each kernel with accesses that likely miss every cache
+/// has such a loop.
 pub(super) fn cpu_text(root: &Path, out: &Path, functions: &Functions) -> CpuText {
     let text = flatten(root, &functions.headers(), "cpu.c", NOT_CPU);
     let (begin, end) = ("/* begin NAME */\n", "/* end NAME */\n");
@@ -95,8 +99,8 @@ pub(super) fn cpu_text(root: &Path, out: &Path, functions: &Functions) -> CpuTex
 }
 
 impl CpuText {
-    /// Writes `cpu.c` with its loops transformed for one level, because macros depend on the level.
-    /// Returns its path.
+    /// Writes `cpu.c` with the packet loops that gopt transformed for one level. The result depends
+    /// on the level, because macros do. Returns the path of the file.
     pub(super) fn write_transformed(&self, build: &cc::Build, folder: &Path) -> PathBuf {
         let options = gopt::Options {
             name: "cpu.c",
@@ -111,7 +115,7 @@ impl CpuText {
     }
 }
 
-/// Returns the compiler of a build as the preprocessor of gopt.
+/// Returns the C compiler of a build in the form in which gopt runs it as a preprocessor.
 fn preprocessor(build: &cc::Build) -> gopt::Compiler {
     let tool = build.get_compiler();
     gopt::Compiler {
@@ -121,8 +125,8 @@ fn preprocessor(build: &cc::Build) -> gopt::Compiler {
     }
 }
 
-/// Returns the number that a source text defines under a name. Panics unless the name is defined
-/// exactly once.
+/// Returns the value of the macro `name`, which a source text defines as a number. Panics unless
+/// the text defines the macro exactly once.
 fn definition(text: &str, name: &str) -> u32 {
     let start = format!("#define {name} ");
     let mut values = text.lines().filter_map(|line| line.strip_prefix(start.as_str()));
@@ -132,10 +136,12 @@ fn definition(text: &str, name: &str) -> u32 {
     }
 }
 
-/// Returns a file with its includes expanded. Every `#include "..."` is replaced by the included
-/// file, the first time only. `#line` directives keep file and line correct in compiler messages.
-/// `generated` are headers that are no files, by path. `left_out` are headers of other compilers.
-/// `#include <...>` is unchanged.
+/// Returns the text of a C file with its includes expanded. The first `#include "..."` of a file is
+/// replaced by the text of that file, and later ones are removed. `#include <...>` stays unchanged.
+/// `#line` directives keep file and line correct in compiler messages.
+///
+/// `generated` maps paths to headers that exist only in memory. `left_out` names headers for other
+/// compilers.
 fn flatten(root: &Path, generated: &BTreeMap<String, String>, file: &str, left_out: &[&str]) -> String {
     let mut seen: BTreeSet<String> = left_out.iter().map(|name| (*name).to_owned()).collect();
     let mut text = String::new();
@@ -173,7 +179,8 @@ fn append(
     }
 }
 
-/// Converts `included`, relative to `folder`, to a path from the root without `..`.
+/// Converts the path `included`, which is relative to `folder`, to a path from the root without
+/// `..`.
 fn resolve(folder: &str, included: &str) -> String {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in included.split('/') {

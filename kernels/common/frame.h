@@ -1,4 +1,4 @@
-/* Header constants and the Ethernet parser that the functions share. */
+/* Header constants, and a parser for Ethernet headers that several functions use. */
 #ifndef GODWIT_FRAME_H
 #define GODWIT_FRAME_H
 
@@ -10,7 +10,8 @@
 #define GW_PROTOCOL_TCP    6u
 #define GW_PROTOCOL_UDP    17u
 
-/* Intermediate result that the first half of a function passes to its second half. */
+/* Intermediate result of a function for one packet. The code before the table lookup passes it to
+ * the code that runs the lookup. */
 typedef struct gw_half {
     GW_GLOBAL gw_u8 *frame; /* first byte of the frame */
     gw_u32 offset;          /* offset at which the second half continues; 0: nothing left to do */
@@ -18,14 +19,15 @@ typedef struct gw_half {
     gw_u64 keys[2];         /* keys that the second half looks up */
 } gw_half;
 
-/* Layer 3 of a frame, after Ethernet II and at most one 802.1Q tag. */
+/* Location and type of the layer 3 header in a frame. It follows the Ethernet II header and at most
+ * one 802.1Q tag. */
 typedef struct gw_l3 {
     gw_u32 ether_type; /* EtherType of the header at `offset` */
     gw_u32 offset;     /* offset from the first byte of the frame; 0: the frame is too short */
 } gw_l3;
 
-/* Parses the Ethernet header and tag (IEEE 802.3 clause 3.2, IEEE 802.1Q clause 9). A second tag is
- * not parsed: its EtherType is returned. */
+/* Parses the Ethernet header and at most one VLAN tag (IEEE 802.3 clause 3.2, IEEE 802.1Q clause
+ * 9). If a second tag follows, the result has the EtherType of that tag. */
 GW_LANE gw_l3 gw_l3_parse(const GW_GLOBAL gw_u8 *frame, gw_u32 length)
 {
     gw_l3 l3;
@@ -47,7 +49,7 @@ GW_LANE gw_l3 gw_l3_parse(const GW_GLOBAL gw_u8 *frame, gw_u32 length)
     return l3;
 }
 
-/* Swaps the Ethernet addresses of a frame: destination in bytes 0..6, source in bytes 6..12. */
+/* Swaps the destination address in bytes 0..6 of a frame and the source address in bytes 6..12. */
 GW_LANE void gw_swap_macs(GW_GLOBAL gw_u8 *frame)
 {
     const gw_u64 front = gw_load_be64(frame);

@@ -30,8 +30,8 @@
 
 #include "frame.h"
 
-/* Range of the payload, as offsets from the first byte of the frame. start > end if the frame is
- * truncated. */
+/* Byte range of the payload in a frame. Offsets count from the first byte of the frame. A truncated
+ * frame has start > end. */
 typedef struct gw_payload {
     gw_u32 start;
     gw_u32 end;
@@ -50,7 +50,7 @@ GW_LANE gw_payload gw_payload_truncated(void)
     return gw_payload_span(1, 0);
 }
 
-/* Returns the payload after the TCP or UDP header at offset l4. */
+/* Returns the range of the payload after the TCP or UDP header at offset `l4`. */
 GW_LANE gw_payload gw_payload_l4(const GW_GLOBAL gw_u8 *frame, gw_u32 protocol, gw_u32 l4,
                                  gw_u32 end)
 {
@@ -84,7 +84,8 @@ GW_LANE gw_payload gw_payload_ipv4(const GW_GLOBAL gw_u8 *frame, gw_u32 offset, 
     if (total_length > length - offset) {
         return gw_payload_truncated();
     }
-    /* In a fragment, the transport header may be missing or incomplete, so it is not parsed. */
+    /* The transport header may be missing or incomplete in a fragment, so it is not parsed
+     * there. */
     const gw_u32 fragment = gw_load_be16(frame + offset + 6) & 0x3fff;
     const gw_u32 protocol = fragment ? 0 : frame[offset + 9];
     return gw_payload_l4(frame, protocol, offset + header_bytes, offset + total_length);

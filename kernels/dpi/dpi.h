@@ -71,8 +71,8 @@ fields.count = "u32: number of patterns that end in this state, at least 1"
  * start state may have any number.
  */
 
-/* Adds the pattern matches of an automaton state to the outcome. `row` is the state's row. The
- * first match determines the value. */
+/* Adds the pattern matches of an automaton state to the packet's outcome. `row` identifies the
+ * state. The first match determines the `value` of the outcome. */
 GW_RARE void gw_dpi_found(const GW_GLOBAL gw_dpi_image *image, gw_u32 row, gw_outcome *outcome)
 {
     if (row >= image->match_limit) {
@@ -87,15 +87,15 @@ GW_RARE void gw_dpi_found(const GW_GLOBAL gw_dpi_image *image, gw_u32 row, gw_ou
     gw_verdict(outcome, GW_DPI_MATCH, count, before == 0 ? match.pattern : outcome->value);
 }
 
-/* Returns the image header. It is a function, because gopt then saves only its result at a switch
- * between packets instead of the whole lane. */
+/* Returns the header of the table image. It is a separate function for the sake of gopt. At a
+ * switch between packets, gopt then saves only this result instead of all fields of `lane`. */
 GW_LANE const GW_GLOBAL gw_dpi_image *gw_dpi_header(const gw_lane *lane)
 {
     return (const GW_GLOBAL gw_dpi_image *)lane->image;
 }
 
-/* Returns the address of the automaton's transition from `row` for a byte. It holds the row of the
- * next state. */
+/* Returns the address of the automaton's transition from the state `row` for an input byte. The
+ * transition holds the row of the next state. */
 GW_LANE const GW_GLOBAL gw_u32 *gw_dpi_entry(const GW_GLOBAL gw_dpi_image *image, gw_u32 row,
                                              gw_u32 byte)
 {
@@ -105,11 +105,15 @@ GW_LANE const GW_GLOBAL gw_u32 *gw_dpi_entry(const GW_GLOBAL gw_dpi_image *image
 }
 
 /*
- * Searches the payload, two bytes per iteration. The transition of the first byte is prefetched.
- * The second may miss the cache while the core already processes the next packets. One byte per
- * iteration is slower if the automaton fits the caches, and four are slower if it does not
- * (docs/functions/dpi.md). The outcome counts the matches, because every local variable that lives
- * across a switch costs time.
+ * Searches the payload, two bytes per iteration.
+ *
+ * The transition of the first byte is prefetched while other packets run. The transition of the
+ * second byte may miss the cache, but the core already processes the next packets in the meantime.
+ * One byte per iteration is slower if the automaton fits the caches, and four are slower if it does
+ * not (docs/functions/dpi.md).
+ *
+ * The outcome itself counts the matches, because every local variable that lives across a switch
+ * between packets costs time.
  */
 GW_LANE void gw_dpi_packet(const gw_lane *lane, gw_descriptor *descriptor, gw_outcome *outcome)
 {

@@ -26,16 +26,17 @@
 
 #include "dpi.h"
 
-/* Maximum number of lanes that search packets. The other lanes of the group only wait at barriers.
- */
+/* Maximum number of work-items that search packets. All other work-items of the work-group only
+ * wait at barriers. */
 #define GW_DPI_GROUP_LANES 256u
-/* Maximum number of lanes per packet. Several lanes share a packet if a bin has fewer packets than
- * the group has lanes. */
+/* Maximum number of work-items per packet. Several work-items share a packet if the bin (a batch of
+ * packets) has fewer packets than the work-group has work-items. */
 #define GW_DPI_PACKET_LANES_MAX 32u
-/* Typical header length, used to estimate payload lengths: Ethernet, IPv4 and UDP. */
+/* Typical length of the Ethernet, IPv4 and UDP headers. It is used to estimate payload lengths from
+ * frame lengths. */
 #define GW_DPI_HEADER_BYTES 42u
 
-/* Matches that one lane found in its segment. */
+/* Matches that one work-item found in its segment of a payload. */
 typedef struct gw_dpi_part {
     gw_u32 count; /* number of matches, at most 65535 */
     gw_u32 first; /* pattern that ends first; 0 without a match */
@@ -46,7 +47,8 @@ typedef struct gw_dpi_scratch {
     gw_dpi_part parts[2][GW_DPI_GROUP_LANES]; /* of even and of odd rounds */
 } gw_dpi_scratch;
 
-/* Assignment of the group's lanes to the packets of a bin; the same in all lanes. */
+/* Assignment of work-items to the packets of a bin (a batch of packets). All work-items of the
+ * work-group compute the same values. */
 typedef struct gw_dpi_shares {
     gw_u32 run_up_bytes;
     gw_u32 segment_bytes; /* minimum length of a segment */
@@ -54,7 +56,7 @@ typedef struct gw_dpi_shares {
     gw_u32 packets;       /* packets per round */
 } gw_dpi_shares;
 
-/* State of one lane's run through the automaton. */
+/* State of one work-item while it runs through the automaton. */
 typedef struct gw_dpi_walk {
     const GW_GLOBAL gw_u32 *transitions;
     const GW_GLOBAL gw_dpi_match *matches;
@@ -74,8 +76,8 @@ GW_GROUP void gw_dpi_prepare(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_dpi_scrat
     gw_barrier();
 }
 
-/* Returns the binary logarithm of the number of segments of a payload. It is at most lanes_log2,
- * and segments have at least min_bytes bytes. */
+/* Returns the binary logarithm of the number of segments into which a payload is divided. The
+ * result is at most lanes_log2. Each segment has at least min_bytes bytes. */
 GW_LANE gw_u32 gw_dpi_segments_log2(gw_u32 bytes, gw_u32 min_bytes, gw_u32 lanes_log2)
 {
     gw_u32 log2 = lanes_log2;
@@ -85,17 +87,19 @@ GW_LANE gw_u32 gw_dpi_segments_log2(gw_u32 bytes, gw_u32 min_bytes, gw_u32 lanes
     return log2;
 }
 
-/* Assigns the lanes of the group to packets. The run-up before a segment is normally at most half a
- * segment, so run-ups cause at most a third of all loads. If lanes would otherwise be idle,
- * segments may be as short as their run-ups. */
+/* Assigns the work-items of the work-group to packets. A work-item reads some bytes before its
+ * segment, the run-up, to reach the correct state. The run-up is normally at most half a segment,
+ * so run-ups cause at most a third of all loads. If work-items would otherwise be idle, a segment
+ * may be as short as its run-up. */
 GW_LANE gw_dpi_shares gw_dpi_share(const gw_work *work)
 {
     const gw_u32 longest_bytes = ((const GW_GLOBAL gw_dpi_image *)work->image)->longest_bytes;
     const gw_u32 lanes =
         gw_lane_count() < GW_DPI_GROUP_LANES ? gw_lane_count() : GW_DPI_GROUP_LANES;
     gw_dpi_shares shares;
-    /* Limit the run-up before a segment to the maximum payload length, to avoid overflow. A longer
-     * run-up would give one segment without run-up. */
+    /* The run-up (the bytes that a work-item reads before its segment) is limited to the maximum
+     * payload length. A longer run-up would give one segment without run-up, and could overflow the
+     * arithmetic. */
     shares.run_up_bytes = longest_bytes < 0xffff ? longest_bytes : 0xffff;
     shares.run_up_bytes -= shares.run_up_bytes != 0;
     gw_u32 lanes_max = GW_PACKET_LANES;
@@ -118,7 +122,8 @@ GW_LANE gw_dpi_shares gw_dpi_share(const gw_work *work)
     return shares;
 }
 
-/* Adds the pattern matches of an automaton state to a walk. `row` is the state's row. */
+/* Adds the pattern matches of an automaton state to the matches that the work-item has found so
+ * far. `row` identifies the state. */
 GW_LANE void gw_dpi_count(gw_dpi_walk *walk, gw_u32 row)
 {
     if (row < walk->match_limit) {
@@ -129,8 +134,9 @@ GW_LANE void gw_dpi_count(gw_dpi_walk *walk, gw_u32 row)
     }
 }
 
-/* Runs the automaton over four bytes, the first in the lowest bits. The class lookups do not
- * depend on the transitions, so they overlap with their loads. */
+/* Runs the automaton over four bytes of input. The lowest bits of `word` hold the first byte. The
+ * loads of the byte classes do not depend on the transitions, so they overlap with the loads of the
+ * transitions. */
 GW_LANE void gw_dpi_walk_word(gw_dpi_walk *walk, gw_u32 word, gw_u32 counts)
 {
     const gw_u32 class0 = walk->class_map[word & 0xff];
@@ -153,10 +159,11 @@ GW_LANE void gw_dpi_walk_word(gw_dpi_walk *walk, gw_u32 word, gw_u32 counts)
 }
 
 /*
- * Runs the automaton over the bytes from..to of the buffer, where from < to. Matches that end at
- * `counted` or later are counted; `counted` equals `from` or is a multiple of 4. It loads aligned
- * blocks of 16 bytes, each before the previous block is finished. A buffer consists of whole
- * blocks.
+ * Runs the automaton over the bytes from..to of the buffer, where from < to. Only matches that end
+ * at `counted` or later are counted. `counted` equals `from` or is a multiple of 4.
+ *
+ * The function loads aligned blocks of 16 bytes, each before the previous block is finished. This
+ * is always valid, because a buffer consists of whole blocks.
  */
 GW_LANE void gw_dpi_walk_bytes(gw_dpi_walk *walk, const GW_GLOBAL gw_u8 *buffer, gw_u32 from,
                                gw_u32 counted, gw_u32 to)
@@ -190,8 +197,8 @@ GW_LANE void gw_dpi_walk_bytes(gw_dpi_walk *walk, const GW_GLOBAL gw_u8 *buffer,
     }
 }
 
-/* Searches one segment of the payload at start..end of the buffer. Returns an empty result if the
- * payload has fewer segments. */
+/* Searches one segment of the payload, which occupies start..end of the buffer. Returns no matches
+ * if the payload has no segment with this number. */
 GW_LANE gw_dpi_part gw_dpi_segment(const gw_work *work, const GW_LOCAL gw_dpi_scratch *scratch,
                                    const gw_dpi_shares *shares, const GW_GLOBAL gw_u8 *buffer,
                                    gw_u32 start, gw_u32 end, gw_u32 segment)
@@ -207,7 +214,7 @@ GW_LANE gw_dpi_part gw_dpi_segment(const gw_work *work, const GW_LOCAL gw_dpi_sc
     walk.found.count = 0;
     walk.found.first = 0;
 
-    /* Segments of the payload begin at multiples of 4 in the buffer, except the first. */
+    /* Every segment except the first begins at a multiple of 4 bytes in the buffer. */
     const gw_u32 origin = start & ~3u;
     const gw_u32 segments_log2 =
         gw_dpi_segments_log2(end - start, shares->segment_bytes, shares->lanes_log2);
@@ -225,7 +232,7 @@ GW_LANE gw_dpi_part gw_dpi_segment(const gw_work *work, const GW_LOCAL gw_dpi_sc
     return walk.found;
 }
 
-/* Writes the outcome of a packet from the results of its segments, in order. */
+/* Combines the results of all segments of a packet, in order, and writes the packet's outcome. */
 GW_LANE void gw_dpi_merge(const GW_LOCAL gw_dpi_part *parts, gw_u32 lanes, gw_outcome *outcome)
 {
     gw_u32 count = 0;
@@ -238,9 +245,12 @@ GW_LANE void gw_dpi_merge(const GW_LOCAL gw_dpi_part *parts, gw_u32 lanes, gw_ou
     gw_verdict(outcome, count == 0 ? GW_DPI_CLEAN : GW_DPI_MATCH, count, first);
 }
 
-/* Searches all packets of a bin. All lanes run the same rounds. One barrier per round is enough: a
- * lane that writes parts of round r + 2 has passed the barrier of round r + 1. All lanes reach that
- * barrier only after they have read the parts of round r. */
+/* Searches all packets of a bin (a batch of packets), in several rounds. All work-items of the
+ * work-group run the same rounds.
+ *
+ * One barrier per round is enough, because even and odd rounds use separate result arrays. A
+ * work-item that writes results of round r + 2 has passed the barrier of round r + 1. All
+ * work-items reach that barrier only after they have read the results of round r. */
 GW_GROUP void gw_dpi_bin(const gw_work *work, GW_LOCAL gw_dpi_scratch *scratch)
 {
     const gw_dpi_shares shares = gw_dpi_share(work);

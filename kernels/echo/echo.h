@@ -22,10 +22,11 @@ fields.magic = "u32: GW_ECHO_MAGIC"
 fields.ports = "u32: number of ports, 1 to 65536"
 */
 /*
- * echo: sends each frame back, through the port given in the payload.
+ * echo: swaps the addresses of each frame and sends it back, through the port that the payload
+ * names.
  *
- * The port number is the big-endian word in bytes 42..46 of the frame. This is the start of the
- * payload in an untagged Ethernet/IPv4/UDP frame without IP options. The headers are not parsed.
+ * The port number is the big-endian word in bytes 42..46 of the frame. The payload starts there in
+ * an untagged Ethernet/IPv4/UDP frame without IP options. The function does not parse the headers.
  *
  * Cost     16 bytes read, 12 written; no dependent loads
  */

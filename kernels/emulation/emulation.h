@@ -1,11 +1,11 @@
 /*
- * CUDA on a CPU, for tests. Included before the CUDA text of the kernels, so that g++ compiles the
- * text. Each block runs on a thread of the operating system.
+ * Runs CUDA kernels on a CPU, for tests. This file is included before the CUDA text of the kernels,
+ * so that g++ compiles the text. Each CUDA block runs on one thread of the operating system.
  *
- * Each thread of a block is a fiber that runs until it waits for others. A random number selects
- * the next fiber, so a missing barrier becomes visible. Code that would hang a device ends the
- * program with a message: a barrier that some thread of the block, or of the warp's mask, never
- * reaches.
+ * Each CUDA thread of a block is a fiber, which runs until it waits for other threads. A random
+ * number selects the next fiber, so a missing barrier becomes visible. If some thread of the block,
+ * or of the warp's mask, never reaches a barrier, a device would hang. The emulation then ends the
+ * program with a message.
  */
 #ifndef GODWIT_CUDA_EMULATION_H
 #define GODWIT_CUDA_EMULATION_H
@@ -38,13 +38,14 @@ constexpr size_t STACK_BYTES = 64 << 10;
     exit(3);
 }
 
-/* State of a suspended fiber: the top of its stack, which holds its registers. */
+/* State of a suspended fiber. It is the top of the fiber's stack, which holds the saved
+ * registers. */
 using Context = void *;
 
 extern "C" void emulation_switch(Context *from, Context to);
 
-/* Switches from one fiber to another. swapcontext is two hundred times slower, because it reads the
- * signal mask from the kernel each time. */
+/* Switches from one fiber to another. The library function swapcontext takes two hundred times as
+ * long, because it reads the signal mask from the kernel each time. */
 #if defined(__x86_64__)
 asm(".text\n"
     ".type emulation_switch, @function\n"
@@ -58,7 +59,8 @@ asm(".text\n"
 #error "emulation.h switches fibers on x86-64 only"
 #endif
 
-/* Meeting of the lanes of a mask, in which each lane leaves a value. */
+/* Meeting point of those threads of a warp that a mask selects. Each thread leaves a value that the
+ * other threads of the mask can read. */
 struct Meeting {
     unsigned arrived = 0;
     unsigned generation = 0;
@@ -72,7 +74,7 @@ struct Fiber {
     Sanitizer sanitizer;
     unsigned thread = 0;
     bool done = false;
-    /* The fiber is runnable once *generation differs from `awaited`. */
+    /* The waiting fiber may continue once *generation differs from `awaited`. */
     const unsigned *generation = nullptr;
     unsigned awaited = 0;
 };
@@ -96,10 +98,11 @@ struct Block {
     uint64_t random = 1;
 };
 
-/* Block that the calling OS thread runs. Each OS thread has its own. */
+/* The CUDA block that the current OS thread runs. Each OS thread has its own block. */
 inline thread_local Block block;
 
-/* Work of the host, called when the device reads memory that host and device share. */
+/* Work of the emulated host. The emulation calls it when a kernel reads memory that host and device
+ * share. */
 inline std::function<void()> host = [] {};
 
 inline void wait(const unsigned *generation, unsigned awaited)
@@ -126,10 +129,12 @@ inline void meet_block()
     Sanitizer::acquire(&block.barriers[now & 1]);
 }
 
-/* Operation of meet_warp that orders the memory accesses of the lanes. */
+/* Value for `operation` of meet_warp: a barrier that also orders the memory accesses of the
+ * threads. */
 constexpr unsigned BARRIER = 1;
 
-/* Waits until all lanes of the mask have arrived. Returns the values that they left. */
+/* Waits until all threads of the warp that `mask` selects have arrived. Returns the values that
+ * these threads passed. */
 inline const uint64_t *meet_warp(unsigned mask, unsigned operation, uint64_t value)
 {
     const IgnoredAccesses ignored;
@@ -189,8 +194,8 @@ inline void run_block(unsigned threads)
         fiber.thread = thread;
         fiber.done = false;
         fiber.generation = nullptr;
-        /* The stack holds six registers and the return address. A function starts with 8 bytes on
-         * its stack. */
+        /* A new stack holds six saved registers and the return address. The x86-64 ABI requires 8
+         * more bytes on the stack when a function starts. */
         void **top = (void **)(((uintptr_t)fiber.stack.get() + STACK_BYTES) & ~(uintptr_t)15);
         *--top = nullptr;
         *--top = (void *)run_fiber;
@@ -233,7 +238,8 @@ inline void launch_block(unsigned index, unsigned blocks, unsigned threads, uint
     block.grid.x = blocks;
     block.index.x = index;
     run_block(threads);
-    /* The thread may outlive the objects to which the function refers. */
+    /* The OS thread may live longer than the objects to which `block.kernel` refers, so the
+     * reference is removed here. */
     block.kernel = nullptr;
 }
 
@@ -244,7 +250,8 @@ inline void launch(unsigned blocks, unsigned threads, uint64_t seed, std::functi
     }
 }
 
-/* Replacements of PTX instructions, which compiler.cpp inserts into the text. */
+/* The following functions emulate PTX instructions. compiler.cpp inserts calls of them into the
+ * kernel text. */
 template <typename A, typename B> void load_acquire(A &first, B &second, const void *address)
 {
     host();
@@ -351,7 +358,8 @@ inline int __all_sync(unsigned mask, int predicate)
 namespace emulation
 {
 
-/* Returns the value of another lane: of the lane that `from` returns for the caller's lane. */
+/* Returns the value that another thread of the warp passed. `from` maps the number of the calling
+ * thread in its warp to the number of the other thread. */
 template <typename T>
 T shuffle(unsigned mask, unsigned operation, T value, const std::function<unsigned(unsigned)> &from)
 {

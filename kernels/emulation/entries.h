@@ -1,5 +1,6 @@
-/* Kernels of a text in the form that the emulated driver calls. Included after the text. The
- * emulated compiler then appends one EMULATED_KERNEL line per kernel. */
+/* Wraps the kernels of a CUDA text in a form that the emulated driver can call. This file is
+ * included after the text. The emulated compiler then appends one EMULATED_KERNEL line per
+ * kernel. */
 #include <tuple>
 #include <utility>
 

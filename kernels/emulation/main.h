@@ -1,14 +1,15 @@
 /*
- * Runs one chunk through gw_chunk or gw_persistent. Included after the CUDA text of the kernels.
+ * Runs one chunk (the bins of one launch) through the kernel gw_chunk or gw_persistent. This file
+ * is included after the CUDA text of the kernels.
  *
  *   PROGRAM input output
  *
- * Both files are sequences of arrays in the machine's byte order.
+ * The input file and the output file are sequences of arrays in the machine's byte order.
  *
  *   input    Header | arena | images | image_offsets | descriptors | parameters | outcomes | bins
  *   output   arena | descriptors | outcomes | trails
  *
- * The address sanitizer permits accesses only to the packets' buffers in the arena.
+ * In the arena, the address sanitizer permits accesses only to the buffers of the packets.
  */
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -29,7 +30,8 @@ template <typename T> struct Array {
     explicit Array(uint64_t number)
         : values((T *)aligned_alloc(64, (number * sizeof(T) + 63) / 64 * 64)), count(number)
     {
-        /* Fill new memory, so that tests do not mistake uninitialised bytes for zeros. */
+        /* The fill value 0xcd makes uninitialised memory visible: tests cannot mistake it for
+         * zeros. */
         memset((void *)values, 0xcd, count * sizeof(T));
     }
 
@@ -56,10 +58,12 @@ template <typename T> struct Array {
     }
 };
 
-/* Value of Header::mode: the way in which groups get packets and bins. */
+/* Values of Header::mode. The mode selects how the work-groups of the kernel get packets and bins
+ * (batches of packets for one function). */
 enum Mode : uint64_t { IN_PLACE, BY_GROUP, PERSISTENT };
 
-/* Arrays of a chunk, with the same layout in host memory and in device memory. */
+/* The per-packet arrays of a chunk (the bins of one launch). Host memory and device memory use the
+ * same layout. */
 struct Arrays {
     static constexpr size_t ALIGN = 64, COUNT = 4;
     static constexpr size_t SIZES[COUNT] = {sizeof(gw_u64), sizeof(gw_descriptor),
@@ -85,7 +89,8 @@ struct Arrays {
         ASAN_UNPOISON_MEMORY_REGION(memory.values, memory.count);
     }
 
-    /* Returns the offset of an array. Bytes between two arrays must not be accessed. */
+    /* Returns the offset of an array, in bytes. Kernels must not access the gap between two
+     * arrays. */
     static uint64_t offset(uint64_t packets, size_t array)
     {
         uint64_t at = 0;
@@ -112,8 +117,9 @@ struct Arrays {
 /* Number of slots in a mailbox. */
 constexpr gw_u32 SLOTS = 4;
 
-/* Host of all groups. It gives each group its share of the bins, a few at a time. It stops the
- * group after it has finished them, and continues with the next group. */
+/* The emulated host of all persistent work-groups. It serves one group after another. It gives each
+ * group its share of the bins, a few at a time, and stops the group when these bins are
+ * finished. */
 struct Host {
     Array<gw_bin> &bins;
     Array<gw_descriptor> &descriptors;
@@ -134,7 +140,7 @@ struct Host {
     {
         for (uint64_t i = 0; i < blocks; i++) {
             *box(i) = gw_mailbox{};
-            /* The counters start just below 2^32, so that they wrap. */
+            /* The counters start just below 2^32, so that tests cover their wrap-around to 0. */
             box(i)->posted = box(i)->finished = 0u - 2 * SLOTS;
         }
         begin(0);
@@ -158,7 +164,8 @@ struct Host {
         return (gw_u8 *)(box(block) + 1) + count % SLOTS * GW_MAILBOX_SLOT_BYTES(bin_packets);
     }
 
-    /* Posts the next bin of the group. Bin i of the chunk belongs to group i % blocks. */
+    /* Posts the next bin (batch of packets) to the mailbox of the current work-group. Bin i of the
+     * chunk belongs to work-group i % blocks. */
     void post()
     {
         gw_bin bin = bins.values[next];
@@ -178,8 +185,9 @@ struct Host {
         next += blocks;
     }
 
-    /* Returns the extent of a bin (abi.h) or, at random, the outdated extent of the previous bin.
-     */
+    /* Returns the extent of a bin: the arena range that its buffers occupy, as abi.h defines it. At
+     * random, it returns the outdated extent of the previous bin instead, because a kernel must
+     * accept both. */
     gw_u64 extent(const gw_descriptor *buffers, gw_u32 count)
     {
         gw_u32 units = 0;
@@ -209,7 +217,8 @@ struct Host {
         oldest += blocks;
     }
 
-    /* Does the host's work. Called whenever a group polls its mailbox. */
+    /* Does the work of the emulated host. The emulation calls it whenever a persistent work-group
+     * polls its mailbox. */
     void poll()
     {
         if (emulation::block.index.x != block) {

@@ -1,4 +1,4 @@
-/* Annotations of the emulation (emulation.h) for the thread sanitizer. */
+/* Tells the thread sanitizer about the fibers and barriers of the CUDA emulation (emulation.h). */
 #ifndef GODWIT_CUDA_SANITIZER_H
 #define GODWIT_CUDA_SANITIZER_H
 
@@ -15,8 +15,8 @@ extern "C" void AnnotateIgnoreWritesEnd(const char *file, int line);
 namespace emulation
 {
 
-/* The thread sanitizer treats every fiber as a thread, and only barriers order their accesses. A
- * missing barrier is then a data race, in whatever order the fibers ran. */
+/* Makes the thread sanitizer treat every fiber as a thread whose accesses only barriers order. The
+ * sanitizer then reports a missing barrier as a data race, whatever order the fibers ran in. */
 #if defined(__SANITIZE_THREAD__)
 struct Sanitizer {
     void *fiber = nullptr;
@@ -57,7 +57,8 @@ struct Sanitizer {
     }
 };
 
-/* While an object of this type exists, the sanitizer ignores accesses of the emulation itself. */
+/* While an object of this type exists, the sanitizer ignores all memory accesses of the current
+ * thread. The emulation uses it around its own accesses, which no kernel makes. */
 struct IgnoredAccesses {
     IgnoredAccesses()
     {

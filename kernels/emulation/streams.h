@@ -1,4 +1,5 @@
-/* Threads of the emulated driver (driver.cpp), which run blocks and streams. */
+/* OS threads of the emulated CUDA driver (driver.cpp). They run the blocks of kernels and the
+ * operations of streams. */
 #ifndef GODWIT_EMULATED_STREAMS_H
 #define GODWIT_EMULATED_STREAMS_H
 
@@ -9,7 +10,8 @@
 #include <mutex>
 #include <thread>
 
-/* Pool of OS threads for blocks. It grows to the number of blocks that run at a time. */
+/* A pool of OS threads that run CUDA blocks. It grows to the largest number of blocks that run at
+ * the same time. */
 class Pool
 {
   public:
@@ -45,7 +47,7 @@ class Pool
     size_t idle = 0;
 };
 
-/* Stream that runs its operations in order, on its own thread. */
+/* An emulated CUDA stream. It runs its operations in order, on its own OS thread. */
 class Stream
 {
   public:
@@ -110,7 +112,8 @@ class Stream
     std::thread thread;
 };
 
-/* CUDA event: a position in a stream. It counts how often it was recorded and reached. */
+/* An emulated CUDA event, which marks a position in a stream. It counts how often the event was
+ * recorded, and how often the stream reached it. */
 class Event
 {
   public:

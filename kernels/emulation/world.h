@@ -1,4 +1,5 @@
-/* State of the emulated driver (driver.cpp): memory, streams, and settings of the test. */
+/* State of the emulated CUDA driver (driver.cpp): memory, streams, and the failures that a test
+ * requests. */
 #ifndef GODWIT_EMULATED_WORLD_H
 #define GODWIT_EMULATED_WORLD_H
 
@@ -40,7 +41,7 @@ constexpr auto TIMEOUT = std::chrono::seconds(30);
     abort();
 }
 
-/* Memory area that may be the source or destination of a copy. */
+/* An allocated memory area, which may be the source or the destination of a copy. */
 struct Area {
     uint64_t bytes;
     bool on_device;
@@ -53,7 +54,8 @@ struct Failure {
     Result result;
 };
 
-/* State of the process. It is never destroyed, because threads use it until the process ends. */
+/* The driver state of the whole process. It is never destroyed, because other threads use it until
+ * the process ends. */
 struct World {
     std::mutex mutex;
     std::map<Address, Area> areas;
@@ -71,10 +73,11 @@ struct World {
 };
 
 inline World &world = *new World;
-/* Device of the calling thread's context; -1 without a context. */
+/* Number of the device whose context is current in this thread, or -1 without a context. */
 inline thread_local int device = -1;
 
-/* Counts a call. Returns the error that the test has injected for it, or SUCCESS. */
+/* Counts a call of the driver function `call`. Returns the error that the test has injected for
+ * this call, or SUCCESS. */
 inline Result injected_result(const char *call)
 {
     std::lock_guard guard(world.mutex);
@@ -90,8 +93,8 @@ inline Result injected_result(const char *call)
     return entry->second.result;
 }
 
-/* Returns an error if the thread has no context or the test has injected one. Begins every call
- * that requires a context. */
+/* Returns from the calling function with an error if the thread has no context, or if the test has
+ * injected an error. Every driver function that needs a context begins with this macro. */
 #define GODWIT_REQUIRE_CONTEXT()                                                                   \
     do {                                                                                           \
         if (device < 0) {                                                                          \
@@ -150,7 +153,7 @@ inline Area remove_area(Address address, const char *what)
     return area;
 }
 
-/* Waits until the device is idle, as a driver does before it frees memory. */
+/* Waits until the current device is idle. A real driver also does so before it frees memory. */
 inline void wait_for_all()
 {
     const auto start_time = std::chrono::steady_clock::now();

@@ -1,4 +1,4 @@
-/* Lookups of many IPv4 addresses without packets, to measure the table alone. */
+/* Looks up many IPv4 addresses without packets, so that a benchmark can measure the table alone. */
 #ifndef GODWIT_IPV4_BULK_H
 #define GODWIT_IPV4_BULK_H
 
@@ -23,15 +23,15 @@ gw_ipv4_bulk_variant(const gw_u8 *image, const gw_u32 variant, const gw_u32 *res
 }
 
 /*
- * Looks up `count` IPv4 addresses in host byte order. next_hops receives an index or GW_IPV4_NONE
- * for each.
+ * Looks up `count` IPv4 addresses in host byte order. For each address, next_hops receives the
+ * index of a next hop, or GW_IPV4_NONE.
  *
  * `ahead` is the prefetch distance in addresses; 0 disables prefetching. A prefetch retires at
  * once, while a load that misses blocks the retirement of later instructions. A processor with a
  * large reorder buffer reaches the same number of outstanding misses without prefetches, so the
- * caller measures the best distance. With 256 addresses per call and 32 MiB of entries, a Zen 5
- * takes 2.8, 2.5 and 2.4 ns at 64, 96 and 128. A Xeon with 2 MiB of L2 takes 3.2, 3.2, 3.5 and 4.0
- * ns at 0, 16, 64 and 128.
+ * caller measures the best distance. With 256 addresses per call and 32 MiB of entries, a lookup on
+ * a Zen 5 takes 2.8, 2.5 and 2.4 ns at distances of 64, 96 and 128. On a Xeon with 2 MiB of L2, it
+ * takes 3.2, 3.2, 3.5 and 4.0 ns at distances of 0, 16, 64 and 128.
  *
  * Addresses are not processed in blocks, because memory would be idle at the end of each block (4.0
  * and 4.4 ns in blocks of 64 and 256).
@@ -40,7 +40,8 @@ static inline void gw_ipv4_bulk(const gw_u8 *image, gw_u32 variant,
                                 const gw_u32 *restrict addresses, gw_u32 *restrict next_hops,
                                 gw_u64 count, gw_u64 ahead)
 {
-    /* Each variant of ipv4 has its own loop, in which the variant is a constant. */
+    /* Each variant (2-byte or 4-byte entries) has its own loop, so that the compiler sees the
+     * variant as a constant. */
     if (variant == GW_IPV4_VARIANT_ENTRIES16) {
         gw_ipv4_bulk_variant(image, GW_IPV4_VARIANT_ENTRIES16, addresses, next_hops, count, ahead);
     } else {

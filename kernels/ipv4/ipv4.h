@@ -128,7 +128,8 @@ fields.from = """\
 #define GW_IPV4_HEADER_BYTES 20u
 #define GW_IPV4_SOUND        255u /* check result without a reason to drop */
 
-/* Returns the index of the next hop of an IPv4 destination, or GW_IPV4_NONE. */
+/* Returns the index of the next hop for an IPv4 destination, or GW_IPV4_NONE if no route
+ * matches. */
 GW_LANE gw_u32 gw_ipv4_lookup(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u32 address)
 {
     const GW_GLOBAL gw_ipv4_image *header = (const GW_GLOBAL gw_ipv4_image *)image;
@@ -142,7 +143,8 @@ GW_LANE gw_u32 gw_ipv4_lookup(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u
             GW_EXPENSIVE(&tbl8[index]);
             entry = tbl8[index];
         }
-        /* Map 0x7fff to 0x7fffffff without a branch, which random addresses would mispredict. */
+        /* The value 0x7fff (no route) becomes 0x7fffffff without a branch, because a branch would
+         * be mispredicted for random addresses. */
         return entry | ((entry + 1) >> 15) * 0x7fff8000u;
     }
     const GW_GLOBAL gw_u32 *tbl24 = (const GW_GLOBAL gw_u32 *)(image + header->tbl24_offset);
@@ -157,7 +159,7 @@ GW_LANE gw_u32 gw_ipv4_lookup(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u
     return entry;
 }
 
-/* Prefetches the entry of tbl24 that a lookup of an IPv4 address reads first. */
+/* Prefetches the table entry (in tbl24) that a lookup of this IPv4 address reads first. */
 GW_LANE void gw_ipv4_fetch(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u32 address)
 {
     const GW_GLOBAL gw_ipv4_image *header = (const GW_GLOBAL gw_ipv4_image *)image;
@@ -165,8 +167,8 @@ GW_LANE void gw_ipv4_fetch(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u32 
     GW_FETCH(image + header->tbl24_offset + ((gw_u64)(address >> 8) << shift));
 }
 
-/* Checks rules 4 to 6 (top of this file) for any IPv4 header. Returns the drop reason, or
- * GW_IPV4_SOUND. */
+/* Applies rules 4 to 6 at the top of this file, which check the IPv4 header, to any header. Returns
+ * the drop reason, or GW_IPV4_SOUND. */
 GW_RARE gw_u32 gw_ipv4_check_any(const GW_GLOBAL gw_u8 *ip, gw_u32 available)
 {
     const gw_u32 first = gw_load_be32(ip);
@@ -182,17 +184,18 @@ GW_RARE gw_u32 gw_ipv4_check_any(const GW_GLOBAL gw_u8 *ip, gw_u32 available)
 }
 
 /*
- * Returns whether a forwarded packet must not have this address (RFC 1812 section 5.3.7). This
- * includes multicast and broadcast addresses, which the table does not route (sections 5.2.1 and
- * 5.3.5.1). The subtraction maps 0/8 and the addresses from 224.0.0.0 to at least 223 * 2^24.
+ * Returns whether a router must not forward a packet with this source or destination address (RFC
+ * 1812 section 5.3.7). This includes multicast and broadcast addresses, which the table does not
+ * route (sections 5.2.1 and 5.3.5.1). A single comparison covers 0/8 and all addresses from
+ * 224.0.0.0 on, because the subtraction wraps 0/8 to the largest values.
  */
 GW_LANE gw_u32 gw_ipv4_martian(gw_u32 address)
 {
     return (gw_u32)(address - 0x01000000u >= 0xdf000000u || address >> 24 == 127);
 }
 
-/* Checks rules 1 to 7 (top of this file) for any frame. Returns the offset of the IPv4 header, or 0
- * if the outcome is decided. */
+/* Applies rules 1 to 7 at the top of this file, which check the headers, to any frame. Returns the
+ * offset of the IPv4 header, or 0 if a rule has already written the packet's outcome. */
 GW_RARE gw_u32 gw_ipv4_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_outcome *outcome)
 {
     const gw_l3 l3 = gw_l3_parse(frame, length);
@@ -222,9 +225,11 @@ GW_RARE gw_u32 gw_ipv4_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw
     return l3.offset;
 }
 
-/* First half of ipv4: rules 1 to 7. The fast path handles a valid header without tag and options,
- * and loads each word once. The sum of the 32-bit words is a multiple of 0xffff exactly if the sum
- * of the 16-bit words is (RFC 1071 section 2 (C)). It is never 0. */
+/* Applies rules 1 to 7 at the top of this file, which check the headers before the lookup. A fast
+ * path handles an untagged frame with a valid header without options, and loads each word once.
+ *
+ * The fast path checks the header checksum with 32-bit words. Their sum is a multiple of 0xffff
+ * exactly if the sum of the 16-bit words is (RFC 1071 section 2 (C)). The sum is never 0. */
 GW_LANE void gw_ipv4_begin(const gw_lane *lane, const gw_descriptor *descriptor,
                            gw_half *first_half, gw_outcome *outcome)
 {
@@ -251,7 +256,8 @@ GW_LANE void gw_ipv4_begin(const gw_lane *lane, const gw_descriptor *descriptor,
     }
 }
 
-/* Applies rules 8 to 12 (top of this file) to a packet whose next hop has flags. */
+/* Applies rules 8 to 12 at the top of this file to a packet whose next hop has special flags, such
+ * as local or blackhole. */
 GW_RARE void gw_ipv4_special(gw_u32 flags, gw_u32 port, gw_u32 index, gw_u32 ttl,
                              gw_outcome *outcome)
 {
@@ -269,10 +275,12 @@ GW_RARE void gw_ipv4_special(gw_u32 flags, gw_u32 port, gw_u32 index, gw_u32 ttl
 }
 
 /*
- * Second half of ipv4: rules 8 to 15. Random addresses would mispredict a branch on rule 8. A
- * packet without a route therefore uses next hop 0 with all results masked out, and its frame is
- * rewritten unchanged. Reading next hop 0 is always valid, because the table follows if there is no
- * next hop.
+ * Looks up the destination, applies rules 8 to 15 at the top of this file, and rewrites the frame.
+ *
+ * A branch for packets without a route would be mispredicted for random addresses. The code
+ * therefore treats such a packet as if it had next hop 0, masks all results out, and writes the old
+ * bytes of the frame again. Next hop 0 is always readable: if the image has no next hops, other
+ * bytes of the table are at its place.
  */
 GW_LANE void gw_ipv4_end(const gw_lane *lane, const gw_half *first_half, gw_outcome *outcome)
 {
@@ -311,9 +319,9 @@ GW_LANE void gw_ipv4_end(const gw_lane *lane, const gw_half *first_half, gw_outc
         verdict = GW_IPV4_FRAGMENT;
         value = mtu;
     }
-    /* Updates the header checksum for a TTL decremented by 1 (RFC 1624 section 3, equation 3). It
-     * grows by 0x0100, plus an end-around carry if it is 0xfeff or more. The result is never
-     * 0xffff. */
+    /* The header checksum is updated for a TTL that is decremented by 1 (RFC 1624 section 3,
+     * equation 3). The checksum grows by 0x0100, plus an end-around carry if it is 0xfeff or more.
+     * The result is never 0xffff. */
     const gw_u32 carry = (gw_u32)((word & 0xffff) >= 0xfeffu);
     const gw_u64 front = gw_load_be64(frame);
     const gw_u32 back = gw_load_be32(frame + 8);

@@ -151,24 +151,27 @@ fields.from = """\
 #define GW_IPV6_HEADER_BYTES 40u
 #define GW_IPV6_OPTION_BYTES 64u
 
-/* Flag in gw_half.offset, in addition to the offset: the source has link-local scope. */
+/* Flag that gw_half.offset holds in addition to the offset of the IPv6 header. It is set if the
+ * source address has link-local scope. */
 #define GW_IPV6_FROM_LINK 0x80000000u
 #define GW_IPV6_OFFSET    0xffffu
 
-/* Results of gw_ipv6_scope: the scope of a packet's addresses. */
+/* Results of gw_ipv6_scope, which classifies the source and destination addresses of a packet by
+ * their scope. */
 #define GW_IPV6_GLOBAL        0u
 #define GW_IPV6_LINK_SOURCE   1u
 #define GW_IPV6_LINK_RECEIVER 2u
 #define GW_IPV6_NOWHERE       3u
 
 /*
- * Classifies the scope of both addresses. The result is GW_IPV6_NOWHERE for:
+ * Classifies the scope of a packet's source and destination address. The result is GW_IPV6_NOWHERE
+ * for the following addresses, which a router must not forward or which the table does not cover:
  *
  *   - the unspecified address as destination, or as source of a unicast packet (RFC 4291
  *     section 2.5.2)
- *   - the loopback address (2.5.3)
+ *   - the loopback address (RFC 4291 section 2.5.3)
  *   - a multicast address as source
- *   - multicast groups of reserved or interface-local scope (2.7)
+ *   - multicast groups of reserved or interface-local scope (RFC 4291 section 2.7)
  *   - multicast groups beyond the link, which need multicast routes
  */
 GW_LANE gw_u32 gw_ipv6_scope(const GW_GLOBAL gw_u8 *ip)
@@ -193,7 +196,8 @@ GW_LANE gw_u32 gw_ipv6_scope(const GW_GLOBAL gw_u8 *ip)
     return source >> 54 == 0x3fa ? GW_IPV6_LINK_SOURCE : GW_IPV6_GLOBAL;
 }
 
-/* Checks rule 8 (top of this file): hop-by-hop options. Returns whether the packet continues. */
+/* Applies rule 8 at the top of this file, which checks the hop-by-hop options of a packet. Returns
+ * whether processing of the packet continues. */
 GW_RARE gw_u32 gw_ipv6_options(const GW_GLOBAL gw_u8 *ip, gw_u32 payload_bytes, gw_outcome *outcome)
 {
     const GW_GLOBAL gw_u8 *header = ip + GW_IPV6_HEADER_BYTES;
@@ -203,8 +207,8 @@ GW_RARE gw_u32 gw_ipv6_options(const GW_GLOBAL gw_u8 *ip, gw_u32 payload_bytes, 
     }
     const gw_u32 end = (header[1] + 1u) * 8;
     gw_u32 at = 2;
-    /* Each iteration consumes at least one byte of the hop-by-hop options. Options beyond
-     * GW_IPV6_OPTION_BYTES are not read. */
+    /* Each iteration consumes at least one byte of the hop-by-hop options. Options that begin
+     * beyond the first GW_IPV6_OPTION_BYTES bytes are not read. */
     for (gw_u32 i = 0; i < GW_IPV6_OPTION_BYTES; i++) {
         if (at >= end || at + 1 >= GW_IPV6_OPTION_BYTES) {
             return 1;
@@ -231,8 +235,8 @@ GW_RARE gw_u32 gw_ipv6_options(const GW_GLOBAL gw_u8 *ip, gw_u32 payload_bytes, 
     return 1;
 }
 
-/* Checks rules 1 to 8 (top of this file) for any frame. Returns gw_half.offset, or 0 if the outcome
- * is decided. */
+/* Applies rules 1 to 8 at the top of this file, which check the headers, to any frame. Returns the
+ * value for gw_half.offset, or 0 if a rule has already written the packet's outcome. */
 GW_RARE gw_u32 gw_ipv6_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_outcome *outcome)
 {
     const gw_l3 l3 = gw_l3_parse(frame, length);
@@ -274,8 +278,9 @@ GW_RARE gw_u32 gw_ipv6_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw
     return l3.offset | (scope == GW_IPV6_LINK_SOURCE ? GW_IPV6_FROM_LINK : 0);
 }
 
-/* First half of ipv6: rules 1 to 8. The fast path handles untagged packets between addresses of
- * 2000::/3 without hop-by-hop options, and loads each word once. */
+/* Applies rules 1 to 8 at the top of this file, which check the headers before the lookup. A fast
+ * path handles untagged packets between addresses of 2000::/3 without hop-by-hop options. It loads
+ * each word of the headers once. */
 GW_LANE void gw_ipv6_begin(const gw_lane *lane, const gw_descriptor *descriptor,
                            gw_half *first_half, gw_outcome *outcome)
 {
@@ -294,8 +299,8 @@ GW_LANE void gw_ipv6_begin(const gw_lane *lane, const gw_descriptor *descriptor,
     first_half->offset = gw_ipv6_begin_any(frame, length, outcome);
 }
 
-/* Applies rules 9 to 16 (top of this file). `index` is the index of the next hop, or GW_IPV6_NONE.
- */
+/* Applies rules 9 to 16 at the top of this file, and rewrites the frame if it is forwarded. `index`
+ * is the result of the lookup: the index of a next hop, or GW_IPV6_NONE. */
 GW_LANE void gw_ipv6_settle(const gw_lane *lane, const gw_half *first_half, gw_u32 index,
                             gw_outcome *outcome)
 {
@@ -336,7 +341,7 @@ GW_LANE void gw_ipv6_settle(const gw_lane *lane, const gw_half *first_half, gw_u
     }
 }
 
-/* Second half of ipv6: rules 9 to 16. */
+/* Looks up the destination and applies rules 9 to 16 at the top of this file. */
 GW_LANE void gw_ipv6_end(const gw_lane *lane, const gw_half *first_half, gw_outcome *outcome)
 {
     if (first_half->offset != 0) {

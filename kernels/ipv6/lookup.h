@@ -1,4 +1,4 @@
-/* Longest-prefix match of an IPv6 address, in a trie or a hash table. */
+/* Finds the longest prefix of an IPv6 address, in a trie or in a hash table. */
 #ifndef GODWIT_IPV6_LOOKUP_H
 #define GODWIT_IPV6_LOOKUP_H
 
@@ -37,8 +37,8 @@
  * the complete old or the complete new state.
  */
 
-/* Upper bound of the loop over prefix lengths, above the number of lengths in any search. Each try
- * leaves fewer lengths. */
+/* Bound of the loop that tries prefix lengths. It exceeds the number of lengths in any search,
+ * because each try excludes at least one length. */
 #define GW_IPV6_TRIES 128u
 
 GW_LANE const GW_GLOBAL gw_u8 *gw_ipv6_lines(const GW_GLOBAL gw_u8 *image)
@@ -53,8 +53,9 @@ GW_LANE const GW_GLOBAL gw_u32 *gw_ipv6_root(const GW_GLOBAL gw_u8 *image, gw_u6
     return (const GW_GLOBAL gw_u32 *)(image + header->root_offset) + (high >> header->root_shift);
 }
 
-/* Returns the hash of a prefix. Its top bits are the line of a hash table (Dietzfelbinger et al., A
- * Reliable Randomized Algorithm for the Closest-Pair Problem, 1997: the top bits of a product). */
+/* Returns the hash of an IPv6 prefix. Its top bits select the line of the hash table. They are the
+ * top bits of a product (Dietzfelbinger et al., A Reliable Randomized Algorithm for the
+ * Closest-Pair Problem, 1997). */
 GW_LANE gw_u64 gw_ipv6_hash_of(gw_u64 prefix, gw_u32 length, gw_u64 seed)
 {
     gw_u64 mixed = (prefix ^ (prefix >> 32)) * (seed | 1) + length * 0x9e3779b97f4a7c15u;
@@ -62,7 +63,8 @@ GW_LANE gw_u64 gw_ipv6_hash_of(gw_u64 prefix, gw_u32 length, gw_u64 seed)
     return mixed * 0xbf58476d1ce4e5b9u;
 }
 
-/* Returns the entry of the longest prefix of a key in a hash table of prefixes. */
+/* Finds the longest prefix of a key (one half of an IPv6 address) in a hash table of prefixes.
+ * Returns the entry of this prefix. */
 GW_LANE gw_u32 gw_ipv6_hashed(const GW_GLOBAL gw_u8 *lines, gw_u32 entry, gw_u64 key)
 {
     if (entry >> 30 != GW_IPV6_TABLE >> 30) {
@@ -108,7 +110,8 @@ GW_LANE gw_u32 gw_ipv6_hashed(const GW_GLOBAL gw_u8 *lines, gw_u32 entry, gw_u64
     return best;
 }
 
-/* Looks up one half of an IPv6 address, in a trie or in a hash table depending on the variant. */
+/* Looks up one half of an IPv6 address. The variant selects whether the table is a trie or a hash
+ * table. */
 GW_LANE gw_u32 gw_ipv6_half_of(const GW_GLOBAL gw_u8 *lines, gw_u32 variant, gw_u32 entry,
                                gw_u64 key)
 {
@@ -116,7 +119,8 @@ GW_LANE gw_u32 gw_ipv6_half_of(const GW_GLOBAL gw_u8 *lines, gw_u32 variant, gw_
                                    : gw_ipv6_hashed(lines, entry, key);
 }
 
-/* Returns the index of the next hop of an IPv6 destination, or GW_IPV6_NONE. */
+/* Returns the index of the next hop for an IPv6 destination, or GW_IPV6_NONE if no route
+ * matches. */
 GW_LANE gw_u32 gw_ipv6_lookup(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u64 high, gw_u64 low)
 {
     const GW_GLOBAL gw_u8 *lines = gw_ipv6_lines(image);

@@ -165,10 +165,10 @@ fields.tagged = "u32[8]: member ports that send frames with a tag"
 #define GW_L2_LEARNING 0x8000u /* the port learns */
 
 /*
- * Permutes a key of 60 bits. The permutation is a Feistel network whose rounds are strongly
- * universal hashes with secret multipliers (Dietzfelbinger, Universal hashing and k-wise
- * independent random variables via integer arithmetic without primes, STACS 1996, theorem 1).
- * Without the secret, an attacker cannot choose addresses that share buckets.
+ * Permutes a key of 60 bits with a Feistel network. Its round functions are strongly universal
+ * hashes with secret multipliers (Dietzfelbinger, Universal hashing and k-wise independent random
+ * variables via integer arithmetic without primes, STACS 1996, theorem 1). An attacker who does not
+ * know the secret cannot choose addresses that share buckets.
  */
 GW_LANE gw_u64 gw_l2_mix(const GW_GLOBAL gw_l2_image *header, gw_u64 key)
 {
@@ -187,8 +187,8 @@ GW_LANE gw_u64 gw_l2_first(const GW_GLOBAL gw_l2_image *header, gw_u64 mixed)
     return mixed & (((gw_u64)1 << header->bucket_bits) - 1);
 }
 
-/* Returns the XOR of the numbers of a key's two buckets. It is at least 2, so that the buckets
- * never share a cache line. */
+/* Returns the XOR of the numbers of the two buckets of a key. The result is at least 2, so that the
+ * two buckets never share a cache line. */
 GW_LANE gw_u64 gw_l2_flip(const GW_GLOBAL gw_l2_image *header, gw_u64 mixed)
 {
     return (((mixed >> header->bucket_bits) * header->second) >> (64 - header->bucket_bits)) | 2;
@@ -225,7 +225,7 @@ GW_LANE gw_u32 gw_l2_has_port(const GW_GLOBAL gw_u32 *set, gw_u32 port)
     return set[(port & 255) >> 5] >> (port & 31) & 1;
 }
 
-/* First half of l2: rules 1 to 5 at the top of this file. */
+/* Applies rules 1 to 5 at the top of this file, which check the headers and the VLAN. */
 GW_LANE void gw_l2_begin(const gw_lane *lane, const gw_descriptor *descriptor, gw_half *first_half,
                          gw_outcome *outcome)
 {
@@ -285,7 +285,7 @@ GW_LANE void gw_l2_begin(const gw_lane *lane, const gw_descriptor *descriptor, g
     first_half->keys[1] = gw_l2_mix(header, (gw_u64)vid << 48 | destination);
 }
 
-/* Second half of l2: rules 6 to 8 at the top of this file. */
+/* Looks up both addresses and applies rules 6 to 8 at the top of this file. */
 GW_LANE void gw_l2_end(const gw_lane *lane, const gw_half *first_half, gw_outcome *outcome)
 {
     if (first_half->offset == 0) {
@@ -302,8 +302,8 @@ GW_LANE void gw_l2_end(const gw_lane *lane, const gw_half *first_half, gw_outcom
     GW_EXPENSIVE(gw_l2_one(header, station));
     GW_EXPENSIVE(gw_l2_other(header, station));
     const gw_u64 from = gw_l2_find(header, source);
-    /* The host needs no notice of the source if its entry is static, or fresh and at the ingress
-     * port. */
+    /* The host need not learn the source address if its table entry is static. The same applies if
+     * the entry is fresh and names the ingress port. */
     const gw_u32 here = (gw_u32)((from >> GW_L2_PORT_SHIFT & 0xff) == ingress);
     const gw_u32 known =
         (gw_u32)((from & GW_L2_STATIC) != 0) | (here & (gw_u32)((from & GW_L2_FRESH) != 0));
@@ -316,8 +316,8 @@ GW_LANE void gw_l2_end(const gw_lane *lane, const gw_half *first_half, gw_outcom
     const gw_u32 egress = (gw_u32)(to >> GW_L2_PORT_SHIFT) & 0xff;
     if (egress == ingress) {
         gw_drop(outcome, GW_L2_SAME_PORT);
-        /* A frame whose source and destination are at the same port is dropped, but its source is
-         * still learned. */
+        /* The frame is dropped, because its destination is at the port where it arrived. The host
+         * still learns the source address. */
         outcome->value = value;
         return;
     }

@@ -1,5 +1,6 @@
 /*
- * Protocols that carry NDN packets: Ethernet with EtherType 0x8624, and UDP over IPv4 or IPv6.
+ * Headers below an NDN packet. Ethernet with EtherType 0x8624, UDP over IPv4, and UDP over IPv6
+ * carry NDN packets.
  *
  * Spec: IEEE 802.3; RFC 791 section 3.1; RFC 8200 sections 3 and 8.1; RFC 768; RFC 1071; NDN over
  * EtherType 0x8624, and over UDP port 6363.
@@ -16,7 +17,7 @@
 /* Initial TTL and hop limit of forwarded packets (RFC 1700). */
 #define GW_NDN_TTL 64u
 
-/* Location of the NDN packet, from the first byte of the frame. */
+/* Location of the NDN packet in a frame. Offsets count from the first byte of the frame. */
 typedef struct gw_ndn_span {
     gw_u32 start;
     gw_u32 end; /* over Ethernet, padding may precede it */
@@ -24,8 +25,8 @@ typedef struct gw_ndn_span {
     gw_u32 l3; /* end of the Ethernet header and tag */
 } gw_ndn_span;
 
-/* Returns the ones' complement sum of any number of bytes; an odd number is padded with 0 (RFC
- * 1071). The sum is not folded. */
+/* Returns the ones' complement sum of `length` bytes (RFC 1071). If the length is odd, the sum
+ * includes a padding byte of 0. The result is not yet folded to 16 bits. */
 GW_LANE gw_u32 gw_ndn_sum(const GW_GLOBAL gw_u8 *bytes, gw_u32 length)
 {
     const gw_u32 whole = length & ~3u;
@@ -53,15 +54,16 @@ GW_LANE gw_u32 gw_ndn_dropped(gw_outcome *outcome, gw_u32 reason)
     return 0;
 }
 
-/* Writes the verdict and returns 0. */
+/* Writes the verdict to the outcome and returns 0. */
 GW_LANE gw_u32 gw_ndn_decided(gw_outcome *outcome, gw_u32 verdict)
 {
     gw_verdict(outcome, verdict, 0, 0);
     return 0;
 }
 
-/* Checks the UDP datagram at l4..end of the frame. `pseudo` is the sum of the IP addresses. Returns
- * 0 if the outcome is decided. */
+/* Checks the UDP datagram in the bytes l4..end of the frame. `pseudo` is the sum of the IP
+ * addresses, as part of the pseudo-header checksum. Returns 0 if it has already written the
+ * packet's outcome. */
 GW_LANE gw_u32 gw_ndn_udp(const GW_GLOBAL gw_u8 *frame, gw_u32 l4, gw_u32 pseudo, gw_ndn_span *span,
                           gw_outcome *outcome)
 {
@@ -153,8 +155,8 @@ GW_LANE gw_u32 gw_ndn_ipv6(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_u32 u
     return gw_ndn_udp(frame, l4, gw_ones_sum(ip + 8, 32), span, outcome);
 }
 
-/* Applies rules 1 to 11 of ndn.h and locates the NDN packet. Returns 0 if the outcome is decided.
- */
+/* Applies rules 1 to 11 of the list in ndn.h, which check Ethernet, IP and UDP, and locates the NDN
+ * packet. Returns 0 if a rule has already written the packet's outcome. */
 GW_LANE gw_u32 gw_ndn_locate(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_u32 udp_port,
                              gw_ndn_span *span, gw_outcome *outcome)
 {
@@ -178,7 +180,8 @@ GW_LANE gw_u32 gw_ndn_locate(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_u32
     return gw_ndn_decided(outcome, GW_NDN_NOT_NDN);
 }
 
-/* Returns the length of the headers between Ethernet and the NDN packet, in bytes. */
+/* Returns the length in bytes of the IP and UDP headers before the NDN packet. It is 0 over
+ * Ethernet. */
 GW_LANE gw_u32 gw_ndn_carrier_bytes(gw_u32 carrier)
 {
     if (carrier == GW_NDN_ETHERNET) {
@@ -187,7 +190,7 @@ GW_LANE gw_u32 gw_ndn_carrier_bytes(gw_u32 carrier)
     return GW_NDN_UDP_BYTES + (carrier == GW_NDN_UDP4 ? GW_NDN_IPV4_BYTES : GW_NDN_IPV6_BYTES);
 }
 
-/* Writes the IP and UDP headers at `ip`, before an NDN packet of `bytes` bytes. */
+/* Writes an IP and a UDP header at `ip`. The NDN packet of `bytes` bytes follows these headers. */
 GW_LANE void gw_ndn_emit_udp(GW_GLOBAL gw_u8 *ip, const GW_GLOBAL gw_ndn_next_hop *next_hop,
                              gw_u32 bytes)
 {
@@ -217,12 +220,13 @@ GW_LANE void gw_ndn_emit_udp(GW_GLOBAL gw_u8 *ip, const GW_GLOBAL gw_ndn_next_ho
     const gw_u32 sum = gw_ones_sum(addresses, 2 * address_bytes) + GW_PROTOCOL_UDP +
                        datagram_bytes + gw_ndn_sum(udp, datagram_bytes);
     const gw_u32 checksum = gw_ndn_fold(sum) ^ 0xffff;
-    /* A checksum of 0 would mean that the datagram has no checksum (RFC 768). */
+    /* A computed checksum of 0 is sent as 0xffff, because 0 means that the datagram has no checksum
+     * (RFC 768). */
     gw_store_be16(udp + 6, checksum == 0 ? 0xffff : checksum);
 }
 
-/* Writes the headers of a next hop before the NDN packet at start..end. A tag is kept. The caller
- * has checked that the headroom is large enough. */
+/* Replaces the headers before the NDN packet, which lies at start..end, by the headers for the next
+ * hop. The frame keeps its VLAN tag. The caller has checked that the headroom is large enough. */
 GW_LANE void gw_ndn_write_headers(const gw_lane *lane, const GW_GLOBAL gw_ndn_next_hop *next_hop,
                                   const gw_ndn_span *span, gw_descriptor *descriptor)
 {

@@ -30,7 +30,8 @@
  * that they find.
  */
 
-/* State of SipHash-1-3 (Aumasson, Bernstein, SipHash: a fast short-input PRF, INDOCRYPT 2012). */
+/* State of the hash function SipHash-1-3 (Aumasson, Bernstein, SipHash: a fast short-input PRF,
+ * INDOCRYPT 2012). */
 typedef struct gw_ndn_hash {
     gw_u64 v0;
     gw_u64 v1;
@@ -57,8 +58,8 @@ GW_LANE gw_u64 gw_ndn_word(const GW_GLOBAL gw_u8 *bytes)
     return (gw_u64)gw_load_le32(bytes + 4) << 32 | gw_load_le32(bytes);
 }
 
-/* Returns the last 1 to 7 bytes of a name, which ends at `end`, in the low bits of a word. The 8
- * bytes before `end` must be readable. */
+/* Returns the last 1 to 7 bytes of a name, which ends at `end`. They are in the low bits of the
+ * result. The function loads the 8 bytes before `end`, so these bytes must be readable. */
 GW_LANE gw_u64 gw_ndn_rest(const GW_GLOBAL gw_u8 *end, gw_u32 bytes)
 {
     return gw_ndn_word(end - 8) >> (64 - 8 * bytes);
@@ -81,8 +82,8 @@ GW_LANE void gw_ndn_hash_word(gw_ndn_hash *hash, gw_u64 word)
     hash->v0 ^= word;
 }
 
-/* Completes the SipHash of a name of `bytes` bytes that ends at `end`. All whole words are already
- * hashed. */
+/* Completes the SipHash of a name of `bytes` bytes that ends at `end`. The caller has already
+ * hashed all whole 8-byte words of the name. */
 GW_LANE gw_u64 gw_ndn_hash_end(gw_ndn_hash hash, const GW_GLOBAL gw_u8 *end, gw_u32 bytes)
 {
     const gw_u64 rest = bytes & 7 ? gw_ndn_rest(end, bytes & 7) : 0;
@@ -94,8 +95,8 @@ GW_LANE gw_u64 gw_ndn_hash_end(gw_ndn_hash hash, const GW_GLOBAL gw_u8 *end, gw_
     return hash.v0 ^ hash.v1 ^ hash.v2 ^ hash.v3;
 }
 
-/* Returns whether two names of equal length are the same. The 8 bytes before each name must be
- * readable. */
+/* Returns whether two names of `bytes` bytes are equal. The 8 bytes before each name must be
+ * readable, because the function loads whole words. */
 GW_LANE gw_u32 gw_ndn_same(const GW_GLOBAL gw_u8 *a, const GW_GLOBAL gw_u8 *b, gw_u32 bytes)
 {
     const gw_u32 whole = bytes & ~7u;
@@ -107,7 +108,7 @@ GW_LANE gw_u32 gw_ndn_same(const GW_GLOBAL gw_u8 *a, const GW_GLOBAL gw_u8 *b, g
     return (gw_u32)(differs == 0);
 }
 
-/* Returns the end of a valid name's component that begins at `at`. */
+/* Returns the end of the name component that begins at offset `at` of a valid name. */
 GW_LANE gw_u32 gw_ndn_component_end(const GW_GLOBAL gw_u8 *name, gw_u32 at)
 {
     at += name[at] < 253 ? 1 : 3;
@@ -124,8 +125,8 @@ GW_LANE gw_u32 gw_ndn_first_bucket(const GW_GLOBAL gw_ndn_image *header, gw_u64 
     return (gw_u32)((hash & 0xffffffffu) * header->buckets >> 32);
 }
 
-/* Returns the record of a name with a given hash, in units of 64 bytes, or 0 if there is no record.
- */
+/* Looks up a name by its hash in the table. Returns the position of its record in units of 64
+ * bytes, or 0 if the table has no record of the name. */
 GW_LANE gw_u32 gw_ndn_probe(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_u8 *name, gw_u32 bytes,
                             gw_u64 hash)
 {
@@ -158,7 +159,7 @@ GW_LANE gw_u32 gw_ndn_probe(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_u8 
     return 0;
 }
 
-/* State of a lookup over the prefixes of a name. */
+/* State of a lookup, which tries one prefix of a name after another. */
 typedef struct gw_ndn_walk {
     gw_ndn_hash hash;   /* hash of the whole words before `hashed` */
     gw_u64 whole;       /* complete hash of the current prefix */
@@ -180,7 +181,7 @@ GW_LANE void gw_ndn_walk_begin(const GW_GLOBAL gw_u8 *image, gw_ndn_walk *walk)
     walk->until_guide = header->guide;
 }
 
-/* Advances a lookup to the next prefix to try. Returns 0 if there are no more. */
+/* Advances the lookup of a name to the next prefix to try. Returns 0 if no prefix is left. */
 GW_LANE gw_u32 gw_ndn_walk_next(const GW_GLOBAL gw_u8 *name, gw_u32 name_bytes, gw_ndn_walk *walk)
 {
     while (walk->lengths != 0 && walk->at < name_bytes) {
@@ -199,7 +200,8 @@ GW_LANE gw_u32 gw_ndn_walk_next(const GW_GLOBAL gw_u8 *name, gw_u32 name_bytes, 
     return 0;
 }
 
-/* Updates a lookup with the record of the current prefix. `unit` is 0 if there is no record. */
+/* Updates the state of a lookup with the record of the current prefix. `unit` is the position of
+ * the record in units of 64 bytes, or 0 if the table does not contain the prefix. */
 GW_LANE void gw_ndn_walk_found(const GW_GLOBAL gw_u8 *image, gw_u32 unit, gw_ndn_walk *walk)
 {
     if (unit != 0) {
@@ -213,8 +215,8 @@ GW_LANE void gw_ndn_walk_found(const GW_GLOBAL gw_u8 *image, gw_u32 unit, gw_ndn
     }
 }
 
-/* Completes the lookup of a name from its current state. Returns the next hop of the longest
- * prefix, or GW_NDN_NONE. */
+/* Tries the remaining prefixes of a name. Returns the index of the next hop of the longest prefix
+ * in the table, or GW_NDN_NONE if the table contains none. */
 GW_LANE gw_u32 gw_ndn_walk_end(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_u8 *name,
                                gw_u32 name_bytes, gw_ndn_walk *walk)
 {
@@ -225,8 +227,8 @@ GW_LANE gw_u32 gw_ndn_walk_end(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_
 }
 
 /*
- * Returns the next hop of the longest prefix of a valid name, or GW_NDN_NONE. The 8 bytes before
- * the name must be readable.
+ * Returns the index of the next hop of the longest prefix of a name, or GW_NDN_NONE if the table
+ * has no prefix of it. The name is valid. The 8 bytes before it must be readable.
  */
 GW_LANE gw_u32 gw_ndn_lookup(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_u8 *name,
                              gw_u32 name_bytes)

@@ -1,5 +1,6 @@
 /*
- * Parsers of NDN packets: TLV elements, names, Interests, and the link layer NDNLPv2.
+ * Parsers for NDN packets. They read type-length-value (TLV) elements, names, Interests, and the
+ * link protocol NDNLPv2.
  *
  * Spec: NDN Packet Format Specification 0.3 ("NDN"), sections TLV, Name, Interest; NDNLPv2.
  */
@@ -35,7 +36,8 @@
 #define GW_NDN_LP_TOKEN    98u
 #define GW_NDN_LP_NACK     800u
 
-/* One TLV element. Offsets count from the first byte of the frame. */
+/* One type-length-value (TLV) element of a packet. Offsets count from the first byte of the
+ * frame. */
 typedef struct gw_ndn_tlv {
     gw_u32 type;
     gw_u32 value; /* start of the value */
@@ -43,9 +45,9 @@ typedef struct gw_ndn_tlv {
 } gw_ndn_tlv;
 
 /*
- * Parses a number of 1, 3, 5 or 9 bytes at *at and advances *at. The number must be in its shortest
- * form (NDN, section "TLV Encoding"). Numbers above 32 bits are returned as 2^32 - 1, which exceeds
- * every valid length.
+ * Parses the number of 1, 3, 5 or 9 bytes at offset *at, and advances *at to its end. The number
+ * must be in its shortest form (NDN, section "TLV Encoding"). A number above 2^32 - 1 is returned
+ * as 2^32 - 1, which exceeds every valid length.
  */
 GW_LANE gw_u32 gw_ndn_number(const GW_GLOBAL gw_u8 *frame, gw_u32 *at, gw_u32 limit, gw_u32 *number)
 {
@@ -77,7 +79,7 @@ GW_LANE gw_u32 gw_ndn_number(const GW_GLOBAL gw_u8 *frame, gw_u32 *at, gw_u32 li
     return word == 0 ? GW_NDN_WRONG : GW_NDN_SOUND;
 }
 
-/* Reads a TLV element whose type and length may have any number of bytes. */
+/* Reads any TLV element, including elements whose type or length takes more than one byte. */
 GW_RARE gw_u32 gw_ndn_read_any(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 limit,
                                gw_ndn_tlv *element)
 {
@@ -88,7 +90,8 @@ GW_RARE gw_u32 gw_ndn_read_any(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 l
     if (fault != GW_NDN_SOUND) {
         return fault;
     }
-    /* A TLV type is 1 to 2^32 - 1, in 1, 3 or 5 bytes (NDN, section "TLV Encoding"). */
+    /* A valid TLV type is 1 to 2^32 - 1, and takes 1, 3 or 5 bytes (NDN, section "TLV
+     * Encoding"). */
     if (type == 0 || frame[at] == 255) {
         return GW_NDN_WRONG;
     }
@@ -105,8 +108,8 @@ GW_RARE gw_u32 gw_ndn_read_any(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 l
     return GW_NDN_SOUND;
 }
 
-/* Reads the TLV element at `at`, which must end at `limit` or before. Returns GW_NDN_SOUND,
- * GW_NDN_SHORT or GW_NDN_WRONG. */
+/* Reads the TLV element that begins at offset `at`. Returns GW_NDN_SOUND, or GW_NDN_SHORT if the
+ * element exceeds `limit`, or GW_NDN_WRONG if its encoding is invalid. */
 GW_LANE gw_u32 gw_ndn_read(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 limit,
                            gw_ndn_tlv *element)
 {
@@ -124,7 +127,8 @@ GW_LANE gw_u32 gw_ndn_read(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 limit
     return gw_ndn_read_any(frame, at, limit, element);
 }
 
-/* Fields of an Interest that forwarding uses. Offsets count from the first byte of the frame. */
+/* The fields of an Interest that a forwarder needs. Offsets count from the first byte of the
+ * frame. */
 typedef struct gw_ndn_interest {
     gw_u32 name; /* offset of the first component */
     gw_u32 name_bytes;
@@ -132,8 +136,8 @@ typedef struct gw_ndn_interest {
     gw_u32 has_nonce;
 } gw_ndn_interest;
 
-/* Returns whether the name of an Interest is valid. It has at least one component, components have
- * types 1 to 65535, and digests have 32 bytes (NDN, section "Name"). */
+/* Returns whether the name of an Interest is valid. A valid name has at least one component. All
+ * component types are 1 to 65535, and every digest component has 32 bytes (NDN, section "Name"). */
 GW_LANE gw_u32 gw_ndn_name_is_sound(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 end)
 {
     if (at == end) {
@@ -153,7 +157,8 @@ GW_LANE gw_u32 gw_ndn_name_is_sound(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_
     return 1;
 }
 
-/* Returns the position of an element type in the order of an Interest, or 0 for an unknown type. */
+/* Returns the position at which an element of this type must appear in an Interest, counted from 1.
+ * Returns 0 for an unknown type. */
 GW_LANE gw_u32 gw_ndn_rank(gw_u32 type)
 {
     switch (type) {
@@ -182,7 +187,8 @@ GW_LANE gw_u32 gw_ndn_rank(gw_u32 type)
     }
 }
 
-/* Returns whether the length of an Interest's element is valid (NDN, section "Interest Packet"). */
+/* Returns whether `length` is a valid length for an Interest element of this type (NDN, section
+ * "Interest Packet"). */
 GW_LANE gw_u32 gw_ndn_length_is_sound(gw_u32 type, gw_u32 length)
 {
     switch (type) {
@@ -201,9 +207,12 @@ GW_LANE gw_u32 gw_ndn_length_is_sound(gw_u32 type, gw_u32 length)
 }
 
 /*
- * Parses the Interest whose value is at at..end. Returns 0 if it is malformed. An element that is
- * unknown, repeated or out of order is ignored if its type is even and above 31. Otherwise it makes
- * the packet malformed (NDN, section "Considerations for Evolvability of TLV-Based Encoding").
+ * Parses the Interest whose TLV value lies at at..end of the frame. Returns 0 if the Interest is
+ * malformed.
+ *
+ * An element may be unknown, repeated or out of order. The parser ignores such an element if its
+ * type is even and above 31. Any other such element makes the Interest malformed (NDN, section
+ * "Considerations for Evolvability of TLV-Based Encoding").
  */
 GW_LANE gw_u32 gw_ndn_interest_parse(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 end,
                                      gw_ndn_interest *interest)
@@ -242,8 +251,8 @@ GW_LANE gw_u32 gw_ndn_interest_parse(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw
     return 1;
 }
 
-/* Returns whether the number of 1, 2, 4 or 8 bytes at at..end equals `value`, which is below 256.
- */
+/* Returns whether the integer of 1, 2, 4 or 8 bytes at at..end of the frame equals `value`. `value`
+ * is below 256. */
 GW_LANE gw_u32 gw_ndn_integer_is(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 end, gw_u32 value)
 {
     gw_u32 above = 0;
@@ -254,9 +263,9 @@ GW_LANE gw_u32 gw_ndn_integer_is(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32
 }
 
 /*
- * Parses the LpPacket whose value is at at..end, and reads the packet inside. The type of `inside`
- * is 0 if the LpPacket has no whole packet: a fragment, a Nack or nothing. Returns GW_NDN_SOUND or
- * GW_NDN_WRONG.
+ * Parses the LpPacket whose TLV value lies at at..end of the frame, and reads the network packet
+ * inside it. `inside` gets type 0 if the LpPacket contains a fragment, a Nack or nothing instead of
+ * a whole packet. Returns GW_NDN_SOUND or GW_NDN_WRONG.
  */
 GW_RARE gw_u32 gw_ndn_lp_parse(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 end,
                                gw_ndn_tlv *inside)
@@ -281,8 +290,8 @@ GW_RARE gw_u32 gw_ndn_lp_parse(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 e
             const gw_u32 fault = gw_ndn_read(frame, field.value, end, inside);
             return fault == GW_NDN_SOUND && inside->end == end ? GW_NDN_SOUND : GW_NDN_WRONG;
         }
-        /* Fields of an LpPacket are in ascending order of their types. Only ignorable fields may be
-         * repeated. */
+        /* The fields of an LpPacket must be in ascending order of their types. Only fields that a
+         * receiver may ignore can be repeated. */
         const gw_u32 ignored =
             (gw_u32)(field.type >= 800 && field.type <= 959 && (field.type & 3) == 0);
         if (field.type < last || (field.type == last && !ignored)) {

@@ -1,4 +1,5 @@
-//! Source texts for functions of users: the built-in texts with a function added.
+//! Assembles source texts that contain functions written by users. Each text is one of the built-in
+//! texts with such functions added.
 
 use std::collections::BTreeSet;
 
@@ -6,11 +7,12 @@ use godwit_declare::{Declaration, generate};
 
 use crate::Level;
 
-/// Text for the CPU, with marks for the parts of a function.
+/// Source text for the CPU. Comment lines mark the parts that a user's function replaces.
 const CPU: &str = include_str!(concat!(env!("OUT_DIR"), "/custom.c"));
-/// Template of the loop over a bin whose packets are interleaved.
+/// Template of the loop over the packets of a bin (a batch of packets for one function). In this
+/// loop, gopt interleaves the packets.
 const LOOP: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/dialect/loop_gopt.c"));
-/// Headers of the shapes of tables, by the name of the shape.
+/// The headers of the table types that a function can declare, by the name of the type.
 const SHAPES: &[(&str, &str)] = &[
     ("acl", include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tables/acl.h"))),
     ("array", include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tables/array.h"))),
@@ -19,7 +21,7 @@ const SHAPES: &[(&str, &str)] = &[
     ("maglev", include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tables/maglev.h"))),
 ];
 
-/// A function of a user as text.
+/// The source text of a function that a user wrote.
 #[derive(Clone, Copy, Debug)]
 pub struct CustomText<'a> {
     /// Declaration of the function.
@@ -32,14 +34,15 @@ pub struct CustomText<'a> {
     pub text: &'a str,
 }
 
-/// Loaded kernel of a function of a user.
+/// The compiled and loaded kernel of a function that a user wrote.
 #[derive(Debug)]
 pub struct CustomKernel {
-    /// The kernel, once per level that this machine supports, the lowest first.
+    /// The kernel, compiled for each x86-64 level that this machine supports. The lowest level is
+    /// first.
     pub levels: &'static [Level],
     /// Whether packets can be interleaved.
     pub interleaves: bool,
-    /// The function as text, for devices.
+    /// Source text of the function, for devices that compile it at run time.
     pub text: CustomText<'static>,
 }
 
@@ -48,13 +51,14 @@ pub struct CustomKernel {
 pub struct CpuText {
     /// The text. Its batch loops are not transformed yet.
     pub text: String,
-    /// Function whose batch loop gopt must transform. `None` if the kernel has no expensive
-    /// accesses.
+    /// Name of the C function whose packet loop gopt must transform. It is `None` if no access of
+    /// the kernel likely misses every cache.
     pub batch: Option<String>,
 }
 
 impl CustomText<'_> {
-    /// Returns a hash of all text that [`CustomText::cpu`] adds to a function.
+    /// Returns a hash of all text that [`CustomText::cpu`] adds to the text of a user's function.
+    /// It changes whenever this text changes.
     pub fn digest() -> u64 {
         let texts = [CPU, LOOP].into_iter().chain(SHAPES.iter().map(|(_, text)| *text));
         texts
@@ -62,8 +66,8 @@ impl CustomText<'_> {
             .fold(0xcbf2_9ce4_8422_2325, |digest, byte| (digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
     }
 
-    /// Returns the text for the CPU. `expensive` returns the functions of a text that contain an
-    /// expensive access, or call such a function.
+    /// Returns the source text for the CPU. `expensive` receives a text. It returns the C functions
+    /// that contain an access marked with `GW_EXPENSIVE`, or call such a function.
     ///
     /// # Errors
     /// Returns the error of `expensive`.
@@ -83,7 +87,7 @@ impl CustomText<'_> {
         Ok(CpuText { text: replace(&text, "loops", &loops), batch })
     }
 
-    /// Returns header and text of the function.
+    /// Returns the generated header of the function, followed by its text.
     fn function(&self) -> String {
         let Self { declaration, number, file, text } = self;
         let header = generate::header::header(declaration, Some(*number));
@@ -93,7 +97,7 @@ impl CustomText<'_> {
         )
     }
 
-    /// Returns the headers of the shapes that the function uses.
+    /// Returns the headers of the table types that the function uses.
     fn shapes(&self) -> String {
         let uses = |shape: &str| self.declaration.tables.iter().any(|table| table.shape.name() == shape);
         let used = SHAPES.iter().filter(|(shape, _)| uses(shape));
@@ -102,8 +106,8 @@ impl CustomText<'_> {
     }
 }
 
-/// Returns the text of a device language with functions of users. `text` is
-/// [`opencl_source`](crate::opencl_source) or [`cuda_source`](crate::cuda_source).
+/// Returns the source text of a device language with the functions `customs` of users added. `text`
+/// is [`opencl_source`](crate::opencl_source) or [`cuda_source`](crate::cuda_source).
 pub fn device_source(text: &str, customs: &[CustomText<'_>]) -> String {
     if customs.is_empty() {
         return text.to_owned();
@@ -112,7 +116,7 @@ pub fn device_source(text: &str, customs: &[CustomText<'_>]) -> String {
     let mut rows = String::new();
     for custom in customs {
         let name = &custom.declaration.name;
-        // A shape that a built-in function or another one uses has an include guard.
+        // A table header has an include guard, so several functions may add the same header.
         added += &custom.shapes();
         added += &custom.function();
         added += &format!("#define GW_FORM_{name} GW_BY_LANE\n");
@@ -121,7 +125,7 @@ pub fn device_source(text: &str, customs: &[CustomText<'_>]) -> String {
     replace(text, "custom", &format!("{added}#define GW_CUSTOM_FUNCTIONS(X){rows}\n"))
 }
 
-/// Replaces the part of a text between the lines `begin NAME` and `end NAME`.
+/// Replaces the lines between `/* begin NAME */` and `/* end NAME */` in a source text by `by`.
 fn replace(text: &str, name: &str, by: &str) -> String {
     let (begin, end) = (format!("/* begin {name} */\n"), format!("/* end {name} */\n"));
     let Some((before, rest)) = text.split_once(&begin) else { unreachable!("the text has a part `{name}`") };
@@ -129,7 +133,7 @@ fn replace(text: &str, name: &str, by: &str) -> String {
     format!("{before}{begin}{by}{end}{after}")
 }
 
-/// Returns the part of a text between the lines `begin NAME` and `end NAME`.
+/// Returns the lines between `/* begin NAME */` and `/* end NAME */` in a source text.
 fn part<'a>(text: &'a str, name: &str) -> &'a str {
     let (begin, end) = (format!("/* begin {name} */\n"), format!("/* end {name} */\n"));
     let part = text.split_once(&begin).and_then(|(_, rest)| rest.split_once(&end));

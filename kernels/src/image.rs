@@ -1,8 +1,10 @@
-//! Structs and constants of table images, generated from the declarations of the functions. Each
-//! name begins with the name of its function. The kernels draw the images.
+//! Structs and constants of table images (the tables of a function as bytes). The build generates
+//! them from the declarations of the functions. Each name begins with the name of its function. The
+//! C source of a kernel contains a drawing of its table image.
 //!
 //! The host builds an image in little-endian byte order at a 64-byte boundary. All offsets count
-//! from its first byte and are multiples of 64. `emit` returns the bytes of a struct in the image.
+//! from the first byte of the image and are multiples of 64. The method `emit` of a struct returns
+//! its bytes in the image.
 
 include!(concat!(env!("OUT_DIR"), "/image.rs"));
 
@@ -10,7 +12,8 @@ include!(concat!(env!("OUT_DIR"), "/image.rs"));
 pub const ALIGNMENT_BYTES: usize = 64;
 
 impl Ipv4NextHop {
-    /// Creates a next hop from MAC addresses in wire order, port, flags, and MTU in bytes.
+    /// Creates a next hop. The MAC addresses are in wire order, `port` is the egress port, and
+    /// `mtu` is in bytes.
     pub fn new(destination: [u8; 6], source: [u8; 6], port: u8, flags: u8, mtu: u16) -> Self {
         let [to, from] = next_hop(destination, source, port, flags, mtu);
         Self { to, from }
@@ -18,7 +21,8 @@ impl Ipv4NextHop {
 }
 
 impl Ipv6NextHop {
-    /// Creates a next hop from MAC addresses in wire order, port, flags, and MTU in bytes.
+    /// Creates a next hop. The MAC addresses are in wire order, `port` is the egress port, and
+    /// `mtu` is in bytes.
     pub fn new(destination: [u8; 6], source: [u8; 6], port: u8, flags: u8, mtu: u16) -> Self {
         let [to, from] = next_hop(destination, source, port, flags, mtu);
         Self { to, from }
@@ -26,7 +30,8 @@ impl Ipv6NextHop {
 }
 
 impl Ipv6Hash {
-    /// Returns the hash of a prefix. Its top bits are the number of a line (`gw_ipv6_hash_of`).
+    /// Returns the hash of an IPv6 prefix. Its top bits select the line of the hash table that
+    /// stores the prefix (`gw_ipv6_hash_of`).
     pub fn hash(&self, prefix: u64, length: u8) -> u64 {
         let spread = (prefix ^ (prefix >> 32)).wrapping_mul(self.seed | 1);
         let mixed = spread.wrapping_add(u64::from(length).wrapping_mul(0x9e37_79b9_7f4a_7c15));

@@ -1,20 +1,25 @@
-//! Kernels compiled for the CPU, once for each level that the C compiler supports.
+//! Kernels for the CPU. The build compiles them once for each x86-64 level that the C compiler
+//! supports.
 
 use core::fmt;
 
 use godwit_abi::{Descriptor, Outcome};
 
-/// Arguments of a kernel for one bin on the CPU (`gw_bin_call` in `dialect/loops_cpu.h`).
+/// Arguments of a kernel on the CPU for one bin (a batch of packets for one function). The C struct
+/// is `gw_bin_call` in `dialect/loops_cpu.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BinCall {
     /// Base of the arena, 64-byte aligned.
     pub arena: *mut u8,
-    /// Table image of the function, 64-byte aligned. It may be null if the function has no tables.
+    /// Table image of the function, aligned to 64 bytes. The pointer may be null if the function
+    /// has no tables.
     pub image: *const u8,
-    /// Descriptors of the bin's packets. The kernel may change `head` and `length`.
+    /// Descriptors of the packets in the bin. The kernel may change their fields `head` and
+    /// `length`.
     pub descriptors: *mut Descriptor,
-    /// Parameters from the function's host half, one per packet.
+    /// Parameters for the kernel, one per packet. The part of the function that runs on the worker
+    /// computes them.
     pub parameters: *const u64,
     /// Outcomes, one per packet. The kernel writes them.
     pub outcomes: *mut Outcome,
@@ -22,27 +27,27 @@ pub struct BinCall {
     pub count: u32,
     /// Variant of the function, the same for all packets.
     pub variant: u32,
-    /// Number of interleaved packets, for a kernel of [`GOPT_KERNELS`]. With 1, the loop processes
-    /// one packet after another. With 0, it also prefetches frames. Other kernels ignore this
-    /// field.
+    /// Number of packets that a kernel of [`GOPT_KERNELS`] interleaves. With 1, the loop processes
+    /// one packet after another. With 0, it does the same and also prefetches frames. All other
+    /// kernels ignore this field.
     pub group: u32,
 }
 
-/// Number of cache lines that one lookup of [`Level::probe`] reads (`GW_PROBE_READS` in
+/// Number of cache lines that one simulated lookup of [`Level::probe`] reads (`GW_PROBE_READS` in
 /// `dialect/loop_gopt.c`).
 pub const PROBE_READS: u32 = 4;
 
-/// Maximum number of interleaved packets. More packets than a core has line fill buffers give no
-/// gain.
+/// Maximum number of packets that a kernel interleaves. More packets bring no gain, because a core
+/// has fewer line fill buffers, which hold its outstanding cache misses.
 pub const GROUP_MAX: u32 = 64;
 
 include!(concat!(env!("OUT_DIR"), "/gopt.rs"));
 
-/// Kernels that are compiled for one level: a set of CPU features.
+/// Kernels that are compiled for one level, such as x86-64-v3. A level is a set of CPU features.
 pub struct Level {
     /// Name of the level: `x86-64-v2`, `x86-64-v3`, `x86-64-v4` or `generic`.
     pub name: &'static str,
-    /// CPU features that the level uses, in addition to the base of the architecture.
+    /// CPU features that the level uses beyond the baseline of the architecture.
     pub features: &'static [&'static str],
     /// Flags of the C compiler that enable these features.
     pub flags: &'static [&'static str],
@@ -56,8 +61,8 @@ pub struct Level {
 
 include!(concat!(env!("OUT_DIR"), "/levels.rs"));
 
-/// Returns all compiled levels, the lowest first. The CPU may not support all of them: see
-/// [`Level::supported`].
+/// Returns all compiled levels, with the lowest level first. This CPU may not support all of them,
+/// as [`Level::supported`] tells.
 pub fn levels() -> &'static [Level] {
     LEVELS
 }

@@ -26,25 +26,27 @@ pub struct KernelInfo {
 
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
-/// Contracts and numbers of the functions, generated from their declarations.
+/// Contracts and numbers of the packet functions. The build generates them from the declarations of
+/// the functions.
 pub mod declared {
     include!(concat!(env!("OUT_DIR"), "/declared.rs"));
 }
 
-/// Returns all kernels as one OpenCL C 1.2 source text. The entry point is `gw_chunk` in
-/// `dialect/loops_opencl.h`. From OpenCL C 2.0 on there is a second one, `gw_persistent`.
+/// Returns the source text of all kernels in OpenCL C 1.2. The entry point is `gw_chunk` in
+/// `dialect/loops_opencl.h`. A compiler for OpenCL C 2.0 or later finds a second entry point,
+/// `gw_persistent`.
 pub const fn opencl_source() -> &'static str {
     include_str!(concat!(env!("OUT_DIR"), "/kernels.cl"))
 }
 
-/// Returns all kernels as one CUDA source text for NVRTC. The entry points are `gw_chunk` and
-/// `gw_persistent` in `dialect/loops_cuda.h`.
+/// Returns the source text of all kernels in CUDA, for the run-time compiler NVRTC. The entry
+/// points are `gw_chunk` and `gw_persistent` in `dialect/loops_cuda.h`.
 pub const fn cuda_source() -> &'static str {
     include_str!(concat!(env!("OUT_DIR"), "/kernels.cu"))
 }
 
-/// Number of threads in a CUDA block (`GW_GROUP_LANES` in `dialect/cuda.h`). No other number is
-/// valid. An OpenCL group may have any number of lanes.
+/// Number of threads in a CUDA block (`GW_GROUP_LANES` in `dialect/cuda.h`). CUDA kernels work only
+/// with this number. An OpenCL work-group may have any number of work-items.
 pub const CUDA_GROUP_LANES: u32 = include!(concat!(env!("OUT_DIR"), "/cuda_group_lanes.rs"));
 
 /// Returns a digest of the kernel sources of all languages, which identifies their version in

@@ -1,15 +1,16 @@
-//! Native forms: kernels that process a whole bin at once, each for one kind of CPU.
+//! Native forms of kernels: C code for one kind of CPU that processes all packets of a bin (a batch
+//! of packets for one function) at once.
 
 use core::fmt;
 
 use crate::BinCall;
 
-/// Native form of some kernels, for CPUs with certain features. A [`Level`](crate::Level) runs all
-/// other kernels and variants.
+/// A native form of some kernels, for CPUs with certain features. All other kernels and variants
+/// run in the form of a [`Level`](crate::Level).
 pub struct Native {
     /// Name of the form: `avx512`.
     pub name: &'static str,
-    /// CPU features that the form uses, in addition to the base of the architecture.
+    /// CPU features that the form uses beyond the baseline of the architecture.
     pub features: &'static [&'static str],
     supported: fn() -> bool,
     covers: extern "C" fn(u32, u32) -> u32,

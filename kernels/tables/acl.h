@@ -39,7 +39,7 @@ typedef struct gw_acl_slot {
 } gw_acl_slot;
 GW_STATIC_ASSERT(sizeof(gw_acl_slot) == 64, acl_slot_size);
 
-/* Returns the hash of a masked key. Its top bits are the slot. */
+/* Returns the hash of a masked key. Its top bits select the slot of the hash table. */
 GW_LANE gw_u64 gw_acl_hash(const gw_u64 *words, gw_u64 seed)
 {
     gw_u64 mixed = seed;
@@ -50,7 +50,8 @@ GW_LANE gw_u64 gw_acl_hash(const gw_u64 *words, gw_u64 seed)
     return mixed * 0x9e3779b97f4a7c15u;
 }
 
-/* Returns the index of the row of the best matching pattern, or GW_TABLE_NONE. */
+/* Finds the pattern with the best priority that matches a key. Returns the index of its row, or
+ * GW_TABLE_NONE if no pattern matches. */
 GW_LANE gw_u32 gw_acl_find(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_acl *table,
                            const gw_u64 *words)
 {

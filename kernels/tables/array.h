@@ -1,4 +1,5 @@
-/* array: rows by number. An entry is the index of a row, or GW_TABLE_NONE. */
+/* array: a table whose rows are selected by number. Each entry holds the index of a row, or
+ * GW_TABLE_NONE. */
 #ifndef GODWIT_TABLES_ARRAY_H
 #define GODWIT_TABLES_ARRAY_H
 

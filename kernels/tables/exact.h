@@ -1,6 +1,7 @@
 /*
- * exact: a cuckoo hash table. A key has two buckets of four entries of 64 bits (Pagh, Rodler,
- * Cuckoo Hashing, ESA 2001; Zhou et al., CuckooSwitch, CoNEXT 2013). l2 uses the same table.
+ * exact: a table that finds the row of a key by exact match, a cuckoo hash table. A key has two
+ * buckets of four entries of 64 bits (Pagh, Rodler, Cuckoo Hashing, ESA 2001; Zhou et al.,
+ * CuckooSwitch, CoNEXT 2013). l2 uses the same table.
  *
  * In the packed form, a keyed permutation is applied to the key. The lower bucket_bits of the
  * result are the first bucket. The other bits, `rest`, identify the key within the bucket, so the
@@ -38,8 +39,8 @@ GW_STATIC_ASSERT(sizeof(gw_exact) == GW_TABLE_HEADER_BYTES, exact_size);
 #define GW_EXACT_TAG_BITS  30u
 #define GW_EXACT_PROBES    8u /* maximum number of entries with the tag of a key */
 
-/* Permutes a key of 2 * half bits: a Feistel network of strongly universal hashes with secret
- * multipliers (Dietzfelbinger, STACS 1996, theorem 1). */
+/* Permutes a key of 2 * half bits with a Feistel network. Its round functions are strongly
+ * universal hashes with secret multipliers (Dietzfelbinger, STACS 1996, theorem 1). */
 GW_LANE gw_u64 gw_exact_mix(const GW_GLOBAL gw_exact *table, gw_u64 key, const gw_u32 half)
 {
     gw_u64 left = key >> half;
@@ -51,14 +52,15 @@ GW_LANE gw_u64 gw_exact_mix(const GW_GLOBAL gw_exact *table, gw_u64 key, const g
     return left << half | right;
 }
 
-/* Starts the hash of a wide key. Each word adds the products of its halves with secret multipliers,
- * a strongly universal hash. */
+/* Starts the hash of a key that has several words. Each word later adds the products of its two
+ * halves with secret multipliers. The result is a strongly universal hash. */
 GW_LANE gw_u64 gw_exact_begin(const GW_GLOBAL gw_exact *table)
 {
     return table->hash[10];
 }
 
-/* Adds a word of a wide key to its hash. `index` is the number of the word, below 5. */
+/* Adds one word of a wide key to the hash of the key. `index` is the position of the word in the
+ * key, 0 to 4. */
 GW_LANE gw_u64 gw_exact_step(const GW_GLOBAL gw_exact *table, gw_u64 mixed, gw_u64 word,
                              const gw_u32 index)
 {
@@ -66,7 +68,8 @@ GW_LANE gw_u64 gw_exact_step(const GW_GLOBAL gw_exact *table, gw_u64 mixed, gw_u
            (word >> 32) * table->hash[2 * index + 1];
 }
 
-/* Returns the hash of a wide key. Its bits correspond to those of a permuted key. */
+/* Completes the hash of a wide key. The other functions use its bits in the same way as the bits of
+ * a permuted key. */
 GW_LANE gw_u64 gw_exact_finish(const GW_GLOBAL gw_exact *table, gw_u64 mixed)
 {
     mixed = (mixed ^ mixed >> 32) * table->second;
@@ -85,8 +88,8 @@ GW_LANE gw_u64 gw_exact_first(const GW_GLOBAL gw_exact *table, gw_u64 mixed)
     return mixed & (((gw_u64)1 << table->bucket_bits) - 1);
 }
 
-/* Returns the XOR of the numbers of a key's two buckets. It is at least 2, so that the buckets
- * never share a cache line. */
+/* Returns the XOR of the numbers of the two buckets of a key. The result is at least 2, so that the
+ * two buckets never share a cache line. */
 GW_LANE gw_u64 gw_exact_flip(const GW_GLOBAL gw_exact *table, gw_u64 mixed)
 {
     return (((mixed >> table->bucket_bits) * table->second) >> (64 - table->bucket_bits)) | 2;
@@ -107,7 +110,8 @@ GW_LANE const GW_GLOBAL gw_u64 *gw_exact_other(const GW_GLOBAL gw_u8 *image,
                            gw_exact_first(table, mixed) ^ gw_exact_flip(table, mixed));
 }
 
-/* Returns the entry of a permuted key in the packed form, or 0. */
+/* Finds the entry of a permuted key in a table in the packed form. Returns the entry, or 0 if the
+ * table does not contain the key. */
 GW_LANE gw_u64 gw_exact_entry(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_exact *table,
                               gw_u64 mixed, const gw_u32 rest_shift)
 {
@@ -123,7 +127,8 @@ GW_LANE gw_u64 gw_exact_tagged(const GW_GLOBAL gw_exact *table, gw_u64 mixed)
     return (mixed >> table->bucket_bits) << GW_EXACT_TAG_SHIFT | GW_EXACT_VALID;
 }
 
-/* Returns the entry number `wanted` with the tag of a hash, or 0. Two keys rarely have one tag. */
+/* Returns the entry with index `wanted` among those entries whose tag equals the tag of a hash, or
+ * 0 if there are fewer. Two keys rarely have the same tag, so this function is rarely called. */
 GW_RARE gw_u64 gw_exact_again(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_exact *table,
                               gw_u64 mixed, gw_u32 wanted)
 {
@@ -145,7 +150,8 @@ GW_RARE gw_u64 gw_exact_again(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_e
     return 0;
 }
 
-/* Returns the next entry with the tag of a hash in the wide form, or 0. `at` counts the entries. */
+/* Returns the next entry whose tag equals the tag of a hash, in a table in the wide form, or 0 if
+ * there is none. `at` counts the entries that were already returned. */
 GW_LANE gw_u64 gw_exact_next(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_exact *table,
                              gw_u64 mixed, gw_u32 *at)
 {

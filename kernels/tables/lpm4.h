@@ -1,6 +1,7 @@
 /*
- * lpm4: longest matching IPv4 prefix, in a DIR-24-8 table. kernels/ipv4/ipv4.h draws the table.
- * Entries have 2 bytes if the table has at most 32767 rows, otherwise 4.
+ * lpm4: a table that finds the longest matching IPv4 prefix. It is a DIR-24-8 table, which
+ * kernels/ipv4/ipv4.h draws. Its entries have 2 bytes if the table has at most 32767 rows,
+ * otherwise 4.
  */
 #ifndef GODWIT_TABLES_LPM4_H
 #define GODWIT_TABLES_LPM4_H
@@ -15,7 +16,8 @@ typedef struct gw_lpm4 {
 } gw_lpm4;
 GW_STATIC_ASSERT(sizeof(gw_lpm4) == GW_TABLE_HEADER_BYTES, lpm4_size);
 
-/* Returns the index of the row of an IPv4 address, or GW_TABLE_NONE. */
+/* Returns the index of the row of the longest prefix of an IPv4 address, or GW_TABLE_NONE if no
+ * prefix matches. */
 GW_LANE gw_u32 gw_lpm4_find(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_lpm4 *table,
                             gw_u32 address)
 {
@@ -29,7 +31,8 @@ GW_LANE gw_u32 gw_lpm4_find(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_lpm
             GW_EXPENSIVE(&tbl8[index]);
             entry = tbl8[index];
         }
-        /* Map 0x7fff to 0xffffffff without a branch, which random addresses would mispredict. */
+        /* The value 0x7fff (no row) becomes 0xffffffff without a branch, because a branch would be
+         * mispredicted for random addresses. */
         return entry | (0u - ((entry + 1) >> 15));
     }
     const GW_GLOBAL gw_u32 *tbl24 = (const GW_GLOBAL gw_u32 *)(image + table->tbl24_offset);

@@ -1,4 +1,4 @@
-/* The steps of a lookup in the multibit trie that kernels/ipv6/lookup.h describes. */
+/* The steps of a lookup in a multibit trie. kernels/ipv6/lookup.h describes the trie. */
 #ifndef GODWIT_TABLES_TRIE_H
 #define GODWIT_TABLES_TRIE_H
 
@@ -12,11 +12,12 @@
 #define GW_LPM6_NONE       0x3fffffffu /* entry without a row */
 #define GW_LPM6_KEYS       5u
 
-/* Upper bound of the loop over the levels of a trie, above the depth of any trie. A node consumes
- * at least six bits, and each node may have a bucket above it. */
+/* Bound of the loop over the levels of a trie. It exceeds the depth of any trie, because a node
+ * consumes at least six of 64 bits, and each node may have a bucket above it. */
 #define GW_LPM6_LEVELS 40u
 
-/* Bucket: value i applies from key i - 1 up to but not including key i. */
+/* A bucket divides the keys into intervals. values[i] applies to the keys from keys[i - 1] up to
+ * but not including keys[i]. */
 typedef struct gw_lpm6_bucket {
     gw_u64 keys[GW_LPM6_KEYS];
     gw_u32 values[GW_LPM6_KEYS + 1];
@@ -35,7 +36,7 @@ GW_LANE const GW_GLOBAL gw_u32 *gw_lpm6_slot(const GW_GLOBAL gw_u8 *line, gw_u32
     return (const GW_GLOBAL gw_u32 *)line + (gw_u32)(key >> shift & ((1u << stride) - 1));
 }
 
-/* Takes one step down from a node or a bucket of the trie. Returns the next entry. */
+/* Moves a lookup one step down, from the node or bucket of `entry`. Returns the next entry. */
 GW_LANE gw_u32 gw_lpm6_below(const GW_GLOBAL gw_u8 *lines, gw_u32 entry, gw_u64 key)
 {
     const GW_GLOBAL gw_u8 *line = gw_lpm6_line(lines, entry);

@@ -13,7 +13,8 @@ forward = "The addresses are swapped."
 truncated = "The frame is shorter than an Ethernet header."
 */
 /*
- * template: a minimal function to copy. Sends a frame back to its source address.
+ * template: a minimal function, as a starting point for new ones. It sends each frame back to its
+ * source address.
  *
  * Cost     12 bytes read, 12 written; no dependent loads
  */

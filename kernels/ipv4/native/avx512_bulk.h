@@ -1,4 +1,4 @@
-/* Lookups of sixteen IPv4 addresses at once with AVX-512 gathers. */
+/* Looks up sixteen IPv4 addresses at once with AVX-512 gather instructions. */
 #ifndef GODWIT_IPV4_AVX512_BULK_H
 #define GODWIT_IPV4_AVX512_BULK_H
 
@@ -6,9 +6,9 @@
 
 #define GW_IPV4_AVX512_LANES 16u
 
-/* Gathers table entries of sixteen lookups in the selected lanes. The other lanes get `otherwise`.
- * An entry of 2 bytes is gathered as the aligned 4 bytes that contain it, so no byte outside the
- * table is read. */
+/* Gathers the table entries of those of sixteen lookups that `lanes` selects. All other elements of
+ * the result come from `otherwise`. To get an entry of 2 bytes, the gather reads the aligned 4
+ * bytes that contain it, so it reads no byte outside the table. */
 static inline __m512i gw_ipv4_avx512_entries(const gw_u8 *table, gw_u32 narrow, __mmask16 lanes,
                                              __m512i index, __m512i otherwise)
 {
@@ -23,7 +23,8 @@ static inline __m512i gw_ipv4_avx512_entries(const gw_u8 *table, gw_u32 narrow, 
     return _mm512_mask_mov_epi32(otherwise, lanes, entry);
 }
 
-/* Looks up sixteen IPv4 addresses. `narrow` is a constant that selects the variant. */
+/* Looks up sixteen IPv4 addresses. `narrow` is a compile-time constant: 1 for entries of 2 bytes, 0
+ * for entries of 4 bytes. */
 static inline __attribute__((always_inline)) void
 gw_ipv4_avx512_sixteen(const gw_u8 *tbl24, const gw_u8 *tbl8, gw_u32 narrow, __m512i address,
                        gw_u32 *next_hops)
@@ -74,8 +75,9 @@ gw_ipv4_avx512_variant(const gw_u8 *image, const gw_u32 narrow, const gw_u32 *re
     }
 }
 
-/* Looks up IPv4 addresses as gw_ipv4_bulk does. Groups from 2^23 on would give an index of tbl8
- * that a gather treats as negative, so images with more groups use gw_ipv4_bulk. */
+/* Looks up IPv4 addresses with the same result as gw_ipv4_bulk. A gather treats its index as
+ * signed, so this code handles at most 2^23 groups of entries in tbl8. For images with more groups,
+ * it calls gw_ipv4_bulk. */
 static inline void gw_ipv4_avx512_bulk(const gw_u8 *image, gw_u32 variant,
                                        const gw_u32 *restrict addresses, gw_u32 *restrict next_hops,
                                        gw_u64 count, gw_u64 ahead)

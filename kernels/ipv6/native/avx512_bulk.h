@@ -1,10 +1,13 @@
 /*
- * Lookups in the IPv6 trie with AVX-512. Each lookup keeps its index in a block. First, all
- * lookups take three steps through nodes, sixteen at a time with one gather; finished ones are
- * masked out. Most nodes are at most three steps deep (trie.rs). This part has no branch that
- * depends on addresses, so out-of-order execution hides the misses without prefetches. The
- * remaining lookups are then listed and take their steps one after another, through buckets and
- * the nodes below them.
+ * Looks up IPv6 addresses in the trie with AVX-512. Each lookup has a fixed index in its block.
+ *
+ * First, all lookups take three steps through nodes of the trie, sixteen lookups at a time with one
+ * gather. Finished lookups are masked out. Most nodes are at most three steps deep (trie.rs). This
+ * part has no branch that depends on addresses, so out-of-order execution hides the cache misses
+ * without prefetches.
+ *
+ * The remaining lookups are then listed. They take their further steps one after another, through
+ * buckets and the nodes below them.
  */
 #ifndef GODWIT_IPV6_AVX512_BULK_H
 #define GODWIT_IPV6_AVX512_BULK_H
@@ -12,15 +15,15 @@
 #include <immintrin.h>
 
 #define GW_IPV6_AVX512_LANES 16u
-/* Number of trie steps that all lookups take together. Found with the 160,147 prefixes of `bench
- * ipv6-lookup` on a Xeon with 2 MiB of L2: 5.5, 4.5 and 4.7 ns per lookup with 2, 3 and 4 steps.
- */
+/* Number of trie steps that all lookups take together. It was measured on a Xeon with 2 MiB of L2,
+ * with the 160,147 prefixes of `bench ipv6-lookup`. A lookup takes 5.5, 4.5 and 4.7 ns with 2, 3
+ * and 4 steps. */
 #define GW_IPV6_AVX512_STEPS 3u
 
 typedef struct gw_ipv6_avx512 {
     gw_u64 keys[GW_IPV6_BULK];
-    /* Lookups at a node, and lookups at a bucket. The extra elements allow whole vectors to be
-     * stored after the last lookup. */
+    /* Indices of the lookups that are at a node of the trie, and of those that are at a bucket. A
+     * store writes a whole vector, so each array has room for one more vector. */
     gw_u32 nodes[GW_IPV6_BULK + GW_IPV6_AVX512_LANES];
     gw_u32 buckets[GW_IPV6_BULK + GW_IPV6_AVX512_LANES];
     gw_u32 node_count;
@@ -33,7 +36,8 @@ static inline __mmask16 gw_ipv6_avx512_at(__m512i entries, gw_u32 tag)
     return _mm512_cmpeq_epi32_mask(_mm512_srli_epi32(entries, 30), _mm512_set1_epi32((int)tag));
 }
 
-/* Returns the low words of sixteen keys. Each key is shifted right by its element of `shifts`. */
+/* Returns the low 32 bits of sixteen 64-bit keys after a right shift. Each key has its own shift
+ * count in `shifts`. */
 static inline __m512i gw_ipv6_avx512_shifted(const gw_u64 *keys, __m512i shifts)
 {
     const __m256i front = _mm512_cvtepi64_epi32(_mm512_srlv_epi64(
@@ -43,7 +47,7 @@ static inline __m512i gw_ipv6_avx512_shifted(const gw_u64 *keys, __m512i shifts)
     return _mm512_inserti64x4(_mm512_castsi256_si512(front), back, 1);
 }
 
-/* Takes one step for those of sixteen lookups that are at a node of the trie. */
+/* Moves sixteen lookups one step down the trie. Lookups that are not at a node keep their entry. */
 static inline __m512i gw_ipv6_avx512_step(const gw_u8 *lines, __m512i entries, const gw_u64 *keys)
 {
     const __mmask16 at_node = gw_ipv6_avx512_at(entries, GW_IPV6_NODE >> 30);
@@ -57,7 +61,8 @@ static inline __m512i gw_ipv6_avx512_step(const gw_u8 *lines, __m512i entries, c
     return _mm512_mask_i32gather_epi32(entries, at_node, words, lines, 4);
 }
 
-/* Lists the unfinished lookups among the sixteen from index `first` on. */
+/* Adds the unfinished ones of sixteen lookups to the lists of the block. `first` is the index of
+ * the first lookup. */
 static inline void gw_ipv6_avx512_list(gw_ipv6_avx512 *block, __m512i entries, gw_u32 first)
 {
     const __m512i indices =
@@ -73,9 +78,10 @@ static inline void gw_ipv6_avx512_list(gw_ipv6_avx512 *block, __m512i entries, g
     block->bucket_count += gw_popcount32(at_bucket);
 }
 
-/* Splits the lookups of a list again after a step, by their new tags. It has no branch on the tag,
- * which would be unpredictable. `list` may be one of the block's lists, because each element is
- * read before it is overwritten. */
+/* Divides the lookups of a list into those at a node and those at a bucket of the trie, by the tags
+ * of their new entries. The loop has no branch on the tag, because the processor could not predict
+ * it. `list` may be one of the two result lists, because each element is read before it is
+ * overwritten. */
 static inline void gw_ipv6_avx512_relist(gw_ipv6_avx512 *block, const gw_u32 *entries,
                                          const gw_u32 *list, gw_u32 count)
 {
@@ -115,7 +121,7 @@ static inline void gw_ipv6_avx512_rest(gw_ipv6_avx512 *block, const gw_u8 *lines
     }
 }
 
-/* Returns the upper halves of eight addresses in host byte order. */
+/* Returns the upper 64 bits of eight IPv6 addresses, in host byte order. */
 static inline __m512i gw_ipv6_avx512_highs(const gw_u8 *addresses)
 {
     const __m512i evens = _mm512_set_epi64(14, 12, 10, 8, 6, 4, 2, 0);
