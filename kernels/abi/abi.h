@@ -1,22 +1,24 @@
 /*
- * Structs that host and kernels share. src/lib.rs in this folder declares the same structs for
- * Rust. Both sides assert every size and offset, and a test compares the two. The dialect header
- * includes this file and defines gw_u8 .. gw_u64, GW_STATIC_ASSERT and GW_ASSERT_OFFSET for each
- * compiler. All fields are little-endian.
+ * Structs that the host and the kernels share. src/lib.rs in this folder declares the same structs
+ * for Rust. Both files assert every size and offset, and a test compares the two. The dialect
+ * header includes this file and defines gw_u8 .. gw_u64, GW_STATIC_ASSERT and GW_ASSERT_OFFSET for
+ * each compiler. All fields are little-endian.
  */
 #ifndef GODWIT_ABI_H
 #define GODWIT_ABI_H
 
-/* Size of a buffer unit, in bytes. A buffer starts at arena + buffer * GW_BUFFER_UNIT. */
+/* Size of one buffer unit, in bytes. Offsets and sizes of packet buffers are multiples of this
+ * unit. */
 #define GW_BUFFER_UNIT 64u
 
 /*
- * Location of one packet in the arena.
+ * Descriptor of one packet: the location of its buffer and frame in the arena (the memory that
+ * holds all packets). A buffer consists of headroom, frame and tailroom:
  *
  *   buffer*64            +head              +head+length        +room*64
  *   |<---- headroom ---->|<---- frame ----->|<---- tailroom --->|
  *
- * A function may change only head and length, and keeps the frame within the buffer.
+ * A packet function may change only `head` and `length`, and it keeps the frame within the buffer.
  */
 typedef struct gw_descriptor {
     gw_u32 buffer;    /* start of the buffer, in units of 64 bytes from the arena's base */
@@ -35,11 +37,12 @@ GW_ASSERT_OFFSET(gw_descriptor, port, 9);
 GW_ASSERT_OFFSET(gw_descriptor, order, 10);
 GW_ASSERT_OFFSET(gw_descriptor, flow_hash, 12);
 
-/* Verdict of a dropped packet. All other verdicts are indices into the function's contract. */
+/* Verdict (result of a function for a packet) of a dropped packet. Every other verdict is an index
+ * into the list of verdicts that the function declares. */
 #define GW_VERDICT_DROP 255u
 
-/* gw_outcome.port of a flooded packet: it goes to all ports of a port set except the ingress port.
- * gw_outcome.value is the index of the port set. */
+/* Value of gw_outcome.port for a flooded packet. The packet leaves through all ports of a port set
+ * except its ingress port. gw_outcome.value is then the index of the port set. */
 #define GW_PORT_FLOOD 0xffffu
 
 /* Result of a function for one packet. */
@@ -54,17 +57,18 @@ GW_ASSERT_OFFSET(gw_outcome, reason, 1);
 GW_ASSERT_OFFSET(gw_outcome, port, 2);
 GW_ASSERT_OFFSET(gw_outcome, value, 4);
 
-/* Up to one work-group of packets with the same function, variant, length class and row. */
+/* A bin: a batch of packets for one function, processed by one work-group of a device. All packets
+ * have the same variant (kind of processing), length class, and row of the device chain. */
 typedef struct gw_bin {
     gw_u32 first;        /* index of the first packet in the chunk's arrays */
     gw_u16 count;        /* number of packets */
     gw_u8 kernel;        /* kernel number */
     gw_u8 variant;       /* variant of the kernel */
-    gw_u16 instance;     /* configured function: index into the table images */
+    gw_u16 instance;     /* index of the configured function in the table images */
     gw_u16 length_bytes; /* length of the longest frame */
     gw_u16 length_class; /* length class of all frames */
     gw_u8 row;           /* row of the instance in the device chain */
-    gw_u8 part;          /* GW_PART_MORE and GW_PART_REST, for a bin of several variants */
+    gw_u8 part;          /* flags GW_PART_MORE and GW_PART_REST of a bin with several variants */
 } gw_bin;
 GW_STATIC_ASSERT(sizeof(gw_bin) == 16, bin_size);
 GW_ASSERT_OFFSET(gw_bin, count, 4);
@@ -77,22 +81,22 @@ GW_ASSERT_OFFSET(gw_bin, row, 14);
 GW_ASSERT_OFFSET(gw_bin, part, 15);
 
 /*
- * A bin of several variants is stored in a chunk as consecutive parts, one per variant. One group
- * runs all parts in order. Lanes in lockstep would otherwise wait for each other at each branch on
- * the variant.
+ * A bin (a batch of packets for one function) can contain packets of several variants. It is then
+ * stored in a chunk as consecutive parts, one for each variant. One work-group runs all parts in
+ * order. Otherwise, lanes in lockstep would wait for each other at each branch on the variant.
  */
-#define GW_PART_MORE 1u /* the chunk's next bin is another part of the same bin */
-#define GW_PART_REST 2u /* the previous bin is another part: no other group starts here */
+#define GW_PART_MORE 1u /* the next entry of the chunk is another part of the same bin */
+#define GW_PART_REST 2u /* the previous entry is another part: no other work-group starts here */
 
 /*
- * The device chain: the part of the chain that a device executes without the host. It is stored at
- * the beginning of the table images:
+ * The device chain: the part of the function chain that a device executes without returning packets
+ * to the host. It is stored at the beginning of the table images:
  *
  *   | gw_chain, 64 bytes | a gw_chain_stage per instance | hops: gw_u32 [instance][row][verdict] |
  *
- * After a function returns a verdict for a packet, the hop for (instance, row, verdict) gives the
- * packet's next function. Without a hop (GW_HOP_NONE) the device is done with the packet, and the
- * host continues.
+ * An instance is one configured function. After it returns a verdict (result) for a packet, the hop
+ * for its instance, row and verdict selects the packet's next function. The value GW_HOP_NONE means
+ * that the device is done with the packet and that the host continues.
  */
 typedef struct gw_chain {
     gw_u32 rows;      /* rows per instance, one for each class of packets; 0: no chain */
@@ -104,8 +108,10 @@ GW_STATIC_ASSERT(sizeof(gw_chain) == 64, chain_size);
 GW_ASSERT_OFFSET(gw_chain, verdicts, 4);
 GW_ASSERT_OFFSET(gw_chain, instances, 8);
 
-/* Kernel and variant of an instance (configured function) on the device chain. Packets run there
- * with parameter 0. */
+/* Kernel and variant (kind of processing) of one configured function on the device chain. The
+ * device chain is the sequence of functions that a device executes without the host. Packets that
+ * reach the function through this chain have the parameter 0, because no host code has prepared
+ * them. */
 typedef struct gw_chain_stage {
     gw_u32 kernel;  /* kernel number */
     gw_u32 variant; /* variant of all packets */
@@ -115,27 +121,30 @@ GW_ASSERT_OFFSET(gw_chain_stage, variant, 4);
 
 /*
  * A hop is the transition of a packet to its next function on a device. The lower 16 bits hold the
- * instance of that function. The upper 16 bits hold its rank, which is lower than the rank of every
- * function that follows it.
+ * index of that function. The upper 16 bits hold the rank of that function, which is lower than the
+ * rank of every function that follows it.
  */
 #define GW_HOP_NONE 0xffffffffu /* the packet does not continue on the device */
 
 /*
- * The trail of a packet records its hops for the host. Each hop takes one byte, the first in the
- * lowest bits: the verdict that caused the hop. Unused bytes are 0xff. The packet's outcome is that
+ * The trail of a packet records the transitions between functions (hops) that it made on a device.
+ * The host reads the trail. Each hop takes one byte, which holds the verdict that caused it. The
+ * first hop is in the lowest bits, and unused bytes are 0xff. The packet's outcome is the outcome
  * of its last function.
  */
 #define GW_TRAIL_NONE 0xffffffffu /* no hop */
 #define GW_HOPS_MAX   4u          /* maximum number of hops on a device */
 
-/* Size of a chain scratch for `packets` packets, in bytes. `packets` is a multiple of 16.
- * loops_chain.h describes the chain scratch. */
+/* Size of the chain scratch for `packets` packets, in bytes. The chain scratch is the memory in
+ * which a work-group collects the packets that continue to the next function. `packets` must be a
+ * multiple of 16. */
 #define GW_CHAIN_SCRATCH_BYTES(packets) (40u * (packets))
 
 /*
- * Mailbox through which the host gives bins to one persistent group (Hummingbird, algorithms 1 and
- * 2). It contains a ring of slots. The host fills slot posted % slots and increments posted. The
- * group processes the bin and increments finished.
+ * Mailbox: a queue through which the host gives bins (batches of packets for one function) to one
+ * persistent work-group. The design follows Hummingbird, algorithms 1 and 2. The mailbox contains a
+ * ring of slots. The host fills slot `posted % slots` and increments `posted`. The work-group
+ * processes the bin in the slot and increments `finished`.
  *
  *   | gw_mailbox | slot 0 | slot 1 | ...          all at 64-byte boundaries
  *
@@ -145,7 +154,7 @@ GW_ASSERT_OFFSET(gw_chain_stage, variant, 4);
 typedef struct gw_mailbox {
     gw_u32 posted; /* written by the host: slots filled, modulo 2^32 */
     gw_u32 stop;   /* written by the host: if not 0, the group ends after the last posted slot */
-    gw_u64 extent; /* written by the host: extent of the last posted bin, see below */
+    gw_u64 extent; /* written by the host: address range of the last posted bin, see below */
     gw_u32 reserved_host[12];
     gw_u32 finished; /* written by the group: slots processed, modulo 2^32 */
     gw_u32 running;  /* written by the group: GW_MAILBOX_POLLING, then GW_MAILBOX_ENDED */
@@ -156,8 +165,9 @@ GW_ASSERT_OFFSET(gw_mailbox, extent, 8);
 GW_ASSERT_OFFSET(gw_mailbox, finished, 64);
 
 /*
- * gw_mailbox.extent locates the buffers of a bin if they are contiguous in the order of its
- * packets. A group can then load them before it has read the descriptors:
+ * gw_mailbox.extent is the address range of the packet buffers of a bin (a batch of packets). It
+ * exists if these buffers are contiguous in the order of the packets. A work-group can then load
+ * the buffers before it has read the packet descriptors.
  *
  *   bits 0 to 31    gw_descriptor.buffer of the first packet
  *   bits 32 to 47   length of all buffers in buffer units; 0: not contiguous, or too long
@@ -170,8 +180,8 @@ GW_ASSERT_OFFSET(gw_mailbox, finished, 64);
 #define GW_MAILBOX_POLLING 1u /* the group polls */
 #define GW_MAILBOX_ENDED   2u /* the group has ended */
 
-/* Size of a mailbox slot and offsets of its arrays, in bytes. bin_packets is a multiple of 16, so
- * slots begin at multiples of 64. */
+/* Size of a mailbox slot and offsets of its arrays, in bytes. `bin_packets` is the capacity of the
+ * slot in packets. It is a multiple of 16, so slots begin at multiples of 64 bytes. */
 #define GW_MAILBOX_SLOT_BYTES(bin_packets)      (64u + 36u * (bin_packets))
 #define GW_MAILBOX_SLOT_DESCRIPTORS             64u
 #define GW_MAILBOX_SLOT_PARAMETERS(bin_packets) (64u + 16u * (bin_packets))

@@ -1,7 +1,7 @@
 /*
- * AES (FIPS 197) with keys of 128, 192 and 256 bits (10, 12 and 14 rounds), and its modes CBC and
- * CTR (NIST SP 800-38A, sections 6.2 and 6.5). aes_ni.h uses AES instructions, aes_tables.h uses
- * tables. Both define:
+ * AES (FIPS 197) with keys of 128, 192 and 256 bits (10, 12 and 14 rounds). The modes are CBC and
+ * CTR (NIST SP 800-38A, sections 6.2 and 6.5). The file aes_ni.h uses AES instructions, and
+ * aes_tables.h uses tables. Both define:
  *
  *   gw_aes_block                                         16 bytes, in registers
  *   gw_aes_words(a, b, c, d)                             block of four big-endian words
@@ -12,19 +12,19 @@
  *   gw_aes_cbc_decrypt(keys, rounds, iv, data, blocks)   in place
  *   gw_aes_ctr(keys, rounds, nonce, counter, data, bytes)   in place; the last block may be partial
  *
- * keys: rounds + 1 round keys of 16 bytes, 16-byte aligned, in the order of use. CBC decryption
- * takes the keys of the equivalent inverse cipher (FIPS 197, section 5.3.5): in reverse order, with
- * InvMixColumns applied to all except the first and the last.
+ * `keys` points to rounds + 1 round keys of 16 bytes, 16-byte aligned, in the order of use. CBC
+ * decryption takes the keys of the equivalent inverse cipher (FIPS 197, section 5.3.5). These are
+ * in reverse order, with InvMixColumns applied to all keys except the first and the last.
  *
- * With AES instructions, execution time is independent of keys and data. The tables are indexed by
- * secret bytes. On a CPU without AES instructions, an attacker who can observe the cache of this
+ * With AES instructions, the execution time is independent of keys and data. The tables are indexed
+ * by secret bytes. On a CPU without AES instructions, an attacker who can observe the cache of this
  * core may learn key bits.
  */
 #ifndef GODWIT_AES_H
 #define GODWIT_AES_H
 
-/* The first 12 bytes of a counter block, as big-endian words (RFC 3686, section 4; NIST SP 800-38D,
- * section 7.1). */
+/* Nonce of a counter block: its first 12 bytes, as big-endian words. The fourth word of the block
+ * is the counter (RFC 3686, section 4; NIST SP 800-38D, section 7.1). */
 typedef struct gw_aes_nonce {
     gw_u32 salt;
     gw_u32 iv_high;

@@ -1,32 +1,33 @@
 /*
- * AES with one lane per block, for modes whose blocks are independent. Uses the group's table of
- * aes_team.h. Words are columns in memory order.
+ * AES with one lane (GPU thread) per block, for modes whose blocks are independent. The code uses
+ * the table of aes_team.h in the local memory of the work-group. Each 32-bit word is one column of
+ * the AES state, in memory order.
  */
 #ifndef GODWIT_AES_LANE_H
 #define GODWIT_AES_LANE_H
 
 #include "aes_team.h"
 
-/* Number of blocks that a lane encrypts together, so that the table loads of one block overlap with
- * the computation of the other. */
+/* Number of AES blocks that a lane encrypts together. The table loads of one block then overlap
+ * with the computation of the other block. */
 #define GW_AES_LANE_BLOCKS 2u
 
-/* Returns this lane's copy of table entry 0. */
+/* Returns the address of entry 0 in this lane's copy of the AES table. */
 GW_LANE const GW_LOCAL gw_u8 *gw_aes_lane_table(const GW_LOCAL gw_aes_team_table *table)
 {
     return (const GW_LOCAL gw_u8 *)&table->words[0][0][gw_lane_id() % GW_AES_TABLE_LANES];
 }
 
 /* Returns the AES table entry for the byte in row `row` of a column. The entries for rows 2 and 3
- * are rotated by two bytes. */
+ * come from the half of the table that is rotated by two bytes. */
 GW_LANE gw_u32 gw_aes_lane_entry(const GW_LOCAL gw_u8 *table, gw_u32 column, gw_u32 row)
 {
     return *(const GW_LOCAL gw_u32 *)(table + (row < 2 ? 0 : 4 * GW_AES_TABLE_LANES) +
                                       gw_byte_above(column, row, 0));
 }
 
-/* Applies SubBytes, MixColumns and the round key to one column of an AES state. row0 to row3 are
- * the columns from which ShiftRows takes each row. */
+/* Computes one column of the next AES state: applies SubBytes, MixColumns and the round key. The
+ * words row0 to row3 are the columns from which ShiftRows takes rows 0 to 3. */
 GW_LANE gw_u32 gw_aes_lane_column(const GW_LOCAL gw_u8 *table, gw_u32 row0, gw_u32 row1,
                                   gw_u32 row2, gw_u32 row3, gw_u32 key)
 {
@@ -35,8 +36,9 @@ GW_LANE gw_u32 gw_aes_lane_column(const GW_LOCAL gw_u8 *table, gw_u32 row0, gw_u
     return even ^ gw_rotate_left32(odd, 8) ^ key;
 }
 
-/* Computes a column of the last AES round, which has no MixColumns. The substituted byte is in
- * bytes 1 and 2 of a table entry, and in bytes 0 and 3 of a rotated entry. */
+/* Computes one column of the state after the last AES round, which has no MixColumns. The
+ * substituted byte is in bytes 1 and 2 of a table entry. In a rotated entry, it is in bytes 0 and
+ * 3. */
 GW_LANE gw_u32 gw_aes_lane_last(const GW_LOCAL gw_u8 *table, gw_u32 row0, gw_u32 row1, gw_u32 row2,
                                 gw_u32 row3, gw_u32 key)
 {
@@ -47,8 +49,8 @@ GW_LANE gw_u32 gw_aes_lane_last(const GW_LOCAL gw_u8 *table, gw_u32 row0, gw_u32
            key;
 }
 
-/* Encrypts GW_AES_LANE_BLOCKS blocks of four words each in place, with the round keys `keys` (see
- * aes.h). */
+/* Encrypts GW_AES_LANE_BLOCKS blocks of four words each with AES, in place. `keys` points to the
+ * round keys in the format of aes.h. */
 GW_LANE void gw_aes_lane_encrypt(const GW_LOCAL gw_u8 *table, const GW_GLOBAL gw_u8 *keys,
                                  gw_u32 rounds, gw_u32 *blocks)
 {

@@ -1,20 +1,21 @@
-/* AES with the AES instructions of x86. Included by aes.h, which documents it. */
+/* AES with the AES instructions of x86. The header aes.h includes this file and documents its
+ * functions. */
 #ifndef GODWIT_AES_NI_H
 #define GODWIT_AES_NI_H
 
 #include <immintrin.h>
 
-/* Number of AES blocks that are processed together. AESENC has a latency of about 4 cycles and a
- * throughput of 1 or 2 per cycle. */
+/* Number of AES blocks that are processed together, to hide the latency of the instructions. AESENC
+ * has a latency of about 4 cycles and a throughput of 1 or 2 per cycle. */
 #define GW_AES_LANES 8u
 
-/* Functions are inlined once per number of AES rounds, so that the instructions address the round
- * keys directly. */
+/* Marks functions that are inlined once for each number of AES rounds. With a constant number of
+ * rounds, the instructions address the round keys directly. */
 #define GW_AES_INLINE static inline __attribute__((always_inline))
 
 typedef __m128i gw_aes_block;
 
-/* Round keys, loaded once for many blocks. */
+/* Round keys of AES, loaded once for many blocks. */
 typedef struct gw_aes_keys {
     __m128i round[15];
 } gw_aes_keys;

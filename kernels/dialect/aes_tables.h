@@ -1,9 +1,10 @@
 /*
  * AES (FIPS 197) for compilers without AES instructions. One table combines the S-box with
- * MixColumns and yields one column per lookup. Included by aes.h, which documents it.
+ * MixColumns, so each lookup yields one column. The header aes.h includes this file and documents
+ * its functions.
  *
- * A column is a word in memory order whose lowest byte is row 0. The time of a lookup can depend
- * on the cache contents; aes.h describes the consequence.
+ * A column is a word in memory order whose lowest byte is row 0. The time of a lookup can depend on
+ * the contents of the cache. The consequence is described in aes.h.
  */
 #ifndef GODWIT_AES_TABLES_H
 #define GODWIT_AES_TABLES_H
@@ -49,8 +50,8 @@ GW_TABLE gw_u8 gw_aes_inverse_sbox[256] = {
     0x17, 0x2b, 0x04, 0x7e, 0xba, 0x77, 0xd6, 0x26, 0xe1, 0x69, 0x14, 0x63, 0x55, 0x21, 0x0c, 0x7d,
 };
 
-/* Table of SubBytes and MixColumns (FIPS 197, section 5.1.3). An entry is the resulting column for
- * a byte in row 0 and zeros below. */
+/* Table of SubBytes and MixColumns (FIPS 197, section 5.1.3). Entry b is the resulting column for
+ * an input column with byte b in row 0 and zeros in the other rows. */
 GW_TABLE gw_u32 gw_aes_columns[256] = {
     0xa56363c6, 0x847c7cf8, 0x997777ee, 0x8d7b7bf6, 0x0df2f2ff, 0xbd6b6bd6, 0xb16f6fde, 0x54c5c591,
     0x50303060, 0x03010102, 0xa96767ce, 0x7d2b2b56, 0x19fefee7, 0x62d7d7b5, 0xe6abab4d, 0x9a7676ec,
@@ -86,8 +87,8 @@ GW_TABLE gw_u32 gw_aes_columns[256] = {
     0xc3414182, 0xb0999929, 0x772d2d5a, 0x110f0f1e, 0xcbb0b07b, 0xfc5454a8, 0xd6bbbb6d, 0x3a16162c,
 };
 
-/* Table of InvSubBytes and InvMixColumns (FIPS 197, section 5.3.3). An entry is the resulting
- * column for a byte in row 0 and zeros below. */
+/* Table of InvSubBytes and InvMixColumns (FIPS 197, section 5.3.3). Entry b is the resulting column
+ * for an input column with byte b in row 0 and zeros in the other rows. */
 GW_TABLE gw_u32 gw_aes_inverse_columns[256] = {
     0x50a7f451, 0x5365417e, 0xc3a4171a, 0x965e273a, 0xcb6bab3b, 0xf1459d1f, 0xab58faac, 0x9303e34b,
     0x55fa3020, 0xf66d76ad, 0x9176cc88, 0x254c02f5, 0xfcd7e54f, 0xd7cb2ac5, 0x80443526, 0x8fa362b5,
@@ -132,15 +133,16 @@ typedef struct gw_aes_block {
     gw_u32 d;
 } gw_aes_block;
 
-/* Applies SubBytes and ShiftRows: returns one column of the last AES round, before AddRoundKey. */
+/* Computes one column of the last AES round before AddRoundKey, by applying SubBytes and ShiftRows.
+ */
 GW_LANE gw_u32 gw_aes_substitute(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32 row3)
 {
     return (gw_u32)gw_aes_sbox[row0 & 0xff] | (gw_u32)gw_aes_sbox[row1 >> 8 & 0xff] << 8 |
            (gw_u32)gw_aes_sbox[row2 >> 16 & 0xff] << 16 | (gw_u32)gw_aes_sbox[row3 >> 24] << 24;
 }
 
-/* Applies InvSubBytes and InvShiftRows: returns one column of the last inverse AES round, before
- * AddRoundKey. */
+/* Computes one column of the last inverse AES round before AddRoundKey, by applying InvSubBytes and
+ * InvShiftRows. */
 GW_LANE gw_u32 gw_aes_unsubstitute(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32 row3)
 {
     return (gw_u32)gw_aes_inverse_sbox[row0 & 0xff] |
@@ -149,8 +151,9 @@ GW_LANE gw_u32 gw_aes_unsubstitute(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32
            (gw_u32)gw_aes_inverse_sbox[row3 >> 24] << 24;
 }
 
-/* Computes one column of an AES round: applies ShiftRows, SubBytes and MixColumns. The table entry
- * is rotated by one byte per row. */
+/* Computes one column of an AES round before AddRoundKey: applies ShiftRows, SubBytes and
+ * MixColumns. The table holds the entries for row 0. For each further row, the entry is rotated by
+ * one more byte. */
 GW_LANE gw_u32 gw_aes_column(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32 row3)
 {
     return gw_aes_columns[row0 & 0xff] ^ gw_rotate_left32(gw_aes_columns[row1 >> 8 & 0xff], 8) ^
@@ -158,8 +161,8 @@ GW_LANE gw_u32 gw_aes_column(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32 row3)
            gw_rotate_left32(gw_aes_columns[row3 >> 24], 24);
 }
 
-/* Computes one column of an inverse AES round: applies InvShiftRows, InvSubBytes and InvMixColumns.
- */
+/* Computes one column of an inverse AES round before AddRoundKey, by applying InvShiftRows,
+ * InvSubBytes and InvMixColumns. */
 GW_LANE gw_u32 gw_aes_inverse_column(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32 row3)
 {
     return gw_aes_inverse_columns[row0 & 0xff] ^
@@ -168,7 +171,7 @@ GW_LANE gw_u32 gw_aes_inverse_column(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u
            gw_rotate_left32(gw_aes_inverse_columns[row3 >> 24], 24);
 }
 
-/* Encrypts one block: the function Cipher of FIPS 197, section 5.1. */
+/* Encrypts one AES block. This is the function Cipher of FIPS 197, section 5.1. */
 GW_APART gw_aes_block gw_aes_encrypt(const GW_GLOBAL gw_u8 *round_keys, gw_u32 rounds,
                                      gw_aes_block in)
 {
@@ -196,7 +199,7 @@ GW_APART gw_aes_block gw_aes_encrypt(const GW_GLOBAL gw_u8 *round_keys, gw_u32 r
     return out;
 }
 
-/* Decrypts one block: the function EqInvCipher of FIPS 197, section 5.3.5. */
+/* Decrypts one AES block. This is the function EqInvCipher of FIPS 197, section 5.3.5. */
 GW_APART gw_aes_block gw_aes_decrypt(const GW_GLOBAL gw_u8 *round_keys, gw_u32 rounds,
                                      gw_aes_block in)
 {

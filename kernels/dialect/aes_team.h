@@ -1,20 +1,21 @@
 /*
- * AES (FIPS 197) with teams of two neighbouring lanes, for devices. Lane h of a team holds columns
- * 2h and 2h + 1 of a block, as words in memory order whose lowest byte is row 0. All lanes of the
- * cipher part of a group call these functions together.
+ * AES (FIPS 197) on devices, with a team of two neighbouring lanes (threads of a warp) for each
+ * block. Lane h of a team holds columns 2h and 2h + 1 of a block. A column is a word in memory
+ * order whose lowest byte is row 0. All lanes of a warp call these functions together.
  *
- * SubBytes and MixColumns are one lookup in a table of 256 words for row 0. The entry for each row
- * below is rotated by one more byte. The group's memory holds one copy of the table for each lane
- * of a warp, so that each lane reads from its own bank, and a second copy rotated by two bytes:
+ * SubBytes and MixColumns together are one lookup in a table of 256 words for row 0. For each
+ * further row, the entry is rotated by one more byte. The local memory of the work-group holds one
+ * copy of the table per lane of a warp. Each lane thus reads from a separate bank. It also holds a
+ * second set of copies, rotated by two bytes:
  *
  *   | entry 0: lane 0, lane 1 ... lane 31 | rotated: lane 0 ... lane 31 | entry 1: ...
  *
- * An entry takes 256 bytes, so the address of a lookup is the byte followed by the lane's offset,
- * without arithmetic. The time of a lookup is independent of keys and data.
+ * An entry takes 256 bytes. The address of a lookup is therefore the byte followed by the lane's
+ * offset, without arithmetic. The time of a lookup is independent of keys and data.
  *
- * A team has two lanes rather than four. With two, a round takes two exchanges and eight dependent
- * lookups per lane. This is faster than three exchanges and four lookups with four lanes. Fewer
- * exchanges also leave capacity for more packets.
+ * A team has two lanes rather than four. With two lanes, a round takes two exchanges and eight
+ * dependent lookups per lane. This is faster than three exchanges and four lookups with four lanes.
+ * Fewer exchanges also leave capacity for more packets.
  */
 #ifndef GODWIT_AES_TEAM_H
 #define GODWIT_AES_TEAM_H
@@ -22,12 +23,12 @@
 #include "aes.h"
 
 #define GW_AES_TEAM_LANES 2u
-/* Number of columns that one lane of a team holds. */
+/* Number of columns of an AES block that one lane holds. */
 #define GW_AES_TEAM_WORDS 2u
 /* Number of AES rounds with a key of 256 bits. */
 #define GW_AES_ROUNDS_MAX 14u
 
-/* Number of lanes in a warp, which equals the number of banks of the group's memory. */
+/* Number of lanes in a warp. It equals the number of banks in the local memory of a work-group. */
 #define GW_AES_TABLE_LANES 32u
 
 typedef struct gw_aes_team_table {
@@ -48,13 +49,15 @@ typedef struct gw_aes_team {
     gw_aes_half last;                    /* this lane's half of the last round key */
 } gw_aes_team;
 
-/* Fills the AES table. All lanes of the group call it, and a barrier must follow. */
+/* Fills the AES table in local memory, for encryption or for decryption (`inverse`). All lanes of
+ * the work-group call this function, and a barrier must follow. */
 GW_GROUP void gw_aes_team_fill(GW_LOCAL gw_aes_team_table *table, gw_u32 inverse)
 {
     for (gw_u32 i = gw_lane_id(); i < 256; i += gw_lane_count()) {
         const gw_u32 entry = inverse ? gw_aes_inverse_columns[i] : gw_aes_columns[i];
         for (gw_u32 j = 0; j < GW_AES_TABLE_LANES; j++) {
-            /* Neighbouring lanes start in different banks. */
+            /* Neighbouring lanes start with different copies, so that they write to different
+             * banks. */
             const gw_u32 lane = (i + j) % GW_AES_TABLE_LANES;
             table->words[i][0][lane] = entry;
             table->words[i][1][lane] = gw_rotate_left32(entry, 16);
@@ -70,8 +73,8 @@ GW_LANE gw_aes_half gw_aes_team_key(const GW_GLOBAL gw_u32 *keys, gw_u32 round)
     return key;
 }
 
-/* Loads the AES round keys of one lane. `keys` are those of aes.h. `half` is the lane's index in
- * the team. */
+/* Loads this lane's half of the AES round keys. `keys` points to round keys in the format of aes.h.
+ * `half` is the index of the lane in its team of two lanes. */
 GW_LANE void gw_aes_team_begin(gw_aes_team *team, const GW_LOCAL gw_aes_team_table *table,
                                const GW_GLOBAL gw_u32 *keys, gw_u32 rounds, gw_u32 half)
 {
@@ -89,10 +92,11 @@ GW_LANE void gw_aes_team_begin(gw_aes_team *team, const GW_LOCAL gw_aes_team_tab
 }
 
 /*
- * Returns the table entry for the byte in row `row` of a column. Entries for rows 2 and 3 are
- * rotated by two bytes. The load is volatile, so that the compiler issues all loads of a round
- * before it uses any of them. Otherwise it delays some loads to save registers, and a block takes
- * 20 % longer.
+ * Returns the AES table entry for the byte in row `row` of a column. The entries for rows 2 and 3
+ * come from the half of the table that is rotated by two bytes.
+ *
+ * The load is volatile, so that the compiler issues all loads of a round before it uses any of
+ * them. Otherwise, it delays some loads to save registers, and a block takes 20 % longer.
  */
 GW_LANE gw_u32 gw_aes_team_lookup(const gw_aes_team *team, gw_u32 column, gw_u32 row)
 {
@@ -101,9 +105,9 @@ GW_LANE gw_u32 gw_aes_team_lookup(const gw_aes_team *team, gw_u32 column, gw_u32
                                                gw_byte_above(column, row, team->lane_offset));
 }
 
-/* Looks up the table entries for this lane's half of the next AES state, four for each of its
- * columns. ShiftRows takes row r from the column r positions to the right. InvShiftRows takes it
- * from the column r positions to the left. */
+/* Looks up the table entries for this lane's half of the next AES state: four entries for each of
+ * its two columns. ShiftRows takes row r from the column that is r positions to the right.
+ * InvShiftRows takes it from the column that is r positions to the left. */
 GW_LANE void gw_aes_team_rows(const gw_aes_team *team, gw_u32 inverse, gw_aes_half state,
                               gw_u32 rows[GW_AES_TEAM_WORDS][4])
 {
@@ -119,7 +123,8 @@ GW_LANE void gw_aes_team_rows(const gw_aes_team *team, gw_u32 inverse, gw_aes_ha
     rows[1][inverse ? 3 : 1] = gw_aes_team_lookup(team, other0, inverse ? 3 : 1);
 }
 
-/* Computes one AES round except the last: SubBytes, ShiftRows, MixColumns, AddRoundKey. */
+/* Computes one AES round that is not the last: applies SubBytes, ShiftRows, MixColumns and
+ * AddRoundKey. */
 GW_LANE gw_aes_half gw_aes_team_round(const gw_aes_team *team, gw_u32 inverse, gw_aes_half state,
                                       gw_aes_half key)
 {
@@ -134,14 +139,17 @@ GW_LANE gw_aes_half gw_aes_team_round(const gw_aes_team *team, gw_u32 inverse, g
 }
 
 /*
- * Number of the first AES round that cannot be split. A block passes through gw_aes_team_start,
- * gw_aes_team_rounds, and gw_aes_team_encrypt_end or gw_aes_team_decrypt_end. Callers can split the
- * earlier rounds into several calls. Work between two calls fills the stalls of a round. The
- * compiler would otherwise schedule that work before all rounds.
+ * Number of the first AES round that belongs to the last call for a block. A block passes through
+ * gw_aes_team_start, gw_aes_team_rounds, and then gw_aes_team_encrypt_end or
+ * gw_aes_team_decrypt_end.
+ *
+ * Callers can split the rounds before this one into several calls of gw_aes_team_rounds. Other work
+ * between two calls then fills the stalls of a round. Without the split, the compiler would
+ * schedule this other work before all rounds.
  */
 #define GW_AES_TEAM_SPLIT 10u
 
-/* Applies the first AddRoundKey of AES to this lane's half of a block. */
+/* Applies the first AddRoundKey of AES to the half block that this lane holds. */
 GW_LANE gw_aes_half gw_aes_team_start(const gw_aes_team *team, gw_aes_half block)
 {
     block.word[0] ^= team->keys[0].word[0];
@@ -149,8 +157,8 @@ GW_LANE gw_aes_half gw_aes_team_start(const gw_aes_team *team, gw_aes_half block
     return block;
 }
 
-/* Computes the AES rounds from `from` up to but not including `to`, which is at most
- * GW_AES_TEAM_SPLIT. */
+/* Computes the AES rounds from number `from` to number `to` - 1. `to` is at most GW_AES_TEAM_SPLIT.
+ */
 GW_LANE gw_aes_half gw_aes_team_rounds(const gw_aes_team *team, gw_u32 inverse, gw_aes_half state,
                                        gw_u32 from, gw_u32 to)
 {
@@ -161,8 +169,8 @@ GW_LANE gw_aes_half gw_aes_team_rounds(const gw_aes_team *team, gw_u32 inverse, 
     return state;
 }
 
-/* Computes the AES rounds from the tenth on. Returns the table entries of the last round in `rows`.
- */
+/* Computes the remaining AES rounds, from number 10 on, except for the end of the last round.
+ * Returns the table entries of the last round in `rows`. */
 GW_LANE void gw_aes_team_last_rounds(const gw_aes_team *team, gw_u32 inverse, gw_aes_half state,
                                      gw_u32 rows[GW_AES_TEAM_WORDS][4])
 {
@@ -177,16 +185,16 @@ GW_LANE void gw_aes_team_last_rounds(const gw_aes_team *team, gw_u32 inverse, gw
     gw_aes_team_rows(team, inverse, state, rows);
 }
 
-/* Completes the encryption of a block after the split rounds (FIPS 197, section 5.1). Returns this
- * lane's half. */
+/* Completes the encryption of an AES block after gw_aes_team_rounds (FIPS 197, section 5.1).
+ * Returns the half block that this lane holds. */
 GW_LANE gw_aes_half gw_aes_team_encrypt_end(const gw_aes_team *team, gw_aes_half state)
 {
     gw_u32 rows[GW_AES_TEAM_WORDS][4];
     gw_aes_team_last_rounds(team, 0, state, rows);
     GW_UNROLL
     for (gw_u32 i = 0; i < GW_AES_TEAM_WORDS; i++) {
-        /* The substituted byte is in bytes 1 and 2 of a table entry, and in bytes 0 and 3 of a
-         * rotated entry. */
+        /* The substituted byte is in bytes 1 and 2 of a table entry. In an entry that is rotated by
+         * two bytes, it is in bytes 0 and 3. */
         state.word[i] = (((rows[i][0] >> 8) & 0x000000ffu) | (rows[i][1] & 0x0000ff00u) |
                          ((rows[i][2] >> 8) & 0x00ff0000u) | (rows[i][3] & 0xff000000u)) ^
                         team->last.word[i];
@@ -194,16 +202,16 @@ GW_LANE gw_aes_half gw_aes_team_encrypt_end(const gw_aes_team *team, gw_aes_half
     return state;
 }
 
-/* Returns the substituted byte s of an inverse table entry, whose bytes are 14s, 9s, 13s and 11s in
- * GF(2^8). Their XOR is s. */
+/* Returns the result s of InvSubBytes from an entry of the inverse AES table. The bytes of the
+ * entry are 14s, 9s, 13s and 11s in GF(2^8), and their XOR is s. */
 GW_LANE gw_u32 gw_aes_team_plain(gw_u32 entry)
 {
     entry ^= entry >> 16;
     return (entry ^ entry >> 8) & 0xffu;
 }
 
-/* Completes the decryption of a block with the equivalent inverse cipher (FIPS 197, section 5.3.5).
- * Returns this lane's half. */
+/* Completes the decryption of an AES block with the equivalent inverse cipher (FIPS 197, section
+ * 5.3.5). Returns the half block that this lane holds. */
 GW_LANE gw_aes_half gw_aes_team_decrypt_end(const gw_aes_team *team, gw_aes_half state)
 {
     gw_u32 rows[GW_AES_TEAM_WORDS][4];

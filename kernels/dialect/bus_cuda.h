@@ -1,38 +1,41 @@
 /*
- * Copies over the bus by the lanes of a group under CUDA, between host memory and device memory.
- * gw_fetch and gw_return copy the bytes of packets that a function reads and writes, in 16-byte
- * words. gw_fetch_arrays and gw_return_arrays copy the per-packet arrays of a chunk.
+ * Copies packet data between host memory and device memory under CUDA, with the lanes of a
+ * work-group. The functions gw_fetch and gw_return copy the bytes of packets that a function reads
+ * and writes, in words of 16 bytes. The functions gw_fetch_arrays and gw_return_arrays copy the
+ * arrays with one element per packet.
  */
 #ifndef GODWIT_BUS_CUDA_H
 #define GODWIT_BUS_CUDA_H
 
 #include "loops_device.h"
 
-/* Read and write limits of a configured function: Contract::reads_bytes and writes_bytes. */
+/* Maximum numbers of bytes at the start of a frame that a configured function reads and writes.
+ * They come from Contract::reads_bytes and Contract::writes_bytes. */
 typedef struct gw_reach {
     gw_u32 reads_bytes;
     gw_u32 writes_bytes;
 } gw_reach;
 
-/* Value of a gw_reach field without a limit. */
+/* Value of a gw_reach field for a function that reads or writes whole frames. */
 #define GW_REACH_ALL 0xffffu
 
 /* Size of a word in bytes. One thread copies a word with one instruction. */
 #define GW_WORD_BYTES 16u
 #define GW_UNIT_WORDS (GW_BUFFER_UNIT / GW_WORD_BYTES)
 
-/* Number of words that one thread has in flight. A round trip over the bus takes as long for one
- * word as for all of them. */
+/* Number of words that one thread loads before it waits for the first of them. A round trip over
+ * the bus takes as long for one word as for all of them. */
 #define GW_WORDS_IN_FLIGHT 12u
 
-/* The words that contain a packet's bytes. They stay within the buffer, because buffers begin and
- * end at multiples of 64 bytes. */
+/* Range of aligned words that contains some bytes of a packet. The range stays within the packet's
+ * buffer, because buffers begin and end at multiples of 64 bytes. */
 typedef struct gw_span {
     gw_u64 first; /* index of the first word, from the arena's start */
     gw_u32 words;
 } gw_span;
 
-/* Returns the words that contain the first bytes of a frame, at most reach_bytes. */
+/* Returns the range of aligned words that contains the first bytes of a frame. The number of bytes
+ * is the length of the frame, but at most reach_bytes. */
 GW_LANE gw_span gw_span_of(const gw_descriptor *descriptor, gw_u32 reach_bytes)
 {
     /* first descriptor words: buffer | head, length */
@@ -46,8 +49,8 @@ GW_LANE gw_span gw_span_of(const gw_descriptor *descriptor, gw_u32 reach_bytes)
     return span;
 }
 
-/* Returns the words that contain the bytes of a packet of a bin. If `outcomes` is not 0, a dropped
- * packet has no words. */
+/* Returns the range of aligned words that contains the first bytes of one packet in a batch. If
+ * `outcomes` is not 0, the range of a dropped packet is empty. */
 GW_LANE gw_span gw_span_at(const gw_descriptor *descriptors, const gw_outcome *outcomes,
                            gw_u32 packet, gw_u32 reach_bytes)
 {
@@ -58,7 +61,8 @@ GW_LANE gw_span gw_span_at(const gw_descriptor *descriptors, const gw_outcome *o
     return span;
 }
 
-/* Returns the number of words of the bin's longest packet. All lanes of a warp call it. */
+/* Returns the number of words to copy for the longest packet in a bin (a batch of packets). All
+ * lanes of a warp call this function together. */
 GW_LANE gw_u32 gw_span_words_max(const gw_descriptor *descriptors, const gw_outcome *outcomes,
                                  gw_u32 count, gw_u32 reach_bytes)
 {
@@ -72,8 +76,9 @@ GW_LANE gw_u32 gw_span_words_max(const gw_descriptor *descriptors, const gw_outc
 }
 
 /*
- * Copies the packets of a bin from one arena to another. Consecutive threads copy consecutive
- * words, as if all packets were as long as the longest. The packets of a bin have similar lengths.
+ * Copies the packets of a bin (a batch of packets) between host memory and device memory.
+ * Consecutive threads copy consecutive words, as if all packets were as long as the longest. This
+ * wastes few threads, because the packets of a bin have similar lengths.
  */
 GW_GROUP void gw_copy_packets(gw_u8 *to, const gw_u8 *from, const gw_descriptor *descriptors,
                               const gw_outcome *outcomes, gw_u32 count, gw_u32 reach_bytes)
@@ -98,7 +103,7 @@ GW_GROUP void gw_copy_packets(gw_u8 *to, const gw_u8 *from, const gw_descriptor 
     const gw_u32 packet_step = blockDim.x / words;
     const gw_u32 word_step = blockDim.x % words;
     while (packet < count) {
-        /* A branch here would serialise the loads. */
+        /* The loads below have no branch between them, because a branch would serialise them. */
         gw_u64 indices[GW_WORDS_IN_FLIGHT];
         gw_u32 valid = 0;
         GW_UNROLL
@@ -127,15 +132,16 @@ GW_GROUP void gw_copy_packets(gw_u8 *to, const gw_u8 *from, const gw_descriptor 
     }
 }
 
-/* Copies the bytes that a bin's function reads from the host's arena to the shadow. */
+/* Copies the bytes that a function reads from host memory to the shadow, which is the copy of the
+ * packet buffers in device memory. */
 GW_GROUP void gw_fetch(gw_u8 *shadow, const gw_u8 *host, const gw_descriptor *descriptors,
                        gw_u32 count, gw_reach reach)
 {
     gw_copy_packets(shadow, host, descriptors, 0, count, reach.reads_bytes);
 }
 
-/* Copies the bytes that a bin's function wrote back to the host's arena. The first and last word
- * may contain other bytes. Those were fetched before or are outside the frame, so the copy does no
+/* Copies the bytes that a function wrote back to host memory. The first and last word of a packet
+ * may contain other bytes. These were fetched before or are outside the frame, so the copy does no
  * harm. */
 GW_GROUP void gw_return(gw_u8 *shadow, gw_u8 *host, const gw_descriptor *descriptors,
                         const gw_outcome *outcomes, gw_u32 count, gw_reach reach)
@@ -146,17 +152,18 @@ GW_GROUP void gw_return(gw_u8 *shadow, gw_u8 *host, const gw_descriptor *descrip
 }
 
 /*
- * Address of a chunk's parameters in host memory; 0 if copy engines transfer arrays and buffers.
- * The arrays have the same layout in host memory and in device memory, so this address locates all
- * of them.
+ * Address of the parameters of a launch in host memory, or 0 if copy engines transfer arrays and
+ * buffers. The arrays have the same layout in host memory and in device memory, so this address
+ * locates all of them.
  */
 typedef gw_u64 gw_host_arrays;
 
-/* Returns the address in host memory of a device array. */
+/* Returns the address in host memory that corresponds to an array in device memory. */
 #define GW_HOST_ARRAY(type, host, chunk, array)                                                    \
     ((type *)((host) + ((gw_u64)(array) - (gw_u64)(chunk)->parameters)))
 
-/* Copies the descriptors and parameters of a bin's packets to the device. */
+/* Copies the descriptors and parameters of the packets in a bin (a batch of packets) from host
+ * memory to device memory. */
 GW_GROUP void gw_fetch_arrays(const gw_chunk_arrays *chunk, gw_host_arrays host, gw_u32 first,
                               gw_u32 count)
 {
@@ -173,8 +180,9 @@ GW_GROUP void gw_fetch_arrays(const gw_chunk_arrays *chunk, gw_host_arrays host,
 }
 
 /*
- * Copies the results of a bin's packets to host memory. If the group has more than one warp, the
- * first warp does not take part, because one of its lanes takes the next bin at the same time.
+ * Copies the results of the packets in a bin (a batch of packets) to host memory. If the work-group
+ * has more than one warp, the first warp does not take part. One of its lanes takes the next bin at
+ * the same time.
  */
 GW_GROUP void gw_return_arrays(const gw_chunk_arrays *chunk, gw_host_arrays host, gw_u32 has_chain,
                                gw_u32 first, gw_u32 count)

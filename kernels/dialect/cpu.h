@@ -1,4 +1,5 @@
-/* The dialect for the system's C compiler (gcc, clang). A group has one lane. */
+/* The dialect for the system's C compiler (gcc or clang). On a CPU, a work-group consists of one
+ * lane. */
 #ifndef GODWIT_DIALECT_CPU_H
 #define GODWIT_DIALECT_CPU_H
 
@@ -39,7 +40,7 @@ GW_LANE gw_u32 gw_lane_count(void)
     return 1;
 }
 
-/* Maximum number of lanes that scan one packet together. A CPU core has one lane. */
+/* Maximum number of lanes that scan one packet together. A CPU core has only one lane. */
 #define GW_PACKET_LANES 1u
 
 GW_LANE void gw_barrier(void)
@@ -152,9 +153,9 @@ GW_LANE gw_u32 gw_rank_line(const gw_u64 *keys, gw_u32 count, gw_u64 key)
 }
 #endif
 
-/* Returns the ones' complement sum of bytes: adds native 64-bit words with end-around carry. The
- * sum depends neither on the byte order, except at its end, nor on the width of the words (RFC
- * 1071, section 2 (B) and (C)). */
+/* Returns the ones' complement sum of 16-bit words. It adds native 64-bit words with end-around
+ * carry. The sum does not depend on the width of the words. Only its last step depends on the byte
+ * order (RFC 1071, section 2 (B) and (C)). */
 GW_LANE gw_u32 gw_ones_sum(const gw_u8 *bytes, gw_u32 length)
 {
     gw_u64 sum = 0;

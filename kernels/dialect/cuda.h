@@ -1,4 +1,5 @@
-/* The dialect for NVRTC (CUDA C++). Pointers are generic, so each primitive has one definition. */
+/* The dialect for NVRTC (CUDA C++). Its pointers are generic, so each primitive needs only one
+ * definition for all address spaces. */
 #ifndef GODWIT_DIALECT_CUDA_H
 #define GODWIT_DIALECT_CUDA_H
 
@@ -8,8 +9,8 @@ typedef unsigned int gw_u32;
 typedef unsigned long long gw_u64;
 
 #define GW_STATIC_ASSERT(condition, name) static_assert(condition, #name)
-/* Offsets are asserted only if NVRTC can evaluate offsetof at compile time: 13.5 can, 13.0 cannot.
- * All versions assert sizes. */
+/* The asserts of struct offsets need a compiler that evaluates offsetof at compile time. NVRTC 13.5
+ * does so, and NVRTC 13.0 does not. All versions assert the sizes of structs. */
 #if defined(__has_builtin) && __has_builtin(__builtin_offsetof)
 #define GW_ASSERT_OFFSET(type, field, bytes)                                                       \
     static_assert(__builtin_offsetof(type, field) == (bytes), #type "." #field)
@@ -23,13 +24,15 @@ typedef unsigned long long gw_u64;
 #define GW_PRIVATE
 #define GW_TABLE static __constant__ const
 
-/* Number of threads per block: nine lanes for each of 32 packets, or three lanes for each of 64. */
+/* Number of threads per CUDA block. It suffices for nine threads for each of 32 packets, or for
+ * three threads for each of 64 packets. */
 #define GW_GROUP_LANES 288u
 
-/* Minimum number of resident blocks per multiprocessor. Two leave 112 registers for each lane. */
+/* Minimum number of resident blocks per multiprocessor. With two blocks, each lane can use 112
+ * registers. */
 #define GW_GROUPS_MIN 2
 
-/* Use the group forms whose lanes exchange words. */
+/* Functions whose lanes exchange words run with several lanes per packet. */
 #define GW_TEAM_FORM        GW_BY_GROUP
 #define GW_TEAM_FORMS(list) list
 
@@ -59,16 +62,17 @@ GW_LANE void gw_barrier(void)
     __syncthreads();
 }
 
-/* Returns the `word` of the other lane in a pair of neighbouring lanes. All lanes of the warp must
- * call it. */
+/* Exchanges a word with the neighbouring lane: lanes 2n and 2n + 1 form a pair. Returns the word of
+ * the other lane. All lanes of the warp must call this function. */
 GW_LANE gw_u32 gw_pair_word(gw_u32 word)
 {
     return __shfl_xor_sync(0xffffffffu, word, 1);
 }
 
 /*
- * Returns `value`, which is the same in all lanes of the warp. The shuffle tells the compiler so.
- * Branches on the result keep the warp together, and lane exchanges need no extra synchronisation.
+ * Returns `value`, which must be the same in all lanes of the warp. The shuffle makes this fact
+ * known to the compiler. Branches on the result then keep the warp together, and lane exchanges
+ * need no extra synchronisation.
  */
 GW_LANE gw_u32 gw_uniform(gw_u32 value)
 {
@@ -95,7 +99,7 @@ GW_LANE void gw_warp_barrier(void)
     __syncwarp();
 }
 
-/* Atomic operations on the group's memory. gw_local_add returns the old value. */
+/* Atomic operations on the memory that a work-group shares. gw_local_add returns the old value. */
 GW_LANE gw_u32 gw_local_add(gw_u32 *word, gw_u32 value)
 {
     return atomicAdd(word, value);
@@ -115,10 +119,10 @@ GW_LANE void gw_local_max(gw_u32 *word, gw_u32 value)
 #define GW_FETCH(address)     ((void)(address))
 
 /*
- * Unaligned loads and stores. A device moves aligned words only, with one instruction per word, so
- * these functions use as few words as possible. Every aligned word that they read lies within the
- * same buffer or image, because buffers and images begin and end at multiples of 64. Most frames
- * begin at an even address.
+ * Loads and stores at unaligned addresses. A device accesses only aligned words, with one
+ * instruction per word, so these functions access as few words as possible. Every aligned word that
+ * they read lies within the same packet buffer or table image. Buffers and images begin and end at
+ * multiples of 64 bytes. Most frames begin at an even address.
  */
 GW_LANE gw_u32 gw_load_be16(const gw_u8 *bytes)
 {
@@ -205,8 +209,9 @@ GW_LANE gw_u64 gw_rotate_left64(gw_u64 value, gw_u32 bits)
     return (value << (bits & 63)) | (value >> ((64 - bits) & 63));
 }
 
-/* Returns the XOR of three words, in one instruction. The inline assembly prevents the compiler
- * from using two instructions, the first of which would wait for the operand that is ready last. */
+/* Returns the XOR of three words, computed with one instruction. The inline assembly prevents the
+ * compiler from using two instructions. The first of these would wait for the operand that is ready
+ * last. */
 GW_LANE gw_u32 gw_xor3(gw_u32 a, gw_u32 b, gw_u32 c)
 {
     gw_u32 sum;
@@ -219,7 +224,8 @@ GW_LANE gw_u32 gw_swap32(gw_u32 value)
     return __byte_perm(value, 0, 0x0123);
 }
 
-/* Returns 256 * byte + low. `byte` is byte `index` of the word, and `low` is below 256. */
+/* Returns 256 * b + low, where b is the byte of `word` at position `index`, and `low` is below 256.
+ */
 GW_LANE gw_u32 gw_byte_above(gw_u32 word, gw_u32 index, gw_u32 low)
 {
     return __byte_perm(word, low, 0x7704u + (index << 4));

@@ -1,6 +1,7 @@
 /*
- * Entry point of the kernel dialect, described in README.md of this folder. Includes the header of
- * the current compiler. Only this file and the three headers depend on the device.
+ * Entry point of the kernel dialect, the C subset that README.md in this folder describes. This
+ * file includes the header for the current compiler. Only this file and the three headers (cpu.h,
+ * opencl.h, cuda.h) depend on the device.
  */
 #ifndef GODWIT_DIALECT_H
 #define GODWIT_DIALECT_H
@@ -17,7 +18,8 @@
 #include "lane.h"
 #include "find.h"
 
-/* Reads a word of a table image with one load, because the host may change it at the same time. */
+/* Reads a word of a table image with exactly one load. The host may change the word at the same
+ * time. */
 #define GW_ONCE(type, address) (*(const volatile GW_GLOBAL type *)(address))
 
 #endif

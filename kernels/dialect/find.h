@@ -1,6 +1,6 @@
-/* gw_find_word searches two rows of four 64-bit words each. It returns the first word that equals
- * the row's expected value in the bits of `mask`, or 0 if no word matches. An expected value is
- * never 0. Each word is read once, with a single load. */
+/* gw_find_word searches two rows of four 64-bit words each, in order. A word matches if it equals
+ * the expected value of its row in the bits of `mask`. The function returns the first match, or 0
+ * if there is no match. An expected value is never 0. Each word is read with a single load. */
 #ifndef GODWIT_DIALECT_FIND_H
 #define GODWIT_DIALECT_FIND_H
 
@@ -8,7 +8,7 @@
 
 #include <immintrin.h>
 
-/* gw_find_word with AVX-512. Compares both rows at once in one register. */
+/* Searches for a word with AVX-512. It compares both rows at once in one register. */
 GW_LANE gw_u64 gw_find_word(const gw_u64 *first, gw_u64 expected_first, const gw_u64 *second,
                             gw_u64 expected_second, gw_u64 mask)
 {
@@ -24,8 +24,8 @@ GW_LANE gw_u64 gw_find_word(const gw_u64 *first, gw_u64 expected_first, const gw
 
 #else
 
-/* gw_find_word in portable C. It has no branches, because random words would mispredict them. It
- * scans backwards, so that the first match is the result. */
+/* Searches for a word in portable C. The code has no branches, because random words would
+ * mispredict them. It scans backwards, so that the first match is the result. */
 GW_LANE gw_u64 gw_find_word(const GW_GLOBAL gw_u64 *first, gw_u64 expected_first,
                             const GW_GLOBAL gw_u64 *second, gw_u64 expected_second, gw_u64 mask)
 {

@@ -1,8 +1,8 @@
 /*
- * GHASH (NIST SP 800-38D, section 6.4), computed as POLYVAL (RFC 8452, appendix A). Elements have
- * their bytes reversed. Their coefficients are then ordered as in a little-endian 128-bit number,
- * which suits the multipliers of processors. ghash_clmul.h uses carry-less multiplication,
- * ghash_words.h uses 32-bit multiplication. Both define:
+ * GHASH (NIST SP 800-38D, section 6.4), computed as POLYVAL (RFC 8452, appendix A). The bytes of
+ * elements are reversed. The coefficients of an element are then ordered as in a little-endian
+ * 128-bit number, which suits the multipliers of processors. The file ghash_clmul.h uses carry-less
+ * multiplication, and ghash_words.h uses 32-bit multiplication. Both define:
  *
  *   gw_ghash_element                      16 bytes, in registers
  *   gw_ghash_zero()
@@ -13,9 +13,10 @@
  *   gw_ghash_multiply(x, y)               POLYVAL's product x * y * x^-128
  *   gw_ghash_blocks(sum, keys, data, blocks)   adds whole blocks to the sum
  *
- * keys: H, H^2, H^3 and H^4, four words each. H is the GHASH key with its bytes reversed,
- * multiplied by x. This factor turns POLYVAL's product into GHASH's (RFC 8452, appendix A).
- * Execution time is independent of keys and data, because there are no tables.
+ * `keys` points to H, H^2, H^3 and H^4, four words each. H is the GHASH key with its bytes
+ * reversed, multiplied by x. This factor turns the product of POLYVAL into the product of GHASH
+ * (RFC 8452, appendix A). The execution time is independent of keys and data, because there are no
+ * tables.
  */
 #ifndef GODWIT_GHASH_H
 #define GODWIT_GHASH_H

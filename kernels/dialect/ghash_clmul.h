@@ -1,4 +1,5 @@
-/* GHASH with the carry-less multiplication of x86. Included by ghash.h, which documents it. */
+/* GHASH with the carry-less multiplication of x86. The header ghash.h includes this file and
+ * documents its functions. */
 #ifndef GODWIT_GHASH_CLMUL_H
 #define GODWIT_GHASH_CLMUL_H
 
@@ -6,7 +7,8 @@
 
 typedef __m128i gw_ghash_element;
 
-/* Unreduced 256-bit product of two GHASH elements: low + middle * x^64 + high * x^128. */
+/* The 256-bit product of two GHASH elements before its reduction. Its value is low + middle * x^64
+ * + high * x^128. */
 typedef struct gw_ghash_product {
     __m128i low;
     __m128i middle;
@@ -64,8 +66,9 @@ GW_LANE gw_ghash_product gw_ghash_gather(gw_ghash_product x, gw_ghash_product y)
     return x;
 }
 
-/* Reduces a GHASH product modulo x^128 + x^127 + x^126 + x^121 + 1 with Montgomery's method.
- * Multiples of the polynomial clear the low half, 64 bits at a time. */
+/* Reduces a 256-bit product of GHASH elements modulo x^128 + x^127 + x^126 + x^121 + 1 with
+ * Montgomery's method. The function adds multiples of the polynomial that clear the low half, 64
+ * bits at a time. */
 GW_LANE gw_ghash_element gw_ghash_reduce(gw_ghash_product product)
 {
     const __m128i polynomial = _mm_set_epi64x(0, (long long)0xc200000000000000ull);
@@ -81,7 +84,7 @@ GW_LANE gw_ghash_element gw_ghash_multiply(gw_ghash_element x, gw_ghash_element 
     return gw_ghash_reduce(gw_ghash_expand(x, y));
 }
 
-/* Adds whole blocks to a GHASH sum. Reduces once per four blocks. */
+/* Adds whole blocks to a GHASH sum. It performs only one reduction for every four blocks. */
 GW_LANE gw_ghash_element gw_ghash_blocks(gw_ghash_element sum, const gw_u32 *keys,
                                          const gw_u8 *data, gw_u32 blocks)
 {

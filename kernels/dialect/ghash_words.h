@@ -1,5 +1,6 @@
 /*
- * GHASH with 32-bit multiplication. Included by ghash.h, which documents it.
+ * GHASH with 32-bit multiplication. The header ghash.h includes this file and documents its
+ * functions.
  *
  * A carry-less product is built from integer products of numbers in which only every fourth bit can
  * be set. At most eight of these bits add up, so no carry reaches the next used bit (Pornin,
@@ -8,7 +9,8 @@
 #ifndef GODWIT_GHASH_WORDS_H
 #define GODWIT_GHASH_WORDS_H
 
-/* An element of GHASH in four words. Word 0 holds the coefficients of x^0 to x^31. */
+/* An element of GHASH, as four words of 32 coefficients. Word 0 holds the coefficients of x^0 to
+ * x^31. */
 typedef struct gw_ghash_element {
     gw_u32 word0;
     gw_u32 word1;
@@ -69,7 +71,8 @@ GW_LANE gw_u64 gw_ghash_multiply32(gw_u32 x, gw_u32 y)
     return (z0 & mask) | (z1 & mask << 1) | (z2 & mask << 2) | (z3 & mask << 3);
 }
 
-/* Product of two 64-bit polynomials, computed with Karatsuba's three multiplications. */
+/* The product of two polynomials with 64 coefficients each. Karatsuba's method computes it with
+ * three multiplications. */
 typedef struct gw_ghash_half {
     gw_u64 low;
     gw_u64 high;
@@ -105,8 +108,8 @@ GW_LANE gw_ghash_element gw_ghash_multiply(gw_ghash_element x, gw_ghash_element 
     v.word1 = (gw_u32)(third >> 32);
     v.word2 = (gw_u32)high.high;
     v.word3 = (gw_u32)(high.high >> 32);
-    /* Reduce the GHASH product modulo x^128 + x^127 + x^126 + x^121 + 1 with Montgomery's method.
-     * Multiples of the polynomial clear the low half, one word at a time. */
+    /* Reduce the 256-bit product modulo x^128 + x^127 + x^126 + x^121 + 1 with Montgomery's method.
+     * Add multiples of the polynomial that clear the low half, one word at a time. */
     v3 ^= v0 << 31 ^ v0 << 30 ^ v0 << 25;
     v.word0 ^= v0 ^ v0 >> 1 ^ v0 >> 2 ^ v0 >> 7;
     v.word0 ^= v1 << 31 ^ v1 << 30 ^ v1 << 25;

@@ -1,16 +1,18 @@
-/* The inputs of a lane and of a group, and the functions that write a packet's outcome. */
+/* Inputs of packet functions, for one lane and for a work-group, and helpers that write a packet's
+ * outcome. */
 #ifndef GODWIT_LANE_H
 #define GODWIT_LANE_H
 
-/* Inputs of a lane function, for one packet. */
+/* Inputs of a function that processes one packet in one lane. */
 typedef struct gw_lane {
     GW_GLOBAL gw_u8 *buffer;      /* start of the packet's buffer in the arena, 64-byte aligned */
     const GW_GLOBAL gw_u8 *image; /* the function's table image, 64-byte aligned */
-    gw_u64 parameter;             /* from the function's host half */
+    gw_u64 parameter;             /* value from the part of the function that runs on the CPU */
     gw_u32 variant;               /* the same for all packets of a bin */
 } gw_lane;
 
-/* Inputs of a group function, for one bin. The arrays begin with the first packet of the bin. */
+/* Inputs of a function that processes a bin (a batch of packets) with all lanes of a work-group.
+ * The arrays begin with the first packet of the bin. */
 typedef struct gw_work {
     GW_GLOBAL gw_u8 *arena;       /* base of all buffer offsets; 64-byte aligned */
     const GW_GLOBAL gw_u8 *image; /* the function's table image, 64-byte aligned */
@@ -28,7 +30,8 @@ GW_LANE GW_GLOBAL gw_u8 *gw_frame(const gw_lane *lane, const gw_descriptor *desc
     return lane->buffer + descriptor->head;
 }
 
-/* Writes the outcome of a packet with a verdict of the contract. */
+/* Writes the outcome of a packet. `verdict` is an index into the verdicts that the function
+ * declares. */
 GW_LANE void gw_verdict(gw_outcome *outcome, gw_u32 verdict, gw_u32 port, gw_u32 value)
 {
     outcome->verdict = (gw_u8)verdict;
@@ -37,7 +40,8 @@ GW_LANE void gw_verdict(gw_outcome *outcome, gw_u32 verdict, gw_u32 port, gw_u32
     outcome->value = value;
 }
 
-/* Writes the outcome of a dropped packet. `reason` is a drop reason of the contract. */
+/* Writes the outcome of a dropped packet. `reason` is an index into the drop reasons that the
+ * function declares. */
 GW_LANE void gw_drop(gw_outcome *outcome, gw_u32 reason)
 {
     outcome->verdict = GW_VERDICT_DROP;

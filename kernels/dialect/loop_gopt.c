@@ -1,13 +1,14 @@
 /*
- * Templates of the loops that gopt transforms (docs/gopt.md): the packets of a bin are interleaved
- * at their expensive accesses. The build instantiates gw_bin_NAME for each function with expensive
- * accesses. Other functions use loops_cpu.h. With a group of 0 or 1 packets it is a plain loop.
+ * Templates of the loops over packets that the tool gopt transforms (docs/gopt.md). The transformed
+ * loop switches to another packet at each access that likely misses all caches. The build
+ * instantiates gw_bin_NAME for each function with such accesses. Other functions use loops_cpu.h.
+ * With a group of 0 or 1 packets, the loop processes one packet after the other.
  */
 
 #define GOPT_GROUP     group
 #define GOPT_GROUP_MAX 64
 
-/* Prefetch distance of frames, in packets. Found by `bench ipv4`. */
+/* Prefetch distance of frames, in packets. It was determined with `bench ipv4`. */
 #define GW_FRAMES_AHEAD 32u
 
 #define GW_PROBE_READS 4u
@@ -19,14 +20,14 @@ GW_LANE gw_u64 gw_probe_next(gw_u64 state)
     return state ^ state >> 31;
 }
 
-/* Returns the offset of the cache line that a generator state selects. */
+/* Returns the offset of the cache line that a state of the random generator selects. */
 GW_LANE gw_u64 gw_probe_line(gw_u64 state, gw_u64 lines)
 {
     return (state >> 32) * lines >> 32 << 6;
 }
 
-/* Reads random lines of a table to measure the latency of a read. Each read depends on the one
- * before. */
+/* Reads random cache lines of a table, to measure the latency of a read. The address of each read
+ * depends on the previous read. */
 static gw_u64 gw_probe_chain(const gw_u8 *image, gw_u64 lines, gw_u64 seed, gw_u32 reads)
 {
     gw_u64 state = seed;
@@ -49,26 +50,27 @@ static __attribute__((noinline, flatten)) void gw_bin_NAME(const gw_bin_call *ca
     const gw_u32 variant = call->variant;
     const gw_u32 group = call->group;
 
-    /* Frames follow the order of the bin, so the frames of the next packets are prefetched. */
+    /* The loop reads the frames in this order, so it prefetches the frames of the next packets. */
     for (gw_u32 i = 0; group != 1 && i < count && i < GW_FRAMES_AHEAD; i++) {
         GW_FETCH(arena + (gw_u64)descriptors[i].buffer * GW_BUFFER_UNIT + descriptors[i].head);
     }
-    /* Packets of a bin are in different buffers. */
+    /* The packets of a bin (a batch of packets) are in different buffers, so the iterations are
+     * independent. */
 #pragma gopt independent
     for (gw_u32 i = 0; i < count; i++) {
         if (group != 1 && i + GW_FRAMES_AHEAD < count) {
             const gw_descriptor *far = &descriptors[i + GW_FRAMES_AHEAD];
             GW_FETCH(arena + (gw_u64)far->buffer * GW_BUFFER_UNIT + far->head);
         }
-        /* The descriptor is used in place, because gopt would save a copy at every switch between
-         * packets. Only head and length change. */
+        /* The function modifies the descriptor in place. With a local copy, gopt would save the
+         * copy at every switch between packets. Only head and length change. */
         gw_descriptor *descriptor = descriptors + i;
         gw_outcome *outcome = outcomes + i;
         outcome->verdict = 0;
         outcome->reason = 0;
         outcome->port = 0;
         outcome->value = 0;
-        /* At a switch between packets, gopt saves only values that differ between packets. */
+        /* At a switch between packets, gopt saves only the values that differ between packets. */
         gw_u8 *buffer = arena + (gw_u64)descriptor->buffer * GW_BUFFER_UNIT;
         const gw_u64 parameter = parameters[i];
         const gw_lane lane = {buffer, image, parameter, variant};
@@ -80,8 +82,9 @@ static __attribute__((noinline, flatten)) void gw_bin_NAME(const gw_bin_call *ca
 /* build: the other loops, and gw_run */
 
 /*
- * Reads random lines of a table, to choose the group size. Each of `rounds` lookups reads
- * GW_PROBE_READS lines, and the address of each depends on the line before.
+ * Reads random cache lines of a table, to choose the number of packets that the loop interleaves.
+ * Each of `rounds` lookups reads GW_PROBE_READS lines, and the address of each line depends on the
+ * previous line.
  */
 static gw_u64 gw_probe_table(const gw_u8 *image, gw_u64 lines, gw_u64 seed, gw_u32 rounds,
                              gw_u32 group)

@@ -1,37 +1,42 @@
 /*
- * The device chain: packets continue from function to function without returning to the host.
+ * The device chain: packets continue from function to function on a device without returning to the
+ * host.
  *
- * After a function has processed a bin, the group looks up the next function of each packet in
- * gw_chain (abi.h). The entry for a verdict is a hop: the instance of the next function and its
- * rank. A function's rank is lower than the rank of every function that follows it.
+ * A bin is a batch of packets for one function. After this function, the work-group looks up the
+ * next function of each packet in gw_chain (abi.h). The entry for a verdict is a hop: the index of
+ * the next function and its rank. A function's rank is lower than the rank of every function that
+ * follows it.
  *
- * In each step the group runs the function of the lowest rank among the hops of the bin. Paths that
- * split and meet again are thus joined where they meet, and each function runs once per bin. If all
- * packets have the same hop, they stay in the bin's arrays. Otherwise the group packs the
- * continuing packets into the chain scratch, so that no lane is idle, and copies them back after
- * the function.
+ * In each step, the work-group runs the function with the lowest rank among the hops of the bin.
+ * Paths that split and meet again are thus joined where they meet, and each function runs once per
+ * bin. If all packets have the same hop, they stay in the bin's arrays. Otherwise, the work-group
+ * packs the continuing packets into the chain scratch, so that no lane is idle. It copies them back
+ * after the function.
  *
- * All of this happens within the group. Between two functions there is no launch, no list and no
- * device-wide atomic. A launched chunk and the mailbox of a persistent group use the same code.
+ * All of this happens within the work-group. Between two functions there is no kernel launch, no
+ * list and no atomic operation across the device. A launched kernel and a persistent work-group use
+ * the same code.
  *
  * The chain scratch holds five arrays of chain_packets elements:
  *
  *   zeros | descriptors | outcomes | hops | origins
  *
- *   zeros     parameters of packets that no host half has prepared; never written
+ *   zeros     parameters of packets that no host code has prepared; never written
  *   hops      the hop of each packet of the bin
  *   origins   for each packed packet, its index in the bin
  *
- * A bin uses the elements from bin.first onward, as in the chunk's arrays.
+ * A bin uses the elements from bin.first onward, as in the arrays of the chunk (the bins of one
+ * launch).
  */
 #ifndef GODWIT_LOOPS_CHAIN_H
 #define GODWIT_LOOPS_CHAIN_H
 
-/* Upper bound of the loop over the functions of a chain. It is never reached, because the rank
- * increases in each step. */
+/* Upper bound for the number of functions that a device runs one after another for a batch of
+ * packets. The loop never reaches it, because the rank of the function increases in each step. */
 #define GW_STEPS_MAX 0xffffu
 
-/* Returns whether the table images contain a chain; the same in all lanes of all groups. */
+/* Returns whether the device executes several functions one after another without the host. The
+ * result is the same in all lanes of all work-groups. */
 GW_LANE gw_u32 gw_has_chain(const GW_GLOBAL gw_u8 *images)
 {
     return (gw_u32)(((const GW_GLOBAL gw_chain *)images)->rows != 0);
@@ -67,7 +72,7 @@ GW_LANE GW_GLOBAL gw_u32 *gw_chain_origins(const gw_chunk_arrays *chunk)
     return (GW_GLOBAL gw_u32 *)(chunk->chain_scratch + (gw_u64)chunk->chain_packets * 36);
 }
 
-/* Returns the number of hops that a trail records. */
+/* Returns the number of transitions between functions that the trail of a packet records. */
 GW_LANE gw_u32 gw_trail_hops(gw_u32 trail)
 {
     gw_u32 hops = 0;
@@ -77,8 +82,9 @@ GW_LANE gw_u32 gw_trail_hops(gw_u32 trail)
     return hops;
 }
 
-/* Stores the hop and the trail of each packet that the current function has processed. Packed
- * packets are first copied back to the bin. */
+/* Stores the next function and the updated trail of each packet that the current function has
+ * processed. If the packets are packed in the chain scratch, copies them back to the arrays of the
+ * batch first. */
 GW_GROUP void gw_record_hops(const gw_chunk_arrays *chunk, const GW_LOCAL gw_steps *steps,
                              gw_u32 step)
 {
@@ -114,7 +120,8 @@ GW_GROUP void gw_record_hops(const gw_chunk_arrays *chunk, const GW_LOCAL gw_ste
     }
 }
 
-/* Packs the packets whose next hop is `hop` into the chain scratch. */
+/* Copies the packets that continue to function `hop` into consecutive elements of the chain
+ * scratch, so that no lane is idle. */
 GW_GROUP void gw_pack_packets(const gw_chunk_arrays *chunk, GW_LOCAL gw_steps *steps, gw_u32 hop)
 {
     const gw_u64 first = steps->bin.first;
@@ -128,9 +135,12 @@ GW_GROUP void gw_pack_packets(const gw_chunk_arrays *chunk, GW_LOCAL gw_steps *s
 }
 
 /*
- * Selects the next function of the bin and its packets. Returns 0 if no packet continues. All lanes
- * call it. Its four barriers separate the outcomes, the hops, the extremes of the hops, and the
- * packed packets from the code that reads them.
+ * Selects the next function of a bin (a batch of packets) and the packets that this function
+ * processes. Returns 0 if no packet continues on the device.
+ *
+ * All lanes of the work-group call this function. It contains four barriers. They ensure that other
+ * lanes have written the outcomes, the hops, the minimum and maximum hop, and the packed packets
+ * before this lane reads them.
  */
 GW_GROUP gw_u32 gw_next_step(const gw_chunk_arrays *chunk, GW_LOCAL gw_steps *steps, gw_u32 step)
 {

@@ -1,21 +1,22 @@
 /*
- * The entry points under CUDA. Grids are one-dimensional. A block of GW_GROUP_LANES threads is a
- * group.
+ * The entry points under CUDA. Grids are one-dimensional. A CUDA block of GW_GROUP_LANES threads is
+ * a work-group, and each thread is a lane.
  *
- *   gw_chunk        launched once per chunk, with any number of groups
+ *   gw_chunk        launched once per chunk (the bins of one launch), with any number of groups
  *   gw_persistent   launched once; group i serves mailbox i until the host stops it
  *
- * Functions work on a shadow of the arena in device memory, where each buffer has the same offset
- * as in the host's arena. Copy engines transfer the chunk's arrays, and its buffers if they are
- * contiguous. Otherwise the group copies both over the bus itself (bus_cuda.h). A persistent group
- * always copies itself; it keeps contiguous buffers in shared memory instead (GW_NEAR_WORDS).
+ * The functions work on a shadow of the arena: a copy of all packet buffers in device memory, with
+ * the same offsets. Copy engines transfer the arrays of the chunk, and its buffers if these are
+ * contiguous. Otherwise, the work-group copies both over the bus itself (bus_cuda.h). A persistent
+ * work-group always copies the data itself. It keeps contiguous buffers in shared memory instead of
+ * the shadow (GW_NEAR_WORDS).
  */
 #ifndef GODWIT_LOOPS_CUDA_H
 #define GODWIT_LOOPS_CUDA_H
 
 #include "bus_cuda.h"
 
-/* Arguments that both entry points share; all pointers are accessible to the device. */
+/* Arguments that both entry points share. All pointers are accessible to the device. */
 typedef struct gw_device {
     gw_u8 *shadow;               /* shadow of the whole arena in device memory; 64-byte aligned */
     gw_u8 *host;                 /* the host's arena, accessed over the bus */
@@ -24,10 +25,8 @@ typedef struct gw_device {
     const gw_reach *reaches;     /* per instance */
 } gw_device;
 
-/*
- * The group's memory. It exceeds the size that a kernel gets by default, so the host requests
- * gw_scratch_bytes at each launch.
- */
+/* Shared memory of the work-group. It exceeds the size that a kernel gets by default, so the host
+ * requests gw_scratch_bytes at each launch. */
 #ifndef GW_SHARED_SCRATCH
 #define GW_SHARED_SCRATCH(name) extern __shared__ uint4 name[]
 #endif
@@ -35,10 +34,13 @@ GW_STATIC_ASSERT(sizeof(gw_scratch) <= 96 << 10, scratch_bytes);
 extern "C" __device__ const gw_u32 gw_scratch_bytes = sizeof(gw_scratch);
 
 /*
- * Takes the next bin of a chunk and loads the read and write limits of its function. Returns the
- * bin's index, which is bin_count or more if no bin is left. Lane 0 calls it. With `more`, the bin
- * at `index` is the next part of the current bin. Otherwise the counter gives the index, and later
- * parts of other bins are skipped.
+ * Takes the next bin (a batch of packets) of a chunk (the bins of one launch). Also loads the read
+ * and write limits of the bin's function. Returns the index of the bin, which is bin_count or more
+ * if no bin is left. Only lane 0 of the work-group calls this function.
+ *
+ * If `more` is not 0, the next part of the current bin is at `index`. Otherwise, the function skips
+ * entries that are later parts of another bin, and takes further indices from the counter
+ * `next_bin`.
  */
 GW_LANE gw_u32 gw_take(gw_steps *steps, gw_reach *reach, const gw_device *device,
                        const gw_bin *bins, gw_u32 bin_count, gw_u32 *next_bin, gw_u32 index,
@@ -57,22 +59,23 @@ GW_LANE gw_u32 gw_take(gw_steps *steps, gw_reach *reach, const gw_device *device
     return index;
 }
 
-/* Writes a word that the host reads. Writes of the group before a barrier are visible to a host
- * that reads the new value. */
+/* Writes a word that the host reads, with release order. A host that reads the new value also sees
+ * all writes of the work-group before its last barrier. */
 GW_LANE void gw_store_release(gw_u32 *address, gw_u32 value)
 {
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
 }
 
 /*
- * Signals chunk completion to the host, earlier than the driver does. One lane of each group calls
- * this after the barrier that follows its last bin. The last group writes the flag.
+ * Signals to the host that a chunk (the bins of one launch) is complete, earlier than the driver
+ * does. One lane of each work-group calls this function after the barrier that follows its last
+ * bin. The last work-group writes the flag.
  *
  * Memory order: each lane writes to host memory before the barrier, the barrier precedes the fence,
- * and the fence precedes the group's increment. The last group increments after all others and then
- * releases the flag at system scope. Fences and releases are cumulative, so a host that acquires
- * the flag sees the writes of every group. A system-scope fence in each group would also work, but
- * it waits for the bus and costs 10 % under load.
+ * and the fence precedes the increment. The last work-group increments the counter after all others
+ * and then releases the flag at system scope. Fences and releases are cumulative, so a host that
+ * acquires the flag sees the writes of every work-group. A fence at system scope in each work-group
+ * would also work, but it waits for the bus and costs 10 % under load.
  */
 GW_LANE void gw_signal_done(gw_u32 *host_done, gw_u32 *ended)
 {
@@ -82,17 +85,20 @@ GW_LANE void gw_signal_done(gw_u32 *host_done, gw_u32 *ended)
     }
 }
 
-/* Counters of a chunk in device memory. Both are 0 before and after a launch. */
+/* Counters of one kernel launch, in device memory. Both counters are 0 before and after the launch.
+ */
 typedef struct gw_counters {
     gw_u32 next_bin;
     gw_u32 ended; /* groups that have finished */
 } gw_counters;
 
 /*
- * Runs the bins of one chunk. If host_arrays is not 0, groups copy buffers and arrays from and to
- * the host, and set host_done to 1 when all results are in host memory. Otherwise copy engines
- * transfer them, and host_arrays and host_done are 0. `bins` and `cycles` (one per bin) may be in
- * host memory: each element is accessed once.
+ * Runs the bins (batches of packets) of one chunk, which is the work of one launch.
+ *
+ * If host_arrays is not 0, the work-groups copy packet buffers and arrays from and to the host.
+ * They set host_done to 1 when all results are in host memory. If copy engines transfer this data
+ * instead, host_arrays and host_done are 0. `bins` and `cycles` (one element per bin) may be in
+ * host memory, because each element is accessed only once.
  */
 extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     gw_chunk(gw_device device, gw_host_arrays host_arrays, gw_u64 *parameters,
@@ -107,8 +113,9 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     __shared__ gw_reach reach;
     __shared__ gw_u32 taken;
     __shared__ long long started;
-    /* Instances for which the parts of gw_scratch are prepared, as known by each lane. The array is
-     * in shared memory to save registers, because it is read only once per bin. */
+    /* For each lane, the configured functions for which the parts of the local memory are prepared.
+     * The array is in shared memory to save registers, because each lane reads it only once per bin
+     * (batch of packets). */
     __shared__ gw_prepared prepared[GW_GROUP_LANES];
     gw_unprepare(&prepared[gw_lane_id()]);
     gw_chunk_arrays chunk;
@@ -124,7 +131,8 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     chunk.bins = bins;
     chunk.bin_count = bin_count;
     if (gw_lane_id() == 0) {
-        /* Group i starts with bin i of the chunk. A counter assigns the other bins to groups. */
+        /* Work-group i starts with bin i of the chunk. A counter assigns the remaining bins
+         * (batches of packets) to the work-groups. */
         taken = gw_take(&steps, &reach, &device, bins, bin_count, next_bin, blockIdx.x, 0);
         started = clock64();
     }
@@ -154,8 +162,10 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
             const long long now = clock64();
             cycles[taken] = (gw_u32)(now - started);
             started = now;
-            /* Each group increments the bin counter once without getting a bin. The increments
-             * therefore sum to bin_count, and the counter wraps to 0 at the end of the launch. */
+            /* The counter starts at 0, and work-groups take bins (batches of packets) from it.
+             * Together, the work-groups increment it bin_count times, including one last increment
+             * per work-group that finds no bin. It therefore wraps to 0 at the end of the launch.
+             */
             const gw_u32 more = steps.bin.part & GW_PART_MORE;
             const gw_u32 index = more ? taken + 1 : gridDim.x + atomicInc(next_bin, bin_count - 1);
             taken = gw_take(&steps, &reach, &device, bins, bin_count, next_bin, index, more);
@@ -167,14 +177,14 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     }
 }
 
-/* Words of a mailbox that the host writes. */
+/* The words of a mailbox (queue between host and work-group) that the host writes. */
 typedef struct gw_mailbox_words {
     gw_u64 counters; /* posted | stop << 32 */
     gw_u64 extent;
 } gw_mailbox_words;
 
-/* Reads both words of a mailbox in one bus request, with acquire order. They may come from
- * different times. */
+/* Reads both words of a mailbox in one bus request, with acquire order. The host may write between
+ * the reads of the two words, so they can belong to different states. */
 GW_LANE gw_mailbox_words gw_read_mailbox(const gw_mailbox *box)
 {
     gw_mailbox_words words;
@@ -185,19 +195,20 @@ GW_LANE gw_mailbox_words gw_read_mailbox(const gw_mailbox *box)
     return words;
 }
 
-/* Number of unsuccessful polls after which a group pauses between polls, and the length of the
- * pause in nanoseconds. */
+/* Number of unsuccessful polls of the mailbox after which a work-group pauses between polls. The
+ * second constant is the length of the pause in nanoseconds. */
 #define GW_POLLS_BEFORE_PAUSE 4096u
 #define GW_PAUSE_NS           256u
 
-/* State of a mailbox that lane 0 shares with its group. */
+/* State of a mailbox (queue between host and work-group) that lane 0 shares with its work-group. */
 typedef struct gw_mailbox_view {
-    gw_u32 posted; /* value of gw_mailbox.posted; if it equals the bins taken, the group must end */
+    gw_u32 posted; /* value of gw_mailbox.posted; if no slot is new, the work-group must end */
     gw_u32 first;  /* first unit of the next bin's buffers, if they are contiguous */
     gw_u32 units;  /* length of these buffers, in units; 0: not contiguous, or not known */
 } gw_mailbox_view;
 
-/* Waits until the next mailbox slot is filled or the host stops the group. One lane calls it. */
+/* Waits until the host fills the next slot of the mailbox or stops the work-group. Only one lane of
+ * the work-group calls this function. */
 GW_LANE gw_mailbox_view gw_await(const gw_mailbox *box, gw_u32 taken)
 {
     gw_mailbox_words words = gw_read_mailbox(box);
@@ -209,8 +220,8 @@ GW_LANE gw_mailbox_view gw_await(const gw_mailbox *box, gw_u32 taken)
     }
     gw_mailbox_view view;
     view.posted = (gw_u32)words.counters;
-    /* The mailbox's extent belongs to the slot posted last. It may be older or newer than the
-     * counters that were read. */
+    /* `extent` describes the slot that the host filled last. It may be older or newer than the
+     * counters that were read with it, so its tag must match. */
     const gw_u32 matches =
         view.posted == taken + 1 && words.extent >> 48 == (view.posted & 0xffffu);
     view.first = (gw_u32)words.extent;
@@ -219,20 +230,23 @@ GW_LANE gw_mailbox_view gw_await(const gw_mailbox *box, gw_u32 taken)
 }
 
 /*
- * Capacity for packet buffers in shared memory, in words. Loads from there take a tenth of the time
- * of loads from the shadow. The buffers keep the order of the host's arena. The group loads them
- * together with the mailbox slot, knowing only their extent, so a bin waits for one bus round trip
- * instead of two.
+ * Capacity for packet buffers in the shared memory of a work-group, in words of 16 bytes. A load
+ * from shared memory takes a tenth of the time of a load from device memory.
+ *
+ * The buffers keep the order that they have in host memory. The work-group loads them together with
+ * the mailbox slot, because it already knows their address range. A batch of packets then waits for
+ * one bus round trip instead of two.
  */
 #define GW_NEAR_WORDS (GW_EXTENT_UNITS_MAX * GW_UNIT_WORDS)
 
-/* Number of words of these buffers that each lane loads. */
+/* Number of words of packet buffers in shared memory that each lane loads. */
 #define GW_NEAR_LANE_WORDS ((GW_NEAR_WORDS + GW_GROUP_LANES - 1) / GW_GROUP_LANES)
 
-/* Number of packets whose arrays a persistent group can keep in shared memory. */
+/* Maximum number of packets whose descriptors, parameters, outcomes and trails a persistent
+ * work-group keeps in shared memory. */
 #define GW_NEAR_PACKETS 64u
 
-/* Cached data of a configured function, which never change. */
+/* Cached data of a configured function. The data never changes. */
 typedef struct gw_instance {
     gw_u64 image_offset;
     gw_reach reach;
@@ -242,7 +256,8 @@ typedef struct gw_instance {
 #define GW_INSTANCES     16u
 #define GW_INSTANCE_NONE 0xffffffffu
 
-/* Returns the data of a configured function, from its cache slot or from device memory. */
+/* Returns the data of a configured function. Reads device memory only if the cache slot holds
+ * another function. */
 GW_LANE gw_instance gw_instance_of(const gw_device *device, const gw_instance *cached,
                                    gw_u32 number)
 {
@@ -256,14 +271,15 @@ GW_LANE gw_instance gw_instance_of(const gw_device *device, const gw_instance *c
 }
 
 /*
- * Serves one mailbox per group until the host stops it. Persistent groups exist for low latency
- * rather than for throughput, so a group may use all registers of a multiprocessor.
+ * Serves one mailbox per work-group until the host stops it. A mailbox is a queue of bins (batches
+ * of packets for one function). Persistent work-groups exist for low latency rather than for
+ * throughput, so a work-group may use all registers of a multiprocessor.
  *
- * The group works on a copy of the mailbox slot. Each access to the slot crosses the bus, so the
- * slot is read once and written once. Copies of small bins are in shared memory.
+ * The work-group works on a copy of the mailbox slot. Each access to the slot crosses the bus, so
+ * the slot is read once and written once. Copies of small bins are in shared memory.
  *
- * `group_areas` is device memory. For each group it holds a mailbox slot (abi.h), for bins of more
- * than GW_NEAR_PACKETS packets, followed by the group's chain scratch.
+ * `group_areas` is device memory. For each work-group, it holds a mailbox slot (abi.h) for bins of
+ * more than GW_NEAR_PACKETS packets. The chain scratch of the work-group follows the slot.
  */
 extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     gw_persistent(gw_device device, gw_u8 *mailboxes, gw_u64 mailbox_bytes, gw_u32 slots,
@@ -280,14 +296,15 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     __shared__ gw_instance instances[GW_INSTANCES];
     __shared__ gw_mailbox_view view;
     __shared__ gw_reach reach;
-    /* Instances for which the parts of gw_scratch are prepared, as known by each lane. The array is
-     * in shared memory to save registers, because it is read only once per bin. */
+    /* For each lane, the configured functions for which the parts of the local memory are prepared.
+     * The array is in shared memory to save registers, because each lane reads it only once per bin
+     * (batch of packets). */
     __shared__ gw_prepared prepared[GW_GROUP_LANES];
     gw_unprepare(&prepared[gw_lane_id()]);
     gw_mailbox *box = (gw_mailbox *)(mailboxes + blockIdx.x * mailbox_bytes);
     gw_u8 *area = group_areas + (gw_u64)blockIdx.x * (GW_MAILBOX_SLOT_BYTES(bin_packets) +
                                                       GW_CHAIN_SCRATCH_BYTES(bin_packets));
-    /* Descriptors and parameters are copied in the largest possible words, because each word is one
+    /* Lanes copy descriptors and parameters in the largest possible words, because each word is one
      * bus request. */
     uint4 *descriptors = near_descriptors;
     gw_u64 *parameters = near_parameters;
@@ -313,7 +330,7 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     for (gw_u32 i = gw_lane_id(); i < GW_INSTANCES; i += gw_lane_count()) {
         instances[i].number = GW_INSTANCE_NONE;
     }
-    /* The host's counters may start at any value. */
+    /* The counters in the mailbox may start at any value. */
     gw_u32 taken = box->finished;
     gw_mailbox_view last = {taken, 0, 0}; /* valid in lane 0 */
     gw_barrier();
@@ -335,8 +352,8 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
         uint4 *host_descriptors = (uint4 *)(slot + GW_MAILBOX_SLOT_DESCRIPTORS);
         const gw_u32 units = gw_uniform(view.units);
         const gw_u32 first = units != 0 ? gw_uniform(view.first) : 0;
-        /* The loads of all packet buffers are issued at once, whatever the bin's size, because they
-         * share one bus round trip. */
+        /* Each lane issues all its loads of packet buffers at once, because they share one bus
+         * round trip. The number of loads does not depend on the number of packets. */
         const uint4 *host_words = (const uint4 *)device.host + (gw_u64)first * GW_UNIT_WORDS;
         uint4 words[GW_NEAR_LANE_WORDS];
         GW_UNROLL

@@ -1,21 +1,23 @@
 /*
- * The loops around functions on a device, shared by OpenCL and CUDA.
+ * Loops that run packet functions on a device. OpenCL and CUDA share them.
  *
- * In a launched chunk, each group takes the next bin from a counter until no bin is left. Bins are
- * sorted longest first, so a group with a long bin takes fewer bins (longest processing time first;
- * PIPSEA, Park et al., ANCS 2016). The host zeroes the counter before each launch. Any number of
- * groups is valid. The parts of a bin of several variants (GW_PART_MORE) stay in the group that
- * took the first part.
+ * In a launched chunk (the bins of one launch), each work-group takes the next bin from a counter
+ * until no bin is left. A bin is a batch of packets for one function. Bins are sorted longest
+ * first, so a work-group with a long bin takes fewer bins (longest processing time first; PIPSEA,
+ * Park et al., ANCS 2016). The host zeroes the counter before each launch. Any number of
+ * work-groups is valid. A bin with several variants consists of parts (GW_PART_MORE), and the
+ * work-group that takes the first part also runs the other parts.
  *
- * Barriers ensure that all lanes of the group have finished a bin before any lane continues. The
- * group's memory and the shared bin index can then be overwritten.
+ * Barriers ensure that all lanes of the work-group have finished a bin before any lane continues.
+ * After that, the memory of the work-group and the shared index of the bin can be overwritten.
  */
 #ifndef GODWIT_LOOPS_DEVICE_H
 #define GODWIT_LOOPS_DEVICE_H
 
 #include "../groups.h"
 
-/* The arrays of one chunk, in memory that the device can access. */
+/* The arrays of one chunk (the batches of packets of one launch), in memory that the device can
+ * access. */
 typedef struct gw_chunk_arrays {
     GW_GLOBAL gw_u8 *arena;        /* 64-byte aligned */
     const GW_GLOBAL gw_u8 *images; /* base of all table images, 64-byte aligned; gw_chain first */
@@ -30,15 +32,16 @@ typedef struct gw_chunk_arrays {
     gw_u32 bin_count;
 } gw_chunk_arrays;
 
-/* The group's memory. Each function has its own part, so a chain keeps the prepared parts of all
- * functions. */
+/* Local memory of the work-group. Each function prepares and uses a separate part of it. The parts
+ * stay valid when the work-group continues with another function. */
 #define GW_SCRATCH_FIELD(name) gw_##name##_scratch name##_;
 typedef struct gw_scratch {
     gw_u64 words[2];
     GW_GROUP_FORMS(GW_SCRATCH_FIELD)
 } gw_scratch;
 
-/* The configured function for which each part of the group's memory (gw_scratch) was prepared. */
+/* For each part of the local memory (gw_scratch), the configured function for which the work-group
+ * has prepared it. */
 #define GW_PREPARED_FIELD(name) gw_u32 name##_;
 typedef struct gw_prepared {
     gw_u32 none;
@@ -55,7 +58,8 @@ GW_LANE void gw_unprepare(gw_prepared *prepared)
     GW_GROUP_FORMS(GW_UNPREPARE)
 }
 
-/* Runs a lane function over a bin. It is a macro, because OpenCL has no function pointers. */
+/* Runs a function with one lane per packet over a bin (a batch of packets). This is a macro,
+ * because OpenCL has no function pointers. */
 #define GW_BY_LANE(name)                                                                           \
     for (gw_u32 i = gw_lane_id(); i < work.count; i += gw_lane_count()) {                          \
         gw_descriptor descriptor = work.descriptors[i];                                            \
@@ -70,7 +74,8 @@ GW_LANE void gw_unprepare(gw_prepared *prepared)
         work.outcomes[i] = outcome;                                                                \
     }
 
-/* Runs a group form over a bin. Prepares the group's memory only if the instance has changed. */
+/* Runs a function with several lanes per packet over a bin (a batch of packets). Prepares the local
+ * memory of the work-group only if the configured function has changed. */
 #define GW_BY_GROUP(name)                                                                          \
     if (prepared->name##_ != steps->bin.instance) {                                                \
         gw_##name##_prepare(work.image, &scratch->name##_);                                        \
@@ -78,8 +83,9 @@ GW_LANE void gw_unprepare(gw_prepared *prepared)
     }                                                                                              \
     gw_##name##_bin(&work, &scratch->name##_);
 
-/* GW_LANE_FORMS selects lane forms only, for compilers that cannot handle barriers in functions. It
- * also disables the device chain. */
+/* If GW_LANE_FORMS is defined, all functions run with one lane per packet. This is for compilers
+ * that cannot handle barriers in functions. It also prevents the device from continuing with the
+ * next function without the host. */
 #ifdef GW_LANE_FORMS
 #define GW_GROUP_FORM GW_BY_LANE
 #else
@@ -90,20 +96,20 @@ GW_LANE void gw_unprepare(gw_prepared *prepared)
     case number:                                                                                   \
         GW_FORM_##name(name) break;
 
-/* State of the bin that a group works on, in the group's memory. Lane 0 initialises it, and a
- * barrier follows. */
+/* State of the bin (batch of packets) that a work-group processes, in its local memory. Lane 0
+ * initialises the state, and a barrier follows. */
 typedef struct gw_steps {
     gw_bin bin;          /* the bin; instance, kernel and variant change with each step */
     gw_u64 image_offset; /* offset of the instance's image from the base of all images */
     gw_u32 count;        /* packets that the current function processes */
-    gw_u32 continued;    /* whether they come from another function on the device */
-    gw_u32 packed;       /* whether they are packed in the chain scratch */
+    gw_u32 continued;    /* whether these packets come from another function on the device */
+    gw_u32 packed;       /* whether these packets are packed in the chain scratch */
     gw_u32 has_chain;    /* value of gw_has_chain */
     gw_u32 hop_min;      /* minimum of the packets' hops */
     gw_u32 hop_max;      /* maximum of the packets' hops */
 } gw_steps;
 
-/* Initialises the state for a bin. Lane 0 calls it. */
+/* Initialises the state for a new bin (batch of packets). Only lane 0 calls this function. */
 GW_LANE void gw_begin_steps(GW_LOCAL gw_steps *steps, gw_bin bin, gw_u64 image_offset,
                             gw_u32 has_chain)
 {
@@ -117,8 +123,8 @@ GW_LANE void gw_begin_steps(GW_LOCAL gw_steps *steps, gw_bin bin, gw_u64 image_o
 
 #include "loops_chain.h"
 
-/* Runs the current function of a bin. All lanes of the group call it and take the same case of the
- * switch. */
+/* Runs the current function of a bin (a batch of packets). All lanes of the work-group call this
+ * function and take the same case of the switch. */
 GW_GROUP void gw_run_step(const gw_chunk_arrays *chunk, const GW_LOCAL gw_steps *steps,
                           GW_LOCAL gw_scratch *scratch, gw_prepared *prepared)
 {
@@ -149,8 +155,9 @@ GW_GROUP void gw_run_step(const gw_chunk_arrays *chunk, const GW_LOCAL gw_steps 
 }
 
 /*
- * Runs a bin through its function and through those that follow on the device. All lanes of the
- * group call it after the barrier that follows gw_begin_steps. Each lane has its own `prepared`.
+ * Runs a bin (a batch of packets) through its function, and through the functions that follow on
+ * the device. All lanes of the work-group call this function after the barrier that follows
+ * gw_begin_steps. Each lane passes its own `prepared`.
  */
 GW_GROUP void gw_run_bin(const gw_chunk_arrays *chunk, GW_LOCAL gw_steps *steps,
                          GW_LOCAL gw_scratch *scratch, gw_prepared *prepared)

@@ -1,7 +1,7 @@
 /*
  * The entry points under OpenCL. Work sizes are one-dimensional.
  *
- *   gw_chunk        launched once per chunk, with any number of groups
+ *   gw_chunk        launched once per chunk (the bins of one launch), with any number of groups
  *   gw_persistent   launched once; group i serves mailbox i until the host stops it. It needs
  *                   OpenCL C 2.0 for atomics between host and device
  */
@@ -37,8 +37,9 @@ __kernel void gw_chunk(__global gw_u8 *arena, const __global gw_u8 *images,
     for (gw_u32 iteration = 0; iteration < bin_count; iteration++) {
         gw_barrier();
         if (gw_lane_id() == 0) {
-            /* Continue with the next part of the same bin, if it has several. Otherwise take the
-             * next bin, but no later part of another bin. */
+            /* If the current bin (batch of packets) has another part, continue with that part.
+             * Otherwise, take the next bin, and skip entries that are later parts of another bin.
+             */
             const gw_u32 more = iteration > 0 ? steps.bin.part & GW_PART_MORE : 0;
             gw_u32 index = more ? taken + 1 : atomic_inc(next_bin);
             while (!more && index < bin_count && (bins[index].part & GW_PART_REST)) {
@@ -61,8 +62,9 @@ __kernel void gw_chunk(__global gw_u8 *arena, const __global gw_u8 *images,
 #if __OPENCL_C_VERSION__ >= 200
 
 /*
- * Memory scope that includes host and device. A compiler of OpenCL C 3.0 may lack it. The host then
- * starts persistent groups only on CPU devices, where both scopes are the same.
+ * Memory scope of atomic operations that includes the host and the device. A compiler of OpenCL C
+ * 3.0 may lack this scope. The host then starts persistent work-groups only on CPU devices, where
+ * both scopes are the same.
  */
 #if __OPENCL_C_VERSION__ == 200 || defined(__opencl_c_atomic_scope_all_devices)
 #define GW_SCOPE_HOST memory_scope_all_svm_devices
@@ -70,27 +72,29 @@ __kernel void gw_chunk(__global gw_u8 *arena, const __global gw_u8 *images,
 #define GW_SCOPE_HOST memory_scope_device
 #endif
 
-/* Reads a word that the host writes. Writes of the host before its store are visible afterwards. */
+/* Reads a word that the host writes, with acquire order. All writes of the host before its store of
+ * the word are visible afterwards. */
 GW_LANE gw_u32 gw_load_acquire(volatile __global gw_u32 *word)
 {
     return atomic_load_explicit((volatile __global atomic_uint *)word, memory_order_acquire,
                                 GW_SCOPE_HOST);
 }
 
-/* Writes a word that the host reads. Writes of the group before a barrier are visible to a host
- * that reads the new value. */
+/* Writes a word that the host reads, with release order. A host that reads the new value also sees
+ * all writes of the work-group before its last barrier. */
 GW_LANE void gw_store_release(volatile __global gw_u32 *word, gw_u32 value)
 {
     atomic_store_explicit((volatile __global atomic_uint *)word, value, memory_order_release,
                           GW_SCOPE_HOST);
 }
 
-/* Waits until the next mailbox slot is filled. One lane calls it. Returns 0 if the group must end.
- */
+/* Waits until the host fills the next slot of the mailbox. Only one lane of the work-group calls
+ * this function. Returns 0 if the work-group must end. */
 GW_LANE gw_u32 gw_await(volatile __global gw_mailbox *box, gw_u32 taken)
 {
     while (gw_load_acquire(&box->posted) == taken) {
-        /* The host writes `posted` before `stop`, so `posted` is final once `stop` is visible. */
+        /* The host writes `posted` before `stop`. When `stop` is visible, `posted` therefore has
+         * its final value. */
         if (gw_load_acquire(&box->stop) != 0 && gw_load_acquire(&box->posted) == taken) {
             return 0;
         }
@@ -99,9 +103,10 @@ GW_LANE gw_u32 gw_await(volatile __global gw_mailbox *box, gw_u32 taken)
 }
 
 /*
- * Serves one mailbox per group (Hummingbird, algorithms 1 and 2). One lane polls while barriers
- * hold the others. All lanes then process the bin in its slot, and one lane publishes completion:
- * one atomic store per bin instead of one per lane.
+ * Serves one mailbox (queue between host and work-group) per work-group. The design follows
+ * Hummingbird, algorithms 1 and 2. One lane polls the mailbox while barriers hold the other lanes.
+ * All lanes then process the bin (batch of packets) in the slot. One lane reports completion, so
+ * there is one atomic store per bin instead of one per lane.
  *
  * `slots` is a power of two, so the slot index stays correct when the counters wrap.
  */
@@ -153,8 +158,8 @@ __kernel void gw_persistent(__global gw_u8 *arena, const __global gw_u8 *images,
         chunk.trails = (__global gw_u32 *)(slot + GW_MAILBOX_SLOT_TRAILS(bin_packets));
         gw_run_bin(&chunk, &steps, &scratch, &prepared);
         taken++;
-        /* All lanes have finished the bin. This barrier orders their writes before the store to
-         * `finished`. */
+        /* All lanes have finished the batch of packets. This barrier orders their writes before the
+         * store to `finished`. */
         gw_barrier();
         if (gw_lane_id() == 0) {
             gw_store_release(&box->finished, taken);

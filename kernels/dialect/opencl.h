@@ -1,12 +1,13 @@
 /*
- * The dialect for OpenCL C 1.2 and later, without the generic address space. Each byte primitive
- * has one overload per address space. Overloading is a clang attribute; every OpenCL compiler that
- * we know is built on clang.
+ * The dialect for OpenCL C 1.2 and later, without the generic address space. Each primitive on
+ * bytes has one overload for each address space. Overloading is an attribute of clang, and every
+ * OpenCL compiler that we know is built on clang.
  */
 #ifndef GODWIT_DIALECT_OPENCL_H
 #define GODWIT_DIALECT_OPENCL_H
 
-/* OpenCL C reserves the name `kernel` as well as `__kernel`, but gw_bin has a field `kernel`. */
+/* OpenCL C reserves the name `kernel` as well as `__kernel`, but the struct gw_bin has a field with
+ * this name. */
 #define kernel kernel_
 
 typedef uchar gw_u8;
@@ -24,14 +25,14 @@ typedef ulong gw_u64;
 #define GW_PRIVATE  __private
 #define GW_TABLE    __constant
 
-/* Large functions stay separate, because the compiler of PoCL 3 crashes if all kernels are inlined
- * into one function. */
+/* Large functions are not inlined. The compiler of PoCL 3 crashes if all kernels are inlined into
+ * one function. */
 #define GW_LANE  static inline
 #define GW_GROUP static inline
 #define GW_RARE  static __attribute__((noinline))
 #define GW_APART static __attribute__((noinline))
-/* Marks lane functions that are called instead of inlined. The inliner of LLVM 15 (PoCL 3.1) aborts
- * if a function with all its callees becomes too large. */
+/* Marks functions for one packet that are called instead of inlined. The inliner of LLVM 15 (PoCL
+ * 3.1) aborts if a function with all its callees becomes too large. */
 #define GW_CALLED static __attribute__((noinline))
 
 GW_LANE gw_u32 gw_lane_id(void)
@@ -50,21 +51,21 @@ GW_LANE gw_u32 gw_lane_count(void)
     return (gw_u32)get_local_size(0);
 }
 
-/* Maximum number of lanes that scan one packet together. The host defines it for devices that run
- * the lanes of a group in parallel. */
+/* Maximum number of lanes that scan one packet together. The host sets it for devices that run the
+ * lanes of a work-group in parallel. */
 #ifndef GW_PACKET_LANES
 #define GW_PACKET_LANES 1u
 #endif
 
 #define gw_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 
-/* Group forms whose lanes exchange words are not available. OpenCL C 1.2 has no shuffles, and the
- * usual OpenCL device here is a CPU, which runs the lanes one after another and pays for every
- * barrier. */
+/* Functions whose lanes exchange words run with one lane per packet here. OpenCL C 1.2 has no
+ * shuffles. The usual OpenCL device is a CPU, which runs the lanes one after another and pays for
+ * every barrier. */
 #define GW_TEAM_FORM GW_BY_LANE
 #define GW_TEAM_FORMS(list)
 
-/* Atomic operations on the group's memory. gw_local_add returns the old value. */
+/* Atomic operations on the memory that a work-group shares. gw_local_add returns the old value. */
 #define gw_local_add(word, value) atomic_add((volatile __local gw_u32 *)(word), (value))
 #define gw_local_min(word, value) ((void)atomic_min((volatile __local gw_u32 *)(word), (value)))
 #define gw_local_max(word, value) ((void)atomic_max((volatile __local gw_u32 *)(word), (value)))

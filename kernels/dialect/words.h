@@ -1,6 +1,7 @@
 /*
- * Words of one lane. A file that is written with these names also compiles for words of sixteen
- * lanes (words_avx512.h). README.md describes the names.
+ * Vocabulary for code that computes with the 32-bit words of one lane (packet). Code that uses
+ * these names also compiles for words of sixteen lanes (words_avx512.h). README.md describes the
+ * names.
  */
 #ifndef GODWIT_WORDS_H
 #define GODWIT_WORDS_H

@@ -1,5 +1,5 @@
-/* Words of sixteen lanes, in AVX-512 registers. From here on, the names of words.h have this
- * meaning. */
+/* Vocabulary for code that computes with the 32-bit words of sixteen lanes (packets) at once, in
+ * AVX-512 registers. After this header, the names that words.h defines have this meaning. */
 #ifndef GODWIT_WORDS_AVX512_H
 #define GODWIT_WORDS_AVX512_H
 
@@ -8,7 +8,8 @@
 /* One word of each of sixteen lanes. */
 typedef gw_u32 gw_words_16 __attribute__((vector_size(64)));
 
-/* Returns a number, or the words of sixteen lanes, as a register. */
+/* Converts its argument to a register. The argument is the words of sixteen lanes, or one number
+ * for all lanes. */
 #define GW_REGISTER(a) ((__m512i)((a) + (gw_words_16){0}))
 
 #undef GW_WORD

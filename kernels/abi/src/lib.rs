@@ -1,19 +1,20 @@
-//! Structs that host and kernels share. This is the Rust half of `abi.h`.
+//! Structs that the host and the kernels share. This file is the Rust version of `abi.h`.
 //!
-//! Both halves assert every size and offset. A test in `godwit-kernels` compares this layout with
-//! the C compiler's. All fields are little-endian.
+//! Both files assert every size and offset. A test in `godwit-kernels` compares the layout of this
+//! file with the layout that the C compiler chooses. All fields are little-endian.
 #![forbid(unsafe_code)]
 
 use core::mem::{offset_of, size_of};
 
-/// Bytes per unit of [`Descriptor::buffer`] and [`Descriptor::room`].
+/// Size of one buffer unit, in bytes. [`Descriptor::buffer`] and [`Descriptor::room`] count in this
+/// unit.
 pub const BUFFER_UNIT_BYTES: usize = 64;
 
-/// Verdict of a dropped packet; [`Outcome::reason`] holds the drop reason.
+/// Verdict of a dropped packet. [`Outcome::reason`] then holds the reason for the drop.
 pub const VERDICT_DROP: u8 = 255;
 
-/// Value of [`Outcome::port`] for a flooded packet: it goes to all ports of a port set except the
-/// ingress port. [`Outcome::value`] is the index of the port set.
+/// Value of [`Outcome::port`] for a flooded packet, which leaves through all ports of a port set
+/// except its ingress port. [`Outcome::value`] is then the index of the port set.
 pub const PORT_FLOOD: u16 = u16::MAX;
 
 /// Location of one packet in the arena (`gw_descriptor`).
@@ -25,9 +26,9 @@ pub const PORT_FLOOD: u16 = u16::MAX;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Descriptor {
-    /// Start of the buffer, in units of 64 bytes from the arena's base.
+    /// Start of the buffer, in units of 64 bytes from the start of the arena.
     pub buffer: u32,
-    /// Bytes from the buffer's start to the first byte of the frame.
+    /// Number of bytes from the start of the buffer to the first byte of the frame.
     pub head: u16,
     /// Length of the frame in bytes, without FCS.
     pub length: u16,
@@ -48,7 +49,7 @@ impl AsRef<Self> for Descriptor {
 }
 
 impl Descriptor {
-    /// Returns the offset of the buffer from the arena's base, in bytes.
+    /// Returns the offset of the buffer from the start of the arena, in bytes.
     pub fn buffer_offset(&self) -> usize {
         self.buffer as usize * BUFFER_UNIT_BYTES
     }
@@ -58,12 +59,13 @@ impl Descriptor {
         usize::from(self.room) * BUFFER_UNIT_BYTES
     }
 
-    /// Returns the offset of the frame from the arena's base, in bytes.
+    /// Returns the offset of the frame from the start of the arena, in bytes.
     pub fn frame_offset(&self) -> usize {
         self.buffer_offset() + usize::from(self.head)
     }
 
-    /// Returns the number of free bytes after the frame, or 0 if the descriptor is inconsistent.
+    /// Returns the number of free bytes after the frame. Returns 0 if the frame does not fit into
+    /// its buffer.
     pub fn tailroom_bytes(&self) -> usize {
         self.room_bytes().saturating_sub(usize::from(self.head) + usize::from(self.length))
     }
@@ -75,29 +77,32 @@ impl Descriptor {
 pub struct Outcome {
     /// Index into the contract's verdicts, or [`VERDICT_DROP`].
     pub verdict: u8,
-    /// Drop reason, if the verdict is [`VERDICT_DROP`]: index into the contract's drop reasons.
+    /// Index into the drop reasons that the function declares, if the verdict is [`VERDICT_DROP`].
     pub reason: u8,
-    /// Egress port, if the verdict requires one, or [`PORT_FLOOD`].
+    /// Egress port of the packet, if the verdict requires a port, or [`PORT_FLOOD`].
     pub port: u16,
     /// Additional result, defined by the contract.
     pub value: u32,
 }
 
 impl Outcome {
-    /// Returns the outcome of a packet that is dropped for `reason`, an index into the contract's
-    /// drop reasons.
+    /// Returns the outcome of a dropped packet. `reason` is an index into the drop reasons that the
+    /// function declares.
     pub const fn drop(reason: u8) -> Self {
         Self { verdict: VERDICT_DROP, reason, port: 0, value: 0 }
     }
 
-    /// Returns the outcome with `verdict`, an index into the contract's verdicts.
+    /// Returns an outcome with the given verdict, which is an index into the verdicts that the
+    /// function declares.
     pub const fn verdict(verdict: u8) -> Self {
         Self { verdict, reason: 0, port: 0, value: 0 }
     }
 }
 
-/// Up to one work-group of packets with the same function, variant, length class and row
-/// (`gw_bin`).
+/// A bin: a batch of packets for one function, processed by one work-group of a device (`gw_bin`).
+///
+/// All packets have the same variant (kind of processing), length class, and row of the device
+/// chain.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bin {
@@ -117,28 +122,29 @@ pub struct Bin {
     pub length_class: u16,
     /// Row of the instance in the device chain.
     pub row: u8,
-    /// Flags [`PART_MORE`] and [`PART_REST`], for a bin that has several variants.
+    /// Flags [`PART_MORE`] and [`PART_REST`] of a bin that contains packets of several variants.
     pub part: u8,
 }
 
-/// Flag of [`Bin::part`]: the chunk's next bin is another part of the same bin, with another
-/// variant. The same group runs it next (`GW_PART_MORE`).
+/// Flag of [`Bin::part`]: the next entry of the chunk is another part of the same bin, with another
+/// variant. The same work-group runs that part next (`GW_PART_MORE`).
 pub const PART_MORE: u8 = 1;
-/// Flag of [`Bin::part`]: the previous bin is another part, so no other group starts here
-/// (`GW_PART_REST`).
+/// Flag of [`Bin::part`]: the previous entry of the chunk is another part of the same bin. No other
+/// work-group may start with this part (`GW_PART_REST`).
 pub const PART_REST: u8 = 2;
 
-/// Header of the device chain, the part of the chain that a device executes without the host
-/// (`gw_chain`).
+/// Header of the device chain: the functions that a device executes one after another without
+/// returning packets to the host (`gw_chain`).
 ///
-/// It is followed by a [`ChainStage`] for each instance, then by the hops: a `u32` for each
-/// instance, row and verdict.
+/// A [`ChainStage`] for each configured function follows the header. After these, a table holds the
+/// next function for each configured function, row and verdict, as a `u32`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chain {
-    /// Number of rows per instance, one for each class of packets; 0 if there is no chain.
+    /// Number of rows in the table for each configured function, one for each class of packets. The
+    /// value is 0 if there is no chain.
     pub rows: u32,
-    /// Columns per row; higher verdicts have no hop.
+    /// Number of columns per row. Packets with a higher verdict do not continue on the device.
     pub verdicts: u32,
     /// Number of configured functions.
     pub instances: u32,
@@ -146,7 +152,7 @@ pub struct Chain {
     pub reserved: [u32; 13],
 }
 
-/// Kernel and variant of an instance on the device chain (`gw_chain_stage`).
+/// Kernel and variant of one configured function on the device chain (`gw_chain_stage`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChainStage {
@@ -156,53 +162,59 @@ pub struct ChainStage {
     pub variant: u32,
 }
 
-/// Hop of a packet that does not continue on the device (`GW_HOP_NONE`).
+/// Value that marks the end of a packet's path on the device (`GW_HOP_NONE`).
 ///
 /// A hop is the transition of a packet to its next function on a device. The lower 16 bits hold the
-/// instance of that function. The upper 16 bits hold its rank, which is lower than the rank of
-/// every function that follows it.
+/// index of that function. The upper 16 bits hold the rank of that function, which is lower than
+/// the rank of every function that follows it.
 pub const HOP_NONE: u32 = u32::MAX;
-/// Trail of a packet without hops (`GW_TRAIL_NONE`).
+/// Trail of a packet that made no transition between functions on a device (`GW_TRAIL_NONE`).
 ///
-/// A trail records the hops of a packet for the host. Each hop takes one byte, the first in the
-/// lowest bits: the verdict that caused the hop. Unused bytes are 0xff.
+/// A trail records the transitions of a packet (hops) for the host. Each hop takes one byte, which
+/// holds the verdict that caused it. The first hop is in the lowest bits, and unused bytes are
+/// 0xff.
 pub const TRAIL_NONE: u32 = u32::MAX;
-/// Maximum number of hops of a packet on a device (`GW_HOPS_MAX`).
+/// Maximum number of transitions between functions that a packet makes on a device (`GW_HOPS_MAX`).
 pub const HOPS_MAX: usize = 4;
 /// Size of the chain scratch per packet, in bytes (`GW_CHAIN_SCRATCH_BYTES`).
 ///
-/// In the chain scratch, a group packs the packets that continue to the next function of the device
-/// chain. Its capacity is a multiple of [`MAILBOX_SLOT_PACKETS`], and the host zeroes it once.
+/// A work-group uses the chain scratch to collect the packets that continue to the next function on
+/// the device. The capacity is a multiple of [`MAILBOX_SLOT_PACKETS`], and the host zeroes the
+/// memory once.
 pub const CHAIN_SCRATCH_PACKET_BYTES: usize = 40;
 
-/// Header of the mailbox of one persistent group (`gw_mailbox`). Its slots follow, see
-/// [`MailboxSlot`].
+/// Header of a mailbox, the queue through which the host gives batches of packets to one persistent
+/// work-group (`gw_mailbox`). The slots of the queue follow the header ([`MailboxSlot`]).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mailbox {
-    /// Written by the host: slots filled, modulo 2^32.
+    /// Number of slots that the host has filled, modulo 2^32. The host writes it.
     pub posted: u32,
-    /// Stop request, written by the host: if not 0, the group ends after the last posted slot.
+    /// Stop request, written by the host. If it is not 0, the work-group ends after the last filled
+    /// slot.
     pub stop: u32,
-    /// Written by the host: [`extent`] of the last posted bin.
+    /// Address range of the last posted bin ([`extent`]). The host writes it.
     pub extent: u64,
     /// Must be 0.
     pub reserved_host: [u32; 12],
-    /// Written by the group: slots processed, modulo 2^32.
+    /// Number of slots that the work-group has processed, modulo 2^32. The work-group writes it.
     pub finished: u32,
-    /// State of the group, which writes it: [`MAILBOX_POLLING`], then [`MAILBOX_ENDED`].
+    /// State of the work-group, written by the work-group: first [`MAILBOX_POLLING`], then
+    /// [`MAILBOX_ENDED`].
     pub running: u32,
     /// Must be 0.
     pub reserved_device: [u32; 14],
 }
 
-/// Maximum length of a bin's buffers in an [`extent`], in buffer units (`GW_EXTENT_UNITS_MAX`).
+/// Maximum length of the address range that [`extent`] returns, in buffer units of 64 bytes
+/// (`GW_EXTENT_UNITS_MAX`).
 pub const EXTENT_UNITS_MAX: u32 = 192;
 
-/// Returns the [`Mailbox::extent`] of a bin: the location of its buffers if they are contiguous in
-/// the order of `descriptors`, otherwise a length of 0.
+/// Returns the value of [`Mailbox::extent`] for a bin (a batch of packets): the address range of
+/// its packet buffers.
 ///
-/// `posted` is the value of [`Mailbox::posted`] that includes the bin.
+/// The range is valid only if the buffers are contiguous in the order of `descriptors`. Otherwise,
+/// its length is 0. `posted` is the value of [`Mailbox::posted`] that includes the bin.
 pub fn extent(descriptors: &[Descriptor], posted: u32) -> u64 {
     let tag = u64::from(posted as u16) << 48;
     let Some(first) = descriptors.first() else { return tag };
@@ -222,11 +234,12 @@ pub const MAILBOX_POLLING: u32 = 1;
 /// Value of [`Mailbox::running`] after the group has ended.
 pub const MAILBOX_ENDED: u32 = 2;
 
-/// Unit of a slot's capacity, in packets. With a multiple of this, slots begin at multiples of 64
-/// bytes.
+/// Granularity of a slot's capacity, in packets. If the capacity is a multiple of this number,
+/// slots begin at multiples of 64 bytes.
 pub const MAILBOX_SLOT_PACKETS: usize = 16;
 
-/// Layout of a mailbox slot; all offsets are bytes from the start of the slot.
+/// Layout of a slot in a mailbox (queue between host and work-group). All offsets are bytes from
+/// the start of the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MailboxSlot {
     /// Size of the slot.
@@ -242,8 +255,8 @@ pub struct MailboxSlot {
 }
 
 impl MailboxSlot {
-    /// Returns the layout for bins of up to `bin_packets` packets, a multiple of
-    /// [`MAILBOX_SLOT_PACKETS`].
+    /// Returns the layout for up to `bin_packets` packets per slot. `bin_packets` must be a
+    /// multiple of [`MAILBOX_SLOT_PACKETS`].
     pub const fn new(bin_packets: usize) -> Self {
         assert!(bin_packets.is_multiple_of(MAILBOX_SLOT_PACKETS));
         Self {
@@ -299,7 +312,8 @@ mod tests {
         let tag = 7_u64 << 48;
         let side_by_side = [buffer(1000, 2), buffer(1002, 3), buffer(1005, 2)];
         assert_eq!(extent(&side_by_side, 0x1_0007), tag | 7 << 32 | 1000);
-        // A gap, a wrong order, or one unit too many gives the length 0, with the tag of `posted`.
+        // Buffers with a gap, buffers in the wrong order, or one unit too many give the length 0.
+        // The upper bits still hold `posted`.
         assert_eq!(extent(&[side_by_side[0], side_by_side[2]], 7), tag);
         assert_eq!(extent(&[side_by_side[1], side_by_side[0]], 7), tag);
         let large: Vec<_> = (0..9).map(|at| buffer(24 * at, 24)).collect();
