@@ -1,4 +1,5 @@
-//! Compiles the C shim of the `dpdk` port if the feature `dpdk` is on.
+//! Compiles the C functions that connect the port `dpdk` to the library DPDK. This happens only if
+//! the feature `dpdk` is on.
 #![forbid(unsafe_code)]
 
 fn main() {
@@ -7,8 +8,8 @@ fn main() {
     dpdk();
 }
 
-/// Compiles the shim and links DPDK. The shim is needed because the packet path of DPDK consists of
-/// inline C functions.
+/// Compiles the C part of the port `dpdk` and links DPDK. Rust cannot call the functions of DPDK
+/// that send and receive packets, because they are inline C functions.
 #[cfg(feature = "dpdk")]
 fn dpdk() {
     const SOURCES: [&str; 3] = ["src/dpdk/shim.c", "src/dpdk/shim_pool.c", "src/dpdk/xdp_link.c"];
@@ -25,14 +26,16 @@ fn dpdk() {
     };
     let mut shim = cc::Build::new();
     shim.files(SOURCES).includes(&library.include_paths).flag("-include").flag("rte_config.h");
-    // The inline functions of DPDK need these instructions. Debian builds the libraries of DPDK for
-    // the same processor.
+    // The inline functions of DPDK use instructions of SSE4.2. Debian builds the libraries of DPDK
+    // for the same processor.
     if std::env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "x86_64") {
         shim.flag("-march=corei7");
     }
-    // DPDK has marked rte_dev_dma_map() as experimental since 18.11.
+    // This definition permits calls of rte_dev_dma_map(), which DPDK has marked as experimental
+    // since version 18.11.
     shim.define("ALLOW_EXPERIMENTAL_API", None).opt_level(3).flag("-std=gnu11").warnings(true);
-    // The driver net_af_xdp is built with libxdp. A DPDK without this driver does not need libxdp.
+    // DPDK contains the driver net_af_xdp only if it was built with libxdp. Without this driver,
+    // the program does not need libxdp.
     let libxdp = pkg_config::Config::new().cargo_metadata(false).probe("libxdp");
     if let Ok(libxdp) = &libxdp {
         shim.includes(&libxdp.include_paths).define("GW_DPDK_LIBXDP", None);

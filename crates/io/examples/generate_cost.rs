@@ -9,8 +9,8 @@ use godwit_io::synthetic::{Config, Generator, IpVersion, PayloadKind, Size, Tran
 use godwit_packet::{Arena, ArenaConfig, Batch, Layout, Steering};
 
 const BATCH_PACKETS: usize = 256;
-/// Packets of one run. Runs are short and numerous, so that other work of the machine does not
-/// disturb all of them.
+/// Number of packets of one run. The measurement consists of many short runs, so other work of the
+/// machine disturbs only some of them.
 const RUN_PACKETS: usize = 8 * BATCH_PACKETS;
 const RUNS: usize = 4000;
 
@@ -45,8 +45,9 @@ fn print(name: &str, ns: f64) {
     println!("{name:<44} {ns:>10.2} {:>10.1}", 1e3 / ns);
 }
 
-/// Returns the time per packet in nanoseconds, for the first of `workers` workers. The time
-/// includes allocation, generation, and release of the buffer. The result is the fastest run.
+/// Measures the time per packet in nanoseconds for the first of `workers` workers. The time
+/// includes the allocation of a buffer, the generation of the packet, and the release of the
+/// buffer. The function returns the time of the fastest run.
 fn measure(config: &Config, layout: Layout, workers: usize) -> Result<f64, Box<dyn std::error::Error>> {
     let arena = ArenaConfig { layout, packets: 1024, ..ArenaConfig::default() };
     let mut region = Arena::new(arena, 1)?.split().remove(0);

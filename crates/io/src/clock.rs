@@ -7,8 +7,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 /// Source of the time, in nanoseconds since the Unix epoch. The time never decreases.
 #[derive(Clone, Debug)]
 pub enum Clock {
-    /// System clock. It starts with the wall-clock time of the first call in the process and is
-    /// monotonic from then on.
+    /// Clock of the machine. It starts with the wall-clock time of the first call in the process
+    /// and is monotonic from then on.
     Machine,
     /// Clock that a test or a simulation sets.
     Virtual(Arc<AtomicU64>),

@@ -1,7 +1,8 @@
-//! Counters of a port. One table declares the name, the unit and the description of each counter,
-//! and the struct that holds the values.
+//! Counters of a port. A single table declares the name, the unit and the description of each
+//! counter. The struct [`PortCounters`] with the values is generated from the same table.
 
-/// Declaration of one counter. Metrics and documents are generated from it.
+/// Declaration of one counter. The metrics and the documentation of the counters are generated from
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CounterSpec {
     /// Name of the counter, unique within a port.
@@ -70,12 +71,14 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Counters of one queue of a port, or their sum over all queues of the port. A receive queue
-    /// sets only the receive counters, and a transmit queue only the transmit counters.
+    /// Counters of one queue of a port, or the sums of these counters over all queues of the port.
+    /// A receive queue sets only the receive counters, and a transmit queue sets only the transmit
+    /// counters.
     ///
-    /// A packet that the port skipped is not counted as received. Such packets are missed,
-    /// truncated, empty or oversized, or have another link type. If every worker sees the whole
-    /// packet sequence of the port, only the first worker counts them.
+    /// A packet that the port skipped is not counted as received. The port skips packets that are
+    /// truncated, empty or too long, and packets of another link type. It counts packets as missed
+    /// if no buffer was free and the source could not wait. If every worker reads the whole packet
+    /// sequence of the port, only the first worker counts the skipped packets.
     PortCounters;
 
     /// Counters of a receive queue.
@@ -103,7 +106,7 @@ counters! {
 }
 
 impl PortCounters {
-    /// Returns all counters with their values, receive counters first.
+    /// Returns all counters with their values. The receive counters come first.
     pub fn iter(&self) -> impl Iterator<Item = (&'static CounterSpec, u64)> {
         let specs = RECEIVE_COUNTERS.iter().chain(TRANSMIT_COUNTERS);
         specs.zip(self.receive_values().into_iter().chain(self.transmit_values()))
@@ -112,14 +115,15 @@ impl PortCounters {
     /// Number of counters.
     pub const COUNT: usize = RECEIVE_COUNTERS.len() + TRANSMIT_COUNTERS.len();
 
-    /// Creates the struct from values in the order of [`PortCounters::iter`].
+    /// Creates the struct from a list of values. The values are in the order in which
+    /// [`PortCounters::iter`] returns them.
     pub fn from_values(values: [u64; Self::COUNT]) -> Self {
         let mut counters = Self::default();
         counters.set_values(&values);
         counters
     }
 
-    /// Returns the number of packets of the source that the port did not pass to a worker.
+    /// Returns the number of packets that reached the port but were not passed to a worker.
     pub fn skipped(&self) -> u64 {
         self.missed
             + self.truncated

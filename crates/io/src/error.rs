@@ -3,7 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A failed operation of a port. Bad packets are not errors: they are counted.
+/// A failed operation of a port. A malformed packet is not an error, because the port counts and
+/// skips it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A key of the configuration has an invalid value.
@@ -16,8 +17,8 @@ pub enum Error {
         /// Problem with the value, and the valid values.
         reason: String,
     },
-    /// A value of the configuration cannot be read. The text is one sentence. The reader of the
-    /// document adds the line.
+    /// A value in the configuration cannot be parsed. The text is one sentence. The parser of the
+    /// configuration file adds the line number.
     #[error("{0}")]
     Value(String),
     /// The operating system refused an operation.
@@ -28,7 +29,7 @@ pub enum Error {
         /// Error of the operating system.
         source: io::Error,
     },
-    /// A live port cannot do what the configuration or the chain requires. The text is one
+    /// The device or interface of a port cannot do what the configuration requires. The text is one
     /// sentence.
     #[error("{0}")]
     Port(String),
@@ -79,7 +80,8 @@ pub enum Error {
         /// Name of the link type, if it is a common one.
         name: &'static str,
     },
-    /// The capture ends in the middle of a record. All packets before this record were delivered.
+    /// The capture file ends in the middle of a record. The port delivered all packets before this
+    /// record.
     #[error("{}: cut off after {packets} whole packets, in the record at byte {offset}", path.display())]
     CutOff {
         /// Path of the file.
@@ -89,7 +91,8 @@ pub enum Error {
         /// Byte offset of the truncated record in the file.
         offset: u64,
     },
-    /// A device or its driver does not support a required operation, or the operation failed.
+    /// A network device or its driver does not support a required operation, or the operation
+    /// failed.
     #[error("{device}: {what}: {reason}")]
     Device {
         /// Name of the device.
@@ -105,7 +108,8 @@ pub enum Error {
         /// Reason for the failure.
         reason: String,
     },
-    /// A record of the capture is malformed. All packets before it were delivered.
+    /// A record of the capture file is malformed. The port delivered all packets before this
+    /// record.
     #[error("{}: malformed record after {packets} packets, at byte {offset}: {reason}", path.display())]
     Malformed {
         /// Path of the file.

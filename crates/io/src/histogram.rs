@@ -1,5 +1,5 @@
-//! Histogram of times. It has a fixed size, costs a few instructions per entry, and is accurate to
-//! 3 %.
+//! Histogram of durations. It has a fixed size, and adding an entry costs a few instructions.
+//! Quantiles are accurate to 3 %.
 
 mod window;
 
@@ -10,8 +10,8 @@ const STEPS: usize = 32;
 const STEPS_BITS: u32 = STEPS.trailing_zeros();
 const BUCKETS: usize = STEPS * (64 - STEPS_BITS as usize + 1);
 
-/// Histogram of integer values. Buckets are exact for values below 32. Above, each power of two has
-/// 32 buckets.
+/// Histogram of integer values. Each value below 32 has its own bucket. Above 32, each range
+/// between two powers of two is divided into 32 buckets.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -43,8 +43,8 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// Returns the value that a fraction `share` (0 to 1) of the entries does not exceed. Returns 0
-    /// if the histogram is empty.
+    /// Returns the smallest value such that at least a fraction `share` (0 to 1) of the entries is
+    /// not larger. The result is accurate to 3 %. Returns 0 if the histogram is empty.
     pub fn quantile(&self, share: f64) -> u64 {
         let rank = ((self.total as f64 * share).ceil() as u64).clamp(1, self.total.max(1));
         let mut seen = 0;

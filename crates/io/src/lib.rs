@@ -39,19 +39,20 @@ pub use counters::{CounterKind, CounterSpec, PortCounters, RECEIVE_COUNTERS, TRA
 pub use error::Error;
 pub use histogram::{Histogram, Recorder, Window, window};
 
-/// Parameters of a receive queue: its port, its worker, and the packets that belong to this worker.
+/// Parameters of a receive queue. They name the port and the worker of the queue, and select the
+/// packets that belong to this worker.
 #[derive(Clone)]
 pub struct QueueContext {
-    /// Number of the port, which the queue writes to [`Descriptor::port`].
+    /// Index of the port. The receive queue writes it to [`Descriptor::port`] of each packet.
     pub port: u8,
     /// Index of the worker that owns the queue.
     pub worker: usize,
-    /// Selects the worker of a packet. A software port has one sequence of packets for all workers.
-    /// The queue of each worker returns the packets that belong to this worker.
+    /// Selects the worker that processes a packet. The queues of all workers read the same packet
+    /// sequence of a software port. Each queue returns only the packets of its own worker.
     pub steering: Arc<Steering>,
 }
 
-/// State of a receive queue after a call of [`Receive::receive`].
+/// Tells whether a receive queue may return more packets after a call of [`Receive::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// More packets may arrive.
@@ -60,7 +61,7 @@ pub enum Received {
     Ended,
 }
 
-/// Receive queue of one worker on one port.
+/// Queue that receives the packets of one worker from one port.
 pub trait Receive: Send {
     /// Appends up to `packets_max` packets to `batch`, in order, and sets their flow hash and port.
     ///
@@ -76,24 +77,24 @@ pub trait Receive: Send {
     /// then ended. Earlier calls have returned all packets before the failure.
     fn receive(&mut self, region: &mut Region, batch: &mut Batch, packets_max: usize) -> Result<Received, Error>;
 
-    /// Returns a lower bound of the sequence numbers of all later packets. It is `u64::MAX` after
-    /// the queue has ended.
+    /// Returns a lower bound of the sequence numbers of all packets that the queue has not returned
+    /// yet. The bound is `u64::MAX` after the queue has ended.
     fn sequence_next(&self) -> u64;
 
     /// Returns the counters of the queue.
     fn counters(&self) -> PortCounters;
 
-    /// Returns whether the queue belongs to a live port, which ends only after
+    /// Returns whether the queue belongs to a live port, such as a NIC, which ends only after
     /// [`LivePort::stop`](live::LivePort::stop).
     ///
-    /// When the run stops, the worker still receives all packets that a live queue holds. It
-    /// receives no more packets from other queues.
+    /// When the program stops, the worker receives all packets that a live queue still holds. It
+    /// receives no more packets from queues of files and generators.
     fn is_live(&self) -> bool {
         false
     }
 
     /// Returns a file descriptor that becomes readable when packets arrive, or `None` if the port
-    /// has no such descriptor. A sleeping worker waits for it.
+    /// has no such descriptor. A worker without work sleeps until the descriptor becomes readable.
     fn wakes(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -114,25 +115,26 @@ impl AsRef<Descriptor> for Departure {
     }
 }
 
-/// Transmit queue of one worker on one port. The worker, or a thread that sends for the worker,
-/// makes all calls.
+/// Queue that sends the packets of one worker to one port. Either the worker makes all calls, or
+/// one thread that sends packets for the worker.
 pub trait Transmit: Send {
-    /// Takes all `packets`, which are in the arrival order of their worker. The queue releases each
-    /// buffer after the packet was sent, or hands the buffer over to the port.
+    /// Sends `packets`, which are in the order of their arrival at the worker. The queue takes over
+    /// all buffers. It frees the buffer of each sent packet, or hands the buffer over to the port.
     ///
-    /// Returns the number of packets that the port accepted. The others are lost and counted as
-    /// refused.
+    /// Returns the number of packets that the port accepted. The remaining packets are lost and are
+    /// counted as refused.
     ///
     /// # Errors
-    /// Returns an error if the sink failed, such as a full disk. The buffers are released in this
-    /// case too.
+    /// Returns an error if the destination failed, for example because the disk is full. The
+    /// buffers are freed in this case too.
     fn transmit(&mut self, buffers: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error>;
 
-    /// Handles the buffers that the port still holds. The worker calls it in each iteration of its
-    /// loop, even without packets to send.
+    /// Continues the transmission of accepted packets, and frees the buffers of packets that the
+    /// port has sent. The worker calls this method in each iteration of its loop, even if it has no
+    /// packets to send.
     ///
     /// # Errors
-    /// Returns an error if the sink failed.
+    /// Returns an error if the destination of the packets failed.
     fn service(&mut self, _buffers: &mut Outgoing<'_>) -> Result<(), Error> {
         Ok(())
     }
@@ -140,12 +142,12 @@ pub trait Transmit: Send {
     /// Reports that all packets of this worker with a sequence number below `sequence` were sent or
     /// dropped.
     ///
-    /// A port that merges packets of several workers can then write packets up to this number. The
-    /// worker calls this method often, so it is cheap if nothing changed. The last call has
-    /// `u64::MAX`.
+    /// A port that merges packets of several workers can then write all packets up to this number.
+    /// The worker calls this method often, so the method returns quickly if nothing changed. In the
+    /// last call, `sequence` is `u64::MAX`.
     ///
     /// # Errors
-    /// Returns an error if the sink failed.
+    /// Returns an error if the destination of the packets failed.
     fn settled(&mut self, sequence: u64) -> Result<(), Error>;
 
     /// Returns the counters of the queue.

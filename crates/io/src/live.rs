@@ -27,21 +27,24 @@ use godwit_packet::{ArenaHandle, Batch, Descriptor, Region, Stamp};
 
 use crate::{Clock, Error, PortCounters, QueueContext, Receive, Transmit};
 
-/// Requirements of a live port on the arena. The arena is created after all ports have stated them.
+/// Requirements of a live port, such as a NIC, on the arena, which is the memory of all packets.
+/// The program collects the requirements of all ports before it allocates the arena.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArenaNeeds {
     /// Minimum headroom of a received frame, in bytes.
     pub headroom_bytes: usize,
-    /// Minimum and maximum distance between two slots, in bytes, both powers of two. The layout is
-    /// then `slots`. `None` if the port copies frames or accepts any buffer.
+    /// Minimum and maximum distance between the starts of two buffers, in bytes. Both are powers of
+    /// two. If they are given, all buffers have the same size (layout `slots`). `None` if the port
+    /// copies frames or accepts any buffer.
     pub slot_bytes: Option<(usize, usize)>,
-    /// Bytes in front of each buffer that the driver of the port uses, a multiple of 128. If it is
-    /// not 0, the layout is `slots`.
+    /// Number of bytes in front of each buffer that the port's driver uses for itself. It is a
+    /// multiple of 128. If it is not 0, all buffers have the same size (layout `slots`).
     pub prefix_bytes: usize,
-    /// Bytes that the driver of the port may leave in front of a frame, in addition to the
-    /// headroom.
+    /// Number of bytes that the port's driver may leave free in front of a frame, in addition to
+    /// the headroom.
     pub driver_bytes: usize,
-    /// Number of buffers per worker that the port holds, in addition to those of packets in flight.
+    /// Number of buffers that the port holds for each worker, in addition to the buffers of packets
+    /// that workers process.
     pub buffers: usize,
 }
 
@@ -50,18 +53,19 @@ pub struct ArenaNeeds {
 pub struct LiveContext<'a> {
     /// Name of the port in the configuration.
     pub name: &'a str,
-    /// Number of the port, which its queues write to [`Descriptor::port`].
+    /// Index of the port. The port's queues write it to [`Descriptor::port`] of each packet.
     pub port: u8,
-    /// Number of workers, which is also the number of queues that the port must have.
+    /// Number of workers. The port must have one queue for each worker.
     pub workers: usize,
     /// Whether the chain receives packets from the port.
     pub receives: bool,
-    /// Memory of all packets. The port may register it with a driver as a whole. It stays mapped
-    /// while a clone of this handle exists.
+    /// Memory of all packets. The port may register the whole memory with a driver. The memory
+    /// stays mapped until all clones of this handle are dropped.
     pub arena: &'a ArenaHandle,
     /// Region of each worker, as a range of bytes in the arena.
     pub regions: &'a [Range<usize>],
-    /// Distance between two slots, in bytes. `None` if the layout is dense.
+    /// Distance between the starts of two buffers, in bytes. `None` if buffers have different sizes
+    /// (layout `dense`).
     pub slot_bytes: Option<usize>,
     /// Size of a buffer for a frame of maximum length, in bytes.
     pub buffer_bytes: usize,
@@ -76,15 +80,16 @@ pub trait Live: Debug + Send + Sync {
     /// Returns the requirements of the port on the arena.
     fn needs(&self) -> ArenaNeeds;
 
-    /// Checks the values of the configuration, independent of the machine.
+    /// Checks the values of the configuration without accessing the machine.
     ///
     /// # Errors
-    /// Returns an error that names the wrong key.
+    /// Returns an error with the name of the first key that has an invalid value.
     fn validate(&self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Checks, without opening anything, that this machine has the configured device or interface.
+    /// Checks that this machine has the configured device or interface. The check does not open the
+    /// device.
     ///
     /// # Errors
     /// Returns an error if the port cannot work, for example because the interface does not exist.
@@ -92,48 +97,49 @@ pub trait Live: Debug + Send + Sync {
         Ok(())
     }
 
-    /// Opens the port. Packets may arrive from then on.
+    /// Opens the port. After this call, packets may arrive at any time.
     ///
     /// # Errors
-    /// Returns an error if the port cannot be opened: a permission is missing, the interface does
-    /// not exist, or it has too few queues.
+    /// Returns an error if the port cannot be opened. The causes are a missing permission, a
+    /// missing interface, or an interface with too few queues.
     fn open(&self, context: &LiveContext<'_>) -> Result<Arc<dyn LivePort>, Error>;
 }
 
-/// An open live port. After the port and its queues are dropped, its programs are detached and its
-/// devices are released.
+/// An open port with a NIC or an interface of the kernel. When the port and its queues are dropped,
+/// the port detaches its XDP program and releases its device.
 pub trait LivePort: Send + Sync {
-    /// Gives the region of a worker to the port, before the queues of the worker are created.
+    /// Gives the buffers of a worker to the port, before the queues of the worker are created.
     ///
-    /// It is called once per worker, even if the chain receives no packets from the port. Some
-    /// drivers must fill their receive rings before any other step.
+    /// The program calls this method once per worker, even if the function chain receives no
+    /// packets from the port. Some drivers must fill their receive rings before any other step.
     ///
     /// # Errors
-    /// Returns an error if the region has too few buffers, or if the device does not start.
+    /// Returns an error if the worker has too few buffers, or if the device does not start.
     fn attach(&self, _worker: usize, _region: &mut Region) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Creates the receive queue of worker `context.worker`. It is called once per worker, and only
-    /// if the chain receives packets from the port.
+    /// Creates the receive queue of worker `context.worker`. The program calls this method once per
+    /// worker, and only if the function chain receives packets from the port.
     ///
     /// # Errors
     /// Returns an error if the queue cannot be set up.
     fn receiver(&self, context: QueueContext, region: &mut Region) -> Result<Box<dyn Receive>, Error>;
 
-    /// Creates the transmit queue of a worker. It is called once per worker.
+    /// Creates the transmit queue of a worker. The program calls this method once per worker.
     ///
     /// # Errors
     /// Returns an error if the queue cannot be set up.
     fn transmitter(&self, worker: usize) -> Result<Box<dyn Transmit>, Error>;
 
-    /// Stops the reception of packets, which then stay in the kernel or on the wire. Each receive
-    /// queue ends when it is empty.
+    /// Stops the reception of packets. Packets that arrive later stay in the kernel or on the wire.
+    /// Each receive queue ends when it is empty.
     fn stop(&self);
 
-    /// Checks links and addresses. The control thread calls it about ten times a second.
+    /// Checks the state of the link and the addresses of the machine. The control thread calls this
+    /// method about ten times a second.
     ///
-    /// Returns messages for the operator, one sentence each.
+    /// Returns messages for the operator. Each message is one sentence.
     fn attend(&self) -> Vec<String> {
         Vec::new()
     }
@@ -142,10 +148,12 @@ pub trait LivePort: Send + Sync {
     fn counters(&self) -> PortCounters;
 }
 
-/// Turns received frames into packets, in the same way for all live ports.
+/// Converts received frames into packets. All ports with a NIC or an interface of the kernel use
+/// this conversion.
 ///
-/// Sequence numbers are clock times in nanoseconds, made unique within a worker. The packets of
-/// several workers can therefore be merged into one order.
+/// The sequence number of a packet is its arrival time in nanoseconds, increased if necessary so
+/// that it is unique within the worker. The packets of several workers can therefore be merged in
+/// the order of their arrival.
 #[derive(Clone)]
 pub struct Arrivals {
     context: QueueContext,
@@ -162,20 +170,23 @@ impl Arrivals {
         arrivals
     }
 
-    /// Reads the clock. A queue does this once per call of [`Receive::receive`].
+    /// Reads the clock. A receive queue calls this method once per call of [`Receive::receive`],
+    /// because one reading is accurate enough for all packets of the call.
     pub fn read_clock(&mut self) {
         self.now_ns = self.clock.now_ns();
         self.sequence = self.sequence.max(self.now_ns);
     }
 
-    /// Appends a packet whose frame is in the region, and sets its flow hash, port and stamp.
+    /// Appends a packet to the batch. Computes the flow hash from the frame, and sets the port, the
+    /// sequence number and the arrival time of the packet.
     #[inline]
     pub fn push(&mut self, region: &Region, mut descriptor: Descriptor, batch: &mut Batch) {
         descriptor.flow_hash = self.context.steering.flow_hash(&godwit_wire::parse(region.frame(&descriptor)));
         self.push_hashed(descriptor, batch);
     }
 
-    /// Appends a packet whose flow hash is already set. See [`push`](Arrivals::push).
+    /// Appends a packet to the batch as [`push`](Arrivals::push) does, but keeps the flow hash that
+    /// the caller has set.
     #[inline]
     pub fn push_hashed(&mut self, mut descriptor: Descriptor, batch: &mut Batch) {
         descriptor.port = self.context.port;
@@ -183,10 +194,11 @@ impl Arrivals {
         self.sequence += 1;
     }
 
-    /// Appends packets for frames in buffers that the port holds ([`Region::arrived_each`]).
+    /// Appends packets whose frames a device has written into buffers that the port holds
+    /// ([`Region::arrived_each`]).
     ///
-    /// Returns the number of packets. It is less than the number of frames if a frame is not in a
-    /// buffer of the port. The function stops before this frame.
+    /// Returns the number of appended packets. The function stops at the first frame that is not in
+    /// a buffer of the port.
     #[inline(always)]
     pub fn push_arrived<T>(
         &mut self,
@@ -230,18 +242,20 @@ pub struct Arrived {
     pub head: u16,
     /// Length of the frame in bytes.
     pub length: u16,
-    /// Symmetric Toeplitz hash of the 5-tuple, if the device computes it.
+    /// Symmetric Toeplitz hash of the addresses and ports, or `None` if the device does not compute
+    /// it.
     pub flow_hash: Option<u32>,
 }
 
-/// Counters of a queue that other threads can read at any time.
+/// Counters of a queue. The thread of the queue writes them, and other threads can read them at any
+/// time.
 #[derive(Debug, Default)]
 pub struct SharedCounters {
     values: [AtomicU64; PortCounters::COUNT],
 }
 
 impl SharedCounters {
-    /// Publishes new values. Only the thread of the queue calls it.
+    /// Publishes new values of the counters. Only the thread of the queue calls this method.
     #[inline]
     pub fn publish(&self, counters: &PortCounters) {
         for (value, (_, counted)) in self.values.iter().zip(counters.iter()) {

@@ -14,7 +14,8 @@ use crate::synthetic::Prefix;
 
 /// Headroom that XDP reserves in front of a frame, in bytes.
 pub(super) const XDP_HEADROOM_BYTES: usize = 256;
-/// Minimum and maximum size of a UMEM chunk, in bytes. The size is a power of two.
+/// Minimum and maximum size in bytes of one buffer in the UMEM, the memory that the program shares
+/// with the kernel. The size is a power of two.
 const CHUNK_BYTES: (usize, usize) = (2048, 4096);
 
 /// Configuration of a port with `kind = "af_xdp"`.
@@ -29,20 +30,21 @@ pub struct Config {
     /// Attachment point of the XDP program.
     #[serde(default)]
     pub attach: Attach,
-    /// Whether workers run the driver's receive processing themselves (busy polling) instead of
-    /// interrupts.
+    /// Whether workers process received packets in the driver themselves (busy polling). Otherwise,
+    /// the driver processes packets after an interrupt.
     #[serde(default)]
     pub busy_poll: bool,
-    /// Entries of the fill and RX rings of each worker, a power of two.
+    /// Number of entries of each worker's fill ring and RX ring. It is a power of two.
     #[serde(default = "ring_packets")]
     pub rx_packets: u32,
-    /// Entries of the TX and completion rings of each worker, a power of two.
+    /// Number of entries of each worker's TX ring and completion ring. It is a power of two.
     #[serde(default = "ring_packets")]
     pub tx_packets: u32,
     /// Frames that the workers receive if no rule matches.
     #[serde(default)]
     pub take: Take,
-    /// Rules that override `take`. The first rule that matches a frame decides.
+    /// Rules that take precedence over `take`. The first rule that matches a frame decides about
+    /// the frame.
     #[serde(default)]
     pub rules: Vec<Rule>,
 }
@@ -51,16 +53,19 @@ fn ring_packets() -> u32 {
     2048
 }
 
-/// Whether the kernel copies frames between the driver's memory and the arena.
+/// Selects whether the kernel copies frames between the driver's memory and the arena, or the
+/// driver accesses the arena directly (zero-copy).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Copy {
-    /// Zero-copy if the driver supports it. Otherwise the kernel copies.
+    /// The driver accesses the arena directly (zero-copy) if it can. Otherwise, the kernel copies
+    /// frames.
     #[default]
     Auto,
     /// The kernel always copies.
     Always,
-    /// Zero-copy only. The port fails to open if the driver does not support it.
+    /// The driver must access the arena directly (zero-copy). Opening the port fails if the driver
+    /// cannot do this.
     Never,
 }
 
@@ -79,7 +84,8 @@ pub enum Attach {
     Generic,
 }
 
-/// Frames that the workers receive if no rule matches. The kernel keeps the others.
+/// Selects the frames that the workers receive if no rule matches. The kernel processes all other
+/// frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Take {
@@ -89,9 +95,9 @@ pub enum Take {
     All,
     /// All IPv4 and IPv6 frames.
     Ip,
-    /// IPv4 and IPv6 frames that this machine must forward. Their destination MAC address is that
-    /// of the interface. Their destination IP address is not an address of this machine, and not
-    /// multicast, broadcast or link-local.
+    /// IPv4 and IPv6 frames that this machine must forward. The destination MAC address of such a
+    /// frame is the address of the interface. The destination IP address does not belong to this
+    /// machine, and is not a multicast, broadcast or link-local address.
     #[default]
     Routed,
 }
@@ -106,13 +112,15 @@ pub enum Action {
     Pass,
 }
 
-/// Rule that selects frames by their headers. An absent key matches every frame.
+/// Rule that selects frames by their headers. A frame must match all keys of the rule. A key that
+/// is absent matches every frame.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
     /// Decision about the frames that match.
     pub action: Action,
-    /// Protocol field of the IPv4 header, or Next Header field of the IPv6 header.
+    /// IP protocol number: the Protocol field of the IPv4 header or the Next Header field of the
+    /// IPv6 header.
     #[serde(default)]
     pub protocol: Option<Protocol>,
     /// Source addresses.
@@ -188,8 +196,8 @@ impl TryFrom<Term> for Ports {
 }
 
 impl Rule {
-    /// Checks that the rule has ports only for protocols with ports, and that its addresses belong
-    /// to one IP version.
+    /// Checks that the rule is consistent. Port numbers require a protocol that has ports, and all
+    /// addresses must belong to one IP version.
     fn validate(&self) -> Result<(), Error> {
         let has_ports = self.protocol.is_none_or(|Protocol(number)| matches!(number, 6 | 17 | 132 | 136));
         if !has_ports && (self.source_ports.is_some() || self.destination_ports.is_some()) {
@@ -205,7 +213,8 @@ impl Rule {
         Ok(())
     }
 
-    /// Returns the IP version of the addresses: 4, 6, or 0 if the rule has no addresses.
+    /// Returns the IP version of the rule's addresses. The result is 4, 6, or 0 if the rule has no
+    /// addresses.
     pub(super) fn family(&self) -> u8 {
         match self.source.or(self.destination).map(|prefix| prefix.address) {
             None => 0,

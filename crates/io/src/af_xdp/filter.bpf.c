@@ -31,10 +31,12 @@ enum { RULES_MAX = 64, QUEUES_MAX = 128, ADDRESSES_MAX = 4096 };
 enum take { TAKE_NONE, TAKE_ALL, TAKE_IP, TAKE_ROUTED };
 enum action { ACTION_END, ACTION_TAKE, ACTION_PASS };
 enum counter { TAKEN, PASSED, NO_SOCKET, COUNTERS };
-// Values of rule.family (0 matches both families) and of rule.protocol.
+// Special values of rule fields. A rule whose field `family` is 0 matches both IP versions, and a
+// rule with ANY_PROTOCOL matches every protocol.
 enum { FAMILY_IPV4 = 4, FAMILY_IPV6 = 6, ANY_PROTOCOL = 256 };
 
-// An IPv6 address, or an IPv4 address mapped to IPv6, in network byte order.
+// An IPv6 address in network byte order. IPv4 addresses are stored in the mapped form ::ffff:0:0/96
+// of IPv6.
 struct address {
     u32 word[4];
 };
@@ -203,9 +205,9 @@ static inline int fits(const struct rule *rule, const struct packet *packet)
            is_within(packet->destination_port, rule->destination_ports);
 }
 
-// Returns whether a router would forward the packet. The frame must be addressed to this machine's
-// MAC address, and the packet to another machine. Multicast, broadcast and link-local destinations
-// are not forwarded.
+// Returns whether a router would forward the packet. The destination MAC address must be the
+// address of this machine, and the destination IP address must belong to another machine. Packets
+// to multicast, broadcast and link-local addresses are not forwarded.
 static inline int is_routed(const struct packet *packet, const u8 *frame, const u8 *end, const struct settings *settings)
 {
     if (packet->family == 0 || packet->is_tagged || frame + 14 > end)
@@ -265,5 +267,6 @@ SECTION("xdp") int godwit(struct xdp_md *context)
     return result;
 }
 
-// The program calls no helper function that the kernel restricts to programs under the GPL.
+// The kernel restricts some helper functions to programs under the GPL. This program calls none of
+// them, so it can have another license.
 const char terms[] SECTION("license") = "Apache-2.0";

@@ -1,4 +1,5 @@
-//! Loads and attaches the XDP program `filter.bpf.c`, and writes its rules and settings.
+//! Loads the XDP program `filter.bpf.c`, attaches it to an interface, and writes its rules and
+//! settings.
 
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -12,8 +13,8 @@ use super::config::{Action, Attach, Config, Ports, Protocol, Rule, Take};
 use crate::Error;
 use crate::synthetic::Prefix;
 
-/// Maximum number of rules. `filter.bpf.c` declares this and the following constants and structs
-/// too.
+/// Maximum number of filter rules. The C file `filter.bpf.c` declares the same constants and
+/// structs, and the two files must agree.
 pub(super) const RULES_MAX: usize = 64;
 /// Maximum number of queues of an interface.
 pub(super) const QUEUES_MAX: usize = 128;
@@ -74,8 +75,8 @@ impl RawRule {
     }
 }
 
-/// Returns the address and the mask of a prefix. IPv4 is mapped to IPv6. Without a prefix, the mask
-/// is zero and matches every address.
+/// Returns the address and the mask of a prefix. An IPv4 prefix is converted to the IPv4-mapped
+/// form of IPv6. If there is no prefix, the mask is zero and matches every address.
 fn prefix(prefix: Option<Prefix>) -> ([u8; 16], [u8; 16]) {
     let Some(Prefix { address, length_bits }) = prefix else { return Default::default() };
     let bits = if address.is_ipv4() { length_bits + 96 } else { length_bits };
@@ -93,23 +94,24 @@ fn mapped(address: IpAddr) -> [u8; 16] {
 /// Counters of the XDP program.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FilterCounters {
-    /// Frames that the rules or the `take` setting left to the kernel.
+    /// Number of frames that the kernel kept because of the rules or the `take` setting.
     pub(super) passed: u64,
     /// Frames that were selected, but whose queue has no socket.
     pub(super) no_socket: u64,
 }
 
-/// The loaded XDP program. It is detached when this value is dropped.
+/// The loaded XDP program. It is detached from the interface when this value is dropped.
 pub(super) struct Filter {
     ebpf: Ebpf,
-    /// Link to the interface, or `None` if the program is not attached.
+    /// BPF link that attaches the program to the interface. `None` if the program is not attached.
     link: Option<FdLink>,
     take: Take,
     addresses: Vec<IpAddr>,
 }
 
 impl Filter {
-    /// Loads the program without attaching it, and writes the rules.
+    /// Loads the XDP program and writes the filter rules. It does not attach the program to an
+    /// interface.
     pub(super) fn load(config: &Config) -> Result<Self, Error> {
         let fault = |error: &dyn std::fmt::Display| {
             Error::Port(format!(
@@ -146,7 +148,8 @@ impl Filter {
         map.and_then(|mut map: Array<_, RawSettings>| map.set(0, settings, 0)).map_err(map_error)
     }
 
-    /// Sets the IP addresses of this machine. The call is cheap if they have not changed.
+    /// Tells the XDP program the IP addresses of this machine. The call returns immediately if the
+    /// addresses have not changed.
     pub(super) fn set_addresses(&mut self, mut addresses: Vec<IpAddr>) -> Result<(), Error> {
         addresses.truncate(ADDRESSES_MAX);
         if addresses == self.addresses {
@@ -173,7 +176,8 @@ impl Filter {
         map.and_then(|mut map| map.set(queue as u32, socket.as_raw_fd(), 0)).map_err(map_error)
     }
 
-    /// Attaches the program to the interface. Returns whether it runs in the driver.
+    /// Attaches the XDP program to the interface. Returns true if the program runs in the driver,
+    /// and false if it runs in the kernel's network stack.
     pub(super) fn attach(&mut self, name: &str, index: u32, attach: Attach) -> Result<bool, Error> {
         self.detach();
         let modes: &[(XdpMode, bool)] = match attach {
@@ -186,14 +190,15 @@ impl Filter {
             let program = program(&mut self.ebpf);
             match program.attach_to_if_index(index, mode).and_then(|link| program.take_link(link)) {
                 Ok(link) => {
-                    // A link without a file descriptor would outlive a killed process.
+                    // The link needs a file descriptor. Without a file descriptor, the program
+                    // would stay attached after the process is killed.
                     let link = FdLink::try_from(link);
                     let link = link.map_err(|_| Error::Port("XDP requires Linux 5.9 or later".to_owned()))?;
                     self.link = Some(link);
                     return Ok(is_native);
                 }
-                // If another program is attached or a permission is missing, the other mode would
-                // fail too.
+                // If another program is attached or a permission is missing, the other attachment
+                // mode would fail too. Do not try it.
                 Err(error) => {
                     let errno = errno(&error);
                     let is_final = matches!(errno, Some(libc::EBUSY | libc::EPERM));

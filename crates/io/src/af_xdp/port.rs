@@ -1,4 +1,4 @@
-//! An open `af_xdp` port: the sockets of all workers, the XDP program, and the state of the
+//! An open `af_xdp` port. It has one AF_XDP socket per worker, an XDP program, and the state of its
 //! interface. The interface may disappear and come back while the port is open.
 
 use std::ops::Range;
@@ -16,7 +16,7 @@ use super::socket::{self, ReceiveRings, Socket, SocketConfig, TransmitRings};
 use crate::live::{Arrivals, LiveContext, LivePort, SharedCounters};
 use crate::{Error, PortCounters, QueueContext, Receive, Transmit};
 
-/// Interval at which the port reads the IP addresses of the machine.
+/// Interval at which the port reads the IP addresses of the machine, to notice changes.
 const ADDRESSES_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Settings that do not change while the port is open.
@@ -33,22 +33,26 @@ pub(super) struct Shared {
     pub(super) settings: Settings,
     /// Whether the port has stopped and takes no more frames.
     pub(super) stopped: AtomicBool,
-    /// MTU of the interface, in bytes: maximum length of a packet without the Ethernet header.
+    /// MTU of the interface, in bytes. It is the maximum length of a packet without the Ethernet
+    /// header.
     pub(super) mtu: AtomicUsize,
-    /// Whether the interface is up and has a carrier. If not, packets are refused: the driver would
-    /// drop them, and complete them as if they were sent.
+    /// Whether the interface is up and has a carrier. If it is not, the port refuses packets. The
+    /// driver would drop the packets but report them as sent.
     pub(super) is_up: AtomicBool,
     /// Frames that the XDP program left to the kernel.
     pub(super) left_to_kernel: AtomicU64,
 }
 
-/// State that the two queues of a worker and the control thread share.
+/// State of one interface queue. The receive queue and the transmit queue of a worker and the
+/// control thread share it.
 pub(super) struct Pair {
     /// Region of the worker, as a range of bytes in the arena.
     pub(super) region: Range<usize>,
-    /// Whether the worker is the first one, which counts the frames of the port as a whole.
+    /// Whether the worker is the first one. Only the first worker reports the counters of the whole
+    /// port.
     pub(super) is_first: bool,
-    /// Number of the current socket. If a queue has another number, it must take the new socket.
+    /// Generation number of the current socket. It increases when the port replaces the socket. A
+    /// queue with an older number must switch to the new socket.
     pub(super) generation: AtomicU32,
     pub(super) received: SharedCounters,
     pub(super) sent: SharedCounters,
@@ -58,7 +62,7 @@ pub(super) struct Pair {
 #[derive(Default)]
 struct Sockets {
     current: Option<Arc<Socket>>,
-    /// Rings of the current socket that the queue has not taken yet.
+    /// Rings of the current socket, until the receive queue or the transmit queue takes them over.
     receive_rings: Option<ReceiveRings>,
     transmit_rings: Option<TransmitRings>,
     /// Packets that earlier sockets of this queue missed.
@@ -84,8 +88,8 @@ impl Pair {
         }
     }
 
-    /// Returns the number of packets that the kernel dropped because it had no buffer or the RX
-    /// ring was full.
+    /// Returns the number of packets that the kernel dropped. It drops a packet if the fill ring is
+    /// empty or the RX ring is full.
     pub(super) fn missed(&self) -> u64 {
         let sockets = lock(&self.sockets);
         sockets.missed + sockets.current.as_deref().map_or(0, missed)
@@ -105,19 +109,20 @@ fn missed(socket: &Socket) -> u64 {
     statistics.rx_dropped + statistics.rx_ring_full
 }
 
-/// State that only the control thread uses: the interface and the XDP program.
+/// State of the interface and the XDP program. Only the control thread uses it.
 struct Monitor {
     interface: Interface,
-    /// Last known state of the interface. `None` while the interface does not exist.
+    /// Last known state of the interface, or `None` while the interface does not exist.
     state: Option<State>,
-    /// XDP program. `None` if the chain receives no packets from the port.
+    /// XDP program, or `None` if the function chain receives no packets from the port.
     filter: Option<Filter>,
     addresses_at: Instant,
-    /// Last value of the interface's own counter of packets that it did not send.
+    /// Last value of the interface's own counter of packets that it dropped instead of sending.
     dropped: u64,
-    /// Sum of its increases.
+    /// Number of packets that the interface dropped instead of sending, since the port was opened.
     unsent: u64,
-    /// Last reported failure, so that each failure is reported once.
+    /// Text of the last failure that was reported to the operator. It prevents repeated messages
+    /// about the same failure.
     failure: Option<String>,
     notices: Vec<String>,
     no_socket: u64,
@@ -193,8 +198,8 @@ impl Port {
     }
 }
 
-/// Checks that the interface has one queue per worker. Worker i owns queue i, and every queue must
-/// have a worker.
+/// Checks that the interface has one queue per worker. Worker i receives from queue i, so a queue
+/// without a worker would lose its packets.
 fn check_queues(interface: &Interface, config: &Config, context: &LiveContext<'_>) -> Result<(), Error> {
     let (receive, transmit) = interface.queues();
     let (name, workers) = (&config.interface, context.workers);
@@ -223,7 +228,7 @@ fn check_queues(interface: &Interface, config: &Config, context: &LiveContext<'_
 }
 
 impl Monitor {
-    /// Binds a socket to each queue of the interface, then attaches the XDP program.
+    /// Creates an AF_XDP socket for each queue of the interface, and attaches the XDP program.
     fn connect(&mut self, shared: &Shared, pairs: &[Arc<Pair>], state: State) -> Result<(), Error> {
         let Settings { config, slot_bytes, headroom_bytes, arena, .. } = &shared.settings;
         let mut is_zero_copy = true;
@@ -268,8 +273,8 @@ impl Monitor {
         Ok(())
     }
 
-    /// Checks whether the interface has changed. If the interface was replaced, connects the port
-    /// to the new one.
+    /// Checks whether the interface has changed. If the interface was replaced by a new one with
+    /// the same name, the port creates new sockets on it.
     fn check_interface(&mut self, shared: &Shared, pairs: &[Arc<Pair>]) {
         let name = &shared.settings.config.interface;
         let Ok(interface) = Interface::find(name) else {
@@ -317,8 +322,8 @@ impl Monitor {
         self.state = Some(state);
     }
 
-    /// Returns the number of packets that the interface dropped instead of sending, since the port
-    /// was opened.
+    /// Returns the number of packets that the interface dropped instead of sending. The count
+    /// starts when the port is opened.
     fn count_drops(&mut self) -> u64 {
         let before = std::mem::replace(&mut self.dropped, self.interface.send_drops());
         // A new interface starts at zero.
@@ -388,6 +393,7 @@ impl LivePort for Port {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic cannot leave a partly written value, because values are replaced as a whole.
+    // A thread that panics while it holds the lock leaves no partly written value, because each
+    // value is replaced as a whole. The data behind a poisoned lock is therefore valid.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

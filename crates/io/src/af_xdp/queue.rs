@@ -1,4 +1,5 @@
-//! Receive and transmit queue of a worker. Buffers circulate between the queues and the kernel.
+//! Receive queue and transmit queue of one worker on an AF_XDP socket. Packet buffers circulate
+//! between these queues and the kernel.
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -12,14 +13,16 @@ use super::socket::{ReceiveRings, Socket, TransmitRings};
 use crate::live::Arrivals;
 use crate::{Departure, Error, PortCounters, Receive, Received, Transmit};
 
-/// Number of buffers posted at a time. Each post writes a cache line that the driver's core must
-/// fetch.
+/// Minimum number of buffers that are given to the kernel at once. Each transfer writes a cache
+/// line that the driver's core must fetch, so large batches are cheaper.
 const POST_BUFFERS: usize = 64;
 /// Maximum number of system calls to send one burst.
 const KICKS_MAX: usize = 64;
-/// Number of worker loop iterations between system calls while the interface accepts no packets.
+/// Number of iterations of the worker's loop between two attempts to send, while the interface
+/// accepts no packets. Each attempt is a system call.
 const LOOPS_BETWEEN_KICKS: u32 = 256;
-/// Length of an Ethernet header with one VLAN tag, in bytes. The MTU does not include it.
+/// Length of an Ethernet header with one VLAN tag, in bytes. The MTU of an interface does not
+/// include this header.
 const HEADER_BYTES: usize = 18;
 
 /// Set of the slots of a region that the kernel holds.
@@ -36,7 +39,8 @@ impl Slots {
         Self { start: region.start, slot_bytes, words: vec![0; slots.div_ceil(64)], count: 0 }
     }
 
-    /// Adds a buffer. `offset` is the distance of its start from the start of the region, in bytes.
+    /// Adds a buffer to the set. `offset` is the distance in bytes from the start of the worker's
+    /// memory to the buffer.
     #[inline]
     fn insert(&mut self, offset: usize) {
         let slot = offset / self.slot_bytes;
@@ -44,7 +48,7 @@ impl Slots {
         self.count += 1;
     }
 
-    /// Removes a buffer. Returns false if the set does not contain it.
+    /// Removes a buffer from the set. Returns false if the set does not contain the buffer.
     #[inline]
     fn remove(&mut self, offset: usize) -> bool {
         let slot = offset / self.slot_bytes;
@@ -75,12 +79,14 @@ impl Slots {
     }
 }
 
-/// Returns the number of the buffer at this offset from the start of the arena.
+/// Returns the number of a buffer. `offset` is the distance in bytes from the start of the arena to
+/// the buffer.
 fn buffer(offset: usize) -> u32 {
     (offset / godwit_packet::BUFFER_UNIT_BYTES) as u32
 }
 
-/// Receive queue of a worker: fill ring and RX ring of its socket.
+/// Receive queue of one worker. It uses the fill ring and the RX ring of the worker's AF_XDP
+/// socket.
 pub(super) struct ReceiveQueue {
     shared: Arc<Shared>,
     pair: Arc<Pair>,
@@ -121,8 +127,8 @@ impl ReceiveQueue {
         Ok(queue)
     }
 
-    /// Posts buffers to the kernel for received frames, if there is room for at least
-    /// `buffers_min`.
+    /// Gives free buffers to the kernel for received frames. Does nothing if fewer than
+    /// `buffers_min` buffers are needed.
     fn post(&mut self, region: &mut Region, buffers_min: usize) {
         let room = self.posted_max - self.posted.count;
         if room < buffers_min {
@@ -138,7 +144,7 @@ impl ReceiveQueue {
         self.receive_rings.fill.submit();
     }
 
-    /// Takes the new socket after the interface was replaced, and frees the buffers that the old
+    /// Switches to the new socket after the interface was replaced. Frees the buffers that the old
     /// socket held.
     #[cold]
     fn renew(&mut self, region: &mut Region) {
@@ -158,8 +164,8 @@ impl Receive for ReceiveQueue {
             self.socket.kick_receive();
         }
         self.arrivals.read_clock();
-        // Read the stop flag before the RX ring, so that all packets that the kernel wrote before
-        // the stop are seen.
+        // Read the stop flag before the RX ring. All packets that the kernel wrote before the stop
+        // are then found.
         let is_stopped = self.shared.stopped.load(Ordering::Acquire);
         let packets = (self.receive_rings.received.available() as usize).min(packets_max);
         if packets == 0 {
@@ -223,15 +229,16 @@ impl Receive for ReceiveQueue {
 /// Frees the buffer of a frame that was not accepted.
 #[cold]
 fn give_back(region: &mut Region, offset: usize, start: usize) {
-    // If the frame starts inside the buffer, the region finds the buffer by the offset. The buffer
-    // becomes an empty packet, which is then released.
+    // If the frame starts inside a buffer, its offset identifies the buffer. The buffer then
+    // becomes an empty packet and is freed.
     match region.arrived(offset, 0) {
         Some(descriptor) => region.release(&descriptor),
         None => region.reclaim(buffer(start)),
     }
 }
 
-/// Transmit queue of a worker: TX ring and completion ring of its socket.
+/// Transmit queue of one worker. It uses the TX ring and the completion ring of the worker's AF_XDP
+/// socket.
 pub(super) struct TransmitQueue {
     shared: Arc<Shared>,
     pair: Arc<Pair>,
@@ -240,7 +247,8 @@ pub(super) struct TransmitQueue {
     generation: u32,
     handed_over: Slots,
     slots_max: usize,
-    /// Remaining worker loop iterations until the next system call that makes the kernel send.
+    /// Number of iterations of the worker's loop until the next system call that makes the kernel
+    /// send packets.
     kick_in: u32,
     counters: PortCounters,
 }
@@ -283,7 +291,8 @@ impl TransmitQueue {
         Ok(())
     }
 
-    /// Makes the kernel send. Packets that it cannot send now stay in the TX ring.
+    /// Makes the kernel send the packets in the TX ring. Packets that the kernel cannot send now
+    /// stay in the ring.
     fn kick(&mut self) -> Result<(), Error> {
         for _ in 0..KICKS_MAX {
             if !self.transmit_rings.send.is_pending() || !self.transmit_rings.send.needs_wakeup() {
@@ -295,8 +304,8 @@ impl TransmitQueue {
                 Some(libc::EAGAIN) => {}
                 // The transmit queue of the interface is full.
                 Some(libc::EBUSY | libc::ENOBUFS) => return Ok(()),
-                // The link is down or the interface has disappeared. Retry later, perhaps with a
-                // new socket.
+                // The link is down, or the interface has disappeared. Retry later, perhaps on a new
+                // socket.
                 Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV | libc::EINTR) => {
                     self.kick_in = LOOPS_BETWEEN_KICKS;
                     return Ok(());
@@ -314,7 +323,8 @@ impl TransmitQueue {
         self.handed_over.take_all().into_iter().for_each(|buffer| buffers.reclaim(buffer));
     }
 
-    /// Makes the kernel send, then returns whether the TX ring has room for one more packet.
+    /// Makes the kernel send packets, to free entries of the TX ring. Returns whether the ring has
+    /// room for one more packet.
     #[cold]
     fn make_room(&mut self, buffers: &mut Outgoing<'_>) -> Result<bool, Error> {
         self.transmit_rings.send.submit();
@@ -344,8 +354,8 @@ impl Transmit for TransmitQueue {
             let region_offset = descriptor.frame_offset() - self.pair.region.start;
             buffers.hand_over(descriptor);
             self.handed_over.insert(descriptor.buffer_offset() - self.pair.region.start);
-            // The number of outstanding packets is limited to the size of the ring, so an entry is
-            // free.
+            // The number of packets that the kernel holds is limited to the size of the ring, so at
+            // least one entry is free.
             self.transmit_rings.send.free(1);
             self.transmit_rings.send.push(libc::xdp_desc {
                 addr: region_offset as u64,
@@ -379,7 +389,8 @@ impl Transmit for TransmitQueue {
 
     fn settled(&mut self, sequence: u64) -> Result<(), Error> {
         if sequence == u64::MAX {
-            // Wait until the kernel has sent the last packets. A closed socket sends nothing more.
+            // Wait until the kernel has sent the last packets, because a closed socket sends
+            // nothing more.
             for _ in 0..LOOPS_BETWEEN_KICKS {
                 self.kick()?;
                 if !self.transmit_rings.send.is_pending() {

@@ -105,7 +105,8 @@ impl<T> Drop for Ring<T> {
 /// Producer end of a ring, for the fill ring and the TX ring.
 pub(super) struct Producer<T> {
     ring: Ring<T>,
-    /// Index after the last written entry. The kernel may not have seen all of these entries yet.
+    /// Index of the next entry to write. Some entries before this index may not be visible to the
+    /// kernel yet.
     head: u32,
     /// Last consumer index read from the kernel.
     tail: u32,
@@ -116,8 +117,8 @@ impl<T: Copy> Producer<T> {
         Ok(Self { ring: Ring::map(socket, layout)?, head: 0, tail: 0 })
     }
 
-    /// Returns the number of free entries. Reads the kernel's index only if fewer than `requested`
-    /// entries are known to be free.
+    /// Returns the number of free entries in the ring. Reads the kernel's index from shared memory
+    /// only if fewer than `requested` entries are known to be free.
     #[inline]
     pub(super) fn free(&mut self, requested: u32) -> u32 {
         if self.ring.size - self.head.wrapping_sub(self.tail) < requested {
@@ -142,7 +143,7 @@ impl<T: Copy> Producer<T> {
         self.ring.producer().store(self.head, Ordering::Release);
     }
 
-    /// Returns whether the kernel has not consumed all entries yet.
+    /// Returns whether the ring contains entries that the kernel has not consumed yet.
     #[inline]
     pub(super) fn is_pending(&self) -> bool {
         self.ring.consumer().load(Ordering::Acquire) != self.head
@@ -155,7 +156,8 @@ impl<T: Copy> Producer<T> {
     }
 }
 
-/// Consumer end of a ring, for the RX ring and the completion ring.
+/// Consumer side of a ring that the kernel fills. The RX ring and the completion ring are such
+/// rings.
 pub(super) struct Consumer<T> {
     ring: Ring<T>,
     head: u32,

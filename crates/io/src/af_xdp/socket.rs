@@ -1,4 +1,5 @@
-//! One AF_XDP socket, bound to a queue of an interface. Its UMEM is the region of a worker.
+//! One AF_XDP socket, which is bound to one queue of an interface. The kernel accesses the worker's
+//! packet buffers as the UMEM of the socket.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -12,20 +13,21 @@ use super::config::{Copy, XDP_HEADROOM_BYTES};
 use super::ring::{Consumer, Producer, RingLayout};
 use crate::Error;
 
-/// Time to wait for a queue that is busy. After a socket is closed, the kernel releases its queue
-/// with a delay.
+/// Maximum time to wait until an interface queue is free. The kernel releases a queue only some
+/// time after its socket was closed.
 const BUSY_LIMIT: Duration = Duration::from_secs(2);
-/// Socket option of asm-generic/socket.h, which older headers lack.
+/// Socket option SO_PREFER_BUSY_POLL of asm-generic/socket.h. The option is defined here because
+/// older headers do not contain it.
 const SO_PREFER_BUSY_POLL: c_int = 69;
 const SO_BUSY_POLL_BUDGET: c_int = 70;
-/// Duration of busy polling per system call, in microseconds. Any value except 0 turns busy polling
-/// on.
+/// Duration of busy polling in one system call, in microseconds. Any value except 0 turns busy
+/// polling on.
 const BUSY_POLL_US: c_int = 20;
 /// Maximum number of packets per busy poll.
 const BUSY_POLL_PACKETS: c_int = 64;
 
-/// Socket option of linux/if_xdp.h, which older headers lack: maximum number of packets that the
-/// kernel sends per system call in copy mode.
+/// Socket option XDP_MAX_TX_SKB_BUDGET of linux/if_xdp.h, which older headers do not contain. It
+/// sets the maximum number of packets that the kernel sends per system call in copy mode.
 const XDP_MAX_TX_SKB_BUDGET: c_int = 9;
 const KICK_PACKETS: u32 = 256;
 
@@ -45,10 +47,11 @@ pub(super) struct SocketConfig<'a> {
     pub(super) tx_packets: u32,
 }
 
-/// File descriptor of a socket, which the receive queue and the transmit queue share.
+/// File descriptor of an AF_XDP socket. The receive queue and the transmit queue of a worker share
+/// the socket.
 pub(super) struct Socket {
     fd: OwnedFd,
-    /// Keeps the arena mapped, because the kernel accesses it while the socket exists.
+    /// Keeps the arena mapped while the socket exists, because the kernel accesses the arena.
     _arena: ArenaHandle,
     pub(super) is_zero_copy: bool,
 }
@@ -65,8 +68,8 @@ pub(super) struct TransmitRings {
     pub(super) completed: Consumer<u64>,
 }
 
-/// Creates a socket and binds it. The addresses in its rings are offsets from the start of the
-/// region.
+/// Creates an AF_XDP socket and binds it to a queue. The buffer addresses in its rings are offsets
+/// from the start of the worker's memory.
 pub(super) fn open(config: &SocketConfig<'_>) -> Result<(Socket, ReceiveRings, TransmitRings), Error> {
     let on_queue = |operation: &str| format!("{operation} on queue {} of {}", config.queue, config.interface);
     // SAFETY: socket() creates a file descriptor and accesses no memory.
@@ -115,7 +118,8 @@ pub(super) fn open(config: &SocketConfig<'_>) -> Result<(Socket, ReceiveRings, T
     for (option, entries) in rings {
         set(&fd, option, &entries).map_err(|error| Error::system(on_queue("create rings"), error))?;
     }
-    // Without this option (before Linux 6.17), the kernel sends 32 packets per system call.
+    // The kernel has this option since Linux 6.17. Without it, the kernel sends at most 32 packets
+    // per system call.
     let _ = set(&fd, XDP_MAX_TX_SKB_BUDGET, &config.tx_packets.min(KICK_PACKETS));
     // SAFETY: offsets of zero are a valid value.
     let mut offsets: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
@@ -194,8 +198,8 @@ impl Socket {
         self.fd.as_fd()
     }
 
-    /// Makes the kernel send the packets in the TX ring. In copy mode, this call sends a limited
-    /// number of packets.
+    /// Makes the kernel send the packets in the TX ring. If the kernel copies frames, one call
+    /// sends only a limited number of packets.
     pub(super) fn kick_send(&self) -> io::Result<()> {
         // SAFETY: the call passes no memory.
         let sent =
@@ -219,11 +223,11 @@ impl Socket {
         };
     }
 
-    /// Returns the kernel's counters of lost packets and invalid descriptors.
+    /// Returns the kernel's counters of lost packets and of invalid descriptors for this socket.
     pub(super) fn statistics(&self) -> libc::xdp_statistics {
         // SAFETY: statistics of zero are a valid value.
         let mut statistics: libc::xdp_statistics = unsafe { std::mem::zeroed() };
-        // If the interface no longer exists, the call fails and the statistics stay zero.
+        // If the interface no longer exists, the call fails and the counters stay zero.
         let _ = get(&self.fd, libc::XDP_STATISTICS, &mut statistics);
         statistics
     }
@@ -247,7 +251,8 @@ fn set_at<T>(fd: &OwnedFd, level: c_int, option: c_int, value: &T) -> io::Result
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reads a socket option. `T` is a struct of integers, which the kernel may fill only in part.
+/// Reads a socket option into `value`. `T` is a struct of integers. The kernel may write only a
+/// part of the struct.
 fn get<T>(fd: &OwnedFd, option: c_int, value: &mut T) -> io::Result<()> {
     let mut bytes = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `bytes` bytes to the value.

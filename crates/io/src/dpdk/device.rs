@@ -1,5 +1,5 @@
-//! A device. It is attached and configured when it is opened, and started after all workers have
-//! given it buffers.
+//! A network device of DPDK. It is attached and configured when the port is opened. It starts after
+//! all workers have given it buffers.
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,27 +16,29 @@ use super::{Checksum, Config, eal};
 use crate::live::{LiveContext, LivePort, SharedCounters};
 use crate::{Error, PortCounters, QueueContext, Receive, Transmit};
 
-/// Number of buffers that net_af_xdp takes for the fill ring, independent of the configured rings.
+/// Number of buffers that the driver net_af_xdp takes for the fill ring. It does not depend on the
+/// configured ring sizes.
 const FILL_RING: usize = 4096;
-/// Length of the Ethernet header in bytes, which the MTU does not include.
+/// Length of the Ethernet header in bytes. The MTU does not include this header.
 const HEADER_BYTES: usize = 14;
-/// Time for packets in transmit rings to leave before the device is stopped.
+/// Time that the device gets to send the packets in its transmit rings before it is stopped.
 const DRAIN_TIME: Duration = Duration::from_millis(10);
 
-/// Lock for attaching, starting and closing devices, because not all of DPDK is thread-safe.
+/// Lock that is held while a device is attached, started or closed. These functions of DPDK are not
+/// thread-safe.
 static CHANGE_LOCK: Mutex<()> = Mutex::new(());
 
 fn lock_changes() -> MutexGuard<'static, ()> {
     CHANGE_LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the number of buffers per worker that the device holds.
+/// Returns the number of packet buffers that the device holds for each worker.
 pub(super) fn buffers(config: &Config) -> usize {
     let fill = if config.is_af_xdp() { FILL_RING } else { 0 };
     usize::from(interface::receive_entries(config)) + usize::from(config.transmit_ring) + fill + 1024
 }
 
-/// An open device, with the pools from which its queues take buffers.
+/// An open network device of DPDK, with the buffer pools of its queues.
 pub(super) struct Port {
     device: String,
     number: u16,
@@ -44,15 +46,15 @@ pub(super) struct Port {
     buffers: u32,
     pub(super) frame_bytes_max: usize,
     pub(super) drop_bad_checksums: bool,
-    /// Maximum length of a sent frame in bytes. Unlimited if the device is not an interface of the
-    /// kernel.
+    /// Maximum length of a sent frame in bytes. The length is unlimited if the device does not send
+    /// through an interface of the kernel.
     pub(super) sent_bytes_max: AtomicUsize,
     pub(super) pools: Vec<Arc<Pool>>,
     state: Mutex<State>,
     pub(super) stopped: AtomicBool,
     pub(super) counters: Vec<[SharedCounters; 2]>,
-    /// The field is dropped after the device, because the driver still uses the XDP program when it
-    /// closes.
+    /// The kernel interface, with its XDP program. This field is dropped after the device, because
+    /// the driver uses the program until the device is closed.
     kernel_interface: Option<KernelInterface>,
 }
 
@@ -66,13 +68,16 @@ struct State {
     /// Number of workers that have given buffers.
     ready: usize,
     started: bool,
-    /// Last reported state of the link: whether it is up, and its speed in Mbps.
+    /// Link state that was last reported to the operator. It tells whether the link is up, and its
+    /// speed in Mbps.
     link: Option<(bool, u32)>,
-    /// MTU of the kernel interface under the device, if there is one.
+    /// MTU of the kernel interface that the device uses, or `None` if the device uses no kernel
+    /// interface.
     mtu: Option<usize>,
     notices: Vec<String>,
     sockets: PacketSockets,
-    /// Last counters read from the device, for use after it is closed.
+    /// Counters that were last read from the device. They remain available after the device is
+    /// closed.
     last: Stats,
 }
 
@@ -97,7 +102,8 @@ impl Port {
         let mut kernel_interface = KernelInterface::of_device(config);
         let unowned =
             kernel_interface.as_mut().and_then(|kernel_interface| kernel_interface.attach_program(config).err());
-        // If the interface cannot be set to promiscuous mode here, the driver does it.
+        // Set the interface to promiscuous mode here if possible. Otherwise, the driver sets the
+        // mode.
         let promiscuous =
             config.promiscuous && !kernel_interface.as_mut().is_some_and(KernelInterface::make_promiscuous);
         // From here on, an early return closes the device.
@@ -157,8 +163,8 @@ impl Port {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the queues of a worker their buffers. The call for the last worker starts the device,
-    /// whose driver then fills its rings.
+    /// Gives packet buffers of a worker to the device. The call for the last worker starts the
+    /// device, and its driver then fills the receive rings.
     fn supply_buffers(&self, worker: usize, region: &mut Region) -> Result<(), Error> {
         let given = self.pools[worker].post(region, self.buffers);
         if given < self.buffers {
@@ -226,7 +232,7 @@ impl Port {
         Ok(())
     }
 
-    /// Reads the state of the kernel interface under the device and updates the MTU. Returns
+    /// Reads the state of the kernel interface that the device uses, and updates the MTU. Returns
     /// whether the interface is up.
     fn update_mtu(&self, kernel_interface: &KernelInterface, state: &mut State, notices: &mut Vec<String>) -> bool {
         let found = kernel_interface.state();
@@ -325,7 +331,7 @@ impl Drop for Port {
     }
 }
 
-/// An attached device. It is closed when this value is dropped.
+/// An attached device of DPDK. The device is closed when this value is dropped.
 struct Attached {
     number: u16,
     mapped: Vec<(usize, usize)>,
@@ -344,7 +350,8 @@ impl Drop for Attached {
     }
 }
 
-/// Attaches the device. Returns its number, and the packet sockets that its driver has opened.
+/// Attaches the configured device. Returns the number that DPDK gave to the device, and the packet
+/// sockets that its driver opened.
 fn probe(config: &Config) -> Result<(u16, PacketSockets), Error> {
     let device = config.name();
     let arguments = CString::new(interface::arguments(config))
@@ -375,7 +382,8 @@ fn state(device: &str, number: u16) -> Result<PortState, Error> {
     if result == 0 { Ok(found) } else { Err(ffi::failed(device, "cannot read the state of the device", result)) }
 }
 
-/// Returns warnings if the device, the memory and the cores are on different NUMA nodes.
+/// Returns warnings for the operator if the device, the packet memory and the cores are on
+/// different NUMA nodes.
 fn numa_notices(device: &str, socket: i32, context: &LiveContext<'_>) -> Vec<String> {
     let Ok(socket) = usize::try_from(socket) else { return Vec::new() };
     let mut notices = Vec::new();
@@ -401,7 +409,8 @@ fn numa_notices(device: &str, socket: i32, context: &LiveContext<'_>) -> Vec<Str
     notices
 }
 
-/// Returns the numbers of received and sent packets that DPDK has counted for an attached device.
+/// Returns the number of received packets and the number of sent packets, as counted by DPDK for an
+/// attached device.
 pub(super) fn packet_counts(device: &str) -> Option<[u64; 2]> {
     let name = CString::new(device).ok()?;
     let mut stats = Stats::default();

@@ -1,4 +1,5 @@
-//! Environment of DPDK (EAL): initializes it once per process and registers threads with it.
+//! Initializes the Environment Abstraction Layer (EAL) of DPDK once per process, and registers
+//! threads with it.
 
 use std::cell::Cell;
 use std::ffi::{CString, c_int};
@@ -7,17 +8,17 @@ use std::sync::Mutex;
 use super::ffi;
 use crate::Error;
 
-/// Arguments with which the EAL was initialized, or the error. It cannot be initialized twice in a
-/// process.
+/// Arguments that were used to initialize the EAL of DPDK, or the error. A process can initialize
+/// the EAL only once.
 static ARGUMENTS: Mutex<Option<Result<Vec<String>, String>>> = Mutex::new(None);
 
-/// Returns the arguments of the EAL: those of the configuration, completed with defaults. Without
-/// configured arguments, DPDK uses no hugepages and no PCI devices except the configured ones.
+/// Completes the configured arguments of the EAL with default arguments. If no arguments are
+/// configured, DPDK uses no hugepages and no PCI devices except the configured ones.
 pub(super) fn arguments(given: Option<&[String]>, needs_pci: bool, core: usize) -> Vec<String> {
     let mut all: Vec<String> = vec!["godwit".into()];
     let given = given.unwrap_or_default();
     if given.is_empty() {
-        // The memory of DPDK contains only its management data. Packets are in the arena.
+        // DPDK needs memory only for its management data, because all packets are in the arena.
         all.extend(["--no-huge", "--no-shconf", "-m", "256"].map(str::to_owned));
         if !needs_pci {
             all.push("--no-pci".into());
@@ -28,7 +29,8 @@ pub(super) fn arguments(given: Option<&[String]>, needs_pci: bool, core: usize) 
         all.iter().any(|word| names.iter().any(|name| word == name || word.starts_with(&format!("{name}="))))
     };
     if !has_option(&all, &["-l", "--lcores", "-c", "-s", "-S"]) {
-        // DPDK gets only its main thread. Workers are threads of Godwit and register themselves.
+        // DPDK creates only its main thread. The workers are threads of this program and register
+        // themselves with DPDK.
         all.extend(["--lcores".into(), format!("0@{core}")]);
     }
     if !has_option(&all, &["--no-telemetry", "--telemetry"]) {
@@ -64,7 +66,7 @@ pub(super) fn start(given: Option<&[String]>, needs_pci: bool) -> Result<(), Err
         CString::new(word.as_str()).map_err(|_| environment_error(format!("`{word}` contains a zero byte")))
     };
     let words = arguments.iter().map(word).collect::<Result<Vec<_>, _>>()?;
-    // Use a separate thread, because DPDK binds the calling thread to a core.
+    // Initialize DPDK in a separate thread, because DPDK binds the calling thread to a core.
     let thread = std::thread::Builder::new().name("dpdk".into()).spawn(move || init(words));
     let result = thread.map_err(|error| environment_error(error.to_string()))?.join();
     let reason = match result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
@@ -86,7 +88,7 @@ pub(super) fn start(given: Option<&[String]>, needs_pci: bool) -> Result<(), Err
 
 /// Initializes the EAL. Returns 0 or an error number of DPDK.
 fn init(words: Vec<CString>) -> c_int {
-    // The strings are leaked, because DPDK keeps pointers to its arguments.
+    // These strings are never freed, because DPDK keeps pointers to its arguments.
     let mut pointers: Vec<_> = words.into_iter().map(CString::into_raw).collect();
     let count = pointers.len() as c_int;
     pointers.push(std::ptr::null_mut());
@@ -103,8 +105,8 @@ fn first_core() -> usize {
     list.trim().split(['-', ',']).next().and_then(|first| first.parse().ok()).unwrap_or(0)
 }
 
-/// Registers the calling thread with DPDK until it ends. The call is cheap if the thread is already
-/// registered.
+/// Registers the calling thread with DPDK until the thread ends. The call returns immediately if
+/// the thread is already registered.
 pub(super) fn register_thread() {
     struct Registered(Cell<bool>);
     impl Drop for Registered {

@@ -15,22 +15,24 @@ use super::{Config, ffi};
 use crate::Error;
 use crate::af_xdp::interface::{Interface, State};
 
-/// Default size of a block and of a frame in the rings of net_af_packet, in bytes.
+/// Default size in bytes of a block in the rings of the driver net_af_packet. FRAME_BYTES is the
+/// default size of a frame.
 const BLOCK_BYTES: usize = 4096;
 const FRAME_BYTES: usize = 2048;
 
-/// Number of buffers that net_af_xdp gives to the kernel, independent of the size of its rings.
+/// Number of buffers that the driver net_af_xdp gives to the kernel. It does not depend on the
+/// sizes of the rings.
 const FILLED_AT_ONCE: u16 = 2048;
 
-/// Returns the number of entries of the receive ring. With net_af_xdp, it is at least the number of
-/// buffers that the kernel may fill. Packets are then lost only for lack of buffers, never of
-/// entries, and all losses are counted.
+/// Returns the number of entries of the receive ring. With net_af_xdp, the ring has an entry for
+/// each buffer that the kernel may fill. Packets are then lost only if buffers are missing, and the
+/// kernel counts all these losses.
 pub(super) fn receive_entries(config: &Config) -> u16 {
     if config.is_af_xdp() { config.receive_ring.max(FILLED_AT_ONCE) } else { config.receive_ring }
 }
 
-/// Returns the device with its arguments. For net_af_packet, it adds the configured size of the
-/// rings.
+/// Returns the argument string that attaches the device. For the driver net_af_packet, it contains
+/// the configured ring size.
 pub(super) fn arguments(config: &Config) -> String {
     let device = &config.device;
     if !config.is_af_packet() || argument(device, "framecnt").is_some() {
@@ -38,7 +40,8 @@ pub(super) fn arguments(config: &Config) -> String {
     }
     let number = |name, otherwise| argument(device, name).and_then(|text| text.parse().ok()).unwrap_or(otherwise);
     let block_frames = number("blocksz", BLOCK_BYTES) / number("framesz", FRAME_BYTES).max(1);
-    // The driver has one size for both rings. The kernel accepts only whole blocks.
+    // The driver uses one size for the receive ring and the transmit ring. The kernel accepts only
+    // rings of whole blocks.
     let frames = usize::from(config.receive_ring.max(config.transmit_ring));
     format!("{device},framecnt={}", frames.next_multiple_of(block_frames.max(1)))
 }
@@ -48,7 +51,7 @@ fn argument<'a>(device: &'a str, name: &str) -> Option<&'a str> {
     device.split(',').skip(1).find_map(|pair| pair.trim().strip_prefix(name)?.strip_prefix('='))
 }
 
-/// Kernel interface under a device of net_af_packet or net_af_xdp.
+/// Kernel interface that a DPDK device with the driver net_af_packet or net_af_xdp uses.
 pub(super) struct KernelInterface {
     name: String,
     interface: Interface,
@@ -59,19 +62,20 @@ pub(super) struct KernelInterface {
 }
 
 impl KernelInterface {
-    /// Finds the interface of a device. Returns `None` if the device has another driver, or if the
-    /// interface does not exist, which the driver itself reports.
+    /// Finds the kernel interface of a DPDK device. Returns `None` if the device has another
+    /// driver, or if the interface does not exist. The driver itself reports a missing interface.
     pub(super) fn of_device(config: &Config) -> Option<Self> {
         let name = argument(&config.device, "iface").filter(|_| config.is_af_packet() || config.is_af_xdp())?;
         Some(Self { name: name.to_owned(), interface: Interface::find(name).ok()?, program: None, promiscuous: None })
     }
 
-    /// Attaches the XDP program that the driver would attach. The kernel then detaches it when this
-    /// process ends for any reason. Does nothing if the driver needs no program.
+    /// Attaches the same XDP program that the driver would attach. The kernel detaches this program
+    /// when the process ends for any reason. The function does nothing if the driver needs no
+    /// program.
     ///
     /// # Errors
-    /// If the program cannot be attached. The driver then attaches the program, which may remain
-    /// after the process ends.
+    /// Returns an error if the program cannot be attached. The driver then attaches the program,
+    /// which may stay attached after the process ends.
     pub(super) fn attach_program(&mut self, config: &Config) -> Result<(), Error> {
         if !config.is_af_xdp() || argument(&config.device, "xdp_prog").is_some() {
             return Ok(());
@@ -96,8 +100,8 @@ impl KernelInterface {
         Ok(())
     }
 
-    /// Sets the interface to promiscuous mode while this value exists. The mode ends with the
-    /// process, for any reason. Returns whether it succeeded.
+    /// Sets the interface to promiscuous mode until this value is dropped. The kernel ends the mode
+    /// when the process ends for any reason. Returns whether the mode could be set.
     pub(super) fn make_promiscuous(&mut self) -> bool {
         let Ok(index) = if_nametoindex(self.name.as_str()) else { return false };
         // SAFETY: socket() creates a file descriptor and accesses no memory. The socket has no
@@ -128,7 +132,8 @@ impl KernelInterface {
     }
 }
 
-/// Packet sockets of a device. The kernel counts the packets that found their rings full.
+/// Packet sockets that the driver of a device opened. For each socket, the kernel counts the
+/// packets that were lost because the ring was full.
 #[derive(Default)]
 pub(super) struct PacketSockets {
     sockets: Vec<OwnedFd>,
@@ -136,14 +141,14 @@ pub(super) struct PacketSockets {
 }
 
 impl PacketSockets {
-    /// Returns the packet sockets of this process that are not among `earlier`.
+    /// Returns the packet sockets that this process has opened since the list `earlier` was made.
     pub(super) fn opened_since(earlier: &[OwnedFd]) -> Self {
         let known: Vec<_> = earlier.iter().filter_map(inode).collect();
         let is_new = |socket: &OwnedFd| inode(socket).is_some_and(|inode| !known.contains(&inode));
         Self { sockets: packet_sockets().into_iter().filter(is_new).collect(), missed: 0 }
     }
 
-    /// Returns the number of packets that found the rings full.
+    /// Returns the number of packets that were lost because a ring was full.
     pub(super) fn missed(&mut self) -> u64 {
         for socket in &self.sockets {
             // SAFETY: statistics of zero are a valid value.
@@ -203,7 +208,8 @@ mod tests {
         assert_eq!(completed("net_af_packet0,iface=a", [33, 32]), "net_af_packet0,iface=a,framecnt=34");
         let large = "net_af_packet0,iface=a,blocksz=65536,framesz=4096";
         assert_eq!(completed(large, [1000, 32]), format!("{large},framecnt=1008"));
-        // A given argument is not repeated, and other drivers have no such rings.
+        // An argument that the operator gives is not repeated, and other drivers have no rings of
+        // this kind.
         for device in ["net_af_packet0,iface=a,framecnt=64", "net_af_xdp0,iface=a", "net_null0"] {
             assert_eq!(completed(device, [1024, 1024]), device);
         }

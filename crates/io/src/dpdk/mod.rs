@@ -33,25 +33,25 @@ use crate::live::{ArenaNeeds, Live, LiveContext, LivePort};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Device with its arguments in the syntax of DPDK: a PCI address, or a virtual device such as
-    /// `net_af_packet0,iface=eth1`.
+    /// Device with its arguments in the syntax of DPDK. It is a PCI address or a virtual device
+    /// such as `net_af_packet0,iface=eth1`.
     pub device: String,
-    /// Entries of each receive ring. The driver may round the number.
+    /// Number of entries of each receive ring. The driver may round this number.
     #[serde(default = "ring")]
     pub receive_ring: u16,
-    /// Entries of each transmit ring. The driver may round the number.
+    /// Number of entries of each transmit ring. The driver may round this number.
     #[serde(default = "ring")]
     pub transmit_ring: u16,
-    /// MTU: maximum length of a packet without the Ethernet header. If it is absent, the MTU of the
-    /// device is not changed.
+    /// MTU of the device in bytes, which is the maximum length of a packet without the Ethernet
+    /// header. If this key is absent, the MTU is not changed.
     pub mtu: Option<u16>,
-    /// Whether the device also receives packets for other MAC addresses.
+    /// Whether the device also receives packets for other MAC addresses (promiscuous mode).
     #[serde(default = "yes")]
     pub promiscuous: bool,
     /// Treatment of packets with a wrong checksum.
     #[serde(default)]
     pub checksum: Checksum,
-    /// Arguments of the EAL, from the section `[dpdk]` of the configuration.
+    /// Arguments for the EAL of DPDK, from the section `[dpdk]` of the configuration.
     #[serde(skip)]
     pub eal: Option<Vec<String>>,
 }
@@ -60,7 +60,8 @@ pub struct Config {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Checksum {
-    /// The device does not check checksums. Functions check them if their standard requires it.
+    /// The device does not check checksums. A packet function checks them if its standard requires
+    /// this.
     #[default]
     None,
     /// The device checks checksums. Packets with a wrong checksum are counted and dropped.
@@ -81,8 +82,8 @@ impl Config {
         self.device.split(',').next().unwrap_or_default().trim()
     }
 
-    /// Returns whether the device is a PCI device, such as `0000:3b:00.0`, `3b:00.0` or `pci:...`,
-    /// and not a virtual device.
+    /// Returns whether the device is a PCI device, such as `0000:3b:00.0`, `3b:00.0` or `pci:...`.
+    /// Other devices are virtual devices.
     fn is_pci(&self) -> bool {
         let name = self.name().strip_prefix("pci:").unwrap_or(self.name());
         let mut parts = name.rsplit(':');
@@ -93,26 +94,27 @@ impl Config {
             && parts.all(is_hex)
     }
 
-    /// Returns whether the driver is net_af_xdp. The kernel then fills rings of the driver, whose
-    /// size is independent of the configuration.
+    /// Returns whether the device has the driver net_af_xdp. The kernel fills the rings of this
+    /// driver, and their size is independent of the configuration.
     fn is_af_xdp(&self) -> bool {
         self.name().starts_with("net_af_xdp")
     }
 
-    /// Returns whether the driver is net_af_packet, which uses packet sockets.
+    /// Returns whether the device has the driver net_af_packet, which receives and sends through
+    /// packet sockets.
     fn is_af_packet(&self) -> bool {
         self.name().starts_with("net_af_packet")
     }
 
-    /// Returns the number of bytes that the driver needs in a buffer, in addition to the headroom
-    /// and the frame.
+    /// Returns the number of bytes that the driver needs in each buffer, in addition to the
+    /// headroom and the frame.
     fn driver_bytes(&self) -> usize {
         if self.is_af_xdp() {
             // XDP_PACKET_HEADROOM: bytes in front of a received frame.
             256
         } else if self.is_af_packet() {
-            // The driver net_af_packet uses frames of 2048 bytes for every MTU. They must fit in
-            // the buffer.
+            // The driver net_af_packet always uses frames of 2048 bytes, independent of the MTU.
+            // Such a frame must fit in the buffer.
             512
         } else {
             0
@@ -120,8 +122,9 @@ impl Config {
     }
 }
 
-/// Returns the packets that DPDK has counted for an attached device: received and sent. The device
-/// is given by its name without arguments. Used to compare with the counters of the port.
+/// Returns the number of received packets and the number of sent packets, as counted by DPDK for an
+/// attached device. `device` is the name of the device without arguments. A test compares these
+/// numbers with the counters of the port.
 pub fn packet_counts(device: &str) -> Option<[u64; 2]> {
     device::packet_counts(device)
 }

@@ -21,12 +21,12 @@ use super::ffi::{self, RawPool};
 use crate::Error;
 use crate::live::LiveContext;
 
-/// Minimum number of ready buffers. Below it, the pool takes buffers from the region, up to
-/// [`READY_TARGET`].
+/// Minimum number of free buffers in the pool. If the pool has fewer, it takes buffers from the
+/// worker's memory until it has [`READY_TARGET`].
 const READY_MIN: u32 = 256;
 const READY_TARGET: u32 = 512;
-/// Maximum number of ready buffers. Above it, the pool returns buffers to the region, down to
-/// [`READY_TARGET`].
+/// Maximum number of free buffers in the pool. If the pool has more, it returns buffers to the
+/// worker's memory until it has [`READY_TARGET`].
 const READY_MAX: u32 = 1024;
 
 /// The arena, registered with DPDK as external memory.
@@ -56,17 +56,18 @@ impl Drop for RegisteredArena {
     }
 }
 
-/// Returns the page size for the registration of the arena. DPDK checks only ordinary pages.
+/// Returns the page size in bytes with which the arena is registered in DPDK. It is the size of
+/// ordinary pages, because DPDK checks no other page size.
 fn page_bytes(_arena: &ArenaHandle) -> usize {
     4096
 }
 
-/// Mempool of a worker, shared by all its ports.
+/// Pool of packet buffers (DPDK mempool) of one worker. All ports share the pool.
 pub(super) struct Pool {
     raw: NonNull<RawPool>,
     registered: Arc<RegisteredArena>,
     start: usize,
-    /// Whether a receive queue keeps the number of ready buffers in its range.
+    /// Whether a receive queue controls the number of free buffers in the pool.
     pub(super) received_into: AtomicBool,
 }
 
@@ -76,11 +77,12 @@ unsafe impl Send for Pool {}
 // SAFETY: as for Send.
 unsafe impl Sync for Pool {}
 
-/// Pools of all regions of the process that are in use by a port.
+/// List of all buffer pools in the process. A pool stays alive while a port uses it.
 static POOLS: Mutex<Vec<Weak<Pool>>> = Mutex::new(Vec::new());
 
 impl Pool {
-    /// Returns the pools of all workers. Pools that exist are shared.
+    /// Returns the buffer pools of all workers. A pool that another port has already created is
+    /// shared.
     pub(super) fn for_workers(context: &LiveContext<'_>, socket: c_int) -> Result<Vec<Arc<Self>>, Error> {
         let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
         pools.retain(|pool| pool.strong_count() > 0);
@@ -119,7 +121,8 @@ impl Pool {
             headroom_bytes: context.headroom_bytes as u32,
             socket,
         };
-        // The name of a mempool has at most 25 characters and is unique in the process.
+        // DPDK limits the name of a mempool to 25 characters. The name must be unique in the
+        // process.
         let name = CString::new(format!("gw{:x}", registered.arena.base().as_ptr() as usize + region.start));
         let name = name.unwrap_or_default();
         let mut error = 0;
@@ -136,7 +139,8 @@ impl Pool {
         self.raw.as_ptr()
     }
 
-    /// Returns the address and the length of the memory that devices must access.
+    /// Returns the address and the length in bytes of the memory that devices must be able to
+    /// access.
     pub(super) fn memory(&self) -> (*mut c_void, usize) {
         (self.registered.arena.base().as_ptr().cast(), self.registered.bytes)
     }
@@ -153,7 +157,8 @@ impl Pool {
         unsafe { ffi::gw_dpdk_pool_ready(self.raw()) }
     }
 
-    /// Gives up to `count` buffers of the region to drivers. Returns the number of given buffers.
+    /// Moves up to `count` free buffers from the worker's memory to the pool, where drivers take
+    /// them. Returns the number of moved buffers.
     pub(super) fn post(&self, region: &mut Region, count: u32) -> u32 {
         let mut given = 0;
         let mut buffers = [0; 64];
@@ -175,7 +180,7 @@ impl Pool {
         given
     }
 
-    /// Keeps the number of ready buffers between [`READY_MIN`] and [`READY_MAX`].
+    /// Keeps the number of free buffers in the pool between [`READY_MIN`] and [`READY_MAX`].
     #[inline]
     pub(super) fn balance(&self, region: &mut Region) {
         let ready = self.ready();
@@ -186,7 +191,8 @@ impl Pool {
         }
     }
 
-    /// Returns buffers that drivers have sent to the region. A transmit queue calls it.
+    /// Returns the buffers of sent packets from the pool to the worker's memory. A transmit queue
+    /// calls this method.
     #[inline]
     pub(super) fn collect(&self, buffers: &mut Outgoing<'_>) {
         if let Outgoing::Own(_) = buffers {

@@ -11,9 +11,11 @@ use super::{eal, pool::Pool};
 use crate::live::{Arrivals, Arrived};
 use crate::{Departure, Error, PortCounters, QueueContext, Receive, Received, Transmit};
 
-/// Number of attempts to send to a full transmit ring before the rest of a burst is refused.
+/// Number of attempts to send packets while the transmit ring is full. After the last attempt, the
+/// remaining packets are refused.
 const TRIES: u32 = 64;
-/// Maximum number of calls after the stop in which the queue still returns packets.
+/// Maximum number of calls in which the queue returns packets after the port was stopped. The limit
+/// ends the queue even if packets keep arriving.
 const LAST_CALLS: u32 = 64;
 
 pub(super) struct ReceiveQueue {
@@ -23,7 +25,7 @@ pub(super) struct ReceiveQueue {
     arrivals: Arrivals,
     packets: Box<[Packet; BURST_MAX]>,
     counters: PortCounters,
-    /// Whether the calling thread has become the owner of the pool.
+    /// Whether the thread that uses this queue has registered as the owner of the buffer pool.
     is_owned: bool,
     /// Number of calls since the port was stopped.
     last_calls: u32,
@@ -46,12 +48,14 @@ impl ReceiveQueue {
         }
     }
 
-    /// Turns the first `count` received packets into packets of the batch.
+    /// Appends the first `count` received packets to the batch. Packets that cannot be processed
+    /// are removed first.
     #[inline]
     fn take(&mut self, region: &mut Region, batch: &mut Batch, count: usize) -> Result<(), Error> {
         let rejected_flags = if self.port.drop_bad_checksums { TOO_LONG | BAD_CHECKSUM } else { TOO_LONG };
         let frame_bytes_max = self.port.frame_bytes_max;
-        // A length of 0 wraps to the largest number and is rejected too.
+        // A length of 0 wraps around to the largest integer, so the comparison rejects empty
+        // packets too.
         let is_rejected = |packet: &Packet| {
             (packet.flags & rejected_flags != 0) | (usize::from(packet.length).wrapping_sub(1) >= frame_bytes_max)
         };
@@ -76,8 +80,8 @@ impl ReceiveQueue {
         Ok(())
     }
 
-    /// Moves accepted packets to the front and rejects the others. Returns the number of accepted
-    /// packets.
+    /// Rejects invalid packets and moves the accepted packets to the front of the array. Returns
+    /// the number of accepted packets.
     #[cold]
     fn remove_rejected(&mut self, region: &mut Region, count: usize, is_rejected: impl Fn(&Packet) -> bool) -> usize {
         let mut accepted = 0;
@@ -93,7 +97,7 @@ impl ReceiveQueue {
         accepted
     }
 
-    /// Counts a rejected packet and returns its buffer to the region.
+    /// Counts a rejected packet by the reason of its rejection, and frees its buffer.
     #[cold]
     fn reject(&mut self, region: &mut Region, packet: &Packet) {
         if packet.flags & TOO_LONG != 0 || usize::from(packet.length) > self.port.frame_bytes_max {
@@ -178,7 +182,7 @@ impl TransmitQueue {
         }
     }
 
-    /// Sends up to `count` packets. Returns the number of packets that found room in the transmit
+    /// Sends up to `count` packets. Returns the number of packets that were put into the transmit
     /// ring.
     fn send(&self, count: usize) -> usize {
         let (number, queue) = (self.port.number(), self.worker as u16);

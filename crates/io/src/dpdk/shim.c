@@ -1,4 +1,5 @@
-// Implementation of shim.h, except for the pools, which are in shim_pool.c.
+// Implements the functions of shim.h that Rust calls to use DPDK. The functions for buffer pools
+// are in shim_pool.c.
 
 #include "shim.h"
 
@@ -75,8 +76,8 @@ int gw_dpdk_dma_map(uint16_t port, void *address, size_t bytes)
         return -ENODEV;
     if (rte_dev_dma_map(device, address, (uint64_t)(uintptr_t)address, bytes) == 0)
         return 0;
-    // Devices without DMA need no mapping. Devices of the same IOMMU group may already have mapped
-    // the memory.
+    // The call may fail for two harmless reasons. Some devices use no DMA and need no mapping.
+    // Another device in the same IOMMU group may already have mapped the memory.
     return rte_errno == ENOTSUP || rte_errno == EEXIST ? 0 : -rte_errno;
 }
 
@@ -107,7 +108,8 @@ int gw_dpdk_state(uint16_t port, struct gw_dpdk_port_state *state)
     return 0;
 }
 
-// Header fields of the flow hash that the device can hash: addresses, and ports of TCP and UDP.
+// Header fields from which the device may compute the flow hash (RSS). These are the IP addresses,
+// and the ports of TCP and UDP.
 #define HASHED_FIELDS                                                                              \
     (RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_FRAG_IPV4 | RTE_ETH_RSS_NONFRAG_IPV4_TCP |                     \
      RTE_ETH_RSS_NONFRAG_IPV4_UDP | RTE_ETH_RSS_NONFRAG_IPV4_OTHER | RTE_ETH_RSS_IPV6 |            \
@@ -115,7 +117,7 @@ int gw_dpdk_state(uint16_t port, struct gw_dpdk_port_state *state)
      RTE_ETH_RSS_NONFRAG_IPV6_OTHER)
 
 // Maximum length of the RSS key in bytes. Each device requires a certain key length. The configured
-// key repeats every 16 bits, so it can have any length.
+// key repeats every 16 bits, so it can be extended to any length.
 #define KEY_BYTES_MAX 64
 
 int gw_dpdk_configure(uint16_t port, const struct gw_dpdk_port_config *port_config,
@@ -197,8 +199,8 @@ int gw_dpdk_configure(uint16_t port, const struct gw_dpdk_port_config *port_conf
     return 0;
 }
 
-// Maps the RSS buckets to the queues in the same way as the software: bucket i to queue i modulo
-// queues.
+// Sets the RSS table of the device, so that it selects the same queue as the software. Bucket i is
+// assigned to queue i modulo the number of queues.
 static int set_bucket_queues(uint16_t port, uint16_t queues)
 {
     struct rte_eth_dev_info info;
@@ -298,8 +300,8 @@ uint32_t gw_dpdk_receive(struct gw_dpdk_pool *pool, uint16_t port, uint16_t queu
             (flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_BAD)
             packet_flags |= GW_DPDK_BAD_CHECKSUM;
         if (unlikely(mbuf->pool != pool->mempool)) {
-            // The buffer belongs to the region of another worker, because several workers share a
-            // net_ring. Copy the packet into a buffer of this worker.
+            // This buffer belongs to another worker. This happens if several workers exchange
+            // packets through a net_ring. Copy the packet into a buffer of this worker.
             struct rte_mbuf *own = rte_pktmbuf_copy(mbuf, pool->mempool, 0, UINT32_MAX);
             rte_pktmbuf_free(mbuf);
             mbuf = own;
@@ -316,7 +318,8 @@ uint32_t gw_dpdk_receive(struct gw_dpdk_pool *pool, uint16_t port, uint16_t queu
         }
         packets[i] = (struct gw_dpdk_packet){
             .buffer = buffer_number_of(pool, mbuf),
-            // The sender of a net_ring may have changed the buffer address.
+            // Use the buffer address of the mbuf, because the sender of a packet through a net_ring
+            // may have changed this address.
             .head = (uint16_t)((uint8_t *)mbuf->buf_addr - (uint8_t *)mbuf - MBUF_BYTES -
                                PRIVATE_BYTES + mbuf->data_off),
             .length = mbuf->data_len,

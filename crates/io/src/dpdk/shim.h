@@ -1,5 +1,5 @@
-// Functions of DPDK for Rust. The packet path of DPDK consists of inline functions, which only C
-// can call. ffi.rs contains the same declarations.
+// C functions through which Rust uses DPDK. The functions of DPDK that send and receive packets are
+// inline functions, which only C can call. The file ffi.rs contains the same declarations for Rust.
 
 #ifndef GW_DPDK_SHIM_H
 #define GW_DPDK_SHIM_H
@@ -8,13 +8,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Bytes in front of each buffer: the mempool's header (64), the mbuf (128) and its private area
-// (64).
+// Number of bytes in front of each packet buffer. They hold the mempool header (64 bytes), the mbuf
+// (128 bytes) and its private area (64 bytes).
 #define GW_DPDK_PREFIX_BYTES 256
 
 struct gw_dpdk_pool;
 
-// A packet in the arena. The fields are those of gw_descriptor that a port sets.
+// A packet in the arena. It has the fields of struct gw_descriptor that a port sets.
 struct gw_dpdk_packet {
     uint32_t buffer;    // start of the buffer, in units of 64 bytes from the arena's base
     uint16_t head;      // bytes from the start of the buffer to the frame
@@ -27,8 +27,8 @@ struct gw_dpdk_packet {
 #define GW_DPDK_BAD_CHECKSUM 2u // the device reported a wrong IP, TCP or UDP checksum
 #define GW_DPDK_TOO_LONG     4u // the frame does not fit in one buffer
 
-// Configuration of a mempool over the region of a worker. In each slot, the buffer starts after
-// GW_DPDK_PREFIX_BYTES bytes.
+// Configuration of a mempool whose memory is the part of the arena that one worker owns. The memory
+// consists of slots, and each slot contains one buffer after GW_DPDK_PREFIX_BYTES bytes.
 struct gw_dpdk_pool_config {
     uint8_t *arena; // the arena's base
     uint64_t first; // offset of the first slot in the arena, in bytes
@@ -88,13 +88,14 @@ const char *gw_dpdk_error(int number);
 int gw_dpdk_register_memory(void *address, size_t bytes, size_t page_bytes);
 int gw_dpdk_unregister_memory(void *address, size_t bytes);
 
-// Attaches a device and writes its port numbers to `ports`. Returns their count, or a negative
-// error.
+// Attaches a device and writes the numbers of its DPDK ports to `ports`. Returns the number of
+// ports, or a negative error number.
 int gw_dpdk_probe(const char *arguments, uint16_t *ports, int ports_max);
 int gw_dpdk_dma_map(uint16_t port, void *address, size_t bytes);
 void gw_dpdk_dma_unmap(uint16_t port, void *address, size_t bytes);
 int gw_dpdk_state(uint16_t port, struct gw_dpdk_port_state *state);
-// Configures the device and its queues. On failure, sets `step` to the name of the failed step.
+// Configures the device and its queues. If this fails, `step` points to the name of the failed
+// step.
 int gw_dpdk_configure(uint16_t port, const struct gw_dpdk_port_config *config,
                       struct gw_dpdk_pool *const *pools, struct gw_dpdk_port_state *state,
                       const char **step);
@@ -103,31 +104,36 @@ int gw_dpdk_start(uint16_t port, const struct gw_dpdk_port_config *config,
 void gw_dpdk_close(uint16_t port);
 int gw_dpdk_stats(uint16_t port, struct gw_dpdk_stats *stats);
 int gw_dpdk_stats_of(const char *name, struct gw_dpdk_stats *stats);
-// Returns 1 if the link is up, 0 if it is down, or a negative error. Sets `speed` in Mbps.
+// Returns 1 if the link is up, 0 if the link is down, or a negative error number. Writes the link
+// speed in Mbps to `speed`.
 int gw_dpdk_link(uint16_t port, uint32_t *speed);
 
 struct gw_dpdk_pool *gw_dpdk_pool_create(const char *name, const struct gw_dpdk_pool_config *config,
                                          int *error);
 void gw_dpdk_pool_free(struct gw_dpdk_pool *pool);
-// Makes the calling thread the owner of the pool. The owner gives and takes buffers without a lock.
+// Makes the calling thread the owner of the pool. The owner adds and removes buffers without a
+// lock.
 void gw_dpdk_pool_own(struct gw_dpdk_pool *pool);
-// Returns the number of buffers that the pool has for its queues. For the owner only.
+// Returns the number of free buffers in the pool. Only the thread that owns the pool may call this
+// function.
 uint32_t gw_dpdk_pool_ready(struct gw_dpdk_pool *pool);
 void gw_dpdk_pool_give(struct gw_dpdk_pool *pool, const uint32_t *buffers, uint32_t count);
 uint32_t gw_dpdk_pool_take(struct gw_dpdk_pool *pool, uint32_t *buffers, uint32_t count);
-// Takes buffers that threads other than the owner have freed. For any thread.
+// Removes buffers from the pool that other threads than the owner have freed. Any thread may call
+// this function.
 uint32_t gw_dpdk_pool_take_foreign(struct gw_dpdk_pool *pool, uint32_t *buffers, uint32_t count);
 
 uint32_t gw_dpdk_receive(struct gw_dpdk_pool *pool, uint16_t port, uint16_t queue,
                          struct gw_dpdk_packet *packets, uint16_t count);
-// Returns the number of packets that the device accepted. The caller keeps the others.
+// Sends packets. Returns the number of packets that the device accepted. The caller still owns the
+// buffers of all other packets.
 uint32_t gw_dpdk_transmit(struct gw_dpdk_pool *pool, uint16_t port, uint16_t queue,
                           const struct gw_dpdk_packet *packets, uint32_t count);
 // Makes the driver free the buffers of sent packets.
 void gw_dpdk_clean(uint16_t port, uint16_t queue);
 
-// Attaches the XDP program of libxdp to an interface, where net_af_xdp finds it. Returns a file
-// descriptor that keeps it attached, or a negative error.
+// Attaches the XDP program of libxdp to an interface, so that the driver net_af_xdp uses it.
+// Returns a file descriptor that keeps the program attached, or a negative error number.
 int gw_dpdk_xdp_link(unsigned int interface);
 
 int gw_dpdk_thread_register(void);

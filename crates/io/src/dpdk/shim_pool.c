@@ -32,7 +32,8 @@ static int pool_enqueue(struct rte_mempool *mempool, void *const *objects, unsig
     for (unsigned int i = 0; i < count; i++)
         restore(pool, objects[i]);
     if (likely(pool->owner == &this_thread)) {
-        // Many drivers free one buffer at a time, for which a memcpy call is expensive.
+        // Many drivers free one buffer at a time. For a single buffer, an assignment is much
+        // cheaper than a call of memcpy.
         if (count == 1)
             pool->ready[pool->ready_count] = objects[0];
         else
@@ -47,7 +48,8 @@ static int pool_enqueue(struct rte_mempool *mempool, void *const *objects, unsig
     return 0;
 }
 
-// Moves the buffers that other threads have freed to the ready buffers of the owner.
+// Moves the buffers that other threads have freed to the list of free buffers that the owner of the
+// pool uses.
 static void gather(struct gw_dpdk_pool *pool)
 {
     if (__atomic_load_n(&pool->foreign_count, __ATOMIC_RELAXED) == 0)
@@ -60,8 +62,8 @@ static void gather(struct gw_dpdk_pool *pool)
     rte_spinlock_unlock(&pool->lock);
 }
 
-// Allocates buffers for the queues of the owner. No other thread calls this function while the
-// owner runs.
+// Allocates buffers from the pool for the worker that owns it. No other thread calls this function
+// while this worker runs.
 static int pool_dequeue(struct rte_mempool *mempool, void **objects, unsigned int count)
 {
     struct gw_dpdk_pool *pool = mempool->pool_data;
@@ -84,8 +86,8 @@ static unsigned int pool_count(const struct rte_mempool *mempool)
     return pool->ready_count + __atomic_load_n(&pool->foreign_count, __ATOMIC_RELAXED);
 }
 
-// Adds all elements to the mempool. Elements may cross page boundaries, because the arena is
-// contiguous for devices too.
+// Adds all elements to the mempool. An element may cross a page boundary, because devices also see
+// the arena as contiguous memory.
 static int pool_populate(struct rte_mempool *mempool, unsigned int objects_max, void *address,
                          rte_iova_t iova, size_t bytes, rte_mempool_populate_obj_cb_t *add,
                          void *argument)
@@ -164,7 +166,8 @@ struct gw_dpdk_pool *gw_dpdk_pool_create(const char *name, const struct gw_dpdk_
     pool->foreign = calloc(config->slots, sizeof(*pool->foreign));
     if (pool->ready == NULL || pool->foreign == NULL)
         goto failed;
-    // The arena already distributes the slots over memory channels, so the mempool adds no padding.
+    // The slots of the arena are already distributed over the memory channels. The mempool
+    // therefore adds no padding between its elements.
     pool->mempool = rte_mempool_create_empty(
         name, config->slots, config->stride_bytes - HEADER_BYTES, 0,
         sizeof(struct rte_pktmbuf_pool_private), config->socket, RTE_MEMPOOL_F_NO_SPREAD);

@@ -1,9 +1,10 @@
-// The mempool of a worker is its region of the arena. An element of the mempool is a slot:
+// The mempool of a worker manages the worker's part of the arena. Each element of the mempool has
+// the following parts, with sizes in bytes:
 //
 //     | header 64 | mbuf 128 | private 64 | buffer ...  | to the next slot |
 //
-// The distance between mbuf and buffer is constant. The layout therefore also works for drivers
-// that compute the address of a buffer from its mbuf, such as net_af_xdp.
+// The distance between an mbuf and its buffer is constant. Drivers such as net_af_xdp compute the
+// address of a buffer from its mbuf and work with this layout too.
 
 #ifndef GW_DPDK_SHIM_POOL_H
 #define GW_DPDK_SHIM_POOL_H
@@ -23,9 +24,9 @@ _Static_assert(sizeof(struct rte_mbuf) == MBUF_BYTES, "the size of an mbuf");
 _Static_assert(sizeof(struct rte_mempool_objhdr) <= HEADER_BYTES,
                "the header of a mempool's element");
 
-// Free buffers of the worker's queues. The worker's thread uses `ready` without a lock. Other
-// threads free buffers to `foreign`, such as a sender thread, or another worker at the other end of
-// a net_ring.
+// Free buffers for the queues of one worker. The thread of the worker uses the list `ready` without
+// a lock. Other threads add buffers to the list `foreign`. Such a thread sends packets for the
+// worker, or receives its packets through a net_ring.
 struct gw_dpdk_pool {
     struct rte_mempool *mempool;
     uint8_t *arena;
@@ -58,8 +59,8 @@ static inline uint8_t *buffer_address_of(const struct gw_dpdk_pool *pool,
     return (uint8_t *)mbuf + MBUF_BYTES + PRIVATE_BYTES + pool->delta_bytes;
 }
 
-// Restores the buffer address of an mbuf. gw_dpdk_transmit changes it if the frame starts before
-// the address that drivers use.
+// Restores the buffer address of an mbuf. The function gw_dpdk_transmit changes this address if a
+// frame starts before the address that drivers use.
 static inline void restore(const struct gw_dpdk_pool *pool, struct rte_mbuf *mbuf)
 {
     if (pool->delta_bytes != 0) {

@@ -1,8 +1,8 @@
 // Attaches the XDP program of net_af_xdp through a BPF link.
 //
-// The driver net_af_xdp lets libxdp attach its program by netlink. Such a program has no owner, so
-// it remains after the process is killed. libxdp also accepts its program if it is already
-// attached. A BPF link has an owner: the processes that have it open.
+// By default, the driver net_af_xdp lets libxdp attach its program by netlink. Such a program stays
+// attached after the process is killed. If the program is already attached, libxdp uses it. A BPF
+// link is better, because the kernel detaches its program when no process has the link open.
 
 #include "shim.h"
 
@@ -14,12 +14,14 @@
 #include <bpf/libbpf.h>
 #include <xdp/libxdp.h>
 
-// Maximum number of receive queues of an interface for the map of the program.
+// Maximum number of receive queues of an interface. The XDP program has a map with one entry per
+// queue.
 #define QUEUES_MAX 1024
 
 int gw_dpdk_xdp_link(unsigned int interface)
 {
-    // The program that libxdp itself would attach, from its installation directory.
+    // Load the same program that libxdp would attach. libxdp finds the file in its installation
+    // directory.
     struct xdp_program *program = xdp_program__find_file("xsk_def_xdp_prog.o", NULL, NULL);
     long result = libxdp_get_error(program);
     if (result != 0)
@@ -31,10 +33,12 @@ int gw_dpdk_xdp_link(unsigned int interface)
         sockets == NULL || code == NULL ? -ENOENT : bpf_map__set_max_entries(sockets, QUEUES_MAX);
     if (result == 0)
         result = bpf_object__load(object);
-    // The program runs in the driver if the driver supports it, otherwise after the driver.
+    // The program runs in the driver if the driver supports XDP. Otherwise, it runs in the kernel's
+    // network stack, after the driver.
     if (result == 0)
         result = bpf_link_create(bpf_program__fd(code), (int)interface, BPF_XDP, NULL);
-    // The link keeps the program loaded, and the program keeps its maps.
+    // The program object can be closed now. The BPF link keeps the program loaded, and the program
+    // keeps its maps.
     xdp_program__close(program);
     return (int)result;
 }

@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{BUCKETS, Histogram, bucket};
 
-/// Counts of one set. Only one thread writes at a time, so plain loads and stores are enough.
+/// One set of counts. Only one thread at a time writes to a set, so plain loads and stores are
+/// sufficient.
 #[derive(Debug)]
 struct Set {
     counts: Box<[AtomicU64]>,
@@ -30,20 +31,22 @@ impl Set {
 #[derive(Debug)]
 struct Shared {
     sets: [Set; 2],
-    /// Epoch that the reader requests. The lowest bit selects the set that is written.
+    /// Epoch number that the reading thread requests. Its lowest bit selects the set of counts that
+    /// the recording thread writes.
     requested: AtomicU64,
-    /// Epoch in which the recorder writes.
+    /// Epoch number that the recording thread currently uses.
     answered: AtomicU64,
 }
 
-/// Creates a windowed histogram: the end that records, and the end that reads.
+/// Creates a windowed histogram. Returns the part for the thread that records values, and the part
+/// for the thread that reads them.
 pub fn window() -> (Recorder, Window) {
     let shared = Shared { sets: [Set::new(), Set::new()], requested: AtomicU64::new(0), answered: AtomicU64::new(0) };
     let shared = Arc::new(shared);
     (Recorder { shared: Arc::clone(&shared), epoch: 0 }, Window { shared })
 }
 
-/// End that records. It belongs to one thread.
+/// Part of a windowed histogram that records values. Only one thread uses it.
 #[derive(Debug)]
 pub struct Recorder {
     shared: Arc<Shared>,
@@ -55,7 +58,8 @@ impl Recorder {
     #[inline]
     pub fn record(&mut self, value: u64, times: u64) {
         let set = &self.shared.sets[(self.epoch & 1) as usize];
-        // Relaxed: the release of the next epoch publishes the counts.
+        // Relaxed order is sufficient, because the release store of the next epoch number publishes
+        // the counts.
         let add = |counter: &AtomicU64| counter.store(counter.load(Ordering::Relaxed) + times, Ordering::Relaxed);
         add(&set.counts[bucket(value)]);
         if times > 0 && value > set.max.load(Ordering::Relaxed) {
@@ -63,29 +67,32 @@ impl Recorder {
         }
     }
 
-    /// Answers a request of the reader. Call it once per iteration, also without packets.
+    /// Switches to the epoch that the reading thread has requested. The recording thread must call
+    /// this method once per loop iteration, even if it recorded nothing.
     #[inline]
     pub fn turn(&mut self) {
-        // Acquire: the reader has cleared the set before its request.
+        // Acquire order: the reading thread has cleared the other set of counts before it requested
+        // the epoch.
         let requested = self.shared.requested.load(Ordering::Acquire);
         if requested != self.epoch {
             self.epoch = requested;
-            // Release: the reader that sees the answer sees all counts of the last epoch.
+            // Release order: a reading thread that sees the new epoch also sees all counts of the
+            // previous epoch.
             self.shared.answered.store(requested, Ordering::Release);
         }
     }
 }
 
-/// End that reads. It belongs to one thread.
+/// Part of a windowed histogram that reads values. Only one thread uses it.
 #[derive(Debug)]
 pub struct Window {
     shared: Arc<Shared>,
 }
 
 impl Window {
-    /// Adds the entries of the last window to `histogram` and requests the next one. Returns
-    /// `false` and adds nothing if the recording thread has not answered the last request yet, for
-    /// example because it sleeps.
+    /// Adds all values that were recorded in the last window to `histogram`, and requests the next
+    /// window. Returns `false` and adds nothing if the recording thread has not switched to the
+    /// requested window yet, for example because it sleeps.
     pub fn take(&mut self, histogram: &mut Histogram) -> bool {
         let requested = self.shared.requested.load(Ordering::Relaxed);
         // Acquire: pairs with the release in `turn`.
@@ -130,12 +137,14 @@ mod tests {
     }
 
     proptest! {
-        /// Each entry is in exactly one window, and windows are in order of time.
+        /// Checks that each recorded value is in exactly one window, and that the windows are
+        /// ordered by time.
         #[test]
         fn windows_divide_the_entries(steps in prop::collection::vec(step(), 1..200)) {
             let (mut recorder, mut window) = window();
             let (mut all, mut seen) = (Histogram::default(), Histogram::default());
-            // Entries before the last answered request must be in a window that was taken since.
+            // Values that were recorded before the last switch of the epoch. The next window must
+            // contain them.
             let mut pending: Vec<(u64, u64)> = Vec::new();
             let mut answered: Vec<(u64, u64)> = Vec::new();
             for step in steps {

@@ -1,5 +1,5 @@
-//! Writer of captures in which packets have comments. The format is pcapng, and one thread writes
-//! the file.
+//! Writes a capture file in the format pcapng, in which each packet has a comment. Only one thread
+//! writes the file.
 
 use std::path::Path;
 
@@ -8,7 +8,8 @@ use super::output::Output;
 use super::writer::{Notes, emit_annotated, emit_header, emit_interface};
 use crate::Error;
 
-/// A pcapng file with comments. It appears under its name when it is [finished](Annotated::finish).
+/// A pcapng file whose packets have comments. The file appears under its name only when
+/// [`finish`](Annotated::finish) is called.
 #[derive(Debug)]
 pub struct Annotated {
     output: Output,
@@ -20,13 +21,14 @@ pub struct Annotated {
 pub struct Annotation<'a> {
     /// Name of the interface that received or sends the packet.
     pub interface: &'a str,
-    /// Whether the interface received the packet. Otherwise it sends the packet.
+    /// Whether the interface received the packet. If false, the interface sends the packet.
     pub inbound: bool,
     /// Time of the packet, in nanoseconds since the Unix epoch.
     pub time_ns: u64,
-    /// Frame from the first byte of the Ethernet header, without FCS, at most 65535 bytes.
+    /// Frame from the first byte of the Ethernet header, without the frame check sequence (FCS). It
+    /// has at most 65535 bytes.
     pub frame: &'a [u8],
-    /// Comment, at most 65535 bytes of UTF-8. A longer comment is truncated.
+    /// Comment in UTF-8. A comment that is longer than 65535 bytes is truncated.
     pub comment: &'a str,
 }
 
@@ -41,10 +43,10 @@ impl Annotated {
         Ok(Self { output, interfaces: Vec::new() })
     }
 
-    /// Appends a packet.
+    /// Appends a packet to the file.
     ///
     /// # Errors
-    /// Returns an error if the disk is full, or if the reader of a pipe has closed it.
+    /// Returns an error if the disk is full, or if the file is a pipe that its reader has closed.
     pub fn packet(&mut self, packet: &Annotation<'_>) -> Result<(), Error> {
         let known = self.interfaces.iter().position(|name| name == packet.interface);
         let interface = known.unwrap_or_else(|| {
@@ -57,7 +59,7 @@ impl Annotated {
         self.output.flush_if_full()
     }
 
-    /// Writes the rest and gives the file its name.
+    /// Writes all remaining data and gives the file its name.
     ///
     /// # Errors
     /// Returns an error if the disk is full.

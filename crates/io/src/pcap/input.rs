@@ -2,11 +2,12 @@
 
 use std::io::{ErrorKind, Read};
 
-/// Maximum number of bytes that [`Input::fill`] can make available. libpcap limits records to 256
-/// KiB too.
+/// Maximum number of bytes that [`Input::fill`] can make available at once. The library libpcap
+/// limits records to the same length of 256 KiB.
 pub(super) const PIECE_BYTES_MAX: usize = 256 << 10;
 
-/// A source and its buffer:
+/// A data source and the buffer into which it is read. The bytes from `start` to `end` are
+/// available to the caller:
 ///
 /// ```text
 /// buffer   |  consumed  |   available   |  free  |
@@ -37,8 +38,8 @@ impl Input {
         &self.buffer[self.start..self.end]
     }
 
-    /// Reads until `bytes` bytes are available, at most [`PIECE_BYTES_MAX`]. Returns false if the
-    /// file ends first.
+    /// Reads from the source until `bytes` bytes are available. `bytes` is at most
+    /// [`PIECE_BYTES_MAX`]. Returns false if the file ends before.
     #[inline]
     pub(super) fn fill(&mut self, bytes: usize) -> std::io::Result<bool> {
         if self.end - self.start >= bytes {
@@ -71,7 +72,8 @@ impl Input {
         self.offset += bytes as u64;
     }
 
-    /// Skips `bytes` bytes, which need not be available. Returns false if the file ends first.
+    /// Skips `bytes` bytes of the source, which may exceed the size of the buffer. Returns false if
+    /// the file ends before.
     pub(super) fn skip(&mut self, mut bytes: u64) -> std::io::Result<bool> {
         while bytes > 0 {
             if !self.fill(1)? {

@@ -1,4 +1,5 @@
-//! Link types of captures (LINKTYPE_* numbers of draft-ietf-opsawg-pcaplinktype).
+//! Link types of capture files. The numbers are the LINKTYPE_* values of
+//! draft-ietf-opsawg-pcaplinktype.
 
 use std::path::Path;
 

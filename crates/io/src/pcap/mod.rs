@@ -33,7 +33,8 @@ pub use sink::{Sink, SinkReport};
 
 use crate::{Error, QueueContext, Receive};
 
-/// Configuration of a port with `kind = "pcap"`. At least one of `file` and `write` is present.
+/// Configuration of a port with `kind = "pcap"`. At least one of the keys `file` and `write` must
+/// be present.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -41,10 +42,10 @@ pub struct Config {
     pub file: Option<PathBuf>,
     /// Capture to write packets to.
     pub write: Option<PathBuf>,
-    /// Format of the written capture. If it is absent, the file name decides: pcap for `.pcap`,
-    /// otherwise pcapng.
+    /// Format of the written capture file. If this key is absent, a file whose name ends with
+    /// `.pcap` is a pcap file. Any other file is a pcapng file.
     pub format: Option<Format>,
-    /// Maximum number of records to read from `file`, or 0 for all.
+    /// Maximum number of records to read from `file`. The value 0 means no limit.
     #[serde(default)]
     pub packets: u64,
 }
@@ -70,7 +71,8 @@ impl Format {
 }
 
 impl Config {
-    /// Resolves relative paths against `directory`, the directory of the configuration file.
+    /// Makes relative paths absolute. They are relative to `directory`, which contains the
+    /// configuration file.
     pub fn resolve(&mut self, directory: &Path) {
         for path in [&mut self.file, &mut self.write].into_iter().flatten() {
             *path = directory.join(&*path);
@@ -97,8 +99,8 @@ impl Config {
         self.format.unwrap_or_else(|| Format::from_path(path))
     }
 
-    /// Creates the sink of this port, or returns `None` if the port does not write. `name` is the
-    /// name of the port.
+    /// Creates the output file of this port. `name` is the name of the port. Returns `None` if the
+    /// port does not write packets.
     ///
     /// # Errors
     /// Returns an error if the file cannot be created.
@@ -108,19 +110,20 @@ impl Config {
     }
 }
 
-/// Creates the receive queue of one worker. Without a `file` the queue ends immediately.
+/// Creates the receive queue of one worker. If the configuration has no `file`, the queue ends
+/// immediately.
 ///
 /// # Errors
-/// Returns an error if the file cannot be read, is not a capture, or has a link type other than
-/// Ethernet.
+/// Returns an error if the file cannot be read, is not a capture file, or has a link type other
+/// than Ethernet.
 pub fn receiver(config: &Config, context: QueueContext) -> Result<Box<dyn Receive>, Error> {
     let input = config.file.as_ref().map(|path| ReplayInput { path: path.clone(), port: context.port });
     let replay = Replay::open(input.as_slice(), config.packets, context.worker, context.steering)?;
     Ok(Box::new(replay))
 }
 
-/// Reads a complete capture from memory, for tests and fuzzing. Returns the number of packets, and
-/// the error that ended the input.
+/// Reads a complete capture file from memory. Tests and fuzz targets use this function. Returns the
+/// number of packets, and the error that ended the file, if any.
 #[doc(hidden)]
 pub fn read_bytes(bytes: Vec<u8>, region: &mut godwit_packet::Region) -> (u64, Option<Error>) {
     use std::sync::Arc;

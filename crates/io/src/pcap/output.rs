@@ -1,4 +1,4 @@
-//! Output file that appears under its name only when it is complete.
+//! Output file that appears under its name only when all data was written.
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher as _, RandomState};
@@ -14,13 +14,16 @@ use crate::Error;
 
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Mode of a new file. Its packets may be plaintext of a tunnel.
+/// Permissions of a new file. Only its owner may read it, because packets from a tunnel may contain
+/// decrypted data.
 const MODE: u32 = 0o600;
 
-/// A file that gets its name in [`Output::finish`]. If it is dropped before, nothing remains. If
-/// the process is killed before, nothing remains either, on file systems with unnamed files.
+/// A file that appears under its name only when [`Output::finish`] is called. If the value is
+/// dropped before, no file remains. If the process is killed before, no file remains either,
+/// provided that the file system supports unnamed files.
 ///
-/// An existing path that is not a regular file, such as a pipe or a device, is written directly.
+/// If the path already exists and is not a regular file, the data is written to it directly. Such a
+/// path is a pipe or a device.
 #[derive(Debug)]
 pub(super) struct Output {
     path: PathBuf,
@@ -83,12 +86,14 @@ impl Output {
         Ok(Self { path: path.to_owned(), temporary, file, buffer, written_bytes: 0 })
     }
 
-    /// Returns the buffer for new records. [`Output::flush_if_full`] writes it to the file.
+    /// Returns the buffer to which the caller appends new records. [`Output::flush_if_full`] writes
+    /// this buffer to the file.
     pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }
 
-    /// Writes the buffer to the file if it is full. Call it after every record.
+    /// Writes the buffer to the file if the buffer is full. The caller calls this method after
+    /// every record.
     #[inline]
     pub(super) fn flush_if_full(&mut self) -> Result<(), Error> {
         if self.buffer.len() < BUFFER_BYTES { Ok(()) } else { self.flush() }
@@ -101,8 +106,8 @@ impl Output {
         Ok(())
     }
 
-    /// Writes the rest of the buffer and syncs the file to the disk. A full disk may be detected
-    /// only here.
+    /// Writes the remaining data and flushes the file to the disk. Some file systems report a full
+    /// disk only here.
     pub(super) fn sync(&mut self) -> Result<(), Error> {
         self.flush()?;
         match &self.temporary {
@@ -111,7 +116,7 @@ impl Output {
         }
     }
 
-    /// Writes the rest of the buffer and gives the file its name. Returns the size of the file in
+    /// Writes the remaining data and gives the file its name. Returns the size of the file in
     /// bytes.
     pub(super) fn finish(mut self) -> Result<u64, Error> {
         self.sync()?;
@@ -119,8 +124,8 @@ impl Output {
         Ok(self.written_bytes)
     }
 
-    /// Removes the part of the last, failed write, and gives the file its name. The file then ends
-    /// with a complete record.
+    /// Gives the file its name after a failed write. The incomplete data of the failed write is
+    /// removed first, so the file ends with a complete record.
     pub(super) fn finish_written(mut self) -> Result<(), Error> {
         if matches!(self.temporary, Temporary::None) {
             return Ok(());
@@ -150,8 +155,8 @@ impl Output {
 impl Drop for Output {
     fn drop(&mut self) {
         if let Temporary::Named(temporary) = &self.temporary {
-            // An error is ignored, because a temporary file that cannot be removed does no harm.
-            // The file with the final name was never changed.
+            // An error is ignored, because a temporary file that cannot be removed does no harm. A
+            // file that already had the final name is unchanged.
             let _ = fs::remove_file(temporary);
         }
     }

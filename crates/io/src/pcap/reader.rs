@@ -1,9 +1,9 @@
-//! Reads one capture file, record by record. Supports pcap and pcapng, both byte orders, and every
-//! time resolution.
+//! Reads a capture file record by record. Supports the formats pcap and pcapng, both byte orders,
+//! and every time resolution.
 //!
-//! `pcap-parser` parses the structures of the formats. This file has its own read loop for three
-//! reasons. The readers of `pcap-parser` lose the error of a failed read, do not know file offsets,
-//! and keep the largest block in memory.
+//! The crate `pcap-parser` parses the structures of the formats, but this file does not use its
+//! readers. These readers lose the error of a failed read, do not report file offsets, and keep the
+//! largest block in memory.
 //!
 //! Spec: draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng.
 
@@ -19,15 +19,15 @@ use super::input::{Input, PIECE_BYTES_MAX};
 use super::link_type;
 use crate::Error;
 
-/// Block type of the Packet Block of pcapng, which is obsolete but still in use
+/// Type number of the Packet Block of pcapng. This block is obsolete but still in use
 /// (draft-ietf-opsawg-pcapng, appendix A).
 const OPB_MAGIC: u32 = 2;
 
-/// Maximum number of interfaces in a section. A real capture has a handful.
+/// Maximum number of interfaces in one section of a file. Real capture files have far fewer.
 const INTERFACES_MAX: usize = 1 << 16;
 
-/// One record of a capture. [`Reader::frame`] returns its bytes until the next call of
-/// [`Reader::next`].
+/// One record of a capture file. [`Reader::frame`] returns its bytes until [`Reader::next`] is
+/// called again.
 #[derive(Clone, Debug)]
 pub(super) struct Record {
     /// Capture time, in nanoseconds since the Unix epoch.
@@ -40,10 +40,11 @@ pub(super) struct Record {
 /// Content of a record.
 #[derive(Clone, Debug)]
 pub(super) enum Content {
-    /// A frame or the beginning of a frame, as a range of the available bytes.
+    /// A complete frame or the beginning of a frame. The range selects bytes in the reader's
+    /// buffer.
     Frame(Range<usize>),
-    /// A record longer than [`PIECE_BYTES_MAX`], which no packet buffer can hold. Its bytes were
-    /// skipped.
+    /// A record that is longer than [`PIECE_BYTES_MAX`], so no packet buffer can hold it. The
+    /// reader skipped its bytes.
     TooLong,
     /// A packet of an interface that is not Ethernet.
     OtherLinkType,
@@ -53,9 +54,10 @@ pub(super) struct Reader {
     path: PathBuf,
     input: Input,
     format: Format,
-    /// Length of the last returned record, in bytes. The next call discards these bytes.
+    /// Length of the last returned record, in bytes. The next call of [`Reader::next`] removes
+    /// these bytes from the buffer.
     held_bytes: usize,
-    /// Number of packets read, including those that are not delivered.
+    /// Number of packets that were read. It includes packets that the reader skips.
     packets: u64,
 }
 
@@ -82,17 +84,17 @@ enum Resolution {
 }
 
 impl Reader {
-    /// Opens a file.
+    /// Opens a capture file.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be read, is not a capture, or is a pcap file with a link
-    /// type other than Ethernet.
+    /// Returns an error if the file cannot be read or is not a capture file. Also returns an error
+    /// for a pcap file with a link type other than Ethernet.
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
         let file = File::open(path).map_err(|source| Error::read(path, source))?;
         Self::new(path, Box::new(file))
     }
 
-    /// Creates a reader of `source`. Error messages contain `path`.
+    /// Creates a reader of `source`. `path` is the file name for error messages.
     pub(super) fn new(path: &Path, source: Box<dyn Read + Send>) -> Result<Self, Error> {
         let mut input = Input::new(source);
         let not_capture = |reason: &str| Error::NotCapture { path: path.to_owned(), reason: reason.to_owned() };
@@ -120,8 +122,8 @@ impl Reader {
             return Err(not_capture("the variant of pcap with modified record headers is not supported"));
         }
         input.consume(header.size());
-        // The upper half of the link type field contains the length of the FCS, if frames have one
-        // (draft-ietf-opsawg-pcap, section 4).
+        // If the frames include a frame check sequence (FCS), the upper half of the link type field
+        // contains its length (draft-ietf-opsawg-pcap, section 4).
         let network = header.network.0 as u32;
         let fcs_bytes = if network & 0x0400_0000 != 0 { 2 * (network >> 28) as usize } else { 0 };
         link_type::check(path, network as u16)?;
@@ -130,11 +132,11 @@ impl Reader {
         Ok(Self { path: path.to_owned(), input, format, held_bytes: 0, packets: 0 })
     }
 
-    /// Reads the next record, or returns `None` at the end of the file.
+    /// Reads the next record. Returns `None` at the end of the file.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be read, is truncated or malformed. The reader cannot be
-    /// used after an error.
+    /// Returns an error if the file cannot be read, is truncated or is malformed. After an error,
+    /// the reader must not be used again.
     pub(super) fn next(&mut self) -> Result<Option<Record>, Error> {
         self.input.consume(std::mem::take(&mut self.held_bytes));
         let record = match self.format {
@@ -167,8 +169,8 @@ impl Reader {
         } else {
             self.held_bytes = HEADER_BYTES + captured_bytes;
             self.need(self.held_bytes, offset)?;
-            // The original length includes the FCS. If the frame was truncated, the captured bytes
-            // do not include it.
+            // The original length includes the frame check sequence (FCS). The captured bytes
+            // include it only if the frame was captured completely.
             let whole = captured_bytes >= original_bytes;
             let frame_bytes = captured_bytes.saturating_sub(if whole { fcs_bytes } else { 0 });
             Content::Frame(HEADER_BYTES..HEADER_BYTES + frame_bytes)
@@ -223,8 +225,8 @@ impl Reader {
         }
     }
 
-    /// Parses one complete block. Returns a record for a packet block, and stores the content of
-    /// other blocks.
+    /// Parses one complete block. Returns a record if the block contains a packet. Stores the
+    /// content of a block that describes a section or an interface.
     fn block(&mut self, kind: u32, block_bytes: usize) -> Result<Option<Record>, BlockError> {
         let Format::PcapNg { big_endian, interfaces, time_ns, ethernet_seen } = &mut self.format else {
             unreachable!("called for pcapng")
@@ -263,8 +265,9 @@ impl Reader {
             _ => {
                 let packet = Packet::parse(kind, block, big_endian, interfaces)?;
                 let interface = interfaces.get(packet.interface).ok_or_else(|| malformed("unknown interface"))?;
-                // A capture without any Ethernet interface is a mistake of the operator. A capture
-                // with several link types is not.
+                // If a capture file has no Ethernet interface, the operator probably chose the
+                // wrong file. A file with several link types is valid, and packets of other link
+                // types are skipped.
                 if !*ethernet_seen {
                     return Err(BlockError::LinkType(interface.link_type));
                 }
@@ -315,10 +318,12 @@ fn malformed(reason: &str) -> BlockError {
     BlockError::Malformed(reason.to_owned())
 }
 
-/// A packet block of one of the three kinds: Enhanced, Simple, or the obsolete Packet Block.
+/// A packet from a pcapng file. The block that contains it is an Enhanced Packet Block, a Simple
+/// Packet Block, or the obsolete Packet Block.
 struct Packet {
     interface: usize,
-    /// Time in the unit of the interface. A Simple Packet Block has no time.
+    /// Time of the packet in the time unit of the interface. `None` for a Simple Packet Block,
+    /// which contains no time.
     time: Option<u64>,
     original_bytes: usize,
     /// Range of the frame in the block.
@@ -348,8 +353,8 @@ impl Packet {
                     false => ng::parse_simplepacketblock_le,
                 };
                 let (_, packet) = parse(block).map_err(|_| malformed("simple packet block"))?;
-                // A Simple Packet Block does not contain the captured length. It is limited by the
-                // snap length (section 4.4).
+                // A Simple Packet Block contains the original length of the packet, but not the
+                // captured length. The captured length is limited by the snap length (section 4.4).
                 let snap_bytes = interfaces.first().map_or(0, |interface| interface.snap_bytes);
                 let original_bytes = packet.origlen as usize;
                 let captured_bytes = original_bytes.min(if snap_bytes == 0 { usize::MAX } else { snap_bytes });
@@ -381,7 +386,8 @@ impl Packet {
 
 impl Interface {
     fn new(description: &InterfaceDescriptionBlock, big_endian: bool) -> Result<Self, BlockError> {
-        // Parse the options here, because pcap-parser always reads if_tsoffset as little-endian.
+        // The options are parsed here, because pcap-parser always reads the option if_tsoffset as
+        // little-endian.
         let mut resolution = Resolution::Decimal(6);
         let mut offset_s = 0;
         for option in &description.options {
@@ -412,8 +418,8 @@ impl Interface {
         })
     }
 
-    /// Converts a time to nanoseconds since the Unix epoch. Values outside the range of `u64` are
-    /// clamped.
+    /// Converts a time of the interface to nanoseconds since the Unix epoch. A time outside the
+    /// range of `u64` is replaced by the nearest value in this range.
     fn time_ns(&self, time: u64) -> u64 {
         let time = i128::from(time);
         let ns = match self.resolution {

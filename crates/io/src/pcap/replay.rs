@@ -1,4 +1,5 @@
-//! Receive queue that reads capture files and merges them by time into one sequence.
+//! Receive queue that reads packets from capture files. It merges the packets of all files in the
+//! order of their time.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,12 +9,13 @@ use godwit_packet::{Batch, Region, Stamp, Steering};
 use super::reader::{Content, Reader, Record};
 use crate::{Error, PortCounters, Receive, Received};
 
-/// A capture to replay, and the port that receives its packets.
+/// A capture file to read, and the port on which its packets arrive.
 #[derive(Clone, Debug)]
 pub struct ReplayInput {
-    /// Path of the file. It must be a regular file, because every worker reads it separately.
+    /// Path of the capture file. It must be a regular file, because every worker opens and reads it
+    /// separately.
     pub path: PathBuf,
-    /// Number of the port that receives the packets.
+    /// Index of the port on which the packets arrive.
     pub port: u8,
 }
 
@@ -52,11 +54,12 @@ enum SkipReason {
 }
 
 impl Replay {
-    /// Opens the files for one worker. `packets` is the maximum number of records, or 0 for all.
+    /// Opens the capture files for one worker. `packets` is the maximum number of records to read.
+    /// The value 0 means no limit.
     ///
     /// # Errors
-    /// Returns an error if a file cannot be read, is not a capture, or has a link type other than
-    /// Ethernet.
+    /// Returns an error if a file cannot be read, is not a capture file, or has a link type other
+    /// than Ethernet.
     pub fn open(inputs: &[ReplayInput], packets: u64, worker: usize, steering: Arc<Steering>) -> Result<Self, Error> {
         let open = |input: &ReplayInput| Ok((Reader::open(&input.path)?, input.port));
         let readers = inputs.iter().map(open).collect::<Result<Vec<_>, Error>>()?;
@@ -77,8 +80,8 @@ impl Replay {
             replay.advance(index);
         }
         match replay.failure.take() {
-            // A wrong link type is detected when the first packet is read, but it concerns the
-            // whole file.
+            // A wrong link type is detected when the first packet is read. It is an error of the
+            // whole file, so `open` fails.
             Some(failure @ Error::LinkType { .. }) => Err(failure),
             failure => {
                 replay.failure = failure;
@@ -99,7 +102,7 @@ impl Replay {
         };
     }
 
-    /// Returns the index of the file that has the next record of the sequence.
+    /// Returns the index of the file whose next record has the earliest time.
     fn earliest(&self) -> Option<usize> {
         if self.sequence == self.sequence_end {
             return None;
@@ -108,15 +111,16 @@ impl Replay {
         (0..self.files.len()).filter_map(|index| Some((time_ns(index)?, index))).min().map(|(_, index)| index)
     }
 
-    /// Copies the next record of file `index` into the region if it belongs to this worker. Returns
-    /// false if the region has no free buffer and the record must wait.
+    /// Processes the next record of file `index`. If the record belongs to this worker, copies its
+    /// frame into a packet buffer. Returns false if no buffer is free. The record then waits until
+    /// the next call.
     fn take(&mut self, index: usize, region: &mut Region, batch: &mut Batch) -> bool {
         let file = &self.files[index];
         let record = file.next.as_ref().expect("`earliest` returns a file that has a record");
         let frame = match check(record, &file.reader, region.frame_bytes_max()) {
             Ok(frame) => frame,
             Err(reason) => {
-                // Every worker reads the record, but only the first worker counts it.
+                // Every worker reads this record, so only the first worker counts it.
                 if self.worker == 0 {
                     *self.counter(reason) += 1;
                 }
@@ -169,14 +173,15 @@ fn check<'a>(record: &Record, reader: &'a Reader, frame_bytes_max: usize) -> Res
 impl Receive for Replay {
     fn receive(&mut self, region: &mut Region, batch: &mut Batch, packets_max: usize) -> Result<Received, Error> {
         let full = batch.len() + packets_max;
-        // The limit bounds the duration of the call if most packets belong to other workers.
+        // The number of examined records is limited. Otherwise, the call would take long if most
+        // packets belong to other workers.
         for _ in 0..packets_max.saturating_mul(16) {
             if batch.len() == full {
                 break;
             }
             let Some(index) = self.earliest() else {
-                // A call never returns both packets and an error, because the caller would have to
-                // keep both.
+                // A call never returns both packets and an error. The error is returned by the next
+                // call.
                 if batch.len() + packets_max > full {
                     return Ok(Received::Open);
                 }

@@ -1,4 +1,5 @@
-//! Capture file as a sink. It merges the packets of all workers in the order of their arrival.
+//! Capture file to which the port `pcap` writes. It merges the packets of all workers in the order
+//! of their arrival.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,7 +12,8 @@ use super::output::Output;
 use super::{Format, writer};
 use crate::{Departure, Error, PortCounters, Transmit};
 
-/// Maximum total length of the held frames, in bytes. Faster workers wait when it is exceeded.
+/// Maximum total length in bytes of the frames that wait to be written. If it is exceeded, a worker
+/// that is ahead of the slowest worker waits.
 const HELD_BYTES_MAX: usize = 256 << 20;
 
 /// A capture file that several workers and several ports write to.
@@ -59,8 +61,8 @@ struct Shared {
     progress: Condvar,
     /// Whether a failed write ends the capture, but not the run.
     is_tolerant: bool,
-    /// Message about a failed write, for the operator. It has a separate lock, because a write may
-    /// block while `merge` is locked.
+    /// Message for the operator about a failed write. It has a separate lock, because a write to
+    /// the file may block while `merge` is locked.
     notice: Mutex<Option<String>>,
 }
 
@@ -68,12 +70,12 @@ struct Shared {
 struct Merge {
     /// Output file. `None` after the sink has finished or failed.
     output: Option<Output>,
-    /// Kind and text of the first error, which all later calls return.
+    /// Kind and text of the first error. All later calls return the same error.
     failure: Option<(std::io::ErrorKind, String)>,
     held: BinaryHeap<Reverse<Held>>,
     held_bytes: usize,
-    /// For each worker and each of its transmitters: all packets below this sequence number have
-    /// been sent or dropped.
+    /// Progress of each worker, with one entry per transmit queue of the worker. All packets with a
+    /// sequence number below the entry were sent or dropped.
     settled: Vec<Vec<u64>>,
     /// Frame buffers for reuse.
     spare: Vec<Vec<u8>>,
@@ -81,17 +83,19 @@ struct Merge {
     frame_bytes: u64,
     /// Number of packets and their bytes in the output's buffer.
     buffered: (u64, u64),
-    /// Number of packets that were accepted but not written, and that no transmitter has counted.
+    /// Number of packets that were accepted but could not be written, and that no transmit queue
+    /// has counted as refused yet.
     lost: u64,
 }
 
-/// A frame that waits until all earlier frames are written. Frames are ordered by these fields.
+/// A frame that waits until all earlier frames are written. The derived comparison of the fields
+/// defines the order of the frames.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
     sequence: u64,
     port: u8,
-    /// Number of the packet in its transmitter. It orders copies of one packet, which have the same
-    /// sequence number and port.
+    /// Index of the packet in its transmit queue. It orders the copies of one packet, which have
+    /// the same sequence number and the same port.
     nth: u64,
     worker: usize,
     interface: u32,
@@ -100,8 +104,8 @@ struct Held {
 }
 
 impl Sink {
-    /// Creates the file for `workers` workers. `interfaces` are the names of the interfaces in a
-    /// pcapng file. A pcap file has no names.
+    /// Creates the file for packets of `workers` workers. `interfaces` contains the names of the
+    /// interfaces, which are written to a pcapng file. A pcap file contains no interface names.
     ///
     /// # Errors
     /// Returns an error if the folder does not exist or cannot be written.
@@ -109,7 +113,8 @@ impl Sink {
         Self::create_with_limit(path, format, interfaces, workers, HELD_BYTES_MAX)
     }
 
-    /// Makes a failed write end the capture, but not the run. Call it before the first transmitter
+    /// Selects what happens after a failed write. The file ends with the last complete packet, and
+    /// the program continues without it. This method must be called before the first transmit queue
     /// is created.
     pub fn tolerant(mut self) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
@@ -150,10 +155,11 @@ impl Sink {
         Ok(Self { shared: Arc::new(shared), interfaces: interfaces.len(), workers })
     }
 
-    /// Creates the transmit queue of `worker` on the interface with index `interface`.
+    /// Creates the transmit queue of `worker`. `interface` is the index of the interface under
+    /// which the file records the packets.
     ///
     /// # Panics
-    /// If the sink has no such worker or interface.
+    /// If the file has no such worker or interface.
     pub fn transmitter(&self, worker: usize, interface: usize) -> Box<dyn Transmit> {
         assert!(worker < self.workers && interface < self.interfaces, "worker {worker}, interface {interface}");
         let mut merge = self.shared.lock();
@@ -174,11 +180,11 @@ impl Sink {
         })
     }
 
-    /// Writes all held packets to the disk without giving the file its name. No transmitter may
-    /// send afterwards.
+    /// Writes all waiting packets to the disk without giving the file its name. No transmit queue
+    /// may send packets afterwards.
     ///
-    /// If there are several sinks, all are synced before the first one is finished. Either all
-    /// files appear, or none.
+    /// If there are several output files, this method is called for all files before
+    /// [`Sink::finish`] is called for the first one. If a write fails, none of the files appears.
     ///
     /// # Errors
     /// Returns an error if this write or an earlier write failed.
@@ -196,12 +202,12 @@ impl Sink {
         }
     }
 
-    /// Writes all held packets and gives the file its name. Packets that a transmitter sends
+    /// Writes all waiting packets and gives the file its name. Packets that a transmit queue sends
     /// afterwards are refused.
     ///
     /// # Errors
-    /// Returns an error if this write or an earlier write failed. The file does not exist in this
-    /// case.
+    /// Returns an error if this write or an earlier write failed. In this case, the file does not
+    /// appear.
     pub fn finish(self) -> Result<SinkReport, Error> {
         self.sync()?;
         let mut merge = self.shared.lock();
@@ -223,8 +229,8 @@ impl Drop for Sink {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Merge> {
-        // A poisoned lock is safe to use, because every change of Merge is complete before a
-        // possible panic.
+        // A thread that panics leaves the value of type Merge in a valid state, because each change
+        // is complete before a panic can occur. The data behind a poisoned lock is therefore valid.
         self.merge.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -299,7 +305,7 @@ impl Shared {
 }
 
 impl Merge {
-    /// Returns the sequence number below which all packets have arrived here or were dropped.
+    /// Returns the sequence number up to which all workers have sent or dropped their packets.
     fn watermark(&self) -> u64 {
         // A worker without a transmitter may still create one.
         let worker_watermark = |slots: &Vec<u64>| slots.iter().copied().min().unwrap_or(0);
@@ -314,7 +320,8 @@ struct Transmitter {
     interface: u32,
     settled: u64,
     nth: u64,
-    /// Copies of the frames of one call, made before the lock is taken.
+    /// Copies of the frames of one call of `transmit`. They are made before the lock is taken, so
+    /// that the lock is held only briefly.
     burst: Vec<Held>,
     spare: Vec<Vec<u8>>,
     counters: PortCounters,
@@ -340,7 +347,7 @@ impl Transmit for Transmitter {
             });
         }
         let mut merge = self.shared.lock();
-        // The slowest worker never waits, so at least one worker makes progress.
+        // The slowest worker never waits here, so at least one worker always makes progress.
         while merge.output.is_some()
             && merge.held_bytes > self.shared.held_bytes_max
             && self.settled > merge.watermark()
@@ -384,7 +391,8 @@ impl Transmit for Transmitter {
 }
 
 impl Drop for Transmitter {
-    /// Removes the worker from the watermark, so that it delays no other worker.
+    /// Removes this transmit queue from the computation of the progress. Packets of other workers
+    /// then no longer wait for it.
     fn drop(&mut self) {
         let mut merge = self.shared.lock();
         if let Some(slots) = merge.settled.get_mut(self.worker) {
@@ -413,7 +421,8 @@ mod tests {
         queue.settled(sequence + 1).unwrap();
     }
 
-    /// The faster worker continues only when the slower one settles, and memory stays limited.
+    /// Checks that a worker that is far ahead waits until the slowest worker has made progress, so
+    /// that memory use stays limited.
     #[test]
     fn worker_far_ahead_waits_for_the_slowest() {
         let path = std::env::temp_dir().join(format!("godwit-io-ahead-{}.pcap", std::process::id()));
@@ -445,7 +454,7 @@ mod tests {
         let bytes = std::fs::read(&path);
         std::fs::remove_file(&path).unwrap();
         assert_eq!(report.unwrap().packets, 2000);
-        // The packets' times equal their sequence numbers, in nanoseconds.
+        // The time of each packet, in nanoseconds, equals its sequence number.
         let records =
             bytes.unwrap()[24..].chunks(16 + FRAME_BYTES).map(|record| record[4..8].to_vec()).collect::<Vec<_>>();
         assert!(

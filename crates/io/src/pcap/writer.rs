@@ -1,16 +1,17 @@
-//! Encodes captures as pcap or pcapng: little-endian, with nanoseconds, for Ethernet.
+//! Encodes packets as records of a pcap or pcapng file. The files are little-endian, have the link
+//! type Ethernet, and contain times in nanoseconds.
 //!
-//! The output contains no time or place of its creation, so equal packets produce equal files.
-//! Spec: draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng.
+//! The output does not contain the time or the machine of its creation, so equal packets produce
+//! equal files. Spec: draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng.
 
 use super::Format;
 use super::link_type::ETHERNET;
 
-/// Maximum length of a frame, in bytes. Packet buffers hold no longer frames.
+/// Maximum length of a frame, in bytes. No packet buffer holds a longer frame.
 const SNAP_BYTES: u32 = 65535;
 
-/// Appends the header of a file. Interfaces are numbered in the given order. A pcap file does not
-/// contain their names.
+/// Appends the header of a capture file. The interfaces are numbered in the given order. A pcap
+/// file does not contain the names of interfaces.
 pub(super) fn emit_header(format: Format, interfaces: &[String], out: &mut Vec<u8>) {
     match format {
         Format::Pcap => {
@@ -34,7 +35,8 @@ pub(super) fn emit_header(format: Format, interfaces: &[String], out: &mut Vec<u
     }
 }
 
-/// Appends the description of an interface to a pcapng file. It has the next interface number.
+/// Appends the description of an interface to a pcapng file. The interfaces of a file are numbered
+/// in the order of their descriptions.
 pub(super) fn emit_interface(name: &str, out: &mut Vec<u8>) {
     block(1, out, |out| {
         out.extend(ETHERNET.to_le_bytes());
@@ -48,12 +50,12 @@ pub(super) fn emit_interface(name: &str, out: &mut Vec<u8>) {
     });
 }
 
-/// Appends one packet. `frame` has at most [`SNAP_BYTES`] bytes.
+/// Appends one packet to the output. `frame` has at most [`SNAP_BYTES`] bytes.
 pub(super) fn emit_packet(format: Format, interface: u32, time_ns: u64, frame: &[u8], out: &mut Vec<u8>) {
     let frame_bytes = frame.len() as u32;
     match format {
         Format::Pcap => {
-            // The seconds wrap in 2106, because the format has only 32 bits.
+            // The format has 32 bits for the seconds, so the time wraps around in the year 2106.
             out.extend(((time_ns / 1_000_000_000) as u32).to_le_bytes());
             out.extend(((time_ns % 1_000_000_000) as u32).to_le_bytes());
             out.extend(frame_bytes.to_le_bytes());
@@ -70,7 +72,8 @@ pub(super) struct Notes<'a> {
     pub(super) comment: &'a str,
 }
 
-/// Appends one packet with notes to a pcapng file. `frame` has at most [`SNAP_BYTES`] bytes.
+/// Appends one packet with its direction and a comment to a pcapng file. `frame` has at most
+/// [`SNAP_BYTES`] bytes.
 pub(super) fn emit_annotated(interface: u32, time_ns: u64, frame: &[u8], notes: &Notes<'_>, out: &mut Vec<u8>) {
     const COMMENT: u16 = 1;
     const EPB_FLAGS: u16 = 2;
@@ -87,7 +90,7 @@ pub(super) fn emit_annotated(interface: u32, time_ns: u64, frame: &[u8], notes: 
     });
 }
 
-/// Appends the body of an Enhanced Packet Block up to its options.
+/// Appends the body of an Enhanced Packet Block of pcapng, without options.
 fn enhanced_packet(interface: u32, time_ns: u64, frame: &[u8], out: &mut Vec<u8>) {
     let frame_bytes = (frame.len() as u32).to_le_bytes();
     out.extend(interface.to_le_bytes());
@@ -99,7 +102,8 @@ fn enhanced_packet(interface: u32, time_ns: u64, frame: &[u8], out: &mut Vec<u8>
     pad(out, frame.len());
 }
 
-/// Appends a pcapng block: its type, its length, the output of `body`, and the length again.
+/// Appends a pcapng block. It consists of the block type, the length, the content that `body`
+/// writes, and the length again.
 fn block(kind: u32, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend(kind.to_le_bytes());
@@ -110,7 +114,7 @@ fn block(kind: u32, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     out.extend(block_bytes);
 }
 
-/// Appends a pcapng option. A value that is too long is truncated.
+/// Appends a pcapng option. A value that exceeds the 16-bit length field is truncated.
 fn option(code: u16, value: &[u8], out: &mut Vec<u8>) {
     let value = &value[..value.len().min(usize::from(u16::MAX))];
     out.extend(code.to_le_bytes());

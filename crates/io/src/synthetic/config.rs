@@ -10,29 +10,34 @@ use super::probe::{PROBE_BYTES, Probes};
 use super::units::{Mac, Prefix, Rate, Size, Span};
 use crate::Error;
 
-/// Maximum number of flows whose headers are prepared in advance.
+/// Maximum number of flows whose packet headers are generated in advance.
 const FLOWS_MAX: usize = 1 << 24;
 
-/// Maximum length of a frame, in bytes: no buffer can hold a longer one.
+/// Maximum length of a frame, in bytes. No packet buffer can hold a longer frame.
 const FRAME_BYTES_MAX: u16 = 16128;
 
-/// Configuration of a port with `kind = "synthetic"`. All keys have defaults.
+/// Configuration of a port with `kind = "synthetic"`, which generates packets. All keys have
+/// defaults.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Length of frames in bytes, without FCS. A frame of a mix is at least as long as its headers.
+    /// Length of frames in bytes, without the frame check sequence (FCS). If a mix contains lengths
+    /// that are too short for the headers, they are increased.
     pub size: Size,
-    /// Number of different flows. With 0, addresses and ports are random in every packet.
+    /// Number of different flows. If it is 0, every packet has random addresses and ports.
     pub flows: usize,
     /// IP version of the packets.
     pub ip: IpVersion,
     /// Transport protocol of the packets.
     pub protocol: Transport,
-    /// Prefix from which source addresses are drawn uniformly. Default 10.0.0.0/8 or fd00::/8.
+    /// Prefix from which source addresses are selected at random. The default is 10.0.0.0/8 for
+    /// IPv4 and fd00::/8 for IPv6.
     pub source: Option<Prefix>,
-    /// Prefix from which destination addresses are drawn uniformly. Default 10.0.0.0/8 or fd00::/8.
+    /// Prefix from which destination addresses are selected at random. The default is 10.0.0.0/8
+    /// for IPv4 and fd00::/8 for IPv6.
     pub destination: Option<Prefix>,
-    /// Destination addresses to draw from uniformly, instead of `destination`.
+    /// List from which destination addresses are selected at random. It replaces the key
+    /// `destination`.
     pub destinations: Vec<IpAddr>,
     /// Range of source ports.
     pub source_port: Span,
@@ -46,30 +51,34 @@ pub struct Config {
     pub payload: PayloadKind,
     /// File with one pattern per line, for `payload = "pattern"`.
     pub patterns: Option<PathBuf>,
-    /// Fraction of packets that contain a pattern, 0 to 1, for `payload = "pattern"`. Default 0.3,
-    /// the fraction of matching traffic in the thesis on adaptive scheduling (University of Crete,
-    /// 2020, chapter 4).
+    /// Fraction of packets that contain a pattern, from 0 to 1. It is used with `payload =
+    /// "pattern"`. The default 0.3 is the fraction of matching traffic in the thesis on adaptive
+    /// scheduling (University of Crete, 2020, chapter 4).
     pub match_ratio: f64,
-    /// Seed of all random numbers. Another seed produces other packets of the same kind.
+    /// Seed of all random numbers. A different seed produces different packets with the same
+    /// statistical properties.
     pub seed: u64,
     /// Rate at which packets are offered.
     pub rate: Rate,
-    /// File with rate, lengths and class shares over time, instead of `rate` and `size`.
+    /// File that describes how the rate, the frame lengths and the shares of traffic classes change
+    /// over time. It replaces the keys `rate` and `size`.
     pub load: Option<PathBuf>,
-    /// Maximum number of waiting packets per worker if a rate is set, as in the ring of a NIC. The
-    /// oldest packets above this number are counted as missed. With 0, all packets wait and none is
-    /// missed, so the content never depends on time.
+    /// Maximum number of waiting packets per worker if a rate is set. Like the ring of a NIC, the
+    /// port then discards the oldest packets and counts them as missed. With 0, the port discards
+    /// no packets, so the content of the packets never depends on time.
     pub queue_packets: u32,
     /// Number of packets to generate, or 0 for no limit.
     pub packets: u64,
     /// Arrival time of the packets.
     pub time: Time,
-    /// Whether the port computes a digest of the packets sent to it.
+    /// Whether the port computes a digest of all packets that are sent to it.
     pub digest: bool,
-    /// Whether packets contain their number and the time of their generation, which the port
-    /// evaluates when they are sent to it.
+    /// Whether each generated packet contains its sequence number and the time of its generation.
+    /// When such a packet is sent to a port with this setting, the port updates its statistics of
+    /// loss, order and latency.
     pub probe: bool,
-    /// Shared state of the probes of one run. The caller that opens the port creates it.
+    /// State that all ports with `probe = true` share during one run. The program that opens the
+    /// ports creates it.
     #[serde(skip)]
     pub probes: Option<Probes>,
 }
@@ -98,18 +107,20 @@ pub enum Transport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PayloadKind {
-    /// Random bytes: four bytes that are specific to the packet, then a part of a random pool of 64
-    /// KiB.
+    /// Random bytes. The first four bytes are specific to the packet. The remaining bytes are
+    /// copied from a pool of 64 KiB of random data.
     Random,
     /// Zeros.
     Zero,
     /// Random bytes, with a pattern at a random position in some packets. All patterns that fit in
-    /// the payload are equally likely. If no pattern fits, the packet contains none. A short
-    /// pattern may also occur by accident.
+    /// the payload are equally likely. If no pattern fits, the packet contains none. Short patterns
+    /// may also occur by chance.
     Pattern,
-    /// Old content of the buffer. Nothing is written after the headers, so a benchmark does not
-    /// include the time for writing payload. A NIC would write the payload without the core. UDP
-    /// over IPv4 only, without a checksum (RFC 768). The packets differ between runs.
+    /// Bytes that the buffer already contained. The port writes no payload, so a benchmark does not
+    /// measure the time for writing it. A NIC would write the payload without using the core.
+    ///
+    /// This kind is possible only with UDP over IPv4 without a checksum (RFC 768). The packets
+    /// differ between runs.
     Stale,
 }
 
@@ -117,11 +128,11 @@ pub enum PayloadKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Time {
-    /// Time of the clock. With a rate, it is the time at which the packet was due. Otherwise it is
-    /// the time at which its batch was generated.
+    /// Time of the machine's clock. If a rate is set, a packet has the time at which it was due.
+    /// Otherwise, it has the time at which its batch was generated.
     Clock,
-    /// Scheduled time after the first packet, without a clock. At `rate = "max"`, packets are 1 ns
-    /// apart. The times are the same in every run.
+    /// Time computed from the rate, without a clock. It starts at the first packet. At `rate =
+    /// "max"`, packets are 1 ns apart. The times are the same in every run.
     Schedule,
 }
 
@@ -156,7 +167,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Resolves relative paths against `directory`, the directory of the configuration file.
+    /// Makes relative paths absolute. They are relative to `directory`, which contains the
+    /// configuration file.
     pub fn resolve(&mut self, directory: &Path) {
         for path in [&mut self.patterns, &mut self.load].into_iter().flatten() {
             *path = directory.join(&*path);
@@ -166,7 +178,7 @@ impl Config {
     /// Checks the configuration without accessing a file.
     ///
     /// # Errors
-    /// Returns [`Error::Config`] with the name of the wrong key.
+    /// Returns [`Error::Config`] with the name of the key that has an invalid value.
     pub fn validate(&self) -> Result<(), Error> {
         let headers_bytes = Shape::of(self).headers_bytes() as u16;
         let (min, max) = self.size.bounds();

@@ -1,14 +1,15 @@
-//! Random numbers by position. The numbers of packet `k` do not depend on the numbers of other
-//! packets.
+//! Random numbers that are computed from a position in a sequence. The random numbers for packet
+//! `k` do not depend on the numbers for other packets.
 
 use std::net::IpAddr;
 
 use super::units::{Prefix, Size, Span};
 
-/// Returns number `position` of the sequence `seed`.
+/// Returns the random number at `position` in the sequence with the seed `seed`.
 ///
-/// The algorithm is SplitMix64 (Steele, Lea, Flood, OOPSLA '14, figure 15). Its state is a multiple
-/// of a constant, so a sequence can be entered at any position.
+/// The algorithm is SplitMix64 (Steele, Lea, Flood, OOPSLA '14, figure 15). Its state at each
+/// position is a multiple of a constant. The number at any position can therefore be computed
+/// directly.
 #[inline(always)]
 pub(super) fn draw(seed: u64, position: u64) -> u64 {
     let z = seed.wrapping_add(position.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -17,8 +18,8 @@ pub(super) fn draw(seed: u64, position: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Maps 32 random bits to a number in 0 .. `count` (Lemire, ACM TOMACS 2019). Without the rejection
-/// step, the bias is below `count` / 2^32.
+/// Maps 32 random bits to an integer from 0 to `count` - 1 (Lemire, ACM TOMACS 2019). The function
+/// omits the rejection step of the algorithm, so the result has a bias below `count` / 2^32.
 #[inline(always)]
 pub(super) fn below(random: u32, count: u32) -> u32 {
     ((u64::from(random) * u64::from(count)) >> 32) as u32
@@ -45,8 +46,8 @@ impl Draws {
         span.min + below(self.next() as u32, count) as u16
     }
 
-    /// Returns a random address of the prefix, in the first 4 bytes or in all 16 bytes of the
-    /// result.
+    /// Returns a random address of the prefix. An IPv4 address is in the first 4 bytes of the
+    /// result. An IPv6 address fills all 16 bytes.
     pub(super) fn address(&mut self, prefix: &Prefix) -> [u8; 16] {
         let length_bits = u32::from(prefix.length_bits);
         let mut bytes = [0; 16];
@@ -66,7 +67,7 @@ impl Draws {
     }
 }
 
-/// Distribution of frame lengths, from which a random number picks one.
+/// Distribution of frame lengths. A random number selects a length from it.
 #[derive(Clone, Debug)]
 pub(super) enum Shares {
     Fixed(u16),
@@ -74,13 +75,14 @@ pub(super) enum Shares {
         min: u16,
         count: u32,
     },
-    /// For each length: the limit below which a random number selects it, if no earlier limit
-    /// applies.
+    /// Limits and lengths in ascending order of the limits. A random number selects the first
+    /// length whose limit is above the number.
     Mix([(u32, u16); 3]),
 }
 
 impl Shares {
-    /// Prepares the distribution of `size`. No frame is shorter than `headers_bytes` bytes.
+    /// Creates the distribution of the frame lengths in `size`. A length below `headers_bytes` is
+    /// increased to this value.
     pub(super) fn new(size: &Size, headers_bytes: u16) -> Self {
         let Some(shares) = size.shares() else {
             let (min, max) = size.bounds();

@@ -1,5 +1,5 @@
-//! Flows of a worker: the headers that the packets of a flow share, and the mapping of flows to
-//! workers.
+//! Flows that a worker generates. A flow consists of the headers that its packets share. Each flow
+//! is assigned to one worker.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -15,16 +15,18 @@ use super::schedule::Schedule;
 use super::units::{Prefix, Span};
 use crate::Error;
 
-/// Prepared headers of one flow. The struct fills one cache line.
+/// Headers of one flow, generated in advance. The struct fills one cache line.
 ///
-/// If all packets have the same length, the headers are those of a packet with a payload of zeros.
-/// With another payload, only the transport checksum differs. If lengths differ, the length and
-/// checksum fields are 0, and the sums do not include them.
+/// If all packets have the same length, the headers are complete for a packet whose payload is
+/// zero. For another payload, only the transport checksum must be changed.
+///
+/// If lengths differ, the length fields and the checksum fields are 0. The sums do not include
+/// these fields.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(super) struct Flow {
-    /// First bytes of the headers. They include all headers of UDP over IPv4. The rest of longer
-    /// headers is in a [`Tail`].
+    /// First bytes of the headers. For UDP over IPv4, all headers fit here. Otherwise, a [`Tail`]
+    /// contains the remaining header bytes.
     pub(super) head: [u8; HEAD_BYTES],
     pub(super) flow_hash: u32,
     pub(super) sums: Sums,
@@ -55,8 +57,8 @@ pub(super) enum Flows {
     Random(FlowMaker),
 }
 
-/// Flows prepared in advance for one worker. They form groups, one per steering bucket of the
-/// worker.
+/// Flows of one worker that are generated in advance. They are divided into groups, one for each
+/// hash bucket that is assigned to the worker.
 #[derive(Debug)]
 pub(super) struct PreparedFlows {
     flows: Vec<Flow>,
@@ -85,22 +87,22 @@ impl PreparedFlows {
         }
     }
 
-    /// Lets classes without a flow in a group use the flows of another class. This happens only if
-    /// a class has few flows.
+    /// Handles groups in which a traffic class has no flow. Packets of this class use the flows of
+    /// another class in the same group. This happens only if a class has few flows.
     fn fill_empty(&mut self, group: usize) {
         let classes = &mut self.groups[group * self.classes..];
         let Some(other) = classes.iter().copied().find(|class| class.count > 0) else { return };
         classes.iter_mut().filter(|class| class.count == 0).for_each(|class| *class = other);
     }
 
-    /// Returns the index of a random flow of the group. All flows are equally likely.
+    /// Returns the index of a random flow in the group. All flows of the group are equally likely.
     #[inline(always)]
     pub(super) fn index(&self, group: usize, random: u64) -> u32 {
         let Group { first, count } = self.groups[group];
         first + below(random as u32, count)
     }
 
-    /// Returns the index of a random flow of one class in the group.
+    /// Returns the index of a random flow that belongs to the given traffic class in the group.
     #[inline(always)]
     pub(super) fn index_of_class(&self, group: usize, class: usize, random: u64) -> u32 {
         self.index(group * self.classes + class, random)
@@ -111,14 +113,15 @@ impl PreparedFlows {
         &self.flows[index as usize]
     }
 
-    /// Returns the tail of a flow. Only for headers longer than [`HEAD_BYTES`].
+    /// Returns the remaining header bytes of a flow. This is valid only if the headers are longer
+    /// than [`HEAD_BYTES`].
     #[inline(always)]
     pub(super) fn tail(&self, index: u32) -> &Tail {
         &self.tails[index as usize]
     }
 
-    /// Prefetches a flow into the cache. Thousands of flows do not stay in the private caches of a
-    /// core, because packets and functions use these caches too.
+    /// Prefetches a flow into the cache. If there are thousands of flows, packets and functions
+    /// evict them from the private caches of the core.
     #[inline(always)]
     pub(super) fn prefetch(&self, index: u32) {
         #[cfg(target_arch = "x86_64")]
@@ -132,8 +135,9 @@ impl PreparedFlows {
 }
 
 impl Flows {
-    /// Creates the flows of a worker and its schedule. `frame_bytes` is the length of all packets,
-    /// if they have the same length. Each of `classes` has the configured number of flows.
+    /// Creates the flows of a worker, and the schedule of its packets. `frame_bytes` is the length
+    /// of all packets, or `None` if lengths differ. The configured number of flows is created for
+    /// each of `classes`.
     pub(super) fn new(
         config: &Config,
         shape: Shape,
@@ -154,13 +158,14 @@ impl Flows {
             _ => classes.iter().map(|class| maker(&class.apply(config))).collect(),
         };
         let mut seen = HashSet::with_capacity(config.flows * makers.len());
-        // Every worker creates all flows, so that all workers agree on them, and keeps its own.
+        // Every worker generates the flows of all workers, so that all workers agree on them. It
+        // keeps only its own flows.
         let mut own: Vec<Vec<NewFlow>> = (0..BUCKETS * makers.len()).map(|_| Vec::new()).collect();
         let mut counts = [0; BUCKETS];
         for (class, maker) in makers.iter().enumerate() {
             let seed = draw(config.seed, u64::MAX / 3 - class as u64);
-            // A flow may be drawn more than once. If the space is too small for the number of
-            // flows, the attempts run out.
+            // The random numbers may produce the same flow more than once. If the prefixes and
+            // ports permit too few different flows, no attempts remain and the function fails.
             let mut attempts = 0..64 * (config.flows as u64 + 64);
             while seen.len() < config.flows * (class + 1) {
                 let attempt = attempts.next().ok_or_else(|| {
@@ -209,7 +214,7 @@ pub(super) struct FlowMaker {
     source_port: Span,
     destination_port: Span,
     headers: [u8; HEADERS_BYTES_MAX],
-    /// Length of all packets in bytes, if they have the same length.
+    /// Length of all packets in bytes, or `None` if lengths differ.
     frame_bytes: Option<u16>,
     /// Whether packets have a transport checksum.
     has_checksum: bool,
@@ -271,7 +276,8 @@ impl FlowMaker {
         headers[transport_at + 2..transport_at + 4].copy_from_slice(&ports[1].to_be_bytes());
         let mut sums = self.shape.sums(&headers);
 
-        // Steering depends on the headers only, as in a NIC. Use a frame without payload.
+        // Select the worker by the headers only, as a NIC does. The frame for this selection has no
+        // payload.
         let mut frame = headers;
         self.shape.set_lengths(sums, self.shape.headers_bytes() as u16, &mut frame);
         let frame = &frame[..self.shape.headers_bytes()];

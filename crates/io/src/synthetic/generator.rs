@@ -1,4 +1,4 @@
-//! Generates packets. For each packet, it draws a flow and a length, copies the headers of the
+//! Generates packets. For each packet, it selects a flow and a length, copies the headers of the
 //! flow, and fills in the remaining fields.
 
 use std::sync::Arc;
@@ -17,12 +17,13 @@ use super::schedule::{Cursor, Schedule};
 use super::units::Rate;
 use crate::{Error, PortCounters};
 
-/// Schedule of due times. A unit is a packet or a bit, see [`Generator::units_per`].
+/// Times at which packets are due. A unit of the schedule is a packet or a bit, depending on
+/// [`Generator::units_per`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     /// Number of units that are due now.
     pub(super) due: u64,
-    /// Unit to which `start_ns` belongs.
+    /// Index of the unit that is due at `start_ns`.
     pub(super) first: u64,
     /// Time of unit `first`, in nanoseconds.
     pub(super) start_ns: u64,
@@ -37,7 +38,8 @@ impl Pace {
         if self.unit_ns == 0.0 {
             return self.start_ns;
         }
-        // Unused slots of a block may have units before `first`. Nothing reads their times.
+        // Unused entries of a block may have an index below `first`. Nothing reads the times of
+        // these entries.
         self.start_ns.wrapping_add((unit.wrapping_sub(self.first) as f64 * self.unit_ns) as u64)
     }
 }
@@ -45,7 +47,8 @@ impl Pace {
 /// Reason for which [`Generator::fill`] stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// The requested number of packets was generated, or the limit of examined packets was reached.
+    /// The requested number of packets was generated, or enough packets of the sequence were
+    /// examined.
     Enough,
     /// The region has no free buffer.
     RegionFull,
@@ -55,17 +58,19 @@ pub(super) enum Stop {
     Ended,
 }
 
-/// Generator of the packets of one worker. It can also be used without a port.
+/// Generates the packets of one worker. A program can use it without a port.
 #[derive(Debug)]
 pub struct Generator {
     shape: Shape,
     lengths: Lengths,
-    /// Whether the prepared flows contain lengths, because all packets have the same.
+    /// Whether the headers of the prepared flows contain the lengths. This is the case if all
+    /// packets have the same length.
     has_lengths: bool,
     flows: Flows,
     payload: Payload,
-    /// Whether all packets of a flow are equal, except for payload without a checksum. The prepared
-    /// flow then contains the complete headers.
+    /// Whether all packets of a flow have the same headers. The prepared flow then contains
+    /// complete headers. All packets must have the same length, and a payload that is constant or
+    /// has no checksum.
     is_one_frame: bool,
     seed: u64,
     port: u8,
@@ -74,23 +79,24 @@ pub struct Generator {
     /// Next packet that may belong to this worker.
     at: Cursor,
     sequence_end: u64,
-    /// First packet that has other lengths or class shares than the next one.
+    /// Sequence number at which the frame lengths or the shares of the traffic classes change.
     until: u64,
     units_per: UnitsPer,
     load: Option<Load>,
     counters: PortCounters,
 }
 
-/// Load program, and its state.
+/// The load program of a port, and the current position in it.
 #[derive(Debug)]
 struct Load {
     program: Arc<Program>,
-    /// Lengths of each size of the program. Those in use are in the generator instead.
+    /// Frame lengths for each value of `size` in the program. The lengths that are in use are in
+    /// the generator instead.
     lengths: Vec<Option<Lengths>>,
-    /// Size in use.
+    /// Index of the frame lengths that are in use.
     size: usize,
-    /// Limits of the classes: a random number selects the first class whose limit is above it.
-    /// Empty without classes.
+    /// Limit of each traffic class. A random number selects the first class whose limit is above
+    /// the number. The list is empty if there are no classes.
     limits: Vec<u32>,
 }
 
@@ -100,7 +106,7 @@ enum UnitsPer {
     Bit,
 }
 
-/// Arguments of [`Generator::fill_prepared`] for one kind of headers.
+/// Arguments of [`Generator::fill_prepared`]. The constants describe the headers of the packets.
 struct FillPrepared<'a, const V6: bool, const TCP: bool, const COPY: usize> {
     generator: &'a mut Generator,
     region: &'a mut Region,
@@ -118,19 +124,21 @@ impl<const V6: bool, const TCP: bool, const COPY: usize> Vectorized for FillPrep
     }
 }
 
-/// Number of packets that are drawn before the first of them is written. It is large enough for a
-/// flow to arrive from memory in the meantime, and small enough for the L1 cache.
+/// Number of packets in a block. The flows of all packets of a block are selected before the first
+/// packet is written. A block is large enough for prefetched flows to arrive from memory, and small
+/// enough for the L1 cache.
 const BLOCK_PACKETS: usize = 32;
 
-/// Value that separates the random numbers of classes from those of flows.
+/// Constant that is combined with the seed. It makes the random numbers that select classes
+/// independent of those that select flows.
 const CLASS_SEED: u64 = 0x3c6e_f372_fe94_f82b;
 
-/// Number of packets of the next block whose lengths are known while a block is written. Their
-/// buffers can then be prefetched.
+/// Number of packets of the next block whose lengths are computed while a block is written. Their
+/// buffers can be prefetched, because the lengths determine the addresses.
 const NEXT_PACKETS: usize = Region::FETCHED_AHEAD_PACKETS;
 
 impl Generator {
-    /// Creates a generator of the packets of `worker` that arrive on `port`.
+    /// Creates a generator for the packets that arrive on `port` and belong to `worker`.
     ///
     /// # Errors
     /// Returns an error if the configuration is invalid or the pattern file cannot be read.
@@ -174,7 +182,7 @@ impl Generator {
 
     /// Appends up to `packets` packets to the batch and returns their number.
     ///
-    /// The number is lower if the region is full, if the sequence has ended, or if nearly all
+    /// Fewer packets are appended if no buffer is free, if the sequence has ended, or if nearly all
     /// packets belong to other workers.
     pub fn fill(&mut self, region: &mut Region, batch: &mut Batch, packets: usize) -> usize {
         let before = batch.len();
@@ -182,7 +190,8 @@ impl Generator {
         batch.len() - before
     }
 
-    /// Appends packets that are due. Packets of a load program are generated segment by segment.
+    /// Appends packets that are due. With a load program, the packets of each segment of the
+    /// program are generated by a separate call.
     pub(super) fn fill_paced(&mut self, region: &mut Region, batch: &mut Batch, packets: usize, pace: &Pace) -> Stop {
         let Some(program) = self.program() else { return self.fill_segment(region, batch, packets, pace) };
         let full = batch.len() + packets;
@@ -203,7 +212,7 @@ impl Generator {
         }
     }
 
-    /// Changes lengths and class shares to those of a segment of the load program.
+    /// Switches to the frame lengths and the class shares of another segment of the load program.
     fn enter(&mut self, position: &Position<'_>) {
         let Some(load) = &mut self.load else { return };
         self.until = self.sequence_end.min(position.end);
@@ -224,7 +233,8 @@ impl Generator {
 
     fn fill_segment(&mut self, region: &mut Region, batch: &mut Batch, packets: usize, pace: &Pace) -> Stop {
         use {IpVersion::*, Transport::*};
-        // There is one loop per kind of headers, so that all offsets are constants.
+        // There is a separate loop for each combination of IP version and transport protocol. In
+        // each loop, all header offsets are constants.
         match (self.shape.ip, self.shape.transport) {
             (V4, Udp) => self.fill_as::<false, false, 48>(region, batch, packets, pace),
             (V4, Tcp) => self.fill_as::<false, true, 64>(region, batch, packets, pace),
@@ -233,8 +243,8 @@ impl Generator {
         }
     }
 
-    /// Fills the batch with packets of one kind. `COPY` is the length of the headers, rounded up to
-    /// a size that is cheap to copy.
+    /// Appends packets that all have the same IP version and transport protocol. `COPY` is the
+    /// length of the headers, rounded up to a size that is cheap to copy.
     fn fill_as<const V6: bool, const TCP: bool, const COPY: usize>(
         &mut self,
         region: &mut Region,
@@ -250,9 +260,9 @@ impl Generator {
         }
     }
 
-    /// Generates packets of prepared flows. It first draws a block of packets and then writes them.
-    /// This gives the prefetched flows time to arrive. Both loops are short enough for the
-    /// processor to overlap several packets.
+    /// Appends packets of the prepared flows. It first selects the flows of a block of packets, and
+    /// then writes the packets. In the meantime, the prefetched flows arrive in the cache. Both
+    /// loops are short, so the processor can work on several packets at once.
     #[inline(always)]
     fn fill_prepared<const V6: bool, const TCP: bool, const COPY: usize>(
         &mut self,
@@ -267,20 +277,22 @@ impl Generator {
         let (frame_bytes_max, steps, fixed_bytes) =
             (region.frame_bytes_max(), self.schedule.steps(), self.lengths.fixed());
         let (mut at, mut counters) = (self.at, self.counters);
-        // If no packet is too long and units are packets, the last packet of a block decides for
-        // the whole block.
+        // Check the last packet of a block instead of every packet, if possible. If it is due, all
+        // packets of the block are due. This requires that no packet is too long and that the rate
+        // counts packets.
         let is_plain = self.units_per == UnitsPer::Packet
             && usize::from(self.lengths.longest()) <= frame_bytes_max
             && limits.is_empty();
-        // For each packet of the block: its random number and its flow.
+        // Random number and flow index of each packet of the block.
         let (mut randoms, mut indices) = ([0; BLOCK_PACKETS], [0; BLOCK_PACKETS]);
-        // For each packet: the number of packets of the block that were examined before it. This
-        // includes packets that are too long and are not generated.
+        // Number of packets that were examined before each packet of the block. It includes packets
+        // that are too long and were not generated.
         let mut before: [usize; BLOCK_PACKETS] = std::array::from_fn(|packet| packet);
         let mut lengths = [fixed_bytes.unwrap_or(0); BLOCK_PACKETS + NEXT_PACKETS];
         let mut stamps = [Stamp::default(); BLOCK_PACKETS];
         let payload_at = const { shape::<V6, TCP>().headers_bytes() };
-        // Length of the payload of zeros, if all packets have such a payload.
+        // Length of the payload in bytes, if all packets have the same length and a payload of
+        // zeros.
         let zeros = fixed_bytes.filter(|_| self.payload.is_zero()).map(|bytes| usize::from(bytes) - payload_at);
         let mut left = packets;
         let mut stop = Stop::Enough;
@@ -344,7 +356,8 @@ impl Generator {
             left -= examined;
             let (lengths, next) = (&lengths[..count], &lengths[next]);
             let generated = if self.is_one_frame && COPY <= HEAD_BYTES {
-                // The prepared flow contains the whole frame except the zeros of the payload.
+                // The prepared flow contains the complete frame except for the payload, which
+                // consists of zeros.
                 region.allocate_each(lengths, next, &mut batch.descriptors, |packet, descriptor, out| {
                     let flow = flows.get(indices[packet % BLOCK_PACKETS]);
                     (descriptor.port, descriptor.flow_hash) = (port, flow.flow_hash);
@@ -376,8 +389,8 @@ impl Generator {
         stop
     }
 
-    /// Generates packets with random addresses. Each packet has a new flow, and only some packets
-    /// belong to this worker.
+    /// Appends packets with random addresses. Each packet belongs to a new flow. The function skips
+    /// packets that belong to other workers.
     fn fill_random<const V6: bool, const TCP: bool, const COPY: usize>(
         &mut self,
         region: &mut Region,
@@ -390,8 +403,8 @@ impl Generator {
         let (frame_bytes_max, steps) = (region.frame_bytes_max(), self.schedule.steps());
         let (mut at, mut counters) = (self.at, self.counters);
         let mut stop = Stop::Enough;
-        // The limit bounds the duration of the call, because most examined packets may belong to
-        // other workers.
+        // The number of examined packets is limited. Otherwise, the call would take long if most
+        // packets belong to other workers.
         for _ in 0..packets.saturating_mul(16) {
             if batch.len() == full {
                 break;
@@ -433,8 +446,8 @@ impl Generator {
         stop
     }
 
-    /// Writes a frame of `frame_bytes` bytes to the beginning of `out`. The bytes after it may be
-    /// overwritten.
+    /// Writes a frame of `frame_bytes` bytes to the beginning of `out`. The function may also
+    /// overwrite the bytes after the frame.
     #[inline(always)]
     fn emit<const V6: bool, const TCP: bool, const COPY: usize>(
         &self,
@@ -448,8 +461,8 @@ impl Generator {
         let payload = shape.headers_bytes();
         let payload_bytes = usize::from(frame_bytes) - payload;
         if out.len() < COPY {
-            // The buffer is shorter than the fixed-size copy, so the headers are built in a local
-            // array.
+            // `out` is too short for a copy of fixed size. The headers are therefore built in a
+            // local array first.
             let mut headers = headers::<COPY>(flow, tail);
             let payload_sum = self.payload.emit(random, payload_bytes, &mut out[payload..]);
             self.finish(shape, flow, frame_bytes, payload_sum, &mut headers);
@@ -467,8 +480,8 @@ impl Generator {
         }
     }
 
-    /// Writes the lengths and checksums that the flow does not contain. If packets have no
-    /// checksum, the field stays 0.
+    /// Writes the lengths and checksums that the headers of the flow do not contain. If packets
+    /// have no checksum, the checksum field stays 0.
     #[inline(always)]
     fn finish<const COPY: usize>(
         &self,
@@ -487,8 +500,8 @@ impl Generator {
         }
     }
 
-    /// Skips packets until at most `units` units wait before `due`. Skipped packets of this worker
-    /// are counted as missed.
+    /// Skips the oldest packets until at most `units` packets or bits wait before `due`. Skipped
+    /// packets that belong to this worker are counted as missed.
     pub(super) fn miss(&mut self, due: u64, units: u64) {
         let steps = self.schedule.steps();
         while self.at.sequence < self.sequence_end {
@@ -516,12 +529,12 @@ impl Generator {
         }
     }
 
-    /// Returns the number of the next packet, or `u64::MAX` after the last one.
+    /// Returns the sequence number of the next packet, or `u64::MAX` if there are no more packets.
     pub fn sequence_next(&self) -> u64 {
         if self.at.sequence >= self.sequence_end { u64::MAX } else { self.at.sequence }
     }
 
-    /// Returns the counters of the generated packets, which count as received.
+    /// Returns the counters of the generator. Each generated packet is counted as received.
     pub fn counters(&self) -> PortCounters {
         self.counters
     }
@@ -542,8 +555,8 @@ const fn shape<const V6: bool, const TCP: bool>() -> Shape {
     }
 }
 
-/// Copies the headers of a flow that has no [`Tail`] to `out`. The bytes after the headers may be
-/// overwritten.
+/// Copies the headers of a flow without a [`Tail`] to `out`. The function may also overwrite the
+/// bytes after the headers.
 #[inline(always)]
 fn copy_head<const COPY: usize>(flow: &Flow, out: &mut [u8]) {
     match (out.first_chunk_mut::<COPY>(), flow.head.first_chunk::<COPY>()) {
@@ -552,15 +565,16 @@ fn copy_head<const COPY: usize>(flow: &Flow, out: &mut [u8]) {
     }
 }
 
-/// Copies the head of a flow to a buffer that is shorter than the fixed-size copy.
+/// Copies the first header bytes of a flow to a buffer that is too short for a copy of fixed size.
 #[inline(never)]
 fn copy_short(flow: &Flow, out: &mut [u8]) {
     out.iter_mut().zip(&flow.head).for_each(|(out, byte)| *out = *byte);
 }
 
-/// Writes a payload of zeros. The bytes after it may be overwritten. Short payloads take one store
-/// of fixed size. With one branch for both cases, the compiler would emit a call with the exact
-/// length (26 instructions per packet).
+/// Writes a payload of zeros. The function may also overwrite the bytes after the payload.
+///
+/// A short payload is written with stores of a fixed size. With a single branch for all lengths,
+/// the compiler would emit a function call, which takes 26 instructions per packet.
 #[inline(always)]
 fn zero_payload(out: &mut [u8], at: usize, bytes: usize) {
     match out.get_mut(at..).and_then(|payload| payload.first_chunk_mut::<STEP_BYTES>()) {

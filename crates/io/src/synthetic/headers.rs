@@ -1,9 +1,10 @@
-//! Headers of generated packets, and their fields that depend on lengths and payload.
+//! Headers of generated packets. Some of their fields depend on the length and the payload of the
+//! packet.
 
 use super::config::{Config, IpVersion, Transport};
 
-/// Maximum length of the headers in bytes, rounded up to a size that is cheap to copy. Ethernet,
-/// IPv6 and TCP need 74 bytes.
+/// Maximum length of all headers in bytes, rounded up to a size that is cheap to copy. The headers
+/// of TCP over IPv6 over Ethernet need 74 bytes.
 pub(super) const HEADERS_BYTES_MAX: usize = 80;
 
 pub(super) const ETHERNET_BYTES: usize = 14;
@@ -15,12 +16,13 @@ pub(super) struct Shape {
     pub(super) transport: Transport,
 }
 
-/// One's complement sums over the headers of a flow, with unfolded carries.
+/// Partial checksums over the headers of a flow. They are one's complement sums whose carries are
+/// not added to the low 16 bits yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sums {
     /// Sum of the words of the IPv4 header.
     pub(super) ip: u32,
-    /// Sum of the words of the pseudo header and the transport header.
+    /// Sum of the 16-bit words of the pseudo header and of the transport header.
     pub(super) transport: u32,
 }
 
@@ -48,7 +50,8 @@ impl Shape {
         ETHERNET_BYTES + self.ip_bytes()
     }
 
-    /// Returns the offset of the IP addresses in bytes. They end at the transport header.
+    /// Returns the offset in bytes of the IP addresses in the frame. The transport header follows
+    /// the addresses.
     pub(super) const fn addresses_at(self) -> usize {
         ETHERNET_BYTES
             + match self.ip {
@@ -68,7 +71,7 @@ impl Shape {
         }
     }
 
-    /// Returns the headers with all fields that are equal in all packets.
+    /// Returns headers in which all fields that are equal in all packets are set.
     pub(super) fn headers(self, config: &Config) -> [u8; HEADERS_BYTES_MAX] {
         let mut headers = [0; HEADERS_BYTES_MAX];
         headers[..6].copy_from_slice(&config.destination_mac.0);
@@ -77,8 +80,8 @@ impl Shape {
         match self.ip {
             IpVersion::V4 => {
                 headers[12..14].copy_from_slice(&[0x08, 0x00]);
-                // Version, header length, and the Don't Fragment flag, with which the
-                // identification may be 0 (RFC 6864, section 4.1).
+                // Set the version, the header length and the Don't Fragment flag. With this flag,
+                // the identification field may be 0 (RFC 6864, section 4.1).
                 headers[14] = 0x45;
                 headers[20] = 0x40;
                 headers[22] = HOPS;
@@ -99,10 +102,11 @@ impl Shape {
         headers
     }
 
-    /// Returns the sums of headers with addresses and ports. Their lengths and checksums must be 0.
+    /// Returns the partial checksums of headers that contain addresses and ports. The length fields
+    /// and the checksum fields must be 0.
     pub(super) fn sums(self, headers: &[u8; HEADERS_BYTES_MAX]) -> Sums {
-        // The pseudo header contains the protocol as the low byte of a big-endian word (RFC 768;
-        // RFC 8200, section 8.1).
+        // The pseudo header contains the protocol number as the low byte of a big-endian 16-bit
+        // word (RFC 768; RFC 8200, section 8.1).
         let protocol = u32::from((u16::from(self.protocol())).to_be());
         let ip = match self.ip {
             IpVersion::V4 => sum(&headers[ETHERNET_BYTES..self.transport_at()]),
@@ -111,8 +115,8 @@ impl Shape {
         Sums { ip, transport: sum(&headers[self.addresses_at()..]) + protocol }
     }
 
-    /// Writes the lengths and the IPv4 checksum. Returns the sum for the transport checksum,
-    /// including the lengths.
+    /// Writes the length fields and the IPv4 checksum. Returns the sum for the transport checksum,
+    /// in which the lengths are included.
     #[inline(always)]
     pub(super) fn set_lengths<const N: usize>(self, sums: Sums, frame_bytes: u16, headers: &mut [u8; N]) -> u32 {
         let transport = self.transport_at();
@@ -131,7 +135,7 @@ impl Shape {
         let sum = sums.transport + u32::from(transport_length);
         match self.transport {
             Transport::Tcp => sum,
-            // The length occurs twice, in the UDP header and in the pseudo header.
+            // UDP counts the length twice, in the UDP header and in the pseudo header.
             Transport::Udp => {
                 headers[transport + 4..transport + 6].copy_from_slice(&transport_length.to_ne_bytes());
                 sum + u32::from(transport_length)
@@ -139,8 +143,8 @@ impl Shape {
         }
     }
 
-    /// Writes the transport checksum. `sum` covers the pseudo header, the transport header and the
-    /// payload.
+    /// Writes the transport checksum. `sum` is the sum of the pseudo header, the transport header
+    /// and the payload.
     #[inline(always)]
     pub(super) fn set_checksum<const N: usize>(self, sum: u64, headers: &mut [u8; N]) {
         let checksum = !fold(sum);
@@ -154,14 +158,15 @@ impl Shape {
     }
 }
 
-/// Returns the one's complement sum of native 16-bit words, with unfolded carries. `bytes` has an
-/// even length, at most that of a packet's headers.
+/// Returns the one's complement sum of 16-bit words in the byte order of the machine. The carries
+/// are not added to the low 16 bits. `bytes` has an even length and is at most as long as the
+/// headers of a packet.
 fn sum(bytes: &[u8]) -> u32 {
     bytes.chunks_exact(2).map(|word| u32::from(u16::from_ne_bytes([word[0], word[1]]))).sum()
 }
 
-/// Folds the carries into 16 bits (RFC 1071, section 1). `sum` is below 2^40, as a sum of at most
-/// 2^16 words and lengths.
+/// Adds the carries to the low 16 bits of a one's complement sum (RFC 1071, section 1). `sum` is
+/// below 2^40, because it is the sum of at most 2^16 words and lengths.
 #[inline(always)]
 fn fold(sum: u64) -> u16 {
     debug_assert!(sum < 1 << 40);

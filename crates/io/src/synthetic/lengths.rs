@@ -1,12 +1,14 @@
-//! Lengths of the frames of a sequence. They form a shuffled cycle in which each length has its
-//! share. The total length of all earlier packets can then be computed without a sum over them.
+//! Lengths of the frames in a sequence of packets. The lengths repeat in a shuffled cycle that
+//! contains each length in the configured proportion. The total length of all packets before a
+//! given packet can therefore be computed without adding their lengths.
 
 use super::draw::{Shares, draw};
 use super::schedule::{Slot, shuffle};
 use super::units::Size;
 
-/// Number of packets in a cycle. It is a prime number above the length of any round of a schedule,
-/// so a slot does not meet the same lengths repeatedly.
+/// Number of packets after which the lengths repeat. It is a prime number above the length of any
+/// round of the schedule. A packet at a given position of the round therefore has different lengths
+/// in successive rounds.
 const CYCLE_PACKETS: usize = 16519;
 
 /// Lengths of all packets of a sequence.
@@ -21,20 +23,22 @@ pub(super) enum Lengths {
 #[derive(Debug)]
 pub(super) struct Cycle {
     bytes: Vec<u16>,
-    /// For each packet of the cycle: total length of the earlier packets of the cycle, in bytes.
+    /// Total length in bytes of all packets that precede each packet in the cycle.
     before: Vec<u32>,
     total_bytes: u64,
     longest: u16,
 }
 
 impl Lengths {
-    /// Creates the lengths of a sequence. No frame is shorter than `headers_bytes` bytes.
+    /// Creates the frame lengths of a sequence of packets. A length below `headers_bytes` is
+    /// increased to this value.
     pub(super) fn new(seed: u64, size: &Size, headers_bytes: u16) -> Self {
         let shares = Shares::new(size, headers_bytes);
         if let Shares::Fixed(bytes) = shares {
             return Self::Fixed(bytes);
         }
-        // Use the midpoints of equal intervals instead of random numbers.
+        // Use the midpoints of equal intervals instead of random numbers, so that each length has
+        // exactly its share.
         let random = |packet: usize| (((2 * packet as u64 + 1) << 31) / CYCLE_PACKETS as u64) as u32;
         let mut bytes: Vec<u16> = (0..CYCLE_PACKETS).map(|packet| shares.pick(random(packet))).collect();
         shuffle(draw(seed, u64::MAX / 5), &mut bytes);
@@ -45,7 +49,7 @@ impl Lengths {
         Self::Cycle(Box::new(Cycle { bytes, before, total_bytes, longest }))
     }
 
-    /// Returns the length of all packets in bytes, or `None` if lengths differ.
+    /// Returns the length of all packets in bytes, or `None` if the lengths differ.
     pub(super) fn fixed(&self) -> Option<u16> {
         match self {
             Self::Fixed(bytes) => Some(*bytes),
@@ -70,12 +74,14 @@ impl Lengths {
         }
     }
 
-    /// Writes the lengths of packets of one round to `lengths`, one per slot. The round begins with
-    /// packet `round_start`. If all packets have the same length, `lengths` is not changed.
+    /// Writes the lengths of the packets at the positions `slots` of one round to `lengths`. The
+    /// first packet of the round has the sequence number `round_start`. If all packets have the
+    /// same length, `lengths` is not changed.
     #[inline(always)]
     pub(super) fn of_slots(&self, round_start: u64, slots: &[Slot], lengths: &mut [u16]) {
         let Self::Cycle(cycle) = self else { return };
-        // A round is shorter than a cycle, so one division is sufficient for all slots.
+        // A round is shorter than the cycle of lengths, so one division is sufficient for all
+        // packets of the round.
         let first = (round_start % CYCLE_PACKETS as u64) as usize;
         for (length, slot) in lengths.iter_mut().zip(slots) {
             let packet = first + usize::from(slot.position);
@@ -83,7 +89,8 @@ impl Lengths {
         }
     }
 
-    /// Returns the total length of all packets before packet `sequence`, in bytes.
+    /// Returns the total length in bytes of all packets before the packet with the number
+    /// `sequence`.
     #[inline(always)]
     pub(super) fn bytes_before(&self, sequence: u64) -> u64 {
         match self {

@@ -1,8 +1,10 @@
-//! Payload of generated packets and its checksum.
+//! Payload of generated packets, and its checksum.
 //!
-//! Random payload is a part of a random pool that is created once. The sum of any part takes two
-//! table lookups. Checksums are one's complement sums of native 16-bit words, which do not depend
-//! on the byte order (RFC 1071, section 2 B).
+//! Random payload is copied from a pool of random bytes that is created once. The checksum of any
+//! part of the pool is computed with two table lookups.
+//!
+//! Checksums are one's complement sums of 16-bit words in the byte order of the machine. The byte
+//! order does not affect such a sum (RFC 1071, section 2 B).
 
 use std::path::Path;
 
@@ -13,26 +15,28 @@ use crate::Error;
 /// Number of start positions in the pool, in 16-bit words.
 const STARTS: u32 = 32 << 10;
 
-/// Maximum length of a payload in bytes. No buffer holds a longer frame.
+/// Maximum length of a payload in bytes. No packet buffer holds a longer frame.
 const PIECE_BYTES_MAX: usize = 16 << 10;
 
-/// Size of the fixed copy for short payloads, in bytes. It covers the payload of a 60-byte frame.
+/// Number of bytes that are copied for a short payload, independent of its length. It covers the
+/// payload of a 60-byte frame.
 pub(super) const STEP_BYTES: usize = 32;
 
 #[derive(Debug)]
 pub(super) struct Payload {
     kind: PayloadKind,
     pool: Vec<u8>,
-    /// For each word of the pool: sum of all earlier words.
+    /// Sum of all earlier words, for each word of the pool.
     sums: Vec<u32>,
     /// Patterns, shortest first.
     patterns: Vec<Vec<u8>>,
-    /// A packet contains a pattern if its 32 random bits are below this limit.
+    /// Limit for the random number of a packet. The packet contains a pattern if 32 random bits are
+    /// below this limit.
     match_below: u64,
 }
 
 impl Payload {
-    /// Creates the pool and reads the pattern file, if one is configured.
+    /// Creates the pool of random bytes. Reads the pattern file if the configuration names one.
     pub(super) fn new(config: &Config) -> Result<Self, Error> {
         let mut patterns = match &config.patterns {
             Some(path) => read_patterns(path)?,
@@ -61,7 +65,8 @@ impl Payload {
         })
     }
 
-    /// Returns whether packets have a transport checksum. They have one if their payload is known.
+    /// Returns whether packets have a transport checksum. This requires that the port knows the
+    /// payload.
     #[inline(always)]
     pub(super) fn has_checksum(&self) -> bool {
         self.kind != PayloadKind::Stale
@@ -73,8 +78,8 @@ impl Payload {
     }
 
     /// Writes a payload of `bytes` bytes to the beginning of `out`, and returns the sum of its
-    /// words. `random` is the random number of the packet. Bytes of `out` after the payload may be
-    /// overwritten.
+    /// 16-bit words. `random` is the random number of the packet. The function may also overwrite
+    /// the bytes after the payload.
     #[inline(always)]
     pub(super) fn emit(&self, random: u64, bytes: usize, out: &mut [u8]) -> u64 {
         match self.kind {
@@ -121,7 +126,8 @@ impl Payload {
     }
 }
 
-/// Copies `bytes` bytes. A short copy has a fixed size if `out` has room, which avoids a call.
+/// Copies `bytes` bytes. If there is room, a short copy always copies the same number of bytes,
+/// because this avoids a function call.
 #[inline(always)]
 fn copy(from: &[u8], out: &mut [u8], bytes: usize) {
     if bytes <= STEP_BYTES
@@ -133,7 +139,8 @@ fn copy(from: &[u8], out: &mut [u8], bytes: usize) {
     out[..bytes].copy_from_slice(&from[..bytes]);
 }
 
-/// Writes `bytes` zeros. Short writes have a fixed size, as in [`copy`].
+/// Writes `bytes` zeros. If there is room, a short write always writes the same number of bytes, as
+/// [`copy`] does.
 #[inline(always)]
 fn zero(out: &mut [u8], bytes: usize) {
     if bytes <= STEP_BYTES
@@ -145,8 +152,8 @@ fn zero(out: &mut [u8], bytes: usize) {
     out[..bytes].fill(0);
 }
 
-/// Reads the patterns of a file. The syntax is that of the pattern file of the function `dpi`, so
-/// one file serves both.
+/// Reads the patterns from a file. The file has the same syntax as the pattern file of the function
+/// `dpi`, so both can use one file.
 fn read_patterns(path: &Path) -> Result<Vec<Vec<u8>>, Error> {
     let text = std::fs::read(path).map_err(|source| Error::read(path, source))?;
     let mut patterns = Vec::new();
@@ -164,8 +171,8 @@ fn read_patterns(path: &Path) -> Result<Vec<Vec<u8>>, Error> {
     Ok(patterns)
 }
 
-/// Parses a pattern. `|0d 0a|` is hexadecimal. A `\` makes one of `| \ # " : ;` literal. All other
-/// bytes are literal.
+/// Parses a pattern. Bytes between two `|` are hexadecimal, as in `|0d 0a|`. A `\` before one of
+/// the characters `| \ # " : ;` makes this character literal. All other bytes are literal.
 fn parse_pattern(line: &[u8]) -> Result<Vec<u8>, &'static str> {
     let mut pattern = Vec::new();
     let mut rest = line;

@@ -24,7 +24,8 @@ use crate::{Clock, Histogram};
 pub const PROBE_BYTES: usize = 16;
 const MAGIC: u16 = 0x6764;
 
-/// Shared state of the probes of one run, and their statistics. A clone belongs to the same run.
+/// Shared state and statistics of all probe packets of one run. All clones of this value share the
+/// same state.
 #[derive(Clone, Debug)]
 pub struct Probes {
     run: u16,
@@ -38,9 +39,10 @@ pub struct ProbeReport {
     pub received: u64,
     /// Number of packets that were received again.
     pub duplicates: u64,
-    /// Number of packets that arrived after a later packet of the same flow (RFC 4737).
+    /// Number of packets that arrived after a packet of the same flow with a higher number (RFC
+    /// 4737).
     pub reordered: u64,
-    /// Number of received packets that are not probes or belong to another run.
+    /// Number of received packets that are not probes, or that are probes of another run.
     pub foreign: u64,
     /// Median latency, in nanoseconds.
     pub p50_ns: u64,
@@ -68,7 +70,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Adds a number. Returns false if the set already contains it.
+    /// Adds a number to the set. Returns false if the set already contains the number.
     fn insert(&mut self, number: u32) -> bool {
         let (word, bit) = (number as usize / 64, 1 << (number % 64));
         if word >= self.words.len() {
@@ -79,7 +81,7 @@ impl Seen {
         is_new
     }
 
-    /// Adds another set. Returns the number of elements that were in both.
+    /// Adds all elements of another set. Returns the number of elements that were in both sets.
     fn merge(&mut self, other: &Self) -> u64 {
         if self.words.len() < other.words.len() {
             self.words.resize(other.words.len(), 0);
@@ -102,13 +104,15 @@ impl Default for Probes {
 impl Probes {
     /// Creates the state of a new run.
     pub fn new() -> Self {
-        // The clock makes the run numbers of different processes differ.
+        // The run number depends on the clock, so that different processes use different run
+        // numbers.
         static NEXT: AtomicU16 = AtomicU16::new(0);
         let run = NEXT.fetch_add(1, Ordering::Relaxed) ^ (Clock::Machine.now_ns() >> 20) as u16;
         Self { run, statistics: Arc::default() }
     }
 
-    /// Turns a generated packet into a probe. A packet that is too short is not changed.
+    /// Writes a probe into a generated packet. A packet that is too short for a probe is not
+    /// changed.
     pub(super) fn mark(&self, frame: &mut [u8], number: u64, now_ns: u64) {
         let parsed = godwit_wire::parse(frame);
         let Some((offset, checksum)) = locate(&parsed) else { return };
@@ -123,7 +127,7 @@ impl Probes {
         frame[checksum..checksum + 2].copy_from_slice(&updated.to_be_bytes());
     }
 
-    /// Creates a checker for received packets. Each worker has its own.
+    /// Creates a checker for received probes. Each worker has its own checker.
     pub(super) fn checker(&self) -> ProbeChecker {
         ProbeChecker { probes: self.clone(), statistics: Statistics::default(), latest: HashMap::default(), now_ns: 0 }
     }
@@ -158,7 +162,8 @@ pub(super) struct ProbeChecker {
 }
 
 impl ProbeChecker {
-    /// Reads the clock. The caller does this once per call of `transmit`.
+    /// Reads the clock. The caller does this once per call of `transmit`, so all packets of the
+    /// call have the same reception time.
     pub(super) fn read_clock(&mut self) {
         self.now_ns = Clock::Machine.now_ns();
     }
@@ -194,7 +199,7 @@ impl ProbeChecker {
         }
     }
 
-    /// Adds the statistics of this checker to the shared statistics.
+    /// Adds the statistics of this checker to the statistics that all checkers share.
     pub(super) fn finish(&mut self) {
         let own = std::mem::take(&mut self.statistics);
         let mut all = self.probes.statistics();
@@ -207,8 +212,8 @@ impl ProbeChecker {
     }
 }
 
-/// Returns the offsets of the probe and of the transport checksum in a packet. Returns `None` if
-/// the packet has no room for a probe.
+/// Returns the offset of the probe and the offset of the transport checksum in a packet. Returns
+/// `None` if the packet has no room for a probe.
 fn locate(parsed: &godwit_wire::Parsed) -> Option<(usize, usize)> {
     let tuple = parsed.five_tuple.as_ref()?;
     let (header_bytes, checksum) = match tuple.protocol {
@@ -221,8 +226,8 @@ fn locate(parsed: &godwit_wire::Parsed) -> Option<(usize, usize)> {
     (transport > 0 && !parsed.fragment).then_some((transport + header_bytes + payload / 2 * 2, transport + checksum))
 }
 
-/// Returns the checksum after words have changed (RFC 1624). A checksum of zero means that a packet
-/// of UDP over IPv4 has no checksum.
+/// Returns the new checksum of a packet after some of its words were changed (RFC 1624). A checksum
+/// of zero is kept, because it means that a packet of UDP over IPv4 has no checksum.
 fn update_checksum(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
     if checksum == 0 {
         return 0;
@@ -247,7 +252,8 @@ fn flow(tuple: &FiveTuple) -> u64 {
     word.finish()
 }
 
-/// Hasher that multiplies and folds. It is fast, for values that no attacker chooses.
+/// Hash function that multiplies each word and combines the halves of the product. It is fast but
+/// does not resist attacks, so it is used only for values that no attacker chooses.
 #[derive(Default)]
 struct WordHasher(u64);
 

@@ -1,4 +1,5 @@
-//! Receive queue of a synthetic port: a generator, paced by a clock.
+//! Receive queue of a synthetic port. It generates packets at the times that a clock and the
+//! configured rate determine.
 
 use std::sync::Arc;
 
@@ -11,7 +12,8 @@ use super::program::Program;
 use super::units::Rate;
 use crate::{Clock, Error, PortCounters, QueueContext, Receive, Received};
 
-/// Creates the receive queue of one worker, paced by the system clock.
+/// Creates the receive queue of one worker. Packets are generated according to the clock of the
+/// machine.
 ///
 /// # Errors
 /// Returns an error if the configuration is invalid or the pattern file cannot be read.
@@ -19,10 +21,10 @@ pub fn receiver(config: &Config, context: QueueContext) -> Result<Box<dyn Receiv
     receiver_with_clock(config, context, Clock::Machine)
 }
 
-/// Creates the receive queue of one worker, paced by `clock`.
+/// Creates the receive queue of one worker. Packets are generated according to `clock`.
 ///
 /// # Errors
-/// Under the conditions of [`receiver`].
+/// Returns an error in the same cases as [`receiver`].
 pub fn receiver_with_clock(config: &Config, context: QueueContext, clock: Clock) -> Result<Box<dyn Receive>, Error> {
     let workers = context.steering.workers();
     let generator = Generator::new(config, context.steering, context.worker, context.port)?;
@@ -46,19 +48,19 @@ pub fn receiver_with_clock(config: &Config, context: QueueContext, clock: Clock)
     }))
 }
 
-/// Receive queue of one worker. Packet `k` is due when all earlier packets (or bits) have had their
-/// time at the configured rate.
+/// Receive queue of one worker. A packet is due when the configured rate has left enough time for
+/// all earlier packets.
 ///
-/// The port has one schedule for all workers. Each worker gets its share because steering
-/// distributes the packets over the workers.
+/// All workers use the same schedule. Each worker receives its share of the packets, because the
+/// flow hash distributes the packets over the workers.
 struct Receiver {
     generator: Generator,
     /// Load program, which sets the rates.
     program: Option<Arc<Program>>,
     clock: Clock,
-    /// Rate in units per second. `None` for the maximum rate.
+    /// Rate in packets or bits per second, or `None` for the maximum rate.
     units_per_s: Option<f64>,
-    /// Maximum number of waiting units, for all workers together. `None` for no limit.
+    /// Maximum number of packets or bits that wait, summed over all workers. `None` means no limit.
     queue_units: Option<u64>,
     time: Time,
     /// Time at which the first packet was due.
@@ -76,7 +78,8 @@ impl Receive for Receiver {
         let elapsed_ns = now_ns.saturating_sub(start_ns);
         let pace = match (&self.program, self.units_per_s, self.time) {
             (Some(program), _, _) => {
-                // The generator takes the time between packets from the program.
+                // The load program determines the times between packets. The generator reads them
+                // from the program.
                 Pace { due: program.due(elapsed_ns), first: 0, start_ns: stamp_start_ns, unit_ns: 1.0 }
             }
             (None, Some(units_per_s), _) => {

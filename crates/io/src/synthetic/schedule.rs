@@ -15,8 +15,8 @@ use godwit_packet::BUCKETS;
 
 use super::draw::{below, draw};
 
-/// Approximate number of slots in a round. It is large enough for the shares of the buckets to be
-/// correct within 1 %, and small enough for a cache.
+/// Approximate number of packets in a round of the schedule. With this number, the share of each
+/// hash bucket is correct within 1 %. The schedule still fits in a cache.
 const ROUND_PACKETS: u32 = 16 << 10;
 
 /// A packet of each round that belongs to this worker.
@@ -39,7 +39,8 @@ pub(super) struct Schedule {
 /// Position of a packet in a schedule.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor {
-    /// Number of the packet in the sequence of all workers, or `u64::MAX` if there is no packet.
+    /// Sequence number of the packet, counted over all workers. It is `u64::MAX` if there is no
+    /// packet.
     pub(super) sequence: u64,
     slot: usize,
     /// Number of the first packet of the round.
@@ -47,14 +48,14 @@ pub(super) struct Cursor {
 }
 
 impl Schedule {
-    /// Creates the schedule of a worker that examines every packet. All packets belong to group 0.
+    /// Creates a schedule in which the worker examines every packet. All packets belong to group 0.
     pub(super) fn all() -> Self {
         Self { slots: vec![Slot { position: 0, group: 0 }], round_packets: 1 }
     }
 
-    /// Creates the schedule of a worker. `flows` has the number of flows of each bucket, not all 0.
-    /// `groups` has the group of flows of each bucket, or `None` if the bucket belongs to another
-    /// worker.
+    /// Creates the schedule of a worker. `flows` contains the number of flows in each hash bucket.
+    /// At least one number is not 0. `groups` contains the group of each hash bucket, or `None` if
+    /// the bucket belongs to another worker.
     pub(super) fn new(seed: u64, flows: &[usize; BUCKETS], groups: &[Option<u16>; BUCKETS]) -> Self {
         let mut buckets: Vec<u8> = Vec::new();
         for (bucket, &count) in slots_per_bucket(flows).iter().enumerate() {
@@ -73,13 +74,13 @@ impl Schedule {
         Cursor { sequence, slot: 0, round_start: 0 }
     }
 
-    /// Returns a view of the schedule that steps from packet to packet.
+    /// Returns a view of the schedule that moves from one packet of the worker to the next packet.
     pub(super) fn steps(&self) -> Steps<'_> {
         Steps { slots: &self.slots, round_packets: self.round_packets }
     }
 }
 
-/// View of a [`Schedule`] that steps from packet to packet.
+/// View of a [`Schedule`] that moves from one packet of the worker to the next packet.
 #[derive(Clone, Copy)]
 pub(super) struct Steps<'a> {
     slots: &'a [Slot],
@@ -92,15 +93,16 @@ impl Steps<'_> {
         usize::from(self.slots[at.slot].group)
     }
 
-    /// Returns the remaining slots of the round from `at` on, at most `packets_max`.
+    /// Returns the remaining packets of the round, starting at `at`. The result has at most
+    /// `packets_max` entries.
     #[inline(always)]
     pub(super) fn from(&self, at: Cursor, packets_max: usize) -> &[Slot] {
         let rest = &self.slots[at.slot..];
         &rest[..rest.len().min(packets_max)]
     }
 
-    /// Returns the packet that is `packets` packets of this worker after `at`. `packets` is at most
-    /// the number of slots of a round.
+    /// Returns the position that is `packets` packets of this worker after `at`. `packets` is at
+    /// most the number of packets that the worker has in a round.
     #[inline(always)]
     pub(super) fn ahead(&self, at: Cursor, packets: usize) -> Cursor {
         let (mut slot, mut round_start) = (at.slot + packets, at.round_start);
@@ -112,8 +114,9 @@ impl Steps<'_> {
     }
 }
 
-/// Returns the number of slots of each bucket, in proportion to its flows. The proportion is exact
-/// if a round has a slot for every flow. Otherwise each bucket with flows has at least one slot.
+/// Returns the number of packets in a round for each hash bucket, in proportion to the number of
+/// its flows. The proportion is exact if a round has room for a packet of every flow. Otherwise,
+/// each hash bucket with flows gets at least one packet.
 fn slots_per_bucket(flows: &[usize; BUCKETS]) -> [u32; BUCKETS] {
     let total: usize = flows.iter().sum();
     let room = ROUND_PACKETS as usize;
@@ -121,7 +124,8 @@ fn slots_per_bucket(flows: &[usize; BUCKETS]) -> [u32; BUCKETS] {
         return flows.map(|count| (count * (room / total)) as u32);
     }
     let mut slots = flows.map(|count| ((count * room / total) as u32).max(u32::from(count > 0)));
-    // Distribute the slots that remain after rounding down to the buckets that lost most by it.
+    // Rounding down leaves some packets of the round without a bucket. Give these packets to the
+    // buckets that lost most by rounding.
     let mut order: Vec<usize> = (0..BUCKETS).collect();
     let lost = |bucket: usize| (flows[bucket] * room) as i64 - i64::from(slots[bucket]) * total as i64;
     order.sort_by_key(|&bucket| std::cmp::Reverse(lost(bucket)));
@@ -130,7 +134,8 @@ fn slots_per_bucket(flows: &[usize; BUCKETS]) -> [u32; BUCKETS] {
     slots
 }
 
-/// Shuffles the items (Fisher and Yates) with random numbers by position.
+/// Shuffles the items with the algorithm of Fisher and Yates. The random numbers depend only on
+/// `seed`.
 pub(super) fn shuffle<T>(seed: u64, items: &mut [T]) {
     for last in (1..items.len()).rev() {
         items.swap(last, below(draw(seed, last as u64) as u32, last as u32 + 1) as usize);
@@ -145,8 +150,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// Every packet of the sequence belongs to exactly one worker, for any distribution of
-        /// flows. Buckets get their shares.
+        /// Checks that every packet of the sequence belongs to exactly one worker, for any
+        /// distribution of flows. Also checks that each hash bucket gets its share of the packets.
         #[test]
         fn every_packet_has_one_worker(
             seed: u64,

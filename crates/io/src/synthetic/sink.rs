@@ -1,5 +1,5 @@
-//! Transmit queue of a synthetic port: counts packets, computes a digest if configured, and
-//! releases buffers.
+//! Transmit queue of a synthetic port. It counts packets, optionally computes a digest of them, and
+//! frees their buffers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,10 +10,11 @@ use super::config::Config;
 use super::probe::{ProbeChecker, Probes};
 use crate::{Departure, Error, PortCounters, Transmit};
 
-/// Digest of all packets sent to the port. The order of the packets does not change it.
+/// Digest of all packets that were sent to the port. The digest does not depend on the order of the
+/// packets.
 ///
-/// The digest is the sum of a hash of each frame, modulo 2^64. With an exclusive or instead of a
-/// sum, two equal packets would cancel out. The digest is for comparing runs and does not resist an
+/// It is the sum of the hashes of all frames, modulo 2^64. With an exclusive or instead of a sum,
+/// two equal packets would cancel out. The digest serves to compare runs and does not resist an
 /// attacker.
 #[derive(Clone, Debug, Default)]
 pub struct Digest(Arc<AtomicU64>);
@@ -24,14 +25,14 @@ impl Digest {
         Self::default()
     }
 
-    /// Returns the digest of all packets of completed calls of `transmit`.
+    /// Returns the digest of all packets that earlier calls of `transmit` have sent.
     pub fn value(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 /// Creates the transmit queue of one worker. With `digest = true` in the configuration, the queue
-/// adds its packets to `digest`. The queues of all workers share the digest.
+/// adds the hashes of its packets to `digest`. The queues of all workers share this digest.
 pub fn transmitter(config: &Config, digest: &Digest) -> Box<dyn Transmit> {
     let digest = config.digest.then(|| digest.clone());
     let checker = config.probes.as_ref().map(Probes::checker);
@@ -72,8 +73,8 @@ impl Transmit for Transmitter {
     }
 }
 
-/// Hashes a frame word by word: multiplies by an odd constant and folds the halves of the product.
-/// The length is hashed first, so that padding changes the result.
+/// Hashes a frame in words of 8 bytes. Each step multiplies by an odd constant and combines the two
+/// halves of the product. The length is hashed first, so that padding changes the result.
 fn hash(frame: &[u8]) -> u64 {
     let mix = |state: u64, word: u64| {
         let product = u128::from(state ^ word) * 0x9e37_79b9_7f4a_7c15;

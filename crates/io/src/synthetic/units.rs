@@ -1,4 +1,4 @@
-//! Sizes, rates, prefixes and MAC addresses in the configuration.
+//! Types for frame lengths, rates, address prefixes and MAC addresses in the configuration.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -8,34 +8,36 @@ use serde::{Deserialize, Deserializer};
 
 use crate::Error;
 
-/// Length of generated frames in bytes, as in memory, without FCS. A packet that is commonly called
-/// a 64-byte packet is `size = 60`.
+/// Length of generated frames in bytes, without the frame check sequence (FCS) of 4 bytes. A packet
+/// that is commonly called a 64-byte packet therefore has `size = 60`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     /// All frames have the same length: `size = 60`.
     Fixed(u16),
-    /// Uniformly random, including both ends: `size = { min = 60, max = 1276 }`.
+    /// The length of each frame is random and uniformly distributed. Both limits are included, as
+    /// in `size = { min = 60, max = 1276 }`.
     Uniform {
         /// Minimum length.
         min: u16,
         /// Maximum length.
         max: u16,
     },
-    /// `size = "imix"`: 64, 570 and 1518 bytes with FCS in the ratio 7:4:1, as in the thesis on
-    /// adaptive scheduling (University of Crete, 2020, section 5.3). RFC 6985 defines a notation
-    /// for such mixes.
+    /// Frames have 64, 570 and 1518 bytes including FCS, in the ratio 7:4:1 (`size = "imix"`). This
+    /// mix is used in the thesis on adaptive scheduling (University of Crete, 2020, section 5.3).
+    /// RFC 6985 defines a notation for such mixes.
     Imix,
-    /// `size = "imix-pipsea"`: 61.22 % of 60 bytes, 23.47 % of 536 bytes and 15.31 % of 1360 bytes,
-    /// with FCS (PIPSEA, CCS '16, section 4).
+    /// Frames have 60 bytes (61.22 %), 536 bytes (23.47 %) or 1360 bytes (15.31 %), including FCS
+    /// (`size = "imix-pipsea"`). This mix is used for PIPSEA (CCS '16, section 4).
     ImixPipsea,
 }
 
-/// Length of the frame check sequence in bytes. The published mixes include it, but frames in
-/// memory do not.
+/// Length of the frame check sequence (FCS) in bytes. The lengths in the published mixes include
+/// the FCS, but frames in memory do not contain it.
 const FCS_BYTES: u16 = 4;
 
 impl Size {
-    /// Returns the lengths without FCS and their weights, or `None` for uniformly random lengths.
+    /// Returns the possible frame lengths without FCS, each with its weight. Returns `None` if the
+    /// length is uniformly distributed.
     pub(super) fn shares(&self) -> Option<Vec<(u16, u32)>> {
         let without_fcs = |shares: [(u16, u32); 3]| shares.map(|(bytes, share)| (bytes - FCS_BYTES, share)).to_vec();
         match self {
@@ -93,7 +95,7 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
-/// A number, or a range from `min` to `max`: `80` or `{ min = 1024, max = 65535 }`.
+/// A single number such as `80`, or a range of numbers such as `{ min = 1024, max = 65535 }`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// First number of the range.
@@ -161,8 +163,8 @@ impl<'de> Visitor<'de> for SpanVisitor {
     }
 }
 
-/// Rate at which packets are offered: `"max"`, `"10Mpps"`, `"2.5Gbps"`. A bit rate counts the bits
-/// of frames without FCS.
+/// Rate at which packets are generated, such as `"max"`, `"10Mpps"` or `"2.5Gbps"`. A rate in bits
+/// per second counts the bits of frames without FCS.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
     /// Maximum rate.
@@ -203,8 +205,8 @@ impl FromStr for Rate {
     }
 }
 
-/// Prefix of addresses: `"10.0.0.0/8"`, `"0.0.0.0/0"`, `"2001:db8::/32"`. Without `/` it is a
-/// single address.
+/// Prefix of IP addresses, such as `"10.0.0.0/8"`, `"0.0.0.0/0"` or `"2001:db8::/32"`. Without `/`,
+/// the prefix is a single address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
     /// Any address of the prefix.

@@ -1,11 +1,12 @@
-//! The `tap` port: a TAP interface, which connects the chain with the kernel's network stack.
+//! Packet port for a TAP interface, through which the program exchanges packets with the network
+//! stack of the kernel.
 //!
 //! The kernel receives the packets that the port sends to the interface. The port receives the
-//! packets that the kernel sends to the interface. With this port, a chain reaches the programs of
-//! this machine.
+//! packets that the kernel sends to the interface. Other programs on this machine can use the
+//! interface like a network card.
 //!
-//! The interface has one queue per worker. The kernel copies each frame, with one system call per
-//! frame.
+//! The interface has one queue per worker. The kernel copies each frame, and each frame needs one
+//! system call.
 
 mod queue;
 
@@ -31,8 +32,9 @@ const NAME_BYTES_MAX: usize = libc::IFNAMSIZ - 1;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Name of the interface. The port creates the interface if it does not exist, and removes it
-    /// at the end. An existing interface (`ip tuntap add NAME mode tap multi_queue`) is kept.
+    /// Name of the TAP interface. If no interface with this name exists, the port creates one and
+    /// removes it at the end. The port keeps an existing interface (`ip tuntap add NAME mode tap
+    /// multi_queue`).
     pub interface: String,
 }
 
@@ -90,7 +92,7 @@ fn attach(name: &str, multi_queue: bool) -> io::Result<File> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(file) }
 }
 
-/// One queue of the interface. The receive queue and the transmit queue of a worker share it.
+/// One queue of the TAP interface. The receive queue and the transmit queue of a worker share it.
 struct Queue {
     file: File,
     received: SharedCounters,
@@ -102,7 +104,7 @@ struct Port {
     queues: Vec<Arc<Queue>>,
     stopped: Arc<AtomicBool>,
     frame_bytes_max: usize,
-    /// Whether the last message to the operator reported that the interface is down.
+    /// Whether the interface was down when the last message was sent to the operator.
     reported_down: Mutex<bool>,
 }
 

@@ -46,7 +46,8 @@ impl Receive for Receiver {
             let bytes = match (&self.queue.file).read(&mut self.frame) {
                 Ok(bytes) => bytes,
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => break,
-                // An interface that is down returns EIO and may come up again.
+                // The read fails with EIO if the interface is down. It is not an error, because the
+                // interface may come up again.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EIO | libc::EBADFD)) => break,
                 Err(source) => return Err(Error::system("read from a tap interface", source)),
             };
@@ -102,7 +103,8 @@ impl Transmit for Transmitter {
     fn transmit(&mut self, buffers: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error> {
         let mut accepted = 0;
         for Departure { descriptor, .. } in packets {
-            // A failed write means that the interface is full or down. The packet is then lost.
+            // A write fails if the queue of the interface is full or the interface is down. The
+            // packet is then lost.
             if let Ok(bytes) = (&self.queue.file).write(buffers.frame(descriptor)) {
                 accepted += 1;
                 self.counters.sent_bytes += bytes as u64;

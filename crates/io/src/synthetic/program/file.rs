@@ -1,4 +1,5 @@
-//! Format of a load program: TOML with classes and steps.
+//! Format of a load program, which describes how the traffic of a port changes over time. A program
+//! is a TOML file with traffic classes and steps:
 //!
 //! ```toml
 //! repeat = true
@@ -44,7 +45,8 @@ const SECONDS_MAX: f64 = 86_400.0;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
-    /// Whether the program starts again after its last step. Otherwise the port ends.
+    /// Whether the program starts again after its last step. If false, the port ends after the last
+    /// step.
     #[serde(default)]
     pub(super) repeat: bool,
     #[serde(default, rename = "class")]
@@ -53,7 +55,8 @@ pub(super) struct File {
     pub(super) steps: Vec<StepKeys>,
 }
 
-/// A class of packets. Keys that are missing have the values of the port.
+/// A class of packets, which are generated alike. A key that is absent has the value that is
+/// configured for the port.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in super::super) struct ClassKeys {
@@ -69,20 +72,21 @@ pub(in super::super) struct ClassKeys {
 #[serde(deny_unknown_fields)]
 pub(super) struct StepKeys {
     pub(super) seconds: f64,
-    /// Rate at the start. Without `to`, the rate of the whole step.
+    /// Rate at the start of the step. If `to` is absent, the rate is constant during the step.
     pub(super) rate: Rate,
-    /// Rate at the end.
+    /// Rate at the end of the step.
     pub(super) to: Option<Rate>,
-    /// Lengths. Those of the step before or, in the first step, of the port if it is missing.
+    /// Frame lengths of the step. If this key is absent, the step has the lengths of the previous
+    /// step. The first step then has the lengths that are configured for the port.
     pub(super) size: Option<Size>,
-    /// Shares of the classes, in proportion. Those of the step before or, in the first step, equal
-    /// shares if it is missing.
+    /// Relative share of each traffic class. If this key is absent, the step has the shares of the
+    /// previous step. In the first step, all classes then have equal shares.
     #[serde(default)]
     pub(super) shares: Option<BTreeMap<String, f64>>,
 }
 
 impl ClassKeys {
-    /// Returns the configuration of a port whose packets all belong to this class.
+    /// Returns the configuration of a port that generates only packets of this class.
     pub(in super::super) fn apply(&self, port: &Config) -> Config {
         let mut config = port.clone();
         config.source = self.source.or(config.source);

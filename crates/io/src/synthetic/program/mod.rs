@@ -29,9 +29,10 @@ const SECOND_NS: f64 = 1e9;
 /// A load program, ready for the generator.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
-    /// Segments in order of time. The last one ends the program, or a cycle of it.
+    /// Segments of the program in the order of time. After the last segment, the program ends or
+    /// starts again.
     segments: Vec<Segment>,
-    /// Different lengths, of which each segment names one.
+    /// List of the different frame lengths in the program. Each segment refers to one of them.
     pub(super) sizes: Vec<Size>,
     /// Classes. Empty if the file has no classes.
     pub(super) classes: Vec<ClassKeys>,
@@ -49,29 +50,31 @@ struct Segment {
     /// Time between two packets, in nanoseconds.
     packet_ns: f64,
     size: usize,
-    /// Limits of the classes: a random number selects the first class whose limit is above it.
+    /// Limit of each traffic class. A random number selects the first class whose limit is above
+    /// the number.
     limits: Vec<u32>,
 }
 
 /// The part of a program to which a packet belongs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Position<'a> {
-    /// First packet after the segment.
+    /// Number of the first packet after the segment.
     pub(super) end: u64,
-    /// First packet of the segment.
+    /// Number of the first packet of the segment.
     pub(super) first: u64,
-    /// Start of the segment, in nanoseconds after the start of the program.
+    /// Start of the segment, in nanoseconds since the start of the program.
     pub(super) start_ns: u64,
     /// Time between two packets, in nanoseconds.
     pub(super) packet_ns: f64,
     /// Index into [`Program::sizes`].
     pub(super) size: usize,
-    /// Limits of the classes.
+    /// Limit of each traffic class in the segment.
     pub(super) limits: &'a [u32],
 }
 
 impl Program {
-    /// Reads the program of a port, if it has one.
+    /// Reads the load program of a port. Returns `None` if the configuration of the port names no
+    /// load program.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read or is not a load program.
@@ -81,7 +84,8 @@ impl Program {
         Self::parse(path, &text, config.size, config.ip).map(Some)
     }
 
-    /// Parses a program. `size` is the length of packets if the first step sets no length.
+    /// Parses the text of a load program. `size` is used if the first step of the program sets no
+    /// frame length.
     fn parse(path: &Path, text: &str, size: Size, ip: IpVersion) -> Result<Self, Error> {
         let file = File::parse(path, text, ip)?;
         let mut program = Self {
@@ -108,8 +112,8 @@ impl Program {
         Ok(program)
     }
 
-    /// Returns the number of packets that are due `elapsed_ns` after the start. A packet is due
-    /// when all earlier packets have had their time.
+    /// Returns the number of packets that are due `elapsed_ns` nanoseconds after the start of the
+    /// program. A packet is due when the rate has left enough time for all earlier packets.
     pub(super) fn due(&self, elapsed_ns: u64) -> u64 {
         let (cycle, within_ns) = match self.repeat {
             true => (elapsed_ns / self.duration_ns, elapsed_ns % self.duration_ns),
@@ -123,18 +127,20 @@ impl Program {
         cycle * self.packets + (segment.first + packets).min(end)
     }
 
-    /// Returns the number of packets, or `u64::MAX` if the program repeats.
+    /// Returns the number of packets of the program, or `u64::MAX` if the program repeats.
     pub(super) fn packets(&self) -> u64 {
         if self.repeat { u64::MAX } else { self.packets }
     }
 
-    /// Returns the segment of packet `sequence`, or `None` after the last packet.
+    /// Returns the segment of the packet with the number `sequence`. Returns `None` if this packet
+    /// is after the end of the program.
     pub(super) fn position(&self, sequence: u64) -> Option<Position<'_>> {
         if !self.repeat && sequence >= self.packets {
             return None;
         }
         let (cycle, within) = (sequence / self.packets, sequence % self.packets);
-        // Segments without packets have the same first packet as the next one, which is chosen.
+        // A segment without packets has the same first packet as the next segment. The search finds
+        // the last of these segments, which contains the packet.
         let index = self.segments.partition_point(|segment| segment.first <= within) - 1;
         let segment = &self.segments[index];
         let end = self.segments.get(index + 1).map_or(self.packets, |next| next.first);
@@ -181,7 +187,8 @@ impl Builder {
         let parts = if from == to { 1.0 } else { (step.seconds / RAMP_SECONDS).ceil() };
         let parts = parts.min(SEGMENTS_MAX as f64 + 1.0);
         for part in 0..parts as usize {
-            // The rate of a part is that in its middle, so no packets are added or lost.
+            // A part has a constant rate, which is the linear rate at the middle of the part. The
+            // total number of packets is therefore the same as with a linear rate.
             let rate = from + (to - from) * (part as f64 + 0.5) / parts;
             program.segments.push(Segment {
                 start_ns: (self.seconds * SECOND_NS).round() as u64,
@@ -200,7 +207,8 @@ fn equal_limits(classes: usize) -> Vec<u32> {
     limits(&vec![1.0; classes])
 }
 
-/// Returns the limits of shares: the sums of the shares up to each class, as fractions of 2^32.
+/// Returns the limit of each share. A limit is the sum of the shares up to this one, as a fraction
+/// of 2^32.
 fn limits(shares: &[f64]) -> Vec<u32> {
     let total: f64 = shares.iter().sum();
     let mut sum = 0.0;
@@ -209,7 +217,9 @@ fn limits(shares: &[f64]) -> Vec<u32> {
         (sum / total * 4_294_967_296.0) as u32
     };
     let mut limits: Vec<u32> = shares.iter().map(limit).collect();
-    // Rounding must not leave numbers without a class, and classes without a share get none.
+    // Every random number must select a class in spite of rounding. The last class with a share
+    // therefore gets the highest limit. No number selects a later class, because later classes have
+    // no share.
     let last = shares.iter().rposition(|share| *share > 0.0);
     last.into_iter().for_each(|last| limits[last..].fill(u32::MAX));
     limits
@@ -280,7 +290,8 @@ mod tests {
             assert!(due > sequence && due <= sequence + 2, "{sequence}: {due}");
             sequence += 1 + sequence / 97;
         }
-        // 0.3 s at 45.5 kpps on average, and 0.2 s at 1 Mbps of 360 bytes.
+        // The first step has 0.3 s at an average of 45.5 kpps. The second step has 0.2 s at 1 Mbps
+        // with frames of 360 bytes.
         assert!(program.packets.abs_diff(13_650 + 69) <= 3, "{}", program.packets);
     }
 
