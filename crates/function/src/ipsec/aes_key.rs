@@ -38,7 +38,8 @@ pub(super) fn expand(key: &[u8]) -> RoundKeys {
     keys
 }
 
-/// Returns the round keys of the equivalent inverse cipher (FIPS 197, section 5.3.5).
+/// Converts the round keys of the cipher to the round keys of the equivalent inverse cipher (FIPS
+/// 197, section 5.3.5).
 pub(super) fn invert(mut keys: RoundKeys) -> RoundKeys {
     keys.reverse();
     let last = keys.len() - 1;
@@ -52,9 +53,11 @@ pub(super) fn invert(mut keys: RoundKeys) -> RoundKeys {
     keys
 }
 
-/// S-box (section 5.1.1): inverse in GF(2^8), then an affine map.
+/// Returns the value of the AES S-box for a byte (FIPS 197, section 5.1.1). It is the inverse in
+/// GF(2^8), followed by an affine map.
 fn substitute(byte: u8) -> u8 {
-    // The inverse is the 254th power, and 0 for 0. The exponent 254 is 2 + 4 + ... + 128.
+    // The inverse of a byte is its 254th power. For the byte 0, the result is 0. The loop
+    // multiplies the powers 2, 4, 8, ... and 128, whose exponents sum to 254.
     let mut inverse = 1;
     let mut power = byte;
     for _ in 0..7 {
@@ -65,7 +68,7 @@ fn substitute(byte: u8) -> u8 {
     inverse ^ rotated(1) ^ rotated(2) ^ rotated(3) ^ rotated(4) ^ 0x63
 }
 
-/// Multiplication in GF(2^8) (section 4.2).
+/// Multiplies two elements of GF(2^8) (FIPS 197, section 4.2).
 fn multiply(mut a: u8, b: u8) -> u8 {
     let mut product = 0;
     for bit in 0..8 {
@@ -83,7 +86,7 @@ fn times_x(a: u8) -> u8 {
 mod tests {
     use super::*;
 
-    /// FIPS 197, appendix A.1, the first and last words.
+    /// Compares the first and the last round keys with the example in FIPS 197, appendix A.1.
     #[test]
     fn expands_the_example_of_the_standard() {
         let key = 0x2b7e1516_28aed2a6_abf71588_09cf4f3c_u128.to_be_bytes();
@@ -93,7 +96,7 @@ mod tests {
         assert_eq!(u128::from_be_bytes(keys[10]), 0xd014f9a8_c9ee2589_e13f0cc8_b6630ca6);
     }
 
-    /// FIPS 197, appendices A.2 and A.3: the last words.
+    /// Compares the last round key with the examples in FIPS 197, appendices A.2 and A.3.
     #[test]
     fn expands_the_examples_of_longer_keys() {
         let key = 0x603deb10_15ca71be_2b73aef0_857d7781_u128.to_be_bytes();
@@ -107,7 +110,8 @@ mod tests {
         assert_eq!(u128::from_be_bytes(keys[12]), 0xe98ba06f_448c773c_8ecc7204_01002202);
     }
 
-    /// FIPS 197, appendix C.1, `ik_sch` of the equivalent inverse cipher.
+    /// Compares the round keys with `ik_sch` of the equivalent inverse cipher, the example in FIPS
+    /// 197, appendix C.1.
     #[test]
     fn inverts_the_example_of_the_standard() {
         let keys = invert(expand(&0x00010203_04050607_08090a0b_0c0d0e0f_u128.to_be_bytes()));

@@ -1,5 +1,5 @@
-//! Packets that exceed the MTU of their SA, reassembly of fragments to local endpoints, and
-//! keepalives (`docs/decisions/0006-fragments.md`).
+//! Handles packets that exceed the MTU of their SA, reassembles fragments that are sent to local
+//! endpoints, and sends keepalives. See `docs/decisions/0006-fragments.md`.
 
 use std::net::IpAddr;
 
@@ -16,24 +16,27 @@ use super::{
 use crate::fragments::{Added, Limits, Reassembler, Refusal, Split, ip_at, too_big};
 use crate::{Arrangement, Step, Work, WorkColumns};
 
-/// Maximum number of ICMP errors per worker and second (RFC 1812, section 4.3.2.8).
+/// Maximum number of ICMP errors that a worker sends per second (RFC 1812, section 4.3.2.8).
 const MESSAGES_A_SECOND: u32 = 100;
 const SECOND_NS: u64 = 1_000_000_000;
-/// IPv6 packets up to this size, in bytes, are never too big (RFC 8200, section 5).
+/// An IPv6 packet of at most this size, in bytes, is never too big, because every IPv6 link carries
+/// it (RFC 8200, section 5).
 const IPV6_MTU_MIN: usize = 1280;
 const DONT_FRAGMENT: u8 = 0x40;
 
-/// Packet that may exceed the MTU, and its origin.
+/// Packet that may exceed the MTU of its SA, and the fragments that it was reassembled from, if
+/// any.
 #[derive(Clone, Copy)]
 struct Origin {
     packet: Descriptor,
-    /// If `packet` was reassembled: the last fragment as it arrived, and the number of fragments
-    /// held before it.
+    /// For a reassembled packet, the descriptor of the fragment that arrived last, and the number
+    /// of fragments that were held before it.
     joined: Option<(Descriptor, u32)>,
 }
 
 impl Origin {
-    /// Returns the step that keeps the packet, with a descriptor that may have changed.
+    /// Returns the step that keeps the packet. `packet` is its descriptor, which may differ from
+    /// the original one.
     fn keep(self, packet: Descriptor, work: Work) -> Step {
         match self.joined {
             Some((last, held)) => Step::Join { packet: last, whole: packet, held, work },
@@ -41,7 +44,8 @@ impl Origin {
         }
     }
 
-    /// Returns the step that drops the packet. A reassembled packet first replaces its fragments.
+    /// Returns the step that drops the packet. For a reassembled packet, the step replaces the
+    /// fragments by the packet and drops the packet.
     fn drop(self, reason: u8) -> Step {
         match self.joined {
             Some(_) => self.keep(self.packet, Work::Done(Outcome::drop(reason))),
@@ -50,7 +54,7 @@ impl Origin {
     }
 }
 
-/// State of one worker for arranging packets.
+/// State with which one worker splits, joins and creates packets.
 #[derive(Default)]
 pub(super) struct Arranger {
     reassembler: Option<Reassembler>,
@@ -78,7 +82,7 @@ impl Arranger {
         self.run_timers(host, packets)
     }
 
-    /// Prepares a run of packets that need no arranging.
+    /// Prepares consecutive packets that need neither fragmentation nor reassembly.
     fn keep_run(&mut self, host: &mut IpsecHost, packets: &mut Arrangement<'_>, run: &[Descriptor]) {
         self.work.clear();
         host.prepare_all(packets.region, run, &mut self.work);
@@ -103,8 +107,8 @@ impl Arranger {
         }
     }
 
-    /// Handles a packet that exceeds the MTU of its SA. Returns false without any step if the
-    /// packet fits or has no outbound SA.
+    /// Handles a packet that exceeds the MTU of its outbound SA. If the packet fits or has no
+    /// outbound SA, returns false and adds no step.
     fn handle_too_long(
         &mut self,
         host: &mut IpsecHost,
@@ -134,8 +138,8 @@ impl Arranger {
         true
     }
 
-    /// Fragments a packet. Each fragment has its own sequence number. The first one stays in its
-    /// buffer; the others get new buffers.
+    /// Splits a packet into fragments, each with its own sequence number. The first fragment stays
+    /// in the buffer of the packet. Each later fragment gets a new buffer.
     fn split(
         &mut self,
         host: &mut IpsecHost,
@@ -175,7 +179,8 @@ impl Arranger {
         }
     }
 
-    /// Turns a packet that must not be fragmented into the ICMP error to its sender, or drops it.
+    /// Replaces a packet that must not be fragmented by an ICMP error to its sender, or drops the
+    /// packet.
     fn send_too_big(
         &mut self,
         host: &IpsecHost,
@@ -210,7 +215,8 @@ impl Arranger {
         self.messages.1 <= MESSAGES_A_SECOND
     }
 
-    /// Holds a fragment, or reassembles the packet that it completes.
+    /// Stores a fragment until its packet is complete. If this fragment completes the packet,
+    /// reassembles the packet.
     fn join(&mut self, host: &mut IpsecHost, packets: &mut Arrangement<'_>, packet: &Descriptor, at: usize) {
         let region = &mut *packets.region;
         let frame_bytes = region.frame_bytes_max();
@@ -230,7 +236,7 @@ impl Arranger {
                 };
                 region.frame_mut(&whole).copy_from_slice(reassembler.whole());
                 let whole = Descriptor { port: packet.port, ..whole };
-                // If the reassembled packet belongs to no inbound SA, it may exceed the MTU of an
+                // A reassembled packet that belongs to no inbound SA may exceed the MTU of an
                 // outbound tunnel.
                 if self.handle_too_long(host, packets, Origin { packet: whole, joined: Some((*packet, held)) }, at) {
                     return;
@@ -243,7 +249,7 @@ impl Arranger {
         }
     }
 
-    /// Expires old fragments, sends keepalives, and returns the time of the next call in
+    /// Expires old fragments and sends keepalives. Returns the time of the next call, in
     /// nanoseconds.
     fn run_timers(&mut self, host: &IpsecHost, packets: &mut Arrangement<'_>) -> u64 {
         let mut wake_ns = u64::MAX;
@@ -292,7 +298,8 @@ fn reason(refusal: Refusal) -> u8 {
     }
 }
 
-/// Returns the length of an IP packet whose length fields were checked, in bytes.
+/// Returns the length of an IP packet in bytes. The caller has checked the length fields of the
+/// header.
 fn ip_bytes(packet: &[u8]) -> usize {
     let at = if packet[0] >> 4 == 4 { 2 } else { 4 };
     let stated = usize::from(u16::from_be_bytes([packet[at], packet[at + 1]]));

@@ -1,8 +1,8 @@
-//! Decisions for the frames of a burst, in several passes: one pass reads headers, another one
-//! looks up policies.
+//! Decisions for the frames of a burst (the packets that a worker receives together), in several
+//! passes. One pass reads the headers, and another one looks up policies.
 //!
-//! Every pass is a short loop, so the memory accesses of different packets overlap and the loop
-//! state stays in registers.
+//! Every pass is a short loop. The memory accesses of different packets therefore overlap, and the
+//! state of the loop stays in registers.
 
 use godwit_packet::simd::{self, Isa, Vectorized};
 use godwit_wire::{ethertype, protocol};
@@ -14,9 +14,11 @@ use super::policies::{Answer, Policies, Table};
 /// Buffers for the decisions of one burst.
 #[derive(Default)]
 pub(super) struct Burst {
-    /// Address pair of each packet, as the key of the policy table. 0 for packets in `others`.
+    /// Source and destination address of each packet, as the key of the policy table. The entry of
+    /// a packet in `others` has no meaning.
     pairs: Vec<u64>,
-    /// Packets that need no lookup in the policy table: their indexes and decisions.
+    /// Decisions for packets that need no lookup in the policy table, each with the index of the
+    /// packet.
     others: Vec<(u32, Decision)>,
     /// Decision for each packet.
     pub(super) decisions: Vec<Decision>,
@@ -52,7 +54,7 @@ impl<'a, F: ExactSizeIterator<Item = &'a [u8]>> Vectorized for ByFrame<'_, F> {
     #[inline(always)]
     fn run(self, isa: impl Isa) {
         let Self { database, policies, frames, decisions } = self;
-        // Every entry is overwritten, so old contents need no clearing.
+        // The loop overwrites every entry, so old entries need no clearing.
         decisions.resize(frames.len(), Decision::encrypt(0));
         for (decision, frame) in decisions.iter_mut().zip(frames) {
             *decision = match PlainEsp::parse(frame).and_then(|esp| database.decide_esp(esp, isa)) {
@@ -80,7 +82,8 @@ impl<'a, F: ExactSizeIterator<Item = &'a [u8]>> Vectorized for ByTable<'_, F> {
         let Self { database, policies, table, frames, burst } = self;
         let Burst { pairs, others, decisions } = burst;
         others.clear();
-        // Old entries are overwritten or not read.
+        // Old entries need no clearing. Each entry is overwritten, or an entry of `others` replaces
+        // its decision.
         pairs.resize(frames.len(), 0);
         decisions.resize(frames.len(), Decision::encrypt(0));
         let accepts_udp = database.accepts_udp();
@@ -99,7 +102,8 @@ impl<'a, F: ExactSizeIterator<Item = &'a [u8]>> Vectorized for ByTable<'_, F> {
                 }
             }
             let Some(other) = other else { break };
-            // Packets of one direction usually arrive together.
+            // Inbound packets usually arrive together. This loop decides ESP packets up to the
+            // first other packet.
             let mut not_esp = None;
             for (index, (frame, pair)) in std::iter::once(other).chain(&mut packets) {
                 match PlainEsp::parse(frame).and_then(|esp| database.decide_esp(esp, isa)) {
@@ -132,8 +136,8 @@ impl<'a, F: ExactSizeIterator<Item = &'a [u8]>> Vectorized for ByTable<'_, F> {
     }
 }
 
-/// Decides packets that need full parsing, until it finds one that the policy table decides.
-/// Similar packets usually arrive together.
+/// Decides packets that need full parsing. Stops at the first packet that the policy table decides.
+/// Similar packets usually arrive together, so one call decides many packets.
 #[inline(never)]
 fn decide_others<'f, 'p>(
     packets: impl Iterator<Item = (usize, (&'f [u8], &'p mut u64))>,
@@ -158,17 +162,17 @@ fn may_be_inbound(protocol: u8, accepts_udp: bool) -> bool {
     matches!(protocol, protocol::ESP | protocol::AH) || (protocol == protocol::UDP && accepts_udp)
 }
 
-/// Returns the address pair of a frame that [`Plain::parse`] accepts and that cannot belong to an
-/// inbound SA: its protocol is not ESP, AH or `inbound_protocol`. This fast check accepts most
-/// outbound frames.
+/// Returns the source and destination address of a frame that [`Plain::parse`] accepts and that
+/// cannot belong to an inbound SA. The protocol of such a frame is not ESP, AH or
+/// `inbound_protocol`. This fast check accepts most outbound frames.
 #[inline(always)]
 fn plain_pair(frame: &[u8], inbound_protocol: u32) -> Option<u64> {
     let header = frame.first_chunk::<{ Plain::BYTES }>()?;
     let eight = |at: usize| u64::from_be_bytes(*header[at..].first_chunk().unwrap_or(&[0; 8]));
-    // Bytes 12 to 19: EtherType, version and header length, type of service, total length,
-    // identification.
+    // Bytes 12 to 19 contain the EtherType, version and header length, type of service, total
+    // length and identification.
     let start = eight(12);
-    // Payload length. It wraps to a large number if the total length is shorter than the header.
+    // The payload length wraps to a large number if the total length is shorter than the header.
     let payload_bytes = (start >> 16 & 0xffff).wrapping_sub(IPV4_BYTES as u64);
     let is_plain = start >> 40 == (u64::from(ethertype::IPV4) << 8 | 0x45);
     let is_whole = payload_bytes <= (frame.len() - Plain::BYTES) as u64;
@@ -180,7 +184,8 @@ fn plain_pair(frame: &[u8], inbound_protocol: u32) -> Option<u64> {
 
 const _: () = assert!(protocol::ESP & 1 == 0 && protocol::AH == protocol::ESP + 1);
 
-/// Decides a packet by the full table lookup, after its first bucket gave no SA.
+/// Decides a packet by the lookup in both buckets of the policy table, after the first bucket gave
+/// no SA.
 #[cold]
 #[inline(never)]
 fn decide_by_table(table: Table<'_>, pair: u64) -> Decision {

@@ -1,5 +1,5 @@
-//! Commands at run time: add, replace, delete and list SAs, and set policies. Responses never
-//! contain keys.
+//! Commands of the operator at run time. They add, replace, delete and list SAs, and list and set
+//! policies. Responses never contain keys.
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,8 +17,8 @@ use super::state::SaFacts;
 use super::suite::Protocol;
 use crate::{Error, Running};
 
-/// Executes one command completely or not at all. Not inlined, so that the caller can wipe the
-/// stack that it used.
+/// Executes one command completely or not at all. The function is not inlined, so that its caller
+/// can wipe the part of the stack that it used.
 #[inline(never)]
 pub(super) fn run(control: &mut Control, request: &Value, running: &dyn Running) -> Result<Value, Error> {
     control.wipe_retired(running);
@@ -42,9 +42,9 @@ impl From<Refusal> for Error {
     }
 }
 
-/// Converts an error of the configuration reader to a command error. The location is omitted,
-/// because it refers to converted text. A string of the wrong type is not quoted, because it may be
-/// a key.
+/// Converts an error of the configuration reader to an error of a command. The location is omitted,
+/// because it refers to TOML text that the request was converted to. A string of the wrong type is
+/// not quoted, because it may be a key.
 fn command_error(error: Error) -> Error {
     let message = match &error {
         Error::Toml(error) => match error.message().split_once("invalid type: string \"") {
@@ -56,8 +56,8 @@ fn command_error(error: Error) -> Error {
     Error::Command { message }
 }
 
-/// Parses the stanzas of a request with the configuration reader. An error names the stanza that
-/// causes it.
+/// Parses the SAs and policies of a request with the configuration reader. An error names the SA or
+/// the policy that causes it.
 fn stanzas(request: &Value) -> Result<Config, Error> {
     let mut lists: Vec<(&str, &[Value])> = Vec::new();
     for key in ["sa", "policy"] {
@@ -81,7 +81,8 @@ fn stanzas(request: &Value) -> Result<Config, Error> {
 
 fn read(lists: &[(&str, &[Value])]) -> Result<Config, Error> {
     let mut text = Zeroizing::new(String::new());
-    // Reserve all memory now: a string that grows leaves copies that are not wiped.
+    // All memory is reserved now, because a string that grows leaves copies of its text that are
+    // not wiped.
     text.reserve_exact(lists.iter().map(|(key, values)| 8 + key.len() + bytes_of(values)).sum());
     for (key, values) in lists {
         let _ = write!(*text, "{key} = ");
@@ -93,7 +94,7 @@ fn read(lists: &[(&str, &[Value])]) -> Result<Config, Error> {
     crate::config::read(document).map_err(command_error)
 }
 
-/// Returns an upper bound of the number of bytes that [`emit`] writes.
+/// Returns an upper bound for the number of bytes that [`emit`] writes for a value.
 fn bytes(value: &Value) -> usize {
     match value {
         Value::String(text) => 6 * text.len() + 2,
@@ -107,7 +108,7 @@ fn bytes_of(values: &[Value]) -> usize {
     values.iter().map(|value| 2 + bytes(value)).sum::<usize>() + 2
 }
 
-/// Writes a value as TOML. Its basic strings have the same escapes as JSON strings.
+/// Writes a JSON value as TOML. The basic strings of TOML have the same escapes as JSON strings.
 fn emit(out: &mut String, value: &Value) -> Result<(), Error> {
     match value {
         Value::Null => return refuse("null is not a valid value: leave the key out"),
@@ -157,7 +158,7 @@ fn emit_text(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// Returns the SAs of a request, at least one.
+/// Reads the SAs of a request. Returns an error if there are none.
 fn sas(request: &Value) -> Result<Vec<Sa>, Error> {
     let config = stanzas(request)?;
     if config.sa.is_empty() || !config.policy.is_empty() {
@@ -182,8 +183,9 @@ fn index(control: &Control, name: &str) -> Result<u32, Error> {
     control.index(name).ok_or_else(unknown)
 }
 
-/// Stages, uploads and publishes SAs, or none of them on an error. Each comes with the SA that it
-/// replaces.
+/// Installs SAs, or none of them if an error occurs. Writes them to the table image, copies them to
+/// the devices, and makes them visible to packets. Each SA comes with the index of the SA that it
+/// replaces, if any.
 fn install(control: &mut Control, sas: Vec<(Sa, Option<u32>)>, running: &dyn Running) -> Result<Vec<u32>, Error> {
     let mut staged = Vec::with_capacity(sas.len());
     let mut done = Ok(());
@@ -203,7 +205,7 @@ fn install(control: &mut Control, sas: Vec<(Sa, Option<u32>)>, running: &dyn Run
         Ok(()) => Ok(staged),
         Err(error) => {
             control.unpublish(&staged);
-            // Report the first error only.
+            // Only the first error is reported.
             let _ = control.retire(&staged, running);
             Err(error)
         }
@@ -322,8 +324,9 @@ fn describe(control: &Control, index: u32, sa: &Sa) -> Value {
     description
 }
 
-/// Lists the policies in order, or replaces all of them. Packets already steered by the old
-/// policies may arrive at a worker that does not own their new SA.
+/// Lists the policies in order, or replaces all of them. The policies determine the worker that
+/// receives a packet. Packets that arrived before the change may therefore be at a worker that does
+/// not own their new SA.
 fn policies(control: &mut Control, request: &Value) -> Result<Value, Error> {
     if request.get("policy").is_none() && request.get("sa").is_none() {
         let described = control.policies().iter().map(|policy| describe_policy(control, policy));
@@ -343,7 +346,7 @@ fn policies(control: &mut Control, request: &Value) -> Result<Value, Error> {
     Ok(json!({ "policies": count }))
 }
 
-/// Describes a policy as JSON with the keys of its stanza.
+/// Describes a policy as JSON with the keys of the configuration.
 fn describe_policy(control: &Control, policy: &Policy) -> Value {
     let Policy { selector, action } = policy;
     let mut description = selector.describe();

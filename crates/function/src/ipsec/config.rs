@@ -1,4 +1,5 @@
-//! Configuration of the function and of its policies. `config_sa.rs` contains that of the SAs.
+//! Configuration of the `ipsec` function and of its policies. `config_sa.rs` contains the
+//! configuration of the SAs.
 
 use std::ops::Range;
 
@@ -11,7 +12,7 @@ use super::selector::{Ports, Prefix, Protocol, Selector, has_ports};
 use crate::Error;
 use crate::fragments::Limits;
 
-/// Keys of the function's stanza.
+/// Keys of the `ipsec` function in the configuration.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -21,24 +22,25 @@ pub struct Config {
     /// Policies in order. The first match applies.
     #[serde(default)]
     pub(super) policy: Vec<PolicyConfig>,
-    /// Number of SA slots, including those for SAs added later.
+    /// Number of SAs that the function has space for, including SAs that are added later.
     pub(super) sa_capacity: Option<Spanned<usize>>,
-    /// Number of selector slots for inbound SAs.
+    /// Number of selectors that the function has space for. Only inbound SAs have selectors.
     pub(super) selector_capacity: Option<Spanned<usize>>,
-    /// Path MTU of outbound tunnels without their own, in bytes.
+    /// Path MTU of outbound tunnels that configure no own path MTU, in bytes.
     pub(super) path_mtu: Option<Spanned<u16>>,
-    /// Reassembly of fragments to local endpoints.
+    /// Limits for the reassembly of fragments to local endpoints. Without this key, there is no
+    /// reassembly.
     pub(super) reassembly: Option<Spanned<ReassemblyConfig>>,
-    /// Ports to the network outside the tunnels.
+    /// Names of the unprotected ports, which lead to the network outside the tunnels.
     #[serde(default)]
     pub(super) unprotected_ports: Vec<Spanned<String>>,
-    /// Minimum headroom of packets, in bytes, for SAs added later.
+    /// Minimum headroom of packets, in bytes. It reserves headroom for SAs that are added later.
     pub(super) headroom_bytes: Option<u16>,
-    /// Minimum tailroom of packets, in bytes, for SAs added later.
+    /// Minimum tailroom of packets, in bytes. It reserves tailroom for SAs that are added later.
     pub(super) tailroom_bytes: Option<u16>,
 }
 
-/// Limits for packets that are not completely received.
+/// Limits for packets of which only some fragments have arrived.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ReassemblyConfig {
@@ -120,7 +122,7 @@ impl SelectorConfig {
     }
 }
 
-/// Function that returns the index of the outbound SA with a name, or an error.
+/// Function that returns the index of the outbound SA with the given name, or an error.
 pub(super) type FindSa<'a> = &'a dyn Fn(&str) -> Result<u32, Error>;
 
 impl PolicyConfig {
@@ -150,8 +152,8 @@ impl PolicyConfig {
     }
 }
 
-/// Checks that a selector with ports has a protocol with ports, and that its prefixes are of one
-/// family.
+/// Checks that a selector with ports has a protocol with ports, and that both prefixes of the
+/// selector are of one address family.
 fn check<T>(selector: &Selector, key: &Spanned<T>) -> Result<(), Error> {
     let ports = selector.source_ports.is_some() || selector.destination_ports.is_some();
     if ports && !selector.protocol.is_some_and(has_ports) {
@@ -164,7 +166,7 @@ fn check<T>(selector: &Selector, key: &Spanned<T>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns a set of ports: bit `n` is set for port `n`.
+/// Converts port names to a set in which bit `n` is set for port `n`.
 pub(super) fn port_set(names: &[Spanned<String>], ports: &[String]) -> Result<u64, Error> {
     let mut set = 0;
     for name in names {
@@ -179,7 +181,8 @@ pub(super) fn port_set(names: &[Spanned<String>], ports: &[String]) -> Result<u6
     Ok(set)
 }
 
-/// Returns the number of a key, or an error at that key if the number is out of range.
+/// Returns the value of a numeric key. Returns an error at the location of the key if the value is
+/// out of range.
 pub(super) fn within(key: &str, given: &Spanned<usize>, range: Range<usize>) -> Result<usize, Error> {
     let number = *given.get_ref();
     if range.contains(&number) {

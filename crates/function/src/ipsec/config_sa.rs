@@ -1,4 +1,5 @@
-//! Configuration of an SA: `[[function.sa]]`, and the same keys in commands.
+//! Configuration of an SA, from `[[function.sa]]` in the configuration file or from a command with
+//! the same keys.
 
 use std::net::IpAddr;
 
@@ -52,10 +53,10 @@ pub(super) struct SaConfig {
     hop_limit: Option<Spanned<u8>>,
     lifetime: Option<Spanned<LifetimeConfig>>,
     selectors: Option<Spanned<Vec<Spanned<SelectorConfig>>>>,
-    /// Accepts settings that do not protect the traffic.
+    /// Whether settings that do not protect the traffic are accepted.
     #[serde(default)]
     insecure: bool,
-    /// Whether every start of a process has a new key.
+    /// Whether the operator configures a new key for every start of the process.
     key_is_new: Option<Spanned<bool>>,
 }
 
@@ -76,7 +77,7 @@ enum ProtocolName {
     Ah,
 }
 
-/// IPsec mode: a tunnel carries whole packets; transport mode protects the payload of a packet.
+/// IPsec mode. A tunnel carries whole packets. Transport mode protects the payload of a packet.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Mode {
@@ -128,8 +129,8 @@ struct UdpConfig {
     keepalive_s: u16,
 }
 
-/// Minimum path MTU, in bytes. A smaller one would leave less than 400 bytes for packets inside a
-/// tunnel.
+/// Minimum path MTU, in bytes. With a smaller path MTU, less than 400 bytes would be left for
+/// packets inside a tunnel.
 pub(super) const PATH_MTU_MIN: u16 = 576;
 
 pub(super) fn check_path_mtu(given: &Spanned<u16>) -> Result<u16, Error> {
@@ -152,7 +153,7 @@ struct LifetimeConfig {
     hard_packets: Option<u64>,
 }
 
-/// `"copy"`, or a number.
+/// DSCP of the outer header in the configuration: a number, or `None` for the value `"copy"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Dscp(Option<u8>);
 
@@ -172,8 +173,8 @@ impl<'de> Deserialize<'de> for Dscp {
     }
 }
 
-/// Returns the cipher, the key size of the cipher or of GMAC in bytes, and the authentication if
-/// the cipher implies it.
+/// Returns the cipher for a configured name, and the key size of the cipher or of GMAC in bytes.
+/// The third value is the authentication that the cipher implies, if any.
 fn encryption(name: Encryption) -> (Cipher, usize, Option<Authentication>) {
     use Encryption as E;
     let ghash = Some(Authentication::Ghash);
@@ -195,7 +196,8 @@ fn encryption(name: Encryption) -> (Cipher, usize, Option<Authentication>) {
     }
 }
 
-/// Returns the authentication, and the key size of GMAC in bytes.
+/// Returns the authentication for a configured name, and the key size in bytes if it is GMAC. The
+/// key size is 0 for any other authentication.
 fn authentication(name: AuthenticationName) -> (Authentication, usize) {
     use AuthenticationName as A;
     match name {
@@ -208,8 +210,8 @@ fn authentication(name: AuthenticationName) -> (Authentication, usize) {
     }
 }
 
-/// Returns the HMAC key size in bytes, which equals the hash size (RFC 2404, section 3; RFC 4868,
-/// section 2.1.1).
+/// Returns the size of the HMAC key in bytes, or 0 without HMAC. It equals the size of the hash
+/// (RFC 2404, section 3; RFC 4868, section 2.1.1).
 fn hmac_key_bytes(authentication: Authentication) -> usize {
     match authentication {
         Authentication::Sha1 => 20,
@@ -222,7 +224,8 @@ impl SaConfig {
     /// Converts the configuration to an SA.
     ///
     /// # Errors
-    /// [`Error::Value`] for settings that are invalid or insecure. The message contains no key.
+    /// Returns [`Error::Value`] for settings that are invalid or insecure. The message contains no
+    /// key.
     pub(super) fn resolve(&self) -> Result<Sa, Error> {
         let (name, spi) = (self.name.get_ref(), *self.spi.get_ref());
         if spi < SPI_MIN {
@@ -268,8 +271,8 @@ impl SaConfig {
         Ok(sa)
     }
 
-    /// Returns an error at the location of the name. The source line of an error is shown, and must
-    /// not contain a key.
+    /// Returns an error at the location of the SA's name. An error message shows the source line of
+    /// its location, and that line must not contain a key.
     fn refuse<T>(&self, problem: &str) -> Result<T, Error> {
         value(&self.name, format!("SA \"{}\" {problem}", self.name.get_ref()))
     }
@@ -357,7 +360,7 @@ impl SaConfig {
         }
     }
 
-    /// Reads the keys. Checks their lengths and that they do not look weak.
+    /// Reads the keys of the SA. Returns an error if a key has the wrong length or looks weak.
     fn take_keys(&self, suite: &Suite, sa: &mut Sa) -> Result<(), Error> {
         let hmac_bytes = hmac_key_bytes(suite.authentication);
         let of_ah = suite.protocol == suite::Protocol::Ah;
@@ -380,7 +383,8 @@ impl SaConfig {
             let lengths = match (&self.salt, salt_bytes) {
                 (_, 0) => vec![suite.key_bytes],
                 (Some(_), _) => vec![suite.key_bytes],
-                // KEYMAT: the salt follows the key (RFC 4106, section 8.1; RFC 3686, section 5.1).
+                // Without a configured salt, the salt follows the cipher key, as in KEYMAT (RFC
+                // 4106, section 8.1; RFC 3686, section 5.1).
                 (None, _) => vec![suite.key_bytes + salt_bytes],
             };
             let key = self.key(name, key, &lengths)?;
@@ -419,7 +423,7 @@ impl SaConfig {
         let allowed: &[u8] = match (suite.authentication, suite.cipher) {
             (Authentication::None, _) => &[0],
             (Authentication::Sha1, _) => &[12],
-            // RFC 4106, section 6.
+            // RFC 4106, section 6, permits these ICV lengths.
             (Authentication::Ghash, Cipher::Ctr) => &[16, 12, 8],
             (Authentication::Sha256 | Authentication::Ghash | Authentication::Poly1305, _) => &[16],
         };
@@ -443,8 +447,8 @@ impl SaConfig {
                 value(given, message)
             }
             Some(given) if *given.get_ref() == 0 && self.esn => {
-                // RFC 4303, section 3.4.3: the window is needed to infer the upper half of a
-                // number.
+                // The receiver needs the replay window to infer the upper half of an extended
+                // sequence number (RFC 4303, section 3.4.3).
                 value(given, format!("replay_window = 0 of SA \"{name}\" cannot be combined with esn = true"))
             }
             Some(given) if *given.get_ref() == 0 => Ok(0),

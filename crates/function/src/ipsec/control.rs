@@ -1,8 +1,8 @@
-//! Changes of both databases, by the configuration at the start and by commands at run time. One
-//! thread at a time.
+//! Changes of the SA database and the policy database, by the configuration at the start and by
+//! commands at run time. Only one thread at a time makes changes.
 //!
-//! A slot of the image is written before packets can find it. It is wiped after the last packet
-//! that refers to it.
+//! An SA is written to the table image before packets can find the SA. It is wiped from the image
+//! after the last packet that refers to it.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -22,12 +22,12 @@ use super::tables::{self, Shape};
 use crate::fragments::Limits;
 use crate::{Error, Running};
 
-/// Both databases and the bookkeeping to change them.
+/// The SA database, the policy database, and the bookkeeping to change them.
 pub(super) struct Control {
     pub(super) database: Arc<Database>,
     pub(super) image: Arc<Image>,
     arranges: bool,
-    /// Path MTU for outbound tunnels without their own.
+    /// Path MTU of outbound tunnels that configure no own path MTU, in bytes.
     path_mtu: Option<u16>,
     shape: Shape,
     room: Room,
@@ -37,22 +37,25 @@ pub(super) struct Control {
     names: HashMap<String, u32>,
     /// SA indexes by SPI and, for outbound SAs, destination.
     spis: HashMap<(u32, Option<IpAddr>), u32>,
-    /// [`Sa::nonce_name`]s that outbound SAs use or have used. They are never forgotten.
+    /// Digests of the nonces that outbound SAs use or have used, as [`Sa::nonce_name`] returns
+    /// them. They stay after their SA is deleted, unless it protected no packet.
     nonces: HashSet<ShortName>,
-    /// [`Sa::stream_name`]s that inbound SAs use or have used, and the number of those SAs.
+    /// Digests of the keys that inbound SAs use or have used, as [`Sa::stream_name`] returns them.
+    /// The value is the number of SAs with this digest.
     received_nonces: HashMap<ShortName, u32>,
-    /// Unpublished SAs that packets in flight may still refer to, and the ticket to ask the engine
-    /// about these packets.
+    /// SAs that new packets no longer find, but that packets in flight may still refer to. Each SA
+    /// comes with a ticket. The engine tells by the ticket whether these packets are done.
     retired: Vec<(u32, u64)>,
     endpoints: Endpoints,
     records: HashMap<u32, Record>,
     policies: Vec<Policy>,
-    /// State of the process and configured name of the function, after [`Control::start`].
+    /// State of the process, and configured name of the function. Both are set by
+    /// [`Control::start`].
     state: Option<(Arc<State>, String)>,
 }
 
-/// First bytes of a digest of a key. Two of a billion keys have the same with a probability of 3 %,
-/// and the second one is then refused.
+/// First bytes of a digest of a key. Among a billion keys, two keys have the same first bytes with
+/// a probability of 3 %. The second one is then refused.
 type ShortName = u64;
 
 fn short(name: [u8; 32]) -> ShortName {
@@ -62,7 +65,7 @@ fn short(name: [u8; 32]) -> ShortName {
 /// Bookkeeping of one SA.
 #[derive(Default)]
 struct Record {
-    /// Indexes of its selectors in the image.
+    /// Indexes of the SA's selectors in the table image.
     selectors: Range<u32>,
     /// Indexes of the policies that use the SA.
     policies: Vec<u32>,
@@ -74,7 +77,7 @@ struct Record {
 
 /// Reason why an SA cannot be added.
 pub(super) struct Refusal {
-    /// Whether the SPI is the cause, so that an error can point at it.
+    /// Whether the SPI causes the refusal, so that an error message can point at the SPI.
     pub(super) concerns_spi: bool,
     pub(super) message: String,
 }
@@ -83,12 +86,14 @@ fn refusal(message: String) -> Refusal {
     Refusal { concerns_spi: false, message }
 }
 
-/// Index of the selector that accepts everything, which all SAs share.
+/// Index of the selector that accepts every packet. All SAs that accept every packet share this
+/// selector.
 const SELECT_ALL: Range<u32> = 0..1;
 
 impl Control {
-    /// Creates empty databases. `unprotected` is the set of unprotected ports. `arranges` tells
-    /// whether the host halves support path MTUs and keepalives.
+    /// Creates empty databases. Bit `n` of `unprotected` is set if port `n` is unprotected.
+    /// `arranges` tells whether the host halves (the parts of the function that run on the CPU)
+    /// support path MTUs and keepalives.
     pub(super) fn new(
         shape: Shape,
         room: Room,
@@ -161,12 +166,12 @@ impl Control {
         &self.policies
     }
 
-    /// Writes an SA to a free slot of the image. Packets do not find it before
+    /// Writes an SA to a free slot of the table image. Packets find the SA only after
     /// [`Control::publish`].
     ///
-    /// `replaced` is the SA that the new one replaces. The new SA takes over its name. It also
-    /// takes over its bucket, unless reassembly requires the bucket of other SAs between the same
-    /// endpoints.
+    /// `replaced` is the index of the SA that the new SA replaces. The new SA takes over the name
+    /// and the steering bucket of that SA. With reassembly, other SAs between the same endpoints
+    /// may require another bucket.
     pub(super) fn stage(&mut self, mut sa: Sa, replaced: Option<u32>) -> Result<u32, Refusal> {
         sa.inherit_path_mtu(self.path_mtu);
         let name = &sa.name;
@@ -216,7 +221,8 @@ impl Control {
                 self.shape.selectors
             )));
         };
-        // With reassembly, all fragments between two endpoints go to one worker.
+        // With reassembly, all fragments between two endpoints must go to one worker, so the SAs
+        // between these endpoints share a steering bucket.
         let bucket = self.database.lengths.bucket(&sa).or(replaced.map(Database::bucket));
         let slot = match bucket {
             Some(bucket) => self.sa_slots.allocate_in(bucket),
@@ -251,8 +257,8 @@ impl Control {
         Ok(index)
     }
 
-    /// Connects the databases to the state of the process, before packets arrive. SAs continue
-    /// after the numbers that they may have used before.
+    /// Connects the databases to the durable state of the process, before packets arrive. Each SA
+    /// continues after the sequence numbers that it may have used before a restart.
     pub(super) fn start(&mut self, name: &str, state: &Arc<State>) -> Result<(), Error> {
         if state.is_durable() {
             self.database.states.grants.use_folder(Arc::clone(state), self.shape.sas);
@@ -264,7 +270,8 @@ impl Control {
         self.make_durable(&self.indexes())
     }
 
-    /// Claims the keys of SAs that no packet can find yet, and reserves their first numbers.
+    /// Claims the keys of SAs that no packet can find yet, and reserves the first sequence numbers
+    /// of these SAs.
     pub(super) fn make_durable(&self, indexes: &[u32]) -> Result<(), Error> {
         let Some((state, name)) = &self.state else { return Ok(()) };
         let refuse = |error: godwit_state::Error| Error::Command { message: error.to_string() };
@@ -287,7 +294,8 @@ impl Control {
         Ok(())
     }
 
-    /// Makes a staged SA visible to packets. All devices must have its part of the image.
+    /// Makes an SA visible to packets. The caller has written the SA to the table image and to the
+    /// memory of all devices.
     pub(super) fn publish(&mut self, index: u32) -> Result<(), Refusal> {
         let Some(sa) = self.database.sa(index) else { return Ok(()) };
         let Some(record) = self.records.get_mut(&index).filter(|record| !record.is_published) else { return Ok(()) };
@@ -298,13 +306,13 @@ impl Control {
         }
     }
 
-    /// Returns the byte ranges of an SA and of its selectors in the image.
+    /// Returns the byte ranges of an SA and of its selectors in the table image.
     fn bytes(&self, index: u32) -> [Range<usize>; 2] {
         let selectors = self.records.get(&index).map_or(0..0, |record| record.selectors.clone());
         [self.shape.sa(index), self.shape.selectors(selectors)]
     }
 
-    /// Copies SAs to the devices.
+    /// Copies SAs from the table image to the devices.
     pub(super) fn upload(&self, indexes: &[u32], running: &dyn Running) -> Result<(), Error> {
         let mut ranges: Vec<Range<usize>> = indexes.iter().flat_map(|index| self.bytes(*index)).collect();
         ranges.retain(|range| !range.is_empty());
@@ -319,8 +327,8 @@ impl Control {
         joined.into_iter().try_for_each(|range| running.image_changed(range))
     }
 
-    /// Wipes SAs that no packet refers to, and frees their slots. If a device does not accept the
-    /// change, it is lost, and its memory is freed.
+    /// Wipes SAs that no packet refers to, and frees their slots in the table image. A device that
+    /// does not accept the change is lost, and its memory is freed.
     pub(super) fn wipe(&mut self, indexes: &[u32], running: Option<&dyn Running>) {
         for &index in indexes {
             let [sa, selectors] = self.bytes(index);
@@ -338,7 +346,7 @@ impl Control {
                     self.names.remove(&sa.name);
                 }
                 self.spis.remove(&spi(&sa));
-                // The nonces of an SA that no packet has used are unused.
+                // If no packet has used the SA, its nonces may be used again.
                 let states = &self.database.states;
                 if states.hot(index).sequence() == states.grants.first(index) {
                     sa.nonce_name().map(|nonces| self.nonces.remove(&short(nonces)));
@@ -353,7 +361,8 @@ impl Control {
         }
     }
 
-    /// Removes the nonces of an inbound SA that has received no packet.
+    /// Removes the nonces of an inbound SA that has received no packet, so that an outbound SA may
+    /// use them.
     fn remove_received_nonces(&mut self, sa: &Sa) {
         let Some(stream) = sa.stream_name().map(short).filter(|_| sa.is_inbound()) else { return };
         if let Some(count) = self.received_nonces.get_mut(&stream) {
@@ -364,11 +373,11 @@ impl Control {
         }
     }
 
-    /// Wipes unpublished SAs. If packets in flight do not drain in time, the SAs are kept and wiped
-    /// by [`Control::wipe_retired`] later.
+    /// Wipes SAs that new packets no longer find. If packets in flight do not drain in time, the
+    /// SAs are kept, and [`Control::wipe_retired`] wipes them later.
     ///
     /// # Errors
-    /// The error of [`Running::quiesce`], if packets did not drain in time.
+    /// Returns the error of [`Running::quiesce`] if packets in flight do not drain in time.
     pub(super) fn retire(&mut self, indexes: &[u32], running: &dyn Running) -> Result<(), Error> {
         let quiet = running.quiesce();
         match quiet {
@@ -381,8 +390,8 @@ impl Control {
         quiet
     }
 
-    /// Wipes the retired SAs that no packet in flight refers to. Does not wait. Returns whether
-    /// there were retired SAs.
+    /// Wipes the retired SAs (which new packets no longer find) that no packet in flight refers to.
+    /// The function does not wait. Returns whether there were retired SAs.
     #[inline(never)]
     pub(super) fn wipe_retired(&mut self, running: &dyn Running) -> bool {
         if self.retired.is_empty() {
@@ -411,7 +420,8 @@ impl Control {
         }
     }
 
-    /// Replaces all policies. Takes effect for packets that are prepared afterwards.
+    /// Replaces all policies. The new policies apply to packets that a worker prepares after this
+    /// call.
     pub(super) fn set_policies(&mut self, policies: Vec<Policy>) {
         self.database.policies.store(Arc::new(Policies::new(&policies)));
         self.records.values_mut().for_each(|record| record.policies.clear());
@@ -425,7 +435,8 @@ impl Control {
         self.policies = policies;
     }
 
-    /// Makes the policies of SA `old` use SA `new`, which also takes over the name.
+    /// Makes the policies of the SA with index `old` use the SA with index `new`. The new SA also
+    /// takes over the name.
     pub(super) fn switch(&mut self, old: u32, new: u32) {
         let orders = self.records.get_mut(&old).map(|record| std::mem::take(&mut record.policies)).unwrap_or_default();
         let published = self.database.policies.load();
@@ -442,7 +453,8 @@ impl Control {
         }
     }
 
-    /// Returns messages for the operator about events since the last call.
+    /// Returns messages for the operator about the events of SAs since the last call, such as an
+    /// expired lifetime.
     pub(super) fn notices(&mut self) -> Vec<String> {
         use super::state::SaFacts;
         let mut notices = Vec::new();
@@ -467,8 +479,8 @@ impl Control {
     }
 }
 
-/// Returns the key that must be unique. Inbound, the SPI alone identifies an SA (RFC 4301, section
-/// 4.1). Outbound, the SPI and the destination do.
+/// Returns the key that identifies an SA and must be unique. An inbound SA is identified by the SPI
+/// alone (RFC 4301, section 4.1). An outbound SA is identified by the SPI and the destination.
 fn spi(sa: &Sa) -> (u32, Option<IpAddr>) {
     (sa.spi, (!sa.is_inbound()).then_some(sa.destination))
 }

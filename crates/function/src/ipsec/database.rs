@@ -1,5 +1,5 @@
-//! Security association database and security policy database (RFC 4301, section 4.4), and their
-//! lookups.
+//! Security association database and security policy database (RFC 4301, section 4.4), and the
+//! lookups in both.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,9 +23,9 @@ use super::{
 };
 use crate::fragments::Limits;
 
-/// Result of the lookup for a frame. It is packed into one word and passed in a register. A struct
-/// in memory would be read with a wider access than it was written with, and the load would stall
-/// for every packet.
+/// Decision about a frame, as the result of the lookup. It is packed into one word and passed in a
+/// register. As a struct in memory, it would be loaded with a wider access than it was stored with.
+/// The load would then stall for every packet.
 ///
 /// ```text
 /// | kind | SA   | sequence number's lower half, verdict or drop reason |
@@ -37,14 +37,14 @@ pub(super) struct Decision(u64);
 /// Decoded [`Decision`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decided {
-    /// Encapsulate with the outbound SA of this index.
+    /// Encapsulate the packet with the outbound SA of this index.
     Encrypt(u32),
-    /// Decapsulate with the inbound SA of this index. The second number is the lower half of the
-    /// sequence number.
+    /// Decapsulate the packet with the inbound SA of this index. The second number is the lower
+    /// half of the packet's sequence number.
     Decrypt(u32, u32),
-    /// Pass with this verdict.
+    /// Let the packet pass with this verdict.
     Pass(u8),
-    /// Drop for this reason.
+    /// Drop the packet for this reason.
     Drop(u8),
 }
 
@@ -68,13 +68,14 @@ impl Decision {
         Self(3 << Self::KIND | reason as u64)
     }
 
-    /// Returns the SA of [`Decided::Encrypt`].
+    /// Returns the index of the SA if the decision is [`Decided::Encrypt`].
     #[inline(always)]
     pub(super) fn to_encrypt(self) -> Option<u32> {
         (self.0 >> Self::KIND == 0).then_some((self.0 >> Self::SA) as u32)
     }
 
-    /// Returns the SA and the sequence number of [`Decided::Decrypt`].
+    /// Returns the index of the SA and the lower half of the sequence number if the decision is
+    /// [`Decided::Decrypt`].
     #[inline(always)]
     pub(super) fn to_decrypt(self) -> Option<(u32, u32)> {
         (self.0 >> Self::KIND == 1).then_some(((self.0 >> Self::SA) as u32 & ((1 << 30) - 1), self.0 as u32))
@@ -111,29 +112,33 @@ impl Encapsulation {
     }
 }
 
-/// Both databases, as the workers read them. The control thread changes them without blocking the
-/// workers.
+/// The SA database and the policy database, as the workers read them. The control thread changes
+/// them without blocking the workers.
 pub(super) struct Database {
     pub(super) policies: ArcSwap<Policies>,
-    /// Ports to the network outside the tunnels: bit `n` is set for port `n`.
+    /// Set of the unprotected ports, which lead to the network outside the tunnels. Bit `n` is set
+    /// for port `n`.
     unprotected: u64,
-    /// Inbound SAs: [`Endpoint::sa_key`] to index and [`Encapsulation`].
+    /// Inbound SAs by [`Endpoint::sa_key`]. A value contains the index and the [`Encapsulation`] of
+    /// the SA.
     inbound: Lookup,
-    /// Local endpoints of inbound SAs: the set of their [`Endpoint::endpoint_key`]s.
+    /// Set of the local endpoints of inbound SAs, each as its [`Endpoint::endpoint_key`].
     endpoints: Lookup,
-    /// Filter of the UDP ports of inbound SAs: bit `port % 64` is set for every port.
+    /// Filter for the UDP ports of inbound SAs. Bit `port % 64` is set for every such port, so most
+    /// other ports are recognized without a lookup.
     udp_ports: AtomicU64,
     pub(super) states: States,
     pub(super) lengths: Lengths,
-    /// SAs by index. Not used on the packet path.
+    /// SAs by index. The packet path does not use them.
     sas: RwLock<Vec<Option<Arc<Sa>>>>,
 }
 
-/// Number of inbound SAs at each entry of [`Database::endpoints`].
+/// Number of inbound SAs at each local endpoint, by its key in [`Database::endpoints`].
 pub(super) type Endpoints = HashMap<u64, u32>;
 
 impl Database {
-    /// Creates databases for `capacity` SAs, which must be a multiple of [`BUCKETS`].
+    /// Creates empty databases with space for `capacity` SAs. The capacity must be a multiple of
+    /// [`BUCKETS`].
     pub(super) fn new(capacity: usize, reassembly: Option<Limits>, unprotected: u64) -> Self {
         Self {
             policies: ArcSwap::from_pointee(Policies::new(&[])),
@@ -147,7 +152,8 @@ impl Database {
         }
     }
 
-    /// Returns the SA at `index`. Only for the control thread and `ref`.
+    /// Returns the SA at `index`. The function takes a lock, so it is not for the usual packet
+    /// path.
     pub(super) fn sa(&self, index: u32) -> Option<Arc<Sa>> {
         self.all().get(index as usize).cloned().flatten()
     }
@@ -160,15 +166,15 @@ impl Database {
         self.sas.write().unwrap_or_else(std::sync::PoisonError::into_inner)[index as usize] = sa;
     }
 
-    /// Sets up the state of an SA. Packets do not find the SA before [`Database::publish`].
+    /// Sets up the state of an SA. Packets find the SA only after [`Database::publish`].
     pub(super) fn insert(&self, index: u32, sa: Arc<Sa>) {
         self.states.begin(index, &sa, 0);
         self.lengths.insert(index, Self::bucket(index), &sa);
         self.put(index, Some(sa));
     }
 
-    /// Makes an inbound SA visible to packets. Returns false if the table is full. Outbound SAs
-    /// need no entry, because policies refer to them.
+    /// Makes an inbound SA visible to packets. Returns false if the table of inbound SAs is full.
+    /// An outbound SA needs no entry in this table, because policies refer to it.
     pub(super) fn publish(&self, index: u32, sa: &Sa, endpoints: &mut Endpoints) -> bool {
         if !sa.is_inbound() {
             return true;
@@ -215,7 +221,7 @@ impl Database {
         self.put(index, None);
     }
 
-    /// Returns the keys of an inbound SA and of its local endpoint.
+    /// Returns the key of an inbound SA and the key of its local endpoint.
     fn keys(sa: &Sa) -> (u64, u64) {
         let port = sa.udp.map(|udp| udp.destination_port);
         match sa.destination {
@@ -236,24 +242,24 @@ impl Database {
         self.unprotected != 0
     }
 
-    /// Applies the rule for unprotected ports (RFC 4301, section 5.2, step 3b): their packets
-    /// bypass IPsec or are dropped.
+    /// Applies the rule for packets from unprotected ports (RFC 4301, section 5.2, step 3b). Such a
+    /// packet is dropped if a policy would protect it. Any other decision stays the same.
     pub(super) fn apply_port(&self, decision: Decision, port: u8) -> Decision {
         let is_unprotected = self.unprotected.checked_shr(port.into()).unwrap_or(0) & 1 == 1;
         if is_unprotected && decision.to_encrypt().is_some() { Decision::drop(DROP_UNPROTECTED) } else { decision }
     }
 
-    /// Decides what happens to a frame from a protected port. The result does not depend on keys.
+    /// Decides what happens to a frame from a protected port. The decision does not depend on keys.
     ///
-    /// Most frames are IPv4 packets without VLAN tag and options and take a fast path. The result
-    /// is always the same as that of [`Database::decide_any`].
+    /// Most frames are IPv4 packets without VLAN tag and options and take a fast path. The decision
+    /// is always the same as the decision of [`Database::decide_any`].
     #[inline(always)]
     pub(super) fn decide(&self, policies: &Policies, frame: &[u8]) -> Decision {
         self.decide_parsed(policies, Plain::parse(frame), frame)
     }
 
-    /// Decides a frame like [`Database::decide`], but is not inlined. For loops that rarely need
-    /// it.
+    /// Decides a frame like [`Database::decide`], but is not inlined. The function is for loops
+    /// that rarely call it.
     #[inline(never)]
     pub(super) fn decide_out_of_line(&self, policies: &Policies, frame: &[u8]) -> Decision {
         self.decide(policies, frame)
@@ -278,8 +284,8 @@ impl Database {
         }
     }
 
-    /// Decides a plain ESP packet, if the first bucket of its key contains an SA without UDP
-    /// encapsulation. Returns `None` otherwise.
+    /// Decides a plain ESP packet (IPv4 without VLAN tag and options). Returns `None` unless the
+    /// first bucket of its key in the hash table contains an SA without UDP encapsulation.
     #[inline(always)]
     pub(super) fn decide_esp(&self, esp: PlainEsp, isa: impl Isa) -> Option<Decision> {
         let value = self.inbound.get_in_first_bucket(esp.key, isa);
@@ -314,8 +320,8 @@ impl Database {
         inbound.unwrap_or_else(|| Self::outbound(policies, packet))
     }
 
-    /// Looks up the SA by the SPI (RFC 4301, section 5.2, steps 2 and 3a). Returns `None` if the
-    /// packet is not addressed to a local endpoint.
+    /// Looks up the inbound SA of a packet by the SPI (RFC 4301, section 5.2, steps 2 and 3a).
+    /// Returns `None` if the packet is not addressed to a local endpoint.
     fn inbound<A: Endpoint>(
         &self,
         packet: &impl Packet<Address = A>,
@@ -324,8 +330,8 @@ impl Database {
         bytes: &[u8],
         is_fragment: bool,
     ) -> Option<Decision> {
-        // Reassembly precedes IPsec processing (RFC 4303, section 3.4.1), and would have happened
-        // before this lookup.
+        // Reassembly precedes IPsec processing (RFC 4303, section 3.4.1). A packet that is still a
+        // fragment here was not reassembled, so it is dropped.
         let found = if is_fragment { Err(DROP_FRAGMENT) } else { self.inbound_sa(packet, encapsulation, bytes) };
         match found {
             Ok((index, sequence)) => Some(Decision::decrypt(index, sequence)),
@@ -334,7 +340,8 @@ impl Database {
         }
     }
 
-    /// Returns the index of the SA and the sequence number of an ESP or AH header.
+    /// Returns the index of the SA for an ESP or AH header, and the sequence number in the header.
+    /// Returns the drop reason if there is no such SA.
     #[inline]
     fn inbound_sa<A: Endpoint>(
         &self,
@@ -342,13 +349,14 @@ impl Database {
         encapsulation: Encapsulation,
         bytes: &[u8],
     ) -> Result<(u32, u32), u8> {
-        // AH has four bytes before the SPI: next header, length and a reserved field (RFC 4302,
+        // In AH, four bytes precede the SPI: next header, length and a reserved field (RFC 4302,
         // section 2).
         let skipped = if encapsulation == Encapsulation::Ah { 4 } else { 0 };
         let Some(&[a, b, c, d, e, f, g, h]) = bytes.get(skipped..).and_then(|bytes| bytes.first_chunk()) else {
             return Err(DROP_MALFORMED);
         };
-        // The SPI alone identifies the SA, but the destination must match too.
+        // The SPI alone identifies the SA, but the packet must also have the destination address of
+        // the SA.
         let spi = u32::from_be_bytes([a, b, c, d]);
         let index = self.inbound_index(packet.destination().sa_key(spi), encapsulation).ok_or(DROP_NO_SA)?;
         Ok((index, u32::from_be_bytes([e, f, g, h])))
@@ -362,8 +370,8 @@ impl Database {
         (value >> 32 == encapsulation as u64).then_some(value as u32)
     }
 
-    /// Handles UDP to the port of an inbound SA (RFC 3948): ESP, IKE with the non-ESP marker, or a
-    /// keepalive.
+    /// Decides UDP packets to the port of an inbound SA (RFC 3948). Such a packet contains ESP, IKE
+    /// with the non-ESP marker, or a keepalive. Returns `None` if the policies decide the packet.
     fn inbound_udp<A: Endpoint>(&self, packet: &impl Packet<Address = A>) -> Option<Decision> {
         if packet.is_later_fragment() {
             return None;
@@ -376,16 +384,17 @@ impl Database {
             return None;
         }
         match bytes {
-            // Keepalive (section 2.3).
+            // The packet is a keepalive (RFC 3948, section 2.3).
             [0xff] => Some(Decision::drop(DROP_KEEPALIVE)),
-            // Non-ESP marker (section 2.2): no SPI is 0.
+            // The packet begins with the non-ESP marker (RFC 3948, section 2.2), because no SPI is
+            // 0.
             [0, 0, 0, 0, ..] => None,
             _ => self.inbound(packet, Encapsulation::Udp, Some(port), bytes, packet.is_fragment()),
         }
     }
 
-    /// Applies the first matching policy (RFC 4301, section 5.1). Without a match, the packet is
-    /// dropped (section 4.4.1).
+    /// Applies the first policy that matches the packet (RFC 4301, section 5.1). If no policy
+    /// matches, the packet is dropped (section 4.4.1).
     #[inline]
     fn outbound<A: PolicyAddress>(policies: &Policies, packet: &impl Packet<Address = A>) -> Decision {
         Self::policy_decision(A::policies(policies).find(packet.source(), packet.destination(), || packet.fields()))
@@ -410,10 +419,12 @@ impl Database {
 
 /// Address of a local endpoint of inbound SAs.
 trait Endpoint: PolicyAddress {
-    /// Key of [`Database::inbound`]: SPI and destination address.
+    /// Returns the key of [`Database::inbound`], which contains the SPI and the destination
+    /// address.
     fn sa_key(self, spi: u32) -> u64;
 
-    /// Key of [`Database::endpoints`]: the address, and the port for ESP in UDP.
+    /// Returns the key of [`Database::endpoints`], which contains the address and, for ESP in UDP,
+    /// the port.
     fn endpoint_key(self, port: Option<u16>) -> u64;
 }
 
@@ -428,8 +439,8 @@ impl Endpoint for u32 {
     }
 }
 
-/// IPv6 addresses are hashed. The SPI in the key is exact. The kernel drops packets to an address
-/// with the same hash, because it compares the full destination.
+/// The keys contain a hash of the IPv6 address. The SPI in the key is exact. The kernel compares
+/// the full destination address, so it drops packets to another address with the same hash.
 impl Endpoint for u128 {
     fn sa_key(self, spi: u32) -> u64 {
         Self::pair(self, 0) << 32 | u64::from(spi)
@@ -441,8 +452,9 @@ impl Endpoint for u128 {
 }
 
 impl SteerKey for Database {
-    /// Returns the bucket of the packet's SA. All packets of an SA have the same key, and SAs are
-    /// spread evenly over the buckets and thus over the workers.
+    /// Returns the bucket of the packet's SA, which selects the worker. All packets of an SA have
+    /// the same bucket. SAs are spread evenly over the buckets and thus over the workers. Packets
+    /// without SA use their flow hash.
     fn steer_key(&self, frame: &[u8], _parsed: &Parsed, flow_hash: u32) -> u32 {
         if let Some(bucket) = self.lengths.bucket_of_fragment(frame) {
             return bucket as u32;

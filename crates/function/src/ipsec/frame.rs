@@ -1,4 +1,4 @@
-//! Parsing of the IP packet in a frame, after Ethernet and at most one VLAN tag. The kernel parses
+//! Parsing of the IP packet in an Ethernet frame with at most one VLAN tag. The kernel parses
 //! frames the same way.
 
 use godwit_wire::{Extensions, ethertype, protocol};
@@ -46,23 +46,25 @@ pub(super) trait Packet {
 
     fn destination(&self) -> Self::Address;
 
-    /// Returns the protocol. In IPv6 packets, it follows the extension headers.
+    /// Returns the number of the protocol that follows the IP header and any IPv6 extension
+    /// headers.
     fn protocol(&self) -> u8;
 
-    /// Returns the payload of the protocol. In a fragment after the first, it is any part of that
-    /// payload.
+    /// Returns the payload of the IP packet, without IPv6 extension headers. In a fragment after
+    /// the first one, it is any part of the original payload.
     fn payload(&self) -> &[u8];
 
-    /// Returns whether the packet is a fragment: more fragments follow, or the offset is not 0.
+    /// Returns whether the packet is a fragment. In a fragment, the offset is not 0 or more
+    /// fragments follow.
     fn is_fragment(&self) -> bool;
 
-    /// Returns whether the packet is a fragment with an offset other than 0.
+    /// Returns whether the packet is a fragment after the first one, so that its offset is not 0.
     fn is_later_fragment(&self) -> bool;
 
     /// Returns the fields that selectors compare.
     fn fields(&self) -> PacketFields<Self::Address> {
         let payload = self.payload();
-        // Only the first fragment contains the ports (RFC 4301, section 7).
+        // Only the first fragment of a packet contains the ports (RFC 4301, section 7).
         let ports = match (be16(payload, 0), be16(payload, 2)) {
             (Some(source), Some(destination)) if !self.is_later_fragment() && has_ports(self.protocol()) => {
                 Some((source, destination))
@@ -76,7 +78,8 @@ pub(super) trait Packet {
 /// IPv4 packet with checked lengths (RFC 791, section 3.1).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ipv4Frame<'a> {
-    /// Packet without the padding that follows it in the frame. It contains at least the header.
+    /// IP packet, without the padding that follows it in the frame. It contains at least the IP
+    /// header.
     packet: &'a [u8],
     header_bytes: usize,
 }
@@ -129,30 +132,31 @@ impl Packet for Ipv4Frame<'_> {
     }
 }
 
-/// Fields of a plain packet: IPv4 with correct lengths, without VLAN tag and options. Most packets
-/// are plain.
+/// Fields of a plain packet: an IPv4 packet with correct lengths, without VLAN tag and IP options.
+/// Most packets are plain.
 pub(super) struct Plain {
     pub(super) source: u32,
     pub(super) destination: u32,
     pub(super) protocol: u8,
-    /// SPI and sequence number, if the packet is ESP and not a fragment (RFC 4303, section 2).
+    /// SPI and sequence number (RFC 4303, section 2). `None` if the packet is not ESP or is a
+    /// fragment.
     pub(super) esp: Option<(u32, u32)>,
 }
 
 impl Plain {
-    /// Size of the headers that are read.
+    /// Size of the Ethernet header and the IPv4 header, in bytes.
     pub(super) const BYTES: usize = ETHERNET_BYTES + IPV4_BYTES;
 
-    /// Parses a plain packet. Returns `None` for any other frame, including those that
+    /// Parses a plain packet. Returns `None` for any other frame, including every frame that
     /// [`Frame::parse`] rejects.
     #[inline(always)]
     pub(super) fn parse(frame: &[u8]) -> Option<Self> {
         let header = frame.first_chunk::<{ Self::BYTES }>()?;
         let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-        // EtherType, then one byte with version and header length.
+        // The word contains the EtherType and one byte with version and header length.
         let is_plain = word(12) >> 8 == (u32::from(ethertype::IPV4) << 8 | 0x45);
         let total_bytes = (word(ETHERNET_BYTES) & 0xffff) as usize;
-        // Payload length. It wraps to a large number if the total length is shorter than the
+        // The payload length wraps to a large number if the total length is shorter than the
         // header.
         let payload_bytes = total_bytes.wrapping_sub(IPV4_BYTES);
         if !is_plain || payload_bytes > frame.len() - Self::BYTES {
@@ -193,30 +197,29 @@ pub(super) struct PlainEsp {
 }
 
 impl PlainEsp {
-    /// Parses a plain ESP packet with few instructions. Accepts exactly the frames for which
-    /// [`Plain::parse`] returns `esp`.
+    /// Parses a plain ESP packet (IPv4 without VLAN tag and options) with few instructions. Accepts
+    /// exactly the frames for which [`Plain::parse`] returns `esp`.
     #[inline(always)]
     pub(super) fn parse(frame: &[u8]) -> Option<Self> {
         const BYTES: usize = Plain::BYTES + 8;
         let header = frame.first_chunk::<BYTES>()?;
         let eight = |at: usize| u64::from_be_bytes(*header[at..].first_chunk().unwrap_or(&[0; 8]));
-        // Bytes 12 to 19: EtherType, version and header length, type of service, total length,
-        // identification.
+        // Bytes 12 to 19 contain the EtherType, version and header length, type of service, total
+        // length and identification.
         let start = eight(12);
-        // Payload length after the ESP header. It wraps to a large number if the packet is too
-        // short for that header.
+        // The length of the payload after the ESP header wraps to a large number if the packet is
+        // too short for that header.
         let payload_bytes = (start >> 16 & 0xffff).wrapping_sub((IPV4_BYTES + 8) as u64);
         let is_plain = start >> 40 == (u64::from(ethertype::IPV4) << 8 | 0x45);
         let is_whole = payload_bytes <= (frame.len() - BYTES) as u64;
-        // Bytes 16 to 23: the mask selects the fragment fields and the protocol, and skips the
-        // rest.
+        // The mask selects the fragment fields and the protocol in bytes 16 to 23.
         let is_esp = eight(16) & 0x3fff_00ff == u64::from(protocol::ESP);
         let sequence = u32::from_be_bytes(*header[38..].first_chunk().unwrap_or(&[0; 4]));
         (is_plain && is_whole && is_esp).then_some(Self { key: eight(30), sequence })
     }
 }
 
-/// IPv6 packet with checked lengths and extension headers (RFC 8200, sections 3 and 4).
+/// IPv6 packet whose lengths and extension headers are correct (RFC 8200, sections 3 and 4).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ipv6Frame<'a> {
     /// Fixed header.

@@ -1,4 +1,5 @@
-//! Support for fuzzing the inbound path: a function, and frames that pass its authentication.
+//! Support for fuzzing the inbound path. It contains an `ipsec` function with fixed SAs, and frames
+//! that these SAs authenticate.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,8 +11,8 @@ use toml::de::DeTable;
 
 use crate::{BuildContext, Function};
 
-/// Inbound SAs without replay protection, because the result for a frame must not depend on earlier
-/// frames.
+/// Inbound SAs of the fuzzed function. They have no replay protection, because the result for a
+/// frame must not depend on earlier frames.
 const STANZA: &str = r#"
 [[sa]]
 name = "esp"
@@ -72,8 +73,8 @@ const KEY: [u8; 32] = {
     key
 };
 
-/// Returns a function with inbound SAs of ESP and AH, in tunnel and transport mode, over IPv4, IPv6
-/// and UDP.
+/// Returns an `ipsec` function with inbound SAs. They use ESP and AH, in tunnel and transport mode,
+/// over IPv4, IPv6 and UDP.
 pub fn function() -> Arc<dyn Function> {
     let context = BuildContext { name: "fuzzed", ports: &[], directory: Path::new(".") };
     let stanza = DeTable::parse(STANZA).expect("the stanza is TOML");
@@ -81,8 +82,8 @@ pub fn function() -> Arc<dyn Function> {
 }
 
 /// Converts fuzzer input to a frame. A first byte of 0xf0 to 0xf2 selects one of the first three
-/// SAs: the other bytes are then the contents of an authentic packet. Any other input is the frame
-/// itself.
+/// SAs. The other bytes are then the contents of a packet that this SA authenticates. Any other
+/// input is the frame itself.
 pub fn frame(data: &[u8]) -> Vec<u8> {
     match data {
         [0xf0, inside @ ..] => ipv4(50, &esp(0x1001, inside)),
@@ -102,7 +103,8 @@ fn esp(spi: u32, inside: &[u8]) -> Vec<u8> {
     esp
 }
 
-/// Returns an authentic AH packet. The first byte of `inside` is the next header.
+/// Returns an AH packet that the receiver authenticates. The first byte of `inside` is the next
+/// header.
 fn ah(inside: &[u8]) -> Vec<u8> {
     let (next_header, inside) = inside.split_first().unwrap_or((&4, &[]));
     let mut ah = vec![*next_header, 4, 0, 0, 0, 0, 0x10, 2, 0, 0, 0, 1];

@@ -1,6 +1,6 @@
-//! Sequence numbers that the state folder permits. A worker uses numbers up to the ceiling of an SA
-//! and asks for more at the mark before it. The thread of the state folder makes a higher ceiling
-//! durable and then stores it here.
+//! Sequence numbers that the state folder permits. They end at the ceiling of each SA. A worker
+//! uses numbers up to the ceiling, and asks for more at the mark before the ceiling. The thread of
+//! the state folder makes a higher ceiling durable and then stores it here.
 //!
 //! ```text
 //! sequence          mark                  ceiling
@@ -8,8 +8,9 @@
 //!     used           request               drop
 //! ```
 //!
-//! Outbound, no packet uses a number above the ceiling. Inbound, no packet above it is accepted. A
-//! restart continues after the ceiling, so it repeats no number and accepts no packet twice.
+//! An outbound SA sends no packet with a number above the ceiling. An inbound SA accepts no packet
+//! with a number above the ceiling. After a restart, each SA continues after its ceiling, so it
+//! repeats no number and accepts no packet twice.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -21,40 +22,44 @@ use godwit_state::{Entry, KeyName, Source, State};
 use super::database::Database;
 use super::sa::Sa;
 
-/// Minimum and maximum distance of the ceiling of an outbound SA. A restart after a crash skips at
-/// most this many numbers.
+/// Minimum and maximum distance from the last used sequence number of an outbound SA to its
+/// ceiling. After a crash, the SA skips at most the maximum.
 const OUT: (u64, u64) = (1 << 18, 1 << 26);
-/// The same for an inbound SA. After a crash, the SA drops at most this many authentic packets.
+/// Minimum and maximum distance from the largest sequence number of an inbound SA to its ceiling.
+/// After a crash, the SA drops at most the maximum number of authentic packets.
 const IN: (u64, u64) = (64, 1 << 22);
-/// Time for which the numbers up to the ceiling suffice at the measured rate, in seconds.
+/// Time in seconds for which the sequence numbers up to the ceiling suffice at the measured packet
+/// rate.
 const AHEAD_S: f64 = 2.0;
 
-/// Permission of one SA.
+/// Sequence numbers that one SA may use.
 #[derive(Default)]
 struct Grant {
-    /// Last number that is durable in the state folder.
+    /// Last sequence number that is durable in the state folder.
     ceiling: AtomicU64,
-    /// Number after which the worker asks for more.
+    /// Sequence number after which the worker asks for a higher ceiling.
     mark: AtomicU64,
-    /// Inbound: largest authentic number that was dropped above the ceiling.
+    /// For an inbound SA, the largest authentic sequence number whose packet was dropped because it
+    /// was above the ceiling.
     wanted: AtomicU64,
-    /// Whether the index is in [`Grants::requests`].
+    /// Whether [`Grants::requests`] contains the index of the SA.
     is_requested: AtomicBool,
 }
 
-/// SA that uses numbers of the state folder.
+/// SA whose sequence numbers the state folder permits.
 struct User {
     name: KeyName,
     is_inbound: bool,
-    /// Last number of the SA.
+    /// Last sequence number that the SA can use.
     last: u64,
-    /// Number at which the SA began in this process.
+    /// Sequence number after which the SA began in this process.
     first: u64,
-    /// Number and time of the last reservation, to measure the rate.
+    /// Sequence number and time of the last reservation, to measure the packet rate.
     at: (u64, Instant),
 }
 
-/// Permissions of all SAs of a function. Without a state folder, all numbers are permitted.
+/// Sequence numbers that all SAs of a function may use. Without a state folder, all numbers are
+/// permitted.
 #[derive(Default)]
 pub(super) struct Grants {
     durable: OnceLock<Durable>,
@@ -63,7 +68,7 @@ pub(super) struct Grants {
 struct Durable {
     state: Arc<State>,
     grants: Box<[Grant]>,
-    /// Indexes of the SAs whose workers ask for more numbers.
+    /// Indexes of the SAs whose workers ask for more sequence numbers.
     requests: Mutex<Vec<u32>>,
     users: Mutex<HashMap<u32, User>>,
 }
@@ -73,15 +78,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Grants {
-    /// Permits only numbers of the state folder from now on. Called once, before packets arrive.
+    /// Permits only sequence numbers that the state folder has reserved. The function is called
+    /// once, before packets arrive.
     pub(super) fn use_folder(&self, state: Arc<State>, capacity: usize) {
         let grants = (0..capacity).map(|_| Grant::default()).collect();
         let durable = Durable { state, grants, requests: Mutex::default(), users: Mutex::default() };
         drop(self.durable.set(durable));
     }
 
-    /// Returns the number after which an SA begins, and the first reservation for it. The
-    /// reservation must be durable before [`Grants::begin`].
+    /// Returns the sequence number after which an SA begins, and the first reservation for the SA.
+    /// The reservation must be durable before [`Grants::begin`].
     pub(super) fn plan(&self, sa: &Sa) -> (u64, Option<Entry>) {
         let Some((durable, name)) = self.durable.get().and_then(|durable| Some((durable, sa.durable_name()?))) else {
             return (0, None);
@@ -96,7 +102,8 @@ impl Grants {
         self.durable.get().map_or(Ok(()), |durable| durable.state.reserve(entries))
     }
 
-    /// Permits the numbers of a durable reservation for an SA that no packet can find yet.
+    /// Permits the sequence numbers of a durable reservation, for an SA that no packet can find
+    /// yet.
     pub(super) fn begin(&self, index: u32, sa: &Sa, first: u64, reserved: Option<Entry>) {
         let Some(durable) = self.durable.get() else { return };
         let mut users = lock(&durable.users);
@@ -119,18 +126,20 @@ impl Grants {
         }
     }
 
-    /// Returns the number after which an SA began in this process.
+    /// Returns the sequence number after which an SA began in this process.
     pub(super) fn first(&self, index: u32) -> u64 {
         self.durable.get().and_then(|durable| Some(lock(&durable.users).get(&index)?.first)).unwrap_or(0)
     }
 
-    /// Returns the last number that may be used before the next call: the mark or the ceiling.
-    /// `next` is the next number. Returns `None` if it is not durable.
+    /// Returns the last sequence number that may be used before the next call, which is the mark or
+    /// the ceiling. `next` is the next sequence number to use. Returns `None` if the state folder
+    /// does not permit it durably yet.
     #[cold]
     pub(super) fn limit(&self, index: u32, next: u64) -> Option<u64> {
         let Some(durable) = self.durable.get() else { return Some(u64::MAX) };
         let grant = &durable.grants[index as usize];
-        // The ceiling is stored last, so a new ceiling comes with its mark.
+        // The ceiling is stored after its mark, so a thread that reads a new ceiling also reads its
+        // mark.
         let ceiling = grant.ceiling.load(Acquire);
         let mark = grant.mark.load(Relaxed);
         if next <= mark {
@@ -143,7 +152,7 @@ impl Grants {
         (next <= ceiling).then_some(ceiling)
     }
 
-    /// Inbound: records an authentic number that may be above the ceiling.
+    /// Records an authentic sequence number of an inbound SA, which may be above the ceiling.
     pub(super) fn want(&self, index: u32, sequence: u64) {
         if let Some(durable) = self.durable.get() {
             durable.grants[index as usize].wanted.fetch_max(sequence, Relaxed);
@@ -152,7 +161,7 @@ impl Grants {
 }
 
 impl Grant {
-    /// Permits numbers up to `ceiling`, of which `ahead` are unused.
+    /// Permits sequence numbers up to `ceiling`. The last `ahead` of them are unused.
     fn permit(&self, ceiling: u64, ahead: u64) {
         self.mark.store(ceiling - ahead / 2, Relaxed);
         self.is_requested.store(false, Relaxed);
@@ -172,7 +181,8 @@ impl Source for Database {
             let elapsed = now.duration_since(user.at.1).as_secs_f64().max(1e-3);
             let (least, most) = if user.is_inbound { IN } else { OUT };
             let ahead = (used.saturating_sub(user.at.0) as f64 / elapsed * AHEAD_S) as u64;
-            // Never below the current ceiling, up to which the worker may already use numbers.
+            // The new ceiling is never below the current one, because the worker may already use
+            // numbers up to the current one.
             let ceiling = durable.grants[*index as usize].ceiling.load(Relaxed);
             Some(Entry { name: user.name, number: (used + ahead.clamp(least, most)).min(user.last).max(ceiling) })
         };
@@ -183,7 +193,8 @@ impl Source for Database {
         let Some(durable) = self.states.grants.durable.get() else { return };
         let mut users = lock(&durable.users);
         let numbers: HashMap<KeyName, u64> = entries.iter().map(|entry| (entry.name, entry.number)).collect();
-        // A request may have arrived after `due`, and a slot may have another SA by now.
+        // Requests that arrived after the call of `due` stay in the list. A slot may have another
+        // SA since its request.
         lock(&durable.requests).retain(|index| {
             let Some(user) = users.get_mut(index) else { return false };
             let Some(&number) = numbers.get(&user.name) else { return true };

@@ -1,5 +1,5 @@
-//! Host half: looks up the SA, assigns sequence numbers before the kernel, and maintains replay
-//! windows after it.
+//! Host half of `ipsec` (the part of the function that runs on the CPU). It looks up the SA and
+//! assigns sequence numbers before the kernel. After the kernel, it maintains replay windows.
 
 use std::sync::Arc;
 
@@ -14,27 +14,27 @@ use super::{DROP_WRONG_WORKER, parameter, sa_and_sequence};
 use crate::columns::{Slots, WorkColumns};
 use crate::{Arrangement, HostHalf, Work};
 
-/// Drop verdict of `godwit_abi`.
 const VERDICT_DROP: u8 = godwit_abi::VERDICT_DROP;
 
-/// Host half of one worker. Aligned to two cache lines: the host halves of all workers are
-/// allocated one after the other, and processors prefetch cache lines in pairs.
+/// Host half of `ipsec` (the part that runs on the CPU) for one worker. It is aligned to two cache
+/// lines, because processors prefetch cache lines in pairs. Without the alignment, adjacent host
+/// halves of two workers would share such a pair.
 #[repr(align(128))]
 pub(super) struct IpsecHost {
     pub(super) database: Arc<Database>,
-    /// For each bucket: whether the packets of its SAs are steered to this worker.
+    /// Whether the packets for the SAs of each bucket are steered to this worker.
     owned: [bool; BUCKETS],
     /// Buffers for the current burst.
     burst: Burst,
-    /// Buffer for callers that need rows instead of columns.
+    /// Buffer for callers that need one row per packet instead of columns.
     columns: WorkColumns,
-    /// Splits, joins and creates packets, if the configuration needs it.
+    /// State for splitting, joining and creating packets, if the configuration needs it.
     arranger: Option<Box<Arranger>>,
 }
 
 impl IpsecHost {
     pub(super) fn new(database: Arc<Database>, worker: usize, workers: usize, arranges: bool) -> Self {
-        // The same formula as in `Steering::worker`.
+        // This is the same formula as in `Steering::worker`.
         let owned = std::array::from_fn(|bucket| bucket % workers.max(1) == worker);
         Self {
             database,
@@ -54,8 +54,8 @@ impl IpsecHost {
         }
     }
 
-    /// Returns the variant and the kernel parameter of a packet, or its outcome if it needs no
-    /// kernel.
+    /// Returns the variant and the parameter with which the kernel processes a packet. If the
+    /// packet needs no kernel, returns its outcome (a verdict or a drop reason).
     #[inline(always)]
     fn assign_number(&self, decision: Decision, frame_bytes: u16) -> Result<(u8, u64), Outcome> {
         let states = &self.database.states;
@@ -76,15 +76,15 @@ impl IpsecHost {
 }
 
 impl IpsecHost {
-    /// Returns the outbound SA of a packet to encapsulate, if this worker owns it.
+    /// Returns the outbound SA of a packet that must be encapsulated, if this worker owns the SA.
     #[inline(always)]
     fn owned_outbound(&self, decision: Decision) -> Option<u32> {
         decision.to_encrypt().filter(|&sa| self.owned[Database::bucket(sa)])
     }
 
-    /// Assigns numbers to packets to encapsulate, up to the first other packet. Returns the number
-    /// of packets handled. Most packets take this path, so it is a separate loop that fits into
-    /// registers.
+    /// Assigns sequence numbers to packets that must be encapsulated, up to the first other packet.
+    /// Returns the number of packets handled. Most packets take this path, so it is a separate loop
+    /// whose state fits into registers.
     #[inline(never)]
     fn number_encrypted(&self, decisions: &[Decision], descriptors: &[Descriptor], mut work: Slots<'_>) -> usize {
         let states = &self.database.states;
@@ -100,15 +100,15 @@ impl IpsecHost {
         decisions.len()
     }
 
-    /// Returns the inbound SA and the received sequence number of a packet to decapsulate, if this
-    /// worker owns the SA.
+    /// Returns the inbound SA and the received sequence number of a packet that must be
+    /// decapsulated, if this worker owns the SA.
     #[inline(always)]
     fn owned_inbound(&self, decision: Decision) -> Option<(u32, u32)> {
         decision.to_decrypt().filter(|&(sa, _)| self.owned[Database::bucket(sa)])
     }
 
-    /// Checks the numbers of packets to decapsulate, up to the first other packet. Returns the
-    /// number of packets handled.
+    /// Checks the sequence numbers of packets that must be decapsulated, up to the first other
+    /// packet. Returns the number of packets handled.
     #[inline(never)]
     fn number_decrypted(&self, decisions: &[Decision], mut work: Slots<'_>) -> usize {
         let states = &self.database.states;
@@ -122,8 +122,8 @@ impl IpsecHost {
         decisions.len()
     }
 
-    /// Settles packets that pass or are dropped, up to the first other packet. Returns the number
-    /// of packets handled.
+    /// Sets the outcomes of packets that pass or are dropped without a kernel, up to the first
+    /// other packet. Returns the number of packets handled.
     #[inline(never)]
     fn number_others(&self, decisions: &[Decision], descriptors: &[Descriptor], mut work: Slots<'_>) -> usize {
         for (index, ((&decision, descriptor), slot)) in
@@ -142,7 +142,7 @@ impl IpsecHost {
 
     /// See [`HostHalf::prepare_columns`].
     pub(super) fn prepare_all(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut WorkColumns) {
-        // Each pass accesses one kind of memory, so its cache misses overlap.
+        // Each pass accesses one kind of memory, so the cache misses of different packets overlap.
         let mut burst = std::mem::take(&mut self.burst);
         self.database.decide_all(&self.database.policies.load(), region.frames(descriptors), &mut burst);
         if self.database.has_unprotected() {
@@ -212,8 +212,9 @@ impl HostHalf for IpsecHost {
     }
 }
 
-/// Records all packets of a bin as authentic. This is the usual case, so it is a separate loop that
-/// fits into registers.
+/// Records all packets of a bin (a batch of packets for one function) as authentic. Usually the
+/// kernel drops no packet of a bin. This case therefore has a separate loop whose state fits into
+/// registers.
 #[inline(never)]
 fn accept_all(states: &States, descriptors: &[Descriptor], parameters: &[u64], outcomes: &mut [Outcome]) {
     for ((descriptor, &parameter), outcome) in descriptors.iter().zip(parameters).zip(outcomes) {
@@ -224,7 +225,7 @@ fn accept_all(states: &States, descriptors: &[Descriptor], parameters: &[u64], o
     }
 }
 
-/// Records a packet that the kernel dropped. It is a separate function, because drops are rare.
+/// Records that the kernel dropped a packet. It is a separate function, because drops are rare.
 #[cold]
 #[inline(never)]
 fn record_drop(states: &States, is_inbound: bool, parameter: u64, reason: u8) {

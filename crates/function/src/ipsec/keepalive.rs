@@ -1,5 +1,5 @@
-//! Keepalives of ESP in UDP (RFC 3948, sections 2.3 and 4). An idle SA sends one byte, so that NATs
-//! on the path keep their mappings.
+//! Keepalives of ESP in UDP (RFC 3948, sections 2.3 and 4). An idle SA sends a UDP packet with one
+//! byte, so that NATs on the path keep their mappings.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -13,17 +13,17 @@ use super::database::Database;
 use super::sa::Sa;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Maximum number of SAs checked per call, so that a worker with 100,000 idle SAs still forwards
-/// traffic.
+/// Maximum number of SAs that are checked per call. With this limit, a worker with 100,000 idle SAs
+/// still forwards traffic.
 const BATCH: usize = 64;
 const UDP_BYTES: usize = 8;
 
-/// Keepalive state of one worker, for the SAs that it sends with.
+/// Keepalive state of one worker, for the outbound SAs that it owns.
 #[derive(Default)]
 pub(super) struct Keepalives {
     idle: HashMap<u32, Idle>,
-    /// Times at which SAs are checked, in nanoseconds. None is later than the keepalive of the SA
-    /// is due.
+    /// Times at which SAs are checked, in nanoseconds. The time of an SA is never later than the
+    /// next keepalive of the SA.
     due: BTreeSet<(u64, u32)>,
 }
 
@@ -89,8 +89,8 @@ impl Keepalives {
     }
 }
 
-/// Returns the keepalive frame of an SA. Its layer 2 header is `l2` with the EtherType of the SA's
-/// address family.
+/// Returns the keepalive frame of an SA. `l2` is the layer 2 header of an earlier frame. Its
+/// EtherType is replaced by the EtherType of the SA's address family.
 fn frame(sa: &Sa, l2: &[u8]) -> Option<Vec<u8>> {
     let udp = sa.udp?;
     let mut frame = l2.to_vec();

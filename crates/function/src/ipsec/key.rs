@@ -1,4 +1,4 @@
-//! Keys in the configuration: hex digits that no message or log may show.
+//! Keys in the configuration. They consist of hex digits, which no message or log may show.
 
 use std::fmt;
 
@@ -6,7 +6,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
 use zeroize::Zeroizing;
 
-/// Configured key. Dropping it wipes its memory. Neither `Debug` nor an error shows its bytes.
+/// Key from the configuration. Dropping it wipes its memory. Neither `Debug` nor an error shows its
+/// bytes.
 pub(super) struct Key(Value);
 
 enum Value {
@@ -15,7 +16,7 @@ enum Value {
     NotHex,
 }
 
-/// Error of a key. The text follows the name of the key.
+/// Error of a key. Its text is written after the name of the key.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum KeyError {
     #[error("must have {bytes} bytes ({digits} hex digits), but has {found}")]
@@ -27,7 +28,7 @@ pub(super) enum KeyError {
 }
 
 impl Key {
-    /// Returns the key if its length is one of `lengths`, in bytes.
+    /// Returns the bytes of the key if their number is one of `lengths`.
     pub(super) fn with_length(&self, lengths: &[usize]) -> Result<Zeroizing<Vec<u8>>, KeyError> {
         let join = |numbers: Vec<usize>| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(" or ");
         let digits = join(lengths.iter().map(|bytes| 2 * bytes).collect());
@@ -40,7 +41,8 @@ impl Key {
     }
 }
 
-/// Returns whether a key is obviously not random: it repeats one byte or a short sequence of bytes.
+/// Returns whether a key is obviously not random, because it repeats one byte or a short sequence
+/// of bytes.
 pub(super) fn is_weak(key: &[u8]) -> bool {
     (1..=key.len() / 2).any(|period| key.iter().zip(&key[period..]).all(|(byte, later)| byte == later))
 }
@@ -51,7 +53,8 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Accepts a value of any type, because a type error of the deserializer would quote the key.
+/// Accepts a value of any type. Otherwise, the deserializer would report the wrong type and quote
+/// the key.
 impl<'de> Deserialize<'de> for Key {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(KeyVisitor).map(Key)
@@ -82,7 +85,7 @@ impl Visitor<'_> for KeyVisitor {
     not_text!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_i128: i128, visit_u128: u128, visit_f64: f64);
 }
 
-/// Decodes pairs of hex digits, with or without the prefix `0x`.
+/// Decodes pairs of hex digits to bytes. The prefix `0x` is optional.
 fn decode(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     let digits = text.strip_prefix("0x").unwrap_or(text).as_bytes();
     let (pairs, []) = digits.as_chunks::<2>() else {

@@ -1,4 +1,5 @@
-//! Key material of an SA in the table image: `kernels/ipsec/image.h`, from `authentication` on.
+//! Key material of an SA in the table image. `kernels/ipsec/image.h` declares the same layout, from
+//! its member `authentication` on.
 //!
 //! ```text
 //! 0                            64                     304        320
@@ -7,9 +8,9 @@
 //!   GHASH: powers 1 to 4 of H    ChaCha20: the key
 //! ```
 //!
-//! AES-128 has fewer round keys than AES-256. The space after them holds the powers 5 to 8 of H:
-//! the `native` kernel adds eight blocks to the hash at once. For longer keys it computes these
-//! powers itself.
+//! AES-128 has fewer round keys than AES-256. With AES-128, the free space after the round keys
+//! holds the powers 5 to 8 of H. The `native` kernel uses them to add eight blocks to the hash at
+//! once. For longer keys, this kernel computes the powers itself.
 
 use aes::cipher::{Array, BlockCipherEncrypt, KeyInit};
 use aes::{Aes128, Aes192, Aes256};
@@ -18,14 +19,15 @@ use zeroize::Zeroizing;
 use super::aes_key;
 use super::suite::{Authentication, Cipher, Suite};
 
-/// Size of the area, in bytes.
+/// Size of the key area, in bytes.
 pub const KEY_AREA_BYTES: usize = 320;
-/// Offset of `keys` in the area.
+/// Offset of the keys in the key area, in bytes.
 const KEYS: usize = 64;
-/// Offset of the powers 5 to 8 of H in the area, for keys of [`AES128_BYTES`].
+/// Offset of the powers 5 to 8 of the GHASH key H in the key area, in bytes. Only keys of
+/// [`AES128_BYTES`] leave space for them.
 const MORE_POWERS: usize = KEYS + 11 * 16;
 const AES128_BYTES: usize = 16;
-/// Offset of the outer HMAC state in the area.
+/// Offset of the outer HMAC state in the key area, in bytes.
 const HMAC_OUTER: usize = 32;
 
 /// Initial hash value of SHA-1 (FIPS 180-4, section 5.3.1).
@@ -34,14 +36,14 @@ const SHA1_INITIAL: [u32; 5] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_54
 const SHA256_INITIAL: [u32; 8] =
     [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19];
 
-/// Fills the key area of an SA with this suite.
+/// Fills the key area of an SA that uses this suite.
 ///
-/// `encryption_key` is the key of the cipher or of GMAC: `suite.key_bytes` bytes, without the salt.
-/// `authentication_key` is the HMAC key: at most 64 bytes, and empty without HMAC.
+/// `encryption_key` is the key of the cipher or of GMAC, without the salt. It has `suite.key_bytes`
+/// bytes. `authentication_key` is the HMAC key. It has at most 64 bytes, and is empty without HMAC.
 ///
 /// # Panics
 ///
-/// If a key has the wrong length, or `out` does not have [`KEY_AREA_BYTES`] bytes.
+/// Panics if a key has the wrong length, or if `out` does not have [`KEY_AREA_BYTES`] bytes.
 pub fn emit_keys(suite: &Suite, inbound: bool, encryption_key: &[u8], authentication_key: &[u8], out: &mut [u8]) {
     assert_eq!(out.len(), KEY_AREA_BYTES);
     assert_eq!(encryption_key.len(), suite.key_bytes, "{}", suite.name);
@@ -77,7 +79,7 @@ pub fn emit_keys(suite: &Suite, inbound: bool, encryption_key: &[u8], authentica
     out[KEYS..][..bytes.len()].copy_from_slice(bytes);
 }
 
-/// Returns the key xor `pad` (RFC 2104, section 2).
+/// Returns the HMAC key, extended with zeros to 64 bytes, xor `pad` (RFC 2104, section 2).
 fn padded(key: &[u8], pad: u8) -> Zeroizing<[u8; 64]> {
     assert!(key.len() <= 64, "an HMAC key longer than a block must be hashed first");
     let mut block = Zeroizing::new([pad; 64]);
@@ -85,14 +87,15 @@ fn padded(key: &[u8], pad: u8) -> Zeroizing<[u8; 64]> {
     block
 }
 
-/// Returns the SHA-1 state after the block of the key xor `pad` (RFC 2104, section 4).
+/// Returns the SHA-1 state after one block, which is the HMAC key xor `pad` (RFC 2104, section 4).
 fn sha1_state(key: &[u8], pad: u8) -> Zeroizing<[u32; 5]> {
     let mut state = Zeroizing::new(SHA1_INITIAL);
     sha1::block_api::compress(&mut state, std::slice::from_ref(&*padded(key, pad)));
     state
 }
 
-/// Returns the SHA-256 state after the block of the key xor `pad` (RFC 2104, section 4).
+/// Returns the SHA-256 state after one block, which is the HMAC key xor `pad` (RFC 2104, section
+/// 4).
 fn sha256_state(key: &[u8], pad: u8) -> Zeroizing<[u32; 8]> {
     let mut state = Zeroizing::new(SHA256_INITIAL);
     sha2::block_api::compress256(&mut state, std::slice::from_ref(&*padded(key, pad)));
@@ -121,7 +124,7 @@ fn encrypt_block(key: &[u8], block: &mut [u8; 16]) {
     }
 }
 
-/// Reduction polynomial of POLYVAL's field: `x^128 = POLYNOMIAL` (RFC 8452, section 3).
+/// Reduction polynomial of the field of POLYVAL, as the value of `x^128` (RFC 8452, section 3).
 const POLYNOMIAL: u128 = 0xc200_0000_0000_0000_0000_0000_0000_0001;
 
 fn times_x(a: u128) -> u128 {
@@ -133,20 +136,21 @@ fn dot(a: u128, b: u128) -> u128 {
     let mut product = 0;
     for bit in 0..128 {
         product ^= a & (b >> bit & 1).wrapping_neg();
-        // Divide by x. The polynomial cancels a bit 0 that is set, and its bit 128 becomes bit 127.
+        // The product is divided by x. If bit 0 is set, the polynomial is added first. It clears
+        // bit 0 and sets bit 128, which becomes bit 127.
         product = product >> 1 ^ ((POLYNOMIAL >> 1 | 1 << 127) & (product & 1).wrapping_neg());
     }
     product
 }
 
-/// Writes words from byte offset `at` on.
+/// Writes 32-bit words from byte offset `at` on.
 fn put(out: &mut [u8], at: usize, words: &[u32]) {
     for (bytes, word) in out[at..].chunks_exact_mut(4).zip(words) {
         bytes.copy_from_slice(&word.to_le_bytes());
     }
 }
 
-/// Writes powers of H from byte offset `at` on.
+/// Writes powers of the GHASH key H from byte offset `at` on.
 fn put_powers(out: &mut [u8], at: usize, powers: &[u128]) {
     for (bytes, power) in out[at..].chunks_exact_mut(16).zip(powers) {
         bytes.copy_from_slice(&power.to_le_bytes());
@@ -157,7 +161,7 @@ fn put_powers(out: &mut [u8], at: usize, powers: &[u128]) {
 mod tests {
     use super::*;
 
-    /// RFC 8452, section 7: example of a product.
+    /// Compares a product with the example in RFC 8452, section 7.
     #[test]
     fn multiplies_the_example_of_the_standard() {
         let a = u128::from_le_bytes(0x66e94bd4_ef8a2c3b_884cfa59_ca342b2e_u128.to_be_bytes());

@@ -1,4 +1,5 @@
-//! MTUs, keepalive intervals and fragments: detection of packets that need more than an SA lookup.
+//! MTUs and keepalive intervals of SAs, and the detection of packets that must be fragmented or
+//! reassembled.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,21 +16,24 @@ use crate::fragments::Limits;
 /// Size of the shortest layer 2 header, in bytes.
 const L2_BYTES: usize = 14;
 
-/// Lengths and keepalive intervals of all SAs.
+/// MTUs and keepalive intervals of all SAs.
 pub(super) struct Lengths {
-    /// Maximum inner packet length by SA index, in bytes. 0 means no limit.
+    /// Maximum length of packets inside the tunnel of each SA, in bytes, by the index of the SA. 0
+    /// means no limit.
     inner_mtus: Box<[AtomicU16]>,
-    /// Longest frame that fits every SA, in bytes.
+    /// Length of the longest frame that fits into the tunnel of every SA, in bytes.
     frame_bytes: AtomicUsize,
-    /// Keepalive interval by SA index, in seconds. 0 means none.
+    /// Keepalive interval of each SA, in seconds, by the index of the SA. 0 means that the SA sends
+    /// no keepalives.
     keepalives: Box<[AtomicU16]>,
     has_keepalives: AtomicBool,
-    /// Reassembly limits, if reassembly is enabled. `frame_bytes` is that of the arena.
+    /// Reassembly limits, if reassembly is enabled. Each worker replaces `frame_bytes` by the limit
+    /// of its own packet buffers.
     pub(super) reassembly: Option<Limits>,
-    /// Bucket of each endpoint pair of inbound SAs. All SAs of a pair share it. Used only with
-    /// reassembly.
+    /// Steering bucket of each pair of endpoints of inbound SAs. All SAs between two endpoints
+    /// share it. The table is used only with reassembly.
     peers: Lookup,
-    /// Number of SAs of each endpoint pair. Not used on the packet path.
+    /// Number of inbound SAs between each pair of endpoints. The packet path does not use it.
     peer_sas: Mutex<HashMap<u64, u32>>,
 }
 
@@ -60,7 +64,7 @@ impl Lengths {
             let mut sas = self.peer_sas.lock().unwrap_or_else(PoisonError::into_inner);
             let count = sas.entry(pair).or_default();
             // The table has capacity for one pair per SA, so a failed insertion is very unlikely.
-            // Without an entry, fragments are steered by their flow hash.
+            // If a pair has no entry, its fragments are steered by their flow hash.
             let _ = *count > 0 || self.peers.insert(pair, bucket as u64);
             *count += 1;
         }
@@ -89,7 +93,8 @@ impl Lengths {
         })
     }
 
-    /// Returns the bucket that an inbound SA must have because other SAs have the same endpoints.
+    /// Returns the steering bucket that an inbound SA must have, because other SAs have the same
+    /// endpoints. Returns `None` if there are no such SAs.
     pub(super) fn bucket(&self, sa: &Sa) -> Option<usize> {
         self.pair(sa).and_then(|pair| self.peer(pair))
     }
@@ -101,7 +106,8 @@ impl Lengths {
         }
     }
 
-    /// Returns the bucket of a fragment that must be reassembled. `None` for any other frame.
+    /// Returns the steering bucket of a fragment that must be reassembled, or `None` for any other
+    /// frame.
     pub(super) fn bucket_of_fragment(&self, frame: &[u8]) -> Option<usize> {
         if self.reassembly.is_none() || !is_perhaps_fragment(frame) {
             return None;
@@ -115,8 +121,8 @@ impl Lengths {
             }
             _ => return None,
         };
-        // UDP: fragments after the first do not contain ports, so all UDP between the endpoints is
-        // reassembled. Packets that are not ESP in UDP find no SA afterwards.
+        // UDP fragments after the first one do not contain ports, so all UDP packets between the
+        // endpoints are reassembled. A reassembled packet that is not ESP in UDP finds no SA.
         matches!(number, protocol::ESP | protocol::AH | protocol::UDP).then(|| self.peer(pair)).flatten()
     }
 
@@ -126,7 +132,8 @@ impl Lengths {
         frame.len() > self.frame_bytes.load(Relaxed) || (self.reassembly.is_some() && is_perhaps_fragment(frame))
     }
 
-    /// Returns the maximum length of a packet inside the SA's tunnel in bytes, if there is a limit.
+    /// Returns the maximum length of a packet inside the tunnel of an SA, in bytes, or `None` if
+    /// there is no limit.
     pub(super) fn inner_mtu(&self, index: u32) -> Option<usize> {
         match self.inner_mtus[index as usize].load(Relaxed) {
             0 => None,
@@ -139,13 +146,14 @@ impl Lengths {
         self.has_keepalives.load(Relaxed)
     }
 
-    /// Returns the keepalive interval of an SA in seconds. 0 means none.
+    /// Returns the keepalive interval of an SA, in seconds. 0 means that the SA sends no
+    /// keepalives.
     pub(super) fn keepalive_s(&self, index: u32) -> u16 {
         self.keepalives[index as usize].load(Relaxed)
     }
 }
 
-/// Returns whether a frame may be a fragment. False is certain; true needs a full check.
+/// Returns whether a frame may be a fragment. If the result is true, a full parse must confirm it.
 #[inline]
 fn is_perhaps_fragment(frame: &[u8]) -> bool {
     let be16 = |at: usize| frame.get(at..at + 2).map_or(0, |word| u16::from_be_bytes([word[0], word[1]]));
@@ -167,8 +175,8 @@ fn pair_ipv4(source: u32, destination: u32) -> u64 {
     u64::from(source) << 32 | u64::from(destination)
 }
 
-/// Returns a hash of two IPv6 addresses. On a collision, foreign fragments are held too, which the
-/// limits bound.
+/// Returns a hash of two IPv6 addresses. If the hash equals the hash of two endpoints, fragments of
+/// other senders are held too. The reassembly limits bound their number.
 fn pair_ipv6(source: u128, destination: u128) -> u64 {
     let fold = |address: u128| mix((address >> 64) as u64 ^ mix(address as u64));
     mix(fold(source) ^ fold(destination).rotate_left(1))

@@ -23,7 +23,7 @@ use godwit_packet::simd::{Four, Isa};
 
 const WAYS: usize = 4;
 
-/// Table from exact 64-bit keys to values.
+/// Hash table from exact 64-bit keys to values.
 pub(super) struct Lookup {
     /// Buckets. Their number is a power of two and at least one.
     buckets: Box<[Bucket]>,
@@ -33,11 +33,13 @@ pub(super) struct Lookup {
 #[repr(align(64))]
 struct Bucket {
     keys: Four,
-    /// Each value plus one; 0 marks a free slot. The last one also holds the flag [`OVERFLOWED`].
+    /// Values of the keys, each stored plus one. 0 marks a free slot. The last value also contains
+    /// the flag [`OVERFLOWED`].
     values: [AtomicU64; WAYS],
 }
 
-/// Flag of a bucket: a key whose first bucket this is may be stored in its second bucket.
+/// Flag of a bucket. It means that some key whose first bucket is this one may be stored in its
+/// second bucket.
 const OVERFLOWED: u64 = 1 << 63;
 
 impl Bucket {
@@ -53,20 +55,21 @@ impl Bucket {
 
     #[inline]
     fn get(&self, key: u64) -> u64 {
-        // Compare all keys without a branch, because the matching slot is unpredictable. A free
-        // slot may hold a stale copy of the key. A used slot precedes it, because a key is stored
-        // in the first free slot.
+        // All keys are compared without a branch, because the matching slot is unpredictable. A
+        // free slot may hold a stale copy of the key. A used slot with this key precedes it,
+        // because a key is stored in the first free slot.
         let same = |way: usize| u32::from(self.key(way) == key) << way;
         self.get_among(key, same(0) | same(1) | same(2) | same(3))
     }
 
-    /// Returns the value of `key`. `ways` has a bit for every slot whose key was equal to it.
+    /// Returns the value of `key`. Bit `n` of `ways` is set if the key of slot `n` was equal to
+    /// `key`.
     #[inline(always)]
     fn get_among(&self, key: u64, ways: u32) -> u64 {
         let way = ways.trailing_zeros() as usize % WAYS;
         let value = self.value(way);
-        // The key is compared before and after the value is loaded: a key stored in between does
-        // not have this value.
+        // The key is compared before and after the value is loaded. If another thread has stored
+        // another key in between, the second comparison fails.
         if ways != 0 && self.key(way) == key { value } else { Lookup::ABSENT }
     }
 
@@ -94,7 +97,7 @@ impl Bucket {
         free.is_some()
     }
 
-    /// Stores the encoded value of slot `way` and keeps the flag of the bucket.
+    /// Stores the encoded value of slot `way`. The flag of the bucket does not change.
     fn set(&self, way: usize, stored: u64) {
         let mark = self.values[way].load(Ordering::Relaxed) & OVERFLOWED;
         self.values[way].store(stored | mark, Ordering::Release);
@@ -102,16 +105,17 @@ impl Bucket {
 }
 
 impl Lookup {
-    /// Result for a key that is not in the table. All values are smaller than 2^63 - 1.
+    /// Result of a lookup for a key that is not in the table. All stored values are smaller than
+    /// 2^63 - 1.
     pub(super) const ABSENT: u64 = u64::MAX;
 
     /// Creates an empty table for `keys` keys.
     pub(super) fn with_capacity(keys: usize) -> Self {
-        // One key per bucket on average.
+        // A full table has at most one key per bucket on average.
         Self { buckets: (0..keys.next_power_of_two()).map(|_| Bucket::default()).collect() }
     }
 
-    /// Creates a table with these entries. Their keys must be distinct.
+    /// Creates a table with these keys and values. The keys must be distinct.
     pub(super) fn new(entries: &[(u64, u64)]) -> Self {
         let mut capacity = entries.len();
         loop {
@@ -123,9 +127,9 @@ impl Lookup {
         }
     }
 
-    /// Inserts a key that is not in the table. Returns false if there is no free slot, which is
-    /// very unlikely unless the table holds more keys than its capacity. Only one thread may change
-    /// the table at a time.
+    /// Inserts a key that is not in the table. Returns false if there is no free slot. This is very
+    /// unlikely unless the table holds more keys than its capacity. Only one thread may change the
+    /// table at a time.
     pub(super) fn insert(&self, key: u64, value: u64) -> bool {
         debug_assert!(value < OVERFLOWED - 1);
         let (first, second) = self.buckets_of(key);
@@ -146,8 +150,8 @@ impl Lookup {
         inserted
     }
 
-    /// Moves one key from its full first bucket to its second bucket. Returns false if that is not
-    /// possible.
+    /// Moves one key from its full first bucket to its second bucket, to make room for another key.
+    /// Returns false if that is not possible.
     fn make_room(&self, full: usize) -> bool {
         let bucket = &self.buckets[full];
         (0..WAYS).any(|way| {
@@ -210,17 +214,19 @@ impl Lookup {
     }
 }
 
-/// Returns a hash whose halves select the two buckets of a key. Different keys have different
-/// hashes. All bits of the key affect the upper bits of the product, and these affect the lower
-/// half of the hash. This needs one multiplication less than [`mix`]. A table whose keys it
-/// distributes badly grows.
+/// Returns a hash of a key. Its two halves select the two buckets of the key. Different keys have
+/// different hashes.
+///
+/// All bits of the key affect the upper bits of the product, and these affect the lower half of the
+/// hash. The function needs one multiplication less than [`mix`]. If it distributes the keys of a
+/// new table badly, the table gets more buckets.
 #[inline(always)]
 fn spread(key: u64) -> u64 {
     let product = (key ^ key >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     product ^ product >> 32
 }
 
-/// Returns a hash of a 64-bit number, with the finalizer of MurmurHash3 (A. Appleby, public
+/// Returns a hash of a 64-bit number. It is the finalizer of MurmurHash3 (A. Appleby, public
 /// domain). Every input bit affects every output bit, and different inputs have different hashes.
 #[inline]
 pub(super) fn mix(mut hash: u64) -> u64 {
@@ -249,7 +255,8 @@ mod tests {
 
     #[test]
     fn finds_exactly_the_inserted_keys() {
-        // Keys that are close together and far apart, including 0, the key of an empty slot.
+        // The keys are close together or far apart. They include 0, which is also the key of an
+        // empty slot.
         for (count, step) in
             [(0, 1), (1, 1), (5, 1), (4096, 1), (4096, 0x100), (5000, 0x1_0000_0001), (70_000, 3 << 40)]
         {
@@ -284,7 +291,7 @@ mod tests {
     fn moves_a_key_out_of_a_full_bucket() {
         let table = Lookup::with_capacity(64);
         let (first, second) = table.buckets_of(0);
-        // Fill both buckets of key 0 with keys whose first bucket is one of them.
+        // Both buckets of key 0 are filled with keys whose first bucket is one of these two.
         let keys: Vec<u64> = (1..).filter(|&key| [first, second].contains(&table.buckets_of(key).0)).take(9).collect();
         assert!(keys.iter().all(|&key| table.insert(key, key)) && table.insert(0, 77));
         assert_eq!(table.get(0), 77);
@@ -319,7 +326,7 @@ mod tests {
     fn concurrent_readers_never_get_the_value_of_another_key() {
         use std::sync::atomic::AtomicBool;
         let (table, done) = (Lookup::with_capacity(16), AtomicBool::new(false));
-        // These keys stay in the table. The others are inserted and removed.
+        // These keys stay in the table. All other keys are inserted and removed repeatedly.
         let stays = |key: u64| key.is_multiple_of(4);
         (0..16).filter(|&key| stays(key)).for_each(|key| assert!(table.insert(key, key * 1000)));
         std::thread::scope(|scope| {

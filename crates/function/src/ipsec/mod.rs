@@ -68,33 +68,35 @@ use tables::Shape;
 
 pub use config::Config;
 
-/// Contract, verdicts and drop reasons, as declared in `kernels/ipsec/ipsec.h`.
+/// Contract of the function with its verdicts and drop reasons, as declared in
+/// `kernels/ipsec/ipsec.h`.
 pub use godwit_kernels::declared::ipsec::*;
 
-/// Variant for packets to encapsulate with AES-128-CBC and HMAC-SHA1-96.
+/// Variant (kind of processing) of packets that are encapsulated with AES-128-CBC and HMAC-SHA1-96.
 pub const VARIANT_ENCRYPT: u8 = suite::variant(0, false);
-/// Variant for packets to decapsulate with AES-128-CBC and HMAC-SHA1-96.
+/// Variant (kind of processing) of packets that are decapsulated with AES-128-CBC and HMAC-SHA1-96.
 pub const VARIANT_DECRYPT: u8 = suite::variant(0, true);
 
 /// Registration of this function kind.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
-/// Bits of the kernel parameter that hold the sequence number.
+/// Number of bits of the kernel parameter that hold the sequence number.
 const SEQUENCE_BITS: u32 = 44;
 
-/// Packs the index of the SA and the packet's sequence number into the kernel parameter.
+/// Packs the index of an SA and the sequence number of a packet into the parameter that the kernel
+/// receives.
 pub const fn parameter(sa: u32, sequence: u64) -> u64 {
     (sa as u64) << SEQUENCE_BITS | sequence
 }
 
-/// Unpacks the SA index and the sequence number from a [`parameter`].
+/// Unpacks the index of the SA and the sequence number from a [`parameter`].
 const fn sa_and_sequence(parameter: u64) -> (u32, u64) {
     ((parameter >> SEQUENCE_BITS) as u32, parameter & ((1 << SEQUENCE_BITS) - 1))
 }
 
-/// Interval between searches for retired SAs that can be wiped.
+/// Interval between checks whether replaced and deleted SAs can be wiped from memory.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum number of SAs: the parameter has 20 bits for the index.
+/// Maximum number of SAs. The kernel parameter has 20 bits for the index of an SA.
 const SAS_MAX: usize = 1 << 20;
 /// Maximum number of policies.
 const POLICIES_MAX: usize = 1 << 20;
@@ -119,7 +121,7 @@ fn read(stanza: Spanned<DeTable<'_>>, context: &BuildContext<'_>) -> Result<Arc<
     Ok(Arc::new(Ipsec::new(crate::config::read(stanza)?, context.ports)?))
 }
 
-/// Returns the largest number of inbound SAs that share both endpoints.
+/// Returns the largest number of inbound SAs that have the same source and the same destination.
 fn max_sas_per_endpoint_pair(sas: &[Sa]) -> usize {
     let mut counts = std::collections::HashMap::new();
     let inbound = sas.iter().filter(|sa| sa.is_inbound());
@@ -128,7 +130,7 @@ fn max_sas_per_endpoint_pair(sas: &[Sa]) -> usize {
 }
 
 impl Ipsec {
-    /// `ports` are the names of all ports, by number.
+    /// Creates the function from its configuration. `ports` are the names of all ports, by number.
     fn new(config: Config, ports: &[String]) -> Result<Self, Error> {
         let unprotected = config::port_set(&config.unprotected_ports, ports)?;
         let Config { sa, policy, sa_capacity, selector_capacity, path_mtu, reassembly, .. } = config;
@@ -147,7 +149,7 @@ impl Ipsec {
             Some(given) => within("sa_capacity", given, sas.len().max(1)..SAS_MAX + 1)?,
             None => {
                 let spread_evenly = |count: usize| count + count / 4 + 2 * BUCKETS;
-                // With reassembly, SAs with the same endpoints share a bucket.
+                // With reassembly, SAs with the same endpoints share a steering bucket.
                 let per_bucket = reassembly.map_or(0, |_| max_sas_per_endpoint_pair(&sas));
                 spread_evenly(sas.len()).max(BUCKETS * (per_bucket + per_bucket / 4 + 2)).min(SAS_MAX)
             }
@@ -157,7 +159,8 @@ impl Ipsec {
             Some(given) => within("selector_capacity", given, own_selectors.max(1)..(1 << 24) + 1)?,
             None => own_selectors + own_selectors / 4 + 2 * BUCKETS,
         };
-        // One more selector, which accepts everything and is shared by all SAs.
+        // The image has one more selector, which accepts every packet. All SAs that accept every
+        // packet share it.
         let shape = Shape { sas: capacity.next_multiple_of(BUCKETS), selectors: selectors + 1 };
         let room = Room::new(&sas, headroom_bytes.unwrap_or(0), tailroom_bytes.unwrap_or(0));
         let mut control = Control::new(shape, room, reassembly, arranges, path_mtu, unprotected)?;
@@ -227,8 +230,8 @@ impl Function for Ipsec {
     }
 
     fn notices(&self) -> Vec<String> {
-        // A command may hold the lock while it waits for packets to drain. Return at once: the
-        // caller retries.
+        // A command may hold the lock while it waits for packets to drain. In this case, the
+        // function returns at once, and the caller tries again later.
         match self.control.try_lock() {
             Ok(mut control) if self.database.states.take_events() => control.notices(),
             _ => Vec::new(),
