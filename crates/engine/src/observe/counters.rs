@@ -1,7 +1,7 @@
-//! Counters of the engine: their tables, and their values per worker.
+//! Counters of the engine. This file contains their tables and, for each worker, their values.
 //!
-//! A worker counts in plain memory and publishes its values once per loop iteration. The packet
-//! path shares no counter.
+//! A worker counts in memory that no other thread reads. It publishes its values once per loop
+//! iteration, so that no counter is shared during the processing of packets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,7 +47,8 @@ table! {
 }
 
 table! {
-    /// Counters of every function, in addition to its verdicts and drop reasons.
+    /// Counters of every packet function, in addition to the counters of its verdicts and drop
+    /// reasons.
     FUNCTION_COUNTERS:
     PACKETS = "packets", Total, "packets", "Packets that the kernel processed.";
     BYTES = "bytes", Total, "bytes", "Bytes of these packets before the kernel, without FCS.";
@@ -66,8 +67,8 @@ table! {
     DEVICE_ENERGY = "energy", Total, "microjoules", "Energy of the device during the run, including its idle energy and the work of other programs. Absent if it is not measured.";
 }
 
-/// Layout of a worker's counters: the index of each counter in its array. It depends on the
-/// configuration.
+/// Layout of the array of a worker's counters. It assigns an index to each counter, and depends on
+/// the configuration.
 #[derive(Debug)]
 pub(crate) struct CounterLayout {
     names: Vec<String>,
@@ -76,7 +77,7 @@ pub(crate) struct CounterLayout {
     devices: usize,
 }
 
-/// Indices of the counters of one function.
+/// Indices of the counters of one packet function.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FunctionLayout {
     base: usize,
@@ -85,19 +86,19 @@ pub(crate) struct FunctionLayout {
 }
 
 impl FunctionLayout {
-    /// Returns the index of one of [`FUNCTION_COUNTERS`].
+    /// Returns the index of one of the [`FUNCTION_COUNTERS`] of this function.
     pub(crate) fn plain(&self, counter: usize) -> usize {
         self.base + counter
     }
 
-    /// Returns the index of a verdict's counter. A verdict outside the contract is a bug of the
-    /// kernel and counts as the last verdict.
+    /// Returns the index of the counter of a verdict (a result of the function). A verdict that the
+    /// function does not declare is a bug of its kernel, and counts as the last declared verdict.
     #[inline]
     pub(crate) fn verdict(&self, verdict: u8) -> usize {
         self.base + FUNCTION_COUNTERS.len() + usize::from(verdict).min(self.verdicts - 1)
     }
 
-    /// Returns the index of a drop reason's counter.
+    /// Returns the index of the counter of a drop reason.
     #[inline]
     pub(crate) fn drop(&self, reason: u8) -> usize {
         debug_assert!(usize::from(reason) < self.drops, "drop reason {reason} is not in the contract");
@@ -106,8 +107,8 @@ impl FunctionLayout {
 }
 
 impl CounterLayout {
-    /// Creates the layout of the counters. `functions` contains the configured name and the
-    /// contract of each function. `devices` contains the name of each device.
+    /// Creates the layout of the counters from the configuration. `functions` contains the name and
+    /// the contract of each function. `devices` contains the name of each device.
     pub(crate) fn new<'a>(
         functions: impl Iterator<Item = (&'a str, &'static Contract)>,
         devices: impl Iterator<Item = &'a str>,
@@ -134,7 +135,7 @@ impl CounterLayout {
         self.functions[index]
     }
 
-    /// Returns the index of one of [`DEVICE_COUNTERS`] for a device.
+    /// Returns the index of one of the [`DEVICE_COUNTERS`] of a device.
     #[inline]
     pub(crate) fn device(&self, index: usize, counter: usize) -> usize {
         self.devices + index * DEVICE_COUNTERS.len() + counter
@@ -156,8 +157,8 @@ impl CounterLayout {
     }
 }
 
-/// Counters of one worker. The worker increments `local`. Other threads read `shared`, to which the
-/// worker copies the values.
+/// Counters of one worker. The worker increments the values in `local` and copies them to `shared`,
+/// which other threads read.
 #[derive(Debug)]
 pub(crate) struct Counts {
     local: Vec<u64>,
@@ -169,7 +170,7 @@ impl Counts {
         Self { local: vec![0; len], shared: (0..len).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// Returns the counters that other threads read.
+    /// Returns the copy of the counters that other threads read.
     pub(crate) fn shared(&self) -> Arc<[AtomicU64]> {
         Arc::clone(&self.shared)
     }
@@ -188,8 +189,8 @@ impl Counts {
         self.local[counter] = value;
     }
 
-    /// Copies the worker's values to the shared counters. Each value is exact. Values that another
-    /// thread reads together may belong to different iterations.
+    /// Copies the worker's counters to the memory that other threads read. Each value is exact, but
+    /// values that a thread reads together may come from different loop iterations.
     pub(crate) fn publish(&self) {
         for (shared, local) in self.shared.iter().zip(&self.local) {
             shared.store(*local, Ordering::Relaxed);
@@ -197,7 +198,7 @@ impl Counts {
     }
 }
 
-/// Returns the sum of the published values of all workers.
+/// Returns the sum of the published values of all workers, for each counter.
 pub(crate) fn sum(workers: &[Arc<[AtomicU64]>], len: usize) -> Vec<u64> {
     let mut total = vec![0; len];
     for worker in workers {
@@ -208,7 +209,7 @@ pub(crate) fn sum(workers: &[Arc<[AtomicU64]>], len: usize) -> Vec<u64> {
     total
 }
 
-/// Returns the documentation page of all counters (`docs/counters.md`).
+/// Returns the text of the documentation page `docs/counters.md`, which describes all counters.
 pub fn document() -> String {
     let mut page = String::from(
         "# Counters\n\nThis page is generated from the tables in the code, and `make test` compares both. Every count is exact and\nbelongs to one entry of the configuration.\n",

@@ -1,11 +1,12 @@
-//! Latency figures of a histogram.
+//! Computes the median, the 99th percentile and the maximum of a latency histogram.
 
 pub(crate) use godwit_io::Histogram;
 
 use crate::observe::report::Latency;
 
 pub(crate) trait Figures {
-    /// Returns the latency figures, or `None` if the histogram is empty.
+    /// Returns the median, the 99th percentile and the maximum of the recorded latencies. Returns
+    /// `None` if the histogram is empty.
     fn latency(&self) -> Option<Latency>;
 }
 

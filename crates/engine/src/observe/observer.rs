@@ -1,8 +1,8 @@
-//! Observer of a worker's packets. The parts of the worker report each step to it. It passes the
-//! steps to the tracer while packets are traced.
+//! Observer of a worker's packets. The components of the worker report each step of their packets
+//! to the observer, which passes the steps to the tracer while a trace runs.
 //!
-//! Each method has one inlined branch, which is false without a trace. A part therefore reports
-//! its steps unconditionally.
+//! Each method has one inlined branch, which is not taken without a trace. A component therefore
+//! reports its steps without any check.
 
 use godwit_abi::Outcome;
 use godwit_function::WorkColumns;
@@ -23,20 +23,21 @@ impl Observer {
         Self { tracer }
     }
 
-    /// Checks for the start or end of a trace. The worker calls this once per loop iteration,
-    /// before it receives packets.
+    /// Checks whether a trace has started or ended. The worker calls the method once per loop
+    /// iteration, before it receives packets.
     #[inline]
     pub(crate) fn poll(&mut self) {
         self.tracer.poll();
     }
 
-    /// Returns whether a trace chooses among arriving packets.
+    /// Returns whether a trace looks for matching packets among arriving packets.
     #[inline]
     pub(crate) fn is_choosing(&self) -> bool {
         self.tracer.is_choosing()
     }
 
-    /// Packets arrived from a port. `now_ns` is their time of arrival on the worker's clock.
+    /// Reports that packets arrived from a port. `now_ns` is their arrival time on the worker's
+    /// clock.
     #[inline]
     pub(crate) fn arrived(
         &mut self,
@@ -51,7 +52,7 @@ impl Observer {
         }
     }
 
-    /// `function` created a packet, but not from another packet.
+    /// Reports that `function` created a packet that does not derive from another packet.
     #[inline]
     pub(crate) fn created(
         &mut self,
@@ -68,7 +69,8 @@ impl Observer {
         }
     }
 
-    /// The host half of `function` prepared these packets. Without a host half, `work` is empty.
+    /// Reports that `function` has prepared packets for its kernel. `work` describes the work for
+    /// each packet. It is empty if the function does not prepare packets.
     #[inline]
     pub(crate) fn prepared(&mut self, plan: &ChainPlan, function: usize, packets: &[Descriptor], work: &WorkColumns) {
         if self.tracer.is_tracing() {
@@ -76,7 +78,7 @@ impl Observer {
         }
     }
 
-    /// The host half of `function` created `packet` from `original`.
+    /// Reports that `function` created `packet` from `original`.
     #[inline]
     pub(crate) fn split(
         &mut self,
@@ -91,7 +93,7 @@ impl Observer {
         }
     }
 
-    /// The host half of `function` holds the packet until others arrive.
+    /// Reports that `function` holds a packet until further packets arrive.
     #[inline]
     pub(crate) fn held(&mut self, plan: &ChainPlan, function: usize, packet: &Descriptor) {
         if self.tracer.is_tracing() {
@@ -99,7 +101,8 @@ impl Observer {
         }
     }
 
-    /// The host half of `function` joined the packet with `held` others. `whole` is the result.
+    /// Reports that `function` joined `packet` with `held` earlier packets. `whole` is the joined
+    /// packet.
     #[inline]
     pub(crate) fn joined(
         &mut self,
@@ -114,7 +117,7 @@ impl Observer {
         }
     }
 
-    /// These packets were put into bins of the device.
+    /// Reports that packets were put into bins (batches of packets for one function) of a device.
     #[inline]
     pub(crate) fn binned(
         &mut self,
@@ -129,7 +132,8 @@ impl Observer {
         }
     }
 
-    /// Chunk number `number` of this worker was submitted to the device.
+    /// Reports that a chunk (the bins of one launch) was submitted to a device. `number` is the
+    /// number of the chunk among all chunks that this worker submitted to the device.
     #[inline]
     pub(crate) fn submitted(&mut self, device: &str, number: u64, chunk: &Chunk) {
         if self.tracer.is_tracing() {
@@ -137,7 +141,7 @@ impl Observer {
         }
     }
 
-    /// The device rejected the chunk.
+    /// Reports that a device rejected a chunk of packets.
     #[inline]
     pub(crate) fn rejected(&mut self, device: &str, chunk: &Chunk) {
         if self.tracer.is_tracing() {
@@ -145,7 +149,7 @@ impl Observer {
         }
     }
 
-    /// The device returned the chunk.
+    /// Reports that a device returned a chunk of packets.
     #[inline]
     pub(crate) fn returned(&mut self, device: &str, chunk: &Chunk) {
         if self.tracer.is_tracing() {
@@ -153,7 +157,8 @@ impl Observer {
         }
     }
 
-    /// These packets continued on the device, from `function` with this verdict to function `next`.
+    /// Reports that packets went from `function` to function `next` without leaving the device.
+    /// `verdict` is the result of `function` that led to `next`.
     #[inline]
     pub(crate) fn continued(
         &mut self,
@@ -168,7 +173,8 @@ impl Observer {
         }
     }
 
-    /// `function` returned these outcomes. `class` returns the class of a packet.
+    /// Reports the outcomes that `function` returned for packets. `class` returns the class of a
+    /// packet.
     #[inline]
     pub(crate) fn verdicts(
         &mut self,
@@ -183,7 +189,7 @@ impl Observer {
         }
     }
 
-    /// The packet was dropped. `reason` is the index of the drop counter.
+    /// Reports that a packet was dropped. `reason` is the index of the counter of the drop reason.
     #[inline]
     pub(crate) fn dropped(&mut self, plan: &ChainPlan, packet: &Descriptor, reason: usize) {
         if self.tracer.is_tracing() {
@@ -191,7 +197,7 @@ impl Observer {
         }
     }
 
-    /// `copy` was made of a flooded packet, to leave by `port`.
+    /// Reports that `copy` was made of a flooded packet, to leave by `port`.
     #[inline]
     pub(crate) fn copied(&mut self, packet: &Descriptor, copy: &Descriptor, port: u8) {
         if self.tracer.is_tracing() {
@@ -199,7 +205,7 @@ impl Observer {
         }
     }
 
-    /// The copy of a flooded packet for `port` was dropped.
+    /// Reports that the copy of a flooded packet for `port` was dropped.
     #[inline]
     pub(crate) fn copy_dropped(&mut self, plan: &ChainPlan, packet: &Descriptor, port: u8, reason: usize) {
         if self.tracer.is_tracing() {
@@ -207,7 +213,8 @@ impl Observer {
         }
     }
 
-    /// The packets in `outs`, one list per port, are about to be given to their ports.
+    /// Reports that packets are about to be given to their ports. `outs` has one list of packets
+    /// per port.
     #[inline]
     pub(crate) fn departing(&mut self, region: &Region, outs: &[Vec<Departure>]) {
         if self.tracer.is_tracing() {
@@ -215,14 +222,15 @@ impl Observer {
         }
     }
 
-    /// Returns whether traced packets wait for [`Observer::departed`].
+    /// Returns whether traced packets are about to leave, so that [`Observer::departed`] must be
+    /// called.
     #[inline]
     pub(crate) fn has_departing(&self) -> bool {
         self.tracer.has_departing()
     }
 
-    /// All departing packets left: they were given to the sender thread, or the ports `accepted`
-    /// and `refused` these numbers of them.
+    /// Reports that all departing packets have left. Either the sender thread got them, or the
+    /// ports accepted `accepted` packets and refused `refused` packets.
     #[cold]
     pub(crate) fn departed(&mut self, to_sender: bool, accepted: usize, refused: usize) {
         self.tracer.departed(to_sender, accepted, refused);

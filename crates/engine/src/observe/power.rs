@@ -1,4 +1,4 @@
-//! Energy of the devices of a run, sampled by the control thread.
+//! Measures the energy that the devices use during a run. The control thread reads the meters.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,8 @@ use godwit_device::power::{FoundMeter, Meter, meters};
 
 use crate::observe::report::PowerReport;
 
-/// Interval between two readings of the meters. It is short enough to integrate power, and to
-/// detect each overflow of an energy counter.
+/// Interval between two readings of the energy meters. It is short enough to integrate power over
+/// time, and to detect each overflow of an energy counter.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Energy meters of the devices of a run.
@@ -20,12 +20,12 @@ pub(crate) struct Power {
 struct DevicePower {
     device: String,
     meters: Vec<(String, Meter)>,
-    /// Energy since the start in joules, or the reason why it is not measured.
+    /// Energy since the start of the run in joules, or the reason why the energy is not measured.
     joules: Result<f64, Unavailable>,
 }
 
 impl Power {
-    /// Finds the meters of these devices and starts the measurement.
+    /// Finds the energy meters of `devices`, and starts the measurement.
     pub(crate) fn new(devices: &[&str]) -> Self {
         Self::with_meters(devices, meters(devices))
     }
@@ -52,13 +52,14 @@ impl Power {
         self.devices.iter_mut().for_each(DevicePower::sample);
     }
 
-    /// Returns the energy of each device since the start in joules, or `None` if it is not
-    /// measured.
+    /// Returns the energy of each device since the start of the run, in joules. An element is
+    /// `None` if the energy of its device is not measured.
     pub(crate) fn joules(&self) -> impl Iterator<Item = Option<f64>> {
         self.devices.iter().map(|device| device.joules.as_ref().ok().copied())
     }
 
-    /// Returns the report of each device. `counted` returns the packets and chunks of a device.
+    /// Returns the report of each device. `counted` takes the index of a device, and returns the
+    /// numbers of packets and chunks that the device processed.
     pub(crate) fn reports(&self, elapsed_s: f64, counted: impl Fn(usize) -> [u64; 2]) -> Vec<PowerReport> {
         let report = |(index, device): (usize, &DevicePower)| {
             let joules = device.joules.as_ref().ok().copied();
@@ -79,8 +80,9 @@ impl Power {
 }
 
 impl DevicePower {
-    /// Creates the record of a device from its meters. If some of them cannot be read, the sum
-    /// covers only the others, and the report names these.
+    /// Creates the record of a device from its energy meters. Meters that cannot be read are
+    /// omitted from the sum and from the report. If no meter can be read, the energy is not
+    /// measured.
     fn new(device: &str, found: Vec<FoundMeter>) -> Self {
         let (mut meters, mut reason) = (Vec::new(), None);
         for FoundMeter { name, kind, meter, .. } in found {
@@ -96,8 +98,8 @@ impl DevicePower {
         Self { device: device.to_owned(), meters, joules }
     }
 
-    /// Reads the meters. If one fails, the device counts as not measured, because the sum would be
-    /// too small.
+    /// Reads the energy meters of the device. If one meter fails, the device counts as not
+    /// measured, because the sum would be too small.
     fn sample(&mut self) {
         if self.joules.is_ok() {
             self.joules = self.meters.iter_mut().map(|(_, meter)| meter.joules()).sum();
@@ -128,7 +130,7 @@ mod tests {
         }
     }
 
-    /// On any machine, either the energy figures are consistent or the report gives a reason.
+    /// Any machine either measures the energy consistently, or reports why it cannot.
     #[test]
     fn this_machine_has_figures_or_a_reason() {
         let mut power = Power::new(&["cpu"]);

@@ -3,8 +3,8 @@
 use godwit_io::synthetic::ProbeReport;
 use serde::{Serialize, Serializer};
 
-/// Report of a complete run or of a run so far. Times are in nanoseconds. Sizes are in bytes of
-/// frames without FCS.
+/// Report of a complete run, or of a run that continues. Times are in nanoseconds unless stated
+/// otherwise. Sizes are in bytes of frames without FCS.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// Duration of the run, in seconds.
@@ -15,17 +15,19 @@ pub struct Report {
     pub ports: Vec<PortReport>,
     /// Functions, in the order of the configuration.
     pub functions: Vec<FunctionReport>,
-    /// Energy of the CPU, and of every other device on which functions are placed.
+    /// Energy of the CPU, and of every other device that runs packet functions.
     pub power: Vec<PowerReport>,
-    /// Devices that were lost during the run. Other devices took over their functions.
+    /// Devices that were lost during the run. Other devices took over their packet functions.
     pub lost_devices: Vec<LostDevice>,
     /// Threads that have stopped working.
     pub health: HealthReport,
-    /// Time from arrival to departure of all sent packets. `None` if no packet was sent.
+    /// Time from arrival to departure of all sent packets. The value is `None` if no packet was
+    /// sent.
     pub latency: Option<Latency>,
-    /// Totals that account for every packet.
+    /// Totals that account for every packet of the run.
     pub conservation: Conservation,
-    /// Name and value of every counter that is not zero. The names are those of `docs/counters.md`.
+    /// Name and value of every counter that is not zero. The names are listed in
+    /// `docs/counters.md`.
     #[serde(serialize_with = "as_map")]
     pub counters: Vec<(String, u64)>,
 }
@@ -33,10 +35,10 @@ pub struct Report {
 /// Threads that have stopped working.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct HealthReport {
-    /// Workers that have completed no loop iteration for ten seconds.
+    /// Numbers of the workers that have completed no loop iteration for ten seconds.
     pub hung_workers: Vec<usize>,
-    /// Functions whose housekeeping ended by a bug. Their routes, neighbours and addresses no
-    /// longer change.
+    /// Names of the functions whose periodic housekeeping ended because of a bug. The routes,
+    /// neighbours and addresses of these functions no longer change.
     pub disabled_housekeeping: Vec<String>,
 }
 
@@ -47,12 +49,12 @@ impl HealthReport {
     }
 }
 
-/// Packets and bytes of one port.
+/// Counts of packets and bytes of one port.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PortReport {
     /// Configured name of the port.
     pub name: String,
-    /// Kind of the port, such as `synthetic` or `pcap`. In a replay, `pcap`.
+    /// Kind of the port, such as `synthetic` or `pcap`. In a replay, all ports are of kind `pcap`.
     pub kind: &'static str,
     /// Number of packets received.
     pub received_packets: u64,
@@ -62,14 +64,16 @@ pub struct PortReport {
     pub sent_packets: u64,
     /// Number of bytes sent.
     pub sent_bytes: u64,
-    /// Packets that the port skipped and did not receive: reason and count.
+    /// Packets that the port skipped instead of receiving them. Each entry contains a reason and a
+    /// count.
     #[serde(serialize_with = "as_map")]
     pub passed_over: Vec<(String, u64)>,
-    /// Statistics of the port's probe packets, if it generates them (`probe = true`). Present only
-    /// at the end of the run.
+    /// Statistics of the probe packets that the port generates (`probe = true`). The statistics
+    /// exist only at the end of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probes: Option<ProbeReport>,
-    /// Order-independent digest of all frames sent, if configured (`digest = true`).
+    /// Digest of all sent frames, which does not depend on their order. It is computed if the port
+    /// is configured with `digest = true`.
     pub digest: Option<u64>,
 }
 
@@ -78,55 +82,60 @@ pub struct PortReport {
 pub struct LostDevice {
     /// Configured name of the device.
     pub device: String,
-    /// Reason of the loss, as the first worker reported it.
+    /// Reason why the device was lost, as the first worker reported it.
     pub reason: String,
     /// Number of workers that lost the device.
     pub workers: usize,
-    /// Number of packets that were dropped with the device.
+    /// Number of packets that were dropped because of the loss.
     pub packets: u64,
-    /// Device that took over the functions.
+    /// Name of the device that took over the functions.
     pub moved_to: String,
 }
 
-/// Work of one function.
+/// Counts and times of one packet function.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FunctionReport {
     /// Configured name of the function.
     pub name: String,
     /// Kind of the function.
     pub kind: &'static str,
-    /// Device that ran the function at the end. Contains several names, separated by commas, if it
-    /// ran on several devices, or if only some workers lost a device.
+    /// Name of the device that ran the function at the end. The text contains several names,
+    /// separated by commas, if the function ran on several devices. This is also the case if only
+    /// some workers lost a device.
     pub device: String,
-    /// Mode of the device: `launch` or `persistent`.
+    /// Mode in which the device runs kernels: `launch` or `persistent`.
     pub mode: String,
-    /// Form that ran: `ref` or a compiled version of the kernel.
+    /// Version of the kernel that ran: `ref` (the reference implementation) or the name of a
+    /// compiled version.
     pub implementation: String,
     /// Number of packets that the kernel processed.
     pub packets: u64,
-    /// Number of bytes of these packets before the kernel.
+    /// Number of bytes that the kernel processed, in the lengths that the frames had before it.
     pub bytes: u64,
-    /// Packet rate over the run, in millions of packets per second.
+    /// Packet rate of the function over the run, in millions of packets per second.
     pub mpps: f64,
-    /// Bit rate over the run, in gigabits per second.
+    /// Bit rate of the function over the run, in gigabits per second.
     pub gbps: f64,
-    /// Time from the packet's arrival at the function to its completion, including the wait in
-    /// bins. `None` if the function processed no packet.
+    /// Time from the arrival of packets at the function to their completion. It includes the time
+    /// in which packets wait for a full batch. The value is `None` if the function processed no
+    /// packet.
     pub latency: Option<Latency>,
-    /// Average number of packets per bin, as a fraction of the bin size: 0 to 1.
+    /// Average fill of the bins (batches of packets) of the function, from 0 for empty to 1 for
+    /// full.
     pub batch_fill: f64,
-    /// Average device time per packet, in nanoseconds.
+    /// Average processing time of the device per packet, in nanoseconds.
     pub busy_ns_per_packet: f64,
-    /// Number of packets per verdict, for all verdicts.
+    /// Number of packets for each verdict (result) of the function, including verdicts without
+    /// packets.
     #[serde(serialize_with = "as_map")]
     pub verdicts: Vec<(String, u64)>,
-    /// Number of dropped packets per reason, for reasons that occurred.
+    /// Number of dropped packets for each drop reason that occurred.
     #[serde(serialize_with = "as_map")]
     pub drops: Vec<(String, u64)>,
 }
 
-/// Energy of one device during the run, including its idle energy and the work of other programs.
-/// Values are `None` if the energy is not measured.
+/// Energy of one device during the run. It includes the idle energy of the device and the energy
+/// for other programs. Values are `None` if the energy is not measured.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PowerReport {
     /// Configured name of the device.
@@ -139,13 +148,14 @@ pub struct PowerReport {
     pub joules: Option<f64>,
     /// Average power, in watts.
     pub watts: Option<f64>,
-    /// Energy per packet, in joules. A packet counts once for each function that processed it.
+    /// Energy per processed packet, in joules. A packet counts once for each function that
+    /// processed it.
     pub joules_per_packet: Option<f64>,
-    /// Energy per chunk, in joules.
+    /// Energy per chunk (packets that are submitted to the device together), in joules.
     pub joules_per_chunk: Option<f64>,
 }
 
-/// Serializes pairs of name and count as a map in the same order.
+/// Serializes pairs of a name and a count as a map, in the same order.
 fn as_map<S: Serializer>(pairs: &[(String, u64)], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(pairs.iter().map(|(name, count)| (name, count)))
 }
@@ -161,20 +171,21 @@ pub struct Latency {
     pub max_ns: u64,
 }
 
-/// Packet totals. received + created = sent + dropped + merged + in flight.
+/// Packet totals of a run. At any time, received + created = sent + dropped + merged + in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Conservation {
     /// Number of packets that ports received.
     pub received: u64,
     /// Number of packets that ports accepted for transmission.
     pub sent: u64,
-    /// Number of dropped packets. Each counts under a reason as well.
+    /// Number of dropped packets. Each dropped packet also counts under its drop reason.
     pub dropped: u64,
-    /// Number of packets that functions created.
+    /// Number of packets that functions created, such as fragments after the first one.
     pub created: u64,
-    /// Number of packets that functions joined to others.
+    /// Number of packets that functions merged into other packets, such as all fragments except
+    /// one.
     pub merged: u64,
-    /// Number of packets that are in a buffer of the arena or held by a function.
+    /// Number of packets that are in the engine now: in a packet buffer, or held by a function.
     pub in_flight: u64,
 }
 

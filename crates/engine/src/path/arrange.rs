@@ -1,5 +1,6 @@
-//! Host halves that hold, split, join and create packets. Each step affects the order-ring slot of
-//! a packet and the packet counters:
+//! Executes the steps of functions that hold, split, join and create packets. The host half of such
+//! a function (its part that runs on the CPU) returns the steps. Each step affects the packet
+//! counters, and the slot of the packet in the order ring, which stores packets in arrival order:
 //!
 //! | step | slot in the order ring | counted as |
 //! |---|---|---|
@@ -23,9 +24,9 @@ use crate::path::core::{Core, Iteration};
 use crate::path::feed::{Feed, Input};
 
 impl Feed {
-    /// Calls [`HostHalf::arrange`](godwit_function::HostHalf::arrange) of a function if it has
-    /// pending packets or its wake-up time has come. Then executes the steps that the host half
-    /// returned.
+    /// Executes the steps that the host half of a function returns for its pending packets.
+    /// [`HostHalf::arrange`](godwit_function::HostHalf::arrange) is called if packets are pending,
+    /// or if the time has come at which the function asked to be called.
     #[cold]
     pub(super) fn arrange(&mut self, core: &mut Core, function: usize, iteration: &Iteration) {
         let Self { inputs, created, .. } = self;
@@ -63,8 +64,8 @@ impl Feed {
         );
     }
 
-    /// Moves packets that host halves created during the drain of the old plan into their
-    /// functions.
+    /// Moves packets that functions created during a change of the function chain to the inputs of
+    /// these functions. The packets waited until all packets of the old chain had left.
     pub(crate) fn admit_created(&mut self, core: &mut Core, is_replay: bool) {
         for (function, packet, work) in std::mem::take(&mut self.created) {
             admit(core, function, &packet, is_replay);
@@ -74,8 +75,8 @@ impl Feed {
 }
 
 impl Input {
-    /// Executes a step. Packets that the host half creates during the drain of an old plan go to
-    /// `created`.
+    /// Executes one step. A packet that the function creates during a change of the function chain
+    /// waits in `created`.
     fn execute(
         &mut self,
         core: &mut Core,
@@ -133,9 +134,11 @@ impl Input {
         }
     }
 
-    /// Gives a held or newly created packet an order-ring slot, and moves it past the gate of its
-    /// function. Returns false and releases the packet's buffer if no slot is free or no packet can
-    /// arrive any more.
+    /// Gives a slot of the order ring to a packet that the function held or created, and lets the
+    /// packet enter the function.
+    ///
+    /// Returns false and releases the packet's buffer if no slot is free, or if no further packet
+    /// can arrive.
     fn enter(
         &mut self,
         core: &mut Core,
@@ -153,8 +156,8 @@ impl Input {
         let stamp = Stamp { sequence, time_ns: iteration.packets_ns };
         core.order.arrive(std::slice::from_mut(&mut packet), &[stamp], iteration.packets_ns);
         if iteration.drains {
-            // The packet's slot is behind those of packets that wait for the new chain, so the
-            // packet waits too.
+            // The slot of this packet follows the slots of packets that wait for the new chain. The
+            // packet therefore waits too.
             created.push((function, packet, work));
             return true;
         }
@@ -164,7 +167,8 @@ impl Input {
     }
 }
 
-/// Classifies a packet that a host half of `function` created, and marks it as inside the function.
+/// Classifies a packet that `function` created, and records in the order ring that the packet is
+/// inside the function.
 fn admit(core: &mut Core, function: usize, packet: &Descriptor, is_replay: bool) {
     if !core.plan.classifier.is_trivial() {
         classify_packet(core, packet);

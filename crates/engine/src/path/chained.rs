@@ -1,5 +1,6 @@
-//! Completes bins whose packets may have continued to further functions on the device
-//! ([device chain](crate::place::device_chain)).
+//! Completes bins (batches of packets for one function) that return from a device. A device can
+//! pass packets on to further functions before it returns them. The part of the function chain that
+//! a device executes is its [device chain](crate::place::device_chain).
 
 use std::ops::Range;
 
@@ -11,20 +12,20 @@ use crate::observe::counters::{BINS, BYTES, PACKETS};
 use crate::observe::histogram::Histogram;
 use crate::path::core::Core;
 
-/// Buffers for the completion of chained bins. They are reused, so that completion allocates
-/// nothing.
+/// Buffers for the completion of bins whose packets passed several functions on the device. They
+/// are reused, so that the completion of a bin allocates no memory.
 #[derive(Default)]
 pub(super) struct ChainScratch {
     outcomes: Vec<Outcome>,
-    /// Functions that processed packets of the current bin on the device, after the bin's first
-    /// function.
+    /// Functions that have processed packets of the current bin on the device, without the bin's
+    /// first function.
     seen: Vec<usize>,
 }
 
 impl ChainScratch {
-    /// Completes bin number `index` of a chunk of `device`: calls the host half of its first
-    /// function, and counts the functions that processed its packets on the device. Appends the
-    /// last function of the packets to `completion`.
+    /// Completes the bin with this `index` in a chunk (the bins of one launch) of `device`. Calls
+    /// the host half of the bin's first function, and counts the functions that processed its
+    /// packets on the device. Appends the last function of each run of packets to `completion`.
     pub(super) fn complete_bin(
         &mut self,
         core: &mut Core,
@@ -52,7 +53,8 @@ impl ChainScratch {
         }
     }
 
-    /// Counts the functions that processed packets with this trail. Returns the last of them.
+    /// Counts the functions that processed `packets` on the device, and returns the last one.
+    /// `trail` contains the verdicts of all functions before the last one, one per byte.
     fn follow_trail(
         &mut self,
         core: &mut Core,
@@ -65,7 +67,7 @@ impl ChainScratch {
         let Core { plan, counts, observer, .. } = core;
         let chain = plan.chains[device].as_deref();
         let mut function = usize::from(bin.instance);
-        // Functions on the device do not change the length of packets.
+        // Functions that run one after the other on a device do not change the length of packets.
         let bytes: u64 = packets.iter().map(|packet| u64::from(packet.length)).sum();
         for hop in 0..HOPS_MAX {
             let verdict = (trail >> (8 * hop)) as u8;
@@ -91,10 +93,12 @@ impl ChainScratch {
         function
     }
 
-    /// Calls the host half of a bin's first function with the outcomes of that function. If a
-    /// packet continued on the device, `outcomes` has the outcome of its last function. The outcome
-    /// of the first function then follows from the trail. If the host half drops a packet, its
-    /// trail is cleared.
+    /// Calls the host half of a bin's first function with the outcomes of that function.
+    ///
+    /// If a packet passed further functions on the device, its entry in `outcomes` comes from the
+    /// last one. The outcome of the first function is then derived from the trail, which contains
+    /// the verdicts of all functions before the last one. If the host half drops a packet, the
+    /// packet's trail is cleared.
     fn complete(
         &mut self,
         host_half: &mut dyn HostHalf,
@@ -120,20 +124,20 @@ impl ChainScratch {
     }
 }
 
-/// Completion of the bins of a chunk.
+/// State for the completion of the bins (batches of packets) of one chunk.
 #[derive(Default)]
 pub(super) struct Completion {
-    /// Histograms of the time of packets in each function.
+    /// For each function, a histogram of the time that packets spend in it.
     pub(super) latency: Vec<Histogram>,
-    /// Time since the chunk was opened, in nanoseconds.
+    /// Time since the first packet was put into the chunk, in nanoseconds.
     pub(super) elapsed_ns: u64,
-    /// Packets of the bin that was completed last: the function that processed them last, and their
-    /// range in the chunk.
+    /// Packets of the bin that was completed last. Each entry contains the last function of a run
+    /// of packets, and the position of the run in the chunk.
     pub(super) done: Vec<(usize, Range<usize>)>,
 }
 
 impl Completion {
-    /// Adds the time of `packets` packets to the histogram of `function`.
+    /// Adds the elapsed time to the histogram of `function`, once for each of `packets` packets.
     pub(super) fn record(&mut self, function: usize, packets: usize) {
         self.latency[function].record(self.elapsed_ns, packets as u64);
     }

@@ -1,4 +1,4 @@
-//! Classification: determines the class of arrived packets, which selects their first stage.
+//! Classifies arrived packets. The class of a packet determines the first function that it enters.
 
 use godwit_chain::Classifier;
 use godwit_packet::simd::{self, Isa, Vectorized};
@@ -7,19 +7,19 @@ use godwit_packet::{Descriptor, Region};
 use crate::path::core::Core;
 use crate::path::partition::{Group, Partition};
 
-/// Classification of arrived packets. It has only scratch memory.
+/// Classifier of arrived packets. All its fields are scratch memory.
 #[derive(Default)]
 pub(crate) struct Classify {
     classes: Vec<u8>,
-    /// Number of the first stage of each packet.
+    /// Number of the first stage (function or port) of each packet.
     keys: Vec<u16>,
     partition: Partition,
 }
 
 impl Classify {
-    /// Stores the class of packets that arrived together, and passes the packets to `send` in
-    /// groups with the same first stage. Without class rules, all packets of a port have the same
-    /// first stage.
+    /// Stores the class of packets that arrived together, and passes the packets to `send`. Each
+    /// call of `send` gets packets whose first stage (function or port) is the same. Without class
+    /// rules, the first stage depends only on the ingress port.
     pub(crate) fn classify(
         &mut self,
         core: &mut Core,
@@ -53,7 +53,7 @@ impl Classify {
     }
 }
 
-/// Classification of several packets, compiled for the instruction set of the machine.
+/// Classifies several packets with code compiled for the SIMD instruction set of the machine.
 struct ClassifyAll<'a> {
     classifier: &'a Classifier,
     region: &'a Region,

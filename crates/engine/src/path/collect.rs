@@ -1,5 +1,5 @@
-//! Collect: submits chunks to the devices, collects finished ones, and completes their bins. It
-//! also moves packets away from a device that failed.
+//! Collect: submits chunks (packets in batches for a device) to the devices, and completes the
+//! chunks that return. It also moves packets away from a device that failed.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -29,7 +29,8 @@ pub(crate) struct Collect {
     placement: Placement,
     completion: Completion,
     scratch: ChainScratch,
-    /// Unprocessed packets of devices that are no longer used. They wait for bins of the CPU.
+    /// Unprocessed packets of devices that are no longer used. The packets wait for room in the
+    /// bins (batches of packets) of the CPU.
     stranded: VecDeque<(Bin, Descriptor, u64)>,
 }
 
@@ -38,12 +39,13 @@ pub(crate) enum Polled {
     /// The device has finished no further chunk.
     Nothing,
     Finished(Chunk),
-    /// The device failed to finish chunks, and their packets are dropped.
+    /// The device failed to finish some chunks, and the packets in them are dropped.
     Failed,
 }
 
 impl Collect {
-    /// Creates the part from the devices of the worker and the devices of each function.
+    /// Creates the component from the devices of the worker. `allowed` contains the devices on
+    /// which each function may run.
     pub(crate) fn new(devices: Vec<WorkerDevice>, allowed: Vec<Box<[usize]>>) -> Self {
         Self {
             completion: Completion { latency: vec![Histogram::default(); allowed.len()], ..Completion::default() },
@@ -69,18 +71,19 @@ impl Collect {
         &mut self.devices[device]
     }
 
-    /// Returns whether the filling chunk should go to `device` now. `flush` states that chunks are
-    /// submitted before they are full.
+    /// Returns whether the worker should now submit the chunk that is being filled for `device`. If
+    /// `flush` is set, a chunk is submitted before it is full.
     pub(crate) fn is_due(&self, device: usize, iteration: &Iteration, flush: bool) -> bool {
         self.devices[device].is_due(iteration.now_ns, iteration.is_idle, flush)
     }
 
-    /// Returns whether no packet is in bins or in flight.
+    /// Returns whether no packet waits in a bin (a batch for a device) and none is in flight.
     pub(crate) fn is_empty(&self) -> bool {
         self.devices.iter().all(WorkerDevice::is_empty)
     }
 
-    /// Replaces the streams of all packers. No packet may be in bins.
+    /// Replaces the streams of all packers. A packer fills bins (batches of packets), and a stream
+    /// is one of its inputs. The bins must be empty.
     ///
     /// # Errors
     /// If a packer cannot distinguish that many streams.
@@ -88,8 +91,8 @@ impl Collect {
         self.devices.iter_mut().try_for_each(|device| Ok(device.packer.set_streams(streams)?))
     }
 
-    /// Chooses the device for the next chunk of a function that has several devices. Returns
-    /// whether the choice changed.
+    /// Chooses the device for the next chunk (batches of packets) of `function`. Returns whether
+    /// the choice changed. It never changes for a function with only one device.
     pub(crate) fn balance(&mut self, core: &Core, function: usize) -> bool {
         let allowed = self.placement.allowed(function);
         if allowed.len() < 2 {
@@ -105,8 +108,9 @@ impl Collect {
         self.placement.place(function, device)
     }
 
-    /// Submits the filling chunk to `device`. Returns false if no packets wait or no set of bins is
-    /// free. A device that rejects the chunk is no longer used, and its packets are stranded.
+    /// Submits the chunk that is being filled to `device`. Returns false if no packets wait, or if
+    /// no free set of bins (batches of packets) remains. If the device rejects the chunk, the
+    /// worker stops using the device, and the packets wait for the CPU.
     ///
     /// # Errors
     /// If the CPU rejected the chunk, or the chunk was invalid.
@@ -130,11 +134,11 @@ impl Collect {
         Ok(true)
     }
 
-    /// Returns the next finished chunk of `device`, with the time of its bins counted. If the
-    /// device failed to finish chunks, their packets are dropped.
+    /// Returns the next chunk that `device` has finished, and counts the processing time of its
+    /// bins. If the device failed to finish chunks, the packets in them are dropped.
     ///
     /// # Errors
-    /// If the CPU failed, or no usable buffer remains.
+    /// If the CPU failed, or the worker has no usable buffer left.
     pub(crate) fn poll(&mut self, core: &mut Core, device: usize) -> Result<Polled, Error> {
         match self.devices[device].lane.poll(&mut core.region) {
             Ok(None) => Ok(Polled::Nothing),
@@ -160,8 +164,9 @@ impl Collect {
         }
     }
 
-    /// Completes bin number `index` of the chunk that [`Collect::poll`] returned last: counts its
-    /// work and calls its host half. Then [`Collect::done`] returns its packets.
+    /// Completes the bin (batch of packets) with this `index` in the chunk that [`Collect::poll`]
+    /// returned last. Counts its packets, and calls the host half of its function. Afterwards,
+    /// [`Collect::done`] returns its packets.
     pub(crate) fn complete(
         &mut self,
         core: &mut Core,
@@ -192,13 +197,14 @@ impl Collect {
         self.completion.done.push((function, range));
     }
 
-    /// Returns packets of the bin that was completed last: the function that processed them last,
-    /// and their range in the chunk. Returns `None` after all of them.
+    /// Returns one run of packets of the bin that was completed last: the last function that
+    /// processed them, and their position in the chunk. Returns `None` if `index` is beyond the
+    /// last run.
     pub(crate) fn done(&self, index: usize) -> Option<(usize, Range<usize>)> {
         self.completion.done.get(index).cloned()
     }
 
-    /// Takes a completed chunk back.
+    /// Takes back a chunk whose packets have been completed, so that it can be filled again.
     pub(crate) fn give_back(&mut self, core: &mut Core, device: usize, chunk: Chunk) {
         let WorkerDevice { packer, lane, .. } = &mut self.devices[device];
         packer.give_back(chunk);
@@ -207,19 +213,20 @@ impl Collect {
         core.counts.set(core.plan.layout.device(device, DEVICE_MOVED_BACK), back);
     }
 
-    /// Returns whether packets of a device that is no longer used wait for bins of the CPU.
+    /// Returns whether packets of an unused device wait for room in the bins (batches) of the CPU.
     pub(crate) fn has_stranded(&self) -> bool {
         !self.stranded.is_empty()
     }
 
-    /// Moves stranded packets into bins of the CPU. Returns false if the bins are full before all
-    /// packets are in bins. The order of the packets does not matter, because
+    /// Moves the packets of unused devices into bins (batches of packets) of the CPU. Returns false
+    /// if the bins are full and packets remain. The packets may be moved in any order, because
     /// [`Order`](crate::path::order::Order) restores the arrival order.
     #[cold]
     pub(crate) fn requeue(&mut self, core: &mut Core, now_ns: u64) -> bool {
         let WorkerDevice { id, packer, .. } = &mut self.devices[LAST_RESORT];
         while let Some((bin, packet, parameter)) = self.stranded.front() {
-            // The stream whose index is the function's number accepts packets of all classes.
+            // Each function has a stream (an input of the packer) with the number of the function.
+            // This stream accepts packets of all classes.
             if packer.insert(now_ns, bin.instance, bin.variant, packet, *parameter) == Insert::Refused {
                 return false;
             }
@@ -230,25 +237,26 @@ impl Collect {
         true
     }
 
-    /// Returns the histograms of the time in functions, the device that runs each function, and the
-    /// devices that are no longer used.
+    /// Returns the final results of the worker's devices. These are a histogram of the time in each
+    /// function, the device that runs each function, and the devices that are no longer used.
     pub(crate) fn finish(self) -> (Vec<Histogram>, Vec<usize>, Vec<DeviceLoss>) {
         let (placement, lost) = self.placement.finish();
         (self.completion.latency, placement, lost)
     }
 }
 
-/// Failed and lost devices. The table in `place/failover.rs` lists all cases.
+/// Handling of failed and lost devices. The table in `place/failover.rs` lists all cases.
 impl Collect {
     /// Handles a chunk that `device` rejected. The worker stops using the device, and the packets
-    /// are stranded.
+    /// of the chunk wait for the CPU.
     ///
     /// # Errors
     /// If the device is the CPU, or the chunk was invalid.
     #[cold]
     fn reject(&mut self, core: &mut Core, device: usize, rejected: Rejected, now_ns: u64) -> Result<(), Error> {
         let Rejected { chunk, error } = rejected;
-        // An invalid chunk is a bug, not a fault of the device. The CPU has no replacement.
+        // An invalid chunk is a bug of the program and not a fault of the device. The CPU has no
+        // replacement, so its faults are errors too.
         if device == LAST_RESORT || matches!(error, DeviceError::Chunk { .. }) {
             return Err(Error::Device(error));
         }
@@ -260,10 +268,10 @@ impl Collect {
         Ok(())
     }
 
-    /// Handles chunks that `device` failed to finish, and drops their packets.
+    /// Handles the failure of `device` to finish chunks, and drops the packets in these chunks.
     ///
     /// # Errors
-    /// If the device is the CPU, or no usable buffer remains.
+    /// If the device is the CPU, or the worker has no usable buffer left.
     #[cold]
     fn fail(&mut self, core: &mut Core, device: usize, error: DeviceError) -> Result<(), Error> {
         if device == LAST_RESORT {
@@ -303,8 +311,8 @@ impl Collect {
         Ok(())
     }
 
-    /// Stops using `device`, and logs the functions that move. `dropped` is the number of packets
-    /// dropped with the device.
+    /// Stops using `device`, and logs which functions move to another device. `dropped` is the
+    /// number of packets that were dropped because of the failure.
     fn give_up(&mut self, core: &Core, device: usize, reason: &str, dropped: u64) {
         let id = &self.devices[device].id;
         match self.placement.give_up(device, reason, dropped) {
@@ -323,8 +331,9 @@ impl Collect {
         }
     }
 
-    /// Strands the packets in the bins of a device that is no longer used. One set of bins is free:
-    /// that of the chunk that reported the loss.
+    /// Removes the packets from the bins of a device that is no longer used, so that they wait for
+    /// the CPU. The chunk that reported the loss has returned, so one set of bins is free for this
+    /// purpose.
     fn strand_bins(&mut self, device: usize, now_ns: u64) {
         while self.placement.is_lost(device)
             && let Some(chunk) = self.devices[device].packer.take(now_ns)
@@ -339,7 +348,7 @@ impl Collect {
     }
 }
 
-/// Returns the packets of a chunk, each with its bin and its parameter.
+/// Returns all packets of a chunk, each with its bin (batch) and its kernel parameter.
 fn packets(chunk: &Chunk) -> impl Iterator<Item = (Bin, Descriptor, u64)> {
     chunk.bins.iter().flat_map(|bin| {
         let range = chunk.range(bin);
@@ -348,7 +357,7 @@ fn packets(chunk: &Chunk) -> impl Iterator<Item = (Bin, Descriptor, u64)> {
     })
 }
 
-/// Returns the reason of a device error, without the name of the device.
+/// Returns the reason of a device error as text, without the name of the device.
 fn reason(error: DeviceError) -> String {
     match error {
         DeviceError::Lost { reason, .. } | DeviceError::Failed { reason, .. } => reason,

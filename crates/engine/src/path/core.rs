@@ -1,4 +1,5 @@
-//! State that all parts of a worker share: the plan, the packets in flight, and their counters.
+//! State that all components of a worker share. It contains the plan of the function chain, the
+//! packets in flight, and their counters.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,36 +11,37 @@ use crate::observe::observer::Observer;
 use crate::path::order::Order;
 use crate::plan::chain_plan::ChainPlan;
 
-/// State that all parts of a worker share.
+/// State that all components of a worker share.
 pub(crate) struct Core {
     pub(crate) plan: Arc<ChainPlan>,
     pub(crate) region: Region,
     pub(crate) order: Order,
     pub(crate) counts: Counts,
     pub(crate) observer: Observer,
-    /// Number of packets that host halves hold outside the arena.
+    /// Number of packets that functions hold outside the packet buffers, such as fragments that
+    /// wait for reassembly.
     pub(crate) held: u64,
     clock: Instant,
 }
 
-/// Facts about one iteration of the loop that several parts need.
+/// Facts about one iteration of the worker's loop that several components of the worker need.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Iteration {
-    /// Start of the iteration on the worker's clock, in nanoseconds.
+    /// Start time of the iteration on the worker's clock, in nanoseconds.
     pub(crate) now_ns: u64,
-    /// Time for host halves, in nanoseconds. In a replay, the latest timestamp of all received
-    /// packets, otherwise `now_ns`.
+    /// Current time as functions see it, in nanoseconds. In a replay, it is the latest timestamp of
+    /// all received packets. Otherwise it equals `now_ns`.
     pub(crate) packets_ns: u64,
     /// Whether the run is a replay.
     pub(crate) is_replay: bool,
-    /// Lower bound of the sequence numbers of all packets that arrive from now on. `u64::MAX`: no
-    /// packet can arrive any more.
+    /// Lower bound of the sequence numbers of all packets that arrive from now on. The value
+    /// `u64::MAX` means that no packet can arrive any more.
     pub(crate) sequence_next: u64,
     /// Whether no packet arrived in this iteration.
     pub(crate) is_idle: bool,
     /// Whether no packet can arrive any more.
     pub(crate) is_last: bool,
-    /// Whether the worker drains the packets of an old plan.
+    /// Whether the worker waits until the packets of an old function chain have left.
     pub(crate) drains: bool,
 }
 
@@ -70,7 +72,8 @@ impl Core {
         self.counts.add(reason, 1);
     }
 
-    /// Drops a packet whose buffer a lost device may still write. The buffer is not used again.
+    /// Drops a packet whose buffer may still be written by a lost device. The buffer is therefore
+    /// never used again.
     pub(crate) fn lose_packet(&mut self, packet: &Descriptor, reason: usize) {
         self.observer.dropped(&self.plan, packet, reason);
         self.order.leave(packet);

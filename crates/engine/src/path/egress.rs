@@ -1,4 +1,4 @@
-//! Transmission of packets. Either the worker or its sender thread owns the transmit queues.
+//! Transmits packets. The transmit queues belong either to the worker or to its sender thread.
 
 use std::time::Instant;
 
@@ -9,15 +9,17 @@ use crate::error::Error;
 use crate::observe::histogram::Histogram;
 use crate::path::sender::Sender;
 
-/// Transmit queue with the name of its port. `None` if the port does not transmit.
+/// Name of a port, with its transmit queue. The queue is `None` if the port does not transmit.
 pub(crate) type NamedTransmit = (String, Option<Box<dyn Transmit>>);
 
-/// Packets that have passed the exit and are not yet transmitted or given to the sender.
+/// Packets that are back in arrival order, but are not yet transmitted or given to the sender
+/// thread.
 #[derive(Debug)]
 pub(crate) struct Departing {
     /// Packets for each egress port, in arrival order.
     pub(crate) outs: Vec<Vec<Departure>>,
-    /// Arrival times of the departing packets in nanoseconds, each with its number of packets.
+    /// Arrival times of the packets in nanoseconds. Each time has the number of packets that
+    /// arrived at it.
     pub(crate) arrivals: Vec<(u64, u64)>,
 }
 
@@ -26,7 +28,7 @@ impl Departing {
         Self { outs: (0..ports).map(|_| Vec::new()).collect(), arrivals: Vec::new() }
     }
 
-    /// Records that `packets` of the departing packets arrived at `arrival_ns`.
+    /// Records that `packets` of the packets in this list arrived at the time `arrival_ns`.
     #[inline]
     pub(crate) fn arrived(&mut self, arrival_ns: u64, packets: u64) {
         if packets > 0 {
@@ -53,11 +55,13 @@ impl Sent {
     }
 }
 
-/// Transmit queues of a worker, with a histogram of the time from arrival to departure.
+/// Transmit queues of a worker, with a histogram of the time between arrival and departure of
+/// packets.
 pub(crate) struct Queues {
     ports: Vec<NamedTransmit>,
     latency: Histogram,
-    /// Highest sequence number that was reported to the ports as settled.
+    /// Sequence number below which all packets of this worker have left or are dropped. It is the
+    /// last number that was reported to the ports.
     settled: u64,
     clock: Instant,
 }
@@ -73,7 +77,8 @@ impl Queues {
         std::mem::replace(self, emptied)
     }
 
-    /// Transmits all departing packets. Packets that a port refuses are released.
+    /// Transmits all packets of `departing`. If a port refuses a packet, the packet's buffer is
+    /// released.
     pub(crate) fn transmit(&mut self, mut buffers: Outgoing<'_>, departing: &mut Departing) -> Result<Sent, Error> {
         let now_ns = self.clock.elapsed().as_nanos() as u64;
         for (arrival_ns, packets) in departing.arrivals.drain(..) {
@@ -104,8 +109,8 @@ impl Queues {
         Ok(())
     }
 
-    /// Reports to the ports that all packets of this worker with a lower sequence number have left
-    /// or are dropped.
+    /// Reports to the ports that all packets of this worker with a sequence number below `sequence`
+    /// have left or are dropped.
     pub(crate) fn settle(&mut self, sequence: u64) -> Result<(), Error> {
         if sequence <= self.settled {
             return Ok(());
@@ -119,7 +124,7 @@ impl Queues {
         Ok(())
     }
 
-    /// Returns the counters of the ports, and the histogram of latencies.
+    /// Returns the counters of each port, and a histogram of the time from arrival to departure.
     pub(crate) fn finish(self) -> (Vec<PortCounters>, Histogram) {
         let counters = |(_, queue): &NamedTransmit| queue.as_ref().map(|queue| queue.counters()).unwrap_or_default();
         (self.ports.iter().map(counters).collect(), self.latency)
@@ -135,12 +140,13 @@ pub(crate) enum Egress {
 }
 
 impl Egress {
-    /// Transmits the departing packets, or gives them to the sender thread. Packets for which the
-    /// sender has no room stay in `departing`. Returns the numbers of packets accepted and refused
-    /// since the last call.
+    /// Transmits the packets of `departing`, or gives them to the sender thread. Packets stay in
+    /// `departing` if the sender thread has no room for them. Returns how many packets the ports
+    /// accepted and refused since the last call.
     ///
-    /// `settled` is a sequence number. All packets of this worker below it have left, are in
-    /// `departing`, are with the sender, or are dropped.
+    /// `settled` is a sequence number. All packets of this worker with a lower number are in one of
+    /// these states: they have left, are in `departing`, are with the sender thread, or are
+    /// dropped.
     pub(crate) fn send(&mut self, region: &mut Region, departing: &mut Departing, settled: u64) -> Result<Sent, Error> {
         match self {
             Self::Own(queues) => {
@@ -160,8 +166,8 @@ impl Egress {
         }
     }
 
-    /// Transmits the remaining packets and returns the final counters. No packet may depart
-    /// afterwards.
+    /// Transmits the remaining packets, and returns the final counters of the ports and the
+    /// latencies. No packet may depart afterwards.
     pub(crate) fn finish(self) -> Result<(Vec<PortCounters>, Histogram), Error> {
         let mut queues = match self {
             Self::Own(queues) => queues,

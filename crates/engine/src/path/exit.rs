@@ -1,4 +1,4 @@
-//! Exit: restores the arrival order of packets that leave by a port, and transmits them.
+//! Exit: restores the arrival order of processed packets, and transmits them by their ports.
 
 use std::time::Instant;
 
@@ -21,10 +21,10 @@ pub(crate) struct Exit {
     exits: Vec<bool>,
     departing: Departing,
     egress: Egress,
-    /// Sequence number below which all packets have passed the exit or are dropped.
+    /// Sequence number below which all packets have left the order ring, because they departed or
+    /// were dropped.
     settled: u64,
-    /// Number of order-ring slots that the exit had passed when the settled sequence number was
-    /// computed.
+    /// Number of packets that had left the order ring when `settled` was computed.
     settled_at: usize,
 }
 
@@ -40,7 +40,7 @@ impl Exit {
         }
     }
 
-    /// Starts the sender thread, which transmits from now on.
+    /// Starts the sender thread, which transmits the packets of this worker from now on.
     ///
     /// # Errors
     /// If the thread cannot be started.
@@ -52,7 +52,8 @@ impl Exit {
         Ok(())
     }
 
-    /// Sends packets by `port`, as soon as they are next in arrival order.
+    /// Sends packets by `port`, each as soon as all earlier packets have left. Packets are dropped
+    /// if the port cannot transmit.
     #[inline]
     pub(crate) fn send(&mut self, core: &mut Core, packets: &[Descriptor], port: u16) {
         match self.exits.get(usize::from(port)) {
@@ -68,7 +69,8 @@ impl Exit {
         }
     }
 
-    /// Sends packets by the ports that `function` chose in their outcomes.
+    /// Sends packets by the ports that `function` chose. The outcome of each packet contains its
+    /// port.
     #[inline]
     pub(crate) fn send_chosen(
         &mut self,
@@ -91,7 +93,7 @@ impl Exit {
         }
     }
 
-    /// Sends a packet by a port that does not keep arrival order.
+    /// Sends a packet by a port that does not require arrival order.
     fn send_at_once(&mut self, core: &mut Core, packet: &Descriptor, port: usize) {
         let (stamp, arrival_ns) = core.order.stamp_and_arrival(packet);
         core.order.leave(packet);
@@ -99,9 +101,11 @@ impl Exit {
         self.departing.arrived(arrival_ns, 1);
     }
 
-    /// Transmits the packets that may leave in arrival order. Returns the number of packets that
-    /// were sent or refused. All packets that arrive from now on have a sequence number of at least
-    /// `sequence_next`. `has_one_source` states that they come from one source.
+    /// Transmits the packets that are next in arrival order. Returns the number of packets that
+    /// were sent or refused.
+    ///
+    /// `sequence_next` returns a lower bound of the sequence numbers of all packets that arrive
+    /// from now on. `has_one_source` states that all packets of the worker come from one source.
     pub(crate) fn depart(
         &mut self,
         core: &mut Core,
@@ -116,8 +120,9 @@ impl Exit {
             |arrival_ns, packets| arrivals.push((arrival_ns, packets)),
             |flood, departure, outs| flooder.flood(flood, departure, outs),
         );
-        // Dropped packets count too. A capture that merges the packets of all workers would
-        // otherwise wait for a worker that only drops.
+        // Dropped packets also advance the settled sequence number. A capture file merges the
+        // packets of all workers by this number, and would otherwise wait for a worker that drops
+        // all packets.
         let passed = core.order.passed();
         if passed != self.settled_at || core.order.in_flight() == 0 {
             self.settled_at = passed;
@@ -135,7 +140,7 @@ impl Exit {
         Ok(sent.accepted + sent.refused)
     }
 
-    /// Returns whether all packets that passed the exit are transmitted.
+    /// Returns whether the ports have got all packets that were ready to leave.
     pub(crate) fn is_idle(&self) -> bool {
         self.departing.is_empty() && self.egress.is_idle()
     }

@@ -1,5 +1,6 @@
-//! Feed: collects the packets of each function, has the host half prepare them, and puts them into
-//! the bins of a device.
+//! Feed: collects the packets of each function and puts them into bins (batches of packets) of a
+//! device. Before, the host half of the function (its part that runs on the CPU) prepares the
+//! packets for the kernel.
 
 use godwit_abi::Outcome;
 use godwit_function::{HostHalf, PreviousOutcome, Step, Work, WorkColumns};
@@ -11,28 +12,30 @@ use crate::path::core::{Core, Iteration};
 use crate::path::device::WorkerDevice;
 use crate::path::partition::Group;
 
-/// Minimum number of consecutive packets of one variant for an insertion as a run. Shorter runs are
-/// inserted packet by packet.
+/// Minimum number of consecutive packets of one variant that are put into a bin together. Shorter
+/// runs are inserted packet by packet.
 const RUN_PACKETS_MIN: usize = 4;
 
 /// Inputs of all functions of a worker.
 pub(crate) struct Feed {
     pub(super) inputs: Vec<Input>,
-    /// Packets that a host half finished without the kernel, for the next stage.
+    /// Packets that a function finished on the CPU before its kernel. They go to their next stage
+    /// without a bin.
     pub(crate) done: Done,
-    /// Packets that host halves created during the drain of an old plan. Each has its function
-    /// number and its work.
+    /// Packets that functions created during a change of the function chain. Each packet has the
+    /// number of its function and its work for the kernel.
     pub(super) created: Vec<(usize, Descriptor, Work)>,
 }
 
-/// Packets that the host half of one function finished, with their outcomes.
+/// Packets that one function finished on the CPU before its kernel, with their outcomes.
 #[derive(Default)]
 pub(crate) struct Done {
     pub(crate) packets: Vec<Descriptor>,
     pub(crate) outcomes: Vec<Outcome>,
 }
 
-/// Input of a function: its host half, and the packets on their way into the function.
+/// Input of a function: its host half (the part that runs on the CPU), and the packets that have
+/// not reached its kernel.
 #[derive(Default)]
 pub(super) struct Input {
     pub(super) host_half: Option<Box<dyn HostHalf>>,
@@ -45,16 +48,16 @@ pub(super) struct Input {
     pub(super) reads_stamps: bool,
     /// Stamps of the pending packets, during a call of the host half.
     pub(super) stamps: Vec<Stamp>,
-    /// Time at which [`HostHalf::arrange`] must be called again even without packets, in
-    /// nanoseconds.
+    /// Sequence number and time of each pending packet. Valid only during a call of the host half.
     pub(super) wake_ns: u64,
     pub(super) steps: Vec<Step>,
-    /// Packets that have arrived at the function and are not prepared.
+    /// Packets that have arrived at the function, but that its host half has not seen.
     pub(super) pending: Vec<Descriptor>,
-    /// Outcome of the previous function for each pending packet. Empty if the host half does not
-    /// read it.
+    /// For each pending packet, the outcome of the function that processed it before. The list is
+    /// empty if the host half does not read it.
     pub(super) previous_outcomes: Vec<PreviousOutcome>,
-    /// Packets that the host half has prepared. Those from index `taken` on are not yet in bins.
+    /// Packets that the host half has prepared. The packets from index `taken` on are not yet in
+    /// bins (batches for a device).
     pub(super) prepared: Vec<Descriptor>,
     work: WorkColumns,
     taken: usize,
@@ -69,7 +72,7 @@ impl Input {
         Self { host_half, prepares, arranges, reads_previous, reads_stamps, ..Self::default() }
     }
 
-    /// Appends a prepared packet with its work.
+    /// Appends a prepared packet, with the work that the kernel has to do for it.
     pub(super) fn put(&mut self, packet: Descriptor, work: Work) {
         self.prepared.push(packet);
         self.work.push(work);
@@ -98,8 +101,8 @@ impl Feed {
         self.inputs.iter().all(|input| input.pending.is_empty() && input.taken == input.prepared.len())
     }
 
-    /// Accepts packets for `function`. If the function has a gate, packets that are not next in
-    /// arrival order wait in the order ring.
+    /// Accepts packets for `function`. If the function requires arrival order, packets wait in the
+    /// order ring until all earlier packets have passed or have taken another path.
     #[inline]
     pub(crate) fn accept(&mut self, core: &mut Core, function: usize, group: Group<'_>) {
         let Group { packets, from, .. } = group;
@@ -124,8 +127,11 @@ impl Feed {
         }
     }
 
-    /// Prepares the packets of `function` for its kernel, if all earlier ones are in bins. Packets
-    /// that wait at the gate of the function pass it if they are next in arrival order.
+    /// Has the host half of `function` prepare the pending packets for the kernel. Before, packets
+    /// that wait for arrival order join the pending packets if they are next in the order.
+    ///
+    /// Does not prepare packets while earlier prepared packets wait for room in bins (batches for a
+    /// device).
     pub(crate) fn prepare(&mut self, core: &mut Core, function: usize, iteration: &Iteration) {
         let input = &mut self.inputs[function];
         if let Some(gate) = core.plan.stages[function].gate {
@@ -150,8 +156,9 @@ impl Feed {
         core.observer.prepared(&core.plan, function, &input.prepared, &input.work);
     }
 
-    /// Puts prepared packets of `function` into bins of `device`. Packets that need no kernel go to
-    /// [`Feed::done`] instead. Returns true if the chunk is full before all packets are in bins.
+    /// Puts prepared packets of `function` into bins (batches of packets) of `device`. Packets that
+    /// need no kernel go to [`Feed::done`] instead. The result states how many packets were taken,
+    /// and whether the chunk is full.
     pub(crate) fn pack(&mut self, core: &mut Core, function: usize, device: &mut WorkerDevice, now_ns: u64) -> Packed {
         let Self { inputs, done, .. } = self;
         let input = &mut inputs[function];
@@ -168,14 +175,15 @@ impl Feed {
 /// Result of [`Feed::pack`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packed {
-    /// Number of packets that left the input.
+    /// Number of packets that were taken from the input of the function.
     pub(crate) packets: usize,
-    /// Whether the chunk is full and packets may remain.
+    /// Whether the chunk (the bins of one launch) is full, so that packets may remain.
     pub(crate) is_full: bool,
 }
 
 impl Input {
-    /// Puts packets into bins that the host half has not prepared. All have the same variant.
+    /// Puts packets into bins (batches for a device) without preparation by a host half. All
+    /// packets have the same variant.
     fn pack_direct(&mut self, core: &mut Core, function: usize, device: &mut WorkerDevice, now_ns: u64) -> bool {
         let variant = core.plan.stages[function].function.variant();
         while self.taken < self.prepared.len() {
@@ -191,8 +199,8 @@ impl Input {
         false
     }
 
-    /// Puts packets into bins that the host half has prepared. Packets of one variant and stream
-    /// are inserted together.
+    /// Puts packets into bins (batches for a device) after their preparation by the host half.
+    /// Consecutive packets that go to the same bin are inserted together.
     fn pack_prepared(
         &mut self,
         core: &mut Core,
@@ -234,8 +242,8 @@ fn is_full(insert: Insert) -> bool {
     matches!(insert, Insert::ChunkFull | Insert::Refused)
 }
 
-/// Returns the stream of the first packet, and the number of consecutive packets of this stream.
-/// All packets usually share a stream.
+/// Returns the stream (the input of the packer) of the first packet, and the number of consecutive
+/// packets with this stream. Usually, all packets have the same stream.
 fn stream_run(core: &Core, function: usize, packets: &[Descriptor]) -> (u16, usize) {
     let Some(streams) = &core.plan.stages[function].streams else { return (function as u16, packets.len()) };
     let stream_of = |packet: &Descriptor| streams[usize::from(core.order.class(packet))];

@@ -1,10 +1,10 @@
-//! Flooding: packets that leave by several ports. They are copied at the exit, after arrival order
-//! is restored.
+//! Copies flooded packets, which leave by several ports. The copies are made after the arrival
+//! order of the packets is restored.
 //!
-//! Until then, a flooded packet is one packet with one ring slot and one buffer. The copies take
-//! the original's position in the order of each port. Each copy counts as created when it is made,
-//! and as sent or dropped by its port. The equation received + created = sent + dropped + merged +
-//! in flight therefore holds.
+//! Until then, a flooded packet is one packet with one slot of the order ring and one buffer. The
+//! copies take the original's position in the order of each port. A copy counts as created when it
+//! is made. Later it counts as sent or dropped by its port. The equation received + created = sent
+//! + dropped + merged + in flight therefore holds.
 
 use godwit_io::Departure;
 use godwit_packet::{Descriptor, Region};
@@ -25,8 +25,8 @@ pub(crate) struct Flooder<'a> {
 }
 
 impl Flooder<'_> {
-    /// Appends a copy of the packet to the departures of every port in the set, except the ingress
-    /// port. Returns the number of appended packets.
+    /// Appends a copy of the packet to the departing packets of every port in its port set, except
+    /// the ingress port. Returns the number of packets that were appended.
     #[cold]
     pub(crate) fn flood(&mut self, flood: Flood, departure: Departure, outs: &mut [Vec<Departure>]) -> u64 {
         let Departure { descriptor: packet, stamp } = departure;
@@ -36,7 +36,7 @@ impl Flooder<'_> {
             outs[usize::from(port)].push(Departure { descriptor: packet, stamp });
         };
         let mut copies = 0;
-        // The last port gets the original packet, all others get copies.
+        // The last port gets the original packet, and all earlier ports get copies.
         let mut last = None;
         for &port in function.flood_ports(flood.set).iter().filter(|port| **port != packet.port) {
             if self.exits.get(usize::from(port)) != Some(&true) {
@@ -69,7 +69,7 @@ impl Flooder<'_> {
         }
     }
 
-    /// Counts a copy that cannot be made: as created and as dropped.
+    /// Counts a copy that cannot be made. The copy counts as created and as dropped.
     fn drop_copy(&mut self, packet: &Descriptor, port: u8, reason: usize) {
         self.observer.copy_dropped(self.plan, packet, port, reason);
         self.counts.add(CREATED, 1);

@@ -1,4 +1,4 @@
-//! Intake: receives packets from the ports, and gives each a slot in the order ring.
+//! Intake: receives packets from the ports, and assigns each packet a slot in the order ring.
 
 use godwit_io::{PortCounters, Receive, Received};
 use godwit_packet::Batch;
@@ -8,11 +8,11 @@ use crate::error::Error;
 use crate::observe::counters::RECEIVED;
 use crate::path::core::Core;
 
-/// Maximum sleep of an idle worker, in milliseconds. Only ports wake a sleeping worker, so it must
-/// poll everything else.
+/// Maximum sleep of an idle worker, in milliseconds. Only arriving packets wake a sleeping worker,
+/// so the worker must poll for all other events at this interval.
 const SLEEP_MS: u8 = 1;
 
-/// Receive queue with the name of its port.
+/// Name of a port, with its receive queue.
 pub(crate) type NamedReceive = (String, Box<dyn Receive>);
 
 /// Receive queues of a worker.
@@ -20,8 +20,8 @@ pub(crate) struct Intake {
     receivers: Vec<Receiver>,
     batch: Batch,
     burst_packets: usize,
-    /// Latest timestamp of all received packets in nanoseconds, if it is the clock of host halves,
-    /// as in a replay.
+    /// Latest timestamp of all received packets, in nanoseconds. `None` if functions use the
+    /// machine's clock. In a replay, they use this timestamp instead.
     packet_clock_ns: Option<u64>,
 }
 
@@ -32,16 +32,16 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// Returns whether the queue has no more packets for the worker. A live port still delivers its
-    /// queued packets after a stop.
+    /// Returns whether the worker gets no more packets from the queue. After a stop, a live port
+    /// still delivers the packets in its queue.
     fn has_no_more(&self, stopping: bool) -> bool {
         self.ended || (stopping && !self.queue.is_live())
     }
 }
 
 impl Intake {
-    /// Creates the intake from the receive queues, one per source. `has_packet_clock` states that
-    /// host halves use the timestamps of packets as their clock.
+    /// Creates the intake from one receive queue per source. If `has_packet_clock` is set,
+    /// functions use the timestamps of packets as their clock.
     pub(crate) fn new(queues: Vec<NamedReceive>, burst_packets: usize, has_packet_clock: bool) -> Self {
         Self {
             receivers: queues.into_iter().map(|(port, queue)| Receiver { port, queue, ended: false }).collect(),
@@ -56,8 +56,8 @@ impl Intake {
         self.receivers.len()
     }
 
-    /// Receives one burst from a source. The packets have their order tags. The result is empty if
-    /// the source has ended or the order ring is full.
+    /// Receives one burst of packets from a source, and assigns each packet a slot in the order
+    /// ring. The result is empty if the source has ended or the order ring is full.
     ///
     /// # Errors
     /// If the port failed.
@@ -86,12 +86,13 @@ impl Intake {
         Ok(batch)
     }
 
-    /// Returns the time for host halves, in nanoseconds: that of the packets, or else `now_ns`.
+    /// Returns the current time as functions see it, in nanoseconds. It is the latest timestamp of
+    /// all packets if functions use that clock, and `now_ns` otherwise.
     pub(crate) fn packets_ns(&self, now_ns: u64) -> u64 {
         self.packet_clock_ns.unwrap_or(now_ns)
     }
 
-    /// Returns whether host halves use the timestamps of packets as their clock.
+    /// Returns whether functions use the timestamps of packets as their clock.
     pub(crate) fn has_packet_clock(&self) -> bool {
         self.packet_clock_ns.is_some()
     }
@@ -111,8 +112,8 @@ impl Intake {
         self.receivers.iter().map(|receiver| receiver.queue.sequence_next()).min().unwrap_or(u64::MAX)
     }
 
-    /// Sleeps until a port has packets or [`SLEEP_MS`] has passed. If a source cannot wake the
-    /// worker, only yields the core.
+    /// Sleeps until a port has packets or [`SLEEP_MS`] has passed. If a port cannot wake the
+    /// worker, the method only yields the core to other threads.
     pub(crate) fn sleep(&self) {
         let open = self.receivers.iter().filter(|receiver| !receiver.ended);
         let wakes = open.map(|receiver| Some(PollFd::new(receiver.queue.wakes()?, PollFlags::POLLIN)));

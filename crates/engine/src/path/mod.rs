@@ -65,16 +65,16 @@ use crate::plan::chain_plan::ChainPlan;
 use crate::plan::change::WorkerChange;
 use crate::plan::grace::WorkerGrace;
 
-/// Idle loop iterations before the worker yields its core.
+/// Number of idle loop iterations before the worker yields its core to other threads.
 const IDLE_LOOPS_BEFORE_YIELD: u32 = 64;
-/// Idle loop iterations before the worker sleeps, if the configuration allows it. That many
-/// iterations take about as long as a wake-up.
+/// Number of idle loop iterations before the worker sleeps, if the configuration allows it. So many
+/// iterations take about as long as the operating system needs to wake a thread.
 const IDLE_LOOPS_BEFORE_SLEEP: u32 = 256;
-/// Number of completed packets of a chunk after which the worker transmits. The data of a large
-/// chunk would otherwise leave the cache before its packets are transmitted.
+/// Number of completed packets after which the worker transmits, even if its chunk contains more.
+/// The packets of a large chunk would otherwise leave the CPU cache before they are transmitted.
 const DEPART_PACKETS: usize = 512;
 
-/// Everything from which a worker is built.
+/// Components and settings from which a worker is built.
 pub(crate) struct WorkerConfig {
     pub(crate) plan: Arc<ChainPlan>,
     pub(crate) region: Region,
@@ -82,17 +82,19 @@ pub(crate) struct WorkerConfig {
     pub(crate) receivers: Vec<NamedReceive>,
     /// Transmit queues, one per port.
     pub(crate) transmitters: Vec<NamedTransmit>,
-    /// Host halves, one per function. `None`: the function has no host half.
+    /// For each function, the part that runs on the CPU before and after the kernel. The entry is
+    /// `None` if the function has no such part.
     pub(crate) host_halves: Vec<Option<Box<dyn HostHalf>>>,
-    /// Devices of the worker. The index of the CPU is [`LAST_RESORT`].
+    /// Devices of the worker. The CPU has the index [`LAST_RESORT`].
     pub(crate) devices: Vec<WorkerDevice>,
     pub(crate) burst_packets: usize,
     pub(crate) in_flight_packets: usize,
     /// Whether the worker sleeps when it is idle.
     pub(crate) sleeps: bool,
-    /// Configuration of the sender thread. `None`: the worker transmits.
+    /// Configuration of the sender thread. If it is `None`, the worker transmits by itself.
     pub(crate) sender: Option<SenderConfig>,
-    /// Whether host halves use the timestamps of packets as their clock, as in a replay.
+    /// Whether functions use the timestamps of packets as their clock. This is the case in a
+    /// replay.
     pub(crate) packet_clock: bool,
     pub(crate) grace: WorkerGrace,
     pub(crate) observer: Observer,
@@ -100,7 +102,8 @@ pub(crate) struct WorkerConfig {
     pub(crate) clock: Instant,
 }
 
-/// A worker: its six parts, the state that they share, and the requests of the control thread.
+/// A worker thread of the dataplane. It consists of six components, the state that they share, and
+/// the requests of the control thread.
 pub(crate) struct Worker {
     core: Core,
     intake: Intake,
@@ -113,14 +116,14 @@ pub(crate) struct Worker {
     grace: WorkerGrace,
     /// Whether the worker sleeps when it is idle.
     sleeps: bool,
-    /// Configuration of the sender thread until the worker starts it.
+    /// Configuration of the sender thread. It is `None` once the worker has started the thread.
     sender: Option<SenderConfig>,
 }
 
 /// Results of a worker that has ended.
 #[derive(Debug)]
 pub(crate) struct Finished {
-    /// Whether the worker ended because all sources ended, not because of a stop.
+    /// Whether all packet sources ended. If not, the worker ended because it was told to stop.
     pub(crate) ended: bool,
     pub(crate) latency: Histogram,
     pub(crate) function_latency: Vec<Histogram>,
@@ -154,13 +157,14 @@ impl Worker {
         self.core.counts.shared()
     }
 
-    /// Runs the loop until all sources have ended or `stop` is set, then drains packets in flight.
+    /// Runs the loop of the worker until all packet sources have ended or `stop` is set. Then
+    /// processes the packets in flight, and returns the results.
     pub(crate) fn run(mut self, stop: &AtomicBool) -> Result<Finished, Error> {
         if let Some(config) = self.sender.take() {
             self.exit.start_sender(&self.core, config)?;
         }
         let mut idle_loops = 0;
-        // Start time of the last loop iteration. An iteration ends when the next one starts.
+        // Start time of the current loop iteration. The iteration ends when the next one starts.
         let mut iteration_start_ns = self.core.now_ns();
         let mut moved = false;
         loop {
@@ -182,8 +186,8 @@ impl Worker {
                 self.pause(idle_loops, is_empty);
             }
             self.core.publish();
-            // Publish the counters first. A thread that sees the grace period end must also see the
-            // final counts.
+            // The counters are published before the end of the grace period. A thread that sees the
+            // end then also sees the final counts.
             self.grace.poll(self.core.order.arrived(), self.core.order.passed());
         }
         self.finish()
@@ -210,7 +214,7 @@ impl Worker {
         Ok(received > 0 || worked || departed > 0)
     }
 
-    /// Waits after an iteration that moved no packet. `is_empty` states that no packet is in
+    /// Waits after a loop iteration that moved no packet. `is_empty` states that no packet is in
     /// flight.
     fn pause(&self, idle_loops: u32, is_empty: bool) {
         if idle_loops < IDLE_LOOPS_BEFORE_YIELD {
@@ -230,8 +234,8 @@ impl Worker {
         Ok(Finished { ended, latency, function_latency, placement, lost, received, transmitted })
     }
 
-    /// Receives one burst from every source and starts each packet on its chain. Returns the number
-    /// of received packets.
+    /// Receives one burst of packets from every source, and passes each packet to its first
+    /// function. Returns the number of received packets.
     fn receive(&mut self, now_ns: u64, stopping: bool) -> Result<usize, Error> {
         let Self { core, intake, classify, feed, exit, change, .. } = self;
         let mut received = 0;
@@ -246,14 +250,15 @@ impl Worker {
         Ok(received)
     }
 
-    /// Feeds functions and runs chunks until nothing moves. Returns whether anything moved.
+    /// Moves packets through the functions and devices until no packet can move further. Returns
+    /// whether any packet moved.
     fn work(&mut self, iteration: &Iteration) -> Result<bool, Error> {
         let mut worked = false;
         let flush = iteration.is_last || iteration.drains;
         loop {
-            // A pass over `sequence` moves packets as far as possible, because each function
-            // precedes those that follow it. Only packets that return from a device make another
-            // pass useful.
+            // Each function in `sequence` precedes the functions that follow it in the chain, so
+            // one pass moves packets as far as possible. Another pass helps only after packets have
+            // returned from a device.
             let mut moved = false;
             for index in 0..self.core.plan.sequence.len() {
                 worked |= self.feed_function(self.core.plan.sequence[index], iteration)?;
@@ -264,8 +269,8 @@ impl Worker {
                         break;
                     }
                     moved = true;
-                    // After each submission, choose the device for the next chunk of every
-                    // function, even if the chunk was not full.
+                    // Each submission changes the load of a device. The device for the next chunk
+                    // of every function is therefore chosen again.
                     (0..self.core.plan.stages.len())
                         .for_each(|function| _ = self.collect.balance(&self.core, function));
                 }
@@ -278,8 +283,8 @@ impl Worker {
         }
     }
 
-    /// Moves the packets of a function into bins until the bins are full. Returns whether any
-    /// packet moved.
+    /// Moves the packets of a function into bins (batches of packets) until the bins are full.
+    /// Returns whether any packet moved.
     fn feed_function(&mut self, function: usize, iteration: &Iteration) -> Result<bool, Error> {
         let mut moved = false;
         loop {
@@ -291,8 +296,8 @@ impl Worker {
             if !packed.is_full {
                 return Ok(moved);
             }
-            // A synchronous device finishes the chunk at once and makes room. With an asynchronous
-            // device, the remaining packets wait.
+            // A synchronous device finishes the chunk at once, which makes room for more packets.
+            // If the device is asynchronous, the remaining packets wait.
             let submitted = self.submit(device, iteration.now_ns)?;
             let elsewhere = self.collect.balance(&self.core, function);
             if !submitted && !elsewhere {
@@ -302,7 +307,7 @@ impl Worker {
         }
     }
 
-    /// Sends packets on that the host half of `function` finished without the kernel.
+    /// Passes packets to their next stage that `function` finished on the CPU before its kernel.
     fn route_done(&mut self, function: usize) {
         if self.feed.done.packets.is_empty() {
             return;
@@ -315,15 +320,16 @@ impl Worker {
         feed.done = done;
     }
 
-    /// Submits the filling chunk of `device`. Returns false if no packets wait or no set of bins is
-    /// free.
+    /// Submits the chunk that is being filled for `device`. Returns false if no packets wait, or if
+    /// no free set of bins (batches of packets) remains.
     fn submit(&mut self, device: usize, now_ns: u64) -> Result<bool, Error> {
         let submitted = self.collect.submit(&mut self.core, device, now_ns)?;
         self.requeue(now_ns)?;
         Ok(submitted)
     }
 
-    /// Completes the finished chunks of `device`. Returns whether the device returned any chunk.
+    /// Completes the chunks that `device` has finished or failed to finish. Returns whether there
+    /// was any such chunk.
     fn fetch(&mut self, device: usize) -> Result<bool, Error> {
         let mut moved = false;
         loop {
@@ -336,17 +342,17 @@ impl Worker {
         }
     }
 
-    /// Moves the packets of devices that are no longer used to the CPU.
+    /// Moves packets from devices that are no longer used to the CPU.
     fn requeue(&mut self, now_ns: u64) -> Result<(), Error> {
         while self.collect.has_stranded() && !self.collect.requeue(&mut self.core, now_ns) {
-            // The CPU runs a chunk during its submission, so the bins have room afterwards.
+            // The CPU processes a chunk during its submission, so its bins are empty afterwards.
             self.collect.submit(&mut self.core, LAST_RESORT, now_ns)?;
             self.fetch(LAST_RESORT)?;
         }
         Ok(())
     }
 
-    /// Completes a finished chunk, and sends each packet to its next stage.
+    /// Completes a chunk that a device has finished, and passes each packet to its next stage.
     fn complete(&mut self, device: usize, mut chunk: Chunk) -> Result<(), Error> {
         let mut completed = 0;
         for index in 0..chunk.bins.len() {
@@ -359,7 +365,8 @@ impl Worker {
             }
             completed += usize::from(chunk.bins[index].count);
             if completed >= DEPART_PACKETS {
-                // Transmit now, while the metadata of the completed packets is in the cache.
+                // The metadata of the completed packets is still in the CPU cache, so they are
+                // transmitted now.
                 completed = 0;
                 self.depart()?;
             }
@@ -368,14 +375,14 @@ impl Worker {
         Ok(())
     }
 
-    /// Transmits the packets that may leave. Returns the number of packets that were sent or
-    /// refused.
+    /// Transmits the packets that are next in arrival order. Returns the number of packets that
+    /// were sent or refused.
     fn depart(&mut self) -> Result<usize, Error> {
         let Self { core, intake, exit, .. } = self;
         exit.depart(core, || intake.sequence_next(), intake.sources() == 1)
     }
 
-    /// Takes a new plan once the packets of the old plan are gone.
+    /// Replaces the function chain once all packets of the old chain have left.
     #[cold]
     fn change_plan(&mut self, now_ns: u64) -> Result<(), Error> {
         let Some(taken) = self.change.take(self.core.order.arrived(), self.core.order.passed(), now_ns) else {
@@ -398,7 +405,7 @@ impl Worker {
     }
 }
 
-/// Passes packets on to their next stage: a function, a port, or a drop.
+/// Passes packets to their next stage, which is a function or a port, or drops them.
 #[inline]
 fn pass_on(core: &mut Core, feed: &mut Feed, exit: &mut Exit, group: Group<'_>) {
     let Group { next, packets, from } = group;

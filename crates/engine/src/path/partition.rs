@@ -1,16 +1,16 @@
-//! Groups the packets of a batch by their next step, so that packets with the same next step are
-//! sent on together.
+//! Groups the packets of a batch by their next stage, so that packets with the same next stage are
+//! passed on together.
 //!
-//! The next step of a packet is unpredictable, so the code does not branch on it. A mispredicted
-//! branch costs as much as all other work on a packet. Groups may leave the arrival order, because
-//! gates and the exit restore it.
+//! The next stage of a packet is unpredictable, so the code does not branch on it. A mispredicted
+//! branch costs as much as all other work on a packet. The groups need not keep the arrival order,
+//! because it is restored before functions and ports that require it.
 
 use godwit_abi::Outcome;
 use godwit_chain::Next;
 use godwit_packet::Descriptor;
 
-/// Maximum number of packets that are grouped together. The columns have this fixed length, so that
-/// the loop over a block has no bounds checks. Must be a power of two.
+/// Maximum number of packets that are grouped together. The arrays have this fixed length, so that
+/// the loop over a block of packets needs no bounds checks. The value must be a power of two.
 const BLOCK_PACKETS: usize = 256;
 
 /// Packets with the same next stage.
@@ -18,25 +18,25 @@ const BLOCK_PACKETS: usize = 256;
 pub(crate) struct Group<'a> {
     pub(crate) next: Next,
     pub(crate) packets: &'a [Descriptor],
-    /// Function that the packets leave, and its outcome for each packet. `None`: the packets come
-    /// from a port.
+    /// Number of the function that the packets leave, with the outcome for each packet. It is
+    /// `None` if the packets come from a port.
     pub(crate) from: Option<(usize, &'a [Outcome])>,
 }
 
-/// Partition of a batch into groups with equal keys. Workers reuse it, so that it allocates
-/// nothing.
+/// Divides batches into groups of packets with equal keys. Its buffers are reused, so that no
+/// memory is allocated for a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Partition {
-    /// Packets of the current group.
+    /// Packets of the group that is being formed.
     group: Rows,
-    /// Packets that are in no group yet.
+    /// Packets that belong to no group yet.
     rest: Rows,
-    /// Packets that are in no group after the current one.
+    /// Packets that still belong to no group after the current group is formed.
     next_rest: Rows,
 }
 
-/// Keys, packets and outcomes of a block, one of each per packet. Only the first `count` are in
-/// use. Without outcomes, that column is not written.
+/// Table of packets with a key and an outcome each. The first `count` entries are in use. The
+/// outcomes are valid only if the packets have any.
 #[derive(Debug)]
 struct Rows {
     count: usize,
@@ -57,10 +57,12 @@ impl Default for Rows {
 }
 
 impl Partition {
-    /// Calls `send` for each group of packets with equal keys, with its packets and their outcomes
-    /// in arrival order. `keys` has one entry per packet, and `outcomes` has one or is empty. If
-    /// keys differ, a group has packets of one block of [`BLOCK_PACKETS`] only. The groups of a
-    /// block start with that of its first packet.
+    /// Calls `send` for each group of packets with equal keys. The call gets the packets and their
+    /// outcomes in arrival order.
+    ///
+    /// `keys` has one entry per packet. `outcomes` has one entry per packet or is empty. If keys
+    /// differ, a group has at most [`BLOCK_PACKETS`] packets. Groups are formed in the order of
+    /// their first packets.
     #[inline]
     pub(crate) fn for_each_group(
         &mut self,
@@ -111,8 +113,9 @@ fn are_equal(keys: &[u16], key: u16) -> bool {
     keys.iter().fold(0, |differs, other| differs | (other ^ key)) == 0
 }
 
-/// Copies the packets of a block with `key` to `group`, and all others to `rest`, in order. Each
-/// packet is written to both, and only one of them keeps it.
+/// Copies the packets whose key is `key` to `group`, and all others to `rest`. Both keep their
+/// order. To avoid a branch, each packet is written to both tables, and then only one table is
+/// extended.
 fn split(key: u16, (keys, packets, outcomes): (&[u16], &[Descriptor], &[Outcome]), group: &mut Rows, rest: &mut Rows) {
     const MASK: usize = BLOCK_PACKETS - 1;
     debug_assert!(keys.len() <= BLOCK_PACKETS && keys.len() == packets.len());
@@ -143,7 +146,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Every packet is in one group, with the packets of its key, in arrival order.
+        /// Each packet is in exactly one group, together with the packets of the same key. Groups
+        /// are in arrival order.
         #[test]
         fn each_packet_is_in_one_group_and_in_order(
             rounds in prop::collection::vec((prop::collection::vec(0u16..4, 0..600), any::<bool>()), 1..4),

@@ -1,5 +1,5 @@
-//! Route: sends packets that a function has completed to their next stage, which the chain selects
-//! by function, class and verdict.
+//! Route: passes packets that a function has completed to their next stage (function or port). The
+//! function, the class of the packet, and the verdict (the result of the function) determine it.
 
 use godwit_abi::{Outcome, VERDICT_DROP};
 use godwit_packet::{Descriptor, verdict_of_all};
@@ -7,18 +7,18 @@ use godwit_packet::{Descriptor, verdict_of_all};
 use crate::path::core::Core;
 use crate::path::partition::{Group, Partition};
 
-/// Routing of completed packets. It has only scratch memory.
+/// Selects the next stage of completed packets. All its fields are scratch memory.
 #[derive(Default)]
 pub(crate) struct Route {
-    /// Verdict of each packet in the lower half. In the upper half, its class if the next stage
-    /// depends on it.
+    /// Key of each packet. The lower byte contains the verdict of the function. The upper byte
+    /// contains the packet's class if the next stage depends on it.
     keys: Vec<u16>,
     partition: Partition,
 }
 
 impl Route {
-    /// Counts the outcomes of `function`, drops the packets that it dropped, and passes all others
-    /// to `send` in groups with the same next stage.
+    /// Counts the outcomes of `function`, and drops the packets that it wants to drop. Passes all
+    /// other packets to `send`. Each call of `send` gets packets with the same next stage.
     pub(crate) fn decide(
         &mut self,
         core: &mut Core,
@@ -47,7 +47,7 @@ impl Route {
     }
 }
 
-/// Counts outcomes with one class and one verdict, and passes their packets on.
+/// Counts the outcomes of packets with the same class and verdict, and passes the packets on.
 fn decide_alike(
     core: &mut Core,
     function: usize,
@@ -77,7 +77,8 @@ mod tests {
     use crate::observe::counters::DROPPED;
     use crate::path::testing::{FIRST, TWO_FUNCTIONS, worker};
 
-    /// Function with two verdicts and drop reasons, whose verdicts lead to different stages.
+    /// Returns a configuration whose first function has drop reasons and two verdicts. The verdicts
+    /// lead to different stages.
     fn configuration() -> String {
         let ipv4 = "kind = \"ipv4\"\n[[function.next_hop]]\nname = \"hop\"\nport = \"right\"\ndestination_mac = \"02:00:00:00:00:01\"\nsource_mac = \"02:00:00:00:00:02\"\n\
                     [[function.route]]\nprefix = \"10.0.0.0/8\"\nnext_hop = \"hop\"\n";

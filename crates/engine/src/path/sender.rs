@@ -1,17 +1,19 @@
-//! Sender thread of a worker (`io = "dual"`). The thread owns the worker's transmit queues.
+//! Transmits the packets of a worker on a separate thread (`io = "dual"`). This sender thread owns
+//! the worker's transmit queues.
 //!
 //! ```text
 //! worker   depart -> lend -> batch    ==> ring of 16 ==> accept -> transmit -> settled   sender
 //!          count, take_back <- batch  <== ring of 16 <== returned <-'
 //! ```
-//! The worker sends one batch per loop iteration. A batch contains the packets of all ports, the
-//! loan of their buffers, and the sequence number that is settled after them. The sender returns
-//! the same batch with the buffers and the numbers of accepted and refused packets. The worker
-//! counts a packet as sent when its buffer returns. Until then the packet is in flight, so
-//! conservation holds at any time.
+//! The worker gives the sender one batch per loop iteration. A batch contains the packets of all
+//! ports, and lends their buffers to the sender. It also contains the sequence number below which
+//! all packets have left after its transmission. The sender returns the same batch with the buffers
+//! and the numbers of accepted and refused packets. The worker counts a packet as sent when its
+//! buffer returns. Until then the packet counts as in flight, so every packet is accounted for at
+//! any time.
 //!
 //! The number of batches equals the size of a ring, so neither thread ever waits for the other. A
-//! worker without a free batch collects packets until one returns or its buffers are used up.
+//! worker without a free batch collects packets until a batch returns or its buffers are used up.
 
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -22,40 +24,42 @@ use crate::control::cores::pin_to;
 use crate::error::Error;
 use crate::path::egress::{Departing, Queues, Sent};
 
-/// Number of batches of a worker: the loop iterations by which it can be ahead of its sender.
+/// Number of batches of a worker. The worker can be ahead of its sender thread by so many loop
+/// iterations.
 const BATCHES: usize = 16;
-/// Polls of an empty ring before the sender yields its core.
+/// Number of polls of an empty ring after which the sender thread yields its core.
 const IDLE_LOOPS_BEFORE_YIELD: u32 = 64;
 
 /// Configuration of a worker's sender thread.
 pub(crate) struct SenderConfig {
     pub(crate) worker: usize,
-    /// Cores to which the thread is pinned. `None`: not pinned.
+    /// Cores to which the thread is pinned. If it is `None`, the thread is not pinned.
     pub(crate) cores: Option<Vec<usize>>,
 }
 
-/// Departing packets of one loop iteration, on the way to the sender and back.
+/// Batch of packets that leave in one loop iteration. It travels to the sender thread and back.
 struct EgressBatch {
     departing: Departing,
     loan: Option<Loan>,
-    /// Sequence number below which all packets are settled once this batch is transmitted.
+    /// Sequence number below which all packets of the worker have left after the transmission of
+    /// this batch.
     settled: u64,
     sent: Sent,
 }
 
-/// The worker's end of the rings to its sender thread.
+/// The worker's end of the two rings that connect it with its sender thread.
 pub(crate) struct Sender {
-    /// Ring to the sender thread. `None` after [`Sender::finish`].
+    /// Ring of batches to the sender thread. It is `None` once the ring has been closed.
     to_sender: Option<SyncSender<EgressBatch>>,
     from_sender: Receiver<EgressBatch>,
-    /// Handle of the sender thread. `None` after the thread has been joined.
+    /// Handle of the sender thread. It is `None` once the thread has ended and was joined.
     thread: Option<JoinHandle<Result<Queues, Error>>>,
     free: Vec<EgressBatch>,
     settled: u64,
 }
 
 impl Sender {
-    /// Starts the sender thread.
+    /// Starts the sender thread, which owns the transmit `queues` from now on.
     ///
     /// # Errors
     /// If the thread cannot be started.
@@ -78,7 +82,7 @@ impl Sender {
         Ok(Self { to_sender: Some(to_sender), from_sender, thread: Some(thread), free, settled: 0 })
     }
 
-    /// Gives the departing packets to the sender thread. See
+    /// Gives the packets of `departing` to the sender thread, as described at
     /// [`Egress::send`](crate::path::egress::Egress::send).
     pub(crate) fn send(&mut self, region: &mut Region, departing: &mut Departing, settled: u64) -> Result<Sent, Error> {
         let mut sent = Sent::default();
@@ -108,7 +112,8 @@ impl Sender {
         self.settled = settled;
         match to_sender.try_send(batch) {
             Ok(()) => Ok(sent),
-            // The ring has room for all batches, so this error means that the sender has ended.
+            // The ring has room for all batches, so an error means that the sender thread has
+            // ended.
             Err(_) => Err(self.failure()),
         }
     }
@@ -118,13 +123,14 @@ impl Sender {
         self.free.len() == BATCHES
     }
 
-    /// Closes the ring, waits until the sender has transmitted its batches, and returns the queues.
+    /// Closes the ring to the sender thread, waits until the thread has transmitted all batches,
+    /// and returns the transmit queues.
     pub(crate) fn finish(mut self) -> Result<Queues, Error> {
         self.to_sender = None;
         self.join()
     }
 
-    /// Returns the error that ended the sender early.
+    /// Returns the error that ended the sender thread early.
     fn failure(&mut self) -> Error {
         match self.join() {
             Err(error) => error,
@@ -140,7 +146,7 @@ impl Sender {
 }
 
 impl Drop for Sender {
-    /// Ends the sender thread. A worker that failed must not leave a thread behind.
+    /// Ends the sender thread. It must not continue after its worker has failed.
     fn drop(&mut self) {
         self.to_sender = None;
         if let Some(thread) = self.thread.take() {
@@ -198,15 +204,16 @@ mod tests {
     use super::*;
     use crate::observe::histogram::Figures as _;
 
-    /// Events that the test port recorded: a sequence number that it accepted, or a number below
-    /// which all packets are settled.
+    /// Event that the test port records. `Packet` is the sequence number of an accepted packet.
+    /// `Settled` is a sequence number below which all packets have left.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Event {
         Packet(u64),
         Settled(u64),
     }
 
-    /// Fault that the test port causes at the packet with this sequence number.
+    /// Fault that the test port causes. The fault occurs at the packet with the given sequence
+    /// number.
     #[derive(Clone, Copy)]
     enum Fault {
         None,
@@ -280,7 +287,7 @@ mod tests {
             (Self { region, departing, sender, sequence: 0, sent }, events)
         }
 
-        /// Runs one loop iteration, in which up to `packets` packets depart.
+        /// Runs one loop iteration of the worker, in which up to `packets` packets leave.
         fn run_iteration(&mut self, packets: usize) -> Result<(), Error> {
             for _ in 0..packets {
                 let Some(descriptor) = self.region.allocate(60 + self.sequence as usize % 1000) else { break };
@@ -306,8 +313,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
-        /// Every packet is sent, refused or in a buffer at any time. Packets and settled numbers
-        /// arrive in order. All packets are flushed at the end.
+        /// At any time, every packet is sent, refused or in a buffer. The port gets packets and
+        /// settled sequence numbers in order. At the end, all packets are sent or refused.
         #[test]
         fn packets_are_conserved_and_in_order(
             dense: bool,

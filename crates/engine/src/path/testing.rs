@@ -1,4 +1,4 @@
-//! Workers for the tests of single parts.
+//! Creates workers for tests of their components.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::options::Options;
 use crate::path::Worker;
 use crate::plan::chain_plan::ChainPlan;
 
-/// Two functions: `first` gets packets to 10.0.0.0/9, and `second` all others. Both use `echo`,
-/// which returns every packet to its port.
+/// Configuration with two functions. The function `first` gets the packets to 10.0.0.0/9, and
+/// `second` gets all others. Both are of kind `echo`, which returns every packet to its port.
 pub(crate) const TWO_FUNCTIONS: &str = r#"
     [engine]
     workers = 1
@@ -52,9 +52,9 @@ pub(crate) const TWO_FUNCTIONS: &str = r#"
     to = "right"
 "#;
 
-/// Number of `first` in [`TWO_FUNCTIONS`].
+/// Number of the function `first` in [`TWO_FUNCTIONS`].
 pub(crate) const FIRST: usize = 0;
-/// Number of `second` in [`TWO_FUNCTIONS`].
+/// Number of the function `second` in [`TWO_FUNCTIONS`].
 pub(crate) const SECOND: usize = 1;
 
 /// Returns a worker that has not started.
@@ -69,7 +69,7 @@ pub(crate) fn plan(configuration: &str) -> Arc<ChainPlan> {
 }
 
 impl Worker {
-    /// Receives one burst. Returns its packets, which no later part has seen.
+    /// Receives one burst of packets, and returns it. The worker does not process the packets.
     pub(crate) fn receive_burst(&mut self) -> Vec<Descriptor> {
         let batch = self.intake.receive(&mut self.core, 0, 0, false).expect("the port works");
         batch.descriptors.clone()

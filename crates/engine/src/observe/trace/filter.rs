@@ -1,4 +1,4 @@
-//! Request of a trace: the packet filter and the number of packets.
+//! Request of a packet trace. It contains a packet filter and the number of packets.
 
 use godwit_chain::{Classifier, Rule, names};
 use godwit_wire::Parsed;
@@ -8,7 +8,7 @@ use super::PACKETS_MAX;
 use crate::config::classes::{Lists, RULES_MAX, Term, TermError, read_ports, read_prefix, read_protocol};
 use crate::error::Error;
 
-/// Default number of packets in a trace.
+/// Number of packets in a trace if the request does not contain it.
 const COUNT: u64 = 10;
 
 /// Validated request of a trace.
@@ -19,30 +19,31 @@ pub(super) struct Request {
     pub(super) count: u64,
     /// Whether the trace contains only dropped packets.
     pub(super) dropped: bool,
-    /// Whether the trace contains the frames.
+    /// Whether the trace contains the bytes of the frames.
     pub(super) frames: bool,
 }
 
-/// Packet filter. An absent condition matches all packets.
+/// Packet filter. A condition that is absent matches all packets.
 #[derive(Debug)]
 pub(super) struct Filter {
-    /// Ingress port numbers.
+    /// Numbers of the ingress ports that match. `None` if all ports match.
     ports: Option<Vec<u8>>,
     classes: Option<Vec<String>>,
-    /// Classifier of the filter's rules. A packet matches if its class is 1.
+    /// Classifier for addresses, protocol and ports. A packet matches if the classifier assigns it
+    /// to class 1.
     rules: Classifier,
 }
 
 impl Request {
-    /// Validates a request. `ports` and `classes` are the configured names. The index of a name is
-    /// its number.
+    /// Parses and checks a request. `ports` and `classes` contain the configured names. The index
+    /// of a name in its list is the number of the port or class.
     pub(super) fn read(request: &Value, ports: &[String], classes: &[String]) -> Result<Self, Error> {
         let keys = object(request, "a trace request")?;
         let mut read =
             Self { filter: Filter::read(&Map::new(), ports, classes)?, count: COUNT, dropped: false, frames: false };
         for (key, value) in keys {
             match key.as_str() {
-                // The control socket handles these two keys.
+                // The control socket handles the keys `command` and `action`.
                 "command" | "action" => {}
                 "count" => {
                     let count = value.as_u64().filter(|count| (1..=PACKETS_MAX as u64).contains(count));
@@ -106,12 +107,13 @@ impl Filter {
         })
     }
 
-    /// Returns whether packets from this ingress port can match the filter.
+    /// Returns whether packets that arrive at `port` can match the filter.
     pub(super) fn fits_port(&self, port: u8) -> bool {
         self.ports.as_ref().is_none_or(|ports| ports.contains(&port))
     }
 
-    /// Returns whether a packet matches the filter. The caller has checked the ingress port.
+    /// Returns whether a packet matches the filter, except for its ingress port, which the caller
+    /// has checked.
     pub(super) fn fits(&self, parsed: &Parsed, class: &str) -> bool {
         let fits_rules = self.rules.is_trivial() || self.rules.classify(parsed) == 1;
         fits_rules && self.classes.as_ref().is_none_or(|classes| classes.iter().any(|known| known == class))
@@ -126,7 +128,7 @@ fn flag(key: &str, value: &Value) -> Result<bool, Error> {
     value.as_bool().ok_or_else(|| Error::request(format_args!("`{key}` must be true or false")))
 }
 
-/// Returns the value of a key, or its list of values. `None` if the key is absent.
+/// Returns the values of a key, which has one value or a list. Returns `None` if the key is absent.
 fn terms(keys: &Map<String, Value>, key: &str) -> Result<Option<Vec<Term>>, Error> {
     let term = |value: &Value| match value {
         Value::String(text) => Ok(Term::Text(text.clone())),
@@ -143,7 +145,7 @@ fn terms(keys: &Map<String, Value>, key: &str) -> Result<Option<Vec<Term>>, Erro
     }
 }
 
-/// Returns the parsed values of a key, or one `None` if the key is absent.
+/// Returns the parsed values of a key. If the key is absent, the list contains only `None`.
 fn each<T>(
     keys: &Map<String, Value>,
     key: &str,

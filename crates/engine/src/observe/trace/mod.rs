@@ -1,4 +1,5 @@
-//! Packet traces: each step of chosen packets, with its time, and the reasons of drops.
+//! Packet traces. A trace contains each step of chosen packets with its time, and the reasons of
+//! drops.
 //!
 //! ```text
 //! client                          worker, per loop iteration and per step of a chosen packet
@@ -6,16 +7,20 @@
 //! read   <-- finished packets --- records steps; hands over packets that are sent, dropped or held
 //! stop:  no session, request ---> sees it: hands over its remaining packets, answers
 //! ```
-//! A packet stays on one worker, so its record is created there and is complete when it is handed
-//! over. Without a trace, a worker pays one load per loop iteration, of a cache line that is rarely
-//! written, and one branch per group of packets that move together. During a trace, a worker parses
-//! arriving packets until enough are chosen. It looks for chosen packets among all packets that
-//! move. Only chosen packets take the lock of the session.
+//! A packet stays on one worker. The worker creates the record of the packet, and hands it over
+//! when it is complete. Without a trace, a worker needs one load per loop iteration, from a cache
+//! line that is rarely written. It also needs one branch per group of packets that move together.
 //!
-//! In a live run, a trace of dropped packets looks only at samples of the arriving packets, because
-//! it would otherwise record the steps of all packets (`tracer.rs`).
+//! During a trace, a worker parses arriving packets until enough packets are chosen. Then it looks
+//! for chosen packets among all packets that move. Only chosen packets take the lock of the trace
+//! session.
 //!
-//! There is one session at a time. It keeps at most [`PACKETS_MAX`] packets and counts the others.
+//! A trace of dropped packets cannot know in advance which packets will be dropped, so it records
+//! the steps of all packets. In a live run, it therefore looks only at samples of the arriving
+//! packets (`tracer.rs`).
+//!
+//! Only one session exists at a time. It keeps at most [`PACKETS_MAX`] packets, and only counts the
+//! packets beyond.
 
 mod filter;
 mod names;
@@ -35,47 +40,51 @@ use crate::error::Error;
 use crate::plan::epoch::Epochs;
 use filter::Request;
 
-/// Maximum number of packets in a trace. It also limits the packets that a worker traces at the
-/// same time, and the packets that wait to be read.
+/// Maximum number of packets in a trace. The same limit applies to the packets that a worker traces
+/// at one time, and to the finished packets that the client has not read.
 pub const PACKETS_MAX: usize = 4096;
-/// Interval at which a waiting client checks whether the workers have ended.
+/// Interval at which a client that waits for packets checks whether all workers have ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-/// Timeout of the workers' answers at the end of a trace, far above their normal response time.
+/// Maximum time in which the workers must answer at the end of a trace. Normally, they answer in a
+/// small fraction of this time.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
-/// State of traces that the workers and the clients share.
+/// State of packet traces that the workers and the clients share.
 #[derive(Debug)]
 pub(crate) struct Traces {
-    /// Port names. The index is the port number.
+    /// Configured names of the ports. The index of a name is the port number.
     ports: Vec<String>,
-    /// Class names of the current chain. The index is the class number.
+    /// Names of the packet classes in the current function chain. The index of a name is the class
+    /// number.
     classes: Mutex<Vec<String>>,
-    /// Requests to look at `session` again. Each start and end of a session is one.
+    /// Requests that tell the workers to read `session` again. A request is made when a session
+    /// starts or ends.
     epochs: Arc<Epochs>,
     session: Mutex<Option<Arc<Session>>>,
-    /// Whether packets do not wait for the tracer. In a replay, they do.
+    /// Whether the run is live. Packets of a live run must not wait for the tracer, but packets of
+    /// a replay can wait.
     is_live: bool,
 }
 
 impl Traces {
-    /// Creates the shared state of traces, without a session. The index of a name in `ports` and
-    /// `classes` is its number.
+    /// Creates the shared state of packet traces, without a session. The index of a name in `ports`
+    /// or `classes` is the number of the port or class.
     pub(crate) fn new(ports: Vec<String>, classes: Vec<String>, workers: usize, is_live: bool) -> Arc<Self> {
         let epochs = Epochs::new(workers);
         Arc::new(Self { ports, classes: Mutex::new(classes), epochs, session: Mutex::default(), is_live })
     }
 
-    /// Replaces the class names after a change of the chain.
+    /// Replaces the names of the classes after a change of the function chain.
     pub(crate) fn name_classes(&self, classes: &[String]) {
         *self.classes.lock().unwrap_or_else(PoisonError::into_inner) = classes.to_vec();
     }
 
-    /// Returns the tracer of worker `worker`.
+    /// Creates the tracer of the worker with number `worker`.
     pub(crate) fn of_worker(self: &Arc<Self>, worker: usize, clock: Instant) -> Tracer {
         Tracer::new(Arc::clone(self), self.epochs.of_worker(worker), worker, clock)
     }
 
-    /// Starts a trace.
+    /// Starts a packet trace.
     ///
     /// # Errors
     /// If the request is invalid, or another trace is active.
@@ -92,7 +101,8 @@ impl Traces {
         Ok(Trace { traces: Arc::clone(self), session })
     }
 
-    /// Ends the session if it is the current one. Returns the number of the request to the workers.
+    /// Ends the session if it is the current one, and tells the workers. Returns the number of this
+    /// request, for which the caller can wait. Returns `None` if the session has ended before.
     fn end(&self, session: &Arc<Session>) -> Option<u64> {
         let mut current = lock(&self.session);
         current.take_if(|current| Arc::ptr_eq(current, session))?;
@@ -100,7 +110,7 @@ impl Traces {
     }
 }
 
-/// Session: one trace with its request and the packets found.
+/// A session is one packet trace: its request, and the packets that were found.
 #[derive(Debug)]
 struct Session {
     request: Request,
@@ -111,22 +121,23 @@ struct Session {
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// Number of packets that have received a number in the trace.
+    /// Number of packets that were assigned a number in the trace.
     numbers: u64,
-    /// Number of packets chosen by the filter.
+    /// Number of packets that matched the filter and were chosen.
     chosen: u64,
-    /// Number of finished packets in the trace. Used only if the request asks for dropped packets.
+    /// Number of packets whose record is complete and belongs to the trace. It is used only in a
+    /// trace of dropped packets.
     finished: u64,
-    /// Number of packets that workers are tracing.
+    /// Number of packets that workers are tracing now.
     active: u64,
-    /// Finished packets that are not yet read.
+    /// Complete records of packets that the client has not read.
     ready: Vec<Packet>,
     missed: u64,
 }
 
 impl Session {
-    /// Returns the number of a new packet that matches the filter, or `None` if the trace has
-    /// enough packets.
+    /// Chooses a packet that matches the filter, and returns its number in the trace. Returns
+    /// `None` if the trace has enough packets.
     fn choose(&self) -> Option<u64> {
         let mut kept = lock(&self.kept);
         if self.is_enough(&kept) {
@@ -136,7 +147,7 @@ impl Session {
         Some(kept.register())
     }
 
-    /// Returns the number of a packet that a function created from a chosen one.
+    /// Returns a number in the trace for a packet that a function created from a traced packet.
     fn choose_child(&self) -> u64 {
         lock(&self.kept).register()
     }
@@ -177,7 +188,8 @@ impl Kept {
     }
 }
 
-/// Handle of a trace. The trace ends when it has all its packets, or when the handle is dropped.
+/// Handle of a packet trace. The trace ends when enough packets are traced, or when the handle is
+/// dropped.
 #[derive(Debug)]
 pub struct Trace {
     traces: Arc<Traces>,
@@ -187,25 +199,27 @@ pub struct Trace {
 /// Packets that a trace has found since the last read.
 #[derive(Debug, Serialize)]
 pub struct Found {
-    /// Finished packets, sorted by number.
+    /// Complete records of packets, sorted by packet number.
     pub packets: Vec<Packet>,
     /// Whether the trace has ended.
     pub over: bool,
-    /// Number of packets chosen so far.
+    /// Number of packets that were chosen since the start of the trace.
     pub chosen: u64,
-    /// Number of packets that were not traced, because too many were traced at the same time. They
-    /// matched the filter, or were created from packets that did.
+    /// Number of packets that belong to the trace but were omitted, because the limit of the trace
+    /// was reached. These packets matched the filter, or functions created them from packets that
+    /// did.
     pub missed: u64,
 }
 
 impl Trace {
-    /// Returns the packets found since the last call. Waits up to `limit` for the first one.
+    /// Returns the packets that were found since the last call. If there are none, waits up to
+    /// `limit` for the first one.
     pub fn read(&self, limit: Duration) -> Found {
         let started = Instant::now();
         let mut kept = lock(&self.session.kept);
         loop {
-            // Check first whether the workers have ended. All packets that they handed over are
-            // then visible.
+            // This order matters: if the workers have ended before the lock is taken, all packets
+            // that they handed over are visible.
             drop(kept);
             let have_ended = self.traces.epochs.have_all_ended();
             kept = lock(&self.session.kept);
@@ -219,10 +233,11 @@ impl Trace {
         }
     }
 
-    /// Ends the trace. Returns the packets found since the last call, including those in flight.
+    /// Ends the trace. Returns the packets that were found since the last call, including the
+    /// packets that are still in flight.
     pub fn stop(self) -> Found {
         if let Some(number) = self.traces.end(&self.session) {
-            // After the limit, the trace ends without the packets of the missing workers.
+            // If some workers do not answer in time, the trace ends without their packets.
             self.traces.epochs.wait(number, STOP_LIMIT);
         }
         found(&mut lock(&self.session.kept), true)
@@ -241,7 +256,8 @@ fn found(kept: &mut Kept, over: bool) -> Found {
     Found { packets, over, chosen: kept.chosen, missed: kept.missed }
 }
 
-/// Locks the mutex, also after a panic of a worker. All critical sections leave consistent data.
+/// Locks the mutex, even if a worker panicked while it held the lock. This is safe, because every
+/// critical section leaves consistent data.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Names of flows, variants, verdicts and drop reasons in a trace.
+//! Converts flows, variants, verdicts and drop reasons to the names in a packet trace.
 
 use std::net::IpAddr;
 
@@ -8,20 +8,20 @@ use super::record::Flow;
 use crate::observe::counters;
 use crate::plan::chain_plan::ChainPlan;
 
-/// Returns the name of a variant.
+/// Returns the name of a variant of a function's kernel.
 pub(super) fn variant_name(plan: &ChainPlan, function: usize, variant: u8) -> String {
     let variants = plan.stages[function].function.contract().variants;
     variants.get(usize::from(variant)).map_or_else(|| variant.to_string(), |name| (*name).to_owned())
 }
 
-/// Returns the name of a verdict. A verdict outside the contract has the name of the last one,
-/// under which it is counted.
+/// Returns the name of a verdict (a result of the function). A verdict that the function does not
+/// declare has the name of the last declared one, as in the counters.
 pub(super) fn verdict_name(plan: &ChainPlan, function: usize, verdict: u8) -> String {
     let verdicts = plan.stages[function].function.contract().verdicts;
     verdicts.get(usize::from(verdict)).or(verdicts.last()).map_or_else(String::new, |verdict| verdict.name.to_owned())
 }
 
-/// Returns the name of a drop counter and its meaning.
+/// Returns the name of a drop counter, and the sentence that explains it.
 pub(super) fn drop_reason(plan: &ChainPlan, reason: usize) -> (String, &'static str) {
     let engine = counters::WORKER_COUNTERS.get(reason).map(|spec| spec.sentence);
     let function = || {
@@ -34,13 +34,14 @@ pub(super) fn drop_reason(plan: &ChainPlan, reason: usize) -> (String, &'static 
     (plan.layout.name(reason).to_owned(), engine.or_else(function).unwrap_or_default())
 }
 
-/// Returns the counter of frames that a port refused, and its meaning.
+/// Returns the name of the counter of frames that ports refused, and the sentence that explains it.
 pub(super) fn refusal() -> (String, &'static str) {
     let spec = &counters::WORKER_COUNTERS[counters::DROPPED_REFUSED];
     (spec.name.to_owned(), spec.sentence)
 }
 
-/// Returns the flow of a packet. `None` without an IP header.
+/// Returns the addresses, the protocol and the ports of a packet. Returns `None` if the packet has
+/// no IP header.
 pub(super) fn flow(parsed: &Parsed) -> Option<Flow> {
     let five_tuple = parsed.five_tuple.as_ref()?;
     let address = |address| match address {

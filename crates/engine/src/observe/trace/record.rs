@@ -1,45 +1,47 @@
-//! Record of a traced packet.
+//! Record of a traced packet, with all its steps.
 
 use std::net::IpAddr;
 
 use serde::{Serialize, Serializer};
 
-/// Maximum number of recorded steps per packet. Further steps are only counted.
+/// Maximum number of steps that are recorded per packet. Steps beyond are only counted.
 const STEPS_MAX: usize = 64;
 
 /// A traced packet, from arrival to departure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Packet {
-    /// Number of the packet in the trace, from 1.
+    /// Number of the packet in the trace. The first packet has number 1.
     pub number: u64,
     /// Number of the worker that processed the packet.
     pub worker: usize,
-    /// Name of the ingress port. If a function created the packet from another, the port of the
-    /// original.
+    /// Name of the ingress port. If a function created the packet from another packet, it is the
+    /// port of that packet.
     pub port: String,
-    /// Sequence number of the packet in its source.
+    /// Sequence number of the packet, as assigned by its source.
     pub sequence: u64,
-    /// Time of arrival, in nanoseconds since 1970. It comes from the capture, or else from the
-    /// machine's clock.
+    /// Arrival time in nanoseconds since 1970. It comes from the capture file or, without one, from
+    /// the machine's clock.
     pub time_ns: u64,
     /// Length of the frame on arrival, in bytes without FCS.
     pub length: u16,
-    /// Innermost EtherType.
+    /// EtherType of the payload, after any VLAN tags.
     pub ethertype: u16,
-    /// Addresses, protocol and ports of the packet. Absent if it is not IP.
+    /// Addresses, protocol and ports of the packet. They are absent if it is not an IP packet.
     #[serde(flatten)]
     pub flow: Option<Flow>,
     /// Steps of the packet, in order of time.
     pub steps: Vec<Step>,
-    /// Number of steps that were not recorded, because the packet exceeded the maximum.
+    /// Number of steps that were not recorded, because the packet reached the maximum number of
+    /// steps.
     #[serde(skip_serializing_if = "is_zero")]
     pub steps_left_out: u64,
-    /// Outcome of the packet.
+    /// Final outcome of the packet.
     pub fate: Fate,
-    /// Frame on arrival, in hexadecimal digits, if the request asks for frames.
+    /// Frame at its arrival, in hexadecimal digits. It is present if the request asks for frames.
     #[serde(serialize_with = "hexadecimal", skip_serializing_if = "Vec::is_empty")]
     pub frame: Vec<u8>,
-    /// Frame on departure for each port, if the request asks for frames.
+    /// Frames at their departure, one per egress port. They are present if the request asks for
+    /// frames.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<SentFrame>,
 }
@@ -51,7 +53,7 @@ pub struct Flow {
     pub source: IpAddr,
     /// Destination address.
     pub destination: IpAddr,
-    /// Protocol number after the IPv4 header or the IPv6 extension headers.
+    /// Number of the protocol that follows the IPv4 header, or the last IPv6 extension header.
     pub protocol: u8,
     /// Source port, or 0 if the packet contains none.
     pub source_port: u16,
@@ -59,19 +61,19 @@ pub struct Flow {
     pub destination_port: u16,
 }
 
-/// Frame that was given to a port.
+/// Frame that was given to an egress port.
 #[derive(Clone, Debug, Serialize)]
 pub struct SentFrame {
     /// Name of the port.
     pub port: String,
     /// Time since the arrival of the packet, in nanoseconds.
     pub at_ns: u64,
-    /// Frame, in hexadecimal digits.
+    /// Bytes of the frame, in hexadecimal digits.
     #[serde(serialize_with = "hexadecimal")]
     pub frame: Vec<u8>,
 }
 
-/// Outcome of a traced packet.
+/// Final outcome of a traced packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
@@ -79,8 +81,8 @@ pub enum Fate {
     Sent,
     /// The packet and all its copies were dropped.
     Dropped,
-    /// A function holds the packet or has joined it to others. The packet that completes the set
-    /// shows the further steps.
+    /// A function holds the packet or has merged it into another packet. The steps of the merged
+    /// packet are in the record of the packet that completed the set.
     Held,
     /// The packet was in flight when the trace ended.
     InFlight,
@@ -96,51 +98,56 @@ pub struct Step {
     pub kind: StepKind,
 }
 
-/// Kind of a step. Functions, devices, ports, classes, verdicts and variants are given by name.
+/// Kind of a step. Its fields contain functions, devices, ports, classes, verdicts and variants by
+/// name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the comment of each step describes its fields")]
 pub enum StepKind {
-    /// The packet arrived by its port. Its class determines its first stage, `next`.
+    /// The packet arrived at its ingress port. The port and the class determine the first stage,
+    /// `next`.
     Received { class: String, next: Next },
-    /// A function created the packet, but not from another packet.
+    /// A function created the packet. The packet does not derive from another packet.
     Created { function: String, class: String },
-    /// A function created the packet from packet number `packet`.
+    /// A function created this packet from the packet with number `packet`.
     MadeOf { function: String, packet: u64 },
-    /// A function created packet number `packet` from this one.
+    /// A function created the packet with number `packet` from this packet.
     Split { function: String, packet: u64 },
-    /// A function holds the packet until others arrive.
+    /// A function holds the packet until further packets arrive.
     Held { function: String },
-    /// A function joined the packet with `held` earlier packets that it held. `length` is the
-    /// length of the result.
+    /// A function joined the packet with `held` earlier packets, which it held. `length` is the
+    /// length of the joined frame in bytes.
     Joined { function: String, held: u32, length: u16 },
-    /// The host half has prepared the packet for a variant of the kernel. `None`: the packet does
-    /// not need the kernel.
+    /// A function has prepared the packet for its kernel. `variant` is the processing that the
+    /// packet needs, or `None` if it does not need the kernel.
     Prepared { function: String, variant: Option<String> },
-    /// The packet is in a bin of the device.
+    /// The packet was put into a bin (a batch of packets for one function) of the device.
     Binned { function: String, device: String, variant: String },
-    /// The packet was submitted to the device, in chunk number `chunk` of this worker. `bin` counts
-    /// from 1, in the order in which the device starts the bins.
+    /// The packet was submitted to the device. `chunk` is the number of its chunk (the bins of one
+    /// launch) among the chunks of this worker. `bin` is the position of its bin, counted from 1 in
+    /// the order in which the device starts the bins.
     Submitted { device: String, chunk: u64, bin: usize, bins: usize, bin_packets: u16, chunk_packets: u32 },
-    /// The device rejected the chunk. The packet moves to a bin of another device.
+    /// The device rejected the chunk that contains the packet. The packet moves to another device.
     NotTaken { device: String },
     /// The device has returned the packet.
     Returned { device: String },
-    /// A function returned a verdict, which leads to `next`. `on_device`: the packet continued on
-    /// the device, and the step was recorded after its return.
+    /// A function returned a verdict for the packet, which leads to the stage `next`. If
+    /// `on_device` is set, the packet continued on the device. Such a step is recorded when the
+    /// device returns the packet.
     Verdict { function: String, verdict: String, next: Next, on_device: bool },
-    /// A copy of the packet leaves by this port.
+    /// A copy of the packet leaves by the port.
     Copied { port: String },
-    /// A copy of the packet was dropped.
+    /// A copy of the packet for the port was dropped.
     CopyDropped { port: String, counter: String, reason: &'static str },
-    /// The port accepted the packet.
+    /// The egress port accepted the packet for transmission.
     Sent { port: String, length: u16 },
-    /// The packet was given to the sender thread of the worker.
+    /// The packet was given to the sender thread of its worker.
     HandedOver { port: String, length: u16 },
-    /// The ports refused `refused` of the `packets` packets that left together. Whether this packet
-    /// is one of them is unknown.
+    /// The packet left together with other packets, `packets` in total. The ports refused `refused`
+    /// of these packets. It is unknown whether this packet was refused.
     SentOrRefused { port: String, length: u16, refused: usize, packets: usize },
-    /// The packet was dropped. `counter` counts the drop, and `reason` explains it.
+    /// The packet was dropped. `counter` is the name of the drop counter, and `reason` explains the
+    /// drop.
     Dropped { counter: String, reason: &'static str },
 }
 
@@ -152,16 +159,17 @@ pub enum Next {
     Function(String),
     /// The port with this name.
     Port(String),
-    /// All of these ports except the ingress port.
+    /// All ports in this list, except the ingress port.
     Flood(Vec<String>),
-    /// The chain drops the packet.
+    /// The function chain drops the packet.
     Drop,
-    /// The chain has no entry for the packet, so it is dropped.
+    /// The function chain has no entry for the packet, so the packet is dropped.
     Nowhere,
 }
 
 impl Packet {
-    /// Records a step, or only counts it if the packet has the maximum number of steps.
+    /// Records a step of the packet. If the packet has reached the maximum number of steps, the
+    /// step is only counted.
     pub(super) fn record(&mut self, at_ns: u64, kind: StepKind) {
         if self.steps.len() < STEPS_MAX {
             self.steps.push(Step { at_ns, kind });

@@ -1,7 +1,9 @@
-//! A worker's part of a trace. It chooses arriving packets and records their steps.
+//! Tracer: the part of a packet trace that runs on one worker. It chooses arriving packets and
+//! records their steps.
 //!
-//! A traced packet is identified by its buffer, which it owns until it leaves. Order-ring slots can
-//! be shared, so they only serve as a fast test that a packet is not traced.
+//! The tracer identifies a packet by its buffer, which the packet owns until it leaves. Slots of
+//! the order ring cannot identify packets, because several packets can share a slot. The slots only
+//! serve as a fast test that a packet is not traced.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,31 +22,35 @@ use super::{PACKETS_MAX, Session, Traces, lock};
 use crate::plan::chain_plan::ChainPlan;
 use crate::plan::epoch::WorkerEpoch;
 
-/// Number of counters in the sieve, which quickly excludes packets that are not traced. A power of
-/// two.
+/// Number of counters in the sieve, a small table that quickly excludes packets that are not
+/// traced. The value must be a power of two.
 const SIEVE_SLOTS: usize = 4096;
 /// Number of arriving packets in a sample. A trace of dropped packets cannot know which packets
-/// will be dropped, so it would have to trace all of them. In a live run, it traces samples.
+/// will be dropped, and tracing all packets would be slow. In a live run, it therefore traces only
+/// samples.
 const SAMPLE_PACKETS: usize = 32;
-/// Pause after a sample, as a multiple of the sample's duration. The worker traces nothing during
-/// the pause, so a trace costs at most 1/(1 + 24) of the rate.
+/// Length of the pause after a sample, as a multiple of the sample's duration. The worker traces
+/// nothing during the pause, so a trace costs at most 1/(1 + 24) of the packet rate.
 const PAUSE_FACTOR: u64 = 24;
-/// Limits of the duration that determines the pause, in nanoseconds. The minimum covers the cost of
-/// starting and ending a sample. The maximum applies at low rates, where the tracer mostly waits.
+/// Limits of the sample duration from which the pause is computed, in nanoseconds. The minimum
+/// covers the cost of starting and ending a sample. The maximum keeps pauses short at low packet
+/// rates, where the tracer mostly waits for packets.
 const SAMPLE_NS: std::ops::RangeInclusive<u64> = 50_000..=1_000_000;
 
-/// Tracer: a worker's part of a trace.
+/// Part of a packet trace that runs on one worker.
 pub(crate) struct Tracer {
-    /// Whether the tracer chooses among arriving packets.
+    /// Whether the tracer looks for matching packets among arriving packets.
     is_choosing: bool,
-    /// Number of the traced packet in each buffer. The buffer of a copy has the number of the
-    /// original.
+    /// For the buffer of each traced packet, the number of the packet in the trace. Copies of a
+    /// packet have the number of the original.
     buffers: HashMap<u32, u64>,
-    /// Traced packets, by number.
+    /// Records of the traced packets, by their number in the trace.
     traced: HashMap<u64, TracedPacket>,
-    /// Sieve: number of traced packets and copies per order-ring slot, modulo [`SIEVE_SLOTS`].
+    /// Sieve: number of traced packets and copies in each slot of the order ring, where the slot is
+    /// taken modulo [`SIEVE_SLOTS`]. A packet whose counter is 0 is not traced.
     sieve: Box<[u16]>,
-    /// Departing packets: number in the trace, egress port, and length in bytes.
+    /// Traced packets that are about to leave. Each entry contains the packet's number in the
+    /// trace, the name of the egress port, and the length in bytes.
     departing: Vec<(u64, String, u16)>,
     traces: Arc<Traces>,
     worker: usize,
@@ -54,15 +60,16 @@ pub(crate) struct Tracer {
     sample: Sample,
 }
 
-/// Samples of a live trace of dropped packets.
+/// State of the current sample of arriving packets. Only a live trace of dropped packets uses
+/// samples.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sample {
     is_used: bool,
-    /// Number of arriving packets since the sample began.
+    /// Number of packets that arrived since the sample began.
     looked: usize,
-    /// Arrival of the first packet of the sample.
+    /// Arrival time of the first packet of the sample, in nanoseconds.
     since_ns: u64,
-    /// End of the pause after the sample. `None`: the sample has not ended.
+    /// End of the pause after the sample, in nanoseconds. It is `None` until the sample has ended.
     resume_ns: Option<u64>,
 }
 
@@ -70,7 +77,7 @@ struct Sample {
 struct TracedPacket {
     packet: Packet,
     arrival_ns: u64,
-    /// Number of copies of the packet that have not left, including the packet itself.
+    /// Number of instances of the packet that have not left: the packet itself and its copies.
     copies: usize,
     is_sent: bool,
 }
@@ -81,7 +88,7 @@ impl TracedPacket {
     }
 }
 
-/// Origin of a packet.
+/// Origin of a traced packet.
 pub(crate) enum Origin<'a> {
     Port,
     /// The function with this name created the packet.
@@ -105,20 +112,22 @@ impl Tracer {
         }
     }
 
-    /// Returns whether the caller must pass arriving packets to [`Tracer::choose`].
+    /// Returns whether the tracer looks for matching packets. If so, the worker must pass arriving
+    /// packets to [`Tracer::choose`].
     #[inline]
     pub(crate) fn is_choosing(&self) -> bool {
         self.is_choosing
     }
 
-    /// Returns whether any packet is being traced. The caller records steps only in this case.
+    /// Returns whether any packet is being traced. The worker records steps of packets only in this
+    /// case.
     #[inline]
     pub(crate) fn is_tracing(&self) -> bool {
         !self.buffers.is_empty()
     }
 
-    /// Checks for the start or end of a session. The worker calls this once per loop iteration,
-    /// before it receives packets.
+    /// Checks whether a trace session has started or ended. The worker calls the method once per
+    /// loop iteration, before it receives packets.
     #[inline]
     pub(crate) fn poll(&mut self) {
         if self.epoch.requested().is_some() {
@@ -129,7 +138,8 @@ impl Tracer {
         }
     }
 
-    /// Ends a sample whose packets have left, and starts the next one after the pause.
+    /// Ends the sample of arriving packets once all its packets have left. Starts the next sample
+    /// after a pause.
     #[cold]
     fn poll_sample(&mut self) {
         match self.sample.resume_ns {
@@ -153,7 +163,8 @@ impl Tracer {
     fn change(&mut self) {
         self.end();
         let current = lock(&self.traces.session);
-        // Read the number under the lock, because a request is made only under this lock.
+        // Requests are made only under this lock. The number of the request is therefore read under
+        // the lock too.
         let requested = self.epoch.requested();
         self.session.clone_from(&current);
         drop(current);
@@ -168,7 +179,8 @@ impl Tracer {
         }
     }
 
-    /// Ends the session on this worker and hands over the packets that are being traced.
+    /// Ends the trace session on this worker, and hands over the records of packets that are still
+    /// being traced.
     fn end(&mut self) {
         self.departing.clear();
         for (_, mut traced) in std::mem::take(&mut self.traced) {
@@ -192,7 +204,7 @@ impl Tracer {
         usize::from(packet.order) % SIEVE_SLOTS
     }
 
-    /// Returns the number of a packet in the trace. `None`: the packet is not traced.
+    /// Returns the number of a packet in the trace. Returns `None` if the packet is not traced.
     fn number(&self, packet: &Descriptor) -> Option<u64> {
         let is_none = self.sieve[Self::sieve_slot(packet)] == 0;
         if is_none { None } else { self.buffers.get(&packet.buffer).copied() }
@@ -209,8 +221,8 @@ impl Tracer {
         debug_assert_eq!(other, None, "a buffer has one packet");
     }
 
-    /// Removes the packet's buffer from the traced buffers. Returns the packet's number in the
-    /// trace.
+    /// Stops tracing the buffer of a packet. Returns the packet's number in the trace, or `None` if
+    /// the packet was not traced.
     fn unregister(&mut self, packet: &Descriptor) -> Option<u64> {
         let number = self.number(packet)?;
         self.sieve[Self::sieve_slot(packet)] -= 1;
@@ -218,7 +230,7 @@ impl Tracer {
         Some(number)
     }
 
-    /// Records a step for all traced packets in `packets`.
+    /// Records a step for all packets in `packets` that are being traced.
     fn record(&mut self, packets: &[Descriptor], kind: impl Fn(&Self, usize) -> StepKind) {
         let now_ns = self.now_ns();
         for (index, packet) in packets.iter().enumerate() {
@@ -237,8 +249,8 @@ impl Tracer {
         }
     }
 
-    /// Records that a packet, or a copy of it, has left or was dropped. Finishes the trace of the
-    /// packet after its last copy.
+    /// Records that a packet or one of its copies has left or was dropped. The record of the packet
+    /// is complete after the last copy.
     fn copy_gone(&mut self, number: u64) {
         let Some(traced) = self.traced.get_mut(&number) else { return };
         traced.copies -= 1;
@@ -267,10 +279,12 @@ impl Tracer {
     }
 }
 
-/// Steps of packets, in the order of their path. Except for [`Tracer::choose`], the worker calls
-/// these methods only if [`Tracer::is_tracing`] returns true.
+/// Methods that record steps of packets, in the order in which a packet takes these steps. The
+/// worker calls them only if [`Tracer::is_tracing`] returns true. [`Tracer::choose`] is the
+/// exception.
 impl Tracer {
-    /// Chooses packets that match the filter, from packets that arrived or that a function created.
+    /// Chooses the packets in `packets` that match the filter of the trace. The packets have just
+    /// arrived from a port, or a function has created them.
     #[cold]
     pub(crate) fn choose(
         &mut self,
@@ -355,11 +369,11 @@ impl Tracer {
         self.register(packet, number);
     }
 
-    /// Records that a host half has prepared these packets.
+    /// Records that a function has prepared packets for its kernel.
     #[cold]
     pub(crate) fn prepared(&mut self, plan: &ChainPlan, function: usize, packets: &[Descriptor], work: &WorkColumns) {
         let stage = &plan.stages[function];
-        // Without a host half, `work` is empty and there is nothing to record.
+        // If the function does not prepare packets, `work` is empty and no step is recorded.
         let packets = &packets[..work.len().min(packets.len())];
         self.record(packets, |_, packet| {
             let variant = match work.at(packet) {
@@ -370,7 +384,7 @@ impl Tracer {
         });
     }
 
-    /// Records that these packets were put into bins.
+    /// Records that packets were put into bins (batches of packets for one function) of a device.
     #[cold]
     pub(crate) fn binned(
         &mut self,
@@ -387,7 +401,8 @@ impl Tracer {
         });
     }
 
-    /// Records that chunk number `number` of this worker was submitted to the device.
+    /// Records that a chunk (the bins of one launch) was submitted to a device. `number` is the
+    /// number of the chunk among all chunks that this worker submitted to the device.
     #[cold]
     pub(crate) fn submitted(&mut self, device: &str, number: u64, chunk: &Chunk) {
         for (index, bin) in chunk.bins.iter().enumerate() {
@@ -402,7 +417,7 @@ impl Tracer {
         }
     }
 
-    /// Records that the device rejected the chunk.
+    /// Records that a device rejected a chunk of packets.
     #[cold]
     pub(crate) fn rejected(&mut self, device: &str, chunk: &Chunk) {
         for bin in &chunk.bins {
@@ -410,7 +425,7 @@ impl Tracer {
         }
     }
 
-    /// Records that the device has finished the chunk.
+    /// Records that a device has finished a chunk of packets.
     #[cold]
     pub(crate) fn returned(&mut self, device: &str, chunk: &Chunk) {
         for bin in &chunk.bins {
@@ -418,7 +433,7 @@ impl Tracer {
         }
     }
 
-    /// Records that these packets continued on the device to function `next`.
+    /// Records that packets went from `function` to function `next` without leaving the device.
     #[cold]
     pub(crate) fn continued(
         &mut self,
@@ -436,7 +451,8 @@ impl Tracer {
         });
     }
 
-    /// Records the verdicts that a function returned. Drops are recorded by [`Tracer::dropped`].
+    /// Records the verdicts (results) that a function returned for packets. Packets that the
+    /// function drops are recorded by [`Tracer::dropped`].
     #[cold]
     pub(crate) fn verdicts(
         &mut self,
@@ -464,7 +480,7 @@ impl Tracer {
         }
     }
 
-    /// Records that a function created `packet` from `original`, and traces the new packet.
+    /// Records that a function created `packet` from `original`, and starts the trace of `packet`.
     #[cold]
     pub(crate) fn split(&mut self, function: &str, region: &Region, original: &Descriptor, packet: &Descriptor) {
         let now_ns = self.now_ns();
@@ -482,7 +498,7 @@ impl Tracer {
         self.begin(&session, region, packet, stamp, (number, arrival_ns), kind);
     }
 
-    /// Records that a function holds the packet, and ends its trace.
+    /// Records that a function holds the packet, and completes the packet's record.
     #[cold]
     pub(crate) fn held(&mut self, function: &str, packet: &Descriptor) {
         self.record(std::slice::from_ref(packet), |_, _| StepKind::Held { function: function.to_owned() });
@@ -491,7 +507,8 @@ impl Tracer {
         }
     }
 
-    /// Records that a function joined the packet with `held` others. `whole` is the result.
+    /// Records that a function joined `packet` with `held` earlier packets. `whole` is the joined
+    /// packet.
     #[cold]
     pub(crate) fn joined(&mut self, function: &str, packet: &Descriptor, whole: &Descriptor, held: u32) {
         let length = whole.length;
@@ -505,7 +522,7 @@ impl Tracer {
         }
     }
 
-    /// Records that the packet was dropped. `reason` is the index of the drop counter.
+    /// Records that a packet was dropped. `reason` is the index of the counter of the drop reason.
     #[cold]
     pub(crate) fn dropped(&mut self, plan: &ChainPlan, packet: &Descriptor, reason: usize) {
         let now_ns = self.now_ns();
@@ -517,7 +534,7 @@ impl Tracer {
         }
     }
 
-    /// Records that a copy of the packet leaves by `port`.
+    /// Records that `copy` was made of a traced packet, to leave by `port`.
     #[cold]
     pub(crate) fn copied(&mut self, packet: &Descriptor, copy: &Descriptor, port: u8) {
         let (now_ns, port) = (self.now_ns(), self.port(port.into()));
@@ -529,7 +546,7 @@ impl Tracer {
         self.register(copy, number);
     }
 
-    /// Records that the packet's copy for `port` was dropped.
+    /// Records that the copy of a traced packet for `port` was dropped.
     #[cold]
     pub(crate) fn copy_dropped(&mut self, plan: &ChainPlan, packet: &Descriptor, port: u8, reason: usize) {
         let (now_ns, port) = (self.now_ns(), self.port(port.into()));
@@ -538,8 +555,8 @@ impl Tracer {
         traced.record(now_ns, StepKind::CopyDropped { port, counter, reason });
     }
 
-    /// Records that the packets in `outs` were given to their ports. Their buffers then belong to
-    /// the ports.
+    /// Records that packets are given to their ports. `outs` has one list of packets per port.
+    /// Afterwards, the ports own the buffers of the packets.
     #[cold]
     pub(crate) fn departing(&mut self, region: &Region, outs: &[Vec<Departure>]) {
         let now_ns = self.now_ns();
@@ -561,13 +578,15 @@ impl Tracer {
         }
     }
 
-    /// Returns whether departing packets wait for their final step, [`Tracer::departed`].
+    /// Returns whether traced packets are about to leave, so that [`Tracer::departed`] must be
+    /// called.
     #[inline]
     pub(crate) fn has_departing(&self) -> bool {
         !self.departing.is_empty()
     }
 
-    /// Records the final step of all departing packets: given to the sender, sent, or refused.
+    /// Records the last step of all traced packets that are leaving. Either the sender thread got
+    /// them, or the ports accepted or refused them.
     #[cold]
     pub(crate) fn departed(&mut self, to_sender: bool, accepted: usize, refused: usize) {
         let now_ns = self.now_ns();
@@ -590,8 +609,8 @@ impl Tracer {
 }
 
 impl Drop for Tracer {
-    /// Hands over the packets that are being traced, before the epoch reports that the worker has
-    /// ended.
+    /// Hands over the records of packets that are still being traced. This happens before the other
+    /// threads learn that the worker has ended.
     fn drop(&mut self) {
         self.end();
     }

@@ -5,14 +5,15 @@ use godwit_packet::Descriptor;
 use super::Order;
 
 impl Order {
-    /// Stores the class of a packet. It is used only if the chain has class rules.
+    /// Stores the class of a packet in its ring slot. The class is needed only if the chain of
+    /// functions has rules for classes.
     #[inline]
     pub(crate) fn classify(&mut self, descriptor: &Descriptor, class: u8) {
         let slot = self.slot(descriptor);
         self.classes[slot] = class;
     }
 
-    /// Stores the classes of packets.
+    /// Stores the classes of several packets in their ring slots.
     #[inline]
     pub(crate) fn classify_all(&mut self, descriptors: &[Descriptor], classes: &[u8]) {
         match self.slots(descriptors) {

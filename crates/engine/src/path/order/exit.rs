@@ -1,5 +1,5 @@
-//! Exit: the last gate, in front of the ports. Whole runs of slots pass at once, because most
-//! consecutive packets leave by the same port.
+//! Exit: the last point at which arrival order is restored, in front of the ports. Most consecutive
+//! packets leave by the same port, so whole runs of ring slots pass the exit together.
 
 use std::ops::Range;
 
@@ -9,18 +9,20 @@ use godwit_packet::{Descriptor, Stamp};
 use super::shared::{Destination, SharedPacket};
 use super::{FLOODED, Flood, GONE, Order, SHARED};
 
-/// Minimum number of packets that are stored at the exit with copies of whole ring ranges. Fewer
-/// packets are stored one by one.
+/// Minimum number of packets for which whole ranges of the ring are copied when they arrive at the
+/// exit. Fewer packets are stored one by one.
 const RANGE_COPY_PACKETS_MIN: usize = 4;
 
-/// Minimum number of consecutive packets for the same port that leave the exit as one run. If runs
-/// are shorter, packets were dropped between them, and a loop without branches separates these.
+/// Minimum number of consecutive packets for one port that leave the exit as one run. Shorter runs
+/// are interrupted by dropped packets. Another loop, which has no branch, handles them together.
 const RUN_PACKETS_MIN: usize = 32;
 
 impl Order {
-    /// Lets packets pass the exit at once if they are next in arrival order, and appends them to
-    /// `out`. Calls `arrived` with each arrival time and its number of packets. Returns false if
-    /// the order cannot be determined quickly. The packets must then [wait](Self::wait_exit).
+    /// Lets packets leave at once if they are next in arrival order, and appends them to `out`.
+    /// Calls `arrived` with each arrival time and the number of packets that arrived then.
+    ///
+    /// Returns false if the order cannot be determined quickly. The packets must then
+    /// [wait](Self::wait_exit).
     #[inline]
     pub(crate) fn pass_exit(
         &mut self,
@@ -40,12 +42,12 @@ impl Order {
         }
     }
 
-    /// Records that the packets wait at the exit to leave by `port`.
+    /// Records that the packets wait for their turn in arrival order, to leave by `port`.
     #[inline]
     pub(crate) fn wait_exit(&mut self, descriptors: &[Descriptor], port: u8) {
         let exit = self.exit();
-        // Packets usually come in arrival order, so whole ring ranges are copied. For a few
-        // packets, single stores are as fast.
+        // Packets usually come in arrival order, so whole ranges of the ring are copied. If there
+        // are few packets, it is as fast to store them one by one.
         if descriptors.len() >= RANGE_COPY_PACKETS_MIN
             && let Some(slots) = self.slots(descriptors)
         {
@@ -68,10 +70,11 @@ impl Order {
         }
     }
 
-    /// Stores packets at the exit that are not consecutive. No slot is shared.
+    /// Stores packets that wait at the exit and did not arrive one after the other. The method
+    /// requires that each packet has a ring slot of its own.
     fn scatter(&mut self, descriptors: &[Descriptor], port: u8) {
         let (mask, at_exit) = (self.mask, Self::waiting_at(self.exit()));
-        // Slices of the length of the ring have no bounds checks in the loop.
+        // The slices have the length of the ring, so the loop needs no bounds checks.
         let (waiting, egress, progress) =
             (&mut self.descriptors[..=mask], &mut self.egress[..=mask], &mut self.progress[..=mask]);
         for descriptor in descriptors {
@@ -81,7 +84,7 @@ impl Order {
         }
     }
 
-    /// Records that the packet waits at the exit to leave by several ports.
+    /// Records that the packet waits for its turn in arrival order, to leave by several ports.
     pub(crate) fn wait_flood(&mut self, descriptor: &Descriptor, flood: Flood) {
         let slot = self.slot(descriptor);
         let at_exit = Self::waiting_at(self.exit());
@@ -95,9 +98,10 @@ impl Order {
         self.progress[slot] = FLOODED;
     }
 
-    /// Appends the packets that may leave to `outs`, by egress port and in arrival order. Calls
-    /// `arrived` with each arrival time and its number of packets. `flood` appends the copies of a
-    /// flooded packet and returns their number.
+    /// Appends the packets that are next in arrival order to `outs`, which has one list per egress
+    /// port. Calls `arrived` with each arrival time and the number of packets that arrived then.
+    /// `flood` appends the copies of a packet that leaves by several ports, and returns their
+    /// number.
     #[inline]
     pub(crate) fn open_exit(
         &mut self,
@@ -166,8 +170,8 @@ impl Order {
         }
     }
 
-    /// Passes a run of slots in which packets for `port` and dropped packets are mixed, and appends
-    /// the packets to `out`. The loop has no branch per packet, because the positions of dropped
+    /// Handles a run of ring slots with packets for `port` and dropped packets. Appends the packets
+    /// for `port` to `out`. The loop has no branch per packet, because the positions of dropped
     /// packets are unpredictable.
     fn leave_with_gaps(
         &mut self,
@@ -202,8 +206,8 @@ impl Order {
     }
 
     /// Returns the lowest sequence number of all packets in flight. Packets of one source arrive in
-    /// sequence order, so the oldest packet has the lowest number. For `several` sources, all slots
-    /// are searched.
+    /// the order of their numbers, so the oldest packet has the lowest one. If `several` is set,
+    /// the packets come from several sources, and the method searches all of them.
     pub(crate) fn sequence_min(&self, several: bool) -> u64 {
         let passed = self.passed[self.exit()];
         let end = if several { self.arrived } else { self.arrived.min(passed + 1) };
@@ -212,8 +216,8 @@ impl Order {
     }
 }
 
-/// Appends packets that arrived consecutively to `out`, and calls `arrived` with each arrival time
-/// and its number of packets.
+/// Appends packets that arrived one after the other to `out`. Calls `arrived` with each arrival
+/// time and the number of packets that arrived then.
 #[inline]
 fn append_consecutive(
     descriptors: &[Descriptor],
@@ -231,13 +235,13 @@ fn append_consecutive(
     }
 }
 
-/// Returns the number of leading elements that equal `value`. The loop compares eight elements at a
-/// time, because runs of hundreds of equal values are common.
+/// Returns the number of elements at the start of `values` that equal `value`. The loop compares
+/// eight elements at a time, because runs of hundreds of equal values are common.
 #[inline]
 fn leading<T: Copy + PartialEq>(values: &[T], value: T) -> usize {
     let (eights, _) = values.as_chunks::<8>();
-    // Element by element, the comparison is vectorized. A comparison of whole arrays would call
-    // `memcmp`.
+    // The compiler vectorizes a comparison element by element. It would compile a comparison of
+    // whole arrays to a call of `memcmp`.
     let are_alike = |eight: &&[T; 8]| eight.iter().fold(true, |alike, other| alike & (*other == value));
     let whole = eights.iter().take_while(are_alike).count() * 8;
     whole + values[whole..].iter().take_while(|other| **other == value).count()

@@ -1,11 +1,12 @@
-//! Gates: pass packets to a function in arrival order.
+//! Gates: let packets enter a function in arrival order.
 
 use godwit_packet::Descriptor;
 
 use super::Order;
 
 impl Order {
-    /// Records that the packet is on its way to a function, past `progress / 2` gates.
+    /// Records that the packet has passed `progress / 2` gates (points where packets wait for
+    /// arrival order) and is on its way to a function.
     #[inline]
     pub(crate) fn advance(&mut self, descriptor: &Descriptor, progress: u8) {
         let slot = self.slot(descriptor);
@@ -16,7 +17,7 @@ impl Order {
         self.progress[slot] = progress;
     }
 
-    /// Records that the packet waits at `gate`.
+    /// Records that the packet waits at `gate` until it is next in arrival order.
     #[inline]
     pub(crate) fn wait(&mut self, descriptor: &Descriptor, gate: usize) {
         let slot = self.slot(descriptor);
@@ -28,13 +29,13 @@ impl Order {
         self.progress[slot] = Self::waiting_at(gate);
     }
 
-    /// Lets packets pass `gate` at once if they are next in arrival order. Returns false if this
-    /// cannot be determined quickly. The packets must then [wait](Self::wait).
+    /// Lets packets pass `gate` at once if they are next in arrival order. Returns false if the
+    /// order cannot be determined quickly. The packets must then [wait](Self::wait).
     #[inline]
     pub(crate) fn enter(&mut self, gate: usize, descriptors: &[Descriptor]) -> bool {
         let passed = self.passed[gate].max(self.passed[self.exit()]);
         match self.slots(descriptors) {
-            // The ring holds at most 2^16 packets, so 16 bits identify each packet in flight.
+            // The ring holds at most 2^16 packets, so 16 bits identify each packet in the ring.
             Some(slots) if passed as u16 == descriptors[0].order => {
                 self.progress[slots].fill(Self::after(gate + 1));
                 self.passed[gate] = passed + descriptors.len();
@@ -44,8 +45,8 @@ impl Order {
         }
     }
 
-    /// Appends the packets that may pass `gate` to `next`, in arrival order. `gate` is not the
-    /// exit.
+    /// Appends the packets that wait at `gate` and are next in arrival order to `next`. `gate` must
+    /// not be the exit, which is in front of the ports.
     pub(crate) fn open(&mut self, gate: usize, next: &mut Vec<Descriptor>) {
         debug_assert!(gate < self.exit());
         let mut passed = self.passed[gate].max(self.passed[self.exit()]);

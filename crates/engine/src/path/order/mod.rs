@@ -32,30 +32,32 @@ use self::shared::SharedPacket;
 
 /// Value of `progress` for a packet that has left or was dropped.
 const GONE: u8 = u8::MAX;
-/// Value of `progress` for a slot that several packets share, all of which wait at the exit. It is
-/// greater than the progress at any gate.
+/// Value of `progress` for a ring slot that several packets share, if all of them wait at the exit.
+/// It is greater than the progress at any gate.
 const SHARED: u8 = u8::MAX - 1;
 /// Value of `progress` for a packet that waits at the exit to leave by several ports. It is greater
 /// than the progress at any gate.
 const FLOODED: u8 = u8::MAX - 2;
 
-/// Destination of a flooded packet: a port set of a function.
+/// Destination of a packet that leaves by several ports. A function defines the set of ports.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Flood {
-    /// Number of the function that floods the packet.
+    /// Number of the function that sends the packet to several ports.
     pub(crate) function: usize,
-    /// Number of the port set. The function defines it.
+    /// Number of the port set, as defined by the function.
     pub(crate) set: u32,
 }
 
-/// Packets in flight of one worker. A packet owns the ring slot `descriptor.order` from its arrival
-/// until the exit has passed the slot.
+/// Order ring: the packets in flight of one worker in arrival order. A packet owns the ring slot
+/// `descriptor.order` from its arrival until it has left or was dropped and all earlier packets
+/// have too.
 #[derive(Debug)]
 pub(crate) struct Order {
     mask: usize,
     /// Number of slots assigned since the start.
     arrived: usize,
-    /// Number of slots passed since the start, for each gate. The last element is that of the exit.
+    /// For each gate, the number of slots that have passed it since the start. The last element
+    /// belongs to the exit.
     passed: Vec<usize>,
     progress: Vec<u8>,
     descriptors: Vec<Descriptor>,
@@ -63,16 +65,18 @@ pub(crate) struct Order {
     arrivals_ns: Vec<u64>,
     classes: Vec<u8>,
     egress: Vec<u8>,
-    /// Port set of each flooded packet. The index is the slot. Empty until the first packet is
-    /// flooded.
+    /// Port set of each packet that leaves by several ports, by ring slot. The list is empty until
+    /// the first such packet.
     floods: Vec<Flood>,
-    /// Packets of each shared slot. Almost always empty.
+    /// Packets of each ring slot that several packets share. The map is almost always empty.
     shared: HashMap<usize, Vec<SharedPacket>>,
 }
 
 impl Order {
-    /// Creates a ring for `packets` packets and `gates` functions that need arrival order.
-    /// `packets` must be a power of two, at most 65536, because `Descriptor::order` has 16 bits.
+    /// Creates a ring for `packets` packets in flight. `gates` is the number of functions that
+    /// require arrival order.
+    ///
+    /// `packets` must be a power of two and at most 65536, because `Descriptor::order` has 16 bits.
     pub(crate) fn new(packets: usize, gates: usize) -> Self {
         assert!(packets.is_power_of_two() && packets <= 1 << 16, "ring of {packets} slots");
         assert!(gates < 100, "{gates} gates");
@@ -91,8 +95,8 @@ impl Order {
         }
     }
 
-    /// Returns the progress of a packet that has passed the first `gates` gates and is on its way
-    /// to a function.
+    /// Returns the progress of a packet that has passed `gates` gates and is on its way to a
+    /// function. At a gate, packets wait for their turn in arrival order.
     pub(crate) fn after(gates: usize) -> u8 {
         2 * gates as u8
     }
@@ -106,33 +110,33 @@ impl Order {
         self.passed.len() - 1
     }
 
-    /// Returns the number of slots, which is the maximum number of packets in flight.
+    /// Returns the number of slots of the ring, which is the maximum number of packets in flight.
     pub(crate) fn capacity(&self) -> usize {
         self.mask + 1
     }
 
-    /// Returns the number of free slots.
+    /// Returns the number of free slots of the ring.
     pub(crate) fn room(&self) -> usize {
         self.capacity() - self.in_flight()
     }
 
-    /// Returns the number of slots assigned since the start.
+    /// Returns the number of ring slots that were assigned to packets since the start.
     pub(crate) fn arrived(&self) -> usize {
         self.arrived
     }
 
-    /// Returns the number of slots that the exit has passed since the start.
+    /// Returns the number of ring slots that packets have left since the start.
     pub(crate) fn passed(&self) -> usize {
         self.passed[self.exit()]
     }
 
-    /// Returns the number of slots that the exit has not passed.
+    /// Returns the number of ring slots that packets occupy.
     pub(crate) fn in_flight(&self) -> usize {
         self.arrived - self.passed[self.exit()]
     }
 
-    /// Returns the contiguous slots of up to `count` packets, up to the end of the ring. `first`
-    /// counts arrivals since the start.
+    /// Returns the ring slots of up to `count` consecutive packets, limited by the end of the ring.
+    /// `first` is the position of the first packet among all packets since the start.
     #[inline]
     fn contiguous(&self, first: usize, count: usize) -> Range<usize> {
         let slot = first & self.mask;
@@ -144,8 +148,9 @@ impl Order {
         usize::from(descriptor.order) & self.mask
     }
 
-    /// Returns the ring slots of packets that arrived consecutively. Returns `None` if there are no
-    /// packets, if they did not arrive consecutively, if the range wraps, or if any slot is shared.
+    /// Returns the ring slots of packets that arrived one after the other. Returns `None` in all
+    /// other cases: for an empty list, for slots that wrap around the end of the ring, and if
+    /// several packets share any slot.
     #[inline]
     fn slots(&self, descriptors: &[Descriptor]) -> Option<Range<usize>> {
         let first = descriptors.first().filter(|_| self.shared.is_empty())?;
@@ -154,8 +159,8 @@ impl Order {
         (slots.end <= self.mask + 1 && are_in_order(descriptors)).then_some(slots)
     }
 
-    /// Removes a packet from the ring, because it is dropped or leaves by a port that keeps no
-    /// order.
+    /// Removes a packet from the ring. Either the packet is dropped, or its port does not require
+    /// arrival order.
     #[inline]
     pub(crate) fn leave(&mut self, descriptor: &Descriptor) {
         let slot = self.slot(descriptor);
@@ -166,7 +171,8 @@ impl Order {
         self.progress[slot] = GONE;
     }
 
-    /// Returns the stamp of a packet and its arrival time in nanoseconds.
+    /// Returns the stamp of a packet (its sequence number and time at its source), and its arrival
+    /// time at the worker in nanoseconds.
     #[inline]
     pub(crate) fn stamp_and_arrival(&self, descriptor: &Descriptor) -> (Stamp, u64) {
         let slot = self.slot(descriptor);

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Position of a packet in the model.
+/// Position of a packet in the reference model.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Position {
     /// The packet is in flight and has passed the first `n` gates.
@@ -14,8 +14,8 @@ enum Position {
 }
 
 proptest! {
-    /// Packets take random paths through the gates. They pass each gate and the exit in arrival
-    /// order, and none is lost.
+    /// Packets that take random paths pass each gate and the exit in arrival order, and none is
+    /// lost.
     #[test]
     fn gates_restore_the_order(
         gates in 0usize..4,
@@ -52,7 +52,8 @@ proptest! {
                             }
                             live[index].1 = if entered { Position::Before(gate + 1) } else { Position::At(gate) };
                         } else {
-                            // Several packets at once. Many of them arrived consecutively.
+                            // This step moves several packets to the exit together. Many of them
+                            // arrived one after the other.
                             let end = live.len().min(index + 1 + 3 * hop);
                             let waiting = live[index..end].iter_mut().filter(|(_, position)| matches!(position, Position::Before(_)));
                             let run: Vec<Descriptor> = waiting
