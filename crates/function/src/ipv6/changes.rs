@@ -28,14 +28,15 @@ use super::{Route, walk};
 use crate::routing::{NextHops, Unchanged};
 use crate::{Error, Running};
 
-/// Number of changes that are published together. Larger batches share work; smaller ones take
-/// effect sooner.
+/// Number of route changes that are published together. A larger batch shares more work, and a
+/// smaller batch takes effect sooner.
 const TRANSACTION_CHANGES: usize = 8192;
-/// Maximum gap between two changed ranges of the image that are copied to devices in one transfer,
-/// in bytes.
+/// Maximum gap between two changed ranges of the table image, in bytes. Ranges with a smaller gap
+/// are copied to the devices in one transfer.
 const GAP_BYTES: usize = 4096;
 
-/// Change of one route: prefix, length, and the index of the next hop (`None` removes the route).
+/// Change of one route, which consists of a prefix, its length and the index of its next hop. The
+/// index `None` removes the route.
 pub(super) type Change = (u128, u8, Option<u32>);
 
 /// State for changes to the table.
@@ -44,15 +45,17 @@ pub(super) struct Changer {
     image: Arc<Image>,
     layout: Layout,
     rib: Rib,
-    /// Next hop of the route that covers all of an entry of the root, for each entry.
+    /// For each entry of the root table, the next hop of the longest route that covers all
+    /// addresses of the entry.
     covering: Vec<u32>,
     lines: Lines,
-    /// Lines that no entry refers to, but packets in flight may still read.
+    /// Lines of the image that no entry refers to. Packets in flight may still read them, so they
+    /// are not reused yet.
     retired: Vec<Run>,
     pub(super) next_hops: NextHops,
     /// Number of routes that use each next hop.
     uses: Vec<u32>,
-    /// Ranges of the image that still have to be copied to devices.
+    /// Changed ranges of the image that are not copied to the devices yet.
     unsent: Vec<Range<usize>>,
 }
 
@@ -98,7 +101,7 @@ impl Changer {
         self.next_hops.remove(indexes, &|index| uses.get(index as usize).copied().unwrap_or(0))
     }
 
-    /// Applies changes in order. Calls `applied` with those that took effect.
+    /// Applies route changes in order. Calls `applied` with the changes that took effect.
     pub(super) fn change(
         &mut self,
         changes: &[Change],
@@ -120,7 +123,7 @@ impl Changer {
                     done += sound;
                     size = TRANSACTION_CHANGES.min(2 * size);
                 }
-                // Half of the batch may fit.
+                // The image may have room for half of the batch, so retry with a smaller batch.
                 Ok(false) if sound > 1 => size = sound / 2,
                 Ok(false) => {
                     let message = format!(
@@ -135,8 +138,8 @@ impl Changer {
         Ok(())
     }
 
-    /// Applies either all of the changes or none. Returns `false` if there is no room for all of
-    /// them.
+    /// Applies either all of the route changes or none of them. Returns `false` if the image has
+    /// too few free lines for all of them.
     fn transaction(
         &mut self,
         changes: &[Change],
@@ -173,12 +176,13 @@ impl Changer {
         }
         self.publish(&entries);
         applied(changes);
-        // The changes are in effect even if a device fails to take them. The device then gets them
-        // with the next batch.
+        // The route changes are in effect even if their copy to a device fails. The device then
+        // receives them with the next batch of changes.
         self.send_again(running).map(|()| true)
     }
 
-    /// Step 1: enters a change. Returns the previous next hop of the prefix.
+    /// Enters a route change into the list of routes (step 1). Returns the previous next hop of the
+    /// prefix.
     fn enter(&mut self, (prefix, length, next_hop): Change) -> Option<u32> {
         let before = self.rib.set(prefix, length, next_hop);
         if let Some(next_hop) = next_hop {
@@ -196,8 +200,10 @@ impl Changer {
         }
     }
 
-    /// Step 2: builds the structures below the affected entries of the root. Returns the slot, the
-    /// new value and the covering next hop of each entry, and the lines that were taken.
+    /// Builds the lookup structures below the affected entries of the root table (step 2).
+    ///
+    /// Returns the index, the new value and the covering next hop of each entry. Also returns the
+    /// lines that the structures occupy.
     #[allow(clippy::type_complexity, reason = "used once")]
     fn build(&mut self, changes: &[Change]) -> Result<(Vec<(u32, u32, u32)>, Vec<Run>), Full> {
         let root_bits = self.layout.root_bits;
@@ -236,8 +242,9 @@ impl Changer {
         let (image, layout) = (&*self.image, &self.layout);
         let mut writer = FreeLineWriter { image, layout, lines: &mut self.lines, taken: Vec::new() };
         let mut entries = Vec::with_capacity(slots.len());
-        // Slots below this one contain no longer routes. A short prefix affects many slots, most of
-        // them without longer routes, so this avoids most searches.
+        // Entries of the root table below this index have no routes longer than the root's bits. A
+        // short prefix affects many entries, most of which have no longer routes. This bound
+        // therefore avoids most searches.
         let mut bare_until = 0;
         for slot in slots {
             let outside = outside_of(slot);
@@ -263,7 +270,8 @@ impl Changer {
         Ok((entries, writer.taken))
     }
 
-    /// Steps 3 and 4: stores the entries and retires the lines below the old ones.
+    /// Stores the new entries of the root table and retires the lines below the old entries (steps
+    /// 3 and 4).
     fn publish(&mut self, entries: &[(u32, u32, u32)]) {
         let mut changed: Vec<Range<usize>> = Vec::new();
         let read = |line: u32, word: usize| self.image.load_u32(self.layout.line(line) + 4 * word);
@@ -293,7 +301,8 @@ impl Changer {
         Ok(())
     }
 
-    /// Waits until all packets in flight have left, and frees what was retired before the call.
+    /// Waits until all packets in flight have left. Then frees the lines and next hops that were
+    /// retired before the call.
     fn quiesce(&mut self, running: &dyn Running) -> Result<(), Error> {
         let (retired, next_hops) = (self.retired.len(), self.next_hops.retired());
         running.quiesce()?;

@@ -9,13 +9,15 @@ use super::tables::Built;
 use super::walk::Table;
 use crate::routes::Address;
 
-/// Number of addresses per round. It exceeds the number of lookup paths that a small cache holds.
+/// Number of addresses that a round looks up. Their lookup paths exceed a small cache, so the
+/// measurement includes cache misses.
 const ADDRESSES: usize = 1 << 14;
-/// Number of rounds. The fastest one counts, because other load on the machine only makes rounds
-/// slower.
+/// Number of rounds per table. The fastest round counts, because other load on the machine only
+/// makes rounds slower.
 const ROUNDS: usize = 5;
 
-/// Returns the faster of two tables with the same routes. Rounds alternate between them.
+/// Measures two tables with the same routes and returns the faster one. The measurement alternates
+/// between the tables, so that other load affects both.
 pub(super) fn faster(trie: Built, hash: Built, rib: &Rib) -> Built {
     let addresses = addresses(rib);
     let mut fastest = [Duration::MAX; 2];
@@ -35,7 +37,8 @@ fn round(table: &Table<&[u8]>, addresses: &[u128]) -> Duration {
     started.elapsed()
 }
 
-/// Returns one random address in each of many evenly spaced routes, shuffled.
+/// Returns test addresses in random order. It picks evenly spaced routes, and one random address in
+/// each of them.
 fn addresses(rib: &Rib) -> Vec<u128> {
     let step = (rib.len() / ADDRESSES).max(1);
     let mut state = 1u64;

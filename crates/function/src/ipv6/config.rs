@@ -37,7 +37,8 @@ pub struct Config {
     reverse_path: Option<ReversePathConfig>,
 }
 
-/// Maximum of either spare capacity: the largest index that an entry can hold.
+/// Maximum of the two configurable spare capacities (next hops and lines). It is the number of
+/// indices that an entry of the table can hold.
 const SPARE_MAX: usize = 1 << 23;
 
 impl Config {
@@ -75,7 +76,8 @@ impl Config {
         Ok(Spare { next_hops, lines: count("spare_lines", &self.spare_lines)? })
     }
 
-    /// Returns the configured lookup structure, or `None` for the faster one.
+    /// Returns the configured lookup structure. Returns `None` if the function must measure both
+    /// structures and choose the faster one.
     pub(super) fn form(&self) -> Result<Option<Form>, Error> {
         let Some(lookup) = &self.lookup else { return Ok(None) };
         match lookup.get_ref().as_str() {

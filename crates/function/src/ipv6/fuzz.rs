@@ -1,5 +1,5 @@
-//! Entry points for fuzz targets, and the function that fuzzed frames run through. They panic if an
-//! invariant is violated.
+//! Entry points for fuzz targets, and a function through which the targets pass fuzzed frames. The
+//! entry points panic if an invariant is violated.
 
 use std::sync::Arc;
 
@@ -13,17 +13,19 @@ use crate::Function;
 use crate::routes::Address;
 use crate::routing::NextHop;
 
-/// Encoded length of a route, in bytes: prefix in network byte order, length, next hop.
+/// Encoded length of a route, in bytes. The encoding consists of the prefix in network byte order,
+/// its length and its next hop.
 const ROUTE_BYTES: usize = 18;
-/// Maximum number of routes per input. More routes cost time without finding more errors.
+/// Maximum number of routes that one fuzz input encodes. More routes cost time without finding more
+/// errors.
 const ROUTES_MAX: usize = 64;
 const NEXT_HOPS: u8 = 8;
-/// Size of the root. It is smaller than in production, because a root of 4 MiB per input would take
-/// most of the time, and the errors to find lie below it.
+/// Number of address bits that index the root table. A root of production size (4 MiB per input)
+/// would take most of the time. Errors are expected in the structures below the root.
 const ROOT_BITS: u32 = 16;
 
-/// Returns a function with a few routes and next hops of each kind. No route covers addresses that
-/// begin with 0x24.
+/// Returns a forwarding function with a few routes, which use next hops of each kind. No route
+/// covers addresses that begin with the byte 0x24.
 pub fn function(form: Form) -> Arc<dyn Function> {
     let (destination, source) = (MacAddress([2, 0, 0, 0, 0, 1]), MacAddress([2, 0, 0, 0, 0, 2]));
     let forward = NextHop::forward(0, destination, source);
@@ -33,8 +35,8 @@ pub fn function(form: Form) -> Arc<dyn Function> {
     Arc::new(function.expect("a few routes fit into any table"))
 }
 
-/// Decodes `bytes` as routes. Checks that both lookup structures agree with a linear search on all
-/// edges of the prefixes.
+/// Decodes `bytes` as routes and builds both lookup structures. Checks that the structures agree
+/// with a linear search at the first and last address of each prefix.
 pub fn ipv6_routes(bytes: &[u8]) {
     let routes: Vec<Route> = bytes
         .as_chunks::<ROUTE_BYTES>()

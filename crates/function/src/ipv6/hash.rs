@@ -18,7 +18,8 @@ use crate::routes::Address;
 
 /// Maximum number of lengths in a rope.
 const ROPE_MAX: usize = 8;
-/// Number of hash seeds that are tried before the table is enlarged.
+/// Number of hash seeds that are tried for a table of the same size. If records do not fit with any
+/// seed, the table is enlarged.
 const SEEDS: usize = 4;
 
 /// Upper or lower half of a prefix, with its entry.
@@ -37,8 +38,10 @@ struct Record {
     rope: u64,
 }
 
-/// Builds the hash tables for `routes` and returns their entry. The routes must be sorted.
-/// `outside` is the next hop of the longest route that covers them all.
+/// Builds the hash tables for `routes`, which must be sorted. Returns the entry that refers to the
+/// tables.
+///
+/// `outside` is the next hop of the longest route that covers all of `routes`.
 pub(super) fn build(routes: &[Route], outside: u32, writer: &mut dyn Writer) -> Result<u32, Full> {
     let mut keys: Vec<Key> = Vec::with_capacity(routes.len());
     // Routes of at most 64 bits that cover the current address.
@@ -68,7 +71,7 @@ pub(super) fn build(routes: &[Route], outside: u32, writer: &mut dyn Writer) -> 
         let mut bytes = [0; IPV6_LINE_BYTES];
         bytes[..4].copy_from_slice(&entry.to_le_bytes());
         writer.write(line, &bytes);
-        // This key replaces the one of a route for the /64 itself.
+        // The entry for longer prefixes replaces the entry of the route to the /64 itself.
         if keys.last().is_some_and(|last| (last.prefix, last.length) == (high, 64)) {
             keys.pop();
         }
@@ -77,7 +80,7 @@ pub(super) fn build(routes: &[Route], outside: u32, writer: &mut dyn Writer) -> 
     table(&keys, leaf(outside), writer)
 }
 
-/// Builds the hash table for sorted keys and returns its entry.
+/// Builds one hash table for sorted keys. Returns the entry that refers to the table.
 fn table(keys: &[Key], outside: u32, writer: &mut dyn Writer) -> Result<u32, Full> {
     if keys.is_empty() {
         return Ok(outside);
@@ -88,7 +91,8 @@ fn table(keys: &[Key], outside: u32, writer: &mut dyn Writer) -> Result<u32, Ful
     let mut hash = Ipv6Hash { rope, value: outside, ..Ipv6Hash::default() };
     let lines = loop {
         let placed = (0..SEEDS).find_map(|_| {
-            // The random seed prevents senders of routes from choosing prefixes that collide.
+            // The seed is random and secret. A peer that announces routes therefore cannot choose
+            // prefixes that collide.
             hash.seed = RandomState::new().hash_one(count_log2);
             hash.shift = 64 - count_log2;
             fill(&records, &hash)
@@ -106,7 +110,8 @@ fn table(keys: &[Key], outside: u32, writer: &mut dyn Writer) -> Result<u32, Ful
     Ok(IPV6_TABLE | first)
 }
 
-/// Returns the rope for sorted keys, and appends their records and markers to `records`.
+/// Returns the rope (the sequence of prefix lengths to try) for sorted keys. Appends the records of
+/// the keys and the markers between them to `records`.
 fn rope(mut keys: Vec<Key>, outside: u32, records: &mut Vec<Record>) -> u64 {
     let mut rope = 0;
     let mut tried = 0;
@@ -145,8 +150,9 @@ fn rope(mut keys: Vec<Key>, outside: u32, records: &mut Vec<Record>) -> u64 {
     rope
 }
 
-/// Returns the length to try next: the median of the keys' lengths. The lengths that remain after a
-/// miss must fit into the rest of the rope.
+/// Returns the prefix length to try next, which is the median of the keys' lengths. A rope holds a
+/// limited number of lengths. The choice ensures that the shorter lengths, which remain after a
+/// miss, fit into the rest of the rope.
 fn pivot(keys: &[Key], tried: usize) -> u8 {
     let mut counts = [0usize; 65];
     keys.iter().for_each(|key| counts[usize::from(key.length)] += 1);
@@ -160,8 +166,8 @@ fn pivot(keys: &[Key], tried: usize) -> u8 {
     lengths[half.unwrap_or(0).min(shorter_max)] as u8
 }
 
-/// Stores every record in its line or one of the next lines. Returns `None` if a record does not
-/// fit.
+/// Stores each record in the line that its hash selects, or in one of the next lines. Returns
+/// `None` if the lines in reach of a record are full.
 fn fill(records: &[Record], hash: &Ipv6Hash) -> Option<Vec<Ipv6HashLine>> {
     let count = 1usize << (64 - hash.shift);
     let mut lines = vec![Ipv6HashLine::default(); count];

@@ -1,4 +1,4 @@
-//! Allocation of the image's lines.
+//! Allocation of the lines of a table image.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ pub(super) struct Run {
     pub(super) count: u32,
 }
 
-/// Allocator for the lines of an image. Lines from `next` on were never in use. Some earlier lines
-/// are free again.
+/// Allocator for the lines (64 bytes each) of an image. The lines from `next` on have never been in
+/// use. Some of the earlier lines are free again.
 #[derive(Debug)]
 pub(super) struct Lines {
     next: u32,
@@ -28,7 +28,8 @@ impl Lines {
         Self { next: 0, end: count.min(IPV6_LINES_MAX) as u32, free: BTreeMap::new(), free_count: 0 }
     }
 
-    /// Returns the number of lines that were ever in use. All later lines are zero.
+    /// Returns the number of lines that have ever been in use. These are the first lines of the
+    /// image, and all later lines are zero.
     pub(super) fn touched(&self) -> usize {
         self.next as usize
     }
@@ -38,12 +39,14 @@ impl Lines {
         self.next as usize - self.free_count
     }
 
-    /// Changes the number of lines to `count`, but not below the number that were ever in use.
+    /// Changes the number of lines to `count`. The number does not fall below the number of lines
+    /// that have ever been in use.
     pub(super) fn limit(&mut self, count: usize) {
         self.end = count.clamp(self.next as usize, IPV6_LINES_MAX) as u32;
     }
 
-    /// Allocates a run of `count` lines, or returns `None` if no free run is long enough.
+    /// Allocates `count` consecutive lines and returns the index of the first one. Returns `None`
+    /// if no run of free lines is long enough.
     pub(super) fn take(&mut self, count: u32) -> Option<u32> {
         if let Some(first) = self.take_free(count) {
             return Some(first);
@@ -57,7 +60,7 @@ impl Lines {
         self.take_free(count)
     }
 
-    /// Takes the lines from the shortest free run that is long enough. The rest of the run stays
+    /// Allocates lines from the shortest free run that is long enough. The rest of the run stays
     /// free.
     fn take_free(&mut self, count: u32) -> Option<u32> {
         let (&length, firsts) = self.free.range_mut(count..).next()?;
@@ -99,7 +102,7 @@ impl Lines {
             };
         }
         match joined {
-            // The last run borders on the lines that were never in use, and joins them.
+            // A free run that ends where the never used lines begin becomes part of them.
             Some(last) if last.first + last.count == self.next => self.next = last.first,
             last => last.into_iter().for_each(|last| self.give(last)),
         }

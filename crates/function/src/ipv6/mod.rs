@@ -30,7 +30,8 @@ use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Running};
 
 pub use config::Config;
 
-/// Contract, verdicts and drop reasons, as declared in `kernels/ipv6/ipv6.h`.
+/// Declarations in `kernels/ipv6/ipv6.h`: the contract of the function, its verdicts and its drop
+/// reasons.
 pub use godwit_kernels::declared::ipv6::*;
 
 /// Registration of the function.
@@ -48,14 +49,16 @@ pub enum Form {
     Hash,
 }
 
-/// Extra capacity of the table, in addition to the initial contents.
+/// Extra capacity of the table, beyond the capacity for the initial routes and next hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spare {
     /// Number of next hops.
     pub next_hops: usize,
     /// Number of lines of 64 bytes. A line holds up to six intervals or three prefixes. Changes
-    /// need free lines in addition to those that they replace. `None`: as many as are in use, and
-    /// at least enough for a full table of 200,000 routes.
+    /// need free lines in addition to the lines that they replace.
+    ///
+    /// With `None`, the table has as many spare lines as lines in use, and at least enough for
+    /// 200,000 routes.
     pub lines: Option<usize>,
 }
 
@@ -73,7 +76,8 @@ pub struct Ipv6 {
     /// Names of the configured next hops, by index.
     names: Vec<String>,
     changer: Mutex<changes::Changer>,
-    /// Table of `ref`, created when `ref` first runs. Locked after `changer`.
+    /// Table of the reference implementation `ref`. It is created when `ref` first runs. A thread
+    /// that needs both locks takes `changer` first.
     reference: RwLock<Option<Reference>>,
     kernel_routes: Option<KernelRoutes>,
     resolver: Option<Resolver>,
@@ -87,12 +91,13 @@ struct Reference {
 }
 
 impl Ipv6 {
-    /// Creates a table of `routes` with the default spare capacity. The last route of a prefix
-    /// wins. If `form` is `None`, both structures are measured and the faster one is used.
+    /// Creates a table of `routes` with the default spare capacity. If several routes have the same
+    /// prefix, the last one is valid. If `form` is `None`, both lookup structures are measured and
+    /// the faster one is used.
     ///
     /// # Errors
-    /// [`Error::Memory`] if the machine has too little memory, [`Error::Value`] if the table has
-    /// too many routes.
+    /// Returns [`Error::Memory`] if the machine has too little memory. Returns [`Error::Value`] if
+    /// the table has too many routes.
     ///
     /// # Panics
     /// Panics if a route refers to a missing next hop, or has bits set beyond its length.
@@ -100,13 +105,14 @@ impl Ipv6 {
         Self::with_room(routes, next_hops, Vec::new(), form, Spare::default())
     }
 
-    /// Like [`Ipv6::new`], with names of the next hops and a chosen spare capacity.
+    /// Creates a table in the same way as [`Ipv6::new`], but with names of the next hops and a
+    /// chosen spare capacity.
     ///
     /// # Errors
-    /// As [`Ipv6::new`].
+    /// Returns the same errors as [`Ipv6::new`].
     ///
     /// # Panics
-    /// As [`Ipv6::new`].
+    /// Panics in the same cases as [`Ipv6::new`].
     pub fn with_room(
         routes: &[Route],
         next_hops: &[NextHop],
@@ -159,12 +165,14 @@ impl Ipv6 {
         self.layout.form
     }
 
-    /// Returns the number of bytes of the image that are in use. The rest is spare capacity.
+    /// Returns the number of bytes of the table image that are in use. The rest of the image is
+    /// spare capacity.
     pub fn bytes_used(&self) -> usize {
         self.layout.line(self.changer().lines_used() as u32)
     }
 
-    /// Looks up an address in a copy of the image, as a kernel does.
+    /// Looks up an address in a copy of the table image, with the same steps as a kernel. Returns
+    /// the index of the next hop.
     #[cfg(test)]
     fn lookup_image(&self, image: &[u8], address: u128) -> Option<u32> {
         let (root, lines) =
@@ -173,8 +181,8 @@ impl Ipv6 {
         walk::Table { form, root_bits, root, lines }.lookup(address)
     }
 
-    /// Returns the next hop of the longest prefix that covers `address` (host byte order), without
-    /// using the table image.
+    /// Returns the index of the next hop for the longest prefix that covers `address` (in host byte
+    /// order). The search uses the table of the reference implementation instead of the image.
     pub fn lookup_ref(&self, address: u128) -> Option<u32> {
         self.with_reference(|reference| reference.prefixes.lookup(address))
     }

@@ -1,6 +1,7 @@
-//! Reference implementation after RFC 8200, RFC 4291 and RFC 4007. It searches maps for the longest
-//! prefix, and uses the header views of `godwit-wire` and the types of the standard library instead
-//! of offsets and masks.
+//! Reference implementation of IPv6 forwarding, written from RFC 8200, RFC 4291 and RFC 4007.
+//!
+//! It searches maps for the longest prefix. It reads headers through the views of `godwit-wire` and
+//! the types of the standard library, while the kernel uses offsets and masks.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -16,8 +17,7 @@ use super::{
 use crate::routes::Address;
 use crate::routing::NextHop;
 
-/// Number of bytes of a hop-by-hop options header that are processed. Options beyond it are
-/// ignored.
+/// Number of bytes of a hop-by-hop options header that are processed. Later options are ignored.
 const OPTION_BYTES: usize = 64;
 
 /// Next hops of the routes, by length, then by prefix.
@@ -29,7 +29,7 @@ impl Prefixes {
         Self(vec![BTreeMap::new(); 129])
     }
 
-    /// Sets the route of a prefix, or removes it if `next_hop` is `None`.
+    /// Sets the next hop of a prefix. If `next_hop` is `None`, removes the route.
     pub(super) fn set(&mut self, prefix: u128, length: u8, next_hop: Option<u32>) {
         let routes = &mut self.0[usize::from(length)];
         match next_hop {
@@ -38,7 +38,7 @@ impl Prefixes {
         };
     }
 
-    /// Returns the next hop of the longest prefix that covers the address.
+    /// Returns the index of the next hop for the longest prefix that covers the address.
     pub(super) fn lookup(&self, address: u128) -> Option<u32> {
         (0u8..=128).rev().find_map(|length| self.0[usize::from(length)].get(&address.masked(length)).copied())
     }
@@ -66,7 +66,8 @@ pub(super) fn run_ref(
     if is_martian(source, destination) {
         return Outcome::drop(DROP_MARTIAN);
     }
-    // These addresses do not leave the link (RFC 4291, sections 2.5.6 and 2.7).
+    // Packets to link-local unicast addresses and to multicast addresses of link scope do not leave
+    // the link (RFC 4291, sections 2.5.6 and 2.7).
     if destination.is_unicast_link_local() || destination.is_multicast() {
         return Outcome::verdict(VERDICT_LINK_LOCAL);
     }
@@ -82,13 +83,14 @@ pub(super) fn run_ref(
         NextHop::Unreachable => return Outcome::verdict(VERDICT_NO_ROUTE),
         NextHop::Blackhole => return Outcome::drop(DROP_BLACKHOLE),
         // "The node that is the destination of a packet should not discard a packet with Hop Limit
-        // equal to zero" (RFC 8200, section 3). The source may be the link-local address of a
-        // neighbour.
+        // equal to zero" (RFC 8200, section 3). A packet for this machine may also come from the
+        // link-local address of a neighbour.
         NextHop::Local => return Outcome { value: next_hop, ..Outcome::verdict(VERDICT_LOCAL) },
         NextHop::Forward(adjacency) => (adjacency, true),
         NextHop::Unresolved(adjacency) => (adjacency, false),
     };
-    // A link-local source does not leave the link (RFC 4007, section 9, rule 2).
+    // A packet with a link-local source address does not leave the link (RFC 4007, section 9, rule
+    // 2).
     if source.is_unicast_link_local() {
         return Outcome::verdict(VERDICT_BEYOND_SCOPE);
     }
@@ -112,8 +114,8 @@ pub(super) fn run_ref(
     Outcome { port, value: next_hop, ..Outcome::verdict(VERDICT_FORWARD) }
 }
 
-/// Returns the offset of the IPv6 header, after at most one 802.1Q tag. Returns `None` for other
-/// payloads.
+/// Returns the offset of the IPv6 header in a frame with at most one 802.1Q tag. Returns `None` if
+/// the frame carries no IPv6 packet.
 fn network_header(frame: &[u8]) -> Result<Option<usize>, ()> {
     let ethernet = Ethernet::new_checked(frame).map_err(|_| ())?;
     let (inner, header) = match ethernet.ethertype() {
@@ -128,26 +130,26 @@ fn network_header(frame: &[u8]) -> Result<Option<usize>, ()> {
 
 /// Returns whether no valid packet has this pair of addresses.
 fn is_martian(source: Ipv6Addr, destination: Ipv6Addr) -> bool {
-    // A multicast address must not be a source (RFC 4291, section 2.7). Loopback addresses stay in
-    // the node (section 2.5.3).
+    // A multicast address must not be a source (RFC 4291, section 2.7). Packets with a loopback
+    // address must not leave the node (section 2.5.3).
     if source.is_multicast() || source.is_loopback() || destination.is_loopback() {
         return true;
     }
-    // The unspecified address is no destination, and routers do not forward packets from it
-    // (section 2.5.2).
+    // The unspecified address is never a destination, and routers do not forward packets from it
+    // (RFC 4291, section 2.5.2).
     if destination.is_unspecified() || source.is_unspecified() && !destination.is_multicast() {
         return true;
     }
-    // Scope 0 is reserved, 1 is the interface, 2 the link (section 2.7). Wider scopes need
-    // multicast routes.
+    // The multicast scope 0 is reserved, scope 1 is the interface and scope 2 is the link (RFC
+    // 4291, section 2.7). Wider scopes need multicast routes, which this function does not have.
     destination.is_multicast() && destination.octets()[1] & 0xf != 2
 }
 
-/// Processes the hop-by-hop options (RFC 8200, sections 4.2 and 4.3). Returns the outcome, or
-/// `None` if the packet continues.
+/// Processes the hop-by-hop options (RFC 8200, sections 4.2 and 4.3). Returns the outcome if an
+/// option ends the processing of the packet, or `None` if the packet continues.
 ///
-/// This router implements no options, so all of them are unknown, except padding. Options whose
-/// type and length lie beyond `OPTION_BYTES` are ignored (RFC 9673, section 5.2).
+/// This router implements no options except padding, so it treats all other options as unknown. It
+/// ignores options whose type and length lie beyond `OPTION_BYTES` (RFC 9673, section 5.2).
 fn hop_by_hop(payload: &[u8]) -> Option<Outcome> {
     let Some(&[_, length, ..]) = payload.first_chunk::<8>() else { return Some(Outcome::drop(DROP_MALFORMED)) };
     let Some(header) = payload.get(..8 * (usize::from(length) + 1)) else {
@@ -165,8 +167,8 @@ fn hop_by_hop(payload: &[u8]) -> Option<Outcome> {
         match kind >> 6 {
             0b00 => {}
             0b01 => return Some(Outcome::drop(DROP_OPTION)),
-            // The action bits 11 require an ICMP error unless the destination is multicast.
-            // Multicast destinations were excluded before.
+            // If the two action bits of an option are 11, the router sends an ICMP error unless the
+            // destination is multicast. Packets to multicast destinations were handled above.
             _ => {
                 let value = (godwit_wire::ipv6::HEADER_BYTES + at) as u32;
                 return Some(Outcome { value, ..Outcome::verdict(VERDICT_PARAMETER_PROBLEM) });

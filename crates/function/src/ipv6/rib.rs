@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use super::Route;
 use crate::routes::Address;
 
-/// Next hops of the routes, sorted by prefix, then by length. In this order, each prefix precedes
-/// those inside it.
+/// Next hop of each route, sorted by prefix and then by length. In this order, each prefix comes
+/// before the longer prefixes inside it.
 #[derive(Debug, Default)]
 pub(super) struct Rib(BTreeMap<(u128, u8), u32>);
 
-/// Range of addresses with one next hop, from `start` to the start of the next interval.
+/// Range of addresses with the same next hop. It begins at `start` and ends where the next interval
+/// begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Interval {
     pub(super) start: u128,
@@ -18,7 +19,7 @@ pub(super) struct Interval {
 }
 
 impl Rib {
-    /// Creates a table of `routes`. The last route of a prefix wins.
+    /// Creates the list of `routes`. If several routes have the same prefix, the last one is valid.
     pub(super) fn new(routes: &[Route]) -> Self {
         Self(routes.iter().map(|route| ((route.prefix, route.length), route.next_hop)).collect())
     }
@@ -27,8 +28,8 @@ impl Rib {
         self.0.len()
     }
 
-    /// Sets the route of a prefix, or removes it if `next_hop` is `None`. Returns the previous next
-    /// hop.
+    /// Sets the next hop of a prefix. If `next_hop` is `None`, removes the route. Returns the
+    /// previous next hop.
     pub(super) fn set(&mut self, prefix: u128, length: u8, next_hop: Option<u32>) -> Option<u32> {
         match next_hop {
             Some(next_hop) => self.0.insert((prefix, length), next_hop),
@@ -46,7 +47,7 @@ impl Rib {
         self.0.iter().map(|(&(prefix, length), &next_hop)| Route { prefix, length, next_hop })
     }
 
-    /// Returns the routes whose prefixes begin at or after `start`, sorted.
+    /// Returns the routes whose prefixes begin at or after the address `start`, sorted by prefix.
     pub(super) fn from(&self, start: u128) -> impl Iterator<Item = Route> {
         self.0.range((start, 0)..).map(|(&(prefix, length), &next_hop)| Route { prefix, length, next_hop })
     }
@@ -58,7 +59,8 @@ impl Rib {
         range.map(|(&(prefix, length), &next_hop)| Route { prefix, length, next_hop })
     }
 
-    /// Returns the routes of at most `length` bits that cover an address, the shortest first.
+    /// Returns the routes that cover an address and have prefixes of at most `length` bits. The
+    /// shortest prefix comes first.
     pub(super) fn around(&self, address: u128, length: u8) -> impl Iterator<Item = Route> {
         (0..=length).filter_map(move |length| {
             let prefix = address.masked(length);
@@ -67,13 +69,15 @@ impl Rib {
     }
 }
 
-/// Maps the addresses from `start` on to next hops. Addresses without a route get `outside`.
+/// Divides the addresses from `start` on into intervals with the same next hop. An address without
+/// a route gets the next hop `outside`.
 ///
-/// `routes` must be sorted and begin at or after `start`. The first interval begins at `start`, and
-/// adjacent intervals differ.
+/// `routes` must be sorted and begin at or after `start`. The first interval begins at `start`.
+/// Adjacent intervals have different next hops.
 pub(super) fn intervals(start: u128, outside: u32, routes: impl Iterator<Item = Route>) -> Vec<Interval> {
     let mut intervals = vec![Interval { start, next_hop: outside }];
-    // Last address and next hop of the routes that cover the current address, longest last.
+    // This stack holds the last address and the next hop of each route that covers the current
+    // address. The longest prefix is on top.
     let mut covering: Vec<(u128, u32)> = Vec::new();
     let leave = |covering: &mut Vec<(u128, u32)>, intervals: &mut Vec<Interval>, until: Option<u128>| {
         while let Some(&(last, _)) = covering.last()
@@ -95,7 +99,8 @@ pub(super) fn intervals(start: u128, outside: u32, routes: impl Iterator<Item = 
     intervals
 }
 
-/// Begins an interval with `next_hop` at `start`. It replaces an interval with the same start.
+/// Begins an interval with `next_hop` at the address `start`. The interval replaces an existing one
+/// with the same start.
 fn begin(intervals: &mut Vec<Interval>, start: u128, next_hop: u32) {
     if intervals.last().is_some_and(|last| last.start == start) {
         intervals.pop();

@@ -1,4 +1,4 @@
-//! Lookup of source addresses by the host, for the reverse-path filter.
+//! Lookup of source addresses on the CPU, for the reverse-path filter.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(super) struct Ipv6Sources {
 }
 
 impl Ipv6Sources {
-    /// Returns the index of the next hop, in the same way as the kernel.
+    /// Returns the index of the next hop for an address, with the same steps as the kernel.
     pub(super) fn lookup(&self, address: u128) -> Option<u32> {
         let part = |offset| Part { image: &self.image, offset };
         let Layout { form, root_bits, root_offset, lines_offset, .. } = self.layout;
@@ -30,8 +30,9 @@ impl SourceLookup for Ipv6Sources {
         &self.image
     }
 
-    /// A source that is valid on its link only has no route: link-local addresses, and `::` in
-    /// neighbour discovery.
+    /// Returns the route to the source address of the packet in `frame`. The filter ignores
+    /// link-local sources and the source `::` of neighbour discovery, because these sources are
+    /// valid only on their link and have no route.
     fn route(&self, frame: &[u8]) -> SourceRoute {
         let Some(packet) = packet_of(frame, ethertype::IPV6, HEADER_BYTES) else { return SourceRoute::NotFiltered };
         let source = u128::from_be_bytes(*packet[8..].first_chunk().unwrap_or(&[0; 16]));

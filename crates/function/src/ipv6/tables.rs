@@ -1,9 +1,9 @@
-//! Table image. `kernels/ipv6/lookup.h` shows its layout. `trie.rs` and `hash.rs` build the
-//! structures below the entries of the root.
+//! Table image of IPv6 routes, whose layout `kernels/ipv6/lookup.h` shows. The modules `trie.rs`
+//! and `hash.rs` build the lookup structures below the entries of the root table.
 //!
-//! Each entry of the root is built separately. Its input are the routes that begin in its part of
-//! the address space, and the route that covers all of it. A change of routes therefore writes new
-//! lines for each affected entry and then stores the entry.
+//! Each entry of the root table is built separately. The builder needs the routes that begin in the
+//! entry's address range, and the route that covers the whole range. A route change therefore
+//! writes new lines for each affected entry, and then stores the entry.
 
 use godwit_kernels::image::{
     ALIGNMENT_BYTES, IPV6_HASH, IPV6_HOP_BLACKHOLE, IPV6_HOP_LOCAL, IPV6_HOP_UNREACHABLE, IPV6_HOP_UNRESOLVED,
@@ -33,19 +33,20 @@ pub(super) const ROOT_BITS: u32 = 20;
 /// Maximum number of next hops in a table.
 pub(super) const NEXT_HOPS_MAX: usize = IPV6_NONE as usize;
 
-/// Number of lines for a full table of 200,000 routes that is added to an empty one by changes. It
-/// suffices for both lookup structures, including the lines that the changes replace. The lines
-/// take 32 MiB. The host uses only what is written; devices with their own memory allocate all of
-/// it.
+/// Number of lines for a full table of 200,000 routes, added to an empty table by changes. The
+/// number suffices for both lookup structures, including the lines that the changes replace.
+///
+/// The lines take 32 MiB. The host uses only the lines that are written. A device with its own
+/// memory allocates all of them.
 pub(super) const FULL_TABLE_LINES: usize = 1 << 19;
 
-/// Error: there are too few free lines.
+/// Error that reports that the image has too few free lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Full;
 
-/// Destination of new lines.
+/// Destination to which a builder writes new lines.
 pub(super) trait Writer {
-    /// Takes a run of `count` free lines. Returns the first.
+    /// Takes a run of `count` free lines. Returns the index of the first line.
     fn take(&mut self, count: u32) -> Result<u32, Full>;
 
     /// Writes `bytes` to the lines from `line` on.
@@ -61,7 +62,7 @@ pub(super) fn leaf(next_hop: u32) -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) form: Form,
-    /// Number of address bits that select an entry of the root, even.
+    /// Number of address bits that select an entry of the root table. The number is even.
     pub(super) root_bits: u32,
     /// Capacity for next hops.
     pub(super) next_hops: usize,
@@ -112,7 +113,7 @@ impl Layout {
     }
 }
 
-/// Root and lines of a table, before they are copied to an image.
+/// Root table and lines of a new table, before they are copied to an image.
 #[derive(Debug)]
 pub(super) struct Built {
     pub(super) form: Form,
@@ -135,7 +136,7 @@ impl Writer for Built {
 }
 
 impl Built {
-    /// Builds a table of all routes with a root of `root_bits` bits.
+    /// Builds a table of all routes. The first `root_bits` bits of an address index its root table.
     pub(super) fn new(form: Form, rib: &Rib, root_bits: u32) -> Result<Self, Full> {
         let covering = covering(rib, root_bits, 0, 1 << root_bits);
         let root = covering.iter().flat_map(|next_hop| leaf(*next_hop).to_le_bytes()).collect();
@@ -155,13 +156,13 @@ impl Built {
         walk::Table { form: self.form, root_bits: self.root_bits, root: &self.root, lines: &self.bytes }
     }
 
-    /// Creates the image, with spare room for next hops and lines. Returns it with its layout and
-    /// the allocator of its lines.
+    /// Creates the image with spare capacity for next hops and lines. Returns the image, its layout
+    /// and the allocator of its lines.
     pub(super) fn image(mut self, next_hops: &[Ipv6NextHop], spare: Spare) -> Result<(Memory, Layout, Lines), Error> {
         let used = self.lines.touched();
         // The default number of spare lines equals the number of lines in use, because changes
-        // write new lines before they free old ones. It is at least sufficient for a full table
-        // that a routing daemon adds to an empty one.
+        // write new lines before they free old ones. The default is at least sufficient for a full
+        // table that a routing daemon adds to an empty one.
         let spare_lines = spare.lines.unwrap_or(used.max(FULL_TABLE_LINES));
         let lines = used.saturating_add(spare_lines).min(IPV6_LINES_MAX);
         let room = next_hops.len().saturating_add(spare.next_hops).min(NEXT_HOPS_MAX);
@@ -205,8 +206,8 @@ pub(super) fn record_of(next_hop: &NextHop) -> Ipv6NextHop {
     }
 }
 
-/// Returns, for each of `count` entries of the root, the next hop of the longest route that covers
-/// all of it.
+/// Returns covering next hops for `count` entries of the root table. The covering next hop belongs
+/// to the longest route that covers all addresses of the entry.
 pub(super) fn covering(rib: &Rib, root_bits: u32, first: u32, count: usize) -> Vec<u32> {
     let start = u128::from(first) << (128 - root_bits);
     let (first, end) = (u64::from(first), u64::from(first) + count as u64);
@@ -219,16 +220,18 @@ pub(super) fn covering(rib: &Rib, root_bits: u32, first: u32, count: usize) -> V
             slots[(slot.max(first) - first) as usize..(until - first) as usize].fill(route.next_hop);
         }
     };
-    // First the routes that begin before `start`, then the others. Shorter routes precede those
-    // inside them.
+    // The routes that begin before `start` come first, and the later ones follow. A shorter route
+    // thus comes before the longer routes inside it, which overwrite its next hop.
     rib.around(start, root_bits as u8).for_each(&mut cover);
     rib.from(start).take_while(|route| slot_of(route) < end).for_each(cover);
     slots
 }
 
-/// Builds the structure below an entry of the root and returns the entry. `routes` are the longer
-/// routes in its part of the address space, sorted. `outside` is the next hop of the route that
-/// covers all of the part.
+/// Builds the lookup structure below an entry of the root table. Returns the new value of the
+/// entry.
+///
+/// `routes` are the sorted routes that begin in the entry's address range and are longer than the
+/// root's bits. `outside` is the next hop of the route that covers the whole range.
 pub(super) fn below(
     form: Form,
     root_bits: u32,

@@ -40,8 +40,7 @@ fn address(text: &str) -> [u8; 16] {
     text.parse::<Ipv6Addr>().unwrap().octets()
 }
 
-/// Returns a frame with an IPv6 packet that carries `payload`, whose first header has the type
-/// `next_header`.
+/// Returns a frame with an IPv6 packet. `next_header` is the type of the first header in `payload`.
 fn frame_of(source: &str, destination: &str, hop_limit: u8, next_header: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![0x11; 54];
     frame[12..14].copy_from_slice(&[0x86, 0xdd]);
@@ -99,7 +98,7 @@ fn forwards_by_the_longest_prefix() {
     }
 }
 
-/// `east` is behind port 1 (`b`).
+/// The next hop `east` is behind port 1, which has the name `b`.
 #[test]
 fn the_reverse_path_filter_looks_up_the_source() {
     for filtered in functions(&format!("reverse_path = {{ a = \"loose\", b = \"strict\" }}\n{ROUTES}")) {
@@ -107,11 +106,11 @@ fn the_reverse_path_filter_looks_up_the_source() {
         for (source, strict, loose) in [
             ("2001:db8::1", Ok(()), Ok(())),
             ("2001:db8:1:2:8000::c8", Ok(()), Ok(())),
-            // Own address, blackhole, no route.
+            // The routes to these three sources lead to this machine, to a blackhole, and nowhere.
             ("2001:db8:1::1", refused, refused),
             ("2001:db8:1:2:8000::c7", refused, refused),
             ("2001:db9::1", refused, refused),
-            // Valid on the link only.
+            // These addresses are valid only on their link.
             ("fe80::1", Ok(()), Ok(())),
             ("febf::1", Ok(()), Ok(())),
             ("fec0::1", refused, refused),
@@ -199,8 +198,8 @@ fn handles_hop_by_hop_options() {
         let forward = Outcome { port: 1, ..Outcome::verdict(VERDICT_FORWARD) };
         assert_eq!(outcome(options, units), expected.unwrap_or(forward), "{name}");
     }
-    // An option whose type and length are in bytes 62 and 63 is processed. One byte later it is
-    // ignored.
+    // An option is processed if its type and length are in bytes 62 and 63. An option that begins
+    // one byte later is ignored.
     let late = |at: usize, kind| {
         let mut options = vec![0; 70];
         (options[at - 2], options[at - 1]) = (kind, 1);
@@ -287,8 +286,8 @@ fn route(address: u128, length: u8, next_hop: u32) -> Route {
     Route { prefix: address.masked(length), length, next_hop }
 }
 
-/// Checks that both lookup structures agree with a longest-prefix search on `addresses` and on all
-/// edges of the routes.
+/// Checks that both lookup structures agree with a longest-prefix search. The check covers
+/// `addresses` and the addresses at both ends of each route.
 fn check(routes: &[Route], addresses: &[u128]) {
     let hops = 1 + routes.iter().map(|route| route.next_hop).max().unwrap_or(0);
     for form in [Form::Trie, Form::Hash] {
@@ -337,7 +336,8 @@ fn finds_many_hosts_in_one_prefix_and_many_prefixes_in_one_block() {
     check(&nets, &[net, net | 1]);
 }
 
-/// Routes that nest, touch and repeat: few addresses, all lengths.
+/// Generates routes with few different addresses and all prefix lengths. Many of their prefixes
+/// therefore contain, touch or equal each other.
 fn crowded_routes() -> impl Strategy<Value = Vec<Route>> {
     let address = prop_oneof![
         any::<u128>(),

@@ -15,29 +15,34 @@ use super::tables::{Full, Writer, leaf};
 
 /// Strides that a node can have, in bits.
 const STRIDES: [u32; 4] = [6, 8, 10, 12];
-/// Cost of a step through a bucket, in steps through nodes. A gather takes sixteen steps through
-/// nodes at once.
+/// Cost of a step through a bucket, where a step through a node costs 1. A bucket costs more,
+/// because one gather instruction takes sixteen steps through nodes at once.
 const BUCKET_COST: f64 = 1.5;
-/// Cost of a bucket that skips bits above nodes, in steps through nodes. The lookups of a batch
-/// wait for each other once more at such a bucket.
+/// Cost of a bucket that skips address bits, where a step through a node costs 1. The lookups of a
+/// batch wait for each other once more at such a bucket.
 const SKIP_COST: f64 = 3.0;
-/// Cost of a line, in steps through nodes of one lookup per border. At 0.3, the 160,147 prefixes
-/// of `bench ipv6-lookup` take 4.2 instead of 4.5 ns each, but 15.7 instead of 11.3 MB; 200,000
-/// random ones take 21 instead of 13 MB.
+/// Cost of the memory for one line, where a step of one lookup through a node costs 1. The cost
+/// model assumes one lookup for each border between two pieces.
+///
+/// With 0.3 instead, lookups of the 160,147 prefixes of `bench ipv6-lookup` take 4.2 instead of 4.5
+/// ns each. The table then takes 15.7 instead of 11.3 MB, and a table of 200,000 random prefixes
+/// takes 21 instead of 13 MB.
 const LINE_COST: f64 = 1.0;
-/// Minimum number of bits to skip. For fewer bits a node is at least as good.
+/// Minimum number of address bits that a bucket skips. For fewer bits, a node is at least as good.
 const SKIPPED_MIN: u32 = 6;
 
-/// Range of keys with the same entry, from `start` to the start of the next piece.
-/// From `start` up to the next one, the value of all keys is an entry.
+/// Range of keys with the same entry. It begins at the key `start` and ends where the next piece
+/// begins.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     start: u64,
     entry: u32,
 }
 
-/// Builds the trie for `intervals` and returns its entry. The first interval begins at the upper
-/// half `from`, and the trie covers `2^bits` upper halves.
+/// Builds the trie for `intervals` and returns the entry that refers to it.
+///
+/// The keys of the trie are the upper 64 bits of addresses. The trie covers `2^bits` keys from
+/// `from` on, and the first interval begins at `from`.
 pub(super) fn build(intervals: &[Interval], bits: u32, writer: &mut dyn Writer) -> Result<u32, Full> {
     let from = (intervals[0].start >> 64) as u64;
     let mut pieces: Vec<Piece> = Vec::with_capacity(intervals.len());
@@ -49,13 +54,14 @@ pub(super) fn build(intervals: &[Interval], bits: u32, writer: &mut dyn Writer) 
             at += 1;
             continue;
         }
-        // A divided /64. The interval before covers its beginning.
+        // Routes divide this /64. The previous interval covers the beginning of the /64.
         let before = intervals[at - 1].next_hop;
         let mut low = vec![Piece { start: 0, entry: leaf(before) }];
         let inside = intervals[at..].iter().take_while(|inside| (inside.start >> 64) as u64 == high);
         low.extend(inside.map(|inside| Piece { start: inside.start as u64, entry: leaf(inside.next_hop) }));
         at += low.len() - 1;
-        // An interval that begins with the /64 itself was pushed already, and is replaced below.
+        // If an interval begins at the first address of the /64, its piece was appended already.
+        // The piece of the divided /64 replaces it below.
         let entry = divide(&low, 0, 64, &mut Divisions::new(), writer)?;
         let line = writer.take(1)?;
         let mut bytes = [0; IPV6_LINE_BYTES];
@@ -69,14 +75,14 @@ pub(super) fn build(intervals: &[Interval], bits: u32, writer: &mut dyn Writer) 
             pieces.push(Piece { start: next, entry: leaf(intervals[at - 1].next_hop) });
         }
     }
-    // The last piece may begin after the end, if the last /64 is divided.
+    // If the last /64 of the range is divided, the last piece may begin after the range.
     let last = from.wrapping_add(u64::MAX >> (64 - bits));
     pieces.retain(|piece| piece.start <= last);
     divide(&pieces, from, bits, &mut Divisions::new(), writer)
 }
 
-/// Appends a piece. It replaces a piece with the same start, and is left out if the entry does not
-/// change.
+/// Appends a piece. The piece replaces an existing one with the same start. A piece with the same
+/// entry as its predecessor is left out.
 fn push(pieces: &mut Vec<Piece>, piece: Piece) {
     if pieces.last().is_some_and(|last| last.start == piece.start) {
         pieces.pop();
@@ -86,8 +92,10 @@ fn push(pieces: &mut Vec<Piece>, piece: Piece) {
     }
 }
 
-/// Builds the structure for `2^bits` keys from `from` on and returns its entry. The first piece
-/// covers `from`; the others begin after it.
+/// Builds the lookup structure for `2^bits` keys from `from` on. Returns the entry that refers to
+/// it.
+///
+/// The first piece covers the key `from`. All other pieces begin after this key.
 fn divide(pieces: &[Piece], from: u64, bits: u32, known: &mut Divisions, writer: &mut dyn Writer) -> Result<u32, Full> {
     let [first, rest @ ..] = pieces else { unreachable!("some piece covers every key") };
     let [second, ..] = rest else { return Ok(first.entry) };
@@ -149,8 +157,8 @@ fn bucket(pieces: &[Piece], writer: &mut dyn Writer) -> Result<u32, Full> {
 /// Number of intervals that a bucket holds.
 const WIDTH: usize = IPV6_KEYS + 1;
 
-/// Builds a search tree of buckets for `pieces`, with as few buckets as possible. Returns its
-/// entry.
+/// Builds a search tree of buckets for `pieces`, with as few buckets as possible. Returns the entry
+/// that refers to the tree.
 fn tree(pieces: &[Piece], writer: &mut dyn Writer) -> Result<u32, Full> {
     if pieces.len() == 1 {
         return Ok(pieces[0].entry);
@@ -166,7 +174,8 @@ fn tree(pieces: &[Piece], writer: &mut dyn Writer) -> Result<u32, Full> {
     bucket(&below, writer)
 }
 
-/// Returns the numbers of levels and lines of the [`tree`] for `pieces` pieces.
+/// Returns the height of the bucket [`tree`] for a number of pieces, and the number of lines that
+/// it needs.
 fn tree_size(pieces: usize) -> (u32, usize) {
     let (mut levels, mut lines, mut count) = (0, 0, pieces);
     while count > 1 {
@@ -184,27 +193,27 @@ enum DivisionKind {
     Node(u32),
     /// A tree of buckets.
     Buckets,
-    /// A bucket with a single inner part that contains all borders. The skipped bits are not looked
-    /// at again.
+    /// A bucket that skips address bits. A single interval of the bucket contains all borders and
+    /// is divided further. A lookup does not examine the skipped bits again.
     Skip,
 }
 
-/// Division of a part of the address space, with its cost down to the leaves.
+/// Way to divide a part of the address space, with the total cost of the structures below it.
 #[derive(Clone, Copy, Debug)]
 struct Division {
     cost: f64,
     kind: DivisionKind,
 }
 
-/// Cheapest division of each part that was examined, by the first key and the number of bits of the
-/// part.
+/// Cheapest division of each examined part of the address space. A part is identified by its first
+/// key and its number of bits.
 type Divisions = HashMap<(u64, u32), Division>;
 
-/// Returns the cheapest division of `2^bits` keys. `borders` are the pieces that begin after the
+/// Returns the cheapest way to divide `2^bits` keys. `borders` are the pieces that begin after the
 /// first key.
 ///
-/// Each part is examined once, no matter how many nodes lead to it. Each border is therefore
-/// visited a few times for each of at most 32 lengths.
+/// Each part of the address space is examined once, no matter how many nodes lead to it. Each
+/// border is therefore visited a few times for each of at most 32 lengths.
 fn cheapest(borders: &[Piece], bits: u32, known: &mut Divisions) -> Division {
     let [first, ..] = borders else { return Division { cost: 0.0, kind: DivisionKind::Buckets } };
     let total = borders.len() as f64;
@@ -243,14 +252,14 @@ fn cheapest(borders: &[Piece], bits: u32, known: &mut Divisions) -> Division {
     best
 }
 
-/// Returns the borders after the first key of a part of `2^bits` keys. The part contains all of
-/// `borders`.
+/// Returns the borders that lie after the first key of a part of `2^bits` keys. All of `borders`
+/// lie in this part.
 fn inner_borders(borders: &[Piece], bits: u32) -> &[Piece] {
     &borders[usize::from(borders[0].start.trailing_zeros() >= bits)..]
 }
 
-/// Returns the number of low bits in which the borders differ, rounded up to an even number,
-/// because shifts are even.
+/// Returns the number of low key bits in which the borders differ. The number is rounded up to an
+/// even number, because an entry stores half of a shift.
 fn differing_bits(borders: &[Piece]) -> u32 {
     (64 - (borders[0].start ^ borders[borders.len() - 1].start).leading_zeros()).next_multiple_of(2)
 }

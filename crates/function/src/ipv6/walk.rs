@@ -1,5 +1,5 @@
-//! Lookups by the host in the bytes of an image, in the same way as a kernel. Used to choose the
-//! lookup structure, and by tests.
+//! Lookups on the CPU in the bytes of a table image, with the same steps as a kernel. The
+//! reverse-path filter, the choice of the lookup structure and tests use them.
 
 use godwit_kernels::image::{
     IPV6_KEYS, IPV6_LEAF, IPV6_LINE_BYTES, IPV6_LOW, IPV6_NODE, IPV6_NONE, IPV6_PROBES, IPV6_TABLE, IPV6_WAYS, Ipv6Hash,
@@ -29,7 +29,7 @@ impl Words for &[u8] {
     }
 }
 
-/// Part of an image that changes meanwhile.
+/// Part of an image that may change during a lookup.
 #[derive(Clone, Copy)]
 pub(super) struct Part<'a> {
     pub(super) image: &'a Image,
@@ -60,7 +60,8 @@ pub(super) fn line_of(entry: u32) -> u32 {
     entry & 0x7f_ffff
 }
 
-/// Returns the offset of the line that an entry refers to, in bytes.
+/// Returns the offset of the line that an entry refers to. The offset counts bytes from the first
+/// line.
 fn line_offset(entry: u32) -> usize {
     line_of(entry) as usize * IPV6_LINE_BYTES
 }
@@ -130,7 +131,8 @@ impl<W: Words> Table<W> {
     }
 }
 
-/// Appends all runs of lines below an entry to `runs`. `read` returns a word of a line.
+/// Appends all runs of lines below an entry of the table to `runs`. `read` returns a word of a
+/// line.
 pub(super) fn runs(form: Form, entry: u32, read: &dyn Fn(u32, usize) -> u32, runs: &mut Vec<Run>) {
     let first = line_of(entry);
     match (entry & TAG, form) {

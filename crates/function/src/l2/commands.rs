@@ -1,4 +1,4 @@
-//! Control commands of the switch: `list`, `add`, `delete` and `flush`.
+//! Control commands of the Ethernet switch: `list`, `add`, `delete` and `flush`.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -55,7 +55,8 @@ fn vlan(object: &Value) -> Result<Option<u16>, Error> {
     vid.map_or_else(|| refuse("\"vlan\" must be a number from 1 to 4094"), |vid| Ok(Some(vid)))
 }
 
-/// Returns the VLAN and the key of an address. The default VLAN is 1.
+/// Returns the VLAN that a request states for an Ethernet address, and the key of the address in
+/// the table. The default VLAN is 1.
 fn address(object: &Value) -> Result<(u16, u64), Error> {
     let vid = vlan(object)?.unwrap_or(1);
     Ok((vid, key(vid, macs::station(text(object, "mac")?).map_err(Error::in_command)?)))
@@ -103,7 +104,8 @@ impl Filter {
     }
 }
 
-/// Removes the selected addresses. Static addresses stay, unless the request includes them.
+/// Removes the addresses that the request selects. Static addresses stay, unless the request
+/// includes them.
 fn flush(control: &mut Control, request: &Value) -> Result<Value, Error> {
     let filter = Filter::read(control, request)?;
     let with_static = request.get("static").and_then(Value::as_bool).unwrap_or(false);
@@ -111,7 +113,8 @@ fn flush(control: &mut Control, request: &Value) -> Result<Value, Error> {
     Ok(json!({ "flushed": flushed }))
 }
 
-/// Lists the selected addresses after `after`, sorted, up to the maximum for a reply.
+/// Lists the addresses that the request selects, sorted by key. The list begins after the address
+/// `after` of the request, and ends at the maximum number for a reply.
 fn list(control: &Control, request: &Value, now: Duration) -> Result<Value, Error> {
     let filter = Filter::read(control, request)?;
     let after = request.get("after").map(address).transpose()?.map(|(_, key)| key);

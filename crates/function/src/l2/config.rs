@@ -28,7 +28,7 @@ const AGEING_S_MAX: u64 = 1_000_000;
 pub(super) struct Config {
     /// Number of addresses that the table must have room for.
     capacity: Option<Spanned<u64>>,
-    /// Ageing time of learned addresses, in seconds. 0: addresses do not age.
+    /// Ageing time of learned addresses, in seconds. With the value 0, addresses do not age.
     ageing_s: Option<Spanned<u64>>,
     /// Path of a text file of static addresses; see `macs.rs`.
     macs: Option<PathBuf>,
@@ -135,8 +135,7 @@ impl Config {
     }
 }
 
-/// Returns the number of the port named `name`, or an error if it does not belong to the
-/// VLAN.
+/// Returns the number of the port `name`. Returns an error if the port does not belong to the VLAN.
 pub(super) fn member(switch: &Switch, vid: u16, name: &str) -> Result<u8, Error> {
     let port = switch.number(name)?;
     match switch.is_member(vid, port) {

@@ -23,12 +23,13 @@ use super::{HOUSEKEEPING_INTERVAL, tables};
 use crate::tables::exact::{Waves, capacity_of};
 use crate::{Error, Running};
 
-/// Maximum gap between two changed words that are copied to devices in one transfer, in bytes.
+/// Maximum gap between two changed words of the image, in bytes. Words with a smaller gap are
+/// copied to the devices in one transfer.
 const NEAR_BYTES: usize = 4096;
-/// Number of addresses that `learn_all` learns before it publishes them.
+/// Number of addresses that `learn_all` adds before it publishes them in the table image.
 const LEARNED_AT_ONCE: usize = 16_384;
 
-/// Number of times that each slot is visited within the ageing time.
+/// Number of times that the ageing process visits each slot within the ageing time.
 const SWEEPS: f64 = 8.0;
 
 /// Known addresses, by `VID << 48 | MAC`.
@@ -40,7 +41,8 @@ pub(super) struct Entry {
     pub(super) port: u8,
     pub(super) is_static: bool,
     pub(super) is_fresh: bool,
-    /// Time of the last notice, or of the last visit that cleared `is_fresh`.
+    /// Time of the last notice about the address, or of the last visit of the ageing process that
+    /// cleared `is_fresh`.
     pub(super) since: Duration,
 }
 
@@ -72,7 +74,7 @@ pub(super) struct Control {
     notices: Vec<Receiver<Notice>>,
     /// Slot that the ageing process visits next.
     next_slot: u32,
-    /// Time of the last housekeeping. `None`: the engine has not run yet.
+    /// Time of the last housekeeping, or `None` if the engine has not run yet.
     last_housekeeping: Option<Duration>,
 }
 
@@ -94,23 +96,25 @@ impl Control {
         })
     }
 
-    /// Creates a queue of notices and returns the end for a worker.
+    /// Creates a queue for notices of source addresses. Returns the sending end, which belongs to a
+    /// worker.
     pub(super) fn notice_sender(&mut self) -> NoticeSender {
         let (sender, receiver) = NoticeSender::new(Arc::clone(&self.shared));
         self.notices.push(receiver);
         sender
     }
 
-    /// Learns from the notices of workers, ages entries, and publishes the changes.
+    /// Learns addresses from the notices of workers, ages entries, and publishes the changes in the
+    /// image.
     pub(super) fn housekeeping(&mut self, now: Duration, running: &dyn Running) -> Result<(), Error> {
-        // First publish the changes that failed the last time.
+        // The changes whose publication failed the last time are published first.
         self.publish(Some(running))?;
         let entries = Arc::clone(&self.entries);
         {
             let mut entries = write(&entries);
             for worker in 0..self.notices.len() {
-                // Read at most as many notices as the queue holds. The loop then ends even if the
-                // worker keeps sending.
+                // The loop reads at most as many notices as the queue holds. It thus ends even if
+                // the worker keeps sending.
                 for _ in 0..QUEUE {
                     let Ok(notice) = self.notices[worker].try_recv() else { break };
                     self.handle_notice(&mut entries, notice, now);
@@ -119,8 +123,8 @@ impl Control {
             self.age(&mut entries, now);
         }
         let published = self.publish(Some(running));
-        // From here on workers repeat recent notices, because some of them may not have been
-        // learned.
+        // The new round number makes workers repeat their recent notices, because some of these
+        // addresses may not have been learned.
         self.shared.rounds.fetch_add(1, Ordering::Relaxed);
         published
     }
@@ -158,7 +162,7 @@ impl Control {
         count(&self.shared.learned, 1);
     }
 
-    /// Inserts an address. Returns `false` if the table has no room.
+    /// Inserts an address into the table. Returns `false` if the table has no room for it.
     fn insert(&mut self, entries: &mut Entries, key: u64, entry: Entry) -> bool {
         if entries.len() as u64 >= capacity_of(self.limits.bucket_bits) {
             return false;
@@ -188,11 +192,12 @@ impl Control {
         }
     }
 
-    /// Visits the slots that are due. All slots are visited within an eighth of the ageing time.
+    /// Visits the slots of the table whose turn it is, and ages their entries. All slots are
+    /// visited within an eighth of the ageing time.
     fn age(&mut self, entries: &mut Entries, now: Duration) {
         let Some(ageing) = self.limits.ageing else { return };
-        // Time before the first call does not count. Otherwise a large table would be visited
-        // completely in the first call, and every address would cause a notice.
+        // Time before the first call does not count. Otherwise, the first call would visit a large
+        // table completely, and every address would cause a notice.
         let passed = self
             .last_housekeeping
             .map_or(HOUSEKEEPING_INTERVAL, |last| now.saturating_sub(last).max(HOUSEKEEPING_INTERVAL));
@@ -215,12 +220,12 @@ impl Control {
         }
     }
 
-    /// Stores the pending waves in the image and copies them to devices. Without an engine no
-    /// lookup runs, so no waits are needed.
+    /// Stores the pending waves (groups of writes) in the image and copies them to the devices.
+    /// Without an engine, no lookup runs, so no wait between waves is needed.
     ///
     /// # Errors
-    /// Returns an error if a device did not take a wave or a wait timed out. The next call
-    /// continues there. Until then some entries occupy two slots.
+    /// Returns an error if the copy to a device failed or a wait timed out. The next call continues
+    /// at the same wave. Until then, some entries occupy two slots.
     pub(super) fn publish(&mut self, running: Option<&dyn Running>) -> Result<(), Error> {
         loop {
             let more = self.waves.len() > 1;
@@ -233,7 +238,8 @@ impl Control {
                     running.image_changed(range)?;
                 }
                 if more {
-                    // Wait for the lookups that began before these words were stored.
+                    // Before the next wave is stored, all lookups that began before this wave must
+                    // end.
                     running.quiesce()?;
                 }
             }
@@ -260,10 +266,11 @@ impl Control {
         Ok(())
     }
 
-    /// Adds static addresses, or makes learned ones static. Adds either all of them or none.
+    /// Adds static addresses, and makes learned addresses static. Adds either all of the addresses
+    /// or none of them.
     ///
     /// # Errors
-    /// Returns the index of the address that cannot be added, and the reason.
+    /// Returns the index of an address that cannot be added, and the reason.
     pub(super) fn add(&mut self, addresses: &[(u64, u8)], now: Duration) -> Result<(), (usize, String)> {
         let shared = Arc::clone(&self.entries);
         let mut entries = write(&shared);
@@ -310,7 +317,7 @@ impl Control {
         Err(refused)
     }
 
-    /// Removes addresses. Removes either all of them or none.
+    /// Removes addresses from the table. Removes either all of them or none of them.
     ///
     /// # Errors
     /// Returns the index of an address that is not in the table.
@@ -324,7 +331,7 @@ impl Control {
         Ok(())
     }
 
-    /// Removes all addresses that `is_selected` accepts. Returns their number.
+    /// Removes all addresses that `is_selected` accepts. Returns the number of removed addresses.
     pub(super) fn flush(&mut self, is_selected: impl Fn(u64, &Entry) -> bool) -> usize {
         let shared = Arc::clone(&self.entries);
         let mut entries = write(&shared);
@@ -344,12 +351,13 @@ fn write(entries: &RwLock<Entries>) -> RwLockWriteGuard<'_, Entries> {
     entries.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns whether the limit of a port allows another learned address.
+/// Returns whether the configured limit of a port allows the switch to learn one more address
+/// there.
 fn has_room(switch: &Switch, learned_at: &[u32], port: u8) -> bool {
     switch.port(port).is_some_and(|known| known.mac_limit.is_none_or(|limit| learned_at[usize::from(port)] < limit))
 }
 
-/// Returns ranges that cover the words at `offsets`, which must be sorted.
+/// Returns byte ranges of the image that cover the words at `offsets`. The offsets must be sorted.
 fn ranges(offsets: impl Iterator<Item = usize>) -> Vec<Range<usize>> {
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for offset in offsets {

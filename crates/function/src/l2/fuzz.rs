@@ -7,7 +7,8 @@ use toml::de::DeTable;
 
 use crate::{BuildContext, Function};
 
-/// Access ports, trunks and some addresses. The fourth port does not belong to the switch.
+/// Configuration with access ports, trunk ports and some static addresses. The fourth port does not
+/// belong to the switch.
 const STANZA: &str = r#"
 [[port]]
 port = "p0"

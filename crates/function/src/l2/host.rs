@@ -22,14 +22,14 @@ pub(super) const QUEUE: usize = 4096;
 /// Size of the table of recent notices; a power of two.
 const RECENT: usize = 1024;
 
-/// Notice that a frame with the source address `key` arrived on `port`.
+/// Notice for the control side: a frame with the source address `key` arrived on `port`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Notice {
     pub(super) key: u64,
     pub(super) port: u8,
 }
 
-/// State that workers, the control side and readers of counters share.
+/// State that workers share with the control side and with readers of counters.
 #[derive(Debug, Default)]
 pub(super) struct SharedState {
     /// Number of housekeeping rounds.
@@ -62,7 +62,8 @@ pub(super) fn count(counter: &AtomicU64, by: u64) {
 pub(super) struct NoticeSender {
     queue: SyncSender<Notice>,
     shared: Arc<SharedState>,
-    /// Recent notices by hash, each with the housekeeping round in which it was sent.
+    /// Recently sent notices, indexed by hash. Each one has the number of the housekeeping round in
+    /// which it was sent.
     recent: Box<[(Notice, u32)]>,
     unheard: u64,
 }
@@ -86,8 +87,8 @@ impl NoticeSender {
             Ok(()) => *recent = (notice, round),
             Err(_) => {
                 self.unheard += 1;
-                // The shared counter is updated in steps. Otherwise a flood of new sources would
-                // make the workers contend for its cache line.
+                // The counter that all workers share is updated in steps. Otherwise, a flood of new
+                // source addresses would make the workers contend for its cache line.
                 if self.unheard.is_power_of_two() || self.unheard.is_multiple_of(1024) {
                     self.publish_unheard();
                 }

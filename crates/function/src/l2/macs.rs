@@ -1,5 +1,5 @@
-//! Parser for the file of static addresses. A line is `VLAN ADDRESS PORT`; comments begin with `#`
-//! or `;`.
+//! Parser for the file of static addresses. Each line has the form `VLAN ADDRESS PORT`. Comments
+//! begin with `#` or `;`.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,11 @@ use godwit_wire::MacAddress;
 
 use crate::Error;
 
-/// Returns the addresses of `text`, in order. `port` returns the number of a port.
+/// Parses the text of the file and returns its addresses in order. `port` returns the number of a
+/// port from its VLAN and name.
 ///
 /// # Errors
-/// Returns the line, counted from 1, and the problem.
+/// Returns the line number, counted from 1, and the problem.
 pub fn parse(
     text: &[u8],
     mut port: impl FnMut(u16, &str) -> Result<u8, Error>,
@@ -50,7 +51,8 @@ pub(super) fn vid(text: &str) -> Result<u16, Error> {
     vid.ok_or_else(|| Error::value(format!("\"{}\" is not a VLAN, 1 to {}", text.escape_debug(), VIDS - 2)))
 }
 
-/// Returns whether a VID names a VLAN: 0 and 4095 do not (IEEE 802.1Q-2018, table 9-2).
+/// Returns whether a VLAN identifier (VID) names a VLAN. The values 0 and 4095 do not (IEEE
+/// 802.1Q-2018, table 9-2).
 pub(super) fn is_vid(vid: u16) -> bool {
     (1..VIDS - 1).contains(&vid)
 }

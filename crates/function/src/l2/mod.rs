@@ -39,7 +39,8 @@ use toml::de::DeTable;
 
 use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Running};
 
-/// Contract, verdicts and drop reasons, as declared in `kernels/l2/l2.h`.
+/// Declarations in `kernels/l2/l2.h`: the contract of the function, its verdicts and its drop
+/// reasons.
 pub use godwit_kernels::declared::l2::*;
 
 use config::Config;
@@ -50,16 +51,17 @@ use switch::Switch;
 #[doc(hidden)]
 pub use macs::parse as parse_macs;
 
-/// Mask of all flags in [`Outcome::value`]. The remaining bits hold the VID.
+/// Mask of all flags in [`Outcome::value`]. The remaining bits hold the VLAN identifier (VID).
 const FLAGS: u32 = 0xffff_0000;
 
-/// Interval at which the control side reads the notices of workers.
+/// Interval at which the control side reads the notices that workers send about source addresses.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Registration of the function.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
-/// Returns the key of an address in the table: `VID << 48 | MAC`.
+/// Returns the key under which the table stores the address of a station in a VLAN: `VID << 48 |
+/// MAC`.
 pub fn key(vid: u16, mac: MacAddress) -> u64 {
     let [a, b, c, d, e, f] = mac.0;
     u64::from(vid) << 48 | u64::from_be_bytes([0, 0, a, b, c, d, e, f])
@@ -77,7 +79,7 @@ pub struct L2 {
     image: Arc<Image>,
     /// Known addresses, for `ref`.
     entries: Arc<RwLock<Entries>>,
-    /// Counters. They can be read while the control side holds its lock.
+    /// Counters of the switch. They can be read while the control side holds its lock.
     shared: Arc<SharedState>,
     control: Mutex<Control>,
     started: Instant,
@@ -103,26 +105,27 @@ impl L2 {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds addresses (see [`key`]) as if they had been learned at these ports. Used by benchmarks
-    /// and tests, before packets flow.
+    /// Adds addresses (see [`key`]) to the table, as if frames from them had arrived at these
+    /// ports. Benchmarks and tests call this method before packets flow.
     ///
     /// # Errors
-    /// [`Error::Command`] if the table has no room.
+    /// Returns [`Error::Command`] if the table has no room for all addresses.
     pub fn learn_all(&self, addresses: &[(u64, u8)]) -> Result<(), Error> {
         self.control().learn_all(addresses, None)
     }
 
-    /// Returns the port of an address, without using the table image.
+    /// Returns the port of an address. The search uses the map of the control side instead of the
+    /// table image.
     pub fn lookup_ref(&self, key: u64) -> Option<u8> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         entries.get(&key).map(|entry| entry.port)
     }
 }
 
-/// Builds the switch itself, for callers of [`L2::learn_all`].
+/// Builds the switch with its own type, so that the caller can use [`L2::learn_all`].
 ///
 /// # Errors
-/// Returns an error if the stanza is not valid.
+/// Returns an error if the stanza of the configuration is not valid.
 pub fn build_switch(stanza: Spanned<DeTable<'_>>, context: &BuildContext<'_>) -> Result<L2, Error> {
     L2::new(&crate::config::read(stanza)?, context)
 }

@@ -1,5 +1,5 @@
-//! Reference implementation after IEEE 802.1Q. It uses the header views of `godwit-wire` instead of
-//! offsets, and a map of addresses instead of the table.
+//! Reference implementation of the switch, written from IEEE 802.1Q. It uses the header views of
+//! `godwit-wire` instead of offsets. It finds addresses in a map instead of the table image.
 
 use godwit_abi::{Descriptor, Outcome, PORT_FLOOD};
 use godwit_wire::{Ethernet, MacAddress, Vlan, ethertype};
@@ -24,7 +24,8 @@ pub(super) fn run_ref(buffer: &mut [u8], descriptor: &Descriptor, switch: &Switc
     };
     let ingress = descriptor.port;
     let Some(port) = switch.port(ingress) else { return Outcome::drop(DROP_PORT) };
-    // Untagged frames and frames with VID 0 belong to the port's VLAN (clause 6.9.1).
+    // Untagged frames, and frames with the VLAN identifier 0, belong to the port's own VLAN (IEEE
+    // 802.1Q, clause 6.9.1).
     let vid = match tag {
         Some(vid @ 1..) => port.is_trunk.then_some(vid),
         Some(0) | None => port.untagged,

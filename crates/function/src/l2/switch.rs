@@ -9,7 +9,8 @@ pub(super) const VIDS: u16 = 4096;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Port {
     pub(super) name: String,
-    /// VLAN of untagged frames. `None`: the port accepts no untagged frames.
+    /// VLAN of untagged frames that arrive on the port. With `None`, the port accepts no untagged
+    /// frames.
     pub(super) untagged: Option<u16>,
     /// VLANs whose frames are tagged.
     pub(super) tagged: Vec<u16>,
@@ -38,13 +39,13 @@ struct Vlan {
 /// Ports and VLANs of the switch.
 #[derive(Debug)]
 pub(super) struct Switch {
-    /// Ports by number. `None`: the port does not belong to the switch.
+    /// Ports by number. The value is `None` for a port that does not belong to the switch.
     ports: Vec<Option<Port>>,
     vlans: Vec<Vlan>,
 }
 
 impl Switch {
-    /// Creates a switch. `ports` holds at most 256 ports by number.
+    /// Creates a switch. `ports` holds at most 256 ports, indexed by port number.
     pub(super) fn new(ports: Vec<Option<Port>>) -> Self {
         let mut vlans = vec![Vlan::default(); usize::from(VIDS)];
         for (number, port) in ports.iter().enumerate().filter_map(|(number, port)| Some((number, port.as_ref()?))) {
@@ -85,13 +86,14 @@ impl Switch {
         self.members(vid).contains(&port)
     }
 
-    /// Returns whether frames of a VLAN are tagged when they leave by `port`.
+    /// Returns whether the frames of a VLAN have a tag when they leave by `port`.
     pub(super) fn is_tagged(&self, vid: u16, port: u8) -> bool {
         let set = self.vlans.get(usize::from(vid)).map_or(0, |vlan| vlan.tagged[usize::from(port / 64)]);
         set >> (port % 64) & 1 != 0
     }
 
-    /// Returns whether any VLAN has both tagged and untagged ports, so that tags must be added.
+    /// Returns whether some VLAN has both tagged and untagged ports. The switch must then add tags
+    /// to frames.
     pub(super) fn pushes(&self) -> bool {
         self.vlans.iter().any(|vlan| {
             let tagged = vlan.tagged.iter().map(|word| word.count_ones() as usize).sum();

@@ -14,12 +14,12 @@ const PORTS_OFFSET: usize = size_of::<L2Image>().next_multiple_of(ALIGNMENT_BYTE
 const VLANS_OFFSET: usize = PORTS_OFFSET + 256 * size_of::<L2Port>();
 const BUCKETS_OFFSET: usize = VLANS_OFFSET + VIDS as usize * size_of::<L2Vlan>();
 
-/// Sizes of a table, as the binary logarithm of the number of buckets. In a smaller table, an entry
-/// has no room for the key.
+/// Range of possible table sizes, as the binary logarithm of the number of buckets. In a smaller
+/// table, an entry would have too few bits for the key.
 pub(super) const BUCKET_BITS: Range<u32> = 8..29;
 
-/// Returns the size of the smallest table for `capacity` addresses, or `None` if the largest is too
-/// small.
+/// Returns the binary logarithm of the number of buckets that `capacity` addresses need. Returns
+/// `None` if the largest table has too few buckets.
 pub(super) fn bucket_bits(capacity: u64) -> Option<u32> {
     BUCKET_BITS.into_iter().find(|bits| capacity <= capacity_of(*bits))
 }

@@ -53,8 +53,8 @@ impl TestSwitch {
         Self { function, host, region: Arena::new(config, 1).unwrap().split().remove(0), engine: Engine::default() }
     }
 
-    /// Passes a frame through `ref` and the host half. Returns the outcome, and the copies that
-    /// leave, by port.
+    /// Passes a frame through `ref` and through the part of the function that runs after the
+    /// kernel. Returns the outcome, and the copies of the frame with their egress ports.
     fn pass(&mut self, port: u8, frame: &[u8]) -> (Outcome, Vec<(u8, Vec<u8>)>) {
         let mut packet = self.region.allocate(frame.len()).unwrap();
         packet.port = port;
@@ -105,7 +105,8 @@ fn mac(number: u32) -> MacAddress {
     MacAddress([2, 0, a, b, c, d])
 }
 
-/// Returns a frame of 60 bytes, with a VLAN tag if `tci` is set.
+/// Returns a frame of 60 bytes. The frame has a VLAN tag if `tci` contains the tag control
+/// information.
 fn frame(destination: MacAddress, source: MacAddress, tci: Option<u16>) -> Vec<u8> {
     let mut frame = [destination.0, source.0].concat();
     if let Some(tci) = tci {
@@ -118,7 +119,8 @@ fn frame(destination: MacAddress, source: MacAddress, tci: Option<u16>) -> Vec<u
 }
 
 const PORTS: [&str; 4] = ["a", "b", "c", "d"];
-/// Two VLANs: 10 on a, b and the trunk c; 20 on the trunks c and d, untagged on d.
+/// Configuration of two VLANs. VLAN 10 includes the access ports a and b and the trunk c. VLAN 20
+/// includes the trunks c and d, and its frames are untagged on d.
 const VLANS: &str = r#"
     [[port]]
     port = "a"
@@ -148,7 +150,7 @@ fn forwards_to_learned_addresses_and_follows_moves() {
     // The changed words are reported to the engine.
     let offsets: HashSet<usize> = switch.engine.changed.borrow().iter().flat_map(|range| range.clone()).collect();
     assert!(offsets.len() >= 16 && *switch.engine.waited.borrow() == 0);
-    // Source and destination at the same port.
+    // The source and the destination of the frame are at the same port.
     let (outcome, left) = switch.pass(0, &frame(mac(1), mac(3), None));
     assert_eq!((outcome.verdict, outcome.reason, left.len()), (VERDICT_DROP, DROP_SAME_PORT, 0));
     switch.housekeeping(0.1);
@@ -188,23 +190,24 @@ fn adds_and_removes_tags_as_ports_require() {
     let tagged = |tci| frame(to, from, Some(tci));
     let rest = |frame: &[u8], at: usize| frame[at..].to_vec();
     let left = |switch: &mut TestSwitch, port, frame: &[u8]| switch.pass(port, frame).1;
-    // Added at the trunk, not at the access port.
+    // The tag is added at the trunk and not at the access port.
     let copies = left(&mut switch, 0, &bare);
     assert_eq!(copies.iter().map(|(port, _)| *port).collect::<Vec<_>>(), [1, 2]);
     assert_eq!(copies[0].1, bare);
     assert_eq!(copies[1].1[..18], [&bare[..12], &[0x81, 0, 0, 10, 8, 0]].concat());
     assert_eq!(copies[1].1.len(), 64);
     assert_eq!(rest(&copies[1].1, 18), rest(&bare, 14));
-    // Removed at access ports. A tag that stays keeps its priority.
+    // The access ports remove the tag. A tag that stays keeps its priority.
     let copies = left(&mut switch, 2, &tagged(0xe00a));
     assert_eq!(copies.iter().map(|(port, frame)| (*port, frame.len())).collect::<Vec<_>>(), [(0, 56), (1, 56)]);
     assert_eq!(copies[0].1, [&bare[..14], &tagged(0)[18..]].concat());
-    // Frames of the native VLAN are untagged at d and tagged at c.
+    // VLAN 20 is the native VLAN of d, so its frames are untagged at d and tagged at c.
     let copies = left(&mut switch, 3, &bare);
     assert_eq!(copies.len(), 1);
     assert_eq!(copies[0].1[12..16], [0x81, 0, 0, 20]);
     assert_eq!(left(&mut switch, 2, &tagged(0x2014))[0].1[12..14], [8, 0]);
-    // A priority tag gets the VID at the trunk and keeps its priority. Access ports remove it.
+    // The trunk writes the VLAN identifier into a priority tag and keeps its priority. The access
+    // ports remove the tag.
     let copies = left(&mut switch, 0, &tagged(0xa000));
     assert_eq!(copies[0].1[12..14], [8, 0]);
     assert_eq!(copies[1].1[12..16], [0x81, 0, 0xa0, 10]);
@@ -294,7 +297,7 @@ fn first_housekeeping_ages_no_more_than_later_ones() {
     assert_eq!(fresh(), 500);
     switch.housekeeping(1e6);
     assert!(fresh() > 450, "{} of 500 are fresh", fresh());
-    // From then on, all slots are visited within an eighth of the ageing time.
+    // After the first housekeeping, all slots are visited within an eighth of the ageing time.
     switch.housekeeping(1e6 + 100.0);
     assert_eq!(fresh(), 0);
 }
@@ -355,7 +358,8 @@ fn stops_learning_when_the_table_or_the_port_is_full() {
     assert_eq!(switch.count("addresses"), 977);
     assert_eq!(switch.count("not_learned"), 7 + 1100 - 974);
     assert!(switch.count("displaced") > 0);
-    // Addresses in the table are found. Frames to all others are flooded.
+    // The switch finds the addresses that are in the table, and floods frames to all other
+    // addresses.
     let known = (0..1200).filter(|number| switch.function.lookup_ref(key(1, mac(*number))).is_some()).count();
     assert_eq!(known, 977);
     let error = switch.command(json!({"command":"add","mac":[{"mac":"02:00:00:00:ff:01","port":"a"}]})).unwrap_err();
@@ -500,7 +504,8 @@ fn publishes_the_rest_after_a_failed_wait() {
     assert_eq!(full, 977);
 }
 
-/// Compares with frames that scapy generated: `tests/vectors/l2/`.
+/// Compares the frames that leave the switch with frames from scapy, which are stored in
+/// `tests/vectors/l2/`.
 #[test]
 fn tags_agree_with_scapy() {
     let vectors = include_str!("../../../../tests/vectors/l2/scapy.txt");

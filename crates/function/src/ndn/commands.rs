@@ -1,4 +1,5 @@
-//! Commands of the running function: add, delete and list names, add and change next hops.
+//! Control commands of the running function. They add, delete and list names, and they add and
+//! change next hops.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -22,7 +23,8 @@ const LIST_MAX: u64 = 10_000;
 /// The table with its control data.
 pub(super) struct Control {
     table: Table,
-    /// Log of all names, in order. A name without a next hop was deleted.
+    /// Log of all added, changed and deleted names, in order. An entry without a next hop deletes
+    /// the name.
     names: Names,
     next_hops: Vec<(String, NextHop)>,
     next_hops_max: usize,
@@ -37,7 +39,8 @@ impl Control {
         let next_hops_max = next_hops.len() + spare_next_hops;
         let shape = Shape::new(&names, key, guide);
         let mut table = Table::new(shape, key, spare_names, next_hops_max, udp_port)?;
-        // No device has a copy of the image yet, so the list of written ranges is not used.
+        // No device has a copy of the image yet, so the collected list of written ranges is
+        // discarded.
         let mut written = Written::default();
         for (index, (_, next_hop)) in (0..).zip(&next_hops) {
             table.set_next_hop(index, next_hop, &mut written);
@@ -77,7 +80,8 @@ impl Control {
         self.next_hops.iter().map(|(_, next_hop)| *next_hop).collect()
     }
 
-    /// Appends a change to the log. Compacts the log when most of its entries are obsolete.
+    /// Appends a change of a name to the log. Compacts the log when most of its entries are
+    /// obsolete.
     fn log_change(&mut self, name: &[u8], next_hop: u32) {
         self.names.push(name, next_hop);
         if self.names.len() as u64 > 2 * self.table.len() + (1 << 16) {
@@ -115,8 +119,8 @@ fn refuse<T>(message: impl Into<String>) -> Result<T, Error> {
     Err(Error::Command { message: message.into() })
 }
 
-/// Copies the written ranges to the devices. Contents are copied before the words that refer to
-/// them.
+/// Copies the written ranges of the image to the devices. New contents are copied before the words
+/// that refer to them.
 fn upload(written: Written, running: &dyn Running) -> Result<(), Error> {
     for mut ranges in [written.contents, written.words] {
         ranges.sort_unstable_by_key(|range| (range.start, range.end));
@@ -163,7 +167,8 @@ fn add(control: &mut Control, request: &Value, running: &dyn Running) -> Result<
         let (Some(prefix), Some(next_hop)) = (text("prefix"), text("next_hop")) else { return refuse(NEEDS) };
         requested.push((parsed(prefix)?, index(control, next_hop)?));
     }
-    // If a name occurs twice, the last entry is valid, and no lookup sees the other one.
+    // If the request contains a name several times, the last entry is valid. The earlier ones are
+    // left out, so that no lookup sees them.
     let mut seen = std::collections::HashSet::new();
     requested.reverse();
     requested.retain(|(name, _)| seen.insert(name.clone()));
@@ -186,12 +191,14 @@ fn add(control: &mut Control, request: &Value, running: &dyn Running) -> Result<
     for (name, next_hop) in &requested {
         control.log_change(name, *next_hop);
     }
-    // The next change starts after the last lookup that saw the table before this change.
+    // A command ends when the last lookup that saw the table before the change has ended. The next
+    // change can then begin.
     running.quiesce()?;
     Ok(json!({ "added": requested.len() }))
 }
 
-/// Restores the previous next hops of names. A device that does not receive the change is lost.
+/// Restores the previous next hops of names after a failed change. If the copy to a device fails as
+/// well, the engine stops using the device.
 fn undo(control: &mut Control, before: &[(&Vec<u8>, Option<u32>)], running: &dyn Running) {
     let mut written = Written::default();
     let mut freed = Freed::new();
@@ -230,7 +237,8 @@ fn delete(control: &mut Control, request: &Value, running: &dyn Running) -> Resu
     Ok(json!({ "deleted": count }))
 }
 
-/// Lists names with their next hops: the requested names, or the first names below a prefix.
+/// Lists names with their next hops. The request selects certain names, or the first names below a
+/// prefix.
 fn list(control: &Control, request: &Value) -> Result<Value, Error> {
     let show = |name: &[u8], next_hop: u32| {
         let next_hop = control.next_hops.get(next_hop as usize).map(|(name, _)| name.as_str());
@@ -254,7 +262,8 @@ fn list(control: &Control, request: &Value) -> Result<Value, Error> {
     let max = request.get("limit").and_then(Value::as_u64).unwrap_or(LIST_MAX).min(LIST_MAX);
     let mut seen = std::collections::HashSet::new();
     let listed = control.names.iter().filter(|(name, _)| name.starts_with(&below)).filter_map(|(name, _)| {
-        // The log may contain a name several times. It is listed once, with its current next hop.
+        // The log may contain a name several times. The reply lists each name once, with its
+        // current next hop.
         let next_hop = control.table.next_hop(name)?;
         seen.insert(name).then(|| show(name, next_hop))
     });
@@ -262,7 +271,8 @@ fn list(control: &Control, request: &Value) -> Result<Value, Error> {
     Ok(json!({ "names": control.len(), "route": listed }))
 }
 
-/// Adds and changes next hops. A change applies to all names with this next hop at the same time.
+/// Adds and changes next hops. A changed next hop takes effect for all names that use it at the
+/// same time.
 fn next_hop(
     control: &mut Control,
     request: &Value,
@@ -316,7 +326,9 @@ fn next_hop(
         control.table.set_next_hop(index as u32, next_hop, &mut written);
     }
     upload(written, running)?;
-    // The next change overwrites the copy of the next hop that was valid before this change.
+    // A next hop has two copies, and a change overwrites the copy that lookups do not use. This
+    // wait ends the last lookup that may use the old copy, so that the next change can overwrite
+    // it.
     running.quiesce()?;
     Ok(json!({ "next_hops": requested.len() }))
 }

@@ -20,9 +20,9 @@ const NEXT_HOPS_MAX: usize = 1 << 16;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Path of a text file with names. `names.rs` describes its format.
+    /// Path of a text file of names, whose format `names.rs` describes.
     names: Option<PathBuf>,
-    /// Next hop of names that have no next hop in the file or the stanza.
+    /// Next hop of names for which neither the file nor the stanza gives one.
     default_next_hop: Option<Spanned<String>>,
     /// Names in the stanza. They follow the names of the file.
     #[serde(default)]

@@ -1,8 +1,8 @@
-//! SipHash-1-3 (Aumasson, Bernstein, "SipHash: a fast short-input PRF", INDOCRYPT 2012) of names
-//! and prefixes.
+//! Hash of names and prefixes by SipHash-1-3 (Aumasson, Bernstein, "SipHash: a fast short-input
+//! PRF", INDOCRYPT 2012).
 //!
-//! Without the key, an attacker cannot choose names that fall into the same bucket, so he cannot
-//! overfill a bucket.
+//! The key is secret. An attacker therefore cannot choose names that fall into the same bucket and
+//! overfill it.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 

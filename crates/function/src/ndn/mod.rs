@@ -1,5 +1,5 @@
-//! `ndn`: forwards Interests of Named Data Networking by the longest matching prefix of their
-//! names.
+//! The function `ndn` forwards Interests of Named Data Networking by the longest matching prefix of
+//! their names.
 
 mod commands;
 mod config;
@@ -26,7 +26,8 @@ use crate::{BuildContext, Contract, Error, Function, Kind, Running};
 
 pub use config::Config;
 
-/// Contract, verdicts and drop reasons, as declared in `kernels/ndn/ndn.h`.
+/// Declarations in `kernels/ndn/ndn.h`: the contract of the function, its verdicts and its drop
+/// reasons.
 pub use godwit_kernels::declared::ndn::*;
 pub use names::{NAME_BYTES_MAX, Names, parse as parse_names};
 pub use shape::{Probes, probes};
@@ -82,7 +83,7 @@ pub enum Carrier {
 }
 
 impl NextHop {
-    /// Returns the number of header bytes between Ethernet and the NDN packet.
+    /// Returns the number of header bytes between the Ethernet header and the NDN packet.
     fn carrier_bytes(&self) -> u16 {
         match self {
             Self::Forward { carrier: Carrier::Udp4 { .. }, .. } => 28,
@@ -95,7 +96,8 @@ impl NextHop {
 /// Contents and capacity of a table.
 #[derive(Debug)]
 pub struct Parts {
-    /// Names with the indices of their next hops. If a name occurs twice, the last entry is valid.
+    /// Names with the indices of their next hops. If a name occurs several times, the last entry is
+    /// valid.
     pub names: Names,
     /// Next hops with their names, by index.
     pub next_hops: Vec<(String, NextHop)>,
@@ -109,8 +111,9 @@ pub struct Parts {
     pub spare_next_hops: usize,
     /// Secret key of the hash. `None` for a random key.
     pub key: Option<[u64; 2]>,
-    /// Number of components of a guide, see `kernels/ndn/find.h`. `None` for the best number for
-    /// these names.
+    /// Number of components of a guide (a prefix whose record lists the lengths of the names below
+    /// it, see `kernels/ndn/find.h`). With `None`, the function chooses the best number for the
+    /// names.
     pub guide: Option<u32>,
 }
 
@@ -129,20 +132,20 @@ pub struct Ndn {
     udp_port: u16,
     headroom_bytes: u16,
     control: Mutex<Control>,
-    /// Table of `ref`. It is created when `ref` first runs, because only `ref` uses it and it is
-    /// larger than the image.
+    /// Table of the reference implementation `ref`. It is larger than the image and used only by
+    /// `ref`, so it is created when `ref` first runs.
     fib: RwLock<Option<reference::Fib>>,
 }
 
 impl Ndn {
-    /// Creates a function with these names.
+    /// Creates a forwarding function from the names and next hops in `parts`.
     ///
     /// # Errors
     /// Returns [`Error::Memory`] if memory is insufficient, and [`Error::Value`] if the table is
     /// too large.
     ///
     /// # Panics
-    /// If the next hop of a name does not exist.
+    /// Panics if the next hop of a name does not exist.
     pub fn new(parts: Parts) -> Result<Self, Error> {
         let udp_port = parts.udp_port;
         let headroom_bytes = parts.next_hops.iter().map(|(_, hop)| hop.carrier_bytes()).max().unwrap_or(0);
@@ -166,13 +169,14 @@ impl Ndn {
         self.control().guide()
     }
 
-    /// Returns the next hop of the longest prefix of a name, found without the table image.
+    /// Returns the index of the next hop for the longest prefix of a name. The search uses the
+    /// table of the reference implementation instead of the image.
     pub fn lookup_ref(&self, name: &[u8]) -> Option<u32> {
         self.with_fib(|fib| fib.lookup_bytes(name))
     }
 
-    /// Locks the control state. A poisoned lock is safe to use, because every change is completed
-    /// or refused before a possible panic.
+    /// Locks the state of the control commands. A poisoned lock is safe to use, because every
+    /// change is complete or refused before code that can panic.
     fn control(&self) -> MutexGuard<'_, Control> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -208,7 +212,8 @@ impl Function for Ndn {
     fn command(&self, request: &Value, running: &dyn Running) -> Result<Value, Error> {
         let mut control = self.control();
         let result = commands::run(&mut control, request, running, self.headroom_bytes);
-        // The table of `ref` is created again if `ref` runs again.
+        // The command may have changed the names, so the table of `ref` is discarded. It is created
+        // again when `ref` next runs.
         *self.fib.write().unwrap_or_else(PoisonError::into_inner) = None;
         result
     }

@@ -16,10 +16,10 @@ use godwit_kernels::image::NDN_DEPTHS;
 use super::uri::{self, quote};
 use crate::Error;
 
-/// Maximum length of a name in bytes, which is the maximum length of an NDN packet.
+/// Maximum length of a name in bytes. It equals the maximum length of an NDN packet.
 pub const NAME_BYTES_MAX: usize = 8800;
 
-/// Names in the encoding of packets, each with the index of a next hop.
+/// List of names in the encoding of NDN packets, each with the index of its next hop.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
     bytes: Vec<u8>,
@@ -43,17 +43,18 @@ impl Names {
         self.entries.is_empty()
     }
 
-    /// Adds a name in the encoding of a Name element: the sequence of its components. It must be
-    /// valid, with at most [`NAME_BYTES_MAX`] bytes and 32 components.
+    /// Adds a name, which is encoded as the value of a Name element (the sequence of its
+    /// components). The name must be valid and have at most [`NAME_BYTES_MAX`] bytes and 32
+    /// components.
     pub fn push(&mut self, name: &[u8], next_hop: u32) {
         self.bytes.extend(name);
         self.entries.push((self.bytes.len() as u64, next_hop));
     }
 
-    /// Adds a name that is written as a URI.
+    /// Adds a name that is given as a URI.
     ///
     /// # Errors
-    /// Returns the problem with the URI.
+    /// Returns an error that states the problem with the URI.
     pub fn push_uri(&mut self, text: &[u8], next_hop: u32) -> Result<(), Error> {
         let start = self.bytes.len();
         let result = uri::parse(text, &mut self.bytes).and_then(|components| match self.bytes.len() - start {
@@ -89,8 +90,10 @@ pub(super) struct NextHops<'a> {
 
 pub(super) const NO_NEXT_HOP: &str = "the name has no next hop, and no default_next_hop is configured";
 
-/// Appends the names of `text` to `names`, in order. `next_hops` are the next hops that a line may
-/// name. `default` is the next hop of lines without one.
+/// Parses the name file `text` and appends its names to `names`, in order.
+///
+/// `next_hops` are the names and indices of the next hops that a line may name. `default` is the
+/// next hop of a line without one.
 ///
 /// # Errors
 /// Returns the line number, counted from 1, and the problem.

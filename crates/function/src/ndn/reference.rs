@@ -1,6 +1,7 @@
-//! `ref` of `ndn`, written from the specification. It stores names as lists of components in a map
-//! instead of bytes in a hash table. It parses elements with slices instead of offsets, and uses
-//! the header views of `godwit-wire`.
+//! Reference implementation of `ndn`, written from the specification.
+//!
+//! It stores names as lists of components in a map, while the kernel stores bytes in a hash table.
+//! It parses elements with slices instead of offsets, and uses the header views of `godwit-wire`.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -32,8 +33,8 @@ pub(super) struct Fib {
 }
 
 impl Fib {
-    /// Creates a table. If a name occurs twice, the last entry is valid. A name without a next hop
-    /// is deleted.
+    /// Creates a table from a list of names. If a name occurs several times, the last entry is
+    /// valid. An entry without a next hop deletes the name.
     pub(super) fn new(list: &Names, next_hops: Vec<NextHop>) -> Self {
         let mut names = HashMap::new();
         for (name, next_hop) in list.iter() {
@@ -95,7 +96,7 @@ pub(super) fn run_ref(buffer: &mut [u8], descriptor: &mut Descriptor, fib: &Fib,
         ndn[at - outer.whole.start] -= 1;
     }
     if !packet.is_udp && carrier == Carrier::Ethernet {
-        // Ethernet padding is kept.
+        // The padding behind the packet is kept.
         ndn.extend(&frame[outer.whole.end..]);
     }
     let inner = match carrier {
@@ -120,7 +121,7 @@ pub(super) fn run_ref(buffer: &mut [u8], descriptor: &mut Descriptor, fib: &Fib,
     Outcome { port, value: index, ..Outcome::verdict(VERDICT_FORWARD) }
 }
 
-/// Returns the NDN packet with the IP and UDP headers that carry it.
+/// Returns the NDN packet behind the IP and UDP headers that carry it to the next hop.
 fn add_carrier_headers(carrier: Carrier, ndn: &[u8]) -> Vec<u8> {
     let datagram = |ports: (u16, u16), pseudo_header: &dyn Fn(u32) -> Checksum| {
         let mut datagram = vec![0; udp::HEADER_BYTES];
@@ -225,7 +226,8 @@ fn find_ndn(frame: &[u8], udp_port: u16) -> Result<Packet, Outcome> {
 
 type Datagram = (Range<usize>, Box<dyn Fn(u32) -> Checksum>, bool);
 
-/// Checks that the destination port of a datagram is the port of NDN.
+/// Checks that the destination port of a UDP datagram is the configured port of NDN. Returns the
+/// outcome of the packet if it is not.
 fn check_port(datagram: &[u8], udp_port: u16) -> Result<(), Outcome> {
     let Some(header) = datagram.first_chunk::<{ udp::HEADER_BYTES }>() else {
         return Err(Outcome::drop(DROP_TRUNCATED));
@@ -286,7 +288,7 @@ impl Packet {
     }
 }
 
-/// Error of an element.
+/// Problem of an element that cannot be read.
 enum Fault {
     /// The element ends too early.
     Short,
@@ -294,8 +296,8 @@ enum Fault {
     Wrong,
 }
 
-/// Reads a number, which must have its shortest form (section "TLV Encoding"). Returns the number
-/// and its length in bytes.
+/// Reads a number of variable length, which must have its shortest form (NDN Packet Format, section
+/// "TLV Encoding"). Returns the number and its encoded length in bytes.
 fn number(input: &mut &[u8]) -> Result<(u64, usize), Fault> {
     let (&first, rest) = input.split_first().ok_or(Fault::Short)?;
     let (bytes, min) = match first {
@@ -313,7 +315,7 @@ fn number(input: &mut &[u8]) -> Result<(u64, usize), Fault> {
     if value < min { Err(Fault::Wrong) } else { Ok((value, 1 + bytes)) }
 }
 
-/// Reads an element. Returns its type, 1 to 2^32 - 1, and its value.
+/// Reads a TLV element. Returns its type, which is 1 to 2^32 - 1, and its value.
 fn element<'a>(input: &mut &'a [u8]) -> Result<(u64, &'a [u8]), Fault> {
     let (kind, bytes) = number(input)?;
     if kind == 0 || bytes > 5 {
@@ -326,8 +328,8 @@ fn element<'a>(input: &mut &'a [u8]) -> Result<(u64, &'a [u8]), Fault> {
     Ok((kind, value))
 }
 
-/// Parses the components of a name (section "Name"). Types are 1 to 65535. Digests, types 1 and 2,
-/// have 32 bytes.
+/// Parses the components of a name (NDN Packet Format, section "Name"). The type of a component is
+/// 1 to 65535. Components of the types 1 and 2 are digests and have 32 bytes.
 fn components(mut name: &[u8]) -> Option<Vec<Component>> {
     let mut components = Vec::new();
     while !name.is_empty() {
@@ -347,7 +349,8 @@ struct Interest {
     hop_limit: Option<usize>,
 }
 
-/// Parses the Interest in the outermost element. Returns `None` if it is malformed.
+/// Parses the Interest in the outermost element of a frame. Returns `None` if the Interest is
+/// malformed.
 fn parse_interest(frame: &[u8], outer: &Outer) -> Result<Option<Interest>, Outcome> {
     let mut value = &frame[outer.value.clone()];
     let kind = match outer.kind {
@@ -367,8 +370,8 @@ fn parse_interest(frame: &[u8], outer: &Outer) -> Result<Option<Interest>, Outco
     };
     match kind {
         5 => {
-            // Offsets in the frame follow from the number of bytes that remain. The value ends
-            // where the packet ends.
+            // The value ends where the packet ends. The offset of an element in the frame therefore
+            // follows from the number of bytes that remain.
             Ok(interest_elements(value, |rest| outer.value.end - rest.len()))
         }
         6 => Err(Outcome::verdict(VERDICT_DATA)),
@@ -376,7 +379,9 @@ fn parse_interest(frame: &[u8], outer: &Outer) -> Result<Option<Interest>, Outco
     }
 }
 
-/// Elements of an Interest in their order, with their possible lengths (section "Interest Packet").
+/// Types of the elements that may follow the name of an Interest, in their order. Each type has a
+/// list of possible lengths, which is empty if any length is possible (NDN Packet Format, section
+/// "Interest Packet").
 const ORDER: [(u64, &[usize]); 9] =
     [(33, &[0]), (18, &[0]), (30, &[]), (10, &[4]), (12, &[1, 2, 4, 8]), (34, &[1]), (36, &[]), (44, &[]), (46, &[])];
 
@@ -388,8 +393,8 @@ fn interest_elements(mut value: &[u8], offset: impl Fn(&[u8]) -> usize) -> Optio
     while !value.is_empty() {
         let (kind, inner) = element(&mut value).ok()?;
         let Some(at) = expected.iter().position(|(known, _)| *known == kind) else {
-            // The element is unknown or out of order. It is critical if its type is at most 31 or
-            // odd.
+            // The element is unknown or out of order. If its type is at most 31 or odd, the element
+            // is critical, and the packet is malformed.
             if kind <= 31 || kind % 2 == 1 {
                 return None;
             }
@@ -417,8 +422,9 @@ enum Inside<'a> {
     Nothing,
 }
 
-/// Parses the fields of an LpPacket (NDNLPv2). Types are in ascending order, and the Fragment is
-/// last. Each field occurs once, unless it may be ignored (800 to 959, a multiple of 4).
+/// Parses the fields of an LpPacket (NDNLPv2). Their types must be in ascending order, and the
+/// Fragment field must be the last one. Only fields that may be ignored can occur repeatedly. Their
+/// types are multiples of 4 from 800 to 959.
 fn inside_lp(mut value: &[u8]) -> Option<Inside<'_>> {
     let mut fields = Vec::new();
     while !value.is_empty() {

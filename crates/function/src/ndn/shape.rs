@@ -1,4 +1,5 @@
-//! Dimensions of a table: the number of components of guides, and the required capacity.
+//! Dimensions of a table of names. They consist of the required capacity and the number of
+//! components of a guide (a prefix whose record lists the lengths of the names below it).
 
 use std::collections::HashMap;
 
@@ -9,7 +10,7 @@ use super::names::Names;
 
 /// Maximum number of components that are tried for guides.
 const GUIDE_MAX: usize = 6;
-/// Approximate number of names that are sampled to choose the guides.
+/// Approximate number of names from which the number of guide components is estimated.
 const SAMPLE: usize = 1 << 18;
 
 /// Required capacity of a table.
@@ -41,14 +42,14 @@ pub(super) fn ends(name: &[u8]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Returns the size of the record of a name with `name_bytes` bytes, in units.
+/// Returns the number of 64-byte units that the record of a name with `name_bytes` bytes takes.
 pub(super) fn units(name_bytes: usize) -> usize {
     (size_of::<NdnRecord>() + name_bytes).div_ceil(NDN_UNIT_BYTES)
 }
 
 impl Shape {
-    /// Computes the dimensions for these names. `guide` replaces the computed number of components
-    /// of a guide.
+    /// Computes the dimensions of a table for these names. The argument `guide` sets the number of
+    /// components of a guide. With `None`, the best number is computed.
     pub(super) fn new(names: &Names, key: [u64; 2], guide: Option<u32>) -> Self {
         let guide = guide.unwrap_or_else(|| best_guide(names, key, SAMPLE)).clamp(1, NDN_DEPTHS);
         let mut guides: Vec<(u64, u32)> = Vec::new();
@@ -70,15 +71,16 @@ impl Shape {
 }
 
 /// Returns the number of guide components for which lookups visit the fewest buckets and records.
-/// The Interests of the estimate have more components than the names in the table. The estimate
-/// uses about `sample` of the names.
+///
+/// The estimate uses about `sample` of the names, and Interests that have more components than
+/// these names.
 fn best_guide(names: &Names, key: [u64; 2], sample: usize) -> u32 {
     let depths = depths(names);
     let deepest = depths.iter().rposition(|&count| count > 0).unwrap_or(0);
     let sampled = || names.iter().step_by(names.len() / sample + 1).map(|(name, _)| name);
     let cost = |guide: usize| {
-        // Sample names instead of guides, because a few guides may have most names below them. All
-        // names are needed to know the names below a guide.
+        // The estimate samples names instead of guides, because a few guides may have most of the
+        // names below them. However, the lengths below a guide are known only from all names.
         let mut below: HashMap<u64, u32> = HashMap::new();
         for name in sampled() {
             if let Some(end) = ends(name).nth(guide - 1) {
@@ -96,8 +98,8 @@ fn best_guide(names: &Names, key: [u64; 2], sample: usize) -> u32 {
         }
         let shorter = depths[1..guide].iter().filter(|&&count| count > 0).count();
         let one = |name: &[u8]| match ends(name).nth(guide - 1) {
-            // The name is shorter than a guide. The lookup visits its record, and the bucket in
-            // which a guide of the Interest is missing.
+            // The name is shorter than a guide. The lookup visits the record of the name. It also
+            // visits the bucket in which it does not find the guide of the Interest.
             None => shorter + 2,
             Some(end) => {
                 let bits = below.get(&hash(key, &name[..end])).copied().unwrap_or(0);
@@ -117,22 +119,23 @@ fn depths(names: &Names) -> [u64; NDN_DEPTHS as usize + 1] {
     depths
 }
 
-/// Average number of buckets that a lookup visits, for names with a given number of components more
-/// than those in the table.
+/// Average number of buckets that a lookup visits, by search method. The looked-up names have a
+/// given number of components more than the names in the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Probes {
     /// Buckets visited with guides, as in the kernel.
     pub guided: f64,
-    /// Buckets visited from the longest prefix to the shortest. Numbers of components that no name
-    /// has are skipped.
+    /// Number of visited buckets if a lookup tries prefixes from the longest to the shortest. It
+    /// skips numbers of components that no name has.
     pub longest_first: f64,
-    /// Buckets visited by a binary search with markers, over the numbers of components that names
-    /// have.
+    /// Number of visited buckets if a lookup searches the numbers of components in binary order.
+    /// This search needs markers in the table.
     pub binary: f64,
 }
 
-/// Returns the cost of three search methods. `guide` is the number of guide components of a table
-/// of these names. `more` is the number of additional components of the Interests.
+/// Returns the number of buckets that a lookup visits with each of three search methods. `guide` is
+/// the number of guide components of a table of these names. `more` is the number of components
+/// that Interests have in addition.
 pub fn probes(names: &Names, guide: u32, more: usize) -> Probes {
     let (key, guide) = ([1, 2], guide as usize);
     let depths = depths(names);
@@ -150,8 +153,8 @@ pub fn probes(names: &Names, guide: u32, more: usize) -> Probes {
         let own = ends(name).count();
         let requested = own + more;
         guided += used.iter().filter(|&&depth| depth < guide && depth <= requested).count();
-        // The Interest may be longer than its guide even if the name is not. The bit mask covers
-        // only the depths up to that of the Interest.
+        // The Interest may have more components than a guide even if the name does not. The bit
+        // mask covers only names below the guide that are no longer than the Interest.
         if let Some(at) = guide_of(name) {
             let bits = below[&at] & (1u64 << (requested - guide).min(31)).wrapping_sub(1) as u32;
             guided += 1 + bits.count_ones() as usize;
@@ -174,7 +177,7 @@ pub fn probes(names: &Names, guide: u32, more: usize) -> Probes {
 mod tests {
     use super::*;
 
-    /// Most names are below one guide, which a sample of guides would miss.
+    /// Most names of this table are below a single guide, which a sample of guides would miss.
     #[test]
     fn guide_does_not_depend_on_the_sample() {
         let mut names = Names::new();

@@ -61,12 +61,12 @@ pub(super) struct Table {
     free: BTreeMap<u32, Vec<u32>>,
     /// First overflow bucket that was never used.
     fresh_bucket: u32,
-    /// Number of names for each number of components, without guides.
+    /// Number of names for each number of components. Guides are not counted.
     depths: [u64; NDN_DEPTHS as usize + 1],
 }
 
-/// Written ranges, for devices with copies of the image. Contents are copied before the words that
-/// refer to them.
+/// Written ranges of the image, for devices with a copy of the image. New contents are copied to
+/// the devices before the words that refer to them.
 #[derive(Debug, Default)]
 pub(super) struct Written {
     pub(super) contents: Vec<Range<usize>>,
@@ -80,7 +80,8 @@ struct Location {
     unit: u32,
 }
 
-/// Record units that nothing refers to any more: first unit and number of units.
+/// Runs of record units (64 bytes each) that nothing refers to any more. Each run is given by its
+/// first unit and its number of units.
 pub(super) type Freed = Vec<(u32, u32)>;
 
 impl Table {
@@ -91,7 +92,8 @@ impl Table {
         next_hops: usize,
         udp_port: u16,
     ) -> Result<Self, Error> {
-        // An added name may need a guide, and each of the two records two units.
+        // An added name may need a record for itself and another one for its guide. Each record is
+        // assumed to take two units.
         let entries = shape.entries + 2 * spare;
         let records = 1 + shape.units + 4 * spare;
         let buckets = entries.div_ceil(BUCKET_LOAD).max(1);
@@ -147,7 +149,8 @@ impl Table {
         self.header.guide
     }
 
-    /// Changes a next hop. Writes the invalid copy first, then selects it.
+    /// Changes a next hop, which has two copies in the image. Writes the copy that is not in use,
+    /// and then selects it.
     pub(super) fn set_next_hop(&mut self, index: u32, next_hop: &NextHop, written: &mut Written) {
         let first = self.header.next_hops_offset as usize + 2 * index as usize * NEXT_HOP_BYTES;
         let valid_copy_at = first + std::mem::offset_of!(NdnNextHop, valid_copy);
@@ -160,7 +163,8 @@ impl Table {
         self.publish_u32(valid_copy_at, copy, written);
     }
 
-    /// Returns the next hop of a name, or `None` if the name is not in the table.
+    /// Returns the index of the next hop for exactly this name, or `None` if the name is not in the
+    /// table.
     pub(super) fn next_hop(&self, name: &[u8]) -> Option<u32> {
         let next_hop = match name.len() {
             0 => self.u32_at(DEFAULT_NEXT_HOP),
@@ -210,8 +214,8 @@ impl Table {
         Ok(())
     }
 
-    /// Removes a name. The caller frees the returned records when no packet refers to them any
-    /// more. Returns `None` if the name is not in the table.
+    /// Removes a name and returns its records. The caller frees the records when no packet in
+    /// flight refers to them any more. Returns `None` if the name is not in the table.
     pub(super) fn remove(&mut self, name: &[u8], written: &mut Written) -> Option<Freed> {
         let (depth, guide_end) = self.depth(name);
         if depth == 0 {
@@ -247,14 +251,15 @@ impl Table {
         Some(freed)
     }
 
-    /// Makes record units available again, after the last packet that refers to them.
+    /// Makes the units of records available again. No packet in flight may refer to them any more.
     pub(super) fn free_records(&mut self, freed: Freed) {
         for (unit, units) in freed {
             self.free.entry(units).or_default().push(unit);
         }
     }
 
-    /// Returns the number of components of a name, and the end of its guide if the name is longer.
+    /// Returns the number of components of a name. Also returns the end of its guide if the name
+    /// has more components than a guide.
     fn depth(&self, name: &[u8]) -> (u32, Option<usize>) {
         let (mut depth, mut guide_end) = (0, None);
         for end in ends(name) {
@@ -266,8 +271,9 @@ impl Table {
         (depth, guide_end)
     }
 
-    /// Publishes the lengths of prefixes that a lookup must try: those below the length of guides,
-    /// and that of guides if a name is that long.
+    /// Publishes the numbers of prefix components that a lookup must try. They include each number
+    /// below that of a guide for which a name exists. They include the number of a guide's
+    /// components if a name has at least as many.
     fn publish_depths(&mut self, written: &mut Written) {
         let guide = self.header.guide as usize;
         let mut bits = 0;
@@ -279,7 +285,8 @@ impl Table {
         }
     }
 
-    /// Adds the length of a name to its guide. Creates the guide if it does not exist.
+    /// Lists the number of components of a name in the record of its guide. Creates the guide if it
+    /// does not exist.
     fn add_to_guide(&mut self, guide: &[u8], depth: u32, written: &mut Written) -> Result<(), Error> {
         let bit = 1 << (depth - self.header.guide - 1);
         let Some(found) = self.find(guide) else {

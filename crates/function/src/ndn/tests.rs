@@ -22,7 +22,7 @@ fn element(kind: u8, value: &[u8]) -> Vec<u8> {
     [&[kind, value.len() as u8][..], value].concat()
 }
 
-/// A frame with an Interest for a name.
+/// Returns a frame with an Interest for a name.
 fn interest(uri: &str, hop_limit: Option<u8>) -> Vec<u8> {
     let mut name = Vec::new();
     parse_uri(uri.as_bytes(), &mut name).unwrap();
@@ -125,8 +125,8 @@ fn wrong_stanzas_are_refused_with_the_reason() {
     }
 }
 
-/// Lookups compare names, not hashes. Two names with equal fingerprints are in a table of one
-/// bucket.
+/// A lookup compares names and not only hashes. The table has one bucket, and its two names have
+/// equal fingerprints (parts of the hash).
 #[test]
 fn equal_fingerprints_do_not_make_equal_names() {
     let key = [3, 4];
@@ -146,8 +146,8 @@ fn equal_fingerprints_do_not_make_equal_names() {
     assert_eq!((table.next_hop(&name(one)), table.next_hop(&name(other))), (Some(0), None));
 }
 
-/// Names that collide in one bucket under a known key do not collide under another key. No two
-/// tables have the same key.
+/// Names that collide in one bucket under a known key do not collide under another key. Two tables
+/// never have the same key.
 #[test]
 fn collisions_of_names_cannot_be_chosen() {
     const CROWD: usize = 64;
@@ -156,7 +156,8 @@ fn collisions_of_names_cannot_be_chosen() {
     let crowd: Vec<Vec<u8>> = (0..).map(name).filter(|name| bucket([3, 4], name) == 7).take(CROWD).collect();
     let other = hash::random_key();
     let buckets: std::collections::HashSet<u64> = crowd.iter().map(|name| bucket(other, name)).collect();
-    // At random some two of 64 meet in one of 4096 buckets; a third of them never do.
+    // Among 64 names in 4096 buckets, a few names may share a bucket by chance. The number of
+    // different buckets nevertheless exceeds two thirds of the names.
     assert!(buckets.len() > CROWD * 2 / 3, "{} buckets for {CROWD} names", buckets.len());
     let [one, two] = [(); 2].map(|()| build_ok(&KIND, &routes(&[("/a", "here")]), &["a", "b"]).image().to_vec());
     assert!(one.len() == two.len() && one != two, "two tables have the same secret");

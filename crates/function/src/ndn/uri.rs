@@ -1,11 +1,12 @@
-//! Names as text: NDN URIs (NDN Packet Format 0.3, section "NDN URI Scheme"; NDN naming
-//! conventions).
+//! Conversion of names from and to NDN URIs (NDN Packet Format 0.3, section "NDN URI Scheme", and
+//! the NDN naming conventions).
 
 use std::fmt::Write as _;
 
 use crate::Error;
 
-/// Component types with a name: the name, the type, and the form of the value.
+/// Component types that have a name in URIs. Each one consists of the name, the type number and the
+/// format of the value.
 const NAMED: [(&str, u16, Form); 7] = [
     ("sha256digest", 1, Form::Hex),
     ("params-sha256", 2, Form::Hex),
@@ -24,10 +25,11 @@ enum Form {
     Number,
 }
 
-/// Appends the components of a URI in the encoding of a Name element. Returns their number.
+/// Parses a URI and appends its components to `out`, in the encoding of a Name element. Returns the
+/// number of components.
 ///
 /// # Errors
-/// Returns the problem with the URI.
+/// Returns an error that states the problem with the URI.
 pub fn parse(text: &[u8], out: &mut Vec<u8>) -> Result<u32, Error> {
     let path = text.strip_prefix(b"ndn:").unwrap_or(text);
     let Some(path) = path.strip_prefix(b"/") else {
@@ -100,7 +102,7 @@ fn formed(form: Form, text: &[u8]) -> Result<Vec<u8>, Error> {
             let number: u64 = number.and_then(|text| text.parse().ok()).ok_or_else(|| {
                 Error::value(format!("\"{}\" is not a number up to 18446744073709551615", quote(text)))
             })?;
-            // The shortest form of 1, 2, 4 or 8 bytes.
+            // The number takes 1, 2, 4 or 8 bytes, whichever is the shortest that fits.
             let bytes = number.to_be_bytes();
             Ok(match number {
                 0..=0xff => bytes[7..].to_vec(),
@@ -156,7 +158,7 @@ fn number(value: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// Returns the URI of a name in the encoding of a Name element. The name must be valid.
+/// Returns the URI of a name. The name must be valid, and encoded as the value of a Name element.
 pub fn show(mut name: &[u8]) -> String {
     let mut text = String::new();
     while !name.is_empty() {
@@ -222,7 +224,7 @@ fn take_number(bytes: &mut &[u8]) -> Option<usize> {
     })
 }
 
-/// Returns a text in printable form for an error, truncated to 80 bytes.
+/// Returns the first 80 bytes of a text in printable form, for an error message.
 pub(super) fn quote(text: &[u8]) -> String {
     String::from_utf8_lossy(&text[..text.len().min(80)]).escape_debug().to_string()
 }

@@ -1,4 +1,4 @@
-//! Control commands of functions with routes: `add`, `delete` and `list`.
+//! Control commands of functions that have routes: `add`, `delete` and `list`.
 
 use serde_json::{Value, json};
 
@@ -8,8 +8,8 @@ use crate::{Error, Running};
 /// Maximum number of routes in a reply.
 const LISTED_MAX: usize = 10_000;
 
-/// Executes a command. `add` and `delete` take `route`. `list` takes `prefix` or `address`, or
-/// lists all routes.
+/// Executes a control command. The commands `add` and `delete` take the key `route`. The command
+/// `list` takes `prefix` or `address`, and lists all routes without them.
 ///
 /// # Errors
 /// Returns one sentence for the operator. The command had no effect, unless the sentence states

@@ -34,7 +34,7 @@ use crate::{Error, HostHalf, Running};
 /// Interval of the check for messages.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Copies the routes of this machine into the table of a function.
+/// Copies the routes of the operating system into the table of a function.
 pub(crate) struct KernelRoutes {
     state: Mutex<State>,
     queue: Arc<ResolveQueue>,
@@ -51,7 +51,8 @@ pub(super) enum RouteSource {
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) source: RouteSource,
-    /// Routing table of the kernel to track, in addition to the local table.
+    /// Number of the kernel's routing table to track. The local table of the kernel is always
+    /// tracked as well.
     pub(super) table: u32,
     /// Address on which to listen for zebra.
     pub(super) fpm: std::net::SocketAddr,
@@ -66,19 +67,21 @@ impl KernelRoutes {
         Self { state: Mutex::new(State::new(settings)), queue: Arc::default() }
     }
 
-    /// Returns the host half of a worker. It collects the destinations of packets with the verdict
-    /// `unresolved`, so that the kernel can resolve them.
+    /// Returns the part of the function that a worker runs on the CPU. It collects the destinations
+    /// of packets with the verdict `unresolved`, so that the operating system can resolve them.
     pub(crate) fn host_half(&self, unresolved: u8) -> Box<dyn HostHalf> {
         Box::new(ResolveQueueHost { queue: Arc::clone(&self.queue), unresolved })
     }
 
-    /// Reads new messages and updates the table. See [`crate::Function::housekeeping`].
+    /// Reads new messages about routes and neighbours, and updates the table. Functions call this
+    /// method in [`crate::Function::housekeeping`].
     pub(crate) fn update(&self, routing: &dyn Routing, running: &dyn Running) -> Result<(), Error> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.update(self.queue.take(), routing, running)
     }
 
-    /// Records routes that an operator added or deleted. Tracked routes do not replace added ones.
+    /// Records routes that an operator added or deleted by a command. Tracked routes never replace
+    /// the routes that an operator added.
     pub(crate) fn changed_by_operator(&self, request: &serde_json::Value) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let added = request.get("command").and_then(serde_json::Value::as_str) == Some("add");

@@ -1,4 +1,5 @@
-//! Next hops in a table image, changed while lookups run (`docs/decisions/0009-route-changes.md`).
+//! Next hops in a table image. They change while kernels look up routes
+//! (`docs/decisions/0009-route-changes.md`).
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -9,7 +10,8 @@ use godwit_packet::Image;
 use super::NextHop;
 use crate::{Error, Running};
 
-/// Next hop in an image, 16 bytes. The word `from` holds the properties of the port.
+/// Encoded next hop of an image, 16 bytes long. The word `from` holds the properties of the egress
+/// port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) to: u64,
@@ -20,7 +22,7 @@ pub(crate) struct Record {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Format {
     pub(crate) record: fn(&NextHop) -> Record,
-    /// Flag in the lowest byte of `to`: the address of the station is unknown.
+    /// Flag in the lowest byte of `to`, which marks a next hop whose Ethernet address is unknown.
     pub(crate) unresolved: u8,
 }
 
@@ -40,7 +42,7 @@ pub(crate) struct NextHops {
     free: VecDeque<u32>,
     /// Removed next hops that packets in flight may refer to.
     retired: Vec<u32>,
-    /// Ranges of the image that still have to be copied to devices.
+    /// Changed ranges of the image that are not copied to the devices yet.
     unsent: Vec<Range<usize>>,
 }
 
@@ -73,13 +75,14 @@ impl NextHops {
         (0..).zip(&self.taken).filter_map(|(index, next_hop)| Some((index, (*next_hop)?)))
     }
 
-    /// Returns the number of retired next hops. They can be reused when the packets now in flight
-    /// have left.
+    /// Returns the number of retired next hops. Their records can be reused when all packets that
+    /// are in flight now have left.
     pub(crate) fn retired(&self) -> usize {
         self.retired.len()
     }
 
-    /// Frees the first `retired` retired next hops. No packet in flight may refer to them.
+    /// Frees the records of the first `retired` retired next hops. No packet in flight may refer to
+    /// them.
     pub(crate) fn reuse(&mut self, retired: usize) {
         self.free.extend(self.retired.drain(..retired));
     }
@@ -100,7 +103,7 @@ impl NextHops {
         Ok(())
     }
 
-    /// Returns the number of next hops that can be added without waiting.
+    /// Returns the number of next hops that can be added without waiting for packets in flight.
     fn room(&self) -> usize {
         self.free.len() + self.capacity - self.taken.len()
     }
@@ -119,7 +122,8 @@ impl NextHops {
         let mut was_used = false;
         let mut indexes = Vec::with_capacity(next_hops.len());
         for &next_hop in next_hops {
-            // Take unused indices first: no device has cached old contents there.
+            // Indices that were never used are taken first, because no device has old contents of
+            // them in a cache.
             let index = if self.taken.len() < self.capacity {
                 self.taken.push(None);
                 self.taken.len() as u32 - 1
@@ -150,8 +154,9 @@ impl NextHops {
         if next_hops.iter().any(|(index, _)| self.at(*index).is_none()) {
             return Err(refusal("there is no next hop with this index".to_owned()));
         }
-        // If both words change, no packet may see only one of the changes. The next hop is
-        // unresolved until all packets have left that may have read one of the words.
+        // A packet must not see a next hop with only one of its two words changed. If both words
+        // change, the next hop is first marked as unresolved. The change waits until all packets
+        // that may have read an old word have left.
         let mut slow = Vec::new();
         for &(index, next_hop) in next_hops {
             let (at, record) = (self.record_offset(index), (self.format.record)(&next_hop));
@@ -187,7 +192,8 @@ impl NextHops {
         self.send_again(running)
     }
 
-    /// Removes next hops. `uses` returns the number of routes that use a next hop, which must be 0.
+    /// Removes next hops that no route uses. `uses` returns the number of routes that use a next
+    /// hop.
     pub(crate) fn remove(&mut self, indexes: &[u32], uses: &dyn Fn(u32) -> u32) -> Result<(), Error> {
         for &index in indexes {
             if self.at(index).is_none() {

@@ -37,8 +37,8 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// Returns the prefix of the first `length` bits of `address`, or `None` if the address is
-    /// shorter.
+    /// Returns the prefix that consists of the first `length` bits of `address`. Returns `None` if
+    /// the address has fewer bits.
     pub fn of(address: IpAddr, length: u8) -> Option<Self> {
         let address = match address {
             IpAddr::V4(address) if length <= 32 => {
@@ -62,7 +62,7 @@ impl Prefix {
     /// Parses a prefix such as `10.0.0.0/8`, or a single address.
     ///
     /// # Errors
-    /// If the text is not a prefix, or if bits are set beyond its length.
+    /// Returns an error if the text is not a prefix, or if bits are set beyond its length.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let (address, length) = match text.split_once('/') {
             Some((address, length)) => (address, Some(length)),
@@ -71,7 +71,8 @@ impl Prefix {
         let wrong = || Error::value(format!("\"{text}\" is not a prefix such as 192.0.2.0/24 or 2001:db8::/32"));
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
         let length = match length {
-            // Signs and leading zeros are refused. Some programs read a leading zero as octal.
+            // A length with a sign or a leading zero is refused, because some programs read a
+            // leading zero as octal.
             Some(length) if length.starts_with('+') || length.len() > 1 && length.starts_with('0') => {
                 return Err(wrong());
             }

@@ -19,35 +19,39 @@ use crate::{Error, Function, Running};
 /// Interval of the check for changes.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Configured next hop whose station is resolved by a responder.
+/// Configured next hop whose Ethernet address a responder function resolves at run time.
 #[derive(Clone, Debug)]
 pub(crate) struct DynamicNextHop {
     /// Index of the next hop.
     pub(crate) next_hop: u32,
     /// Configured name.
     pub(crate) name: String,
-    /// Address of the gateway. `None`: the packet's destination is itself the station.
+    /// IP address of the gateway. `None` means that each packet is sent directly to its destination
+    /// on the link.
     pub(crate) gateway: Option<IpAddr>,
-    /// Adjacency without the station's address. The source address is zero unless it is configured.
+    /// Properties of the next hop without the Ethernet address of its station. The source address
+    /// is zero unless it is configured.
     pub(crate) adjacency: Adjacency,
 }
 
-/// Updates the next hops of a function from the neighbour tables of responders.
+/// Updates the next hops of a route function from the neighbour tables of the responder functions.
 #[derive(Debug)]
 pub(crate) struct Resolver {
     dynamic: Vec<DynamicNextHop>,
-    /// Neighbour table for each dynamic next hop. Set once all functions are built.
+    /// Neighbour table for each dynamic next hop. The tables are set once, after all functions are
+    /// built.
     tables: OnceLock<Vec<Arc<Neighbours>>>,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Versions of the neighbour tables at the last update. Empty: an update is required.
+    /// Versions of the neighbour tables at the last update. The list is empty if an update is
+    /// required.
     seen: Vec<u64>,
     /// Current next hops of gateways, by index.
     gateways: HashMap<u32, NextHop>,
-    /// Installed host routes, with the index and contents of their next hops.
+    /// Host routes in the table, each with the index and the contents of its next hop.
     stations: HashMap<Prefix, (u32, NextHop)>,
 }
 
@@ -57,8 +61,8 @@ impl Resolver {
         (!dynamic.is_empty()).then(|| Self { dynamic, tables: OnceLock::new(), state: Mutex::default() })
     }
 
-    /// Finds the responder for each next hop and registers the next hop there. See
-    /// [`Function::connect`].
+    /// Finds the responder function for each dynamic next hop and registers the next hop there.
+    /// Functions call this method in [`Function::connect`].
     pub(crate) fn connect(&self, functions: &[Arc<dyn Function>], own: usize) -> Result<(), Error> {
         let mut tables = Vec::with_capacity(self.dynamic.len());
         for dynamic in &self.dynamic {
@@ -78,22 +82,25 @@ impl Resolver {
             let DynamicNextHop { next_hop, gateway, adjacency: Adjacency { port, mtu, .. }, .. } = *dynamic;
             table.register(own, next_hop, Target { port, gateway, mtu });
         }
-        // This runs once per configuration. A second call would find the same functions.
+        // The result is ignored, because this code runs once per configuration. A second call would
+        // find the same functions.
         let _ = self.tables.set(tables);
         Ok(())
     }
 
-    /// Schedules an update, because an operator changed routes that may cover stations.
+    /// Schedules an update of next hops and host routes. An operator changed routes, and these
+    /// routes may cover resolved stations.
     pub(crate) fn changed_by_operator(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).seen.clear();
     }
 
-    /// Updates next hops and host routes if a neighbour table has changed. See
-    /// [`Function::housekeeping`].
+    /// Updates next hops and host routes if a neighbour table has changed. Functions call this
+    /// method in [`Function::housekeeping`].
     pub(crate) fn update(&self, routing: &dyn Routing, running: &dyn Running) -> Result<(), Error> {
         let Some(tables) = self.tables.get() else { return Ok(()) };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        // Read the versions before the tables. A concurrent change is then seen in the next call.
+        // The versions are read before the tables. If a table changes meanwhile, the next call
+        // therefore sees a newer version.
         let seen: Vec<u64> = tables.iter().map(|table| table.version()).collect();
         if state.seen == seen {
             return Ok(());
@@ -105,7 +112,8 @@ impl Resolver {
         Ok(())
     }
 
-    /// Returns the next hop for the dynamic next hop `index`, given the address of the station.
+    /// Returns the contents of the dynamic next hop `index`. `address` is the Ethernet address of
+    /// its station, or `None` while this address is unknown.
     fn next_hop(&self, index: usize, address: Option<MacAddress>) -> NextHop {
         let adjacency = self.dynamic[index].adjacency;
         let tables = self.tables.get().map_or(&[][..], Vec::as_slice);
@@ -205,8 +213,8 @@ impl Resolver {
         Ok(())
     }
 
-    /// Returns the dynamic next hop whose on-link prefix contains the station: the longest route
-    /// that covers it, apart from its host route.
+    /// Returns the dynamic next hop of the on-link prefix that contains the station. This prefix is
+    /// the longest one that covers the station, apart from its host route.
     fn on_link_next_hop(&self, port: u16, address: IpAddr, routing: &dyn Routing) -> Option<usize> {
         let index =
             (0..Family::of(address).bits()).rev().find_map(|length| routing.route(Prefix::of(address, length)?))?;

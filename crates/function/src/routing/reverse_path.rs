@@ -1,12 +1,12 @@
-//! Unicast reverse-path filter (RFC 3704): drops packets whose source address has no route back.
+//! Unicast reverse-path filter (RFC 3704). It drops packets whose source address has no route back.
 //!
 //! | mode | a packet passes if the route to its source |
 //! |---|---|
 //! | `strict` | forwards to the port at which the packet arrived |
 //! | `loose` | forwards to any port |
 //!
-//! The filter runs on the host, before the kernel. Functions without a filter have no host half for
-//! it, so it costs them nothing.
+//! The filter runs on the CPU, before the kernel. A function without a filter skips this step, so
+//! the filter costs it nothing.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub(crate) enum Mode {
     Loose,
 }
 
-/// Modes of the ports, by number. `None`: the port is not filtered.
+/// Filter mode of each port, indexed by port number. `None` means that the port is not filtered.
 #[derive(Clone, Debug)]
 pub(crate) struct ReversePath(Vec<Option<Mode>>);
 
@@ -65,7 +65,7 @@ pub(crate) enum SourceRoute {
     NextHop(usize),
 }
 
-/// Lookup of source addresses in the table image of a function.
+/// Lookup of a packet's source address in the table image of a function.
 pub(crate) trait SourceLookup: Send {
     fn image(&self) -> &Image;
 
@@ -73,8 +73,9 @@ pub(crate) trait SourceLookup: Send {
     fn route(&self, frame: &[u8]) -> SourceRoute;
 }
 
-/// Flags in the lowest byte of a next hop that does not forward: local, blackhole, unreachable.
-/// They are the same in `ipv4` and `ipv6`.
+/// Mask of the flags in the lowest byte of a next hop that mean `local`, `blackhole` or
+/// `unreachable`. Such a next hop does not forward packets. The flags of `ipv4` and `ipv6` are the
+/// same.
 const NOT_FORWARDED: u64 = (godwit_kernels::image::IPV4_HOP_LOCAL
     | godwit_kernels::image::IPV4_HOP_BLACKHOLE
     | godwit_kernels::image::IPV4_HOP_UNREACHABLE) as u64;
@@ -85,9 +86,10 @@ pub(crate) struct ReversePathHost<L> {
     pub(crate) lookup: L,
     /// Variant of the packets that pass.
     pub(crate) variant: u8,
-    /// Drop reason of all others.
+    /// Drop reason of the packets that do not pass the filter.
     pub(crate) reason: u8,
-    /// Host half of the function without the filter, which prepares no packets.
+    /// Further work that the function does on the CPU without the filter. This work must not
+    /// prepare packets.
     pub(crate) inner: Option<Box<dyn HostHalf>>,
 }
 
@@ -120,8 +122,8 @@ impl<L: SourceLookup> HostHalf for ReversePathHost<L> {
     }
 }
 
-/// Returns the packet of EtherType `wanted` in a frame, after at most one 802.1Q tag, if it has at
-/// least `bytes` bytes.
+/// Returns the packet in a frame with at most one 802.1Q tag. Returns `None` if its EtherType is
+/// not `wanted`, or if it has fewer than `bytes` bytes.
 pub(crate) fn packet_of(frame: &[u8], wanted: u16, bytes: usize) -> Option<&[u8]> {
     let ether_type = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
     let at = match ether_type(12)? {

@@ -1,4 +1,5 @@
-//! Tables that functions share: built once, and changed while lookups run.
+//! Tables that several functions share. A table is built once, and then changes while kernels look
+//! up entries.
 //!
 //! | module | table | used by |
 //! |---|---|---|

@@ -16,8 +16,8 @@ use crate::{BuildContext, Error};
 const TABLE_MAIN: u32 = 254;
 /// Default port of FRR's FPM plugin.
 const FPM_PORT: u16 = 2620;
-/// Default of `fpm_users`: the user of FRR's daemons, and root, which may change the kernel's
-/// routes as well.
+/// Default of `fpm_users`. The default consists of the user of FRR's daemons, and of root, which
+/// may change the kernel's routes anyway.
 const FPM_USERS: [&str; 2] = ["root", "frr"];
 
 /// Keys of the stanza.
@@ -30,7 +30,7 @@ pub(crate) struct KernelRoutesConfig {
     interfaces: BTreeMap<Spanned<String>, Spanned<String>>,
     table: Option<u32>,
     fpm: Option<Spanned<String>>,
-    /// Names or uids of the users whose processes may connect to `fpm`.
+    /// Names or uids of the users whose processes may connect to the listening address `fpm`.
     fpm_users: Option<Vec<Spanned<String>>>,
     /// Addresses of other machines that may connect to `fpm`.
     fpm_peers: Option<Vec<Spanned<String>>>,

@@ -23,15 +23,17 @@ const VERSION: u8 = 1;
 const NETLINK: u8 = 1;
 /// Pause after which zebra's initial state counts as complete.
 const SILENCE: Duration = Duration::from_secs(3);
-/// Maximum number of bytes read per poll, so that early routes take effect soon.
+/// Maximum number of bytes that one poll reads. The limit lets the first routes of a large table
+/// take effect soon.
 const POLL_BYTES: usize = 4 << 20;
 /// Maximum number of connections that one poll accepts or refuses.
 const ACCEPTS_MAX: usize = 256;
-/// Maximum number of unread notifications of a function. While there are more, zebra waits.
+/// Maximum number of unread notifications of a function. While a function has more, nothing is read
+/// from zebra, so zebra waits.
 const NOTICES_MAX: usize = 1 << 18;
 
-/// Servers by listening address. Functions share a server, because zebra sends all address families
-/// over one connection, while a function forwards only one.
+/// Servers with their listening addresses. Zebra sends the routes of all address families over one
+/// connection, and a function forwards only one family. Functions therefore share a server.
 static SERVERS: Mutex<Vec<(SocketAddr, Weak<Mutex<Server>>)>> = Mutex::new(Vec::new());
 
 /// Subscription of one function to a server.
@@ -70,13 +72,14 @@ struct Zebra {
     read: Vec<u8>,
     last_read: Instant,
     is_syncing: bool,
-    /// A connection that announces no route is no reason to remove any.
+    /// Whether zebra has announced a route on this connection. A connection without announcements
+    /// is no reason to remove routes.
     has_announced: bool,
 }
 
 impl Fpm {
-    /// Subscribes to the server at `address`, which is started if necessary. Zebra's connection is
-    /// closed, so that zebra reconnects and sends its complete state again.
+    /// Subscribes a function to the server at `address`, and starts the server if necessary. Closes
+    /// zebra's connection, so that zebra reconnects and sends its complete state again.
     pub(super) fn listen(address: SocketAddr, peers: Peers, family: Family) -> std::io::Result<Self> {
         let mut servers = lock(&SERVERS);
         servers.retain(|(_, server)| server.strong_count() > 0);
@@ -100,8 +103,8 @@ impl Fpm {
         Ok(Self { server, inbox, peers })
     }
 
-    /// Reads from zebra and passes all waiting notifications to `handle`. Returns the reason if a
-    /// connection was refused.
+    /// Reads from zebra's connection and passes all unread notifications to `handle`. Returns the
+    /// reason if a connection was refused.
     pub(super) fn poll(&self, handle: impl FnMut(Notice)) -> Option<String> {
         let refusal = lock(&self.server).poll(&self.peers);
         let waiting = std::mem::take(&mut lock(&self.inbox).notices);
@@ -120,7 +123,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Inbox {
-    /// Stores a notification, except for routes of the other address family.
+    /// Stores a notification for the function, unless it is about a route of the other address
+    /// family.
     fn push(&mut self, notice: &Notice) {
         let is_other =
             matches!(notice, Notice::Event(Event::Route { route, .. }) if route.prefix.family() != self.family);
@@ -131,8 +135,8 @@ impl Inbox {
 }
 
 impl Server {
-    /// Reads the connection, and lets the next one take over when it ends. Returns the reason if a
-    /// connection was refused.
+    /// Reads from zebra's connection. If it has ended, the waiting connection takes its place.
+    /// Returns the reason if a connection was refused.
     fn poll(&mut self, peers: &Peers) -> Option<String> {
         let inboxes: Vec<Arc<Mutex<Inbox>>> = self.inboxes.iter().filter_map(Weak::upgrade).collect();
         let notify = |notice: Notice| inboxes.iter().for_each(|inbox| lock(inbox).push(&notice));
@@ -163,7 +167,8 @@ impl Server {
             let Ok((stream, _)) = self.listener.accept() else { break };
             refusal = match peers.refusal(&stream) {
                 None if stream.set_nonblocking(true).is_ok() => {
-                    // A machine that crashed does not close its connections. Keepalive does.
+                    // A machine that crashes does not close its connections. TCP keepalive closes
+                    // them after a while.
                     let _ = socket2::SockRef::from(&stream).set_keepalive(true);
                     self.waiting = Some(stream);
                     continue;
@@ -180,7 +185,8 @@ impl Zebra {
         Self { stream, read: Vec::new(), last_read: Instant::now(), is_syncing: true, has_announced: false }
     }
 
-    /// Reads waiting bytes. Returns `false` if the connection is closed or violates the protocol.
+    /// Reads the bytes that have arrived. Returns `false` if the connection is closed or if the
+    /// bytes violate the protocol.
     fn read(&mut self, event: &mut impl FnMut(Event)) -> bool {
         let mut taken = 0;
         let mut part = vec![0; 256 << 10];

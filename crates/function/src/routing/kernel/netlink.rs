@@ -1,5 +1,5 @@
-//! Interface to the kernel: rtnetlink messages about links, neighbours and routes, and requests for
-//! them.
+//! Interface to the routing of the operating system. It reads rtnetlink messages about links,
+//! neighbours and routes, and requests them from the kernel.
 
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -18,7 +18,8 @@ use netlink_sys::{Socket, SocketAddr};
 
 use super::super::{Family, Prefix};
 
-/// Multicast groups of rtnetlink(7), as bits, with the address family that they concern.
+/// Multicast groups of rtnetlink(7) as bits, each with the address family of its messages. `None`
+/// stands for groups that concern both families.
 const GROUPS: [(Option<Family>, u32); 6] = [
     (None, 1),
     (None, 4),
@@ -27,15 +28,16 @@ const GROUPS: [(Option<Family>, u32); 6] = [
     (Some(Family::V6), 0x100),
     (Some(Family::V6), 0x400),
 ];
-/// Size of the receive buffer: room for about ten thousand routes that have not been read.
+/// Size of the socket's receive buffer, in bytes. It has room for the notifications of about ten
+/// thousand routes.
 const RECEIVE_BYTES: usize = 8 << 20;
-/// Maximum pause within a reply of the kernel.
+/// Maximum pause between two messages of one reply of the kernel.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 const HEADER_BYTES: usize = 16;
 /// The error number ENOBUFS.
 const NO_BUFFERS: i32 = 105;
-/// Message types of nexthop objects, which the netlink crate does not know (linux/rtnetlink.h,
-/// linux/nexthop.h).
+/// Message type that adds a nexthop object (linux/rtnetlink.h, linux/nexthop.h). The netlink crate
+/// does not know the types of these objects.
 const NEW_NEXT_HOP: u16 = 104;
 const DEL_NEXT_HOP: u16 = 105;
 
@@ -50,8 +52,8 @@ pub(super) enum Event {
         interface: u32,
         address: IpAddr,
         station: Option<MacAddress>,
-        /// The neighbour has not answered for a while. The kernel probes it when it has a packet
-        /// for it.
+        /// Whether the neighbour has not answered for a while. The kernel probes such a neighbour
+        /// when it has a packet for it.
         is_stale: bool,
     },
     Route {
@@ -62,7 +64,8 @@ pub(super) enum Event {
         id: u32,
         target: Option<Target>,
     },
-    /// An address was removed. Routes may have gone with it without a message.
+    /// The kernel removed an address of this machine. It may have removed routes at the same time
+    /// without a message.
     AddressGone,
 }
 
@@ -79,7 +82,7 @@ pub(super) struct Route {
     pub(super) prefix: Prefix,
     pub(super) table: u32,
     pub(super) metric: u32,
-    /// The kernel created the route for an address of an interface.
+    /// Whether the kernel created the route itself, because an interface has an address.
     pub(super) is_of_address: bool,
     pub(super) target: Target,
 }
@@ -98,7 +101,8 @@ pub(super) enum Target {
     Unreachable,
 }
 
-/// Parses all messages of a buffer. Unknown messages are skipped, because new kernels add types.
+/// Parses all messages of a buffer and passes each one to `event`. Messages of unknown types are
+/// skipped, because new kernels add types.
 pub(super) fn read(mut bytes: &[u8], mut event: impl FnMut(Message)) {
     while bytes.len() >= HEADER_BYTES {
         let length = u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize;
@@ -212,7 +216,7 @@ fn gateway(attribute: &RouteAttribute) -> Option<IpAddr> {
     }
 }
 
-/// Returns the route, or `None` if the route does not determine where packets go.
+/// Returns the route of a message. Returns `None` if the route does not determine where packets go.
 fn route(message: &RouteMessage, is_there: bool) -> Option<Route> {
     let header = &message.header;
     let any: IpAddr = match header.address_family {
@@ -260,8 +264,8 @@ fn route(message: &RouteMessage, is_there: bool) -> Option<Route> {
     Some(Route { prefix, table, metric, is_of_address, target })
 }
 
-/// Returns the number of a nexthop object, and its target. The target of a group is its first
-/// member.
+/// Returns the identifier of a nexthop object and its target. If the object is a group, its target
+/// is the first member.
 fn next_hop_object(message: &[u8]) -> Option<(u32, Option<Target>)> {
     const ID: u16 = 1;
     const GROUP: u16 = 2;
@@ -301,16 +305,16 @@ impl Monitor {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         let of_family = |(group, _): &&(Option<Family>, u32)| group.is_none_or(|group| group == family);
         let groups = GROUPS.iter().filter(of_family).fold(0, |groups, (_, bit)| groups | bit);
-        // An ordinary user may be refused this size. The default suffices, except for a full table
-        // at once.
+        // The kernel may refuse this buffer size to an ordinary user. The default size suffices,
+        // unless a full table of routes arrives at once.
         let _ = socket.set_rx_buf_sz(RECEIVE_BYTES as i32);
         socket.bind(&SocketAddr::new(0, groups))?;
         socket.set_non_blocking(true)?;
         Ok(Self(socket))
     }
 
-    /// Reads all waiting notifications. Returns `false` if some were lost and the complete state
-    /// must be requested.
+    /// Reads all notifications that have arrived and passes them to `event`. Returns `false` if
+    /// notifications were lost, so that the caller must request the complete state.
     pub(super) fn read(&self, mut event: impl FnMut(Event)) -> std::io::Result<bool> {
         let mut is_whole = true;
         loop {
@@ -322,8 +326,8 @@ impl Monitor {
                 }),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(is_whole),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // The receive buffer overflowed. The rest of it must be read before new
-                // notifications arrive.
+                // The receive buffer overflowed. The socket must be read until the buffer is empty
+                // before new notifications arrive.
                 Err(error) if error.raw_os_error() == Some(NO_BUFFERS) => is_whole = false,
                 Err(error) => return Err(error),
             }
@@ -354,7 +358,8 @@ impl Requester {
         self.0.send(&bytes, 0).map(|_| ())
     }
 
-    /// Requests all links, neighbours and routes, and waits for the replies.
+    /// Requests all links, neighbours and routes from the kernel, waits for the replies and passes
+    /// each entry to `event`.
     pub(super) fn dump(&self, family: Family, mut event: impl FnMut(Event)) -> std::io::Result<()> {
         let family = match family {
             Family::V4 => AddressFamily::Inet,
@@ -395,8 +400,9 @@ impl Requester {
         Ok(())
     }
 
-    /// Makes the kernel resolve or probe a neighbour, by sending it an empty UDP packet for the
-    /// discard port (RFC 863). Unlike a netlink request, this needs no privileges.
+    /// Makes the kernel resolve or probe a neighbour. To this end, it sends the neighbour an empty
+    /// UDP packet for the discard port (RFC 863). Unlike a netlink request, the packet needs no
+    /// privileges.
     pub(super) fn resolve(&self, interface: u32, address: IpAddr) -> std::io::Result<()> {
         const DISCARD: u16 = 9;
         let (from, to): (std::net::SocketAddr, std::net::SocketAddr) = match address {

@@ -1,7 +1,8 @@
-//! Processes that may announce routes.
+//! Access control for processes that announce routes.
 //!
-//! TCP carries no credentials. The kernel reports the owner of the other end of a loopback
-//! connection by `NETLINK_SOCK_DIAG` (sock_diag(7)). Other machines are identified by address only.
+//! A TCP connection carries no credentials. If both ends are on this machine, the kernel reports
+//! the user that owns the other end (`NETLINK_SOCK_DIAG`, sock_diag(7)). Other machines are
+//! identified by their address only.
 
 use std::io::{Error, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -19,7 +20,7 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    /// Returns the reason why a connection is refused, or `None` if it is accepted.
+    /// Returns the reason why a connection is refused, or `None` if the connection is accepted.
     pub(super) fn refusal(&self, stream: &TcpStream) -> Option<String> {
         let (peer, local) = match (stream.peer_addr(), stream.local_addr()) {
             (Ok(peer), Ok(local)) => (peer, local),
@@ -39,10 +40,11 @@ impl Peers {
     }
 }
 
-/// Returns the uid that owns the socket of this machine with address `from`, connected to `to`.
+/// Returns the uid of the user that owns a TCP socket of this machine. The socket has the local
+/// address `from` and is connected to `to`.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`] if this machine has no such socket.
+/// Returns [`ErrorKind::NotFound`] if this machine has no such socket.
 fn owner(from: SocketAddr, to: SocketAddr) -> std::io::Result<u32> {
     let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
     socket.bind_auto()?;
@@ -57,7 +59,8 @@ const SOCK_DIAG_BY_FAMILY: u16 = 20;
 /// Type of an error message (netlink(7)).
 const NLMSG_ERROR: u16 = 2;
 
-/// Returns a `struct inet_diag_req_v2` for exactly one TCP socket (linux/inet_diag.h).
+/// Returns a netlink request (`struct inet_diag_req_v2` of linux/inet_diag.h) for the owner of
+/// exactly one TCP socket.
 fn request(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
     const IPPROTO_TCP: u8 = 6;
     const NLM_F_REQUEST: u16 = 1;

@@ -1,5 +1,5 @@
-//! Queue of stations to resolve. Workers add the destinations of unresolved packets; housekeeping
-//! makes the kernel resolve them.
+//! Queue of IP addresses that the operating system must resolve. Workers add the destinations of
+//! packets to unresolved stations. The housekeeping thread makes the kernel resolve them.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
@@ -9,16 +9,16 @@ use godwit_packet::Region;
 
 use crate::{HostHalf, Work};
 
-/// Maximum length of the queue. Later packets add the addresses that did not fit.
+/// Maximum length of the queue. An address that does not fit is added again by a later packet.
 const QUEUE_MAX: usize = 256;
 
-/// Addresses of unresolved stations, each with its port.
+/// IP addresses of unresolved stations, each with the port that leads to it.
 #[derive(Debug, Default)]
 pub(super) struct ResolveQueue(Mutex<Vec<(u16, IpAddr)>>);
 
 impl ResolveQueue {
-    /// Adds an address, unless another thread holds the lock or the queue is full. Workers must not
-    /// wait here.
+    /// Adds an address to the queue, unless another thread holds the lock or the queue is full. A
+    /// worker calls this function, and a worker must not wait.
     fn push(&self, port: u16, address: IpAddr) {
         let mut queue = match self.0.try_lock() {
             Ok(queue) => queue,
@@ -35,10 +35,12 @@ impl ResolveQueue {
     }
 }
 
-/// Host half of a function that tracks kernel routes. It only collects unresolved destinations.
+/// Work of a function with tracked kernel routes that runs on the CPU. It collects the destinations
+/// of packets to unresolved stations, and does nothing else.
 pub(super) struct ResolveQueueHost {
     pub(super) queue: Arc<ResolveQueue>,
-    /// Verdict for unresolved packets. The outcome holds the port.
+    /// Verdict of packets to unresolved stations. The outcome of such a packet holds its egress
+    /// port.
     pub(super) unresolved: u8,
 }
 

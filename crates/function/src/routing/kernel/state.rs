@@ -22,22 +22,24 @@ use crate::{Error, Running};
 
 /// Number of the kernel's table of local addresses (rtnetlink(7)).
 const TABLE_LOCAL: u32 = 255;
-/// Minimum interval between two requests for the same neighbour.
+/// Minimum interval between two requests that make the kernel resolve the same neighbour.
 const REQUEST_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum number of stale neighbours that are probed per update.
+/// Maximum number of stale neighbours that one update probes.
 const PROBES_MAX: usize = 32;
-/// Maximum number of stations whose last request is remembered.
+/// Maximum number of neighbours for which the time of the last request is remembered.
 const REQUESTED_MAX: usize = 4096;
 /// Pause after an error before the next attempt.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum number of zebra's routes that wait for installation. More arrive only if the table is
-/// full: one poll reads less than that before the next installation.
+/// Maximum number of routes from zebra that wait for installation in the table. One poll reads
+/// fewer routes, and the next installation follows. The limit is therefore reached only if the
+/// table is full.
 const WAITING_MAX: usize = 1 << 17;
-/// Duration for which a refused connection is reported, so that repeated attempts appear once in
-/// the log.
+/// Duration for which a refused connection is reported. Repeated attempts within this time appear
+/// once in the log.
 const REPORT_TIME: Duration = Duration::from_secs(60);
 
-/// Targets of the kernel's routes for one prefix, by preference: local table first, then by metric.
+/// Targets of the kernel's routes for one prefix, in order of preference. A route of the local
+/// table comes first, then the route with the lowest metric.
 type Candidates = BTreeMap<(bool, u32), Target>;
 
 pub(super) struct State {
@@ -49,17 +51,19 @@ pub(super) struct State {
     /// Neighbours that have not answered for a while.
     stale: HashSet<(u32, IpAddr)>,
     routes: HashMap<Prefix, Candidates>,
-    /// Routes of zebra. The flag tells whether zebra has sent the route since it connected.
+    /// Routes from zebra. The flag tells whether zebra has sent the route since its last connection
+    /// began.
     zebra_routes: HashMap<Prefix, (Target, bool)>,
     objects: HashMap<u32, Target>,
-    /// Number of routes and objects of zebra that were ignored since it connected.
+    /// Number of routes and nexthop objects from zebra that were ignored since its last connection
+    /// began.
     ignored: usize,
     /// Last refused connection to the FPM listener, and its time.
     refusal: Option<(String, Instant)>,
-    /// Neighbour that the process may not send a packet to.
+    /// Neighbour to which the operating system forbids this process to send a packet.
     forbidden: Option<IpAddr>,
-    /// Prefixes with a route from the configuration or an operator, which tracked routes must not
-    /// replace.
+    /// Prefixes whose route comes from the configuration or an operator. Tracked routes must not
+    /// replace these routes.
     static_routes: Option<HashSet<Prefix>>,
     /// Tracked routes in the table.
     installed: HashMap<Prefix, HopKey>,
@@ -70,12 +74,13 @@ pub(super) struct State {
     changed: HashSet<HopKey>,
     /// Time of the last request for each station.
     requested: HashMap<(u32, IpAddr), Instant>,
-    /// Whether the complete state must be requested from the kernel.
+    /// Whether the complete routing state must be requested from the kernel.
     needs_resync: bool,
     retry_at: Instant,
 }
 
-/// Key of a next hop of the table. Stations and on-link prefixes are identified by their interface.
+/// Key of a next hop of the table. Stations and on-link prefixes are identified by their network
+/// interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum HopKey {
     Station(u32, IpAddr),
@@ -85,7 +90,7 @@ enum HopKey {
     Unreachable,
 }
 
-/// Next hop of the table, and the number of tracked routes that use it.
+/// Next hop of the table, with the number of tracked routes that use it.
 struct Hop {
     index: u32,
     next_hop: NextHop,
@@ -118,7 +123,7 @@ impl State {
         }
     }
 
-    /// Records that an operator added or deleted the route of a prefix.
+    /// Records that an operator added or deleted the route of a prefix by a command.
     pub(super) fn changed_by_operator(&mut self, prefix: Prefix, is_added: bool) {
         let static_routes = self.static_routes.get_or_insert_default();
         if is_added {
@@ -141,7 +146,8 @@ impl State {
         }
     }
 
-    /// Reads new messages and updates the table. `queue` holds stations to resolve.
+    /// Reads new messages about routes and neighbours, and updates the table. `queue` holds the
+    /// addresses that the kernel must resolve, each with its port.
     pub(super) fn update(
         &mut self,
         queue: Vec<(u16, IpAddr)>,
@@ -161,7 +167,8 @@ impl State {
         done.and_then(|()| self.report())
     }
 
-    /// Reports routes that are ignored and connections that are refused.
+    /// Returns an error for the operator if routes are ignored, a neighbour could not be resolved,
+    /// or a connection was refused.
     fn report(&mut self) -> Result<(), Error> {
         if self.ignored > 0 {
             return Err(refuse(
@@ -201,8 +208,8 @@ impl State {
         let Some((monitor, requester)) = self.kernel.take() else { return Ok(()) };
         let read = monitor.read(|event| self.event(event, family));
         let read = read.and_then(|is_whole| {
-            // Notifications after the reply are read later from the monitor. At worst they repeat
-            // parts of the reply.
+            // The monitor reads notifications that arrive after the kernel's reply in a later call.
+            // At worst, they repeat parts of the reply.
             if !is_whole || std::mem::take(&mut self.needs_resync) {
                 self.resync(&requester, family)?;
             }
@@ -225,7 +232,8 @@ impl State {
             if let Some(reason) = refusal {
                 self.refusal.get_or_insert((reason, Instant::now()));
             }
-            // Enough routes were withdrawn since some were ignored: request the complete state.
+            // Some routes were ignored, and enough routes have been withdrawn since then. The table
+            // has room again, so the complete state is requested from zebra.
             if self.ignored > 0 && self.zebra_routes.len() + WAITING_MAX / 2 < self.zebra_routes_max() {
                 self.ignored = 0;
                 fpm.disconnect();
@@ -235,8 +243,8 @@ impl State {
         Ok(())
     }
 
-    /// Replaces the state by the kernel's current state. Entries that the kernel does not report
-    /// are removed.
+    /// Replaces the recorded state by the kernel's current state. Removes all entries that the
+    /// kernel does not report.
     fn resync(&mut self, requester: &Requester, family: Family) -> std::io::Result<()> {
         let mut events = Vec::new();
         requester.dump(family, |event| events.push(event))?;
@@ -252,7 +260,7 @@ impl State {
         Ok(())
     }
 
-    /// Removes the routes that zebra has not sent since it connected.
+    /// Removes the routes that zebra has not sent since its last connection began.
     fn sweep(&mut self) {
         let gone = self.zebra_routes.extract_if(|_, (_, is_current)| !*is_current);
         self.dirty.extend(gone.map(|(prefix, _)| prefix));
@@ -265,7 +273,7 @@ impl State {
                     Some(link) => {
                         let is_up = link.is_up;
                         let before = self.links.insert(index, link);
-                        // The kernel removes the routes of an interface that is down, without a
+                        // The kernel removes the routes of an interface that is down, and sends no
                         // notification for each route.
                         self.needs_resync |= before.as_ref().is_some_and(|before| before.is_up != is_up);
                         before
@@ -288,7 +296,8 @@ impl State {
                     None => self.neighbours.remove(&key),
                 };
                 if before != station {
-                    // An IPv4 route can lead to an IPv6 gateway. It belongs to no IPv4 prefix.
+                    // An IPv4 route can lead to an IPv6 gateway. Such a gateway lies in no IPv4
+                    // prefix, so it needs no host route.
                     if Family::of(address) == family {
                         self.dirty.insert(Prefix::host(address));
                     }
@@ -327,8 +336,8 @@ impl State {
         }
     }
 
-    /// Marks the neighbours in an on-link prefix as dirty, because their host routes depend on its
-    /// route.
+    /// Marks the neighbours in an on-link prefix for an update, because their host routes depend on
+    /// the route of the prefix.
     fn neighbours_below(&mut self, prefix: Prefix, target: Target) {
         if let Target::Link { gateway: None, .. } = target {
             let below = self.neighbours.keys().filter(|(_, address)| prefix.covers(*address));
@@ -336,8 +345,8 @@ impl State {
         }
     }
 
-    /// Returns the maximum number of zebra's routes: those that the table holds, and those that
-    /// wait for installation.
+    /// Returns the maximum number of routes from zebra. It adds the routes that the table holds and
+    /// the routes that may wait for installation.
     fn zebra_routes_max(&self) -> usize {
         self.installed.len() + self.static_routes.as_ref().map_or(0, HashSet::len) + WAITING_MAX
     }
@@ -381,7 +390,8 @@ impl State {
         let from_kernel = self.routes.get(&prefix).and_then(|candidates| candidates.values().next().copied());
         from_kernel.or_else(|| {
             let (mut target, _) = *self.zebra_routes.get(&prefix)?;
-            // A group may contain groups. The limit ends cycles, which have no target.
+            // A group of nexthop objects may contain further groups. The limit ends cycles of
+            // groups, which have no target.
             for _ in 0..8 {
                 let Target::Object(id) = target else { return Some(target) };
                 target = *self.objects.get(&id)?;
@@ -400,7 +410,7 @@ impl State {
         Some((*port, link))
     }
 
-    /// Returns the key of the next hop that the table must have for a prefix.
+    /// Returns the key of the next hop that the route of this prefix must have in the table.
     fn hop_key(&self, prefix: Prefix) -> Option<HopKey> {
         match self.target(prefix) {
             Some(Target::Link { interface, .. }) if !self.has_port(interface) => Some(HopKey::Local),
@@ -448,8 +458,8 @@ impl State {
         }
     }
 
-    /// Makes the kernel resolve the stations in `queue` and unresolved gateways, and probe stale
-    /// neighbours.
+    /// Makes the kernel resolve the stations in `queue` and the unresolved gateways. Makes the
+    /// kernel probe stale neighbours.
     fn request_stations(&mut self, queue: Vec<(u16, IpAddr)>) {
         let Some((_, requester)) = &self.kernel else { return };
         let now = Instant::now();
@@ -472,8 +482,8 @@ impl State {
                 && last.is_none_or(|at| now.duration_since(*at) >= REQUEST_INTERVAL)
             {
                 self.requested.insert((interface, address), now);
-                // The result arrives as a notification. An error, such as a link that is down,
-                // needs no handling.
+                // The kernel reports the resolved address in a notification. An error of the
+                // request, such as a link that is down, needs no handling.
                 if let Err(error) = requester.resolve(interface, address)
                     && error.kind() == std::io::ErrorKind::PermissionDenied
                 {
@@ -482,8 +492,8 @@ impl State {
             }
         }
         // The kernel does not see the packets that this function sends to its neighbours. Without a
-        // probe, it would not notice that one has gone or has a new Ethernet address. After a probe
-        // the neighbour becomes stale again later, with a notification.
+        // probe, it would miss that a neighbour has gone or has a new Ethernet address. Some time
+        // after a probe, the neighbour becomes stale again, and the kernel sends a notification.
         let in_use =
             |&(interface, address): &(u32, IpAddr)| self.hops.contains_key(&HopKey::Station(interface, address));
         for (interface, address) in self.stale.extract_if(in_use).take(PROBES_MAX) {
@@ -505,7 +515,8 @@ impl State {
             }
         }
         if !updates.is_empty() {
-            // If a device does not take them, it gets them with their next change.
+            // If the copy of these next hops to a device fails, the device receives them with the
+            // next change.
             routing.set_next_hops(&updates, running)?;
         }
         self.changed.clear();

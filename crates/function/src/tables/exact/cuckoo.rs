@@ -16,11 +16,11 @@ use super::waves::Waves;
 
 /// Number of slots per bucket.
 pub(crate) const BUCKET_SLOTS: u32 = 4;
-/// Maximum number of buckets that the search for a free slot visits.
+/// Maximum number of buckets that an insertion searches for a free slot.
 const SEARCH_BUCKETS_MAX: usize = 2048;
-/// Maximum fill level of a table, in slots per thousand. Two buckets of four slots can be filled to
-/// 0.976 (Fountoulakis, Khosla, Panagiotou, SODA 2011). Up to this limit, an insertion moves few
-/// other entries.
+/// Maximum number of entries in a table, per thousand slots. A cuckoo table with four slots per
+/// bucket can be filled up to 976 per thousand slots (Fountoulakis, Khosla, Panagiotou, SODA 2011).
+/// Up to the limit here, an insertion moves few other entries.
 const FILLED_PER_MILLE: u64 = 955;
 
 const VALID: u64 = 1;
@@ -31,7 +31,8 @@ const SECOND: u64 = 2;
 pub(crate) struct Geometry {
     /// Binary logarithm of the number of buckets.
     pub(crate) bucket_bits: u32,
-    /// Multiplier of the hash that gives the second bucket. Odd and secret.
+    /// Multiplier of the hash that determines the second bucket of a key. The number is odd and
+    /// secret.
     pub(crate) second: u64,
     /// Number of low bits of an entry below `rest`.
     pub(crate) rest_shift: u32,
@@ -43,17 +44,19 @@ impl Geometry {
         (mixed & ((1 << self.bucket_bits) - 1)) as u32
     }
 
-    /// Returns the bits of a mixed key that identify it within its buckets.
+    /// Returns the bits of a mixed key that the bucket number does not determine. An entry stores
+    /// them to identify its key.
     pub(crate) fn rest(&self, mixed: u64) -> u64 {
         mixed >> self.bucket_bits
     }
 
-    /// Returns the bits in which the numbers of the two buckets differ. The result is never 0.
+    /// Returns the bits in which the numbers of a key's two buckets differ. The result is never 0,
+    /// so the buckets are different.
     pub(crate) fn flip(&self, rest: u64) -> u32 {
         (rest.wrapping_mul(self.second) >> (64 - self.bucket_bits)) as u32 | 2
     }
 
-    /// Returns the bits of an entry that can change while it is in the table.
+    /// Returns a mask of the bits of an entry that can change while the entry is in the table.
     fn value_mask(&self) -> u64 {
         ((1 << self.rest_shift) - 1) & !(VALID | SECOND)
     }
@@ -73,8 +76,8 @@ pub(crate) struct Cuckoo {
 /// Step of the search for a free slot.
 struct Step {
     bucket: u32,
-    /// Index of the previous step, and the slot of its bucket whose entry moves from there to this
-    /// bucket.
+    /// Origin of the entry that moves to this bucket: the index of the previous step, and a slot in
+    /// the bucket of that step. The origin is `None` for the first bucket of a path.
     from: Option<(usize, u32)>,
 }
 
@@ -93,7 +96,7 @@ impl Cuckoo {
         [first, first ^ self.geometry.flip(self.geometry.rest(mixed))]
     }
 
-    /// Returns the first slot of a mixed key whose value is accepted.
+    /// Returns the first slot that contains the mixed key with a value that `accepts` allows.
     pub(crate) fn find(&self, mixed: u64, accepts: impl Fn(u64) -> bool) -> Option<u32> {
         let expected = self.geometry.rest(mixed) << self.geometry.rest_shift | VALID;
         let mask = self.geometry.value_mask();
@@ -126,8 +129,10 @@ impl Cuckoo {
         (word != 0).then_some(rest << self.geometry.bucket_bits | first)
     }
 
-    /// Inserts a mixed key with a value, given at its bits of the entry. Returns the number of
-    /// entries that were moved, or `None` if there is no room. The table is unchanged in this case.
+    /// Inserts a mixed key with a value, whose bits are already at their position in the entry.
+    /// Returns the number of entries that were moved to make room.
+    ///
+    /// Returns `None` if there is no room. The table is then unchanged.
     pub(crate) fn insert(&mut self, mixed: u64, value: u64, waves: &mut Waves) -> Option<usize> {
         debug_assert_eq!(value & !self.geometry.value_mask(), 0);
         let path = self.path(self.buckets(mixed))?;
@@ -142,8 +147,8 @@ impl Cuckoo {
         Some(path.len() - 1)
     }
 
-    /// Returns the slots from one of `buckets` to a free slot. Each slot is in the other bucket of
-    /// the entry before.
+    /// Returns a path of slots from one of `buckets` to a free slot. The entry in each slot of the
+    /// path can move to the next slot, which is in its other bucket.
     fn path(&self, buckets: [u32; 2]) -> Option<Vec<u32>> {
         let mut steps: Vec<Step> = buckets.map(|bucket| Step { bucket, from: None }).into();
         let mut at = 0;
@@ -184,8 +189,8 @@ impl Cuckoo {
     }
 }
 
-/// Returns whether the path to a step visits a bucket. An entry of that bucket could otherwise move
-/// twice.
+/// Returns whether the path to a step already visits a bucket. Such a path must not continue there,
+/// because it could move an entry twice.
 fn passes(steps: &[Step], at: usize, bucket: u32) -> bool {
     let mut step = Some(&steps[at]);
     while let Some(Step { bucket: passed, from }) = step {

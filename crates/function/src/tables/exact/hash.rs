@@ -1,5 +1,5 @@
-//! Keyed hashes of exact tables: the permutation of short keys with its inverse, and the hash of
-//! long ones. `kernels/tables/exact.h` computes the same.
+//! Keyed hashes of exact-match tables. Short keys are mixed by a permutation, which has an inverse.
+//! Long keys are hashed. `kernels/tables/exact.h` computes the same hashes.
 
 use crate::Error;
 
@@ -59,7 +59,8 @@ pub(crate) struct LongHash {
 }
 
 impl LongHash {
-    /// Returns the bits of a key's hash that an entry and its bucket determine.
+    /// Returns the hash bits of a key that the number of its bucket and its table entry hold
+    /// together.
     pub(crate) fn mix(&self, key: &[u64]) -> u64 {
         let mut mixed = self.words[10];
         for (index, word) in key.iter().enumerate() {

@@ -1,8 +1,9 @@
-//! Order in which words of the table are written while lookups run. Writes are grouped into waves.
-//! After each wave, the control side waits for all lookups that began before it.
+//! Order in which words of a table are written while kernels look up entries. Writes are grouped
+//! into waves. After each wave, the control side waits until all lookups that began before it have
+//! ended.
 //!
-//! To move an entry, one wave copies it, and a later wave overwrites its old slot. The words of one
-//! wave can be written, and copied to devices, in any order.
+//! To move an entry, one wave copies the entry to its new slot, and a later wave overwrites its old
+//! slot. The words of one wave can be written, and copied to devices, in any order.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -20,14 +21,14 @@ pub(crate) struct Waves {
 }
 
 impl Waves {
-    /// Adds a write to the first wave after all earlier writes to the slot.
+    /// Adds a write to the first wave that follows all pending writes to the same slot.
     pub(crate) fn write(&mut self, slot: u32, word: u64) {
         let wave = self.first_wave(&[slot]);
         self.put(wave, slot, word);
     }
 
-    /// Adds the writes of an insertion: each entry of `path` moves to the next slot, the last one
-    /// first. `words` returns the final word of each slot.
+    /// Adds the writes of an insertion. Each entry of `path` moves to the next slot of the path,
+    /// and the last entry moves first. `words` returns the final word of each slot.
     pub(crate) fn write_path(&mut self, path: &[u32], words: impl Fn(u32) -> u64) {
         let wave = self.first_wave(path);
         for (wave, &slot) in (wave..).zip(path.iter().rev()) {

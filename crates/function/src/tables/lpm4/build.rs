@@ -24,14 +24,16 @@ use crate::Error;
 pub(crate) const TBL24_ENTRIES: usize = 1 << 24;
 pub(crate) const GROUP_ENTRIES: usize = 256;
 
-/// Maximum number of routes in a table, limited by the sort key.
+/// Maximum number of routes in a table. The bits for the index of a route in its sort key limit the
+/// number.
 pub(crate) const ROUTES_MAX: usize = 1 << SEQUENCE_BITS;
 const SEQUENCE_BITS: u32 = 26;
 
 /// Next hop of addresses without a route.
 pub(crate) const NO_ROUTE: u32 = u32::MAX;
 
-/// Range of addresses with one next hop, from `start` to the start of the next interval.
+/// Range of addresses with the same next hop. It begins at `start` and ends where the next interval
+/// begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Interval {
     start: u32,
@@ -50,10 +52,12 @@ pub(crate) struct Layout {
     pub(crate) end: usize,
 }
 
-/// Largest index of a next hop plus 1, and largest number of groups, with 2-byte entries. An index
-/// of all ones means "no route" for next hops, but is valid for groups.
+/// Capacity of a table with 2-byte entries: the maximum number of next hops, and the maximum number
+/// of groups. An index of all ones is reserved for "no route" among next hops, but is valid for
+/// groups.
 pub(crate) const NARROW: (usize, usize) = (0x7fff, 0x8000);
-/// The same with 4-byte entries.
+/// Capacity of a table with 4-byte entries: the maximum number of next hops, and the maximum number
+/// of groups.
 pub(crate) const WIDE: (usize, usize) = (0x7fff_ffff, 0x8000_0000);
 
 impl Layout {
@@ -64,7 +68,8 @@ impl Layout {
         Self { entry_bytes, groups, tbl24_offset: offset, tbl8_offset, end }
     }
 
-    /// Returns the bit that marks an entry as a reference to a group.
+    /// Returns the top bit of an entry. It marks the entry as a reference to a group (256 entries
+    /// for longer prefixes).
     pub(crate) fn top(&self) -> u32 {
         1 << (8 * self.entry_bytes - 1)
     }
@@ -75,7 +80,7 @@ impl Layout {
     }
 }
 
-/// Entries of both levels, before they are written to an image.
+/// Contents of both table levels, before they are written to an image.
 pub(crate) struct Built {
     intervals: Vec<Interval>,
     groups: Groups,
@@ -119,10 +124,11 @@ pub(crate) fn check_count(routes: usize) -> Result<(), Error> {
     })
 }
 
-/// Maps all addresses to next hops. The first interval starts at 0, and adjacent intervals differ.
+/// Divides the address space into intervals with the same next hop. The first interval starts at
+/// address 0. Adjacent intervals have different next hops.
 fn intervals(routes: &[Route]) -> Vec<Interval> {
-    // Sort by address, then by length, then by order in the file. The low bits hold the index of
-    // the route.
+    // The keys sort routes by prefix, then by length, and then by their order in the file. The low
+    // bits of a key hold the index of the route.
     let mut keys: Vec<u64> = (routes.iter().zip(0u64..))
         .map(|(route, index)| u64::from(route.prefix) << 32 | u64::from(route.length) << SEQUENCE_BITS | index)
         .collect();
@@ -130,8 +136,9 @@ fn intervals(routes: &[Route]) -> Vec<Interval> {
 
     let mut intervals = Vec::with_capacity(2 * routes.len() + 1);
     intervals.push(Interval { start: 0, next_hop: NO_ROUTE });
-    // End and next hop of the prefixes that cover the current address, longest last. The first
-    // element never ends.
+    // This stack holds the end address and the next hop of each prefix that covers the current
+    // address. The longest prefix is on top. The lowest element covers the whole address space and
+    // is never removed.
     let mut covering: Vec<(u64, u32)> = vec![(u64::MAX, NO_ROUTE)];
     for (position, key) in keys.iter().enumerate() {
         // The last route of a prefix wins.
@@ -148,8 +155,8 @@ fn intervals(routes: &[Route]) -> Vec<Interval> {
     intervals
 }
 
-/// Removes the prefixes that end at or before `address`. After each, the interval of the enclosing
-/// prefix begins.
+/// Removes the prefixes that end at or before `address` from the stack. Where a prefix ends, an
+/// interval of the enclosing prefix begins.
 fn leave(covering: &mut Vec<(u64, u32)>, intervals: &mut Vec<Interval>, address: u64) {
     while let Some(&(end, _)) = covering.last()
         && end <= address
@@ -161,7 +168,8 @@ fn leave(covering: &mut Vec<(u64, u32)>, intervals: &mut Vec<Interval>, address:
     }
 }
 
-/// Begins an interval with `next_hop` at `start`. It replaces an interval with the same start.
+/// Begins an interval with `next_hop` at the address `start`. The interval replaces an existing one
+/// with the same start.
 fn begin(intervals: &mut Vec<Interval>, start: u64, next_hop: u32) {
     let Ok(start) = u32::try_from(start) else {
         return;
@@ -174,7 +182,8 @@ fn begin(intervals: &mut Vec<Interval>, start: u64, next_hop: u32) {
     }
 }
 
-/// Group of the image: the pieces of its blocks, and the number of blocks.
+/// Group of the image, which holds one entry for each last octet. `pieces` are its contents. `uses`
+/// is the number of address blocks (/24) that refer to it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Group {
     pub(crate) pieces: Vec<Piece>,
@@ -183,14 +192,15 @@ pub(crate) struct Group {
 
 /// Blocks of 256 addresses that have more than one next hop.
 struct Groups {
-    /// Index of each group, by its pieces in ascending order of the octet.
+    /// Index of each group, by the group's contents. The pieces of a group are in ascending order
+    /// of their octets.
     contents: HashMap<Vec<Piece>, u32>,
     /// Block and group, in ascending order of the block.
     of_block: Vec<(u32, u32)>,
 }
 
-/// Start of a range of last octets with the same next hop: `octet << 32 | next_hop`. A single
-/// number hashes faster than a pair.
+/// Start of a range of last octets with the same next hop, encoded as `octet << 32 | next_hop`. A
+/// single number hashes faster than a pair.
 pub(crate) type Piece = u64;
 
 impl Groups {
@@ -203,8 +213,8 @@ impl Groups {
                 index += 1;
                 continue;
             }
-            // The previous interval covers the start of the block. There is one, because the first
-            // interval starts at 0.
+            // The previous interval covers the start of the block. A previous interval always
+            // exists, because the first interval starts at address 0.
             let block = first.start >> 8;
             pieces.clear();
             pieces.push(u64::from(intervals[index - 1].next_hop));

@@ -1,5 +1,6 @@
-//! Routes of the table, apart from the image. For each block of 256 addresses the [`Rib`] knows the
-//! prefix that applies, and the prefix that takes over when a route is removed.
+//! Routes of a table, stored separately from its image. For each block of 256 addresses, the
+//! [`Rib`] knows the prefix that applies. It also finds the prefix that takes over when a route is
+//! removed.
 
 use std::collections::BTreeMap;
 
@@ -10,29 +11,30 @@ use super::build::{GROUP_ENTRIES, NO_ROUTE, Piece};
 use crate::routes::Address;
 
 const BLOCKS: usize = 1 << 24;
-/// Flag in [`Rib::owners`]: the block contains routes longer than /24.
+/// Flag in [`Rib::owners`], which means that the block contains routes longer than /24.
 const HAS_LONGER: u8 = 0x80;
 
 /// Routes of a table. See the module documentation.
 pub(crate) struct Rib {
     /// Next hop of each prefix, by length, then by prefix.
     by_length: [HashMap<u32, u32>; 33],
-    /// For each block, the length plus 1 of the longest prefix up to /24 that covers it, or 0 if
-    /// none does.
+    /// For each block of 256 addresses, the length of the longest prefix up to /24 that covers it,
+    /// plus 1. The value is 0 if no such prefix covers the block.
     owners: Vec<u8>,
-    /// Routes longer than /24 in each block, by length and last octet.
+    /// Routes longer than /24 in each block of 256 addresses, sorted by length and then by last
+    /// octet.
     longer: HashMap<u32, BTreeMap<(u8, u8), u32>>,
     /// Number of routes that use each next hop.
     uses: Vec<u32>,
 }
 
-/// Cache for [`Rib::block`]: length, prefix and next hop of the last result. Adjacent blocks
-/// usually share them.
+/// Cache for [`Rib::block`] that holds the length, prefix and next hop of the last result. Adjacent
+/// blocks usually have the same result.
 #[derive(Default)]
 pub(crate) struct BlockCache(Option<(u8, u32, u32)>);
 
 impl Rib {
-    /// Creates a table of `routes`. The last route of a prefix wins.
+    /// Creates the list of `routes`. If several routes have the same prefix, the last one is valid.
     pub(crate) fn new(routes: &[Route]) -> Self {
         let mut rib = Self {
             by_length: std::array::from_fn(|_| HashMap::new()),
@@ -57,7 +59,8 @@ impl Rib {
         rib
     }
 
-    /// Adds or removes a route. Returns the previous next hop of the prefix.
+    /// Sets the next hop of a prefix. If `next_hop` is `None`, removes the route. Returns the
+    /// previous next hop of the prefix.
     fn put(&mut self, prefix: u32, length: u8, next_hop: Option<u32>) -> Option<u32> {
         let routes = &mut self.by_length[usize::from(length)];
         let before = match next_hop {
@@ -75,8 +78,8 @@ impl Rib {
         before
     }
 
-    /// Applies a change and appends the blocks that it may affect to `dirty`. Returns the previous
-    /// next hop of the prefix.
+    /// Applies a route change. Appends the ranges of blocks whose table entries it may affect to
+    /// `dirty`. Returns the previous next hop of the prefix.
     pub(crate) fn change(
         &mut self,
         prefix: u32,
@@ -111,8 +114,8 @@ impl Rib {
         let successor =
             if next_hop.is_some() { length + 1 } else { self.shorter(prefix, length).map_or(0, |cover| cover + 1) };
         for owner in &mut self.owners[range] {
-            // A new route takes blocks from shorter prefixes. A removed route gives up only its own
-            // blocks.
+            // A new route takes over blocks from shorter prefixes. A removed route gives up only
+            // the blocks for which it was the longest prefix.
             let is_ours =
                 if next_hop.is_some() { *owner & !HAS_LONGER <= length } else { *owner & !HAS_LONGER == length + 1 };
             if is_ours {
@@ -122,7 +125,8 @@ impl Rib {
         before
     }
 
-    /// Returns the length of the longest prefix that covers this prefix and is shorter than it.
+    /// Returns the length of the longest route that covers this prefix and is shorter than the
+    /// prefix.
     fn shorter(&self, prefix: u32, length: u8) -> Option<u8> {
         (0..length).rev().find(|&shorter| self.at(prefix.masked(shorter), shorter).is_some())
     }
@@ -133,12 +137,13 @@ impl Rib {
         if routes.is_empty() { None } else { routes.get(&prefix).copied() }
     }
 
-    /// Returns the length and next hop of the longest prefix that covers an address.
+    /// Returns the length and the next hop of the longest prefix that covers an address.
     pub(crate) fn find(&self, address: u32) -> Option<(u8, u32)> {
         (0..=32).rev().find_map(|length| Some((length, self.at(address.masked(length), length)?)))
     }
 
-    /// Returns the next hop of a block according to routes up to /24, or [`NO_ROUTE`].
+    /// Returns the next hop of a block of 256 addresses, considering only routes up to /24. Returns
+    /// [`NO_ROUTE`] if no such route covers the block.
     pub(crate) fn block(&self, block: u32, cache: &mut BlockCache) -> u32 {
         let owner = self.owners[block as usize] & !HAS_LONGER;
         let Some(length) = owner.checked_sub(1) else { return NO_ROUTE };
@@ -155,14 +160,16 @@ impl Rib {
         }
     }
 
-    /// Divides a block with routes longer than /24 into `pieces`. Addresses that no such route
-    /// covers get the next hop `base`. Returns `false` if the block has no such routes.
+    /// Divides a block of 256 addresses with routes longer than /24 into `pieces` with the same
+    /// next hop. Addresses that no such route covers get the next hop `base`. Returns `false` if
+    /// the block has no such routes.
     pub(crate) fn pieces(&self, block: u32, base: u32, pieces: &mut Vec<Piece>) -> bool {
         if self.owners[block as usize] & HAS_LONGER == 0 {
             return false;
         }
         let mut hops = [base; GROUP_ENTRIES];
-        // Routes are sorted by length, so longer ones overwrite shorter ones.
+        // The routes are sorted by length, so a longer route overwrites the shorter routes that
+        // contain it.
         for (&(length, octet), &next_hop) in self.longer.get(&block).into_iter().flatten() {
             hops[usize::from(octet)..][..1 << (32 - length)].fill(next_hop);
         }

@@ -29,22 +29,25 @@ use super::rib::{BlockCache, Rib};
 use crate::routing::Unchanged;
 use crate::{Error, Running};
 
-/// Number of changes that are applied together. Larger batches share waits and copies; smaller ones
-/// take effect sooner.
+/// Number of route changes that are applied together. In a larger batch, more changes share one
+/// wait and one copy to the devices. A smaller batch takes effect sooner.
 const TRANSACTION_CHANGES: usize = 8192;
-/// Maximum gap between two changed entries of tbl24 that are copied to devices in one transfer.
+/// Maximum gap between two changed entries of the first table level (tbl24). Entries with a smaller
+/// gap are copied to the devices in one transfer.
 const GAP_ENTRIES: u32 = 2048;
 
-/// Change of one route: prefix, length, and the index of the next hop (`None` removes the route).
+/// Change of one route, which consists of a prefix, its length and the index of its next hop. The
+/// index `None` removes the route.
 pub(crate) type Change = (u32, u8, Option<u32>);
 
-/// Table whose routes change. Next hops are numbers, which the owner of the table interprets.
+/// Longest-prefix-match table whose routes change. Next hops are numbers, whose meaning the
+/// function that owns the table defines.
 pub(crate) struct Table {
     image: Arc<Image>,
     layout: Layout,
     rib: Rib,
     groups: Groups,
-    /// Ranges of the image that still have to be copied to devices.
+    /// Changed ranges of the image that are not copied to the devices yet.
     unsent: Vec<Range<usize>>,
 }
 
@@ -57,8 +60,8 @@ struct Groups {
     uses: Vec<u32>,
 }
 
-/// Slots of the image, by index. A slot is in use, never used, free, or retired while packets in
-/// flight may refer to it.
+/// Slots of the image, indexed by number. Each slot is in use, never used, free or retired. A
+/// retired slot is no longer used, but packets in flight may still read it.
 pub(crate) struct Slots<T> {
     pub(crate) taken: Vec<Option<T>>,
     capacity: usize,
@@ -75,12 +78,13 @@ impl<T> Slots<T> {
         self.taken.get(index as usize)?.as_ref()
     }
 
-    /// Returns the number of slots that can be taken without waiting.
+    /// Returns the number of slots that can be taken without waiting for packets in flight.
     pub(crate) fn room(&self) -> usize {
         self.free.len() + self.capacity - self.taken.len()
     }
 
-    /// Takes a slot. Returns its index, and whether it was in use before.
+    /// Takes a slot for `value`. Returns the index of the slot, and whether the slot was in use
+    /// before.
     ///
     /// # Panics
     /// Panics if there is no room.
@@ -99,7 +103,7 @@ impl<T> Slots<T> {
         self.taken[index as usize].take()
     }
 
-    /// Frees the first `retired` retired slots. No packet in flight may refer to them.
+    /// Frees the first `retired` retired slots. No packet in flight may refer to them any more.
     pub(crate) fn reuse(&mut self, retired: usize) {
         self.free.extend(self.retired.drain(..retired));
     }
@@ -117,14 +121,15 @@ enum Target {
 /// Changes to the image for one batch.
 #[derive(Default)]
 struct TableUpdate {
-    /// Runs of consecutive blocks with the same target: first block, number of blocks, target.
+    /// Runs of consecutive blocks whose entries get the same new value. Each run consists of the
+    /// first block, the number of blocks and the value.
     runs: Vec<(u32, u32, Target)>,
     /// Contents of the new groups.
     new_groups: Vec<Arc<[Piece]>>,
 }
 
 impl Table {
-    /// Creates the state for an image with these routes and groups.
+    /// Creates the state for route changes, from an existing image and its routes and groups.
     pub(crate) fn new(image: Arc<Image>, layout: Layout, routes: &[Route], groups: &[Group]) -> Self {
         let contents: Vec<Arc<[Piece]>> = groups.iter().map(|group| group.pieces.as_slice().into()).collect();
         let by_contents = contents.iter().cloned().zip(0..).collect();
@@ -138,8 +143,8 @@ impl Table {
         &self.rib
     }
 
-    /// Applies changes in order. Calls `applied` with those that took effect. `is_known` returns
-    /// whether a next hop exists.
+    /// Applies route changes in order. Calls `applied` with the changes that took effect.
+    /// `is_known` returns whether a next hop exists.
     pub(crate) fn change(
         &mut self,
         changes: &[Change],
@@ -177,8 +182,8 @@ impl Table {
         Ok(())
     }
 
-    /// Applies either all of the changes or none. Returns `false` if there is no room for all of
-    /// them.
+    /// Applies either all of the route changes or none of them. Returns `false` if the image has
+    /// too few free groups for all of them.
     fn transaction(&mut self, changes: &[Change], running: &dyn Running) -> Result<bool, Error> {
         self.send_again(running)?;
         let mut dirty = Vec::new();
@@ -206,7 +211,8 @@ impl Table {
         }
     }
 
-    /// Step 1, after the routes were entered: computes the entries that change.
+    /// Computes the entries that the new routes change (step 1). The routes were entered into the
+    /// [`Rib`] before.
     fn prepare(&self, mut dirty: Vec<(u32, u32)>) -> TableUpdate {
         dirty.sort_unstable();
         let mut update = TableUpdate::default();
@@ -250,8 +256,8 @@ impl Table {
         update
     }
 
-    /// Returns whether `groups` groups can be taken. Waits for packets in flight if that frees
-    /// retired groups.
+    /// Returns whether `groups` groups of 256 entries can be taken. If retired groups are needed,
+    /// waits until packets in flight no longer use them.
     fn make_room(&mut self, groups: usize, running: &dyn Running) -> Result<bool, Error> {
         if self.groups.slots.room() < groups && !self.groups.slots.retired.is_empty() {
             self.quiesce(running)?;
@@ -259,7 +265,8 @@ impl Table {
         Ok(self.groups.slots.room() >= groups)
     }
 
-    /// Waits until all packets in flight have left, and frees retired groups.
+    /// Waits until all packets in flight have left. Then frees the groups that were retired before
+    /// the call.
     pub(crate) fn quiesce(&mut self, running: &dyn Running) -> Result<(), Error> {
         let retired = self.groups.slots.retired.len();
         running.quiesce()?;
@@ -267,8 +274,8 @@ impl Table {
         Ok(())
     }
 
-    /// Step 2: writes the new groups. Returns their indices. If a device fails to take them, none
-    /// is kept.
+    /// Writes the new groups to the image and copies them to the devices (step 2). Returns the
+    /// indices of the groups. If the copy to a device fails, all new groups are given up.
     fn write(&mut self, update: &TableUpdate, running: &dyn Running) -> Result<Vec<u32>, Error> {
         let mut made = Vec::with_capacity(update.new_groups.len());
         let mut was_used = false;
@@ -300,8 +307,10 @@ impl Table {
         Ok(made)
     }
 
-    /// Steps 3 and 4: stores the entries and retires unused groups. The changes are in effect even
-    /// if a device fails to take them. The device then gets them with the next batch.
+    /// Stores the changed entries and retires the groups that are no longer used (steps 3 and 4).
+    ///
+    /// The changes are in effect even if the copy to a device fails. The device then receives them
+    /// with the next batch.
     fn publish(&mut self, update: &TableUpdate, made: &[u32], running: &dyn Running) -> Result<(), Error> {
         let (top, entry_bytes) = (self.layout.top(), self.layout.entry_bytes);
         let mut retired = Vec::new();
@@ -366,7 +375,8 @@ impl Table {
 
     fn entry(&self, block: u32) -> u32 {
         let at = self.layout.tbl24_offset + block as usize * self.layout.entry_bytes;
-        // A narrow entry is not widened: `Layout::top` is the top bit of the configured width.
+        // The value of a 2-byte entry is not converted, because [`Layout::top`] is the top bit of
+        // an entry of the same width.
         match self.layout.entry_bytes {
             2 => self.image.load_u16(at).into(),
             _ => self.image.load_u32(at),

@@ -16,13 +16,13 @@ fn memory_for_routes_of_zebra_is_bounded_by_the_table() {
     for number in 0..WAITING_MAX + ignored {
         state.zebra_event(event(number, true));
         state.zebra_event(Event::NextHop { id: number as u32, target: Some(Target::Local) });
-        // A withdrawal of a route that was never announced needs no memory either.
+        // The withdrawal of a route that was never announced must not take memory either.
         state.zebra_event(event(1 << 30 | number, false));
     }
     let lengths = (state.zebra_routes.len(), state.objects.len(), state.dirty.len(), state.ignored);
     assert_eq!(lengths, (WAITING_MAX, WAITING_MAX, WAITING_MAX, 2 * ignored));
     assert!(state.report().unwrap_err().to_string().contains("no room"));
-    // Routes of the table make room for as many others.
+    // Each route in the table allows one more route from zebra.
     state.installed.insert(Prefix::host(IpAddr::from([10, 0, 0, 1])), HopKey::Local);
     state.zebra_event(event(WAITING_MAX + ignored, true));
     state.zebra_event(event(WAITING_MAX + ignored + 1, true));
