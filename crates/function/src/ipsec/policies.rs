@@ -53,8 +53,8 @@ impl Action {
     }
 }
 
-/// Minimum number of policies of a group with a table. A table lookup takes as long as comparing
-/// this many policies. Measured with `examples/prepare_ipsec.rs`.
+/// Minimum number of policies that a group needs for a hash table. A lookup in a table takes as
+/// long as a comparison with this many policies, measured with `examples/prepare_ipsec.rs`.
 const GROUP_MIN: usize = 4;
 
 /// All policies, indexed for searching.
@@ -64,8 +64,8 @@ pub(super) struct Policies {
 }
 
 impl Policies {
-    /// Indexes the policies. There can be at most 2^30 policies and 2^30 SAs, because an [`Answer`]
-    /// holds their indexes.
+    /// Builds the index of the policies. There can be at most 2^30 policies and 2^30 SAs, because
+    /// an [`Answer`] has space for 30-bit indexes.
     pub(super) fn new(policies: &[Policy]) -> Self {
         debug_assert!(policies.len() <= 1 << 30);
         Self { ipv4: FamilyPolicies::new(policies), ipv6: FamilyPolicies::new(policies) }
@@ -77,8 +77,8 @@ impl Policies {
         &self.ipv4
     }
 
-    /// Changes the SA of a policy with the action `protect`. `order` is the index of the policy. A
-    /// concurrent search finds the old or the new SA.
+    /// Makes a policy with the action `protect` use another SA. `order` is the index of the policy.
+    /// A concurrent search finds the old or the new SA.
     pub(super) fn set_sa(&self, order: u32, policy: &Policy, sa: u32) {
         self.ipv4.set_sa(order, &policy.selector, sa);
         self.ipv6.set_sa(order, &policy.selector, sa);
@@ -90,7 +90,7 @@ pub(super) trait PolicyAddress: Address {
     /// Whether different address pairs always have different [`PolicyAddress::pair`] keys.
     const IS_EXACT: bool;
 
-    /// Returns the key of an address pair.
+    /// Returns the key of a pair of a source and a destination address.
     fn pair(source: Self, destination: Self) -> u64;
 
     fn policies(policies: &Policies) -> &FamilyPolicies<Self>;
@@ -129,25 +129,27 @@ impl PolicyAddress for u128 {
 pub(super) struct FamilyPolicies<A> {
     /// Groups in the order of their first policies.
     groups: Vec<Group<A>>,
-    /// Lists that [`Answer`]s in the tables of groups refer to, one after the other.
+    /// Lists of candidate policies, one after the other. The [`Answer`]s in the tables of the
+    /// groups refer to them.
     lists: Vec<Rule<A>>,
-    /// Policies of groups that are too small for a table, in order.
+    /// Policies whose groups are too small for a hash table, in order.
     rest: Vec<Rule<A>>,
-    /// Whether there is exactly one group and nothing else. Its table then gives the final answer.
+    /// Whether the table of one group holds all policies. A lookup in this table then gives the
+    /// final answer.
     is_one_table: bool,
 }
 
-/// Table that holds all policies for IPv4.
+/// Hash table that holds all policies for IPv4.
 #[derive(Clone, Copy)]
 pub(super) struct Table<'a> {
-    /// Masks of both prefixes, in the layout of [`PolicyAddress::pair`].
+    /// Masks of the source and the destination prefix, in the layout of [`PolicyAddress::pair`].
     masks: u64,
     lookup: &'a Lookup,
 }
 
 impl Table<'_> {
     /// Returns the SA that protects packets with this address pair, if the first bucket of the pair
-    /// holds one. `None` means that [`Table::answer`] must be called.
+    /// holds it. If the result is `None`, the caller must call [`Table::answer`].
     #[inline(always)]
     pub(super) fn first_bucket_sa(self, pair: u64, isa: impl Isa) -> Option<u32> {
         Answer(self.lookup.get_in_first_bucket(pair & self.masks, isa)).sa()
@@ -171,7 +173,7 @@ impl FamilyPolicies<u32> {
 /// Policies with the same two prefix lengths.
 struct Group<A> {
     masks: (A, A),
-    /// Order of the first policy.
+    /// Position of the first policy of the group among all policies.
     first: u32,
     /// [`Answer`]s by address pair.
     lookup: Lookup,
@@ -184,12 +186,12 @@ impl<A: PolicyAddress> Group<A> {
     }
 }
 
-/// Policy in the index. `order` is the number of policies before it.
+/// Policy in the index. `order` is the number of policies that precede it.
 struct Rule<A> {
     pattern: Pattern<A>,
     action: AtomicU32,
     order: u32,
-    /// Whether this is the last rule of its list.
+    /// Whether this is the last policy of its list.
     last: bool,
 }
 
@@ -206,14 +208,15 @@ impl<A: Address> Rule<A> {
     fn applies_to(&self, fields: &PacketFields<A>) -> bool {
         match self.pattern.matches(fields) {
             Match::Yes => true,
-            // A fragment without ports must not evade a policy that discards its port.
+            // A fragment without ports must not evade a policy that discards packets to its port.
             Match::Unknown => self.action() == Action::Discard,
             Match::No => false,
         }
     }
 }
 
-/// Result of a table lookup as one number. The smaller number has precedence:
+/// Result of a table lookup, packed into one number. If several tables give a result, the smallest
+/// number has precedence:
 ///
 /// ```text
 /// | order of the policy | action or list |
@@ -225,8 +228,9 @@ pub(super) struct Answer(u64);
 impl Answer {
     /// No policy matches.
     const NONE: Self = Self(Lookup::ABSENT);
-    /// Flag of the lower half: the answer is a list of candidates. The other bits are the index of
-    /// the list, and the order is that of its first policy.
+    /// Flag in the lower half of an answer. If it is set, the answer is a list of candidate
+    /// policies. The other bits of the lower half are the index of the list. The order is the order
+    /// of the first policy in the list.
     const LIST: u32 = 1 << 30;
 
     fn new(order: u32, action: Action) -> Self {
@@ -241,7 +245,7 @@ impl Answer {
         (self.0 >> 32) as u32
     }
 
-    /// Returns the index in [`FamilyPolicies::lists`] if the answer is a list.
+    /// Returns the index of the list in [`FamilyPolicies::lists`] if the answer is a list.
     fn as_list(self) -> Option<usize> {
         let low = self.0 as u32;
         (low >> 30 == 1).then_some((low & !Self::LIST) as usize)
@@ -288,14 +292,15 @@ impl<A: PolicyAddress> FamilyPolicies<A> {
         family
     }
 
-    /// Adds a group. `rules` are in order and not empty.
+    /// Adds a group of policies with the same prefix lengths. `rules` contains at least one policy,
+    /// and its policies are in order.
     fn add_group(&mut self, masks: (A, A), rules: Vec<Rule<A>>) {
         let first = rules[0].order;
         let mut by_prefixes = HashMap::<u64, Vec<Rule<A>>>::new();
         for rule in rules {
             let same = by_prefixes.entry(prefixes(&rule.pattern)).or_default();
-            // A rule that compares only the prefixes matches all packets of its entry. Later rules
-            // of the entry are never reached.
+            // A policy that compares only the prefixes matches all packets of its table entry.
+            // Later policies of the entry are never reached.
             if !A::IS_EXACT || same.last().is_none_or(|before| !before.pattern.is_address_only()) {
                 same.push(rule);
             }
@@ -321,7 +326,8 @@ impl<A: PolicyAddress> FamilyPolicies<A> {
     }
 
     /// Returns the action of the first matching policy, or `None` if no policy matches. `fields`
-    /// extracts the packet fields. It is called only if addresses do not suffice, which is rare.
+    /// extracts the fields of the packet. It is called only if the addresses do not suffice, which
+    /// is rare.
     #[inline(always)]
     pub(super) fn find(&self, source: A, destination: A, fields: impl Fn() -> PacketFields<A>) -> Option<Action> {
         match self.groups.first() {
@@ -330,8 +336,8 @@ impl<A: PolicyAddress> FamilyPolicies<A> {
         }
     }
 
-    /// Returns the action of the first matching policy, for any combination of groups, lists and
-    /// other policies. See [`FamilyPolicies::find`].
+    /// Searches the policies like [`FamilyPolicies::find`], for any combination of groups, lists
+    /// and other policies.
     #[inline(never)]
     fn find_general(&self, source: A, destination: A, fields: impl Fn() -> PacketFields<A>) -> Option<Action> {
         let mut found = Answer::NONE;
@@ -378,7 +384,7 @@ impl<A: PolicyAddress> FamilyPolicies<A> {
         let answer = Answer(group.lookup.get(key));
         if let Some(start) = answer.as_list() {
             let end = self.lists[start..].iter().position(|rule| rule.last).unwrap_or(0);
-            // An unreachable policy is not in the list.
+            // A policy that no packet can reach is not in the list.
             if let Some(rule) = self.lists[start..=start + end].iter().find(|rule| rule.order == order) {
                 rule.action.store(sa, Ordering::Release);
             }
@@ -407,7 +413,7 @@ mod tests {
     use super::*;
     use crate::ipsec::selector::{Ports, Prefix};
 
-    /// Searches the policies one by one, as section 4.4.1 of RFC 4301 describes it.
+    /// Searches the policies one by one, as described in RFC 4301, section 4.4.1.
     fn linear(policies: &[Policy], fields: &PacketFields<IpAddr>) -> Option<Action> {
         policies.iter().find_map(|policy| match (policy.selector.matches(fields), policy.action) {
             (Match::Yes, action) => Some(action),
@@ -440,7 +446,8 @@ mod tests {
         (u128::from(u32::from(address)) << 96).into()
     }
 
-    /// Draws from few addresses, so that prefixes overlap, policies repeat, and packets match.
+    /// Draws addresses from a small set, so that prefixes overlap, policies repeat, and packets
+    /// match.
     fn address() -> impl Strategy<Value = u32> {
         (select(vec![10u8, 11]), 0..2u8, 0..4u8, 0..4u8).prop_map(|(a, b, c, d)| u32::from_be_bytes([a, b, c, d << 6]))
     }
@@ -477,8 +484,8 @@ mod tests {
         )
     }
 
-    /// Draws policies. A policy that protects uses its own index as the SA, so that no two answers
-    /// are equal.
+    /// Draws random policies. A policy with the action `protect` uses its own index as the SA, so
+    /// that different policies give different answers.
     fn policies() -> impl Strategy<Value = Vec<Policy>> {
         let lengths = select(vec![vec![24], vec![0, 24], vec![16, 24, 26], vec![0, 7, 8, 16, 23, 24, 25, 26, 32]]);
         let sizes = prop_oneof![0..GROUP_MIN * 4, 0..300usize];
@@ -543,8 +550,8 @@ mod tests {
 
     #[test]
     fn random_databases_use_tables_lists_and_the_rest() {
-        // The comparisons above are meaningful only if the drawn databases use every part of the
-        // index.
+        // The comparisons with a linear search are meaningful only if the random policies use every
+        // part of the index.
         let mut runner = proptest::test_runner::TestRunner::deterministic();
         let (mut groups, mut lists, mut rest, mut actions) = (0, 0, 0, [0; 4]);
         for _ in 0..50 {

@@ -1,15 +1,15 @@
-//! Anti-replay window: a ring of bit blocks that never shifts (RFC 6479), and inference of extended
-//! sequence numbers.
+//! Anti-replay window of an SA. It is a ring of bit blocks that never shifts (RFC 6479). This
+//! module also infers the upper half of extended sequence numbers.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Sequence numbers per block.
+/// Number of sequence numbers in a block.
 const BLOCK: u64 = u64::BITS as u64;
-/// Sequence numbers per cache line.
+/// Number of sequence numbers in a cache line.
 const LINE: u64 = 8 * BLOCK;
-/// Blocks per ring. The ring records more numbers than the largest window: while a packet from
-/// within the window waits for authentication, other packets in flight may advance the window
-/// beyond it.
+/// Number of blocks in a ring. The ring records more sequence numbers than the largest window.
+/// While a packet waits for authentication, other packets in flight may advance the window beyond
+/// its sequence number.
 const BLOCKS: u64 = 128;
 
 /// Maximum window size, in packets.
@@ -17,7 +17,7 @@ pub(super) const WINDOW_MAX: u32 = 4096;
 /// Minimum window size, in packets (RFC 4303, section 3.4.3).
 pub(super) const WINDOW_MIN: u32 = 32;
 
-/// Record of the recent sequence numbers that were authentic. Only one thread writes it.
+/// Record of the recent sequence numbers whose packets were authentic. Only one thread writes it.
 #[repr(align(64))]
 pub(super) struct Ring([AtomicU64; BLOCKS as usize]);
 
@@ -27,7 +27,7 @@ impl Default for Ring {
     }
 }
 
-/// Ring whose first block is offset by a number of cache lines.
+/// Ring whose first block is shifted by a number of cache lines.
 #[derive(Clone, Copy)]
 pub(super) struct RotatedRing<'a> {
     pub(super) ring: &'a Ring,
@@ -52,7 +52,8 @@ impl RotatedRing<'_> {
         self.ring.commit(self.rotated(largest), self.rotated(sequence))
     }
 
-    /// Adds the offset to a sequence number. Numbers have at most 44 bits, so this cannot overflow.
+    /// Adds the offset of the ring to a sequence number. The sum cannot overflow, because sequence
+    /// numbers have at most 44 bits.
     #[inline(always)]
     fn rotated(self, sequence: u64) -> u64 {
         sequence + self.lines as u64 * LINE
@@ -60,7 +61,7 @@ impl RotatedRing<'_> {
 }
 
 impl Ring {
-    /// Cache lines per ring.
+    /// Number of cache lines in a ring.
     pub(super) const LINES: usize = (BLOCKS * BLOCK / LINE) as usize;
 
     /// Creates `COUNT` empty rings.
@@ -77,10 +78,11 @@ impl Ring {
         self.0.iter().for_each(|block| block.store(0, Relaxed));
     }
 
-    /// Records all numbers up to `largest`, for an SA that continues after it.
+    /// Records all sequence numbers up to `largest`, for an SA that continues after this number.
     pub(super) fn fill(&self, largest: u64) {
         self.0.iter().for_each(|block| block.store(u64::MAX, Relaxed));
-        // Later numbers of this block are new. Later blocks are cleared when a number reaches them.
+        // Later sequence numbers of this block are new. Later blocks are cleared when a sequence
+        // number first reaches them.
         self.block(largest).store(Self::bit(largest) | (Self::bit(largest) - 1), Relaxed);
     }
 
@@ -92,20 +94,21 @@ impl Ring {
         1 << (sequence % BLOCK)
     }
 
-    /// Returns whether `sequence` was already authentic. It must lie within the window and not
-    /// exceed the largest number.
+    /// Returns whether an authentic packet with this sequence number was recorded. `sequence` must
+    /// lie within the window and must not exceed the largest recorded number.
     #[inline]
     pub(super) fn has(&self, sequence: u64) -> bool {
         self.block(sequence).load(Relaxed) & Self::bit(sequence) != 0
     }
 
-    /// Records a number, which may exceed `largest`. Returns false if it is already recorded or
-    /// older than the ring.
+    /// Records a sequence number, which may exceed the largest recorded number `largest`. Returns
+    /// false if it is already recorded or too old for the ring.
     #[inline]
     pub(super) fn commit(&self, largest: u64, sequence: u64) -> bool {
         let (last, current) = (largest / BLOCK, sequence / BLOCK);
         if current > last {
-            // Clear the blocks in between: they hold numbers that are one ring length older.
+            // The blocks in between are cleared, because they hold sequence numbers that are one
+            // ring length older.
             for block in last + 1..=current.min(last + BLOCKS) {
                 self.0[(block % BLOCKS) as usize].store(0, Relaxed);
             }
@@ -119,14 +122,15 @@ impl Ring {
     }
 }
 
-/// Returns the extended sequence number whose lower half is `low`, given the largest authentic
-/// number (RFC 4304, appendix A2.2). Returns `None` if it would be negative.
+/// Returns the extended sequence number whose lower half is `low` (RFC 4304, appendix A2.2).
+/// `largest` is the largest authentic sequence number. Returns `None` if the result would be
+/// negative.
 #[inline]
 pub(super) fn infer(largest: u64, low: u32, window: u64) -> Option<u64> {
     let (largest_high, largest_low) = (largest >> 32, largest & 0xffff_ffff);
     let low = u64::from(low);
     let high = if largest_low >= window - 1 {
-        // The window lies within one half-space.
+        // All sequence numbers in the window have the same upper half.
         if low >= largest_low - (window - 1) { largest_high } else { largest_high + 1 }
     } else if low >= (1 << 32) + largest_low - (window - 1) {
         largest_high.checked_sub(1)?
@@ -144,7 +148,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns the smallest number with these lower bits that is not older than the window.
+    /// Returns the smallest sequence number that has these lower 32 bits and is not older than the
+    /// window.
     fn nearest(largest: u64, low: u32, window: u64) -> Option<u64> {
         let before_window = largest as i128 - window as i128;
         let first = i128::from(low) + (((before_window >> 32) - 1) << 32);
@@ -164,8 +169,8 @@ mod tests {
             prop_assert_eq!(infer(largest, received, window), nearest(largest, received, window));
         }
 
-        /// Compares the ring with a set that forgets old numbers. The numbers jump far forward and
-        /// far back.
+        /// Compares the ring with a set that forgets old sequence numbers. Some of the sequence
+        /// numbers jump far forward or far back.
         #[test]
         fn behaves_as_a_set(first in prop_oneof![Just(0), 1..100_000u64], steps in prop::collection::vec(
             prop_oneof![8 => -300..300i64, 2 => -9000..9000i64, 1 => -100_000..100_000i64], 1..400,

@@ -1,4 +1,4 @@
-//! Headroom and tailroom that the SAs need.
+//! Headroom and tailroom that packets need for the SAs.
 
 use super::sa::Sa;
 use crate::Error;
@@ -8,13 +8,14 @@ use crate::Error;
 pub(super) struct Room {
     pub(super) headroom_bytes: u16,
     pub(super) tailroom_bytes: u16,
-    /// Tailroom that is not needed, by frame length modulo 16. See
-    /// [`Contract::tailroom_saved`](crate::Contract::tailroom_saved).
+    /// Part of the tailroom that a frame does not need, in bytes, by the frame length modulo 16.
+    /// See [`Contract::tailroom_saved`](crate::Contract::tailroom_saved).
     pub(super) tailroom_saved: [u8; 16],
 }
 
 impl Room {
-    /// Returns the room that is enough for each of these SAs, and at least the configured room.
+    /// Returns the room that is enough for each of these SAs. It is never smaller than the
+    /// configured room.
     pub(super) fn new(sas: &[Sa], headroom_bytes: u16, tailroom_bytes: u16) -> Self {
         let max = |bytes: fn(&Sa) -> usize| sas.iter().map(bytes).max().unwrap_or(0) as u16;
         let sa_tailroom = max(Sa::tailroom_bytes);
@@ -22,7 +23,8 @@ impl Room {
             let needed = sas.iter().map(|sa| sa.tail_bytes(length)).max().unwrap_or(0);
             (usize::from(sa_tailroom) - needed) as u8
         };
-        // Extra configured tailroom is for later SAs, which may need it at any frame length.
+        // Tailroom that exceeds the needs of these SAs is for SAs that are added later. They may
+        // need it at any frame length.
         let tailroom_saved = if tailroom_bytes > sa_tailroom { [0; 16] } else { std::array::from_fn(saved) };
         Self {
             headroom_bytes: headroom_bytes.max(max(Sa::headroom_bytes)),

@@ -1,4 +1,5 @@
-//! Security association (RFC 4301, section 4.4.2.1) and the packet room that it needs.
+//! Security association (RFC 4301, section 4.4.2.1), and the headroom and tailroom that its packets
+//! need.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -17,42 +18,45 @@ pub(super) struct Sa {
     /// Suite number: the index in [`SUITES`].
     pub(super) suite: u8,
     pub(super) mode: Mode,
-    /// Endpoints of the tunnel, or the two hosts in transport mode. Both are of the same address
-    /// family.
+    /// Source endpoint of the tunnel, or source host in transport mode. `destination` has the same
+    /// address family.
     pub(super) source: IpAddr,
     pub(super) destination: IpAddr,
     /// Key of the cipher or of GMAC, without the salt. The suite defines its length.
     pub(super) key: Zeroizing<Vec<u8>>,
-    /// Salt that precedes the IV in the nonce. Used only by suites with a salt.
+    /// Salt, which precedes the IV in the nonce. Only some suites use it.
     pub(super) salt: Zeroizing<[u8; 4]>,
-    /// HMAC key. Empty with any other authentication.
+    /// HMAC key. It is empty if the SA uses another authentication than HMAC.
     pub(super) hmac_key: Zeroizing<Vec<u8>>,
     /// Length of the transmitted ICV, in bytes.
     pub(super) icv_bytes: u8,
     /// Whether the SA uses extended sequence numbers (RFC 4303, section 2.2.1).
     pub(super) esn: bool,
-    /// Inbound: size of the replay window, in packets. 0 disables replay protection.
+    /// Size of the replay window of an inbound SA, in packets. 0 disables replay protection.
     pub(super) replay_window: u32,
     /// Ports of ESP in UDP (RFC 3948), if the SA uses it.
     pub(super) udp: Option<Udp>,
     /// Idle time after which a keepalive is sent, in seconds. 0 disables keepalives.
     pub(super) keepalive_s: u16,
-    /// Outbound tunnels: maximum length of the outer packet, in bytes. 0 means no limit.
+    /// Maximum length of the outer packet of an outbound tunnel, in bytes. 0 means no limit.
     pub(super) path_mtu: u16,
     /// DSCP of the outer header. `None` copies the DSCP of the inner header.
     pub(super) dscp: Option<u8>,
     pub(super) df: Df,
-    /// Whether ECN is handled in the normal mode of RFC 6040. Otherwise in its compatibility mode.
+    /// Whether ECN is handled in the normal mode of RFC 6040. If not, it is handled in the
+    /// compatibility mode.
     pub(super) ecn: bool,
     /// TTL or hop limit of the outer header.
     pub(super) hop_limit: u8,
     pub(super) lifetime: Lifetime,
-    /// Inbound: selectors for the inner packet. Outbound: empty.
+    /// Selectors that the inner packets of an inbound SA must match. An outbound SA has no
+    /// selectors.
     pub(super) selectors: Vec<Selector>,
     /// Whether the operator accepts insecure settings, such as sharing a key with the other
     /// direction.
     pub(super) insecure: bool,
-    /// Whether every start of a process has a new key, so that numbers may begin at 1.
+    /// Whether the operator configures a new key for every start of the process, so that sequence
+    /// numbers may begin at 1.
     pub(super) key_is_new: bool,
 }
 
@@ -73,7 +77,7 @@ pub(super) enum Df {
     Set,
 }
 
-/// Lifetime of an SA. At a soft limit the operator is asked to replace the SA, and at a hard limit
+/// Lifetime of an SA. At a soft limit, the operator is asked to replace the SA. At a hard limit,
 /// the SA ends. `u64::MAX` means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lifetime {
@@ -96,12 +100,12 @@ impl fmt::Debug for Sa {
     }
 }
 
-/// Size of the ESP header: SPI and sequence number.
+/// Size of the ESP header in bytes. It consists of SPI and sequence number.
 const ESP_BYTES: usize = 8;
-/// Size of the fixed part of the AH header, up to the sequence number.
+/// Size of the fixed part of the AH header in bytes, including the sequence number.
 const AH_BYTES: usize = 12;
 const UDP_BYTES: usize = 8;
-/// Size of the pad length and next header fields.
+/// Size of the ESP fields pad length and next header, in bytes.
 const ESP_TAIL_BYTES: usize = 2;
 
 impl Sa {
@@ -126,7 +130,7 @@ impl Sa {
         };
         let header = match suite.protocol {
             Protocol::Esp => ESP_BYTES + suite.iv_bytes() + self.udp.map_or(0, |_| UDP_BYTES),
-            // In IPv6 packets, AH is a multiple of 8 bytes (RFC 4302, section 2.2).
+            // In IPv6 packets, the size of AH is a multiple of 8 bytes (RFC 4302, section 2.2).
             Protocol::Ah => {
                 let bytes = AH_BYTES + suite.iv_bytes() + usize::from(self.icv_bytes);
                 let ipv4_only = self.source.is_ipv4();
@@ -141,17 +145,17 @@ impl Sa {
         (0..16).map(|length| self.tail_bytes(length)).max().unwrap_or(0)
     }
 
-    /// Returns the maximum number of bytes that the SA adds after the packet of a frame, given the
-    /// frame length modulo 16.
+    /// Returns the maximum number of bytes that the SA adds after the packet of a frame. Only the
+    /// remainder of `frame_bytes` (the frame length) modulo 16 matters.
     pub(super) fn tail_bytes(&self, frame_bytes: usize) -> usize {
         let suite = self.suite();
         if self.is_inbound() || suite.protocol == Protocol::Ah {
             return 0;
         }
         let block = suite.block_bytes();
-        // A packet that is shorter than its frame ends earlier and needs no extra room. The prefix
-        // before ESP is the Ethernet header with or without a tag. In transport mode an IP header
-        // of any number of words follows it.
+        // A packet that is shorter than its frame ends before the frame and needs no extra room.
+        // The prefix before ESP is the Ethernet header, with or without a VLAN tag. In transport
+        // mode, an IP header of any number of 32-bit words follows the Ethernet header.
         let prefixes: &[usize] = match self.mode {
             Mode::Tunnel => &[14, 18],
             Mode::Transport => &[14, 14 + 4, 14 + 8, 14 + 12],
@@ -161,15 +165,15 @@ impl Sa {
         padding + ESP_TAIL_BYTES + usize::from(self.icv_bytes)
     }
 
-    /// Sets the path MTU of an outbound tunnel without its own to the path MTU of the function.
+    /// Gives an outbound tunnel that configures no own path MTU the path MTU of the function.
     pub(super) fn inherit_path_mtu(&mut self, path_mtu: Option<u16>) {
         if self.path_mtu == 0 && !self.is_inbound() && self.mode == Mode::Tunnel {
             self.path_mtu = path_mtu.unwrap_or(0);
         }
     }
 
-    /// Returns the maximum length of a packet inside the tunnel, if there is a limit (RFC 4301,
-    /// section 8.1).
+    /// Returns the maximum length of a packet inside the tunnel in bytes, if there is a limit (RFC
+    /// 4301, section 8.1).
     pub(super) fn inner_mtu(&self) -> Option<u16> {
         let room = usize::from(self.path_mtu).checked_sub(self.headroom_bytes()).filter(|_| self.path_mtu > 0)?;
         let inner = match self.suite().protocol {
@@ -182,16 +186,18 @@ impl Sa {
         Some(inner as u16)
     }
 
-    /// Returns a digest of the key and salt if the suite counts its nonces. Two directions with the
-    /// same digest would share nonces (RFC 8221, section 3).
+    /// Returns a digest of the key and the salt, if the suite uses a counter as the nonce. If SAs
+    /// of both directions had the same digest, both ends would use the same nonces (RFC 8221,
+    /// section 3).
     pub(super) fn stream_name(&self) -> Option<[u8; 32]> {
         use sha2::{Digest, Sha256};
         let digest = || Sha256::new().chain_update(&*self.key).chain_update(*self.salt).finalize().into();
         self.suite().is_counter_mode().then(digest)
     }
 
-    /// Returns a digest of the key and all constant inputs of the nonces or IVs. Two outbound SAs
-    /// with the same digest would repeat nonces or IVs. `None` if that is impossible or harmless.
+    /// Returns a digest of the key and of all constant inputs of the nonces or IVs. Two outbound
+    /// SAs with the same digest would repeat nonces or IVs. Returns `None` if a repetition is
+    /// impossible or harmless.
     pub(super) fn nonce_name(&self) -> Option<[u8; 32]> {
         use sha2::{Digest, Sha256};
         let digest = Sha256::new().chain_update(&*self.key);
@@ -201,7 +207,8 @@ impl Sa {
         if self.suite().is_counter_mode() {
             return self.stream_name();
         }
-        // Inputs of the IV apart from the sequence number: see `gw_ipsec_cbc_iv`.
+        // The SPI, the destination and the sequence number are the inputs of the IV (see
+        // `gw_ipsec_cbc_iv`).
         let destination = match self.destination {
             IpAddr::V4(address) => address.octets(),
             IpAddr::V6(address) => *address.octets().first_chunk().expect("an IPv6 address has 16 bytes"),
@@ -215,15 +222,16 @@ impl Sa {
         if self.esn { (1 << super::SEQUENCE_BITS) - 1 } else { u32::MAX.into() }
     }
 
-    /// Returns the name under which the state folder keeps the sequence numbers of the SA. It is
-    /// the same in every process. `None` if the SA accepts repeated numbers.
+    /// Returns the name under which the state folder keeps the sequence numbers of the SA. The name
+    /// is the same in every process. Returns `None` if the SA accepts repeated sequence numbers.
     pub(super) fn durable_name(&self) -> Option<[u8; 32]> {
         use sha2::{Digest, Sha256};
         if self.is_inbound() && self.replay_window == 0 {
             return None;
         }
         let digest = Sha256::new().chain_update([u8::from(self.is_inbound())]);
-        // All outbound SAs with this name count the same nonces.
+        // All outbound SAs with the same nonces have the same name, so they share one sequence of
+        // numbers.
         if let Some(nonces) = self.nonce_name() {
             return Some(digest.chain_update(nonces).finalize().into());
         }
@@ -238,8 +246,8 @@ impl Sa {
         Some(digest.chain_update(self.spi.to_be_bytes()).chain_update(destination.octets()).finalize().into())
     }
 
-    /// Returns whether the SA encrypts without authentication, which is a MUST NOT of RFC 8221,
-    /// sections 5 and 6.
+    /// Returns whether the SA encrypts without authentication, which RFC 8221, sections 5 and 6,
+    /// forbids.
     pub(super) fn is_insecure(&self) -> bool {
         let Suite { cipher, authentication, .. } = self.suite();
         *cipher != Cipher::Null && *authentication == Authentication::None

@@ -1,4 +1,4 @@
-//! Selectors (RFC 4301, section 4.4.1.1).
+//! Selectors, which choose packets by their header fields (RFC 4301, section 4.4.1.1).
 
 use std::fmt;
 use std::hash::Hash;
@@ -14,15 +14,15 @@ use crate::Error;
 /// Conditions on the fields of a packet. The default selector matches every packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Selector {
-    /// Source prefix.
+    /// Prefix of the source address.
     pub(super) source: Prefix,
-    /// Destination prefix.
+    /// Prefix of the destination address.
     pub(super) destination: Prefix,
     /// IP protocol. `None` matches any protocol.
     pub(super) protocol: Option<u8>,
-    /// Source ports. `None` matches any port and packets without ports.
+    /// Range of source ports. `None` matches any port, and packets without ports.
     pub(super) source_ports: Option<Ports>,
-    /// Destination ports. `None` matches any port and packets without ports.
+    /// Range of destination ports. `None` matches any port, and packets without ports.
     pub(super) destination_ports: Option<Ports>,
 }
 
@@ -32,8 +32,8 @@ pub(super) struct PacketFields<A> {
     pub(super) source: A,
     pub(super) destination: A,
     pub(super) protocol: u8,
-    /// Source and destination port. `None` if the protocol has no ports or the packet does not
-    /// contain them.
+    /// Source and destination port. `None` if the protocol has no ports, or if the packet does not
+    /// contain the ports.
     pub(super) ports: Option<(u16, u16)>,
 }
 
@@ -42,13 +42,13 @@ pub(super) struct PacketFields<A> {
 pub(super) enum Match {
     Yes,
     No,
-    /// The selector has ports, the packet does not contain them, and all other fields match.
+    /// The selector has ports, but the packet does not contain its ports. All other fields match.
     Unknown,
 }
 
 /// An address as a number: `u32` for IPv4, `u128` for IPv6.
 pub(super) trait Address: Copy + Eq + Hash + Ord + Default + BitAnd<Output = Self> + Not<Output = Self> {
-    /// Returns the prefix in bits if it covers this address family.
+    /// Returns the address and the mask of a prefix, if the prefix covers this address family.
     fn bits(prefix: Prefix) -> Option<Bits<Self>>;
 }
 
@@ -124,8 +124,8 @@ impl<A: Address> Pattern<A> {
 }
 
 impl Selector {
-    /// Returns the pattern for one address family, or `None` if the selector matches no packet of
-    /// this family.
+    /// Returns the selector for packets of one address family, or `None` if the selector matches no
+    /// packet of this family.
     pub(super) fn pattern<A: Address>(&self) -> Option<Pattern<A>> {
         Some(Pattern {
             source: A::bits(self.source)?,
@@ -136,8 +136,8 @@ impl Selector {
         })
     }
 
-    /// Returns whether the selector can match any packet: both prefixes must allow one common
-    /// family.
+    /// Returns whether the selector can match any packet. For this, both prefixes must allow the
+    /// same address family.
     pub(super) fn is_possible(&self) -> bool {
         self.pattern::<u32>().is_some() || self.pattern::<u128>().is_some()
     }
@@ -163,8 +163,8 @@ impl Selector {
 }
 
 impl Selector {
-    /// Returns the selector as JSON with the configuration keys. Fields that match anything are
-    /// omitted.
+    /// Describes the selector as JSON with the keys of the configuration. Fields that match any
+    /// value are omitted.
     pub(super) fn describe(&self) -> Value {
         let mut description = json!({});
         let prefixes = [("source", self.source), ("destination", self.destination)];
@@ -184,13 +184,13 @@ impl Selector {
     }
 }
 
-/// Returns whether the header of the protocol begins with two ports: TCP, UDP, DCCP, SCTP,
+/// Returns whether the header of the protocol begins with two ports, as in TCP, UDP, DCCP, SCTP and
 /// UDP-Lite.
 pub(super) fn has_ports(protocol: u8) -> bool {
     matches!(protocol, 6 | 17 | 33 | 132 | 136)
 }
 
-/// Configured address prefix. The default covers all addresses of both families.
+/// Address prefix in the configuration. The default prefix covers all addresses of both families.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Prefix {
     #[default]

@@ -5,11 +5,12 @@ use std::ops::Range;
 
 use godwit_packet::BUCKETS;
 
-/// Allocator of SA slots. The slot number determines the bucket that steers the SA's packets, so
-/// all buckets are filled evenly.
+/// Allocator of slots for SAs in the table image. The number of a slot determines the bucket by
+/// which the packets of its SA are steered to a worker. The allocator therefore fills all buckets
+/// evenly.
 pub(super) struct SlotAllocator {
     capacity: u32,
-    /// Free slots of each bucket that were allocated before.
+    /// Free slots of each bucket that were in use before.
     freed: Vec<Vec<u32>>,
     /// Number of slots of each bucket that were ever allocated.
     used: Vec<u32>,
@@ -49,9 +50,11 @@ impl SlotAllocator {
     }
 }
 
-/// Allocator of selector slots. The selectors of an SA occupy consecutive slots.
+/// Allocator of slots for selectors in the table image. The selectors of an SA occupy consecutive
+/// slots.
 pub(super) struct RangeAllocator {
-    /// Free ranges: first slot to number of slots. Adjacent ranges are always merged.
+    /// Free ranges, as a map from the first slot to the number of slots. Adjacent ranges are always
+    /// merged.
     free: BTreeMap<u32, u32>,
 }
 

@@ -1,10 +1,10 @@
-//! Per-packet state of SAs: sequence numbers, replay windows and counters. Only the owning worker
-//! writes them.
+//! Per-packet state of SAs: sequence numbers, replay windows and counters. Only the worker that
+//! owns an SA writes the state of the SA.
 //!
-//! The index of an SA in the table image also determines its bucket and thereby its worker: the
-//! bucket is the index modulo the number of buckets. The state that changes with every packet is
-//! stored per bucket, in pages. Hardware prefetchers read ahead up to the end of a page, so a page
-//! shared by two workers would cause false sharing.
+//! The index of an SA in the table image also determines the steering bucket and thereby the worker
+//! of the SA. The bucket is the index modulo the number of buckets. The state that changes with
+//! every packet is stored per bucket, in pages. Hardware prefetchers read ahead up to the end of a
+//! page, so a page shared by two workers would cause false sharing.
 //!
 //! ```text
 //!         +------+----------+----------+-- ... --+
@@ -12,8 +12,8 @@
 //!         +------+----------+----------+-- ... --+   (rotated within the page by i lines)
 //! ```
 //!
-//! The state belongs to the function and not to the host halves. Restarting the workers therefore
-//! repeats no sequence number and no IV.
+//! The state belongs to the function and not to its host halves (the parts that run on the
+//! workers). Restarting the workers therefore repeats no sequence number and no IV.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Relaxed, Ordering::Release};
@@ -34,17 +34,18 @@ use super::{
 pub(super) struct Hot {
     /// Encoded [`SaFacts`].
     facts: AtomicU64,
-    /// Outbound: last sequence number assigned. Inbound: largest authentic sequence number in the
-    /// lower [`SEQUENCE_BITS`] bits, and above them the number of further numbers that may be
-    /// accepted before the next call of [`Grants::limit`].
+    /// For an outbound SA, the last sequence number assigned. For an inbound SA, the lower
+    /// [`SEQUENCE_BITS`] bits hold the largest authentic sequence number. The upper bits hold the
+    /// number of further sequence numbers that may be accepted before the next call of
+    /// [`Grants::limit`].
     sequence: AtomicU64,
-    /// Outbound: last sequence number before the limits must be checked again. Inbound: number of
-    /// authentic packets.
+    /// For an outbound SA, the last sequence number before the limits must be checked again. For an
+    /// inbound SA, the number of authentic packets.
     stop_or_packets: AtomicU64,
     bytes: AtomicU64,
 }
 
-/// Bits of [`Hot::sequence`] that hold the number.
+/// Bits of [`Hot::sequence`] that hold the sequence number.
 const SEQUENCE: u64 = (1 << SEQUENCE_BITS) - 1;
 
 /// Maximum frame length that a descriptor can represent, in bytes.
@@ -75,8 +76,8 @@ pub(super) struct Cold {
     hard_packets: AtomicU64,
 }
 
-/// Properties of an SA that every packet needs, and the events that have occurred, packed into one
-/// word:
+/// Properties of an SA that every packet needs, and the events that have occurred. They are packed
+/// into one word:
 ///
 /// ```text
 /// | events | window | flags | variant |
@@ -87,15 +88,15 @@ pub(super) struct SaFacts(u64);
 
 impl SaFacts {
     const ESN: u64 = 1 << 8;
-    /// Inbound: the SA has a lifetime, which must be checked for each packet.
+    /// Flag of an inbound SA that has a lifetime. The lifetime must be checked for each packet.
     const LIMITED: u64 = 1 << 9;
     const WINDOW: u32 = 16;
 
-    /// Event: three quarters of the sequence numbers are used.
+    /// Event that three quarters of the sequence numbers are used.
     pub(super) const WARNED: u64 = 1 << 32;
-    /// Event: the soft lifetime has expired.
+    /// Event that the soft lifetime has expired.
     pub(super) const SOFT: u64 = 1 << 33;
-    /// Event: the hard lifetime has expired, or all sequence numbers are used.
+    /// Event that the hard lifetime has expired, or that all sequence numbers are used.
     pub(super) const ENDED: u64 = 1 << 34;
 
     fn new(sa: &Sa) -> Self {
@@ -103,8 +104,8 @@ impl SaFacts {
         let window = if sa.is_inbound() { sa.replay_window } else { 0 };
         let Lifetime { soft_bytes, hard_bytes, soft_packets, hard_packets } = sa.lifetime;
         let limits = [soft_bytes, hard_bytes, soft_packets, hard_packets];
-        // Outbound SAs check their limits only at certain sequence numbers
-        // ([`States::check_limits`]).
+        // Outbound SAs check their limits only at certain sequence numbers, by
+        // [`States::check_limits`].
         let is_limited = sa.is_inbound() && limits.into_iter().any(|limit| limit < u64::MAX);
         Self(
             u64::from(variant(sa.suite, sa.is_inbound()))
@@ -130,7 +131,7 @@ impl SaFacts {
         if self.is(Self::ESN) { SEQUENCE } else { u32::MAX.into() }
     }
 
-    /// Returns the last sequence number before the operator is warned.
+    /// Returns the last sequence number that an SA uses before the operator is warned.
     fn sequence_warned(self) -> u64 {
         self.sequence_last() / 4 * 3
     }
@@ -149,34 +150,35 @@ impl Hot {
         self.bytes.load(Relaxed)
     }
 
-    /// Returns the number of packets that used the SA. Outbound, these are the sequence numbers
-    /// after `first`.
+    /// Returns the number of packets that used the SA. For an outbound SA, it is the number of
+    /// sequence numbers used after `first`.
     pub(super) fn packets(&self, is_inbound: bool, first: u64) -> u64 {
         if is_inbound { self.stop_or_packets.load(Relaxed) } else { self.sequence().saturating_sub(first) }
     }
 }
 
-/// Number of SAs of a bucket whose replay rings are allocated together, on the first use of one of
-/// them.
+/// Number of SAs in a bucket whose replay rings are allocated together, on the first use of one of
+/// these SAs.
 const RINGS: usize = 32;
 
 /// Per-packet state of all SAs.
 pub(super) struct States {
-    /// Pages of all buckets: `bucket_pages` pages for each, in the order of the buckets.
+    /// Pages of all buckets, in the order of the buckets. Each bucket has `bucket_pages` pages.
     pages: Box<[Page]>,
     bucket_pages: usize,
     cold: Box<[Cold]>,
-    /// Replay rings of all buckets: `bucket_rings` blocks for each, in the order of the buckets.
+    /// Replay rings of all buckets, in the order of the buckets. Each bucket has `bucket_rings`
+    /// blocks of rings.
     rings: Box<[OnceLock<Box<[Ring; RINGS]>>]>,
     bucket_rings: usize,
-    /// Numbers that the state folder permits.
+    /// Sequence numbers that the state folder permits.
     pub(super) grants: Grants,
     /// Whether an event has occurred that has not been reported to the operator.
     has_events: AtomicBool,
 }
 
 impl States {
-    /// Creates the state of `capacity` SAs, which must be a multiple of [`BUCKETS`].
+    /// Creates the state of `capacity` SAs. The capacity must be a multiple of [`BUCKETS`].
     pub(super) fn new(capacity: usize) -> Self {
         let bucket_sas = capacity.div_ceil(BUCKETS);
         let (bucket_pages, bucket_rings) = (bucket_sas.div_ceil(PAGE_SAS), bucket_sas.div_ceil(RINGS));
@@ -194,8 +196,8 @@ impl States {
     #[inline]
     pub(super) fn hot(&self, index: u32) -> &Hot {
         let (bucket, number) = (index as usize % BUCKETS, index as usize / BUCKETS);
-        // The first SA of each bucket has another offset within its page. Equal offsets would
-        // compete for few cache sets.
+        // The first SA of each bucket has another offset within its page. With equal offsets, the
+        // SAs would compete for few cache sets.
         let rotated = number + bucket * LINE_SAS;
         &self.pages[bucket * self.bucket_pages + number / PAGE_SAS].0[rotated % PAGE_SAS]
     }
@@ -209,13 +211,13 @@ impl States {
         let (bucket, number) = (index as usize % BUCKETS, index as usize / BUCKETS);
         let rings = &self.rings[bucket * self.bucket_rings + number / RINGS];
         let rings = rings.get_or_init(Ring::array);
-        // With few SAs per bucket and equal sequence numbers, all rings would use the same offset
-        // of their pages.
+        // Without the rotation, all rings would use the same offset of their pages if there are few
+        // SAs per bucket with equal sequence numbers.
         RotatedRing { ring: &rings[(number + bucket / Ring::LINES) % RINGS], lines: bucket % Ring::LINES }
     }
 
-    /// Resets the state of an SA at an index that no packet can find yet. Its numbers continue
-    /// after `first`.
+    /// Resets the state of an SA that no packet can find yet. The sequence numbers of the SA
+    /// continue after `first`.
     pub(super) fn begin(&self, index: u32, sa: &Sa, first: u64) {
         let (hot, cold) = (self.hot(index), self.cold(index));
         hot.sequence.store(first, Relaxed);
@@ -237,12 +239,12 @@ impl States {
         hot.facts.store(SaFacts::new(sa).0, Relaxed);
     }
 
-    /// Outbound: returns the variant and the sequence number of the next packet, or the drop
-    /// reason. Numbers start at 1 (RFC 4303, section 2.2).
+    /// Returns the variant and the sequence number of the next packet of an outbound SA, or the
+    /// drop reason. Sequence numbers start at 1 (RFC 4303, section 2.2).
     #[inline]
     pub(super) fn next(&self, index: u32, frame_bytes: u64) -> Result<(u8, u64), u8> {
-        // Only the owning worker calls this, so there are no concurrent writes. No other data
-        // depends on the order.
+        // Only the worker that owns the SA calls this function, so there are no concurrent writes.
+        // No other data depends on the order of the writes.
         let hot = self.hot(index);
         debug_assert!(frame_bytes <= FRAME_BYTES_MAX);
         let (facts, last, bytes) = (hot.facts(), hot.sequence.load(Relaxed), hot.bytes() + frame_bytes);
@@ -254,20 +256,21 @@ impl States {
         Ok((facts.variant(), last + 1))
     }
 
-    /// Outbound: checks all limits for the next packet and computes when they must be checked
-    /// again. `bytes` is the byte count including this packet.
+    /// Checks all limits of an outbound SA for the next packet, and computes when the limits must
+    /// be checked again. `bytes` is the number of bytes that the SA has processed, including this
+    /// packet.
     #[cold]
     #[inline(never)]
     fn check_limits(&self, index: u32, bytes: u64) -> Result<(), u8> {
         let (hot, cold) = (self.hot(index), self.cold(index));
         let (facts, next) = (hot.facts(), hot.sequence() + 1);
         let [soft_bytes, hard_bytes, soft_packets, hard_packets] = cold.limits();
-        // The counter must not cycle (RFC 4303, section 3.3.3).
+        // The sequence number must not cycle (RFC 4303, section 3.3.3).
         let reason = if next > facts.sequence_last() {
             Some(DROP_SEQUENCE_EXHAUSTED)
         } else if next > hard_packets || bytes > hard_bytes || facts.is(SaFacts::ENDED) {
-            // An ended SA also drops a shorter packet within the limit: its end has been reported
-            // to the operator.
+            // An ended SA also drops a shorter packet that is within the limit, because the
+            // operator has been told that the SA has ended.
             Some(DROP_LIFETIME)
         } else {
             None
@@ -287,8 +290,8 @@ impl States {
         if next > soft_packets || bytes > soft_bytes {
             self.record_event(hot, SaFacts::SOFT);
         }
-        // No frame exceeds FRAME_BYTES_MAX. This gives a number of packets that cannot exceed the
-        // byte limits.
+        // No frame is longer than FRAME_BYTES_MAX, so this number of packets cannot exceed the byte
+        // limits.
         let bytes_left = [soft_bytes, hard_bytes].into_iter().filter_map(|limit| limit.checked_sub(bytes)).min();
         let byte_check = bytes_left.map_or(u64::MAX, |left| next.saturating_add(left / FRAME_BYTES_MAX));
         let stops = [facts.sequence_warned(), soft_packets, hard_packets, facts.sequence_last(), byte_check, granted];
@@ -297,8 +300,8 @@ impl States {
         Ok(())
     }
 
-    /// Inbound: returns the variant and the sequence number of a packet with these lower 32 bits,
-    /// or the drop reason.
+    /// Returns the variant and the full sequence number of a packet for an inbound SA, or the drop
+    /// reason. `sequence_low` is the lower half of the sequence number.
     #[inline(always)]
     pub(super) fn check(&self, index: u32, sequence_low: u32) -> Result<(u8, u64), u8> {
         let hot = self.hot(index);
@@ -317,7 +320,7 @@ impl States {
         } else {
             Some(sequence_low.into())
         };
-        // Senders never use number 0.
+        // Senders never use the sequence number 0.
         let sequence = sequence.filter(|&sequence| sequence > 0).ok_or_else(|| self.replayed(index))?;
         if sequence <= largest && (largest - sequence >= window || self.ring(index).has(sequence)) {
             return Err(self.replayed(index));
@@ -325,8 +328,8 @@ impl States {
         Ok((facts.variant(), sequence))
     }
 
-    /// Inbound: records an authentic packet. Returns the drop reason if the packet must be dropped
-    /// nevertheless.
+    /// Records an authentic packet of an inbound SA. Returns the drop reason if the packet must be
+    /// dropped nevertheless.
     #[inline(always)]
     pub(super) fn accept(&self, index: u32, sequence: u64, frame_bytes: u64) -> Result<(), u8> {
         let hot = self.hot(index);
@@ -345,7 +348,7 @@ impl States {
         Ok(())
     }
 
-    /// Inbound: returns the value of [`Hot::sequence`] after an authentic packet.
+    /// Returns the value that [`Hot::sequence`] of an inbound SA has after an authentic packet.
     #[inline(always)]
     fn advance(&self, index: u32, old: u64, sequence: u64) -> Result<u64, u8> {
         let step = sequence.saturating_sub(old & SEQUENCE);
@@ -355,8 +358,9 @@ impl States {
         self.extend(index, sequence)
     }
 
-    /// Inbound: returns the value of [`Hot::sequence`] for a number beyond those that may be
-    /// accepted, or the drop reason if the state folder does not permit it yet.
+    /// Returns the value of [`Hot::sequence`] after a packet of an inbound SA whose sequence number
+    /// exceeds the permitted ones. Returns the drop reason if the state folder does not permit this
+    /// number yet.
     #[cold]
     #[inline(never)]
     fn extend(&self, index: u32, sequence: u64) -> Result<u64, u8> {
@@ -379,7 +383,7 @@ impl States {
         DROP_REPLAYED
     }
 
-    /// Inbound: checks the lifetime of the SA. `packets` and `bytes` are the counts including the
+    /// Checks the lifetime of an inbound SA. `packets` and `bytes` are counts that include the
     /// current packet.
     #[inline(never)]
     fn check_lifetime(&self, index: u32, packets: u64, bytes: u64) -> Result<(), u8> {
@@ -405,8 +409,8 @@ impl States {
         add(if reason == DROP_AUTHENTICATION { &cold.not_authentic } else { &cold.other_drops }, 1);
     }
 
-    /// Returns whether a packet that the kernel dropped for `reason` was authentic. Its sequence
-    /// number is then used.
+    /// Returns whether a packet that the kernel dropped for `reason` was authentic. The sequence
+    /// number of an authentic packet counts as used.
     pub(super) fn was_authentic(reason: u8) -> bool {
         matches!(reason, DROP_PADDING | DROP_POLICY_MISMATCH | DROP_DUMMY | DROP_CONGESTION)
     }
@@ -427,7 +431,8 @@ impl States {
         let facts = hot.facts();
         if !facts.is(event) {
             hot.facts.store(facts.0 | event, Relaxed);
-            // Release: a thread that reads this flag also reads the event.
+            // The store has release ordering, so that a thread that reads this flag also reads the
+            // event.
             self.has_events.store(true, Release);
         }
     }

@@ -1,5 +1,5 @@
-//! Suites: a protocol with its transforms and key size. `kernels/ipsec/suite.h` contains the same
-//! list.
+//! Suites, each of which combines an IPsec protocol, a cipher, an authentication and a key size.
+//! `kernels/ipsec/suite.h` contains the same list.
 
 /// IPsec protocol of a suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,7 +17,7 @@ pub enum Cipher {
     Null,
     /// AES-CBC (RFC 3602).
     Cbc,
-    /// AES-CTR (RFC 3686); with [`Authentication::Ghash`], AES-GCM (RFC 4106).
+    /// AES-CTR (RFC 3686). Together with [`Authentication::Ghash`], it is AES-GCM (RFC 4106).
     Ctr,
     /// ChaCha20 (RFC 7634).
     ChaCha20,
@@ -32,16 +32,16 @@ pub enum Authentication {
     Sha1,
     /// HMAC-SHA-256-128 (RFC 4868).
     Sha256,
-    /// GHASH: AES-GCM (RFC 4106), or AES-GMAC with the null cipher (RFC 4543).
+    /// GHASH. It belongs to AES-GCM (RFC 4106). With the null cipher, it is AES-GMAC (RFC 4543).
     Ghash,
     /// Poly1305 (RFC 7634).
     Poly1305,
 }
 
-/// Protocol, cipher and authentication that an SA uses together.
+/// Combination of protocol, cipher and authentication that an SA uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Suite {
-    /// Name in variants, benches and reports.
+    /// Name of the suite in variants, benchmarks and reports.
     pub name: &'static str,
     /// ESP or AH.
     pub protocol: Protocol,
@@ -115,7 +115,7 @@ impl Suite {
         }
     }
 
-    /// Returns the alignment of the padded payload, in bytes (RFC 4303, section 2.4).
+    /// Returns the alignment of the padded payload of ESP, in bytes (RFC 4303, section 2.4).
     pub const fn block_bytes(&self) -> usize {
         match self.cipher {
             Cipher::Cbc => 16,
@@ -141,7 +141,7 @@ impl Suite {
 mod tests {
     use super::*;
 
-    /// Compares every row of the kernel's list.
+    /// Compares every suite with the list of the kernel.
     #[test]
     fn the_kernel_lists_the_same_suites() {
         let header = include_str!("../../../../kernels/ipsec/suite.h");

@@ -1,4 +1,4 @@
-//! Table image of the function. `kernels/ipsec/image.h` defines its layout.
+//! Table image of the function, which the kernel reads. `kernels/ipsec/image.h` defines its layout.
 //!
 //! ```text
 //! 0        64                          selector_offset
@@ -25,7 +25,7 @@ const SA_BYTES: usize = 384;
 const SELECTOR_BYTES: usize = 64;
 const PROTOCOL_ANY: u16 = 256;
 
-// Field offsets in an SA, in bytes. `image.h` asserts the same values.
+// These are the offsets of the fields of an SA, in bytes. `image.h` asserts the same values.
 const SALT: usize = 8;
 const SOURCE: usize = 16;
 const DESTINATION: usize = 32;
@@ -63,27 +63,27 @@ impl Shape {
             return Err(Error::Value { span: None, message });
         }
         let mut image = Memory::new(bytes, "the SAs of an ipsec function")?;
-        // All of these numbers are below the image size, which fits into 32 bits.
+        // All these numbers are below the size of the image, which fits into 32 bits.
         let header = [sas, HEADER_BYTES, selectors, self.selectors(0..0).start].map(|number| number as u32);
         put(&mut image, 0, &[MAGIC]);
         put(&mut image, 4, &header);
         Ok(image)
     }
 
-    /// Returns the byte range of an SA.
+    /// Returns the byte range of an SA in the image.
     pub(super) fn sa(self, index: u32) -> Range<usize> {
         let first = HEADER_BYTES + index as usize * SA_BYTES;
         first..first + SA_BYTES
     }
 
-    /// Returns the byte range of selectors.
+    /// Returns the byte range of consecutive selectors in the image.
     pub(super) fn selectors(self, indexes: Range<u32>) -> Range<usize> {
         let first = HEADER_BYTES + self.sas * SA_BYTES;
         first + indexes.start as usize * SELECTOR_BYTES..first + indexes.end as usize * SELECTOR_BYTES
     }
 }
 
-/// Encodes an SA for the image. `selectors` are the indexes of its selectors.
+/// Encodes an SA for the image. `selectors` are the indexes of the SA's selectors in the image.
 pub(super) fn sa(sa: &Sa, selectors: &Range<u32>) -> Zeroizing<[u8; SA_BYTES]> {
     let mut out = Zeroizing::new([0; SA_BYTES]);
     let flag = |is: bool, flag| if is { flag } else { 0 };
@@ -147,7 +147,7 @@ pub(super) fn selector(selector: &Selector) -> [u8; SELECTOR_BYTES] {
     out
 }
 
-/// Returns an address as words in host byte order, the most significant word first.
+/// Converts an address to 32-bit words in host byte order. The most significant word comes first.
 fn words(address: IpAddr) -> [u32; 4] {
     match address {
         IpAddr::V4(address) => [address.into(), 0, 0, 0],
@@ -165,7 +165,7 @@ fn put(out: &mut [u8], at: usize, words: &[u32]) {
     }
 }
 
-// The same assertions as `_Static_assert` in image.h.
+// These are the same assertions as the `_Static_assert`s in `image.h`.
 const _: () = {
     assert!(DESTINATION == SOURCE + 16);
     assert!(UDP_SOURCE == DESTINATION + 16);

@@ -1,4 +1,5 @@
-//! Tests of configuration, policies and SAs. `tests/ipsec_*.rs` test the kernel.
+//! Tests of configuration, policies and SAs of `ipsec`. The files `tests/ipsec_*.rs` test the
+//! kernel.
 
 mod changes;
 mod configuration;
@@ -42,8 +43,8 @@ fn ipsec(stanza: &str) -> Ipsec {
     Ipsec::new(crate::config::read(stanza).unwrap(), &PORTS.map(str::to_owned)).unwrap()
 }
 
-/// Returns an Ethernet frame with an IPv4 packet. `payload` begins with the ports if the protocol
-/// has ports.
+/// Returns an Ethernet frame with an IPv4 packet. If the protocol has ports, `payload` begins with
+/// the ports.
 fn frame(source: [u8; 4], destination: [u8; 4], protocol: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![2; 12];
     frame.extend([8, 0, 0x45, 0]);
@@ -119,11 +120,11 @@ fn policies_match_in_order() {
         frame(here, there, 17, 0, &ports(511, 500)),
         frame(here, elsewhere, 17, 0, &ports(1, 1)),
         frame(elsewhere, there, 1, 0, &[]),
-        // A later TCP fragment may belong to the discarded port. A first fragment contains its
-        // ports.
+        // A TCP fragment after the first one may belong to a connection to the discarded port. A
+        // first fragment contains its ports.
         frame(here, there, 6, 0x0001, &ports(1, 1)),
         frame(here, there, 6, 0x2000, &ports(1, 1)),
-        // A UDP fragment without ports does not match the bypass policy.
+        // A UDP fragment that does not contain ports does not match the bypass policy.
         frame(here, there, 17, 0x0001, &ports(500, 500)),
         // The TCP header is too short to contain the ports.
         frame(here, there, 6, 0, &[0, 1]),
@@ -169,7 +170,7 @@ fn the_spi_identifies_the_inbound_sa() {
         frame(peer, us, 50, 0x0004, &esp(0x2001)),
         frame(peer, us, 50, 0, &[0, 0, 0x20, 1]),
         frame(peer, us, 50, 0, &esp(0)),
-        // Packets to other destinations are subject to policies.
+        // Policies decide packets to other destinations.
         frame(peer, [192, 0, 2, 77], 50, 0, &esp(0x2001)),
         frame(peer, [192, 0, 2, 77], 50, 0x2000, &esp(0x2001)),
         frame(peer, [192, 0, 2, 77], 50, 0, &[]),
@@ -276,7 +277,8 @@ fn two_outbound_sas_may_share_an_spi() {
 }
 
 proptest! {
-    /// The host half never panics and returns work for every frame.
+    /// The host half (the part of the function that runs on the CPU) never panics, and returns work
+    /// for every frame.
     #[test]
     fn accepts_arbitrary_bytes(mut bytes in prop::collection::vec(any::<u8>(), 0..120), ipv4: bool, esp: bool) {
         if ipv4 && bytes.len() > 34 {
@@ -291,7 +293,8 @@ proptest! {
         prop_assert_eq!(prepare(&ipsec(&stanza), 0, 1, &[bytes]).len(), 1);
     }
 
-    /// The fast path for plain frames and the general path give the same decision.
+    /// The fast path for plain frames (IPv4 without VLAN tag and options) gives the same decision
+    /// as the general path.
     #[test]
     fn fast_path_equals_general_path(bytes in any_frame(), takes_udp: bool) {
         let function = ipsec(&(gateway(takes_udp)
@@ -302,8 +305,8 @@ proptest! {
         prop_assert_eq!(database.decide(&policies, &bytes), database.decide_any(&policies, &bytes));
     }
 
-    /// The decisions for a burst equal those for its frames, with one policy table or several, and
-    /// after SAs were replaced.
+    /// The decisions for a burst equal the decisions for its frames one by one. This holds with one
+    /// policy table or several, and after SAs were replaced.
     #[test]
     fn burst_decisions_equal_single_decisions(
         bursts in prop::collection::vec(prop::collection::vec(any_frame(), 0..40), 3),
@@ -339,16 +342,16 @@ proptest! {
     }
 }
 
-/// Returns the configuration of the SA `west` and of two inbound SAs. One of them optionally uses
-/// ESP in UDP.
+/// Returns the configuration of the outbound SA `west` and of two inbound SAs. One of the inbound
+/// SAs optionally uses ESP in UDP.
 fn gateway(takes_udp: bool) -> String {
     let udp = if takes_udp { "udp_encapsulation = {}" } else { "" };
     sa("west", 0x1001, "out", "") + &sa("east", 0x2001, "in", "") + &sa("nat", 0x2002, "in", udp)
 }
 
 prop_compose! {
-    /// Draws IPv4 frames between hosts of 192.0.2.0/30: plain, ESP, AH or UDP; intact, damaged or
-    /// truncated.
+    /// Draws IPv4 frames between hosts of 192.0.2.0/30. They contain TCP, UDP, ESP or AH. Some of
+    /// them are damaged or truncated.
     fn any_frame()(
         protocol in prop::sample::select(vec![6u8, 17, 50, 51]),
         fragment in prop::sample::select(vec![0u16, 0, 0, 0x2000, 0x4000, 1]),
@@ -359,7 +362,7 @@ prop_compose! {
         cut in prop::option::weighted(0.2, 0..70usize),
         padding in 0..3usize,
     ) -> Vec<u8> {
-        // Write the SPI as ESP or ESP in UDP to port 4500 would contain it.
+        // The SPI is written where ESP, and ESP in UDP to port 4500, would contain it.
         for (at, bytes) in [(0, spi), (8, spi)] {
             if payload.len() >= at + 4 && protocol != 6 {
                 payload[at..at + 4].copy_from_slice(&bytes.to_be_bytes());

@@ -1,4 +1,4 @@
-//! AH (RFC 4302): the header and the ICV.
+//! Authentication Header (AH, RFC 4302) with its ICV.
 
 use super::super::suite::Authentication;
 use super::super::{DROP_MALFORMED, DROP_NO_SA};
@@ -6,22 +6,23 @@ use super::association::Association;
 use super::esp::{check, nonce};
 use super::{crypto, ip};
 
-/// Size of the fixed fields: next header, payload length, reserved, SPI, sequence number.
+/// Size of the fixed fields of AH in bytes. They are next header, payload length, a reserved field,
+/// SPI and sequence number.
 pub(super) const FIXED_BYTES: usize = 12;
 
-/// Returns the size of the IV, which precedes the ICV (RFC 4543, section 4), in bytes.
+/// Returns the size of the IV in bytes. The IV precedes the ICV (RFC 4543, section 4).
 fn iv_bytes(sa: &Association<'_>) -> usize {
     if sa.suite.authentication == Authentication::Ghash { 8 } else { 0 }
 }
 
-/// Returns the size of the header: a multiple of 4 bytes in IPv4 and of 8 in IPv6 (RFC 4302,
-/// section 3.3.3.2.1).
+/// Returns the size of the AH header in bytes. It is a multiple of 4 in IPv4 and of 8 in IPv6 (RFC
+/// 4302, section 3.3.3.2.1).
 pub(super) fn header_bytes(sa: &Association<'_>, ipv6: bool) -> usize {
     (FIXED_BYTES + iv_bytes(sa) + sa.icv_bytes).next_multiple_of(if ipv6 { 8 } else { 4 })
 }
 
-/// Inserts the AH header between `front` and `rest`. The lengths in `front` must already include
-/// it.
+/// Inserts the AH header between `front` (the headers before AH) and `rest`. The length fields in
+/// `front` must already include AH.
 pub(super) fn add_header(
     sa: &Association<'_>,
     sequence: u64,
@@ -32,7 +33,7 @@ pub(super) fn add_header(
     let ipv6 = ip::is_ipv6(front);
     let mut header = vec![0; header_bytes(sa, ipv6)];
     header[0] = next_header;
-    // The length is in words, minus 2 (section 2.2).
+    // The length field counts 32-bit words, minus 2 (RFC 4302, section 2.2).
     header[1] = (header.len() / 4 - 2) as u8;
     header[4..8].copy_from_slice(&sa.spi.to_be_bytes());
     header[8..12].copy_from_slice(&(sequence as u32).to_be_bytes());
@@ -45,11 +46,11 @@ pub(super) fn add_header(
     Ok(packet)
 }
 
-/// Checks the AH header at `at`. Returns the offset of its end, and its next header.
+/// Checks the AH header at `at`. Returns the offset of its end, and its next header field.
 pub(super) fn check_header(sa: &Association<'_>, sequence: u64, packet: &[u8], at: usize) -> Result<(usize, u8), u8> {
     let ah_bytes = header_bytes(sa, ip::is_ipv6(packet));
     let header = packet.get(at..at + ah_bytes).ok_or(DROP_MALFORMED)?;
-    // Padding beyond the alignment is prohibited (section 3.3.3.2.1). The reserved field is
+    // RFC 4302, section 3.3.3.2.1, prohibits padding beyond the alignment. The reserved field is
     // authenticated but ignored.
     if usize::from(header[1]) != ah_bytes / 4 - 2 {
         return Err(DROP_MALFORMED);
@@ -62,14 +63,14 @@ pub(super) fn check_header(sa: &Association<'_>, sequence: u64, packet: &[u8], a
     Ok((at + ah_bytes, header[0]))
 }
 
-/// Returns the whole ICV of a packet with its AH header at `at`.
+/// Returns the ICV of a packet with its AH header at `at`, before it is truncated.
 fn icv(sa: &Association<'_>, sequence: u64, packet: &[u8], at: usize, outbound: bool) -> Result<Vec<u8>, u8> {
     let mut data = ip::without_mutable_fields(packet, at, outbound)?;
     let iv = data[at + FIXED_BYTES..][..iv_bytes(sa)].to_vec();
     data[at + FIXED_BYTES + iv.len()..][..sa.icv_bytes].fill(0);
     if sa.esn {
-        // The upper half of an extended sequence number is authenticated but not transmitted
-        // (section 3.3.3.1).
+        // The upper half of an extended sequence number is authenticated but not transmitted (RFC
+        // 4302, section 3.3.3.1).
         data.extend(((sequence >> 32) as u32).to_be_bytes());
     }
     Ok(match sa.suite.authentication {

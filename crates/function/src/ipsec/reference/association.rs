@@ -15,7 +15,7 @@ pub(super) fn variant_of(sa: &Sa) -> u8 {
     variant(sa.suite, sa.is_inbound())
 }
 
-/// DF of an outer IPv4 header (RFC 4301, section 8.1).
+/// DF bit of an outer IPv4 header (RFC 4301, section 8.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DontFragment {
     Copy,
@@ -28,24 +28,24 @@ pub(super) struct Association<'a> {
     pub(super) spi: u32,
     /// Key of the cipher or of GMAC.
     pub(super) key: &'a [u8],
-    /// Salt that precedes the IV in a nonce.
+    /// Salt, which precedes the IV in a nonce.
     pub(super) salt: [u8; 4],
     /// HMAC key.
     pub(super) authentication_key: &'a [u8],
     /// Size of the transmitted ICV, in bytes.
     pub(super) icv_bytes: usize,
-    /// Whether the SA uses tunnel mode. Otherwise transport mode.
+    /// Whether the SA uses tunnel mode instead of transport mode.
     pub(super) tunnel: bool,
-    /// Endpoint that encapsulates.
+    /// Address of the endpoint that encapsulates packets.
     pub(super) source: IpAddr,
-    /// Endpoint that decapsulates.
+    /// Address of the endpoint that decapsulates packets.
     pub(super) destination: IpAddr,
     /// Whether the SA uses extended sequence numbers.
     pub(super) esn: bool,
     /// Source and destination port of ESP in UDP (RFC 3948), if the SA uses it.
     pub(super) udp_ports: Option<(u16, u16)>,
     pub(super) dont_fragment: DontFragment,
-    /// DSCP of the outer header. `None` copies that of the inner header.
+    /// DSCP of the outer header. `None` copies the DSCP of the inner header.
     pub(super) dscp: Option<u8>,
     /// Whether ECN is handled in compatibility mode (RFC 6040, section 4.1).
     pub(super) ecn_ignored: bool,
@@ -79,10 +79,11 @@ impl<'a> Association<'a> {
         }
     }
 
-    /// Checks that the inner packet matches a selector (RFC 4301, section 5.2, step 4). `packet`
-    /// contains the addresses. The offsets in `headers` refer to `inside`.
+    /// Checks that the inner packet matches a selector of the SA (RFC 4301, section 5.2, step 4).
+    /// `packet` contains the addresses. `inside` contains the headers to whose positions `headers`
+    /// refers.
     pub(super) fn accepts(&self, packet: &[u8], headers: Headers, inside: &[u8]) -> Result<(), u8> {
-        // Only the first fragment contains the ports (RFC 4301, section 7).
+        // Only the first fragment of a packet contains the ports (RFC 4301, section 7).
         let protocol = headers.end.protocol;
         let ports = match inside.get(headers.end.at..headers.end.at + 4) {
             Some(&[a, b, c, d]) if has_ports(protocol) && !headers.is_later_fragment => {
@@ -98,7 +99,7 @@ impl<'a> Association<'a> {
         }
     }
 
-    /// Returns the IV for CBC, which must be unpredictable (RFC 3602, section 3). It is an
+    /// Returns the IV for AES-CBC, which must be unpredictable (RFC 3602, section 3). The IV is an
     /// encrypted nonce (NIST SP 800-38A, appendix C, first method).
     pub(super) fn cbc_iv(&self, sequence: u64) -> [u8; 16] {
         let mut nonce = [0; 16];

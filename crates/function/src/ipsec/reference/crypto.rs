@@ -1,4 +1,4 @@
-//! Ciphers and hashes of IPsec, from the RustCrypto crates.
+//! Ciphers and hashes of IPsec, taken from the RustCrypto crates.
 
 use aes::cipher::consts::{U12, U16};
 use aes::cipher::{
@@ -13,7 +13,7 @@ use hmac::{Hmac, Mac};
 use sha1::Sha1;
 use sha2::Sha256;
 
-/// Calls a function that is generic over the AES cipher, chosen by the length of the key.
+/// Calls a function that is generic over the AES cipher. The length of the key selects the cipher.
 macro_rules! with_aes {
     ($key:expr, $function:ident, $($argument:expr),*) => {
         match $key.len() {
@@ -60,8 +60,8 @@ pub(super) fn cbc_decrypt(key: &[u8], iv: &[u8], data: &mut [u8]) {
     with_aes!(key, run, iv, data);
 }
 
-/// Encrypts or decrypts with AES-CTR. The counter is the last 32 bits of the block and starts at
-/// `first`.
+/// Encrypts or decrypts with AES-CTR. The block counter is the last 32 bits of the counter block
+/// and starts at `first`.
 pub(super) fn ctr(key: &[u8], nonce: &[u8; 12], first: u32, data: &mut [u8]) {
     fn run<C: Aes>(key: &[u8], block: &[u8], data: &mut [u8]) {
         ctr::Ctr32BE::<C>::new_from_slices(key, block).expect(KEY).apply_keystream(data);
@@ -70,7 +70,7 @@ pub(super) fn ctr(key: &[u8], nonce: &[u8; 12], first: u32, data: &mut [u8]) {
     with_aes!(key, run, &block, data);
 }
 
-/// Encrypts with AES-GCM (SP 800-38D, section 7.1) and returns the whole tag.
+/// Encrypts with AES-GCM (NIST SP 800-38D, section 7.1). Returns the tag, which is not truncated.
 pub(super) fn gcm_encrypt(key: &[u8], nonce: &[u8; 12], aad: &[u8], data: &mut [u8]) -> [u8; 16] {
     fn run<C: Aes>(key: &[u8], nonce: &[u8; 12], aad: &[u8], data: &mut [u8]) -> [u8; 16] {
         let cipher = AesGcm::<C, U12>::new_from_slice(key).expect(KEY);
@@ -80,11 +80,11 @@ pub(super) fn gcm_encrypt(key: &[u8], nonce: &[u8; 12], aad: &[u8], data: &mut [
     with_aes!(key, run, nonce, aad, data)
 }
 
-/// Decrypts with AES-GCM (SP 800-38D, section 7.2) and returns the whole tag. The caller compares
-/// it with the transmitted part.
+/// Decrypts with AES-GCM (NIST SP 800-38D, section 7.2). Returns the computed tag, which the caller
+/// compares with the transmitted tag.
 pub(super) fn gcm_decrypt(key: &[u8], nonce: &[u8; 12], aad: &[u8], data: &mut [u8]) -> [u8; 16] {
-    // The crate cannot decrypt with tags of 8 bytes. GCM is CTR starting at 2, so decrypt with CTR
-    // and compute the tag by encrypting the plaintext again.
+    // The crate cannot decrypt with tags of 8 bytes. GCM decrypts like AES-CTR with a counter that
+    // starts at 2. The tag is computed by encrypting the plaintext again.
     ctr(key, nonce, 2, data);
     gcm_encrypt(key, nonce, aad, &mut data.to_vec())
 }

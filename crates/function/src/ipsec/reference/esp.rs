@@ -5,14 +5,14 @@ use super::super::{DROP_AUTHENTICATION, DROP_MALFORMED, DROP_NO_SA, DROP_PADDING
 use super::association::Association;
 use super::crypto;
 
-/// Size of SPI and sequence number.
+/// Size of SPI and sequence number, in bytes.
 pub(super) const HEADER_BYTES: usize = 8;
-/// Size of pad length and next header.
+/// Size of pad length and next header, in bytes.
 const TAIL_BYTES: usize = 2;
 
-/// Returns the size of the IV in a packet, in bytes: 16 for CBC (RFC 3602, section 2.1), and 8 for
-/// counter modes (RFC 3686, section 3.1; RFC 4106, section 3.1; RFC 4543, section 3.1; RFC 7634,
-/// section 2).
+/// Returns the size of the IV in a packet, in bytes. It is 16 for CBC (RFC 3602, section 2.1). It
+/// is 8 for counter modes (RFC 3686, section 3.1; RFC 4106, section 3.1; RFC 4543, section 3.1; RFC
+/// 7634, section 2).
 pub(super) fn iv_bytes(sa: &Association<'_>) -> usize {
     match (sa.suite.cipher, sa.suite.authentication) {
         (Cipher::Cbc, _) => 16,
@@ -21,10 +21,10 @@ pub(super) fn iv_bytes(sa: &Association<'_>) -> usize {
     }
 }
 
-/// Returns the ESP packet with this payload (RFC 4303, section 3.3.2).
+/// Returns the ESP packet that contains this payload (RFC 4303, section 3.3.2).
 pub(super) fn encapsulate(sa: &Association<'_>, sequence: u64, payload: &[u8], next_header: u8) -> Vec<u8> {
-    // The payload is followed by padding 1, 2, 3, … up to the block size, pad length and next
-    // header (section 2.4).
+    // Padding with the bytes 1, 2, 3, … follows the payload up to the block size. Pad length and
+    // next header follow the padding (RFC 4303, section 2.4).
     let block_bytes = block_bytes(sa);
     let pad_bytes = (payload.len() + TAIL_BYTES).next_multiple_of(block_bytes) - payload.len() - TAIL_BYTES;
     let mut data = payload.to_vec();
@@ -54,8 +54,8 @@ pub(super) fn encapsulate(sa: &Association<'_>, sequence: u64, payload: &[u8], n
     [&header, &iv, &data, &icv[..sa.icv_bytes]].concat()
 }
 
-/// Returns the payload and its next header (RFC 4303, section 3.4). `sequence` provides the upper
-/// half of extended sequence numbers.
+/// Returns the payload of an ESP packet and its next header (RFC 4303, section 3.4). `sequence`
+/// provides the upper half of extended sequence numbers, which the packet does not contain.
 pub(super) fn decapsulate(sa: &Association<'_>, sequence: u64, esp: &[u8]) -> Result<(Vec<u8>, u8), u8> {
     let front_bytes = HEADER_BYTES + iv_bytes(sa);
     let data_bytes = esp.len().checked_sub(front_bytes + sa.icv_bytes).ok_or(DROP_MALFORMED)?;
@@ -91,7 +91,7 @@ pub(super) fn decapsulate(sa: &Association<'_>, sequence: u64, esp: &[u8]) -> Re
     unpad(data)
 }
 
-/// Checks and removes the padding (section 2.4). Returns the payload and its next header.
+/// Checks and removes the padding (RFC 4303, section 2.4). Returns the payload and its next header.
 fn unpad(mut data: Vec<u8>) -> Result<(Vec<u8>, u8), u8> {
     let (rest, &[pad_bytes, next_header]) = data.split_last_chunk::<TAIL_BYTES>().ok_or(DROP_MALFORMED)?;
     let payload_bytes = rest.len().checked_sub(usize::from(pad_bytes)).ok_or(DROP_PADDING)?;
@@ -102,8 +102,8 @@ fn unpad(mut data: Vec<u8>) -> Result<(Vec<u8>, u8), u8> {
     Ok((data, next_header))
 }
 
-/// Returns the alignment of payload, padding and tail, in bytes: the cipher block, and at least 4
-/// (section 2.4).
+/// Returns the alignment of payload, padding and tail together, in bytes. It is the block size of
+/// the cipher, and at least 4 (RFC 4303, section 2.4).
 fn block_bytes(sa: &Association<'_>) -> usize {
     if sa.suite.cipher == Cipher::Cbc { 16 } else { 4 }
 }
@@ -117,8 +117,8 @@ fn iv(sa: &Association<'_>, sequence: u64) -> Vec<u8> {
     }
 }
 
-/// Returns the nonce: salt and IV (RFC 3686, section 4; RFC 4106, section 4; RFC 4543, section 3.2;
-/// RFC 7634, section 2). AES-CTR appends a block counter that starts at 1.
+/// Returns the nonce, which consists of salt and IV (RFC 3686, section 4; RFC 4106, section 4; RFC
+/// 4543, section 3.2; RFC 7634, section 2). AES-CTR appends a block counter that starts at 1.
 pub(super) fn nonce(sa: &Association<'_>, iv: &[u8]) -> [u8; 12] {
     let mut nonce = [0; 12];
     nonce[..4].copy_from_slice(&sa.salt);
@@ -126,27 +126,31 @@ pub(super) fn nonce(sa: &Association<'_>, iv: &[u8]) -> [u8; 12] {
     nonce
 }
 
-/// Returns the additional authenticated data of combined modes: SPI and sequence number, which has
-/// 64 bits if it is extended (RFC 4106, section 5; RFC 7634, section 2.1).
+/// Returns the additional authenticated data for ciphers that also authenticate. It consists of SPI
+/// and sequence number. An extended sequence number has 64 bits here (RFC 4106, section 5; RFC
+/// 7634, section 2.1).
 fn combined_aad(sa: &Association<'_>, header: &[u8], sequence: u64) -> Vec<u8> {
     let upper = upper_half(sa, sequence);
     [&header[..4], &upper, &header[4..]].concat()
 }
 
-/// Returns the upper half of an extended sequence number. Empty without extended numbers.
+/// Returns the upper half of an extended sequence number. The result is empty if the SA uses no
+/// extended sequence numbers.
 fn upper_half(sa: &Association<'_>, sequence: u64) -> Vec<u8> {
     if sa.esn { ((sequence >> 32) as u32).to_be_bytes().to_vec() } else { Vec::new() }
 }
 
-/// Returns the whole ICV of suites with separate encryption and authentication.
+/// Returns the ICV of a suite with separate encryption and authentication, before it is truncated.
 fn icv(sa: &Association<'_>, header: &[u8], sequence: u64, iv: &[u8], data: &[u8]) -> Vec<u8> {
-    // The upper half is authenticated after all other data (RFC 4303, section 2.2.1).
+    // The upper half of the sequence number is authenticated after all other data (RFC 4303,
+    // section 2.2.1).
     let upper = upper_half(sa, sequence);
     let pieces = [header, iv, data, &upper];
     match sa.suite.authentication {
         Authentication::Sha1 => crypto::hmac_sha1(sa.authentication_key, &pieces),
         Authentication::Sha256 => crypto::hmac_sha256(sa.authentication_key, &pieces),
-        // Nothing is encrypted, and the whole packet is AAD (RFC 4543, section 3.3).
+        // With GMAC, nothing is encrypted, and the whole packet is additional authenticated data
+        // (RFC 4543, section 3.3).
         Authentication::Ghash => {
             let aad = [&combined_aad(sa, header, sequence), iv, data].concat();
             crypto::gcm_encrypt(sa.key, &nonce(sa, iv), &aad, &mut []).to_vec()

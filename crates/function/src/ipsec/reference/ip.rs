@@ -1,4 +1,4 @@
-//! IPv4 and IPv6 headers (RFC 791, RFC 8200) as far as IPsec needs them.
+//! Parsing and changing of IPv4 and IPv6 headers (RFC 791, RFC 8200), as far as IPsec needs it.
 
 use std::net::IpAddr;
 
@@ -18,13 +18,13 @@ pub(super) const AH: u8 = 51;
 pub(super) const NONE: u8 = 59;
 const DESTINATION_OPTIONS: u8 = 60;
 
-/// Returns whether the version field is 6. Otherwise the packet is IPv4.
+/// Returns whether the version field of an IP packet is 6. If not, the packet is IPv4.
 pub(super) fn is_ipv6(packet: &[u8]) -> bool {
     packet[0] >> 4 == 6
 }
 
-/// Returns the packet at the start of `bytes`, without bytes that follow it. Its version must match
-/// `ipv6`.
+/// Returns the IP packet at the start of `bytes`, without the bytes after its end. Returns the drop
+/// reason if the version does not match `ipv6`, or if a length is wrong.
 pub(super) fn packet(bytes: &[u8], ipv6: bool) -> Result<&[u8], u8> {
     let fixed_bytes = if ipv6 { IPV6_BYTES } else { IPV4_BYTES };
     let header = bytes.get(..fixed_bytes).ok_or(DROP_TRUNCATED)?;
@@ -41,7 +41,7 @@ pub(super) fn packet(bytes: &[u8], ipv6: bool) -> Result<&[u8], u8> {
     bytes.get(..total_bytes).ok_or(DROP_TRUNCATED)
 }
 
-/// Returns the size of the header without IPv6 extension headers, in bytes.
+/// Returns the size of the IP header in bytes. IPv6 extension headers do not count.
 pub(super) fn header_bytes(packet: &[u8]) -> usize {
     if is_ipv6(packet) { IPV6_BYTES } else { usize::from(packet[0] & 15) * 4 }
 }
@@ -66,7 +66,8 @@ pub(super) fn traffic_class(packet: &[u8]) -> u8 {
     if is_ipv6(packet) { packet[0] << 4 | packet[1] >> 4 } else { packet[1] }
 }
 
-/// Sets DSCP and ECN, and updates the IPv4 header checksum. A wrong checksum stays wrong.
+/// Sets DSCP and ECN, and updates the IPv4 header checksum. A wrong checksum stays wrong, because
+/// it is updated and not computed again.
 fn set_traffic_class(packet: &mut [u8], class: u8) {
     if is_ipv6(packet) {
         packet[0] = packet[0] & 0xf0 | class >> 4;
@@ -80,7 +81,7 @@ fn set_traffic_class(packet: &mut [u8], class: u8) {
     packet[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// Sets the ECN field of a packet that leaves a tunnel, by RFC 6040, section 4.2, figure 4. `outer`
+/// Sets the ECN field of a packet that leaves a tunnel (RFC 6040, section 4.2, figure 4). `outer`
 /// is the traffic class of the outer header.
 pub(super) fn combine_ecn(inner: &mut [u8], outer: u8) -> Result<(), u8> {
     const NOT_ECT: u8 = 0;
@@ -101,8 +102,8 @@ pub(super) fn combine_ecn(inner: &mut [u8], outer: u8) -> Result<(), u8> {
     Ok(())
 }
 
-/// Updates the packet's length field and the protocol of the header at `position`. A wrong IPv4
-/// header checksum stays wrong (RFC 1624), because a forwarder must not hide errors from the
+/// Updates the length field of the packet, and the protocol of the header at `position`. A wrong
+/// IPv4 header checksum stays wrong (RFC 1624), because a forwarder must not hide errors from the
 /// receiver.
 pub(super) fn rewrite(packet: &mut [u8], position: HeaderPosition, protocol: u8) {
     if is_ipv6(packet) {
@@ -149,7 +150,7 @@ pub(super) fn recompute_checksum(packet: &mut [u8], at: usize, protocol: u8) {
 pub(super) struct HeaderPosition {
     /// Offset of the header.
     pub(super) at: usize,
-    /// Offset of the byte in the preceding header that contains `protocol`.
+    /// Offset of the byte that contains `protocol`. This byte belongs to the preceding header.
     pub(super) protocol_at: usize,
     /// Protocol number of the header.
     pub(super) protocol: u8,
@@ -161,21 +162,23 @@ pub(super) struct Headers {
     /// Position after all IP headers.
     pub(super) end: HeaderPosition,
     /// Position of AH or ESP in transport mode (RFC 4303, section 3.1.1; RFC 4302, section 3.1.1).
-    /// In IPv4, it follows the header with its options. In IPv6, it follows the headers that
-    /// routers process. These include destination options before another such header.
+    /// In IPv4, it follows the IP header with its options. In IPv6, it follows the extension
+    /// headers that routers process. Destination options belong to them if another such header
+    /// follows.
     pub(super) transport: HeaderPosition,
     /// Whether the packet is a fragment.
     pub(super) is_fragment: bool,
-    /// Whether the packet is a fragment after the first. The bytes at `end` are then no header.
+    /// Whether the packet is a fragment after the first one. In such a fragment, no header begins
+    /// at `end`.
     pub(super) is_later_fragment: bool,
     /// Whether a routing header has segments left.
     pub(super) has_segments_left: bool,
 }
 
-/// Maximum number of extension headers. Larger than any legitimate packet needs.
+/// Maximum number of extension headers. No legitimate packet needs as many.
 const EXTENSIONS_MAX: usize = 8;
 
-/// Parses the headers of a packet. IPv4 has only one.
+/// Parses the headers of an IP packet. An IPv4 packet has only one.
 pub(super) fn headers(packet: &[u8]) -> Result<Headers, u8> {
     if !is_ipv6(packet) {
         let end = HeaderPosition { at: header_bytes(packet), protocol_at: 9, protocol: packet[9] };
@@ -185,7 +188,7 @@ pub(super) fn headers(packet: &[u8]) -> Result<Headers, u8> {
     extension_headers(packet, HeaderPosition { at: IPV6_BYTES, protocol_at: 6, protocol: packet[6] })
 }
 
-/// Parses extension headers, starting at `first`.
+/// Parses IPv6 extension headers, starting at `first`.
 pub(super) fn extension_headers(packet: &[u8], first: HeaderPosition) -> Result<Headers, u8> {
     let mut headers = Headers {
         end: first,
@@ -220,8 +223,8 @@ pub(super) fn extension_headers(packet: &[u8], first: HeaderPosition) -> Result<
     Ok(headers)
 }
 
-/// Returns the position after an extension header. Its second byte is its length, except in a
-/// fragment header, whose length is fixed (RFC 8200, section 4).
+/// Returns the position after an extension header. The second byte of an extension header is its
+/// length. A fragment header has a fixed length instead (RFC 8200, section 4).
 fn next_header(packet: &[u8], position: HeaderPosition) -> Result<HeaderPosition, u8> {
     let header = packet.get(position.at..position.at + 8).ok_or(DROP_MALFORMED)?;
     let more = if position.protocol == FRAGMENT { 0 } else { 8 * usize::from(header[1]) };
@@ -233,12 +236,12 @@ fn next_header(packet: &[u8], position: HeaderPosition) -> Result<HeaderPosition
 }
 
 /// Returns the packet as AH authenticates it (RFC 4302, section 3.3.3.1 and appendix A). Mutable
-/// fields are zero. Fields with a predictable change have their value at the receiver; outbound,
-/// this value is computed. `ah` is the offset of the AH header.
+/// fields are zero. Fields with a predictable change have the value that they have at the receiver.
+/// For outbound packets, this value is computed. `ah` is the offset of the AH header.
 pub(super) fn without_mutable_fields(packet: &[u8], ah: usize, outbound: bool) -> Result<Vec<u8>, u8> {
     let mut packet = packet.to_vec();
     if !is_ipv6(&packet) {
-        // TOS, flags and offset, TTL, checksum.
+        // These bytes are TOS, flags and fragment offset, TTL, and header checksum.
         for at in [1, 6, 7, 8, 10, 11] {
             packet[at] = 0;
         }
@@ -247,11 +250,11 @@ pub(super) fn without_mutable_fields(packet: &[u8], ah: usize, outbound: bool) -
         }
         return Ok(packet);
     }
-    // Traffic class and flow label, hop limit.
+    // The traffic class, the flow label and the hop limit are mutable.
     packet[0] &= 0xf0;
     packet[1..4].fill(0);
     packet[7] = 0;
-    // Mutable bytes of the fixed header: the first four bytes and the hop limit.
+    // The fixed header has five mutable bytes, the first four bytes and the hop limit.
     let mut mutable_bytes = 5;
     let mut position = HeaderPosition { at: IPV6_BYTES, protocol_at: 6, protocol: packet[6] };
     while position.at < ah {
@@ -267,7 +270,7 @@ pub(super) fn without_mutable_fields(packet: &[u8], ah: usize, outbound: bool) -
                 predict_route(&mut packet, position.at, next.at)?;
                 mutable_bytes += 1;
             }
-            // At the receiver, the routing header already has its final value.
+            // In an inbound packet, the routing header already has its final value.
             ROUTING => {}
             _ => return Err(DROP_MALFORMED),
         }
@@ -276,8 +279,8 @@ pub(super) fn without_mutable_fields(packet: &[u8], ah: usize, outbound: bool) -
     if mutable_bytes > MUTABLE_BYTES_MAX { Err(DROP_NO_ROOM) } else { Ok(packet) }
 }
 
-/// Clears mutable IPv4 options completely (RFC 4302, appendix A1). Returns the last address of a
-/// source route that the packet has not yet followed to its end.
+/// Fills mutable IPv4 options with zeros (RFC 4302, appendix A1). If a source route has addresses
+/// that the packet has not yet visited, returns its last address.
 fn clear_ipv4_options(options: &mut [u8]) -> Result<Option<[u8; 4]>, u8> {
     const LOOSE_SOURCE_ROUTE: u8 = 131;
     const STRICT_SOURCE_ROUTE: u8 = 137;
@@ -285,7 +288,7 @@ fn clear_ipv4_options(options: &mut [u8]) -> Result<Option<[u8; 4]>, u8> {
     let mut rest = options;
     while let [kind, ..] = *rest {
         match kind {
-            // End of the option list. Padding follows.
+            // This option ends the list of options. Padding follows.
             0 => break,
             1 => rest = &mut rest[1..],
             _ => {
@@ -294,14 +297,14 @@ fn clear_ipv4_options(options: &mut [u8]) -> Result<Option<[u8; 4]>, u8> {
                     return Err(DROP_MALFORMED);
                 }
                 let (option, after) = rest.split_at_mut(bytes);
-                // The third byte of a source route option points at the next address. At the end of
-                // the route, it points beyond the option (RFC 791, section 3.1).
+                // The third byte of a source route option is the position of the next address. At
+                // the end of the route, this position is beyond the option (RFC 791, section 3.1).
                 let is_route = matches!(kind, LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE);
                 if is_route && bytes >= 7 && usize::from(option[2]) <= bytes {
                     last = option.last_chunk().copied();
                 }
-                // Immutable: Security, Extended Security, Commercial Security, Router Alert, Sender
-                // Directed Delivery.
+                // The immutable options are Security, Extended Security, Commercial Security,
+                // Router Alert and Sender Directed Delivery.
                 if !matches!(kind, 130 | 133 | 134 | 148 | 149) {
                     option.fill(0);
                 }
@@ -312,12 +315,12 @@ fn clear_ipv4_options(options: &mut [u8]) -> Result<Option<[u8; 4]>, u8> {
     Ok(last)
 }
 
-/// Maximum number of mutable bytes in an IPv6 packet, the limit of the kernel. Larger than
-/// legitimate packets need.
+/// Maximum number of mutable bytes in an IPv6 packet, which is the limit of the kernel. No
+/// legitimate packet has as many.
 const MUTABLE_BYTES_MAX: usize = 64;
 
-/// Clears the data of IPv6 options whose type has the third bit set (RFC 4302, section
-/// 3.3.3.1.2.2). Returns the number of bytes cleared.
+/// Fills the data of mutable IPv6 options with zeros. The type of such an option has the third bit
+/// set (RFC 4302, section 3.3.3.1.2.2). Returns the number of bytes cleared.
 fn clear_ipv6_options(options: &mut [u8]) -> Result<usize, u8> {
     let mut cleared = 0;
     let mut rest = options;
@@ -341,9 +344,10 @@ fn clear_ipv6_options(options: &mut [u8]) -> Result<usize, u8> {
     Ok(cleared)
 }
 
-/// Changes a routing header to its value at the receiver (RFC 4302, section 3.3.3.1.2.3). No
-/// segment is left, the packet's destination is the last address, and the list contains the visited
-/// addresses. Types 0 (RFC 2460, section 4.4) and 2 (RFC 6275, section 6.4) work this way.
+/// Changes a routing header to the value that it has at the receiver (RFC 4302, section
+/// 3.3.3.1.2.3). No segment is left then. The destination of the packet is the last address of the
+/// list, and the list contains the visited addresses. Types 0 (RFC 2460, section 4.4) and 2 (RFC
+/// 6275, section 6.4) work this way.
 fn predict_route(packet: &mut [u8], at: usize, end: usize) -> Result<(), u8> {
     let (kind, left) = (packet[at + 2], usize::from(packet[at + 3]));
     if left == 0 {
@@ -353,7 +357,7 @@ fn predict_route(packet: &mut [u8], at: usize, end: usize) -> Result<(), u8> {
     if !matches!(kind, 0 | 2) || left > addresses {
         return Err(DROP_MALFORMED);
     }
-    // Each hop exchanges the destination and the next address of the list.
+    // Each router on the route exchanges the destination and the next address of the list.
     for hop in addresses - left..addresses {
         for byte in 0..16 {
             packet.swap(24 + byte, at + 8 + 16 * hop + byte);

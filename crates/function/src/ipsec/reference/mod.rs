@@ -1,8 +1,9 @@
-//! Reference implementation of the kernel, written directly from the standards with RustCrypto's
-//! ciphers and hashes.
+//! Reference implementation of the `ipsec` kernel. It is written directly from the standards, with
+//! the ciphers and hashes of RustCrypto.
 //!
-//! It shares the meaning of selectors with the host half and nothing with the kernel. It is simple
-//! instead of fast: it disassembles each packet and builds a new one.
+//! It shares no code with the kernel. With the host half (the part of the function that runs on the
+//! CPU), it shares the meaning of selectors. It is simple instead of fast, because it disassembles
+//! each packet and builds a new one.
 
 mod ah;
 mod association;
@@ -32,12 +33,12 @@ const ETHER_TYPE_IPV4: [u8; 2] = [0x08, 0x00];
 const ETHER_TYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 const ETHER_TYPE_VLAN: [u8; 2] = [0x81, 0x00];
 
-/// Processed packet.
+/// Packet after encapsulation or decapsulation.
 struct Done {
     l2: Vec<u8>,
     packet: Vec<u8>,
-    /// Number of bytes added before the payload that stays in place. Negative if bytes were
-    /// removed.
+    /// Number of bytes that are added before the payload. The payload itself stays in place. The
+    /// number is negative if bytes are removed.
     added_in_front: isize,
 }
 
@@ -70,10 +71,12 @@ pub(super) fn run_ref(
     }
 }
 
-/// Ethernet header with at most one tag, the bytes after it, and whether they are IPv6.
+/// Parts of a frame: the Ethernet header with at most one VLAN tag, the bytes after it, and whether
+/// these bytes are IPv6.
 type Layers<'a> = (&'a [u8], &'a [u8], bool);
 
-/// Splits a frame. Returns `None` if it carries no IP packet.
+/// Splits a frame into the Ethernet header and the IP packet. Returns `None` if the frame contains
+/// no IP packet.
 fn layer_3(frame: &[u8]) -> Result<Option<Layers<'_>>, u8> {
     let tagged = frame.get(12..14).ok_or(DROP_TRUNCATED)? == ETHER_TYPE_VLAN;
     let l2_bytes = ETHERNET_BYTES + if tagged { 4 } else { 0 };
@@ -101,7 +104,8 @@ fn encapsulate(sa: &Association<'_>, sequence: u64, l2: &[u8], packet: &[u8], ip
             return Err(DROP_POLICY_MISMATCH);
         }
         let headers = ip::headers(packet)?;
-        // Transport mode applies to whole packets only (RFC 4303, section 3.3.4).
+        // ESP in transport mode applies to whole packets only, not to fragments (RFC 4303, section
+        // 3.3.4).
         if headers.is_fragment {
             return Err(DROP_FRAGMENT);
         }
@@ -125,7 +129,8 @@ fn encapsulate(sa: &Association<'_>, sequence: u64, l2: &[u8], packet: &[u8], ip
         }
         Protocol::Ah => {
             let ah_bytes = ah::header_bytes(sa, ip::is_ipv6(&front));
-            // AH authenticates the length fields too, so they must have their final values first.
+            // AH also authenticates the length fields, so the length fields must have their final
+            // values first.
             front.resize(front_bytes + ah_bytes + rest.len(), 0);
             ip::rewrite(&mut front, position, ip::AH);
             front.truncate(front_bytes);
@@ -136,10 +141,11 @@ fn encapsulate(sa: &Association<'_>, sequence: u64, l2: &[u8], packet: &[u8], ip
     Ok(Done { l2, packet, added_in_front: added_in_front as isize })
 }
 
-/// Returns the outer header of a tunnel (RFC 4301, section 5.1.2), without length and checksum.
+/// Returns the outer IP header of a tunnel (RFC 4301, section 5.1.2). Its length and checksum are
+/// set later.
 fn outer_header(sa: &Association<'_>, sequence: u64, inner: &[u8]) -> Vec<u8> {
     let class = ip::traffic_class(inner);
-    // RFC 6040, section 4.1.
+    // RFC 6040, section 4.1, defines the ECN field of the outer header.
     let ecn = if sa.ecn_ignored { 0 } else { class & 3 };
     let class = sa.dscp.map_or(class & !3, |dscp| dscp << 2) | ecn;
     match (sa.source, sa.destination) {
@@ -147,7 +153,8 @@ fn outer_header(sa: &Association<'_>, sequence: u64, inner: &[u8]) -> Vec<u8> {
             let dont_fragment = match sa.dont_fragment {
                 DontFragment::Set => true,
                 DontFragment::Clear => false,
-                // Routers do not fragment IPv6, so it counts as a packet with DF.
+                // Routers do not fragment IPv6 packets, so an IPv6 packet counts as a packet with
+                // the DF bit.
                 DontFragment::Copy => ip::is_ipv6(inner) || inner[6] & 0x40 != 0,
             };
             let [.., id_high, id_low] = sequence.to_be_bytes();
@@ -169,8 +176,8 @@ fn outer_header(sa: &Association<'_>, sequence: u64, inner: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Writes the UDP header (RFC 3948, section 2.1). The checksum is 0 over IPv4 and required over
-/// IPv6 (RFC 8200, section 8.1).
+/// Writes the UDP header before ESP (RFC 3948, section 2.1). Its checksum is 0 over IPv4. Over
+/// IPv6, a checksum is required (RFC 8200, section 8.1).
 fn emit_udp(packet: &mut [u8], at: usize, (source_port, destination_port): (u16, u16)) {
     let length = (packet.len() - at) as u16;
     packet[at..at + 2].copy_from_slice(&source_port.to_be_bytes());
@@ -201,7 +208,8 @@ fn decapsulate(sa: &Association<'_>, sequence: u64, l2: &[u8], packet: &[u8], ip
                 check_udp(&packet[position.at..], port)?;
             }
             let (payload, next_header) = esp::decapsulate(sa, sequence, &packet[position.at + udp_bytes..])?;
-            // Dummy packet for traffic flow confidentiality (RFC 4303, section 2.6).
+            // The packet is a dummy packet for traffic flow confidentiality (RFC 4303, section
+            // 2.6).
             if next_header == ip::NONE {
                 return Err(DROP_DUMMY);
             }
@@ -221,8 +229,8 @@ fn decapsulate(sa: &Association<'_>, sequence: u64, l2: &[u8], packet: &[u8], ip
             _ => return Err(DROP_POLICY_MISMATCH),
         };
         set_family(&mut l2, ipv6);
-        // The payload must contain a whole packet. Bytes after it are traffic flow padding (RFC
-        // 4303, section 2.7).
+        // The payload must contain a whole IP packet. Bytes after the IP packet are traffic flow
+        // padding (RFC 4303, section 2.7).
         let inner = ip::packet(&payload, ipv6).map_err(|_| DROP_MALFORMED)?;
         let headers = ip::headers(inner)?;
         sa.accepts(inner, headers, inner)?;
@@ -230,7 +238,7 @@ fn decapsulate(sa: &Association<'_>, sequence: u64, l2: &[u8], packet: &[u8], ip
         ip::combine_ecn(&mut inner, ip::traffic_class(packet))?;
         (inner, position.at + added)
     } else {
-        // The payload begins with more extension headers, or with the header of the transport
+        // The payload begins with more extension headers or with the header of the transport
         // protocol.
         let first = HeaderPosition { at: 0, protocol_at: 0, protocol: next_header };
         let headers = match ipv6 {
@@ -248,8 +256,8 @@ fn decapsulate(sa: &Association<'_>, sequence: u64, l2: &[u8], packet: &[u8], ip
     Ok(Done { l2, packet: inner, added_in_front: -(removed as isize) })
 }
 
-/// Checks the headers of a packet to the local endpoint of the SA. Returns the position of AH, ESP,
-/// or the UDP header before ESP.
+/// Checks the IP headers of a packet that is addressed to the local endpoint of the SA. Returns the
+/// position of AH, of ESP, or of the UDP header before ESP.
 fn check_arrival(sa: &Association<'_>, packet: &[u8], headers: Headers) -> Result<HeaderPosition, u8> {
     let expected = match (sa.suite.protocol, sa.udp_ports) {
         (Protocol::Ah, _) => ip::AH,
@@ -257,17 +265,17 @@ fn check_arrival(sa: &Association<'_>, packet: &[u8], headers: Headers) -> Resul
         (Protocol::Esp, Some(_)) => ip::UDP,
     };
     let is_other = headers.end.protocol != expected;
-    // A header with a correct checksum sums to zero (RFC 1071, section 1).
+    // The checksum over a header with a correct header checksum is zero (RFC 1071, section 1).
     let is_wrong = godwit_wire::checksum::checksum(&packet[..ip::header_bytes(packet)]) != 0;
     if !ip::is_ipv6(packet) && (is_other || is_wrong) {
         return Err(DROP_MALFORMED);
     }
-    // Reassembly precedes IPsec processing (RFC 4303, section 3.4.1).
+    // Reassembly precedes IPsec processing (RFC 4303, section 3.4.1), so a fragment is dropped
+    // here.
     if headers.is_fragment {
         return Err(DROP_FRAGMENT);
     }
-    // A routing header with segments left means that the packet has not reached its final
-    // destination.
+    // If a routing header has segments left, the packet has not reached its final destination.
     if is_other || headers.has_segments_left {
         return Err(DROP_MALFORMED);
     }
@@ -277,7 +285,7 @@ fn check_arrival(sa: &Association<'_>, packet: &[u8], headers: Headers) -> Resul
     Ok(headers.end)
 }
 
-/// Checks the UDP header before ESP (RFC 3948, section 2.1). Its checksum is ignored.
+/// Checks the UDP header before ESP (RFC 3948, section 2.1). The UDP checksum is ignored.
 fn check_udp(datagram: &[u8], port: u16) -> Result<(), u8> {
     let header = datagram.get(..UDP_BYTES).ok_or(DROP_MALFORMED)?;
     if ip::be16(header, 4) != datagram.len() {
@@ -291,13 +299,14 @@ fn set_family(l2: &mut [u8], ipv6: bool) {
     *ether_type = if ipv6 { ETHER_TYPE_IPV6 } else { ETHER_TYPE_IPV4 };
 }
 
-/// Writes the packet to the position that the kernel uses: the payload is not moved.
+/// Writes the packet to the position in the buffer that the kernel uses, at which the payload is
+/// not moved.
 fn emit(buffer: &mut [u8], descriptor: &mut Descriptor, done: Done) -> Result<(), u8> {
     let frame = [done.l2, done.packet].concat();
     let head = descriptor.head as isize - done.added_in_front;
     let head = usize::try_from(head).map_err(|_| DROP_NO_ROOM)?;
     buffer.get_mut(head..head + frame.len()).ok_or(DROP_NO_ROOM)?.copy_from_slice(&frame);
-    // Both are offsets in the buffer, which is smaller than 2^16 bytes.
+    // Both numbers are offsets in the buffer, which is smaller than 2^16 bytes.
     (descriptor.head, descriptor.length) = (head as u16, frame.len() as u16);
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Packets of other implementations. `crates/function/tests/ipsec/vectors.rs` runs them through
-//! every kernel.
+//! Tests with packets of other IPsec implementations. `crates/function/tests/ipsec/vectors.rs` runs
+//! the same packets through every kernel.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ fn unhex(text: &str) -> Vec<u8> {
     digits.as_bytes().chunks(2).map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
-/// Returns the suite, or `None` if an algorithm is not supported.
+/// Returns the suite with these algorithms, or `None` if an algorithm is not supported.
 fn suite(protocol: &str, cipher: &str, authentication: &str, key_bytes: usize) -> Option<Suite> {
     let protocol = if protocol == "AH" { Protocol::Ah } else { Protocol::Esp };
     let cipher = match cipher {
@@ -72,7 +72,8 @@ fn processes_opendataplane_packets() {
             let (name, expected) = step.split_once('=').unwrap();
             let mut frame = packets[name].clone();
             if test.contains("mcgrew_gcm_12") {
-                // The authors edited this vector by hand, and its header checksum is 1 too high.
+                // The authors edited this test vector by hand, so its header checksum is 1 too
+                // high.
                 frame[25] -= 1;
             }
             let (l2, packet, ipv6) = layer_3(&frame).unwrap().unwrap();
@@ -100,13 +101,13 @@ fn processes_opendataplane_packets() {
             };
             let result = decapsulate(&association, 0, l2, packet, ipv6).map(|done| [done.l2, done.packet].concat());
             match expected.strip_prefix("error:") {
-                // The kernel does not check the replay window, so it accepts the packet again.
+                // The kernel does not check the replay window, so it accepts the repeated packet.
                 Some("antireplay") => assert!(result.is_ok(), "{test}"),
                 Some("auth") => assert_eq!(result, Err(DROP_AUTHENTICATION), "{test}"),
                 Some("proto" | "sa_lookup") => assert_eq!(result, Err(DROP_MALFORMED), "{test}"),
                 Some(other) => panic!("{test}: {other}"),
-                // OpenDataPlane forwards dummy packets. RFC 4303, section 2.6, requires that they
-                // are dropped.
+                // OpenDataPlane forwards dummy packets, but RFC 4303, section 2.6, requires that
+                // they are dropped.
                 None if test.contains("mcgrew_gcm_12") => assert_eq!(result, Err(DROP_DUMMY), "{test}"),
                 None => {
                     let frame = result.unwrap_or_else(|reason| panic!("{test}: dropped with reason {reason}"));

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Engine that records the changed image ranges and can simulate failures.
+/// Engine that records the changed ranges of the table image and can simulate failures.
 #[derive(Default)]
 struct Engine {
     changed: RefCell<Vec<Range<usize>>>,
@@ -111,12 +111,12 @@ fn a_failed_request_changes_nothing() {
 fn a_refused_request_has_no_side_effects() {
     let (function, engine) = (empty("[[policy]]\naction = \"bypass\"\n"), Engine::default());
     send(&function, &engine, "add", json!([sa_json("east", 0x2001, "in")])).unwrap();
-    // The refused SAs share the endpoint of "east".
+    // The refused SAs have the same local endpoint as the SA `east`.
     let two = json!([sa_json("second", 0x2002, "in"), sa_json("third", 0x2001, "in")]);
     assert!(send(&function, &engine, "add", two).unwrap_err().contains("same SPI"));
     assert_eq!(prepare(&function, 0, 1, &[esp_frame(0x2001, 7)]), [decrypt(0, 7)]);
     assert_eq!(prepare(&function, 0, 1, &[esp_frame(0x2007, 7)]), [drop(DROP_NO_SA)], "the endpoint still exists");
-    // Nonces that no packet has used may be used once.
+    // Nonces that no packet has used may be used by one SA.
     let mut gcm = sa_json("west", 0x1001, "out");
     gcm["encryption"] = "aes-128-gcm".into();
     gcm["encryption_key"] = format!("{KEY}01020304").into();
@@ -155,7 +155,7 @@ fn a_deleted_sa_is_wiped_after_its_packets_drained() {
     let bypass = Work::Done(Outcome::verdict(VERDICT_BYPASS));
     assert_eq!(prepare(&function, 0, 1, &[esp_frame(0x2001, 7)]), [bypass], "the endpoint is gone");
     assert!(send(&function, &engine, "delete", json!(["east"])).unwrap_err().contains("\"east\""));
-    // Name, SPI and slot are free again, and the old state is gone.
+    // Name, SPI and slot of the SA are free again, and the old state is gone.
     send(&function, &engine, "add", json!([sa_json("east", 0x2001, "in")])).unwrap();
     assert_eq!(send(&function, &engine, "list", json!(["east"])).unwrap()["sa"][0]["sequence"], 0);
 }
@@ -185,7 +185,7 @@ fn replacing_an_sa_loses_no_packets() {
     assert_eq!((index as usize % BUCKETS, sequence), (1, 1));
     let list = send(&function, &engine, "list", json!(["west"])).unwrap();
     assert_eq!((&list["sa"][0]["spi"], &list["sa"][0]["policies"]), (&json!(0x1002), &json!(1)));
-    // The slot of the old SA is free and used for the next one.
+    // The slot of the old SA is free again, and the next SA uses it.
     send(&function, &engine, "replace", json!([sa_json("west", 0x1003, "out")])).unwrap();
     assert_eq!(prepare(&function, 0, 1, &[plain_frame()]), [encrypt(1, 1)]);
     assert!(
@@ -233,7 +233,7 @@ fn a_refused_sa_does_not_reserve_its_nonces() {
     send(&function, &engine, "add", json!([gcm("out", 0x1001, "out")])).unwrap();
     let error = send(&function, &engine, "add", json!([gcm("in", 0x2001, "in")])).unwrap_err();
     assert!(error.contains("the other direction"), "{error}");
-    // Nonces of an SA that no packet used can be used again.
+    // The nonces of an SA that no packet has used can be used again.
     send(&function, &engine, "delete", json!(["out"])).unwrap();
     send(&function, &engine, "add", json!([gcm("in", 0x2001, "in")])).unwrap();
 }
@@ -377,8 +377,8 @@ fn refuses_sas_that_do_not_fit() {
     assert!(function.command(&json!({ "command": "flush" }), &engine).is_err());
 }
 
-/// A worker looks up SAs while other SAs are added and deleted. It finds the right SAs, and always
-/// the permanent one.
+/// A worker looks up SAs while other SAs are added and deleted. It finds only the right SAs, and it
+/// always finds the SA that stays.
 #[test]
 fn workers_find_sas_during_changes() {
     let stanza = sa("stays", 0x2000, "in", "replay_window = 0") + "sa_capacity = 256\n";
@@ -417,7 +417,7 @@ fn workers_find_sas_during_changes() {
     });
 }
 
-/// Adding an SA takes constant time and changes only its own part of the image.
+/// Adding an SA changes only the part of the table image that belongs to this SA.
 #[test]
 fn adds_many_sas_one_by_one() {
     let (function, engine) = (empty("sa_capacity = 20000\n"), Engine::default());

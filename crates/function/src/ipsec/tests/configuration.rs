@@ -44,14 +44,15 @@ fn rejects_invalid_configurations_without_showing_keys() {
         let text = error.to_string();
         assert!(text.contains(expected), "{expected:?} is not in {text:?}");
         assert!(!text.contains("0304") && !text.contains("4242"), "{text}");
-        // The location of the error, whose line may be shown, contains no key either.
+        // The source line of an error may be shown, so the location of the error must contain no
+        // key either.
         if let Error::Value { span: Some(span), .. } = error {
             assert!(!stanza[span].contains("0304"), "{text}");
         }
     }
 }
 
-/// Returns the stanza of an SA with these keys.
+/// Returns the configuration of an SA with these keys.
 fn stanza(direction: &str, keys: &str) -> String {
     let (source, destination) =
         if direction == "out" { ("192.0.2.1", "192.0.2.2") } else { ("192.0.2.2", "192.0.2.1") };
@@ -61,7 +62,7 @@ fn stanza(direction: &str, keys: &str) -> String {
     format!("[[sa]]\nname = \"a\"\nspi = 4096\ndirection = \"{direction}\"\n{addresses}{keys}\n")
 }
 
-/// Returns hex digits of `bytes` different bytes.
+/// Returns the hex digits of `bytes` different bytes.
 fn digits(bytes: usize) -> String {
     (0..bytes).map(|byte| format!("{:02x}", byte + 0x30)).collect()
 }
@@ -134,7 +135,7 @@ fn every_suite_can_be_configured() {
             assert!(!format!("{sa:?}").contains("3031"));
         }
     }
-    // The contract contains both variants of each suite.
+    // The contract contains both variants of each suite, one for each direction.
     let names: Vec<String> = suite::SUITES
         .iter()
         .flat_map(|suite| ["out", "in"].map(|direction| format!("{}_{direction}", suite.name)))
@@ -208,7 +209,7 @@ fn rejects_invalid_sas_without_showing_keys() {
             assert!(!stanza(direction, &text)[span].contains("3031"), "{message}");
         }
     }
-    // Weak keys are accepted with `insecure`.
+    // Weak keys are accepted with the key `insecure`.
     ipsec(&stanza("out", &(cbc.replace(&digits(16), &"00".repeat(16)) + "insecure = true\n")));
 }
 
@@ -222,7 +223,7 @@ fn rejects_sas_that_would_repeat_nonces() {
     assert!(build_error(&KIND, &(one.clone() + &other(ctr)), &[]).to_string().contains("nonces"));
     // A different salt gives different nonces, and a different SPI gives different CBC IVs.
     ipsec(&(one.clone() + &other(one.replace("43\"", "44\""))));
-    // The peer counts its nonces in the same way, so both directions need different keys.
+    // The peer uses the same nonces in the other direction, so both directions need different keys.
     let inbound = stanza("in", &keys("aes-128-gcm", 20, "", 0));
     for both in [one.clone() + &other(inbound.clone()), inbound.clone() + &other(one.clone())] {
         let error = build_error(&KIND, &both, &[]).to_string();
@@ -233,7 +234,7 @@ fn rejects_sas_that_would_repeat_nonces() {
     ipsec(&(inbound.clone() + &other(inbound)));
     let cbc = stanza("out", &keys("aes-128-cbc", 16, "hmac-sha1-96", 20));
     ipsec(&(cbc.clone() + &other(cbc.clone())));
-    // The IV depends only on the first 32 bits of the destination.
+    // The IV depends only on the first 32 bits of the destination address.
     let to = |host: &str| {
         let endpoints = format!("source = \"2001:db8::{host}:1\"\ndestination = \"2001:db8::{host}:2\"");
         cbc.replace("source = \"192.0.2.1\"\ndestination = \"192.0.2.2\"", &endpoints)
@@ -250,7 +251,8 @@ fn room_equals_the_needs_of_the_sas() {
     };
     assert_eq!(room(""), (0, 0, [0; 16]));
     let cbc = keys("aes-128-cbc", 16, "hmac-sha1-96", 20);
-    // 15 bytes of padding are needed where the frame has 4 more than a block, tagged or not.
+    // A frame may have a VLAN tag or not. The tailroom must suffice for the case that needs more
+    // padding.
     let (headroom, tailroom, saved) = room(&stanza("out", &cbc));
     assert_eq!((headroom, tailroom), (44, 29));
     for (length, saved) in saved.into_iter().enumerate() {
@@ -263,8 +265,8 @@ fn room_equals_the_needs_of_the_sas() {
     assert_eq!(room(&stanza("out", &(gcm.clone() + ipv6 + "udp_encapsulation = {}\n"))).0, 40 + 8 + 8 + 8);
     let (headroom, tailroom, saved) = room(&stanza("out", &(gcm.clone() + "mode = \"transport\"\n")));
     assert_eq!((headroom, tailroom), (16, 3 + 2 + 16));
-    // The prefix is 14 bytes of layer 2 and whole words, so the frame length determines the
-    // padding.
+    // The prefix before ESP consists of 14 bytes of layer 2 and whole 32-bit words. The frame
+    // length modulo 4 therefore determines the padding.
     assert_eq!(saved[..8], [3, 0, 1, 2, 3, 0, 1, 2]);
     let ah = keys("", 0, "aes-128-gmac", 20) + "protocol = \"ah\"\n";
     assert_eq!(room(&stanza("out", &ah)), (20 + 12 + 8 + 16, 0, [0; 16]));
@@ -297,7 +299,7 @@ fn the_image_has_the_layout_of_image_h() {
     assert_eq!([word(64), word(64 + 4)], [0x1001, 1]);
     assert_eq!(image[64 + 12..][..4], [0, 12, 64, 0]);
     assert_eq!([word(inbound + 16), word(inbound + 32), word(inbound + 4)], [0xc000_0202, 0xc000_0201, 3]);
-    // The first selector accepts everything and is shared by all SAs.
+    // The first selector accepts every packet, and all SAs that accept every packet share it.
     assert_eq!([word(inbound + 52), word(inbound + 56)], [1, 2]);
     let second = first_selector + 2 * 64;
     assert_eq!([word(second), word(second + 16)], [0x0a00_0000, 0]);

@@ -1,4 +1,4 @@
-//! Tests of sequence numbers in a state folder.
+//! Tests of sequence numbers in a state folder, which survive a restart.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn inbound() -> String {
     out().replace("\"out\"", "\"in\"").replace("west", "east")
 }
 
-/// Starts a function of a new process.
+/// Starts the function as in a new process.
 fn start(folder: &Path, text: &str) -> (Ipsec, Arc<State>) {
     let function = ipsec(text);
     let state = Arc::new(State::open(Some(folder)).unwrap());
@@ -28,7 +28,7 @@ fn start(folder: &Path, text: &str) -> (Ipsec, Arc<State>) {
     (function, state)
 }
 
-/// Writes what is due, as the thread of the state folder does.
+/// Writes the reservations that are due, as the thread of the state folder does.
 fn keep(function: &Ipsec, state: &State) {
     let due = function.database.due();
     state.reserve(&due).unwrap();
@@ -39,7 +39,7 @@ fn next(function: &Ipsec) -> Result<u64, u8> {
     function.database.states.next(0, 100).map(|(_, sequence)| sequence)
 }
 
-/// Returns the number that the folder has for the only SA.
+/// Returns the sequence number that the state folder has for the only SA.
 fn durable(function: &Ipsec, state: &State) -> u64 {
     state.number(&function.database.sa(0).unwrap().durable_name().unwrap())
 }
@@ -113,7 +113,8 @@ fn an_accepted_packet_is_replayed_after_a_crash() {
         assert_eq!(accept(&function, sequence), Err(DROP_REPLAYED), "{sequence}");
     }
     assert_eq!([accept(&function, ceiling + 1), accept(&function, ceiling + 1)], [Ok(ceiling + 1), Err(DROP_REPLAYED)]);
-    // A peer that skips many numbers is followed after one write.
+    // If a peer skips many sequence numbers, its packets are accepted again after one write to the
+    // state folder.
     assert_eq!(accept(&function, 3_000_000), Err(DROP_NOT_DURABLE));
     keep(&function, &state);
     assert_eq!([accept(&function, 3_000_000), accept(&function, 3_000_001)], [Ok(3_000_000), Ok(3_000_001)]);

@@ -156,7 +156,7 @@ fn distinguishes_esp_in_udp_from_ike_and_keepalives() {
         frame(peer, us, 17, 0, &udp(4500, &[0xff])),
         frame(peer, us, 17, 0, &udp(4500, &[0, 0, 0, 0, 1, 2, 3, 4, 5])),
         frame(peer, us, 17, 0, &udp(4501, &esp(0x2001))),
-        // Port 4564 has the same bit in the port filter as 4500, but is a different port.
+        // Port 4564 has the same bit in the port filter as port 4500, but is a different port.
         frame(peer, us, 17, 0, &udp(4564, &esp(0x2001))),
         frame(peer, [192, 0, 2, 9], 17, 0, &udp(4500, &esp(0x2001))),
         frame(peer, us, 17, 0x2000, &udp(4500, &esp(0x2001))),

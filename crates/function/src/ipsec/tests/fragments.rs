@@ -14,7 +14,7 @@ const HERE: [u8; 4] = [10, 1, 2, 3];
 const THERE: [u8; 4] = [10, 2, 3, 4];
 const PROTECT: &str = "[[policy]]\naction = \"protect\"\nsa = \"west\"\n";
 
-/// Host half with its arena.
+/// Host half (the part of the function that runs on the CPU) with its packet memory.
 struct Host {
     host: Box<dyn HostHalf>,
     region: Region,
@@ -36,7 +36,8 @@ impl Host {
         packet
     }
 
-    /// Passes new frames to the host half. Returns its steps and the time of the next call.
+    /// Passes new frames to the host half. Returns the steps of the host half, and the time of the
+    /// next call.
     fn arrange(&mut self, frames: &[Vec<u8>], now_ns: u64) -> (Vec<Step>, u64) {
         self.arrange_with(frames, now_ns, true, false)
     }
@@ -80,8 +81,8 @@ fn parts(frame: &[u8], mtu: usize) -> Vec<Vec<u8>> {
 #[test]
 fn packets_up_to_the_inner_mtu_are_not_fragmented() {
     let sas = [
-        // Outer header, ESP header and IV; then whole blocks including two bytes of trailer; then
-        // the ICV.
+        // The packet consists of the outer header, the ESP header and the IV, whole blocks with two
+        // bytes of trailer, and the ICV.
         (KEYS.to_owned(), 1400, (1400 - 20 - 8 - 16 - 12) / 16 * 16 - 2),
         (KEYS.to_owned() + "udp_encapsulation = {}\n", 1400, (1400 - 20 - 8 - 8 - 16 - 12) / 16 * 16 - 2),
         (
@@ -130,7 +131,7 @@ fn fragments_stay_in_the_order_of_arrival() {
     assert!(matches!(steps[..], [Step::Keep { work: Work::Done(outcome), .. }] if outcome.verdict == VERDICT_BYPASS));
 }
 
-/// The reassembled packet is not for an inbound SA and exceeds the MTU of its outbound tunnel.
+/// The reassembled packet is not for an inbound SA, and it exceeds the MTU of an outbound tunnel.
 #[test]
 fn a_reassembled_packet_is_fragmented_again_for_a_tunnel() {
     let stanza = "path_mtu = 700\n".to_owned() + &sa("west", 0x1001, "out", "") + &sa("east", 0x2001, "in", "");
@@ -180,7 +181,7 @@ fn sends_icmp_errors_for_packets_that_must_not_be_fragmented() {
     assert_eq!(frame[..14], [2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 8, 0]);
     assert_eq!(frame[14..], crate::fragments::too_big(&whole[14..], mtu, US.into()).unwrap());
     host.region.release(&packet);
-    // At most 100 messages are sent per second.
+    // At most 100 ICMP errors are sent per second.
     for (second, count) in [(0, 99), (1, 100)] {
         for number in 0..150 {
             let (steps, _) = host.arrange(std::slice::from_ref(&whole), second * SECOND + 1);
@@ -191,8 +192,8 @@ fn sends_icmp_errors_for_packets_that_must_not_be_fragmented() {
             host.region.release(&packet);
         }
     }
-    // IPv6 in an IPv4 tunnel: the SA has no IPv6 source address for the error. Packets of 1280
-    // bytes are never too big.
+    // The tunnel carries IPv6 in IPv4, so the SA has no IPv6 source address for the ICMP error.
+    // Packets of 1280 bytes are never too big.
     for (bytes, dropped) in [(1280, false), (1281, true)] {
         let mut ipv6 = vec![0; 14 + bytes];
         ipv6[12..16].copy_from_slice(&[0x86, 0xdd, 0x60, 0]);
@@ -208,7 +209,8 @@ fn sends_icmp_errors_for_packets_that_must_not_be_fragmented() {
     }
 }
 
-/// Returns an ESP packet of SA 0x2001 to a local endpoint, with `bytes` bytes after the ESP header.
+/// Returns an ESP packet with the SPI 0x2001 to a local endpoint. `bytes` bytes follow the ESP
+/// header.
 fn esp(bytes: usize) -> Vec<u8> {
     let mut payload = [0x2001_u32.to_be_bytes(), 9_u32.to_be_bytes()].concat();
     payload.extend((0..bytes).map(|at| (at % 251) as u8));
@@ -245,7 +247,7 @@ fn reassembles_local_fragments_before_the_sa_lookup() {
     let long = parts(&esp(4200), 1400);
     let (steps, _) = host.arrange(&long, 4 * SECOND);
     assert!(steps.contains(&Step::Expire { held: 2, reason: DROP_FRAGMENT_LIMIT }), "{steps:?}");
-    // Overlapping fragments (teardrop attack).
+    // The fragments overlap, as in the teardrop attack.
     let (steps, _) = host.arrange(&[fragments[0].clone(), fragments[0].clone()], 9 * SECOND);
     assert!(
         matches!(steps[0], Step::Hold { .. })
@@ -294,7 +296,7 @@ fn a_replaced_sa_moves_to_the_worker_of_its_new_endpoints() {
     }
     let moved = sa("moved", 0x2001, "in", "").replace("192.0.2.2", "192.0.3.3");
     let function = ipsec(&("[reassembly]\n".to_owned() + &sa("east", 0x2000, "in", "") + &moved));
-    // The new SA has the same endpoints as "east".
+    // The new SA has the same endpoints as the SA `east`.
     let new = json!({
         "name": "moved", "spi": 0x2002, "direction": "in", "source": "192.0.2.2", "destination": "192.0.2.1",
         "encryption": "aes-128-cbc", "encryption_key": "000102030405060708090a0b0c0d0e0f",
@@ -329,7 +331,7 @@ fn sends_keepalives_for_idle_sas() {
             continue;
         }
         assert_eq!(wake_ns, 21 * SECOND);
-        // A packet in between postpones the keepalive.
+        // A packet that the SA sends in between postpones the keepalive.
         host.arrange(&[udp(0, 100)], 11 * SECOND);
         let (steps, wake_ns) = host.arrange(&[], 21 * SECOND);
         assert_eq!((&steps[..], wake_ns), (&[][..], 31 * SECOND));
@@ -382,7 +384,8 @@ fn rejects_invalid_limits() {
     assert!(error("path_mtu = 60").contains("at least 576"));
 }
 
-/// The host halves support path MTUs only if the initial configuration has one.
+/// The host halves (the parts of the function that run on the CPU) support path MTUs only if the
+/// initial configuration has a path MTU.
 #[test]
 fn a_path_mtu_needs_one_at_the_start() {
     struct Quiet;

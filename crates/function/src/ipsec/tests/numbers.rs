@@ -8,7 +8,7 @@ fn esp_frame(sequence: u32) -> Vec<u8> {
     frame([192, 0, 2, 2], [192, 0, 2, 1], 50, 0, &[[0, 0, 0x20, 1], sequence.to_be_bytes()].concat())
 }
 
-/// Host half of one worker.
+/// Host half (the part of the function that runs on the CPU) of one worker.
 struct Worker {
     host: Box<dyn HostHalf>,
 }
@@ -18,7 +18,7 @@ impl Worker {
         Self { host: function.host_half(0, 1).unwrap() }
     }
 
-    /// Prepares a packet. Returns its full sequence number or the drop reason.
+    /// Prepares a packet. Returns the full sequence number of the packet or the drop reason.
     fn prepare(&mut self, sequence: u32) -> Result<u64, u8> {
         let (region, descriptors) = region(&[esp_frame(sequence)]);
         let mut work = Vec::new();
@@ -59,7 +59,7 @@ fn drops_repeated_and_late_packets() {
     assert_eq!(worker.pass(40), Ok(40));
     assert_eq!(worker.pass(9), Ok(9), "the window covers 32 numbers: 9 to 40");
     assert_eq!(worker.pass(8), Err(DROP_REPLAYED));
-    // A number far ahead moves the window beyond all earlier numbers.
+    // A sequence number far ahead moves the window beyond all earlier sequence numbers.
     assert_eq!(worker.pass(3_000_000_000), Ok(3_000_000_000));
     assert_eq!(worker.pass(41), Err(DROP_REPLAYED));
     assert_eq!(worker.pass(2_999_999_999), Ok(2_999_999_999));
@@ -74,11 +74,12 @@ fn only_authentic_packets_move_the_window() {
     let function = ipsec(&sa("east", 0x2001, "in", "replay_window = 64"));
     let mut worker = Worker::new(&function);
     assert_eq!(worker.pass(1), Ok(1));
-    // A forged packet with a number far ahead.
+    // A forged packet has a sequence number far ahead.
     assert_eq!(worker.prepare(1_000_000), Ok(1_000_000));
     assert_eq!(worker.complete(1_000_000, Outcome::drop(DROP_AUTHENTICATION)), Err(DROP_AUTHENTICATION));
     assert_eq!(worker.pass(2), Ok(2));
-    // The number of an authentic packet that is dropped for its contents is used.
+    // The sequence number of an authentic packet counts as used even if the packet is dropped for
+    // its contents.
     assert_eq!(worker.prepare(3), Ok(3));
     assert_eq!(worker.complete(3, Outcome::drop(DROP_DUMMY)), Err(DROP_DUMMY));
     assert_eq!(worker.prepare(3), Err(DROP_REPLAYED));
@@ -94,7 +95,7 @@ fn a_second_copy_in_flight_is_dropped_when_it_completes() {
     let function = ipsec(&sa("east", 0x2001, "in", ""));
     let mut worker = Worker::new(&function);
     assert_eq!([worker.prepare(7), worker.prepare(7), worker.prepare(7)], [Ok(7); 3]);
-    // The first copy was forged; of the other two, one is the packet.
+    // The first copy was forged. Of the other two copies, one is accepted.
     assert_eq!(worker.complete(7, Outcome::drop(DROP_AUTHENTICATION)), Err(DROP_AUTHENTICATION));
     assert_eq!([worker.authentic(7), worker.authentic(7)], [Ok(()), Err(DROP_REPLAYED)]);
 }
@@ -118,7 +119,7 @@ fn extended_numbers_continue_after_32_bits() {
     assert_eq!(worker.pass(u32::MAX), Err(DROP_REPLAYED));
     assert_eq!(worker.pass(0), Ok(1 << 32), "a lower half of 0 is valid if the upper half is not 0");
     assert_eq!(worker.pass(2), Err(DROP_REPLAYED));
-    // The largest number that fits into the parameter.
+    // This is the largest sequence number that fits into the kernel parameter.
     function.database.states.set_last(0, (1 << 44) - 1);
     assert_eq!(worker.pass(5), Err(DROP_REPLAYED), "the full number would be 2^44 + 5");
 }
@@ -187,7 +188,7 @@ fn lifetimes_end_inbound_sas() {
         let mut worker = Worker::new(&function);
         assert_eq!([worker.pass(1), worker.pass(2)], [Ok(1), Ok(2)]);
         assert!(function.notices()[..].concat().contains("soft lifetime"));
-        // This packet is prepared before the lifetime has expired.
+        // The host half prepares this packet before the lifetime has expired.
         let _ = worker.prepare(3);
         assert_eq!(worker.authentic(3), Err(DROP_LIFETIME));
         assert_eq!(worker.prepare(4), Err(DROP_LIFETIME), "{lifetime}");
@@ -215,7 +216,8 @@ fn workers_share_no_cache_line() {
     assert_eq!(line(0), line(128), "a line holds two SAs");
 }
 
-/// Draws the soft and hard limit of a lifetime, and their configuration. `u64::MAX` means no limit.
+/// Draws the soft and the hard limit of a lifetime, and the configuration of both. `u64::MAX` means
+/// no limit.
 fn limits(unit: &'static str, max: u64) -> impl Strategy<Value = ([u64; 2], String)> {
     let limit = || prop_oneof![1 => Just(u64::MAX), 3 => 1..max];
     (limit(), limit()).prop_map(move |(one, other)| {
@@ -227,7 +229,7 @@ fn limits(unit: &'static str, max: u64) -> impl Strategy<Value = ([u64; 2], Stri
 
 proptest! {
     /// Outbound SAs do not check their limits for every packet. The result must be the same as if
-    /// they did.
+    /// they checked them for every packet.
     #[test]
     fn lifetimes_end_as_if_every_packet_were_checked(
         ([soft_bytes, hard_bytes], bytes_text) in limits("bytes", 3_000_000),
@@ -254,8 +256,8 @@ proptest! {
         }
     }
 
-    /// Packets are reordered, duplicated and forged, and bins complete in any order. Every number
-    /// passes at most once. It passes exactly once if it arrived within the window.
+    /// Packets are reordered, duplicated and forged, and complete in any order. Every sequence
+    /// number passes at most once. It passes exactly once if its packet arrived within the window.
     #[test]
     fn replay_window_behaves_as_a_set(
         window in prop_oneof![Just(32u64), Just(64), Just(1000), Just(4096)],
@@ -272,14 +274,14 @@ proptest! {
         let (mut passed, mut in_flight) = (HashSet::new(), Vec::new());
         for (event, step, which) in steps {
             match event {
-                // A packet arrives: new, late or repeated.
+                // A packet arrives, and its sequence number is new, late or repeated.
                 0..=6 => {
                     let number = sent.saturating_add_signed(step).max(begin + 1);
                     sent = sent.max(number);
                     let is_late = number <= largest && largest - number >= window;
                     let expected = match (is_late, passed.contains(&number)) {
-                        // Inferred as a number far ahead, for which the packet is not authentic
-                        // (RFC 4304, appendix A2.2).
+                        // The receiver infers a sequence number far ahead (RFC 4304, appendix
+                        // A2.2). With that number, the packet is not authentic.
                         (true, _) if esn => Ok(number + (1 << 32)),
                         (true, _) | (false, true) => Err(DROP_REPLAYED),
                         (false, false) => Ok(number),
@@ -289,7 +291,7 @@ proptest! {
                         in_flight.push(number);
                     }
                 }
-                // A packet in flight completes.
+                // The kernel finds that a packet in flight is authentic.
                 7..=10 if !in_flight.is_empty() => {
                     let number = in_flight.swap_remove(which.index(in_flight.len()));
                     let is_new = passed.insert(number);

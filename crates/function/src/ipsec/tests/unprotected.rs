@@ -1,4 +1,4 @@
-//! Tests of unprotected ports: plaintext from outside does not enter a tunnel.
+//! Tests of unprotected ports, from which plaintext must not enter a tunnel.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn function(more: &str) -> Ipsec {
     ))
 }
 
-/// Prepares frames that arrived at a port.
+/// Prepares frames that arrived at the given port.
 fn prepare_from(function: &Ipsec, port: u8, frames: &[Vec<u8>]) -> Vec<Work> {
     let (region, mut descriptors) = region(frames);
     descriptors.iter_mut().for_each(|descriptor| descriptor.port = port);
@@ -45,7 +45,7 @@ fn frames() -> Vec<Vec<u8>> {
         frame([10, 9, 9, 9], THERE, 17, 0, &ports(80)),
         arp,
         frame([192, 0, 2, 2], [192, 0, 2, 1], 50, 0, &[[0, 0, 0x20, 1], [0, 0, 0, 9]].concat()),
-        // ESP that is addressed to another station.
+        // This ESP packet is addressed to another host.
         frame(HERE, THERE, 50, 0, &[[0, 0, 0x20, 1], [0, 0, 0, 9]].concat()),
     ]
 }
