@@ -1,61 +1,68 @@
-//! The arena: configuration, allocation, and division between workers.
+//! The arena is the memory of all packets. This file configures it, allocates it, and divides it
+//! into one region per worker.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::{BUFFER_UNIT_BYTES, Error, Memory, Region};
 
-/// Rounding unit of regions whose slot layout a port prescribes, in bytes.
+/// The size of a region is rounded up to a multiple of this number of bytes if a port prescribes
+/// the positions of the buffers.
 const PAGE_BYTES: usize = 4096;
 
-/// Arrangement of the buffers in a region.
+/// Arrangement of the packet buffers in the region of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// Buffers of one fixed size. Packets may return in any order.
     Slots,
-    /// A ring of adjacent buffers, each as large as its packet needs. Space becomes free in order
-    /// of arrival.
+    /// Buffers have different sizes, because each buffer is as large as its packet needs. They are
+    /// adjacent in a ring. Space becomes free in the order in which the packets arrived.
     Dense,
 }
 
-/// Choice of the free slot for the next packet.
+/// Selects which free buffer the next packet gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reuse {
-    /// The slot that was freed last, which is still in the core's cache.
+    /// The buffer that was freed last. Its content is probably still in the cache of the core.
     #[default]
     Last,
-    /// The slot that was freed first. Packets that arrive in sequence get adjacent slots, if they
-    /// return in about the same order. A copy engine can then copy adjacent slots in one transfer.
+    /// The buffer that was freed first. If packets are freed in about the order of their arrival,
+    /// successive packets get adjacent buffers. A device can then copy adjacent buffers in one
+    /// transfer.
     Oldest,
 }
 
 /// Arena configuration. Sizes are in bytes.
 #[derive(Clone, Debug)]
 pub struct ArenaConfig {
-    /// Arrangement of the buffers in a region.
+    /// Arrangement of the packet buffers in the region of a worker.
     pub layout: Layout,
-    /// Choice of the free slot, for layout `slots`. A dense ring always uses the oldest space.
+    /// Selects which free buffer the next packet gets, for layout `slots`. Layout `dense` always
+    /// uses the space that was freed first.
     pub reuse: Reuse,
-    /// Buffers per worker. For layout `dense`, the number of full-size buffers that fit
-    /// in the ring.
+    /// Number of buffers of each worker. For layout `dense`, it is the number of buffers of maximum
+    /// size that fit in the ring.
     pub packets: usize,
     /// Length of the longest frame that a port may receive.
     pub frame_bytes_max: usize,
-    /// Free bytes before a received frame, for functions that prepend headers.
+    /// Number of free bytes before a received frame. Functions that prepend headers use this space.
     pub headroom_bytes: usize,
-    /// Free bytes after a received frame, for functions that append padding or trailers.
+    /// Number of free bytes after a received frame. Functions that append padding or trailers use
+    /// this space.
     pub tailroom_bytes: usize,
-    /// Tailroom bytes that a frame does not need, indexed by frame length modulo 16. Functions that
-    /// pad to blocks need less tailroom for some lengths. The saving makes dense buffers smaller,
-    /// which reduces the copies to devices.
+    /// Number of tailroom bytes that a frame does not need, indexed by its length modulo 16.
+    /// Functions that pad frames to whole cipher blocks need less tailroom for some lengths.
+    /// Buffers of layout `dense` are then smaller, so less data is copied to devices.
     pub tailroom_saved: [u8; 16],
-    /// Alignment of buffers: 64 or 128. Copy engines are fastest with 128.
+    /// Alignment of buffers in bytes, 64 or 128. The copy engines of devices are fastest with 128.
     pub align_bytes: usize,
-    /// Bytes before each buffer that belong to a port's driver. Only the driver accesses them. Must
-    /// be a multiple of `align_bytes`. A nonzero value makes each region a whole number of pages.
+    /// Number of bytes before each buffer that belong to a port's driver. Only the driver accesses
+    /// these bytes. The number must be a multiple of `align_bytes`. If it is not 0, the size of
+    /// each region is a whole number of pages.
     pub prefix_bytes: usize,
-    /// Distance between slots, if an external port prescribes it. Must be a power of two and at
-    /// least the size of a buffer with its prefix. Makes each region a whole number of pages.
+    /// Distance in bytes between the starts of two buffers, if a port prescribes it. It must be a
+    /// power of two, and at least the size of a buffer with its prefix. If it is present, the size
+    /// of each region is a whole number of pages.
     pub slot_bytes: Option<usize>,
 }
 
@@ -83,10 +90,10 @@ impl ArenaConfig {
         needed.next_multiple_of(self.align_bytes)
     }
 
-    /// Returns the distance between slots.
+    /// Returns the distance in bytes between the starts of two buffers in layout `slots`.
     ///
-    /// Without a prescribed distance, it is an odd multiple of the alignment. The frames of a batch
-    /// then use all sets of the caches instead of a few.
+    /// If no port prescribes the distance, it is an odd multiple of the alignment. The frames of a
+    /// batch are then distributed over all sets of the caches.
     pub(crate) fn slot_stride_bytes(&self) -> usize {
         if let Some(bytes) = self.slot_bytes {
             return bytes;
@@ -179,16 +186,17 @@ impl Arena {
     /// Allocates the arena for `workers` workers.
     ///
     /// # Errors
-    /// [`Error::Config`] for invalid sizes, [`Error::Memory`] if the machine has too little memory.
+    /// Returns [`Error::Config`] if a size is invalid, and [`Error::Memory`] if the machine has too
+    /// little memory.
     pub fn new(config: ArenaConfig, workers: usize) -> Result<Self, Error> {
         let bytes = Self::bytes_for(&config, workers)?;
         Self::over(Memory::new(bytes, "the packet arena")?, config, workers)
     }
 
-    /// Returns the arena size for `workers` workers, in bytes.
+    /// Returns the size in bytes of an arena for `workers` workers.
     ///
     /// # Errors
-    /// [`Error::Config`] for invalid sizes.
+    /// Returns [`Error::Config`] if a size is invalid.
     pub fn bytes_for(config: &ArenaConfig, workers: usize) -> Result<usize, Error> {
         config.validate()?;
         Ok(config.region_bytes() * workers.max(1))
@@ -197,10 +205,10 @@ impl Arena {
     /// Creates the arena in existing memory, such as memory that a device driver allocated.
     ///
     /// # Errors
-    /// [`Error::Config`] for invalid sizes.
+    /// Returns [`Error::Config`] if a size is invalid.
     ///
     /// # Panics
-    /// If the memory has less than [`Arena::bytes_for`] bytes.
+    /// Panics if the memory has less than [`Arena::bytes_for`] bytes.
     pub fn over(memory: Memory, config: ArenaConfig, workers: usize) -> Result<Self, Error> {
         let bytes = Self::bytes_for(&config, workers)?;
         assert!(memory.bytes() >= bytes, "an arena of {bytes} bytes in {} bytes of memory", memory.bytes());
@@ -209,12 +217,13 @@ impl Arena {
         Ok(Self { memory: Arc::new(memory), config, workers: workers.max(1) })
     }
 
-    /// Returns the handle through which a device accesses the arena.
+    /// Returns a handle through which a device can access the arena.
     pub fn handle(&self) -> ArenaHandle {
         let (padding_bytes, slot_pitch_bytes) = match self.config.layout {
             Layout::Slots => {
                 let pitch_bytes = self.config.slot_stride_bytes();
-                // A device must not copy the prefixes between buffers: they belong to a driver.
+                // A device must not copy the bytes between two buffers if a port's driver uses
+                // these bytes.
                 let free_bytes =
                     if self.config.prefix_bytes > 0 { 0 } else { pitch_bytes - self.config.buffer_bytes() };
                 (free_bytes, Some(pitch_bytes))
@@ -233,11 +242,11 @@ impl Arena {
     }
 }
 
-/// A device's access to the arena. Keeps the memory mapped while the device may use it.
+/// Access of a device to the arena. The memory stays mapped until all handles are dropped.
 ///
-/// The handle gives an address and no reference, because the bytes belong to the [`Region`]s.
-/// A device may access only buffers of packets that are submitted to it. The worker that submitted
-/// a packet does not access its buffer until the device returns it.
+/// The handle gives only an address and no reference, because the bytes belong to the [`Region`]s
+/// of the workers. A device may access only the buffers of packets that a worker has submitted to
+/// it. The worker does not access these buffers until the device returns the packets.
 #[derive(Clone, Debug)]
 pub struct ArenaHandle {
     memory: Arc<Memory>,
@@ -246,15 +255,17 @@ pub struct ArenaHandle {
 }
 
 impl ArenaHandle {
-    /// Returns the base address of the arena. Descriptor offsets are relative to it.
+    /// Returns the base address of the arena. The offsets in packet descriptors are relative to
+    /// this address.
     ///
-    /// The address is aligned to 2 MiB in process memory and to 4096 in device memory. It is valid
-    /// while this handle lives.
+    /// Memory of the process is aligned to 2 MiB, and memory of a device to 4096 bytes. The address
+    /// is valid until this handle is dropped.
     pub fn base(&self) -> NonNull<u8> {
         self.memory.base()
     }
 
-    /// Returns the distance between slots, or `None` for [`Layout::Dense`].
+    /// Returns the distance in bytes between the starts of two buffers. Returns `None` for
+    /// [`Layout::Dense`], in which buffers have different sizes.
     pub fn slot_pitch_bytes(&self) -> Option<usize> {
         self.slot_pitch_bytes
     }
@@ -264,12 +275,14 @@ impl ArenaHandle {
         self.memory.bytes()
     }
 
-    /// Returns the owner of the memory, if a device driver allocated it. See [`Memory::owner`].
+    /// Returns the owner of the memory if a device driver allocated it. [`Memory::owner`] describes
+    /// the owner.
     pub fn memory_owner(&self) -> Option<&(dyn std::any::Any + Send + Sync)> {
         self.memory.owner()
     }
 
-    /// Returns the number of unused bytes between the end of a buffer and the next buffer.
+    /// Returns the number of unused bytes between the end of each buffer and the start of the next
+    /// buffer.
     pub fn padding_bytes(&self) -> usize {
         self.padding_bytes
     }

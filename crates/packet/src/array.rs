@@ -1,4 +1,5 @@
-//! Page-aligned arrays that a device can access directly, and that stay allocated while it may.
+//! Arrays that a device can access directly. They start at a page boundary and stay allocated while
+//! a device may access them.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::marker::PhantomData;
@@ -14,11 +15,11 @@ const PAGE_BYTES: usize = 4096;
 /// Alignment of arrays that share pages, in bytes.
 const ALIGN_BYTES: usize = 64;
 
-/// Allocates four arrays of `len` values each, adjacent in the same pages. A device can then copy
-/// or map adjacent arrays together.
+/// Allocates four arrays of `len` values each. The arrays are adjacent in the same pages, so that a
+/// device can copy or map them together.
 ///
 /// # Panics
-/// If the arrays exceed the address space.
+/// Panics if the arrays exceed the address space.
 pub fn arrays<A: Plain, B: Plain, C: Plain, D: Plain>(len: usize) -> (Array<A>, Array<B>, Array<C>, Array<D>) {
     let end_of = |offset: usize, size: usize| {
         let bytes = len.checked_mul(size).and_then(|bytes| bytes.checked_next_multiple_of(ALIGN_BYTES));
@@ -55,10 +56,10 @@ unsafe impl Plain for Descriptor {}
 // SAFETY: as above.
 unsafe impl Plain for Outcome {}
 
-/// A fixed number of values, initialised to zero.
+/// Array with a fixed number of values, which are initially zero.
 ///
-/// It behaves like a boxed slice, but starts on its own pages or shares pages with related arrays.
-/// A device keeps the memory allocated through [`Pages`].
+/// It behaves like a boxed slice. Its memory starts at a page boundary, or it shares pages with
+/// related arrays. A device holds a handle of type [`Pages`], which keeps the memory allocated.
 pub struct Array<T> {
     pages: Pages,
     /// Offset of the first value in the pages, in bytes.
@@ -67,10 +68,10 @@ pub struct Array<T> {
     values: PhantomData<T>,
 }
 
-/// Handle to the memory of an [`Array`], which stays allocated while a handle lives.
+/// Handle to the memory of an [`Array`]. The memory stays allocated until all handles are dropped.
 ///
-/// The handle gives an address and no reference, because the bytes belong to the array and to other
-/// arrays on the same pages. A device may use the address only while no code accesses the array.
+/// The handle gives only an address and no reference, because the bytes belong to the arrays on
+/// these pages. A device may use the address only while no other code accesses the arrays.
 #[derive(Clone)]
 pub struct Pages(Arc<Block>);
 
@@ -104,7 +105,7 @@ impl Drop for Block {
 }
 
 impl Pages {
-    /// Returns the address of the first byte, which is the start of a page.
+    /// Returns the address of the first byte. The address is the start of a page.
     pub fn base(&self) -> NonNull<u8> {
         self.0.base
     }
@@ -116,10 +117,10 @@ impl Pages {
 }
 
 impl<T: Plain> Array<T> {
-    /// Allocates `len` values, initialised to zero.
+    /// Allocates an array of `len` values, which are initially zero.
     ///
     /// # Panics
-    /// If the array exceeds the address space.
+    /// Panics if the array exceeds the address space.
     pub fn new(len: usize) -> Self {
         let bytes = len.checked_mul(size_of::<T>()).unwrap_or_else(|| panic!("an array of {len} values"));
         Self::at(&Pages(Arc::new(Block::new(bytes))), 0, len)
@@ -134,12 +135,14 @@ impl<T: Plain> Array<T> {
         self.pages.base().as_ptr().wrapping_add(self.offset).cast()
     }
 
-    /// Returns the offset of the first value in the [`Pages`], in bytes. It is a multiple of 64.
+    /// Returns the distance in bytes from the start of the [`Pages`] to the first value of the
+    /// array. The distance is a multiple of 64.
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// Copies the values one by one from memory that a device may write at the same time.
+    /// Returns a copy of the array. A device may write to the memory during the copy, so each value
+    /// is read with a volatile load.
     pub fn volatile_copy(&self) -> Self {
         let mut copy = Self::new(self.len);
         for (index, value) in copy.iter_mut().enumerate() {

@@ -2,22 +2,25 @@
 
 use crate::Descriptor;
 
-/// Metadata of a packet that the host keeps from its arrival to its departure.
+/// Arrival data of a packet. The worker keeps it from the arrival of the packet until the packet
+/// leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
-    /// Sequence number in the packet's source. It does not depend on the number of workers.
+    /// Sequence number of the packet at the port where it arrived. It does not depend on the number
+    /// of workers.
     pub sequence: u64,
-    /// Arrival time, in nanoseconds: from the capture file if there is one, otherwise from the
-    /// machine's clock.
+    /// Arrival time, in nanoseconds. A packet from a capture file has the time in the file.
+    /// Otherwise, it is the time of the machine's clock.
     pub time_ns: u64,
 }
 
-/// Packets that arrived together, in order. Both vectors have one entry per packet.
+/// Packets that arrived together, in the order of their arrival. Both vectors have one entry per
+/// packet.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// Packets.
+    /// Descriptors of the packets.
     pub descriptors: Vec<Descriptor>,
-    /// Metadata of each packet.
+    /// Arrival data of each packet.
     pub stamps: Vec<Stamp>,
 }
 

@@ -19,12 +19,12 @@ use godwit_wire::{FiveTuple, IpAddress, Parsed};
 /// Key length, in bytes.
 pub const KEY_BYTES: usize = 40;
 
-/// Length of the longest input: two IPv6 addresses and two ports, in bytes. Its last bit selects
-/// the last 32 bits of the key.
+/// Maximum length of the input of the hash, in bytes. The longest input consists of two IPv6
+/// addresses and two ports. The last bit of this input selects the last 32 bits of the key.
 const INPUT_BYTES_MAX: usize = KEY_BYTES - 4;
 
-/// Key that gives both directions of a flow the same hash (S. Woo and K. Park, "Scalable TCP
-/// session monitoring with symmetric receive-side scaling", KAIST technical report, 2012).
+/// Hash key with which both directions of a flow have the same hash (S. Woo and K. Park, "Scalable
+/// TCP session monitoring with symmetric receive-side scaling", KAIST technical report, 2012).
 pub const SYMMETRIC_KEY: [u8; KEY_BYTES] = {
     let mut key = [0; KEY_BYTES];
     let mut at = 0;
@@ -35,7 +35,8 @@ pub const SYMMETRIC_KEY: [u8; KEY_BYTES] = {
     key
 };
 
-/// Contribution of one input byte to the hash, indexed by its value.
+/// Table for one position in the hash input. It contains the contribution to the hash for each
+/// value of the byte at this position.
 type Table = [u32; 256];
 
 /// A Toeplitz hash with a fixed key.
@@ -61,14 +62,17 @@ pub struct Toeplitz {
 
 #[derive(Clone, Debug)]
 enum Tables {
-    /// Tables for any key, one per byte position; 36 KiB.
+    /// Tables for any key. There is one table for each byte position of the input, with 36 KiB in
+    /// total.
     Positions(Box<[Table; INPUT_BYTES_MAX]>),
-    /// Tables for a key that repeats every 16 bits: one for even positions, one for odd; 2 KiB.
+    /// Tables for a key that repeats every 16 bits. There is one table for even byte positions and
+    /// one for odd byte positions, with 2 KiB in total.
     Period(Box<[Table; 2]>),
 }
 
 impl Toeplitz {
-    /// Creates a hash with any key. A key that repeats every 16 bits uses the smaller tables.
+    /// Creates a Toeplitz hash with the given key. A key that repeats every 16 bits needs smaller
+    /// tables than other keys.
     pub fn new(key: &[u8; KEY_BYTES]) -> Self {
         if key.chunks(2).all(|pair| pair == &key[..2]) {
             Self { tables: Tables::Period(Box::new([table(key, 0), table(key, 1)])) }
@@ -90,8 +94,8 @@ impl Toeplitz {
         Self { tables: Tables::Positions(tables) }
     }
 
-    /// Hashes IPv4 addresses, and source and destination port if given. Ports 0 give the same hash
-    /// as no ports.
+    /// Returns the hash of two IPv4 addresses and two ports. `None` gives the same hash as two
+    /// ports that are 0.
     #[inline(always)]
     pub fn hash_v4(&self, source: [u8; 4], destination: [u8; 4], ports: Option<(u16, u16)>) -> u32 {
         let (source_port, destination_port) = ports.unwrap_or_default();
@@ -111,8 +115,8 @@ impl Toeplitz {
         }
     }
 
-    /// Hashes IPv6 addresses, and source and destination port if given. Ports 0 give the same hash
-    /// as no ports.
+    /// Returns the hash of two IPv6 addresses and two ports. `None` gives the same hash as two
+    /// ports that are 0.
     #[inline]
     pub fn hash_v6(&self, source: [u8; 16], destination: [u8; 16], ports: Option<(u16, u16)>) -> u32 {
         let (source_port, destination_port) = ports.unwrap_or_default();
@@ -134,8 +138,8 @@ impl Toeplitz {
         }
     }
 
-    /// Hashes the addresses and ports of a five-tuple, without the protocol. Returns 0 if the
-    /// addresses are of different families, which no packet has.
+    /// Returns the hash of the addresses and ports of a five-tuple. The protocol is not included.
+    /// Returns 0 if the two addresses have different IP versions, which does not happen in packets.
     #[inline(always)]
     pub fn hash_five_tuple(&self, tuple: &FiveTuple) -> u32 {
         let ports = Some((tuple.source_port, tuple.destination_port));
@@ -146,8 +150,9 @@ impl Toeplitz {
         }
     }
 
-    /// Hashes a parsed frame. Returns 0 for a frame without a five-tuple (not IP, or malformed), as
-    /// a NIC does.
+    /// Returns the hash of the addresses and ports of a parsed frame. Returns 0 for a frame without
+    /// a five-tuple, such as a malformed frame or a frame that is not IP. A NIC returns 0 for such
+    /// frames too.
     #[inline(always)]
     pub fn hash_parsed(&self, parsed: &Parsed) -> u32 {
         match &parsed.five_tuple {
@@ -156,7 +161,8 @@ impl Toeplitz {
         }
     }
 
-    /// Parses a frame and hashes its five-tuple. See [`hash_parsed`](Self::hash_parsed).
+    /// Parses a frame and returns the hash of its addresses and ports, as
+    /// [`hash_parsed`](Self::hash_parsed) does.
     #[inline]
     pub fn hash_frame(&self, frame: &[u8]) -> u32 {
         self.hash_parsed(&godwit_wire::parse(frame))
@@ -165,7 +171,8 @@ impl Toeplitz {
 
 /// Returns the table of the input byte at `position`.
 fn table(key: &[u8; KEY_BYTES], position: usize) -> Table {
-    // The eight bits of this byte select key words within these 40 bits.
+    // Each bit of the input byte selects a 32-bit word of the key. All eight words lie within these
+    // 40 bits of the key.
     let key_bits = key[position..position + 5].iter().fold(0u64, |bits, &byte| bits << 8 | u64::from(byte));
     let mut entries = [0; 256];
     for (value, entry) in entries.iter_mut().enumerate() {
@@ -205,9 +212,9 @@ mod tests {
         0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
     ];
 
-    /// All rows of Microsoft, "Verifying the RSS hash calculation" (Windows network driver
-    /// documentation): source, source port, destination, destination port, hash of the addresses,
-    /// hash of the addresses and ports.
+    /// Test values from "Verifying the RSS hash calculation" in the Windows network driver
+    /// documentation of Microsoft. Each row contains source, source port, destination, destination
+    /// port, hash of the addresses, and hash of the addresses and ports.
     #[rustfmt::skip]
     const SUITE: [(&str, u16, &str, u16, u32, u32); 8] = [
         ("66.9.149.187", 2794, "161.142.100.80", 1766, 0x323e8fc2, 0x51ccc178),
@@ -256,8 +263,8 @@ mod tests {
 
     #[test]
     fn symmetric_key_covers_all_buckets() {
-        // The hash maps the 16-bit word one to one to the lower half. Any power of two of buckets
-        // is therefore used evenly.
+        // Each 16-bit input gives a different lower half of the hash. Any number of buckets that is
+        // a power of two is therefore used evenly.
         let toeplitz = Toeplitz::symmetric();
         let mut seen = vec![false; 1 << 16];
         for port in 0..=u16::MAX {

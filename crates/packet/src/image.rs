@@ -1,4 +1,5 @@
-//! Table images: bytes that kernels read, and that the host may change at the same time.
+//! Table images contain the tables of a function as bytes. Kernels read these bytes, and the CPU
+//! may change them at the same time.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -46,20 +47,22 @@ pub struct Image {
 }
 
 impl Image {
-    /// Creates an image from `memory`, without a copy. The memory stays out of core dumps and, if
-    /// the limit of locked memory permits it, out of the swap space.
+    /// Creates a table image in `memory` without copying it. The memory is excluded from core
+    /// dumps. If the limit of locked memory permits it, the memory is also kept out of the swap
+    /// space.
     pub fn new(memory: Memory) -> Self {
         memory.keep_private();
         Self { memory, holds_secrets: true }
     }
 
-    /// Creates an image from `memory` that is not wiped when it is dropped.
+    /// Creates a table image in `memory` for data that is not secret. The memory is not overwritten
+    /// when the image is dropped.
     pub fn without_secrets(memory: Memory) -> Self {
         Self { memory, holds_secrets: false }
     }
 
-    /// Returns the address of the first byte, for devices. It is valid for `len()` bytes while the
-    /// image lives, and aligned to 64.
+    /// Returns the address of the first byte, for devices. The address is valid for `len()` bytes
+    /// until the image is dropped. It is aligned to 64 bytes.
     pub fn base(&self) -> NonNull<u8> {
         self.memory.base()
     }
@@ -74,70 +77,73 @@ impl Image {
         self.len() == 0
     }
 
-    /// Overwrites the bytes from `offset`. The type documentation lists the conditions.
+    /// Writes `bytes` to the image, starting at `offset`. The documentation of [`Image`] lists the
+    /// rules for writers.
     ///
     /// # Panics
-    /// If the bytes do not lie within the image.
+    /// Panics if the range of bytes does not lie within the image.
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         for (cell, &byte) in self.bytes(offset..offset + bytes.len()).iter().zip(bytes) {
             cell.store(byte, Ordering::Relaxed);
         }
     }
 
-    /// Fills `count` 16-bit words from `offset` with `value`, little-endian. Each store is atomic
-    /// and ordered after all earlier writes.
+    /// Writes `value` to `count` successive 16-bit words in little-endian byte order, starting at
+    /// `offset`. Each store is atomic and is ordered after all earlier writes.
     ///
     /// # Panics
-    /// If the words do not lie within the image, or `offset` is not a multiple of their size.
+    /// Panics if the words do not lie within the image, or if `offset` is not a multiple of the
+    /// word size.
     pub fn fill_u16(&self, offset: usize, count: usize, value: u16) {
         for index in 0..count {
             self.word::<AtomicU16>(offset + 2 * index).store(value.to_le(), Ordering::Release);
         }
     }
 
-    /// Fills 32-bit words, as [`Image::fill_u16`] does for 16-bit words.
+    /// Writes `value` to `count` successive 32-bit words, as [`Image::fill_u16`] does for 16-bit
+    /// words.
     ///
     /// # Panics
-    /// Under the conditions of [`Image::fill_u16`].
+    /// Panics in the same cases as [`Image::fill_u16`].
     pub fn fill_u32(&self, offset: usize, count: usize, value: u32) {
         for index in 0..count {
             self.word::<AtomicU32>(offset + 4 * index).store(value.to_le(), Ordering::Release);
         }
     }
 
-    /// Stores one 64-bit word, as [`Image::fill_u16`] does for 16-bit words.
+    /// Writes one 64-bit word, as [`Image::fill_u16`] does for 16-bit words.
     ///
     /// # Panics
-    /// Under the conditions of [`Image::fill_u16`].
+    /// Panics in the same cases as [`Image::fill_u16`].
     pub fn store_u64(&self, offset: usize, value: u64) {
         self.word::<AtomicU64>(offset).store(value.to_le(), Ordering::Release);
     }
 
-    /// Loads the 16-bit word at `offset`, a multiple of 2.
+    /// Returns the 16-bit word at `offset`, which must be a multiple of 2.
     ///
     /// # Panics
-    /// Under the conditions of [`Image::fill_u16`].
+    /// Panics in the same cases as [`Image::fill_u16`].
     pub fn load_u16(&self, offset: usize) -> u16 {
         u16::from_le(self.word::<AtomicU16>(offset).load(Ordering::Relaxed))
     }
 
-    /// Loads the 32-bit word at `offset`, a multiple of 4.
+    /// Returns the 32-bit word at `offset`, which must be a multiple of 4.
     ///
     /// # Panics
-    /// Under the conditions of [`Image::fill_u16`].
+    /// Panics in the same cases as [`Image::fill_u16`].
     pub fn load_u32(&self, offset: usize) -> u32 {
         u32::from_le(self.word::<AtomicU32>(offset).load(Ordering::Relaxed))
     }
 
-    /// Loads the 64-bit word at `offset`, a multiple of 8.
+    /// Returns the 64-bit word at `offset`, which must be a multiple of 8.
     ///
     /// # Panics
-    /// Under the conditions of [`Image::fill_u16`].
+    /// Panics in the same cases as [`Image::fill_u16`].
     pub fn load_u64(&self, offset: usize) -> u64 {
         u64::from_le(self.word::<AtomicU64>(offset).load(Ordering::Relaxed))
     }
 
-    /// Returns the word of type `T` at `offset`. `T` is an atomic integer.
+    /// Returns a reference to the word at `offset`. `T` is an atomic integer type.
     fn word<T: Word>(&self, offset: usize) -> &T {
         let bytes = size_of::<T>();
         let fits = offset.is_multiple_of(bytes) && offset.checked_add(bytes).is_some_and(|end| end <= self.len());
@@ -148,10 +154,11 @@ impl Image {
         unsafe { &*self.memory.base().as_ptr().add(offset).cast::<T>() }
     }
 
-    /// Overwrites bytes with zeros. The conditions of [`Image::write`] apply.
+    /// Overwrites a range of bytes with zeros. The rules for [`Image::write`] apply to this method
+    /// too.
     ///
     /// # Panics
-    /// If the bytes do not lie within the image.
+    /// Panics if the range of bytes does not lie within the image.
     pub fn wipe(&self, range: Range<usize>) {
         self.bytes(range).iter().for_each(|cell| cell.store(0, Ordering::Relaxed));
     }
@@ -188,7 +195,7 @@ impl std::fmt::Debug for Image {
     }
 }
 
-/// A reference to a function's table image, in the form that devices receive.
+/// Reference to the table image of a function. Devices receive table images in this form.
 #[derive(Clone, Copy, Debug)]
 pub enum ImageRef<'a> {
     /// An image that never changes.
@@ -211,7 +218,8 @@ impl ImageRef<'_> {
         self.len() == 0
     }
 
-    /// Returns the address of the first byte, for kernels. It is null for an empty image.
+    /// Returns the address of the first byte, for kernels. The address is null if the image is
+    /// empty.
     pub fn as_ptr(&self) -> *const u8 {
         match self {
             _ if self.is_empty() => std::ptr::null(),
@@ -220,10 +228,10 @@ impl ImageRef<'_> {
         }
     }
 
-    /// Copies the bytes from `offset` to `out`.
+    /// Copies bytes from the image to `out`, starting at `offset` in the image.
     ///
     /// # Panics
-    /// If the bytes do not lie within the image.
+    /// Panics if the range of bytes does not lie within the image.
     pub fn copy_to(&self, offset: usize, out: &mut [u8]) {
         match self {
             Self::Fixed(bytes) => out.copy_from_slice(&bytes[offset..offset + out.len()]),

@@ -40,7 +40,8 @@ pub use scan::{Extents, Scan, are_in_order, extents, scan, scan_all, verdict_of_
 pub use stack::wipe_stack;
 pub use steering::{BUCKETS, SteerKey, Steering};
 
-/// Error during memory setup. No function on the packet path returns it.
+/// An error that occurs when packet memory is set up. Functions that process packets never return
+/// it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The machine does not have enough memory.

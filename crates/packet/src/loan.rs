@@ -38,8 +38,8 @@ pub struct Loan {
     /// Process-wide unique identifier of the region.
     pub(crate) region: u64,
     pub(crate) buffers: Vec<Descriptor>,
-    /// Number of packets that a port has taken over. They are not in flight, but their buffers are
-    /// not free yet.
+    /// Number of packets that the borrowing thread has passed to a port. These packets are no
+    /// longer processed, but their buffers are not free yet.
     pub(crate) handed_over: usize,
     /// Buffers that a port has returned, in units of 64 bytes.
     pub(crate) reclaimed: Vec<u32>,
@@ -57,7 +57,7 @@ impl Loan {
     }
 }
 
-/// Set of units of 64 bytes in a region. An empty set allocates no memory.
+/// Set of 64-byte units in the region of a worker. An empty set allocates no memory.
 #[derive(Debug, Default)]
 pub(crate) struct Units {
     words: Vec<u64>,
@@ -93,7 +93,8 @@ impl Units {
         self.words.get(unit / 64).is_some_and(|word| word >> (unit % 64) & 1 != 0)
     }
 
-    /// Adds a unit. Returns false if the unit is already in the set, or out of its range.
+    /// Adds a 64-byte unit to the set. Returns false if the set already contains the unit, or if
+    /// the unit is outside the range of the set.
     #[inline(always)]
     pub(crate) fn add(&mut self, unit: usize) -> bool {
         let Some(word) = self.words.get_mut(unit / 64) else { return false };
@@ -103,7 +104,7 @@ impl Units {
         is_new
     }
 
-    /// Removes a unit. Returns false if the unit is not in the set.
+    /// Removes a 64-byte unit from the set. Returns false if the set does not contain the unit.
     #[inline(always)]
     pub(crate) fn take(&mut self, unit: usize) -> bool {
         let Some(word) = self.words.get_mut(unit / 64) else { return false };
@@ -113,7 +114,7 @@ impl Units {
         was_there
     }
 
-    /// Returns whether the set contains any of `count` units from `first`.
+    /// Returns whether the set contains at least one of the `count` units that start at `first`.
     #[inline]
     pub(crate) fn any(&self, first: usize, count: usize) -> bool {
         if self.words.is_empty() {
@@ -124,7 +125,7 @@ impl Units {
         found
     }
 
-    /// Returns whether the set contains all of `count` units from `first`.
+    /// Returns whether the set contains all of the `count` units that start at `first`.
     pub(crate) fn all(&self, first: usize, count: usize) -> bool {
         let mut all = !self.words.is_empty();
         each_word(first, count, |word, mask| all &= self.words.get(word).is_some_and(|bits| bits & mask == mask));
@@ -132,12 +133,14 @@ impl Units {
     }
 }
 
-/// Calls `with` for each word that a range of units covers, with the mask of the covered bits.
+/// Calls `with` for each 64-bit word that contains bits of a range of units. The mask selects the
+/// bits of the word that are in the range.
 #[inline]
 fn each_word(first: usize, count: usize, mut with: impl FnMut(usize, u64)) {
     let (mut at, end) = (first, first + count);
     if count > 0 && at % 64 + count <= 64 {
-        // The common case: slots are aligned to their size, so a range rarely crosses a word.
+        // This is the usual case. A slot (the memory of one buffer) is aligned to its size, so its
+        // units are rarely in two words.
         with(at / 64, (u64::MAX >> (64 - count)) << (at % 64));
         return;
     }
@@ -148,19 +151,20 @@ fn each_word(first: usize, count: usize, mut with: impl FnMut(usize, u64)) {
     }
 }
 
-/// The receiver of a region's loans. It reads frames and writes nothing.
+/// Buffers that a thread has borrowed from the region of a worker. The thread reads the frames in
+/// these buffers and never writes to them.
 #[derive(Debug)]
 pub struct Borrower {
     memory: Arc<Memory>,
     region: u64,
     start: usize,
     bytes: usize,
-    /// Units of all buffers that the borrower holds.
+    /// Units of all buffers that this thread has borrowed.
     held: Units,
     released: Vec<Descriptor>,
-    /// Number of packets handed over to ports since the last return.
+    /// Number of packets that were passed to ports since the last call of [`Borrower::returned`].
     handed_over: usize,
-    /// Buffers that ports returned since the last return.
+    /// Buffers that ports have returned since the last call of [`Borrower::returned`].
     reclaimed: Vec<u32>,
     /// Empty vector, kept for reuse by the next return.
     spare: Vec<Descriptor>,
@@ -186,10 +190,10 @@ impl Borrower {
         }
     }
 
-    /// Accepts the buffers of a loan.
+    /// Takes over the buffers of a loan.
     ///
     /// # Panics
-    /// If the loan is of another region.
+    /// Panics if the buffers belong to the region of another worker.
     pub fn accept(&mut self, mut loan: Loan) {
         assert_eq!(loan.region, self.region, "a loan of another region");
         for descriptor in loan.buffers.drain(..) {
@@ -202,7 +206,7 @@ impl Borrower {
     /// Returns the frame of a packet.
     ///
     /// # Panics
-    /// If the borrower does not hold the buffer.
+    /// Panics if this thread has not borrowed the buffer.
     #[inline]
     pub fn frame(&self, descriptor: &Descriptor) -> &[u8] {
         if !self.holds(descriptor) {
@@ -219,10 +223,11 @@ impl Borrower {
         }
     }
 
-    /// Releases a buffer. It returns to the region with the next [`Borrower::returned`].
+    /// Marks a buffer as no longer needed. The next [`Loan`] from [`Borrower::returned`] contains
+    /// the buffer and returns it to its region.
     ///
     /// # Panics
-    /// If the borrower does not hold the buffer.
+    /// Panics if this thread has not borrowed the buffer.
     #[inline]
     pub fn release(&mut self, descriptor: &Descriptor) {
         if !self.holds(descriptor) {
@@ -232,10 +237,10 @@ impl Borrower {
         self.released.push(*descriptor);
     }
 
-    /// Passes a packet to a port, as [`Region::hand_over`] does.
+    /// Passes a packet to a port that sends it later, as [`Region::hand_over`] does.
     ///
     /// # Panics
-    /// If the borrower does not hold the buffer.
+    /// Panics if this thread has not borrowed the buffer.
     #[inline]
     pub fn hand_over(&mut self, descriptor: &Descriptor) {
         if !self.holds(descriptor) {
@@ -245,14 +250,15 @@ impl Borrower {
         self.handed_over += 1;
     }
 
-    /// Takes a buffer back from a port, as [`Region::reclaim`] does. The region checks later that a
-    /// port held the buffer.
+    /// Takes a buffer back from a port after the port has sent the packet, as [`Region::reclaim`]
+    /// does. The region checks later that the port really held the buffer.
     #[inline]
     pub fn reclaim(&mut self, buffer: u32) {
         self.reclaimed.push(buffer);
     }
 
-    /// Returns all buffers released since the last call, for [`Region::take_back`].
+    /// Returns all buffers that were released since the last call. The result is passed to
+    /// [`Region::take_back`].
     pub fn returned(&mut self) -> Loan {
         let spare = std::mem::take(&mut self.spare);
         let spare_reclaimed = std::mem::take(&mut self.spare_reclaimed);
@@ -290,7 +296,7 @@ impl Outgoing<'_> {
     /// Returns the frame of a packet.
     ///
     /// # Panics
-    /// If this side does not hold the buffer.
+    /// Panics if the sending thread does not own or borrow the buffer.
     #[inline]
     pub fn frame(&self, descriptor: &Descriptor) -> &[u8] {
         match self {
@@ -308,11 +314,11 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Passes a packet to a port that reads it later. The packet is not in flight any more, but its
-    /// buffer is not free until it is [reclaimed](Outgoing::reclaim).
+    /// Passes a packet to a port that sends it later. The packet is no longer in flight, but its
+    /// buffer is not free until [`reclaim`](Outgoing::reclaim) is called.
     ///
     /// # Panics
-    /// If this side does not hold the buffer.
+    /// Panics if the sending thread does not own or borrow the buffer.
     #[inline]
     pub fn hand_over(&mut self, descriptor: &Descriptor) {
         match self {
@@ -321,10 +327,10 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Passes several packets to a port. See [`Outgoing::hand_over`].
+    /// Passes several packets to a port that sends them later, as [`Outgoing::hand_over`] does.
     ///
     /// # Panics
-    /// If this side does not hold one of the buffers.
+    /// Panics if the sending thread does not own or borrow one of the buffers.
     #[inline]
     pub fn hand_over_all<'d>(&mut self, descriptors: impl Iterator<Item = &'d Descriptor>) {
         match self {
@@ -421,7 +427,8 @@ mod tests {
         regions[1].take_back(loan);
     }
 
-    /// One thread reads frames while another writes other frames. No frame is lost or corrupted.
+    /// Checks that no frame is lost or corrupted if one thread reads frames while another thread
+    /// writes other frames.
     #[test]
     fn frames_cross_threads_intact() {
         let mut region = region(Layout::Dense);

@@ -13,15 +13,17 @@ const HUGEPAGE_BYTES: usize = 2 << 20;
 pub enum Backing {
     /// Reserved hugepages (`vm.nr_hugepages`).
     Hugetlb,
-    /// Ordinary memory, for which the program requested transparent hugepages.
+    /// Ordinary memory, for which the program has requested transparent huge pages from the kernel.
     Transparent,
     /// Memory from a device driver.
     Device,
 }
 
-/// Zeroed, page-aligned memory. Dropping it frees the memory.
+/// Memory that is initially zero and starts at a page boundary. It is freed when this value is
+/// dropped.
 ///
-/// Process memory is aligned to 2 MiB. `&mut` gives write access; a shared `Memory` is read-only.
+/// Memory of the process is aligned to 2 MiB. A mutable reference gives write access to the bytes.
+/// A shared reference gives read access only.
 pub struct Memory {
     base: NonNull<u8>,
     bytes: usize,
@@ -44,10 +46,11 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Maps `bytes` zeroed bytes. The error names `what`, the purpose of the memory.
+    /// Maps `bytes` bytes of memory, which are initially zero. `what` is the purpose of the memory
+    /// for error messages.
     ///
     /// # Errors
-    /// [`Error::Memory`] if the machine has too little memory.
+    /// Returns [`Error::Memory`] if the machine has too little memory.
     pub fn new(bytes: usize, what: &'static str) -> Result<Self, Error> {
         let bytes = bytes.max(1);
         let refuse = |source| Error::Memory { what, bytes, source };
@@ -60,7 +63,8 @@ impl Memory {
             let backing = Backing::Hugetlb;
             return Ok(Self { base, bytes, backing, owner: Owner::Mapping { base, bytes: rounded } });
         }
-        // Map one hugepage more than needed, so that an aligned start fits.
+        // Map one huge page more than needed, because the start is moved to the next boundary of a
+        // huge page.
         let mapped_bytes = rounded + HUGEPAGE_BYTES;
         let mapped_base = map(mapped_bytes, 0).map_err(refuse)?;
         let skip = mapped_base.as_ptr().align_offset(HUGEPAGE_BYTES);
@@ -85,10 +89,10 @@ impl Memory {
     }
 
     /// Excludes the memory from core dumps, and keeps its pages out of the swap space. Memory from
-    /// a device driver is unchanged, because the driver controls its mapping.
+    /// a device driver is not changed, because the driver controls its mapping.
     ///
-    /// Returns whether the pages are locked. The limit of locked memory (RLIMIT_MEMLOCK) may
-    /// prevent it.
+    /// Returns whether the pages are locked in memory. The limit of locked memory (RLIMIT_MEMLOCK)
+    /// may prevent this.
     pub fn keep_private(&self) -> bool {
         let Owner::Mapping { base, bytes } = self.owner else { return false };
         let base = base.as_ptr().cast();
@@ -98,8 +102,9 @@ impl Memory {
         is_excluded && unsafe { libc::mlock2(base, bytes, libc::MLOCK_ONFAULT as _) } == 0
     }
 
-    /// Returns the owner of memory from a device driver, or `None` for a mapping of the process. A
-    /// driver uses it to recognise its memory.
+    /// Returns the owner of the memory if a device driver allocated it. Returns `None` for memory
+    /// that the process mapped itself. With this value, a driver recognises the memory that it has
+    /// allocated.
     pub fn owner(&self) -> Option<&(dyn Any + Send + Sync)> {
         match &self.owner {
             Owner::Mapping { .. } => None,
@@ -107,14 +112,14 @@ impl Memory {
         }
     }
 
-    /// Returns the address of the first byte. It is valid for `len()` bytes while
-    /// the `Memory` lives.
+    /// Returns the address of the first byte. The address is valid for `len()` bytes until this
+    /// value is dropped.
     pub fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// Returns the size, in bytes. Unlike `len()`, it creates no reference to the bytes, which may
-    /// be in use as regions.
+    /// Returns the size of the memory in bytes. Unlike `len()`, this method creates no reference to
+    /// the bytes, because workers may be writing to them.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -175,10 +180,10 @@ fn map(bytes: usize, flags: libc::c_int) -> std::io::Result<NonNull<u8>> {
     NonNull::new(address.cast()).ok_or_else(std::io::Error::last_os_error)
 }
 
-/// Returns the memory that the kernel reports as available, in bytes.
+/// Returns the number of bytes of memory that the kernel reports as available.
 ///
-/// The check replaces a late failure: if memory is overcommitted, the OOM killer strikes only when
-/// traffic runs.
+/// The program checks this number before it allocates memory. Without this check, the kernel may
+/// grant too much memory, and its OOM killer may end the program later during operation.
 fn memory_available_bytes() -> usize {
     let Ok(text) = std::fs::read_to_string("/proc/meminfo") else {
         return usize::MAX;

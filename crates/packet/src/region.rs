@@ -1,4 +1,5 @@
-//! One worker's part of the arena. Workers share no state, so it needs no locks and no atomics.
+//! The part of the packet memory that one worker owns. Workers do not share regions, so a region
+//! needs no locks and no atomic operations.
 
 mod bulk;
 mod dense;
@@ -49,26 +50,29 @@ pub struct Region {
     quarantined: usize,
     /// Process-wide unique identifier of the region.
     id: u64,
-    /// Units of lent buffers.
+    /// Set of the 64-byte units that belong to buffers that other threads or ports hold.
     ///
-    /// In layout `slots`, the bit of a buffer's first unit marks the whole buffer. All other units
-    /// are marked as lent permanently, so a descriptor that starts at one of them is invalid.
+    /// In layout `slots`, only the first unit of a buffer tells whether the buffer is lent. All
+    /// other units are always in the set. A descriptor that starts at such a unit is therefore
+    /// invalid.
     lent: Units,
-    /// Buffers that ports hold: posted for reception, or handed over for transmission.
+    /// Number of buffers that ports hold. A port holds a buffer to write a received frame into it,
+    /// or to send its frame.
     ///
-    /// The count is negative if a borrower has handed buffers over and they arrive again before the
-    /// borrower reports it.
+    /// The number can be negative for a short time. A thread that sends packets may pass a buffer
+    /// to a port and report this late. The port may return the buffer with a received frame before.
     in_ports: isize,
     /// Distance between slots, in bytes. 0 in layout `dense`.
     slot_bytes: usize,
-    /// 2^64 divided by the units of a slot, rounded up; 0 for a slot of one unit.
+    /// Inverse of the number of units per slot: 2^64 divided by this number, rounded up. It is 0 if
+    /// a slot has one unit.
     ///
-    /// A multiplication by it gives the offset within a slot. A division would double the cost of
-    /// the check.
+    /// A multiplication by the inverse gives the offset within a slot. A division instead would
+    /// double the cost of the check.
     slot_inverse: u64,
-    /// Size of the largest buffer, in units.
+    /// Size of the largest buffer, in units of 64 bytes.
     room_max: u8,
-    /// Bytes before each slot's buffer that belong to a port's driver.
+    /// Number of bytes before each buffer that belong to a port's driver.
     prefix_bytes: usize,
     /// Empty vector, kept for reuse by the next loan.
     spare: Vec<Descriptor>,
@@ -83,14 +87,15 @@ enum Buffers {
     Dense(Dense),
 }
 
-/// Stack of free slots. The slot that was freed last is still in the cache.
+/// Stack of free buffers. The buffer that was freed last is used first, because it is still in the
+/// cache.
 #[derive(Debug)]
 struct Slots {
     free: Vec<u32>,
     room: u8,
 }
 
-/// Queue of free slots. The slot that was freed first is used first.
+/// Queue of free buffers. The buffer that was freed first is used first.
 #[derive(Debug)]
 struct SlotQueue {
     free: VecDeque<u32>,
@@ -140,8 +145,8 @@ impl Region {
 
     /// Allocates a buffer for a frame of `length` bytes. The frame starts after the headroom.
     ///
-    /// The content is not initialised: the buffer keeps the bytes of an earlier packet. Returns
-    /// `None` if the region is full or the frame is longer than `frame_bytes_max`.
+    /// The buffer still contains the bytes of an earlier packet. Returns `None` if no buffer is
+    /// free, or if the frame is longer than `frame_bytes_max`.
     #[inline(always)]
     pub fn allocate(&mut self, length: usize) -> Option<Descriptor> {
         if length > self.frame_bytes_max {
@@ -163,17 +168,18 @@ impl Region {
 
     /// Copies a packet into a new buffer.
     ///
-    /// The frame of the copy starts after the headroom. If it does not fit there, it starts at the
-    /// offset of the original. Returns `None` if the region is full.
+    /// In the new buffer, the frame starts after the headroom if it fits there. Otherwise, it
+    /// starts at the same offset as in the original buffer. Returns `None` if no buffer is free.
     ///
     /// # Panics
-    /// If the descriptor is not of this region, or its buffer is lent.
+    /// Panics if the descriptor does not name a buffer of this region, or if the buffer is lent.
     pub fn duplicate(&mut self, packet: &Descriptor) -> Option<Descriptor> {
         if !self.contains(packet) {
             outside(*packet);
         }
         let length = usize::from(packet.length);
-        // A function may have made the frame longer than any received frame.
+        // The frame may be longer than any received frame, because functions can add headers and
+        // trailers.
         let copy = self.allocate(length.min(self.frame_bytes_max))?;
         let fits = |head: u16| usize::from(head) + length <= copy.room_bytes();
         let head = [copy.head, packet.head].into_iter().find(|head| fits(*head));
@@ -193,7 +199,7 @@ impl Region {
         Some(copy)
     }
 
-    /// Frees a buffer. Each allocated buffer must be freed exactly once.
+    /// Frees a buffer. The caller must free each allocated buffer exactly once.
     #[inline]
     pub fn release(&mut self, descriptor: &Descriptor) {
         debug_assert!(self.contains(descriptor));
@@ -209,7 +215,7 @@ impl Region {
         }
     }
 
-    /// Frees several buffers. This is fastest if they are in the order of their allocation.
+    /// Frees several buffers. This is fastest if the buffers are in the order of their allocation.
     #[inline]
     pub fn release_all(&mut self, packets: &[impl AsRef<Descriptor>]) {
         debug_assert!(self.allocated >= packets.len(), "a buffer was returned twice");
@@ -235,16 +241,18 @@ impl Region {
         self.allocated -= packets.len();
     }
 
-    /// Quarantines a buffer: it counts as returned, but no packet gets it again.
+    /// Removes a buffer from use. The buffer counts as freed, but no later packet gets it.
     ///
-    /// Called instead of [`Region::release`] for a buffer that a lost device may still write.
+    /// This method is called instead of [`Region::release`] if a device that no longer responds may
+    /// still write to the buffer.
     #[cold]
     pub fn quarantine(&mut self, descriptor: &Descriptor) {
         debug_assert!(self.contains(descriptor));
         debug_assert!(self.allocated > 0, "a buffer was returned twice");
         self.allocated -= 1;
         self.quarantined += 1;
-        // A slot that is not in the free list is never allocated again.
+        // In layout `slots`, only buffers in the free list are allocated. This buffer is not added
+        // to the list.
         if let Buffers::Dense(dense) = &mut self.buffers {
             let unit = descriptor.buffer as usize - self.start / BUFFER_UNIT_BYTES;
             dense.quarantine(unit, u32::from(descriptor.room));
@@ -256,8 +264,8 @@ impl Region {
         self.quarantined
     }
 
-    /// Returns whether the region can still provide a buffer for a full-size frame. This is false
-    /// if nearly all of its memory is in quarantine.
+    /// Returns whether this region can still provide a buffer for a frame of maximum length. It
+    /// cannot if nearly all of its memory is in quarantine.
     pub fn is_usable(&self) -> bool {
         match &self.buffers {
             Buffers::Slots(slots) => slots.free.len() + self.allocated + self.in_ports() > 0,
@@ -271,12 +279,13 @@ impl Region {
         }
     }
 
-    /// Returns the number of buffers that are allocated and not yet freed.
+    /// Returns the number of buffers that were allocated and have not been freed yet.
     pub fn allocated(&self) -> usize {
         self.allocated
     }
 
-    /// Returns the length of the longest frame that [`Region::allocate`] accepts, in bytes.
+    /// Returns the maximum length in bytes of a frame for which [`Region::allocate`] provides a
+    /// buffer.
     pub fn frame_bytes_max(&self) -> usize {
         self.frame_bytes_max
     }
@@ -286,10 +295,12 @@ impl Region {
         Borrower::new(Arc::clone(&self.memory), self.id, self.start, self.bytes)
     }
 
-    /// Lends buffers. They stay allocated, and the region refuses access until they return.
+    /// Lends buffers to another thread. The buffers stay allocated, and this region refuses access
+    /// to them until they are returned.
     ///
     /// # Panics
-    /// If a descriptor is not of this region, or its buffer is already lent.
+    /// Panics if a descriptor does not name a buffer of this region, or if its buffer is already
+    /// lent.
     pub fn lend<'a>(&mut self, descriptors: impl IntoIterator<Item = &'a Descriptor>) -> Loan {
         self.begin_lending();
         let mut buffers = std::mem::take(&mut self.spare);
@@ -304,16 +315,16 @@ impl Region {
         Loan { region: self.id, buffers, handed_over: 0, reclaimed: std::mem::take(&mut self.spare_reclaimed) }
     }
 
-    /// Returns whether the region has ever lent a buffer. Without loans, every buffer in the region
-    /// is accessible.
+    /// Returns whether this region has ever lent a buffer to another thread or a port. If it has
+    /// not, all its buffers are accessible.
     pub fn is_lending(&self) -> bool {
         !self.lent.is_unused()
     }
 
-    /// Takes lent buffers back and frees them.
+    /// Takes back buffers that were lent to another thread, and frees them.
     ///
     /// # Panics
-    /// If the loan is of another region.
+    /// Panics if the buffers belong to the region of another worker.
     pub fn take_back(&mut self, mut loan: Loan) {
         assert_eq!(loan.region, self.id, "a loan of another region");
         for descriptor in loan.buffers.drain(..) {
@@ -353,7 +364,8 @@ impl Region {
         if self.slot_bytes > 0 { self.lent.has(unit) } else { self.lent.any(unit, usize::from(room)) }
     }
 
-    /// Returns the number of units that mark a buffer in [`Region::lent`].
+    /// Returns the number of units of a buffer that are in the set [`Region::lent`] while the
+    /// buffer is lent.
     #[inline(always)]
     fn marks(&self, room: u8) -> usize {
         if self.slot_bytes > 0 { 1 } else { usize::from(room) }
@@ -364,14 +376,15 @@ impl Region {
         self.headroom_bytes
     }
 
-    /// Returns whether the descriptor names a buffer of this region that is not lent, with a frame
-    /// that lies within the buffer.
+    /// Returns whether the descriptor names a buffer of this region that is not lent. The frame
+    /// must lie within the buffer.
     #[inline]
     pub fn contains(&self, descriptor: &Descriptor) -> bool {
         self.is_buffer(descriptor) && !self.is_lent(self.unit(descriptor), descriptor.room)
     }
 
-    /// Returns the same as [`Region::contains`], but accepts lent buffers.
+    /// Returns whether the descriptor names a buffer of this region, lent or not. The frame must
+    /// lie within the buffer.
     #[inline(always)]
     fn is_buffer(&self, descriptor: &Descriptor) -> bool {
         let offset = descriptor.buffer_offset().wrapping_sub(self.start);
@@ -381,13 +394,14 @@ impl Region {
             && usize::from(descriptor.head) + usize::from(descriptor.length) <= descriptor.room_bytes()
     }
 
-    /// Returns the index of a buffer's first unit, relative to the start of the region.
+    /// Returns the index of the first 64-byte unit of a buffer. The index is relative to the start
+    /// of the region.
     #[inline(always)]
     fn unit(&self, descriptor: &Descriptor) -> usize {
         (descriptor.buffer as usize).wrapping_sub(self.start / BUFFER_UNIT_BYTES)
     }
 
-    /// Returns whether [`Region::contains`] is true for every descriptor.
+    /// Returns whether [`Region::contains`] returns true for each of the descriptors.
     #[inline]
     pub fn contains_all(&self, descriptors: &[Descriptor]) -> bool {
         if self.is_lending() && self.slot_bytes == 0 {
@@ -404,10 +418,10 @@ impl Region {
         is_inside && !(self.is_lending() && descriptors.iter().fold(false, is_lent))
     }
 
-    /// Returns the frame of a packet.
+    /// Returns the frame of a packet for reading.
     ///
     /// # Panics
-    /// If the descriptor is not of this region, or its buffer is lent.
+    /// Panics if the descriptor does not name a buffer of this region, or if the buffer is lent.
     #[inline]
     pub fn frame(&self, descriptor: &Descriptor) -> &[u8] {
         if !self.contains(descriptor) {
@@ -417,10 +431,11 @@ impl Region {
         unsafe { self.frame_unchecked(descriptor) }
     }
 
-    /// Returns the frames of several packets. One check covers all of them.
+    /// Returns the frames of several packets for reading. All descriptors are checked together,
+    /// which is faster than separate checks.
     ///
     /// # Panics
-    /// If a descriptor is not of this region, or its buffer is lent.
+    /// Panics if a descriptor does not name a buffer of this region, or if its buffer is lent.
     #[inline]
     pub fn frames<'a>(&'a self, descriptors: &'a [Descriptor]) -> impl ExactSizeIterator<Item = &'a [u8]> {
         if !self.contains_all(descriptors)
@@ -448,10 +463,10 @@ impl Region {
         }
     }
 
-    /// Returns the frame of a packet, for writing.
+    /// Returns the frame of a packet for writing.
     ///
     /// # Panics
-    /// If the descriptor is not of this region, or its buffer is lent.
+    /// Panics if the descriptor does not name a buffer of this region, or if the buffer is lent.
     #[inline]
     pub fn frame_mut(&mut self, descriptor: &Descriptor) -> &mut [u8] {
         let (head, length) = (usize::from(descriptor.head), usize::from(descriptor.length));
@@ -485,24 +500,26 @@ impl Region {
         }
     }
 
-    /// Returns the base address of the arena. Descriptor offsets are relative to it.
+    /// Returns the base address of the arena. The offsets in packet descriptors are relative to
+    /// this address.
     ///
-    /// A device may access only buffers that this region contains. It must hold `&mut Region`, or
-    /// the packets must be submitted to it.
+    /// A device may access only buffers of this region that are not lent. It must hold `&mut
+    /// Region`, or the worker must have submitted the packets to it.
     pub fn arena_base(&mut self) -> *mut u8 {
         self.memory.base().as_ptr()
     }
 
-    /// Returns the offset of the region in the arena, and its size, in bytes.
+    /// Returns the offset of the region in the arena, and the size of the region. Both are in
+    /// bytes.
     pub fn extent(&self) -> (usize, usize) {
         (self.start, self.bytes)
     }
 }
 
-/// Panics with the descriptor.
+/// Panics with a message that contains the descriptor.
 ///
-/// The function is out of line and takes the descriptor by value. A reference would force every
-/// descriptor into memory and back, which costs one stalled load per packet.
+/// The function is never inlined, and it takes the descriptor by value. A reference would force the
+/// compiler to keep every descriptor in memory. Each packet would then wait for a load.
 #[cold]
 #[inline(never)]
 pub(crate) fn outside(descriptor: Descriptor) -> ! {

@@ -1,7 +1,7 @@
-//! Checks of many descriptors in one pass, before any code accesses their packets.
+//! Checks many packet descriptors in one pass, before any code accesses the packets.
 //!
-//! A core that feeds a GPU has about three nanoseconds per packet. With AVX2, the scan therefore
-//! processes eight descriptors at a time.
+//! A core that supplies a GPU with packets has about three nanoseconds per packet. On processors
+//! with AVX2, the scan therefore processes eight descriptors at a time.
 
 use godwit_abi::{BUFFER_UNIT_BYTES, Descriptor};
 
@@ -12,27 +12,29 @@ mod summary;
 pub(crate) use summary::adjacent;
 pub use summary::{Extents, are_in_order, extents, verdict_of_all};
 
-/// Summary of several descriptors. Buffers and rooms are in buffer units, heads and
-/// lengths in bytes.
+/// Summary of several packet descriptors. Buffer positions and buffer sizes are in units of 64
+/// bytes. Offsets and lengths of frames are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scan {
-    /// Start of the first buffer.
+    /// Position of the first buffer in the arena.
     pub first: u32,
-    /// Start of the last buffer.
+    /// Position of the last buffer in the arena.
     pub last: u32,
-    /// End of the last buffer. The type is wide enough for any descriptor, even an invalid one.
+    /// Position of the end of the last buffer. It has 64 bits, so that even an invalid descriptor
+    /// causes no overflow.
     pub end: u64,
-    /// Sum of all rooms.
+    /// Total size of all buffers.
     pub units: u64,
-    /// Largest room.
+    /// Size of the largest buffer.
     pub room: u32,
-    /// Smallest head.
+    /// Smallest offset of a frame in its buffer.
     pub head: u32,
-    /// Largest end of a frame, relative to the start of its buffer.
+    /// Largest distance from the start of a buffer to the end of its frame.
     pub frame_end: u32,
-    /// Sum of all lengths, each limited to the bytes that the function reads.
+    /// Number of frame bytes that a function reads. For each frame, it is at most the limit that
+    /// the caller gives.
     pub read_bytes: u64,
-    /// Whether a frame ends after its buffer.
+    /// Whether the frame of at least one descriptor ends after its buffer.
     pub beyond: bool,
 }
 
@@ -78,10 +80,12 @@ impl Scan {
     }
 }
 
-/// Smallest number of packets for the AVX2 version. The scalar version is faster below it.
+/// Minimum number of packets for which the AVX2 version is used. For fewer packets, the scalar
+/// version is faster.
 const EIGHTS_PACKETS_MIN: usize = 6;
 
-/// Scans descriptors for a function that reads at most `reads_bytes` bytes of a frame.
+/// Summarizes packet descriptors for a function that reads at most `reads_bytes` bytes of each
+/// frame.
 #[inline]
 pub fn scan(descriptors: &[Descriptor], reads_bytes: u16) -> Scan {
     if descriptors.len() < EIGHTS_PACKETS_MIN {
@@ -90,7 +94,7 @@ pub fn scan(descriptors: &[Descriptor], reads_bytes: u16) -> Scan {
     scan_all(std::iter::once(descriptors), reads_bytes)
 }
 
-/// Scans descriptors in several slices and returns one summary.
+/// Summarizes the packet descriptors in several slices. Returns one summary for all slices.
 #[inline]
 pub fn scan_all<'a>(slices: impl Iterator<Item = &'a [Descriptor]>, reads_bytes: u16) -> Scan {
     #[cfg(target_arch = "x86_64")]
@@ -141,7 +145,8 @@ mod tests {
             cuts.sort_unstable();
             let slices = || cuts.windows(2).map(|cut| &descriptors[cut[0]..cut[1]]);
             let slow = scan_each(slices(), reads_bytes);
-            // For buffers at the end of the 32-bit range, `end` is only a lower bound.
+            // If a buffer lies at the end of the 32-bit range, the AVX2 version returns only a
+            // lower bound for `end`.
             let known = |scan: Scan| if scan.last > u32::MAX - 0xff { Scan { end: 0, ..scan } } else { scan };
             let mut results = vec![scan(&descriptors, reads_bytes), scan_all(slices(), reads_bytes)];
             #[cfg(target_arch = "x86_64")]

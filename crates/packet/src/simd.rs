@@ -25,20 +25,21 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Four integers in half a cache line, for comparison with one instruction.
+/// Four integers in half a cache line. One AVX2 instruction can compare all of them with a number.
 #[derive(Debug, Default)]
 #[repr(C, align(32))]
 pub struct Four(pub [AtomicU64; 4]);
 
 /// Instruction set of a compiled loop.
 pub trait Isa: Copy {
-    /// Compares four integers with `number`. Bit `i` of the result is set if integer `i` is equal.
-    /// Each integer is loaded separately (relaxed), in any order.
+    /// Compares four integers with `number`. If the integer with index `i` is equal, bit `i` of the
+    /// result is set. The integers are loaded separately and in any order, with relaxed atomic
+    /// loads.
     fn equal(self, four: &Four, number: u64) -> u32;
 }
 
-/// A loop that is compiled once for each [`Isa`]. `run` and the functions that it calls for each
-/// packet must be `#[inline(always)]`.
+/// A loop that is compiled once for each instruction set ([`Isa`]). The method `run`, and all
+/// functions that it calls for each packet, must be `#[inline(always)]`.
 pub trait Vectorized {
     /// Result of the loop.
     type Output;
@@ -47,7 +48,8 @@ pub trait Vectorized {
     fn run(self, isa: impl Isa) -> Self::Output;
 }
 
-/// Runs the AVX2 version of a loop if the processor supports it, and the scalar version otherwise.
+/// Runs the AVX2 version of a loop if the processor supports AVX2. Otherwise, runs the scalar
+/// version.
 #[inline]
 pub fn run<W: Vectorized>(work: W) -> W::Output {
     #[cfg(target_arch = "x86_64")]
@@ -69,7 +71,8 @@ struct Scalar;
 impl Isa for Scalar {
     #[inline(always)]
     fn equal(self, four: &Four, number: u64) -> u32 {
-        // Compare all four without a branch: the match position is unpredictable.
+        // All four integers are compared without a branch, because the processor cannot predict
+        // which one matches.
         let same = |index: usize| u32::from(four.0[index].load(Relaxed) == number) << index;
         same(0) | same(1) | same(2) | same(3)
     }
@@ -89,7 +92,8 @@ mod x86 {
             && std::is_x86_feature_detected!("movbe")
     }
 
-    /// Proof that the processor has AVX2: `run_avx2` alone constructs it.
+    /// A value of this type proves that the processor has AVX2. Only the function `run_avx2`
+    /// creates such a value.
     #[derive(Clone, Copy)]
     struct Avx2(());
 
@@ -143,7 +147,8 @@ mod tests {
         #[test]
         fn all_versions_return_the_same(numbers in prop::collection::vec((any::<[u64; 4]>(), 0..5_usize), 0..40)) {
             let fours: Vec<Four> = numbers.iter().map(|(four, _)| Four(four.map(AtomicU64::new))).collect();
-            // Search for one of the four integers, or for another integer.
+            // Each search key is one of the four integers, or a number that is probably not among
+            // them.
             let keys: Vec<u64> = numbers.iter().map(|(four, index)| four.get(*index).copied().unwrap_or(7)).collect();
             let expected = run_scalar(Compare(&fours, &keys));
             prop_assert_eq!(&run(Compare(&fours, &keys)), &expected);

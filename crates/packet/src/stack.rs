@@ -4,15 +4,17 @@ use std::hint::black_box;
 
 use zeroize::Zeroize;
 
-/// Size of the wiped stack area, in words of 8 bytes. Kernels and their key setup use less.
+/// Size of the stack area that is overwritten with zeros, in words of 8 bytes. Kernels and their
+/// key setup use less stack.
 const WORDS: usize = 8192;
 
-/// Overwrites 64 KiB of stack below the caller's frame and the vector registers with zeros.
+/// Overwrites 64 KiB of stack below the caller's stack frame, and the vector registers, with zeros.
 ///
-/// This removes the remains of keys that called functions left there. It takes a few microseconds.
+/// Functions that were called before may have left parts of keys there. The call takes a few
+/// microseconds.
 ///
-/// Registers count because the dynamic linker saves all of them to the stack. It does this on the
-/// first call of a library function, from any caller.
+/// The registers are overwritten too, because the dynamic linker may save all registers to the
+/// stack. It does this when a library function is called for the first time.
 #[inline(never)]
 pub fn wipe_stack() {
     wipe_vectors();

@@ -1,4 +1,5 @@
-//! Selects the worker for each packet: receive-side scaling in software.
+//! Selects the worker that processes each packet. It distributes packets by flow hash in software,
+//! like receive-side scaling (RSS) in a NIC.
 
 use std::sync::Arc;
 
@@ -6,18 +7,23 @@ use godwit_wire::Parsed;
 
 use crate::flow::Toeplitz;
 
-/// Number of entries in the indirection table, as in a typical NIC.
+/// Number of hash buckets. A typical NIC has the same number of entries in its RSS indirection
+/// table.
 pub const BUCKETS: usize = 128;
 
-/// A steering key that covers several flows. All packets with the same key go to the same worker.
+/// Computes a key that is equal for several flows. All packets with the same key are processed by
+/// the same worker.
 ///
-/// A function provides it if it keeps state for several flows, such as an IPsec SA.
+/// A function provides such a key if several flows share its state. For example, all flows through
+/// one IPsec SA share the state of the SA.
 pub trait SteerKey: Send + Sync {
-    /// Returns the key of a packet, or `flow_hash` if the function has no shared state for it.
+    /// Returns the key of a packet. Returns `flow_hash` if no state is shared between this packet's
+    /// flow and other flows.
     fn steer_key(&self, frame: &[u8], parsed: &Parsed, flow_hash: u32) -> u32;
 }
 
-/// Mapping from flow hash to bucket to worker.
+/// Assigns packets to workers. The flow hash of a packet selects one of the hash buckets, and each
+/// bucket belongs to a worker.
 ///
 /// ```
 /// use godwit_packet::Steering;
@@ -36,7 +42,8 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// Distributes the buckets evenly over `workers` (at least 1). `key` replaces the flow hash.
+    /// Distributes the hash buckets evenly over `workers` workers, at least one. If `key` is given,
+    /// its keys replace the flow hash of packets.
     pub fn new(workers: usize, key: Option<Arc<dyn SteerKey>>) -> Self {
         Self { toeplitz: Toeplitz::symmetric(), workers: workers.max(1), key }
     }
@@ -56,8 +63,8 @@ impl Steering {
         self.worker_of(self.bucket(frame, parsed, flow_hash))
     }
 
-    /// Returns the bucket of a packet, below [`BUCKETS`]. It does not depend on the
-    /// number of workers.
+    /// Returns the index of the hash bucket of a packet, which is below [`BUCKETS`]. The index does
+    /// not depend on the number of workers.
     #[inline]
     pub fn bucket(&self, frame: &[u8], parsed: &Parsed, flow_hash: u32) -> usize {
         let key = match &self.key {

@@ -1,18 +1,21 @@
-//! Allocates buffers for many packets at once, and calls a closure to write each frame.
+//! Allocates buffers for many packets at once, and calls a closure that writes each frame.
 
 use super::dense::aligned;
 use super::{Buffers, Region};
 use crate::{BUFFER_UNIT_BYTES, Descriptor};
 
-/// Size of the largest buffers that are prefetched completely, in units.
+/// Maximum size of buffers that are prefetched completely, in units of 64 bytes. Of larger buffers,
+/// only the cache lines for the headers are prefetched.
 const FETCHED_UNITS_MAX: u8 = 4;
-/// Prefetch distance for these buffers, in bytes.
+/// Distance in bytes by which such small buffers are prefetched ahead of the writes.
 const FETCHED_AHEAD_BYTES: usize = 2048;
 
 impl Region {
-    /// Prefetch distance for header lines, in packets: the number that a core writes during one
-    /// memory access. Measured with `worker_cost imix`: 8 cost 1.5 ns more per packet, 28 cost the
-    /// same as 16.
+    /// Number of packets by which the cache lines for headers are prefetched ahead of the writes. A
+    /// core writes about this many packets during one memory access.
+    ///
+    /// In the benchmark `worker_cost imix`, a distance of 8 packets cost 1.5 ns more per packet
+    /// than 16. A distance of 28 packets cost the same as 16.
     pub const FETCHED_AHEAD_PACKETS: usize = 16;
 
     /// Allocates buffers for frames of these lengths, and appends the packets to `packets`.
@@ -56,7 +59,8 @@ impl Region {
         made
     }
 
-    /// Allocates buffers for `count` frames of the same length. See [`Region::allocate_each`].
+    /// Allocates buffers for `count` frames of the same length, and calls `write` for each frame.
+    /// It does the same as [`Region::allocate_each`] for equal lengths.
     #[inline(always)]
     fn allocate_alike(
         &mut self,
@@ -100,15 +104,15 @@ impl Region {
         made
     }
 
-    /// Allocates adjacent buffers for frames of the same length. Returns the first packet and the
-    /// number of buffers, which is from 1 to `packets`.
+    /// Allocates adjacent buffers for frames of the same length. Returns the first packet, and the
+    /// number of allocated buffers. This number is between 1 and `packets`.
     #[inline(always)]
     fn allocate_run(&mut self, length: usize, packets: usize) -> Option<(Descriptor, usize)> {
         if let Buffers::Dense(dense) = &mut self.buffers
             && length <= self.frame_bytes_max
         {
             let units = units(self.headroom_bytes, length, &self.tailroom_bytes, dense.align_units);
-            // In nearly all cases, all buffers fit before the end of the ring.
+            // This is the usual case. All buffers fit before the end of the ring.
             if dense.fits_at_head(packets * units) {
                 let unit = dense.take_at_head(packets * units).0;
                 self.allocated += packets;
@@ -120,19 +124,21 @@ impl Region {
         Some((self.allocate(length)?, 1))
     }
 
-    /// Allocates adjacent buffers for frames of different lengths, and appends the
-    /// packets to `packets`.
+    /// Allocates adjacent buffers for frames of different lengths, and appends the packets to
+    /// `packets`.
     ///
-    /// No branch depends on a length, because the lengths of mixed traffic are unpredictable.
-    /// Returns the alignment of buffers, in units. Returns `None`, without a change, if the layout
-    /// is not dense, a frame is too long, or the buffers do not all fit before the end of the ring.
+    /// The code has no branch that depends on a length, because the processor cannot predict the
+    /// lengths of mixed traffic. Returns the alignment of buffers, in units of 64 bytes.
+    ///
+    /// Returns `None` and changes nothing in three cases. The layout is not `dense`, a frame is too
+    /// long, or the buffers do not all fit before the end of the ring.
     #[inline(always)]
     fn allocate_adjacent(&mut self, lengths: &[u16], packets: &mut Vec<Descriptor>) -> Option<usize> {
         let Buffers::Dense(dense) = &mut self.buffers else { return None };
         let (start, first) = (packets.len(), self.start / BUFFER_UNIT_BYTES + dense.head);
         let (mut sum, mut longest) = (0, 0);
-        // Write the packets in place. A sum in a closure for `extend` stays in memory, so each
-        // packet would wait for the previous one.
+        // Write the packets in place. With a closure for `extend`, the compiler would keep the sum
+        // in memory, and each packet would wait for the previous packet.
         packets.resize(start + lengths.len(), Descriptor::default());
         for (packet, &length) in packets[start..].iter_mut().zip(lengths) {
             let room = units(self.headroom_bytes, length.into(), &self.tailroom_bytes, dense.align_units);
@@ -151,7 +157,8 @@ impl Region {
     }
 
     /// Writes the frames of packets that [`Region::allocate_adjacent`] has allocated. `lengths`
-    /// yields the lengths of these packets, then those of the expected next packets.
+    /// yields the lengths of these packets, and then the expected lengths of the packets after
+    /// them.
     #[inline(always)]
     fn write_adjacent<'a>(
         &mut self,
@@ -162,8 +169,8 @@ impl Region {
     ) {
         debug_assert!(self.contains_all(packets));
         let base = self.memory.base().as_ptr();
-        // Address of the next buffer to prefetch. Past the end of the ring, the address is
-        // only a guess.
+        // Address of the next buffer to prefetch. After the end of the ring, the address may be
+        // wrong, which does no harm.
         let mut ahead = packets.first().map_or(base, |first| base.wrapping_add(first.frame_offset()));
         let mut fetch_next = || {
             let Some(&length) = lengths.next() else { return };
@@ -181,15 +188,15 @@ impl Region {
     }
 }
 
-/// Returns the size of the buffer for a frame of `length` bytes, in units.
+/// Returns the size of the buffer for a frame of `length` bytes, in units of 64 bytes.
 #[inline(always)]
 fn units(headroom_bytes: usize, length: usize, tailroom_bytes: &[usize; 16], align_units: usize) -> usize {
     let bytes = headroom_bytes + length + tailroom_bytes[length % 16];
     aligned(bytes.div_ceil(BUFFER_UNIT_BYTES), align_units)
 }
 
-/// Prefetches the cache lines of a frame's headers. The hardware prefetcher detects the rest of a
-/// long frame.
+/// Prefetches the cache lines in which the headers of a frame are written. The hardware prefetcher
+/// handles the rest of a long frame.
 #[inline(always)]
 fn fetch_headers(frame: *mut u8) {
     fetch_to_write(frame);
@@ -198,8 +205,8 @@ fn fetch_headers(frame: *mut u8) {
 
 /// Prefetches a cache line for writing.
 ///
-/// A ring of buffers is cold: a device used each buffer last, or it was used long ago. A store that
-/// waits for its line delays all later stores.
+/// The lines of a buffer are usually not in the cache of the core. A device used the buffer last,
+/// or it was used long ago. A store that waits for its cache line delays all later stores.
 #[inline(always)]
 fn fetch_to_write(line: *mut u8) {
     #[cfg(target_arch = "x86_64")]

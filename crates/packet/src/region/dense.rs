@@ -1,31 +1,34 @@
-//! The layout `dense`: allocation of variable-size buffers in a ring.
+//! Implements the memory layout `dense`, in which buffers of different sizes are allocated from a
+//! ring.
 
 use std::ops::Range;
 
-/// A ring of buffers, in units of 64 bytes from the region's start.
+/// A ring of packet buffers. Positions and sizes are in units of 64 bytes, and positions are
+/// relative to the start of the region:
 ///
 /// ```text
 /// 0        tail            head          end
 /// |  free  | buffers in use |    free    |
 /// ```
 ///
-/// The tail advances in the order of allocation, over buffers that have returned. Quarantined
-/// buffers count as returned, and the head skips them.
+/// New buffers are allocated at the head. The tail moves over freed buffers in the order of their
+/// allocation. Quarantined buffers count as freed, and the head skips them.
 #[derive(Debug)]
 pub(super) struct Dense {
-    /// Size in units, indexed by first unit, of each returned buffer and of each gap at the end of
-    /// the ring. 0 for a buffer in use.
+    /// Size of each freed buffer and of each unused gap, in units of 64 bytes. The index is the
+    /// position of the first unit. The size is 0 for a buffer that is still in use.
     pub(super) returned: Vec<u32>,
     pub(super) align_units: usize,
     pub(super) head: usize,
     pub(super) tail: usize,
     pub(super) used: usize,
-    /// Quarantined units: sorted, disjoint ranges. Nearly always empty.
+    /// Units of quarantined buffers, as sorted ranges that do not overlap. There are nearly always
+    /// none.
     pub(super) quarantined: Vec<Range<usize>>,
 }
 
-/// Rounds up to a multiple of a power of two. `next_multiple_of` divides, which would double the
-/// cost of an allocation.
+/// Rounds up to a multiple of `align_units`, which is a power of two. The standard method
+/// `next_multiple_of` uses a division, which would double the cost of an allocation.
 #[inline(always)]
 pub(super) fn aligned(units: usize, align_units: usize) -> usize {
     debug_assert!(align_units.is_power_of_two());
@@ -33,7 +36,8 @@ pub(super) fn aligned(units: usize, align_units: usize) -> usize {
 }
 
 impl Dense {
-    /// Allocates a buffer of at least `units` units. Returns its first unit and its size.
+    /// Allocates a buffer with a size of at least `units` units. Returns the position of its first
+    /// unit, and its size in units.
     #[inline]
     pub(super) fn allocate(&mut self, units: usize) -> Option<(usize, u8)> {
         let units = aligned(units, self.align_units);
@@ -44,8 +48,8 @@ impl Dense {
         let free = end - self.used;
         let to_end = end - self.head;
         if self.head >= self.tail && to_end < units {
-            // The buffer does not fit before the end of the ring. The remaining units become a gap,
-            // which is free once the tail passes it.
+            // The buffer does not fit before the end of the ring. The remaining units become a gap.
+            // The gap is free again after the tail has moved over it.
             if free >= to_end + units {
                 self.leave_gap(to_end);
             } else if self.used == 0 && units <= end {
@@ -59,21 +63,21 @@ impl Dense {
         Some(self.take_at_head(units))
     }
 
-    /// Returns whether a buffer of `units` units fits at the head. `units` must be a multiple of
-    /// the alignment.
+    /// Returns whether a buffer of `units` units fits at the head of the ring. `units` must be a
+    /// multiple of the alignment.
     #[inline(always)]
     pub(super) fn fits_at_head(&self, units: usize) -> bool {
         let end = self.returned.len();
         units <= (end - self.used).min(end - self.head) && self.quarantined.is_empty()
     }
 
-    /// Allocates a buffer in a ring with quarantined units.
+    /// Allocates a buffer in a ring that contains quarantined units.
     #[cold]
     #[inline(never)]
     fn allocate_around(&mut self, units: usize) -> Option<(usize, u8)> {
         if self.used == 0 {
-            // A search from the start tries every position. A search from elsewhere would miss the
-            // range that the head is in.
+            // The ring is empty, so start the search at position 0, which tries every position. A
+            // search from another position would miss a free range that starts before the head.
             (self.head, self.tail) = (0, 0);
         }
         let end = self.returned.len();
@@ -81,8 +85,8 @@ impl Dense {
         let (mut at, mut skipped) = (self.head, 0);
         let mut next = self.quarantined.partition_point(|units| units.end <= at);
         while skipped + units <= free {
-            // If a quarantined range or the end of the ring is in the way, `after` is the next
-            // position to try.
+            // `after` is the next position to try. It is the end of the quarantined range that is
+            // in the way, or the end of the ring.
             let blocked = self.quarantined.get(next).filter(|blocked| blocked.start < at + units);
             let after = match blocked {
                 Some(blocked) => blocked.end,
@@ -100,7 +104,8 @@ impl Dense {
         None
     }
 
-    /// Skips units at the head, without wrapping. They are free once the tail passes them.
+    /// Skips units at the head of the ring. The skipped units must not extend past the end of the
+    /// ring. They are free again after the tail has moved over them.
     fn leave_gap(&mut self, units: usize) {
         if units > 0 {
             self.returned[self.head] = units as u32;
@@ -127,8 +132,9 @@ impl Dense {
         }
     }
 
-    /// Returns whether the oldest buffer starts within a range, but not at its start. In a full
-    /// ring, the newest buffer ends where the oldest starts.
+    /// Returns whether the start of the oldest buffer lies inside a range of units. A range that
+    /// starts at the same position as the oldest buffer does not count. In a full ring, the newest
+    /// buffer ends where the oldest buffer starts.
     #[inline(always)]
     pub(super) fn begins_within(&self, unit: usize, units: u32) -> bool {
         unit < self.tail && self.tail < unit + units as usize
@@ -141,11 +147,13 @@ impl Dense {
     /// Frees buffers, given by first unit and size.
     #[inline(always)]
     pub(super) fn release_all(&mut self, buffers: impl Iterator<Item = (usize, u32)>) {
-        // Keep both in registers. Through memory, each buffer would wait for the previous store.
+        // Local variables keep both values in registers. In memory, each buffer would wait for the
+        // store of the previous buffer.
         let (mut tail, mut used) = (self.tail, self.used);
         for (unit, units) in buffers {
             debug_assert_eq!(self.returned[unit], 0, "a buffer was returned twice");
-            // The tail passes the oldest buffer directly, without an entry.
+            // The tail moves over the oldest buffer immediately, so this buffer needs no entry in
+            // `returned`.
             if unit == tail {
                 used -= units as usize;
                 tail += units as usize;
@@ -188,7 +196,7 @@ impl Dense {
         self.release(unit, units);
     }
 
-    /// Returns the length of the longest range without quarantined units.
+    /// Returns the length of the longest range without quarantined units, in units of 64 bytes.
     pub(super) fn longest_run(&self) -> usize {
         let starts = std::iter::once(0).chain(self.quarantined.iter().map(|units| units.end));
         let ends = self.quarantined.iter().map(|units| units.start).chain([self.returned.len()]);

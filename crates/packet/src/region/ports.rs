@@ -1,21 +1,25 @@
-//! Buffers that ports hold: posted for reception, or handed over for transmission.
+//! Buffers that ports hold. A port holds a buffer to write a received frame into it, or to send its
+//! frame. The methods move a buffer through these states:
 //!
 //! ```text
 //! free --post--> port writes --arrived--> packet --hand_over--> port reads --reclaim--> free
 //! ```
-//! A buffer is marked while a port holds it. The region creates no reference to a marked buffer,
-//! and checks that each buffer that a port returns is marked.
+//!
+//! A buffer is marked while a port holds it. The region creates no reference to a marked buffer. It
+//! also checks that each buffer that a port returns is marked.
 
 use super::{Buffers, Region, outside};
 use crate::{BUFFER_UNIT_BYTES, Descriptor};
 
 impl Region {
-    /// Gives a free buffer to a port, which writes a received frame into it.
+    /// Gives a free buffer to a port, which will write a received frame into it.
     ///
-    /// The buffer is not in flight until the frame has [arrived](Region::arrived). Returns its
-    /// offset from the arena's base in units of 64 bytes. Returns `None` if no buffer is free,
-    /// or in layout [`Layout::Dense`](crate::Layout::Dense), where the size of a buffer depends
-    /// on its frame.
+    /// The buffer counts as a packet in flight only after its frame has [arrived](Region::arrived).
+    /// Returns the offset of the buffer from the base of the arena, in units of 64 bytes.
+    ///
+    /// Returns `None` if no buffer is free. Also returns `None` in layout
+    /// [`Layout::Dense`](crate::Layout::Dense), because the size of a buffer depends on its frame
+    /// there.
     #[inline]
     pub fn post(&mut self) -> Option<u32> {
         let buffer = match &mut self.buffers {
@@ -29,11 +33,11 @@ impl Region {
         Some(buffer)
     }
 
-    /// Turns a posted buffer into a packet, after a port has written a frame into it.
+    /// Converts a buffer into a packet after a port has written a received frame into it.
     ///
-    /// The frame has `length` bytes and starts `offset` bytes from the arena's base. Returns
-    /// `None` if no port holds the buffer, or if the frame does not lie within it. The port is
-    /// then not trustworthy.
+    /// The frame has `length` bytes and starts `offset` bytes after the base of the arena. Returns
+    /// `None` if no port holds the buffer, or if the frame does not lie within it. In this case,
+    /// the port does not work correctly.
     #[inline]
     pub fn arrived(&mut self, offset: usize, length: usize) -> Option<Descriptor> {
         let buffer = self.buffer_at(offset)?;
@@ -46,11 +50,12 @@ impl Region {
         Some(Descriptor { buffer, head: head as u16, length: length as u16, room, ..Descriptor::default() })
     }
 
-    /// Turns several posted buffers into packets. See [`Region::arrived`].
+    /// Converts several buffers into packets, as [`Region::arrived`] does for one buffer.
     ///
-    /// `locate` returns the buffer of a frame (as [`Region::post`] returned it), its head and its
-    /// length. `note` is called for each packet, in order. The function stops at the first invalid
-    /// frame, and returns the number of packets.
+    /// `locate` returns the buffer of a frame, the offset of the frame in the buffer, and the
+    /// length of the frame. The buffer is given as [`Region::post`] returned it. `note` is called
+    /// for each packet, in order. The method stops at the first invalid frame and returns the
+    /// number of packets.
     #[inline(always)]
     pub fn arrived_each<T>(
         &mut self,
@@ -80,22 +85,23 @@ impl Region {
         arrived
     }
 
-    /// Passes a packet to a port that reads it later, for transmission.
+    /// Passes a packet to a port, which sends it later.
     ///
-    /// The packet is not in flight any more, but its buffer is not free until
-    /// it is [reclaimed](Region::reclaim).
+    /// The packet is no longer in flight, but its buffer is not free until
+    /// [`reclaim`](Region::reclaim) is called.
     ///
     /// # Panics
-    /// If the packet is not of this region, or lent, or the layout has no slots.
+    /// Panics if the packet does not belong to this region, if its buffer is lent, or if the layout
+    /// is not `slots`.
     #[inline]
     pub fn hand_over(&mut self, descriptor: &Descriptor) {
         self.hand_over_all(std::iter::once(descriptor));
     }
 
-    /// Passes several packets to a port. See [`Region::hand_over`].
+    /// Passes several packets to a port, as [`Region::hand_over`] does for one packet.
     ///
     /// # Panics
-    /// Under the conditions of [`Region::hand_over`], for any of the packets.
+    /// Panics for any of the packets in the same cases as [`Region::hand_over`].
     #[inline]
     pub fn hand_over_all<'a>(&mut self, descriptors: impl Iterator<Item = &'a Descriptor>) {
         assert!(self.slot_bytes > 0, "a dense ring hands over no buffers");
@@ -112,10 +118,10 @@ impl Region {
         self.in_ports += handed_over as isize;
     }
 
-    /// Takes a buffer back from a port and frees it.
+    /// Takes a buffer back from a port, and frees the buffer.
     ///
     /// # Panics
-    /// If no port holds the buffer.
+    /// Panics if no port holds the buffer.
     #[inline]
     pub fn reclaim(&mut self, buffer: u32) {
         assert!(self.take_from_port(buffer), "no port holds buffer {buffer}");
@@ -127,34 +133,36 @@ impl Region {
         }
     }
 
-    /// Returns the buffer that contains the byte at `offset` from the arena's base.
+    /// Returns the buffer that contains the byte at `offset`, which is relative to the base of the
+    /// arena. Returns `None` if no buffer contains this byte.
     #[inline]
     pub fn buffer_at(&self, offset: usize) -> Option<u32> {
         let inside = offset.wrapping_sub(self.start);
         if inside >= self.bytes || self.slot_bytes == 0 {
             return None;
         }
-        // Remainder of the division by the units of a slot (Lemire, Kaser, Kurz, "Faster
-        // remainder by direct computation", 2019). It is exact below 2^32 units, which is the
-        // limit of an arena.
+        // Compute the remainder of a division by the number of units per slot (Lemire, Kaser, Kurz,
+        // "Faster remainder by direct computation", 2019). The result is exact below 2^32 units,
+        // which is the maximum size of an arena.
         let fraction = ((inside / BUFFER_UNIT_BYTES) as u64).wrapping_mul(self.slot_inverse);
         let in_slot = (u128::from(fraction) * (self.slot_bytes / BUFFER_UNIT_BYTES) as u128) >> 64;
         let in_buffer = (in_slot as usize).checked_sub(self.prefix_bytes / BUFFER_UNIT_BYTES)?;
         Some((offset / BUFFER_UNIT_BYTES - in_buffer) as u32)
     }
 
-    /// Returns the number of buffers that ports hold, for reception or transmission.
+    /// Returns the number of buffers that ports hold, either to receive frames or to send frames.
     pub fn in_ports(&self) -> usize {
         self.in_ports.max(0) as usize
     }
 
-    /// Removes the mark of a buffer that a port held. Returns false if no port held it. The caller
-    /// updates the counts.
+    /// Removes the mark of a buffer that a port holds. Returns false if no port holds the buffer.
+    /// The caller must update the counts of buffers.
     #[inline(always)]
     fn take_from_port(&mut self, buffer: u32) -> bool {
         let unit = (buffer as usize).wrapping_sub(self.start / BUFFER_UNIT_BYTES);
         let in_slots = unit.wrapping_sub(self.prefix_bytes / BUFFER_UNIT_BYTES) as u64;
-        // The fraction of a multiple of the slot size is nearly 0 (see `buffer_at`).
+        // If the position is a multiple of the slot size, the fraction is nearly 0. The method
+        // `buffer_at` uses the same fraction.
         let is_buffer = self.slot_bytes > 0
             && unit < self.bytes / BUFFER_UNIT_BYTES
             && in_slots < self.bytes as u64

@@ -22,7 +22,8 @@ fn region(packets: usize, (layout, reuse): (Layout, Reuse)) -> Region {
 }
 
 proptest! {
-    /// Compares the check of many descriptors with the check of each, with and without loans.
+    /// Checks that the check of many descriptors together gives the same result as separate checks.
+    /// Some buffers may be lent to other threads.
     #[test]
     fn contains_all_equals_contains_of_each(
         lends: bool,
@@ -55,7 +56,8 @@ fn region_refuses_buffers_that_ports_hold() {
         assert!(region.post().is_none() && region.allocate(60).is_none());
         assert_eq!((region.in_ports(), region.allocated()), (5, 0));
         let offset = |buffer: u32| buffer as usize * 64 + 128;
-        // In another region; after the last slot; a frame that does not fit.
+        // Each of these frames is invalid. It lies in another region, lies after the last buffer,
+        // or does not fit in its buffer.
         assert!(region.arrived(128, 60).is_none());
         assert!(region.arrived(12288 + 5 * 2048, 60).is_none());
         assert!(region.arrived(offset(posted[0]), 1665).is_none());
@@ -70,8 +72,8 @@ fn region_refuses_buffers_that_ports_hold() {
         region.reclaim(packet.buffer);
         let next = region.allocate(60).unwrap();
         assert_eq!(next.buffer, packet.buffer);
-        // The same through a borrower. The buffer is reclaimed before or after the region learns
-        // that it was handed over.
+        // Repeat the test with a thread that borrows the buffer. The port returns the buffer before
+        // or after the region learns that the port held it.
         let mut borrower = region.borrower();
         for early in [true, false] {
             let packet = if early { next } else { region.allocate(60).unwrap() };
@@ -93,7 +95,9 @@ fn region_refuses_buffers_that_ports_hold() {
     }
 }
 
-/// Slots at a power of two, and slots at an odd distance with a driver's prefix.
+/// Configurations with buffers at fixed distances. In one configuration, the distance is a power of
+/// two. In the other, it is an odd multiple of the alignment, and a driver uses bytes before each
+/// buffer.
 fn slots() -> impl Strategy<Value = ArenaConfig> {
     let two = ArenaConfig { packets: 5, slot_bytes: Some(2048), ..ArenaConfig::default() };
     let odd = ArenaConfig { packets: 9, prefix_bytes: 256, ..ArenaConfig::default() };
@@ -113,8 +117,8 @@ proptest! {
         prop_assert_eq!(region.buffer_at(start + bytes + inside), None);
     }
 
-    /// A frame arrives only in a posted buffer, only once, and only if it lies in the buffer. The
-    /// region contains arrived packets and no posted buffers.
+    /// Checks that a frame becomes a packet only once, and only if it lies within a buffer that a
+    /// port holds. The region contains the packet but no buffer that a port holds.
     #[test]
     fn only_posted_buffers_arrive(
         config in slots(),
@@ -125,7 +129,8 @@ proptest! {
         let kept = region.allocate(60).unwrap();
         let known = [&posted[..], &[kept.buffer]].concat();
         for (at, shift, head, length) in frames {
-            // In nearly all cases, a buffer of the region and a frame that fits.
+            // The random buffer nearly always belongs to the region, and the frame nearly always
+            // fits.
             let buffer = (i64::from(known[at.index(known.len())]) + if head % 8 == 0 { shift } else { 0 }) as u32;
             let arrives = posted.contains(&buffer) && usize::from(head) + usize::from(length) <= config.buffer_bytes();
             let mut packets = Vec::new();
@@ -197,13 +202,15 @@ fn reuse_selects_the_newest_or_the_oldest_slot() {
     assert_eq!(buffers(Reuse::Oldest), [None, Some(0), Some(1)]);
 }
 
-/// Mixes of lengths: few or many fit into a small ring, all are the same, some are too long.
+/// Distribution of frame lengths. It covers short frames, equal lengths, and frames that are too
+/// long.
 fn frame_bytes() -> impl Strategy<Value = u16> {
     prop_oneof![1 => 0u16..1600, 4 => 0u16..200, 2 => Just(60)]
 }
 
 proptest! {
-    /// Packets allocated and freed together get the same buffers as packets allocated one by one.
+    /// Checks that packets that are allocated and freed together get the same buffers as packets
+    /// that are allocated one by one.
     #[test]
     fn allocating_together_equals_one_by_one(
         kind in kinds(),
@@ -211,7 +218,7 @@ proptest! {
             (prop::collection::vec(frame_bytes(), 0..40), any::<prop::sample::Index>(), 0usize..40, 0u8..20),
             1..200,
         ),
-        // The expected next lengths must have no effect on the result.
+        // These lengths only control prefetching, so they must not change the result.
         next in prop::collection::vec(any::<u16>(), 0..20),
     ) {
         let (mut one, mut other) = (region(9, kind), region(9, kind));
@@ -284,7 +291,8 @@ fn slots_hold_the_configured_number_of_packets() {
 fn duplicate_copies_the_frame_to_a_new_buffer() {
     for kind in [(Layout::Slots, Reuse::Last), (Layout::Slots, Reuse::Oldest), (Layout::Dense, Reuse::Last)] {
         let mut region = region(3, kind);
-        // Unchanged; longer at both ends than any received frame; shortened at the front; empty.
+        // The cases are an unchanged frame, a frame that is longer than any received frame, a frame
+        // with a shortened front, and an empty frame.
         for (length, before, after) in [(60i32, 0, 0), (1518, 32, 16), (1518, -100, 0), (0, 0, 0), (64, 20, 40)] {
             let mut packet = region.allocate(length as usize).unwrap();
             packet.head = (i32::from(packet.head) - before) as u16;
@@ -323,8 +331,8 @@ fn panics_on_a_descriptor_of_another_worker() {
 }
 
 proptest! {
-    /// Buffers in use never overlap and keep their content. All space becomes free again, except
-    /// for quarantined buffers.
+    /// Checks that buffers in use never overlap and keep their content. After all packets are
+    /// freed, all memory except for quarantined buffers is free again.
     #[test]
     fn buffers_are_exclusive(
         kind in kinds(),
@@ -361,7 +369,8 @@ proptest! {
             prop_assert!(region.buffer_mut(&descriptor).iter().all(|&byte| byte == mark));
             region.release(&descriptor);
         }
-        // Fill the region twice: all freed buffers are used again, and no quarantined one.
+        // Fill the region twice. All freed buffers are used again, and no quarantined buffer is
+        // used.
         let usable = region.is_usable();
         for _ in 0..2 {
             let full: Vec<_> = std::iter::from_fn(|| region.allocate(1518)).collect();
@@ -379,7 +388,8 @@ proptest! {
         }
     }
 
-    /// An empty dense ring accepts every frame that fits between the quarantined buffers.
+    /// Checks that an empty ring provides a buffer for every frame that fits between the
+    /// quarantined buffers.
     #[test]
     fn ring_skips_quarantined_buffers(
         lengths in prop::collection::vec(0usize..1519, 60),

@@ -1,11 +1,12 @@
-//! Scans eight descriptors at a time, with AVX2.
+//! Summarizes packet descriptors with AVX2, eight descriptors at a time. A descriptor consists of
+//! four 32-bit words. The first three words of eight descriptors are rearranged into three vectors:
 //!
 //! ```text
 //! descriptor:        buffer | head, length | room, port, order | flow hash      words of 32 bits
 //! eight at a time:   8 buffers    8 heads and lengths    8 rooms                one vector each
 //! ```
 //!
-//! The lanes of a vector contain the descriptors in the order 0 2 4 6 1 3 5 7.
+//! The eight lanes of a vector contain the descriptors in the order 0 2 4 6 1 3 5 7.
 
 use std::arch::x86_64::*;
 
@@ -19,14 +20,16 @@ const _: () = {
     assert!(offset_of!(Descriptor, room) == 8 && size_of::<Descriptor>() == 16);
 };
 
-/// Largest number of packets per slice. Sums move to 64 bits after at most twice this number, so
-/// that no 32-bit sum of lengths overflows.
+/// Maximum number of packets after which 32-bit sums are added to 64-bit sums. At most twice this
+/// number of packets are summed before, so no sum of lengths overflows.
 const PACKETS_MAX: usize = 1 << 15;
 
-/// Prefetch distance for descriptors, in bytes. The prefetched lines mostly belong to later bins.
+/// Distance in bytes by which descriptors are prefetched ahead of the scan. The prefetched
+/// descriptors usually belong to later bins (batches of packets for one function).
 const AHEAD_BYTES: usize = 4096;
 
-/// Load masks: `MASKS[32 - 4 * n..]` selects the words of the first `n` descriptors.
+/// Masks for loading fewer than eight descriptors. The words from `MASKS[32 - 4 * n]` on select the
+/// words of the first `n` descriptors.
 static MASKS: [i32; 64] = {
     let mut masks = [0; 64];
     let mut word = 0;
@@ -37,7 +40,8 @@ static MASKS: [i32; 64] = {
     masks
 };
 
-/// Reduces each of four vectors to one word, by an operation on all of its lanes.
+/// Reduces each of four vectors to one 32-bit word. The given operation combines all lanes of a
+/// vector.
 macro_rules! reduce_lanes {
     ($of_eight:ident, $of_four:ident, $vectors:expr) => {{
         let [a, b, c, d] = $vectors;
@@ -52,7 +56,8 @@ macro_rules! reduce_lanes {
     }};
 }
 
-/// Running minima, maxima and sums over the descriptors scanned before, one per lane.
+/// Minima, maxima and sums over the descriptors that were already scanned. Each vector has a
+/// separate value in each of its eight lanes.
 struct Eights {
     first: __m256i,
     last: __m256i,
@@ -84,8 +89,9 @@ impl Eights {
         }
     }
 
-    /// Adds eight descriptors, two in each of the `pairs`. For a lane without a descriptor, the
-    /// words are 0 and all bits of `missing` are set.
+    /// Adds eight descriptors to the minima, maxima and sums. Each of the `pairs` contains two
+    /// descriptors. If a descriptor is absent, its words are 0, and all bits of its lane in
+    /// `missing` are set.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn add(&mut self, pairs: [__m256i; 4], reach: __m256i, missing: __m256i) {
@@ -120,8 +126,8 @@ impl Eights {
         Scan {
             first,
             last,
-            // The sum overflows if a buffer lies at the end of the 32-bit range, which is outside
-            // every arena. Return an end that is outside too.
+            // The sum overflows if a buffer lies at the end of the 32-bit range. Such a buffer is
+            // outside every arena. Return an end that is outside every arena too.
             end: if last > u32::MAX - 0xff { u64::from(u32::MAX) + 0xff } else { end.into() },
             units: units.into(),
             room,
@@ -151,8 +157,8 @@ pub(super) fn scan<'a>(slices: impl Iterator<Item = &'a [Descriptor]>, reads_byt
             let (whole, rest) = slice.as_chunks::<8>();
             for eight in whole {
                 let at = eight.as_ptr().cast::<__m256i>();
-                // The hardware prefetcher stops at each 4 KiB page, and a device may have written
-                // the descriptors.
+                // The hardware prefetcher stops at each boundary of a 4 KiB page. The descriptors
+                // may be in memory, because a device may have written them.
                 _mm_prefetch::<_MM_HINT_T0>(at.cast::<i8>().wrapping_add(AHEAD_BYTES));
                 _mm_prefetch::<_MM_HINT_T0>(at.cast::<i8>().wrapping_add(AHEAD_BYTES + 64));
                 // SAFETY: eight descriptors are 4 times 32 bytes.

@@ -1,15 +1,16 @@
-//! Summaries of many descriptors or outcomes, with AVX2 if the processor has it.
+//! Computes properties of many packets in one pass. The code uses AVX2 if the processor supports
+//! it.
 
 use godwit_abi::{Descriptor, Outcome};
 
 /// Frame lengths and buffer sizes of several packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extents {
-    /// Length of the shortest frame, in bytes; `u16::MAX` without packets.
+    /// Length of the shortest frame in bytes, or `u16::MAX` if there are no packets.
     pub shortest: u16,
     /// Length of the longest frame, in bytes.
     pub longest: u16,
-    /// Total size of the buffers, in buffer units.
+    /// Total size of all buffers, in units of 64 bytes.
     pub units: u64,
 }
 
@@ -27,7 +28,8 @@ impl Extents {
     }
 }
 
-/// Largest number of packets for the AVX2 versions. No 32-bit sum overflows up to this number.
+/// Maximum number of packets for which the AVX2 versions are used. With this number of packets, no
+/// 32-bit sum overflows.
 const PACKETS_MAX: usize = 1 << 16;
 
 /// Returns the lengths and buffer sizes of these packets.
@@ -45,7 +47,8 @@ fn extents_each(descriptors: &[Descriptor]) -> Extents {
     descriptors.iter().fold(Extents::NONE, Extents::and)
 }
 
-/// Returns whether packets arrived one after the other, that is, with consecutive order tags.
+/// Returns whether the packets arrived one directly after the other. Such packets have consecutive
+/// order tags, which are 16-bit arrival numbers.
 #[inline]
 pub fn are_in_order(descriptors: &[Descriptor]) -> bool {
     #[cfg(target_arch = "x86_64")]
@@ -60,7 +63,8 @@ fn are_in_order_each(descriptors: &[Descriptor]) -> bool {
     descriptors.windows(2).all(|two| two[1].order == two[0].order.wrapping_add(1))
 }
 
-/// Returns the common verdict of all outcomes, or `None` if they differ or there are none.
+/// Returns the verdict of all outcomes if it is the same for all packets. Returns `None` if the
+/// verdicts differ or if there are no outcomes.
 #[inline]
 pub fn verdict_of_all(outcomes: &[Outcome]) -> Option<u8> {
     let verdict = outcomes.first()?.verdict;
@@ -76,11 +80,11 @@ fn have_verdict_each(outcomes: &[Outcome], verdict: u8) -> bool {
     outcomes.iter().fold(0, |differs, outcome| differs | (outcome.verdict ^ verdict)) == 0
 }
 
-/// Returns the first unit and the number of units of buffers that cover a range without gaps. The
-/// buffers must not overlap.
+/// Returns the range of memory that the buffers of the packets cover, as its first unit and its
+/// number of 64-byte units. The buffers must not overlap.
 ///
-/// Returns `None` if there are no packets, if the range has a gap, or if the last packet's buffer
-/// is not at the end of the range.
+/// Returns `None` if there are no packets, or if the range has a gap. Also returns `None` if the
+/// last packet does not have the last buffer of the range.
 #[inline]
 pub(crate) fn adjacent<T: AsRef<Descriptor>>(packets: &[T]) -> Option<(u32, u32)> {
     #[cfg(target_arch = "x86_64")]
@@ -112,10 +116,10 @@ impl Span {
         }
     }
 
-    /// Returns the range, if the buffers cover it without gaps.
+    /// Returns the range that the buffers cover, or `None` if it has a gap.
     ///
-    /// All buffers start between the first and the last one, and none overlap. If their sizes add
-    /// up to the size of the range, there is no gap.
+    /// All buffers start between the first and the last buffer, and no two buffers overlap. If the
+    /// sizes of all buffers add up to the size of the range, there is no gap.
     #[inline(always)]
     fn adjacent<T: AsRef<Descriptor>>(self, packets: &[T]) -> Option<(u32, u32)> {
         let last = packets.last()?.as_ref();
@@ -129,8 +133,9 @@ fn span_each<T: AsRef<Descriptor>>(packets: &[T]) -> Span {
     packets.iter().fold(none, |span, packet| span.and(packet.as_ref()))
 }
 
-// A descriptor is four words: buffer; head and length; room, port and order; flow hash. Each
-// function reads only the lanes of the words that it needs and ignores the others.
+// A packet descriptor consists of four 32-bit words. They contain the buffer, the head and length,
+// the room, port and order tag, and the flow hash. Each function reads only the words that it
+// needs.
 #[cfg(target_arch = "x86_64")]
 const _: () = {
     use std::mem::offset_of;
@@ -158,7 +163,8 @@ unsafe fn extents_avx2(descriptors: &[Descriptor]) -> Extents {
     }
     let (shortest, longest, units) = (lanes(shortest), lanes(longest), lanes(units));
     let pairs_result = Extents {
-        // Lengths have 16 bits. Without pairs, the vector holds `u32::MAX`.
+        // Frame lengths have 16 bits. If there were no pairs of descriptors, the vector still holds
+        // `u32::MAX`.
         shortest: shortest[1].min(shortest[5]).min(u16::MAX.into()) as u16,
         longest: longest[1].max(longest[5]) as u16,
         units: u64::from(units[2]) + u64::from(units[6]),
@@ -174,7 +180,8 @@ unsafe fn are_in_order_avx2(descriptors: &[Descriptor]) -> bool {
     use std::arch::x86_64::*;
     let Some(first) = descriptors.first() else { return true };
     let (pairs, rest) = descriptors.as_chunks::<2>();
-    // The order tag is the upper half of a word, so it wraps without a mask.
+    // The order tag is the upper half of a 32-bit word, so an addition wraps around without
+    // affecting other fields.
     let [one, other] = [0, 1].map(|index: u16| i32::from(first.order.wrapping_add(index) as i16) << 16);
     let mut expected = _mm256_setr_epi32(0, 0, one, 0, 0, 0, other, 0);
     let step = _mm256_set1_epi32(2 << 16);
@@ -299,7 +306,8 @@ mod tests {
             }
         }
 
-        /// Adjacent buffers of a ring. One may be missing, or two may be swapped.
+        /// Checks the search for adjacent buffers. In some cases, one buffer is missing, or two
+        /// buffers are swapped.
         #[test]
         fn finds_adjacent_buffers(
             start in 0..1_u32 << 24,
