@@ -1,8 +1,8 @@
-//! Compiles the forms of the search: `c/scan.c` for every CPU, and with AVX-512 where the compiler
-//! supports it.
+//! Compiles the C code of the search (`c/scan.c`) twice: once for every CPU, and once for AVX-512
+//! if the compiler supports it.
 #![forbid(unsafe_code)]
 
-/// Flags of the AVX-512 form. `native.rs` tests the same CPU features.
+/// Compiler flags of the AVX-512 version. `native.rs` tests the same CPU features at run time.
 const AVX512: [&str; 8] =
     ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vbmi", "-mbmi", "-mbmi2", "-mlzcnt"];
 

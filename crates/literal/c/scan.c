@@ -18,14 +18,18 @@
 #define GW_SCAN gw_literal_scan_portable
 #endif
 
-/* Positions of one block. A block has BLOCK / 4 positions of long windows. */
+/* Number of text positions in one block. The filter looks up every fourth position for long
+ * windows, so a block has BLOCK / 4 of them.
+ */
 #define BLOCK 4096u
 #define STEP  64u
-/* Bytes after a step that the filter reads. */
+/* Number of bytes after a step of 64 positions that the filter also reads. */
 #define AHEAD 8u
 #define FOLD  0x20202020u
 
-/* Reports a match: pattern number and offset after the match. Returns 0 to end the search. */
+/* Reports a match with the number of its pattern and the offset after its last byte. Returns 0 to
+ * end the search.
+ */
 typedef int (*gw_literal_found)(void *context, uint32_t pattern, uint64_t end);
 
 struct list {
@@ -59,7 +63,7 @@ static inline uint64_t load8(const uint8_t *at)
     return value;
 }
 
-/* Returns eight bytes of the text; bytes after its end are zero. */
+/* Returns the eight bytes of the text at offset `at`. Bytes after the end of the text are zero. */
 static inline uint64_t text8(const struct scan *s, uint64_t at)
 {
     if (at + 8 <= s->length) {
@@ -72,7 +76,7 @@ static inline uint64_t text8(const struct scan *s, uint64_t at)
     return value;
 }
 
-/* Returns eight bytes from `at - back` on; bytes outside the text are zero. */
+/* Returns the eight bytes of the text at offset `at - back`. Bytes outside the text are zero. */
 static inline uint64_t around8(const struct scan *s, uint64_t at, uint32_t back)
 {
     return at >= back ? text8(s, at - back) : text8(s, 0) << ((back - at) * 8);
@@ -100,7 +104,9 @@ static int compare(const struct scan *s, uint32_t id, uint64_t start)
     return s->found(s->context, id, start + length);
 }
 
-/* Compares the pattern of an entry whose window matched at `at`. */
+/* Compares the whole pattern of an entry with the text. The caller has found that the window of the
+ * entry matches at offset `at`.
+ */
 static inline int confirm(const struct scan *s, const struct gw_literal_group *g, uint32_t entry,
                           uint64_t at)
 {
@@ -111,7 +117,9 @@ static inline int confirm(const struct scan *s, const struct gw_literal_group *g
     return compare(s, load4(s->image + g->ids_at + (uint64_t)entry * 4), at - position);
 }
 
-/* Compares the entries `begin` to `end` with the bytes around a window. */
+/* Compares the text around offset `at` with the entries from `begin` to `end`. Each entry holds the
+ * eight bytes around a window of a pattern.
+ */
 static int bucket(const struct scan *s, const struct gw_literal_group *g, uint32_t begin,
                   uint32_t end, uint64_t at)
 {
@@ -144,7 +152,9 @@ static int bucket(const struct scan *s, const struct gw_literal_group *g, uint32
     return 1;
 }
 
-/* Verifies a list of positions of one group. `base` is the text offset of the list. */
+/* Verifies a list of text positions at which the filter found a possible match for one group of
+ * patterns. Positions count from the text offset `base`.
+ */
 static int verify(const struct scan *s, uint32_t number, const struct list *list, uint64_t base)
 {
     const struct gw_literal_group *g = &s->head->group[number];
@@ -167,7 +177,9 @@ static int verify(const struct scan *s, uint32_t number, const struct list *list
 }
 
 #ifdef GW_AVX512
-/* Appends the positions whose bit is set. The indices of the bits are in `index`. */
+/* Looks up 16 bits of a table and appends the text positions whose bit is set to the list. `index`
+ * holds the indices of the bits.
+ */
 static inline void probe(const uint8_t *table, __m512i index, uint32_t at, struct list *list)
 {
     __m512i words = _mm512_i32gather_epi32(_mm512_srli_epi32(index, 5), (const int *)table, 4);
@@ -182,7 +194,9 @@ static inline void probe(const uint8_t *table, __m512i index, uint32_t at, struc
 }
 #endif
 
-/* Filters one step of 64 positions. `bytes` points to the text at `at`, with AHEAD bytes more. */
+/* Filters one step of 64 text positions. `bytes` points to the text at offset `at`, and AHEAD more
+ * bytes after the step must be readable.
+ */
 static inline void filter_step(const struct scan *s, const uint8_t *bytes, uint32_t at, int is_long,
                                int is_medium, struct list *longs, struct list *mediums)
 {
@@ -224,7 +238,9 @@ static inline void filter_step(const struct scan *s, const uint8_t *bytes, uint3
 #endif
 }
 
-/* Divides the hits of the first table into the groups 0 and 1. */
+/* Looks up the hits of the first table in the tables of groups 0 and 1, and appends the remaining
+ * hits to their lists.
+ */
 static void second_tables(const struct scan *s, uint64_t base, const struct list *longs,
                           struct list *eight, struct list *four)
 {
@@ -242,7 +258,9 @@ static void second_tables(const struct scan *s, uint64_t base, const struct list
     }
 }
 
-/* Patterns of one to three bytes: masks of buckets by byte. */
+/* Searches a block for patterns of one to three bytes. For each byte, a table holds a mask of the
+ * buckets whose patterns may match.
+ */
 static int short_block(const struct scan *s, uint64_t base, uint64_t end)
 {
     const uint8_t *tables = s->image + s->head->short_at;

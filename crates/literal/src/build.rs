@@ -1,4 +1,4 @@
-//! From patterns to an image.
+//! Builds a search image from patterns.
 
 use crate::frequency::Frequencies;
 use crate::image::{FOLD, GROUPS, HEAD_WORDS, HEADER_BYTES, Image, PATTERN_BYTES, fold4, fold8, group, head, mix};
@@ -18,8 +18,8 @@ const WINDOWS_MAX: usize = 250;
 /// Window length and stride of each group with tables.
 const SHAPES: [(usize, usize); 3] = [(8, 4), (4, 4), (3, 2)];
 
-/// Builds the image of `patterns`; pattern numbers are indices. `seed` changes the hashes, so that
-/// an attacker cannot prepare traffic or rules that collide.
+/// Builds the search image of `patterns`. The number of a pattern is its index. `seed` changes the
+/// hash functions, so that an attacker cannot prepare traffic or rules that collide.
 pub fn build(patterns: &[Pattern], frequencies: &Frequencies, seed: u64) -> Image {
     Builder::new(patterns, frequencies, seed).build()
 }
@@ -55,7 +55,8 @@ fn group_of(length: usize) -> usize {
 
 impl<'a> Builder<'a> {
     fn new(patterns: &'a [Pattern], frequencies: &'a Frequencies, seed: u64) -> Self {
-        // Two odd multipliers near the golden ratio, varied by the seed.
+        // The hash multipliers are two odd constants (the first is near the golden ratio), varied
+        // by the seed.
         let k1 = 0x9e37_79b1 ^ (seed as u32 & 0x00ff_fffe);
         let k2 = 0x85eb_ca77 ^ ((seed >> 32) as u32 & 0x00ff_fffe);
         Self {
@@ -90,7 +91,8 @@ impl<'a> Builder<'a> {
         self.head[head::K2] = self.k2;
         self.head[head::PATTERNS] = self.patterns.len() as u32;
         self.head[head::LONGEST] = self.patterns.iter().map(|pattern| pattern.bytes.len() as u32).max().unwrap_or(0);
-        // Eight entries are read at once, so readable bytes follow the last one.
+        // The search reads eight entries at once, so more readable bytes must follow the last
+        // entry.
         self.bytes.extend_from_slice(&[0; 64]);
         self.head[head::BYTES] = self.bytes.len() as u32;
         let words = self.head.iter().chain(self.groups.iter().flatten());
@@ -156,7 +158,8 @@ impl<'a> Builder<'a> {
         self.write_buckets(number, buckets, back as usize, &entries);
     }
 
-    /// Returns the first of `stride` consecutive windows that traffic has least often.
+    /// Selects `stride` consecutive windows of the pattern that occur least often in traffic.
+    /// Returns the position of the first of them.
     fn choose(&self, bytes: &[u8], width: usize, stride: usize) -> usize {
         let costs: Vec<f64> = bytes
             .windows(width)
@@ -203,7 +206,8 @@ impl<'a> Builder<'a> {
         entries.iter().for_each(|entry| self.bytes.push(entry.position as u8));
     }
 
-    /// Returns the eight bytes around a window that an entry compares, and their masks.
+    /// Returns the eight bytes that an entry compares with the text around its window, and the
+    /// masks of the comparison.
     fn compared(&self, entry: &Entry, back: usize) -> ([u8; 8], [u8; 8]) {
         let pattern = &self.patterns[entry.pattern as usize];
         let (mut values, mut masks) = ([0; 8], [0; 8]);
@@ -217,7 +221,8 @@ impl<'a> Builder<'a> {
         (values, masks)
     }
 
-    /// Writes group 3: bucket masks by byte, and the patterns of the eight buckets.
+    /// Writes the tables of group 3, the patterns of one to three bytes. The patterns are divided
+    /// into eight buckets. Three tables give, for each byte, the mask of buckets that may match.
     fn short_group(&mut self) {
         let mut members: Vec<usize> =
             (0..self.patterns.len()).filter(|index| group_of(self.patterns[*index].bytes.len()) == 3).collect();
@@ -251,7 +256,8 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Returns the mask of a byte in a comparison: letters without case ignore one bit.
+/// Returns the mask with which a byte is compared. If case is ignored, the mask clears the bit in
+/// which upper-case and lower-case letters differ.
 fn mask_of(byte: u8, nocase: bool) -> u8 {
     if nocase && byte.is_ascii_alphabetic() { !0x20 } else { 0xff }
 }
@@ -267,7 +273,8 @@ fn folded(window: &[u8]) -> (u32, u32) {
     }
 }
 
-/// Returns the size of a table with a few per cent of its bits set, within bounds.
+/// Returns the binary logarithm of a table size at which few per cent of the bits are set. The
+/// result is between `low` and `high`.
 fn table_bits(entries: usize, low: u32, high: u32) -> u32 {
     (entries.max(1) * 32).next_power_of_two().ilog2().clamp(low, high)
 }

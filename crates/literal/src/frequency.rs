@@ -1,4 +1,5 @@
-//! Frequencies of windows in traffic, which the choice of windows minimises.
+//! Estimates how often windows (short byte strings) occur in traffic. The builder selects the
+//! rarest windows of each pattern.
 
 use crate::image::{fold4, fold8, mix};
 
@@ -22,7 +23,8 @@ impl Default for Frequencies {
 }
 
 impl Frequencies {
-    /// Returns empty counts. All windows of the same length then have the same frequency.
+    /// Returns counts without any traffic. All windows of the same length have the same probability
+    /// then.
     pub fn new() -> Self {
         let table = || vec![0; 1 << BITS];
         Self { three: table(), four: table(), eight: table(), positions: 0 }
@@ -40,7 +42,8 @@ impl Frequencies {
         }
     }
 
-    /// Returns the estimated probability of a window of 3, 4 or 8 bytes at a position.
+    /// Returns the estimated probability that a window of 3, 4 or 8 bytes occurs at a given
+    /// position.
     pub fn probability(&self, window: &[u8]) -> f64 {
         let (count, floor) = match window.len() {
             3 => (self.three[slot(fold4(&[window, &[0]].concat()) & 0x00ff_ffff, 0)], 1.0 / f64::from(1 << 21)),

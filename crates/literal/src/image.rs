@@ -1,5 +1,5 @@
-//! Layout of the image. Numbers are little-endian, and offsets count bytes from its start. The same
-//! bytes work on every processor.
+//! Layout of the search image, the byte array that holds the compiled patterns. Numbers are
+//! little-endian, and offsets count bytes from its start. The same bytes work on every processor.
 
 /// Number of groups of patterns, by length.
 pub(crate) const GROUPS: usize = 4;
@@ -26,7 +26,8 @@ pub(crate) mod head {
     pub(crate) const FIRST_AT: usize = 5;
     /// Binary logarithm of the number of bits of the first table.
     pub(crate) const FIRST_BITS: usize = 6;
-    /// Offset of the byte tables of group 3: three tables of 256 bucket masks.
+    /// Offset of the three byte tables of group 3, the shortest patterns. Each table has 256 masks
+    /// of buckets.
     pub(crate) const SHORT_AT: usize = 7;
     /// Length of the longest pattern, bytes.
     pub(crate) const LONGEST: usize = 8;
@@ -40,7 +41,8 @@ pub(crate) mod group {
     pub(crate) const TABLE_AT: usize = 1;
     /// Binary logarithm of the number of bits.
     pub(crate) const TABLE_BITS: usize = 2;
-    /// Offset of the bucket starts: `2^bits + 1` indices of entries.
+    /// Offset of the bucket starts. There are `2^bits + 1` indices of entries, so that each bucket
+    /// has a start and an end.
     pub(crate) const STARTS_AT: usize = 3;
     /// Binary logarithm of the number of buckets.
     pub(crate) const STARTS_BITS: usize = 4;
@@ -50,16 +52,17 @@ pub(crate) mod group {
     pub(crate) const MASKS_AT: usize = 6;
     /// Offset of the pattern numbers of the entries.
     pub(crate) const IDS_AT: usize = 7;
-    /// Offset of the positions of the windows in their patterns, one byte per entry.
+    /// Offset of the window positions. Each entry has one byte with the position of its window in
+    /// the pattern.
     pub(crate) const POSITIONS_AT: usize = 8;
     /// Number of entries.
     pub(crate) const ENTRIES: usize = 9;
-    /// Number of bytes before the window that an entry compares as well.
+    /// Number of bytes before the window that an entry also compares with the text.
     pub(crate) const BACK: usize = 10;
 }
 
-/// Record of one pattern: offset of its bytes, its length. The masks follow the bytes, both padded
-/// to a multiple of eight.
+/// Size of a pattern record, in bytes. The record has the offset of the pattern bytes and their
+/// length. The masks follow the pattern bytes, and both are padded to a multiple of eight bytes.
 pub(crate) const PATTERN_BYTES: usize = 8;
 
 /// Image of a set of patterns.

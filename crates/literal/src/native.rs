@@ -97,10 +97,11 @@ unsafe extern "C" fn found<F: FnMut(u32, usize) -> bool>(context: *mut c_void, p
     i32::from(closure(pattern, end as usize))
 }
 
-/// Searches with a form. Returns whether the search reached the end of the text.
+/// Searches `text` with one compiled version of the search. Returns whether the search reached the
+/// end of the text.
 ///
 /// # Panics
-/// Panics if this CPU does not support the form.
+/// Panics if this CPU does not support the version.
 pub(crate) fn scan<F: FnMut(u32, usize) -> bool>(form: Form, image: &Image, text: &[u8], mut closure: F) -> bool {
     assert!(form.is_supported(), "{form:?} is not supported by this CPU");
     let Some(function) = form.function() else { return image.scan_rust(text, &mut closure) };

@@ -1,8 +1,10 @@
-//! Search without an image: compares every pattern at every position.
+//! Reference implementation of the search. It needs no image, and compares every pattern at every
+//! position.
 
 use crate::Pattern;
 
-/// Returns all matches as pairs of pattern number and offset after the match, sorted.
+/// Returns all matches as sorted pairs. A pair holds the number of the pattern and the offset after
+/// its last byte.
 pub fn find_all(patterns: &[Pattern], text: &[u8]) -> Vec<(u32, usize)> {
     let mut matches = Vec::new();
     for (id, pattern) in patterns.iter().enumerate() {
@@ -35,7 +37,8 @@ mod tests {
         )
     }
 
-    /// Texts around the sizes of a step and a block, with patterns at their ends.
+    /// The search finds patterns at the ends of texts whose lengths are near the size of a step or
+    /// a block.
     #[test]
     fn matches_at_the_ends_of_blocks_are_found() {
         let pattern = |bytes: &[u8]| Pattern { bytes: bytes.to_vec(), nocase: false };

@@ -1,4 +1,4 @@
-//! Search with an image, in Rust. The forms in C follow the same steps.
+//! Search with an image, in Rust. The two versions in C use the same steps.
 
 use crate::image::{FOLD, Image, PATTERN_BYTES, group, head, mix};
 use crate::native::{self, Form};
@@ -7,8 +7,8 @@ use crate::native::{self, Form};
 type Found<'f> = &'f mut dyn FnMut(u32, usize) -> bool;
 
 impl Image {
-    /// Calls `found` with the number of each pattern in `text` and the offset after its match. The
-    /// order of the matches is unspecified, and each one is reported once.
+    /// Calls `found` for each match of a pattern in `text`, with the number of the pattern and the
+    /// offset after its last byte. Each match is reported once, in no particular order.
     pub fn scan(&self, text: &[u8], mut found: impl FnMut(u32, usize)) {
         self.scan_until(text, |pattern, end| {
             found(pattern, end);
@@ -16,17 +16,17 @@ impl Image {
         });
     }
 
-    /// Searches as [`Image::scan`] does, until `found` returns false. Returns whether the search
+    /// Searches as [`Image::scan`] does until `found` returns false. Returns whether the search
     /// reached the end of `text`.
     pub fn scan_until(&self, text: &[u8], found: impl FnMut(u32, usize) -> bool) -> bool {
         self.scan_with(Form::best(), text, found)
     }
 
-    /// Searches with a form, until `found` returns false. Returns whether the search reached the
-    /// end of `text`.
+    /// Searches with the given version of the search code until `found` returns false. Returns
+    /// whether the search reached the end of `text`.
     ///
     /// # Panics
-    /// Panics if this CPU does not support the form.
+    /// Panics if this CPU does not support the version.
     pub fn scan_with(&self, form: Form, text: &[u8], found: impl FnMut(u32, usize) -> bool) -> bool {
         native::scan(form, self, text, found)
     }
@@ -139,7 +139,7 @@ impl Image {
     }
 }
 
-/// Returns eight bytes from `at` on; bytes after the end are zero.
+/// Returns the eight bytes of the text at offset `at`. Bytes after the end of the text are zero.
 #[inline]
 fn load(text: &[u8], at: usize) -> u64 {
     match text.get(at..at + 8) {
@@ -153,7 +153,7 @@ fn load(text: &[u8], at: usize) -> u64 {
     }
 }
 
-/// Returns eight bytes from `at - back` on; bytes outside the text are zero.
+/// Returns the eight bytes of the text at offset `at - back`. Bytes outside the text are zero.
 #[inline]
 fn load_before(text: &[u8], at: usize, back: usize) -> u64 {
     match at.checked_sub(back) {

@@ -1,4 +1,4 @@
-//! Loads rule files and prints the rules that do not load, by option.
+//! Loads rule files, and prints for each option how many rules do not load because of it.
 
 use godwit_nids::rules::{RuleSet, Variables};
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! Replays a capture through the inspector and writes EVE records to standard output.
+//! Replays a capture file through the intrusion detection and writes the resulting EVE records
+//! (JSON lines) to standard output.
 //!
 //! ```text
 //! replay RULES CAPTURE [NAME=VALUE]...
@@ -51,7 +52,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
     std::io::stdout().write_all(inspector.records()).map_err(|error| error.to_string())
 }
 
-/// Returns link type, time in microseconds and bytes of each frame of a capture.
+/// Returns the link type, the time in microseconds and the bytes of each frame of a capture file.
 fn frames(bytes: &[u8]) -> Option<Vec<(u32, u64, &[u8])>> {
     let magic = bytes.get(..4)?;
     let (little, nanos) = match magic {

@@ -1,4 +1,5 @@
-//! Names of application protocols and directions, shared by rules, parsers and records.
+//! Names of application protocols and flow directions, shared by the rules, the protocol parsers
+//! and the log records.
 
 /// Direction within a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -121,7 +122,8 @@ apps! {
 }
 
 impl App {
-    /// Returns the name in EVE records, where both versions of HTTP share prefixes.
+    /// Returns the name of the protocol in EVE log records. Both versions of HTTP have the same
+    /// name there.
     pub fn event_name(self) -> &'static str {
         match self {
             Self::Http => "http",

@@ -1,6 +1,8 @@
-//! Events: irregularities of packets, TCP streams and protocols that rules can test by name.
+//! Events are irregularities of packets, TCP streams and application protocols. Rules can test for
+//! them by name.
 
-/// Events of the decoder and of TCP streams: `stream-event` and `decode-event` in rules.
+/// Events of the packet decoder and of TCP streams. Rules test them with the keywords
+/// `decode-event` and `stream-event`.
 const EVENTS: &[(&str, &str)] = &[
     ("stream-event", "pkt_invalid_timestamp"),
     ("stream-event", "pkt_invalid_ack"),
@@ -43,7 +45,7 @@ const EVENTS: &[(&str, &str)] = &[
     ("decode-event", "ipv6.frag_too_large"),
 ];
 
-/// Events of application protocols: `app-layer-event` in rules.
+/// Events of application protocols. Rules test them with the keyword `app-layer-event`.
 const APP_EVENTS: &[(&str, &str)] = &[
     ("http2", "userinfo_in_uri"),
     ("http2", "authority_host_mismatch"),
@@ -58,12 +60,14 @@ const APP_EVENTS: &[(&str, &str)] = &[
     ("http", "gzip_decompression_failed"),
 ];
 
-/// Returns the name of an event of the decoder or the stream, if it is known.
+/// Returns the known name that equals `name` among the events of the decoder or of TCP streams, or
+/// `None`. `kind` is the keyword.
 pub fn find(kind: &str, name: &str) -> Option<&'static str> {
     EVENTS.iter().find(|event| event.0 == kind && event.1 == name).map(|event| event.1)
 }
 
-/// Returns the name of an event of an application protocol, if it is known.
+/// Returns the known name that equals `name` among the events of the application protocol `app`, or
+/// `None`.
 pub fn find_app(app: &str, name: &str) -> Option<&'static str> {
     APP_EVENTS.iter().find(|event| event.0 == app && event.1 == name).map(|event| event.1)
 }

@@ -1,4 +1,5 @@
-//! Fuzz targets (`fuzz/README.md`). They accept any bytes, must not panic, and check invariants.
+//! Fuzz targets of the intrusion detection (`fuzz/README.md`). They accept any bytes, must not
+//! panic, and check invariants.
 
 use crate::detect::Engine;
 use crate::literal::Frequencies;
@@ -8,7 +9,7 @@ use crate::stream::OverlapPolicy;
 use crate::{Inspector, Settings};
 use std::sync::Arc;
 
-/// Rules that read the fields of HTTP, the stream and the state of a flow.
+/// Rules that read fields of HTTP messages, bytes of the TCP stream, and the state of a flow.
 const RULES: &str = r#"
 alert http any any -> any any (http.uri; content:"/a"; http.method; content:"GET"; flowbits:set,seen; sid:1;)
 alert http any any -> any any (http.header; content:"x"; nocase; http.cookie; pcre:"/a(b|c)+/"; sid:2;)
@@ -54,7 +55,8 @@ impl Connection {
         connection
     }
 
-    /// Passes one segment. Side 0 is the client; numbers are relative to the initial ones.
+    /// Passes one TCP segment to the inspector. Side 0 is the client, and side 1 is the server.
+    /// `seq` and `ack` are relative to the initial sequence numbers.
     fn segment(&mut self, side: usize, flags: u8, seq: u32, ack: u32, payload: &[u8]) {
         const STARTS: [u32; 2] = [0xffff_ff00, 5000];
         let (seq, ack) = (STARTS[side].wrapping_add(seq), STARTS[1 - side].wrapping_add(ack));
@@ -96,7 +98,8 @@ fn settings(choice: u8) -> Settings {
     settings
 }
 
-/// A rule file. Each rule loads or is reported, and the rules that load inspect a packet.
+/// Fuzz target for the rule parser. `data` is a rule file. Each rule loads or is reported as
+/// unsupported, and the loaded rules then inspect a connection.
 pub fn nids_rules(data: &[u8]) {
     let mut connection = Connection::open(settings(0), engine(data));
     connection.segment(0, tcp::ACK | tcp::PSH, 1, 1, b"GET /ab?cd HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -105,7 +108,9 @@ pub fn nids_rules(data: &[u8]) {
     connection.close();
 }
 
-/// Settings (first byte), then segments: side and flags, sequence number, length, bytes.
+/// Fuzz target for TCP reassembly. The first byte of `data` selects the settings. A list of
+/// segments follows. Each one has a byte with side and flags, a sequence number, a length, and the
+/// payload.
 pub fn nids_streams(data: &[u8]) {
     let Some((choice, mut rest)) = data.split_first() else { return };
     let mut connection = Connection::open(settings(*choice), fixed_engine());
@@ -119,8 +124,8 @@ pub fn nids_streams(data: &[u8]) {
     connection.close();
 }
 
-/// Settings (first byte), the share of the bytes that the client sends (second byte), then the
-/// bytes of both sides of an HTTP connection.
+/// Fuzz target for the HTTP parser. The first byte of `data` selects the settings. The second byte
+/// gives the fraction of the remaining bytes that the client sends. The server sends the rest.
 pub fn nids_http(data: &[u8]) {
     let Some((&[choice, share], bytes)) = data.split_first_chunk() else { return };
     let (client, server) = bytes.split_at(bytes.len() * usize::from(share) / 255);

@@ -12,9 +12,11 @@ use crate::stream::{Options as StreamOptions, OverlapPolicy, Urgent};
 pub struct Settings {
     /// TCP streams.
     pub stream: StreamOptions,
-    /// Checksums of TCP, UDP and ICMP are checked; wrong packets are not reassembled.
+    /// Checks the checksums of TCP, UDP and ICMP. Packets with a wrong checksum do not take part in
+    /// reassembly.
     pub checksums: bool,
-    /// Number of new bytes that the raw inspection waits for, by direction.
+    /// Number of new stream bytes, by direction, that must arrive before rules inspect the raw
+    /// stream.
     pub chunk_bytes: [u32; 2],
     /// Maximum number of flows.
     pub flows_max: usize,
@@ -30,7 +32,8 @@ pub struct Settings {
     pub hash_files: bool,
     /// Memory for the bytes of all streams.
     pub stream_memory_bytes: u64,
-    /// Packets whose bytes find no memory pass uninspected. Otherwise they are dropped inline.
+    /// If the memory for streams is used up, packets whose bytes cannot be stored pass without
+    /// inspection. If this is false, they are dropped in inline mode.
     pub fail_open: bool,
     /// Kinds of records that are written.
     pub records: Kinds,

@@ -1,5 +1,5 @@
-//! Counters of an inspector, by the names in the record `stats` of Suricata. A dot in a name
-//! separates the names of nested objects.
+//! Counters of an inspector. The names are those of the record `stats` of Suricata. A dot in a name
+//! separates the names of nested JSON objects.
 
 macro_rules! counters {
     ($($name:ident = $path:literal;)*) => {
@@ -46,10 +46,11 @@ counters! {
     DROPPED_MEMCAP = "ips.drop_reason.stream_memcap";
 }
 
-/// Values of all counters, in the order of [`NAMES`]. Values of several inspectors are summed.
+/// Values of all counters, in the order of [`NAMES`]. The values of several inspectors can be
+/// added.
 pub type Stats = [u64; NAMES.len()];
 
-/// Returns the value with this name, or `None` if there is none.
+/// Returns the value of the counter with this name, or `None` if no counter has this name.
 pub fn value(stats: &Stats, name: &str) -> Option<u64> {
     NAMES.iter().position(|known| *known == name).map(|index| stats[index])
 }

@@ -1,4 +1,5 @@
-//! Control socket: one line of JSON per request and one per reply, as `docs/control.md` defines.
+//! Control socket of the proxy. Each request and each reply is one line of JSON, as
+//! `docs/control.md` defines.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -35,7 +36,8 @@ pub(crate) struct Request {
 pub(crate) struct Control(PathBuf);
 
 impl Control {
-    /// Opens the socket at `path`. Threads pass the requests of clients to `requests`.
+    /// Opens the control socket at `path`. One thread per client passes the requests to the channel
+    /// `requests`.
     pub(crate) fn open(path: &Path, requests: Sender<Request>) -> Result<Self, Error> {
         let fail = |source| Error::File { file: path.to_owned(), source };
         if UnixStream::connect(path).is_err() {

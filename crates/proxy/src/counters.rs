@@ -1,4 +1,4 @@
-//! Counters of a proxy. Each worker has its own set, which only this worker writes.
+//! Counters of a proxy. Each worker has a separate set of counters, which only this worker writes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +10,7 @@ macro_rules! counters {
             $(#[doc = $sentence] pub(crate) $name: Counter,)*
         }
 
-        /// Names and meanings of all counters, in the order of the report.
+        /// Names and meanings of all counters, in the order in which the report lists them.
         pub const COUNTERS: &[(&str, &str)] = &[$((stringify!($name), $sentence),)*];
 
         impl Counters {

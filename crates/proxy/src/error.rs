@@ -1,10 +1,11 @@
-//! Errors of the proxy, grouped by who must act. Failed connections and requests are no errors:
-//! they are counted.
+//! Errors of the proxy, grouped by who must act. Failed connections and failed requests do not
+//! appear here. They are counted instead.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Error at start or at reload. The operator must act on each variant.
+/// Error at the start or during a reload of the configuration. The operator must act on each
+/// variant.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The configuration is wrong.
@@ -62,7 +63,8 @@ pub enum Error {
         /// Error of the operating system.
         source: std::io::Error,
     },
-    /// A request over the control socket is refused. The text is one sentence.
+    /// A request over the control socket was refused. The text is one sentence that gives the
+    /// reason.
     #[error("{0}")]
     Request(String),
     /// A reload changes something that is fixed at start.

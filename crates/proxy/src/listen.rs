@@ -1,15 +1,16 @@
-//! Listening sockets. Every worker has its own socket for each address (`SO_REUSEPORT`), and the
-//! kernel spreads connections over them.
+//! Opens listening sockets. Every worker has a separate socket for each address (`SO_REUSEPORT`),
+//! and the kernel distributes connections over these sockets.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Length of the queue of connections that wait to be accepted.
+/// Maximum number of connections that wait to be accepted on one socket.
 const BACKLOG: i32 = 4096;
 
-/// Opens `workers` sockets for `address`. Port 0 selects a free port for all of them.
+/// Opens one socket per worker for `address`. With port 0, the kernel selects a free port, which
+/// all sockets then share.
 pub(crate) fn listen(mut address: SocketAddr, workers: usize) -> io::Result<Vec<TcpListener>> {
     let mut listeners = Vec::with_capacity(workers);
     for _ in 0..workers {

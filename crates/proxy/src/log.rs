@@ -1,4 +1,4 @@
-//! Access log: one line of JSON for each request, written by its own thread.
+//! Access log with one line of JSON for each request. A separate thread writes it.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// Largest number of lines that wait for the disk. Further lines are lost and counted.
+/// Maximum number of lines that wait to be written. Further lines are discarded and counted.
 const LINES_MAX: usize = 16 << 10;
 /// Longest time until a line reaches the file.
 const FLUSH: Duration = Duration::from_millis(200);
@@ -21,7 +21,8 @@ pub(crate) struct AccessLog {
 }
 
 impl AccessLog {
-    /// Opens the log, which ends when all senders are dropped. `-` is standard output.
+    /// Opens the access log. The path `-` stands for standard output. The log ends when all senders
+    /// are dropped.
     pub(crate) fn open(path: &Path) -> io::Result<(Self, std::thread::JoinHandle<()>)> {
         let mut file = open(path)?;
         let (lines, received) = sync_channel(LINES_MAX);
@@ -63,7 +64,8 @@ fn reopen_file(path: &Path, file: &mut Output) {
     }
 }
 
-/// Writes lines until the file must be opened again (true) or all senders are gone (false).
+/// Writes lines to the log file. Returns true when the file must be opened again, and false when
+/// all senders are gone.
 fn write(lines: &Receiver<String>, file: &mut Output, reopen: &AtomicBool) -> bool {
     let mut failed = false;
     loop {

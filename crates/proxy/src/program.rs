@@ -1,4 +1,5 @@
-//! The life of `godwit proxy`: start, signals, control socket, stop.
+//! Runs the program `godwit proxy` from its start to its stop, and handles signals and the control
+//! socket.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,8 +27,8 @@ pub struct Flags<'a> {
 /// `started` when all sockets are open. Returns the final report.
 ///
 /// # Errors
-/// Returns an error of the operator at the start, or the error of `started`. A failed reload keeps
-/// the old configuration and is reported as a warning.
+/// Returns an error at the start that the operator must fix, or the error of `started`. If a reload
+/// fails, the old configuration stays in use, and a warning reports the reason.
 pub fn run<E: From<Error>>(
     file: &Path,
     config: Config,

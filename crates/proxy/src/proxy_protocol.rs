@@ -1,4 +1,5 @@
-//! Header of the PROXY protocol, version 2 (HAProxy, doc/proxy-protocol.txt, section 2.2).
+//! Writes the header of the PROXY protocol, version 2 (HAProxy, doc/proxy-protocol.txt, section
+//! 2.2).
 
 use std::net::SocketAddr;
 
@@ -56,7 +57,8 @@ pub(crate) fn header(facts: &Facts<'_>) -> Vec<u8> {
         field(&mut body, AUTHORITY, name.as_bytes());
     }
     let flags = CLIENT_SSL | if facts.client_certificate { CLIENT_CERTIFICATE } else { 0 };
-    // The result of the verification is 0 for a valid certificate.
+    // The header field for the result of the verification is 0 if the client has a valid
+    // certificate.
     let verify = u32::from(!facts.client_certificate);
     let mut ssl = vec![flags];
     ssl.extend_from_slice(&verify.to_be_bytes());

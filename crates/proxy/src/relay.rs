@@ -1,7 +1,7 @@
 //! Copies bytes between two connections in both directions.
 //!
-//! An idle connection holds no buffer: reads use one buffer of the thread, and only bytes that
-//! cannot be written at once are kept.
+//! An idle connection has no buffer. All reads use one buffer per thread. Only bytes that cannot be
+//! written immediately are stored for the connection.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -14,9 +14,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::counters::Counter;
 
-/// Size of the read buffer of a thread, in bytes: four records of TLS.
+/// Size in bytes of the read buffer of a thread. It holds four TLS records.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Largest number of reads before other connections have a turn.
+/// Maximum number of reads from one connection before other connections have a turn.
 const READS: usize = 16;
 
 thread_local! {
@@ -52,7 +52,8 @@ enum State {
 }
 
 impl Direction {
-    /// Copies until both sides would block. Ready if the direction is complete.
+    /// Copies bytes of one direction until the source or the destination would block. Returns ready
+    /// if the direction is complete.
     fn poll<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &mut self,
         cx: &mut Context<'_>,
@@ -127,8 +128,8 @@ impl Direction {
     }
 }
 
-/// Copies bytes between `client` and `server` until both have closed, one fails, or no byte
-/// arrives for `idle`. Counts the bytes of each direction.
+/// Copies bytes between `client` and `server`. The relay ends when both have closed, when one
+/// fails, or when no byte arrives for the time `idle`. The bytes of each direction are counted.
 pub(crate) async fn relay<A, B>(client: &mut A, server: &mut B, idle: Duration, counters: [&Counter; 2]) -> End
 where
     A: AsyncRead + AsyncWrite + Unpin,

@@ -1,4 +1,4 @@
-//! Report of a running proxy: counters, servers and certificates.
+//! Report of a running proxy with its counters, servers and certificates.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,11 @@ pub struct Report {
     pub elapsed_s: f64,
     /// Number of workers.
     pub workers: usize,
-    /// Number of the configuration, from 1. Each reload adds 1.
+    /// Number of the current configuration. The first configuration has the number 1, and each
+    /// reload adds 1.
     pub generation: u64,
-    /// Name of the crypto_mb version, or the reason why lanes are not used.
+    /// Name and version of the library crypto_mb, which signs in SIMD lanes, or the reason why it
+    /// is not used.
     pub lanes: String,
     /// Counters of the signing engine, over all workers.
     pub signer: godwit_sign::Counters,
@@ -33,7 +35,7 @@ pub struct ProxyReport {
     /// Address of the listener without TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redirect: Option<String>,
-    /// Earliest end of a certificate's validity, in seconds since 1970.
+    /// Earliest time at which one of the certificates expires, in seconds since 1970.
     pub not_after: u64,
     /// Counters, over all workers.
     pub counters: BTreeMap<&'static str, u64>,
@@ -53,8 +55,8 @@ pub struct UpstreamReport {
 }
 
 impl Report {
-    /// Returns whether every connection, handshake, request and signature is accounted for. The
-    /// workers must have stopped, because they update counters one after another.
+    /// Returns whether the counters account for every connection, handshake, request and signature.
+    /// The workers must have stopped, because they do not update related counters at the same time.
     pub fn is_conserved(&self) -> bool {
         self.signer.is_conserved() && self.proxies.iter().all(ProxyReport::is_conserved)
     }

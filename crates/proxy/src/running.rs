@@ -19,10 +19,12 @@ use crate::state::{Generation, Phase, ProxyState, Stop};
 use crate::worker::{self, Seed};
 use crate::{Error, listen};
 
-/// Time that connections have to count their end after the time to drain.
+/// Time that workers wait at the end for remaining connections to update their counters. The wait
+/// follows the time for connections to end.
 const LAST: Duration = Duration::from_secs(5);
 
-/// Running proxies. Dropping the value without [`Running::stop`] leaves them running.
+/// Handle of the running proxies. If it is dropped without [`Running::stop`], the proxies continue
+/// to run.
 pub struct Running {
     config: Mutex<Config>,
     generation: Arc<ArcSwap<Generation>>,
@@ -41,7 +43,7 @@ impl Running {
     /// Loads all keys, opens all sockets and starts the workers.
     ///
     /// # Errors
-    /// Returns an error that the operator can fix. Nothing runs then.
+    /// Returns an error that the operator can fix. In this case, no worker runs.
     pub fn start(config: Config) -> Result<Self, Error> {
         let workers = config.workers.unwrap_or_else(cores);
         let proxies: Vec<Arc<ProxyState>> = config
@@ -93,8 +95,8 @@ impl Running {
             };
             let thread = std::thread::Builder::new().name(format!("proxy-{index}"));
             let body = move || {
-                // Key memory could be locked for the first signer, so the limit is known to
-                // suffice.
+                // Locking the key memory of the first signer has succeeded, so the limit for locked
+                // memory is large enough.
                 let signer = Signer::new(policy, library, Vec::new()).map_err(std::io::Error::other)?;
                 worker::run(seed, signer)
             };
@@ -105,16 +107,18 @@ impl Running {
         Ok(running)
     }
 
-    /// Returns the addresses of all proxies: with TLS, and without.
+    /// Returns the addresses of all proxies. Each pair has the address of the TLS listener and the
+    /// address of the listener without TLS, if configured.
     pub fn addresses(&self) -> &[(SocketAddr, Option<SocketAddr>)] {
         &self.addresses
     }
 
-    /// Replaces the configuration. New connections use it at once. Connections of mode `http` end
-    /// after their requests, connections of mode `tcp` continue with the old one.
+    /// Replaces the configuration. New connections use the new configuration immediately. Old
+    /// connections in mode `http` end after their requests in progress. Old connections in mode
+    /// `tcp` continue with the old configuration.
     ///
     /// # Errors
-    /// After an error, the old configuration stays in use.
+    /// If an error is returned, the old configuration stays in use.
     pub fn reload(&self, config: Config) -> Result<u64, Error> {
         let mut current = self.config.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         check_fixed(&current, &config)?;
@@ -172,13 +176,13 @@ impl Running {
         }
     }
 
-    /// Returns whether a worker has ended, which is a bug while the proxies run.
+    /// Returns whether the thread of a worker has ended. While the proxies run, this is a bug.
     pub fn has_failed(&self) -> bool {
         self.workers.iter().any(JoinHandle::is_finished)
     }
 
-    /// Stops accepting, waits until all connections have ended or the time to drain is over, and
-    /// returns the final report. `stop_now` is asked whether the wait must end early.
+    /// Stops accepting connections, and waits until all connections have ended or the configured
+    /// time has passed. Returns the final report. The wait ends early when `stop_now` returns true.
     pub fn stop(mut self, stop_now: &dyn Fn() -> bool) -> Report {
         let drain = config::seconds(self.config.lock().map_or(1.0, |config| config.drain_s));
         self.phase.send_modify(|phase| phase.stop = Stop::Drain);
@@ -227,7 +231,8 @@ fn open_log(path: &Path) -> Result<(AccessLog, JoinHandle<()>), Error> {
     AccessLog::open(path).map_err(|source| Error::File { file: path.to_owned(), source })
 }
 
-/// Loads crypto_mb. Returns its version, or the reason why lanes are not used.
+/// Loads the library crypto_mb, which signs in SIMD lanes. Returns the library with its version, or
+/// the reason why it is not used.
 fn library(signer: &config::Signer) -> Result<(Option<Arc<Library>>, String), Error> {
     if !signer.lanes {
         return Ok((None, "disabled by the configuration".to_owned()));

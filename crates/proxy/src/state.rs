@@ -1,4 +1,4 @@
-//! State of the proxies: shared by all workers, and replaced by a reload.
+//! State of the proxies that all workers share. A reload of the configuration replaces it.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -33,7 +33,8 @@ pub(crate) struct Generation {
 /// State of the program, which all connections watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Phase {
-    /// Number of the current generation. Connections of earlier ones end after their request.
+    /// Number of the current configuration. Connections that an earlier configuration accepted end
+    /// after their current request.
     pub(crate) generation: u64,
     pub(crate) stop: Stop,
 }
@@ -86,8 +87,9 @@ impl Link {
 }
 
 impl ProxyState {
-    /// Reads keys and certificates and resolves servers. `old` is the proxy of the previous
-    /// generation. Its session tickets stay valid if its TLS settings are equal.
+    /// Reads keys and certificates, and resolves the addresses of servers. `old` is the state of
+    /// this proxy under the previous configuration. If the TLS settings are equal, the session
+    /// tickets of `old` stay valid.
     pub(crate) fn new(config: &Config, proxy: &config::Proxy, old: Option<&Self>) -> Result<Self, Error> {
         let tls = |source| Error::Tls { proxy: proxy.name.clone(), source };
         let named = |name: &String| config.signer.key.iter().find(|key| key.name == *name);
@@ -99,7 +101,8 @@ impl ProxyState {
             .collect();
         let certificates = Arc::new(Certificates::load(&files, SystemTime::now()).map_err(tls)?);
         let settings = settings(proxy);
-        // A new acceptor reads the authorities of client certificates again.
+        // If the settings are equal, the new acceptor keeps the session tickets. It reads the
+        // authorities for client certificates again in both cases.
         let acceptor = match old.filter(|old| old.settings == settings) {
             Some(old) => old.acceptor.with_certificates(&settings, Arc::clone(&certificates)),
             None => RustlsAcceptor::new(&settings, Arc::clone(&certificates)),

@@ -1,4 +1,4 @@
-//! Worker: one thread with one runtime, its listeners, and its signing service.
+//! A worker is one thread with its own async runtime, listeners and signing service.
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::rc::Rc;
@@ -20,12 +20,12 @@ use crate::log::AccessLog;
 use crate::state::{Generation, Link, Phase, Stop};
 use crate::{tcp, upstream};
 
-/// Interval in which a worker publishes the counters of its signer.
+/// Interval at which a worker publishes the counters of its signer.
 const PUBLISH: Duration = Duration::from_millis(50);
-/// Wait after a failed accept, which happens when no file descriptor is free.
+/// Pause after a connection could not be accepted, which happens when no file descriptor is free.
 const ACCEPT_RETRY: Duration = Duration::from_millis(20);
 
-/// Everything that a worker needs. It is created by the thread that starts the workers.
+/// Data with which a worker starts. The thread that starts the workers creates it.
 pub(crate) struct Seed {
     pub(crate) index: usize,
     /// Core to run on.
@@ -89,8 +89,8 @@ async fn work(seed: Seed, signer: Signer) -> std::io::Result<()> {
             spawn_local(check_health(Rc::clone(&worker), proxy));
         }
     }
-    // The worker ends when the listeners are closed and no connection is left, or at `Stop::Now`
-    // after connections had the time to count their end.
+    // The worker ends when its listeners are closed and no connection is left. At `Stop::Now` it
+    // also gives the remaining connections time to update their counters.
     let mut phase = worker.phase.clone();
     loop {
         publish();
@@ -125,7 +125,7 @@ async fn check_health(worker: Rc<Worker>, index: usize) {
 
 /// Waits until a stop begins.
 pub(crate) async fn draining(phase: &mut watch::Receiver<Phase>, at_least: Stop) {
-    // The sender lives as long as the workers. If it is gone, the program stops.
+    // The channel closes only when the program stops, so a closed channel counts as a stop.
     let _ = phase.wait_for(|phase| phase.stop >= at_least).await;
 }
 
@@ -163,7 +163,8 @@ async fn serve(link: Link, socket: TcpStream, client: SocketAddr) {
     let link = Rc::new(link);
     let mut phase = link.phase.clone();
     let counters = link.counters();
-    // Nagle's algorithm delays small records. A connection without an address is already closed.
+    // Nagle's algorithm would delay small records, so it is switched off. If the socket has no
+    // local address, the connection is already closed.
     let local = match (socket.set_nodelay(true), socket.local_addr()) {
         (Ok(()), Ok(local)) => local,
         _ => return counters.handshake_failed_closed.increment(),

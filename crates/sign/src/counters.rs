@@ -5,18 +5,20 @@ use serde::Serialize;
 /// Lanes of a batch on the CPU.
 pub const LANES: usize = 8;
 
-/// Counts jobs and batches. At any time, `received = signed + refused + in_flight`.
+/// Counters of jobs and batches. The equation `received = signed + refused + in_flight` holds at
+/// any time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     /// Jobs received.
     pub received: u64,
     /// Jobs answered with a signature.
     pub signed: u64,
-    /// Jobs answered with a refusal. The following counters add up to it.
+    /// Jobs that were answered with a refusal. It is the sum of the following four counters.
     pub refused: u64,
     /// Jobs refused because too many jobs wait.
     pub refused_backlog: u64,
-    /// Jobs refused because the scheme does not belong to the key, or the message is too long.
+    /// Jobs that were refused because the signature scheme does not fit the key, or because the
+    /// message is too long.
     pub refused_invalid: u64,
     /// Jobs that the client cancelled.
     pub refused_cancelled: u64,
@@ -34,17 +36,19 @@ pub struct Counters {
     pub batches_by_fill: [u64; LANES],
     /// Batches submitted to devices.
     pub device_batches: u64,
-    /// Results of lanes that failed the check with the public key. The jobs were signed again.
+    /// Results of the SIMD lanes that failed the check with the public key. These jobs were signed
+    /// again.
     pub faults_lanes: u64,
-    /// Results of devices that failed the check with the public key. The jobs were signed again.
+    /// Results of devices that failed the check with the public key. These jobs were signed again.
     pub faults_device: u64,
-    /// Jobs that exceeded the deadline on a device. The CPU signs them as well.
+    /// Jobs whose device did not answer before the deadline. The CPU signs these jobs as well.
     pub late: u64,
-    /// Results that arrived after another processor had answered, or after a cancellation.
+    /// Results that were ignored because another processor had already answered the job, or because
+    /// the job was cancelled.
     pub results_ignored: u64,
     /// Devices declared lost.
     pub devices_lost: u64,
-    /// Whether lanes are disabled after too many faults: 0 or 1.
+    /// Whether the SIMD lanes are disabled after too many wrong results. The value is 0 or 1.
     pub lanes_lost: u64,
 }
 

@@ -1,13 +1,13 @@
-//! Errors of the crate, grouped by who must act. Jobs that are not signed are no errors: they are
-//! counted refusals ([`crate::Refusal`]).
+//! Errors of the crate, grouped by who must act. A job without a signature is not an error. It is
+//! counted as a refusal ([`crate::Refusal`]).
 
 use std::path::PathBuf;
 
-/// Error while keys are loaded. The description of each variant starts with the party who must
+/// Error during the loading of keys. The description of each variant starts with the party who must
 /// act.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Operator: a file with a key or a certificate is refused.
+    /// The operator must act, because a file with a key or a certificate is refused.
     #[error("{}: {reason}", file.display())]
     Key {
         /// Refused file.

@@ -1,4 +1,5 @@
-//! Memory for keys: locked in RAM, absent from core dumps and forked processes, zeroed at the end.
+//! Memory for keys. It is locked in RAM, missing from core dumps and from forked processes, and
+//! overwritten with zeros at the end.
 #![allow(unsafe_code, reason = "mlock and madvise need the addresses of a mapping")]
 
 use std::ops::{Deref, DerefMut};
@@ -8,7 +9,8 @@ use zeroize::{DefaultIsZeroes, Zeroize};
 
 use crate::Error;
 
-/// Integer that may be stored in [`Locked`] memory: every bit pattern is valid, zero included.
+/// Integer type that can be stored in [`Locked`] memory. Every bit pattern, including zero, is a
+/// valid value.
 pub(crate) trait Plain: DefaultIsZeroes + private::Sealed {}
 impl Plain for u8 {}
 impl Plain for u64 {}
@@ -19,7 +21,8 @@ mod private {
     impl Sealed for u64 {}
 }
 
-/// Array in its own pages, which are locked in RAM. The array is zeroed before its pages are freed.
+/// Array that occupies whole memory pages, which are locked in RAM. The array is overwritten with
+/// zeros before its pages are freed.
 pub(crate) struct Locked<T: Plain> {
     address: NonNull<T>,
     len: usize,
@@ -98,7 +101,7 @@ impl<T: Plain> std::fmt::Debug for Locked<T> {
 mod tests {
     use super::*;
 
-    /// Returns the `VmFlags` of the mapping that contains `address`.
+    /// Returns the `VmFlags` of the memory mapping that contains `address`.
     fn flags(address: usize) -> String {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let number = |text: &str| usize::from_str_radix(text, 16).ok();
@@ -116,7 +119,8 @@ mod tests {
         let memory = Locked::copy_of(&[7u64; 600]).unwrap();
         let flags = flags(memory.as_ptr() as usize);
         let has = |flag: &str| flags.split_whitespace().any(|word| word == flag);
-        // lo: locked, dd: not in a core dump, wf: wiped in a forked process.
+        // The flag `lo` means locked, `dd` means missing from core dumps, and `wf` means wiped in a
+        // forked process.
         assert!(has("lo") && has("dd") && has("wf"), "{flags}");
         assert_eq!(&*memory, &[7; 600]);
         assert!(!format!("{memory:?}").contains('7'));

@@ -1,4 +1,5 @@
-//! Padded messages for RSA (RFC 8017, section 9): the input of the private-key operation.
+//! Pads messages for RSA signatures (RFC 8017, section 9). The padded message is the input of the
+//! private-key operation.
 
 use aws_lc_rs::digest;
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
@@ -8,7 +9,8 @@ use crate::scheme::{Hash, Scheme};
 /// Longest hash, in bytes.
 const HASH_BYTES_MAX: usize = 64;
 
-/// DER encoding of `DigestInfo` up to the hash (RFC 8017, section 9.2, note 1).
+/// Returns the DER encoding of `DigestInfo` without the hash value at its end (RFC 8017, section
+/// 9.2, note 1).
 fn digest_info(hash: Hash) -> [u8; 19] {
     let (identifier, bytes) = match hash {
         Hash::Sha256 => (1, 32),
@@ -23,9 +25,9 @@ fn digest_info(hash: Hash) -> [u8; 19] {
     prefix
 }
 
-/// Writes the padded form of `message` to `into`, which has the length of the modulus.
+/// Writes the padded message to `into`, which has the length of the modulus.
 ///
-/// Returns `None` if the scheme is not one of RSA, or if the random number generator fails.
+/// Returns `None` if `scheme` is not an RSA scheme, or if the random number generator fails.
 pub(crate) fn pad(scheme: Scheme, message: &[u8], into: &mut [u8]) -> Option<()> {
     match scheme {
         Scheme::RsaPkcs1(hash) => pkcs1(hash, message, into),
@@ -52,7 +54,8 @@ fn pkcs1(hash: Hash, message: &[u8], into: &mut [u8]) {
     into[tail..].copy_from_slice(digest.as_ref());
 }
 
-/// EMSA-PSS with MGF1 (RFC 8017, sections 9.1.1 and B.2.1) for a modulus of whole bytes.
+/// Pads a message with EMSA-PSS and MGF1 (RFC 8017, sections 9.1.1 and B.2.1). The length of the
+/// modulus must be a whole number of bytes.
 fn pss(hash: Hash, message: &[u8], salt: &[u8], into: &mut [u8]) {
     let algorithm = hash.algorithm();
     let hash_bytes = algorithm.output_len();
@@ -82,7 +85,7 @@ fn pss(hash: Hash, message: &[u8], salt: &[u8], into: &mut [u8]) {
 mod tests {
     use super::*;
 
-    /// The example of RFC 8017, section 9.2, in its structure: 0x00 0x01 PS 0x00 T.
+    /// The padded message has the structure 0x00 0x01 PS 0x00 T of RFC 8017, section 9.2.
     #[test]
     fn pkcs1_has_the_structure_of_the_rfc() {
         let mut padded = [0; 256];
@@ -91,7 +94,8 @@ mod tests {
             0x30, 0x31, 0x30, 0x0d, 0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x01, 0x05, 0x00, 0x04,
             0x20,
         ];
-        // SHA-256 of "abc" (FIPS 180-4, appendix B.1 of the 2002 edition).
+        // The expected bytes are the start of the SHA-256 digest of "abc" (FIPS 180-4, appendix B.1
+        // of the 2002 edition).
         let digest = [0xba, 0x78, 0x16, 0xbf];
         assert_eq!(padded[..2], [0, 1]);
         assert!(padded[2..204].iter().all(|&byte| byte == 0xff));

@@ -32,21 +32,21 @@ pub struct DeviceResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceLost;
 
-/// Device that signs batches. One signer owns it.
+/// Device that signs batches of jobs. It belongs to one signer.
 ///
-/// The signer checks results with the public key of their jobs. A job without a result is late, so
-/// a device may also forget jobs.
+/// The signer checks results with the public key of the job. If a device returns no result for a
+/// job, the signer treats the job as late. A device may therefore lose jobs.
 pub trait Device {
     /// Returns costs and limits.
     fn spec(&self) -> DeviceSpec;
 
-    /// Starts to sign a batch of jobs of one class. The call does not wait.
+    /// Starts to sign a batch of jobs of one class, and returns without waiting.
     ///
     /// # Errors
     /// Returns [`DeviceLost`] if the device does not accept any more work.
     fn submit(&mut self, now_ns: u64, class: Class, jobs: Vec<DeviceJob>) -> Result<(), DeviceLost>;
 
-    /// Appends the results that arrived. The call does not wait.
+    /// Appends the results that have arrived to `results`, and returns without waiting.
     ///
     /// # Errors
     /// Returns [`DeviceLost`] if the device does not return any more results.

@@ -1,4 +1,4 @@
-//! Signature schemes of jobs, and the classes of work that they belong to.
+//! Signature schemes of jobs, and the classes of jobs that can share a batch.
 
 use aws_lc_rs::digest;
 use aws_lc_rs::signature::{
@@ -27,13 +27,13 @@ impl Hash {
     }
 }
 
-/// Signature scheme of a job, as TLS names it (RFC 8446, section 4.2.3).
+/// Signature scheme of a job, with the algorithms that TLS defines (RFC 8446, section 4.2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
     /// RSASSA-PKCS1-v1_5 (RFC 8017, section 8.2).
     RsaPkcs1(Hash),
-    /// RSASSA-PSS with MGF1, both with the same hash, and a salt of its length (RFC 8017,
-    /// section 8.1).
+    /// RSASSA-PSS with MGF1 (RFC 8017, section 8.1). Both use the same hash function, and the salt
+    /// is as long as the hash.
     RsaPss(Hash),
     /// ECDSA on P-256 with SHA-256 (FIPS 186-5), encoded as ASN.1.
     EcdsaP256Sha256,
@@ -80,7 +80,7 @@ impl Scheme {
         }
     }
 
-    /// Returns the algorithm that verifies a signature of this scheme.
+    /// Returns the algorithm with which signatures of this scheme are verified.
     pub(crate) fn verification(self) -> &'static dyn VerificationAlgorithm {
         match self {
             Self::RsaPkcs1(Hash::Sha256) => &signature::RSA_PKCS1_2048_8192_SHA256,
@@ -96,7 +96,8 @@ impl Scheme {
     }
 }
 
-/// Class of work: jobs of one class can share a batch. Different keys and hashes mix.
+/// Class of jobs. All jobs in a batch have the same class, but may have different keys and hash
+/// functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
     /// RSA with a modulus of 2048 bits.

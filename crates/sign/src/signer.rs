@@ -11,7 +11,7 @@ use crate::policy::{Costs, CpuCost, Effect, JobId, Policy, PolicyConfig, Process
 use crate::processor::{Device, DeviceJob, DeviceResult};
 use crate::scheme::{Class, Scheme};
 
-/// Longest message, in bytes. The longest that TLS signs has about 210 bytes.
+/// Maximum length of a message, in bytes. The longest message that TLS signs has about 210 bytes.
 pub const MESSAGE_BYTES_MAX: usize = 1024;
 
 /// Answer to a job.
@@ -30,14 +30,15 @@ struct Pending {
     message: Arc<[u8]>,
 }
 
-/// Signs jobs of one thread. It runs on the thread that calls [`Signer::turn`].
+/// Signs the jobs of one thread. The signing itself also runs on this thread, in [`Signer::turn`].
 pub struct Signer {
     policy: Policy,
-    /// Data of jobs, by the slot of their identity.
+    /// Data of each job. The index is the slot number of the job.
     pending: Vec<Option<Pending>>,
     lanes: Option<Lanes>,
     devices: Vec<Box<dyn Device>>,
-    /// Interval of checks: one of this number of device results is checked with the public key.
+    /// Fraction of device results to check. One in `check_every` results is checked with the public
+    /// key.
     check_every: u64,
     results: u64,
     // Buffers that calls reuse.
@@ -46,7 +47,7 @@ pub struct Signer {
 }
 
 impl Signer {
-    /// Creates a signer. Without a library, it signs one job at a time.
+    /// Creates a signer. If `library` is `None`, the CPU signs one job at a time.
     ///
     /// # Errors
     /// Returns [`Error::Memory`] if key memory cannot be locked.
@@ -75,13 +76,14 @@ impl Signer {
         })
     }
 
-    /// Sets how many results of devices are checked with the public key: one of `every`. The
-    /// default is 1, every result. Only devices that check results themselves permit more.
+    /// Sets which device results are checked with the public key: one in `every` results. By
+    /// default, each result is checked. Values above 1 are only safe for devices that check their
+    /// results themselves.
     pub fn check_device_results(&mut self, every: u64) {
         self.check_every = every.max(1);
     }
 
-    /// Adds a job.
+    /// Adds a job, which [`Signer::turn`] signs later.
     ///
     /// # Errors
     /// Returns the reason why the job is refused. The refusal is counted.
@@ -98,14 +100,14 @@ impl Signer {
         Ok(id)
     }
 
-    /// Cancels a job. It is not answered. An answered job stays as it is.
+    /// Cancels a job, so that it gets no answer. Has no effect if the job is already answered.
     pub fn cancel(&mut self, id: JobId) {
         if self.policy.cancel(id) {
             self.pending[id.slot as usize] = None;
         }
     }
 
-    /// Submits device batches that are due, collects results of devices, and signs at most one
+    /// Submits the device batches that are due, collects results of devices, and signs at most one
     /// batch on this thread. Appends all answers to `done`.
     ///
     /// Returns whether more jobs wait for this thread.
@@ -127,7 +129,7 @@ impl Signer {
         self.policy.waiting() > 0
     }
 
-    /// Returns the time at which [`Signer::turn`] must be called again if no job is submitted.
+    /// Returns the latest time of the next call of [`Signer::turn`], if no job is submitted before.
     pub fn deadline_ns(&self) -> Option<u64> {
         self.policy.deadline_ns()
     }
@@ -195,7 +197,7 @@ impl Signer {
             }
             let polled = self.devices[index].poll(now_ns, &mut found);
             for DeviceResult { id, signature } in found.drain(..) {
-                // Wrong results before this one may have ended the use of the device.
+                // An earlier wrong result in this loop may have ended the use of the device.
                 if self.policy.is_lost(index) {
                     continue;
                 }
@@ -218,8 +220,8 @@ impl Signer {
     }
 }
 
-/// Measures the CPU costs of the classes of `keys` on this thread. Classes without a key have no
-/// jobs, so their costs are those of [`Costs::default`].
+/// Measures how long this thread needs to sign with each class of `keys`. Classes without a key
+/// keep the costs of [`Costs::default`], because no jobs use them.
 ///
 /// # Errors
 /// Returns [`Error::Memory`] if key memory cannot be locked.
@@ -244,7 +246,7 @@ pub fn measure_costs(keys: &[Arc<Key>], library: Option<&Arc<Library>>) -> Resul
     Ok(costs)
 }
 
-/// Returns the shortest time of three calls, or `None` if a call fails.
+/// Returns the shortest duration of three calls in nanoseconds, or `None` if a call fails.
 fn shortest_ns(mut call: impl FnMut() -> bool) -> Option<u64> {
     let mut shortest = u64::MAX;
     // The first call fills caches.

@@ -1,8 +1,9 @@
-//! Claims on keys: two users of one key would repeat its nonces.
+//! Claims on keys. A claim ensures that no key has two users, because two users of one key would
+//! repeat its nonces.
 //!
-//! All processes of a user lock bytes of one file in shared memory. The position of a byte is a
-//! part of the key's name, so the file stays empty. The kernel releases the locks of a process that
-//! ends.
+//! All processes of an operating system user lock bytes of the same file in shared memory. The
+//! position of a byte comes from the name of the key, so the file itself stays empty. When a
+//! process ends, the kernel releases its locks.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -26,13 +27,14 @@ pub(crate) struct Claims {
 }
 
 impl Claims {
-    /// Opens the file of this user. It stays open after the process becomes another user.
+    /// Opens the lock file of the current operating system user. The file stays open after the
+    /// process changes to another user.
     pub(crate) fn open() -> Result<Self, Error> {
         let user = geteuid();
         let path = PathBuf::from(format!("/dev/shm/godwit-keys-{user}"));
         let refuse = |problem: String| Error::Folder { path: path.clone(), problem };
-        // Any user may create this name first. The folder is sticky, so only root can remove the
-        // file of another user.
+        // Another user may have created a file with this name first. The folder is sticky, so only
+        // root can remove the file of another user.
         if let Ok(metadata) = std::fs::symlink_metadata(&path)
             && metadata.uid() != user.as_raw()
         {
@@ -51,7 +53,8 @@ impl Claims {
     }
 
     /// Claims a key for `function`. The claim lasts until the process ends, because packets may
-    /// have used the key. `owner` is the user of the key within the function, for messages.
+    /// already have used the key. Error messages name `owner` as the user of the key within the
+    /// function.
     pub(crate) fn claim(&mut self, name: &KeyName, owner: &str, function: &str) -> Result<(), Error> {
         let refuse = |other: String| Err(Error::Claimed { owner: owner.to_owned(), other });
         match self.owners.get(name) {

@@ -10,42 +10,46 @@ const JOURNAL: &str = "sequence-numbers";
 /// Name of the new file while the journal is rewritten.
 const NEXT: &str = "sequence-numbers.next";
 
-/// File operations of the journal. Tests replace them by a disk that loses power.
+/// File operations of the journal of sequence numbers. Tests implement them with a simulated disk
+/// that loses power.
 pub trait Disk: Send {
-    /// Returns the bytes of the journal, or `None` if there is none.
+    /// Returns the bytes of the journal, or `None` if no journal exists.
     ///
     /// # Errors
-    /// The error of the operating system, as for all methods.
+    /// Returns the error of the operating system. This also holds for all other methods of this
+    /// trait.
     fn read(&mut self) -> io::Result<Option<Vec<u8>>>;
 
-    /// Creates an empty file, which [`Disk::append`] then writes to. The journal is unchanged.
+    /// Creates an empty file, to which [`Disk::append`] then writes. The journal itself does not
+    /// change.
     ///
     /// # Errors
-    /// See [`Disk::read`].
+    /// Returns the error of the operating system.
     fn create_next(&mut self) -> io::Result<()>;
 
-    /// Appends to the file of the last [`Disk::create_next`].
+    /// Appends bytes to the file that the last call of [`Disk::create_next`] created.
     ///
     /// # Errors
-    /// See [`Disk::read`]. The file may then hold a part of the bytes.
+    /// Returns the error of the operating system. The file may then contain only a part of the
+    /// bytes.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Waits until all appended bytes are durable.
+    /// Waits until all appended bytes are stored durably.
     ///
     /// # Errors
-    /// See [`Disk::read`].
+    /// Returns the error of the operating system.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Makes the file of the last [`Disk::create_next`] the journal.
+    /// Replaces the journal by the file that the last call of [`Disk::create_next`] created.
     ///
     /// # Errors
-    /// See [`Disk::read`].
+    /// Returns the error of the operating system.
     fn rename_next(&mut self) -> io::Result<()>;
 
-    /// Waits until the rename is durable.
+    /// Waits until the replacement of the journal is stored durably.
     ///
     /// # Errors
-    /// See [`Disk::read`].
+    /// Returns the error of the operating system.
     fn sync_folder(&mut self) -> io::Result<()>;
 }
 

@@ -15,10 +15,11 @@ use crate::error::Error;
 /// Name of the lock file in the state folder.
 const LOCK: &str = "lock";
 
-/// Creates the folder if necessary, and locks it. The lock ends with the returned value.
+/// Creates the state folder if it does not exist, and locks it. Dropping the returned value
+/// releases the lock.
 ///
 /// # Errors
-/// If another process uses the folder, or another user could change it.
+/// Returns an error if another process uses the folder, or if another user could change it.
 pub(crate) fn lock(path: &Path) -> Result<Flock<File>, Error> {
     let refuse = |problem: String| Error::Folder { path: path.to_owned(), problem };
     match DirBuilder::new().mode(0o700).create(path) {

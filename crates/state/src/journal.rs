@@ -6,10 +6,11 @@ use crate::disk::Disk;
 use crate::error::Error;
 use crate::record::{self, Contents, Entry, KeyName};
 
-/// Number of records after which the journal is rewritten, if most of them are outdated.
+/// Minimum number of records after which the journal is rewritten. It is rewritten only if most
+/// records are outdated.
 const RECORDS_MIN: usize = 4096;
 
-/// Journal of reserved sequence numbers. All numbers that it returns are durable.
+/// Journal of reserved sequence numbers. All numbers that it returns are stored durably.
 pub struct Journal {
     disk: Box<dyn Disk>,
     numbers: HashMap<KeyName, u64>,
@@ -17,8 +18,8 @@ pub struct Journal {
     batch: u64,
     /// Number of records in the file.
     records: usize,
-    /// Whether an operation failed. The state of the file is then unknown, and the next write
-    /// writes a new file.
+    /// Whether a file operation has failed. The content of the file is then unknown, so the next
+    /// write creates a new file.
     is_broken: bool,
 }
 
@@ -26,7 +27,7 @@ impl Journal {
     /// Reads the journal and rewrites it without outdated records.
     ///
     /// # Errors
-    /// If the journal is damaged, or the disk reports an error.
+    /// Returns an error if the journal is damaged, or if the disk reports an error.
     pub fn open(mut disk: Box<dyn Disk>) -> Result<Self, Error> {
         let bytes = disk.read().map_err(Error::io("read the journal"))?;
         let Contents { numbers, batch } = bytes.map_or(Ok(Contents::default()), |bytes| record::read(&bytes))?;
@@ -35,15 +36,16 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Returns the last reserved number of a key, if the key was used before.
+    /// Returns the last reserved sequence number of a key, or `None` if the key was never used.
     pub fn number(&self, name: &KeyName) -> Option<u64> {
         self.numbers.get(name).copied()
     }
 
-    /// Writes reservations. They are durable when this returns, and must not be used before.
+    /// Writes reservations of sequence numbers. They are stored durably when this function returns,
+    /// and must not be used before.
     ///
     /// # Errors
-    /// If the disk reports an error. None of the numbers may be used then.
+    /// Returns an error if the disk reports an error. None of the numbers may be used then.
     pub fn write(&mut self, entries: &[Entry]) -> Result<(), Error> {
         if entries.is_empty() {
             return Ok(());
@@ -64,7 +66,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes a new file with the current numbers and `more`, and replaces the journal by it.
+    /// Writes the current numbers and the reservations in `more` to a new file, which then replaces
+    /// the journal.
     fn rewrite(&mut self, more: &[Entry]) -> Result<(), Error> {
         self.is_broken = true;
         let mut numbers = self.numbers.clone();

@@ -1,4 +1,5 @@
-//! State of a process, and the thread that writes reservations.
+//! State that a process keeps across restarts, and the thread that writes reservations of sequence
+//! numbers.
 
 use std::fs::File;
 use std::path::Path;
@@ -16,24 +17,28 @@ use crate::folder;
 use crate::journal::Journal;
 use crate::record::{Entry, KeyName};
 
-/// Minimum time between two writes, so that many SAs share one.
+/// Minimum time between two writes to the journal. Several security associations (SAs) can share a
+/// write.
 const WRITE_INTERVAL: Duration = Duration::from_millis(10);
 /// Time until a failed write is repeated.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
-/// User of reserved numbers.
+/// User of reserved sequence numbers, such as a packet function.
 pub trait Source: Send + Sync {
-    /// Returns the reservations that are needed now. They remain due until [`Source::grant`].
+    /// Returns the reservations that are needed now. The method returns the same reservations again
+    /// until [`Source::grant`] is called.
     fn due(&self) -> Vec<Entry>;
 
-    /// Permits the use of durable numbers.
+    /// Permits the use of reserved numbers, which are now stored durably.
     fn grant(&self, entries: &[Entry]);
 
-    /// Returns the numbers that were used in fact. No packet moves any more.
+    /// Returns the last number that was actually used for each key. It is called when no packets
+    /// are processed any more.
     fn used(&self) -> Vec<Entry>;
 }
 
-/// State of this process: claims on keys and, with a state folder, the journal.
+/// State of this process. It holds the claims on keys and, if a state folder is configured, the
+/// journal of sequence numbers.
 pub struct State {
     claims: Mutex<Claims>,
     journal: Option<Mutex<Journal>>,
@@ -49,10 +54,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl State {
-    /// Opens a state folder, or only the claims without one.
+    /// Opens the claims on keys. If `path` is given, also opens the state folder there.
     ///
     /// # Errors
-    /// If the folder cannot be used, or its journal is damaged.
+    /// Returns an error if the folder cannot be used, or if its journal is damaged.
     pub fn open(path: Option<&Path>) -> Result<Self, Error> {
         let lock = path.map(folder::lock).transpose()?;
         let open = |path| FolderDisk::open(path).map_err(Error::io("open the folder"));
@@ -73,28 +78,31 @@ impl State {
         self.journal.is_some()
     }
 
-    /// Claims a key for `function`. `owner` is the user of the key within it, for messages.
+    /// Claims a key for `function`. Error messages name `owner` as the user of the key within the
+    /// function.
     ///
     /// # Errors
-    /// If another function or process has claimed the key.
+    /// Returns an error if another function or another process has claimed the key.
     pub fn claim(&self, name: &KeyName, owner: &str, function: &str) -> Result<(), Error> {
         lock(&self.claims).claim(name, owner, function)
     }
 
-    /// Returns the last number of a key that may have been used, and 0 for a new key.
+    /// Returns the last sequence number that may have been used with a key. The result is 0 for a
+    /// new key.
     pub fn number(&self, name: &KeyName) -> u64 {
         self.journal.as_ref().and_then(|journal| lock(journal).number(name)).unwrap_or(0)
     }
 
-    /// Reserves numbers. They are durable when this returns.
+    /// Reserves sequence numbers. The reservations are stored durably when this function returns.
     ///
     /// # Errors
-    /// If the disk reports an error. None of the numbers may be used then.
+    /// Returns an error if the disk reports an error. None of the numbers may be used then.
     pub fn reserve(&self, entries: &[Entry]) -> Result<(), Error> {
         self.journal.as_ref().map_or(Ok(()), |journal| lock(journal).write(entries))
     }
 
-    /// Adds a user of numbers, which the thread of [`State::start`] then serves.
+    /// Adds a user of sequence numbers. The thread that [`State::start`] starts writes its
+    /// reservations.
     pub fn add(&self, source: &Arc<dyn Source>) {
         lock(&self.sources).push(Arc::downgrade(source));
     }
@@ -103,7 +111,7 @@ impl State {
         lock(&self.sources).iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Asks for a call of [`Source::due`]. Does not wait.
+    /// Asks the thread to call [`Source::due`] soon, and returns without waiting.
     pub fn wake(&self) {
         if let Some(keeper) = self.keeper.get() {
             keeper.unpark();
@@ -113,7 +121,7 @@ impl State {
     /// Starts the thread that writes reservations.
     ///
     /// # Errors
-    /// If the thread cannot be started.
+    /// Returns an error if the thread cannot be started.
     pub fn start(self: &Arc<Self>) -> Result<Keeper, Error> {
         if !self.is_durable() {
             return Ok(Keeper { state: Arc::clone(self), thread: None });
@@ -148,7 +156,8 @@ impl State {
         }
     }
 
-    /// Writes all reservations that are due, and grants them. Returns whether there were any.
+    /// Writes all reservations that are due, and permits their use. Returns whether there were any
+    /// reservations.
     fn write_due(&self) -> Result<bool, Error> {
         let sources = self.sources();
         let due: Vec<Vec<Entry>> = sources.iter().map(|source| source.due()).collect();
@@ -161,19 +170,20 @@ impl State {
     }
 }
 
-/// Thread that writes reservations. Dropping it ends the thread and leaves the reservations as they
-/// are, as a crash would.
+/// Thread that writes reservations. Dropping this value ends the thread. The reserved numbers stay
+/// as they are, as after a crash.
 pub struct Keeper {
     state: Arc<State>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Keeper {
-    /// Ends the thread and records the used numbers, so that the next start skips none. No packet
-    /// may move any more.
+    /// Ends the thread and records the last used numbers, so that the next start skips no number.
+    /// No packets may be processed any more.
     ///
     /// # Errors
-    /// If the disk reports an error. The next start then skips reserved numbers.
+    /// Returns an error if the disk reports an error. The next start then skips the reserved
+    /// numbers.
     pub fn finish(mut self) -> Result<(), Error> {
         self.end();
         let used: Vec<Entry> = self.state.sources().iter().flat_map(|source| source.used()).collect();

@@ -20,7 +20,8 @@ use sha2::{Digest, Sha256};
 
 use crate::error::Error;
 
-/// Digest of a key and of the constant part of its nonces. It reveals nothing about the key.
+/// Digest of a key and of the constant part of its nonces. It identifies the key without revealing
+/// it.
 pub type KeyName = [u8; 32];
 
 /// Size of a record and of the header, in bytes.
@@ -54,7 +55,7 @@ fn check(record: &[u8]) -> [u8; CHECK_BYTES] {
     check
 }
 
-/// Returns the bytes of a new journal, whose first batch holds `entries`.
+/// Returns the bytes of a new journal. Its first batch contains the reservations `entries`.
 pub(crate) fn journal_bytes(batch: u64, entries: &[Entry]) -> Vec<u8> {
     let mut bytes = TEXT.to_vec();
     bytes.extend(batch.to_le_bytes());
@@ -114,10 +115,11 @@ pub(crate) struct Contents {
     pub(crate) batch: u64,
 }
 
-/// Reads a journal. The last batch may be incomplete: none of its numbers was used.
+/// Reads a journal. The last batch of records may be incomplete. In this case, none of its numbers
+/// was used.
 ///
 /// # Errors
-/// [`Error::Damaged`] if any other batch is incomplete.
+/// Returns [`Error::Damaged`] if any other batch is incomplete.
 pub(crate) fn read(bytes: &[u8]) -> Result<Contents, Error> {
     let header = bytes.split_at_checked(RECORD_BYTES);
     let Some((body, (first, count))) = header.and_then(|(header, body)| Some((body, parse_header(header)?))) else {
@@ -135,8 +137,8 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Contents, Error> {
         expected = if index + 1 < count { (batch, index + 1) } else { (batch + 1, 0) };
         at += RECORD_BYTES;
     }
-    // A later batch was written only after the damaged one was durable, so it proves that the
-    // damage is not that of a power loss.
+    // A batch is only written after the previous batch is durable. If a later batch exists, a power
+    // loss cannot have caused the damage.
     let (damaged, _) = expected;
     let is_later = |chunk: &[u8]| parse(chunk).is_some_and(|record| record.batch > damaged);
     if damaged == first || bytes.get(at..).unwrap_or_default().chunks(RECORD_BYTES).any(is_later) {
@@ -179,7 +181,8 @@ mod tests {
     }
 
     proptest! {
-        /// A power loss leaves any subset of the last batch, and a damaged older record is refused.
+        /// A power loss leaves any subset of the records of the last batch. A damaged record in an
+        /// older batch is refused.
         #[test]
         fn only_the_last_batch_may_be_incomplete(
             sizes in prop::collection::vec(1..6usize, 1..6),

@@ -15,13 +15,14 @@ use crate::fiber::Fiber;
 use crate::service::NoSignature;
 use crate::{Certificates, Error, Settings};
 
-/// Acceptor of TLS connections. Another TLS library can take the place of rustls behind it.
+/// Accepts TLS connections. The trait does not depend on rustls, so another TLS library can
+/// implement it.
 pub trait Acceptor {
     /// Connection after the handshake.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
-    /// Runs the handshake on a connection. The future runs on a thread with a
-    /// [`crate::Service`].
+    /// Performs the TLS handshake on a connection. The future must run on a thread that has a
+    /// [`crate::Service`] for signatures.
     fn accept(&self, connection: TcpStream) -> impl Future<Output = Result<Accepted<Self::Stream>, Failure>>;
 }
 
@@ -36,7 +37,7 @@ pub struct Accepted<S> {
     pub alpn: Option<Vec<u8>>,
     /// Name of the TLS version.
     pub version: &'static str,
-    /// Whether the session was resumed, so that no signature was made.
+    /// Whether the client resumed an earlier session. A resumed session needs no signature.
     pub resumed: bool,
     /// Whether the client has a valid certificate.
     pub client_certificate: bool,
@@ -49,7 +50,7 @@ pub enum Failure {
     Closed,
     /// The handshake took too long.
     Timeout,
-    /// The client sent no valid TLS, or has nothing in common with this server.
+    /// The client did not send valid TLS, or it supports no version or algorithm of this server.
     Protocol,
     /// The client reported an error, such as an unknown authority.
     Alert,
@@ -67,7 +68,7 @@ pub struct RustlsAcceptor {
 }
 
 impl RustlsAcceptor {
-    /// Creates an acceptor.
+    /// Creates an acceptor with these settings.
     ///
     /// # Errors
     /// Returns an error if the settings contradict each other, or if a file is refused.
@@ -76,10 +77,11 @@ impl RustlsAcceptor {
         Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), timeout: settings.handshake_timeout })
     }
 
-    /// Creates an acceptor with other certificates. Session tickets of this one stay valid.
+    /// Creates an acceptor with other certificates. Session tickets that this acceptor has issued
+    /// stay valid.
     ///
     /// # Errors
-    /// As for [`RustlsAcceptor::new`].
+    /// Returns an error in the same cases as [`RustlsAcceptor::new`].
     pub fn with_certificates(&self, settings: &Settings, certificates: Arc<Certificates>) -> Result<Self, Error> {
         let mut config = settings.server_config(certificates)?;
         config.ticketer = Arc::clone(&self.acceptor.config().ticketer);
@@ -91,11 +93,13 @@ impl Acceptor for RustlsAcceptor {
     type Stream = TlsStream<TcpStream>;
 
     async fn accept(&self, connection: TcpStream) -> Result<Accepted<Self::Stream>, Failure> {
-        // The fiber contains the handshake only. Polls of tokio's own futures are not suspended.
+        // Only the handshake runs in the fiber. The polls of tokio's own futures are never
+        // suspended.
         let handshake = Fiber::new(self.acceptor.accept(connection));
         let stream = match tokio::time::timeout(self.timeout, handshake).await {
             Err(_) => return Err(Failure::Timeout),
-            // No stack: the machine has too little memory for more handshakes.
+            // No stack could be allocated, because the machine has too little memory for more
+            // handshakes.
             Ok(Err(_)) => return Err(Failure::Signing),
             Ok(Ok(Err(error))) => return Err(classify(&error)),
             Ok(Ok(Ok(stream))) => stream,

@@ -1,4 +1,4 @@
-//! Certificates by server name, which can be replaced while handshakes run.
+//! Certificates, found by server name. They can be replaced while handshakes run.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const OCSP_BYTES_MAX: u64 = 64 << 10;
 /// Files of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyFiles {
-    /// Certificate chain in PEM form, the certificate of the key first.
+    /// Certificate chain in PEM form. The first certificate belongs to the key.
     pub certificate: PathBuf,
     /// Private key in PEM form.
     pub key: PathBuf,
@@ -40,19 +40,21 @@ struct Entry {
 /// Certificates of one version of the files.
 #[derive(Debug)]
 struct Store {
-    /// In the order of the configuration. The first one serves unknown names.
+    /// Certificates in the order of the configuration. The first one serves clients with an unknown
+    /// server name.
     entries: Vec<Entry>,
-    /// Indices of entries by lower-case name. The name of a wildcard is `*.` and the rest.
+    /// Indices into `entries` by DNS name in lower case. A wildcard name has the form
+    /// `*.example.com`.
     names: HashMap<String, Vec<usize>>,
 }
 
-/// Certificates of a proxy. All threads share them. A replacement affects handshakes that have not
-/// selected a certificate yet.
+/// Certificates of a proxy, which all threads share. After they are replaced, all handshakes that
+/// have not selected a certificate yet use the new certificates.
 #[derive(Debug)]
 pub struct Certificates(ArcSwap<Store>);
 
 impl Certificates {
-    /// Loads and checks all files.
+    /// Loads and checks the files of all certificates and keys.
     ///
     /// # Errors
     /// Returns an error that names the file and the reason.
@@ -60,7 +62,8 @@ impl Certificates {
         Ok(Self(ArcSwap::from_pointee(Store::load(files, now)?)))
     }
 
-    /// Loads and checks all files again. After an error, the current certificates stay in use.
+    /// Loads and checks the files of all certificates and keys again. If an error is returned, the
+    /// current certificates stay in use.
     ///
     /// # Errors
     /// Returns an error that names the file and the reason.
@@ -74,7 +77,7 @@ impl Certificates {
         self.0.load().entries.iter().map(|entry| Arc::clone(&entry.key)).collect()
     }
 
-    /// Returns the earliest end of validity of all certificates, as time since 1970.
+    /// Returns the earliest time at which one of the certificates expires, as the time since 1970.
     pub fn not_after(&self) -> Option<Duration> {
         self.0.load().entries.iter().map(|entry| entry.not_after).min()
     }
@@ -91,7 +94,8 @@ impl ResolvesServerCert for Certificates {
                 &all
             }
         };
-        // Without a common scheme, rustls reports the failure of the first candidate.
+        // If client and server have no signature scheme in common, the first candidate is returned,
+        // and rustls reports the failure.
         let suits = |index: &&usize| {
             let key = &store.entries[**index].certified.key;
             key.choose_scheme(hello.signature_schemes()).is_some()
@@ -117,13 +121,15 @@ impl Store {
                 store.names.entry(name).or_default().push(index);
             }
         }
-        // RSA signatures are the most expensive, so a client that supports others gets them.
+        // RSA signatures need the most time. RSA keys therefore come last, and only serve clients
+        // that support no other key.
         let is_rsa = |index: &usize| store.entries[*index].key.class().rsa_bits().is_some();
         store.names.values_mut().for_each(|indices| indices.sort_by_key(is_rsa));
         if store.entries.is_empty() { Err(Error::NoCertificates) } else { Ok(store) }
     }
 
-    /// Returns the certificates of a name: those of the name itself, or of its wildcard.
+    /// Returns the certificates of a host name. If none exists for the name itself, returns those
+    /// of the wildcard that contains it.
     fn named(&self, name: &str) -> Option<&Vec<usize>> {
         let name = name.to_ascii_lowercase();
         self.names.get(&name).or_else(|| self.names.get(&format!("*.{}", name.split_once('.')?.1)))
@@ -145,7 +151,8 @@ fn read_ocsp(file: &Path) -> Result<Vec<u8>, Error> {
         return Err(refuse(format!("has more than {OCSP_BYTES_MAX} bytes, which no OCSP response needs")));
     }
     let response = std::fs::read(file).map_err(|error| refuse(format!("cannot be read: {error}")))?;
-    // OCSPResponse is a sequence that begins with the status 0 (RFC 6960, section 4.2.1).
+    // An OCSPResponse is a DER sequence that begins with the status. The value 0 means success (RFC
+    // 6960, section 4.2.1).
     let is_successful =
         response.first() == Some(&0x30) && response.windows(3).take(8).any(|bytes| bytes == [0x0a, 1, 0]);
     if is_successful { Ok(response) } else { Err(refuse("is not a successful OCSP response in DER form".to_owned())) }

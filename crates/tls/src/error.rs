@@ -1,9 +1,9 @@
-//! Errors of the crate, grouped by who must act. Failed handshakes are no errors of the program:
-//! they are counted ([`crate::Failure`]).
+//! Errors of the crate, grouped by who must act. Failed handshakes do not appear here. They are
+//! counted instead ([`crate::Failure`]).
 
 use std::path::PathBuf;
 
-/// Error of the settings of an acceptor. The operator must act on each variant.
+/// Error in the settings of an acceptor. The operator must act on each variant.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A key or its certificate is refused.

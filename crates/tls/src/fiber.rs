@@ -20,7 +20,7 @@ use std::task::{Context, Poll, Waker};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-/// Size of a fiber's stack, in bytes. A guard page follows. A handshake with X25519MLKEM768 uses
+/// Size of a fiber's stack in bytes, without the guard page. A handshake with X25519MLKEM768 uses
 /// about 40 KiB in a build without optimisation.
 const STACK_BYTES: usize = 256 << 10;
 /// Largest number of unused stacks that a thread keeps.
@@ -30,7 +30,8 @@ type Resume = Waker;
 type Suspend = Yielder<Resume, ()>;
 
 thread_local! {
-    /// Yielder of the fiber that runs on this thread, and the waker of its task.
+    /// Yielder of the fiber that currently runs on this thread, and the waker of the task that
+    /// polls the fiber. The yielder suspends the fiber.
     static CURRENT: RefCell<Option<(NonNull<Suspend>, Waker)>> = const { RefCell::new(None) };
     /// Unused stacks.
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
@@ -40,9 +41,9 @@ thread_local! {
 
 /// Future that polls another future on a separate stack.
 ///
-/// It is not `Send`, because a suspended poll may hold values of its thread.
+/// It is not `Send`, because a suspended poll may hold values that belong to its thread.
 pub(crate) struct Fiber<F: Future> {
-    /// Suspended poll. It is dropped before the future that it borrows.
+    /// Poll that is suspended in the middle. It borrows `future`, so it is dropped before `future`.
     suspended: Option<Coroutine<Resume, (), Poll<F::Output>, DefaultStack>>,
     future: Pin<Box<F>>,
 }
@@ -72,7 +73,7 @@ impl<F: Future + 'static> Future for Fiber<F> {
     type Output = std::io::Result<F::Output>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // The fields are not pinned structurally: the future is in a box.
+        // The fields are not structurally pinned, because the inner future is in a box.
         let this = self.get_mut();
         let mut coroutine = match this.suspended.take() {
             Some(suspended) => {
@@ -107,7 +108,8 @@ impl<F: Future> Unpin for Fiber<F> {}
 
 impl<F: Future> Drop for Fiber<F> {
     fn drop(&mut self) {
-        // Dropping a suspended coroutine unwinds its stack, which runs the destructors on it.
+        // Dropping a suspended coroutine unwinds its stack, so that the values on the stack are
+        // dropped.
         if let Some(coroutine) = self.suspended.take() {
             // During the end of a thread, its counters may be gone.
             let _ = SUSPENDED.try_with(|suspended| suspended.set(suspended.get() - 1));
@@ -117,8 +119,8 @@ impl<F: Future> Drop for Fiber<F> {
     }
 }
 
-/// Yielder of the outer fiber while another one runs. It becomes current again when this value is
-/// dropped, also after a panic.
+/// Yielder of the outer fiber while an inner fiber runs. Dropping this value makes the outer fiber
+/// current again, even after a panic.
 struct Outer(Option<(NonNull<Suspend>, Waker)>);
 
 impl Outer {
@@ -134,10 +136,10 @@ impl Drop for Outer {
     }
 }
 
-/// Suspends the running fiber until `poll` is ready. Returns `None` outside a fiber.
+/// Suspends the current fiber until `poll` returns ready. Returns `None` outside a fiber.
 ///
-/// `poll` stores the waker of its context, as in [`Future::poll`]. No value of a thread-local
-/// variable may be borrowed during the call, because other tasks run meanwhile.
+/// `poll` must store the waker of its context, as in [`Future::poll`]. Other tasks run during the
+/// call. No value of a thread-local variable may therefore be borrowed.
 pub(crate) fn wait<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Option<T> {
     let (yielder, mut waker) = CURRENT.with_borrow(|current| current.clone())?;
     loop {
@@ -175,7 +177,7 @@ mod tests {
         }
     }
 
-    /// Value that a test sets, and the waker of the fiber that waits for it.
+    /// Test value that one task sets, and the waker of the fiber that waits for the value.
     #[derive(Default)]
     struct Slot(Cell<Option<u32>>, Cell<Option<Waker>>);
 
@@ -197,7 +199,7 @@ mod tests {
         }
     }
 
-    /// Two fibers are suspended in the middle of a call and continue in the other order.
+    /// Two fibers are suspended in the middle of a call. They can continue in any order.
     #[test]
     fn fibers_are_suspended_and_continue_independently() {
         let slots = [Rc::new(Slot::default()), Rc::new(Slot::default())];

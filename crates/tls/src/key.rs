@@ -1,4 +1,5 @@
-//! Keys in the form of rustls: they sign by the service of the thread.
+//! Private keys in the form that rustls expects. They sign through the signing service of the
+//! current thread.
 
 use std::sync::Arc;
 
@@ -8,7 +9,8 @@ use rustls::{Error, OtherError, SignatureAlgorithm, SignatureScheme};
 
 use crate::service;
 
-/// Schemes of RSA keys, in order of preference (RFC 8446, section 9.1, names the first ones).
+/// Signature schemes of RSA keys, in order of preference. RFC 8446, section 9.1, lists the
+/// mandatory schemes.
 const RSA: [(SignatureScheme, Scheme); 6] = [
     (SignatureScheme::RSA_PSS_SHA256, Scheme::RsaPss(Hash::Sha256)),
     (SignatureScheme::RSA_PSS_SHA384, Scheme::RsaPss(Hash::Sha384)),

@@ -1,4 +1,4 @@
-//! Signing service of a thread: joins the [`Signer`] with the event loop.
+//! Signing service of a thread. It connects the [`Signer`] with the event loop of the thread.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,8 +12,8 @@ use tokio::sync::Notify;
 
 use crate::fiber;
 
-/// Turns of the event loop between the arrival of a job and its signing. Other handshakes that
-/// arrived meanwhile reach their signature in these turns and share the batch.
+/// Number of turns of the event loop between the arrival of a job and its signature. In these
+/// turns, other handshakes can also reach their signature, so that one batch signs them all.
 const TURNS: usize = 4;
 
 thread_local! {
@@ -51,7 +51,8 @@ pub(crate) enum NoSignature {
 }
 
 impl Service {
-    /// Creates the service of this thread and replaces an earlier one.
+    /// Creates the signing service of the current thread. It replaces an earlier service of this
+    /// thread.
     pub fn new(signer: Signer) -> Self {
         let shared = Rc::new(Shared {
             signer: RefCell::new(signer),
@@ -68,7 +69,8 @@ impl Service {
         self.0.signer.borrow().counters()
     }
 
-    /// Signs jobs until it is dropped. Each thread runs this future once, next to its connections.
+    /// Signs jobs until the future is dropped. Each thread runs this future once, at the same time
+    /// as its connections.
     pub async fn run(&self) {
         let shared = &self.0;
         let mut done = Vec::new();
@@ -125,7 +127,7 @@ impl Shared {
     }
 }
 
-/// Signs `message` with `key`. The fiber of the caller is suspended until the signature is there.
+/// Signs `message` with `key`. The calling fiber is suspended until the signature is available.
 pub(crate) fn sign(key: &Arc<Key>, scheme: Scheme, message: &[u8]) -> Result<Vec<u8>, NoSignature> {
     /// Cancels the job when the handshake ends before its answer.
     struct Job<'a>(&'a Shared, JobId);

@@ -1,4 +1,4 @@
-//! Settings of an acceptor, and the configuration of rustls that they lead to.
+//! Settings of an acceptor, and their conversion to a configuration of rustls.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,7 +44,8 @@ pub enum ClientCertificates {
     /// Clients are not asked.
     #[default]
     None,
-    /// Clients are asked. A certificate must be valid, but clients without one are accepted.
+    /// The server asks clients for a certificate. Clients without a certificate are accepted, but a
+    /// certificate that is sent must be valid.
     Optional {
         /// File with the accepted authorities in PEM form.
         authorities: PathBuf,
@@ -63,7 +64,7 @@ pub struct Settings {
     pub tls12: bool,
     /// Groups of the key exchange, in order of preference.
     pub groups: Vec<Group>,
-    /// Protocols that ALPN offers, in order of preference (RFC 7301).
+    /// Protocol names that ALPN offers, in order of preference (RFC 7301).
     pub alpn: Vec<Vec<u8>>,
     /// Request for client certificates.
     pub client_certificates: ClientCertificates,
@@ -87,7 +88,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Returns the configuration of rustls. All threads share it, and with it the keys of session
+    /// Creates a configuration of rustls. All threads share it. It includes the keys of session
     /// tickets, which change every six hours.
     pub(crate) fn server_config(&self, certificates: Arc<Certificates>) -> Result<ServerConfig, Error> {
         let provider = CryptoProvider {
@@ -110,7 +111,7 @@ impl Settings {
         };
         let mut config = builder.with_cert_resolver(certificates);
         config.alpn_protocols.clone_from(&self.alpn);
-        // Tickets need no storage, and the server keeps no state of clients.
+        // Session tickets need no storage, so the server keeps no state about clients.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         if self.tickets {
             config.ticketer = Ticketer::new().map_err(Error::Settings)?;

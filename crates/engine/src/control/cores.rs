@@ -3,14 +3,16 @@
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
-/// Returns the cores on which the calling thread may run. Empty if the system does not report them.
+/// Returns the CPU cores on which the calling thread may run, or no core if the system does not
+/// report them.
 pub(crate) fn cores() -> Vec<usize> {
     let allowed = sched_getaffinity(Pid::from_raw(0));
     let is_allowed = |core: &usize| allowed.is_ok_and(|allowed| allowed.is_set(*core).unwrap_or(false));
     (0..CpuSet::count()).filter(is_allowed).collect()
 }
 
-/// Pins the calling thread to `cores`. Logs a warning and continues unpinned if the system refuses.
+/// Pins the calling thread to the CPU cores `cores`. If the system refuses, the function logs a
+/// warning and the thread continues unpinned.
 pub(crate) fn pin_to(cores: &[usize]) {
     let mut set = CpuSet::new();
     let pinned = !cores.is_empty() && cores.iter().all(|&core| set.set(core).is_ok());
@@ -22,16 +24,19 @@ pub(crate) fn pin_to(cores: &[usize]) {
     }
 }
 
-/// Returns the core of a worker. If there are more workers than cores, several workers share a
-/// core.
+/// Returns the CPU core of the worker thread with this index. If there are more workers than cores,
+/// several workers share a core.
 pub(crate) fn cores_of_worker(cores: &[usize], index: usize) -> &[usize] {
     let first = index % cores.len().max(1);
     cores.get(first..=first).unwrap_or_default()
 }
 
-/// Returns the cores of a worker's sender thread: a core without a worker, or all cores if none is
-/// left. A core whose worker spins has no time for the sender. The result is never empty, because a
-/// new thread inherits the affinity of its parent, which is the worker's core.
+/// Returns the CPU cores on which the sender thread of a worker may run.
+///
+/// The result is a core without a worker, or all cores if every core has a worker. A worker that
+/// polls without sleeping would leave no time for a sender thread on its core. The result must not
+/// be empty, because a new thread would then inherit the affinity of its parent, which is the core
+/// of the worker.
 pub(crate) fn cores_of_sender(cores: &[usize], workers: usize, index: usize) -> &[usize] {
     let first = workers + index;
     cores.get(first..=first).unwrap_or(cores)

@@ -1,4 +1,5 @@
-//! Threads that have stopped working: workers that hang, and housekeeping that ended by a bug.
+//! Detects threads that have stopped working: workers that hang, and housekeeping that a bug has
+//! ended.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,9 +8,10 @@ use std::time::{Duration, Instant};
 use crate::observe::counters::LOOPS;
 use crate::observe::report::HealthReport;
 
-/// Time without a completed loop iteration after which a worker counts as hung. Far above the
-/// longest iteration: a device without an answer is declared lost earlier. A worker on a busy core
-/// that does not get the processor for this time counts as hung too.
+/// Time after which a worker that has not completed a loop iteration counts as hung.
+///
+/// The limit is far above the longest iteration, because a device that does not answer is declared
+/// lost earlier. A worker that the system does not schedule for this time also counts as hung.
 const HANG_LIMIT: Duration = Duration::from_secs(10);
 
 /// State of the threads of a run.
@@ -48,9 +50,10 @@ impl Health {
         Self { workers: (0..workers).map(|_| progress()).collect(), disabled }
     }
 
-    /// Checks the published counters of all workers. `has_ended` states whether the thread of a
-    /// worker has ended. Returns the workers whose state has changed, and whether each of them is
-    /// hung.
+    /// Checks the loop counters that all workers publish, and updates which workers are hung.
+    ///
+    /// `has_ended` returns whether the thread of a worker has ended. The result lists each worker
+    /// whose state has changed, with true if the worker is now hung.
     pub(crate) fn check(
         &mut self,
         counters: &[Arc<[AtomicU64]>],

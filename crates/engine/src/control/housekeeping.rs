@@ -1,5 +1,5 @@
-//! Housekeeping thread: calls the periodic work of functions. The calls may wait for packets or
-//! devices, so they do not run on the workers or in the watch loop.
+//! The housekeeping thread calls the periodic work of packet functions. The calls may wait for
+//! packets or devices, so they do not run on the workers or in the watch loop.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -24,11 +24,11 @@ pub(crate) struct Housekeeper {
 }
 
 impl Housekeeper {
-    /// Starts the thread. Returns `None` if no function has periodic work. `disabled` receives the
-    /// functions whose work ended by a bug.
+    /// Starts the housekeeping thread. Returns `None` if no function has periodic work. `disabled`
+    /// receives the names of the functions whose periodic work a bug has ended.
     ///
     /// # Errors
-    /// If the thread cannot be started.
+    /// Returns an error if the thread cannot be started.
     pub(crate) fn start(commands: Arc<Commands>, disabled: Disabled) -> Result<Option<Self>, Error> {
         let functions = commands.functions.iter().enumerate();
         let chores: Vec<Chore> = functions
@@ -86,8 +86,8 @@ fn keep(call: &dyn Fn(usize) -> Done, mut chores: Vec<Chore>, disabled: &Disable
 }
 
 impl Chore {
-    /// Calls the function and logs a new error message. Returns false if the function panicked and
-    /// must not be called again.
+    /// Calls the periodic work of the function, and logs its error message if the message is new.
+    /// Returns false if the function panicked and must not be called again.
     fn run(&mut self, call: &dyn Fn(usize) -> Done) -> bool {
         let Ok(done) = catch_unwind(AssertUnwindSafe(|| call(self.function))) else {
             tracing::error!("function `{}`: its housekeeping is disabled after a bug", self.name);

@@ -1,4 +1,4 @@
-//! Builds, starts and watches the workers, outside the packet path.
+//! Builds, starts and watches the worker threads. This code runs outside the packet path.
 
 pub(crate) mod cores;
 pub(crate) mod health;

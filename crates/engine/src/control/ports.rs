@@ -1,4 +1,4 @@
-//! Opens the ports of a run: those of the configuration, or captures in a replay.
+//! Opens the ports of a run. In a replay, capture files take the place of the configured ports.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,12 +22,11 @@ pub(crate) struct Ports {
     sources: Vec<Source>,
     exits: Vec<Exit>,
     sinks: Vec<(String, Sink)>,
-    /// Live ports. The index is the port number. `None` for all other ports, and before the port is
-    /// open.
+    /// Live ports by port number. An entry is `None` if the port is not live or is not open yet.
     live: Vec<Option<Arc<dyn LivePort>>>,
 }
 
-/// Source of packets. Every worker has one receive queue of each source.
+/// Source of packets. Each source has one receive queue per worker.
 enum Source {
     Synthetic {
         port: u8,
@@ -48,7 +47,8 @@ enum Source {
 }
 
 impl Source {
-    /// Returns the port number of the source. For a replay, returns that of the first capture.
+    /// Returns the port number of the source. A replay reads several captures, so the function
+    /// returns the port number of the first capture.
     fn port(&self) -> u8 {
         match self {
             Self::Synthetic { port, .. } | Self::Pcap { port, .. } | Self::Live { port } => *port,
@@ -109,7 +109,8 @@ impl Ports {
         Ok(())
     }
 
-    /// Opens captures in place of the ports. A port without an output capture does not transmit.
+    /// Opens capture files in place of the configured ports. A port without an output capture does
+    /// not transmit.
     fn open_replay(&mut self, config: &Config, replay: &Replay, workers: usize) -> Result<(), Error> {
         let mut inputs: Vec<ReplayInput> = Vec::new();
         for (name, path) in &replay.inputs {
@@ -216,8 +217,8 @@ impl Ports {
         self.live.iter().flatten().for_each(|port| port.stop());
     }
 
-    /// Runs the periodic checks of live ports and captures. Returns port names with messages for
-    /// the operator.
+    /// Runs the periodic checks of live ports and captures. Returns messages for the operator, each
+    /// with the name of its port.
     pub(crate) fn attend(&self) -> Vec<(&str, String)> {
         let ports = self.names.iter().zip(&self.live).filter_map(|(name, port)| Some((name, port.as_ref()?)));
         let live = ports.flat_map(|(name, port)| port.attend().into_iter().map(|sentence| (name.as_str(), sentence)));
@@ -273,8 +274,8 @@ impl Ports {
         self.exits.iter().enumerate().map(open).collect()
     }
 
-    /// Returns the counters of each port, summed over all workers. Until the workers have finished,
-    /// only live ports have counters.
+    /// Returns the counters of each port as the sum over all workers. While the workers run, only
+    /// live ports have counters.
     pub(crate) fn counters(&self, finished: Option<&[Finished]>) -> Vec<PortCounters> {
         let Some(finished) = finished else {
             let live = |port: &Option<Arc<dyn LivePort>>| port.as_ref().map(|port| port.counters()).unwrap_or_default();
@@ -290,7 +291,7 @@ impl Ports {
                 *port += *counters;
             }
         }
-        // Add the events that the hardware counts and that no queue sees.
+        // Live ports also count events in hardware, which the queues of the workers do not see.
         for (port, live) in ports.iter_mut().zip(&self.live) {
             let Some(live) = live.as_ref().map(|live| live.counters()) else { continue };
             port.missed = port.missed.max(live.missed);
@@ -308,8 +309,8 @@ impl Ports {
         }
     }
 
-    /// Returns the order-independent digest of all frames that a synthetic port transmitted, if
-    /// configured.
+    /// Returns the digest of all frames that a synthetic port transmitted, if the configuration
+    /// asks for the digest. The digest does not depend on the order of the frames.
     pub(crate) fn digest(&self, port: usize) -> Option<u64> {
         match &self.exits[port] {
             Exit::Synthetic { config, digest } if config.digest => Some(digest.value()),
@@ -317,7 +318,7 @@ impl Ports {
         }
     }
 
-    /// Completes the output captures. Until then, no file exists under its final name.
+    /// Completes the output captures and gives their files the final names.
     pub(crate) fn finish(self) -> Result<(), Error> {
         for (port, sink) in &self.sinks {
             sink.sync().map_err(|source| Error::Port { port: port.clone(), source })?;
@@ -330,7 +331,8 @@ impl Ports {
     }
 }
 
-/// Returns the port with a new, empty record of probe packets for this run.
+/// Returns a copy of the configured port. If the port generates probe packets, the copy has an
+/// empty record of them for this run.
 fn with_probes(kind: &PortKind) -> PortKind {
     let mut kind = kind.clone();
     if let PortKind::Synthetic(config) = &mut kind
@@ -345,7 +347,7 @@ fn create(path: &Path, interfaces: &[String], workers: usize) -> Result<Sink, go
     Sink::create(path, pcap::Format::from_path(path), interfaces, workers)
 }
 
-/// Returns an error if a capture would be read and written in the same run.
+/// Returns an error if the run would read and write the same capture file.
 fn refuse_overwriting(replay: &Replay) -> Result<(), Error> {
     let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
     let inputs: Vec<PathBuf> = replay.inputs.iter().map(|(_, path)| real(path)).collect();

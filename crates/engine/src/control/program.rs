@@ -7,15 +7,16 @@ use godwit_device::{CustomKernel, Program};
 use godwit_function::Function;
 use godwit_packet::ImageRef;
 
-/// Adapter from [`Function`], which is independent of devices, to [`Program`], which is independent
-/// of functions.
+/// Presents a packet function to the device layer. [`Function`] does not depend on devices, and
+/// [`Program`] does not depend on functions.
 pub struct FunctionProgram {
     name: String,
     function: Arc<dyn Function>,
 }
 
 impl FunctionProgram {
-    /// Creates the device program of `function`. `name` is the configured name of the function.
+    /// Creates the program with which devices run `function`. `name` is the configured name of the
+    /// function.
     pub fn new(name: String, function: Arc<dyn Function>) -> Self {
         Self { name, function }
     }

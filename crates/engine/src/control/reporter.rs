@@ -34,7 +34,8 @@ pub(crate) struct Names {
 }
 
 impl Reporter {
-    /// Returns the report of the run so far, or of the complete run if the workers have `finished`.
+    /// Returns the report of the run. If `finished` contains the results of the workers, the report
+    /// covers the complete run.
     pub(crate) fn report(
         &self,
         elapsed: Duration,
@@ -147,7 +148,8 @@ impl Reporter {
             finished.unwrap_or_default().iter().map(|worker| worker.placement[function]).collect();
         devices.sort_unstable_by(|one, other| other.cmp(one));
         devices.dedup();
-        // If a function has several devices, the report lists all of them.
+        // The report of a function with several devices lists all of them, even those without a
+        // packet.
         if devices.is_empty() || stage.devices.len() > 1 {
             devices.extend(stage.devices.iter().rev().filter(|&device| !devices.contains(device)).collect::<Vec<_>>());
         }

@@ -1,4 +1,4 @@
-//! Starts the workers, watches them, and builds the report. Runs outside the packet path.
+//! Starts the workers, watches them, and builds the report. This code runs outside the packet path.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -31,12 +31,13 @@ const REPORT_A_HANG: &str = "`gdb -p PID -batch -ex 'thread apply all bt'` shows
 const WATCH_INTERVAL: Duration = Duration::from_millis(5);
 /// Interval at which the watch loop checks live ports.
 const ATTEND_INTERVAL: Duration = Duration::from_millis(100);
-/// Time for which a run that is ending waits for a hung worker.
+/// Time that a run waits at its end for a worker that hangs.
 const HUNG_GRACE: Duration = Duration::from_millis(500);
 /// Interval at which the watch loop reports progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Engine with allocated memory and open ports. No packet moves before [`Engine::run`].
+/// Engine with allocated memory and open ports. It moves no packets until [`Engine::run`] is
+/// called.
 pub struct Engine {
     parts: EngineParts,
     /// Flag that requests a reload of the configuration.
@@ -47,33 +48,33 @@ impl Engine {
     /// Allocates memory, opens ports, and loads programs.
     ///
     /// # Errors
-    /// If the configuration does not work on this machine. No packet was sent, and no file was
-    /// written.
+    /// Returns an error if the configuration does not work on this machine. In this case, the
+    /// engine has sent no packet and written no file.
     pub fn new(config: Config, options: &Options) -> Result<Self, Error> {
         Ok(Self { parts: setup::build(config, options)?, reload: options.reload.clone() })
     }
 
-    /// Returns the form of each function that was chosen for this machine, with the measurements
-    /// behind the choice.
+    /// Returns the compiled form of each function that the engine chose for this machine, and the
+    /// measurements on which the choice is based.
     pub fn choices(&self) -> Vec<Choice> {
         self.parts.devices.choices()
     }
 
-    /// Starts a trace before the first packet moves. `request` is a JSON object as on the control
-    /// socket (`docs/trace.md`).
+    /// Starts a trace before the engine moves the first packet. `request` is a JSON object with the
+    /// same members as on the control socket (`docs/trace.md`).
     ///
     /// # Errors
-    /// If the request is invalid.
+    /// Returns an error if the request is invalid.
     pub fn trace(&self, request: &serde_json::Value) -> Result<Trace, Error> {
         self.parts.traces.start(request)
     }
 
-    /// Runs until every source has ended, `limit` has passed or `stop` is set, then drains packets
-    /// in flight. Calls `progress` about once per second on this thread.
+    /// Runs until every source has ended, `limit` has passed or `stop` is set. Then it waits until
+    /// the packets in flight have left. Calls `progress` about once per second on this thread.
     ///
     /// # Errors
-    /// If a port failed, a replay was stopped early, or a worker panicked. Incomplete captures are
-    /// removed.
+    /// Returns an error if a port failed, a replay was stopped early, or a worker panicked.
+    /// Incomplete capture files are removed.
     pub fn run(
         self,
         stop: &Arc<AtomicBool>,
@@ -88,8 +89,8 @@ impl Engine {
         let keeper = state.map(|state| state.start()).transpose();
         let keeper = keeper.map_err(|error| Error::Setup(error.to_string()))?;
         let shared: Vec<Arc<[AtomicU64]>> = workers.iter().map(|worker| worker.counters()).collect();
-        // Flag that stops the workers. A failed worker sets it to stop all others. The caller's
-        // `stop` flag stays unchanged.
+        // This flag stops the workers. A worker that fails sets it to stop all other workers. The
+        // `stop` flag of the caller stays unchanged.
         let halt = Arc::new(AtomicBool::new(false));
         let started = Instant::now();
         let mut threads = Vec::new();
@@ -117,8 +118,8 @@ impl Engine {
             one_at_a_time: Mutex::default(),
             changer,
         });
-        // These threads must end before the parts of the engine that they access are dropped, even
-        // if a worker failed.
+        // The threads that start here must end before the parts of the engine that they access are
+        // dropped. This holds even if a worker failed.
         let disabled = Disabled::default();
         let housekeeper = match ports.is_replay() {
             false => Housekeeper::start(Arc::clone(&commands), disabled.clone()),
@@ -136,7 +137,7 @@ impl Engine {
             let elapsed = started.elapsed();
             let stopped = stop.load(Ordering::Relaxed) || stop_requested.load(Ordering::Relaxed);
             if stopped || halt.load(Ordering::Relaxed) || limit.is_some_and(|limit| elapsed >= limit) {
-                // Stop the ports before the workers. Workers that are stopping then drain the
+                // The ports stop before the workers, so that the workers can still drain the
                 // receive queues.
                 ports.stop();
                 halt.store(true, Ordering::Relaxed);
@@ -144,8 +145,9 @@ impl Engine {
                 if let Some(worker) = health.hung_worker()
                     && since.elapsed() >= HUNG_GRACE
                 {
-                    // Its thread may never end, and may hold locks of these parts. They are not
-                    // closed, and the process ends without the thread.
+                    // The thread of the hung worker may never end, and may hold locks of these
+                    // parts. The parts are therefore not closed, and the process ends without this
+                    // thread.
                     std::mem::forget((ports, devices, server, housekeeper, reloader));
                     return Err(Error::Hung { worker });
                 }
@@ -171,7 +173,7 @@ impl Engine {
             let rest = limit.map_or(WATCH_INTERVAL, |limit| limit.saturating_sub(elapsed).min(WATCH_INTERVAL));
             let rest = rest.max(Duration::from_micros(200));
             match report_requests.recv_timeout(rest) {
-                // Sending the report fails if the client has disconnected. This is not an error.
+                // If the client has disconnected, its report cannot be sent. This is not an error.
                 Ok(reply) => {
                     drop(Sender::send(&reply, reporter.report(elapsed, &shared, None, &ports, &power, &health)))
                 }
@@ -180,7 +182,7 @@ impl Engine {
             }
         }
         let elapsed = started.elapsed();
-        // Close the channel. Clients that still wait for a report then learn that the run has
+        // When the channel closes, clients that still wait for a report learn that the run has
         // ended.
         drop(report_requests);
         drop((reloader, server?, housekeeper?));
@@ -223,7 +225,8 @@ fn spawn(index: usize, worker: Worker, pin: bool, halt: &Arc<AtomicBool>) -> Res
         if pin {
             pin_to(cores_of_worker(&cores(), index));
         }
-        // If the worker ends early, by an error or a panic, the guard stops all other workers.
+        // If the worker ends early because of an error or a panic, this guard stops all other
+        // workers.
         let guard = HaltOnDrop(&halt);
         let finished = worker.run(&halt)?;
         std::mem::forget(guard);

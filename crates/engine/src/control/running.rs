@@ -8,8 +8,8 @@ use godwit_function::{Error, Running};
 
 use crate::plan::grace::GracePeriods;
 
-/// Time limit of [`Running::quiesce`], far above any normal time in flight. The watchdog declares
-/// an unresponsive device lost much earlier.
+/// Longest time for which [`Running::quiesce`] waits for packets in flight. The limit is far above
+/// their normal processing time. The watchdog declares an unresponsive device lost much earlier.
 const QUIET_LIMIT: Duration = Duration::from_secs(60);
 
 /// Access of one function to the running engine.

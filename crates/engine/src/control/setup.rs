@@ -1,4 +1,4 @@
-//! Builds workers from a configuration: memory, ports, programs, steering.
+//! Builds the workers from a configuration, with their memory, ports, programs and packet steering.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -45,12 +45,15 @@ pub(crate) struct EngineParts {
     pub(crate) state: Option<Arc<State>>,
 }
 
-/// Steering key that depends on the class of a packet. At most one function with state for many
-/// flows is on the path of each class (`config/workers.rs` checks this), and that function provides
-/// the key.
+/// Steering key that depends on the traffic class of a packet. The steering key selects the worker
+/// of a packet.
+///
+/// Packets of one class pass at most one function that keeps state for many flows
+/// (`config/workers.rs` checks this). That function provides the key of the class.
 struct ClassKeys {
     classifier: Classifier,
-    /// Steering key of each class. `None`: packets of the class are steered by flow hash.
+    /// Steering key of each traffic class. If the entry is `None`, the flow hash selects the
+    /// worker.
     keys: Vec<Option<Arc<dyn SteerKey>>>,
 }
 
@@ -63,8 +66,8 @@ impl SteerKey for ClassKeys {
     }
 }
 
-/// Creates the steering of packets to workers: by flow hash, or by the key of the function that
-/// keeps state for the packet's class.
+/// Creates the steering, which selects a worker for each packet. If a function keeps state for the
+/// class of the packet, the key of that function decides. Otherwise the flow hash decides.
 fn steering(config: &Config) -> Steering {
     let key_of = |function: usize| config.functions[function].function.steer_key();
     let functions = steering_functions(&config.functions, &config.chain);
@@ -74,7 +77,8 @@ fn steering(config: &Config) -> Steering {
     Steering::new(config.engine.workers, key)
 }
 
-/// Allocates the arena in memory that the devices can access, with the reuse order that suits them.
+/// Allocates the packet memory (the arena) where the devices can access it. Also chooses the order
+/// in which buffers are reused.
 fn arena(config: &Config) -> Result<Arena, Error> {
     let mut arena = config.arena.clone();
     if !config.has_reuse
@@ -84,22 +88,25 @@ fn arena(config: &Config) -> Result<Arena, Error> {
     }
     let workers = config.engine.workers;
     let bytes = Arena::bytes_for(&arena, workers)?;
-    // Devices in launch mode without their own memory need no special memory. They access any
-    // memory of the process, including huge pages.
+    // Devices in launch mode that have no memory of their own need no special memory. They access
+    // any memory of the process, including huge pages.
     let ids_of = |is_wanted: &dyn Fn(&DeviceConfig) -> bool| {
         let used = config.devices.iter().filter(|device| is_used(config, &device.id) && is_wanted(device));
         used.map(|device| device.id.as_str()).collect::<Vec<_>>()
     };
-    // The first listed device that provides memory provides the arena. Persistent devices come
-    // first: their groups need such memory, while copies are only slower without it.
+    // The first listed device that provides memory provides the arena. Devices in persistent mode
+    // come first, because they need such memory. For devices that copy packets, other memory is
+    // only slower.
     let mut ids = ids_of(&|device| device.mode == Mode::Persistent);
     ids.extend(ids_of(&|device| device.mode == Mode::Launch && godwit_device::has_own_memory(&device.id)));
     Ok(Arena::over(godwit_device::arena_memory(&ids, bytes)?, arena, workers)?)
 }
 
-/// Opens the state folder, and connects functions to it whose sequence numbers must survive a
-/// restart. Returns `None` if there are none, in a replay, and for a configuration that comes from
-/// no file and names no folder: its keys were generated.
+/// Opens the state folder, and connects it with the functions whose sequence numbers must survive a
+/// restart.
+///
+/// Returns `None` if no such function exists, or if the run is a replay. It also returns `None` for
+/// a configuration that comes from no file and names no folder, because its keys are generated.
 fn start_state(config: &Config, options: &Options) -> Result<Option<Arc<State>>, Error> {
     let folder = options.state.as_ref().or(config.engine.state.as_ref());
     let functions = || config.functions.iter().filter_map(|entry| Some((&entry.name, entry.function.durable()?)));
@@ -117,7 +124,7 @@ fn start_state(config: &Config, options: &Options) -> Result<Option<Arc<State>>,
     Ok(Some(state))
 }
 
-/// Builds the engine from a configuration. No packet moves yet.
+/// Builds the engine from a configuration. The engine moves no packets yet.
 pub(crate) fn build(config: Config, options: &Options) -> Result<EngineParts, Error> {
     let workers = config.engine.workers;
     let functions: Vec<(String, Arc<dyn Function>)> =

@@ -48,20 +48,22 @@ const REQUEST_BYTES_MAX: usize = 1 << 20;
 const CLIENTS_MAX: usize = 8;
 /// Idle time after which the server disconnects a client.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// Timeout of a complete reply. After it, the server disconnects the client.
+/// Longest time in which a client must have read a complete reply. The server then disconnects the
+/// client.
 const WRITE_LIMIT: Duration = Duration::from_secs(5);
-/// Time after the end of the run during which a client can still read a reply.
+/// Time after the end of the run for which a client can still read a reply.
 const END_WRITE_LIMIT: Duration = Duration::from_millis(200);
 /// Interval at which a waiting thread checks whether the run has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-/// Timeout of a report, far above the normal response time of the watch loop.
+/// Longest time to wait for a report. The watch loop normally answers much faster.
 const REPORT_LIMIT: Duration = Duration::from_secs(10);
-/// Time after the end of the run during which a client can still read its trace.
+/// Time after the end of the run for which a client can still read the packets of its trace.
 const TRACE_GRACE: Duration = Duration::from_secs(1);
 /// Maximum time for which a request for trace packets waits.
 const TRACE_WAIT: Duration = Duration::from_millis(500);
 
-/// Control socket that listens but does not answer yet. The socket file is removed on drop.
+/// Control socket that accepts connections but does not answer requests yet. Dropping it removes
+/// the socket file.
 #[derive(Debug)]
 pub(crate) struct ControlSocket {
     listener: UnixListener,
@@ -69,10 +71,12 @@ pub(crate) struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Listens at `path`. Replaces the socket file of a process that has ended.
+    /// Listens at `path`. If the process that created a socket file there has ended, replaces the
+    /// file.
     ///
     /// # Errors
-    /// If another process listens there, the file is not a socket, or the socket cannot be created.
+    /// Returns an error if another process listens at `path`, if the file is not a socket, or if
+    /// the socket cannot be created.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let refuse = |what: &str| Error::Setup(format!("cannot listen for control at {}: {what}", path.display()));
         match std::fs::symlink_metadata(path) {
@@ -89,7 +93,7 @@ impl ControlSocket {
         let made = || -> nix::Result<UnixListener> {
             let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
             let made = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
-            // Set the file mode of the socket before it has a name, so that other users can never
+            // The file mode is set before the socket has a name, so that other users can never
             // connect.
             fchmod(&made, Mode::S_IRUSR | Mode::S_IWUSR)?;
             bind(made.as_raw_fd(), &UnixAddr::new(path)?)?;
@@ -100,8 +104,9 @@ impl ControlSocket {
         Ok(Self { listener, path: path.to_owned() })
     }
 
-    /// Returns a client that connects within [`LOOK_INTERVAL`]. If this process has no descriptor
-    /// left, refuses the client with the spare one.
+    /// Waits for a client for at most [`LOOK_INTERVAL`], and returns its connection. If this
+    /// process has no file descriptor left, the function uses the spare descriptor to refuse the
+    /// client.
     fn accept(&self, spare: &mut Option<File>, ended: &AtomicBool) -> Option<UnixStream> {
         if !is_readable(&self.listener, LOOK_INTERVAL) {
             return None;
@@ -117,13 +122,14 @@ impl ControlSocket {
             }
             Err(_) => {}
         }
-        // The listener may still be readable. Without a rest, this thread would spin.
+        // The listener may still be readable. Without this pause, the loop would use a whole core.
         thread::sleep(LOOK_INTERVAL);
         None
     }
 }
 
-/// Opens a descriptor that [`ControlSocket::accept`] gives up for a client.
+/// Opens a spare file descriptor. [`ControlSocket::accept`] closes it to be able to refuse a client
+/// when no other descriptor is left.
 fn spare_descriptor() -> Option<File> {
     File::open("/dev/null").ok()
 }
@@ -163,19 +169,19 @@ pub(crate) struct ControlServer {
 }
 
 impl ControlServer {
-    /// Starts the server. `cores` are the cores without a worker, to which its threads are pinned.
-    /// On the core of a worker that spins, they would wait for milliseconds until the scheduler
-    /// moves them.
+    /// Starts the server and pins its threads to `cores`, which run no worker. On the core of a
+    /// worker that polls without sleeping, these threads would wait for milliseconds until the
+    /// scheduler moves them.
     ///
     /// # Errors
-    /// If the thread cannot be started.
+    /// Returns an error if the thread cannot be started.
     pub(crate) fn start(socket: ControlSocket, commands: Arc<Commands>, cores: Vec<usize>) -> Result<Self, Error> {
         let ended = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&ended);
         let thread = thread::Builder::new()
             .name("control".to_owned())
             .spawn(move || {
-                // Pin this thread, because the threads of clients inherit its affinity.
+                // This thread is pinned first, because the threads of clients inherit its affinity.
                 if !cores.is_empty() {
                     pin_to(&cores);
                 }
@@ -218,24 +224,25 @@ fn serve(socket: &ControlSocket, commands: &Commands, ended: &AtomicBool) {
     });
 }
 
-/// Answers a client until it disconnects, is idle for too long, or sends a request that is too
-/// long.
+/// Answers the requests of a client until it disconnects, is idle for too long, or sends a request
+/// that is too long.
 fn serve_client(mut stream: &UnixStream, commands: &Commands, ended: &AtomicBool) {
-    // The listener does not block. On some systems, accepted sockets inherit this property.
+    // The listener is non-blocking. On some systems, accepted sockets inherit this property, so it
+    // is cleared here.
     if stream.set_nonblocking(false).is_err() {
         return;
     }
-    // The buffer never grows, so that no copy of a key remains in freed memory.
+    // The buffer has a fixed size. If it grew, a copy of a key could remain in freed memory.
     let mut read = Zeroizing::new(vec![0; REQUEST_BYTES_MAX]);
     let mut filled = 0;
     let mut last_activity = Instant::now();
     // Trace of this client. It ends when the client disconnects.
     let mut trace = None;
-    // A client with an active trace is served for a short time after the run, to read the last
-    // packets.
+    // After the end of the run, a client with an active trace is served for a short time, so that
+    // it can read the last packets.
     while !ended.load(Ordering::Relaxed) || (trace.is_some() && last_activity.elapsed() < TRACE_GRACE) {
         while let Some(end) = read[..filled].iter().position(|&byte| byte == b'\n') {
-            // The rest of a long series of requests is not answered after the run.
+            // After the end of the run, the remaining requests of a client are not answered.
             if ended.load(Ordering::Relaxed) && trace.is_none() {
                 return;
             }
@@ -269,7 +276,7 @@ fn serve_client(mut stream: &UnixStream, commands: &Commands, ended: &AtomicBool
     }
 }
 
-/// Sends a reply. Returns false if the client has disconnected, or reads too slowly.
+/// Sends a reply. Returns false if the client has disconnected or reads too slowly.
 fn reply(mut stream: &UnixStream, answer: &Value, ended: &AtomicBool) -> bool {
     let mut line = answer.to_string();
     line.push('\n');
@@ -303,8 +310,8 @@ fn refused(sentence: impl std::fmt::Display) -> Value {
 fn answer(line: &[u8], commands: &Commands, trace: &mut Option<Trace>) -> Value {
     let request: WipedValue = match serde_json::from_slice(line) {
         Ok(request) => request,
-        // The error gives the position of the fault and does not quote the content, which may be a
-        // key.
+        // The error message gives only the position of the fault. It does not quote the request,
+        // which may contain a key.
         Err(error) => return refused(format!("invalid JSON at column {}", error.column())),
     };
     let result = catch_unwind(AssertUnwindSafe(|| commands.run(&request.0, trace)));
@@ -342,7 +349,8 @@ impl Commands {
         }
     }
 
-    /// Handles a trace request: `start`, `read` until the trace is over, or `stop`.
+    /// Handles a trace request of a client. The client sends `start`, then `read` until the trace
+    /// is over, or `stop`.
     fn trace(&self, request: &Value, trace: &mut Option<Trace>) -> Result<Value, Error> {
         let none = || Error::request("no trace is active: `start` one on this connection");
         let wait = request.get("wait_ms").and_then(Value::as_u64).map(Duration::from_millis);
@@ -385,7 +393,8 @@ impl Commands {
         self.with(function, |function, running| function.command(request, running)).map_err(Error::request)
     }
 
-    /// Calls a function on this thread, outside the packet path. Only one call runs at a time.
+    /// Calls `act` with a function on the current thread, outside the packet path. Only one such
+    /// call runs at a time.
     pub(crate) fn with<R>(&self, function: usize, act: impl FnOnce(&dyn Function, &dyn Running) -> R) -> R {
         let _guard = self.one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
         let running = RunningFunction { function, devices: self.devices.all(), graces: &self.graces };

@@ -6,7 +6,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use serde_json::{Map, Number, Value};
 use zeroize::Zeroize;
 
-/// Overwrites all strings of a request or a reply, because they may contain keys.
+/// Overwrites all strings of a request or a reply with zeros, because they may contain keys.
 pub fn wipe_texts(value: &mut Value) {
     match value {
         Value::String(text) => text.zeroize(),
@@ -16,8 +16,9 @@ pub fn wipe_texts(value: &mut Value) {
     }
 }
 
-/// JSON value whose strings are wiped when it is dropped. If a text is not valid JSON, the strings
-/// before the fault are wiped too. Strings with escape sequences leave a copy in the parser.
+/// JSON value that overwrites its strings with zeros when it is dropped. If a text is not valid
+/// JSON, the strings before the fault are overwritten too. The JSON parser keeps a copy of strings
+/// with escape sequences.
 pub(crate) struct WipedValue(pub(crate) Value);
 
 impl WipedValue {

@@ -11,7 +11,8 @@ use crate::place::device_chain::Streams;
 use crate::place::devices::Devices;
 use crate::plan::chain_plan::{ChainPlan, Placement};
 
-/// Creates plan `number` for the packet path. `config` provides everything except the chain.
+/// Creates the plan with this number, which describes the function chain to the workers. `config`
+/// provides everything except the chain.
 pub(crate) fn plan(
     config: &Config,
     chain: &Chain,
@@ -24,8 +25,8 @@ pub(crate) fn plan(
         config.functions.iter().map(|entry| (entry.name.clone(), Arc::clone(&entry.function))).collect();
     let mut kernels: Vec<u8> = functions.iter().map(|(_, function)| function.contract().bin_kernel()).collect();
     if kernels.is_empty() {
-        // A chain from port to port fills no bins, but a packer needs at least one label, so add a
-        // kernel.
+        // A chain that only connects ports has no functions and therefore no kernels. A packer
+        // needs at least one label (the key of a bin of packets), so a kernel is added.
         kernels.push(0);
     }
     let depends_on_class = |function: usize| {

@@ -1,5 +1,5 @@
-//! The chain in the form that workers use on the packet path. All workers share one plan, and
-//! nothing writes to it. A change of the chain creates a new plan (`change.rs`).
+//! The function chain in the form that workers use on the packet path. All workers share one
+//! immutable plan. A change of the chain creates a new plan (`change.rs`).
 
 use std::sync::Arc;
 
@@ -12,28 +12,30 @@ use crate::observe::counters::{CounterLayout, FunctionLayout};
 use crate::path::order::Order;
 use crate::place::device_chain::Streams;
 
-/// The chain in the form that workers use on the packet path. It is immutable.
+/// The function chain in the form that workers use on the packet path. The plan is immutable.
 pub(crate) struct ChainPlan {
     pub(crate) classifier: Classifier,
     /// Names of the classes. The index is the class number.
     pub(crate) classes: Vec<String>,
     pub(crate) decider: Decider,
     pub(crate) entries: Entries,
-    /// Configured functions in the chain. The index is the function number.
+    /// Configured functions in the chain, by function number.
     pub(crate) stages: Vec<Stage>,
-    /// Function numbers in an order in which each function precedes all functions that may follow
-    /// it.
+    /// Function numbers in topological order: each function comes before all functions that may
+    /// follow it in the chain.
     pub(crate) sequence: Vec<usize>,
-    /// Functions that need arrival order. Each has a gate number, which is its index, even if no
-    /// packet waits at the gate.
+    /// Functions that need packets in arrival order. The gate number of a function is its index
+    /// here. Packets wait at a gate until they are in arrival order. The function has a gate number
+    /// even if no packet ever waits.
     pub(crate) gates: Vec<usize>,
     /// Whether packets leave in arrival order. One entry per port.
     pub(crate) ordered: Vec<bool>,
     pub(crate) layout: CounterLayout,
-    /// Device chain of each device: the part of the chain that the device executes. `None`: the
+    /// Part of the function chain that each device executes on its own. If the entry is `None`, the
     /// device returns packets to the host after each function.
     pub(crate) chains: Vec<Option<Arc<DeviceChain>>>,
-    /// Streams of all packers. A bin contains packets of one stream only.
+    /// Streams of all packers. A stream is one input of a packer, and a bin (a batch for one
+    /// work-group) contains packets of one stream only.
     pub(crate) streams: Vec<Stream>,
 }
 
@@ -42,33 +44,36 @@ pub(crate) struct Stage {
     /// Configured name of the function.
     pub(crate) name: String,
     pub(crate) function: Arc<dyn Function>,
-    /// Gate in front of the function. `None`: the function does not need arrival order, or only
-    /// ports lead to it, so that its packets come in arrival order anyway.
+    /// Gate at which packets wait for arrival order before they enter the function.
+    ///
+    /// The gate is `None` if the function does not need arrival order. It is also `None` if packets
+    /// come only from ports, because they are in arrival order then.
     pub(crate) gate: Option<usize>,
-    /// Progress value of a packet on its way to the function. It counts the gates before the
-    /// function.
+    /// Progress value of a packet on its way to the function. The value grows with the number of
+    /// gates before the function.
     pub(crate) progress: u8,
     pub(crate) counters: FunctionLayout,
     /// Whether the stage that follows a verdict depends on the class of the packet.
     pub(crate) is_routed_by_class: bool,
-    /// Devices on which the function is placed, as indices into the worker's devices. Contains at
-    /// least one device. Failover does not change this list.
+    /// Devices that run the function, as indices into the devices of the worker. The list contains
+    /// at least one device. It does not change when a device fails.
     pub(crate) devices: Box<[usize]>,
-    /// Stream of each class. `None`: all classes use one stream, whose index is the function
-    /// number.
+    /// Stream of each traffic class. If it is `None`, all classes use the stream whose index is the
+    /// function number.
     pub(crate) streams: Option<Box<[u16]>>,
 }
 
 impl Stage {
-    /// Returns the progress value of a packet that is inside the function: past its gate, in the
-    /// host half or in a bin.
+    /// Returns the progress value of a packet that has entered the function. Such a packet has
+    /// passed the gate of the function. It is prepared on the worker or waits in a bin (a batch for
+    /// one kernel call).
     pub(crate) fn progress_inside(&self) -> u8 {
         self.gate.map_or(self.progress, |gate| Order::after(gate + 1))
     }
 }
 
-/// First stage of packets by ingress port and class. Stages are numbered, so that packets are
-/// grouped by small keys.
+/// First processing stage of a packet, by ingress port and traffic class. Each stage has a small
+/// number, by which packets are grouped.
 #[derive(Debug)]
 pub(crate) struct Entries {
     /// Number of the first stage for each port and class.
@@ -84,7 +89,7 @@ impl Entries {
         let mut stages = Vec::new();
         let mut number = |stage: Next| {
             let known = stages.iter().position(|known| *known == stage);
-            // There are at most 64 ports and 64 functions, so the number has 8 bits.
+            // There are at most 64 ports and 64 functions, so the number fits into 8 bits.
             known.unwrap_or_else(|| {
                 stages.push(stage);
                 stages.len() - 1
@@ -96,7 +101,7 @@ impl Entries {
         Self { numbers, stages, classes }
     }
 
-    /// Returns the numbers of the first stages of a port. The index is the class.
+    /// Returns the numbers of the first stages of a port, by traffic class.
     #[inline]
     pub(crate) fn of_port(&self, port: u8) -> &[u8] {
         &self.numbers[usize::from(port) * self.classes..][..self.classes]
@@ -114,15 +119,15 @@ pub(crate) struct Placement<'a> {
     /// Devices of each function, as indices into `devices`.
     pub(crate) functions: &'a [Box<[usize]>],
     pub(crate) devices: &'a [&'a str],
-    /// Device chain of each device. `None`: the device returns packets to the host after each
-    /// function.
+    /// Part of the function chain that each device executes on its own. If the entry is `None`, the
+    /// device returns packets to the host after each function.
     pub(crate) chains: Vec<Option<Arc<DeviceChain>>>,
     pub(crate) streams: &'a Streams,
 }
 
 impl ChainPlan {
     /// Creates a plan. `ranks` has one entry per function. The rank of a function is lower than the
-    /// rank of every function that may follow it.
+    /// rank of every function that may follow it in the chain.
     pub(crate) fn new(
         classifier: Classifier,
         classes: &[String],
@@ -136,8 +141,8 @@ impl ChainPlan {
         let layout = CounterLayout::new(contracts, placement.devices.iter().copied());
         let mut sequence: Vec<usize> = (0..functions.len()).collect();
         sequence.sort_by_key(|&index| (ranks[index], index));
-        // All pairs of class and verdict of a function. The decider has the same limits, so the
-        // casts do not truncate.
+        // This closure returns all pairs of a traffic class and a verdict of a function. The type
+        // of the decider has the same limits, so the casts do not truncate.
         let outcomes_of = |function: usize| {
             let verdicts = functions[function].1.contract().verdicts.len();
             (0..classes.len()).flat_map(move |class| (0..verdicts).map(move |verdict| (class as u8, verdict as u8)))

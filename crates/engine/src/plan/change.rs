@@ -25,11 +25,13 @@ use godwit_packet::Descriptor;
 use crate::plan::chain_plan::ChainPlan;
 use crate::plan::epoch::{Epochs, WorkerEpoch};
 
-/// State of plan changes that the control thread and the workers share. Plans are numbered from 0.
+/// State of plan changes that the control thread and the workers share. A plan describes the
+/// function chain to the workers. Plans are numbered from 0.
 pub(crate) struct PlanChanges {
     epochs: Arc<Epochs>,
     latest: Mutex<(u64, Arc<ChainPlan>)>,
-    /// Longest time for which a worker held new packets at the last change, in nanoseconds.
+    /// Longest time for which a worker held new packets during the last plan change, in
+    /// nanoseconds.
     held_ns: AtomicU64,
 }
 
@@ -38,8 +40,8 @@ impl PlanChanges {
         Arc::new(Self { epochs: Epochs::new(workers), latest: Mutex::new((0, plan)), held_ns: AtomicU64::new(0) })
     }
 
-    /// Returns the worker's part of plan changes for worker `worker`. It must exist before the
-    /// worker starts. Dropping it reports that the worker has ended.
+    /// Returns the state of plan changes that belongs to worker `worker`. The state must exist
+    /// before the worker starts. When it is dropped, the worker counts as ended.
     pub(crate) fn of_worker(self: &Arc<Self>, worker: usize) -> WorkerChange {
         WorkerChange {
             epoch: self.epochs.of_worker(worker),
@@ -49,8 +51,8 @@ impl PlanChanges {
         }
     }
 
-    /// Asks all workers to take plan `number`. It must be one more than the number of the last
-    /// plan, and all workers must use that plan.
+    /// Asks all workers to take the new plan. `number` must be one more than the number of the
+    /// previous plan, and all workers must already use the previous plan.
     pub(crate) fn ask(&self, number: u64, plan: Arc<ChainPlan>) {
         let before = {
             let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,7 +69,7 @@ impl PlanChanges {
         self.epochs.wait(number, limit)
     }
 
-    /// Returns the longest time for which a worker held packets at the last change.
+    /// Returns the longest time for which a worker held packets during the last plan change.
     pub(crate) fn held(&self) -> Duration {
         Duration::from_nanos(self.held_ns.load(Ordering::Relaxed))
     }
@@ -77,30 +79,30 @@ impl PlanChanges {
     }
 }
 
-/// One worker's part of plan changes: its answers, and the packets that it holds.
+/// State of one worker during plan changes: its answers to requests, and the packets that it holds.
 pub(crate) struct WorkerChange {
     epoch: WorkerEpoch,
     shared: Arc<PlanChanges>,
     draining: Option<Draining>,
-    /// Packets that arrived during the drain of the old plan, in arrival order. They are not yet
-    /// started.
+    /// Packets that arrived while the worker drained the old plan, in arrival order. No function
+    /// has processed them yet.
     held: Vec<Descriptor>,
 }
 
 /// State of a worker that drains packets of the old plan.
 #[derive(Clone, Copy)]
 struct Draining {
-    /// Number of arrivals before the drain. The drain ends when the exit has passed that many
-    /// order-ring slots.
+    /// Number of packets that had arrived before the drain began. The drain ends when that many
+    /// packets have left the order ring.
     until: usize,
     since_ns: u64,
 }
 
-/// A plan that the worker takes, and the packets that wait for it.
+/// New plan that the worker takes, and the packets that it held until then.
 pub(crate) struct TakenPlan {
     number: u64,
     pub(crate) plan: Arc<ChainPlan>,
-    /// Packets that arrived during the drain of the old plan, in arrival order.
+    /// Packets that arrived while the worker drained the old plan, in arrival order.
     pub(crate) held: Vec<Descriptor>,
     since_ns: u64,
 }
@@ -112,14 +114,14 @@ impl WorkerChange {
         self.epoch.requested().is_some()
     }
 
-    /// Returns whether the worker is draining packets of the old plan.
+    /// Returns whether packets of the old plan are still on their way through the worker.
     #[inline]
     pub(crate) fn drains(&self) -> bool {
         self.draining.is_some()
     }
 
-    /// Holds packets that have just arrived, if the worker is draining the old plan. Returns false
-    /// if it is not, and the caller must start the packets.
+    /// Holds packets that have just arrived while the worker drains the old plan. Returns false if
+    /// the worker does not drain. The caller must then start the packets.
     #[inline]
     pub(crate) fn hold(&mut self, packets: &[Descriptor]) -> bool {
         let drains = self.drains();
@@ -129,10 +131,12 @@ impl WorkerChange {
         drains
     }
 
-    /// Starts or continues the drain of the old plan. Returns the new plan if the packets of the
-    /// old plan are gone. The worker calls this once per loop iteration while
-    /// [`WorkerChange::is_requested`] returns true, before it receives packets. `arrived` and
-    /// `passed` count order-ring slots since the start of the engine.
+    /// Starts or continues the drain of the old plan. Returns the new plan when all packets of the
+    /// old plan have left.
+    ///
+    /// The worker calls this function once per loop iteration while [`WorkerChange::is_requested`]
+    /// returns true, before it receives packets. `arrived` and `passed` count the packets that have
+    /// entered and left the order ring since the start.
     pub(crate) fn take(&mut self, arrived: usize, passed: usize, now_ns: u64) -> Option<TakenPlan> {
         let begins = Draining { until: arrived, since_ns: now_ns };
         let Draining { until, since_ns } = *self.draining.get_or_insert(begins);
@@ -144,7 +148,8 @@ impl WorkerChange {
         Some(TakenPlan { number, plan, held: std::mem::take(&mut self.held), since_ns })
     }
 
-    /// Reports that the worker uses the plan, after it has started the held packets.
+    /// Reports that the worker uses the new plan. The worker calls this function after it has
+    /// started the held packets.
     pub(crate) fn answer(&mut self, taken: TakenPlan, now_ns: u64) {
         self.shared.held_ns.fetch_max(now_ns - taken.since_ns, Ordering::Relaxed);
         self.epoch.answer(taken.number);

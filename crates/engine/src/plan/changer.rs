@@ -1,6 +1,7 @@
-//! Changes the chain of a running engine. The changer reads the new chain, checks that the running
-//! engine can use it, writes it to the devices, and asks the workers to take it. It runs outside
-//! the packet path.
+//! Changes the function chain of a running engine.
+//!
+//! The changer reads the new chain, checks that the running engine can use it, writes it to the
+//! devices, and asks the workers to take it. It runs outside the packet path.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,12 +19,12 @@ use crate::plan::build::plan;
 use crate::plan::chain_plan::ChainPlan;
 use crate::plan::change::PlanChanges;
 
-/// Time limit for packets of the old chain to leave, far above any normal time in flight. The
-/// watchdog declares an unresponsive device lost much earlier.
+/// Longest time to wait until the packets of the old chain have left. The limit is far above their
+/// normal processing time. The watchdog declares an unresponsive device lost much earlier.
 const DRAIN_LIMIT: Duration = Duration::from_secs(60);
 
-/// Returns for each class the function whose state determines the worker of its packets. `None`:
-/// the flow hash determines the worker.
+/// Returns one function for each traffic class. The state of this function determines which worker
+/// receives the packets of the class. If the entry is `None`, the flow hash determines the worker.
 pub(crate) fn steering_functions(functions: &[FunctionConfig], chain: &Chain) -> Vec<Option<usize>> {
     let keyed = |class: usize| {
         let reached = |index: &usize| chain.is_reached_by(*index, class);
@@ -32,13 +33,13 @@ pub(crate) fn steering_functions(functions: &[FunctionConfig], chain: &Chain) ->
     (0..chain.classes().len()).map(keyed).collect()
 }
 
-/// Changer of the chain, with the parts of the engine that a change affects.
+/// Changes the function chain. It owns or shares the parts of the engine that a change affects.
 pub(crate) struct Changer {
     config: Config,
     devices: Arc<Devices>,
     changes: Arc<PlanChanges>,
     traces: Arc<Traces>,
-    /// Properties of the current chain. The lock also ensures that only one change runs at a time.
+    /// Properties of the current chain. The lock also ensures that changes run one at a time.
     current: Mutex<Current>,
 }
 
@@ -53,12 +54,13 @@ struct Current {
 pub(crate) struct ChangeResult {
     /// Number of changes since the start, including this one.
     change: u64,
-    /// Time from the request until all new packets took the new chain, in microseconds.
+    /// Time in microseconds from the request until all new packets took the new chain.
     took_us: u64,
-    /// Longest time for which a worker held new packets until its last packet of the old chain was
-    /// gone, in microseconds.
+    /// Longest time in microseconds for which a worker held new packets. It holds them until its
+    /// last packet of the old chain has left.
     held_us: u64,
-    /// Warnings: probable mistakes, and parts of the chain that a device does not execute.
+    /// Warnings for the operator about probable mistakes, and about parts of the chain that a
+    /// device does not execute.
     warnings: Vec<String>,
 }
 
@@ -86,28 +88,30 @@ impl Changer {
         Self { config, devices, changes, traces, current: Mutex::new(current) }
     }
 
-    /// Changes the engine to the chain in `text`, which contains only classes and edges.
+    /// Replaces the chain of the engine with the chain in `text`, which contains only classes and
+    /// edges.
     pub(crate) fn take(&self, text: &str, origin: &str, directory: &Path) -> Result<ChangeResult, Error> {
         self.change(|config| config.read_chain(text, origin, directory))
     }
 
-    /// Changes the engine to the chain that the configuration file now contains. All other stanzas
-    /// must be unchanged.
+    /// Replaces the chain of the engine with the chain in the current configuration file. All other
+    /// stanzas of the file must be unchanged.
     pub(crate) fn reload(&self) -> Result<ChangeResult, Error> {
         self.change(Config::read_again)
     }
 
-    /// Reads a chain and changes the engine to it. If the chain is refused, nothing changes. If
-    /// workers do not drain within the time limit, the change continues, and the error reports
-    /// this.
+    /// Reads a chain and gives it to the engine. If the chain is refused, nothing changes.
+    ///
+    /// If the packets of the old chain do not leave within the time limit, the change still
+    /// continues, and the function returns an error that reports this.
     fn change(&self, read: impl FnOnce(&Config) -> Result<ChainConfig, ConfigError>) -> Result<ChangeResult, Error> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let started = Instant::now();
         let ChainConfig { classifier, chain, mut warnings } = read(&self.config).map_err(Error::request)?;
         let steering = steering_functions(&self.config.functions, &chain);
         self.check_steering(&current, &classifier, &steering)?;
-        // The previous plan's rows on the devices are free only when all workers use the current
-        // plan.
+        // The rows of the previous plan on the devices are free only when all workers use the
+        // current plan.
         if !self.changes.wait(current.number, DRAIN_LIMIT) {
             return Err(Error::request("packets of the previous chain are still in flight: try again later"));
         }
@@ -129,8 +133,8 @@ impl Changer {
         Ok(ChangeResult { change: number, took_us, held_us, warnings })
     }
 
-    /// Checks that the new chain sends each flow to the same worker as before. The state that
-    /// functions keep for the flow is on that worker.
+    /// Checks that the new chain sends each flow to the same worker as before, because that worker
+    /// has the state which functions keep for the flow.
     fn check_steering(
         &self,
         current: &Current,
@@ -142,8 +146,8 @@ impl Changer {
             let first = steering.first().copied().flatten();
             steering.iter().all(|&function| function == first).then_some(first)
         };
-        // If a single function determines the worker of all packets, classes are irrelevant for
-        // steering.
+        // If a single function determines the worker of all packets, the traffic classes have no
+        // influence on the worker.
         let alike = match (one(&current.steering), one(steering)) {
             (Some(old), Some(new)) => old == new,
             _ => current.steering == steering && current.classifier == *classifier,

@@ -23,7 +23,8 @@ use std::time::{Duration, Instant};
 
 /// Interval at which a waiting control thread polls for answers.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
-/// Answer of an ended worker in place of a number. It is greater than the number of any request.
+/// Value that a worker which has ended stores in place of a request number. It is greater than the
+/// number of any request.
 const ENDED: u64 = u64::MAX;
 
 /// Requests of one kind to all workers, and their answers.
@@ -33,7 +34,8 @@ pub(crate) struct Epochs {
     answers: Box<[Answer]>,
 }
 
-/// Number of the last request that a worker has answered. It has its own cache line.
+/// Number of the last request that a worker has answered. The value has its own cache line, so that
+/// workers do not slow each other down.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Answer(AtomicU64);
@@ -45,12 +47,13 @@ impl Epochs {
         Arc::new(Self { requested: AtomicU64::new(0), answers })
     }
 
-    /// Returns the part of worker `worker`. It must exist before the worker starts.
+    /// Returns the state of the epochs that belongs to worker `worker`. The state must exist before
+    /// the worker starts.
     pub(crate) fn of_worker(self: &Arc<Self>, worker: usize) -> WorkerEpoch {
         WorkerEpoch { shared: Arc::clone(self), worker, answered: 0 }
     }
 
-    /// Makes a request and returns its number. The first number is 1.
+    /// Makes a request to all workers and returns its number. The first number is 1.
     pub(crate) fn ask(&self) -> u64 {
         self.requested.fetch_add(1, Ordering::AcqRel) + 1
     }
@@ -84,7 +87,7 @@ impl Epochs {
     }
 }
 
-/// One worker's part of the epochs. Dropping it reports that the worker has ended.
+/// State of the epochs that belongs to one worker. When it is dropped, the worker counts as ended.
 #[derive(Debug)]
 pub(crate) struct WorkerEpoch {
     shared: Arc<Epochs>,
@@ -93,7 +96,7 @@ pub(crate) struct WorkerEpoch {
 }
 
 impl WorkerEpoch {
-    /// Returns the number of the last request, if the worker has not answered it.
+    /// Returns the number of the last request if the worker has not answered it yet.
     #[inline]
     pub(crate) fn requested(&self) -> Option<u64> {
         let number = self.shared.requested();

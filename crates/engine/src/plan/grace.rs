@@ -25,8 +25,8 @@ impl GracePeriods {
         Self(Epochs::new(workers))
     }
 
-    /// Returns the worker's part of grace periods for worker `worker`. It must exist before the
-    /// worker starts. Dropping it reports that the worker has ended.
+    /// Returns the state of grace periods that belongs to worker `worker`. The state must exist
+    /// before the worker starts. When it is dropped, the worker counts as ended.
     pub(crate) fn of_worker(&self, worker: usize) -> WorkerGrace {
         WorkerGrace { epoch: self.0.of_worker(worker), waiting: None }
     }
@@ -41,26 +41,26 @@ impl GracePeriods {
         self.0.is_answered(number)
     }
 
-    /// Waits until all packets that have arrived are gone from the workers and devices. Returns
-    /// false if `limit` expires first.
+    /// Starts a grace period and waits for its end. All packets that had arrived before are then
+    /// gone from the workers and devices. Returns false if `limit` expires first.
     pub(crate) fn wait(&self, limit: Duration) -> bool {
         self.0.wait(self.0.ask(), limit)
     }
 }
 
-/// One worker's part of grace periods: its answers, and the period that is running.
+/// State of one worker: its answers to requests for grace periods, and the current grace period.
 #[derive(Debug)]
 pub(crate) struct WorkerGrace {
     epoch: WorkerEpoch,
-    /// Number of the running grace period, and the number of packets that had arrived at its start.
-    /// It ends when the exit has passed that many order-ring slots.
+    /// Number of the current grace period, and the number of packets that had arrived at its start.
+    /// The grace period ends when that many packets have left the order ring.
     waiting: Option<(u64, usize)>,
 }
 
 impl WorkerGrace {
-    /// Checks for a new grace period and for the end of the running one. The worker calls this at
-    /// the end of each loop iteration. `arrived` and `passed` count order-ring slots since the
-    /// start of the engine.
+    /// Checks whether a grace period begins or ends. The worker calls this function at the end of
+    /// each loop iteration. `arrived` and `passed` count the packets that have entered and left the
+    /// order ring since the start.
     #[inline]
     pub(crate) fn poll(&mut self, arrived: usize, passed: usize) {
         if let Some(requested) = self.epoch.requested() {
@@ -70,13 +70,13 @@ impl WorkerGrace {
 
     #[cold]
     fn answer(&mut self, requested: u64, arrived: usize, passed: usize) {
-        // Only one grace period runs at a time. A request during a grace period starts the next
-        // one.
+        // Only one grace period runs at a time. A request that arrives during it starts the next
+        // grace period.
         let (number, until) = *self.waiting.get_or_insert((requested, arrived));
         if passed >= until {
             self.waiting = None;
-            // Callers wipe keys from tables after a grace period. Kernels may have left copies of
-            // these keys on the stack, so they are wiped here.
+            // After a grace period, callers wipe removed keys from their tables. Kernels may have
+            // left copies of these keys on the stack, so the stack is wiped here.
             wipe_stack();
             self.epoch.answer(number);
         }
@@ -102,8 +102,8 @@ mod tests {
             while graces.0.requested() < 2 {
                 std::thread::yield_now();
             }
-            // The first grace period ends here. Packets that arrived after its start do not belong
-            // to it.
+            // The first grace period ends here. It does not wait for packets that arrived after its
+            // start.
             first.poll(12, 10);
             first.poll(13, 11);
             second.poll(0, 0);

@@ -1,4 +1,5 @@
-//! The chain in the form that workers use on the packet path, and its changes at run time.
+//! The function chain in the form that workers use on the packet path, and changes of the chain at
+//! run time.
 
 pub(crate) mod build;
 pub(crate) mod chain_plan;

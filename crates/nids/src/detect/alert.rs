@@ -6,7 +6,8 @@ use super::thresholds::Thresholds;
 use crate::flow::FlowAction;
 use crate::rules::rule::Action;
 
-/// Maximum number of alerts of one packet. The default of Suricata (`packet-alert-max`).
+/// Maximum number of alerts for one packet. The value is the default of Suricata
+/// (`packet-alert-max`).
 const ALERTS_MAX: usize = 15;
 
 /// Match of a rule.
@@ -47,7 +48,8 @@ pub struct Result {
     pub overflow: u32,
 }
 
-/// Sorts the matches of a packet, applies thresholds, and decides the verdict.
+/// Sorts the rules that matched a packet, applies their thresholds, and decides the verdict for the
+/// packet.
 pub(super) fn finish(
     matches: &mut Vec<Alert>,
     engine: &Engine,

@@ -1,15 +1,16 @@
-//! Evaluation of the tests of one field.
+//! Evaluates the tests of one field, such as an HTTP header, in the order in which the rule lists
+//! them.
 //!
-//! Tests run in the order of the rule. A relative test depends on the end of the match before it.
-//! When it fails, the search goes on with the next place of that match. The number of steps is
-//! bounded, so that no traffic makes a rule expensive.
+//! A relative test starts where the match of the previous test ended. If it fails, the search
+//! continues at the next place where the previous test matches. The number of steps is bounded, so
+//! that no traffic makes a rule expensive.
 
 use super::{numbers, transform};
 use crate::regex::Cache;
 use crate::rules::content::{Content, Value};
 use crate::rules::rule::{Capture, Pcre, Test};
 
-/// Maximum number of steps of one evaluation. The default of Suricata
+/// Maximum number of steps in the evaluation of one field. The value is the default of Suricata
 /// (`inspection-recursion-limit`).
 const STEPS_MAX: u32 = 3000;
 
@@ -59,7 +60,7 @@ pub(super) fn matches(tests: &[Test], subject: Subject<'_>, scratch: &mut Scratc
     run(tests, subject, 0, scratch) == Outcome::Match
 }
 
-/// Runs the tests from the first one on. `end` is the end of the match before.
+/// Runs a list of tests in order. `end` is the offset where the match of the previous test ended.
 fn run(tests: &[Test], subject: Subject<'_>, end: usize, scratch: &mut Scratch) -> Outcome {
     let Some((test, rest)) = tests.split_first() else { return Outcome::Match };
     scratch.steps += 1;

@@ -1,4 +1,5 @@
-//! From rules to an engine: order, kinds, and sets of literals for the prefilter.
+//! Compiles rules into an engine: chooses their order, decides when each rule is evaluated, and
+//! collects the byte strings for the prefilter.
 
 use super::names::Names;
 use super::search::Search;
@@ -18,7 +19,8 @@ use crate::rules::transform::Transform;
 pub enum Kind {
     /// Once per direction of a flow: only addresses decide.
     Addresses,
-    /// Once per direction of a flow, when its protocol becomes known.
+    /// The rule is evaluated once per direction of a flow, when the application protocol of the
+    /// flow becomes known.
     Protocol,
     /// For each packet.
     Packet,
@@ -73,7 +75,8 @@ pub struct Compiled {
     pub payload: Option<usize>,
     /// Chains of other parts of the packet.
     pub packet_chains: Vec<usize>,
-    /// Chains of the transaction, by direction, in the order of their progress.
+    /// Tests of fields of a transaction, by direction. They are sorted by the parser progress at
+    /// which the fields become available.
     pub engines: [Vec<FieldTest>; 2],
     /// Protocols of the flow; empty for all.
     pub apps: AppSet,
@@ -119,9 +122,10 @@ pub struct Engine {
     pub addresses: Vec<u32>,
     /// Rules of kind `Protocol`.
     pub protocols: Vec<u32>,
-    /// Rules of kind `Packet` without a prefilter, by protocol class.
+    /// Rules of kind `Packet` without a prefilter, by the class of the IP protocol
+    /// ([`protocol_class`]).
     pub packets: [Vec<u32>; 4],
-    /// Rules of kind `Transaction` without a prefilter, by protocol.
+    /// Rules of kind `Transaction` without a prefilter, by application protocol.
     pub transactions: Vec<Vec<u32>>,
     /// Names of bits and numbers.
     pub names: Names,
@@ -131,7 +135,7 @@ pub struct Engine {
     pub number: u32,
 }
 
-/// Returns the class of an IP protocol number in [`Engine::packets`].
+/// Returns the class of an IP protocol number. The class is an index in [`Engine::packets`].
 pub(super) fn protocol_class(number: u8) -> usize {
     match number {
         6 => 0,
@@ -142,13 +146,14 @@ pub(super) fn protocol_class(number: u8) -> usize {
 }
 
 impl Engine {
-    /// Compiles rules. `frequencies` describe the traffic, and `seed` varies the hashes.
+    /// Compiles rules into an engine. `frequencies` describes which bytes are common in traffic,
+    /// and `seed` changes the hash functions of the search.
     pub fn new(set: RuleSet, frequencies: &Frequencies, seed: u64) -> Self {
         Self::with_names(set, frequencies, seed, Names::default(), 0)
     }
 
-    /// Compiles rules that replace those of this engine. Bits and counters of flows keep their
-    /// names.
+    /// Compiles rules that replace the rules of this engine. Named bits and counters keep their
+    /// numbers, so that flows keep their state.
     pub fn replacement(&self, set: RuleSet, frequencies: &Frequencies, seed: u64) -> Self {
         Self::with_names(set, frequencies, seed, self.names.clone(), self.number + 1)
     }
@@ -251,8 +256,8 @@ fn apps_of(compiled: &Compiled) -> AppSet {
     apps
 }
 
-/// Order of evaluation: actions, then rules that set bits before those that test them, then
-/// priority.
+/// Returns the sort key that decides the order of evaluation. Actions come first, then rules that
+/// set bits come before rules that test them, then the priority decides.
 fn order(compiled: &Compiled) -> (u8, u8, u8, u8) {
     let action = match compiled.rule.action {
         Action::Pass => 0,
@@ -308,7 +313,8 @@ fn compile(rule: Rule, names: &mut Names) -> Compiled {
     compiled
 }
 
-/// Returns the tests of fields in one direction, or none if the rule cannot match there.
+/// Returns the tests of transaction fields for one direction. The list is empty if the rule cannot
+/// match in this direction.
 fn engines(rule: &Rule, direction: Direction) -> Vec<FieldTest> {
     if rule.flow.direction.is_some_and(|own| own != direction) && rule.arrow != Arrow::Transaction {
         return Vec::new();
@@ -325,7 +331,8 @@ fn engines(rule: &Rule, direction: Direction) -> Vec<FieldTest> {
     engines
 }
 
-/// Decides whether single packets or reassembled data match the payload.
+/// Decides whether the payload tests of a rule run on single packets, on reassembled data, or on
+/// both.
 fn choose_payload(compiled: &mut Compiled) {
     let rule = &compiled.rule;
     let tcp = rule.protocol.numbers.is_empty() || rule.protocol.numbers.contains(&6);

@@ -33,9 +33,11 @@ pub struct Detector {
     pub(super) scratch: Scratch,
     pub(super) thresholds: Thresholds,
     pub(super) matches: Vec<Alert>,
-    /// Rules whose payload literal the packet or its stream contains.
+    /// Rules whose literal (the byte string for the prefilter) occurs in the payload of the packet
+    /// or in its stream.
     pub(super) candidates: Vec<u32>,
-    /// Number of the evaluation that last saw each rule, against duplicates.
+    /// Number of the candidate list in which each rule was last added. It prevents that a rule
+    /// appears twice in one list.
     stamps: Vec<u32>,
     stamp: u32,
     counters: Counters,
@@ -83,13 +85,13 @@ impl Detector {
         self.counters
     }
 
-    /// Returns the number of searches of regular expressions that exceeded a limit. They count as
-    /// no match.
+    /// Returns the number of regular expression searches that exceeded a limit. Such a search
+    /// counts as no match.
     pub fn pcre_limits(&self) -> u64 {
         self.scratch.regex.limits
     }
 
-    /// Begins a list without duplicates.
+    /// Begins a new list of candidate rules, in which no rule appears twice.
     pub(super) fn next_stamp(&mut self) {
         self.stamp = self.stamp.wrapping_add(1);
         if self.stamp == 0 {
@@ -132,7 +134,8 @@ impl Detector {
         result
     }
 
-    /// Evaluates rules that only test addresses, or only the protocol.
+    /// Evaluates the rules that only test addresses, and the rules that only test the application
+    /// protocol. Each kind runs once per direction of a flow.
     fn once_per_flow(&mut self, engine: &Engine, input: &mut Input<'_, '_>) {
         let mut addresses = true;
         let mut protocol = false;
@@ -183,7 +186,7 @@ impl Detector {
         self.candidates = candidates;
     }
 
-    /// Evaluates candidates and rules without a prefilter, in their order.
+    /// Evaluates the candidate rules and the rules without a prefilter, in the order of the engine.
     fn packet_rules(&mut self, engine: &Engine, input: &mut Input<'_, '_>) {
         let mut rules: Vec<u32> = self.candidates.clone();
         rules.extend_from_slice(&engine.packets[protocol_class(input.packet.protocol)]);
@@ -297,7 +300,8 @@ impl Detector {
     }
 }
 
-/// Adapts the inspection of a flow to a new rule set. Rules of the old set have other numbers.
+/// Adapts the inspection state of a flow to a new rule set, because rules have other numbers in
+/// each rule set.
 fn follow(engine: &Engine, flow: &mut Flow) {
     if flow.rule_set != engine.number {
         flow.rule_set = engine.number;

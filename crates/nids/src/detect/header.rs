@@ -1,4 +1,5 @@
-//! Tests of headers: the header of a rule, and options that read one packet.
+//! Tests packet headers against the header of a rule, and against rule options that read only one
+//! packet.
 
 use super::compile::Compiled;
 use super::input::Input;
@@ -7,7 +8,8 @@ use crate::packet::{Packet, Transport};
 use crate::rules::packet_test::{PacketTest, StreamSide};
 use crate::rules::rule::{Arrow, Endpoint, Link};
 
-/// Returns whether protocol, addresses and ports of a packet match the header of a rule.
+/// Returns whether the protocol, the addresses and the ports of a packet match the header of a
+/// rule.
 pub(super) fn matches(compiled: &Compiled, packet: &Packet<'_>) -> bool {
     let rule = &compiled.rule;
     let protocol = &rule.protocol;
@@ -142,7 +144,7 @@ fn icmp(test: &PacketTest, packet: &Packet<'_>) -> bool {
     }
 }
 
-/// Returns the types and ranges of the SCTP chunks of a packet.
+/// Returns the type and the byte range of each SCTP chunk (RFC 9260, section 3.2) in a packet.
 pub(super) fn sctp_chunks(payload: &[u8]) -> Vec<(u8, std::ops::Range<usize>)> {
     let mut chunks = Vec::new();
     let mut at = 0;

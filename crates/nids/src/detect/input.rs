@@ -14,16 +14,16 @@ pub struct Input<'i, 'p> {
     pub direction: Option<Direction>,
     /// The flow is established.
     pub established: bool,
-    /// Reassembled data that rules have not seen yet, without its gaps, or a window around the
-    /// packet.
+    /// Reassembled data for the rules. In passive mode, this is the data that rules have not seen
+    /// yet, without missing bytes. In inline mode, it is a window of the stream around the packet.
     pub streams: &'i [&'i [u8]],
     /// The payload of the packet is part of the stream.
     pub in_stream: bool,
-    /// The reassembled data contains the payload of the packet as it is.
+    /// The reassembled data contains the payload of the packet with the same bytes.
     pub same_bytes: bool,
     /// Events of the stream.
     pub events: &'i [&'static str],
-    /// The packet marks the end of the flow, and was not on the wire.
+    /// The inspector created the packet to mark the end of the flow. The packet was not received.
     pub is_end: bool,
     /// Packets wait for their verdict.
     pub inline: bool,

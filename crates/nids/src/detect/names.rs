@@ -1,5 +1,5 @@
-//! Numbers for the names of bits and counters. A name keeps its number for the life of the process,
-//! so flows keep their bits when rules are loaded again.
+//! Assigns numbers to the names of flow bits and counters. A name keeps its number while the
+//! process runs, so flows keep their bits when rules are loaded again.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,5 @@
-//! Numbers in fields: `byte_test`, `byte_jump`, `byte_extract`, `byte_math`.
+//! Evaluates the options that read numbers from a field: `byte_test`, `byte_jump`, `byte_extract`
+//! and `byte_math`.
 
 use super::chain::{Subject, value};
 use crate::rules::bytes::{
@@ -7,7 +8,8 @@ use crate::rules::bytes::{
 
 type Variables = [u64; 16];
 
-/// Reads a number. Returns its value and the offsets of its first byte and after its last one.
+/// Reads a number from a field. Returns its value, the offset of its first byte, and the offset
+/// after its last byte.
 fn read(source: &ByteSource, subject: Subject<'_>, end: usize, variables: &Variables) -> Option<(u64, usize, usize)> {
     let start = value(source.offset, variables) + if source.relative { end as i64 } else { 0 };
     let start = usize::try_from(start).ok()?;
@@ -35,8 +37,8 @@ fn binary(bytes: &[u8], little: bool) -> Option<u64> {
     Some(if little { bytes.iter().rev().fold(0, fold) } else { bytes.iter().fold(0, fold) })
 }
 
-/// Reads digits like `strtoull`: leading spaces and a prefix are allowed. Returns the value and the
-/// number of bytes read.
+/// Reads digits as the C function `strtoull` does. Leading spaces and a prefix such as `0x` are
+/// allowed. Returns the value and the number of bytes read.
 fn text(bytes: &[u8], base: u8) -> Option<(u64, usize)> {
     let mut at = bytes.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
     if matches!(bytes.get(at), Some(b'+')) {
@@ -76,7 +78,8 @@ pub(super) fn test(test: &ByteTest, subject: Subject<'_>, end: usize, variables:
     holds != test.negated
 }
 
-/// Returns the place after the jump, or `None` if it is outside the field.
+/// Returns the offset to which a `byte_jump` option leads, or `None` if the offset is outside the
+/// field.
 pub(super) fn jump(jump: &ByteJump, subject: Subject<'_>, end: usize, variables: &Variables) -> Option<usize> {
     let zero = value(jump.source.bytes, variables) == 0;
     let (number, start, after) = if zero {

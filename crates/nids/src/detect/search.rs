@@ -1,4 +1,5 @@
-//! A set of literals and the rules that each of them makes a candidate.
+//! Searches for many literals (byte strings) at once. A rule becomes a candidate for evaluation
+//! when one of its literals occurs.
 
 use crate::literal::{Frequencies, Image, Pattern, build};
 use std::collections::HashMap;
@@ -7,7 +8,8 @@ use std::collections::HashMap;
 #[derive(Debug, Default)]
 pub struct Search {
     image: Option<Image>,
-    /// Start of each literal's rules in `rules`; one more entry at the end.
+    /// Index in `rules` of the first rule of each literal. One more entry at the end holds the
+    /// length of `rules`.
     starts: Vec<u32>,
     rules: Vec<u32>,
 }

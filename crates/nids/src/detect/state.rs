@@ -1,4 +1,5 @@
-//! Named bits and numbers of flows: tests before a match, and changes after it.
+//! Tests the named bits and numbers of a flow before a rule matches, and changes them after the
+//! match.
 
 use super::compile::{BitOp, Compiled, IntOp};
 use super::detector::Detector;

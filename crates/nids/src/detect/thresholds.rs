@@ -1,4 +1,5 @@
-//! Counters of thresholds, and bits of hosts. Both have a bounded number of entries.
+//! Counters that limit the alerts of rules, and named bits of hosts. Both tables have a bounded
+//! number of entries.
 
 use super::compile::BitOp;
 use super::input::Input;
@@ -10,7 +11,8 @@ use std::net::IpAddr;
 /// Maximum number of counters and of bits.
 const ENTRIES_MAX: usize = 1 << 18;
 
-/// Identity of a rule, which stays the same when rules are loaded again: `gid` and `sid`.
+/// Identity of a rule that stays the same when rules are loaded again. It consists of the options
+/// `gid` and `sid`.
 pub(super) type RuleKey = (u32, u32);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -27,7 +27,8 @@ struct Current<'a> {
 }
 
 impl Detector {
-    /// Evaluates the transactions of the flow in the direction of the packet.
+    /// Evaluates rules on the transactions (such as HTTP requests with their responses) of the
+    /// flow, in the direction of the packet.
     pub(super) fn transaction_rules(&mut self, engine: &Engine, input: &mut Input<'_, '_>) {
         let Some(direction) = input.direction else { return };
         let inline = input.inline;
@@ -184,7 +185,8 @@ impl Detector {
         }
     }
 
-    /// Tests the fields that are available. Returns whether all of them match.
+    /// Tests the fields of a transaction that are available so far. Returns whether all field tests
+    /// of the rule match.
     fn evaluate_fields(
         &mut self,
         compiled: &Compiled,
@@ -268,7 +270,7 @@ impl Detector {
     }
 }
 
-/// Returns whether the transaction has a file in the direction of the inspection.
+/// Returns whether the transaction contains a file in the inspected direction.
 fn has_file(current: &Current<'_>) -> bool {
     let mut scratch = Vec::new();
     let view = View { end: true, ..current.view };

@@ -1,4 +1,4 @@
-//! Writer of JSON objects into a byte buffer. Any bytes give valid JSON.
+//! Writes JSON objects into a byte buffer. The output is valid JSON for any input bytes.
 
 use std::fmt::Write as _;
 
@@ -32,8 +32,8 @@ impl Json {
         self.comma = true;
     }
 
-    /// Writes a string of any bytes. Bytes that are not ASCII become Latin-1 characters unless the
-    /// whole string is UTF-8.
+    /// Writes any bytes as a JSON string. If the bytes are not valid UTF-8, each byte is written as
+    /// the Latin-1 character with its value.
     fn quote(&mut self, bytes: &[u8]) {
         self.text.push('"');
         match std::str::from_utf8(bytes) {

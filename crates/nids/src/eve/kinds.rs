@@ -1,4 +1,4 @@
-//! Kinds of records, and the selection of those that are written.
+//! Kinds of log records, and the set of kinds that an inspector writes.
 
 /// Kind of record: `event_type` in EVE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,8 @@ impl Kinds {
         Self(0)
     }
 
-    /// Returns the set of these names, or the first name that is unknown.
+    /// Returns the set of kinds with these names. If a name is unknown, returns this name as the
+    /// error.
     pub fn from_names<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<Self, &'n str> {
         let mut set = 0;
         for name in names {
@@ -58,7 +59,7 @@ impl Kinds {
         self.0 >> kind as u8 & 1 == 1
     }
 
-    /// Returns whether records of transactions with this `event_type` are written.
+    /// Returns whether transaction records with this `event_type` are written.
     pub fn contains_name(self, name: &str) -> bool {
         Self::NAMES.iter().position(|known| *known == name).is_none_or(|bit| self.0 >> bit & 1 == 1)
     }

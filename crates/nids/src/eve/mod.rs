@@ -1,12 +1,13 @@
-//! EVE records: one JSON object per line, in the format of Suricata's `eve.json`.
+//! Writes EVE records, the log format of Suricata. Each record is a JSON object on its own line, as
+//! in the file `eve.json`.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `kinds.rs` | kinds of records |
-//! | `json.rs` | writer of JSON |
-//! | `record.rs` | records: alert, flow, http, ... |
-//! | `payload.rs` | payloads in records |
-//! | `stats.rs` | the record of counters |
+//! | `kinds.rs` | selects the kinds of records to write |
+//! | `json.rs` | writes JSON objects |
+//! | `record.rs` | writes the records of alerts, flows, HTTP transactions and others |
+//! | `payload.rs` | encodes packet payloads for records |
+//! | `stats.rs` | writes the record of counters |
 
 mod json;
 mod kinds;

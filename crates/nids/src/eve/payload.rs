@@ -1,6 +1,7 @@
 //! Payloads in records: Base64 and printable text.
 
-/// Maximum number of payload bytes of a record. The default of Suricata (`payload-buffer-size`).
+/// Maximum number of payload bytes in a record. The value is the default of Suricata
+/// (`payload-buffer-size`).
 pub(super) const BYTES_MAX: usize = 4096;
 
 /// Returns bytes in Base64, with padding.
@@ -17,7 +18,8 @@ pub(super) fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// Returns bytes with dots for those that are not printable; line ends stay.
+/// Returns the bytes as text, with a dot in place of each byte that is not printable. Line ends are
+/// kept.
 pub(super) fn printable(bytes: &[u8]) -> String {
     let letter = |byte: &u8| match byte {
         b'\n' | b'\r' | 0x20..=0x7e => char::from(*byte),

@@ -76,7 +76,7 @@ pub(crate) fn alert(context: &AlertContext<'_>, lines: &mut Vec<u8>) {
     json.finish(lines);
 }
 
-/// Writes the metadata of a rule: each key with the list of its values.
+/// Writes the metadata of a rule. For each key, the record lists all values of this key.
 fn rule_metadata(rule: &Rule, json: &mut Json) {
     if rule.meta.metadata.is_empty() {
         return;
@@ -95,7 +95,7 @@ fn rule_metadata(rule: &Rule, json: &mut Json) {
 }
 
 /// Writes the named bits and variables of a flow. Bits named `traffic/id/...` and
-/// `traffic/label/...` classify the traffic.
+/// `traffic/label/...` are also written separately, because they classify the traffic.
 fn names(flow: &Flow, engine: &Engine, json: &mut Json) {
     let bits: Vec<&str> = flow.bits.iter().filter_map(|bit| engine.names.name(*bit)).collect();
     if !bits.is_empty() || !flow.captures.is_empty() || !flow.ints.is_empty() {
@@ -172,7 +172,8 @@ pub(crate) fn drop(packet: &Packet<'_>, flow: Option<&Flow>, reason: &str, rule:
     json.finish(lines);
 }
 
-/// Writes the records of files that are complete; with `end`, of all files.
+/// Writes a record for each file that is complete. If `end` is true, incomplete files get a record
+/// too.
 pub(crate) fn files(packet: &Packet<'_>, flow: &mut Flow, end: bool, kinds: Kinds, lines: &mut Vec<u8>) {
     let Some(files) = flow.app.parser.as_mut().map(|parser| parser.take_files(end)) else { return };
     if !kinds.contains(Kind::FileInfo) {
@@ -381,7 +382,7 @@ fn packet_members(packet: &Packet<'_>, json: &mut Json) {
     json.string("pkt_src", packet.origin.name());
 }
 
-/// Writes the frame and the source of the packet that caused a record.
+/// Writes the frame number and the origin of the packet that caused a record.
 fn origin(packet: &Packet<'_>, json: &mut Json) {
     if packet.number > 0 {
         json.number("pcap_cnt", packet.number);
@@ -397,7 +398,7 @@ fn endpoints(flow: &Flow, json: &mut Json) {
     side_endpoints(flow, Direction::ToServer, json);
 }
 
-/// Writes the addresses and ports of a flow, the sender in `direction` first.
+/// Writes the addresses and ports of a flow. The side that sends in `direction` comes first.
 fn side_endpoints(flow: &Flow, direction: Direction, json: &mut Json) {
     vlans(&flow.key.vlans[..flow.key.vlans.iter().take_while(|vlan| **vlan != 0).count()], json);
     let mut key = flow.key;
@@ -448,12 +449,12 @@ pub(crate) fn address(address: IpAddr) -> String {
     }
 }
 
-/// Returns a time in UTC, as in `2009-10-16T16:44:16.083524+0000`.
+/// Returns a time in UTC in a format such as `2009-10-16T16:44:16.083524+0000`.
 pub(crate) fn timestamp(time: Micros) -> String {
     let (seconds, micros) = (time / 1_000_000, time % 1_000_000);
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Days since 0000-03-01 in eras of 400 years (Howard Hinnant, "chrono-Compatible Low-Level Date
-    // Algorithms").
+    // The days are counted from 0000-03-01, in eras of 400 years (Howard Hinnant,
+    // "chrono-Compatible Low-Level Date Algorithms").
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

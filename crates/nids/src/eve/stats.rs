@@ -15,7 +15,8 @@ pub fn stats_record(stats: &Stats, now: Micros, lines: &mut Vec<u8>) {
     json.finish(lines);
 }
 
-/// Writes counters whose names have the same prefix into one object. Such counters are adjacent.
+/// Writes counters as JSON. Counters whose names have the same prefix are adjacent, and go into one
+/// nested object.
 fn members(mut counters: &[(&str, u64)], json: &mut Json) {
     while let Some(&(name, value)) = counters.first() {
         let Some((prefix, _)) = name.split_once('.') else {

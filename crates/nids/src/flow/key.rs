@@ -5,7 +5,8 @@ use crate::packet::{Packet, Transport};
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 
-/// Identity of a flow, client first. Equality and hash ignore the direction.
+/// Identity of a flow, with separate fields for client and server. Equality and hash do not depend
+/// on which side is the client.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
     /// Client address.
@@ -27,8 +28,8 @@ pub struct Key {
 }
 
 impl Key {
-    /// Returns the key of a packet, with its sender as the client, or `None` if packets of this
-    /// kind form no flows.
+    /// Returns the flow key of a packet, with its sender as the client. Returns `None` if packets
+    /// of this kind do not form flows.
     pub fn of(packet: &Packet<'_>) -> Option<Self> {
         if packet.fragment {
             return None;
@@ -75,7 +76,7 @@ impl Key {
     }
 }
 
-/// Returns the type of the answer to an ICMP request, or of the request to an answer.
+/// Returns the ICMP type of the reply to a request, or of the request to a reply.
 fn icmp_answer(version: u8, kind: u8) -> Option<u8> {
     Some(match (version, kind) {
         (4, 8) => 0,

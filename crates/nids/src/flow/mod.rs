@@ -1,9 +1,9 @@
-//! Flows: the table, and the state of each flow.
+//! Flows of the intrusion detection: the flow table, and the state of each flow.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `table.rs` | the table with a keyed hash and a fixed number of flows |
-//! | `key.rs` | addresses, ports, protocol and VLANs |
+//! | `table.rs` | table with a keyed hash and a fixed number of flows |
+//! | `key.rs` | identity of a flow: addresses, ports, protocol and VLANs |
 
 mod key;
 mod table;
@@ -19,7 +19,7 @@ use crate::stream::Session;
 /// State of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FlowState {
-    /// Packets in one direction, or a handshake that is not complete.
+    /// Packets were seen in one direction only, or the TCP handshake is not complete.
     #[default]
     New,
     /// Packets in both directions, or a complete handshake.
@@ -59,25 +59,27 @@ pub struct Flow {
     pub bytes: [u64; 2],
     /// Action for later packets.
     pub action: FlowAction,
-    /// A rule with the option `bypass` matched: later packets are not inspected.
+    /// A rule with the option `bypass` matched, so later packets of the flow are not inspected.
     pub bypass: bool,
     /// At least one alert.
     pub alerted: bool,
-    /// The rules that only test addresses have run, by direction.
+    /// The rules that only test addresses have already run for this flow, by direction.
     pub addresses_tested: [bool; 2],
-    /// The rules that only test the protocol have run, by direction.
+    /// The rules that only test the application protocol have already run for this flow, by
+    /// direction.
     pub protocol_tested: [bool; 2],
     /// Named bits that are set.
     pub bits: Vec<u32>,
     /// Named numbers.
     pub ints: Vec<(u32, u32)>,
-    /// Variables that regular expressions captured: name and bytes.
+    /// Variables whose bytes a regular expression captured. Each entry has a name and the bytes.
     pub captures: Vec<(String, Vec<u8>)>,
     /// TCP connection.
     pub session: Option<Box<Session>>,
     /// Application protocol.
     pub app: AppLayer,
-    /// Counters of thresholds by flow: `gid` and `sid` of the rule, and matches.
+    /// Threshold counters of this flow. Each entry has the `gid` and `sid` of a rule and its number
+    /// of matches.
     pub thresholds: Vec<((u32, u32), u32)>,
     /// Number of the rule set that inspected the flow last.
     pub rule_set: u32,

@@ -1,8 +1,8 @@
-//! Table of flows with a keyed hash and a fixed number of flows.
+//! Table of flows with a keyed hash and a fixed maximum number of flows.
 //!
 //! The key of the hash is random, so that an attacker cannot prepare flows that share a bucket. If
-//! the table is full, the oldest flow that is not established leaves. If all flows are established,
-//! the flow that has been idle longest leaves.
+//! the table is full, the oldest flow that is not established is removed. If all flows are
+//! established, the flow that has been idle longest is removed.
 
 use super::{Flow, FlowState, Key};
 use crate::packet::Micros;
@@ -21,9 +21,9 @@ pub struct TableCounters {
     pub created: u64,
     /// Flows that ended after their timeout.
     pub expired: u64,
-    /// Flows that left because the table was full, before a handshake or an answer.
+    /// Flows that were removed because the table was full, before a handshake or a reply was seen.
     pub evicted_new: u64,
-    /// Flows that left because the table was full, after a handshake or an answer.
+    /// Flows that were removed because the table was full, after a handshake or a reply was seen.
     pub evicted_established: u64,
 }
 
@@ -46,7 +46,8 @@ const NONE: u32 = u32::MAX;
 
 struct Slot {
     flow: Option<Flow>,
-    /// Neighbours in the list of the flow's class, in the order of their last packets.
+    /// Previous and next slot in the list of flows of the same class. The list is sorted by the
+    /// time of the last packet.
     before: u32,
     after: u32,
     class: u8,
@@ -65,7 +66,8 @@ pub struct FlowTable {
     index: HashTable<u32>,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Lists of classes: new and established flows, of TCP and of other protocols.
+    /// One list of flows for each class. The class depends on the state of the flow and on whether
+    /// it uses TCP.
     lists: [List; 6],
     flows_max: usize,
     timeouts: Timeouts,
@@ -125,12 +127,14 @@ impl FlowTable {
         self.flow_at(id.0)
     }
 
-    /// Returns a flow for changes. Call [`Self::touch`] after each packet.
+    /// Returns a flow that the caller may change. The caller must call [`Self::touch`] after each
+    /// packet.
     pub fn get_mut(&mut self, id: FlowId) -> Option<&mut Flow> {
         self.slots.get_mut(id.0 as usize)?.flow.as_mut()
     }
 
-    /// Takes a flow out of its slot while it is processed. The slot stays reserved.
+    /// Takes a flow out of its slot while the caller processes it. The slot stays reserved for the
+    /// flow.
     pub fn take(&mut self, id: FlowId) -> Option<Flow> {
         self.slots.get_mut(id.0 as usize)?.flow.take()
     }
@@ -141,7 +145,8 @@ impl FlowTable {
         self.touch(id);
     }
 
-    /// Adds a flow. Returns its number, and the flow that left for it.
+    /// Adds a flow. Returns its number. If the table was full, also returns the flow that was
+    /// removed to make room.
     pub fn insert(&mut self, key: Key, now: Micros) -> (FlowId, Option<Flow>) {
         let evicted = if self.index.len() >= self.flows_max { self.evict() } else { None };
         let flow = Flow::new(key, self.next_number, now);
@@ -187,7 +192,7 @@ impl FlowTable {
         self.slots[id.0 as usize].flow.take()
     }
 
-    /// Removes and returns a flow whose timeout has passed at `now`.
+    /// Removes and returns one flow whose timeout has passed at the time `now`.
     pub fn expire(&mut self, now: Micros) -> Option<Flow> {
         for class in 0..self.lists.len() {
             let first = self.lists[class].first;

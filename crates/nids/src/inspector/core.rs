@@ -35,11 +35,11 @@ pub(super) struct Counters {
     pub dropped_rules: u64,
     /// Packets of flows that a rule dropped.
     pub dropped_flow: u64,
-    /// Packets dropped because they do not belong to their connection.
+    /// Packets that were dropped because they are not valid in their TCP connection.
     pub dropped_invalid: u64,
-    /// Packets whose bytes were not stored, because the memory for streams is used up.
+    /// Packets whose bytes were not stored because the memory for streams was used up.
     pub refused: u64,
-    /// Packets dropped because the memory for streams is used up.
+    /// Packets that were dropped because the memory for streams was used up.
     pub dropped_memory: u64,
 }
 
@@ -260,14 +260,16 @@ impl Core {
         is_end: bool,
     ) -> Detection {
         let (ranges, progress) = self.raw_view(packet, flow, placed, is_end);
-        // The stream is borrowed from the session, which leaves the flow for this time.
+        // The data of the stream is borrowed from the session, so the session is taken out of the
+        // flow meanwhile.
         let session = flow.session.take();
         let view = |range: &std::ops::Range<u64>| {
             let bytes = session.as_ref()?.side(placed.direction).data.from(range.start);
             Some(&bytes[..bytes.len().min((range.end - range.start) as usize)])
         };
         let streams: Vec<&[u8]> = ranges.iter().filter_map(view).collect();
-        // Tests of the stream's size need the session, so a shallow copy of its numbers stays.
+        // Some rules test the size of the stream. The flow therefore keeps a copy of the session
+        // without its data.
         let numbers = session.as_ref().map(|session| Box::new(session.numbers()));
         flow.session = numbers;
         let mut input = Input {

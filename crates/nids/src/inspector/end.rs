@@ -1,4 +1,4 @@
-//! The end of flows: remaining data is parsed and inspected, and records are written.
+//! Ends flows: parses and inspects the remaining data, and writes the final records.
 
 use super::core::{Core, Placed, stream_memory};
 use crate::app::Direction;
@@ -51,7 +51,7 @@ impl Core {
         record::flow(&flow, reason, &engine, &mut self.records);
     }
 
-    /// Returns whether a connection has data or transactions that rules have not seen.
+    /// Returns whether a TCP connection has data or transactions that rules have not seen.
     fn needs_end(&self, flow: &mut Flow) -> bool {
         let open = flow.app.has_open_transactions();
         let Some(session) = flow.session.as_ref() else { return false };
@@ -59,7 +59,8 @@ impl Core {
         open || unseen || session.state >= State::Established && session.state != State::Closed
     }
 
-    /// Inspects one direction with a packet that was not on the wire.
+    /// Inspects the remaining data of one direction. A packet that was never received stands for
+    /// the end of the flow.
     fn end_direction(&mut self, flow: &mut Flow, direction: Direction) {
         let mut direction = direction;
         if self.feed(flow, direction, true) {
@@ -75,7 +76,7 @@ impl Core {
     }
 }
 
-/// Returns a packet without payload, at the end of one direction.
+/// Returns a packet without payload that stands for the end of one direction of a flow.
 fn end_packet(flow: &Flow, direction: Direction) -> Packet<'static> {
     let mut packet = Packet::empty(&[], 0, flow.last);
     let key = &flow.key;

@@ -1,4 +1,4 @@
-//! Data of streams to parsers.
+//! Passes the data of TCP streams to the protocol parsers.
 
 use super::core::Core;
 use crate::app::Direction;
@@ -7,8 +7,8 @@ use crate::proto::{Identified, identify};
 use crate::stream::State;
 
 impl Core {
-    /// Passes the data of one direction to the parser. With `end`, no more data follows. Returns
-    /// whether the flow's directions were exchanged.
+    /// Passes the data of one direction to the protocol parser. If `end` is true, no more data
+    /// follows. Returns whether the client and the server of the flow were exchanged.
     pub(super) fn feed(&mut self, flow: &mut Flow, direction: Direction, end: bool) -> bool {
         let mut direction = direction;
         let mut swapped = false;
@@ -82,7 +82,7 @@ impl Core {
         swapped
     }
 
-    /// Skips missing data if it can no longer arrive. Returns whether data follows.
+    /// Skips missing bytes that can no longer arrive. Returns whether more data follows them.
     fn skip_gap(&mut self, flow: &mut Flow, direction: Direction, end: bool) -> bool {
         let Some(session) = flow.session.as_deref_mut() else { return false };
         let side = session.side_mut(direction);
@@ -129,8 +129,8 @@ fn session_is_midstream(flow: &Flow) -> bool {
     flow.session.as_ref().is_some_and(|session| session.midstream)
 }
 
-/// Returns whether one direction has more than 8 KiB of unidentified data. The data of the other
-/// direction then cannot change the result.
+/// Returns whether one direction has more than 8 KiB of data whose protocol is unknown. The data of
+/// the other direction then cannot change the result.
 fn side_is_long(flow: &Flow, direction: Direction) -> bool {
     flow.session.as_ref().is_some_and(|session| session.side(direction).data.end() > 8192)
 }

@@ -1,11 +1,11 @@
-//! Inspector: from frames to verdicts and records. One worker owns one inspector.
+//! The inspector turns frames into verdicts and log records. Each worker owns one inspector.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `core.rs` | one packet: flow, stream, protocol, rules |
-//! | `feed.rs` | data of streams to parsers |
-//! | `raw.rs` | data of streams to rules |
-//! | `end.rs` | the end of flows |
+//! | `core.rs` | inspection of one packet: flow, stream, protocol, rules |
+//! | `feed.rs` | passes stream data to protocol parsers |
+//! | `raw.rs` | passes stream data to rules |
+//! | `end.rs` | end of flows |
 //! | `stats.rs` | counters |
 
 mod core;
@@ -66,19 +66,19 @@ impl Inspector {
         Self { decoder, core: Core::new(Detector::new(engine), settings) }
     }
 
-    /// Sets the number of the next flow. Inspectors that write to the same log need disjoint
-    /// ranges.
+    /// Sets the number of the next flow. If several inspectors write to the same log, their flow
+    /// numbers must not overlap.
     pub fn number_flows_from(&mut self, number: u64) {
         self.core.flows.number_from(number);
     }
 
-    /// Replaces the rules. Flows, streams, thresholds and bits stay. In a transaction that is open,
-    /// all new rules are evaluated from its start.
+    /// Replaces the rules. Flows, streams, thresholds and named bits are kept. An open transaction
+    /// is inspected again from its start with the new rules.
     pub fn replace_rules(&mut self, engine: Arc<Engine>) {
         self.core.detector.replace(engine);
     }
 
-    /// Ends flows whose timeout has passed, a few at a time. [`Inspector::frame`] does the same.
+    /// Ends a few flows whose timeout has passed. [`Inspector::frame`] also ends such flows.
     pub fn expire(&mut self, now: Micros) {
         self.core.expire(now);
     }
@@ -112,7 +112,8 @@ impl Inspector {
         stats::collect(&self.core, self.decoder.fragments().counters())
     }
 
-    /// Returns the records that were not taken: JSON objects, one per line. The caller clears them.
+    /// Returns the records that the caller has not removed yet. Each record is a JSON object on its
+    /// own line. The caller clears the buffer.
     pub fn records(&mut self) -> &mut Vec<u8> {
         &mut self.core.records
     }

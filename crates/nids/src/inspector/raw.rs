@@ -1,8 +1,9 @@
-//! Data of streams to rules: without waiting for a parser.
+//! Passes stream data directly to rules, in addition to the protocol parser.
 //!
-//! Passively, rules see data once it is acknowledged: all new data when enough has arrived, when a
-//! transaction is complete, or when the stream ends. Inline, rules see the packet with the data
-//! around it, before the packet leaves.
+//! In passive mode, rules see data after the receiver has acknowledged it. They see all new data
+//! when enough bytes have arrived, when a transaction is complete, or when the stream ends. In
+//! inline mode, rules see each packet together with the stream data around it, before the packet is
+//! forwarded.
 
 use super::core::{Core, Placed};
 use crate::flow::Flow;
@@ -12,8 +13,8 @@ use crate::stream::side::Side;
 use std::ops::Range;
 
 impl Core {
-    /// Returns the ranges of the stream that rules see with this packet, and the progress after
-    /// them.
+    /// Returns the ranges of the stream that rules inspect together with this packet, and the
+    /// offset up to which the stream is then inspected.
     pub(super) fn raw_view(
         &self,
         packet: &Packet<'_>,
@@ -58,8 +59,8 @@ impl Core {
     }
 }
 
-/// Returns the packet with the data around it, at most `chunk` bytes or a third more than the
-/// packet.
+/// Returns the range of the packet in the stream with the data around it. The range has at most
+/// `chunk` bytes. If the packet is not shorter than this, the limit is its length plus a third.
 fn inline_view(side: &Side, start: u64, length: u64, chunk: u64) -> (Vec<Range<u64>>, Option<u64>) {
     let chunk = if chunk <= length { length + length / 3 } else { chunk };
     let Some((first, bytes)) = side.data.around(start) else { return (Vec::new(), None) };

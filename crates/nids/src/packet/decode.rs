@@ -1,5 +1,5 @@
-//! Decoding of the link layer. Each frame yields one packet, and one more for each packet that it
-//! tunnels or completes.
+//! Decodes the link layer of frames. Each frame yields one packet, and one more packet for each
+//! tunnelled packet and for each datagram whose fragments are now complete.
 
 use super::fragments::Fragments;
 use super::{Micros, Origin, Outer, Packet};
@@ -20,7 +20,7 @@ pub enum LinkType {
 }
 
 impl LinkType {
-    /// Returns the kind of a `DLT` or `LINKTYPE` number of a capture.
+    /// Returns the link type for a `DLT` or `LINKTYPE` number of a capture file.
     pub fn from_capture(number: u32) -> Option<Self> {
         Some(match number {
             1 => Self::Ethernet,
@@ -81,7 +81,8 @@ impl Decoder {
         &self.fragments
     }
 
-    /// Decodes a frame and calls `sink` for each packet: tunnelled packets first.
+    /// Decodes a frame and calls `sink` for each packet. Tunnelled packets come before the packet
+    /// that carries them.
     pub fn decode(
         &mut self,
         link: LinkType,
@@ -144,7 +145,8 @@ impl Decoder {
                     step.at += 4;
                 }
                 0x8847 | 0x8848 if rest.len() >= 4 => {
-                    // The last label has the bottom-of-stack bit; IP follows (RFC 3032).
+                    // The last MPLS label has the bottom-of-stack bit, and an IP header follows it
+                    // (RFC 3032).
                     let bottom = rest[2] & 1 == 1;
                     step.at += 4;
                     if bottom {
@@ -156,7 +158,8 @@ impl Decoder {
                     return self.ip(step);
                 }
                 0x894f if rest.len() >= 8 => {
-                    // NSH: the length is in units of four bytes (RFC 8300, section 2.2).
+                    // A network service header (NSH) gives its length in units of four bytes (RFC
+                    // 8300, section 2.2).
                     let bytes = usize::from(rest[1] & 0x3f) * 4;
                     let next = rest[3];
                     if bytes < 8 || bytes > rest.len() {
@@ -175,7 +178,8 @@ impl Decoder {
         (step.sink)(&step.packet);
     }
 
-    /// Decodes a tunnelled packet at `at`, before its outer packet is reported.
+    /// Decodes the tunnelled packet that starts at offset `at`, before the outer packet is
+    /// reported.
     pub(super) fn inner(
         &mut self,
         step: &mut Step<'_, '_>,

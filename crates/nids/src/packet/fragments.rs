@@ -1,6 +1,6 @@
-//! Reassembly of fragmented IPv4 and IPv6 datagrams, within fixed bounds.
+//! Reassembles fragmented IPv4 and IPv6 datagrams, within fixed bounds.
 //!
-//! The first bytes win: a later fragment never changes bytes that an earlier one set. Overlaps
+//! A later fragment never changes bytes that an earlier fragment has set. Overlapping fragments
 //! with different bytes are counted.
 
 use super::{Micros, Packet};
@@ -87,8 +87,8 @@ impl Fragments {
         self.counters
     }
 
-    /// Adds a fragment. Returns the payload of the datagram and its protocol if it is complete, and
-    /// whether the fragment overlaps with different bytes.
+    /// Adds a fragment. If the datagram is then complete, returns its protocol and payload. Also
+    /// returns whether the fragment overlaps an earlier fragment with different bytes.
     pub fn insert(&mut self, packet: &Packet<'_>, fragment: &Fragment<'_>) -> (Option<(u8, Vec<u8>)>, bool) {
         self.counters.fragments += 1;
         self.expire(packet.time);
@@ -156,7 +156,8 @@ impl Fragments {
 }
 
 impl Datagram {
-    /// Adds the bytes that are not set yet. Returns whether set bytes differ.
+    /// Adds the bytes of a fragment that are not set yet. Returns whether bytes that are already
+    /// set differ.
     fn add(&mut self, fragment: &Fragment<'_>) -> bool {
         let (start, end) = (fragment.offset, fragment.offset + fragment.bytes.len());
         if !fragment.more && self.end.is_none() {

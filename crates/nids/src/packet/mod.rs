@@ -1,9 +1,10 @@
-//! Packets as the detection sees them: decoded headers over borrowed bytes.
+//! Packets in the form that the detection uses. The decoded headers refer to the borrowed bytes of
+//! the frame.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `decode.rs` | link layer, VLAN, MPLS, NSH |
-//! | `network.rs` | IPv4, IPv6 and the tunnels in them |
+//! | `decode.rs` | link layer, VLAN, MPLS and NSH |
+//! | `network.rs` | IPv4, IPv6, and the tunnels in them |
 //! | `transport.rs` | TCP, UDP, ICMP, SCTP, and the tunnels in UDP |
 //! | `fragments.rs` | reassembly of fragmented datagrams |
 
@@ -21,7 +22,7 @@ use std::ops::Range;
 /// Time of a packet, microseconds since the epoch.
 pub type Micros = u64;
 
-/// Source of a packet: the wire, or the decoder or the stream that created it.
+/// Origin of a packet: it was received, or the decoder or the stream reassembly created it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// Received.
@@ -138,7 +139,7 @@ pub struct Outer {
     pub source: IpAddr,
     /// Destination address.
     pub destination: IpAddr,
-    /// Protocol that carries the tunnelled packet, as in EVE records.
+    /// Name of the protocol that carries the tunnelled packet, as in EVE log records.
     pub protocol: &'static str,
     /// Nesting depth, from 1.
     pub depth: u8,
@@ -149,7 +150,7 @@ pub struct Outer {
 pub struct Packet<'a> {
     /// Bytes from the first decoded header on.
     pub data: &'a [u8],
-    /// Number of the frame, from 1; 0 for packets that no frame carries.
+    /// Number of the frame, counted from 1. The number is 0 for packets that no frame carries.
     pub number: u64,
     /// Time of the frame.
     pub time: Micros,
@@ -157,7 +158,8 @@ pub struct Packet<'a> {
     pub origin: Origin,
     /// Packet around this packet, if it was tunnelled.
     pub outer: Option<Outer>,
-    /// Position of the Ethernet header in `data`; empty without one.
+    /// Range of the Ethernet header in `data`. The range is empty if the packet has no Ethernet
+    /// header.
     pub ethernet: Range<usize>,
     /// EtherType of the payload of the link layer.
     pub ethertype: u16,
@@ -177,7 +179,7 @@ pub struct Packet<'a> {
     pub network: Range<usize>,
     /// TTL or hop limit.
     pub ttl: u8,
-    /// The packet is a fragment, and its transport header is not decoded.
+    /// The packet is an IP fragment, so its transport header is not decoded.
     pub fragment: bool,
     /// Source port.
     pub source_port: u16,
@@ -189,7 +191,7 @@ pub struct Packet<'a> {
     pub transport_at: Range<usize>,
     /// Position of the payload in `data`.
     pub payload: Range<usize>,
-    /// The checksum of the transport header is correct, or not checked.
+    /// The checksum of the transport header is correct, or it was not checked.
     pub checksum_ok: bool,
     /// Decoder events.
     pub events: Vec<&'static str>,

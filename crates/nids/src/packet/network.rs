@@ -1,4 +1,4 @@
-//! Decoding of IPv4 and IPv6, and of the tunnels directly above them.
+//! Decodes IPv4 and IPv6 headers, and the tunnels directly above IP.
 
 use super::decode::{Decoder, Step};
 use super::fragments::Fragment;
@@ -9,7 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 const EXTENSIONS_MAX: usize = 16;
 
 impl Decoder {
-    /// Decodes IPv4 or IPv6 at `step.at`, by the version in the header.
+    /// Decodes the IPv4 or IPv6 header at offset `step.at`. The version field of the header decides
+    /// which one it is.
     pub(super) fn ip(&mut self, step: Step<'_, '_>) {
         match step.packet.data.get(step.at).map(|byte| byte >> 4) {
             Some(4) => self.ipv4(step),
@@ -110,7 +111,8 @@ impl Decoder {
         self.transport(step, end);
     }
 
-    /// Stores a fragment. The reassembled datagram is reported before the fragment itself.
+    /// Stores a fragment. If the datagram is then complete, the reassembled datagram is reported
+    /// before the fragment itself.
     fn fragment(&mut self, mut step: Step<'_, '_>, fragment: &Fragment<'_>) {
         step.packet.fragment = true;
         let packet = &step.packet;
@@ -170,7 +172,8 @@ impl Decoder {
         let flags = u16::from_be_bytes([rest[0], rest[1]]);
         let ethertype = u16::from_be_bytes([rest[2], rest[3]]);
         let mut bytes = 4;
-        // Checksum or routing, key, sequence number, and acknowledgment number (version 1).
+        // Each flag of the GRE header adds an optional field of four bytes: checksum or routing,
+        // key, sequence number, and (in version 1) acknowledgment number.
         bytes += if flags & 0xc000 != 0 { 4 } else { 0 };
         bytes += if flags & 0x2000 != 0 { 4 } else { 0 };
         bytes += if flags & 0x1000 != 0 { 4 } else { 0 };
@@ -191,7 +194,8 @@ impl Decoder {
     }
 }
 
-/// Returns the reassembled datagram with an IP header that describes it.
+/// Returns the reassembled datagram. Its IP header is adapted to the length and to the missing
+/// fragmentation.
 fn rebuild(packet: &Packet<'_>, next: u8, bytes: &[u8]) -> Vec<u8> {
     let header = packet.network_header();
     let mut datagram = Vec::with_capacity(header.len() + bytes.len());

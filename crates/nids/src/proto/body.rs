@@ -1,11 +1,13 @@
-//! Body of a message or content of a file, with the window that rules inspect.
+//! Stores the body of a message or the content of a file, and selects the window of bytes that
+//! rules inspect.
 
 /// Sizes of the window.
 #[derive(Debug, Clone, Copy)]
 pub struct WindowOptions {
     /// Number of bytes that are kept in total.
     pub limit: u64,
-    /// Number of bytes before the first inspection, unless the body is complete.
+    /// Number of bytes that must arrive before the first inspection, unless the body is complete
+    /// earlier.
     pub minimum: u64,
     /// Number of bytes of a later inspection.
     pub window: u64,
@@ -66,7 +68,7 @@ impl Body {
         self.inspected == self.stored
     }
 
-    /// Returns the bytes that rules inspect now, or `None` while there are too few.
+    /// Returns the bytes that rules inspect now. Returns `None` while too few bytes have arrived.
     pub fn window(&self, options: &WindowOptions, end: bool, inline: bool) -> Option<&[u8]> {
         if self.stored == 0 {
             return None;
@@ -87,7 +89,7 @@ impl Body {
         Some(&self.data[(start.max(self.base) - self.base) as usize..])
     }
 
-    /// Marks all bytes as inspected, and releases those that no later window contains.
+    /// Marks all bytes as inspected, and releases the bytes that no later window contains.
     pub fn mark_inspected(&mut self, options: &WindowOptions) {
         self.inspected = self.stored;
         if self.inspected > options.minimum {

@@ -1,4 +1,4 @@
-//! DNS over UDP and TCP (RFC 1035). Each message is a transaction.
+//! Parses DNS over UDP and TCP (RFC 1035). Each DNS message is a separate transaction.
 
 use super::{Parser, Status, View};
 use crate::app::Direction;
@@ -243,7 +243,7 @@ impl Record {
     }
 }
 
-/// Parses a resource record. Returns it and the offset after it.
+/// Parses a resource record. Returns the record and the offset after it.
 fn record(bytes: &[u8], at: usize) -> Option<(Record, usize)> {
     let (name_bytes, at) = name(bytes, at)?;
     let header = bytes.get(at..at + 10)?;
@@ -260,8 +260,8 @@ fn record(bytes: &[u8], at: usize) -> Option<(Record, usize)> {
     Some((Record { name: name_bytes, kind, ttl, data }, at + 10 + length))
 }
 
-/// Parses a name. Returns it without compression, with dots between labels, and the offset after
-/// it.
+/// Parses a domain name. Returns the uncompressed name with dots between the labels, and the offset
+/// after the encoded name.
 fn name(bytes: &[u8], at: usize) -> Option<(Vec<u8>, usize)> {
     let (mut at, mut after, mut jumps) = (at, None, 0);
     let mut name = Vec::new();

@@ -88,7 +88,8 @@ impl File {
         self.closed
     }
 
-    /// Returns the description once: when the file is complete, or with `end`.
+    /// Returns the description of the file, at most once. It is available when the file is
+    /// complete, or if `end` is true.
     pub fn take_record(&mut self, transaction: u64, direction: Direction, end: bool) -> Option<FileRecord> {
         if self.reported || !(self.closed || end) {
             return None;

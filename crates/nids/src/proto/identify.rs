@@ -1,18 +1,19 @@
-//! Identification of the protocol from the first bytes of a flow.
+//! Identifies the application protocol from the first bytes of a flow.
 //!
-//! Most protocols have distinctive first bytes and are found on every port. The others are tested
-//! on their well-known ports only.
+//! Most protocols have distinctive first bytes and are recognised on every port. All other
+//! protocols are only tested on their well-known ports.
 
 use crate::app::{App, Direction};
 
 /// Result of an identification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Identified {
-    /// The protocol. With `reversed`, the bytes come from the other side.
+    /// The protocol was identified. If `reversed` is true, the sender of the bytes is the server
+    /// where the flow assumes the client, or the reverse.
     App {
         /// Protocol.
         app: App,
-        /// The sender of the bytes has the other role.
+        /// The sender of the bytes has the other role than the flow assumes.
         reversed: bool,
     },
     /// More bytes are needed.
@@ -153,7 +154,7 @@ pub fn identify_udp(direction: Direction, data: &[u8], client_port: u16, server_
     None
 }
 
-/// Returns whether the bytes begin a TLS record or an SSL 2 hello.
+/// Returns whether the bytes begin a TLS record or an SSL 2 hello message.
 fn is_tls(data: &[u8]) -> bool {
     match data {
         [0x14..=0x18, 3, 0..=4, ..] => true,

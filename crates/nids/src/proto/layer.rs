@@ -1,5 +1,5 @@
-//! The application protocol of a flow: its detection, its parser, and the inspection state of its
-//! transactions.
+//! State of the application protocol of a flow: the detected protocol, its parser, and the
+//! inspection progress of its transactions.
 
 use super::{Parser, Status};
 use crate::app::{App, Direction};
@@ -30,7 +30,8 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    /// Returns whether a set was searched, and marks it if `mark` is set.
+    /// Returns whether the set of literals with this number was already searched. If `mark` is
+    /// true, marks the set as searched.
     pub fn searched(&mut self, set: usize, mark: bool) -> bool {
         let Some(word) = self.searched.get_mut(set / 64) else { return false };
         let known = *word >> (set % 64) & 1 == 1;
@@ -46,7 +47,7 @@ pub struct AppLayer {
     pub app: Option<App>,
     /// The protocol cannot be determined.
     pub failed: bool,
-    /// The protocol became known with the current packet, by direction.
+    /// The protocol became known with the current packet. There is one entry per direction.
     pub fresh: [bool; 2],
     /// Parser, while there is something to parse.
     pub parser: Option<Box<dyn Parser>>,
@@ -114,8 +115,8 @@ impl AppLayer {
         *self.inspection(id, direction) = inspection;
     }
 
-    /// Forgets the progress of rules in open transactions, because the rules changed. Complete
-    /// transactions are not inspected again.
+    /// Forgets how far rules have inspected open transactions, because the rules have changed.
+    /// Complete transactions are not inspected again.
     pub fn restart_inspections(&mut self) {
         for inspection in self.inspections.iter_mut().flatten() {
             inspection.searched = [0; 4];
@@ -123,7 +124,7 @@ impl AppLayer {
         }
     }
 
-    /// Returns whether a transaction is inspected in both directions.
+    /// Returns whether all rules have inspected the transaction in both directions.
     pub fn is_done(&mut self, id: u64) -> bool {
         Direction::BOTH.into_iter().all(|direction| {
             let inspects = self.parser.as_ref().is_none_or(|parser| parser.inspects(id, direction));
@@ -131,7 +132,7 @@ impl AppLayer {
         })
     }
 
-    /// Releases the transactions before the first one that is not done.
+    /// Releases the completely inspected transactions, up to the first one that is not.
     pub fn release_done(&mut self) {
         let Some(range) = self.parser.as_ref().map(|parser| parser.transactions()) else { return };
         for id in range {

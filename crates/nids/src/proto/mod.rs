@@ -53,7 +53,7 @@ pub struct View {
 
 /// Parser of one flow.
 pub trait Parser: Send + std::fmt::Debug {
-    /// Adds data of one direction. With `end`, no more data follows.
+    /// Passes data of one direction to the parser. If `end` is true, no more data follows.
     fn data(&mut self, direction: Direction, data: &[u8], end: bool) -> Status;
 
     /// Skips missing data.
@@ -62,7 +62,7 @@ pub trait Parser: Send + std::fmt::Debug {
         Status::Stop
     }
 
-    /// Returns the numbers of the transactions that are not released.
+    /// Returns the numbers of the transactions that are not released yet.
     fn transactions(&self) -> Range<u64>;
 
     /// Returns the progress of a transaction in one direction.
@@ -71,7 +71,8 @@ pub trait Parser: Send + std::fmt::Debug {
     /// Returns the progress of a direction that is complete.
     fn complete(&self) -> u8;
 
-    /// Returns an occurrence of a field, from 0. `scratch` may hold the bytes.
+    /// Returns the bytes of a field of the transaction `id`. If the field occurs several times,
+    /// `index` selects an occurrence, counted from 0. The result may be stored in `scratch`.
     fn field<'a>(
         &'a self,
         id: u64,
@@ -81,13 +82,14 @@ pub trait Parser: Send + std::fmt::Debug {
         scratch: &'a mut Vec<u8>,
     ) -> Option<&'a [u8]>;
 
-    /// Returns whether rules inspect a transaction in this direction.
+    /// Returns whether rules inspect the transaction in this direction.
     fn inspects(&self, id: u64, direction: Direction) -> bool {
         let _ = (id, direction);
         true
     }
 
-    /// Returns whether the data of this direction is encrypted. Rules do not see encrypted payload.
+    /// Returns whether the data of this direction is encrypted. Rules do not inspect encrypted
+    /// payload.
     fn is_encrypted(&self, direction: Direction) -> bool {
         let _ = direction;
         false
@@ -101,13 +103,14 @@ pub trait Parser: Send + std::fmt::Debug {
     /// Releases a transaction that is complete and inspected.
     fn release(&mut self, id: u64);
 
-    /// Returns the files that are complete since the last call; with `end`, all files.
+    /// Returns the files that became complete since the last call. If `end` is true, returns
+    /// incomplete files as well.
     fn take_files(&mut self, end: bool) -> Vec<file::FileRecord> {
         let _ = end;
         Vec::new()
     }
 
-    /// Returns whether rules should see the payload of this direction at once, because a
+    /// Returns whether rules should inspect the payload of this direction immediately, because a
     /// transaction is complete.
     fn take_trigger(&mut self, direction: Direction) -> bool {
         let _ = direction;
@@ -120,7 +123,8 @@ pub trait Parser: Send + std::fmt::Debug {
         true
     }
 
-    /// Returns the direction whose sender is the source of the record.
+    /// Returns the direction of the transaction's log record. The sender in this direction appears
+    /// as the source.
     fn record_direction(&self, id: u64) -> Direction {
         let _ = id;
         Direction::ToServer
@@ -141,12 +145,13 @@ pub struct ParserOptions {
     pub hash_files: bool,
 }
 
-/// Returns whether the transactions of a protocol are parsed. If not, rules see only its payload.
+/// Returns whether the transactions of a protocol are parsed. For all other protocols, rules see
+/// only the payload.
 pub fn has_parser(app: App) -> bool {
     matches!(app, App::Http | App::Dns | App::Tls | App::Ssh)
 }
 
-/// Returns a parser for a protocol, or `None` if there is none.
+/// Returns a new parser for a protocol, or `None` if the protocol has no parser.
 pub fn new_parser(app: App, key: &Key, options: &ParserOptions) -> Option<Box<dyn Parser>> {
     match app {
         App::Http => Some(Box::new(http::Http::new(options, key.client_port, key.server_port))),

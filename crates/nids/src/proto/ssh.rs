@@ -1,5 +1,5 @@
-//! SSH: version lines and the algorithms of both sides (RFC 4253, sections 4.2 and 7.1), with the
-//! fingerprints hassh and hasshServer (Salesforce, 2018).
+//! Parses the version lines and the algorithm lists of SSH (RFC 4253, sections 4.2 and 7.1), and
+//! computes the fingerprints hassh and hasshServer (Salesforce, 2018).
 
 use super::{Parser, Status, View};
 use crate::app::Direction;
@@ -30,12 +30,13 @@ struct Side {
     /// Algorithms of the fingerprint, and the fingerprint.
     hassh: Option<(String, String)>,
     progress: u8,
-    /// Encrypted data arrived. Rules still see the packets before it.
+    /// Encrypted data has arrived in this direction. Rules still inspect the packets before it.
     encrypted: bool,
 }
 
 impl Side {
-    /// Takes the version line. Lines before it are ignored. Returns false if there is none yet.
+    /// Parses the SSH version line and ignores the lines before it. Returns false if the version
+    /// line has not arrived yet.
     fn version_line(&mut self) -> Result<bool, ()> {
         while let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.buffer.drain(..=end).collect();
@@ -79,7 +80,8 @@ impl Side {
     }
 }
 
-/// Returns the algorithms and the fingerprint of a KEXINIT without its message number.
+/// Returns the algorithms and the fingerprint of a key exchange message. `payload` is the message
+/// `SSH_MSG_KEXINIT` without its message number.
 fn fingerprint(payload: &[u8], direction: Direction) -> Option<(String, String)> {
     let mut lists = Vec::with_capacity(8);
     let mut rest = payload.get(16..)?;
@@ -89,7 +91,8 @@ fn fingerprint(payload: &[u8], direction: Direction) -> Option<(String, String)>
         lists.push(String::from_utf8_lossy(list).into_owned());
         rest = after;
     }
-    // Key exchange, then cipher, MAC and compression of the direction.
+    // The fingerprint covers the key exchange algorithms, then the ciphers, MACs and compression
+    // methods of this direction.
     let own = direction as usize;
     let algorithms = [0, 2 + own, 4 + own, 6 + own].map(|index| lists[index].as_str()).join(";");
     let hash = digest::hex(&digest::md5(algorithms.as_bytes()));

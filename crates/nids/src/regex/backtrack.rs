@@ -1,4 +1,5 @@
-//! PCRE2 for expressions with look-around and back-references: a thin shim with limits.
+//! Calls PCRE2 for regular expressions with look-around or back-references. Limits bound the time
+//! and memory of each search.
 #![allow(unsafe_code, reason = "calls the C library PCRE2")]
 
 use super::{Flags, RegexError};
@@ -6,13 +7,15 @@ use crate::rules::content::byte_of;
 use pcre2_sys as ffi;
 use std::ptr;
 
-/// Maximum number of steps of one search. The default of Suricata (`pcre.match-limit`).
+/// Maximum number of steps of one search. The value is the default of Suricata
+/// (`pcre.match-limit`).
 const MATCH_LIMIT: u32 = 3500;
-/// Maximum depth of one search. The default of Suricata (`pcre.match-limit-recursion`).
+/// Maximum depth of one search. The value is the default of Suricata
+/// (`pcre.match-limit-recursion`).
 const DEPTH_LIMIT: u32 = 1500;
 /// Maximum memory of one search, KiB.
 const HEAP_LIMIT_KIB: u32 = 1024;
-/// Number of groups whose positions are recorded, including the whole match.
+/// Number of capture groups whose positions are recorded. The whole match counts as one group.
 const GROUPS: u32 = 16;
 
 /// Compiled expression.
@@ -57,7 +60,7 @@ impl Code {
         size
     }
 
-    /// Returns the names of the groups, starting with the whole match.
+    /// Returns the names of the capture groups. The first entry stands for the whole match.
     pub(super) fn names(&self) -> Vec<Option<String>> {
         let (mut count, mut entries, mut entry_bytes) = (0u32, 0u32, 0u32);
         let mut table: *const u8 = ptr::null();
@@ -143,7 +146,7 @@ impl Search {
             negative if negative < 0 => return Outcome::Limit,
             _ => {}
         }
-        // A result of 0 means that the pattern has more groups than the data has room for.
+        // If the result is 0, the pattern has more capture groups than the match data has room for.
         let groups = if result == 0 { GROUPS as usize } else { result as usize };
         // SAFETY: after a match, the vector has two entries for each of `groups` groups.
         let vector = unsafe { std::slice::from_raw_parts(ffi::pcre2_get_ovector_pointer_8(self.data), 2 * groups) };

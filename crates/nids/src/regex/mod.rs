@@ -1,7 +1,8 @@
 //! Regular expressions of rules.
 //!
-//! Expressions without look-around and back-references run in linear time. The others run in PCRE2
-//! with limits. Both report the leftmost match that a backtracking matcher prefers.
+//! Expressions without look-around and back-references run in linear time. All other expressions
+//! run in PCRE2 with limits. In both cases, the result is the leftmost match that a backtracking
+//! matcher prefers.
 
 mod backtrack;
 mod translate;
@@ -14,7 +15,8 @@ use std::sync::Arc;
 
 /// Limit for the memory of one compiled expression, bytes.
 const NFA_BYTES_MAX: usize = 1 << 20;
-/// Memory for visited states of one search, bytes. Longer texts use the slower matcher.
+/// Memory in bytes with which one search of the fast linear matcher records visited states. Texts
+/// that need more memory use a slower matcher.
 const VISITED_BYTES: usize = 64 << 10;
 
 /// Flags of an expression that apply to both matchers.
@@ -61,12 +63,12 @@ struct Linear {
     number: usize,
 }
 
-/// Memory of searches, which all expressions of one thread share.
+/// Memory of searches. All expressions of one thread share it.
 pub struct Cache {
     short: Option<(usize, bounded::Cache)>,
     long: Option<(usize, pikevm::Cache)>,
     search: Option<backtrack::Search>,
-    /// Number of searches that exceeded a limit of PCRE2. They count as no match.
+    /// Number of searches that exceeded a limit of PCRE2. Such a search counts as no match.
     pub limits: u64,
 }
 
@@ -127,13 +129,13 @@ impl Regex {
         matches!(self.inner.matcher, Matcher::Backtrack(_))
     }
 
-    /// Returns the names of the groups, starting with the whole match.
+    /// Returns the names of the capture groups. The first entry stands for the whole match.
     pub fn names(&self) -> &[Option<String>] {
         &self.inner.names
     }
 
-    /// Searches `text`. On a match, fills `slots` with the start and end of the groups, as far as
-    /// it has room, and returns true.
+    /// Searches `text` and returns whether the expression matches. On a match, `slots` receives the
+    /// start and end of each capture group, as far as it has room.
     pub fn find(&self, text: &[u8], cache: &mut Cache, slots: &mut [Option<usize>]) -> bool {
         match &self.inner.matcher {
             Matcher::Linear(linear) => linear.find(text, self.inner.flags.anchored, cache, slots),
@@ -152,7 +154,7 @@ impl Regex {
 }
 
 enum LinearError {
-    /// The expression has look-around or back-references, or syntax that only PCRE2 accepts.
+    /// The expression contains look-around, back-references, or syntax that only PCRE2 accepts.
     NotRegular,
     TooLarge,
 }

@@ -13,7 +13,8 @@
 
 use crate::rules::content::byte_of;
 
-/// Construct that a regular expression in linear time cannot have, such as a back-reference.
+/// The expression contains a construct, such as a back-reference, that cannot be matched in linear
+/// time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unsuitable;
 
@@ -114,7 +115,8 @@ impl Translator<'_> {
         }
     }
 
-    /// Writes a byte that may have a meaning only if the caller decided so.
+    /// Writes a byte unchanged. If the byte has a special meaning in the output, the caller has
+    /// decided that it keeps this meaning. Bytes that are not printable are written in hexadecimal.
     fn literal(&mut self, byte: u8) {
         if byte.is_ascii_graphic() || byte == b' ' || byte == b'\t' || byte == b'\n' {
             self.output.push(char::from(byte));
@@ -158,7 +160,8 @@ impl Translator<'_> {
         self.output.push_str(text);
     }
 
-    /// A backslash and digits: octal if there are enough digits below eight, else a back-reference.
+    /// Translates a backslash with digits after it. With at least two octal digits it is a byte in
+    /// octal, and otherwise a back-reference, which is unsuitable.
     fn numbered(&mut self) -> Result<(), Unsuitable> {
         let digits: Vec<u8> =
             self.input[self.at + 1..].iter().copied().take(3).take_while(|d| (b'0'..=b'7').contains(d)).collect();
@@ -279,7 +282,8 @@ impl Translator<'_> {
         }
     }
 
-    /// Returns whether the hyphen at the current place joins two members of a class.
+    /// Returns whether the hyphen at the current position forms a range such as `a-z` in a
+    /// character class.
     fn is_range(&self) -> bool {
         let before = self.output.as_bytes();
         let opens = matches!(before.last(), Some(b'[' | b'^')) && !before.ends_with(br"\[");
@@ -332,7 +336,8 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Consumes and returns a counted quantifier, or returns `None` if the brace starts none.
+    /// Consumes a counted quantifier such as `{2,5}` and returns it. Returns `None` if the brace
+    /// does not begin a quantifier.
     fn counted(&mut self) -> Option<String> {
         let rest = &self.input[self.at..];
         let end = rest.iter().position(|byte| *byte == b'}')?;

@@ -1,4 +1,4 @@
-//! Addresses of rule headers: lists with negation, CIDR, ranges and variables.
+//! Parses the addresses in rule headers: lists with negation, CIDR prefixes, ranges and variables.
 
 use super::variables::{List, Variables, split_list};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -58,7 +58,8 @@ impl AddressSet {
     }
 }
 
-/// Calls `add` for each item of a possibly nested list, with its effective negation.
+/// Calls `add` for each address item of a list, which may contain other lists. The second argument
+/// of `add` states whether the item is negated.
 fn collect(
     text: &str,
     negated: bool,
@@ -87,8 +88,8 @@ fn collect(
     add(text, negated)
 }
 
-/// Negates a whole operand. A negated list may itself contain negated items, so it is resolved to
-/// a set first.
+/// Negates an address, a list or a variable. A negated list may itself contain negated items, so
+/// the function first computes its set of addresses.
 fn collect_negated(
     text: &str,
     negated: bool,

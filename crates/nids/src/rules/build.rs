@@ -1,4 +1,5 @@
-//! From the text of a rule to a [`Rule`]: dispatch of options, and checks of the whole.
+//! Builds a [`Rule`] from its text. Passes each option to its parser, and then checks the rule as a
+//! whole.
 
 use super::address::AddressSet;
 use super::bytes::{self, Names};
@@ -18,7 +19,8 @@ use std::sync::Arc;
 /// Reason why a rule does not load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Problem {
-    /// Keyword at fault; `header` for the part before the parenthesis.
+    /// Keyword that caused the problem. It is `header` for the part of the rule before the
+    /// parenthesis.
     pub(super) option: String,
     /// Description for the user.
     pub(super) reason: &'static str,
@@ -131,7 +133,8 @@ pub(super) fn build(text: &RuleText<'_>, place: Place, context: &mut Context<'_>
     })
 }
 
-/// Checks that one protocol has all fields of the rule, and that it is parsed.
+/// Checks that a single application protocol has all fields that the rule tests, and that this
+/// protocol has a parser.
 fn check_apps(chains: &[Chain], protocol: &super::rule::Protocol) -> Result<(), Problem> {
     let mut apps = protocol.apps;
     for chain in chains.iter().filter(|chain| chain.field.is_transaction()) {
@@ -265,7 +268,8 @@ impl Builder {
     }
 }
 
-/// Checks the requirements of a rule: features, keywords and a version of Suricata.
+/// Checks the option `requires` of a rule, which lists features, keywords and a version of
+/// Suricata. Returns an error if this implementation lacks one of them.
 fn requires(value: &str) -> Result<(), &'static str> {
     for word in value.split(',').map(str::trim) {
         let known = match word.split_whitespace().collect::<Vec<_>>()[..] {
@@ -281,7 +285,7 @@ fn requires(value: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Returns a value without quotes, or an error if it is missing.
+/// Returns the value of an option without quotes, or an error if the option has no value.
 pub(super) fn text_value(value: Option<&str>) -> Result<String, &'static str> {
     let value = value.ok_or(NO_VALUE)?;
     Ok(unquote(value).1.to_owned())

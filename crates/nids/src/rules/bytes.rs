@@ -1,4 +1,4 @@
-//! The options `byte_test`, `byte_jump`, `byte_extract`, `byte_math` and `isdataat`.
+//! Parses the rule options `byte_test`, `byte_jump`, `byte_extract`, `byte_math` and `isdataat`.
 
 use super::content::Value;
 use super::number::parse_number;
@@ -6,15 +6,17 @@ use super::number::parse_number;
 /// Position, size and encoding of a number in a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteSource {
-    /// Number of bytes; digits for strings.
+    /// Number of bytes to read, or of digits if the number is text.
     pub bytes: Value,
-    /// Position, from the start of the field or the end of the previous match.
+    /// Position of the number, counted from the start of the field or from the end of the previous
+    /// match.
     pub offset: Value,
     /// `offset` counts from the end of the previous match.
     pub relative: bool,
     /// Encoding.
     pub encoding: Encoding,
-    /// Mask for the extracted number; shifted down by its trailing zero bits.
+    /// Mask that is applied to the number. The result is then shifted right by the number of
+    /// trailing zero bits of the mask.
     pub bitmask: Option<u32>,
 }
 
@@ -63,7 +65,8 @@ pub struct ByteTest {
     pub value: Value,
 }
 
-/// Movement of the end of the previous match by a number in a field.
+/// Moves the end of the previous match by a number that is read from the field (option
+/// `byte_jump`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteJump {
     /// Number in the field.
@@ -134,7 +137,7 @@ pub struct IsDataAt {
     pub negated: bool,
 }
 
-/// Names of the variables of a rule, in the order of their definition.
+/// Names of the variables that a rule defines, in the order of their definition.
 #[derive(Debug, Default)]
 pub struct Names(Vec<String>);
 
@@ -182,7 +185,8 @@ fn signed(text: &str) -> Option<i64> {
     Some(if negative { -number } else { number })
 }
 
-/// Modifiers that all four options share, collected from the words after the fixed ones.
+/// Modifiers that all four byte options share. The parser collects them from the words after the
+/// positional values.
 struct Flags {
     relative: bool,
     little: bool,
@@ -197,7 +201,7 @@ impl Flags {
         Self { relative: false, little: false, dce: false, string: false, base: None, bitmask: None }
     }
 
-    /// Consumes `word`, or returns false if it is not a shared modifier.
+    /// Consumes `word` if it is one of the shared modifiers. Otherwise returns false.
     fn take(&mut self, word: &str) -> Result<bool, &'static str> {
         match word {
             "relative" => self.relative = true,
@@ -254,7 +258,8 @@ fn words(value: &str) -> Vec<&str> {
 const UNKNOWN: &str = "a modifier is not supported";
 const FEW: &str = "the option has too few values";
 
-/// Parses `byte_test:bytes,[!]operator,value,offset[,modifiers]`.
+/// Parses the option `byte_test` in the form
+/// `byte_test:bytes,[!]operator,value,offset[,modifiers]`.
 pub fn byte_test(value: &str, names: &Names) -> Result<ByteTest, &'static str> {
     let words = words(value);
     let [bytes, operator, operand, offset, rest @ ..] = words.as_slice() else { return Err(FEW) };
@@ -328,7 +333,8 @@ pub fn byte_extract(value: &str, names: &mut Names) -> Result<ByteExtract, &'sta
     Ok(ByteExtract { source, multiplier, align, variable: names.define(name)? })
 }
 
-/// Parses `byte_math:bytes N, offset N, oper +, rvalue N, result NAME[, modifiers]`.
+/// Parses the option `byte_math` in the form `byte_math:bytes N, offset N, oper +, rvalue N, result
+/// NAME[, modifiers]`.
 pub fn byte_math(value: &str, names: &mut Names) -> Result<ByteMath, &'static str> {
     let mut flags = Flags::new();
     let (mut bytes, mut offset, mut operator, mut operand, mut result) = (None, None, None, None, None);

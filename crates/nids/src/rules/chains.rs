@@ -1,5 +1,5 @@
-//! Fields and their tests while a rule is built: sticky fields, modifiers, and the content that
-//! they apply to.
+//! Collects the tests of a rule by the field that they inspect, while the rule is built. Keywords
+//! before or after a `content` option select its field.
 
 use super::bytes::{Names, base64_decode};
 use super::content::{Content, Value};
@@ -21,7 +21,7 @@ pub(super) struct Chains {
     last_chain: Option<usize>,
     /// Tests join the Base64 test of the current chain.
     in_base64: bool,
-    /// Field names before a content select its field, as in Snort 3.
+    /// The name of a field stands before the `content` options that use it, as in Snort 3.
     snort3: bool,
 }
 
@@ -34,7 +34,8 @@ impl Chains {
         Self { chains: Vec::new(), current: None, last: None, last_chain: None, in_base64: false, snort3 }
     }
 
-    /// Adds an option of this family. Returns false for another keyword.
+    /// Adds a rule option that tests or selects a field. Returns false if `name` is not such an
+    /// option.
     pub(super) fn option(&mut self, name: &str, value: Option<&str>, names: &mut Names) -> Result<bool, &'static str> {
         match (name, value) {
             ("content", Some(value)) => self.content(value, names)?,
@@ -77,7 +78,7 @@ impl Chains {
         Ok(true)
     }
 
-    /// Adds a content, with the modifiers that Snort 3 writes behind commas.
+    /// Adds a `content` test with the modifiers that Snort 3 writes after commas.
     fn content(&mut self, value: &str, names: &Names) -> Result<(), &'static str> {
         let end = value.rfind('"').ok_or("the byte string is not quoted")?;
         let (negated, spelling) = unquote(&value[..=end]);
@@ -107,7 +108,8 @@ impl Chains {
         Ok(())
     }
 
-    /// Applies a modifier to the last content. Returns false for another keyword.
+    /// Applies a modifier such as `nocase` to the last `content` test. Returns false if `name` is
+    /// not such a modifier.
     fn content_modifier(&mut self, name: &str, value: Option<&str>, names: &Names) -> Result<bool, &'static str> {
         let is_modifier = matches!(
             name,
@@ -150,7 +152,8 @@ impl Chains {
         Ok(true)
     }
 
-    /// Selects a field, or moves the last content to it. Returns false for another keyword.
+    /// Selects a field for the following tests, or moves the last `content` test to the field.
+    /// Returns false if `name` is not a field.
     fn field(&mut self, name: &str, value: Option<&str>) -> Result<bool, &'static str> {
         if value.is_some() {
             return Ok(false);
@@ -175,7 +178,8 @@ impl Chains {
         let repeated = matches!(field.info().kind, Kind::Repeated);
         let current = self.current;
         self.current = Some(if repeated { self.new_chain(field) } else { self.chain_of(field) });
-        // Naming the same field again without a test between changes nothing.
+        // If the same field is named twice without a test in between, the second name has no
+        // effect.
         if let (true, Some(at)) = (repeated, current)
             && self.chains[at].field == field
             && self.chains[at].tests.is_empty()
@@ -203,8 +207,8 @@ impl Chains {
         keywords::app_event(self, app, event)
     }
 
-    /// Adds a test to the current field. Without one, a relative test joins the test before it, and
-    /// others join the payload.
+    /// Adds a test to the selected field. If no field is selected, a relative test goes to the
+    /// field of the previous test, and all other tests go to the payload.
     pub(super) fn push(&mut self, test: Test) {
         let joins_last = is_relative(&test) && !matches!(test, Test::Content(_));
         let at = match (self.current, self.last_chain) {
@@ -251,7 +255,8 @@ impl Chains {
         }
     }
 
-    /// Returns whether the last content still belongs to the payload.
+    /// Returns whether the last `content` test inspects the payload and can still be moved to
+    /// another field.
     fn last_is_plain(&self) -> bool {
         let no_sticky = self.current.is_none_or(|at| self.chains[at].field == Field::Payload);
         no_sticky && self.last.is_some_and(|(chain, _)| self.chains[chain].field == Field::Payload)
@@ -278,7 +283,8 @@ impl Chains {
         self.chains.len() - 1
     }
 
-    /// Returns the finished chains, or the keyword at fault and the reason.
+    /// Returns the finished tests by field. If they are invalid, returns the keyword that caused
+    /// the problem, and the reason.
     pub(super) fn finish(mut self) -> Result<Vec<Chain>, (String, &'static str)> {
         for chain in &mut self.chains {
             if chain.tests.is_empty() && chain.field != Field::Payload {
@@ -299,7 +305,7 @@ fn is_too_deep(content: &Content) -> bool {
     matches!(content.depth, Some(Value::Number(depth)) if depth < content.bytes.len() as i64)
 }
 
-/// Returns whether a test depends on the end of the match before it.
+/// Returns whether a test starts where the match of the previous test ended.
 fn is_relative(test: &Test) -> bool {
     match test {
         Test::Content(content) => content.is_relative(),

@@ -1,6 +1,7 @@
-//! The `content` option: spelling of byte strings, and modifiers of the place of a match.
+//! Parses the rule option `content`, which searches for a byte string, and the modifiers that
+//! restrict where it may match.
 
-/// Number, or variable that `byte_extract` or `byte_math` sets.
+/// Value in a rule option: a constant, or a variable that `byte_extract` or `byte_math` sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value {
     /// Number in the rule.
@@ -9,10 +10,10 @@ pub enum Value {
     Variable(u8),
 }
 
-/// Byte string that must occur, or must not occur, in a part of a field.
+/// Byte string that must occur in a certain part of a field, or must not occur there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Content {
-    /// Bytes; in lower case with `nocase`.
+    /// Bytes to search for. They are in lower case if `nocase` is set.
     pub bytes: Box<[u8]>,
     /// Case-insensitive for ASCII letters.
     pub nocase: bool,
@@ -22,9 +23,9 @@ pub struct Content {
     pub offset: Option<Value>,
     /// Number of bytes after `offset` that the match may cover.
     pub depth: Option<Value>,
-    /// First position, from the end of the previous match.
+    /// First position at which the bytes may match, counted from the end of the previous match.
     pub distance: Option<Value>,
-    /// Number of bytes after the previous match that this match may cover.
+    /// Number of bytes after the end of the previous match within which this match must lie.
     pub within: Option<Value>,
     /// Matches only at the start of the field.
     pub starts: bool,
@@ -34,7 +35,7 @@ pub struct Content {
     pub relative_next: bool,
     /// Marked as the prefilter of the rule.
     pub fast_pattern: bool,
-    /// Part of the bytes that the prefilter uses: offset and length.
+    /// Part of the byte string that the prefilter searches for, as offset and length.
     pub fast_part: Option<(u16, u16)>,
 }
 
@@ -76,8 +77,8 @@ impl Content {
     }
 }
 
-/// Decodes a spelling: bytes in hexadecimal between bars, and backslashes before `"`, `;`, `:`, `\`
-/// and `|`. Each character of `spelling` is one byte.
+/// Decodes a quoted byte string. Bytes between bars are hexadecimal. A backslash stands before `"`,
+/// `;`, `:`, `\` and `|`. Each character of `spelling` is one byte.
 pub fn decode(spelling: &str) -> Result<Vec<u8>, &'static str> {
     let mut bytes = Vec::with_capacity(spelling.len());
     let mut chars = spelling.chars().map(byte_of);
@@ -102,7 +103,8 @@ pub fn decode(spelling: &str) -> Result<Vec<u8>, &'static str> {
     if hex { Err("a bar is not closed") } else { Ok(bytes) }
 }
 
-/// Returns the byte of a character. Rule files are read as Latin-1, so every byte has a character.
+/// Returns the byte that a character stands for. Rule files are read as Latin-1, in which every
+/// byte is one character.
 pub fn byte_of(c: char) -> u8 {
     u8::try_from(u32::from(c)).unwrap_or(b'?')
 }

@@ -1,13 +1,15 @@
-//! Fields: the parts of traffic that rules inspect. Suricata calls them sticky buffers.
+//! Fields are the parts of traffic that rules inspect. Suricata calls them sticky buffers.
 
 use crate::app::{App, AppSet, Direction};
 
-/// Time at which a field of a transaction is available, as the progress that its parser reports.
+/// Availability of a field of a transaction. It depends on the progress number that the protocol
+/// parser reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ready {
     /// The field does not exist in this direction.
     Never,
-    /// The field exists from this progress on, and is final above it.
+    /// The field is available when the parser reaches this progress. It can still grow until the
+    /// parser exceeds this progress.
     At(u8),
 }
 
@@ -18,10 +20,10 @@ pub enum Kind {
     Packet,
     /// Part of a transaction.
     Transaction,
-    /// Part of a transaction that can occur several times; each `content` set must match within
-    /// one occurrence.
+    /// Part of a transaction that can occur several times, such as a header line. All tests of one
+    /// chain must match within the same occurrence.
     Repeated,
-    /// Number of a transaction: 8 bytes, most significant byte first.
+    /// Number in a transaction. It is stored as 8 bytes, most significant byte first.
     Number,
     /// Number that can occur several times.
     Numbers,
@@ -51,7 +53,7 @@ const fn at(progress: u8) -> Ready {
 
 macro_rules! fields {
     ($($variant:ident $name:literal [$($alias:literal)*] $(~ $modifier:literal)? {$($app:ident)*} $kind:ident $to_server:expr, $to_client:expr;)*) => {
-        /// Part of traffic that rules inspect. [`Field::info`] describes each.
+        /// Part of traffic that a rule inspects. [`Field::info`] describes each field.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         #[allow(missing_docs)]
@@ -68,7 +70,8 @@ macro_rules! fields {
     };
 }
 
-// Progress values of HTTP: 1 line, 2 headers, 3 body, 4 trailer, 5 complete.
+// The numbers are the parser progress at which a field is available. HTTP uses 1 for the start
+// line, 2 for headers, 3 for the body, 4 for the trailer and 5 for complete.
 fields! {
     Payload "pkt_data" [] {} Packet NO, NO;
     Ipv4Header "ipv4.hdr" [] {} Packet NO, NO;
@@ -214,12 +217,14 @@ impl Field {
         FIELDS.get(index).map(|entry| entry.0)
     }
 
-    /// Returns the field that a keyword selects for the options after it.
+    /// Returns the field that a keyword selects for the options after it, or `None` if the keyword
+    /// is not a field.
     pub fn sticky(keyword: &str) -> Option<Self> {
         FIELDS.iter().find(|(_, info)| info.name == keyword || info.aliases.contains(&keyword)).map(|(field, _)| *field)
     }
 
-    /// Returns the field to which a keyword moves the `content` before it.
+    /// Returns the field to which a keyword moves the `content` option before it, or `None` if the
+    /// keyword is not a modifier.
     pub fn modifier(keyword: &str) -> Option<Self> {
         FIELDS.iter().find(|(_, info)| info.modifier == Some(keyword)).map(|(field, _)| *field)
     }
@@ -229,7 +234,7 @@ impl Field {
         self.info().apps.iter().copied().collect()
     }
 
-    /// Returns whether the field belongs to transactions of a protocol.
+    /// Returns whether the field is part of a transaction of an application protocol.
     pub fn is_transaction(self) -> bool {
         self.info().kind != Kind::Packet
     }

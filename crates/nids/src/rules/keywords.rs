@@ -1,5 +1,5 @@
-//! Keywords that test a field without a separate `content`: names of files, numbers of protocols,
-//! and events.
+//! Parses keywords that test a field directly, without a separate `content` option. Examples are
+//! file names, protocol numbers and events.
 
 use super::chains::Chains;
 use super::content::Content;
@@ -10,7 +10,7 @@ use super::text::unquote;
 
 const BAD: &str = "the value is not valid";
 
-/// Adds an option of this family. Returns false for another keyword.
+/// Adds the test of a keyword of this module. Returns false if `name` is not such a keyword.
 pub(super) fn option(chains: &mut Chains, name: &str, value: Option<&str>) -> Result<bool, &'static str> {
     let Some(value) = value else { return Ok(false) };
     match name {
@@ -48,7 +48,7 @@ pub(super) fn option(chains: &mut Chains, name: &str, value: Option<&str>) -> Re
 /// Conversion of an operand to a number.
 type ParseNumber = fn(&str) -> Option<u64>;
 
-/// Number field of a keyword, and the conversion of its operands.
+/// Returns the number field that a keyword tests, and the function that parses its operands.
 fn number_field(name: &str) -> Option<(Field, ParseNumber)> {
     let field = Field::sticky(name)?;
     let number: fn(&str) -> Option<u64> = match field {
@@ -62,7 +62,8 @@ fn number_field(name: &str) -> Option<(Field, ParseNumber)> {
     Some((field, number))
 }
 
-/// Compares a field without regard to case; with `exact`, the whole field.
+/// Adds a test that compares a field with `value` without regard to case. If `exact` is true, the
+/// field must equal the value. Otherwise it must contain the value.
 fn whole(chains: &mut Chains, field: Field, value: &str, exact: bool) -> Result<(), &'static str> {
     let (negated, text) = unquote(value);
     let mut content = Content::parse(text, negated)?;

@@ -1,4 +1,4 @@
-//! Loading of rule files. A rule that is not supported never stops the others.
+//! Loads rule files. A rule that is not supported does not prevent the other rules from loading.
 
 use super::build::{Context, build};
 use super::meta::Classes;
@@ -16,7 +16,8 @@ pub struct Unsupported {
     pub place: Place,
     /// Rule number, if the text has one.
     pub sid: Option<u32>,
-    /// Keyword at fault; `header` or `syntax` for the rule as a whole.
+    /// Keyword that caused the problem. It is `header` or `syntax` if the problem concerns the rule
+    /// as a whole.
     pub option: String,
     /// Description for the user.
     pub reason: &'static str,
@@ -40,7 +41,8 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
-    /// Loads `files`. With `with_commented`, rules behind `#` load as well.
+    /// Loads the rules in `files`. If `with_commented` is true, rules that are commented out with
+    /// `#` load as well.
     pub fn load(files: &[impl AsRef<Path>], variables: &Variables, with_commented: bool) -> Result<Self, Error> {
         let mut set = Self::default();
         for path in files {
@@ -51,9 +53,10 @@ impl RuleSet {
         Ok(set)
     }
 
-    /// Adds the rules of one file. `name` appears in the places of its rules.
+    /// Adds the rules of one file. `name` is the file name in the places of its rules.
     pub fn add(&mut self, name: &str, bytes: &[u8], variables: &Variables, with_commented: bool) {
-        // Latin-1: every byte has a character, so byte strings keep bytes above 127.
+        // The file is read as Latin-1, in which every byte is one character. Byte strings therefore
+        // keep bytes above 127.
         let text: String = bytes.iter().map(|byte| char::from(*byte)).collect();
         let file: Arc<str> = name.into();
         let classes = self.classes.clone();

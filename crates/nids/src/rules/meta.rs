@@ -4,7 +4,8 @@ use super::build::text_value;
 use super::rule::Meta;
 use std::collections::HashMap;
 
-/// Rule classes: short name to description and priority, as in `classification.config`.
+/// Rule classes. Each class has a short name, a description and a priority, as in the file
+/// `classification.config`.
 #[derive(Debug, Clone)]
 pub struct Classes(HashMap<String, (String, u8)>);
 
@@ -72,7 +73,7 @@ impl Classes {
         self.0.get(name).map(|class| class.0.as_str())
     }
 
-    /// Sets the priority of a rule from its class, unless the rule has its own.
+    /// Sets the priority of a rule to that of its class, unless the rule has a priority of its own.
     pub(super) fn apply(&self, meta: &mut Meta) {
         if meta.priority == 0 {
             meta.priority = meta.class.as_ref().and_then(|name| self.0.get(name)).map_or(3, |class| class.1);
@@ -95,7 +96,8 @@ pub(super) fn empty() -> Meta {
     }
 }
 
-/// Adds an option of this family, or returns `None` for another keyword.
+/// Adds an option that describes the rule, such as `sid`. Returns `None` if `name` is not such an
+/// option.
 pub(super) fn option(meta: &mut Meta, name: &str, value: Option<&str>) -> Option<Result<(), &'static str>> {
     let number = || value.and_then(|text| super::text::unquote(text).1.trim().parse::<u32>().ok());
     const BAD: &str = "the value is not a number";
@@ -121,7 +123,8 @@ pub(super) fn option(meta: &mut Meta, name: &str, value: Option<&str>) -> Option
     Some(result)
 }
 
-/// Removes backslashes, and restores UTF-8 from the Latin-1 text of rule files.
+/// Removes the backslashes of escape sequences, and converts the Latin-1 text of a rule file back
+/// to UTF-8.
 fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut chars = text.chars().map(super::content::byte_of);

@@ -1,4 +1,5 @@
-//! Comparisons of numbers, as many keywords use them: `5`, `!5`, `<5`, `>=5`, `1-9`, `1<>9`.
+//! Parses comparisons of numbers, which many keywords use. Examples are `5`, `!5`, `<5`, `>=5`,
+//! `1-9` and `1<>9`.
 
 /// Comparison of an unsigned number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,13 +83,15 @@ impl NumberTest {
         Some(Self::Equal(number(text)?))
     }
 
-    /// Parses a comparison of decimal or `0x` numbers, with the suffixes kb, mb and gb.
+    /// Parses a comparison of numbers. The numbers are decimal or begin with `0x`. Decimal numbers
+    /// may have the suffix kb, mb or gb.
     pub fn parse(text: &str) -> Option<Self> {
         Self::parse_with(text, parse_number)
     }
 }
 
-/// Parses a decimal or `0x` number, with the suffixes kb, mb and gb.
+/// Parses a number that is decimal or begins with `0x`. A decimal number may have the suffix kb, mb
+/// or gb.
 pub fn parse_number(text: &str) -> Option<u64> {
     let text = text.trim();
     if let Some(hex) = text.strip_prefix("0x") {

@@ -1,4 +1,4 @@
-//! Options that test the headers of one packet or the counters of its flow.
+//! Parses rule options that test the headers of one packet or the counters of its flow.
 
 use super::number::{NumberTest, parse_number};
 
@@ -17,9 +17,10 @@ pub enum PacketTest {
     IpProtocol(NumberTest),
     /// Source and destination address are equal.
     SameAddress,
-    /// An IPv4 option of this kind is present; `None` for any.
+    /// The packet has an IPv4 option of this kind. With `None`, any option matches.
     IpOption(Option<u8>),
-    /// IPv4 fragment bits: reserved 4, don't fragment 2, more fragments 1.
+    /// Fragment bits of the IPv4 header. The value 4 is the reserved bit, 2 is don't fragment, and
+    /// 1 is more fragments.
     FragmentBits(Bits),
     /// IPv4 fragment offset, in units of eight bytes.
     FragmentOffset(NumberTest),
@@ -59,7 +60,8 @@ pub enum PacketTest {
     SctpTag(NumberTest),
     /// Event of the TCP stream or the decoder, by name.
     Event(&'static str),
-    /// Application protocol of the flow; the name is `failed` or `unknown` for none.
+    /// Application protocol of the flow. If the protocol is not known, the name is `failed` or
+    /// `unknown`.
     AppProtocol {
         /// Protocol name as in rules.
         name: String,
@@ -120,7 +122,7 @@ impl Bits {
 
 const BAD: &str = "the value is not valid";
 
-/// Parses an option of this family, or returns `None` for another keyword.
+/// Parses a rule option that tests one packet. Returns `None` if `name` is not such an option.
 pub fn parse(name: &str, value: Option<&str>) -> Option<Result<PacketTest, &'static str>> {
     let text = value.unwrap_or("").trim();
     let number = |make: fn(NumberTest) -> PacketTest| NumberTest::parse(text).map(make).ok_or(BAD);
@@ -228,7 +230,8 @@ fn ip_option(text: &str) -> Option<PacketTest> {
     Some(PacketTest::IpOption(kind))
 }
 
-/// Parses letters with an optional `+`, `*` or `!` before or after them.
+/// Parses letters that stand for bits. A `+`, `*` or `!` before or after the letters selects the
+/// kind of comparison.
 fn letters(text: &str, bit: impl Fn(char) -> Option<u8>) -> Option<(u8, BitsHow)> {
     let (mut bits, mut how) = (0, BitsHow::Exact);
     for letter in text.trim().chars() {

@@ -4,10 +4,11 @@ use super::content::Content;
 use super::field::{Field, Kind};
 use super::rule::{Chain, Prefilter, Test};
 
-/// Returns the best content of a rule, or `None` if no content can decide.
+/// Chooses the `content` test of a rule that the prefilter searches for. Returns `None` if no such
+/// test is suitable.
 ///
-/// A content marked with `fast_pattern` wins. Otherwise fields of transactions win over the
-/// payload, because they are short, and then the strongest content wins.
+/// A `content` marked with `fast_pattern` is preferred. Next come fields of transactions, because
+/// they are shorter than the payload. Among equals, the rarest byte string is chosen.
 pub fn choose(chains: &[Chain]) -> Option<Prefilter> {
     let mut best: Option<(bool, bool, usize, Prefilter)> = None;
     for (chain_index, chain) in chains.iter().enumerate() {
@@ -33,14 +34,15 @@ pub fn choose(chains: &[Chain]) -> Option<Prefilter> {
     best.map(|rank| rank.3)
 }
 
-/// Returns whether the prefilter searches the field of a chain.
+/// Returns whether the prefilter searches the field of these tests.
 fn is_searched(chain: &Chain) -> bool {
     let searched = match chain.field.info().kind {
         Kind::Packet => chain.field == Field::Payload,
         Kind::Transaction | Kind::Repeated => true,
         Kind::Number | Kind::Numbers => false,
     };
-    // With `absent: or_else`, a missing field matches without its content.
+    // With the option `absent`, a rule can match although the field is missing. Its `content` tests
+    // then do not decide.
     searched && !chain.tests.iter().any(|test| matches!(test, Test::Absent { .. }))
 }
 
@@ -56,7 +58,8 @@ pub fn searched_part(content: &Content) -> &[u8] {
     }
 }
 
-/// Estimates how rarely a byte string occurs: rare and distinct bytes count more.
+/// Estimates how rarely a byte string occurs in traffic. Rare bytes and distinct bytes increase the
+/// result.
 fn strength(bytes: &[u8]) -> usize {
     let mut seen = [false; 256];
     let mut sum = 0;

@@ -25,7 +25,7 @@ pub struct Place {
 /// Action of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Accepts the packet without an alert, and ends the evaluation of rules.
+    /// Accepts the packet without an alert, and stops the evaluation of further rules.
     Pass,
     /// Drops the packet and the rest of the flow, with an alert.
     Drop,
@@ -124,9 +124,10 @@ pub enum Test {
         /// Tests of the decoded bytes.
         tests: Vec<Test>,
     },
-    /// The field does not exist. With `or_else`, an existing field passes its other tests instead.
+    /// The field must not exist. If `or_else` is true, the rule also matches if the field exists
+    /// and passes the other tests.
     Absent {
-        /// The other tests may match instead.
+        /// An existing field may match through its other tests.
         or_else: bool,
     },
 }
@@ -191,7 +192,8 @@ pub struct Rule {
     pub ints: Vec<FlowInt>,
     /// Limit for alerts.
     pub threshold: Option<Threshold>,
-    /// Test that the prefilter searches; `None` if every packet is a candidate.
+    /// Test that the prefilter searches for. If it is `None`, the rule is evaluated for every
+    /// packet.
     pub prefilter: Option<Prefilter>,
     /// Matches without an alert.
     pub noalert: bool,
@@ -199,7 +201,8 @@ pub struct Rule {
     pub alert: bool,
     /// A match ends the inspection of the flow.
     pub bypass: bool,
-    /// Matching files are stored; only transactions with a file match.
+    /// The rule stores matching files (option `filestore`). It only matches transactions that
+    /// contain a file.
     pub filestore: bool,
 }
 
@@ -227,12 +230,13 @@ pub struct Meta {
 }
 
 impl Rule {
-    /// Returns whether the rule inspects transactions of an application protocol.
+    /// Returns whether the rule tests fields of transactions, such as HTTP requests.
     pub fn has_transaction(&self) -> bool {
         self.chains.iter().any(|chain| chain.field.is_transaction())
     }
 
-    /// Returns the content that the prefilter searches, with its chain.
+    /// Returns the `content` test that the prefilter searches for, together with the tests of the
+    /// same field.
     pub fn prefilter_content(&self) -> Option<(&Chain, &Content)> {
         let prefilter = self.prefilter?;
         let chain = &self.chains[prefilter.chain];

@@ -1,5 +1,5 @@
-//! Options that keep state: `flow`, `flowbits`, `xbits`, `flowint`, `threshold` and
-//! `detection_filter`.
+//! Parses the rule options that use state across packets: `flow`, `flowbits`, `xbits`, `flowint`,
+//! `threshold` and `detection_filter`.
 
 use super::number::NumberTest;
 use crate::app::Direction;
@@ -100,7 +100,8 @@ impl BitAction {
     }
 }
 
-/// Parses `flowbits:action,name`. Returns `None` for `noalert`.
+/// Parses the option `flowbits` in the form `flowbits:action,name`. Returns `None` for the action
+/// `noalert`, which has no name.
 pub fn flowbits(value: &str) -> Result<Option<Bit>, &'static str> {
     let (action, names) = value.split_once(',').unwrap_or((value, ""));
     if action.trim() == "noalert" {
@@ -114,7 +115,8 @@ pub fn flowbits(value: &str) -> Result<Option<Bit>, &'static str> {
     Ok(Some(Bit { scope: Scope::Flow, action, names, expire_seconds: None }))
 }
 
-/// Parses `xbits:action,name,track owner[,expire seconds]` and `hostbits`.
+/// Parses the options `xbits` and `hostbits` in the form `xbits:action,name,track owner[,expire
+/// seconds]`.
 pub fn xbits(value: &str) -> Result<Bit, &'static str> {
     let mut words = value.split(',').map(str::trim);
     let action = words.next().and_then(BitAction::parse).ok_or("the action of xbits is not supported")?;
@@ -246,7 +248,7 @@ pub enum ThresholdKind {
     Threshold,
     /// One alert in each interval, after `count` matches.
     Both,
-    /// Alerts from the match after `count` on (`detection_filter`).
+    /// The rule alerts on every match after the first `count` matches (option `detection_filter`).
     Filter,
     /// Alerts at `count`, `count * multiplier`, ... matches.
     Backoff,

@@ -1,4 +1,5 @@
-//! Text of rule files: logical lines, the seven words of a header, and the options in parentheses.
+//! Splits the text of rule files into logical lines, the seven words of each rule header, and the
+//! options in parentheses.
 
 use std::borrow::Cow;
 
@@ -7,7 +8,7 @@ use std::borrow::Cow;
 pub struct RuleText<'a> {
     /// Number of the first line of the rule, from 1.
     pub line: u32,
-    /// Words before the parenthesis: action, protocol, source, ports, direction, ...
+    /// Words before the parenthesis, such as the action, the protocol, the addresses and the ports.
     pub words: Vec<&'a str>,
     /// Options in the order of the rule.
     pub options: Vec<OptionText<'a>>,
@@ -31,8 +32,8 @@ pub struct SyntaxError {
     pub message: &'static str,
 }
 
-/// Logical lines of a rule file. A backslash at the end of a line joins it with the next one.
-/// Comments and empty lines are skipped.
+/// Iterates over the logical lines of a rule file. A backslash at the end of a line joins it with
+/// the next line. Comments and empty lines are skipped.
 pub struct Lines<'a> {
     rest: &'a str,
     line: u32,
@@ -40,7 +41,8 @@ pub struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// Returns the lines of `text`. With `with_commented`, rules behind `#` count as rules.
+    /// Returns the logical lines of `text`. If `with_commented` is true, rules that are commented
+    /// out with `#` are included.
     pub fn new(text: &'a str, with_commented: bool) -> Self {
         Self { rest: text, line: 0, with_commented }
     }
@@ -179,7 +181,7 @@ fn push_option<'a>(text: &'a str, options: &mut Vec<OptionText<'a>>) -> Result<(
     Ok(())
 }
 
-/// Removes surrounding quotes, and returns whether a `!` preceded them.
+/// Removes the quotes around a value. Also returns whether a `!` stands before the value.
 pub fn unquote(value: &str) -> (bool, &str) {
     let value = value.trim();
     let (negated, value) = match value.strip_prefix('!') {

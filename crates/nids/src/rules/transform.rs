@@ -80,7 +80,7 @@ pub enum Base64Mode {
 /// Default limit of decompressed bytes.
 const INFLATE_BYTES_MAX: usize = 1024;
 
-/// Parses a keyword of this family, or returns `None` for another keyword.
+/// Parses a keyword that transforms a field. Returns `None` if `name` is not such a keyword.
 pub fn parse(name: &str, value: Option<&str>) -> Option<Result<Transform, &'static str>> {
     let text = value.unwrap_or("");
     Some(Ok(match name {

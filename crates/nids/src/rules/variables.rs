@@ -1,5 +1,5 @@
-//! Variables of rule headers, such as `$HOME_NET`. The names and the defaults are those of
-//! Suricata's `suricata.yaml`.
+//! Variables in rule headers, such as `$HOME_NET`. The names and the default values are those in
+//! Suricata's file `suricata.yaml`.
 
 use std::collections::BTreeMap;
 

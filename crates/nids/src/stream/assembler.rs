@@ -1,19 +1,19 @@
-//! Bytes of one direction of a TCP stream, put in order.
+//! Puts the bytes of one direction of a TCP stream in order.
 //!
-//! Positions are offsets from the first byte of the stream. The buffer holds the bytes from `base`
-//! on. Bytes that are missing are zero until they arrive:
+//! Positions are offsets from the first byte of the stream. The buffer holds the bytes from offset
+//! `base` on. Missing bytes are zero in the buffer until they arrive:
 //!
 //! ```text
 //!   base                  contiguous                      end
 //!    |== segment ==|= segment =|  (gap)  |=== segment ====|
 //! ```
 //!
-//! Segments keep their boundaries, because overlap policies compare them.
+//! The boundaries of segments are kept, because the policies for overlapping segments compare them.
 
 use super::policy::OverlapPolicy;
 use std::collections::VecDeque;
 
-/// Memory that an empty buffer keeps for later segments, bytes.
+/// Memory in bytes that an empty buffer keeps for segments that arrive later.
 const RESERVE_BYTES: usize = 1 << 14;
 
 /// Boundaries of one segment.
@@ -71,7 +71,7 @@ impl Assembler {
         }
     }
 
-    /// Returns the bytes of the range without gaps that contains `offset`, and its start.
+    /// Returns the contiguous bytes that contain `offset`, and the offset of the first of them.
     pub fn around(&self, offset: u64) -> Option<(u64, &[u8])> {
         let range = self.ranges.iter().find(|range| range.0 <= offset && offset < range.1)?;
         Some((range.0, self.slice(range.0, range.1)))
@@ -82,7 +82,7 @@ impl Assembler {
         self.ranges.iter().find(|range| range.1 > offset).map(|range| range.0.max(offset))
     }
 
-    /// Returns at most `limit` bytes, with a note instead of each gap.
+    /// Returns at most `limit` bytes of the stream. A short text stands in place of missing bytes.
     pub fn with_gaps(&self, limit: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut at = self.base;
@@ -189,7 +189,8 @@ impl Assembler {
         self.ranges = merged;
     }
 
-    /// Removes the bytes before `offset`. Small amounts stay until they add up.
+    /// Removes the bytes before `offset`. The function does nothing until it can remove at least
+    /// half of the buffer.
     pub fn discard(&mut self, offset: u64) {
         let offset = offset.min(self.end().max(offset));
         if offset <= self.base {
@@ -240,7 +241,8 @@ mod tests {
         assert_eq!(stream.from(5), b"fg");
     }
 
-    /// Model: each byte is set by rules of the policy, one byte at a time, over whole segments.
+    /// Reference model of the assembler. It applies the policy to each byte separately, over whole
+    /// segments.
     fn model(segments: &[(u64, Vec<u8>)], policy: OverlapPolicy) -> Vec<Option<u8>> {
         let length = segments.iter().map(|(start, bytes)| *start as usize + bytes.len()).max().unwrap_or(0);
         let mut bytes: Vec<Option<u8>> = vec![None; length];
@@ -266,8 +268,8 @@ mod tests {
             segments in prop::collection::vec((0u64..40, prop::collection::vec(0u8..2, 1..12)), 1..12),
             policy in 0usize..6,
         ) {
-            // The model decides by single bytes, the assembler by differing overlaps, so each
-            // segment has one byte value.
+            // The model compares single bytes, and the assembler compares whole overlaps. Each
+            // segment repeats a single byte value, so that both decide alike.
             let policy = OverlapPolicy::ALL[policy];
             let segments: Vec<(u64, Vec<u8>)> =
                 segments.iter().enumerate().map(|(i, (at, bytes))| (*at, vec![b'a' + i as u8; bytes.len()])).collect();

@@ -1,4 +1,4 @@
-//! Packets of the handshake, and connections that are visible only from their middle on.
+//! Processes packets of the TCP handshake, and connections whose first visible packet is not a SYN.
 
 use super::options::Options;
 use super::session::{Handled, Session};
@@ -60,7 +60,8 @@ impl Session {
             client.next_win = client.last_ack.wrapping_add(server.window);
             self.timestamps = header.timestamp.is_some();
             if swap {
-                // The caller exchanges the directions of the flow, not of the session.
+                // The sides of the session are already correct. The caller only exchanges the
+                // client and the server of the flow.
                 return Handled { valid: true, swap, ..Handled::default() };
             }
             return Handled { valid: true, ..Handled::default() };
@@ -102,7 +103,7 @@ impl Session {
     ) -> Handled {
         let flags = header.flags;
         let syn = flags & (flag::SYN | flag::ACK);
-        // The sender of the SYN is the client, unless this SYN came from the other side.
+        // The client is the side that sent the SYN, unless this SYN came from the other side.
         let from_client = direction == Direction::ToServer;
         if !from_client && flags & (flag::RST | flag::FIN) != 0 && !self.echo_ok(header) {
             return Handled::invalid("pkt_invalid_timestamp");
@@ -264,8 +265,8 @@ impl Session {
             self.state = State::Established;
             return self.open(direction, header, payload, now, options);
         }
-        // Data of the server before the client's ACK arrives: the ACK may be lost, or only this
-        // direction is visible.
+        // The server sends data before the ACK of the client arrives. The ACK may be lost, or only
+        // this direction may be visible.
         if options.async_oneside || options.midstream || options.inline || !payload.is_empty() {
             let server = &self.sides[1];
             if header.seq == server.next_seq || before(server.isn, header.seq) {
@@ -277,7 +278,7 @@ impl Session {
         Handled::default()
     }
 
-    /// Returns whether the answer to a SYN echoes its timestamp (RFC 7323, section 3.2).
+    /// Returns whether the reply to a SYN echoes the timestamp of the SYN (RFC 7323, section 3.2).
     fn echo_ok(&self, header: &Tcp) -> bool {
         match (header.timestamp, self.sides[0].timestamp) {
             (Some((_, echo)), Some((sent, _))) => echo == sent,

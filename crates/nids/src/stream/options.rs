@@ -5,21 +5,22 @@ use super::policy::OverlapPolicy;
 /// Options of all connections.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Packets wait for their verdict, so data is processed before it is acknowledged.
+    /// Inline mode: packets wait for their verdict, so data is processed before the receiver
+    /// acknowledges it.
     pub inline: bool,
     /// Connections without a handshake are accepted.
     pub midstream: bool,
-    /// Connections with packets in one direction only are accepted.
+    /// Connections of which only one direction is visible are accepted.
     pub async_oneside: bool,
-    /// Policy for overlaps. Inline, the first bytes always win.
+    /// Policy for overlapping segments. In inline mode, the bytes that arrive first always win.
     pub policy: OverlapPolicy,
-    /// Number of bytes that are stored in each direction; 0 for no limit.
+    /// Number of bytes that are stored for each direction. The value 0 means no limit.
     pub depth: u64,
     /// Treatment of urgent bytes.
     pub urgent: Urgent,
     /// Number of bytes out of order that one direction may hold.
     pub window_max: u64,
-    /// The memory for streams is used up, so no more bytes are stored.
+    /// No more bytes are stored, because the memory for streams is used up.
     pub full: bool,
 }
 
@@ -38,7 +39,8 @@ impl Default for Options {
     }
 }
 
-/// Treatment of urgent bytes. The bytes that an application reads depend on its socket options.
+/// Treatment of TCP urgent bytes. Whether an application reads them with the other bytes depends on
+/// its socket options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Urgent {
     /// The byte is part of the stream.

@@ -1,4 +1,5 @@
-//! Policies for overlapping segments: which receivers keep which bytes.
+//! Policies for overlapping TCP segments. Receivers differ in which of the two copies of a byte
+//! they keep.
 //!
 //! The names follow Novak and Sturges, Target-Based TCP Stream Reassembly (2007), and Suricata's
 //! `host-os-policy`.
@@ -6,17 +7,18 @@
 /// Policy for bytes that two segments have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OverlapPolicy {
-    /// The first segment wins. Used inline, where the receiver then sees the same bytes.
+    /// The first segment wins. Inline mode uses this policy and ensures that the receiver sees the
+    /// same bytes.
     First,
     /// The last segment wins.
     Last,
-    /// The first segment wins, unless the later one begins before it. The default, also for
-    /// `windows`.
+    /// The first segment wins, unless the later segment begins before it. This is the default
+    /// policy, and the policy for `windows`.
     #[default]
     Bsd,
-    /// As BSD. In addition, a later segment with the same start wins if it ends later.
+    /// Like the BSD policy, but a later segment with the same start also wins if it ends later.
     Linux,
-    /// The later segment wins, unless it begins after the first one and ends within it.
+    /// The later segment wins, unless it begins after the first segment and does not end after it.
     OldLinux,
     /// The later segment wins, unless the first one ends after it.
     Solaris,
@@ -26,8 +28,8 @@ impl OverlapPolicy {
     /// Every policy.
     pub const ALL: [Self; 6] = [Self::First, Self::Last, Self::Bsd, Self::Linux, Self::OldLinux, Self::Solaris];
 
-    /// Returns whether a later segment `new` replaces bytes of an earlier segment `old`. Both are
-    /// ranges of offsets.
+    /// Returns whether a later segment `new` replaces bytes of an earlier segment `old`. Both
+    /// arguments are ranges of stream offsets.
     pub fn new_wins(self, old: (u64, u64), new: (u64, u64)) -> bool {
         match self {
             Self::First => false,

@@ -1,4 +1,4 @@
-//! The validation of packets, and the transitions between states.
+//! Validates the packets of a TCP connection and changes the state of the connection.
 
 use super::options::Options;
 use super::side::{Side, before};
@@ -6,7 +6,7 @@ use super::state::State;
 use crate::app::Direction;
 use crate::packet::{Micros, Tcp, tcp as flag};
 
-/// Directions whose data the protocol parser receives after a packet.
+/// Directions whose new data goes to the protocol parser after a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Update {
     /// The direction of the packet.
@@ -24,13 +24,13 @@ pub struct Handled {
     pub added: bool,
     /// The payload overlaps with different bytes.
     pub differs: bool,
-    /// The payload was not stored, because the memory for streams is used up.
+    /// The payload was not stored because the memory for streams is used up.
     pub refused: bool,
     /// Directions to process.
     pub update: Update,
-    /// The packet begins a new connection with the same addresses and ports.
+    /// The packet begins a new connection with the addresses and ports of an earlier connection.
     pub reuse: bool,
-    /// The packet shows that the first packet came from the server.
+    /// The packet shows that the server, not the client, sent the first packet.
     pub swap: bool,
     /// Events, for rules.
     pub events: Vec<&'static str>,
@@ -59,13 +59,14 @@ pub struct Session {
     pub(super) fast_open: bool,
     /// Segments that overlap with different bytes.
     pub overlaps_different: u32,
-    /// The payload of the current packet was not stored, because the memory is used up.
+    /// The payload of the current packet was not stored because the memory for streams is used up.
     pub(super) refused: bool,
 }
 
 /// Event of segments that overlap with different bytes.
 pub(super) const OVERLAP_DIFFERS: &str = "reassembly_overlap_different_data";
-/// Age of a timestamp after which it is not compared, microseconds (RFC 7323, section 5.5).
+/// Age in microseconds from which the last timestamp of a connection is too old for a comparison
+/// (RFC 7323, section 5.5).
 const PAWS_MICROS: u64 = 24 * 86_400 * 1_000_000;
 
 impl Session {
@@ -291,7 +292,8 @@ impl Session {
         handled
     }
 
-    /// Returns whether the timestamp is not older than the last one (RFC 7323, section 5).
+    /// Returns whether the TCP timestamp of the packet is not older than the last timestamp of its
+    /// sender (RFC 7323, section 5).
     fn timestamp_ok(&self, direction: Direction, header: &Tcp, now: Micros) -> bool {
         if !self.timestamps {
             return true;

@@ -5,7 +5,7 @@ use super::assembler::Assembler;
 /// Maximum number of urgent bytes that leave one stream.
 const URGENT_MAX: usize = 64;
 
-/// One direction: the sender's sequence numbers, and the bytes it sent.
+/// State of one side of a TCP connection: the sequence numbers and the bytes that this side sent.
 #[derive(Debug, Default)]
 pub struct Side {
     /// Initial sequence number.
@@ -14,15 +14,16 @@ pub struct Side {
     pub next_seq: u32,
     /// Highest acknowledgment number that the other side sent.
     pub last_ack: u32,
-    /// Right edge of the window: the other side accepts bytes before it.
+    /// Sequence number at the right edge of the window. The other side accepts bytes before it.
     pub next_win: u32,
     /// Scaled window that this side offers.
     pub window: u32,
     /// Shift of this side's window field.
     pub scale: u8,
-    /// Last timestamp that this side sent, and the time of its packet.
+    /// Last timestamp value that this side sent, and the time at which its packet arrived.
     pub timestamp: Option<(u32, u64)>,
-    /// Sequence number and offset of a common point, for the conversion of sequence numbers.
+    /// Sequence number and stream offset of the same byte. They convert other sequence numbers to
+    /// offsets.
     anchor: (u32, u64),
     /// Offsets of urgent bytes that are not part of the stream.
     urgent: Vec<u64>,
@@ -42,7 +43,7 @@ pub struct Side {
     pub depth_reached: bool,
     /// The raw inspection takes all bytes at the next packet.
     pub trigger_raw: bool,
-    /// Bytes that an earlier segment followed in sequence are missing and were given up.
+    /// Bytes are missing from the stream, and the inspection has continued without them.
     pub gap: bool,
     /// The first bytes belong to no known protocol.
     pub unidentified: bool,
@@ -70,14 +71,16 @@ impl Side {
         Self { isn: self.isn, next_seq: self.next_seq, ..Self::default() }
     }
 
-    /// Returns the offset of a sequence number, or `None` if it is before the first byte.
+    /// Returns the stream offset of a sequence number, or `None` if the number is before the first
+    /// byte. Urgent bytes outside the stream do not count.
     pub fn offset(&self, seq: u32) -> Option<u64> {
         let offset = self.raw_offset(seq)?;
         let urgent = self.urgent.iter().filter(|urgent| **urgent < offset).count() as u64;
         Some(offset - urgent)
     }
 
-    /// Returns the offset of a sequence number, counting urgent bytes.
+    /// Returns the stream offset of a sequence number. Urgent bytes count as part of the stream
+    /// here.
     fn raw_offset(&self, seq: u32) -> Option<u64> {
         let distance = i64::from(seq.wrapping_sub(self.anchor.0) as i32);
         u64::try_from(self.anchor.1 as i64 + distance).ok()
@@ -93,7 +96,8 @@ impl Side {
         }
     }
 
-    /// Moves the anchor to `seq`, so that offsets stay valid beyond 2^31 bytes.
+    /// Moves the reference point for conversions to the sequence number `seq`, so that offsets stay
+    /// correct beyond 2^31 bytes.
     pub fn move_anchor(&mut self, seq: u32) {
         if let Some(offset) = self.raw_offset(seq) {
             self.anchor = (seq, offset);

@@ -1,8 +1,8 @@
-//! States of a connection.
+//! States of a TCP connection.
 //!
-//! The names are those of RFC 9293, with one difference that Suricata's rules rely on: after the
-//! first FIN, the connection is in `CloseWait` if the client sent it, and in `FinWait1` if the
-//! server did.
+//! The names are those of RFC 9293, with one difference on which Suricata's rules rely. After the
+//! first FIN, the state is `CloseWait` if the client sent the FIN, and `FinWait1` if the server
+//! sent it.
 
 /// State of a connection, in the order of its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]

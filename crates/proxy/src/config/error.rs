@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Error of a configuration, with a message of one sentence. The operator can fix every such
+/// Error in a configuration. The message is one sentence, and the operator can fix every such
 /// error.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -29,7 +29,8 @@ pub enum ConfigError {
 impl ConfigError {
     pub(super) fn at(origin: &str, line: usize, message: impl ToString) -> Self {
         let message = message.to_string();
-        // Quoted values may contain control characters. The message has one line.
+        // The message may quote values with control characters. They are replaced, so that the
+        // message stays on one line.
         let message = message.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         Self::Line { origin: origin.to_owned(), line, message }
     }

@@ -28,7 +28,8 @@ use serde::Deserialize;
 
 pub use error::ConfigError;
 
-/// Whole configuration. Paths are relative to the folder of the file.
+/// Complete configuration of the program. Relative paths are relative to the folder of the
+/// configuration file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -41,13 +42,13 @@ pub struct Config {
     /// Path of the control socket.
     #[serde(default)]
     pub control: Option<PathBuf>,
-    /// User to change to when all sockets are open and all keys are loaded.
+    /// User under which the process continues after all sockets are open and all keys are loaded.
     #[serde(default)]
     pub user: Option<String>,
     /// File of the access log. `-` is standard output.
     #[serde(default)]
     pub access_log: Option<PathBuf>,
-    /// Longest time in which connections may end after a stop, in seconds.
+    /// Maximum time in seconds that connections have to end after a stop is requested.
     #[serde(default = "drain_s")]
     pub drain_s: f64,
     /// Signing engine and keys.
@@ -67,13 +68,15 @@ pub struct Signer {
     /// Process of the keys.
     #[serde(default)]
     pub process: Process,
-    /// Whether eight lanes are used if crypto_mb is installed.
+    /// Whether the signer uses the eight SIMD lanes of the library crypto_mb, if the library is
+    /// installed.
     #[serde(default = "yes")]
     pub lanes: bool,
-    /// File of crypto_mb. Default: the search path of the loader.
+    /// File of the library crypto_mb. By default, the search path of the dynamic loader is used.
     #[serde(default)]
     pub crypto_mb: Option<PathBuf>,
-    /// Largest number of signatures in flight of a worker. Further handshakes are refused.
+    /// Maximum number of unfinished signatures per worker. Handshakes that need a further signature
+    /// are refused.
     #[serde(default = "jobs_max")]
     pub jobs_max: usize,
     /// Keys.
@@ -122,7 +125,8 @@ pub struct Proxy {
     pub listen: SocketAddr,
     /// Work of the proxy.
     pub mode: Mode,
-    /// Names of keys. The first one serves clients with an unknown server name.
+    /// Names of the keys that this proxy uses. The first key serves clients with an unknown server
+    /// name.
     pub keys: Vec<String>,
     /// Groups of the key exchange, in order of preference.
     #[serde(default = "groups")]
@@ -130,7 +134,8 @@ pub struct Proxy {
     /// Whether TLS 1.2 is accepted.
     #[serde(default = "yes")]
     pub tls12: bool,
-    /// Protocols of ALPN. Default: `h2` and `http/1.1` in mode `http`, none in mode `tcp`.
+    /// Protocols that ALPN offers. The default is `h2` and `http/1.1` in mode `http`, and no
+    /// protocol in mode `tcp`.
     #[serde(default)]
     pub alpn: Option<Vec<String>>,
     /// Whether sessions can be resumed.
@@ -141,22 +146,25 @@ pub struct Proxy {
     pub client_certificates: Option<ClientCertificates>,
     /// Servers behind the proxy.
     pub upstream: Vec<Upstream>,
-    /// Choice of the server for a connection (`tcp`) or a request (`http`).
+    /// Method that selects the server for a connection (mode `tcp`) or a request (mode `http`).
     #[serde(default)]
     pub balance: Balance,
-    /// TLS to the servers. Without this table, connections to servers are not encrypted.
+    /// Settings for TLS between the proxy and the servers. Without this table, these connections
+    /// are not encrypted.
     #[serde(default)]
     pub upstream_tls: Option<UpstreamTls>,
     /// Health checks.
     #[serde(default)]
     pub health: Option<Health>,
-    /// Whether a PROXY header of version 2 precedes the bytes to a server (mode `tcp`).
+    /// Whether the proxy sends a PROXY protocol header of version 2 to the server before all other
+    /// bytes (mode `tcp`).
     #[serde(default)]
     pub proxy_protocol: bool,
-    /// Address of a listener without TLS, which redirects to this proxy (mode `http`).
+    /// Address of a listener without TLS, which redirects clients to this proxy (mode `http`).
     #[serde(default)]
     pub redirect: Option<SocketAddr>,
-    /// Folder with ACME challenges, which the redirect listener serves (mode `http`).
+    /// Folder with the responses to ACME challenges. The listener without TLS serves them (mode
+    /// `http`).
     #[serde(default)]
     pub acme: Option<PathBuf>,
     /// Limits.
@@ -177,7 +185,8 @@ fn groups() -> Vec<Group> {
 pub enum Mode {
     /// Decrypted bytes go to the server unchanged.
     Tcp,
-    /// Requests of HTTP/1.1 and HTTP/2 go to the servers as HTTP/1.1.
+    /// The proxy accepts requests in HTTP/1.1 and HTTP/2, and forwards them to the servers in
+    /// HTTP/1.1.
     Http,
 }
 
@@ -210,7 +219,7 @@ pub struct ClientCertificates {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Upstream {
-    /// Host and port. A host name is resolved at start and at reload.
+    /// Host and port of the server. A host name is resolved at the start and at each reload.
     pub address: String,
 }
 
@@ -221,20 +230,22 @@ pub enum Balance {
     /// One server after another.
     #[default]
     RoundRobin,
-    /// The server with the fewest connections (`tcp`) or requests (`http`).
+    /// Selects the server with the fewest open connections (mode `tcp`) or requests in progress
+    /// (mode `http`).
     LeastConnections,
-    /// Chosen by a hash of the client's address. Most clients keep their server when servers are
-    /// added or fail.
+    /// Selects the server by a hash of the client's address. Most clients keep their server when
+    /// servers are added or fail.
     Hash,
 }
 
-/// TLS to the servers.
+/// Settings for TLS between the proxy and the servers.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UpstreamTls {
     /// Accepted authorities in PEM form.
     pub authorities: PathBuf,
-    /// Name in the certificates of the servers. Default: the host of their address.
+    /// Host name that the certificates of the servers must contain. By default, this is the host of
+    /// the server's address.
     #[serde(default)]
     pub server_name: Option<String>,
 }
@@ -243,7 +254,8 @@ pub struct UpstreamTls {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Health {
-    /// Path of the request, whose status must be 2xx. Without a path, a connection suffices.
+    /// Path that the health check requests. The response must have a 2xx status. Without a path, a
+    /// successful connection is sufficient.
     #[serde(default)]
     pub path: Option<String>,
     /// Interval between checks, in seconds.
@@ -266,15 +278,15 @@ fn check_s() -> f64 {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Largest number of connections of a worker. Further connections are closed.
+    /// Maximum number of connections per worker. Further connections are closed.
     pub connections: usize,
-    /// Largest size of a request's header, in bytes. HTTP/1.1 needs at least 8192.
+    /// Maximum size of a request header, in bytes. HTTP/1.1 needs at least 8192.
     pub header_bytes: usize,
     /// Largest number of fields in a request's header.
     pub header_fields: usize,
     /// Largest size of a request's body, in bytes.
     pub body_bytes: u64,
-    /// Largest number of concurrent requests of an HTTP/2 connection.
+    /// Maximum number of simultaneous requests on an HTTP/2 connection.
     pub streams: u32,
 }
 
@@ -290,9 +302,10 @@ impl Default for Limits {
 pub struct Timeouts {
     /// Longest time of a TLS handshake.
     pub handshake_s: f64,
-    /// Longest time of a request's header, and of the wait for the next request.
+    /// Maximum time to receive a request header, and to wait for the next request.
     pub header_s: f64,
-    /// Longest time without a byte in either direction (mode `tcp`, WebSocket, bodies).
+    /// Maximum time without a byte in either direction. It applies to mode `tcp`, to WebSockets and
+    /// to message bodies.
     pub idle_s: f64,
     /// Longest time of a connection set-up to a server.
     pub connect_s: f64,
@@ -314,10 +327,11 @@ pub(crate) fn seconds(seconds: f64) -> Duration {
 }
 
 impl Config {
-    /// Reads and checks a configuration file. Keys and certificates are not read.
+    /// Reads and checks a configuration file. The function does not read the keys and certificates
+    /// that the file names.
     ///
     /// # Errors
-    /// Returns the first error, with the file and the line.
+    /// Returns the first error, with the file name and the line.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let text =
             std::fs::read_to_string(path).map_err(|source| ConfigError::File { path: path.to_owned(), source })?;
@@ -325,11 +339,11 @@ impl Config {
         Self::parse(&text, &path.display().to_string(), folder)
     }
 
-    /// Parses and checks a configuration. `origin` names it in errors, and paths are relative to
-    /// `folder`.
+    /// Parses and checks a configuration. Error messages call it `origin`. Relative paths are
+    /// relative to `folder`.
     ///
     /// # Errors
-    /// Returns the first error, with the line.
+    /// Returns the first error, with its line.
     pub fn parse(text: &str, origin: &str, folder: &Path) -> Result<Self, ConfigError> {
         let mut config: Self = toml::from_str(text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start.min(text.len()));
@@ -341,7 +355,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads and checks all keys, certificates and authorities, and resolves all servers.
+    /// Reads and checks the files of all keys, certificates and authorities. Also resolves the
+    /// addresses of all servers.
     ///
     /// # Errors
     /// Returns the first error.

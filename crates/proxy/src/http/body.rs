@@ -1,4 +1,4 @@
-//! Bodies of requests and responses: limits, timeouts and accounting.
+//! Bodies of requests and responses, with their size limits, timeouts and counters.
 
 use std::future::Future;
 use std::io;
@@ -26,7 +26,7 @@ impl Idle {
         Self { timer: Box::pin(tokio::time::sleep(limit)), limit }
     }
 
-    /// Resets the timer if `polled` is ready. Returns an error if the time is over.
+    /// Restarts the timer if `polled` is ready. Returns an error if the timer has expired.
     fn check<T>(&mut self, cx: &mut Context<'_>, polled: &Poll<T>) -> io::Result<()> {
         if polled.is_ready() {
             self.timer.as_mut().reset(Instant::now() + self.limit);
@@ -103,9 +103,10 @@ pub(crate) struct ResponseBody {
 }
 
 enum Source {
-    /// Text of the proxy.
+    /// The body is a text that the proxy itself created.
     Own(Full<Bytes>),
-    /// Body of a server's response, and what is given back when it is complete.
+    /// The body comes from a server. When it is complete, the connection in `returned` can be used
+    /// for another request.
     Server { inner: Incoming, idle: Idle, returned: Option<Returned> },
 }
 
@@ -114,7 +115,8 @@ impl ResponseBody {
         Self { source: Source::Own(Full::new(text.into())), exchange, ended: false }
     }
 
-    /// `has_body` is false for responses that never have a body, such as those to HEAD.
+    /// Creates a body that comes from a server. `has_body` is false for responses that never have a
+    /// body, such as responses to HEAD requests.
     pub(super) fn server(
         inner: Incoming,
         returned: Returned,

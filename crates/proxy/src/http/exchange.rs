@@ -1,4 +1,5 @@
-//! One request and its response: accounting and the line of the access log.
+//! One request and its response. The exchange updates the counters and writes the line of the
+//! access log.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,8 +15,8 @@ use super::Client;
 /// Longest text of a request in the access log, in bytes.
 const TEXT_BYTES_MAX: usize = 1024;
 
-/// A request from its arrival until its response is complete or given up. The value is dropped at
-/// the end, which counts the request and writes the line of the log.
+/// A request, from its arrival until its response is complete or has failed. Dropping the value
+/// counts the request and writes its line to the access log.
 pub(super) struct Exchange {
     pub(super) client: Rc<Client>,
     started: Instant,

@@ -1,4 +1,4 @@
-//! Forwarding of one request: choice of the server, retries, and the response.
+//! Forwards one request: selects a server, retries after failures, and returns the response.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -20,10 +20,12 @@ use super::upgrade;
 use crate::config;
 use crate::upstream::Lease;
 
-/// Largest number of attempts of a request, over kept and new connections.
+/// Maximum number of attempts to send a request. Attempts over kept connections and over new
+/// connections both count.
 const ATTEMPTS_MAX: usize = 8;
 
-/// Forwards a request and returns the response of the server, or one of the proxy.
+/// Forwards a request to a server and returns its response. If no server answers, the proxy creates
+/// the response.
 pub(super) async fn forward(client: Rc<Client>, mut request: Request<Incoming>) -> Response<ResponseBody> {
     let upgrading = hyper::upgrade::on(&mut request);
     let (mut head, body) = request.into_parts();
@@ -105,8 +107,9 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Sends the request to one server after another until one answers. A request that may have
-    /// reached a server is sent again only if its method is idempotent and it has no body.
+    /// Sends the request to one server after another until one of them answers. If a server may
+    /// have received the request, the request is sent again only if its method is idempotent and it
+    /// has no body.
     async fn run(&self, head: Parts, body: Incoming, limit: u64) -> Result<(Response<Incoming>, Returned), Failure> {
         let (link, counters) = (&self.client.link, self.client.link.counters());
         let proxy = &link.proxy;
@@ -131,7 +134,8 @@ impl Attempt<'_> {
                     return Ok((response, Returned { pool: Rc::clone(&link.pool), key, sender, lease }));
                 }
                 Ok(Err(mut error)) => {
-                    // A kept connection may have been closed by the server just now.
+                    // The server may have closed a kept connection just before the request was
+                    // sent.
                     let again = error.take_message().or_else(|| {
                         let head = replay.clone()?;
                         Some(Request::from_parts(head, RequestBody::empty(Rc::clone(self.exchange))))
@@ -158,8 +162,8 @@ impl Attempt<'_> {
         (link.index(), link.generation, lease.index)
     }
 
-    /// Returns a kept or a new connection to a server that is not in `tried`, and whether it was
-    /// kept.
+    /// Returns a kept or new connection to a server that is not listed in `tried`. The last value
+    /// states whether the connection was kept from an earlier request.
     async fn sender(&self, client: SocketAddr, tried: &mut Vec<usize>) -> Option<(Lease, Sender, bool)> {
         let (link, counters) = (&self.client.link, self.client.link.counters());
         let proxy = &link.proxy;
@@ -175,8 +179,8 @@ impl Attempt<'_> {
             match connected.await {
                 Some((sender, connection)) => {
                     counters.upstream_connections.increment();
-                    // The connection ends with its sender, or when the server closes it. Its error
-                    // also reaches the request.
+                    // This task ends when the sender of the connection is dropped or the server
+                    // closes the connection. The request also receives any error.
                     spawn_local(async move {
                         let _ = connection.with_upgrades().await;
                     });

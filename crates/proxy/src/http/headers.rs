@@ -1,4 +1,4 @@
-//! Header fields that a proxy removes, adds and checks (RFC 9110, section 7.6).
+//! Header fields that the proxy removes, adds or checks (RFC 9110, section 7.6).
 
 use std::net::SocketAddr;
 
@@ -27,24 +27,28 @@ const FORWARDED: HeaderName = HeaderName::from_static("forwarded");
 /// Why a request is refused because of its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Invalid {
-    /// The host is missing, repeated, or contradicts the target (RFC 9112, section 3.2).
+    /// The Host field is missing or repeated, or contradicts the request target (RFC 9112, section
+    /// 3.2).
     Host,
-    /// A proxy does not tunnel.
+    /// The method is CONNECT, but this proxy does not create tunnels.
     Connect,
-    /// Both a length and a transfer coding are given (RFC 9112, section 6.1).
+    /// The request has both a Content-Length and a Transfer-Encoding field (RFC 9112, section 6.1).
     Length,
     /// The header is larger than `limits.header_bytes`.
     Size,
 }
 
-/// Returns the size of a request's header in HTTP/1.1, in bytes.
+/// Returns the size that the request header has in HTTP/1.1, in bytes.
 fn size_bytes(request: &Parts) -> usize {
     let target = request.uri.path_and_query().map_or(1, |target| target.as_str().len());
     let fields = request.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
     request.method.as_str().len() + target + "  HTTP/1.1\r\n\r\n".len() + fields.sum::<usize>()
 }
 
-/// Returns the host of a request whose header has at most `limit` bytes.
+/// Returns the host of a request.
+///
+/// # Errors
+/// Returns an error if the request header has more than `limit` bytes, or if it is invalid.
 pub(super) fn host(request: &Parts, limit: usize) -> Result<HeaderValue, Invalid> {
     if size_bytes(request) > limit {
         return Err(Invalid::Size);
@@ -76,7 +80,7 @@ pub(super) fn host(request: &Parts, limit: usize) -> Result<HeaderValue, Invalid
     if is_valid { Ok(host) } else { Err(Invalid::Host) }
 }
 
-/// Returns whether a request asks for a WebSocket (RFC 6455, section 4.1).
+/// Returns whether the request asks to switch to the WebSocket protocol (RFC 6455, section 4.1).
 pub(super) fn is_websocket(request: &Parts) -> bool {
     let has = |name: HeaderName, token: &str| {
         let values = request.headers.get_all(name);
@@ -102,8 +106,8 @@ pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     headers.remove(TRANSFER_ENCODING);
 }
 
-/// Turns the head of a client's request into that of a request to a server. The client cannot set
-/// the fields that report its address.
+/// Changes the head of a client's request into the head that is sent to a server. The fields that
+/// report the client's address are overwritten, so that clients cannot forge them.
 pub(super) fn to_server(request: &mut Parts, host: &HeaderValue, client: SocketAddr, websocket: bool) {
     let headers = &mut request.headers;
     remove_hop_by_hop(headers);
@@ -127,7 +131,8 @@ pub(super) fn to_server(request: &mut Parts, host: &HeaderValue, client: SocketA
     request.extensions.clear();
 }
 
-/// Joins cookies, which HTTP/2 may split (RFC 9113, section 8.2.3).
+/// Joins the Cookie fields of a request into one field, because HTTP/2 permits several of them (RFC
+/// 9113, section 8.2.3).
 fn join_cookies(headers: &mut HeaderMap) {
     let cookies: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
     if cookies.len() > 1

@@ -1,4 +1,5 @@
-//! Mode `http`: requests of HTTP/1.1 and HTTP/2 go to servers as HTTP/1.1.
+//! Implements the mode `http`, in which requests of HTTP/1.1 and HTTP/2 are forwarded to servers in
+//! HTTP/1.1.
 
 mod body;
 mod exchange;
@@ -29,9 +30,9 @@ use crate::state::{Link, Phase, Stop};
 use body::ResponseBody;
 use upgrade::Upgraded;
 
-/// Largest number of bytes of a response that wait to be sent on a stream of HTTP/2.
+/// Maximum number of response bytes that are buffered for one HTTP/2 stream.
 const SEND_BYTES_MAX: usize = 64 << 10;
-/// Time for the end of a connection after its last request, and for timers that fire late.
+/// Extra time for a connection to end after its last request. It also covers timers that fire late.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Facts about a connection that its requests share.
@@ -42,13 +43,13 @@ pub(crate) struct Client {
     pub(crate) version: &'static str,
     /// Requests in progress.
     in_progress: Cell<usize>,
-    /// Time of the last begin or end of a request, or of the last part of a body.
+    /// Last time at which a request began or ended, or at which a part of a body arrived.
     active: Cell<Instant>,
     /// WebSocket that the connection has become.
     upgraded: RefCell<Option<Upgraded>>,
 }
 
-/// Executor of the futures of HTTP/2, which stay on this thread.
+/// Executor for the tasks of HTTP/2 connections. All tasks run on the thread that creates them.
 #[derive(Clone, Copy)]
 struct LocalExecutor;
 
@@ -113,8 +114,9 @@ where
     }
 }
 
-/// Runs a connection. It ends after its requests when the program stops, after a reload, or after
-/// `idle` without a request. It is closed at once if a request makes no progress for too long.
+/// Runs a client connection. It ends after its requests in progress when the program stops, after a
+/// reload, or when it has no request for the time `idle`. It is closed immediately if a request
+/// makes no progress for too long.
 async fn drive<C>(
     client: &Client,
     mut connection: Pin<&mut C>,
@@ -149,8 +151,8 @@ where
 }
 
 impl Client {
-    /// Waits until no request is in progress for `idle`, or until a request makes no progress for
-    /// `busy`. Returns whether a request is in progress.
+    /// Waits until no request has been in progress for the time `idle`, or until a request has made
+    /// no progress for the time `busy`. Returns whether a request is in progress.
     async fn quiet(&self, idle: Duration, busy: Duration) -> bool {
         loop {
             let in_progress = self.in_progress.get() > 0;

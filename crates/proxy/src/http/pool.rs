@@ -1,4 +1,4 @@
-//! Connections to servers that are kept between requests. Each worker has its own.
+//! Pool of server connections that are kept between requests. Each worker has a separate pool.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -49,7 +49,8 @@ impl Pool {
     }
 }
 
-/// Connection of a response whose body is not complete yet, and the use of its server.
+/// Server connection of a response whose body is not complete yet. It can return to the pool
+/// afterwards. Until then, the server counts as in use.
 pub(super) struct Returned {
     pub(super) pool: Rc<Pool>,
     pub(super) key: Key,

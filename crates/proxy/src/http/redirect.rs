@@ -1,5 +1,5 @@
-//! Listener without TLS: redirects to the proxy, and serves ACME challenges (RFC 8555,
-//! section 8.3) from a folder.
+//! Listener without TLS. It redirects clients to the TLS listener, and serves responses to ACME
+//! challenges (RFC 8555, section 8.3) from a folder.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -28,7 +28,7 @@ const CHALLENGE_BYTES_MAX: u64 = 4096;
 /// Wait after a failed accept.
 const ACCEPT_RETRY: Duration = Duration::from_millis(20);
 
-/// Accepts connections of the listener without TLS of one proxy.
+/// Accepts connections on the listener of one proxy that does not use TLS.
 pub(crate) async fn accept(worker: Rc<Worker>, connections: Rc<()>, index: usize, listener: TcpListener) {
     let mut phase = worker.phase.clone();
     loop {
@@ -81,7 +81,8 @@ async fn answer(link: Rc<Link>, request: Request<Incoming>) -> Result<Response<R
     let Ok(host) = headers::host(&head, link.proxy.config.limits.header_bytes) else {
         return Ok(respond(StatusCode::BAD_REQUEST, "the request needs one valid host\n".to_owned()));
     };
-    // The authority was checked. Its port belongs to this listener.
+    // The host was checked before. Its port is that of this listener, so the port of the TLS
+    // listener replaces it.
     let authority = host.to_str().ok().and_then(|host| host.parse::<hyper::http::uri::Authority>().ok());
     let name = authority.as_ref().map_or("", |authority| authority.host());
     let port = link.proxy.config.listen.port();
@@ -101,8 +102,8 @@ fn respond(status: StatusCode, text: String) -> Response<ResponseBody> {
     response
 }
 
-/// Returns the content of a challenge. A token has only characters of base64url, so it cannot
-/// leave the folder.
+/// Returns the response to an ACME challenge. The token may only contain characters of base64url,
+/// so the path cannot leave the folder.
 fn challenge(folder: &Path, token: &str) -> Option<String> {
     let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     if token.is_empty() || token.len() > 128 || !token.bytes().all(is_valid) {

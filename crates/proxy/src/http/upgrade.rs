@@ -1,4 +1,5 @@
-//! WebSocket: after the switch of protocols, bytes are copied in both directions.
+//! WebSocket connections. After both sides have switched to the WebSocket protocol, bytes are
+//! copied in both directions.
 
 use std::rc::Rc;
 
@@ -16,7 +17,8 @@ use super::headers;
 use crate::relay::{End, relay};
 use crate::upstream::Lease;
 
-/// WebSocket that a connection has become. Dropping it closes the WebSocket.
+/// Task of a connection that has switched to the WebSocket protocol. Dropping the value closes the
+/// WebSocket.
 pub(super) struct Upgraded(JoinHandle<()>);
 
 impl Upgraded {
@@ -33,7 +35,8 @@ impl Drop for Upgraded {
     }
 }
 
-/// Returns the response 101 and copies bytes when both sides have switched.
+/// Returns the response with status 101. When both sides have switched to the WebSocket protocol, a
+/// new task copies the bytes.
 pub(super) fn switch(
     client: &Rc<Client>,
     exchange: Rc<Exchange>,

@@ -1,12 +1,13 @@
-//! Consistent hashing by the client's address.
+//! Selects a server by consistent hashing of the client's address.
 //!
-//! Rendezvous hashing (Thaler and Ravishankar, IEEE/ACM Transactions on Networking, 1998): each
-//! server has a number for each client, and the largest one wins. If a server is added or removed,
-//! only its own clients move.
+//! The method is rendezvous hashing (Thaler and Ravishankar, IEEE/ACM Transactions on Networking,
+//! 1998). A hash function gives each server a number for each client, and the server with the
+//! largest number is selected. If a server is added or removed, only the clients of this server
+//! move.
 
 use std::net::IpAddr;
 
-/// Mixes the bits of a number (splitmix64: Steele, Lea, Flood, OOPSLA 2014, figure 16).
+/// Mixes the bits of a number with splitmix64 (Steele, Lea, Flood, OOPSLA 2014, figure 16).
 fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

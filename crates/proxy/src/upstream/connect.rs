@@ -43,7 +43,7 @@ impl Connector {
         Ok(Self { tls, timeout: config::seconds(proxy.timeouts.connect_s) })
     }
 
-    /// Connects to `server`. `alpn` lists the protocols to offer in TLS.
+    /// Opens a connection to `server`. With TLS, `alpn` lists the protocols to offer.
     pub(crate) async fn connect(&self, server: &Server, alpn: &[Vec<u8>]) -> io::Result<Connection> {
         let connect = async {
             let socket = TcpStream::connect(server.address).await?;

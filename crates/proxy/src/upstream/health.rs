@@ -1,4 +1,4 @@
-//! Health checks of servers. One worker runs them for all workers.
+//! Checks the health of servers. The first worker runs these checks for all workers.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Servers behind a proxy: their state, and the choice of one of them.
+//! Servers behind a proxy. This module keeps their state, and selects a server for each connection
+//! or request.
 
 pub(crate) mod balance;
 pub(crate) mod connect;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::Error;
 use crate::config;
 
-/// Time for which a server is avoided after a failed connection.
+/// Time for which a server is avoided after a connection to it has failed.
 const AVOIDED: Duration = Duration::from_millis(500);
 
 /// Servers of one proxy. All workers share them.
@@ -29,17 +30,17 @@ pub(crate) struct Server {
     /// Configured address.
     pub(crate) name: String,
     pub(crate) address: SocketAddr,
-    /// Number from the configured address, for consistent hashing.
+    /// Number that is derived from the configured address. Consistent hashing uses it.
     seed: u64,
-    /// Result of the last health check. Servers without checks are healthy.
+    /// Whether the last health check succeeded. It stays true for servers without health checks.
     healthy: AtomicBool,
-    /// Time until which it is avoided, in milliseconds since the start.
+    /// Time until which the server is avoided, in milliseconds since the start of the program.
     avoided_until_ms: AtomicU64,
     /// Connections or requests in progress.
     active: AtomicUsize,
 }
 
-/// Use of a server by a connection or a request. It ends when the value is dropped.
+/// Use of a server by a connection or a request. The use ends when the value is dropped.
 pub(crate) struct Lease {
     upstreams: Arc<Upstreams>,
     pub(crate) index: usize,
@@ -76,8 +77,8 @@ impl Upstreams {
         self.started.elapsed().as_millis() as u64
     }
 
-    /// Chooses a server that is not in `tried`. If no server is available, one that is down is
-    /// chosen, because its state may be old.
+    /// Selects a server that is not listed in `tried`. If none of them is available, the function
+    /// selects an unavailable one, because its state may be outdated.
     pub(crate) fn choose(self: &Arc<Self>, client: SocketAddr, tried: &[usize]) -> Option<Lease> {
         let now_ms = self.now_ms();
         let open = |index: &usize| !tried.contains(index);
@@ -127,7 +128,8 @@ impl Lease {
         &self.upstreams.servers[self.index]
     }
 
-    /// Reports that no connection could be established, so that others avoid the server.
+    /// Reports that no connection to the server could be established, so that other connections
+    /// avoid the server for some time.
     pub(crate) fn failed(&self) {
         let until_ms = self.upstreams.now_ms() + AVOIDED.as_millis() as u64;
         self.server().avoided_until_ms.store(until_ms, Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! Loading of a key and its certificate chain from files, with all checks.
+//! Loads a private key and its certificate chain from files. Checks the file permissions, the
+//! validity period, and that the certificate matches the key.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,7 +15,7 @@ use crate::memory::Locked;
 
 /// Largest file with a key or a certificate chain, in bytes.
 const FILE_BYTES_MAX: usize = 1 << 20;
-/// Permission bits of users other than the owner and the group.
+/// Permission bits of all users except the owner and the group of a file.
 const OTHERS: u32 = 0o007;
 
 /// Key and certificate chain from files.
@@ -24,16 +25,18 @@ pub struct Loaded {
     pub key: Key,
     /// Certificates in DER form. The first one belongs to the key.
     pub chain: Vec<Vec<u8>>,
-    /// End of the first certificate's validity, as time since 1970.
+    /// Time at which the validity of the first certificate ends, counted from 1970.
     pub not_after: Duration,
 }
 
 /// Loads the private key in the file `key` and the certificate chain in the file `certificate`.
 ///
 /// # Errors
-/// Returns [`Error::Key`] if a file is refused: the key is accessible to all users, weak, or does
-/// not match the certificate, or the certificate is not valid at `now`. Returns [`Error::Memory`]
-/// if key memory cannot be locked.
+/// Returns [`Error::Key`] if a file is refused. A key is refused if all users can access it, if it
+/// is weak, or if it does not match the certificate. A certificate is refused if it is not valid at
+/// the time `now`.
+///
+/// Returns [`Error::Memory`] if key memory cannot be locked.
 pub fn load(key: &Path, certificate: &Path, now: SystemTime) -> Result<Loaded, Error> {
     let parsed = read_key(key).map_err(|problem| at(key, problem))?;
     let since_1970 = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

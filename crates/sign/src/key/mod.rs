@@ -1,4 +1,4 @@
-//! Private keys: loading, checks, and the forms that the processors need.
+//! Private keys: loading, checks, and conversion for the processors that use them.
 
 mod certificate;
 mod load;
@@ -24,14 +24,15 @@ use crate::scheme::{Class, Scheme};
 use pem::{Problem, sections};
 use private::Private;
 
-/// Private key that jobs name. All processors of all threads share it.
+/// Private key with which jobs are signed. All threads and processors share it.
 #[derive(Debug)]
 pub struct Key {
     class: Class,
     /// Public key in the form that [`UnparsedPublicKey`] takes.
     public: Vec<u8>,
     pair: Pair,
-    /// Components for lanes and devices. `None` if only AWS-LC can use the key.
+    /// Key components for SIMD lanes and devices. The value is `None` if only AWS-LC can use the
+    /// key.
     words: Option<Words>,
 }
 
@@ -61,11 +62,11 @@ enum Pair {
 }
 
 impl Key {
-    /// Parses the only private key in `text`, a PEM file.
+    /// Parses the private key in `text`, a PEM file that must contain exactly one.
     ///
     /// # Errors
-    /// Returns [`crate::Error::Memory`] if key memory cannot be locked; the inner error is the
-    /// reason why the content is refused.
+    /// Returns [`crate::Error::Memory`] if key memory cannot be locked. The inner result is an
+    /// error if the content is refused, with the reason.
     pub fn from_pem(text: &[u8]) -> Result<Result<Self, Reason>, crate::Error> {
         match Self::parse(text) {
             Ok(key) => Ok(Ok(key)),
@@ -74,13 +75,14 @@ impl Key {
         }
     }
 
-    /// Creates a random key, for benchmarks and self-tests.
+    /// Creates a random key for benchmarks and self-tests.
     ///
     /// # Errors
     /// Returns [`crate::Error::Memory`] if key memory cannot be locked.
     ///
     /// # Panics
-    /// Panics if AWS-LC cannot create a key, which needs a broken random number generator.
+    /// Panics if AWS-LC cannot create a key. This only happens if the random number generator is
+    /// broken.
     pub fn generate(class: Class) -> Result<Self, crate::Error> {
         let bytes = generate_pkcs8(class).expect("AWS-LC creates keys");
         let private = Private::parse_pkcs8(&bytes).expect("AWS-LC writes PKCS #8");
@@ -140,13 +142,13 @@ impl Key {
         self.class
     }
 
-    /// Returns the public key: `RSAPublicKey` (RFC 8017), an uncompressed point, or 32 bytes of
-    /// Ed25519.
+    /// Returns the encoded public key. It is an `RSAPublicKey` (RFC 8017), an uncompressed point of
+    /// an elliptic curve, or the 32 bytes of an Ed25519 key.
     pub fn public_key(&self) -> &[u8] {
         &self.public
     }
 
-    /// Returns the components for a device, if this is an RSA key that devices can use.
+    /// Returns the key components for a device, or `None` if devices cannot use this key.
     pub fn rsa(&self) -> Option<&RsaWords> {
         match &self.words {
             Some(Words::Rsa(words)) => Some(words),
@@ -163,16 +165,16 @@ impl Key {
         self.words.as_mut()
     }
 
-    /// Returns whether `signature` is a valid signature of `message`.
+    /// Returns whether `signature` is a valid signature of `message` under this key.
     pub fn verifies(&self, scheme: Scheme, message: &[u8], signature: &[u8]) -> bool {
         scheme.is_of(self.class)
             && UnparsedPublicKey::new(scheme.verification(), &self.public).verify(message, signature).is_ok()
     }
 
-    /// Signs with AWS-LC on this thread. AWS-LC checks every RSA result with the public key
-    /// before it returns it.
+    /// Signs with AWS-LC on the current thread. AWS-LC checks every RSA signature with the public
+    /// key before it returns the signature.
     ///
-    /// Returns `None` if the scheme does not belong to the key, or if AWS-LC reports an error.
+    /// Returns `None` if the scheme does not fit the key, or if AWS-LC reports an error.
     pub fn sign(&self, scheme: Scheme, message: &[u8]) -> Option<Vec<u8>> {
         if !scheme.is_of(self.class) {
             return None;

@@ -1,4 +1,5 @@
-//! Sections of PEM files (RFC 7468). Base64 is decoded in constant time into locked memory.
+//! Parses the sections of PEM files (RFC 7468). Base64 text is decoded in constant time into locked
+//! memory.
 
 use base64ct::{Base64, Encoding};
 
@@ -18,7 +19,7 @@ pub(super) struct Section<'a> {
     body: &'a [u8],
 }
 
-/// Returns all sections. Text outside sections is ignored, as RFC 7468 permits.
+/// Returns all sections of a PEM file. Text outside the sections is ignored, as RFC 7468 permits.
 pub(super) fn sections(text: &[u8]) -> Result<Vec<Section<'_>>, Reason> {
     let mut found = Vec::new();
     let mut open: Option<(&[u8], usize)> = None;
@@ -43,7 +44,8 @@ pub(super) fn sections(text: &[u8]) -> Result<Vec<Section<'_>>, Reason> {
 }
 
 impl Section<'_> {
-    /// Returns whether the body has the header that OpenSSL writes for a key with a passphrase.
+    /// Returns whether the section begins with the header that OpenSSL writes for keys that are
+    /// encrypted with a passphrase.
     pub(super) fn is_encrypted(&self) -> bool {
         self.body.starts_with(b"Proc-Type: 4,ENCRYPTED")
     }

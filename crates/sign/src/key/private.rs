@@ -1,5 +1,5 @@
-//! Structure of private keys: PKCS #8 (RFC 5958), PKCS #1 (RFC 8017, appendix A.1.2) and SEC 1
-//! (RFC 5915).
+//! Parses the structure of private keys in the formats PKCS #8 (RFC 5958), PKCS #1 (RFC 8017,
+//! appendix A.1.2) and SEC 1 (RFC 5915).
 
 use der::asn1::{AnyRef, OctetStringRef, UintRef};
 use der::{Decode, SliceReader, Tag, TagNumber};
@@ -15,7 +15,8 @@ const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
 const P384: &[u8] = &[0x2b, 0x81, 0x04, 0x00, 0x22];
 const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
 
-/// Components of a private key, as big-endian bytes without leading zeros unless noted.
+/// Components of a private key. They are big-endian numbers without leading zeros, unless a field
+/// states another format.
 pub(super) enum Private<'a> {
     Rsa {
         /// The structure `RSAPrivateKey`.
@@ -40,7 +41,7 @@ pub(super) enum Private<'a> {
 const DAMAGED: Reason = Reason::Damaged("its ASN.1 structure is not that of a private key");
 
 impl<'a> Private<'a> {
-    /// Returns whether sections with this label contain private keys.
+    /// Returns whether PEM sections with this label contain private keys.
     pub(super) fn is_label(label: &[u8]) -> bool {
         label.ends_with(b"PRIVATE KEY")
     }
@@ -111,7 +112,8 @@ fn pkcs1(bytes: &[u8]) -> Result<Private<'_>, Reason> {
     Ok(Private::Rsa { pkcs1: bytes, modulus, exponent, crt: [next()?, next()?, next()?, next()?, next()?] })
 }
 
-/// Parses the structure `ECPrivateKey`. PKCS #8 names the curve outside it, SEC 1 inside.
+/// Parses the structure `ECPrivateKey`. In PKCS #8, the name of the curve is outside this
+/// structure, and `curve` contains it. In SEC 1, the name is inside.
 fn sec1<'a>(whole: &'a [u8], bytes: &'a [u8], curve: Option<&[u8]>) -> Result<Private<'a>, Reason> {
     let mut fields = sequence(bytes)?;
     uint(&mut fields)?; // version

@@ -1,4 +1,5 @@
-//! Components of a key as 64-bit words, least significant word first, for lanes and devices.
+//! Key components as 64-bit words, least significant word first. SIMD lanes and devices use this
+//! form.
 
 use super::private::Private;
 use crate::Error;
@@ -23,13 +24,14 @@ pub(crate) enum Words {
 /// Components of an RSA key for the Chinese remainder theorem.
 #[derive(Debug)]
 pub struct RsaWords {
-    /// p, q, d mod (p-1), d mod (q-1) and 1/q mod p, one after another.
+    /// The RSA components p, q, d mod (p-1), d mod (q-1) and 1/q mod p, one after another.
     secret: Locked<u64>,
     modulus: Vec<u64>,
 }
 
 impl RsaWords {
-    /// Returns p, q, d mod (p-1), d mod (q-1) and 1/q mod p, each with half of the modulus words.
+    /// Returns the RSA components p, q, d mod (p-1), d mod (q-1) and 1/q mod p. Each one has half
+    /// as many words as the modulus.
     pub fn crt(&self) -> [&[u64]; 5] {
         let half = self.modulus.len() / 2;
         [0, 1, 2, 3, 4].map(|part| &self.secret[part * half..(part + 1) * half])
@@ -40,7 +42,8 @@ impl RsaWords {
         &self.modulus
     }
 
-    /// Flips one bit of d mod (p-1), so that one CRT half becomes wrong.
+    /// Flips one bit of d mod (p-1), so that one of the two CRT (Chinese remainder theorem) results
+    /// becomes wrong.
     #[cfg(test)]
     pub(crate) fn flip_bit(&mut self, bit: usize) {
         let half = self.modulus.len() / 2;
@@ -49,13 +52,14 @@ impl RsaWords {
 }
 
 impl Words {
-    /// Returns the components of `key`, or `None` if only AWS-LC can use it.
+    /// Returns the components of `key` for SIMD lanes and devices, or `None` if only AWS-LC can use
+    /// the key.
     pub(super) fn of(key: &Private<'_>, public: &[u8]) -> Result<Option<Self>, Error> {
         match key {
             Private::Rsa { modulus, exponent, crt, .. } => {
                 let half = modulus.len() / 2;
                 let [p, q, ..] = crt;
-                // crypto_mb needs e = 65537, primes of equal length, and p > q.
+                // The library crypto_mb requires e = 65537, primes of equal length, and p > q.
                 let usable = *exponent == [1, 0, 1] && p.len() == half && q.len() == half && p > q;
                 if !usable {
                     return Ok(None);
@@ -81,7 +85,7 @@ impl Words {
     }
 }
 
-/// Writes big-endian bytes to words. The words have room for all bytes.
+/// Converts big-endian bytes to words. `words` must have room for all bytes.
 fn load(words: &mut [u64], bytes: &[u8]) {
     words.fill(0);
     for (index, byte) in bytes.iter().rev().enumerate() {

@@ -20,7 +20,8 @@ const SCALAR_BYTES_MAX: usize = 8 * SCALAR_WORDS_MAX;
 /// Words for the nonces of all lanes.
 pub(super) const NONCE_WORDS: usize = LANES * SCALAR_WORDS_MAX;
 
-/// Order of the group, least significant word first (FIPS 186-5 and SP 800-186, section 3.2.1).
+/// Order of the elliptic curve group, least significant word first (FIPS 186-5 and SP 800-186,
+/// section 3.2.1).
 const P256_ORDER: [u64; 4] =
     [0xf3b9_cac2_fc63_2551, 0xbce6_faad_a717_9e84, 0xffff_ffff_ffff_ffff, 0xffff_ffff_0000_0000];
 const P384_ORDER: [u64; 6] = [
@@ -32,7 +33,7 @@ const P384_ORDER: [u64; 6] = [
     0xffff_ffff_ffff_ffff,
 ];
 
-/// Signs up to eight jobs of `class`. Returns `None` if the random number generator fails.
+/// Signs up to eight jobs of `class` at once. Returns `None` if the random number generator fails.
 pub(super) fn sign(
     library: &Library,
     class: Class,
@@ -69,10 +70,11 @@ pub(super) fn sign(
     }))
 }
 
-/// Writes a uniform nonce from 1 to the order minus 1 to `into` (FIPS 186-5, appendix A.3.2).
+/// Writes a uniformly distributed nonce to `into` (FIPS 186-5, appendix A.3.2). The nonce is at
+/// least 1 and less than the order.
 ///
-/// The candidates are hashes of fresh random bytes, the key and the digest. The nonce of another
-/// message therefore differs even if the generator repeats itself.
+/// Candidates for the nonce are hashes of fresh random bytes, the key and the message digest. Even
+/// if the random number generator repeats its output, different messages get different nonces.
 fn make_nonce(order: &[u64], key: &[u64], digest: &[u8], into: &mut [u64]) -> Option<()> {
     loop {
         let mut random = [0; 64];
@@ -86,14 +88,15 @@ fn make_nonce(order: &[u64], key: &[u64], digest: &[u8], into: &mut [u64]) -> Op
         for (word, bytes) in into.iter_mut().zip(candidate.as_ref().chunks_exact(8)) {
             *word = bytes.iter().fold(0, |word, &byte| word << 8 | u64::from(byte));
         }
-        // A rejected candidate is not used, so the comparison may depend on it.
+        // A rejected candidate is never used, so the time of this comparison reveals nothing about
+        // the nonce.
         if into.iter().any(|&word| word != 0) && into.iter().rev().lt(order.iter().rev()) {
             return Some(());
         }
     }
 }
 
-/// Encodes a signature as `Ecdsa-Sig-Value` (RFC 5480, appendix A).
+/// Encodes the two numbers of a signature as `Ecdsa-Sig-Value` (RFC 5480, appendix A).
 fn encode(r: &[u8], s: &[u8]) -> Vec<u8> {
     let trimmed = |number: &[u8]| {
         let zeros = number.iter().take_while(|&&byte| byte == 0).count();
@@ -106,7 +109,8 @@ fn encode(r: &[u8], s: &[u8]) -> Vec<u8> {
         bytes
     };
     let [r, s] = [trimmed(r), trimmed(s)];
-    // Two numbers of at most 49 bytes: every length fits into one byte below 128.
+    // Each of the two numbers has at most 49 bytes, so every length is below 128 and fits into one
+    // byte.
     let mut encoded = vec![0x30, (r.len() + s.len() + 4) as u8];
     for number in [r, s] {
         encoded.extend_from_slice(&[0x02, number.len() as u8]);

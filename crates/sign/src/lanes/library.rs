@@ -1,4 +1,5 @@
-//! Intel crypto_mb, loaded at run time: eight private-key operations in the lanes of AVX-512 IFMA.
+//! Loads the library Intel crypto_mb at run time. It performs eight private-key operations at once
+//! with AVX-512 IFMA, one in each SIMD lane.
 #![allow(unsafe_code, reason = "crypto_mb is a C library")]
 
 use std::ffi::{CStr, c_char, c_int};
@@ -7,10 +8,10 @@ use std::path::{Path, PathBuf};
 use crate::counters::LANES;
 use crate::scheme::Class;
 
-/// File name of the library. The number is that of its binary interface.
+/// File name of the library. The number in it is the version of its binary interface.
 const NAME: &str = "libcrypto_mb.so.11";
 
-/// Pointers to the data of the lanes, null for a lane without a job.
+/// Pointers to the input of each SIMD lane. A pointer is null if the lane has no job.
 type In<T> = [*const T; LANES];
 type Out = [*mut u8; LANES];
 
@@ -64,13 +65,13 @@ struct Version {
     text: *const c_char,
 }
 
-/// Reason why lanes are not available. The CPU then signs one job at a time.
+/// Reason why the SIMD lanes are not available. The CPU then signs one job at a time.
 #[derive(Debug, thiserror::Error)]
 pub enum LanesError {
     /// The library is not installed, or its file cannot be loaded.
     #[error("{}: cannot be loaded ({message}): install libcrypto-mb11 (Debian 13) or run scripts/crypto_mb.sh", file.display())]
     Load {
-        /// File, or name in the search path.
+        /// File that was loaded, or the name that was looked up in the search path.
         file: PathBuf,
         /// Message of the loader.
         message: String,
@@ -80,7 +81,7 @@ pub enum LanesError {
     Cpu,
 }
 
-/// RSA operations of one modulus size, and the memory that they need.
+/// RSA operations for one modulus size, and the size of the scratch memory that they need.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rsa {
     bits: c_int,
@@ -110,11 +111,12 @@ pub struct Library {
 }
 
 impl Library {
-    /// Loads crypto_mb from the search path of the dynamic loader, or else from a folder
-    /// `crypto_mb` next to the folders of this program, where `scripts/crypto_mb.sh` writes it.
+    /// Loads crypto_mb from the search path of the dynamic loader. If it is not there, loads it
+    /// from the folder `crypto_mb` next to the folders of this program. The script
+    /// `scripts/crypto_mb.sh` writes that folder.
     ///
     /// # Errors
-    /// Returns [`LanesError`] if the library is missing or if the CPU cannot run it.
+    /// Returns [`LanesError`] if the library is missing, or if the CPU cannot run it.
     pub fn find() -> Result<Self, LanesError> {
         let missing = match Self::load(Path::new(NAME)) {
             Err(missing @ LanesError::Load { .. }) => missing,
@@ -130,7 +132,7 @@ impl Library {
     /// Loads crypto_mb from `file`.
     ///
     /// # Errors
-    /// Returns [`LanesError`] if the library cannot be loaded or if the CPU cannot run it.
+    /// Returns [`LanesError`] if the library cannot be loaded, or if the CPU cannot run it.
     pub fn load(file: &Path) -> Result<Self, LanesError> {
         let fail = |error: libloading::Error| LanesError::Load { file: file.to_owned(), message: error.to_string() };
         // SAFETY: the constructors of crypto_mb and of libcrypto have no preconditions. The types
@@ -170,7 +172,7 @@ impl Library {
         }
     }
 
-    /// Returns the file that was loaded, or its name in the search path.
+    /// Returns the file from which the library was loaded, or its name in the search path.
     pub fn file(&self) -> &Path {
         &self.file
     }

@@ -1,4 +1,5 @@
-//! Eight lanes: prepares batches for crypto_mb and checks its results.
+//! Signs up to eight jobs at once in SIMD lanes. Prepares the batches for crypto_mb and checks its
+//! results.
 #![allow(unsafe_code, reason = "calls of crypto_mb take pointers to the data of each lane")]
 
 mod ecdsa;
@@ -35,12 +36,13 @@ pub(crate) struct Lanes {
     library: Arc<Library>,
     /// Scratch memory of crypto_mb, which contains parts of keys.
     scratch: Locked<u64>,
-    /// Padded message, signature, and signature raised to the public exponent, of each lane.
+    /// For each SIMD lane: the padded message, its signature, and the signature raised to the
+    /// public exponent, which must equal the padded message.
     padded: Box<[[u8; MODULUS_BYTES_MAX]; LANES]>,
     signed: Box<[[u8; MODULUS_BYTES_MAX]; LANES]>,
     checked: Box<[[u8; MODULUS_BYTES_MAX]; LANES]>,
     nonces: Locked<u64>,
-    /// Whether the library passed the test, by class.
+    /// Whether the library produces correct signatures, by class of jobs.
     works: [bool; Class::ALL.len()],
 }
 
@@ -59,14 +61,14 @@ impl Lanes {
         Ok(lanes)
     }
 
-    /// Returns whether the signatures of `class` are correct. The library of Debian 13
-    /// (crypto_mb 11.15) makes wrong ones for Ed25519.
+    /// Returns whether the library produces correct signatures for `class`. The library of Debian
+    /// 13 (crypto_mb 11.15) produces wrong ones for Ed25519.
     pub(crate) fn works(&self, class: Class) -> bool {
         self.works[class.index()]
     }
 
-    /// Signs with a new key in all lanes and verifies the signatures. Results of RSA need no test,
-    /// because each one is checked.
+    /// Signs with a new key in all eight SIMD lanes and verifies the signatures. RSA is not tested
+    /// here, because every RSA signature is checked when it is made.
     fn test(&mut self, class: Class) -> Result<bool, Error> {
         let scheme = match class {
             Class::Rsa2048 | Class::Rsa3072 | Class::Rsa4096 => return Ok(true),
@@ -84,8 +86,9 @@ impl Lanes {
         Ok(jobs.iter().zip(&signatures).all(verifies))
     }
 
-    /// Signs up to eight jobs of `class`. Each result is `None` if the key cannot be used in lanes,
-    /// if the library reports an error, or if the result fails the check with the public key.
+    /// Signs up to eight jobs of `class`. A result is `None` if SIMD lanes cannot use the key or
+    /// the library reports an error. It is also `None` if the signature fails the check with the
+    /// public key.
     pub(crate) fn sign(&mut self, class: Class, jobs: &[LaneJob<'_>]) -> [Option<Vec<u8>>; LANES] {
         debug_assert!(jobs.len() <= LANES);
         match class {
@@ -128,7 +131,9 @@ impl Lanes {
         self.scratch[..rsa.scratch_words].zeroize();
         std::array::from_fn(|lane| {
             let done = !from[lane].is_null() && is_ok(private, lane) && is_ok(public, lane);
-            // Bellcore attack: a wrong result with one correct half reveals a prime.
+            // An RSA signature in which only one of the two CRT halves is correct reveals a prime
+            // factor of the modulus (Bellcore attack). Wrong signatures are therefore never
+            // returned.
             let correct = done && self.checked[lane][..bytes] == self.padded[lane][..bytes];
             let signature = correct.then(|| self.signed[lane][..bytes].to_vec());
             self.signed[lane].zeroize();

@@ -1,4 +1,5 @@
-//! Lanes against AWS-LC and against faults. They need crypto_mb and a CPU with AVX-512 IFMA.
+//! Compares signatures of the SIMD lanes with AWS-LC, and tests the detection of faults. The tests
+//! need crypto_mb and a CPU with AVX-512 IFMA.
 
 use godwit_test_support::skip;
 
@@ -40,7 +41,8 @@ fn lanes_sign_like_aws_lc() {
     }
 }
 
-/// Each bit of one CRT half changes the result of its lane only, and the check finds it.
+/// A flipped bit in one CRT component of a key changes only the result of the SIMD lane with this
+/// key, and the check detects it.
 #[test]
 fn a_flipped_bit_of_a_crt_half_is_found() {
     let Some(library) = library() else { return };

@@ -8,13 +8,14 @@ use crate::scheme::Class;
 pub struct CpuCost {
     /// Time of one job with AWS-LC, in nanoseconds.
     pub single_ns: u64,
-    /// Time of a batch in lanes, in nanoseconds. It does not depend on the number of jobs. `None`
-    /// without lanes.
+    /// Time of a batch in the SIMD lanes, in nanoseconds. It is the same for any number of jobs.
+    /// The value is `None` if the lanes are not used.
     pub lanes_ns: Option<u64>,
 }
 
 impl CpuCost {
-    /// Returns whether lanes finish `jobs` jobs earlier than AWS-LC.
+    /// Returns whether the SIMD lanes finish `jobs` jobs earlier than AWS-LC would, which signs
+    /// them one by one.
     pub(super) fn prefers_lanes(&self, jobs: usize) -> bool {
         self.lanes_ns.is_some_and(|lanes_ns| jobs as u64 * self.single_ns > lanes_ns)
     }
@@ -35,9 +36,9 @@ impl CpuCost {
 /// Time that a device needs for the jobs of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceCost {
-    /// Time from submission to completion of a job on an idle device, in nanoseconds.
+    /// Time in nanoseconds from the submission of a job to an idle device until its completion.
     pub latency_ns: u64,
-    /// Time by which each further job delays the next batch, in nanoseconds.
+    /// Time in nanoseconds by which each further job in a batch delays the next batch.
     pub job_ns: u64,
 }
 
@@ -46,7 +47,8 @@ pub struct DeviceCost {
 pub struct Costs(pub [CpuCost; Class::ALL.len()]);
 
 impl Default for Costs {
-    /// Costs on one core of Emerald Rapids with crypto_mb 11.15, measured by `bench sign`.
+    /// Returns the costs on one core of an Intel Emerald Rapids CPU with crypto_mb 11.15. They were
+    /// measured by `bench sign`.
     fn default() -> Self {
         let cost = |single_ns, lanes_ns| CpuCost { single_ns, lanes_ns: Some(lanes_ns) };
         Self([

@@ -1,4 +1,5 @@
-//! State of one device in the policy: the batch that fills, batches in flight, and its health.
+//! State of one device in the policy: the batches that are being filled, the batches in flight, and
+//! the number of faults.
 
 use super::costs::DeviceCost;
 use super::jobs::JobId;
@@ -7,7 +8,8 @@ use crate::scheme::Class;
 /// Capabilities of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceSpec {
-    /// Costs by class. `None` if the device does not support the class.
+    /// Costs of the device for each class of jobs. An entry is `None` if the device does not
+    /// support the class.
     pub costs: [Option<DeviceCost>; Class::ALL.len()],
     /// Largest number of jobs of a batch.
     pub batch_max: usize,
@@ -50,8 +52,8 @@ impl Device {
         Self { spec, filling, in_flight: Vec::new(), busy_until_ns: 0, faults: 0, lost: false }
     }
 
-    /// Returns the estimated end of `jobs` further jobs of `class`, or `None` if the device cannot
-    /// take them.
+    /// Returns the estimated time at which the device would finish `jobs` more jobs of `class`.
+    /// Returns `None` if the device cannot accept them.
     pub(super) fn end_ns(&self, now_ns: u64, class: Class, jobs: usize, fill_ns: u64) -> Option<u64> {
         let cost = self.spec.costs[class.index()].filter(|_| !self.lost)?;
         let filling = &self.filling[class.index()];
@@ -66,7 +68,7 @@ impl Device {
         Some(submitted_ns.max(self.busy_until_ns) + jobs * cost.job_ns + cost.latency_ns)
     }
 
-    /// Returns whether the filling batch of `class` must be submitted now.
+    /// Returns whether the batch of `class` that is being filled must be submitted now.
     pub(super) fn is_due(&self, now_ns: u64, class: Class, fill_ns: u64) -> bool {
         let filling = &self.filling[class.index()];
         !filling.jobs.is_empty()

@@ -1,8 +1,9 @@
-//! Table of the jobs in flight. A job keeps its slot until it is answered.
+//! Table of the jobs in flight. A job keeps its table slot until it is answered.
 
 use crate::scheme::Class;
 
-/// Identity of a job in flight. It is never reused, so a late result cannot match another job.
+/// Identity of a job in flight. Identities are never reused, so a late result cannot be assigned to
+/// another job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JobId {
     pub(crate) slot: u32,
@@ -27,7 +28,8 @@ pub(super) struct Job {
     pub(super) allowed: Allowed,
     /// Number in order of submission.
     pub(super) number: u64,
-    /// Whether it is in the queue of its class. A late job waits while a device may still answer.
+    /// Whether the job is in the queue of its class. A late job waits in the queue while a device
+    /// may still answer it.
     pub(super) waits: bool,
 }
 

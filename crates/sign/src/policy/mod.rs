@@ -37,13 +37,14 @@ pub struct PolicyConfig {
     pub costs: Costs,
     /// Largest number of jobs in flight. Further jobs are refused.
     pub jobs_max: usize,
-    /// Longest time that a device batch waits for more jobs, in nanoseconds.
+    /// Maximum time that a device batch waits for more jobs, in nanoseconds.
     pub fill_ns: u64,
-    /// Time after which the CPU also signs the jobs of a device batch, in nanoseconds.
+    /// Time in nanoseconds after which a device is late. The CPU then also signs the jobs of the
+    /// batch.
     pub deadline_ns: u64,
-    /// Time after which a device without a result is lost, in nanoseconds.
+    /// Time in nanoseconds without a result after which a device is declared lost.
     pub lost_ns: u64,
-    /// Number of wrong results after which a processor is not used any more.
+    /// Number of wrong results after which a processor is no longer used.
     pub faults_max: u32,
 }
 
@@ -85,7 +86,7 @@ pub struct Work {
 pub enum Refusal {
     /// Too many jobs are in flight.
     Backlog,
-    /// The scheme does not belong to the key, or the message is too long.
+    /// The signature scheme does not fit the key, or the message is too long.
     Invalid,
     /// AWS-LC reported an error.
     Failed,
@@ -96,11 +97,12 @@ pub enum Refusal {
 pub enum Effect {
     /// The job is answered with this result.
     Answered,
-    /// Another processor has already answered, or the job was cancelled.
+    /// The result is ignored, because another processor has already answered the job, or the job
+    /// was cancelled.
     Ignored,
     /// The result was wrong. Another processor signs the job.
     Retried,
-    /// The result was wrong, and no processor is left. The job is refused.
+    /// The result was wrong, and no other processor can sign the job. The job is refused.
     Refused,
 }
 
@@ -110,7 +112,8 @@ pub struct Policy {
     config: PolicyConfig,
     jobs: Jobs,
     queues: [VecDeque<JobId>; Class::ALL.len()],
-    /// Number of jobs in each queue that still wait. Queues also contain answered jobs.
+    /// Number of jobs in each queue that still wait to be signed. A queue can also contain jobs
+    /// that are already answered.
     waiting: [usize; Class::ALL.len()],
     devices: Vec<Device>,
     lanes_faults: u32,
@@ -166,8 +169,8 @@ impl Policy {
         Refusal::Invalid
     }
 
-    /// Removes a job whose client is gone. A result that arrives later is ignored. Returns false if
-    /// the job is not in flight.
+    /// Removes a job whose client has disconnected. A result that arrives later is ignored. Returns
+    /// false if the job is not in flight.
     pub fn cancel(&mut self, id: JobId) -> bool {
         let removed = self.remove(id);
         self.counters.refused += u64::from(removed);
@@ -180,8 +183,8 @@ impl Policy {
         self.jobs.get(id).is_some()
     }
 
-    /// Returns the next work and writes its jobs to `jobs`. Returns `None` if there is no work
-    /// before [`Policy::deadline_ns`] or the next event.
+    /// Returns the next work for a processor and writes its jobs to `jobs`. Returns `None` if there
+    /// is nothing to do until [`Policy::deadline_ns`] or until another event.
     pub fn next(&mut self, now_ns: u64, jobs: &mut Vec<JobId>) -> Option<Work> {
         jobs.clear();
         self.expire(now_ns);
@@ -191,12 +194,13 @@ impl Policy {
         if let Some(work) = self.due_batch(now_ns, jobs) {
             return Some(work);
         }
-        // The oldest jobs go first. Queues of different classes take turns by their heads.
+        // The class of the job that waits longest goes first.
         let class = self.oldest_class()?;
         Some(self.take_for_cpu(class, jobs))
     }
 
-    /// Returns the time at which [`Policy::next`] must be called again if no other event occurs.
+    /// Returns the latest time of the next call of [`Policy::next`], if no other event occurs
+    /// before.
     pub fn deadline_ns(&self) -> Option<u64> {
         let config = &self.config;
         let devices = self.devices.iter().filter(|device| !device.lost);
@@ -211,8 +215,8 @@ impl Policy {
         times.min()
     }
 
-    /// Reports the result of a job: `correct` is false if it failed the check with the public key,
-    /// or if the processor reported an error.
+    /// Reports the result of a job. `correct` is false if the processor reported an error, or if
+    /// the signature failed the check with the public key.
     pub fn finish(&mut self, id: JobId, processor: Processor, correct: bool) -> Effect {
         if let Processor::Device(index) = processor {
             let device = &mut self.devices[index];
@@ -260,8 +264,8 @@ impl Policy {
         true
     }
 
-    /// Puts jobs to the front of their queues, in their order, for the CPU only. Jobs that already
-    /// wait or are answered stay as they are.
+    /// Puts jobs back to the front of their queues, in their original order. Only the CPU may sign
+    /// them then. Jobs that already wait or are answered do not change.
     fn return_to_cpu(&mut self, jobs: &[JobId]) {
         for &id in jobs.iter().rev() {
             let Some(job) = self.jobs.get_mut(id) else { continue };
@@ -315,7 +319,7 @@ impl Policy {
         Effect::Refused
     }
 
-    /// Gives late jobs to the CPU, and declares silent devices lost.
+    /// Gives jobs of late devices to the CPU, and declares devices that do not answer lost.
     fn expire(&mut self, now_ns: u64) {
         for index in 0..self.devices.len() {
             let (deadline_ns, lost_ns) = (self.config.deadline_ns, self.config.lost_ns);
@@ -342,8 +346,8 @@ impl Policy {
         }
     }
 
-    /// Moves the waiting jobs of `class` to the device that would finish them first, if it would
-    /// finish them before the CPU.
+    /// Moves the waiting jobs of `class` to the device that would finish them first. If the CPU
+    /// would finish them earlier, the jobs stay in their queue.
     fn offer(&mut self, now_ns: u64, class: Class) {
         let waiting = self.waiting[class.index()];
         if waiting == 0 || self.devices.is_empty() {
@@ -380,7 +384,7 @@ impl Policy {
         self.config.costs.of(class).time_ns(self.waiting[class.index()])
     }
 
-    /// Returns a device batch that is full or has waited long enough.
+    /// Returns a device batch that is full or has waited long enough, if there is one.
     fn due_batch(&mut self, now_ns: u64, jobs: &mut Vec<JobId>) -> Option<Work> {
         for (index, device) in self.devices.iter_mut().enumerate().filter(|(_, device)| !device.lost) {
             for class in Class::ALL {
@@ -404,7 +408,8 @@ impl Policy {
         None
     }
 
-    /// Returns the class with the oldest waiting job. Drops answered jobs from the heads of queues.
+    /// Returns the class of the job that has waited longest. Removes answered jobs from the front
+    /// of all queues.
     fn oldest_class(&mut self) -> Option<Class> {
         let jobs = &self.jobs;
         for queue in &mut self.queues {

@@ -129,7 +129,7 @@ fn start<'a>(tx: &Tx<'a>, direction: Direction, scratch: &'a mut Vec<u8>) -> Opt
     Some(scratch)
 }
 
-/// Returns the host as sent, from the Host header or from an absolute URI.
+/// Returns the host name as the client sent it, from an absolute URI or from the Host header.
 fn host_raw<'a>(tx: &Tx<'a>) -> Option<&'a [u8]> {
     let uri = tx.uri_raw().unwrap_or(b"");
     if let Some(at) = memchr::memmem::find(uri, b"://") {

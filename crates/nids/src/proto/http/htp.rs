@@ -1,4 +1,5 @@
-//! Thin safe layer over the C interface of `suricata-htp`, whose Rust interface is private.
+//! Thin safe layer over the HTTP parser `suricata-htp`. It calls the C interface, because the Rust
+//! interface is private.
 #![allow(unsafe_code, reason = "suricata-htp exports only its C interface")]
 
 use super::transaction::TxData;
@@ -14,12 +15,13 @@ use suricata_htp::connection_parser::{ConnectionParser, HtpStreamState};
 use suricata_htp::log::HtpLogCode;
 use suricata_htp::transaction::{Data, Transaction};
 
-/// Settings of the parser: names and defaults of Suricata's `libhtp.default-config`.
+/// Settings of the HTTP parser. Names and default values follow Suricata's `libhtp.default-config`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Maximum number of nested encodings that are decompressed.
     pub layers_max: u32,
-    /// Maximum size of decompressed data relative to its source, bytes.
+    /// Size in bytes above which decompressed data counts as a decompression bomb. It must also be
+    /// many times larger than the compressed data.
     pub bomb_bytes: usize,
     /// Time limit of decompression per transaction, microseconds.
     pub time_limit_micros: u32,
@@ -33,7 +35,7 @@ impl Default for Options {
     }
 }
 
-/// Configuration of parsers. It lives as long as the process, because parsers refer to it.
+/// Configuration of the HTTP parsers. It is never freed, because parsers refer to it.
 #[derive(Clone, Copy)]
 pub struct Config(*mut RawConfig);
 
@@ -215,7 +217,8 @@ impl Connection {
         }
     }
 
-    /// Returns the number of transactions so far, including removed ones.
+    /// Returns the number of transactions of the connection so far. Removed transactions are
+    /// included.
     pub(super) fn size(&self) -> usize {
         // SAFETY: the parser is valid.
         usize::try_from(unsafe { conn::htp_connp_tx_size(self.0) }).unwrap_or(0)
@@ -326,7 +329,7 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// Returns the host name of the request, in lower case and without port.
+    /// Returns the host name of the request in lower case, without the port.
     pub(super) fn host(&self) -> Option<&'a [u8]> {
         self.get(tx::htp_tx_request_hostname)
     }
@@ -346,7 +349,8 @@ impl<'a> Tx<'a> {
         self.get(tx::htp_tx_response_message)
     }
 
-    /// Returns the progress of one direction: 1 line, 2 headers, 3 body, 4 trailer, 5 complete.
+    /// Returns the parser progress of one direction as a number: 1 start line, 2 headers, 3 body, 4
+    /// trailer, 5 complete.
     pub(super) fn progress(&self, direction: Direction) -> u8 {
         // SAFETY: the transaction is valid.
         let progress = unsafe {

@@ -1,10 +1,10 @@
-//! HTTP/1, parsed by `suricata-htp`.
+//! Parses HTTP/1 with the library `suricata-htp`.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `htp.rs` | thin safe layer over the parser's C interface |
+//! | `htp.rs` | thin safe layer over the C interface of the parser |
 //! | `transaction.rs` | headers and bodies of a transaction |
-//! | `fields.rs` | fields of rules |
+//! | `fields.rs` | fields that rules test |
 //! | `multipart.rs` | files in request bodies |
 
 mod fields;

@@ -19,18 +19,18 @@ pub(super) struct Multipart {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Before the first boundary, or in a part without a file name.
+    /// The parser is before the first boundary, or in a part without a file name.
     Skip,
-    /// In the headers of a part.
+    /// The parser is in the headers of a part.
     Headers,
-    /// In the content of the last file.
+    /// The parser is in the content of the last file.
     File,
-    /// After the last boundary.
+    /// The parser is after the last boundary.
     Done,
 }
 
 impl Multipart {
-    /// Returns a parser if the content type is `multipart/form-data` with a boundary.
+    /// Returns a parser if the content type is `multipart/form-data` and names a boundary.
     pub(super) fn new(content_type: &[u8]) -> Option<Self> {
         let lower = content_type.to_ascii_lowercase();
         if !lower.trim_ascii_start().starts_with(b"multipart/form-data") {
@@ -56,7 +56,7 @@ impl Multipart {
         self.state = State::Done;
     }
 
-    /// Processes a part of the pending bytes. Returns false if more bytes are needed.
+    /// Processes some of the pending bytes. Returns false if more bytes are needed to continue.
     fn step(&mut self, files: &mut Vec<File>, hashed: bool) -> bool {
         match self.state {
             State::Done => {
@@ -95,7 +95,8 @@ impl Multipart {
         let found = memchr::memmem::find(&self.pending, &self.boundary);
         let end = match found {
             Some(at) => at,
-            // The boundary and the line end before it may continue in the next bytes.
+            // The pending bytes may end with a part of the boundary and of the line end before it.
+            // These bytes stay pending.
             None => self.pending.len().saturating_sub(self.boundary.len() + 2),
         };
         if self.state == State::File {

@@ -1,4 +1,5 @@
-//! Headers and bodies of a transaction, collected by callbacks of the parser.
+//! Headers and bodies of an HTTP transaction (a request and its response). The callbacks of the
+//! parser collect them.
 
 use super::htp::Tx;
 use super::multipart::Multipart;
@@ -6,7 +7,7 @@ use crate::app::Direction;
 use crate::proto::body::{Body, WindowOptions};
 use crate::proto::file::{File, FileRecord};
 
-/// Maximum number of raw header bytes that are kept in one direction.
+/// Maximum number of raw header bytes that are kept for each direction.
 const HEADERS_MAX: usize = 64 << 10;
 
 /// Collected data of a transaction.
@@ -14,7 +15,7 @@ const HEADERS_MAX: usize = 64 << 10;
 pub(super) struct TxData {
     /// Header lines as sent, by direction.
     pub headers: [Vec<u8>; 2],
-    /// Bodies without transfer and content encodings, by direction.
+    /// Decoded bodies of the request and the response, without transfer and content encodings.
     pub bodies: [Body; 2],
     /// Files in the request body.
     pub files: Vec<File>,
@@ -111,7 +112,8 @@ fn path_name(uri: &[u8]) -> Vec<u8> {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or(b"").to_vec()
 }
 
-/// Returns the name of the file in a response: from Content-Disposition, or from the URI.
+/// Returns the name of the file in a response. The name comes from the Content-Disposition header,
+/// or else from the URI.
 fn response_name(tx: &Tx<'_>) -> Vec<u8> {
     let disposition = tx.header(Direction::ToClient, "content-disposition");
     let name = disposition.and_then(|value| super::multipart::parameter(value, b"filename"));

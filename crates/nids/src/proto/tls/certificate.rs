@@ -1,4 +1,4 @@
-//! Certificates: the parts that rules and records use (RFC 5280).
+//! Parses the parts of X.509 certificates (RFC 5280) that rules and log records use.
 
 use crate::detect::digest;
 
@@ -182,7 +182,7 @@ fn colons(bytes: &[u8], upper: bool) -> String {
     digits.collect::<Vec<_>>().join(":")
 }
 
-/// Returns UTCTime or GeneralizedTime as in `2022-12-01T06:47:31`.
+/// Returns a UTCTime or GeneralizedTime value in a format such as `2022-12-01T06:47:31`.
 fn time(element: Element<'_>) -> String {
     let text = String::from_utf8_lossy(element.content);
     let digits: String = text.chars().take_while(char::is_ascii_digit).collect();

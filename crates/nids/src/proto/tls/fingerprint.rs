@@ -1,10 +1,11 @@
-//! Fingerprints of hello messages: JA3 and JA3S (Salesforce, BSD licence), JA4 (FoxIO, BSD
-//! licence).
+//! Computes fingerprints of TLS hello messages: JA3 and JA3S (Salesforce, BSD licence), and JA4
+//! (FoxIO, BSD licence).
 
 use super::hello::Hello;
 use crate::detect::digest;
 
-/// Returns whether a value is reserved for tests of extensibility (RFC 8701).
+/// Returns whether a value is one of the GREASE values, which clients send to test extensibility
+/// (RFC 8701). Fingerprints ignore these values.
 fn is_grease(value: u16) -> bool {
     value & 0x0f0f == 0x0a0a && value >> 8 == value & 0xff
 }
@@ -32,7 +33,8 @@ pub(crate) fn ja3s(hello: &Hello) -> String {
     format!("{},{},{}", hello.version, joined(&hello.ciphers), joined(&hello.extensions))
 }
 
-/// Returns the JA4 fingerprint of a ClientHello. `transport` is `t` for TCP and `q` for QUIC.
+/// Returns the JA4 fingerprint of a ClientHello message. `transport` is `t` for TCP and `q` for
+/// QUIC.
 pub(crate) fn ja4(hello: &Hello, transport: char) -> String {
     let version = hello.versions.iter().copied().filter(|version| !is_grease(*version)).max().unwrap_or(hello.version);
     let version = match version {
@@ -65,7 +67,8 @@ pub(crate) fn ja4(hello: &Hello, transport: char) -> String {
     )
 }
 
-/// Returns the first and last letter of the first application protocol.
+/// Returns the first and the last letter of the first ALPN protocol name in the ClientHello, as JA4
+/// defines.
 fn protocol_letters(hello: &Hello) -> String {
     let Some((first, last)) = hello.protocols.first().and_then(|name| Some((*name.first()?, *name.last()?))) else {
         return "00".to_owned();

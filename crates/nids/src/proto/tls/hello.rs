@@ -41,7 +41,8 @@ impl<'a> Reader<'a> {
         self.take(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
-    /// Returns bytes with a length before them, as many as there are.
+    /// Reads a vector that begins with its length. If fewer bytes are left, returns only these
+    /// bytes.
     fn vector(&mut self, length_bytes: usize) -> Option<Self> {
         let length = self.take(length_bytes)?.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
         let length = length.min(self.0.len());

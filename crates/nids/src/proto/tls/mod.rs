@@ -1,4 +1,4 @@
-//! TLS and SSL: the clear part of handshakes (RFC 8446, RFC 5246).
+//! Parses the unencrypted part of TLS and SSL handshakes (RFC 8446, RFC 5246).
 //!
 //! | file | contents |
 //! |---|---|
