@@ -1,6 +1,7 @@
 /*
- * AH (RFC 4302). The `begin` functions write or check the headers and clear the mutable fields. The
- * caller then computes the tag. The `end` functions restore the fields and finish the packet.
+ * AH, the Authentication Header (RFC 4302). The `begin` functions write or check the headers and
+ * clear the mutable fields. The caller then computes the authentication tag. The `end` functions
+ * restore the fields and finish the packet.
  *
  *   | IP header, extensions | AH: next header, length, SPI, sequence | IV | ICV | padding | ... |
  *   bytes                                      12                     0/8  12-16   0/4
@@ -19,8 +20,8 @@ GW_LANE gw_u32 gw_ipsec_ah_bytes(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite
     return (GW_AH_HEADER_BYTES + gw_ipsec_iv_bytes(suite) + sa->icv_bytes + unit - 1) & ~(unit - 1);
 }
 
-/* An AH packet before its tag is computed: the authenticated bytes, and the fields to restore
- * afterwards. */
+/* State of an AH packet before its tag is computed. It consists of the location of the
+ * authenticated bytes and the fields that must be restored afterwards. */
 typedef struct gw_ipsec_ah_input {
     GW_GLOBAL gw_u8 *header; /* IP header, where the authenticated bytes begin */
     GW_GLOBAL gw_u8 *ah;
@@ -32,7 +33,7 @@ typedef struct gw_ipsec_ah_input {
     gw_ipsec_saved saved;
 } gw_ipsec_ah_input;
 
-/* Writes the headers of an AH packet and clears its mutable fields. The caller continues with
+/* Writes the headers of an outbound AH packet and clears its mutable fields. The caller then calls
  * gw_ipsec_ah_tag and gw_ipsec_ah_encapsulate_end. */
 GW_APART void gw_ipsec_ah_encapsulate_begin(const gw_lane *lane, gw_ipsec_found found,
                                             gw_ipsec_suite suite, gw_ipsec_ah_input *input,
@@ -88,8 +89,9 @@ GW_APART void gw_ipsec_ah_encapsulate_end(gw_ipsec_found found, gw_ipsec_suite s
     gw_ipsec_tag_store(input->ah + GW_AH_HEADER_BYTES + iv_bytes, tag, found.sa->icv_bytes);
 }
 
-/* Moves the ICV out of the AH packet and clears it there. With `restore`, writes it back. Padding
- * after the ICV stays, because it is authenticated (RFC 4302, section 3.3.3.2.1). */
+/* Moves the ICV out of an AH packet and clears it in the packet. If `restore` is not 0, writes the
+ * ICV back instead. Padding after the ICV stays unchanged, because it is authenticated (RFC 4302,
+ * section 3.3.3.2.1). */
 GW_LANE void gw_ipsec_move_icv(gw_ipsec_ah_input *input, gw_u32 iv_bytes, gw_u32 icv_bytes,
                                gw_u32 restore)
 {
@@ -100,8 +102,8 @@ GW_LANE void gw_ipsec_move_icv(gw_ipsec_ah_input *input, gw_u32 iv_bytes, gw_u32
     }
 }
 
-/* Checks the headers of an AH packet and clears its mutable fields and its ICV. The caller
- * continues with gw_ipsec_ah_tag and gw_ipsec_ah_decapsulate_end. */
+/* Checks the headers of an inbound AH packet and clears its mutable fields and its ICV. The caller
+ * then calls gw_ipsec_ah_tag and gw_ipsec_ah_decapsulate_end. */
 GW_APART void gw_ipsec_ah_decapsulate_begin(const gw_lane *lane, gw_ipsec_found found,
                                             gw_ipsec_suite suite, gw_ipsec_ah_input *input,
                                             const gw_descriptor *descriptor, gw_outcome *outcome)
@@ -131,8 +133,8 @@ GW_APART void gw_ipsec_ah_decapsulate_begin(const gw_lane *lane, gw_ipsec_found 
         return;
     }
     input->bytes = location.total_bytes;
-    /* The packet contains the lower half of the sequence number. The host half inferred the upper
-     * half. */
+    /* The packet contains only the lower 32 bits of its sequence number. The part of ipsec that
+     * runs on the CPU inferred the upper bits, and the parameter holds them. */
     input->sequence =
         (gw_ipsec_sequence(lane->parameter) & ~(gw_u64)0xffffffffu) | gw_load_be32(input->ah + 8);
     if (gw_ipsec_iv_bytes(suite) != 0) {
@@ -143,8 +145,9 @@ GW_APART void gw_ipsec_ah_decapsulate_begin(const gw_lane *lane, gw_ipsec_found 
                     &input->saved);
 }
 
-/* Completes an inbound AH packet: restores the mutable fields and the ICV, compares the ICV with
- * `tag`, and removes the headers. A packet with a wrong ICV is dropped. */
+/* Completes an inbound AH packet after its tag is computed. Restores the mutable fields and the
+ * ICV, compares the ICV with `tag`, and removes the headers. A packet with a wrong ICV is dropped.
+ */
 GW_APART void gw_ipsec_ah_decapsulate_end(const gw_lane *lane, gw_ipsec_found found,
                                           gw_ipsec_suite suite, gw_ipsec_ah_input *input,
                                           gw_ipsec_tag tag, gw_descriptor *descriptor,

@@ -1,11 +1,13 @@
-/* ChaCha20 (RFC 8439, sections 2.3 and 2.4). The run time does not depend on keys or data. */
+/* The stream cipher ChaCha20 (RFC 8439, sections 2.3 and 2.4). The run time does not depend on keys
+ * or data. */
 #ifndef GODWIT_CHACHA20_H
 #define GODWIT_CHACHA20_H
 
 #define GW_CHACHA20_BLOCK_BYTES 64u
 #define GW_CHACHA20_WORDS       16u
 
-/* ChaCha20 nonce (RFC 8439, section 2.3) in the byte order of memory: salt and IV of the packet. */
+/* The 96-bit nonce of ChaCha20 (RFC 8439, section 2.3), in the byte order of memory. It consists of
+ * the salt of the SA and the IV of the packet. */
 typedef struct gw_chacha20_nonce {
     gw_u32 words[3];
 } gw_chacha20_nonce;
@@ -20,8 +22,8 @@ typedef struct gw_chacha20_nonce {
     c += d;                                                                                        \
     b = gw_rotate_left32(b ^ c, 7)
 
-/* Computes one block of the ChaCha20 key stream, as little-endian words. `key` is eight words of a
- * table image. */
+/* Computes one block of the ChaCha20 key stream, as little-endian words. `key` points to the eight
+ * words of the key. */
 GW_LANE void gw_chacha20_block(const GW_GLOBAL gw_u32 *key, gw_chacha20_nonce nonce, gw_u32 counter,
                                gw_u32 *stream)
 {
@@ -69,7 +71,7 @@ GW_LANE void gw_chacha20_block(const GW_GLOBAL gw_u32 *key, gw_chacha20_nonce no
     stream[15] = x15 + nonce.words[2];
 }
 
-/* Encrypts or decrypts data in place with ChaCha20. The last block may be partial. */
+/* Encrypts or decrypts data in place with ChaCha20. The last block of the data may be partial. */
 GW_LANE void gw_chacha20(const GW_GLOBAL gw_u32 *key, gw_chacha20_nonce nonce, gw_u32 counter,
                          GW_GLOBAL gw_u8 *data, gw_u32 bytes)
 {

@@ -1,11 +1,12 @@
-/* ESP, inbound (RFC 4303, section 3.4). gw_ipsec_esp_decapsulate_begin checks the headers and
- * locates the data to verify and decrypt. The caller then verifies and decrypts.
- * gw_ipsec_esp_decapsulate_end removes the headers and the padding. */
+/* Decapsulation of inbound ESP packets (RFC 4303, section 3.4). First,
+ * gw_ipsec_esp_decapsulate_begin checks the headers and locates the data to verify and decrypt. The
+ * caller then verifies and decrypts this data. Finally, gw_ipsec_esp_decapsulate_end removes the
+ * headers and the padding. */
 #ifndef GODWIT_IPSEC_DECAPSULATE_H
 #define GODWIT_IPSEC_DECAPSULATE_H
 
-/* An inbound ESP packet that is ready for verification and decryption. The headers in front of it
- * are checked. */
+/* An inbound ESP packet that is ready for verification and decryption. The headers in front of ESP
+ * are already checked. */
 typedef struct gw_ipsec_decryption {
     GW_GLOBAL gw_u8 *esp; /* ESP header; IV, data and ICV follow */
     gw_u64 sequence;
@@ -13,8 +14,9 @@ typedef struct gw_ipsec_decryption {
     gw_u32 next_header_at; /* see gw_ipsec_content */
 } gw_ipsec_decryption;
 
-/* Checks that a UDP header belongs to the SA (RFC 3948, section 2.1). The header is `bytes` bytes
- * before the packet's end. Its checksum is ignored. Returns GW_IPSEC_OK or a drop reason. */
+/* Checks that a UDP header in front of ESP belongs to the SA (RFC 3948, section 2.1). The UDP
+ * header and its payload have `bytes` bytes. The UDP checksum is ignored. Returns GW_IPSEC_OK or a
+ * drop reason. */
 GW_LANE gw_u32 gw_ipsec_check_udp(const GW_GLOBAL gw_ipsec_sa *sa, const GW_GLOBAL gw_u8 *udp,
                                   gw_u32 bytes)
 {
@@ -24,8 +26,8 @@ GW_LANE gw_u32 gw_ipsec_check_udp(const GW_GLOBAL gw_ipsec_sa *sa, const GW_GLOB
     return gw_load_be16(udp + 2) == sa->udp_destination ? GW_IPSEC_OK : GW_IPSEC_NO_SA;
 }
 
-/* Checks the headers of an ESP packet and locates the data to verify and decrypt. Writes only the
- * outcome of a packet that is dropped. */
+/* Checks the headers of an inbound ESP packet and locates the data to verify and decrypt. If the
+ * packet must be dropped, writes its outcome. Otherwise, writes nothing. */
 GW_APART gw_ipsec_decryption gw_ipsec_esp_decapsulate_begin(const gw_lane *lane,
                                                             gw_ipsec_found found,
                                                             gw_ipsec_suite suite,
@@ -55,8 +57,8 @@ GW_APART gw_ipsec_decryption gw_ipsec_esp_decapsulate_begin(const gw_lane *lane,
         } else if (gw_load_be32(decryption.esp) != sa->spi) {
             reason = GW_IPSEC_NO_SA;
         } else {
-            /* The packet contains the lower half of the sequence number. The host half inferred the
-             * upper half. */
+            /* The packet contains only the lower 32 bits of its sequence number. The part of ipsec
+             * that runs on the CPU inferred the upper bits, and the parameter holds them. */
             decryption.sequence = (gw_ipsec_sequence(lane->parameter) & ~(gw_u64)0xffffffffu) |
                                   gw_load_be32(decryption.esp + 4);
             decryption.cipher_bytes = esp_bytes - around;
@@ -67,8 +69,8 @@ GW_APART gw_ipsec_decryption gw_ipsec_esp_decapsulate_begin(const gw_lane *lane,
     return decryption;
 }
 
-/* Returns whether the padding bytes of an ESP packet are 1, 2, 3 and so on (RFC 4303, section 2.4).
- */
+/* Returns whether the padding of an ESP packet consists of the bytes 1, 2, 3 and so on (RFC 4303,
+ * section 2.4). */
 GW_LANE gw_u32 gw_ipsec_padding_valid(const GW_GLOBAL gw_u8 *padding, gw_u32 bytes)
 {
     gw_u32 difference = 0;
@@ -78,8 +80,8 @@ GW_LANE gw_u32 gw_ipsec_padding_valid(const GW_GLOBAL gw_u8 *padding, gw_u32 byt
     return difference == 0;
 }
 
-/* Removes the headers and the padding of a decrypted, authentic ESP packet. Writes its descriptor
- * and outcome. */
+/* Removes the headers and the padding of an ESP packet that is authentic and already decrypted.
+ * Writes its descriptor and outcome. */
 GW_APART void gw_ipsec_esp_decapsulate_end(const gw_lane *lane, gw_ipsec_found found,
                                            gw_ipsec_suite suite, gw_ipsec_decryption decryption,
                                            gw_descriptor *descriptor, gw_outcome *outcome)
@@ -100,7 +102,8 @@ GW_APART void gw_ipsec_esp_decapsulate_end(const gw_lane *lane, gw_ipsec_found f
         gw_drop(outcome, GW_IPSEC_PADDING);
         return;
     }
-    /* The packet is a dummy (RFC 4303, section 2.6): it only hides the amount of traffic. */
+    /* The next header 59 marks a dummy packet, which only hides the amount of traffic (RFC 4303,
+     * section 2.6). */
     if (content.next_header == GW_PROTOCOL_NONE) {
         gw_drop(outcome, GW_IPSEC_DUMMY);
         return;

@@ -1,11 +1,12 @@
-/* ESP, outbound (RFC 4303, section 3.3). gw_ipsec_esp_encapsulate_begin writes headers and padding
- * and locates the data to encrypt. The caller then encrypts and writes the ICV.
- * gw_ipsec_esp_encapsulate_end completes the packet. */
+/* Encapsulation of outbound packets with ESP (RFC 4303, section 3.3). First,
+ * gw_ipsec_esp_encapsulate_begin writes headers and padding and locates the data to encrypt. The
+ * caller then encrypts the data and writes the ICV. Finally, gw_ipsec_esp_encapsulate_end completes
+ * the packet. */
 #ifndef GODWIT_IPSEC_ENCAPSULATE_H
 #define GODWIT_IPSEC_ENCAPSULATE_H
 
-/* Writes the ESP trailer: padding bytes 1, 2, 3 and so on, their number, and the next header (RFC
- * 4303, section 2.4). */
+/* Writes the ESP trailer (RFC 4303, section 2.4). It consists of the padding bytes 1, 2, 3 and so
+ * on, the pad length, and the next header. */
 GW_LANE void gw_ipsec_pad(GW_GLOBAL gw_u8 *trailer, gw_u32 pad_bytes, gw_u32 next_header)
 {
     for (gw_u32 i = 0; i < pad_bytes; i++) {
@@ -15,15 +16,16 @@ GW_LANE void gw_ipsec_pad(GW_GLOBAL gw_u8 *trailer, gw_u32 pad_bytes, gw_u32 nex
     trailer[pad_bytes + 1] = (gw_u8)next_header;
 }
 
-/* An outbound ESP packet that is ready for encryption. Its headers and padding are written. */
+/* An outbound ESP packet that is ready for encryption. Its headers and padding are already written.
+ */
 typedef struct gw_ipsec_encryption {
     GW_GLOBAL gw_u8 *esp; /* ESP header; IV, data and ICV follow */
     gw_u64 sequence;
     gw_u32 cipher_bytes; /* length of the data to encrypt; 0: the outcome is final */
 } gw_ipsec_encryption;
 
-/* Writes the headers and the padding of an ESP packet, its descriptor and its outcome. The caller
- * must still write IV and ICV and encrypt the data. */
+/* Writes the headers and the padding of an outbound ESP packet, and updates its descriptor and
+ * outcome. The caller must then write the IV, encrypt the data, and write the ICV. */
 GW_APART gw_ipsec_encryption gw_ipsec_esp_encapsulate_begin(const gw_lane *lane,
                                                             gw_ipsec_found found,
                                                             gw_ipsec_suite suite,
@@ -50,8 +52,8 @@ GW_APART gw_ipsec_encryption gw_ipsec_esp_encapsulate_begin(const gw_lane *lane,
     const gw_u32 payload_bytes = ip.total_bytes - layout.kept_bytes;
     const gw_u32 cipher_bytes = gw_ipsec_cipher_bytes(suite, payload_bytes);
     const gw_u32 length = added + found.l2_bytes + layout.kept_bytes + cipher_bytes + sa->icv_bytes;
-    /* A buffer is far smaller than 2^16 bytes, so any packet that fits into it has a valid IP
-     * length. */
+    /* A buffer is far smaller than 2^16 bytes. Any packet that fits into its buffer therefore has a
+     * valid IP length. */
     if (descriptor->head < added ||
         descriptor->head - added + length > descriptor->room * GW_BUFFER_UNIT) {
         gw_drop(outcome, GW_IPSEC_NO_ROOM);
@@ -76,8 +78,8 @@ GW_APART gw_ipsec_encryption gw_ipsec_esp_encapsulate_begin(const gw_lane *lane,
     return encryption;
 }
 
-/* Writes the UDP checksum of ESP in UDP over IPv6, which covers the ICV. All other packets are
- * already complete. */
+/* Writes the UDP checksum if the SA uses ESP in UDP over IPv6. The checksum covers the ICV, so the
+ * ICV must be written before. Packets of all other SAs are already complete. */
 GW_APART void gw_ipsec_esp_encapsulate_end(gw_ipsec_found found, gw_ipsec_suite suite,
                                            gw_ipsec_encryption encryption)
 {

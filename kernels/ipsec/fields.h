@@ -1,9 +1,10 @@
 /*
- * Fields of the headers that ESP and AH add and remove, in words of one lane or of sixteen lanes
- * (dialect/words.h). No include guard: each kind of words includes this file.
+ * Computes the fields of the headers that ESP and AH add and remove. The code works on words of one
+ * packet or of sixteen packets (dialect/words.h). The file has no include guard, because it is
+ * included once for each of the two.
  */
 
-/* First words of an SA. */
+/* The first words of an SA (security association), loaded into registers. */
 typedef struct GW_NAME(gw_ipsec_sa_words) {
     GW_WORD spi;
     GW_WORD flags;
@@ -12,20 +13,22 @@ typedef struct GW_NAME(gw_ipsec_sa_words) {
     GW_WORD destination;
 } GW_NAME(gw_ipsec_sa_words);
 
-/* Folds a sum of 16-bit words, less than 2^32, to 16 bits (RFC 1071). */
+/* Folds a sum of 16-bit words to 16 bits by adding the carries (RFC 1071). The sum must be below
+ * 2^32. */
 GW_WORDWISE GW_WORD GW_NAME(gw_ipsec_fold)(GW_WORD sum)
 {
     sum = (sum & 0xffffu) + (sum >> 16);
     return (sum & 0xffffu) + (sum >> 16);
 }
 
-/* Returns the sum of a word's two halves. */
+/* Returns the sum of the two 16-bit halves of a word. */
 GW_WORDWISE GW_WORD GW_NAME(gw_ipsec_halves)(GW_WORD word)
 {
     return (word >> 16) + (word & 0xffffu);
 }
 
-/* Returns the ones' complement sum of an IPv4 header without options. */
+/* Returns the ones' complement sum of an IPv4 header without options. The sum of a header with a
+ * correct checksum is 0xffff. */
 GW_WORDWISE GW_WORD GW_NAME(gw_ipsec_ipv4_sum)(const GW_WORD *ip)
 {
     return GW_NAME(gw_ipsec_fold)(
@@ -34,7 +37,8 @@ GW_WORDWISE GW_WORD GW_NAME(gw_ipsec_ipv4_sum)(const GW_WORD *ip)
         GW_NAME(gw_ipsec_halves)(ip[4]));
 }
 
-/* Returns whether the first word of an IPv4 header is valid (RFC 791, section 3.1). */
+/* Returns whether the first word of an IPv4 header is valid: the version, the header length and the
+ * total length (RFC 791, section 3.1). */
 GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_ipv4_valid)(GW_WORD first)
 {
     const GW_WORD header_bytes = first >> 22 & 0x3cu;
@@ -42,8 +46,8 @@ GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_ipv4_valid)(GW_WORD first)
            GW_AT_LEAST(first & 0xffffu, header_bytes);
 }
 
-/* Returns the type of service of the outer header (ECN: RFC 6040, section 4.1; DSCP: RFC 4301,
- * section 5.1.2). `tos` is that of the inner packet. */
+/* Returns the type of service of the outer IP header, which contains ECN (RFC 6040, section 4.1)
+ * and DSCP (RFC 4301, section 5.1.2). `tos` is the type of service of the inner packet. */
 GW_WORDWISE GW_WORD GW_NAME(gw_ipsec_outer_tos)(GW_NAME(gw_ipsec_sa_words) sa, GW_WORD tos)
 {
     const GW_WORD dscp = GW_SELECT(GW_HAS(sa.flags, GW_IPSEC_SA_DSCP_SET), sa.bytes >> 24 << 2,
@@ -52,16 +56,17 @@ GW_WORDWISE GW_WORD GW_NAME(gw_ipsec_outer_tos)(GW_NAME(gw_ipsec_sa_words) sa, G
     return dscp | ecn;
 }
 
-/* Returns DF of the outer header (RFC 4301, section 8.1). `df` is that of the inner packet. */
+/* Returns the DF (don't fragment) bit of the outer IP header (RFC 4301, section 8.1). `df` is the
+ * DF bit of the inner packet. */
 GW_WORDWISE GW_WORD GW_NAME(gw_ipsec_outer_df)(GW_NAME(gw_ipsec_sa_words) sa, GW_WORD df)
 {
     const GW_WORD kept = GW_SELECT(GW_HAS(sa.flags, GW_IPSEC_SA_DF_CLEAR), 0, df);
     return GW_SELECT(GW_HAS(sa.flags, GW_IPSEC_SA_DF_SET), GW_IPSEC_IPV4_DF, kept);
 }
 
-/* Sets the words of an outer IPv4 header. `protocol` follows it (RFC 4301, section 5.1.2). `tos`
- * and `df` are those of the inner packet. The identification is the lower half of the sequence
- * number, so every run produces the same bytes. */
+/* Computes the words of an outer IPv4 header (RFC 4301, section 5.1.2). `protocol` is the protocol
+ * that follows the header. `tos` and `df` are fields of the inner packet. The identification field
+ * is the lower half of the sequence number, so every run produces the same bytes. */
 GW_WORDWISE void GW_NAME(gw_ipsec_outer_ipv4)(GW_WORD *outer, GW_NAME(gw_ipsec_sa_words) sa,
                                               GW_WORD tos, GW_WORD df, GW_WORD sequence,
                                               GW_WORD total_bytes, gw_u32 protocol)
@@ -74,16 +79,16 @@ GW_WORDWISE void GW_NAME(gw_ipsec_outer_ipv4)(GW_WORD *outer, GW_NAME(gw_ipsec_s
     outer[2] = outer[2] | (~GW_NAME(gw_ipsec_ipv4_sum)(outer) & 0xffffu);
 }
 
-/* Returns the number of bytes that ESP encrypts: payload, padding and trailer, a multiple of the
- * suite's block (RFC 4303, section 2.4). */
+/* Returns the number of bytes that ESP encrypts. These are the payload, the padding and the
+ * trailer. Their total length is a multiple of the suite's block size (RFC 4303, section 2.4). */
 GW_WORDWISE GW_WORD GW_NAME(gw_ipsec_cipher_bytes)(gw_ipsec_suite suite, GW_WORD payload_bytes)
 {
     const gw_u32 block_bytes = gw_ipsec_block_bytes(suite);
     return (payload_bytes + (GW_ESP_TAIL_BYTES + block_bytes - 1)) & ~(block_bytes - 1);
 }
 
-/* Returns whether encrypted data has a valid length: a multiple of the suite's block, and at least
- * one block. */
+/* Returns whether the encrypted data of a packet has a valid length: at least one block, and a
+ * multiple of the suite's block size. `around` is the number of other bytes in `bytes`. */
 GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_cipher_bytes_valid)(gw_ipsec_suite suite, GW_WORD bytes,
                                                          GW_WORD around)
 {

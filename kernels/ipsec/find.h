@@ -1,9 +1,10 @@
-/* Lookup of a packet's SA and of the offset of its IP header, the first step in both directions. */
+/* Finds the SA (security association) of a packet and the offset of its IP header. This is the
+ * first step for inbound and outbound packets. */
 #ifndef GODWIT_IPSEC_FIND_H
 #define GODWIT_IPSEC_FIND_H
 
-/* Returns the SA that the packet's parameter names, or 0 if the image has no such SA or the SA has
- * another variant. */
+/* Returns the SA with the index that the packet's parameter contains. Returns 0 if the table image
+ * has no such SA, or if the SA has another suite or direction. */
 GW_LANE const GW_GLOBAL gw_ipsec_sa *gw_ipsec_sa_of(const gw_lane *lane)
 {
     const GW_GLOBAL gw_ipsec_image *image = (const GW_GLOBAL gw_ipsec_image *)lane->image;

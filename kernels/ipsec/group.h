@@ -1,28 +1,30 @@
 /*
- * Group form of ipsec. A round processes 64 packets. A team of two lanes encrypts or decrypts each
- * packet, and a hash lane hashes it one step later.
+ * Form of ipsec in which a work-group of a GPU processes a batch of packets, with three lanes
+ * (threads) for each packet. A round processes 64 packets. A team of two lanes encrypts or decrypts
+ * each packet, and a hash lane hashes it one step later.
  *
  *   lanes 0..127     team of packet 0 | team of packet 1 | ... | team of packet 63
  *   lanes 192..255   hash lane of packet 0, of packet 1, ...
  *   other lanes      wait at the barriers; AEADs use them (group_aead.h)
  *
- * A step is 64 bytes of each packet and ends with a barrier. In step k, the teams write words k to
- * a ring in the group's memory, and the hash lanes read the words of step k - 1. The authenticated
- * text begins front_words words before the encrypted data, with SPI, sequence number and IV. So a
- * block of the hash covers parts of two steps:
+ * A step processes 64 bytes of each packet and ends with a barrier. In step k, the teams write the
+ * words of step k to a ring buffer in local memory. The hash lanes read the words of step k - 1.
+ * The authenticated text begins front_words words before the encrypted data, with SPI, sequence
+ * number and IV. A block of the hash therefore covers parts of two steps:
  *
  *   hash     | block 0: front, 16 - front words | block 1: front, 16 - front words | ...
  *   cipher           | step 0: 16 words                 | step 1: 16 words         | ...
  *
- * The ring holds the words that the hash has not read and those that the teams write: at most 16 +
- * 6 + 16 words.
+ * The ring holds the words that the hash lanes have not read and the words that the teams write.
+ * These are at most 16 + 6 + 16 words.
  *
- * Outbound, each step encrypts: CBC one block after the other, CTR two blocks at once. Inbound, the
- * steps only copy the packet to the ring. Authentic packets are decrypted afterwards. The lanes of
- * a finished or dropped packet idle until the longest packet of the round ends, because all lanes
- * must reach the same barriers (dummy packets, Hummingbird, section 4).
+ * For outbound packets, each step encrypts: CBC one block after the other, CTR two blocks at once.
+ * For inbound packets, the steps only copy the packet to the ring, and authentic packets are
+ * decrypted afterwards. The lanes of a finished or dropped packet idle until the longest packet of
+ * the round ends. All lanes must reach the same barriers (dummy packets, Hummingbird, section 4).
  *
- * The hash lanes process headers, checks and verdicts, with the code of the lane form.
+ * The hash lanes process headers, checks and verdicts, with the same code that processes one packet
+ * per lane.
  */
 #ifndef GODWIT_IPSEC_GROUP_H
 #define GODWIT_IPSEC_GROUP_H
@@ -40,22 +42,22 @@ GW_LANE gw_lane gw_ipsec_lane(const gw_work *work, const gw_descriptor *descript
     return lane;
 }
 
-/* The SA slots of a table image. */
+/* The array of SAs (security associations) in a table image. */
 typedef struct gw_ipsec_sas {
     const GW_GLOBAL gw_ipsec_sa *first;
     gw_u32 count;
 } gw_ipsec_sas;
 
-/* Returns the SA that a packet's parameter names. It does not check the packet. If the SA does not
- * exist, it returns the first SA, and a later check drops the packet. */
+/* Returns the SA with the index that a packet's parameter contains. It does not check the packet.
+ * If no SA has this index, it returns the first SA, and a later check drops the packet. */
 GW_LANE const GW_GLOBAL gw_ipsec_sa *gw_ipsec_named_sa(gw_ipsec_sas sas, gw_u64 parameter)
 {
     const gw_u32 number = gw_ipsec_sa_index(parameter);
     return sas.first + (number < sas.count ? number : 0);
 }
 
-/* Returns whether gw_ipsec_esp_encapsulate_end must write a UDP checksum for an SA with these
- * flags. */
+/* Returns whether ESP packets of an SA with these flags need a UDP checksum.
+ * gw_ipsec_esp_encapsulate_end writes this checksum. */
 GW_LANE gw_u32 gw_ipsec_has_udp_checksum(gw_u32 flags)
 {
     const gw_u32 udp_in_ipv6 = GW_IPSEC_SA_UDP | GW_IPSEC_SA_OUTER_IPV6;
@@ -65,14 +67,14 @@ GW_LANE gw_u32 gw_ipsec_has_udp_checksum(gw_u32 flags)
 #include "group_simple.h"
 #include "group_aead.h"
 
-/* Number of packets in a round. */
+/* Number of packets that a work-group processes in one round. */
 #define GW_IPSEC_ROUND 64u
-/* Number of lanes in all teams of a round. */
+/* Number of lanes that encrypt or decrypt the packets of a round (two per packet). */
 #define GW_IPSEC_TEAM_LANES_ALL (GW_IPSEC_ROUND * GW_AES_TEAM_LANES)
 
-/* Number of the first hash lane. With up to 32 packets, the teams fill two warps and the hash lanes
- * one. This offset gives the hash warp one of the multiprocessor's four schedulers, with its
- * instruction cache, for itself. */
+/* Index of the first lane that hashes packets. With up to 32 packets, two warps encrypt and one
+ * warp hashes. With this index, the warp that hashes has one of the multiprocessor's four
+ * schedulers for itself, with its instruction cache. */
 #define GW_IPSEC_HASH_LANE_FIRST (GW_IPSEC_TEAM_LANES_ALL + 64u)
 GW_STATIC_ASSERT(GW_GROUP_LANES >= GW_IPSEC_HASH_LANE_FIRST + GW_IPSEC_ROUND, ipsec_group_lanes);
 
@@ -80,11 +82,11 @@ GW_STATIC_ASSERT(GW_GROUP_LANES >= GW_IPSEC_HASH_LANE_FIRST + GW_IPSEC_ROUND, ip
 #define GW_IPSEC_STEP_BLOCKS 4u
 #define GW_IPSEC_STEP_WORDS  16u
 #define GW_IPSEC_RING_WORDS  40u
-/* Distance in the ring between consecutive words of a packet, in words. With this distance, teams
- * write and hash lanes read without bank conflicts. */
+/* Distance between consecutive words of one packet in the ring buffer, in words. With this
+ * distance, lanes read and write local memory without bank conflicts. */
 #define GW_IPSEC_STRIDE (GW_IPSEC_ROUND + 8u)
 
-/* Scratch memory of the group, through which the lanes of a packet communicate. */
+/* Local memory of the work-group, through which the lanes of a packet communicate. */
 typedef struct gw_ipsec_scratch {
     gw_aes_team_table table;
     gw_u32 table_direction; /* direction of the AES table */
@@ -103,20 +105,22 @@ typedef struct gw_ipsec_scratch {
 
 #define GW_IPSEC_TABLE_NONE 0xffffffffu
 
-/* Returns the number of authenticated words before the encrypted data: SPI, sequence number, IV. */
+/* Returns the number of authenticated words before the encrypted data, which are the SPI, the
+ * sequence number and the IV. */
 GW_LANE gw_u32 gw_ipsec_front_words(gw_ipsec_suite suite)
 {
     return 2 + gw_ipsec_iv_bytes(suite) / 4;
 }
 
-/* Returns the number of hash blocks for `words` words and their padding: the word 0x80000000 and
- * two words of length. */
+/* Returns the number of hash blocks for a text of `words` words and its padding. The padding is the
+ * word 0x80000000 and two words for the length. */
 GW_LANE gw_u32 gw_ipsec_hash_blocks(gw_u32 words)
 {
     return (words + 3 + GW_IPSEC_STEP_WORDS - 1) / GW_IPSEC_STEP_WORDS;
 }
 
-/* Returns the number of data words in the round's longest packet. All lanes of a warp call it. */
+/* Returns the number of data words in the longest of the packets that the work-group currently
+ * processes. All lanes of a warp call this function together. */
 GW_LANE gw_u32 gw_ipsec_words_max(const GW_LOCAL gw_ipsec_scratch *scratch)
 {
     gw_u32 words_max = 0;
@@ -128,8 +132,8 @@ GW_LANE gw_u32 gw_ipsec_words_max(const GW_LOCAL gw_ipsec_scratch *scratch)
     return gw_uniform(gw_warp_max(words_max));
 }
 
-/* Returns the number of steps in a round whose longest packet has words_max words. Each step ends
- * with a barrier. */
+/* Returns the number of steps in a round whose longest packet has words_max words. A step processes
+ * 64 bytes of each packet and ends with a barrier. */
 GW_LANE gw_u32 gw_ipsec_steps(gw_ipsec_suite suite, gw_u32 words_max)
 {
     if (words_max == 0) {
@@ -138,16 +142,17 @@ GW_LANE gw_u32 gw_ipsec_steps(gw_ipsec_suite suite, gw_u32 words_max)
     if (suite.auth == GW_IPSEC_AUTH_NONE) {
         return (words_max + GW_IPSEC_STEP_WORDS - 1) / GW_IPSEC_STEP_WORDS;
     }
-    /* The number of words includes one for an extended sequence number. Two steps are added: the
-     * teams are one step ahead of the hash, and the outer hash needs one. */
+    /* One word is added for the upper half of an extended sequence number. Two steps are added,
+     * because encryption is one step ahead of the hash and the outer hash of HMAC needs another
+     * step. */
     return gw_ipsec_hash_blocks(gw_ipsec_front_words(suite) + words_max + 1) + 2;
 }
 
 #include "group_cipher.h"
 #include "group_hash.h"
 
-/* Prepares the group's memory for an image: loads its SA slots. The AES table depends on the
- * direction, so the first bin fills it. */
+/* Prepares the local memory of the work-group for a table image: loads the location of its SAs. The
+ * AES table depends on the direction of the packets, so it is filled later. */
 GW_GROUP void gw_ipsec_prepare(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_ipsec_scratch *scratch)
 {
     if (gw_lane_id() == 0) {
@@ -159,7 +164,8 @@ GW_GROUP void gw_ipsec_prepare(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_ipsec_s
     gw_barrier();
 }
 
-/* Returns whether teams process the suite. Otherwise, each lane processes whole packets. */
+/* Returns whether the suite is processed with several lanes per packet, by teams that encrypt and
+ * lanes that hash. Other suites use other code. */
 GW_LANE gw_u32 gw_ipsec_has_teams(gw_ipsec_suite suite)
 {
     return suite.protocol == GW_IPSEC_ESP &&
@@ -182,8 +188,8 @@ GW_APART void gw_ipsec_by_lane(const gw_work *work)
     }
 }
 
-/* Fills the AES table for a direction, unless it is already filled. All lanes call it after a
- * barrier. */
+/* Fills the AES table in local memory for a direction, unless it is already filled for this
+ * direction. All lanes of the work-group call this function after a barrier. */
 GW_GROUP void gw_ipsec_fill_table(GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 direction)
 {
     if (gw_uniform(scratch->table_direction) == direction) {
@@ -196,8 +202,9 @@ GW_GROUP void gw_ipsec_fill_table(GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 dir
     }
 }
 
-/* Runs all rounds of a bin with teams and hash lanes. Each role has its own function, so that
- * neither needs the registers of the other. All roles reach the same number of barriers. */
+/* Processes a bin (a batch of packets) with teams of lanes that encrypt and with lanes that hash.
+ * Each role has a separate function, so that it does not need the registers of another role. All
+ * roles reach the same number of barriers. */
 GW_GROUP void gw_ipsec_by_team(const gw_work *work, gw_ipsec_suite suite,
                                GW_LOCAL gw_ipsec_scratch *scratch)
 {
@@ -206,8 +213,8 @@ GW_GROUP void gw_ipsec_by_team(const gw_work *work, gw_ipsec_suite suite,
     } else if (suite.cipher == GW_IPSEC_CIPHER_CTR) {
         gw_ipsec_fill_table(scratch, GW_IPSEC_OUTBOUND);
     }
-    /* All lanes of a warp have the same role (team, hash or idle), so the branches below are
-     * uniform. */
+    /* All lanes of a warp have the same role (encryption, hash or idle), so the lanes of a warp
+     * take the branches below together. */
     const gw_u32 lane_id = gw_uniform(gw_lane_id());
     const gw_u32 chained_128 = gw_uniform(gw_ipsec_is_chained(work, suite) &&
                                           gw_ipsec_aes_rounds(suite) == GW_AES_TEAM_SPLIT);
@@ -227,8 +234,9 @@ GW_GROUP void gw_ipsec_by_team(const gw_work *work, gw_ipsec_suite suite,
     }
 }
 
-/* Processes all packets of an ipsec bin. All lanes call it after a barrier that follows
- * gw_ipsec_prepare and the previous bin. */
+/* Processes all packets of a bin (a batch of packets with the same suite and direction). All lanes
+ * of the work-group call this function after a barrier that follows gw_ipsec_prepare and the
+ * previous bin. */
 GW_GROUP void gw_ipsec_bin(const gw_work *work, GW_LOCAL gw_ipsec_scratch *scratch)
 {
     const gw_ipsec_suite suite = gw_ipsec_suite_of(work->variant);

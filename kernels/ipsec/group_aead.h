@@ -1,6 +1,7 @@
 /*
- * Group form of ESP with AES-GCM, AES-GMAC and ChaCha20-Poly1305. All lanes of a team share a
- * packet. A head lane does the work that occurs once per packet.
+ * Form of ESP with AES-GCM, AES-GMAC and ChaCha20-Poly1305 in which a work-group of a GPU processes
+ * a batch of packets. A team of 8, 16 or 32 lanes (threads) shares a packet. In addition, one head
+ * lane per packet does the work that occurs once per packet.
  *
  *   lanes 0..255     team of packet 0 | team of packet 1 | ...   8, 16 or 32 lanes each: more
  *   lanes 256..287   head of packet 0, of packet 1, ...          lanes if the bin has fewer packets
@@ -17,15 +18,16 @@
  *              decrypt                                                  5
  *                                        remove headers, set outcome    6
  *
- * Outbound, the key stream depends only on SA and sequence number, so it does not wait for the
- * headers.
+ * For outbound packets, the key stream depends only on the SA and the sequence number, so its
+ * computation does not wait for the headers.
  *
- * The sums (GHASH, Poly1305) are polynomials in the key. With n lanes in a team, a lane adds every
- * n-th block and multiplies by the n-th power of the key. Finally it multiplies by the power for
- * its rank in the team. If the last row is not full, zero blocks before the first block fill it.
+ * The sums of GHASH and Poly1305 are polynomials in the key. With n lanes in a team, each lane adds
+ * every n-th block and multiplies by the n-th power of the key. Finally, it multiplies its sum by
+ * the power for its rank in the team. If the last row of n blocks is not full, zero blocks before
+ * the first block fill it.
  *
- * Encryption proceeds in steps of 64 bytes per lane. Lanes write the key stream to scratch memory.
- * Then the team applies it to the packet in aligned, consecutive words of 16 bytes.
+ * Encryption proceeds in steps of 64 bytes per lane. The lanes write the key stream to local
+ * memory. The team then applies it to the packet in aligned, consecutive words of 16 bytes.
  */
 #ifndef GODWIT_IPSEC_GROUP_AEAD_H
 #define GODWIT_IPSEC_GROUP_AEAD_H
@@ -37,11 +39,11 @@
 GW_STATIC_ASSERT(GW_GROUP_LANES == GW_AEAD_TEAM_LANES + GW_AEAD_PACKETS_MAX, aead_lanes);
 #define GW_AEAD_UNIT_BYTES 64u
 #define GW_AEAD_UNIT_WORDS 16u
-/* Size of a team's part of the key stream in words: 64 bytes per lane, the last 16 bytes of the
- * previous step, and padding against bank conflicts. */
+/* Size of a team's part of the key stream, in words. The part contains 64 bytes per lane, the last
+ * 16 bytes of the previous step, and padding against bank conflicts. */
 #define GW_AEAD_STREAM_WORDS(lanes) (17u * (lanes) + 8u)
 
-/* Scratch memory of the group, through which its lanes communicate. */
+/* Local memory of the work-group, through which the lanes of a packet communicate. */
 typedef struct gw_aead_scratch {
     gw_u64 data[GW_AEAD_PACKETS_MAX]; /* offset of the encrypted data from the arena, in bytes */
     gw_u64 sequence[GW_AEAD_PACKETS_MAX]; /* full 64-bit sequence number */
@@ -53,7 +55,7 @@ typedef struct gw_aead_scratch {
     } shared;
 } gw_aead_scratch;
 
-/* A round of a bin, as all lanes of the group know it. */
+/* The packets that the work-group processes together, with values that all lanes have in common. */
 typedef struct gw_aead_round {
     const gw_work *work;
     gw_ipsec_suite suite;
@@ -62,7 +64,7 @@ typedef struct gw_aead_round {
     gw_u32 lanes; /* lanes per team */
 } gw_aead_round;
 
-/* One lane of a team. */
+/* State of one lane in a team, which is the set of lanes that encrypt or decrypt one packet. */
 typedef struct gw_aead_lane {
     const GW_GLOBAL gw_ipsec_sa *sa;
     GW_GLOBAL gw_u8 *data;
@@ -72,8 +74,8 @@ typedef struct gw_aead_lane {
     gw_u32 rank;   /* index of the lane in its team */
 } gw_aead_lane;
 
-/* Assigns a team lane to its packet, before the headers are checked. Outbound, the IV is already
- * known. */
+/* Assigns a packet to a lane before the headers of the packet are checked. For outbound packets,
+ * the IV is already known, because it is the sequence number. */
 GW_LANE gw_aead_lane gw_aead_lane_of(const gw_aead_round *round)
 {
     const gw_work *work = round->work;
@@ -89,8 +91,8 @@ GW_LANE gw_aead_lane gw_aead_lane_of(const gw_aead_round *round)
     return lane;
 }
 
-/* Reads the result of the packet's head lane into a team lane. With length 0, the lane neither
- * reads nor writes a packet. */
+/* Reads the location and length of the packet's data, which another lane has determined. If the
+ * length is 0, this lane neither reads nor writes a packet. */
 GW_LANE void gw_aead_lane_begin(gw_aead_lane *lane, const gw_aead_round *round,
                                 const GW_LOCAL gw_aead_scratch *scratch)
 {
@@ -102,8 +104,8 @@ GW_LANE void gw_aead_lane_begin(gw_aead_lane *lane, const gw_aead_round *round,
     }
 }
 
-/* Returns the data length of the round's longest packet. All lanes of a warp must take the number
- * of steps that it needs. */
+/* Returns the data length of the longest of the packets that the work-group currently processes.
+ * All lanes of a warp must take the number of steps that this packet needs. */
 GW_LANE gw_u32 gw_aead_bytes_max(const GW_LOCAL gw_aead_scratch *scratch)
 {
     gw_u32 bytes_max = 0;
@@ -118,8 +120,8 @@ GW_LANE gw_u32 gw_aead_bytes_max(const GW_LOCAL gw_aead_scratch *scratch)
 #include "group_aead_team.h"
 #include "group_aead_head.h"
 
-/* Returns the number of lanes per team for a bin of `packets` packets: as many as possible without
- * an additional round. */
+/* Returns the number of lanes that share a packet, for `packets` packets. The number is as large as
+ * possible without an additional round of the work-group. */
 GW_LANE gw_u32 gw_aead_lanes(gw_u32 packets)
 {
     gw_u32 lanes = GW_AEAD_TEAM_LANES / GW_AEAD_PACKETS_MAX;
@@ -129,16 +131,17 @@ GW_LANE gw_u32 gw_aead_lanes(gw_u32 packets)
     return lanes;
 }
 
-/* Returns whether this form supports the suite. */
+/* Returns whether the code in this file supports the suite. */
 GW_LANE gw_u32 gw_aead_supports(gw_ipsec_suite suite)
 {
     return suite.protocol == GW_IPSEC_ESP &&
            (suite.auth == GW_IPSEC_AUTH_GHASH || suite.auth == GW_IPSEC_AUTH_POLY1305);
 }
 
-/* Processes all packets of a bin with GCM, GMAC or ChaCha20-Poly1305. All lanes of the group call
- * it after a barrier. `table` is the AES table for encryption, which ChaCha20 ignores. It is a
- * separate function, so that its registers do not reduce those of other code. */
+/* Processes all packets of a bin (a batch of packets) with GCM, GMAC or ChaCha20-Poly1305. All
+ * lanes of the work-group call this function after a barrier. `table` is the AES table for
+ * encryption, which ChaCha20 ignores. The function is not inlined, so that its registers do not
+ * reduce those of other code. */
 GW_APART void gw_aead_bin(const gw_work *work, gw_ipsec_suite suite, gw_ipsec_sas sas,
                           const GW_LOCAL gw_aes_team_table *table,
                           GW_LOCAL gw_aead_scratch *scratch)

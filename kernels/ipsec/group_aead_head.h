@@ -1,9 +1,10 @@
-/* Work of the head lanes in a round of AEADs (group_aead.h): headers, one-time blocks of the key
- * stream, tag, outcome. */
+/* Work of the head lanes (group_aead.h), which do the work that occurs once per packet. They
+ * process the headers, compute the first blocks of the key stream and the tag, and set the outcome.
+ */
 #ifndef GODWIT_IPSEC_GROUP_AEAD_HEAD_H
 #define GODWIT_IPSEC_GROUP_AEAD_HEAD_H
 
-/* A head lane and its packet. */
+/* State of a head lane, which does the work that occurs once per packet. */
 typedef struct gw_aead_head {
     gw_ipsec_found found;
     gw_u32 packet; /* index of the packet in the round */
@@ -16,8 +17,8 @@ typedef struct gw_aead_head {
     gw_u32 mask[4];      /* GCM: encrypted first counter block, added to the sum */
 } gw_aead_head;
 
-/* Checks the headers of any packet with the functions of the lane form. The fast path for simple
- * packets does not need this. */
+/* Checks or writes the headers of any packet with the functions that process one packet per lane.
+ * Simple packets, which have a faster path, do not need this function. */
 GW_LANE void gw_aead_head_check(gw_aead_head *head, const gw_aead_round *round, gw_u32 index)
 {
     const gw_work *work = round->work;
@@ -50,7 +51,8 @@ GW_LANE void gw_aead_head_check(gw_aead_head *head, const gw_aead_round *round, 
     work->outcomes[index] = outcome;
 }
 
-/* Checks packet `index` of the bin and tells the team where its data is and how long. */
+/* Processes the headers of packet `index`. Stores the location and length of its data for the lanes
+ * that encrypt or decrypt the packet. */
 GW_LANE void gw_aead_head_begin(gw_aead_head *head, const gw_aead_round *round,
                                 GW_LOCAL gw_aead_scratch *scratch, gw_u32 index)
 {
@@ -78,8 +80,8 @@ GW_LANE void gw_aead_head_begin(gw_aead_head *head, const gw_aead_round *round,
     scratch->bytes[head->packet] = head->cipher_bytes;
 }
 
-/* Computes the one-time key of Poly1305 (RFC 8439, section 2.6) of an inbound packet. Outbound, the
- * team computes it. */
+/* Computes the one-time key of Poly1305 for an inbound packet (RFC 8439, section 2.6). For outbound
+ * packets, another lane computes this key. */
 GW_LANE void gw_aead_head_poly1305_key(gw_aead_head *head, GW_LOCAL gw_aead_scratch *scratch)
 {
     if (head->cipher_bytes == 0) {
@@ -91,8 +93,8 @@ GW_LANE void gw_aead_head_poly1305_key(gw_aead_head *head, GW_LOCAL gw_aead_scra
     gw_aead_store_key(scratch, head->packet, block);
 }
 
-/* Encrypts GCM's first counter block, which is added to the tag. The result has big-endian words.
- */
+/* Encrypts the first counter block of GCM, which is later added to the tag. The result consists of
+ * big-endian words. */
 GW_LANE void gw_aead_head_gcm_mask(gw_aead_head *head, const gw_aead_round *round,
                                    const GW_LOCAL gw_aes_team_table *table)
 {
@@ -117,8 +119,9 @@ GW_LANE void gw_aead_head_gcm_mask(gw_aead_head *head, const gw_aead_round *roun
     }
 }
 
-/* Returns the tag of a packet. It consists of the partial sums of its team and, in addition, s
- * (Poly1305) or the mask (GCM). */
+/* Returns the tag of a packet. The tag is the sum of the partial sums of its lanes and a final
+ * term. This term is the second half of the one-time key (Poly1305) or the encrypted first counter
+ * block (GCM). */
 GW_LANE gw_ipsec_tag gw_aead_head_tag(const gw_aead_head *head, const gw_aead_round *round,
                                       const GW_LOCAL gw_aead_scratch *scratch)
 {
@@ -157,8 +160,8 @@ GW_LANE gw_ipsec_tag gw_aead_head_tag(const gw_aead_head *head, const gw_aead_ro
                               sum[2] ^ head->mask[2], sum[3] ^ head->mask[3]);
 }
 
-/* Writes the ICV (outbound), or compares it (inbound). A packet with a wrong ICV is dropped and not
- * decrypted. */
+/* Writes the ICV of an outbound packet, or compares the ICV of an inbound packet. A packet with a
+ * wrong ICV is dropped without decryption. */
 GW_LANE void gw_aead_head_end(gw_aead_head *head, const gw_aead_round *round,
                               GW_LOCAL gw_aead_scratch *scratch, gw_u32 index)
 {
@@ -187,7 +190,7 @@ GW_LANE void gw_aead_head_end(gw_aead_head *head, const gw_aead_round *round,
     }
 }
 
-/* Removes the headers of a decrypted packet, and sets its outcome. */
+/* Removes the headers of an inbound packet after its decryption and sets its outcome. */
 GW_LANE void gw_aead_head_finish(const gw_aead_head *head, const gw_aead_round *round, gw_u32 index)
 {
     if (head->cipher_bytes == 0) {
@@ -208,7 +211,8 @@ GW_LANE void gw_aead_head_finish(const gw_aead_head *head, const gw_aead_round *
     work->outcomes[index] = outcome;
 }
 
-/* Runs one round of the head lanes, with the same barriers as gw_aead_team_round. */
+/* Runs one round of the head lanes, which do the work that occurs once per packet. The round has
+ * the same barriers as gw_aead_team_round. */
 GW_GROUP void gw_aead_head_round(const gw_aead_round *round,
                                  const GW_LOCAL gw_aes_team_table *table,
                                  GW_LOCAL gw_aead_scratch *scratch)

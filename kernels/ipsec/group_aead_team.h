@@ -1,13 +1,14 @@
-/* Work of the teams in a round of AEADs (group_aead.h): key stream, encryption, and sums over the
- * authenticated text. */
+/* Work of the teams of lanes that share a packet (group_aead.h). They compute the key stream,
+ * encrypt or decrypt the data, and compute partial sums over the authenticated text. */
 #ifndef GODWIT_IPSEC_GROUP_AEAD_TEAM_H
 #define GODWIT_IPSEC_GROUP_AEAD_TEAM_H
 
-/* Unit number of ChaCha20's block 0, which is before the key stream and contains the one-time key
- * (RFC 8439, section 2.6). */
+/* Number of the 64-byte unit of the key stream that contains the one-time key. This unit is
+ * ChaCha20's block 0, and the key stream for the data starts with block 1 (RFC 8439, section 2.6).
+ */
 #define GW_AEAD_UNIT_KEY 0xffffffffu
 
-/* Stores the one-time key of Poly1305, from ChaCha20's block 0. */
+/* Stores the one-time key of Poly1305. This key is the first half of ChaCha20's block 0. */
 GW_LANE void gw_aead_store_key(GW_LOCAL gw_aead_scratch *scratch, gw_u32 packet,
                                const gw_u32 *block)
 {
@@ -17,7 +18,8 @@ GW_LANE void gw_aead_store_key(GW_LOCAL gw_aead_scratch *scratch, gw_u32 packet,
     }
 }
 
-/* Computes the key stream for bytes 64 * unit to 64 * unit + 63, as words in memory byte order. */
+/* Computes the key stream for the data bytes from 64 * unit to 64 * unit + 63. The result consists
+ * of words in the byte order of memory. */
 GW_LANE void gw_aead_unit(const gw_aead_round *round, const gw_aead_lane *lane,
                           const GW_LOCAL gw_u8 *table, gw_u32 unit, gw_u32 *words)
 {
@@ -41,16 +43,18 @@ GW_LANE void gw_aead_unit(const gw_aead_round *round, const gw_aead_lane *lane,
     }
 }
 
-/* Returns the index in scratch memory of a key stream word. `word` counts from 16 words before the
- * step. Only the last four of those are stored. The gaps between lanes avoid bank conflicts. */
+/* Returns the index of a key stream word in local memory. `word` counts from 16 words before the
+ * current step, and only the last four of these 16 words are stored. The gaps between lanes avoid
+ * bank conflicts. */
 GW_LANE gw_u32 gw_aead_stream_at(gw_u32 word)
 {
     return word + (word >> 4) - 12;
 }
 
-/* Computes key stream of an outbound packet before the packet is checked: each lane computes its
- * unit of the first step. With Poly1305, the last lane of a team computes the one-time key instead,
- * because short packets do not need its unit. Returns whether `words` holds the lane's unit. */
+/* Computes the start of the key stream of an outbound packet before the packet is checked. Each
+ * lane of the packet's team computes 64 bytes (one unit). With Poly1305, the last lane computes the
+ * one-time key instead, because short packets do not need its unit. Returns whether `words` holds
+ * the lane's unit. */
 GW_LANE gw_u32 gw_aead_early_unit(const gw_aead_round *round, const gw_aead_lane *lane,
                                   const GW_LOCAL gw_u8 *table, GW_LOCAL gw_aead_scratch *scratch,
                                   gw_u32 *words)
@@ -64,8 +68,8 @@ GW_LANE gw_u32 gw_aead_early_unit(const gw_aead_round *round, const gw_aead_lane
     return !one_time_key;
 }
 
-/* Stores a lane's 64-byte unit of the key stream in scratch memory. Words after the packet's end
- * are 0, so the bytes around the packet stay unchanged. */
+/* Stores 64 bytes of the key stream, which this lane has computed, in local memory. Words after the
+ * packet's end are 0, so the bytes around the packet stay unchanged. */
 GW_LANE void gw_aead_store_unit(const gw_aead_round *round, const gw_aead_lane *lane,
                                 const gw_u32 *words, GW_LOCAL gw_u32 *stream, gw_u32 step)
 {
@@ -77,8 +81,8 @@ GW_LANE void gw_aead_store_unit(const gw_aead_round *round, const gw_aead_lane *
     }
 }
 
-/* Xors the packet with the key stream of one step. `skew` is the offset of the packet's data within
- * its first aligned 16-byte word. */
+/* Combines the packet with the key stream of one step by XOR. `skew` is the offset of the packet's
+ * data within its first aligned word of 16 bytes. */
 GW_LANE void gw_aead_xor(const gw_aead_round *round, const gw_aead_lane *lane,
                          const GW_LOCAL gw_u32 *stream, gw_u32 step, gw_u32 skew)
 {
@@ -105,8 +109,9 @@ GW_LANE void gw_aead_xor(const gw_aead_round *round, const gw_aead_lane *lane,
     }
 }
 
-/* Encrypts or decrypts the packets of a round. All teams call it. `ready` is 1 if `words` already
- * holds the lane's unit of the first step. */
+/* Encrypts or decrypts the packets that the work-group currently processes. All lanes that encrypt
+ * call this function together. `ready` is 1 if `words` already holds the lane's first 64 bytes of
+ * the key stream. */
 GW_GROUP void gw_aead_cipher(const gw_aead_round *round, const gw_aead_lane *lane,
                              const GW_LOCAL gw_u8 *table, GW_LOCAL gw_aead_scratch *scratch,
                              gw_u32 bytes_max, gw_u32 *words, gw_u32 ready)
@@ -137,7 +142,7 @@ GW_GROUP void gw_aead_cipher(const gw_aead_round *round, const gw_aead_lane *lan
 }
 
 /*
- * Blocks of a GHASH or Poly1305 sum.
+ * The blocks over which GHASH or Poly1305 computes its sum:
  *
  *   | first block, of four words | data, zeros up to the next block | lengths |
  */
@@ -163,8 +168,8 @@ GW_LANE gw_aead_blocks gw_aead_blocks_of(const gw_aead_round *round, const gw_ae
     blocks.lengths[0] = aad.bytes;
     blocks.lengths[1] = lane->bytes;
     if (round->suite.cipher == GW_IPSEC_CIPHER_NULL) {
-        /* With GMAC, the whole packet is additional data, including IV and payload
-         * (gw_ipsec_gmac_esp). */
+        /* With GMAC, the whole packet is additional authenticated data, including the IV and the
+         * payload (gw_ipsec_gmac_esp). */
         const gw_u32 extended = aad.bytes == 12;
         const gw_u32 high = gw_load_be32(lane->data - 8);
         blocks.first[2] = extended ? aad.words[2] : high;
@@ -178,7 +183,8 @@ GW_LANE gw_aead_blocks gw_aead_blocks_of(const gw_aead_round *round, const gw_ae
     return blocks;
 }
 
-/* Returns a block of a GHASH or Poly1305 sum as big-endian words, but not the last block. */
+/* Returns one block of the text that GHASH or Poly1305 authenticates, as big-endian words. The
+ * block must not be the last one, which contains the lengths. */
 GW_LANE void gw_aead_block(const gw_aead_blocks *blocks, gw_u32 index, gw_u32 *words)
 {
     const gw_u32 at = index == 0 ? 0 : 16 * (index - 1);
@@ -219,7 +225,7 @@ GW_LANE gw_poly1305 gw_aead_poly1305_block(const gw_aead_blocks *blocks, gw_u32 
                              gw_swap32(words[3]), 1);
 }
 
-/* Returns this lane's partial sum of GHASH. */
+/* Returns the part of the GHASH sum that this lane computes. */
 GW_LANE gw_ghash_element gw_aead_ghash(const gw_aead_round *round, const gw_aead_lane *lane,
                                        const gw_aead_blocks *blocks)
 {
@@ -238,8 +244,8 @@ GW_LANE gw_ghash_element gw_aead_ghash(const gw_aead_round *round, const gw_aead
         const gw_u32 index = row * round->lanes + lane->rank - missing;
         sum = gw_ghash_add(gw_ghash_multiply(sum, step), gw_aead_ghash_block(blocks, index));
     }
-    /* Multiply the sum by the power of the key for the blocks that follow in the row: 1 to `lanes`.
-     */
+    /* Multiply the sum by a power of the key, with an exponent from 1 to `lanes`. The exponent is
+     * one more than the number of blocks that follow this lane's block in the row. */
     const gw_u32 following = round->lanes - 1 - lane->rank;
     sum = gw_ghash_multiply(sum, gw_ghash_key(powers + (following & 3u) * GW_GHASH_KEY_WORDS));
     step = fourth;
@@ -252,7 +258,7 @@ GW_LANE gw_ghash_element gw_aead_ghash(const gw_aead_round *round, const gw_aead
     return sum;
 }
 
-/* Returns this lane's partial sum of Poly1305. */
+/* Returns the part of the Poly1305 sum that this lane computes. */
 GW_LANE gw_poly1305 gw_aead_poly1305(const gw_aead_round *round, const gw_aead_lane *lane,
                                      const gw_aead_blocks *blocks, gw_poly1305 r)
 {
@@ -288,7 +294,7 @@ GW_LANE gw_poly1305 gw_aead_poly1305(const gw_aead_round *round, const gw_aead_l
     return sum;
 }
 
-/* Stores this lane's partial sum of the packet. */
+/* Computes and stores this lane's part of the sum that authenticates the packet. */
 GW_LANE void gw_aead_sum(const gw_aead_round *round, const gw_aead_lane *lane,
                          GW_LOCAL gw_aead_scratch *scratch)
 {
@@ -316,7 +322,8 @@ GW_LANE void gw_aead_sum(const gw_aead_round *round, const gw_aead_lane *lane,
     }
 }
 
-/* Runs one round of the teams, with the same barriers as gw_aead_head_round. */
+/* Runs one round of the lanes that encrypt or decrypt packets. The round has the same barriers as
+ * gw_aead_head_round. */
 GW_GROUP void gw_aead_team_round(const gw_aead_round *round,
                                  const GW_LOCAL gw_aes_team_table *table,
                                  GW_LOCAL gw_aead_scratch *scratch)

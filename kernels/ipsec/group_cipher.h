@@ -1,16 +1,18 @@
 /*
- * Work of the teams in a round (group.h): encrypt or decrypt, and copy words to the ring for the
- * hash lanes.
+ * Work of the lanes that encrypt or decrypt packets (group.h). They also copy the words of each
+ * packet to a ring buffer, from which other lanes hash them. A team of two lanes processes one
+ * packet.
  *
  * Teams read and write packets in aligned words. A packet that is not aligned needs two
- * neighbouring aligned words for each of its words. A word that also contains bytes of the next
- * column is written together with that column, so no byte is overwritten before it is read.
+ * neighbouring aligned words for each 4-byte column of an AES block. An aligned word that contains
+ * bytes of two columns is written together with the second column. No byte is thus overwritten
+ * before it is read.
  */
 #ifndef GODWIT_IPSEC_GROUP_CIPHER_H
 #define GODWIT_IPSEC_GROUP_CIPHER_H
 
-/* Number of independent AES blocks that a team processes at once. The lane exchanges and lookups
- * of one block fill the waits of the other. */
+/* Number of independent AES blocks that a team of lanes processes at once. The instructions of one
+ * block fill the time in which the other block waits for lane exchanges and table lookups. */
 #define GW_IPSEC_PARALLEL_BLOCKS 2u
 
 /* Returns the number of AES blocks that contain the given number of words. */
@@ -19,7 +21,7 @@ GW_LANE gw_u32 gw_ipsec_blocks(gw_u32 words)
     return (words + GW_IPSEC_BLOCK_WORDS - 1) / GW_IPSEC_BLOCK_WORDS;
 }
 
-/* Waits at the barriers of `steps` steps. */
+/* Waits at the barriers of the given number of steps, without any other work. */
 GW_GROUP void gw_ipsec_wait(gw_u32 steps)
 {
     for (gw_u32 step = 0; step < steps; step++) {
@@ -27,12 +29,12 @@ GW_GROUP void gw_ipsec_wait(gw_u32 steps)
     }
 }
 
-/* Aligned words that contain a lane's half of a block. */
+/* Aligned words that contain the half of an AES block that one lane processes. */
 typedef struct gw_ipsec_raw {
     gw_u32 word[3];
 } gw_ipsec_raw;
 
-/* One lane of a team, with its packet. */
+/* State of one lane that encrypts or decrypts packets, with its current packet. */
 typedef struct gw_ipsec_cipher {
     gw_aes_team aes;
     GW_GLOBAL gw_u32 *words;                /* aligned word at the start of this half of block 0 */
@@ -46,8 +48,9 @@ typedef struct gw_ipsec_cipher {
     gw_ipsec_raw raw[GW_IPSEC_STEP_BLOCKS]; /* words of blocks that are loaded ahead */
 } gw_ipsec_cipher;
 
-/* Loads the words of a lane's half block. After the last block, it loads the first block again: a
- * branch would split the warp, which the next lane exchange would have to rejoin. */
+/* Loads the words of the half block that this lane processes. After the last block, it loads the
+ * first block again, because a branch would split the warp. The next exchange between lanes would
+ * then have to rejoin it. */
 GW_LANE void gw_ipsec_fetch(gw_ipsec_cipher *lane, gw_ipsec_raw *raw, gw_u32 block)
 {
     const GW_GLOBAL gw_u32 *words =
@@ -66,9 +69,10 @@ GW_LANE gw_aes_half gw_ipsec_fetched(const gw_ipsec_cipher *lane, gw_ipsec_raw r
     return half;
 }
 
-/* Writes a lane's half of a block to the packet. All lanes of a team call it together. The packet
- * may be unaligned. Then the last bytes of a block share an aligned word with the next block and
- * are written with it. After the last block, `third` supplies the bytes that follow. */
+/* Writes this lane's half of a block to the packet. Both lanes of the team call this function
+ * together. In an unaligned packet, the last bytes of a block share an aligned word with the next
+ * block and are written with that block. After the last block, `third` supplies the bytes that
+ * follow. */
 GW_LANE void gw_ipsec_write(gw_ipsec_cipher *lane, gw_u32 block, gw_aes_half half, gw_u32 third)
 {
     const gw_u32 before = gw_pair_word(lane->half == 0 ? half.word[1] : lane->written);
@@ -76,9 +80,10 @@ GW_LANE void gw_ipsec_write(gw_ipsec_cipher *lane, gw_u32 block, gw_aes_half hal
     GW_GLOBAL gw_u32 *words =
         lane->words + GW_IPSEC_BLOCK_WORDS * (block + 1) - GW_IPSEC_BLOCK_WORDS;
     const gw_u32 last = lane->half != 0 && lane->shift != 0 && block + 1 == lane->blocks;
-    /* Block -1 is the IV. It exists if the packet has any block. */
+    /* Block -1 is the IV. It exists if the packet has at least one block. */
     const gw_u32 has_block = block + 1 <= lane->blocks && lane->blocks != 0;
-    /* These shifts are outside the conditions, so that the compiler needs no branches for them. */
+    /* The shifts are outside the conditions below, so that the compiler needs no branches for them.
+     */
     const gw_u32 first = gw_funnel_left32(before, half.word[0], lane->shift);
     const gw_u32 second = gw_funnel_left32(half.word[0], half.word[1], lane->shift);
     const gw_u32 tail = gw_funnel_left32(half.word[1], third >> lane->shift, lane->shift);
@@ -91,7 +96,7 @@ GW_LANE void gw_ipsec_write(gw_ipsec_cipher *lane, gw_u32 block, gw_aes_half hal
     }
 }
 
-/* Writes a half block to the ring for the hash lane. */
+/* Writes this lane's half of a block to the ring buffer, from which another lane hashes it. */
 GW_LANE void gw_ipsec_write_ring(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
                                  gw_aes_half half)
 {
@@ -104,8 +109,9 @@ GW_LANE void gw_ipsec_write_ring(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratc
     }
 }
 
-/* Computes the IV of a CBC packet (gw_ipsec_cbc_iv) while the hash lane checks the packet. SA and
- * sequence number come from the parameter alone. */
+/* Computes the IV of an outbound CBC packet (gw_ipsec_cbc_iv) while another lane checks the packet.
+ * The parameter of the packet contains all that is needed: the index of the SA and the sequence
+ * number. */
 GW_LANE void gw_ipsec_team_iv(gw_ipsec_cipher *lane, const GW_GLOBAL gw_ipsec_sa *sa,
                               gw_u64 parameter)
 {
@@ -118,11 +124,11 @@ GW_LANE void gw_ipsec_team_iv(gw_ipsec_cipher *lane, const GW_GLOBAL gw_ipsec_sa
     nonce = gw_aes_team_rounds(&lane->aes, 0, gw_aes_team_start(&lane->aes, nonce), 1,
                                GW_AES_TEAM_SPLIT);
     lane->previous = gw_aes_team_encrypt_end(&lane->aes, nonce);
-    /* The word before the IV in the packet is the lower half of the sequence number. */
+    /* In the packet, the lower half of the sequence number is the word before the IV. */
     lane->written = lower;
 }
 
-/* Starts on the packet that the hash lane has checked. */
+/* Starts the encryption or decryption of a packet whose headers another lane has checked. */
 GW_LANE void gw_ipsec_team_begin(gw_ipsec_cipher *lane, const gw_work *work,
                                  const GW_LOCAL gw_ipsec_scratch *scratch)
 {
@@ -134,7 +140,7 @@ GW_LANE void gw_ipsec_team_begin(gw_ipsec_cipher *lane, const gw_work *work,
         lane->raw[i].word[1] = 0;
         lane->raw[i].word[2] = 0;
     }
-    /* An idle team reads the image's header repeatedly and writes nothing. */
+    /* A team without a packet reads the header of the table image repeatedly and writes nothing. */
     const gw_u64 data = words == 0 ? 0 : scratch->data[lane->packet];
     const GW_GLOBAL gw_u8 *from = words == 0 ? work->image : work->arena + (data & ~(gw_u64)3);
     lane->words = (GW_GLOBAL gw_u32 *)from + GW_AES_TEAM_WORDS * lane->half;
@@ -142,13 +148,14 @@ GW_LANE void gw_ipsec_team_begin(gw_ipsec_cipher *lane, const gw_work *work,
     lane->ring = GW_AES_TEAM_WORDS * lane->half * GW_IPSEC_STRIDE + lane->packet;
 }
 
-/* Encrypts all packets of a warp with CBC, in step with the hash lanes. Packets have up to
- * blocks_max blocks. lane->previous holds the IV. A block is written, and copied to the ring,
- * during the cipher rounds of the next block, which leave time for that. */
+/* Encrypts all packets of a warp with CBC, in step with the lanes that hash them. The longest
+ * packet has blocks_max blocks, and lane->previous holds the IV. The AES rounds of a block leave
+ * time for other work. During these rounds, the previous block is written to the packet and to the
+ * ring buffer. */
 GW_GROUP void gw_ipsec_encrypt_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
                                      gw_u32 blocks_max, gw_u32 steps)
 {
-    /* Block -1, the IV, comes before the first word of the ring. */
+    /* Block -1 is the IV, which comes before the first word of the ring buffer. */
     lane->ring += (GW_IPSEC_RING_WORDS - GW_IPSEC_BLOCK_WORDS) * GW_IPSEC_STRIDE;
     gw_ipsec_fetch(lane, &lane->raw[0], 0);
     gw_u32 third = 0;
@@ -168,7 +175,7 @@ GW_GROUP void gw_ipsec_encrypt_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_sc
         gw_ipsec_write_ring(lane, scratch, before);
         state = gw_aes_team_rounds(&lane->aes, 0, state, 5, GW_AES_TEAM_SPLIT);
         lane->previous = gw_aes_team_encrypt_end(&lane->aes, state);
-        /* All blocks of the previous step are in the ring. */
+        /* At this point, all blocks of the previous step are in the ring buffer. */
         if (block != 0 && block % GW_IPSEC_STEP_BLOCKS == 0) {
             gw_barrier();
             steps--;
@@ -181,7 +188,8 @@ GW_GROUP void gw_ipsec_encrypt_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_sc
     gw_ipsec_wait(steps);
 }
 
-/* Copies all packets of a round to the ring without changes. */
+/* Copies all packets of a round to the ring buffer without changing them, so that other lanes can
+ * hash them. */
 GW_GROUP void gw_ipsec_stage_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
                                    gw_u32 steps)
 {
@@ -199,7 +207,8 @@ GW_GROUP void gw_ipsec_stage_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scra
     }
 }
 
-/* Loads the words before block 0: the IV of CBC, or the sequence number and the IV of CTR. */
+/* Loads this lane's half of the four words before the data of a packet. The four words contain the
+ * IV of CBC, or the sequence number and the IV of CTR. */
 GW_LANE void gw_ipsec_parallel_begin(gw_ipsec_cipher *lane)
 {
     lane->previous.word[0] = 0;
@@ -250,9 +259,11 @@ GW_LANE void gw_ipsec_decrypt_round(gw_ipsec_cipher *lane, gw_u32 blocks_max)
 }
 
 /*
- * Encrypts or decrypts all packets of a warp with CTR (RFC 3686, section 2.1). Packets have up to
- * blocks_max blocks. If `steps` is not 0 (outbound), it also copies the result to the ring, in step
- * with the hash lanes. Bytes of the last block after the data, which belong to the ICV, stay
+ * Encrypts or decrypts all packets of a warp with CTR (RFC 3686, section 2.1). The longest packet
+ * has blocks_max blocks. For outbound packets, `steps` is not 0. The function then also copies the
+ * result to the ring buffer, in step with the lanes that hash it.
+ *
+ * The last block of a packet may contain bytes after the data, which belong to the ICV. They stay
  * unchanged.
  */
 GW_GROUP void gw_ipsec_counter_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
@@ -301,8 +312,8 @@ GW_GROUP void gw_ipsec_counter_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_sc
     gw_ipsec_wait(steps);
 }
 
-/* Assigns a team lane to its packet and to its half of each block. Returns the packet's index in
- * the bin. */
+/* Assigns a packet and one half of each AES block to this lane. Returns the index of the packet in
+ * the batch. */
 GW_LANE gw_u32 gw_ipsec_team_index(gw_ipsec_cipher *lane, gw_u32 first)
 {
     lane->packet = gw_lane_id() / GW_AES_TEAM_LANES;
@@ -310,9 +321,9 @@ GW_LANE gw_u32 gw_ipsec_team_index(gw_ipsec_cipher *lane, gw_u32 first)
     return first + lane->packet;
 }
 
-/* Runs one round of the teams, with the same barriers as gw_ipsec_hash_round. `rounds` is the
- * number of AES rounds. `encrypts` is 1 for outbound CBC. Callers pass both as constants where
- * possible. */
+/* Runs one round of the lanes that encrypt or decrypt packets. The round has the same barriers as
+ * gw_ipsec_hash_round. `rounds` is the number of AES rounds. `encrypts` is 1 for outbound packets
+ * with CBC. Callers pass both as constants where possible. */
 GW_LANE void gw_ipsec_team_work(const gw_work *work, gw_ipsec_suite suite,
                                 GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first, gw_u32 rounds,
                                 gw_u32 encrypts)
@@ -323,8 +334,8 @@ GW_LANE void gw_ipsec_team_work(const gw_work *work, gw_ipsec_suite suite,
     const GW_GLOBAL gw_ipsec_sa *sa = gw_ipsec_named_sa(scratch->sas, parameter);
     if (encrypts) {
         gw_aes_team_begin(&lane.aes, &scratch->table, sa->keys, rounds, lane.half);
-        /* A warp without packets does no table lookups, so it does not slow down the other warps.
-         */
+        /* A warp without packets does not look up table entries, so it does not slow down other
+         * warps. */
         if (gw_uniform(index) < work->count) {
             gw_ipsec_team_iv(&lane, sa, parameter);
         }
@@ -352,15 +363,17 @@ GW_LANE void gw_ipsec_team_work(const gw_work *work, gw_ipsec_suite suite,
     gw_barrier();
 }
 
-/* Returns whether blocks depend on each other: CBC, outbound. */
+/* Returns whether each block depends on the previous block, as in the encryption of outbound
+ * packets with CBC. */
 GW_LANE gw_u32 gw_ipsec_is_chained(const gw_work *work, gw_ipsec_suite suite)
 {
     return suite.cipher == GW_IPSEC_CIPHER_CBC &&
            gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND;
 }
 
-/* Runs one round of the teams for any suite but CTR. It is a separate function, like the next two,
- * so that the round keys stay in registers. Otherwise each block would wait for them. */
+/* Runs one round of the lanes that encrypt or decrypt packets, for all suites except those with
+ * CTR. This function and the next two are not inlined, so that the round keys of AES stay in
+ * registers. Otherwise, each block would wait for its round keys. */
 GW_APART void gw_ipsec_team_round(const gw_work *work, gw_ipsec_suite suite,
                                   GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
 {
@@ -368,16 +381,17 @@ GW_APART void gw_ipsec_team_round(const gw_work *work, gw_ipsec_suite suite,
                        gw_ipsec_is_chained(work, suite));
 }
 
-/* Runs one round of the teams for outbound CBC with AES-128. The constants leave no branch between
- * the AES rounds, and all registers to the round keys. The time of a packet is the time of its
- * blocks, one after the other. */
+/* Runs one round of the lanes that encrypt outbound packets with AES-128 in CBC mode. Because the
+ * arguments are constants, the AES rounds contain no branches and all round keys are in registers.
+ * This matters because the blocks of a packet are processed one after the other. */
 GW_APART void gw_ipsec_team_chain_128(const gw_work *work, gw_ipsec_suite suite,
                                       GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
 {
     gw_ipsec_team_work(work, suite, scratch, first, GW_AES_TEAM_SPLIT, 1);
 }
 
-/* Runs one round of the teams for CTR, whose key stream is the same in both directions. */
+/* Runs one round of the lanes that encrypt or decrypt packets with CTR. The key stream is the same
+ * for both directions. */
 GW_APART void gw_ipsec_team_counter(const gw_work *work, gw_ipsec_suite suite,
                                     GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
 {
@@ -400,7 +414,7 @@ GW_APART void gw_ipsec_team_counter(const gw_work *work, gw_ipsec_suite suite,
     gw_barrier();
 }
 
-/* Runs one round of the lanes that have no work: it only waits at the barriers. */
+/* Runs one round of the lanes that have no work. These lanes only wait at the barriers. */
 GW_GROUP void gw_ipsec_idle_round(const gw_work *work, gw_ipsec_suite suite,
                                   const GW_LOCAL gw_ipsec_scratch *scratch)
 {

@@ -1,8 +1,9 @@
-/* Work of the hash lanes in a round (group.h): headers, ICV and outcome of each packet. */
+/* Work of the hash lanes (group.h). One hash lane per packet processes the headers, computes the
+ * ICV and sets the outcome. */
 #ifndef GODWIT_IPSEC_GROUP_HASH_H
 #define GODWIT_IPSEC_GROUP_HASH_H
 
-/* A hash lane and its packet. */
+/* State of a lane that hashes a packet. */
 typedef struct gw_ipsec_hash {
     const GW_GLOBAL gw_ipsec_sa *sa;
     GW_GLOBAL gw_u8 *data; /* data to encrypt or decrypt */
@@ -16,8 +17,8 @@ typedef struct gw_ipsec_hash {
     gw_u32 outer[8];     /* initial state of the outer hash */
 } gw_ipsec_hash;
 
-/* Packs those fields of gw_ipsec_found and gw_ipsec_decryption into one word that are needed after
- * decryption. */
+/* Packs three fields into one word: the offset of the next header field, the IP version, and the
+ * length of the L2 header. They are needed again after decryption. */
 GW_LANE gw_u32 gw_ipsec_pack_found(gw_ipsec_found found, gw_u32 next_header_at)
 {
     return next_header_at << 16 | found.version << 8 | found.l2_bytes;
@@ -39,7 +40,7 @@ GW_LANE void gw_ipsec_load_half(gw_u32 *words, const GW_GLOBAL gw_u32 *from)
     words[3] = block.word3;
 }
 
-/* Loads both HMAC states together, before they are needed. */
+/* Loads the inner and the outer HMAC state together, before they are needed. */
 GW_LANE void gw_ipsec_load_states(gw_ipsec_hash *hash, const GW_GLOBAL gw_ipsec_sa *sa)
 {
     gw_ipsec_load_half(hash->state, sa->authentication);
@@ -75,16 +76,16 @@ GW_LANE void gw_ipsec_compress(gw_ipsec_hash *hash, gw_ipsec_suite suite, gw_u32
     }
 }
 
-/* Writes a word of the authenticated text to the ring, `back` words before the first word of the
- * data. */
+/* Writes one word of the text in front of the encrypted data to the ring buffer. `back` is the
+ * distance of the word from the first word of the data. */
 GW_LANE void gw_ipsec_put_front(const gw_ipsec_hash *hash, GW_LOCAL gw_ipsec_scratch *scratch,
                                 gw_u32 back, gw_u32 value)
 {
     scratch->ring[(GW_IPSEC_RING_WORDS - back) * GW_IPSEC_STRIDE + hash->packet] = value;
 }
 
-/* Prepares a packet with checked headers for its team and its hash lane. `esp` is its ESP header.
- */
+/* Prepares a packet with checked headers for encryption or decryption and for the hash. `esp`
+ * points to the ESP header of the packet. */
 GW_LANE void gw_ipsec_hash_data(gw_ipsec_hash *hash, const gw_work *work, gw_ipsec_suite suite,
                                 GW_LOCAL gw_ipsec_scratch *scratch, GW_GLOBAL gw_u8 *esp,
                                 gw_u64 sequence, gw_u32 cipher_bytes, gw_u32 spi, gw_u32 flags)
@@ -98,15 +99,15 @@ GW_LANE void gw_ipsec_hash_data(gw_ipsec_hash *hash, const gw_work *work, gw_ips
     scratch->data[hash->packet] = (gw_u64)(hash->data - work->arena);
     gw_ipsec_put_front(hash, scratch, front_words, spi);
     gw_ipsec_put_front(hash, scratch, front_words - 1, (gw_u32)sequence);
-    /* In outbound CBC, the team writes the IV to the ring. */
+    /* With outbound CBC, the lanes that encrypt write the IV to the ring buffer. */
     const gw_u32 iv_is_written = !gw_ipsec_is_chained(work, suite);
     for (gw_u32 i = 2; i < front_words && iv_is_written; i++) {
         gw_ipsec_put_front(hash, scratch, front_words - i, gw_load_be32(esp + 4 * i));
     }
 }
 
-/* Checks the headers of any packet with the functions of the lane form. The fast path for simple
- * packets does not need this. */
+/* Checks or writes the headers of any packet with the functions that process one packet per lane.
+ * Simple packets, which have a faster path, do not need this function. */
 GW_LANE void gw_ipsec_hash_check(gw_ipsec_hash *hash, const gw_work *work, gw_ipsec_suite suite,
                                  GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 index)
 {
@@ -140,8 +141,8 @@ GW_LANE void gw_ipsec_hash_check(gw_ipsec_hash *hash, const gw_work *work, gw_ip
     work->outcomes[index] = outcome;
 }
 
-/* Checks packet `index` of the bin and tells the team where its data is and how many words it has.
- */
+/* Processes the headers of packet `index`. Stores the location of its data and its number of words
+ * for the lanes that encrypt or decrypt the packet. */
 GW_LANE void gw_ipsec_hash_begin(gw_ipsec_hash *hash, const gw_work *work, gw_ipsec_suite suite,
                                  GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 index)
 {
@@ -162,15 +163,17 @@ GW_LANE void gw_ipsec_hash_begin(gw_ipsec_hash *hash, const gw_work *work, gw_ip
         if (esp == 0) {
             gw_ipsec_hash_check(hash, work, suite, scratch, index);
         }
-        /* The loads of the HMAC states complete while the teams work on the first step. */
+        /* The HMAC states are loaded early, so that the loads complete while other lanes encrypt
+         * the first 64 bytes. */
         hash->sa = gw_ipsec_named_sa(scratch->sas, work->parameters[index]);
         gw_ipsec_load_states(hash, hash->sa);
     }
     scratch->words[hash->packet] = hash->words;
 }
 
-/* Reads the 16 words of a hash block from the ring. After the text, they contain the padding (FIPS
- * 180-4, section 5.1.1). */
+/* Reads the 16 words of a hash block from the ring buffer. Words after the end of the text are
+ * replaced with the upper half of an extended sequence number and the padding (FIPS 180-4, section
+ * 5.1.1). */
 GW_LANE void gw_ipsec_hash_words(const gw_ipsec_hash *hash, gw_ipsec_suite suite,
                                  const GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 block,
                                  gw_u32 blocks, gw_u32 *w)
@@ -198,8 +201,8 @@ GW_LANE void gw_ipsec_hash_words(const gw_ipsec_hash *hash, gw_ipsec_suite suite
     }
 }
 
-/* Hashes one block of a packet: a block of its text or, after the last one, the outer block of
- * HMAC. */
+/* Hashes one block of a packet. If all blocks of the text are hashed, hashes the outer block of
+ * HMAC instead. */
 GW_LANE void gw_ipsec_hash_block(gw_ipsec_hash *hash, gw_ipsec_suite suite,
                                  const GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 block)
 {
@@ -230,7 +233,8 @@ GW_LANE void gw_ipsec_hash_block(gw_ipsec_hash *hash, gw_ipsec_suite suite,
     gw_ipsec_compress(hash, suite, w);
 }
 
-/* Writes an ICV like gw_ipsec_tag_store, but in whole words if the address is aligned. */
+/* Writes an ICV as gw_ipsec_tag_store does, but with one store per word if the address is aligned.
+ */
 GW_LANE void gw_ipsec_store_icv(GW_GLOBAL gw_u8 *to, gw_ipsec_tag tag, gw_u32 icv_bytes)
 {
     if (((gw_u32)(gw_u64)to & 3u) != 0) {
@@ -246,8 +250,8 @@ GW_LANE void gw_ipsec_store_icv(GW_GLOBAL gw_u8 *to, gw_ipsec_tag tag, gw_u32 ic
     }
 }
 
-/* Writes the ICV (outbound), or compares it (inbound). A packet with a wrong ICV is dropped and not
- * decrypted. */
+/* Writes the ICV of an outbound packet, or compares the ICV of an inbound packet. A packet with a
+ * wrong ICV is dropped without decryption. */
 GW_LANE void gw_ipsec_hash_end(gw_ipsec_hash *hash, const gw_work *work, gw_ipsec_suite suite,
                                GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 index)
 {
@@ -269,8 +273,8 @@ GW_LANE void gw_ipsec_hash_end(gw_ipsec_hash *hash, const gw_work *work, gw_ipse
     }
 }
 
-/* Completes an encrypted packet after its last byte is written: writes the UDP checksum if there is
- * one. */
+/* Completes an outbound packet after its last byte is written. Writes the UDP checksum if the
+ * packet needs one. */
 GW_LANE void gw_ipsec_finish_encrypted(const gw_ipsec_hash *hash, gw_ipsec_suite suite)
 {
     if (hash->words == 0 || !hash->udp_checksum) {
@@ -284,7 +288,7 @@ GW_LANE void gw_ipsec_finish_encrypted(const gw_ipsec_hash *hash, gw_ipsec_suite
     gw_ipsec_esp_encapsulate_end(found, suite, encryption);
 }
 
-/* Removes the headers of a decrypted packet, and sets its outcome. */
+/* Removes the headers of an inbound packet after its decryption and sets its outcome. */
 GW_LANE void gw_ipsec_finish_decrypted(const gw_ipsec_hash *hash, const gw_work *work,
                                        gw_ipsec_suite suite,
                                        const GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 index)
@@ -310,7 +314,8 @@ GW_LANE void gw_ipsec_finish_decrypted(const gw_ipsec_hash *hash, const gw_work 
     work->outcomes[index] = outcome;
 }
 
-/* Runs one round of the hash lanes. `first` is the index of the round's first packet. */
+/* Runs one round of the lanes that hash packets. `first` is the index of the first packet of the
+ * round in the batch. */
 GW_GROUP void gw_ipsec_hash_round(const gw_work *work, gw_ipsec_suite suite,
                                   GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
 {
@@ -320,7 +325,8 @@ GW_GROUP void gw_ipsec_hash_round(const gw_work *work, gw_ipsec_suite suite,
     gw_barrier();
     const gw_u32 steps = gw_ipsec_steps(suite, gw_ipsec_words_max(scratch));
     for (gw_u32 step = 0; step < steps; step++) {
-        /* The previous step put the words of this block into the ring. */
+        /* The lanes that encrypt wrote the words of this block to the ring buffer in the previous
+         * step. */
         if (step != 0 && suite.auth != GW_IPSEC_AUTH_NONE) {
             gw_ipsec_hash_block(&hash, suite, scratch, step - 1);
         }

@@ -1,12 +1,13 @@
 /*
- * Table image of ipsec. crates/function/src/ipsec/tables.rs builds it.
+ * Table image of ipsec: the SAs (security associations) and their selectors in one block of memory,
+ * which crates/function/src/ipsec/tables.rs builds.
  *
  *   0         sa_offset            selector_offset
  *   | header  | SA 0 | SA 1 | ... | selector 0 | selector 1 | ... |
  *
- * Offsets count bytes from the image's start. All numbers are little-endian. Addresses and ports
- * are numbers too: 192.0.2.1 is 0xc0000201, and an IPv6 address is four numbers, most significant
- * first. Fields that are described as bytes have the byte order of the wire.
+ * Offsets count bytes from the start of the image. All numbers are little-endian. Addresses and
+ * ports are numbers too: 192.0.2.1 is 0xc0000201. An IPv6 address is four numbers, the most
+ * significant first. Fields that are described as bytes have the byte order of the wire.
  */
 #ifndef GODWIT_IPSEC_IMAGE_H
 #define GODWIT_IPSEC_IMAGE_H
@@ -21,7 +22,7 @@ typedef struct gw_ipsec_image {
 } gw_ipsec_image;
 GW_STATIC_ASSERT(sizeof(gw_ipsec_image) == 32, ipsec_image_size);
 
-/* Flags of an SA (gw_ipsec_sa.flags). */
+/* Flags of an SA (security association) in gw_ipsec_sa.flags. */
 #define GW_IPSEC_SA_USED       0x01u /* the slot holds an SA */
 #define GW_IPSEC_SA_INBOUND    0x02u
 #define GW_IPSEC_SA_TRANSPORT  0x04u /* otherwise tunnel mode */
@@ -75,12 +76,13 @@ GW_ASSERT_OFFSET(gw_ipsec_sa, selector_first, 52);
 GW_ASSERT_OFFSET(gw_ipsec_sa, authentication, 64);
 GW_ASSERT_OFFSET(gw_ipsec_sa, keys, 128);
 
-/* Index of the outer HMAC state in gw_ipsec_sa.authentication, in words. */
+/* Index of the first word of the outer HMAC state in gw_ipsec_sa.authentication. */
 #define GW_IPSEC_HMAC_OUTER 8u
 
 #define GW_IPSEC_PROTOCOL_ANY 256u
 
-/* Selector: the packets that an SA may carry (RFC 4301, section 4.4.1.1). */
+/* A selector describes packets that an SA may carry, by addresses, protocol and ports (RFC 4301,
+ * section 4.4.1.1). */
 typedef struct gw_ipsec_selector {
     gw_u32 source[4]; /* masked with the prefix length; IPv4 uses the first word */
     gw_u32 destination[4];
@@ -100,8 +102,8 @@ GW_STATIC_ASSERT(sizeof(gw_ipsec_selector) == 64, ipsec_selector_size);
 GW_ASSERT_OFFSET(gw_ipsec_selector, source_bits, 32);
 GW_ASSERT_OFFSET(gw_ipsec_selector, source_port_first, 40);
 
-/* Number of low bits in a packet's parameter that hold the sequence number. The upper bits hold the
- * index of the SA. */
+/* Number of low bits of a packet's 64-bit parameter that hold its sequence number. The other bits
+ * hold the index of its SA. */
 #define GW_IPSEC_SEQUENCE_BITS 44u
 #define GW_IPSEC_SEQUENCE_MASK (((gw_u64)1 << GW_IPSEC_SEQUENCE_BITS) - 1)
 

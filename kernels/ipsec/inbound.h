@@ -1,8 +1,10 @@
-/* Headers in front of ESP or AH, inbound: check them, and remove them after decryption. */
+/* Checks the headers in front of ESP or AH in inbound packets, and removes them after decryption.
+ */
 #ifndef GODWIT_IPSEC_INBOUND_H
 #define GODWIT_IPSEC_INBOUND_H
 
-/* Location of the AH or ESP header, or of the UDP header before ESP. */
+/* Location of the ESP header, the AH header, or the UDP header in front of ESP, with the result of
+ * the checks. */
 typedef struct gw_ipsec_location {
     gw_u32 at;             /* offset, after the IP header and its extensions */
     gw_u32 next_header_at; /* offset of the field that names the protocol at `at` */
@@ -26,8 +28,9 @@ GW_LANE gw_u32 gw_ipsec_is_destination(const GW_GLOBAL gw_ipsec_sa *sa,
     return difference == 0;
 }
 
-/* Checks the headers in front of `protocol` (AH, ESP or UDP) and returns its location. `bytes` is
- * the number of bytes from `outer`, the IP header, to the end of the frame. */
+/* Checks the headers in front of AH, ESP or the UDP header of ESP (`protocol`), and returns the
+ * location of that header. `outer` points to the IP header, and `bytes` is the number of bytes from
+ * there to the end of the frame. */
 GW_LANE gw_ipsec_location gw_ipsec_locate(const GW_GLOBAL gw_ipsec_sa *sa,
                                           const GW_GLOBAL gw_u8 *outer, gw_u32 bytes,
                                           gw_u32 version, gw_u32 protocol)
@@ -58,7 +61,8 @@ GW_LANE gw_ipsec_location gw_ipsec_locate(const GW_GLOBAL gw_ipsec_sa *sa,
     return location;
 }
 
-/* Content of an authentic packet, after decryption. */
+/* The payload of an authentic packet after decryption, with the location of the remaining headers.
+ */
 typedef struct gw_ipsec_content {
     GW_GLOBAL gw_u8 *data;
     gw_u32 bytes;
@@ -67,7 +71,7 @@ typedef struct gw_ipsec_content {
     gw_u32 next_header_at; /* offset of the field in these headers that names ESP, AH or UDP */
 } gw_ipsec_content;
 
-/* Tunnel mode: removes all headers in front of the inner packet. */
+/* Removes all headers in front of the inner packet, for an SA in tunnel mode. */
 GW_LANE void gw_ipsec_remove_tunnel_headers(const gw_lane *lane, const GW_GLOBAL gw_ipsec_sa *sa,
                                             gw_u32 l2_bytes, gw_u32 version,
                                             gw_ipsec_content content, gw_descriptor *descriptor,
@@ -80,8 +84,8 @@ GW_LANE void gw_ipsec_remove_tunnel_headers(const gw_lane *lane, const GW_GLOBAL
         gw_drop(outcome, GW_IPSEC_POLICY_MISMATCH);
         return;
     }
-    /* Bytes after the inner packet only hide its length (RFC 4303, section 2.7). They are removed.
-     */
+    /* A sender can append bytes to the inner packet to hide its length (RFC 4303, section 2.7). The
+     * new frame does not contain these bytes. */
     const gw_ipsec_ip ip = gw_ipsec_ip_parse(packet, content.bytes, inner_version);
     if (ip.error != GW_IPSEC_OK) {
         gw_drop(outcome, GW_IPSEC_MALFORMED);
@@ -111,7 +115,8 @@ GW_LANE void gw_ipsec_remove_tunnel_headers(const gw_lane *lane, const GW_GLOBAL
     gw_verdict(outcome, GW_IPSEC_DECRYPTED, 0, sa->spi);
 }
 
-/* Transport mode: moves the L2 and IP headers next to the payload, over the removed headers. */
+/* Removes the ESP or AH header, for an SA in transport mode. Moves the L2 and IP headers over the
+ * removed headers, next to the payload. */
 GW_LANE void gw_ipsec_remove_transport_headers(const gw_lane *lane, const GW_GLOBAL gw_ipsec_sa *sa,
                                                gw_u32 l2_bytes, gw_u32 version,
                                                gw_ipsec_content content, gw_descriptor *descriptor,

@@ -209,8 +209,8 @@ GW_LANE void gw_ipsec_packet(const gw_lane *lane, gw_descriptor *descriptor, gw_
     }
 }
 
-/* Prefetches the six cache lines of the packet's SA. With many SAs, the SA is rarely in the cache.
- */
+/* Prefetches the six cache lines of the packet's SA (security association). With many SAs, they are
+ * rarely in the cache. */
 GW_LANE void gw_ipsec_touch(const gw_lane *lane, const gw_descriptor *descriptor)
 {
     const GW_GLOBAL gw_ipsec_image *image = (const GW_GLOBAL gw_ipsec_image *)lane->image;

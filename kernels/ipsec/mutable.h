@@ -1,17 +1,18 @@
-/* Mutable fields of the headers before AH. They are 0 while the packet is authenticated (RFC 4302,
- * section 3.3.3.1 and appendix A). They are saved, cleared, and restored afterwards. */
+/* Processes the mutable fields of the headers in front of AH. AH authenticates these fields as
+ * zeros (RFC 4302, section 3.3.3.1 and appendix A). The fields are therefore saved, cleared, and
+ * restored after authentication. */
 #ifndef GODWIT_IPSEC_MUTABLE_H
 #define GODWIT_IPSEC_MUTABLE_H
 
-/* Capacity of gw_ipsec_saved, in bytes: an IPv4 header, or the mutable bytes of an IPv6 header and
- * its extension headers. */
+/* Capacity for saved header fields, in bytes. It suffices for a whole IPv4 header. For IPv6, it
+ * limits the mutable bytes of the IPv6 header and its extension headers. */
 #define GW_IPSEC_SAVED_BYTES 64u
 
 typedef struct gw_ipsec_saved {
     gw_u8 bytes[GW_IPSEC_SAVED_BYTES];
 } gw_ipsec_saved;
 
-/* Actions on the mutable fields. */
+/* Actions on the mutable fields of the headers. */
 #define GW_IPSEC_FIELDS_CHECK   0u /* validate only */
 #define GW_IPSEC_FIELDS_CLEAR   1u
 #define GW_IPSEC_FIELDS_RESTORE 2u
@@ -24,16 +25,17 @@ typedef struct gw_ipsec_saved {
 #define GW_IPV6_OPTION_PAD1    0u
 #define GW_IPV6_OPTION_MUTABLE 0x20u /* bit in the option type (RFC 8200, section 4.2) */
 
-/* Returns whether an IPv4 option is immutable (RFC 4302, appendix A1): End, No Operation, Security,
- * Extended and Commercial Security, Router Alert, Sender Directed Delivery. */
+/* Returns whether an IPv4 option is immutable, so that AH authenticates its value (RFC 4302,
+ * appendix A1). These options are End, No Operation, Security, Extended Security, Commercial
+ * Security, Router Alert and Sender Directed Delivery. */
 GW_LANE gw_u32 gw_ipsec_option_stays(gw_u32 type)
 {
     return type <= 1 || type == 130 || type == 133 || type == 134 || type == 148 || type == 149;
 }
 
-/* Checks or clears the options of an IPv4 header. Returns GW_IPSEC_OK or a drop reason. Outbound, a
- * source route also sets the destination to its last address, which the receiver will see (RFC
- * 4302, section 3.3.3.1.1.2). */
+/* Checks or clears the mutable options of an IPv4 header. Returns GW_IPSEC_OK or a drop reason. For
+ * an outbound packet with a source route, also sets the destination to the last address of the
+ * route. The receiver will see this address as the destination (RFC 4302, section 3.3.3.1.1.2). */
 GW_LANE gw_u32 gw_ipsec_options(GW_GLOBAL gw_u8 *header, gw_u32 header_bytes, gw_u32 outbound,
                                 gw_u32 action)
 {
@@ -68,13 +70,14 @@ GW_LANE gw_u32 gw_ipsec_options(GW_GLOBAL gw_u8 *header, gw_u32 header_bytes, gw
     return GW_IPSEC_OK;
 }
 
-/* Checks, clears or restores the mutable fields of an IPv4 header. The whole header is saved. */
+/* Checks, clears or restores the mutable fields of an IPv4 header. The action "clear" saves the
+ * whole header first. */
 GW_LANE gw_u32 gw_ipsec_fields_ipv4(GW_GLOBAL gw_u8 *header, gw_u32 outbound, gw_u32 action,
                                     gw_ipsec_saved *saved)
 {
     const gw_u32 header_bytes = (header[0] & 0x0fu) * 4;
     if (action == GW_IPSEC_FIELDS_RESTORE) {
-        /* The first byte holds the header length and has not changed. */
+        /* The first byte holds the header length, which clearing did not change. */
         for (gw_u32 i = 0; i < header_bytes; i++) {
             header[i] = saved->bytes[i];
         }
@@ -92,7 +95,7 @@ GW_LANE gw_u32 gw_ipsec_fields_ipv4(GW_GLOBAL gw_u8 *header, gw_u32 outbound, gw
     return gw_ipsec_options(header, header_bytes, outbound, action);
 }
 
-/* Clears or restores one mutable byte and counts it. */
+/* Clears or restores one mutable byte of a header, and counts it. */
 GW_LANE void gw_ipsec_field(GW_GLOBAL gw_u8 *byte, gw_u32 action, gw_ipsec_saved *saved,
                             gw_u32 *count)
 {
@@ -107,7 +110,8 @@ GW_LANE void gw_ipsec_field(GW_GLOBAL gw_u8 *byte, gw_u32 action, gw_ipsec_saved
     *count += 1;
 }
 
-/* Checks, clears or restores the mutable options of a hop-by-hop or destination options header. */
+/* Checks, clears or restores the mutable options in an IPv6 hop-by-hop or destination options
+ * header. */
 GW_LANE gw_u32 gw_ipsec_extension_options(GW_GLOBAL gw_u8 *extension, gw_u32 length, gw_u32 action,
                                           gw_ipsec_saved *saved, gw_u32 *count)
 {
@@ -142,10 +146,10 @@ GW_LANE void gw_ipsec_swap_address(GW_GLOBAL gw_u8 *one, GW_GLOBAL gw_u8 *other)
 }
 
 /*
- * Converts an outbound routing header into the form that the receiver will see (RFC 4302, section
- * 3.3.3.1.2.1). Each remaining segment is swapped with the destination, in the order of the route.
- * Restoring swaps in reverse order. Only types 0 (RFC 2460, section 4.4) and 2 (RFC 6275, section
- * 6.4) are supported.
+ * Converts an outbound IPv6 routing header into the form that the receiver will see (RFC 4302,
+ * section 3.3.3.1.2.1). It swaps the destination address with each remaining address of the route,
+ * in the order of the route. To restore the header, it repeats the swaps in reverse order. Only
+ * types 0 (RFC 2460, section 4.4) and 2 (RFC 6275, section 6.4) are supported.
  */
 GW_LANE gw_u32 gw_ipsec_route(GW_GLOBAL gw_u8 *header, GW_GLOBAL gw_u8 *extension, gw_u32 length,
                               gw_u32 action, gw_ipsec_saved *saved, gw_u32 *count)
@@ -165,14 +169,14 @@ GW_LANE gw_u32 gw_ipsec_route(GW_GLOBAL gw_u8 *header, GW_GLOBAL gw_u8 *extensio
     return GW_IPSEC_OK;
 }
 
-/* Checks, clears or restores the mutable fields of an IPv6 header and its extension headers. The
- * first `bytes` bytes contain them. The caller has checked that they are complete. */
+/* Checks, clears or restores the mutable fields of an IPv6 header and its extension headers. These
+ * headers have `bytes` bytes in total. The caller has checked that they are complete. */
 GW_LANE gw_u32 gw_ipsec_fields_ipv6(GW_GLOBAL gw_u8 *header, gw_u32 bytes, gw_u32 outbound,
                                     gw_u32 action, gw_ipsec_saved *saved)
 {
     gw_u32 count = 0;
-    /* The mutable fields of the IPv6 header are traffic class, flow label and hop limit. The first
-     * byte also holds the version, which is kept. */
+    /* The mutable fields of the IPv6 header are the traffic class, the flow label and the hop
+     * limit. The first byte also holds the version, which stays unchanged. */
     const gw_u32 version = header[0] & 0xf0u;
     for (gw_u32 i = 0; i < 4; i++) {
         gw_ipsec_field(header + i, action, saved, &count);
@@ -200,8 +204,9 @@ GW_LANE gw_u32 gw_ipsec_fields_ipv6(GW_GLOBAL gw_u8 *header, gw_u32 bytes, gw_u3
     return count <= GW_IPSEC_SAVED_BYTES ? GW_IPSEC_OK : GW_IPSEC_NO_ROOM;
 }
 
-/* Checks, clears or restores the mutable fields in the first `bytes` bytes of the headers. Returns
- * GW_IPSEC_OK or a drop reason. Clearing cannot fail after a successful check. */
+/* Checks, clears or restores the mutable fields of an IP header and its extension headers, which
+ * have `bytes` bytes in total. Returns GW_IPSEC_OK or a drop reason. After a successful check,
+ * clearing the fields cannot fail. */
 GW_LANE gw_u32 gw_ipsec_fields(GW_GLOBAL gw_u8 *header, gw_u32 version, gw_u32 bytes,
                                gw_u32 outbound, gw_u32 action, gw_ipsec_saved *saved)
 {

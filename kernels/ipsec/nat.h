@@ -1,11 +1,11 @@
-/* Transport mode through a NAT (RFC 3948, section 3.1.2). A NAT changed the addresses that a TCP or
- * UDP checksum covers, so the checksum is computed again. The ICV has already authenticated the
- * payload. */
+/* Corrects the TCP or UDP checksum of transport mode packets that passed a NAT (RFC 3948, section
+ * 3.1.2). The NAT changed the addresses that the checksum covers, so the checksum is computed
+ * again. The ICV has already authenticated the payload. */
 #ifndef GODWIT_IPSEC_NAT_H
 #define GODWIT_IPSEC_NAT_H
 
-/* Returns the ones' complement sum of any number of bytes. An odd byte is padded with zero (RFC
- * 1071). */
+/* Returns the ones' complement sum of any number of bytes. If the number is odd, the last byte is
+ * padded with a zero byte (RFC 1071). */
 GW_LANE gw_u32 gw_ipsec_sum(const GW_GLOBAL gw_u8 *bytes, gw_u32 length)
 {
     const gw_u32 whole = length & ~3u;
@@ -16,12 +16,13 @@ GW_LANE gw_u32 gw_ipsec_sum(const GW_GLOBAL gw_u8 *bytes, gw_u32 length)
     return gw_ipsec_fold(sum);
 }
 
-/* Recomputes the TCP or UDP checksum of the `bytes` bytes at `data`. `header` is the IP header. */
+/* Computes the TCP or UDP checksum of a segment or datagram again. It has `bytes` bytes and starts
+ * at `data`. `header` points to the IP header. */
 GW_LANE void gw_ipsec_recompute_checksum(const GW_GLOBAL gw_u8 *header, gw_u32 version,
                                          gw_u32 protocol, GW_GLOBAL gw_u8 *data, gw_u32 bytes)
 {
     const gw_u32 tcp = protocol == GW_PROTOCOL_TCP && bytes >= GW_TCP_BYTES;
-    /* A UDP checksum of 0 (no checksum) and a datagram with a wrong length stay unchanged. */
+    /* A UDP datagram stays unchanged if it has no checksum (value 0) or a wrong length. */
     const gw_u32 udp = protocol == GW_PROTOCOL_UDP && bytes >= GW_UDP_BYTES &&
                        gw_load_be16(data + 4) == bytes && gw_load_be16(data + 6) != 0;
     if (!tcp && !udp) {

@@ -1,14 +1,15 @@
-/* Headers in front of ESP or AH, outbound: their layout, and the code that writes them. */
+/* Writes the headers in front of ESP or AH for outbound packets, and determines their layout. */
 #ifndef GODWIT_IPSEC_OUTBOUND_H
 #define GODWIT_IPSEC_OUTBOUND_H
 
 /*
- * Layout of an encapsulated packet.
+ * Layout of a packet after encapsulation with ESP or AH:
  *
  *   tunnel      | L2 | outer IP     | UDP, ESP or AH | inner packet          | ...
  *   transport   | L2 | kept headers | UDP, ESP or AH | rest of the IP packet | ...
  *
- * The inner packet or payload is not moved. The L2 header and kept headers move into the headroom.
+ * The inner packet or payload is not moved. The L2 header and the kept headers move into the
+ * headroom of the buffer.
  */
 typedef struct gw_ipsec_layout {
     gw_u32 outer_bytes;    /* tunnel: length of the outer IP header; transport: 0 */
@@ -44,16 +45,16 @@ GW_LANE gw_ipsec_layout gw_ipsec_layout_of(const GW_GLOBAL gw_ipsec_sa *sa,
     if (ip.version != outer_version) {
         layout.error = GW_IPSEC_POLICY_MISMATCH;
     } else if (extensions.error == GW_IPSEC_OK && extensions.fragment) {
-        /* Transport mode applies only to whole packets, not to fragments (RFC 4303, section 3.3.4).
-         */
+        /* Transport mode is possible only for whole packets, not for fragments (RFC 4303, section
+         * 3.3.4). */
         layout.error = GW_IPSEC_FRAGMENT;
     }
     return layout;
 }
 
-/* Writes the headers of an encapsulated packet: moves the L2 header and the kept headers by `added`
- * bytes, and writes or updates the IP header. The new IP packet has total_bytes bytes, and
- * `protocol` follows its header. Returns a pointer to the IP header. */
+/* Writes the L2 and IP headers of an encapsulated packet, and returns a pointer to its IP header.
+ * The L2 header and the kept headers move by `added` bytes into the headroom. The new IP packet has
+ * total_bytes bytes, and `protocol` is the protocol that follows its header. */
 GW_LANE GW_GLOBAL gw_u8 *gw_ipsec_write_headers(const GW_GLOBAL gw_ipsec_sa *sa,
                                                 gw_ipsec_layout layout, GW_GLOBAL gw_u8 *frame,
                                                 gw_u32 l2_bytes, gw_u32 version, gw_u32 added,
@@ -75,8 +76,8 @@ GW_LANE GW_GLOBAL gw_u8 *gw_ipsec_write_headers(const GW_GLOBAL gw_ipsec_sa *sa,
     return header;
 }
 
-/* Sets the verdict `encrypted` and updates the descriptor: `added` bytes of new headers, and a
- * frame of `bytes` bytes. */
+/* Sets the verdict `encrypted`, and updates the packet descriptor. `added` is the length of the new
+ * headers, and `bytes` is the new length of the frame. */
 GW_LANE void gw_ipsec_encapsulated(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 added, gw_u32 bytes,
                                    gw_descriptor *descriptor, gw_outcome *outcome)
 {

@@ -1,5 +1,6 @@
-/* IP and UDP headers in front of ESP and AH: new ones in tunnel mode, changed ones in transport
- * mode. Also DSCP, ECN and DF, which are copied between inner and outer header. */
+/* Writes the IP and UDP headers in front of ESP and AH. These are new headers in tunnel mode, and
+ * updated headers in transport mode. Also copies DSCP, ECN and DF between the inner and the outer
+ * header. */
 #ifndef GODWIT_IPSEC_OUTER_H
 #define GODWIT_IPSEC_OUTER_H
 
@@ -8,20 +9,21 @@ GW_LANE gw_u32 gw_ipsec_has(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 flag)
     return (sa->flags & flag) != 0;
 }
 
-/* Returns the IP version of an SA's outer header. */
+/* Returns the IP version of the outer header of an SA (security association). */
 GW_LANE gw_u32 gw_ipsec_outer_version(const GW_GLOBAL gw_ipsec_sa *sa)
 {
     return gw_ipsec_has(sa, GW_IPSEC_SA_OUTER_IPV6) ? 6 : 4;
 }
 
-/* Returns the length of the UDP header in front of ESP: 8 bytes, or 0 without ESP in UDP (RFC
- * 3948). */
+/* Returns the length of the UDP header in front of ESP, which is 8 bytes. Returns 0 if the SA does
+ * not use ESP in UDP (RFC 3948). */
 GW_LANE gw_u32 gw_ipsec_udp_bytes(const GW_GLOBAL gw_ipsec_sa *sa)
 {
     return gw_ipsec_has(sa, GW_IPSEC_SA_UDP) ? GW_UDP_BYTES : 0;
 }
 
-/* Returns DSCP and ECN of a packet: the type of service (IPv4) or the traffic class (IPv6). */
+/* Returns the byte with the DSCP and ECN of a packet. This is the type of service (IPv4) or the
+ * traffic class (IPv6). */
 GW_LANE gw_u32 gw_ipsec_tos(const GW_GLOBAL gw_u8 *packet, gw_u32 version)
 {
     return version == 4 ? packet[1] : gw_load_be16(packet) >> 4 & 0xffu;
@@ -37,7 +39,8 @@ GW_LANE gw_ipsec_inner gw_ipsec_inner_of(const GW_GLOBAL gw_u8 *packet, gw_u32 v
 {
     gw_ipsec_inner inner;
     inner.tos = gw_ipsec_tos(packet, version);
-    /* No router fragments IPv6 (RFC 8200, section 5), so the outer header gets DF. */
+    /* Routers do not fragment IPv6 packets (RFC 8200, section 5), so the outer IPv4 header gets the
+     * DF (don't fragment) bit. */
     inner.df = version == 4 ? gw_load_be16(packet + 6) & GW_IPSEC_IPV4_DF : GW_IPSEC_IPV4_DF;
     return inner;
 }
@@ -53,8 +56,8 @@ GW_LANE gw_ipsec_sa_words gw_ipsec_sa_words_of(const GW_GLOBAL gw_ipsec_sa *sa)
     return words;
 }
 
-/* Writes the outer IP header of a packet of total_bytes bytes. `protocol` follows it (RFC 4301,
- * section 5.1.2). */
+/* Writes the outer IP header of an encapsulated packet (RFC 4301, section 5.1.2). The packet has
+ * total_bytes bytes, and `protocol` is the protocol that follows the header. */
 GW_LANE void gw_ipsec_write_outer(GW_GLOBAL gw_u8 *outer, const GW_GLOBAL gw_ipsec_sa *sa,
                                   gw_u64 sequence, gw_u32 total_bytes, gw_u32 protocol,
                                   gw_ipsec_inner inner)
@@ -78,9 +81,9 @@ GW_LANE void gw_ipsec_write_outer(GW_GLOBAL gw_u8 *outer, const GW_GLOBAL gw_ips
     gw_store_be32(outer + 16, header[4]);
 }
 
-/* Updates an IP header in transport mode: sets the length to total_bytes, and the field at
- * next_header_at to `protocol`. The header checksum is updated, not recomputed, so a wrong one
- * stays wrong. */
+/* Updates the IP header of a packet in transport mode. Sets the length to total_bytes, and the
+ * field at offset next_header_at to `protocol`. The function adjusts the header checksum instead of
+ * computing it again, so a wrong checksum stays wrong. */
 GW_LANE void gw_ipsec_rewrite_header(GW_GLOBAL gw_u8 *header, gw_u32 version, gw_u32 total_bytes,
                                      gw_u32 protocol, gw_u32 next_header_at)
 {
@@ -100,9 +103,10 @@ GW_LANE void gw_ipsec_rewrite_header(GW_GLOBAL gw_u8 *header, gw_u32 version, gw
     gw_store_be16(header + 10, checksum);
 }
 
-/* Writes a UDP header (RFC 3948, section 2.1). `bytes` is its length with the payload. IPv6
- * requires a checksum (RFC 8200, section 8.1). This function writes the pseudo-header's part of it,
- * and gw_ipsec_finish_udp adds the rest. */
+/* Writes the UDP header in front of ESP (RFC 3948, section 2.1). `bytes` is the length of the
+ * header and its payload. With IPv6, the checksum is mandatory (RFC 8200, section 8.1). This
+ * function stores the sum of the pseudo-header in the checksum field, and gw_ipsec_finish_udp adds
+ * the rest. */
 GW_LANE void gw_ipsec_write_udp(GW_GLOBAL gw_u8 *udp, const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 bytes,
                                 const GW_GLOBAL gw_u8 *header)
 {
@@ -114,16 +118,16 @@ GW_LANE void gw_ipsec_write_udp(GW_GLOBAL gw_u8 *udp, const GW_GLOBAL gw_ipsec_s
     gw_store_be32(udp + 4, bytes << 16 | sum);
 }
 
-/* Completes the UDP checksum over `bytes` bytes from the UDP header on. `bytes` is a multiple of 4.
- */
+/* Completes the checksum of a UDP datagram of `bytes` bytes, which starts at `udp`. `bytes` must be
+ * a multiple of 4. */
 GW_LANE void gw_ipsec_finish_udp(GW_GLOBAL gw_u8 *udp, gw_u32 bytes)
 {
     const gw_u32 checksum = ~gw_ones_sum(udp, bytes) & 0xffffu;
     gw_store_be16(udp + 6, checksum == 0 ? 0xffffu : checksum);
 }
 
-/* Sets ECN of the inner packet from both headers (RFC 6040, section 4.2, figure 4). Returns 0 if
- * the packet must be dropped. */
+/* Sets the ECN field of the inner packet from the ECN fields of the inner and the outer header (RFC
+ * 6040, section 4.2, figure 4). Returns 0 if the packet must be dropped. */
 GW_LANE gw_u32 gw_ipsec_decapsulate_ecn(GW_GLOBAL gw_u8 *packet, gw_u32 version, gw_u32 outer_tos)
 {
     const gw_u32 outer_ecn = outer_tos & GW_IPSEC_ECN;

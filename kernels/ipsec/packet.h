@@ -1,5 +1,5 @@
-/* Definitions for both directions of ipsec: verdicts, drop reasons, header lengths, and parsers of
- * IP packets. */
+/* Definitions for inbound and outbound IPsec packets: drop reasons, header lengths, protocol
+ * numbers, and parsers of IP headers. */
 #ifndef GODWIT_IPSEC_PACKET_H
 #define GODWIT_IPSEC_PACKET_H
 
@@ -7,7 +7,7 @@
 #include "image.h"
 #include "suite.h"
 
-/* Success, where a function otherwise returns a drop reason. */
+/* Value that means success, in functions that otherwise return a drop reason. */
 #define GW_IPSEC_OK 255u
 
 #define GW_IPV4_BYTES       20u
@@ -18,13 +18,14 @@
 #define GW_ESP_TAIL_BYTES   2u  /* pad length, next header */
 #define GW_IPSEC_IPV4_DF    0x4000u
 
-/* Values of the ECN field (RFC 3168, section 5). GW_IPSEC_ECN is its mask. */
+/* Values of the ECN field in an IP header (RFC 3168, section 5). GW_IPSEC_ECN is the mask of the
+ * field. */
 #define GW_IPSEC_ECN    3u
 #define GW_IPSEC_ECN_CE 3u
 #define GW_IPSEC_ECT_1  1u
 #define GW_IPSEC_ECT_0  2u
 
-/* IP protocol numbers, including the IPv6 extension headers (RFC 8200, section 4). */
+/* Numbers of IP protocols and of IPv6 extension headers (RFC 8200, section 4). */
 #define GW_PROTOCOL_HOP_BY_HOP  0u
 #define GW_PROTOCOL_IPV4        4u
 #define GW_PROTOCOL_IPV6        41u
@@ -33,12 +34,14 @@
 #define GW_PROTOCOL_NONE        59u
 #define GW_PROTOCOL_DESTINATION 60u
 
-/* Maximum number of extension headers. A packet with more is malformed. */
+/* Maximum number of IPv6 extension headers. A packet with more extension headers is treated as
+ * malformed. */
 #define GW_IPSEC_EXTENSIONS_MAX 8u
 
 #include "fields.h"
 
-/* Checked lengths of an IP packet (RFC 791, section 3.1; RFC 8200, section 3). */
+/* Lengths of an IP packet, which gw_ipsec_ip_parse has checked (RFC 791, section 3.1; RFC 8200,
+ * section 3). */
 typedef struct gw_ipsec_ip {
     gw_u32 version;      /* 4 or 6 */
     gw_u32 header_bytes; /* IPv4: 20..60; IPv6: 40, without extension headers */
@@ -46,7 +49,8 @@ typedef struct gw_ipsec_ip {
     gw_u32 error;        /* GW_IPSEC_OK, or the drop reason */
 } gw_ipsec_ip;
 
-/* Parses an IP header. `bytes` is the number of bytes from the header to the end of the frame. */
+/* Parses and checks an IP header. `bytes` is the number of bytes from the start of the header to
+ * the end of the frame. */
 GW_LANE gw_ipsec_ip gw_ipsec_ip_parse(const GW_GLOBAL gw_u8 *packet, gw_u32 bytes, gw_u32 version)
 {
     const gw_u32 least = version == 4 ? GW_IPV4_BYTES : GW_IPV6_BYTES;
@@ -65,7 +69,8 @@ GW_LANE gw_ipsec_ip gw_ipsec_ip_parse(const GW_GLOBAL gw_u8 *packet, gw_u32 byte
         ip.total_bytes = first & 0xffffu;
         valid = gw_ipsec_ipv4_valid(first);
     } else {
-        /* A jumbogram has payload length 0 here. It does not fit into a buffer anyway. */
+        /* An IPv6 jumbogram has payload length 0. It needs no support, because it does not fit into
+         * a buffer. */
         ip.total_bytes = GW_IPV6_BYTES + gw_load_be16(packet + 4);
     }
     if (!valid) {
@@ -76,7 +81,7 @@ GW_LANE gw_ipsec_ip gw_ipsec_ip_parse(const GW_GLOBAL gw_u8 *packet, gw_u32 byte
     return ip;
 }
 
-/* Returns the IP version of an EtherType, or 0 if it is not IP. */
+/* Returns the IP version (4 or 6) that an EtherType denotes, or 0 for other protocols. */
 GW_LANE gw_u32 gw_ipsec_version_of(gw_u32 ether_type)
 {
     return ether_type == GW_ETHER_TYPE_IPV4 ? 4 : (ether_type == GW_ETHER_TYPE_IPV6 ? 6 : 0);
@@ -87,8 +92,8 @@ GW_LANE void gw_ipsec_set_version(GW_GLOBAL gw_u8 *l3, gw_u32 version)
     gw_store_be16(l3 - 2, version == 4 ? GW_ETHER_TYPE_IPV4 : GW_ETHER_TYPE_IPV6);
 }
 
-/* Result of a walk over extension headers. IPv4 has no extension headers. Offsets count from the
- * start of the walked bytes. */
+/* Result of parsing the IPv6 extension headers of a packet. IPv4 packets have no extension headers.
+ * Offsets count from the start of the parsed bytes. */
 typedef struct gw_ipsec_extensions {
     gw_u32 protocol;        /* protocol after all extension headers */
     gw_u32 at;              /* offset of that protocol's header */
@@ -103,8 +108,8 @@ typedef struct gw_ipsec_extensions {
     gw_u32 error;          /* GW_IPSEC_OK, or the drop reason */
 } gw_ipsec_extensions;
 
-/* Returns the result of a walk over a packet without extension headers: `protocol` begins at `at`.
- */
+/* Returns the result for a packet without IPv6 extension headers. The header of `protocol` begins
+ * at offset `at`. */
 GW_LANE gw_ipsec_extensions gw_ipsec_no_extensions(gw_u32 protocol, gw_u32 at,
                                                    gw_u32 next_header_at)
 {
@@ -122,8 +127,9 @@ GW_LANE gw_ipsec_extensions gw_ipsec_no_extensions(gw_u32 protocol, gw_u32 at,
     return extensions;
 }
 
-/* Walks over the extension headers from offset `at`, where `protocol` begins. The field at
- * next_header_at names it. `bytes` is the number of bytes from `packet` on. */
+/* Parses IPv6 extension headers. The first header begins at offset `at`, and `protocol` is its
+ * number. The field at offset next_header_at contains this number. `bytes` is the number of bytes
+ * from `packet` to the end. */
 GW_LANE gw_ipsec_extensions gw_ipsec_walk(const GW_GLOBAL gw_u8 *packet, gw_u32 bytes, gw_u32 at,
                                           gw_u32 protocol, gw_u32 next_header_at)
 {
@@ -153,9 +159,9 @@ GW_LANE gw_ipsec_extensions gw_ipsec_walk(const GW_GLOBAL gw_u8 *packet, gw_u32 
         extensions.next_header_at = extensions.at;
         extensions.protocol = packet[extensions.at];
         extensions.at += length;
-        /* ESP is inserted before destination options, which it then protects. If a routing header
-         * follows them, ESP is inserted after both, because each stop of the route reads the
-         * options. */
+        /* ESP is inserted before the destination options, and thus encrypts them. If a routing
+         * header follows the destination options, ESP is inserted after both headers. In this case,
+         * each node on the route must read the options. */
         if (kind != GW_PROTOCOL_DESTINATION) {
             extensions.insert_protocol = extensions.protocol;
             extensions.insert_at = extensions.at;
@@ -166,8 +172,8 @@ GW_LANE gw_ipsec_extensions gw_ipsec_walk(const GW_GLOBAL gw_u8 *packet, gw_u32 
     return extensions;
 }
 
-/* Walks over the extension headers of a whole packet. For IPv4, the result is the end of the
- * header. */
+/* Parses the extension headers of an IPv6 packet. For an IPv4 packet, the result describes the end
+ * of the IPv4 header. */
 GW_LANE gw_ipsec_extensions gw_ipsec_walk_packet(const GW_GLOBAL gw_u8 *packet, gw_ipsec_ip ip)
 {
     if (ip.version == 6) {
@@ -180,14 +186,15 @@ GW_LANE gw_ipsec_extensions gw_ipsec_walk_packet(const GW_GLOBAL gw_u8 *packet, 
     return extensions;
 }
 
-/* Returns a checksum after the change of a 16-bit word that it covers (RFC 1624, equation 3). */
+/* Returns the checksum of a packet after one of its 16-bit words changes from `before` to `after`
+ * (RFC 1624, equation 3). */
 GW_LANE gw_u32 gw_ipsec_checksum_after(gw_u32 checksum, gw_u32 before, gw_u32 after)
 {
     return ~gw_ipsec_fold((~checksum & 0xffffu) + (~before & 0xffffu) + after) & 0xffffu;
 }
 
-/* Moves the L2 header of 14 or 18 bytes. The two locations do not overlap. All loads come first, so
- * a GPU waits for memory only once. */
+/* Copies an L2 header of 14 or 18 bytes. The source and the target must not overlap. All loads come
+ * before the stores, so a GPU waits for memory only once. */
 GW_LANE void gw_ipsec_move_l2(GW_GLOBAL gw_u8 *to, const GW_GLOBAL gw_u8 *from, gw_u32 bytes)
 {
     const gw_u64 front = gw_load_be64(from);
@@ -202,8 +209,8 @@ GW_LANE void gw_ipsec_move_l2(GW_GLOBAL gw_u8 *to, const GW_GLOBAL gw_u8 *from, 
     }
 }
 
-/* Moves the L2 header and the headers after it towards the buffer's start. bytes % 4 must be 2,
- * which is true for an L2 header and headers of a multiple of 4 bytes. */
+/* Moves the L2 header and the headers that follow it towards the start of the buffer. The remainder
+ * of bytes / 4 must be 2, which is the case for an L2 header followed by IP headers. */
 GW_LANE void gw_ipsec_move_forward(GW_GLOBAL gw_u8 *to, const GW_GLOBAL gw_u8 *from, gw_u32 bytes)
 {
     for (gw_u32 i = 0; i + 4 <= bytes; i += 4) {
@@ -212,8 +219,8 @@ GW_LANE void gw_ipsec_move_forward(GW_GLOBAL gw_u8 *to, const GW_GLOBAL gw_u8 *f
     gw_store_be16(to + bytes - 2, gw_load_be16(from + bytes - 2));
 }
 
-/* Moves the L2 header and the headers after it towards the buffer's end. Copies the last bytes
- * first, because the two locations may overlap. */
+/* Moves the L2 header and the headers that follow it towards the end of the buffer. Copies the last
+ * bytes first, because the source and the target may overlap. */
 GW_LANE void gw_ipsec_move_back(GW_GLOBAL gw_u8 *to, const GW_GLOBAL gw_u8 *from, gw_u32 bytes)
 {
     gw_store_be16(to + bytes - 2, gw_load_be16(from + bytes - 2));

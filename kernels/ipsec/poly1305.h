@@ -1,5 +1,5 @@
-/* Poly1305 (RFC 8439, section 2.5). A number has five limbs of 26 bits. The run time does not
- * depend on keys or data. */
+/* The one-time authenticator Poly1305 (RFC 8439, section 2.5). A number of 130 bits consists of
+ * five limbs of 26 bits. The run time does not depend on keys or data. */
 #ifndef GODWIT_POLY1305_H
 #define GODWIT_POLY1305_H
 
@@ -7,7 +7,8 @@
 
 #define GW_POLY1305_LIMB 0x3ffffffu
 
-/* A Poly1305 number modulo 2^130 - 5, in five limbs. Limbs may slightly exceed 26 bits. */
+/* A number modulo 2^130 - 5, as five limbs with weights 2^0, 2^26, 2^52, 2^78 and 2^104. A limb may
+ * slightly exceed 26 bits. */
 typedef struct gw_poly1305 {
     gw_u32 limb0;
     gw_u32 limb1;
@@ -27,7 +28,8 @@ GW_LANE gw_poly1305 gw_poly1305_zero(void)
     return zero;
 }
 
-/* Returns the Poly1305 number of a 16-byte block, given as little-endian words, plus top << 128. */
+/* Converts a block of 16 bytes to a Poly1305 number and adds top << 128. The words a to d are the
+ * little-endian words of the block. */
 GW_LANE gw_poly1305 gw_poly1305_words(gw_u32 a, gw_u32 b, gw_u32 c, gw_u32 d, gw_u32 top)
 {
     gw_poly1305 number;
@@ -39,7 +41,8 @@ GW_LANE gw_poly1305 gw_poly1305_words(gw_u32 a, gw_u32 b, gw_u32 c, gw_u32 d, gw
     return number;
 }
 
-/* Returns r of the one-time key with the bits cleared that RFC 8439, section 2.5 requires. */
+/* Returns the number r of a Poly1305 key. The words a to d are the first half of the key, in which
+ * the function clears the bits that RFC 8439, section 2.5 requires. */
 GW_LANE gw_poly1305 gw_poly1305_clamp(gw_u32 a, gw_u32 b, gw_u32 c, gw_u32 d)
 {
     return gw_poly1305_words(a & 0x0fffffffu, b & 0x0ffffffcu, c & 0x0ffffffcu, d & 0x0ffffffcu, 0);
@@ -55,9 +58,10 @@ GW_LANE gw_poly1305 gw_poly1305_add(gw_poly1305 x, gw_poly1305 y)
     return x;
 }
 
-/* Returns x * y modulo 2^130 - 5. The limbs of x are below 2^28 and those of y below 2^27. The
- * limbs of the product are below 2^26, except that the second may exceed it by one bit. The part
- * above 2^130 is multiplied by 5 and added. */
+/* Returns x * y modulo 2^130 - 5. The limbs of x must be below 2^28, and the limbs of y below 2^27.
+ * The limbs of the product are below 2^26, except that the second limb may exceed this limit by one
+ * bit. The part above 2^130 is multiplied by 5 and added, because 2^130 equals 5 modulo 2^130 - 5.
+ */
 GW_LANE gw_poly1305 gw_poly1305_multiply(gw_poly1305 x, gw_poly1305 y)
 {
     const gw_u64 x0 = x.limb0;
@@ -101,7 +105,8 @@ GW_LANE gw_poly1305 gw_poly1305_blocks(gw_poly1305 sum, gw_poly1305 r, const GW_
     return sum;
 }
 
-/* Adds a text to a Poly1305 sum. The last block is padded with zeros (RFC 8439, section 2.8). */
+/* Adds a text to a Poly1305 sum. If the last block of the text is incomplete, it is padded with
+ * zeros (RFC 8439, section 2.8). */
 GW_LANE gw_poly1305 gw_poly1305_text(gw_poly1305 sum, gw_poly1305 r, gw_text text)
 {
     sum = gw_poly1305_blocks(sum, r, text.data, text.bytes / 16);
@@ -116,12 +121,12 @@ GW_LANE gw_poly1305 gw_poly1305_text(gw_poly1305 sum, gw_poly1305 r, gw_text tex
     return gw_poly1305_multiply(gw_poly1305_add(sum, last), r);
 }
 
-/* Computes the Poly1305 tag, as little-endian words: the sum modulo 2^130 - 5, plus `s`, the second
- * half of the one-time key. */
+/* Computes the Poly1305 tag from the sum over all blocks, as little-endian words. The tag is the
+ * sum modulo 2^130 - 5, plus `s`, the second half of the one-time key. */
 GW_LANE void gw_poly1305_tag(gw_poly1305 sum, const gw_u32 *s, gw_u32 *tag)
 {
-    /* Reduce the limbs of the Poly1305 sum to 26 bits. Two passes are necessary, because the last
-     * limb carries into the first. */
+    /* Reduce each limb of the sum to 26 bits. Two passes are necessary, because the last limb
+     * carries into the first limb. */
     for (gw_u32 i = 0; i < 2; i++) {
         sum.limb1 += sum.limb0 >> 26;
         sum.limb0 &= GW_POLY1305_LIMB;
@@ -136,13 +141,15 @@ GW_LANE void gw_poly1305_tag(gw_poly1305 sum, const gw_u32 *s, gw_u32 *tag)
     }
     sum.limb1 += sum.limb0 >> 26;
     sum.limb0 &= GW_POLY1305_LIMB;
-    /* The Poly1305 sum plus 5 reaches 2^130 exactly if the sum is at least 2^130 - 5. */
+    /* Compute whether the sum is at least 2^130 - 5. This is the case exactly if the sum plus 5 has
+     * a carry into bit 130. */
     gw_u32 carry = (sum.limb0 + 5) >> 26;
     carry = (sum.limb1 + carry) >> 26;
     carry = (sum.limb2 + carry) >> 26;
     carry = (sum.limb3 + carry) >> 26;
     carry = (sum.limb4 + carry) >> 26;
-    /* Subtract 2^130 - 5 from the sum: add 5 and ignore the bits from 2^128 on. */
+    /* If there is a carry, subtract 2^130 - 5 from the sum. This is the same as adding 5 and
+     * ignoring the bits from 2^128 on. */
     gw_u64 part = (gw_u64)sum.limb0 + 5 * carry + ((gw_u64)sum.limb1 << 26);
     part += s[0];
     tag[0] = (gw_u32)part;

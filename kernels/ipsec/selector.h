@@ -1,15 +1,17 @@
-/* Selectors: check that a packet may arrive on the SA that carried it (RFC 4301, section 5.2, step
- * 4). */
+/* Checks that an inbound packet matches the selectors of the SA that carried it (RFC 4301, section
+ * 5.2, step 4). */
 #ifndef GODWIT_IPSEC_SELECTOR_H
 #define GODWIT_IPSEC_SELECTOR_H
 
-/* Returns whether the protocol's header begins with two ports: TCP, UDP, DCCP, SCTP, UDP-Lite. */
+/* Returns whether the header of a protocol begins with a source and a destination port. These
+ * protocols are TCP, UDP, DCCP, SCTP and UDP-Lite. */
 GW_LANE gw_u32 gw_ipsec_has_ports(gw_u32 protocol)
 {
     return protocol == 6 || protocol == 17 || protocol == 33 || protocol == 132 || protocol == 136;
 }
 
-/* Upper-layer selectors of a packet: protocol and ports (RFC 4301, section 4.4.1.1). */
+/* The fields of a packet that selectors compare, above the IP layer: the protocol and the ports
+ * (RFC 4301, section 4.4.1.1). */
 typedef struct gw_ipsec_upper {
     gw_u32 protocol;
     gw_u32 has_ports;
@@ -17,8 +19,9 @@ typedef struct gw_ipsec_upper {
     gw_u32 destination_port;
 } gw_ipsec_upper;
 
-/* Returns the protocol and ports of the first `bytes` bytes of `packet`, from its walked extension
- * headers. A later fragment has no ports (RFC 4301, section 7). */
+/* Returns the protocol and the ports of a packet of `bytes` bytes. `extensions` is the result of
+ * parsing its extension headers. A fragment that is not the first one has no ports (RFC 4301,
+ * section 7). */
 GW_LANE gw_ipsec_upper gw_ipsec_upper_of(const GW_GLOBAL gw_u8 *packet, gw_u32 bytes,
                                          gw_ipsec_extensions extensions)
 {
@@ -32,7 +35,7 @@ GW_LANE gw_ipsec_upper gw_ipsec_upper_of(const GW_GLOBAL gw_u8 *packet, gw_u32 b
     return upper;
 }
 
-/* Returns whether the address at `address` begins with the first `bits` bits of `prefix`. */
+/* Returns whether the IP address at `address` begins with the first `bits` bits of `prefix`. */
 GW_LANE gw_u32 gw_ipsec_in_prefix(const GW_GLOBAL gw_u8 *address, const GW_GLOBAL gw_u32 *prefix,
                                   gw_u32 bits)
 {
@@ -46,8 +49,8 @@ GW_LANE gw_u32 gw_ipsec_in_prefix(const GW_GLOBAL gw_u8 *address, const GW_GLOBA
     return 1;
 }
 
-/* Returns whether a packet matches one selector. `ip` is the IP header that contains the addresses.
- */
+/* Returns whether a packet matches one selector. `ip` points to the IP header, which contains the
+ * addresses. `upper` contains the protocol and the ports. */
 GW_LANE gw_u32 gw_ipsec_matches_selector(const GW_GLOBAL gw_ipsec_selector *selector,
                                          const GW_GLOBAL gw_u8 *ip, gw_u32 version,
                                          gw_ipsec_upper upper)

@@ -1,5 +1,5 @@
-/* SHA-1 (FIPS 180-4, section 6.1) and HMAC-SHA1 (RFC 2104). The SA holds the HMAC states after the
- * key blocks. */
+/* SHA-1 (FIPS 180-4, section 6.1) and HMAC-SHA1 (RFC 2104). The SA (security association) holds the
+ * two states of HMAC in which the key is already hashed. */
 #ifndef GODWIT_SHA1_H
 #define GODWIT_SHA1_H
 
@@ -15,19 +15,20 @@ typedef struct gw_sha1 {
     gw_u32 e;
 } gw_sha1;
 
-/* Ch, Parity and Maj (FIPS 180-4, section 4.1.1). Ch and Maj are rewritten with fewer operations.
- */
+/* The functions Ch, Parity and Maj of SHA-1 (FIPS 180-4, section 4.1.1). Ch and Maj are written
+ * with fewer operations than in the standard. */
 #define GW_SHA1_CH(b, c, d)     ((d) ^ ((b) & ((c) ^ (d))))
 #define GW_SHA1_PARITY(b, c, d) ((b) ^ (c) ^ (d))
 #define GW_SHA1_MAJ(b, c, d)    (((b) & (c)) | ((d) & ((b) | (c))))
 
-/* One of the 80 rounds of SHA-1. It does not move the five variables. Instead, the caller rotates
- * their names. */
+/* Performs one of the 80 rounds of SHA-1. The round does not move the values of the five variables.
+ * Instead, the caller permutes the variables that it passes. */
 #define GW_SHA1_ROUND(f, k, a, b, c, d, e, word)                                                   \
     e += gw_rotate_left32(a, 5) + f(b, c, d) + (k) + (word);                                       \
     b = gw_rotate_left32(b, 30)
 
-/* Word t of the SHA-1 message schedule, for t >= 16. It replaces word t - 16. */
+/* Computes word t of the SHA-1 message schedule, for t >= 16. The result overwrites word t - 16 in
+ * the array of 16 words. */
 #define GW_SHA1_WORD(w, t)                                                                         \
     (w[(t)&15] = gw_rotate_left32(                                                                 \
          w[((t) + 13) & 15] ^ w[((t) + 8) & 15] ^ w[((t) + 2) & 15] ^ w[(t)&15], 1))
@@ -47,7 +48,7 @@ typedef struct gw_sha1 {
     GW_SHA1_FIVE(f, k, GW_SHA1_WORD, (t) + 10);                                                    \
     GW_SHA1_FIVE(f, k, GW_SHA1_WORD, (t) + 15)
 
-/* Adds one block of 16 words to a SHA-1 state. Overwrites the words. */
+/* Updates a SHA-1 state with one block of 16 words. The function overwrites the words. */
 GW_LANE void gw_sha1_block(gw_sha1 *state, gw_u32 *w)
 {
     gw_u32 a = state->a;
@@ -75,8 +76,8 @@ GW_LANE void gw_sha1_block(gw_sha1 *state, gw_u32 *w)
     state->e += e;
 }
 
-/* Hashes a text with SHA-1 and completes the digest. The state already contains one block, the HMAC
- * key block. */
+/* Hashes a text with SHA-1 and stores the digest in `state`. Before the call, `state` must be the
+ * state after the block with the HMAC key. */
 GW_LANE void gw_sha1_finish(gw_sha1 *state, gw_text text)
 {
     const gw_u32 bytes = text.bytes + text.suffix_bytes;
@@ -88,7 +89,7 @@ GW_LANE void gw_sha1_finish(gw_sha1 *state, gw_text text)
         }
         gw_sha1_block(state, w);
     }
-    /* Padding: the rest of the text, 0x80 and the length fill one or two blocks (FIPS 180-4,
+    /* The rest of the text, the byte 0x80, zeros and the length fill one or two blocks (FIPS 180-4,
      * section 5.1.1). */
     const gw_u32 end = at + (bytes - at + 9 > GW_SHA1_BLOCK_BYTES ? 2 : 1) * GW_SHA1_BLOCK_BYTES;
     for (; at < end; at += GW_SHA1_BLOCK_BYTES) {
@@ -96,8 +97,8 @@ GW_LANE void gw_sha1_finish(gw_sha1 *state, gw_text text)
             w[i] = gw_text_word(text, at + 4 * i, 0x80u);
         }
         if (at + GW_SHA1_BLOCK_BYTES == end) {
-            /* A frame is far shorter than 2^29 bytes, so the upper word of the length in bits is 0.
-             */
+            /* The length in bits has two words. A frame is far shorter than 2^29 bytes, so the
+             * upper word is 0. */
             w[15] = 8 * (GW_SHA1_BLOCK_BYTES + bytes);
         }
         gw_sha1_block(state, w);
@@ -116,8 +117,8 @@ GW_LANE gw_sha1 gw_sha1_load(const GW_GLOBAL gw_u32 *words)
     return state;
 }
 
-/* Returns HMAC-SHA1 of a text (RFC 2104, section 2). `inner` and `outer` are the states after the
- * blocks key xor ipad and key xor opad (RFC 2104, section 4). */
+/* Returns HMAC-SHA1 of a text (RFC 2104, section 2). `inner` is the SHA-1 state after the block key
+ * xor ipad. `outer` is the state after the block key xor opad (RFC 2104, section 4). */
 GW_APART gw_sha1 gw_hmac_sha1(const GW_GLOBAL gw_u32 *inner, const GW_GLOBAL gw_u32 *outer,
                               gw_text text)
 {

@@ -1,5 +1,5 @@
-/* SHA-256 (FIPS 180-4, section 6.2) and HMAC-SHA-256 (RFC 2104, RFC 4868). The SA holds the HMAC
- * states after the key blocks. */
+/* SHA-256 (FIPS 180-4, section 6.2) and HMAC-SHA-256 (RFC 2104, RFC 4868). The SA (security
+ * association) holds the two states of HMAC in which the key is already hashed. */
 #ifndef GODWIT_SHA256_H
 #define GODWIT_SHA256_H
 
@@ -32,7 +32,8 @@ GW_TABLE gw_u32 gw_sha256_constants[64] = {
 };
 /* clang-format on */
 
-/* Ch and Maj (FIPS 180-4, section 4.1.2), rewritten with fewer operations. */
+/* The functions Ch and Maj of SHA-256 (FIPS 180-4, section 4.1.2), written with fewer operations
+ * than in the standard. */
 #define GW_SHA256_CH(e, f, g)  ((g) ^ ((e) & ((f) ^ (g))))
 #define GW_SHA256_MAJ(a, b, c) (((a) & (b)) | ((c) & ((a) | (b))))
 #define GW_SHA256_TURN(x, i, j, k)                                                                 \
@@ -40,14 +41,15 @@ GW_TABLE gw_u32 gw_sha256_constants[64] = {
 #define GW_SHA256_SHIFT(x, i, j, k)                                                                \
     (gw_rotate_left32(x, 32 - (i)) ^ gw_rotate_left32(x, 32 - (j)) ^ ((x) >> (k)))
 
-/* One of the 64 rounds of SHA-256. It does not move the eight variables. Instead, the caller
- * rotates their names. */
+/* Performs one of the 64 rounds of SHA-256. The round does not move the values of the eight
+ * variables. Instead, the caller permutes the variables that it passes. */
 #define GW_SHA256_ROUND(a, b, c, d, e, f, g, h, word)                                              \
     h += GW_SHA256_TURN(e, 6, 11, 25) + GW_SHA256_CH(e, f, g) + (word);                            \
     d += h;                                                                                        \
     h += GW_SHA256_TURN(a, 2, 13, 22) + GW_SHA256_MAJ(a, b, c)
 
-/* Word t of the SHA-256 message schedule, for t >= 16. It replaces word t - 16. */
+/* Computes word t of the SHA-256 message schedule, for t >= 16. The result overwrites word t - 16
+ * in the array of 16 words. */
 #define GW_SHA256_WORD(w, t)                                                                       \
     (w[(t)&15] += GW_SHA256_SHIFT(w[((t) + 14) & 15], 17, 19, 10) + w[((t) + 9) & 15] +            \
                   GW_SHA256_SHIFT(w[((t) + 1) & 15], 7, 18, 3))
@@ -64,7 +66,7 @@ GW_TABLE gw_u32 gw_sha256_constants[64] = {
     GW_SHA256_ROUND(c, d, e, f, g, h, a, b, source(w, (t) + 6) + from[(t) + 6]);                   \
     GW_SHA256_ROUND(b, c, d, e, f, g, h, a, source(w, (t) + 7) + from[(t) + 7])
 
-/* Adds one block of 16 words to a SHA-256 state. Overwrites the words. */
+/* Updates a SHA-256 state with one block of 16 words. The function overwrites the words. */
 GW_LANE void gw_sha256_block(gw_sha256 *state, gw_u32 *w)
 {
     gw_u32 a = state->a;
@@ -94,8 +96,8 @@ GW_LANE void gw_sha256_block(gw_sha256 *state, gw_u32 *w)
     state->h += h;
 }
 
-/* Hashes a text with SHA-256 and completes the digest. The state already contains one block, the
- * HMAC key block. */
+/* Hashes a text with SHA-256 and stores the digest in `state`. Before the call, `state` must be the
+ * state after the block with the HMAC key. */
 GW_LANE void gw_sha256_finish(gw_sha256 *state, gw_text text)
 {
     const gw_u32 bytes = text.bytes + text.suffix_bytes;
@@ -107,7 +109,7 @@ GW_LANE void gw_sha256_finish(gw_sha256 *state, gw_text text)
         }
         gw_sha256_block(state, w);
     }
-    /* Padding: the rest of the text, 0x80 and the length fill one or two blocks (FIPS 180-4,
+    /* The rest of the text, the byte 0x80, zeros and the length fill one or two blocks (FIPS 180-4,
      * section 5.1.1). */
     const gw_u32 end =
         at + (bytes - at + 9 > GW_SHA256_BLOCK_BYTES ? 2 : 1) * GW_SHA256_BLOCK_BYTES;
@@ -116,8 +118,8 @@ GW_LANE void gw_sha256_finish(gw_sha256 *state, gw_text text)
             w[i] = gw_text_word(text, at + 4 * i, 0x80u);
         }
         if (at + GW_SHA256_BLOCK_BYTES == end) {
-            /* A frame is far shorter than 2^29 bytes, so the upper word of the length in bits is 0.
-             */
+            /* The length in bits has two words. A frame is far shorter than 2^29 bytes, so the
+             * upper word is 0. */
             w[15] = 8 * (GW_SHA256_BLOCK_BYTES + bytes);
         }
         gw_sha256_block(state, w);
@@ -139,8 +141,8 @@ GW_LANE gw_sha256 gw_sha256_load(const GW_GLOBAL gw_u32 *words)
     return state;
 }
 
-/* Returns HMAC-SHA-256 of a text. `inner` and `outer` are the states after the blocks key xor ipad
- * and key xor opad (RFC 2104, section 4). */
+/* Returns HMAC-SHA-256 of a text. `inner` is the SHA-256 state after the block key xor ipad.
+ * `outer` is the state after the block key xor opad (RFC 2104, section 4). */
 GW_APART gw_sha256 gw_hmac_sha256(const GW_GLOBAL gw_u32 *inner, const GW_GLOBAL gw_u32 *outer,
                                   gw_text text)
 {

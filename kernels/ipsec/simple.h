@@ -1,19 +1,22 @@
 /*
- * Headers of simple ESP packets, in words of one lane or of sixteen lanes (dialect/words.h). A
- * simple packet is IPv4 in a tunnel between IPv4 endpoints, without VLAN tag and UDP. The results
- * are those of encapsulate.h and decapsulate.h. These process all other packets and all drops.
+ * Headers of simple ESP packets, in words of one packet or of sixteen packets (dialect/words.h). A
+ * simple packet is an IPv4 packet in a tunnel between IPv4 endpoints, without VLAN tag and without
+ * UDP header in front of ESP. The results are the same as in encapsulate.h and decapsulate.h, which
+ * process all other packets and all drops.
  *
  *               | L2 | outer IPv4 | SPI, sequence | IV      | inner packet | padding | ICV |
  *   words              0 to 4       5, 6            7 to 10
  *
- * The functions work on words that the caller has loaded, and do not access packets. No include
- * guard: each kind of words includes this file.
+ * The functions compute with words that the caller has loaded. They do not access packets. The file
+ * has no include guard, because it is included once for each kind of words.
  */
 
-/* Maximum number of header words: outer IPv4, ESP, IV. */
+/* Maximum number of words in the headers of a simple packet: the outer IPv4 header, the ESP header
+ * and the IV. */
 #define GW_IPSEC_SIMPLE_WORDS 11u
 
-/* Returns whether an SA may carry simple packets of a variant. */
+/* Returns whether an SA (security association) has the given variant and can carry simple packets.
+ */
 GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_sa)(GW_NAME(gw_ipsec_sa_words) sa, gw_u32 variant)
 {
     const gw_u32 inbound =
@@ -24,7 +27,8 @@ GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_sa)(GW_NAME(gw_ipsec_sa_words) sa, g
            GW_EQUAL(sa.bytes & 0xffu, variant >> 1);
 }
 
-/* Returns whether a frame contains an IPv4 packet. `first` is the first word of its header. */
+/* Returns whether a frame contains a valid IPv4 packet. `first` is the first word of the IPv4
+ * header. */
 GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_ipv4)(GW_WORD ether_type, GW_WORD first,
                                                   GW_WORD frame_bytes)
 {
@@ -32,7 +36,7 @@ GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_ipv4)(GW_WORD ether_type, GW_WORD fi
            GW_AT_LEAST(frame_bytes, (first & 0xffffu) + GW_ETHERNET_BYTES);
 }
 
-/* An outbound packet. */
+/* A simple packet before encapsulation. */
 typedef struct GW_NAME(gw_ipsec_simple_out) {
     GW_NAME(gw_ipsec_sa_words) sa;
     GW_WORD head; /* of the descriptor, bytes */
@@ -48,8 +52,8 @@ typedef struct GW_NAME(gw_ipsec_simple_out) {
     GW_WORD outer_bytes; /* outer packet */
 } GW_NAME(gw_ipsec_simple_out);
 
-/* Checks an outbound packet, and computes its lengths. Returns whether it is simple and has room
- * for the headers. */
+/* Checks an outbound packet and computes its lengths after encapsulation. Returns whether the
+ * packet is simple and its buffer has room for the headers and the trailer. */
 GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_encapsulate_begin)(GW_NAME(gw_ipsec_simple_out) *
                                                                    packet,
                                                                gw_u32 variant, gw_ipsec_suite suite)
@@ -66,8 +70,9 @@ GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_encapsulate_begin)(GW_NAME(gw_ipsec_
     return simple & GW_AT_LEAST(packet->head, added) & GW_AT_LEAST(packet->room_bytes + added, end);
 }
 
-/* Sets the words of the outer header and of ESP. With CBC, the IV is the nonce of gw_ipsec_cbc_iv,
- * which is encrypted later. The words after the headers stay unchanged. */
+/* Computes the words of the outer IP header and the ESP header. With CBC, the IV words contain the
+ * nonce of gw_ipsec_cbc_iv, which is encrypted later. The words after the headers stay unchanged.
+ */
 GW_WORDWISE void GW_NAME(gw_ipsec_simple_headers)(GW_WORD *words,
                                                   const GW_NAME(gw_ipsec_simple_out) * packet,
                                                   gw_ipsec_suite suite)
@@ -88,7 +93,7 @@ GW_WORDWISE void GW_NAME(gw_ipsec_simple_headers)(GW_WORD *words,
     }
 }
 
-/* An inbound packet. */
+/* A simple packet before decapsulation. */
 typedef struct GW_NAME(gw_ipsec_simple_in) {
     GW_NAME(gw_ipsec_sa_words) sa;
     GW_WORD frame_bytes;
@@ -100,8 +105,8 @@ typedef struct GW_NAME(gw_ipsec_simple_in) {
     GW_WORD icv_bytes;
 } GW_NAME(gw_ipsec_simple_in);
 
-/* Checks the headers of an inbound packet, and computes its lengths. Returns whether it is simple
- * and not dropped because of its headers. */
+/* Checks the headers of an inbound packet and computes the lengths of its parts. Returns whether
+ * the packet is simple and its headers are valid. */
 GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_decapsulate_begin)(GW_NAME(gw_ipsec_simple_in) * packet,
                                                                gw_u32 variant, gw_ipsec_suite suite)
 {
@@ -120,7 +125,7 @@ GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_decapsulate_begin)(GW_NAME(gw_ipsec_
            GW_EQUAL(packet->spi, packet->sa.spi);
 }
 
-/* Content of an inbound packet after decryption. */
+/* Words of a simple packet after decryption, from which the checks compute its lengths. */
 typedef struct GW_NAME(gw_ipsec_simple_content) {
     GW_WORD first; /* first word of the inner packet */
     GW_WORD last;  /* last word of the decrypted data */
@@ -131,11 +136,12 @@ typedef struct GW_NAME(gw_ipsec_simple_content) {
     GW_WORD pad_bytes;
 } GW_NAME(gw_ipsec_simple_content);
 
-/* Maximum number of padding bytes that ESP needs. */
+/* Maximum number of padding bytes in a simple packet. ESP never needs more. */
 #define GW_IPSEC_SIMPLE_PAD_BYTES 15u
 
-/* Checks the content of an inbound packet, except its padding and selectors. Returns whether it is
- * IPv4 with as much padding as ESP needs, and its ECN does not change. */
+/* Checks the decrypted content of an inbound packet, except its padding bytes and its selectors.
+ * Returns whether the content is an IPv4 packet with no more padding than ESP needs, and whether
+ * its ECN stays unchanged. */
 GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_decapsulate_end)(GW_NAME(gw_ipsec_simple_content) *
                                                              content)
 {

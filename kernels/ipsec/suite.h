@@ -1,9 +1,11 @@
 /*
- * Suites of ipsec. A suite is a protocol with its transforms and its key size.
- * crates/function/src/ipsec/suite.rs contains the same list, and a test compares both.
+ * The suites of ipsec. A suite is a combination of protocol (ESP or AH), cipher, key size and
+ * authentication algorithm. The file crates/function/src/ipsec/suite.rs contains the same list, and
+ * a test compares both.
  *
- * The variant of a packet is 2 * suite + direction. All packets of a bin have the same variant, so
- * branches on the suite are uniform in a work-group.
+ * The variant (kind of processing) of a packet is 2 * suite + direction. All packets of a bin (a
+ * batch of packets for one function) have the same variant. All lanes of a work-group thus take the
+ * same branches on the suite.
  */
 #ifndef GODWIT_IPSEC_SUITE_H
 #define GODWIT_IPSEC_SUITE_H
@@ -22,8 +24,8 @@
 #define GW_IPSEC_AUTH_GHASH    3u /* GCM: RFC 4106; without a cipher GMAC: RFC 4543 */
 #define GW_IPSEC_AUTH_POLY1305 4u /* RFC 7634 */
 
-/* List of suites: X(number, name, protocol, cipher, key length of the cipher or GMAC in bytes,
- * authentication). */
+/* List of all suites. The arguments of X are: number, name, protocol, cipher, key length of the
+ * cipher or GMAC in bytes, and authentication algorithm. */
 #define GW_IPSEC_SUITES(X)                                                                         \
     X(0, cbc128_sha1, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 16, GW_IPSEC_AUTH_SHA1)                   \
     X(1, cbc192_sha1, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 24, GW_IPSEC_AUTH_SHA1)                   \
@@ -70,8 +72,8 @@ GW_LANE gw_u32 gw_ipsec_direction(gw_u32 variant)
     return variant & 1u;
 }
 
-/* Table of suites, each packed as protocol | cipher << 8 | key_bytes << 16 | auth << 24. A lookup
- * is one load. A switch would cost a GPU several branches. */
+/* Table of all suites, each packed into one word: protocol | cipher << 8 | key_bytes << 16 | auth
+ * << 24. A lookup is one load, whereas a switch would cost a GPU several branches. */
 GW_TABLE gw_u32 gw_ipsec_suites[GW_IPSEC_SUITE_COUNT] = {
 #define GW_IPSEC_SUITE_ENTRY(number, name, protocol, cipher, key_bytes, auth)                      \
     (protocol) | (cipher) << 8 | (key_bytes) << 16 | (auth) << 24,
@@ -79,7 +81,8 @@ GW_TABLE gw_u32 gw_ipsec_suites[GW_IPSEC_SUITE_COUNT] = {
 #undef GW_IPSEC_SUITE_ENTRY
 };
 
-/* Returns the suite of a variant. A variant that no host half uses has protocol 0. */
+/* Returns the suite of a variant (2 * suite + direction). If the number of the suite is invalid,
+ * the returned protocol is 0. */
 GW_LANE gw_ipsec_suite gw_ipsec_suite_of(gw_u32 variant)
 {
     const gw_u32 number = variant >> 1;
@@ -92,7 +95,7 @@ GW_LANE gw_ipsec_suite gw_ipsec_suite_of(gw_u32 variant)
     return suite;
 }
 
-/* Returns the number of AES rounds for the suite's key length (FIPS 197, section 5). */
+/* Returns the number of AES rounds for the key length of a suite (FIPS 197, section 5). */
 GW_LANE gw_u32 gw_ipsec_aes_rounds(gw_ipsec_suite suite)
 {
     return suite.key_bytes / 4 + 6;
@@ -107,8 +110,8 @@ GW_LANE gw_u32 gw_ipsec_iv_bytes(gw_ipsec_suite suite)
     return suite.cipher == GW_IPSEC_CIPHER_NULL && suite.auth != GW_IPSEC_AUTH_GHASH ? 0 : 8;
 }
 
-/* Returns the alignment of payload and padding, in bytes: the cipher's block size, but at least 4
- * (RFC 4303, section 2.4). */
+/* Returns the alignment of the payload with its padding, in bytes. This is the block size of the
+ * cipher, but at least 4 (RFC 4303, section 2.4). */
 GW_LANE gw_u32 gw_ipsec_block_bytes(gw_ipsec_suite suite)
 {
     return suite.cipher == GW_IPSEC_CIPHER_CBC ? 16 : 4;

@@ -1,4 +1,5 @@
-/* Computes the tag that authenticates an ESP or AH packet, with each algorithm of the suites. */
+/* Computes the tag that authenticates an ESP or AH packet, with the authentication algorithm of the
+ * suite. */
 #ifndef GODWIT_IPSEC_TAG_H
 #define GODWIT_IPSEC_TAG_H
 
@@ -8,8 +9,8 @@
 #include "sha256.h"
 #include "text.h"
 
-/* Authentication tag: the first 16 bytes of an algorithm's output, as big-endian words. The ICV is
- * the first icv_bytes bytes of it. */
+/* Authentication tag: the first 16 bytes of the output of the algorithm, as big-endian words. The
+ * ICV of a packet is the first icv_bytes bytes of the tag. */
 typedef struct gw_ipsec_tag {
     gw_u32 words[4];
 } gw_ipsec_tag;
@@ -39,7 +40,8 @@ GW_LANE void gw_ipsec_tag_store(GW_GLOBAL gw_u8 *to, gw_ipsec_tag tag, gw_u32 ic
     }
 }
 
-/* Returns whether the ICV at `bytes` equals the tag, in constant time. */
+/* Returns whether the ICV at `bytes` equals the first icv_bytes bytes of the tag. The comparison
+ * takes constant time. */
 GW_LANE gw_u32 gw_ipsec_tag_equal(const GW_GLOBAL gw_u8 *bytes, gw_ipsec_tag tag, gw_u32 icv_bytes)
 {
     gw_u32 difference = 0;
@@ -56,8 +58,8 @@ GW_LANE gw_u32 gw_ipsec_tag_equal(const GW_GLOBAL gw_u8 *bytes, gw_ipsec_tag tag
     return difference == 0;
 }
 
-/* Returns the nonce of GCM and GMAC, salt and IV, which starts their counter blocks (RFC 4106,
- * section 4; RFC 4543, section 3.2). */
+/* Returns the nonce for GCM and GMAC. It consists of the salt of the SA and the IV of the packet.
+ * Each counter block starts with the nonce (RFC 4106, section 4; RFC 4543, section 3.2). */
 GW_LANE gw_aes_nonce gw_ipsec_aes_nonce(const GW_GLOBAL gw_ipsec_sa *sa, gw_u64 iv)
 {
     gw_aes_nonce nonce;
@@ -67,7 +69,8 @@ GW_LANE gw_aes_nonce gw_ipsec_aes_nonce(const GW_GLOBAL gw_ipsec_sa *sa, gw_u64 
     return nonce;
 }
 
-/* Adds a text to a GHASH sum. The last block is padded with zeros. */
+/* Adds a text to a GHASH sum. If the last block of the text is incomplete, it is padded with zeros.
+ */
 GW_LANE gw_ghash_element gw_ipsec_ghash_text(gw_ghash_element sum, const GW_GLOBAL gw_u32 *keys,
                                              gw_text text)
 {
@@ -83,8 +86,8 @@ GW_LANE gw_ghash_element gw_ipsec_ghash_text(gw_ghash_element sum, const GW_GLOB
     return sum;
 }
 
-/* Completes GCM (SP 800-38D, section 7.1, steps 5 and 6): adds the lengths to the GHASH sum, and
- * the encrypted first counter block. */
+/* Completes the tag of GCM (SP 800-38D, section 7.1, steps 5 and 6). Adds the lengths and then the
+ * encrypted first counter block to the GHASH sum. */
 GW_LANE gw_ipsec_tag gw_ipsec_gcm_tag(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rounds,
                                       gw_ghash_element sum, gw_u32 aad_bytes, gw_u32 bytes,
                                       gw_u64 iv)
@@ -100,8 +103,9 @@ GW_LANE gw_ipsec_tag gw_ipsec_gcm_tag(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 ro
         gw_ghash_word(sum, 2) ^ gw_aes_word(mask, 2), gw_ghash_word(sum, 3) ^ gw_aes_word(mask, 3));
 }
 
-/* Additional authenticated data of ESP AEADs (RFC 4106, section 5; RFC 7634, section 2.1): SPI and
- * sequence number. An extended sequence number has 64 bits. */
+/* Additional authenticated data (AAD) of an ESP packet with an AEAD suite (RFC 4106, section 5; RFC
+ * 7634, section 2.1). It consists of the SPI and the sequence number. An extended sequence number
+ * has 64 bits. */
 typedef struct gw_ipsec_aad {
     gw_u32 words[4]; /* big-endian; unused words are 0 */
     gw_u32 bytes;
@@ -131,8 +135,8 @@ GW_APART gw_ipsec_tag gw_ipsec_gcm(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 round
     return gw_ipsec_gcm_tag(sa, rounds, sum, aad.bytes, bytes, iv);
 }
 
-/* Returns the AES-GMAC tag of an ESP packet. All of it is additional authenticated data, including
- * IV and payload (RFC 4543, section 3.3). */
+/* Returns the AES-GMAC tag of an ESP packet. The whole packet is additional authenticated data,
+ * including the IV and the payload (RFC 4543, section 3.3). */
 GW_APART gw_ipsec_tag gw_ipsec_gmac_esp(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rounds, gw_u64 iv,
                                         gw_u64 sequence, const GW_GLOBAL gw_u8 *data, gw_u32 bytes)
 {
@@ -140,8 +144,8 @@ GW_APART gw_ipsec_tag gw_ipsec_gmac_esp(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 
     const gw_u32 iv_high = (gw_u32)(iv >> 32);
     const gw_u32 iv_low = (gw_u32)iv;
     const gw_ghash_element key = gw_ghash_key(sa->authentication);
-    /* The first GHASH block takes 16 bytes. The text starts after them: within the IV or at its
-     * end. */
+    /* The first GHASH block contains the SPI, the sequence number and 4 or 8 bytes of the IV. The
+     * remaining text starts after these bytes. */
     const gw_u32 from = aad.bytes == 12 ? 4 : 8;
     gw_ghash_element sum =
         gw_ghash_words(aad.words[0], aad.words[1], aad.bytes == 12 ? aad.words[2] : iv_high,
@@ -162,7 +166,8 @@ GW_LANE gw_chacha20_nonce gw_ipsec_chacha20_nonce(const GW_GLOBAL gw_ipsec_sa *s
     return nonce;
 }
 
-/* Returns the ChaCha20-Poly1305 tag of the encrypted data (RFC 8439, section 2.8). */
+/* Returns the ChaCha20-Poly1305 tag of an ESP packet whose data is encrypted (RFC 8439, section
+ * 2.8). */
 GW_APART gw_ipsec_tag gw_ipsec_chacha20_poly1305(const GW_GLOBAL gw_ipsec_sa *sa,
                                                  gw_chacha20_nonce nonce, gw_u64 sequence,
                                                  const GW_GLOBAL gw_u8 *data, gw_u32 bytes)

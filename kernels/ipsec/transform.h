@@ -1,10 +1,11 @@
 /*
- * Transforms of ESP and AH packets: encryption, decryption and authentication for every suite.
+ * Encryption, decryption and authentication of ESP and AH packets, for every suite.
  *
  *   esp       | SPI, sequence | IV | encrypted data with padding | ICV |
  *   bytes            8       0/8/16         cipher_bytes          icv_bytes
  *
- * All packets of a bin have the same suite, so branches on the suite are uniform.
+ * All packets of a bin (a batch of packets) have the same suite. All lanes of a work-group thus
+ * take the same branches on the suite.
  */
 #ifndef GODWIT_IPSEC_TRANSFORM_H
 #define GODWIT_IPSEC_TRANSFORM_H
@@ -18,17 +19,17 @@
 #define GW_IPSEC_ESP_HEADER_BYTES 8u /* SPI, sequence number (RFC 4303, section 2) */
 
 /*
- * Returns the IV of a CBC packet: the encryption of a nonce under the packet's own key (NIST SP
- * 800-38A, appendix C, first method). The nonce consists of SPI, 64-bit sequence number and
- * destination.
+ * Returns the IV of a packet that is encrypted with CBC. The IV is the encryption of a nonce with
+ * the key of the packet's SA (NIST SP 800-38A, appendix C, first method). The nonce consists of the
+ * SPI, the 64-bit sequence number and the destination address.
  *
  * The IV is unpredictable, as RFC 3602 section 3 requires. It depends only on the SA and the
  * sequence number, so every device computes the same IV.
  *
- * A nonce never repeats under a key: SPI and destination identify the SA, and an SA uses each
- * sequence number once. If a first plaintext block equals its IV xor a nonce, its ciphertext
- * reveals the IV of that nonce. An attacker cannot choose such a block without knowing the IV in
- * advance. It occurs by chance once in 2^96 blocks.
+ * A nonce never repeats with the same key. The SPI and the destination identify the SA, and an SA
+ * uses each sequence number once. If the first plaintext block of a packet equals its IV xor a
+ * nonce, its ciphertext reveals the IV of that nonce. An attacker cannot choose such a block
+ * without knowing the IV in advance. It occurs by chance once in 2^96 blocks.
  */
 GW_LANE gw_aes_block gw_ipsec_cbc_iv(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rounds,
                                      gw_u64 sequence)
@@ -38,8 +39,9 @@ GW_LANE gw_aes_block gw_ipsec_cbc_iv(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rou
         gw_aes_words(sa->spi, (gw_u32)(sequence >> 32), (gw_u32)sequence, sa->destination[0]));
 }
 
-/* Returns the text that HMAC authenticates: `data` and, with extended sequence numbers, their upper
- * half, which is not in the packet (RFC 4303, section 2.2.1; RFC 4302, section 2.5.1). */
+/* Returns the text that HMAC authenticates. The text is `data` and, with extended sequence numbers,
+ * the upper half of the sequence number. This half is not in the packet (RFC 4303, section 2.2.1;
+ * RFC 4302, section 2.5.1). */
 GW_LANE gw_text gw_ipsec_text(const GW_GLOBAL gw_ipsec_sa *sa, const GW_GLOBAL gw_u8 *data,
                               gw_u32 bytes, gw_u64 sequence)
 {
@@ -49,7 +51,7 @@ GW_LANE gw_text gw_ipsec_text(const GW_GLOBAL gw_ipsec_sa *sa, const GW_GLOBAL g
     return text;
 }
 
-/* Returns the tag of an ESP packet whose payload is already encrypted. */
+/* Returns the authentication tag of an ESP packet whose payload is already encrypted. */
 GW_APART gw_ipsec_tag gw_ipsec_esp_tag(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
                                        const GW_GLOBAL gw_u8 *esp, gw_u32 cipher_bytes,
                                        gw_u64 sequence)
@@ -71,8 +73,9 @@ GW_APART gw_ipsec_tag gw_ipsec_esp_tag(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec
     return gw_ipsec_hmac(sa, suite.auth, gw_ipsec_text(sa, esp, before + cipher_bytes, sequence));
 }
 
-/* Encrypts or decrypts with CTR or ChaCha20, which are their own inverse. GCM and ChaCha20-Poly1305
- * use the first block of the key stream for the tag, so their data starts with the next block. */
+/* Encrypts or decrypts data with CTR or ChaCha20, which are their own inverse. GCM and
+ * ChaCha20-Poly1305 use the first block of the key stream for the tag. With these suites, the data
+ * therefore uses the key stream from the second block on. */
 GW_LANE void gw_ipsec_stream(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
                              const GW_GLOBAL gw_u8 *iv, GW_GLOBAL gw_u8 *data, gw_u32 cipher_bytes)
 {
@@ -85,8 +88,9 @@ GW_LANE void gw_ipsec_stream(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite sui
     }
 }
 
-/* Writes the IV, encrypts in place, and writes the ICV. The ESP header is already written.
- * `sequence` is the full 64-bit sequence number. With CBC, cipher_bytes is a multiple of 16. */
+/* Completes an outbound ESP packet whose header is already written: writes the IV, encrypts the
+ * data in place, and writes the ICV. `sequence` is the full 64-bit sequence number. With CBC,
+ * cipher_bytes must be a multiple of 16. */
 GW_APART void gw_ipsec_esp_encrypt(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
                                    GW_GLOBAL gw_u8 *esp, gw_u32 cipher_bytes, gw_u64 sequence)
 {
@@ -108,8 +112,9 @@ GW_APART void gw_ipsec_esp_encrypt(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_sui
     }
 }
 
-/* Verifies the ICV and decrypts in place. Returns 0 if the ICV is wrong; the packet is then
- * unchanged (RFC 4303, section 3.4.4.1). `sequence` is the full 64-bit sequence number. */
+/* Verifies the ICV of an ESP packet and decrypts the packet in place. Returns 0 if the ICV is
+ * wrong, and leaves the packet unchanged (RFC 4303, section 3.4.4.1). `sequence` is the full 64-bit
+ * sequence number. */
 GW_APART gw_u32 gw_ipsec_esp_decrypt(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
                                      GW_GLOBAL gw_u8 *esp, gw_u32 cipher_bytes, gw_u64 sequence)
 {
@@ -130,9 +135,9 @@ GW_APART gw_u32 gw_ipsec_esp_decrypt(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_s
     return 1;
 }
 
-/* Returns the tag of an AH packet of `bytes` bytes, in which the mutable fields and the ICV are 0
- * (RFC 4302, section 3.3.3). `iv` is the IV of GMAC, which precedes the ICV in the packet (RFC
- * 4543, section 4). Outbound it is the sequence number. */
+/* Returns the authentication tag of an AH packet of `bytes` bytes. The mutable fields and the ICV
+ * must be 0 (RFC 4302, section 3.3.3). `iv` is the IV of GMAC, which precedes the ICV in the packet
+ * (RFC 4543, section 4). For outbound packets, the IV is the sequence number. */
 GW_APART gw_ipsec_tag gw_ipsec_ah_tag(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
                                       const GW_GLOBAL gw_u8 *data, gw_u32 bytes, gw_u64 iv,
                                       gw_u64 sequence)
