@@ -1,4 +1,4 @@
-//! Commands of the operator: `add`, `remove` and `list` of one table.
+//! Control commands that change and list the entries of one table: `add`, `remove` and `list`.
 
 use serde_json::{Value, json};
 
@@ -11,8 +11,8 @@ use crate::{Error, Running};
 const LISTED_MAX: usize = 10_000;
 
 impl Declared {
-    /// Runs a command. A change of several entries stops at the first one that fails, and the reply
-    /// names it.
+    /// Runs a control command. If a command changes several entries, it stops at the first entry
+    /// that fails, and the reply names this entry.
     pub(crate) fn command(&self, request: &Value, running: &dyn Running) -> Result<Value, Error> {
         let (image, mut tables) = self.parts();
         let wanted = request.get("table").and_then(Value::as_str).unwrap_or_default();
@@ -62,8 +62,8 @@ fn words(row: &Value) -> Option<Vec<&str>> {
     row.as_array()?.iter().map(Value::as_str).collect()
 }
 
-/// Returns the text of each column. Words without the name of a column belong to the columns in
-/// their order.
+/// Returns the text of each column from the words of a command. A word without the name of a column
+/// belongs to the column after that of the previous word.
 fn texts<'a>(columns: &[String], words: &[&'a str]) -> Result<Vec<&'a str>, Error> {
     let mut texts: Vec<Option<&str>> = vec![None; columns.len()];
     let mut next = 0;

@@ -1,4 +1,4 @@
-//! Entries of declared tables, from lines of a file and words of a command.
+//! Entries of declared tables. They are parsed from the lines of a file or the words of a command.
 
 use godwit_declare::generate::page::columns;
 use godwit_declare::value::{self, Words};
@@ -27,7 +27,8 @@ pub(super) enum Key {
 /// Bytes of a row.
 pub(super) type Row = Box<[u8]>;
 
-/// An added, changed or removed entry. Without a row the entry is removed.
+/// Change of the entry with a key. With a row, the entry is added or changed. Without a row, it is
+/// removed.
 pub(super) type Change = (Key, Option<Row>);
 
 /// Converts entries of one table from and to text.
@@ -131,7 +132,8 @@ impl Format {
         })
     }
 
-    /// Returns the words and masks of all patterns that a pattern with ranges consists of.
+    /// Divides a pattern with ranges into simple patterns. Returns the values and the bit mask of
+    /// each simple pattern, as words.
     pub(super) fn masked(&self, patterns: &[String]) -> Result<Vec<(Vec<u64>, Vec<u64>)>, String> {
         let mut all: Vec<Vec<(Words, Words)>> = vec![Vec::new()];
         for (field, pattern) in self.key.iter().zip(patterns) {
@@ -176,7 +178,7 @@ impl Format {
     }
 }
 
-/// Returns the type of a field of a key or row, which holds one value.
+/// Returns the scalar type of a field. The fields of keys and rows hold a single value.
 pub(super) fn scalar(field: &Field) -> Scalar {
     match field.kind {
         FieldType::Scalar(scalar) => scalar,
@@ -202,8 +204,8 @@ fn load(bytes: &[u8], scalar: Scalar) -> Words {
     words
 }
 
-/// Returns values and masks of the parts of a pattern: `*`, a value, a prefix `value/length`, or a
-/// range `first-last`.
+/// Divides the text of a pattern into parts, and returns the value and the bit mask of each part.
+/// The text is `*`, a value, a prefix `value/length`, or a range `first-last`.
 fn pattern_of(scalar: Scalar, text: &str, ports: &[String]) -> Result<Vec<(Words, Words)>, String> {
     let bits = scalar.bits();
     let full = match scalar {
@@ -248,13 +250,14 @@ fn split(number: u128, scalar: Scalar) -> Words {
     if scalar == Scalar::Ipv6 { [(number >> 64) as u64, number as u64] } else { [number as u64, 0] }
 }
 
-/// Divides a range of numbers into prefixes: values and masks.
+/// Divides a range of numbers into prefixes, and returns the value and the bit mask of each prefix.
 fn range(first: u64, last: u64, bits: u32) -> Vec<(u64, u64)> {
     let full = u64::MAX >> (64 - bits);
     let mut parts = Vec::new();
     let mut at = first;
     loop {
-        // The largest aligned block that begins here and ends within the range.
+        // Each part is the largest aligned block of numbers that begins here and ends within the
+        // range.
         let mut size = at.trailing_zeros().min(bits);
         while size > 0 && (u64::MAX >> (64 - size)) > last - at {
             size -= 1;

@@ -1,4 +1,5 @@
-//! Files of entries: lines of values, separated by commas. The first line names the columns.
+//! Parser for the files that contain the entries of tables. Each line holds values that are
+//! separated by commas. The first line names the columns.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -8,7 +9,7 @@ use godwit_declare::Table;
 use super::entry::{Format, Key, Row};
 use crate::{Error, config};
 
-/// Reads the entries of a table. Empty lines and lines that begin with `#` are skipped.
+/// Reads the entries of a table from a file. Skips empty lines and lines that begin with `#`.
 pub(super) fn read(directory: &Path, name: &Path, table: &Table, format: &Format) -> Result<Vec<(Key, Row)>, Error> {
     let (path, bytes) = config::read_file(directory, name)?;
     let refuse = |line: usize, message: String| Error::Line { path: path.clone(), line, message };
@@ -47,7 +48,8 @@ pub(super) fn read(directory: &Path, name: &Path, table: &Table, format: &Format
     Ok(entries)
 }
 
-/// Returns for each column of the table its position in the file.
+/// Returns the position in the file for each column of the table. `header` is the line that names
+/// the columns.
 fn order(header: &str, format: &Format) -> Result<Vec<usize>, String> {
     let names: Vec<&str> = header.split(',').map(str::trim).collect();
     let expected = format.columns();

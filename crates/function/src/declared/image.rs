@@ -1,4 +1,4 @@
-//! The table image of a declaration: parameters, and all tables.
+//! Table image of a declared function. It contains the values of the parameters and all tables.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,8 @@ use crate::{BuildContext, Error};
 /// Alignment of tables in the image, in bytes.
 const ALIGN_BYTES: usize = 64;
 
-/// Values of the configuration: parameters, and the files of tables.
+/// Values from the configuration of a declared function: its parameters, and the files of its
+/// tables.
 #[derive(Debug, Default)]
 pub(crate) struct Values {
     pub(crate) params: BTreeMap<String, Spanned<toml::Value>>,
@@ -39,7 +40,7 @@ pub(super) struct State {
 }
 
 impl Declared {
-    /// Builds the image.
+    /// Builds the table image of a declared function from its configuration.
     ///
     /// # Errors
     /// Returns the first problem of the configuration or of a file of entries.
@@ -85,12 +86,13 @@ impl Declared {
 
     /// Returns the image and the tables, for commands.
     pub(super) fn parts(&self) -> (&Arc<Image>, MutexGuard<'_, Vec<State>>) {
-        // A failed change leaves entries and image consistent, so a panic elsewhere does no harm.
+        // A poisoned lock is safe to use. A failed change leaves the entries and the image
+        // consistent, so a panic of another command does no harm.
         (&self.image, self.tables.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Refuses keys that the declaration lacks.
+/// Returns an error if the configuration contains keys that the declaration lacks.
 fn known<'a>(
     section: &str,
     keys: impl Iterator<Item = (&'a String, std::ops::Range<usize>)>,

@@ -7,8 +7,8 @@ use godwit_packet::Image;
 
 use super::entry::Row;
 
-/// Rows of a table. A row is in use, never used, free, or retired while packets in flight may refer
-/// to it.
+/// Rows of a table. Each row is in use, never used, free or retired. A retired row is no longer
+/// used, but packets in flight may still read it.
 pub(super) struct Rows {
     offset: usize,
     row_bytes: usize,
@@ -61,14 +61,15 @@ impl Rows {
         start..start + self.row_bytes
     }
 
-    /// Takes a use of a row. Returns its index, and whether the row must be written; `None` if
-    /// there is no room.
+    /// Adds a use of a row, and stores the row if no entry uses it yet. Returns the index of the
+    /// row, and whether its bytes must be written. Returns `None` if there is no room.
     pub(super) fn take(&mut self, row: &Row) -> Option<(u32, Written)> {
         if let Some(&index) = self.by_row.get(row) {
             self.taken[index as usize].1 += 1;
             return Some((index, Written::Already));
         }
-        // Slots that were never used come first: no device can have their contents in a cache.
+        // Places that were never used are taken first, because no device has their old contents in
+        // a cache.
         let (index, written) = if self.taken.len() < self.capacity {
             self.taken.push((None, 0));
             (self.taken.len() as u32 - 1, Written::First)
@@ -80,7 +81,7 @@ impl Rows {
         Some((index, written))
     }
 
-    /// Gives a use of a row back.
+    /// Removes a use of a row. The row is retired when no entry uses it any more.
     pub(super) fn give(&mut self, index: u32) {
         let (row, uses) = &mut self.taken[index as usize];
         *uses -= 1;
@@ -97,12 +98,12 @@ impl Rows {
         self.retired.len()
     }
 
-    /// Frees the first `count` retired rows. No packet in flight may refer to them.
+    /// Frees the first `count` retired rows. No packet in flight may refer to them any more.
     pub(super) fn reuse(&mut self, count: usize) {
         self.free.extend(self.retired.drain(..count));
     }
 
-    /// Returns the number of different rows that the table can hold.
+    /// Returns the maximum number of different rows in the table.
     pub(super) fn capacity(&self) -> usize {
         self.capacity
     }
@@ -120,10 +121,11 @@ impl Rows {
 /// State of a row's bytes in the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
-    /// Another entry has the same row.
+    /// Another entry uses the same row, so its bytes are in the image already.
     Already,
-    /// The slot was never used.
+    /// The row takes a place that was never used.
     First,
-    /// The slot was in use before. A device may have its old bytes in a cache.
+    /// The row takes a place that was in use before. A device may have the old bytes of this place
+    /// in a cache.
     Again,
 }

@@ -1,4 +1,5 @@
-//! `dpi`: searches the payload of every packet for many byte strings.
+//! The function `dpi` (deep packet inspection) searches the payload of every packet for many byte
+//! strings.
 
 mod config;
 mod patterns;
@@ -17,7 +18,8 @@ use crate::{BuildContext, Contract, Error, Function, Kind};
 
 pub use config::Config;
 
-/// Contract, verdicts and drop reasons, as declared in `kernels/dpi/dpi.h`.
+/// Declarations in `kernels/dpi/dpi.h`: the contract of the function, its verdicts and its drop
+/// reasons.
 pub use godwit_kernels::declared::dpi::*;
 pub use patterns::{parse as parse_patterns, parse_pattern};
 
@@ -54,11 +56,12 @@ pub struct Dpi {
 }
 
 impl Dpi {
-    /// Creates a function that searches for these patterns. The number of a pattern is its index.
+    /// Creates a function that searches for `patterns`. The number of a pattern is its index in the
+    /// list.
     ///
     /// # Errors
-    /// Returns [`Error::Memory`] if memory is insufficient, and [`Error::Value`] for an empty
-    /// pattern or too many patterns.
+    /// Returns [`Error::Memory`] if memory is insufficient. Returns [`Error::Value`] if a pattern
+    /// is empty or there are too many patterns.
     pub fn new(patterns: Vec<Vec<u8>>, case: Case) -> Result<Self, Error> {
         if let Some(number) = patterns.iter().position(Vec::is_empty) {
             return Err(Error::Value { span: None, message: format!("pattern {number} is empty") });

@@ -13,7 +13,7 @@
 
 use crate::Error;
 
-/// Parses the patterns of `text`, in order.
+/// Parses the text of a pattern file. Returns its patterns in order.
 ///
 /// # Errors
 /// Returns the line number, counted from 1, and the problem.
@@ -60,7 +60,8 @@ pub fn parse_pattern(line_text: &[u8]) -> Result<Vec<u8>, Error> {
     Ok(pattern)
 }
 
-/// Appends the hexadecimal bytes up to the closing `|`. Returns the text after it.
+/// Parses hexadecimal digits up to the closing `|` and appends their bytes to `pattern`. Returns
+/// the text after the `|`.
 fn parse_hex<'a>(mut rest: &'a [u8], pattern: &mut Vec<u8>) -> Result<&'a [u8], Error> {
     loop {
         match *rest {

@@ -1,5 +1,5 @@
-//! `ref` of `dpi`, written from its description. Every pattern is compared at every position of the
-//! payload that contains its last byte.
+//! Reference implementation of `dpi`, written from its description. It compares each pattern at
+//! every position where the payload contains the pattern's last byte.
 
 use godwit_wire::{Error, Ethernet, Ipv4, Ipv6, Tcp, Vlan, ethertype, protocol, udp};
 
@@ -8,8 +8,8 @@ use super::Case;
 /// Matches in a payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Matches {
-    /// Number of the pattern that ends first. If several patterns end there, it is the lowest
-    /// number.
+    /// Number of the pattern whose match ends first in the payload. If several matches end there,
+    /// it is the lowest of their numbers.
     pub(super) first: u32,
     /// Number of matches, including overlaps and equal patterns.
     pub(super) count: usize,
@@ -18,8 +18,8 @@ pub(super) struct Matches {
 /// Searches the payload for all patterns.
 pub(super) fn search(payload: &[u8], patterns: &[Vec<u8>], case: Case) -> Matches {
     let equal = |(a, b): (&u8, &u8)| case.fold(*a) == case.fold(*b);
-    // Patterns by their last byte. Comparing ten thousand patterns at every position would take 20
-    // ms per packet.
+    // The patterns are grouped by their last byte. Without groups, ten thousand patterns would take
+    // 20 ms per packet.
     let mut ending: [Vec<(u32, &[u8])>; 256] = std::array::from_fn(|_| Vec::new());
     for (pattern, number) in patterns.iter().zip(0..) {
         if let Some(last) = pattern.last() {
@@ -43,10 +43,10 @@ pub(super) fn search(payload: &[u8], patterns: &[Vec<u8>], case: Case) -> Matche
     matches
 }
 
-/// Returns the application payload of the frame, as far as the headers are known. Returns `None` if
-/// the headers state more bytes than the frame has.
+/// Returns the application payload of a frame, which begins after the headers of known protocols.
+/// Returns `None` if the headers state more bytes than the frame has.
 ///
-/// The rules are those of `kernels/common/payload.h`, in the same order.
+/// The function follows the rules of `kernels/common/payload.h` in the same order.
 pub(super) fn payload(frame: &[u8]) -> Option<&[u8]> {
     let ethernet = Ethernet::new_checked(frame).ok()?;
     let (kind, packet) = match ethernet.ethertype() {
@@ -57,7 +57,8 @@ pub(super) fn payload(frame: &[u8]) -> Option<&[u8]> {
         other => (other, &frame[godwit_wire::ethernet::HEADER_BYTES..]),
     };
     match kind {
-        // A packet that is not valid IPv4 is searched as a whole (RFC 791, section 3.1).
+        // If a packet with the EtherType of IPv4 is not valid IPv4 (RFC 791, section 3.1), the
+        // whole packet is searched.
         ethertype::IPV4 => match Ipv4::new_checked(packet) {
             Ok(header) => {
                 let data = &packet[header.header_bytes()..usize::from(header.total_bytes())];
@@ -66,7 +67,7 @@ pub(super) fn payload(frame: &[u8]) -> Option<&[u8]> {
             Err(Error::Truncated) => None,
             Err(_) => Some(packet),
         },
-        // IPv6 extension headers are searched too (RFC 8200, section 3).
+        // The search includes IPv6 extension headers (RFC 8200, section 3).
         ethertype::IPV6 => match Ipv6::new_checked(packet) {
             Ok(header) => {
                 let data = &packet[godwit_wire::ipv6::HEADER_BYTES..][..usize::from(header.payload_bytes())];
@@ -80,7 +81,7 @@ pub(super) fn payload(frame: &[u8]) -> Option<&[u8]> {
 }
 
 /// Returns the data after a TCP header (RFC 9293, section 3.1) or a UDP header (RFC 768). For other
-/// protocols it returns all data.
+/// protocols, returns all of `data`.
 fn upper_layer(number: u8, data: &[u8]) -> Option<&[u8]> {
     match number {
         protocol::TCP => match Tcp::new_checked(data) {

@@ -25,11 +25,12 @@ use crate::Error;
 
 const MATCH_BYTES: usize = size_of::<DpiMatch>();
 
-/// Creates the image of these patterns and returns it with its size in bytes. No pattern may be
-/// empty.
+/// Creates the table image for a list of patterns. Returns the image and its size in bytes. No
+/// pattern may be empty.
 ///
 /// # Errors
-/// Returns [`Error::Memory`] if memory is insufficient, and [`Error::Value`] for too many states.
+/// Returns [`Error::Memory`] if memory is insufficient. Returns [`Error::Value`] if the automaton
+/// has too many states.
 pub(super) fn image(patterns: &[Vec<u8>], case: Case) -> Result<(Memory, usize), Error> {
     let classes = Classes::new(patterns, case);
     let sorted = sort(patterns, &classes);
@@ -44,7 +45,8 @@ pub(super) fn image(patterns: &[Vec<u8>], case: Case) -> Result<(Memory, usize),
         return Err(Error::Value { span: None, message });
     }
     let matches_offset = (DPI_TRANSITIONS_OFFSET + states * classes.count * 4).next_multiple_of(ALIGNMENT_BYTES);
-    // The number of states with a match is known only at the end. All states could have one.
+    // The image has room for a match in every state, because the number of states with a match is
+    // known only at the end.
     let mut image = Memory::new(matches_offset + states * MATCH_BYTES, "the patterns of a dpi function")?;
 
     let mut automaton = Automaton {
@@ -64,7 +66,8 @@ pub(super) fn image(patterns: &[Vec<u8>], case: Case) -> Result<(Memory, usize),
         match_states: matches.len() as u32,
         start: start * classes.count as u32,
         patterns: patterns.len() as u32,
-        // The length fits, because each byte of a pattern is a state and the number of states fits.
+        // The length fits into 32 bits, because each byte of a pattern is a state and the number of
+        // states fits.
         longest_bytes: patterns.iter().map(Vec::len).max().unwrap_or(0) as u32,
         match_limit: (matches.len() * classes.count) as u32,
         matches_offset: matches_offset as u64,
@@ -78,7 +81,7 @@ pub(super) fn image(patterns: &[Vec<u8>], case: Case) -> Result<(Memory, usize),
     Ok((image, bytes))
 }
 
-/// Mapping of bytes to classes. Bytes of one class have the same transitions.
+/// Map from bytes to classes. All bytes of a class lead to the same transitions of the automaton.
 struct Classes {
     of_byte: [u8; 256],
     count: usize,
@@ -90,13 +93,14 @@ impl Classes {
         for &byte in patterns.iter().flatten() {
             used[usize::from(case.fold(byte))] = true;
         }
-        // Class 0 contains all bytes that no pattern contains, if there are any.
+        // If some bytes occur in no pattern, these bytes form class 0.
         let unused = (0..=255).any(|byte| !used[usize::from(case.fold(byte))]);
         let mut count = usize::from(unused);
         let mut of_byte = [0; 256];
         for byte in 0..=255 {
             if used[byte] {
-                // At most 256 bytes are used, so the last class is at most 255.
+                // At most 256 different bytes occur in patterns, so the number of a class is at
+                // most 255.
                 of_byte[byte] = count as u8;
                 count += 1;
             }
@@ -111,7 +115,8 @@ impl Classes {
 /// A pattern as a sequence of classes, and its number.
 type Sorted = (Vec<u8>, u32);
 
-/// Converts all patterns to classes and sorts them. Equal patterns are ordered by number.
+/// Replaces the bytes of all patterns by their classes and sorts the patterns. Equal patterns are
+/// sorted by their numbers.
 fn sort(patterns: &[Vec<u8>], classes: &Classes) -> Vec<Sorted> {
     let translate = |pattern: &Vec<u8>| pattern.iter().map(|&byte| classes.of_byte[usize::from(byte)]).collect();
     let mut sorted: Vec<Sorted> = patterns.iter().map(translate).zip(0..).collect();
@@ -119,8 +124,8 @@ fn sort(patterns: &[Vec<u8>], classes: &Classes) -> Vec<Sorted> {
     sorted
 }
 
-/// Returns the number of states of the trie. Each pattern adds one state for every byte that it
-/// does not share with the previous pattern.
+/// Returns the number of states of the trie for sorted patterns. Each pattern adds one state for
+/// every byte that it does not share with the previous pattern.
 fn count_states(sorted: &[Sorted]) -> usize {
     let mut states = 1;
     let mut last: &[u8] = &[];
@@ -132,15 +137,16 @@ fn count_states(sorted: &[Sorted]) -> usize {
     states
 }
 
-/// An automaton that is being filled.
+/// An automaton whose transition table is being filled.
 struct Automaton<'a> {
-    /// Transition rows: `classes` entries per state. An entry is the row offset of the next state,
-    /// little-endian.
+    /// Transition table with one row per state. A row has `classes` entries, and an entry is the
+    /// row offset of the next state in little-endian order.
     rows: &'a mut [[u8; 4]],
     classes: u32,
     /// Matches of the states from 0 on.
     matches: Vec<DpiMatch>,
-    /// All states from this number on are numbered and have no match.
+    /// States without a match get descending numbers. All states from this number on are such
+    /// states and have their numbers already.
     others_end: u32,
 }
 
@@ -171,8 +177,8 @@ impl Automaton<'_> {
             let longer = &node.patterns[longer.unwrap_or(node.patterns.len())..];
             for patterns in longer.chunk_by(|(a, _), (b, _)| a[depth] == b[depth]) {
                 let class = u32::from(patterns[0].0[depth]);
-                // The entry still has the transition of the failure state, which is the failure
-                // state of the child.
+                // The entry is still a copy of the failure state's transition. This transition
+                // leads to the failure state of the child.
                 let fail = self.next(node.state, class);
                 let state = self.number(patterns, depth + 1, fail);
                 self.set(node.state, class, state);
@@ -182,8 +188,8 @@ impl Automaton<'_> {
         start
     }
 
-    /// Assigns a number to a new state. Its matches are its own patterns and those of its failure
-    /// state.
+    /// Assigns a number to a new state. The state matches the patterns that end there, and all
+    /// patterns that its failure state matches.
     fn number(&mut self, patterns: &[Sorted], depth: usize, fail: u32) -> u32 {
         let inherited = self.matches.get(fail as usize).copied();
         let mut matches = inherited.unwrap_or(DpiMatch { pattern: u32::MAX, count: 0 });

@@ -10,7 +10,7 @@ fn dpi(patterns: &[&str], case: Case) -> Dpi {
     Dpi::new(patterns.iter().map(|pattern| pattern.as_bytes().to_vec()).collect(), case).unwrap()
 }
 
-/// A frame of no known ethertype: all behind its header is payload.
+/// Returns a frame with an unknown EtherType. All bytes after its Ethernet header are payload.
 fn frame(payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; 12];
     frame.extend([0x12, 0x34]);
@@ -26,13 +26,15 @@ fn found(value: u32, port: u16) -> Outcome {
     Outcome { port, value, ..Outcome::verdict(VERDICT_MATCH) }
 }
 
-/// Returns the pattern and the count that a kernel finds with the image.
+/// Returns the first pattern and the number of matches, as a kernel finds them with the table
+/// image.
 fn search_image(function: &Dpi, payload: &[u8]) -> reference::Matches {
     search_from(function, payload, 0)
 }
 
-/// Returns the matches of lanes with one segment each. A lane starts with a run-up before its
-/// segment (`kernels/dpi/group.h`).
+/// Searches each segment of the payload separately, as the work-items of a GPU do. Each search
+/// starts some bytes before its segment, so that it also finds matches across segment borders
+/// (`kernels/dpi/group.h`).
 fn search_segments(function: &Dpi, payload: &[u8], segment_bytes: usize) -> reference::Matches {
     let longest = u32::from_le_bytes(function.image().to_vec()[24..28].try_into().unwrap()) as usize;
     let mut found = reference::Matches::default();
@@ -46,7 +48,7 @@ fn search_segments(function: &Dpi, payload: &[u8], segment_bytes: usize) -> refe
     found
 }
 
-/// As above, of what ends behind the first `run_up` bytes.
+/// Returns the first pattern and the number of matches that end after the first `run_up` bytes.
 fn search_from(function: &Dpi, payload: &[u8], run_up: usize) -> reference::Matches {
     let image = function.image().to_vec();
     let u32_at = |at: usize| u32::from_le_bytes(image[at..at + 4].try_into().unwrap()) as usize;
@@ -74,7 +76,7 @@ fn search_from(function: &Dpi, payload: &[u8], run_up: usize) -> reference::Matc
 
 #[test]
 fn the_first_to_end_is_named_and_all_are_counted() {
-    // The example of the paper, figure 1.
+    // The test uses the example in figure 1 of the paper.
     let function = dpi(&["he", "she", "his", "hers"], Case::Sensitive);
     assert_eq!(outcome(&function, b"ushers"), found(0, 3));
     assert_eq!(outcome(&function, b"his he"), found(2, 2));
@@ -143,7 +145,7 @@ fn patterns_come_from_a_file() {
 fn more_than_a_table_has_room_for_is_an_error() {
     let error = Dpi::new(vec![Vec::new()], Case::Sensitive).err().unwrap();
     assert!(error.to_string().contains("is empty"), "{error}");
-    // 24 million states of 256 classes.
+    // The automaton has 24 million states and 256 classes.
     let long = (0..24u8).map(|first| (0..1_000_000u32).map(|at| if at == 0 { first } else { at as u8 }).collect());
     let error = Dpi::new(long.collect(), Case::Sensitive).err().unwrap();
     assert!(error.to_string().contains("fewer or shorter patterns"), "{error}");
@@ -152,7 +154,8 @@ fn more_than_a_table_has_room_for_is_an_error() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Few letters, so that patterns nest, overlap and repeat.
+    /// Generates texts of few different letters, so that patterns contain, overlap and equal each
+    /// other.
     #[test]
     fn the_image_finds_what_a_comparison_finds(
         patterns in prop::collection::vec(prop::collection::vec(0x40u8..0x44, 1..6), 1..30),
@@ -160,7 +163,8 @@ proptest! {
         upper: bool,
     ) {
         let (patterns, case) = match upper {
-            // Letters a and c become lower case: folding has to bring them back.
+            // The patterns become lower-case text. The search must still find them in upper-case
+            // payloads, because it ignores the case.
             true => (patterns.iter().map(|p| p.to_ascii_lowercase()).collect(), Case::Insensitive),
             false => (patterns, Case::Sensitive),
         };

@@ -9,13 +9,14 @@ use crate::{BuildContext, Error};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Number of ports to distribute packets over, counted from the first. All ports if it is
-    /// absent.
+    /// Number of ports over which packets are distributed, counted from the first port. If it is
+    /// absent, packets are distributed over all ports.
     ports: Option<Spanned<u32>>,
 }
 
 impl Config {
-    /// Returns the number of ports, from 1 to the number of configured ports.
+    /// Returns the number of ports over which packets are distributed. The number is at least 1 and
+    /// at most the number of configured ports.
     pub(super) fn ports(&self, context: &BuildContext<'_>) -> Result<u32, Error> {
         let available = u32::try_from(context.ports.len()).unwrap_or(u32::MAX);
         match &self.ports {

@@ -1,7 +1,8 @@
-//! `echo`: sends every frame back to its sender, on the port that a number in the payload selects.
+//! The function `echo` sends every frame back to its sender. A number in the payload selects the
+//! port on which the frame leaves.
 //!
-//! It is the cheapest function that reads a packet and chooses a port. G-Opt uses it to measure the
-//! cost of everything around a function.
+//! It is the cheapest function that reads a packet and chooses a port. The authors of G-Opt use
+//! such a function to measure the cost of everything around a function.
 
 mod config;
 mod reference;
@@ -18,10 +19,12 @@ use crate::{BuildContext, Contract, Error, Function, Kind};
 
 pub use config::Config;
 
-/// Contract, verdicts and drop reasons, as declared in `kernels/echo/echo.h`.
+/// Declarations in `kernels/echo/echo.h`: the contract of the function, its verdicts and its drop
+/// reasons.
 pub use godwit_kernels::declared::echo::*;
 
-/// Offset of the number in bytes: after Ethernet, an IPv4 header without options, and UDP.
+/// Offset in the frame of the number that selects the port, in bytes. The number follows the
+/// Ethernet header, an IPv4 header without options, and the UDP header.
 pub const NUMBER_OFFSET: usize = 14 + 20 + 8;
 
 /// Registration of the function.

@@ -1,11 +1,13 @@
-//! `ref` of `echo`, written from the contract. It shares no code with the kernel.
+//! Reference implementation of `echo`, written from the contract of the function. It shares no code
+//! with the kernel.
 
 use godwit_abi::{Descriptor, Outcome};
 use godwit_wire::Ethernet;
 
 use super::{DROP_TRUNCATED, NUMBER_OFFSET, VERDICT_FORWARD};
 
-/// Sends the frame back to its sender, on the port that the number in its payload selects.
+/// Sends the frame back to its sender. The number in the payload selects the port on which the
+/// frame leaves.
 pub(super) fn run_ref(buffer: &mut [u8], descriptor: &Descriptor, ports: u32) -> Outcome {
     let frame = crate::frame_mut(buffer, descriptor);
     let Some(number) = frame.get(NUMBER_OFFSET..).and_then(|rest| rest.first_chunk()) else {
@@ -18,6 +20,6 @@ pub(super) fn run_ref(buffer: &mut [u8], descriptor: &Descriptor, ports: u32) ->
     let (destination, source) = (ethernet.destination(), ethernet.source());
     ethernet.set_destination(source);
     ethernet.set_source(destination);
-    // The port fits in 16 bits, because a configuration has at most 256 ports.
+    // The port number fits into 16 bits, because a configuration has at most 256 ports.
     Outcome { port: port as u16, ..Outcome::verdict(VERDICT_FORWARD) }
 }

@@ -1,4 +1,4 @@
-//! Table image of `echo`: the number of ports, as declared in `kernels/echo/echo.h`.
+//! Table image of `echo`. It holds the number of ports, as declared in `kernels/echo/echo.h`.
 
 use godwit_kernels::image::{ECHO_MAGIC, EchoImage};
 use godwit_packet::Memory;

@@ -17,5 +17,5 @@ pub use reassembly::{Added, Limits, Reassembler, Refusal, ip_at};
 pub use split::Split;
 pub use too_big::{Fault, message, too_big};
 
-/// Minimum MTU of a link for IPv4, in bytes (RFC 791, section 3.2).
+/// Minimum MTU that a link must have for IPv4, in bytes (RFC 791, section 3.2).
 pub const IPV4_MTU_MIN: usize = 68;

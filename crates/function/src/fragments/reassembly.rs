@@ -1,9 +1,9 @@
-//! Reassembly of IP fragments, bounded in memory and time.
+//! Reassembly of IP fragments within limits of memory and time.
 //!
-//! IPv4 follows RFC 791 (section 3.2), IPv6 follows RFC 8200 (section 4.5). If fragments overlap,
-//! the packet and all its later fragments are dropped. RFC 5722 requires this for IPv6. IPv4 is
-//! treated alike, because only duplicates overlap in honest traffic. The congestion marks of the
-//! fragments are combined as in RFC 3168, section 5.3.
+//! IPv4 follows RFC 791 (section 3.2), and IPv6 follows RFC 8200 (section 4.5). If fragments
+//! overlap, the packet and all its later fragments are dropped. RFC 5722 requires this for IPv6.
+//! IPv4 fragments are treated alike, because in honest traffic only duplicates overlap. The
+//! congestion marks of the fragments are combined as in RFC 3168, section 5.3.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -16,17 +16,18 @@ use godwit_wire::{ethertype, protocol};
 pub struct Limits {
     /// Maximum number of incomplete packets.
     pub packets: usize,
-    /// Maximum number of bytes in held fragments, including the bookkeeping for each fragment.
+    /// Maximum number of bytes in held fragments. The bookkeeping for each fragment counts too.
     pub bytes: usize,
     /// Maximum length of a reassembled frame, in bytes.
     pub frame_bytes: usize,
-    /// Time from the first fragment until an incomplete packet is dropped, in nanoseconds.
+    /// Time from the arrival of the first fragment until an incomplete packet is dropped, in
+    /// nanoseconds.
     pub timeout_ns: u64,
 }
 
-/// Maximum number of fragments per packet: 64 KiB in fragments of 1 KiB.
+/// Maximum number of fragments per packet. It allows a packet of 64 KiB in fragments of 1 KiB.
 const FRAGMENTS_MAX: usize = 64;
-/// Bookkeeping cost of a held fragment, in bytes, in addition to its payload.
+/// Bytes of memory that a held fragment takes in addition to its payload.
 const FRAGMENT_COST_BYTES: usize = 128;
 /// Maximum payload length of an IP packet, in bytes.
 const PAYLOAD_BYTES_MAX: usize = 65535;
@@ -34,11 +35,12 @@ const PAYLOAD_BYTES_MAX: usize = 65535;
 /// Result of [`Reassembler::add`] for an accepted fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// The fragment was copied and waits for the rest of its packet.
+    /// The fragment was copied. It is held until the rest of its packet arrives.
     Held,
-    /// The fragment completed its packet. [`Reassembler::whole`] returns the frame.
+    /// The fragment completed its packet. [`Reassembler::whole`] returns the reassembled frame.
     Whole {
-        /// Number of held fragments that the frame was made from, without the last one.
+        /// Number of held fragments that became part of the frame. The last fragment was not held
+        /// and does not count.
         held: u32,
     },
 }
@@ -48,22 +50,25 @@ pub enum Added {
 pub enum Refusal {
     /// The fragment is not valid.
     Malformed,
-    /// The fragment overlaps or contradicts other fragments of its packet.
+    /// The fragment overlaps other fragments of its packet, or contradicts them about the packet's
+    /// length.
     Overlap,
-    /// The packet would be too long or have too many fragments, or the memory limit is reached.
+    /// The packet would be too long or have too many fragments, or the memory limit would be
+    /// exceeded.
     Limit,
     /// The remaining fragments did not arrive in time.
     Timeout,
 }
 
-/// Identity of the packet that a fragment belongs to. IPv4 addresses use the first four bytes.
+/// Identity of the packet to which a fragment belongs. An IPv4 address occupies the first four
+/// bytes of an address field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     source: [u8; 16],
     destination: [u8; 16],
     identification: u32,
-    /// Protocol of an IPv4 packet, 0 for IPv6. RFC 791 identifies packets per protocol, RFC 8200
-    /// does not.
+    /// Protocol of an IPv4 packet, or 0 for IPv6. The protocol is part of the identity of a packet
+    /// in RFC 791, but not in RFC 8200.
     protocol: u8,
     version: u8,
 }
@@ -74,10 +79,11 @@ struct Fragment<'a> {
     offset: usize,
     more: bool,
     payload: &'a [u8],
-    /// Ethernet header and the IP headers that every fragment carries, without the IPv6 fragment
-    /// header.
+    /// Ethernet header and the IP headers that every fragment carries. The fragment header of IPv6
+    /// is left out.
     front: &'a [u8],
-    /// IPv6: offset in `front` of the "next header" field to restore, and its value.
+    /// For IPv6, the "next header" field that must be restored, as its offset in `front` and its
+    /// value.
     next_header: Option<(usize, u8)>,
     ip_at: usize,
     ecn: u8,
@@ -90,24 +96,28 @@ struct Packet {
     front: Vec<u8>,
     next_header: Option<(usize, u8)>,
     ip_at: usize,
-    /// Offset and payload of each held fragment, sorted by offset, without overlaps.
+    /// Held fragments without overlaps, sorted by offset. Each one consists of its offset in the
+    /// packet and its payload.
     parts: Vec<(usize, Box<[u8]>)>,
     /// Payload bytes that have arrived.
     bytes: usize,
-    /// Payload bytes of the whole packet, known once its last fragment has arrived.
+    /// Number of payload bytes of the whole packet. It is known once the last fragment of the
+    /// packet has arrived.
     total: Option<usize>,
     /// Congestion marks that occur in the fragments, by mark.
     marks: [bool; 4],
-    /// The packet was given up: it holds no fragments, and later fragments are dropped.
+    /// Whether the packet was given up. Such a packet holds no fragments, and its later fragments
+    /// are dropped.
     void: bool,
 }
 
-/// Collects fragments until their packets are complete. See the module documentation.
+/// Collects fragments until their packets are complete. The module documentation describes the
+/// rules.
 pub struct Reassembler {
     limits: Limits,
     packets: HashMap<Key, Packet>,
-    /// Packets in order of arrival. An entry is stale if `packets` has no packet with this key and
-    /// number.
+    /// Packets in the order in which their first fragments arrived. An entry is stale if `packets`
+    /// has no packet with the same key and number.
     ages: VecDeque<(Key, u64)>,
     next_number: u64,
     bytes: usize,
@@ -122,9 +132,10 @@ impl Reassembler {
         Self { limits, packets, ages, next_number: 0, bytes: 0, expired: Vec::new(), whole: Vec::new() }
     }
 
-    /// Adds the fragment in `frame`. Its IP header begins at offset `ip_at`.
+    /// Adds the fragment in `frame`, whose IP header begins at offset `ip_at`.
     ///
-    /// Older packets may be given up to make room; see [`Reassembler::take_expired`].
+    /// The reassembler may give up older packets to make room. [`Reassembler::take_expired`] counts
+    /// their fragments.
     ///
     /// # Errors
     /// Returns the reason why the caller must drop the fragment.
@@ -161,7 +172,8 @@ impl Reassembler {
         if packet.total != Some(packet.bytes) {
             packet.parts.insert(index, (fragment.offset, fragment.payload.into()));
             self.bytes += cost(fragment.payload);
-            // This may give up the packet that the fragment was just added to.
+            // The packet that this call gives up may be the one to which the fragment was just
+            // added.
             self.make_room();
             return Ok(Added::Held);
         }
@@ -181,7 +193,7 @@ impl Reassembler {
         &self.whole
     }
 
-    /// Returns the held fragments that were given up since the last call, as counts per reason.
+    /// Returns how many held fragments were given up since the last call, for each reason.
     pub fn take_expired(&mut self) -> impl Iterator<Item = (u32, Refusal)> + '_ {
         self.expired.drain(..).filter(|(held, _)| *held > 0)
     }
@@ -202,7 +214,7 @@ impl Reassembler {
         }
     }
 
-    /// Returns the time of the next timeout, or `u64::MAX` if no packet is held.
+    /// Returns the time at which the next packet times out, or `u64::MAX` if no packet is held.
     pub fn wake_ns(&mut self) -> u64 {
         self.oldest().map_or(u64::MAX, |(_, since_ns)| since_ns.saturating_add(self.limits.timeout_ns))
     }
@@ -240,8 +252,8 @@ impl Reassembler {
             void: false,
         };
         self.ages.push_back((fragment.key, self.next_number));
-        // Completed packets leave stale entries in `ages`. Remove them before the queue grows too
-        // long.
+        // Completed packets leave stale entries in `ages`. The stale entries are removed before the
+        // queue grows too long.
         if self.ages.len() > 2 * self.limits.packets + 16 {
             let packets = &self.packets;
             self.ages.retain(|(key, number)| packets.get(key).is_some_and(|packet| packet.number == *number));
@@ -271,7 +283,8 @@ impl Reassembler {
         Some(packet)
     }
 
-    /// Drops the held fragments of a packet and marks it void until its timeout.
+    /// Drops the held fragments of a packet. Marks the packet so that its later fragments are
+    /// dropped until its timeout.
     fn annul(&mut self, key: Key, refusal: Refusal) {
         let Some(packet) = self.packets.get_mut(&key) else { return };
         packet.void = true;
@@ -287,14 +300,14 @@ fn cost(part: &[u8]) -> usize {
 }
 
 impl Packet {
-    /// Returns the bytes that count against the limit. Headers count too: IPv6 headers can be as
-    /// long as a frame.
+    /// Returns the number of bytes that count against the memory limit. Headers count too, because
+    /// IPv6 headers can be as long as a frame.
     fn cost(&self) -> usize {
         self.front.len() + self.parts.iter().map(|(_, part)| cost(part)).sum::<usize>()
     }
 
-    /// Returns the index at which to insert a fragment, or `None` if it overlaps or contradicts
-    /// other fragments.
+    /// Returns the position in `parts` at which a fragment must be inserted. Returns `None` if the
+    /// fragment overlaps other fragments or contradicts them about the packet's length.
     fn insert_index(&self, fragment: &Fragment<'_>) -> Option<usize> {
         let (begin, end) = (fragment.offset, fragment.offset + fragment.payload.len());
         let index = self.parts.partition_point(|(offset, _)| *offset < begin);
@@ -308,8 +321,8 @@ impl Packet {
         (!overlaps && !contradicts).then_some(index)
     }
 
-    /// Writes the whole frame to `whole`: the held parts, with the fragment `last` inserted at
-    /// `index`.
+    /// Writes the reassembled frame to `whole`. The frame consists of the held fragments, with the
+    /// fragment `last` inserted at `index`.
     fn join(&self, index: usize, last: &Fragment<'_>, whole: &mut Vec<u8>) {
         whole.clear();
         whole.extend(&self.front);
@@ -357,7 +370,7 @@ impl<'a> Fragment<'a> {
         let header_bytes = usize::from(packet[0] & 0x0f) * 4;
         let header = packet.get(..header_bytes.max(20))?;
         let word = u16::from_be_bytes([header[6], header[7]]);
-        // The header identifies the packet, so its checksum must be valid. The payload is not
+        // The IPv4 header identifies the packet, so its checksum must be valid. The payload is not
         // checked.
         if header_bytes < 20 || checksum(&header[..header_bytes]) != 0 || word & 0x3fff == 0 {
             return None;
@@ -392,7 +405,7 @@ impl<'a> Fragment<'a> {
         let end = 40 + usize::from(u16::from_be_bytes([header[4], header[5]]));
         let packet = packet.get(..end)?;
         let (mut named_at, mut next_header, mut at) = (6, header[6], 40);
-        // Walk the headers that every fragment carries (RFC 8200, section 4.5).
+        // The loop skips the extension headers that every fragment carries (RFC 8200, section 4.5).
         for _ in 0..HEADERS_MAX {
             if next_header == protocol::FRAGMENT {
                 break;
@@ -429,8 +442,8 @@ impl<'a> Fragment<'a> {
     }
 }
 
-/// Returns the offset of the IP header in a frame with at most one VLAN tag, or `None` if the frame
-/// is not IP.
+/// Returns the offset of the IP header in a frame with at most one VLAN tag. Returns `None` if the
+/// frame carries no IP packet.
 pub fn ip_at(frame: &[u8]) -> Option<usize> {
     let ether_type = |at: usize| frame.get(at..at + 2).map(|word| u16::from_be_bytes([word[0], word[1]]));
     let at = if ether_type(12)? == ethertype::VLAN { 18 } else { 14 };

@@ -8,7 +8,8 @@ const HEADER_BYTES: usize = 20;
 const HEADER_BYTES_MAX: usize = 60;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET: u16 = 0x1fff;
-/// Bit of an option's type: the option is copied into every fragment (RFC 791, section 3.1).
+/// Bit in the type of an IPv4 option. It means that the option is copied into every fragment (RFC
+/// 791, section 3.1).
 const OPTION_COPIED: u8 = 0x80;
 
 /// Division of an IPv4 packet into fragments.
@@ -16,17 +17,19 @@ const OPTION_COPIED: u8 = 0x80;
 pub struct Split<'a> {
     packet: &'a [u8],
     header_bytes: usize,
-    /// Header of all fragments except the first. Only some options are copied into it.
+    /// IPv4 header of all fragments except the first. Only some of the packet's options are copied
+    /// into it.
     later: [u8; HEADER_BYTES_MAX],
     later_bytes: usize,
-    /// Payload bytes of the first fragment, and of each later fragment except the last.
+    /// Number of payload bytes in the first fragment. The field `each_bytes` is the number in each
+    /// later fragment except the last.
     first_bytes: usize,
     each_bytes: usize,
 }
 
 impl<'a> Split<'a> {
-    /// Divides a whole IPv4 packet into fragments of at most `mtu` bytes. The packet may itself be
-    /// a fragment.
+    /// Divides an IPv4 packet into fragments of at most `mtu` bytes. The packet may itself be a
+    /// fragment.
     ///
     /// Returns `None` if the packet already fits, if the MTU is below the minimum, or if the packet
     /// is not valid IPv4. The caller checks the "don't fragment" flag.
@@ -43,7 +46,8 @@ impl<'a> Split<'a> {
         let payload_bytes = |header_bytes: usize| (mtu - header_bytes) / 8 * 8;
         let (first_bytes, each_bytes) = (payload_bytes(header_bytes), payload_bytes(later_bytes));
         let last = usize::from(u16::from_be_bytes([header[6], header[7]]) & OFFSET) * 8 + total - header_bytes;
-        // The end of the payload exceeds the 13-bit offset field: the original packet was too long.
+        // The end of the payload lies beyond the range of the 13-bit offset field, so the original
+        // packet was too long.
         if last > usize::from(OFFSET) * 8 + 8 {
             return None;
         }
@@ -59,7 +63,7 @@ impl<'a> Split<'a> {
         self.packet.len() - self.header_bytes
     }
 
-    /// Returns the header length of fragment `index` and its range of payload bytes.
+    /// Returns the header length of the fragment `index`, and its range of the packet's payload.
     fn part(&self, index: usize) -> (usize, std::ops::Range<usize>) {
         let end = self.payload_bytes();
         match index {
@@ -77,7 +81,7 @@ impl<'a> Split<'a> {
         header_bytes + payload.len()
     }
 
-    /// Writes fragment `index` to `out`, which must be [`Split::bytes`] long.
+    /// Writes the fragment `index` to `out`, whose length must be [`Split::bytes`].
     pub fn emit(&self, index: usize, out: &mut [u8]) {
         let (header_bytes, payload) = self.part(index);
         let header = if index == 0 { &self.packet[..header_bytes] } else { &self.later[..header_bytes] };
@@ -86,10 +90,10 @@ impl<'a> Split<'a> {
         self.finish(&mut out[..header_bytes], &payload);
     }
 
-    /// Returns the header of the first fragment and its length.
+    /// Returns the header of the first fragment and the length of this header.
     ///
-    /// The caller makes the first fragment in place: it overwrites the header and cuts the packet
-    /// to `bytes(0)`.
+    /// The caller turns the original packet into the first fragment. It overwrites the header and
+    /// cuts the packet to the length `bytes(0)`.
     pub fn first_header(&self) -> ([u8; HEADER_BYTES_MAX], usize) {
         let mut header = [0; HEADER_BYTES_MAX];
         header[..self.header_bytes].copy_from_slice(&self.packet[..self.header_bytes]);
@@ -97,8 +101,8 @@ impl<'a> Split<'a> {
         (header, self.header_bytes)
     }
 
-    /// Sets the length, flags, offset and checksum in the header of the fragment that carries
-    /// `payload`.
+    /// Sets the length, the flags, the offset and the checksum in a fragment's header. The fragment
+    /// carries the range `payload` of the packet's payload.
     fn finish(&self, header: &mut [u8], payload: &std::ops::Range<usize>) {
         let before = u16::from_be_bytes([self.packet[6], self.packet[7]]);
         let offset = (before & OFFSET) + (payload.start / 8) as u16;
@@ -113,8 +117,8 @@ impl<'a> Split<'a> {
     }
 }
 
-/// Writes the header of all fragments except the first, with the copied options. Returns its
-/// length.
+/// Writes the header of all fragments except the first, which has only the copied options. Returns
+/// the length of this header.
 fn later_header(header: &[u8], later: &mut [u8; HEADER_BYTES_MAX]) -> usize {
     later[..HEADER_BYTES].copy_from_slice(&header[..HEADER_BYTES]);
     let mut size = HEADER_BYTES;
@@ -127,7 +131,8 @@ fn later_header(header: &[u8], later: &mut [u8; HEADER_BYTES_MAX]) -> usize {
             1 => 1,
             _ => match options.get(1) {
                 Some(&bytes) if bytes >= 2 && usize::from(bytes) <= options.len() => bytes.into(),
-                // A malformed option ends the list: the options after it cannot be located.
+                // A malformed option ends the list, because the position of the options after it is
+                // unknown.
                 _ => break,
             },
         };
@@ -137,7 +142,8 @@ fn later_header(header: &[u8], later: &mut [u8; HEADER_BYTES_MAX]) -> usize {
         }
         options = &options[bytes..];
     }
-    // The header was zeroed, so "end of options" (0) fills the last word.
+    // The last word is padded with the option "end of options" (0), because the header is
+    // initialized with zeros.
     let padded = size.next_multiple_of(4);
     later[0] = 0x40 | (padded / 4) as u8;
     padded
@@ -170,8 +176,8 @@ mod tests {
             offset in 0u16..1000,
             more: bool,
         ) {
-            // Record route, which is not copied into later fragments, and a security option, which
-            // is.
+            // The packet has a record route option, which is not copied into later fragments, and a
+            // security option, which is copied.
             let mut list = vec![7, 4, 4, 0, 130, 4, 1, 2];
             list.resize(4 * options.max(2), 1);
             let options = if options == 0 { &[][..] } else { &list[..] };

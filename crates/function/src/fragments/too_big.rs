@@ -1,14 +1,14 @@
 //! ICMP errors about packets that cannot be forwarded.
 //!
-//! IPv4 follows RFC 792, RFC 1191 and RFC 1812. IPv6 follows RFC 4443 and RFC 8201.
+//! IPv4 errors follow RFC 792, RFC 1191 and RFC 1812. IPv6 errors follow RFC 4443 and RFC 8201.
 
 use std::net::IpAddr;
 
 use godwit_wire::checksum::checksum;
 use godwit_wire::{Checksum, IpAddress, protocol};
 
-/// Maximum length of an ICMP error, in bytes, for IPv4 and IPv6. An error quotes as much of the
-/// packet as fits (RFC 1812, section 4.3.2.3; RFC 4443, section 3.2).
+/// Maximum lengths of an ICMP error in bytes, first for IPv4 and then for IPv6. An error quotes as
+/// much of the packet as fits (RFC 1812, section 4.3.2.3; RFC 4443, section 3.2).
 const MESSAGE_BYTES_MAX: [usize; 2] = [576, 1280];
 const HOP_LIMIT: u8 = 64;
 const ICMP_BYTES: usize = 8;
@@ -28,16 +28,18 @@ pub enum Fault {
     NoHost,
 }
 
-/// Returns the ICMP error that reports `mtu` to the sender of `packet`; see [`message`].
+/// Returns the ICMP error that reports the MTU of a link to the sender of `packet`. The function
+/// [`message`] describes the arguments.
 pub fn too_big(packet: &[u8], mtu: usize, from: IpAddr) -> Option<Vec<u8>> {
     message(packet, Fault::TooBig(mtu), from)
 }
 
-/// Returns the ICMP error for the sender of `packet`, an IP packet without its Ethernet header.
+/// Returns an ICMP error for the sender of `packet`, which is an IP packet without its Ethernet
+/// header.
 ///
 /// `from` is an address of this machine. Returns `None` if the RFCs forbid an error about this
-/// packet (RFC 1122, section 3.2.2; RFC 4443, section 2.4), or if `from` belongs to the other
-/// address family.
+/// packet (RFC 1122, section 3.2.2; RFC 4443, section 2.4). Also returns `None` if `from` belongs
+/// to the other address family.
 pub fn message(packet: &[u8], fault: Fault, from: IpAddr) -> Option<Vec<u8>> {
     match (packet.first()? >> 4, from) {
         (4, IpAddr::V4(from)) => ipv4(packet, fault, from.octets()),
@@ -52,7 +54,8 @@ fn ipv4(packet: &[u8], fault: Fault, from: [u8; 4]) -> Option<Vec<u8>> {
         return None;
     }
     let later_fragment = u16::from_be_bytes([packet[6], packet[7]]) & 0x1fff != 0;
-    // Types above 18 are not known to be queries, so they count as errors.
+    // ICMP types above 18 are not known to be queries, so they count as errors. No error is sent
+    // about an error.
     let icmp_error = packet[9] == protocol::ICMP && !matches!(packet.get(header_bytes), Some(0 | 8 | 9 | 10 | 13..=18));
     let host = |address: &[u8]| !matches!(address[0], 0 | 127 | 224..);
     if later_fragment || icmp_error || !host(&packet[12..16]) || packet[16] >= 224 {
@@ -63,14 +66,16 @@ fn ipv4(packet: &[u8], fault: Fault, from: [u8; 4]) -> Option<Vec<u8>> {
     message.extend(&packet[..quoted]);
     let total = message.len() as u16;
     let (header, icmp) = message.split_at_mut(IPV4_BYTES);
-    // TOS 0xc0: precedence "internetwork control" (RFC 1812, section 4.3.2.5).
+    // The TOS value 0xc0 is the precedence "internetwork control", which ICMP errors have (RFC
+    // 1812, section 4.3.2.5).
     header[..4].copy_from_slice(&[0x45, 0xc0, (total >> 8) as u8, total as u8]);
     header[8..10].copy_from_slice(&[HOP_LIMIT, protocol::ICMP]);
     header[12..16].copy_from_slice(&from);
     header[16..20].copy_from_slice(&packet[12..16]);
     let sum = checksum(header);
     header[10..12].copy_from_slice(&sum.to_be_bytes());
-    // Type and code (RFC 792). The last two bytes hold the MTU (RFC 1191, section 4).
+    // The message begins with its type and code (RFC 792). Bytes 6 and 7 hold the MTU (RFC 1191,
+    // section 4).
     icmp[..2].copy_from_slice(&match fault {
         Fault::TooBig(_) => [3, 4],
         Fault::HopLimit => [11, 0],
@@ -95,10 +100,12 @@ fn ipv6(packet: &[u8], fault: Fault, from: [u8; 16]) -> Option<Vec<u8>> {
             break;
         }
     }
-    // Types below 128 are errors. A redirect (137) must not be answered either.
+    // ICMPv6 types below 128 are errors. No error is sent about an error, nor about a redirect
+    // (type 137).
     let icmp_error = walk.protocol() == protocol::ICMPV6 && !matches!(walk.rest().first(), Some(128..=136 | 138..=255));
     let source: [u8; 16] = *packet[8..].first_chunk()?;
-    // "Packet too big" is also sent for multicast packets (RFC 4443, section 2.4, e.3).
+    // Most errors must not be sent about multicast packets, but "packet too big" may (RFC 4443,
+    // section 2.4, e.3).
     let to_group = packet[24] == 0xff && !matches!(fault, Fault::TooBig(_));
     if to_group
         || (later_fragment && walk.protocol() == protocol::ICMPV6)

@@ -1,8 +1,9 @@
-//! Changes to the next hops while lookups run. Routes change in the table of
+//! Changes to next hops while kernels look up routes. The routes themselves change in the table of
 //! [`crate::tables::lpm4`].
 //!
-//! Slots of next hops are used again as its groups are: when all packets that may have read the old
-//! contents have left. Slots that were never used are taken first.
+//! The slot of a removed next hop is reused when all packets that may have read its old contents
+//! have left. The groups of the route table follow the same rule. Slots that were never used are
+//! taken first.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,7 +25,8 @@ pub(super) struct Changer {
 }
 
 impl Changer {
-    /// Creates the state for an image with these routes, next hops and groups.
+    /// Creates the state for changes to a table image. The image already holds these routes, next
+    /// hops and groups.
     pub(super) fn new(
         image: Arc<Image>,
         layout: Layout,
@@ -52,7 +54,7 @@ impl Changer {
         (0..).zip(&self.next_hops.taken).filter_map(|(index, next_hop)| Some((index, (*next_hop)?)))
     }
 
-    /// Applies changes in order. Calls `applied` with those that took effect.
+    /// Applies route changes in order. Calls `applied` with the changes that took effect.
     pub(super) fn change(
         &mut self,
         changes: &[Change],
@@ -91,7 +93,7 @@ impl Changer {
             self.table.changed(self.write_next_hop(index, &next_hop));
         }
         let sent = self.table.send_again(running);
-        // As for groups, a device may have cached the old contents.
+        // A device may have the old contents of a reused slot in a cache.
         let sent = sent.and_then(|()| if was_used { self.quiesce(running) } else { Ok(()) });
         if let Err(error) = sent {
             for &index in &indexes {
@@ -114,8 +116,9 @@ impl Changer {
         if next_hops.iter().any(|(index, _)| self.next_hops.at(*index).is_none()) {
             return Err(refusal("there is no next hop with this index".to_owned()));
         }
-        // If both words change, no packet may see only one of the changes. The next hop is
-        // unresolved until all packets have left that may have read one of the words.
+        // A packet must not see a next hop with only one of its two words changed. If both words
+        // change, the next hop is first marked as unresolved. The change waits until all packets
+        // that may have read an old word have left.
         let mut slow = Vec::new();
         for &(index, next_hop) in next_hops {
             let at = self.layout.next_hop(index);

@@ -35,7 +35,8 @@ pub struct Config {
     reverse_path: Option<ReversePathConfig>,
 }
 
-/// Maximum of either spare capacity: one group for each block of 256 addresses.
+/// Maximum of the two configurable spare capacities (next hops and groups). It equals the number of
+/// address blocks (/24), each of which needs at most one group.
 const SPARE_MAX: usize = 1 << 24;
 
 impl Config {

@@ -23,7 +23,8 @@ use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Running};
 
 pub use config::Config;
 
-/// Contract, verdicts and drop reasons, as declared in `kernels/ipv4/ipv4.h`.
+/// Declarations in `kernels/ipv4/ipv4.h`: the contract of the function, its verdicts and its drop
+/// reasons.
 pub use godwit_kernels::declared::ipv4::*;
 /// Maximum number of routes in a table.
 pub const ROUTES_MAX: usize = crate::tables::lpm4::ROUTES_MAX;
@@ -34,13 +35,14 @@ pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 /// Route to an IPv4 prefix of length 0 to 32.
 pub type Route = crate::tables::lpm4::Route;
 
-/// Extra capacity of the table, in addition to the initial next hops and groups.
+/// Extra capacity of the table, beyond the initial next hops and groups. A group holds 256 entries
+/// for prefixes longer than /24.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spare {
     /// Number of next hops.
     pub next_hops: usize,
-    /// Number of groups. Blocks of 256 addresses that routes longer than /24 divide differently
-    /// need separate groups.
+    /// Number of groups. Blocks of 256 addresses can share a group if routes longer than /24 divide
+    /// them in the same way.
     pub groups: usize,
 }
 
@@ -58,17 +60,19 @@ pub struct Ipv4 {
     /// Names of the configured next hops, by index.
     names: Vec<String>,
     table: Mutex<Table>,
-    /// Table of `ref`, created when `ref` first runs, because it is larger than the routes. Locked
-    /// after `table`.
+    /// Table of the reference implementation `ref`. It is larger than the list of routes, so it is
+    /// created when `ref` first runs. A thread that needs both locks takes `table` first.
     reference: RwLock<Option<Reference>>,
-    /// Copies the routes of the kernel into the table, if configured.
+    /// Copies routes of the operating system into the table, if the configuration asks for it.
     kernel_routes: Option<KernelRoutes>,
-    /// Updates next hops whose stations are resolved by a responder, if there are any.
+    /// Updates the next hops whose Ethernet addresses a responder function resolves, if there are
+    /// any.
     resolver: Option<Resolver>,
     reverse_path: Option<ReversePath>,
 }
 
-/// Routes and next hops. They stay in the initial form until they are first read or changed.
+/// Routes and next hops of the function. They stay in their initial form until a command first
+/// reads or changes them.
 #[derive(Debug)]
 enum Table {
     Start { routes: Vec<Route>, next_hops: Vec<NextHop>, groups: Vec<Group> },
@@ -82,12 +86,12 @@ struct Reference {
 }
 
 impl Ipv4 {
-    /// Creates a table of `routes` with the default spare capacity. The last route of a prefix
-    /// wins.
+    /// Creates a table of `routes` with the default spare capacity. If several routes have the same
+    /// prefix, the last one is valid.
     ///
     /// # Errors
-    /// [`Error::Memory`] if the machine has too little memory, [`Error::Value`] for more than
-    /// [`ROUTES_MAX`] routes.
+    /// Returns [`Error::Memory`] if the machine has too little memory. Returns [`Error::Value`] if
+    /// there are more than [`ROUTES_MAX`] routes.
     ///
     /// # Panics
     /// Panics if a route refers to a missing next hop, or has bits set beyond its length.
@@ -95,13 +99,14 @@ impl Ipv4 {
         Self::with_room(routes, next_hops, Vec::new(), Spare::default())
     }
 
-    /// Like [`Ipv4::new`], with names of the next hops and a chosen spare capacity.
+    /// Creates a table in the same way as [`Ipv4::new`], but with names of the next hops and a
+    /// chosen spare capacity.
     ///
     /// # Errors
-    /// As [`Ipv4::new`].
+    /// Returns the same errors as [`Ipv4::new`].
     ///
     /// # Panics
-    /// As [`Ipv4::new`].
+    /// Panics in the same cases as [`Ipv4::new`].
     pub fn with_room(
         routes: Vec<Route>,
         next_hops: Vec<NextHop>,
@@ -127,8 +132,8 @@ impl Ipv4 {
         })
     }
 
-    /// Returns the next hop of the longest prefix that covers `address` (host byte order), without
-    /// using the table image.
+    /// Returns the index of the next hop for the longest prefix that covers `address` (in host byte
+    /// order). The search uses the table of the reference implementation instead of the image.
     pub fn lookup_ref(&self, address: u32) -> Option<u32> {
         self.with_reference(|reference| reference.prefixes.lookup(address))
     }

@@ -1,5 +1,7 @@
-//! Reference implementation after RFC 1812. It searches a map for the longest prefix instead of
-//! using DIR-24-8, and parses headers with the views of `godwit-wire` instead of fixed offsets.
+//! Reference implementation of IPv4 forwarding, written from RFC 1812.
+//!
+//! It searches a map for the longest prefix, while the kernel uses a DIR-24-8 table. It parses
+//! headers with the views of `godwit-wire` instead of fixed offsets.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +24,7 @@ impl Prefixes {
         Self(std::array::from_fn(|_| BTreeMap::new()))
     }
 
-    /// Sets the route of a prefix, or removes it if `next_hop` is `None`.
+    /// Sets the next hop of a prefix. If `next_hop` is `None`, removes the route.
     pub(super) fn set(&mut self, prefix: u32, length: u8, next_hop: Option<u32>) {
         let routes = &mut self.0[usize::from(length)];
         match next_hop {
@@ -31,8 +33,8 @@ impl Prefixes {
         };
     }
 
-    /// Returns the next hop of the longest prefix that covers the address (RFC 1812, section
-    /// 5.2.4.3, rule 2).
+    /// Returns the index of the next hop for the longest prefix that covers the address (RFC 1812,
+    /// section 5.2.4.3, rule 2).
     pub(super) fn lookup(&self, address: u32) -> Option<u32> {
         (0u8..=32).rev().find_map(|length| self.0[usize::from(length)].get(&address.masked(length)).copied())
     }
@@ -68,8 +70,8 @@ pub(super) fn run_ref(
     let (adjacency, is_resolved) = match next_hops[next_hop as usize] {
         NextHop::Unreachable => return Outcome::verdict(VERDICT_NO_ROUTE),
         NextHop::Blackhole => return Outcome::drop(DROP_BLACKHOLE),
-        // A packet for the router itself is delivered even if its TTL is used up (RFC 1812, section
-        // 5.3.1).
+        // A packet for the router itself is delivered even if its TTL does not allow another hop
+        // (RFC 1812, section 5.3.1).
         NextHop::Local => return Outcome { value: next_hop, ..Outcome::verdict(VERDICT_LOCAL) },
         NextHop::Forward(adjacency) => (adjacency, true),
         NextHop::Unresolved(adjacency) => (adjacency, false),
@@ -97,8 +99,8 @@ pub(super) fn run_ref(
     Outcome { port, value: next_hop, ..Outcome::verdict(VERDICT_FORWARD) }
 }
 
-/// Returns the offset of the IPv4 header, after at most one 802.1Q tag. Returns `None` for other
-/// payloads.
+/// Returns the offset of the IPv4 header in a frame with at most one 802.1Q tag. Returns `None` if
+/// the frame carries no IPv4 packet.
 fn network_header(frame: &[u8]) -> Result<Option<usize>, ()> {
     let ethernet = Ethernet::new_checked(frame).map_err(|_| ())?;
     let (inner, header) = match ethernet.ethertype() {
@@ -111,19 +113,20 @@ fn network_header(frame: &[u8]) -> Result<Option<usize>, ()> {
     Ok((inner == ethertype::IPV4).then_some(header))
 }
 
-/// Returns whether no packet may come from this address (RFC 1812, sections 4.2.2.11 and 5.3.7).
+/// Returns whether the address must not be the source of a packet (RFC 1812, sections 4.2.2.11 and
+/// 5.3.7).
 ///
-/// These are "this network" 0/8, loopback 127/8, multicast 224/4, and class E 240/4 including the
-/// limited broadcast.
+/// The function rejects "this network" (0/8), loopback (127/8), multicast (224/4) and class E
+/// (240/4), which includes the limited broadcast address.
 fn is_martian_source(address: [u8; 4]) -> bool {
     matches!(address[0], 0 | 127 | 224..=255)
 }
 
-/// Returns whether no packet is forwarded to this address.
+/// Returns whether the router does not forward packets to this address.
 ///
-/// These are 0/8 and 127/8 (RFC 1812, section 5.3.7), and class E including the limited broadcast
-/// (sections 5.3.7 and 5.3.5.1). Multicast 224/4 is included because the table holds only unicast
-/// routes.
+/// The function rejects 0/8 and 127/8 (RFC 1812, section 5.3.7). It rejects class E, which includes
+/// the limited broadcast address (sections 5.3.7 and 5.3.5.1). It also rejects multicast (224/4),
+/// because the table holds only unicast routes.
 fn is_martian_destination(address: [u8; 4]) -> bool {
     matches!(address[0], 0 | 127 | 224..=255)
 }

@@ -31,7 +31,8 @@ impl Ipv4 {
         Changing(table)
     }
 
-    /// Calls `act` with the table of `ref`, which is created on first use.
+    /// Calls `act` with the table of the reference implementation `ref`. The first call creates the
+    /// table.
     pub(super) fn with_reference<T>(&self, act: impl FnOnce(&Reference) -> T) -> T {
         if let Some(reference) = &*self.reference.read().unwrap_or_else(PoisonError::into_inner) {
             return act(reference);
@@ -67,7 +68,8 @@ impl Ipv4 {
     }
 }
 
-/// Stores a next hop at `index`. Gaps are filled with blackholes, which no route refers to.
+/// Stores a next hop at `index`. If the index lies beyond the end, the gap is filled with
+/// blackholes, which no route refers to.
 fn put(next_hops: &mut Vec<NextHop>, index: u32, next_hop: NextHop) {
     let index = index as usize;
     if next_hops.len() <= index {

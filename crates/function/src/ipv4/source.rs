@@ -1,4 +1,4 @@
-//! Lookup of source addresses by the host, for the reverse-path filter.
+//! Lookup of source addresses on the CPU, for the reverse-path filter.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl Ipv4Sources {
         }
     }
 
-    /// Returns the index of the next hop, in the same way as the kernel.
+    /// Returns the index of the next hop for an address, with the same steps as the kernel.
     pub(super) fn lookup(&self, address: u32) -> Option<u32> {
         let top = self.layout.table.top();
         let mut entry = self.entry(self.layout.table.tbl24_offset, (address >> 8) as usize);

@@ -1,5 +1,5 @@
-//! Table image: DIR-24-8 (Gupta, Lin, McKeown, "Routing Lookups in Hardware at Memory Access
-//! Speeds", INFOCOM 1998, section III).
+//! Table image of IPv4 routes in the DIR-24-8 layout (Gupta, Lin, McKeown, "Routing Lookups in
+//! Hardware at Memory Access Speeds", INFOCOM 1998, section III).
 //!
 //! ```text
 //! 0        64           tbl24_offset              tbl8_offset
@@ -31,8 +31,8 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Computes the layout. The initial contents determine the width of entries. Spare capacity
-    /// that would need wider entries is left out.
+    /// Computes the layout of an image. The initial contents determine the width of its entries.
+    /// Spare capacity is reduced if it would need wider entries.
     fn new(next_hops: usize, groups: usize, spare: Spare) -> Self {
         let narrow = next_hops <= NARROW.0 && groups <= NARROW.1;
         let (next_hops_max, groups_max) = if narrow { NARROW } else { WIDE };
@@ -61,21 +61,23 @@ impl Layout {
     }
 }
 
-/// Memory for sort keys, intervals and groups per route while the image is built, in bytes.
+/// Memory per route for sort keys, intervals and groups while an image is built, in bytes.
 const BUILD_BYTES_PER_ROUTE: usize = 48;
 
-/// Builds the image. Returns it with its layout and its groups.
+/// Builds the table image. Returns the image, its layout and its groups (256 entries each, for
+/// prefixes longer than /24).
 ///
 /// # Errors
-/// [`Error::Memory`] if the machine has too little memory, [`Error::Value`] for more than
-/// [`ROUTES_MAX`] routes.
+/// Returns [`Error::Memory`] if the machine has too little memory. Returns [`Error::Value`] if
+/// there are more than [`ROUTES_MAX`] routes.
 pub(super) fn image(
     routes: &[Route],
     next_hops: &[NextHop],
     spare: Spare,
 ) -> Result<(Memory, Layout, Vec<Group>), Error> {
     check_count(routes.len())?;
-    // Check that the memory for building is available. Later allocations cannot report an error.
+    // This allocation checks that enough memory is available to build the image. Later allocations
+    // cannot report an error.
     drop(Memory::new(routes.len() * BUILD_BYTES_PER_ROUTE, "building the routes of an ipv4 function")?);
     let built = Built::new(routes);
     let layout = Layout::new(next_hops.len(), built.groups(), spare);

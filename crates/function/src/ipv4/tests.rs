@@ -92,7 +92,7 @@ fn forwards_by_the_longest_prefix() {
     }
 }
 
-/// `east` is behind port 1 (`b`).
+/// The next hop `east` is behind port 1, which has the name `b`.
 #[test]
 fn the_reverse_path_filter_looks_up_the_source() {
     let filtered = function(&format!("reverse_path = {{ a = \"loose\", b = \"strict\" }}\n{ROUTES}"));
@@ -100,7 +100,7 @@ fn the_reverse_path_filter_looks_up_the_source() {
     for (source, strict, loose) in [
         ([10, 0, 0, 1], Ok(()), Ok(())),
         ([10, 1, 2, 200], Ok(()), Ok(())),
-        // Own address, blackhole, no route.
+        // The routes to these sources lead to this machine, to a blackhole, and nowhere.
         ([10, 1, 0, 1], refused, refused),
         ([10, 1, 2, 128], refused, refused),
         ([192, 0, 2, 1], refused, refused),
@@ -331,7 +331,9 @@ fn entries_grow_with_the_number_of_next_hops() {
 
 #[test]
 fn entries_grow_with_the_number_of_groups() {
-    // Each block gets a different pair of next hops: 200 for the first address, 200 for the second.
+    // Each block of 256 addresses has a different pair of next hops for its first two addresses.
+    // The first address has one of 200 next hops, and the second address has one of 200 further
+    // next hops.
     for (count, width) in [(0x8000, 2), (0x8001, 4)] {
         let host = |block: u32, octet, next_hop| route(block << 8 | octet, 32, next_hop);
         let routes = (0..count).flat_map(|block| [host(block, 0, block / 200), host(block, 1, 200 + block % 200)]);
@@ -363,7 +365,8 @@ fn rejects_more_routes_than_the_maximum() {
     assert!(error.to_string().contains("67108864"), "{error}");
 }
 
-/// Routes that nest, touch and repeat: few addresses, all lengths.
+/// Generates routes with few different addresses and all prefix lengths. Many of their prefixes
+/// therefore contain, touch or equal each other.
 fn crowded_routes() -> impl Strategy<Value = Vec<Route>> {
     let address = prop_oneof![
         any::<u32>(),
@@ -398,7 +401,7 @@ fn resolves_the_route_file_relative_to_the_configuration() {
     assert!(error.to_string().starts_with("/nonexistent/r.txt: "), "{error}");
 }
 
-/// Engine without packets. It counts waits and can refuse image changes.
+/// Engine that processes no packets. It counts waits, and can refuse changes of the image.
 #[derive(Default)]
 struct Idle {
     waits: std::cell::Cell<usize>,
@@ -419,13 +422,13 @@ impl Running for Idle {
     }
 }
 
-/// Returns a change that adds `route` if `is_there`, or else removes it.
+/// Returns a change that adds `route` if `is_there` is set, and removes it otherwise.
 fn to(route: Route, is_there: bool) -> RouteChange {
     let prefix = Prefix::of(std::net::Ipv4Addr::from_bits(route.prefix).into(), route.length).unwrap();
     RouteChange { prefix, next_hop: is_there.then_some(route.next_hop) }
 }
 
-/// Batches of additions or removals within the same few prefixes.
+/// Generates batches of routes within the same few prefixes. Each batch is either added or removed.
 fn batches() -> impl Strategy<Value = Vec<(Vec<Route>, bool)>> {
     prop::collection::vec((crowded_routes(), any::<bool>()), 1..12)
 }
@@ -440,8 +443,8 @@ proptest! {
         let function = Ipv4::with_room(start.clone(), hops, Vec::new(), room).unwrap();
         prop_assert_eq!(function.layout.table.entry_bytes, if wide { 4 } else { 2 });
         let running = Idle::default();
-        // Create the table of `ref` now, so that it is updated by the changes instead of built from
-        // their result.
+        // This lookup creates the table of `ref`. The changes below then update this table, instead
+        // of building it from their result.
         function.lookup_ref(0);
         let mut oracle = std::collections::BTreeMap::new();
         for route in start {
@@ -487,13 +490,13 @@ fn reuses_groups_after_a_grace_period() {
         assert_eq!(lookup_image(&function, 0x0a00_0000 | octet), Some(octet % 3));
     }
     assert!(running.waits.get() >= 97, "{}", running.waits.get());
-    // Three different divisions, but only two groups.
+    // The routes now need three different groups, but the table has only two.
     let other = |block: u32, hop| to(route(0x0b00_0000 | block << 8, 32, hop), true);
     let Unchanged { made, error } = function.change(&[other(0, 0), other(1, 1), other(2, 0)], &running).unwrap_err();
     assert!(made == 1 && error.to_string().contains("spare_groups"), "{made}: {error}");
     assert_eq!(lookup_image(&function, 0x0b00_0000), Some(0));
     assert_eq!((lookup_image(&function, 0x0b00_0100), function.routes().len()), (None, 100));
-    // A change that a device refused is sent again with the next change.
+    // If a device refused a change, the change is sent again with the next one.
     running.refuses.set(true);
     let narrow = to(route(0x0c00_0000, 24, 1), true);
     function.change(&[narrow], &running).unwrap_err();
@@ -523,7 +526,8 @@ fn adds_changes_and_removes_next_hops() {
     assert_eq!((there(&function).1[..6].to_vec(), running.waits.get()), (vec![2; 6], 0));
     function.set_next_hops(&[(0, NextHop::Unresolved(station(1, 1, 1500)))], &running).unwrap();
     assert_eq!((there(&function).0.verdict, running.waits.get()), (VERDICT_UNRESOLVED, 0));
-    // A new port also changes the source address, which takes two waits.
+    // A next hop on another port also has another source address. Both words change, which takes
+    // two waits.
     function.set_next_hops(&[(0, NextHop::Forward(station(2, 7, 1500)))], &running).unwrap();
     assert_eq!((there(&function).0.port, running.waits.get()), (2, 2));
     function.change(&[RouteChange { next_hop: None, ..lead }], &running).unwrap();

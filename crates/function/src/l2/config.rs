@@ -35,7 +35,7 @@ pub(super) struct Config {
     /// Static addresses in the configuration.
     #[serde(default)]
     mac: Vec<MacConfig>,
-    /// Ports of the switch. Default: all ports, in VLAN 1.
+    /// Ports of the switch. If the list is empty, all ports belong to the switch and to VLAN 1.
     #[serde(default)]
     port: Vec<PortConfig>,
 }
@@ -59,7 +59,7 @@ struct PortConfig {
     mac_limit: Option<u32>,
 }
 
-/// VLAN or range of VLANs: `10`, `"10"` or `"10-19"`.
+/// VLAN or range of VLANs, written as `10`, `"10"` or `"10-19"`.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum VlanRange {
@@ -107,7 +107,8 @@ impl Config {
         Ok(Limits { bucket_bits, ageing: (ageing_s > 0).then(|| Duration::from_secs(ageing_s)) })
     }
 
-    /// Adds the static addresses, first those of the file.
+    /// Adds the static addresses to the table, first the addresses of the file and then those of
+    /// the stanza.
     pub(super) fn add_static(
         &self,
         switch: &Switch,

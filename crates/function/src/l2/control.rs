@@ -56,7 +56,7 @@ impl Entry {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) bucket_bits: u32,
-    /// Ageing time. `None`: addresses do not age.
+    /// Ageing time of learned addresses. With `None`, addresses do not age.
     pub(super) ageing: Option<Duration>,
 }
 

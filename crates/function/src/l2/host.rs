@@ -58,7 +58,7 @@ pub(super) fn count(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Ordering::Relaxed);
 }
 
-/// Worker's end of the queue.
+/// End of the notice queue that belongs to a worker.
 pub(super) struct NoticeSender {
     queue: SyncSender<Notice>,
     shared: Arc<SharedState>,
@@ -69,7 +69,7 @@ pub(super) struct NoticeSender {
 }
 
 impl NoticeSender {
-    /// Creates a queue and returns both ends.
+    /// Creates a queue of notices and returns both ends of it.
     pub(super) fn new(shared: Arc<SharedState>) -> (Self, Receiver<Notice>) {
         let (queue, receiver) = sync_channel(QUEUE);
         let nothing = (Notice { key: u64::MAX, port: 0 }, 0);

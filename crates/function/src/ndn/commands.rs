@@ -17,7 +17,7 @@ use super::table::{Freed, Table, Written};
 use super::{NextHop, Parts, hash, uri};
 use crate::{Error, Running};
 
-/// Maximum number of names in a list, and the default.
+/// Maximum number of names in a reply to the command `list`. It is also the default number.
 const LIST_MAX: u64 = 10_000;
 
 /// The table with its control data.

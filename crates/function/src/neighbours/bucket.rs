@@ -2,7 +2,8 @@
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Limit of events per second. The caller passes the rate and the time.
+/// Rate limit for events, as a token bucket. The caller passes the number of events per second and
+/// the current time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bucket {
     tokens: u32,

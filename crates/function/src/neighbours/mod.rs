@@ -32,29 +32,33 @@ use table::Table;
 
 const MILLISECOND_NS: u64 = 1_000_000;
 const SECOND_NS: u64 = 1000 * MILLISECOND_NS;
-/// Interval between two requests (RFC 4861, section 10: RETRANS_TIMER).
+/// Interval between two address requests to a station, in nanoseconds (RETRANS_TIMER of RFC 4861,
+/// section 10).
 pub(crate) const RETRY_NS: u64 = SECOND_NS;
-/// Number of unanswered requests before a station is given up (RFC 4861: MAX_MULTICAST_SOLICIT,
-/// MAX_UNICAST_SOLICIT).
+/// Number of unanswered requests after which a station counts as silent (MAX_MULTICAST_SOLICIT and
+/// MAX_UNICAST_SOLICIT of RFC 4861, section 10).
 pub(crate) const REQUESTS_MAX: u8 = 3;
-/// Time without a frame from a station after which it is asked again (RFC 4861: REACHABLE_TIME).
+/// Time without a frame from a station after which the station is asked again, in nanoseconds
+/// (REACHABLE_TIME of RFC 4861, section 10).
 pub(crate) const REACHABLE_NS: u64 = 30 * SECOND_NS;
 /// Pause before a silent station is asked again.
 pub(crate) const SILENCE_NS: u64 = 3 * SECOND_NS;
-/// Time from the answer of a station until routes use its address. Packets that waited for the
-/// station leave within this time, so no later packet overtakes them.
+/// Time from a station's answer until routes use its address, in nanoseconds. Packets that waited
+/// for the station leave within this time, so no later packet overtakes them.
 pub(crate) const SETTLE_NS: u64 = 20 * MILLISECOND_NS;
 /// Minimum interval between two checks of due entries.
 const LOOK_NS: u64 = 5 * MILLISECOND_NS;
-/// Maximum number of stations in the table, including silent ones.
+/// Maximum number of stations in the table, including stations that do not answer.
 pub(crate) const STATIONS_MAX: usize = 4096;
-/// Maximum number of stations of one port that have not answered (RFC 6583, section 7.1). With
-/// [`NEW_A_SECOND`], each of them keeps its place for two seconds at least.
+/// Maximum number of stations on one port that have not answered (RFC 6583, section 7.1). Because
+/// of the rate limit [`NEW_A_SECOND`], each of these stations stays in the table for at least two
+/// seconds.
 const UNANSWERED_MAX: usize = 1024;
-/// Maximum number of stations per second that enter the table, for each port that they are on.
+/// Maximum number of new stations per second that the table accepts for each port on which stations
+/// are.
 const NEW_A_SECOND: u32 = 512;
-/// Maximum number of stations per second that packets from one port can enter. The senders of the
-/// other ports get the rest of [`NEW_A_SECOND`].
+/// Maximum number of new stations per second that the table accepts because of packets from one
+/// port. Packets from the other ports can use the rest of [`NEW_A_SECOND`].
 pub(crate) const NEW_PER_SENDER: u32 = NEW_A_SECOND / 2;
 
 /// Station, identified by its port and IP address.
@@ -66,7 +70,8 @@ pub struct Neighbours {
     /// Ethernet addresses of this machine, indexed by port.
     sources: Vec<Option<MacAddress>>,
     table: Mutex<Table>,
-    /// Version of the table. It grows with each change that concerns waiting packets or routes.
+    /// Version of the table. The number grows with each change that concerns held packets or
+    /// routes.
     version: AtomicU64,
     /// Time of the next search for due entries.
     next_ns: AtomicU64,
@@ -78,7 +83,8 @@ pub struct Neighbours {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) port: u16,
-    /// Address of the gateway. `None`: the packet's destination is itself the station.
+    /// IP address of the gateway. `None` means that each packet is sent directly to its destination
+    /// on the link.
     pub(crate) gateway: Option<IpAddr>,
     /// MTU of the next hop, in bytes.
     pub(crate) mtu: u16,
@@ -97,7 +103,7 @@ pub(crate) enum Resolution {
     Pending,
     /// The station does not answer.
     Silent,
-    /// The station is new, and too many others were new in the last second.
+    /// The station is new, but the rate limit for new stations is reached.
     Policed,
     /// The table is full of stations that have answered.
     TableFull,
@@ -107,25 +113,27 @@ pub(crate) enum Resolution {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) station: Station,
-    /// Last known address of the station. `None`: the request is sent to all stations.
+    /// Last known address of the station. With `None`, the request is sent to all stations of the
+    /// link.
     pub(crate) to: Option<MacAddress>,
 }
 
 impl Neighbours {
-    /// Creates an empty table. `sources` holds this machine's Ethernet address for each port that
-    /// has one.
+    /// Creates an empty table. `sources` holds this machine's Ethernet address on each port, or
+    /// `None` for a port without one.
     pub(crate) fn new(sources: Vec<Option<MacAddress>>) -> Self {
         let (version, next_ns) = Default::default();
         Self { sources, table: Mutex::default(), version, next_ns, used: AtomicBool::new(false) }
     }
 
-    /// Returns this machine's Ethernet address on `port`. Without one, no requests can be sent
-    /// there.
+    /// Returns this machine's Ethernet address on `port`. Returns `None` if the machine has no
+    /// address there, so that it cannot send requests.
     pub(crate) fn source(&self, port: u16) -> Option<MacAddress> {
         *self.sources.get(usize::from(port))?
     }
 
-    /// Registers a next hop of a function for resolution. A gateway is requested at once.
+    /// Registers a next hop of a function, so that its stations are resolved. If the next hop is a
+    /// gateway, its resolution begins at once.
     pub(crate) fn register(&self, function: usize, next_hop: u32, target: Target) {
         self.lock().register(function, next_hop, target);
         self.used.store(true, Ordering::Release);
@@ -136,20 +144,22 @@ impl Neighbours {
         self.used.load(Ordering::Acquire)
     }
 
-    /// Returns the version, which grows with each change that concerns waiting packets or routes.
+    /// Returns the version of the table. The number grows with each change that concerns held
+    /// packets or routes.
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Returns the time of the next call of [`Neighbours::poll`] that has work to do.
+    /// Returns the earliest time at which a call of [`Neighbours::poll`] has work to do.
     pub(crate) fn next_ns(&self) -> u64 {
         self.next_ns.load(Ordering::Acquire)
     }
 
-    /// Looks up the station of a packet for `destination`, and starts its resolution if it is not
-    /// in the table. `from` is the port that the packet arrived on.
+    /// Returns the station to which a packet for `destination` is sent, and the state of the
+    /// station. If the station is not in the table, its resolution begins. `from` is the port on
+    /// which the packet arrived.
     ///
-    /// Returns `None` if this next hop is not registered.
+    /// Returns `None` if the next hop is not registered.
     pub(crate) fn resolve(
         &self,
         function: usize,
@@ -171,13 +181,14 @@ impl Neighbours {
         Some((station, target, resolution))
     }
 
-    /// Returns the state of a station that packets wait for.
+    /// Returns the state of a station for which packets are held.
     pub(crate) fn resolution(&self, station: Station) -> Resolution {
-        // Only stations that have not answered are forgotten.
+        // A station that is not in the table had not answered, because only such stations are
+        // forgotten.
         self.lock().resolution(station).unwrap_or(Resolution::Silent)
     }
 
-    /// Records the address of a station. Stations that are not in the table are ignored.
+    /// Records the Ethernet address of a station. A station that is not in the table is ignored.
     pub(crate) fn learn(&self, station: Station, address: MacAddress, now_ns: u64) {
         if address.is_multicast() || address == MacAddress::default() {
             return;
@@ -189,7 +200,8 @@ impl Neighbours {
         }
     }
 
-    /// Appends the requests that are due to `requests`, and advances the phases of due stations.
+    /// Appends the address requests that are due to `requests`, and updates the states of the
+    /// stations whose timers have expired.
     pub(crate) fn poll(&self, now_ns: u64, requests: &mut Vec<Request>) {
         if now_ns < self.next_ns() {
             return;
@@ -203,15 +215,16 @@ impl Neighbours {
         }
     }
 
-    /// Returns the stations whose addresses routes may use, sorted.
+    /// Returns the stations whose addresses routes may use, with these addresses. The list is
+    /// sorted by station.
     pub(crate) fn settled(&self) -> Vec<(Station, MacAddress)> {
         let mut settled = self.lock().settled();
         settled.sort_unstable_by_key(|(station, _)| *station);
         settled
     }
 
-    /// Returns the counters: requests sent, addresses learned, stations found silent, stations
-    /// evicted.
+    /// Returns four counters: the requests sent, the addresses learned, the stations that did not
+    /// answer, and the stations evicted from the table.
     pub(crate) fn counts(&self) -> [u64; 4] {
         self.lock().counts()
     }

@@ -1,4 +1,4 @@
-//! The table of stations, with constant work per packet.
+//! Table of stations, whose work per packet is constant.
 //!
 //! | structure | answers |
 //! |---|---|
@@ -6,8 +6,8 @@
 //! | `timers` | which station is due next |
 //! | `Port::unanswered` | which station of a port has waited longest for an answer |
 //!
-//! Timers and queues keep items of stations that have moved on. An item is valid if the entry of
-//! its station refers to it. Invalid items are skipped.
+//! The timers and queues may contain outdated items of a station. An item is valid if the entry of
+//! its station refers to it. Outdated items are skipped.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -21,10 +21,11 @@ use super::{
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    /// Next hops that need resolution, by function and index of the next hop.
+    /// Next hops that need resolution, by the number of their function and their index.
     targets: HashMap<(usize, u32), Target>,
     stations: HashMap<Station, Entry>,
-    /// Stations by due time. The item is valid if [`Entry::timer_ns`] is its time.
+    /// Stations with the times at which they are due. An item is valid if its time equals
+    /// [`Entry::timer_ns`] of the station.
     timers: BinaryHeap<Reverse<(u64, Station)>>,
     /// State per port that stations are on.
     ports: Vec<Port>,
@@ -43,8 +44,8 @@ pub(super) struct Table {
 #[derive(Debug)]
 struct Port {
     new: Bucket,
-    /// Stations without an answer, oldest first. The item is valid if [`Entry::item`] is its
-    /// number.
+    /// Stations without an answer, in the order in which they were added. An item is valid if its
+    /// number equals [`Entry::item`] of the station.
     unanswered: VecDeque<(u64, Station)>,
     /// Number of valid items.
     count: usize,
@@ -53,7 +54,7 @@ struct Port {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     phase: Phase,
-    /// Time at which the entry changes its phase or needs another request.
+    /// Time at which the station changes its state or needs another request.
     due_ns: u64,
     timer_ns: u64,
     item: u64,
@@ -91,8 +92,9 @@ impl Table {
         self.stations.get(&station).map(Entry::resolution)
     }
 
-    /// Adds a new station because of a packet from port `from`, unless a limit is reached. The
-    /// station that has waited longest for an answer makes room.
+    /// Adds a new station to the table because of a packet from port `from`, unless a rate limit is
+    /// reached. If there is no room, the new station replaces the station that has waited longest
+    /// for an answer.
     pub(super) fn admit(&mut self, station: Station, from: u16, now_ns: u64) -> Resolution {
         let senders = usize::from(from) + 1;
         if self.senders.len() < senders {
@@ -148,14 +150,15 @@ impl Table {
         let port = &mut ports[usize::from(station.0)];
         port.count += 1;
         port.unanswered.push_back((item, station));
-        // Amortized constant: at least as many items were appended since the last time.
+        // The amortized cost of this cleanup is constant, because at least as many items were
+        // appended since the previous one.
         if port.unanswered.len() > 2 * port.count.max(UNANSWERED_MAX) {
             port.unanswered.retain(|(item, station)| stations.get(station).is_some_and(|entry| entry.is_item(*item)));
         }
     }
 
-    /// Forgets the station of a port that has waited longest for an answer. Returns whether there
-    /// was one.
+    /// Removes the station of a port that has waited longest for an answer. Returns whether there
+    /// was such a station.
     fn evict(&mut self, port: u16) -> bool {
         while let Some((item, station)) = self.port(port).unanswered.pop_front() {
             if self.stations.get(&station).is_some_and(|entry| entry.is_item(item)) {
@@ -169,8 +172,8 @@ impl Table {
         false
     }
 
-    /// Records the address of a station. Returns whether waiting packets or routes must be updated,
-    /// and the time of the next poll.
+    /// Records the Ethernet address of a station. Returns whether held packets or routes must be
+    /// updated, and the time of the next poll.
     pub(super) fn learn(&mut self, station: Station, address: MacAddress, now_ns: u64) -> (bool, u64) {
         let Some(entry) = self.stations.get_mut(&station) else { return (false, u64::MAX) };
         let is_queued = entry.is_unanswered();
@@ -203,8 +206,8 @@ impl Table {
         self.timers.peek().map_or(u64::MAX, |Reverse((due_ns, _))| *due_ns)
     }
 
-    /// Appends the due requests, and advances the phases of due stations. Returns whether waiting
-    /// packets or routes must be updated.
+    /// Appends the address requests that are due to `requests`, and updates the states of stations
+    /// whose timers have expired. Returns whether held packets or routes must be updated.
     pub(super) fn poll(&mut self, now_ns: u64, requests: &mut Vec<Request>) -> bool {
         let mut has_news = std::mem::take(&mut self.has_evicted);
         while self.next_ns() <= now_ns {
@@ -268,7 +271,7 @@ impl Entry {
         }
     }
 
-    /// Returns whether the station has a place in the queue of stations without an answer.
+    /// Returns whether the station belongs into the queue of stations without an answer.
     fn is_unanswered(&self) -> bool {
         !self.is_kept && !matches!(self.phase, Phase::Known { .. })
     }
@@ -277,8 +280,8 @@ impl Entry {
         self.is_unanswered() && self.item == item
     }
 
-    /// Advances a due entry. Returns the action to take, and whether waiting packets or routes must
-    /// be updated.
+    /// Updates the state of a station whose timer has expired. Returns the action to take, and
+    /// whether held packets or routes must be updated.
     fn advance(&mut self, now_ns: u64) -> (Action, bool) {
         let (action, has_news, pause_ns) = match &mut self.phase {
             Phase::Known { is_settled, .. } if !*is_settled => {
@@ -298,7 +301,8 @@ impl Entry {
                 (Action::Silent, true, SILENCE_NS)
             }
             Phase::Silent if !self.is_kept => (Action::Forget, false, 0),
-            // A known station may have a new address by now. A gateway is never given up.
+            // A station that no longer answers may have a new address, so all stations are asked.
+            // For a gateway, the requests start over after each pause.
             Phase::Known { .. } | Phase::Silent => {
                 self.phase = Phase::Resolving { requests: 1 };
                 (Action::Request(None), true, RETRY_NS)
@@ -312,7 +316,8 @@ impl Entry {
 /// Action for a station whose entry is due.
 enum Action {
     Nothing,
-    /// Send a request to the last known address, or to all stations.
+    /// Sends a request to the last known address of the station, or to all stations if there is
+    /// none.
     Request(Option<MacAddress>),
     Silent,
     Forget,
@@ -320,7 +325,8 @@ enum Action {
 
 #[cfg(test)]
 impl Table {
-    /// Returns the number of stations, of timers, and of queued items.
+    /// Returns the number of stations, the number of timers, and the number of items in the queues
+    /// of all ports.
     pub(super) fn sizes(&self) -> (usize, usize, usize) {
         (self.stations.len(), self.timers.len(), self.ports.iter().map(|port| port.unanswered.len()).sum())
     }

@@ -17,8 +17,8 @@ fn want(neighbours: &Neighbours, now_ns: u64) -> Resolution {
     resolution
 }
 
-/// Polls every 10 ms. Returns the time of each request, in milliseconds after `START_NS`, and its
-/// destination.
+/// Polls the table every 10 ms. Returns the time of each request in milliseconds after `START_NS`,
+/// and the address to which the request is sent.
 fn requests_between(neighbours: &Neighbours, from_ns: u64, to_ns: u64) -> Vec<(u64, Option<MacAddress>)> {
     let mut requested = Vec::new();
     for now_ns in (from_ns..to_ns).step_by(10 * MILLISECOND_NS as usize) {
@@ -44,7 +44,7 @@ fn sends_three_requests_then_reports_silence_and_starts_over() {
     assert_eq!(requests_between(&neighbours, START_NS + 3 * SECOND_NS, START_NS + 5 * SECOND_NS), []);
     assert!(neighbours.version() > version, "waiting packets must see the silence");
     assert_eq!(want(&neighbours, START_NS + 5 * SECOND_NS), Resolution::Silent);
-    // No packets arrive for the station. It is forgotten, and no requests are sent.
+    // No packets arrive for the station, so the table forgets it and sends no requests.
     assert_eq!(requests_between(&neighbours, START_NS + 5 * SECOND_NS, START_NS + 60 * SECOND_NS), []);
     assert_eq!(neighbours.resolution(STATION), Resolution::Silent);
     let late_ns = START_NS + 60 * SECOND_NS;
@@ -139,7 +139,7 @@ fn a_scan_neither_fills_the_table_nor_stops_new_stations() {
     let neighbours = neighbours(None);
     want(&neighbours, START_NS);
     neighbours.learn(STATION, ONE, START_NS);
-    // 100,000 packets per second for random stations arrive on port 0 for ten seconds.
+    // For ten seconds, 100,000 packets per second to random stations arrive on port 0.
     let mut random = 1u32;
     let (mut policed, mut requests) = (0, Vec::new());
     for packet in 0..1_000_000u64 {
@@ -149,7 +149,7 @@ fn a_scan_neither_fills_the_table_nor_stops_new_stations() {
         if packet % 64 == 0 {
             neighbours.poll(now_ns, &mut requests);
         }
-        // A station that answers becomes known, although the scan goes on.
+        // A station that answers becomes known, although the packets to random stations continue.
         if packet % 100_000 == 99_999 {
             let number = 0x10_0000 + packet as u32;
             assert_eq!(ask(&neighbours, number, 2, now_ns), Resolution::Pending, "packet {packet}");

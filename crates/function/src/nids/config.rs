@@ -26,7 +26,7 @@ pub struct Config {
     /// Treatment of packets that cannot be inspected.
     #[serde(default)]
     fail: Fail,
-    /// Pairs of ports. Packets that arrive at one port leave by the other one.
+    /// Pairs of ports. Packets that arrive at one port of a pair leave by the other port.
     #[serde(default)]
     pairs: Vec<Spanned<[String; 2]>>,
     /// Settings by the names of `suricata.yaml`.
@@ -39,12 +39,12 @@ pub struct Config {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Mode {
-    /// Rules with the action `drop` only alert. Streams are inspected as the receiver acknowledges
-    /// them.
+    /// Rules with the action `drop` only raise alerts. TCP data is inspected when the receiver has
+    /// acknowledged it.
     #[default]
     Detect,
-    /// Rules with the action `drop` drop the packet that completes the match, and the rest of the
-    /// flow.
+    /// Rules with the action `drop` drop the packet that completes the match, and all later packets
+    /// of the flow.
     Inline,
 }
 
@@ -52,10 +52,10 @@ enum Mode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Fail {
-    /// They pass.
+    /// Such packets pass.
     #[default]
     Open,
-    /// They are dropped in mode `inline`.
+    /// Such packets are dropped in the mode `inline`.
     Closed,
 }
 
@@ -116,7 +116,8 @@ fn peers(pairs: &[Spanned<[String; 2]>], ports: &[String]) -> Result<Vec<u16>, E
     Ok(peers)
 }
 
-/// Applies settings. Nested tables extend the name: `stream.midstream` is `midstream` in `stream`.
+/// Applies the settings of a TOML table. The name of a nested table becomes part of the setting's
+/// name. For example, `midstream` in the table `stream` is the setting `stream.midstream`.
 fn apply(settings: &mut Settings, prefix: &str, table: &Table) -> Result<(), String> {
     for (key, setting) in table {
         let name = format!("{prefix}{key}");

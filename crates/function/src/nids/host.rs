@@ -13,7 +13,7 @@ use super::rules::Follower;
 use super::{DROP_FLOW, DROP_MEMORY, DROP_RULE, DROP_STREAM, VERDICT_ALERT, VERDICT_CLEAN};
 use crate::{Arrangement, HostHalf, Step, Work};
 
-/// Interval at which flows expire without packets, in nanoseconds.
+/// Interval at which flows expire while no packets arrive, in nanoseconds.
 const EXPIRE_NS: u64 = 100_000_000;
 
 /// Inspection state of one worker.
@@ -25,7 +25,7 @@ pub(super) struct NidsHost {
     /// Port to which packets of each port lead.
     pub(super) peers: Arc<[u16]>,
     pub(super) inline: bool,
-    /// Difference between the clock of records and that of the engine, in nanoseconds.
+    /// Time of the clock for records minus the time of the engine's clock, in nanoseconds.
     pub(super) clock_offset_ns: u64,
 }
 
@@ -67,7 +67,8 @@ impl HostHalf for NidsHost {
         }
         for (packet, stamp) in packets.arrived.iter().zip(packets.stamps) {
             self.clock_offset_ns = stamp.time_ns.wrapping_sub(packets.now_ns);
-            // Frames of a capture have numbers in records, as in Suricata.
+            // In records, frames from a capture file have numbers, as in Suricata. Frames of live
+            // traffic have none.
             let number = if packets.live { 0 } else { stamp.sequence + 1 };
             let frame = packets.region.frame(packet);
             let result = self.inspector.frame(LinkType::Ethernet, frame, number, stamp.time_ns / 1000);

@@ -38,10 +38,12 @@ use output::Output;
 use published::Published;
 use rules::Rules;
 
-/// Contract, verdicts and drop reasons, as declared in `kernels/nids/nids.h`.
+/// Declarations in `kernels/nids/nids.h`: the contract of the function, its verdicts and its drop
+/// reasons.
 pub use godwit_kernels::declared::nids::*;
 
-/// Names of `godwit_nids::stats` behind the first counters of the contract; several are summed.
+/// Names of the statistics in `godwit_nids::stats` that form the first counters of the contract. If
+/// a counter has several names, their values are added.
 const COUNTED: [&[&str]; 6] = [
     &["detect.alert"],
     &["detect.alerts_suppressed"],
@@ -73,7 +75,8 @@ fn build(stanza: Spanned<DeTable<'_>>, context: &BuildContext<'_>) -> Result<Arc
 }
 
 impl Nids {
-    /// Returns the settings of one of `workers` inspectors. They share the configured memory.
+    /// Returns the settings for the inspector of one worker. The `workers` inspectors divide the
+    /// configured memory equally.
     fn settings_of(&self, workers: usize) -> Settings {
         let mut settings = self.settings.clone();
         settings.flows_max = settings.flows_max.div_ceil(workers);
@@ -108,7 +111,8 @@ impl Function for Nids {
     fn host_half(&self, worker: usize, workers: usize) -> Option<Box<dyn HostHalf>> {
         let (rules, follower) = self.rules.current();
         let mut inspector = Inspector::new(rules, self.settings_of(workers));
-        // Flow numbers of all workers are different: the worker is in the upper bits.
+        // The upper bits of a flow number hold the number of the worker, so that the flows of all
+        // workers have different numbers.
         inspector.number_flows_from((worker as u64) << 48 | 1);
         let sender = self.output.as_ref().map(Output::sender);
         let counters = self.published.worker(worker);

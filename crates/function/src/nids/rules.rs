@@ -1,4 +1,4 @@
-//! The current rules, and their replacement while packets flow.
+//! Current inspection rules, and their replacement while packets flow.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use godwit_nids::rules::{RuleSet, Variables};
 
 use crate::Error;
 
-/// Time limit for workers to take new rules. A worker without packets takes them within 100 ms.
+/// Maximum time that a replacement waits until all workers have taken the new rules. A worker
+/// without packets takes them within 100 ms.
 const RETIRE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Result of loading rules.
@@ -50,7 +51,7 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    /// Returns the rules if they were replaced since the last call.
+    /// Returns the current rules if they were replaced since the last call, and `None` otherwise.
     pub(super) fn replacement(&mut self) -> Option<Arc<Engine>> {
         let current = self.current.load();
         if current.engine.number == self.seen {
@@ -62,7 +63,7 @@ impl Follower {
 }
 
 impl Rules {
-    /// Loads rule files. Rules that are not supported are counted.
+    /// Loads rule files. Rules that are not supported are counted and skipped.
     ///
     /// # Errors
     /// Returns [`Error::File`] for the first file that cannot be read.
@@ -76,11 +77,11 @@ impl Rules {
         Ok(Self { files, variables, current, reloads: AtomicU64::new(0) })
     }
 
-    /// Reads the files again and replaces the rules. Each worker takes them before its next batch.
-    /// The caller runs one replacement at a time.
+    /// Reads the rule files again and replaces the current rules. Each worker takes the new rules
+    /// before its next batch of packets. The caller must not run two replacements at the same time.
     ///
     /// # Errors
-    /// Returns [`Error::Command`] if a file cannot be read. The rules then stay.
+    /// Returns [`Error::Command`] if a file cannot be read. The current rules then stay.
     pub(super) fn reload(&self) -> Result<Loaded, Error> {
         let begin = Instant::now();
         let set = read(&self.files, &self.variables)
@@ -91,8 +92,8 @@ impl Rules {
         let loaded = loaded(&engine, unsupported, begin);
         self.current.store(Arc::new(Current { engine, loaded }));
         self.reloads.fetch_add(1, Ordering::Relaxed);
-        // Freeing many rules takes milliseconds. This thread keeps the old ones until no worker
-        // has them, so that it frees them, and not a worker.
+        // Freeing many rules takes milliseconds, which would delay the packets of a worker. This
+        // thread therefore keeps the old rules until no worker has them, and frees them itself.
         let limit = Instant::now() + RETIRE_LIMIT;
         while Arc::strong_count(&old) > 1 && Instant::now() < limit {
             std::thread::sleep(Duration::from_millis(1));
@@ -129,8 +130,10 @@ fn loaded(engine: &Engine, unsupported: usize, begin: Instant) -> Loaded {
     Loaded { rules: engine.rules.len(), unsupported, patterns: engine.literals(), took: begin.elapsed() }
 }
 
-/// Returns the seed of the hashes. An attacker who knew it could prepare traffic that collides.
+/// Returns a random seed for the hashes. An attacker who knew the seed could prepare traffic whose
+/// hashes collide.
 fn seed() -> u64 {
-    // Without random numbers, the hashes are predictable and still correct.
+    // If the operating system provides no random numbers, the hashes are predictable but still
+    // correct.
     getrandom::u64().unwrap_or(0)
 }

@@ -1,4 +1,5 @@
-//! Replies to requests for this machine. Functions here take and return bytes.
+//! Replies to requests for the addresses of this machine. The functions of this module take and
+//! return the bytes of frames.
 
 use std::net::IpAddr;
 
@@ -12,17 +13,18 @@ const ARP_BYTES: usize = 28;
 const IPV4_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;
 const HOP_LIMIT: u8 = 64;
-/// Hop limit of neighbour discovery. It shows that no router forwarded the packet (RFC 4861,
-/// section 7.1.1).
+/// Hop limit of neighbour discovery packets. The value shows that no router forwarded the packet
+/// (RFC 4861, section 7.1.1).
 const NEVER_FORWARDED: u8 = 255;
-/// Length of a neighbour solicitation up to its target address (RFC 4861, section 4.3).
+/// Length of a neighbour solicitation up to the end of its target address, in bytes (RFC 4861,
+/// section 4.3).
 const SOLICITATION_BYTES: usize = 24;
-/// Length of a neighbour advertisement with a link-layer address option (RFC 4861, sections 4.4 and
-/// 4.6.1).
+/// Length of a neighbour advertisement with a link-layer address option, in bytes (RFC 4861,
+/// sections 4.4 and 4.6.1).
 const ADVERTISEMENT_BYTES: usize = SOLICITATION_BYTES + 8;
 
-/// Returns the reply to a frame that arrived on `port`, or `None` if the frame asks nothing of this
-/// machine.
+/// Returns the reply to a frame that arrived on `port`. Returns `None` if the frame is not a
+/// request for this machine.
 pub(super) fn answer(settings: &Settings, port: u16, frame: &[u8]) -> Option<Vec<u8>> {
     let ether_type = |at: usize| frame.get(at..at + 2).map(|word| u16::from_be_bytes([word[0], word[1]]));
     let at = if ether_type(12)? == ethertype::VLAN { ETHERNET_BYTES + 4 } else { ETHERNET_BYTES };
@@ -38,15 +40,15 @@ fn mac(bytes: &[u8]) -> Option<MacAddress> {
     bytes.first_chunk().map(|bytes| MacAddress(*bytes))
 }
 
-/// Returns the source address for an answer to a frame. It is the frame's destination, or the
-/// address of the interface if the frame was sent to a group: a group address is no source (IEEE
-/// 802.3, section 3.2.3).
+/// Returns the source MAC address for the answer to a frame. It is usually the destination of the
+/// frame. If this is a group address, it must not be a source (IEEE 802.3, section 3.2.3), and the
+/// address of the interface is used.
 fn own_mac(settings: &Settings, port: u16, frame: &[u8]) -> Option<MacAddress> {
     let destination = mac(frame)?;
     if destination.is_multicast() { Some(settings.interface(port)?.mac) } else { Some(destination) }
 }
 
-/// Returns a copy of the frame that is addressed to its sender and comes from `ours`.
+/// Returns a copy of the frame whose destination is the frame's sender and whose source is `ours`.
 fn addressed_to_sender(frame: &[u8], ours: MacAddress) -> Vec<u8> {
     let mut answer = frame.to_vec();
     answer.copy_within(6..12, 0);
@@ -54,11 +56,11 @@ fn addressed_to_sender(frame: &[u8], ours: MacAddress) -> Vec<u8> {
     answer
 }
 
-/// Answers an ARP request for an address of this machine on that port (RFC 826).
+/// Answers an ARP request for an address that this machine has on the port (RFC 826).
 fn arp(settings: &Settings, port: u16, frame: &[u8], at: usize) -> Option<Vec<u8>> {
     let packet = frame.get(at..at + ARP_BYTES)?;
     let interface = settings.interface(port)?;
-    // Ethernet, IPv4, request.
+    // These bytes identify an ARP request for IPv4 over Ethernet.
     if packet[..8] != [0, 1, 8, 0, 6, 4, 0, 1] {
         return None;
     }
@@ -75,14 +77,16 @@ fn arp(settings: &Settings, port: u16, frame: &[u8], at: usize) -> Option<Vec<u8
     Some(answer)
 }
 
-/// Answers an ICMP echo request (RFC 792; RFC 1122, section 3.2.2.6).
+/// Answers an ICMP echo request for an address of this machine (RFC 792; RFC 1122, section
+/// 3.2.2.6).
 fn echo4(settings: &Settings, port: u16, frame: &[u8], at: usize) -> Option<Vec<u8>> {
     let packet = godwit_wire::Ipv4::new_checked(&frame[at..]).ok()?;
     let header_bytes = packet.header_bytes();
     let total = usize::from(packet.total_bytes());
     let icmp = packet.payload();
     let is_ours = settings.has(packet.destination().into());
-    // Packets with options are not answered: a recorded or source route would have to be reversed.
+    // Packets with IP options are not answered, because the reply would have to reverse a recorded
+    // route or a source route.
     let is_plain = header_bytes == IPV4_BYTES && !packet.is_fragment() && packet.protocol() == protocol::ICMP;
     if !is_ours || !is_plain || icmp.len() < 8 || icmp[..2] != [8, 0] || packet.verify_checksum().is_err() {
         return None;
@@ -138,7 +142,8 @@ fn icmp6(settings: &Settings, port: u16, frame: &[u8], at: usize) -> Option<Vec<
     }
 }
 
-/// Answers a neighbour solicitation for an address of this machine (RFC 4861, section 7.2.4).
+/// Answers a neighbour solicitation for an address that this machine has on the port (RFC 4861,
+/// section 7.2.4).
 fn solicited(
     settings: &Settings,
     port: u16,
@@ -152,8 +157,8 @@ fn solicited(
     if !interface.addresses.contains(&IpAddr::from(target)) {
         return None;
     }
-    // The sender of a duplicate address check (RFC 4862) has no address yet. All nodes get the
-    // advertisement.
+    // The sender of a duplicate address check (RFC 4862) has no address yet. The advertisement
+    // therefore goes to all nodes of the link.
     let is_duplicate_check = source == [0; 16];
     let to = if is_duplicate_check { [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1] } else { source };
     let mut answer = addressed_to_sender(frame, interface.mac);
@@ -161,7 +166,8 @@ fn solicited(
         answer[..6].copy_from_slice(&[0x33, 0x33, 0, 0, 0, 1]);
     }
     answer.resize(at + IPV6_BYTES + ADVERTISEMENT_BYTES, 0);
-    // Flags: router, solicited (except for a duplicate address check), override.
+    // The flags "router" and "override" are set. The flag "solicited" is set too, except in the
+    // answer to a duplicate address check.
     let flags = if is_duplicate_check { 0xa0 } else { 0xe0 };
     finish6(&mut answer[at..], target, to, NEVER_FORWARDED, ADVERTISEMENT_BYTES, |icmp| {
         icmp[..2].copy_from_slice(&[136, 0]);
@@ -173,8 +179,8 @@ fn solicited(
     Some(answer)
 }
 
-/// Fills in the addresses, length and hop limit of an ICMPv6 packet. `write` writes the message;
-/// the checksum follows.
+/// Fills in the addresses, the length and the hop limit of an ICMPv6 packet. Then calls `write` to
+/// write the message, and fills in the checksum.
 fn finish6(
     packet: &mut [u8],
     source: [u8; 16],

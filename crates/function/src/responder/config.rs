@@ -12,11 +12,12 @@ use crate::neighbours::Neighbours;
 use crate::routing::Prefix;
 use crate::{BuildContext, Error};
 
-/// Default limit of ICMP errors per second and worker (RFC 1812, section 4.3.2.8; RFC 4443, section
-/// 2.4 (f)).
+/// Default limit of ICMP errors that a worker sends per second (RFC 1812, section 4.3.2.8; RFC
+/// 4443, section 2.4 (f)).
 const MESSAGES_A_SECOND: u32 = 1000;
 
-/// Default limit of packets that wait for one station, per worker.
+/// Default limit of packets that a worker holds for one station until the station's address is
+/// resolved.
 const HELD_PACKETS: u16 = 16;
 
 /// Keys of the stanza.
@@ -43,7 +44,8 @@ pub(super) struct Settings {
     /// Interfaces, indexed by port.
     pub(super) interfaces: Vec<Option<Interface>>,
     pub(super) messages_a_second: u32,
-    /// Maximum number of packets that wait for one station, per worker.
+    /// Maximum number of packets that a worker holds for one station until the station's address is
+    /// resolved.
     pub(super) held_packets: usize,
     /// Stations that the responder resolves.
     pub(super) neighbours: Arc<Neighbours>,
@@ -61,15 +63,15 @@ impl Settings {
         self.interfaces.get(usize::from(port))?.as_ref()
     }
 
-    /// Returns whether `address` belongs to this machine, on any port.
+    /// Returns whether this machine has `address` on any port.
     pub(super) fn has(&self, address: IpAddr) -> bool {
         self.interfaces.iter().flatten().any(|interface| interface.addresses.contains(&address))
     }
 }
 
 impl Interface {
-    /// Returns the source address for requests to `neighbour`: the address of the same family with
-    /// the longest common prefix.
+    /// Returns the source address for requests to `neighbour`. It is the address of the same family
+    /// that shares the longest prefix with the neighbour.
     pub(super) fn nearest(&self, neighbour: IpAddr) -> Option<IpAddr> {
         let bits = |address: IpAddr| match address {
             IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
@@ -107,8 +109,8 @@ impl Config {
             }
             let mut addresses = Vec::new();
             for text in &config.addresses {
-                // A prefix length may follow the address, as in `ip address`. It is checked, but
-                // not used.
+                // A prefix length may follow the address, as in the output of `ip address`. The
+                // length is checked, but otherwise ignored.
                 let address = text.get_ref().split('/').next().unwrap_or_default().parse::<IpAddr>();
                 let usable = address.ok().filter(|address| !address.is_multicast() && !address.is_unspecified());
                 let Some(address) = usable.filter(|address| {

@@ -1,4 +1,5 @@
-//! Handling of each packet, according to the verdict of the previous function.
+//! Handling of each packet by the responder. It depends on the verdict of the function that had the
+//! packet before.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,7 +19,8 @@ use crate::fragments::{Fault, Split, ip_at, message};
 use crate::neighbours::{Bucket, Request, Resolution, Station};
 use crate::{Arrangement, HostHalf, PreviousOutcome, Step, Work};
 
-/// Interval at which a worker with waiting packets checks for answers that other workers received.
+/// Interval at which a worker that holds packets checks whether other workers received answers, in
+/// nanoseconds.
 const LOOK_NS: u64 = 1_000_000;
 
 /// State of one worker.
@@ -30,7 +32,7 @@ pub(super) struct ResponderHost {
     unreachable: Unreachable,
     /// Packets for stations that the responder resolves.
     waiting: Waiting,
-    /// Version of the neighbour table that the waiting packets were last checked against.
+    /// Version of the neighbour table at the time of the last check of the held packets.
     seen_version: u64,
     requests: Vec<Request>,
 }
@@ -58,7 +60,8 @@ impl ResponderHost {
             Some("too_big") => Fault::TooBig(outcome.value as usize),
             Some("fragment") => return split(region, packet, outcome).unwrap_or_else(|| drop(DROP_NO_ROOM)),
             Some("unresolved") => {
-                // An address of this machine within an on-link prefix. No other station has it.
+                // The destination is an address of this machine within an on-link prefix. No other
+                // station has this address, so the machine itself answers.
                 if destination(region.frame(packet)).is_some_and(|address| self.settings.has(address)) {
                     return self.answer(region, packet, now_ns, live);
                 }
@@ -87,8 +90,8 @@ impl ResponderHost {
         }
     }
 
-    /// Handles a packet whose station the responder resolves. Returns `None` for any other next
-    /// hop.
+    /// Handles a packet to a station that the responder resolves. Returns `None` if the responder
+    /// does not resolve the next hop of the packet.
     fn resolve(
         &mut self,
         region: &mut Region,
@@ -103,8 +106,9 @@ impl ResponderHost {
         let (station, target, resolution) =
             settings.neighbours.resolve(previous.function, previous.outcome.value, to, packet.port.into(), now_ns)?;
         if ip_bytes(&frame[at..])? > usize::from(target.mtu) {
-            // The kernel did not check the length yet. A packet that needs fragmentation is dropped
-            // rather than held. Later packets will be fragmented once the station is known.
+            // The kernel did not compare the packet length with the MTU, because the next hop is
+            // unresolved. A packet that needs fragmentation is dropped rather than held. Later
+            // packets are fragmented once the station is known.
             let may_be_cut = frame[at] >> 4 == 4 && frame.get(at + 6)? & 0x40 == 0;
             let fault = Fault::TooBig(target.mtu.into());
             return Some(if may_be_cut { drop } else { self.send_error(region, packet, fault, now_ns) });
@@ -114,10 +118,11 @@ impl ResponderHost {
                 let work = forwarded(&settings, region.frame_mut(packet), at, station, address);
                 Some(work.map_or(drop, |work| vec![Step::Keep { packet: *packet, work }]))
             }
-            // Packets that waited earlier have moved to the end of the order ring. This packet must
-            // follow them.
+            // Packets that were held earlier are now at the end of the order ring (the queue in
+            // which packets leave). This packet must leave after them.
             Resolution::Known { is_settled: false, .. } | Resolution::Pending => {
-                // If the station is known, the packet waits only until the end of this call.
+                // If the address of the station is known, the packet is held only until the end of
+                // this call.
                 let is_known = resolution != Resolution::Pending;
                 let limit = if is_known { usize::MAX } else { settings.held_packets };
                 let is_held = self.waiting.hold(station, packet, frame, limit, now_ns);
@@ -132,8 +137,8 @@ impl ResponderHost {
         }
     }
 
-    /// Sends the address requests that are due, and releases packets whose stations have answered
-    /// or timed out.
+    /// Sends the address requests that are due. Releases the held packets of stations that have
+    /// answered or have not answered in time.
     fn poll_neighbours(&mut self, region: &mut Region, steps: &mut Vec<Step>, now_ns: u64) {
         let settings = Arc::clone(&self.settings);
         let neighbours = &settings.neighbours;
@@ -157,7 +162,7 @@ impl ResponderHost {
         }
     }
 
-    /// Forwards a packet that waited, or replaces it by an ICMP error.
+    /// Forwards a packet that was held, or replaces it by an ICMP error.
     fn resume(
         &mut self,
         region: &mut Region,
@@ -200,11 +205,12 @@ impl ResponderHost {
         }
     }
 
-    /// Returns the frame with the ICMP error about a packet that arrived on `port`, if one may be
-    /// sent.
+    /// Returns a frame with an ICMP error about a packet that arrived on `port`. Returns `None` if
+    /// no error may be sent.
     fn message(&mut self, frame: &[u8], port: u16, fault: Fault, now_ns: u64) -> Option<Vec<u8>> {
         let at = ip_at(frame)?;
-        // No errors about frames that were sent to several stations (RFC 1812, section 4.3.2.7).
+        // No ICMP error is sent about a frame that was addressed to several stations (RFC 1812,
+        // section 4.3.2.7).
         if frame[0] & 1 != 0 {
             return None;
         }
@@ -224,7 +230,7 @@ impl ResponderHost {
 }
 
 impl HostHalf for ResponderHost {
-    /// Required by the trait, but never called: `arrange` replaces it.
+    /// The trait requires this method, but the engine calls `arrange` instead.
     fn prepare(&mut self, _region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
         work.extend(descriptors.iter().map(|_| Work::Done(Outcome::verdict(VERDICT_OTHER))));
     }
@@ -259,7 +265,7 @@ impl HostHalf for ResponderHost {
     }
 }
 
-/// Returns the step that sends an address request in a new frame.
+/// Creates a frame with an address request. Returns the step that sends it.
 fn request_step(settings: &Settings, region: &mut Region, request: Request) -> Option<Step> {
     let (port, address) = request.station;
     let frame = questions::request(settings.interface(port)?, address, request.to)?;
@@ -269,8 +275,8 @@ fn request_step(settings: &Settings, region: &mut Region, request: Request) -> O
     Some(Step::Create { packet: Descriptor { port: port as u8, flow_hash: 0, ..descriptor }, work })
 }
 
-/// Rewrites the frame for the next station, as a router does. Returns `None` if the hop limit is
-/// used up.
+/// Rewrites the headers of a frame for the next station, as a router does. Returns `None` if the
+/// hop limit is used up.
 fn forwarded(settings: &Settings, frame: &mut [u8], at: usize, station: Station, address: MacAddress) -> Option<Work> {
     let (port, _) = station;
     let interface = settings.interface(port)?;
@@ -291,7 +297,7 @@ fn forwarded(settings: &Settings, frame: &mut [u8], at: usize, station: Station,
     Some(Work::Done(Outcome { port, ..Outcome::verdict(VERDICT_FORWARD) }))
 }
 
-/// Replaces the frame of `packet` and sends it back by the port that the packet arrived on.
+/// Replaces the frame of `packet` and sends it back through the port on which the packet arrived.
 fn send_reply(region: &mut Region, packet: &Descriptor, frame: &[u8]) -> Vec<Step> {
     let room = usize::from(packet.room) * godwit_abi::BUFFER_UNIT_BYTES - usize::from(packet.head);
     if frame.len() > room {
@@ -303,8 +309,8 @@ fn send_reply(region: &mut Region, packet: &Descriptor, frame: &[u8]) -> Vec<Ste
     vec![Step::Keep { packet, work: Work::Done(outcome) }]
 }
 
-/// Splits the packet into fragments of the MTU in `outcome.value`. Returns `None` if there is no
-/// room for them.
+/// Splits a packet into fragments that fit into the MTU in `outcome.value`. Returns `None` if there
+/// are too few free buffers for the fragments.
 fn split(region: &mut Region, packet: &Descriptor, outcome: Outcome) -> Option<Vec<Step>> {
     let whole = region.frame(packet).to_vec();
     let at = ip_at(&whole)?;
@@ -329,7 +335,8 @@ fn split(region: &mut Region, packet: &Descriptor, outcome: Outcome) -> Option<V
     Some(std::iter::once(Step::Keep { packet: first, work }).chain(others).collect())
 }
 
-/// Returns the length of the IP packet, or `None` if the data is shorter.
+/// Returns the length that the IP header states for the packet, in bytes. Returns `None` if the
+/// data is shorter.
 fn ip_bytes(packet: &[u8]) -> Option<usize> {
     let word = |at: usize| Some(usize::from(u16::from_be_bytes([*packet.get(at)?, *packet.get(at + 1)?])));
     let bytes = match packet.first()? >> 4 {

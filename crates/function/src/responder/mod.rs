@@ -36,7 +36,8 @@ use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind};
 pub use config::Config;
 
 use config::Settings;
-/// Contract, verdicts and drop reasons, as declared in `kernels/responder/responder.h`.
+/// Declarations in `kernels/responder/responder.h`: the contract of the function, its verdicts and
+/// its drop reasons.
 pub use godwit_kernels::declared::responder::*;
 
 /// Registration of the function.
@@ -74,7 +75,8 @@ impl Function for Responder {
         self.settings.neighbours.counts().to_vec()
     }
 
-    /// Does the work of the host half for a packet that arrives without an earlier verdict.
+    /// Answers a packet that arrives without a verdict of an earlier function. Otherwise, this work
+    /// happens on the CPU before the kernel runs.
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
         let frame = crate::frame_mut(buffer, descriptor);
         match answers::answer(&self.settings, descriptor.port.into(), frame) {

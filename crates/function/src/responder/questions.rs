@@ -1,5 +1,5 @@
-//! Frames that ask for the Ethernet address of a station, and addresses learned from frames of
-//! neighbours. Functions here take and return bytes.
+//! Requests for the Ethernet addresses of stations, and addresses that frames from neighbours
+//! reveal. The functions of this module take and return the bytes of frames.
 
 use std::net::IpAddr;
 
@@ -12,20 +12,21 @@ const ETHERNET_BYTES: usize = 14;
 /// Minimum frame length, in bytes. Shorter frames are padded.
 const FRAME_BYTES_MIN: usize = 60;
 const IPV6_BYTES: usize = 40;
-/// Hop limit of neighbour discovery. It shows that no router forwarded the packet (RFC 4861,
-/// section 7.1).
+/// Hop limit of neighbour discovery packets. The value shows that no router forwarded the packet
+/// (RFC 4861, section 7.1).
 const NEVER_FORWARDED: u8 = 255;
 const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;
-/// Length of a solicitation or advertisement up to the end of its target address.
+/// Length of a neighbour solicitation or advertisement up to the end of its target address, in
+/// bytes.
 const TARGET_BYTES: usize = 24;
 const OPTION_SOURCE: u8 = 1;
 const OPTION_TARGET: u8 = 2;
 
-/// Returns an ARP request or neighbour solicitation for `station`. It is sent to `to`, the last
-/// known address, or else to all stations.
+/// Returns an ARP request or a neighbour solicitation for `station`. The request is sent to `to`,
+/// which is the last known address of the station. With `None`, it is sent to all stations.
 ///
-/// Returns `None` if the interface has no address of the family.
+/// Returns `None` if the interface has no address of the station's family.
 pub(super) fn request(interface: &Interface, station: IpAddr, to: Option<MacAddress>) -> Option<Vec<u8>> {
     match (interface.nearest(station)?, station) {
         (IpAddr::V4(own), IpAddr::V4(station)) => {
@@ -43,7 +44,8 @@ pub(super) fn request(interface: &Interface, station: IpAddr, to: Option<MacAddr
         }
         (IpAddr::V6(own), IpAddr::V6(station)) => {
             let station = station.octets();
-            // The solicited-node multicast address (RFC 4291, section 2.7.1; RFC 2464, section 7).
+            // IPv6 uses the solicited-node multicast address of the station (RFC 4291, section
+            // 2.7.1; RFC 2464, section 7).
             let mut group = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, 0, 0, 0];
             group[13..].copy_from_slice(&station[13..]);
             let group_mac = MacAddress([0x33, 0x33, group[12], group[13], group[14], group[15]]);
@@ -78,10 +80,11 @@ fn ethernet(frame: &mut [u8], to: MacAddress, from: MacAddress, ether_type: u16)
     frame[12..14].copy_from_slice(&ether_type.to_be_bytes());
 }
 
-/// Returns the sender of an untagged ARP packet, solicitation or advertisement, and the sender's
-/// Ethernet address.
+/// Returns the station that sent an ARP packet, a neighbour solicitation or a neighbour
+/// advertisement, and the Ethernet address of the station.
 ///
-/// Returns `None` for all other frames and for those that are not addressed to this machine.
+/// Returns `None` for tagged frames, for all other frames, and for frames that are not addressed to
+/// this machine.
 pub(super) fn announced(settings: &Settings, port: u16, frame: &[u8]) -> Option<(Station, MacAddress)> {
     let interface = settings.interface(port)?;
     let rest = frame.get(ETHERNET_BYTES..)?;
@@ -89,7 +92,8 @@ pub(super) fn announced(settings: &Settings, port: u16, frame: &[u8]) -> Option<
         ethertype::ARP => {
             let header = ArpHeader::parse(&Arp::new_checked(rest).ok()?).ok()?;
             let (sender, target) = (IpAddr::from(header.sender_protocol), IpAddr::from(header.target_protocol));
-            // An ARP announcement has equal sender and target addresses (RFC 5227, section 3).
+            // An ARP announcement is a packet whose sender address equals its target address (RFC
+            // 5227, section 3). It concerns every machine.
             let is_for_us = interface.addresses.contains(&target) || sender == target;
             let is_ours = interface.addresses.contains(&sender);
             let is_known = matches!(header.operation, arp::REQUEST | arp::REPLY);
@@ -122,8 +126,8 @@ pub(super) fn announced(settings: &Settings, port: u16, frame: &[u8]) -> Option<
     }
 }
 
-/// Returns the link-layer address in the neighbour discovery option `kind` (RFC 4861, section
-/// 4.6.1).
+/// Returns the link-layer address in the neighbour discovery option of type `kind` (RFC 4861,
+/// section 4.6.1).
 fn link_address(mut options: &[u8], kind: u8) -> Option<MacAddress> {
     while let [option_kind, units, ..] = options {
         let option = options.get(..usize::from(*units) * 8).filter(|option| !option.is_empty())?;

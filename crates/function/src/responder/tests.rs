@@ -59,7 +59,8 @@ fn answers_arp_requests_for_addresses_of_the_port() {
     expected.extend(THEIRS);
     expected.extend([10, 0, 0, 7]);
     assert_eq!(&reply[14..42], &expected);
-    // Address of another port, unknown address, port without addresses, ARP reply, truncated frame.
+    // The responder does not answer these frames. They ask for an address of another port or an
+    // unknown address, arrive on a port without addresses, are ARP replies, or are truncated.
     assert_eq!(answer(&who_has([10, 3, 0, 1])), None);
     assert_eq!(answer(&who_has([10, 0, 0, 2])), None);
     assert_eq!(answers::answer(&settings(), 0, &who_has([10, 0, 0, 1])), None);
@@ -107,7 +108,7 @@ fn answers_to_frames_for_a_group_come_from_the_interface() {
             frame[..6].copy_from_slice(&group);
             let reply = answer(&frame).unwrap();
             assert_eq!((&reply[..6], &reply[6..12]), (&THEIRS[..], &OURS[..]));
-            // The port has no interface, so there is no address to answer from.
+            // This port has no interface, so the machine has no address from which it could answer.
             assert_eq!(answers::answer(&settings(), 0, &frame), None);
         }
     }
@@ -156,7 +157,8 @@ fn icmp6(source: [u8; 16], destination: [u8; 16], hop_limit: u8, message: &[u8])
     ethernet(0x86dd, &packet)
 }
 
-/// Checks the ICMPv6 checksum. Returns the message, source and destination.
+/// Checks the checksum of an ICMPv6 packet. Returns the ICMPv6 message, the source address and the
+/// destination address.
 fn sound6(reply: &[u8]) -> (Vec<u8>, [u8; 16], [u8; 16]) {
     let ip = Ipv6::new_checked(&reply[14..]).unwrap();
     let pseudo = ip.pseudo_header(protocol::ICMPV6, ip.payload().len() as u32);

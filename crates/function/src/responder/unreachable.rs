@@ -1,18 +1,18 @@
-//! Stations that the operating system resolves, as one worker sees them. A station without an
-//! answer counts as unreachable after a while. The work per packet is constant.
+//! Stations that the operating system resolves, from the view of one worker. A station that does
+//! not answer for a while counts as unreachable. The work per packet is constant.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::neighbours::{Bucket, NEW_PER_SENDER, Station};
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Time after which an unanswered station counts as unreachable. Linux uses the same: three
-/// requests, one second apart.
+/// Time after which a station without an answer counts as unreachable, in nanoseconds. Linux uses
+/// the same time: it sends three requests, one second apart.
 const SILENCE_NS: u64 = 3 * SECOND_NS;
-/// Time without packets for a station after which its resolution starts over.
+/// Pause in the packets to a station after which its resolution starts over, in nanoseconds.
 const FORGET_NS: u64 = 10 * SECOND_NS;
-/// Maximum number of stations. With [`NEW_PER_SENDER`], packets from one port cannot push a station
-/// out before [`SILENCE_NS`] has passed.
+/// Maximum number of stations that are remembered. With the rate limit [`NEW_PER_SENDER`], packets
+/// from one port cannot displace a station before [`SILENCE_NS`] has passed.
 const STATIONS_MAX: usize = 1024;
 
 /// Stations that packets could not be forwarded to.
@@ -27,7 +27,7 @@ pub(super) struct Unreachable {
 }
 
 impl Unreachable {
-    /// Records a packet for `station` that arrived on port `from`. Returns whether the station
+    /// Records that a packet for `station` arrived on port `from`. Returns whether the station
     /// counts as unreachable.
     pub(super) fn look_up(&mut self, station: Station, from: u16, now_ns: u64) -> bool {
         if let Some((first_ns, last_ns)) = self.stations.get_mut(&station) {

@@ -1,5 +1,5 @@
-//! Packets of one worker that wait, outside of the arena, until the address of their station is
-//! resolved.
+//! Packets that a worker holds until the addresses of their stations are resolved. Their copies are
+//! stored outside of the arena, which holds all other packets.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,11 @@ use godwit_abi::Descriptor;
 
 use crate::neighbours::Station;
 
-/// Maximum number of waiting packets per worker, for all stations together.
+/// Maximum number of packets that a worker holds, for all stations together.
 const HELD_MAX: usize = 1024;
-/// Age beyond which a packet is older than all packets in flight, in nanoseconds. It must be
-/// shorter than the time in which 2^15 packets arrive, because order tags wrap.
+/// Age beyond which a held packet is certainly older than all packets in flight, in nanoseconds. In
+/// this time, fewer than 2^15 packets must arrive, because the 16-bit sequence numbers of packets
+/// wrap.
 const IN_FLIGHT_NS: u64 = 2_000_000;
 
 /// Waiting packets, by station.
@@ -34,8 +35,8 @@ impl Waiting {
         self.count == 0
     }
 
-    /// Stores a copy of the packet, unless `limit` packets already wait for the station. Returns
-    /// whether it was stored.
+    /// Stores a copy of the packet, unless `limit` copies are already held for the station. Returns
+    /// whether the copy was stored.
     pub(super) fn hold(
         &mut self,
         station: Station,
@@ -49,8 +50,8 @@ impl Waiting {
             return false;
         }
         let queue = self.by_station.entry(station).or_default();
-        // Bins complete in any order, but waiting packets must leave in arrival order. Order tags
-        // are compared modulo 2^16.
+        // Batches of packets complete in any order, but held packets must leave in arrival order.
+        // Their order tags are sequence numbers of 16 bits, so they are compared modulo 2^16.
         let is_before = |held: &Held| {
             let is_long_ago = now_ns.saturating_sub(held.since_ns) > IN_FLIGHT_NS;
             is_long_ago || packet.order.wrapping_sub(held.packet.order) as i16 >= 0

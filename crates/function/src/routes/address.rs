@@ -7,18 +7,20 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 pub trait Address: Copy + Debug + Eq + Ord + Send + Sync + 'static {
     /// Length of an address, in bits.
     const BITS: u8;
-    /// Description of a prefix with an example, for error messages.
+    /// Description of a prefix of this address family with an example, for error messages.
     const EXAMPLE: &'static str;
     /// Hint for error messages about a prefix of the other family.
     const OTHER: &'static str;
 
-    /// Returns the address with all bits after the first `length` set to 0.
+    /// Returns the address with its first `length` bits, and with all other bits set to 0.
     fn masked(self, length: u8) -> Self;
 
-    /// Parses `address/length`, or `address` as the prefix of a single host.
+    /// Parses a prefix such as `address/length`. An `address` without a length is the prefix of a
+    /// single host.
     fn scan(text: &[u8]) -> Option<(Self, u8)>;
 
-    /// Returns whether a text that is not a prefix looks like one of the other family.
+    /// Returns whether a text that is not a prefix of this address family looks like a prefix of
+    /// the other one.
     fn is_other(text: &[u8]) -> bool;
 
     /// Formats the address in its usual notation.
@@ -99,8 +101,8 @@ fn scan_prefix(text: &[u8]) -> Option<(u32, u8)> {
     rest.is_empty().then_some((prefix, length as u8))
 }
 
-/// Parses a decimal number up to `max`, which has at most three digits. Leading zeros are refused,
-/// because some programs read them as octal.
+/// Parses a decimal number up to `max`, which has at most three digits. Refuses leading zeros,
+/// because some programs read such numbers as octal.
 #[inline]
 fn scan_number(rest: &mut &[u8], max: u32) -> Option<u32> {
     let mut value = 0;

@@ -42,9 +42,11 @@ pub(crate) struct NextHopConfig {
     port: Option<Spanned<String>>,
     destination_mac: Option<Spanned<String>>,
     source_mac: Option<Spanned<String>>,
-    /// IP address of a gateway whose Ethernet address is resolved. Replaces `destination_mac`.
+    /// IP address of a gateway, whose Ethernet address is resolved at run time. It replaces the key
+    /// `destination_mac`.
     via: Option<Spanned<String>>,
-    /// Whether the packet's destination is itself the station. Replaces `destination_mac`.
+    /// Whether each packet is sent directly to its destination, whose Ethernet address is resolved
+    /// at run time. It replaces the key `destination_mac`.
     #[serde(default)]
     on_link: bool,
     mtu: Option<Spanned<u32>>,
@@ -58,7 +60,7 @@ pub(crate) struct NextHopConfig {
 pub(crate) struct Resolved<A> {
     pub(crate) routes: Vec<Route<A>>,
     pub(crate) next_hops: Vec<NextHop>,
-    /// Next hops whose stations a responder must resolve.
+    /// Next hops whose Ethernet addresses a responder function must resolve.
     pub(crate) dynamic: Vec<DynamicNextHop>,
 }
 
@@ -69,8 +71,9 @@ impl<A> Default for Resolved<A> {
 }
 
 impl Stanza<'_> {
-    /// Like [`Stanza::resolve`], for a function that also tracks the kernel's routes. It needs no
-    /// configured routes, and must not have next hops that a responder resolves.
+    /// Reads the routes and resolves all names like [`Stanza::resolve`], for a function that also
+    /// tracks the kernel's routes. The stanza needs no configured routes, and must not have next
+    /// hops that a responder function resolves.
     pub(crate) fn resolve_with_kernel_routes<A: Address>(
         &self,
         context: &BuildContext<'_>,
@@ -137,7 +140,8 @@ impl Stanza<'_> {
 }
 
 impl NextHopConfig {
-    /// Returns the next hop. It is unresolved if a responder must resolve its station.
+    /// Returns the configured next hop. It is marked as unresolved if a responder function must
+    /// resolve its Ethernet address.
     fn resolve(&self, context: &BuildContext<'_>) -> Result<NextHop, Error> {
         let name = self.name.get_ref();
         let refuse = |message| Err(value(self.name.span(), message));
@@ -189,8 +193,8 @@ impl NextHopConfig {
         )
     }
 
-    /// Returns the gateway, which must belong to the address family whose addresses have `bits`
-    /// bits.
+    /// Returns the IP address of the gateway, if there is one. The gateway must belong to the
+    /// address family whose addresses have `bits` bits.
     fn gateway(&self, bits: u8) -> Result<Option<IpAddr>, Error> {
         let Some(via) = &self.via else { return Ok(None) };
         let address = via.get_ref().parse::<IpAddr>().ok();
@@ -221,7 +225,8 @@ pub(crate) fn port_index(port: &Spanned<String>, ports: &[String]) -> Result<u16
     })
 }
 
-/// Parses an Ethernet address: six pairs of hexadecimal digits, separated by `:` or `-`.
+/// Parses an Ethernet address, which consists of six pairs of hexadecimal digits with `:` or `-`
+/// between them.
 pub(crate) fn parse_mac(text: &Spanned<String>) -> Result<MacAddress, Error> {
     let mut address = [0; 6];
     let mut pairs = text.get_ref().split([':', '-']);

@@ -27,13 +27,14 @@ pub struct Names<'a> {
 
 pub(super) const NO_NEXT_HOP: &str = "the route has no next hop; name one, or set default_next_hop";
 
-/// Parses `text` and appends its routes to `routes`, in order.
+/// Parses the text of a route file and appends its routes to `routes`, in order.
 ///
 /// # Errors
-/// Returns the line, counted from 1, and the problem.
+/// Returns the line number, counted from 1, and the problem.
 pub fn parse<A: Address>(text: &[u8], names: &Names<'_>, routes: &mut Vec<Route<A>>) -> Result<(), (usize, String)> {
-    // Estimate the number of routes: real files have 15 to 20 bytes per line. If the estimate is
-    // too low, the vector is copied once. If it is too high, nothing is lost.
+    // The number of routes is estimated from the length of the text, because lines of real files
+    // have 15 to 20 bytes. If the estimate is too low, the vector is copied once. An estimate that
+    // is too high does no harm.
     let no_memory = |_| (1, format!("there is not enough memory for the routes of {} bytes of text", text.len()));
     routes.try_reserve(text.len() / 14 + 1).map_err(no_memory)?;
     let mut last: (&[u8], u32) = (&[], 0);
@@ -67,10 +68,10 @@ pub fn parse<A: Address>(text: &[u8], names: &Names<'_>, routes: &mut Vec<Route<
     Ok(())
 }
 
-/// Parses a prefix, `address/length`, or the address of a single host.
+/// Parses a prefix `address/length`, or the address of a single host.
 ///
 /// # Errors
-/// If the text is not a prefix, or if bits are set beyond its length.
+/// Returns an error if the text is not a prefix, or if bits are set beyond its length.
 pub fn parse_prefix<A: Address>(text: &[u8]) -> Result<(A, u8), Error> {
     let Some((prefix, length)) = A::scan(text) else {
         let hint = if A::is_other(text) { A::OTHER } else { "" };
@@ -89,7 +90,8 @@ pub(super) fn unknown_next_hop(name: &[u8]) -> String {
     format!("there is no next hop named \"{}\"", quote(name))
 }
 
-/// Returns the next word of the line, or an empty slice at its end or at a comment.
+/// Returns the next word of the line. Returns an empty slice at the end of the line or at a
+/// comment.
 #[inline]
 fn next_token<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
     let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\x0b' | b'\x0c');
@@ -112,7 +114,7 @@ fn skip_line(rest: &mut &[u8]) {
     *rest = &rest[end..];
 }
 
-/// Returns a word in a printable form of limited length, for an error message.
+/// Returns the first 60 bytes of a word in printable form, for an error message.
 fn quote(token: &[u8]) -> String {
     let shown = &token[..token.len().min(60)];
     String::from_utf8_lossy(shown).escape_debug().to_string()

@@ -1,5 +1,5 @@
-//! Parsing and configuration of routes and next hops, shared by the functions that forward by
-//! prefix.
+//! Parser and configuration of routes and next hops. All functions that forward by longest prefix
+//! use this module.
 
 mod address;
 mod config;
@@ -12,7 +12,7 @@ pub use file::{Names, parse, parse_prefix};
 /// Route from a prefix to a next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route<A> {
-    /// Address of the prefix, in host byte order. Bits beyond `length` are 0.
+    /// Address of the prefix, in host byte order. All bits after the first `length` bits are 0.
     pub prefix: A,
     /// Length of the prefix, in bits.
     pub length: u8,

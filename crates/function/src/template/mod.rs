@@ -1,4 +1,5 @@
-//! `template`: swaps the MAC addresses and forwards the frame. Copy it to write a new function.
+//! The function `template` swaps the MAC addresses of a frame and forwards it. It serves as the
+//! starting point of a new function.
 
 mod config;
 mod reference;
@@ -15,7 +16,8 @@ use crate::{BuildContext, Contract, Error, Function, Kind};
 
 pub use config::Config;
 
-/// Contract, verdicts and drop reasons, as declared in `kernels/template/template.h`.
+/// Declarations in `kernels/template/template.h`: the contract of the function, its verdicts and
+/// its drop reasons.
 pub use godwit_kernels::declared::template::*;
 
 /// Registration of the function.

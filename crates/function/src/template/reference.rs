@@ -1,13 +1,13 @@
-//! `ref` of `template`, written from IEEE 802.3. It has no tables and shares no code with the
-//! kernel.
+//! Reference implementation of `template`, written from IEEE 802.3. It has no tables and shares no
+//! code with the kernel.
 
 use godwit_abi::{Descriptor, Outcome};
 use godwit_wire::Ethernet;
 
 use super::{DROP_TRUNCATED, VERDICT_FORWARD};
 
-/// Swaps the addresses of the frame (IEEE 802.3, clause 3.2.3: first the destination, then the
-/// source).
+/// Swaps the two MAC addresses at the beginning of the frame: the destination, and then the source
+/// (IEEE 802.3, clause 3.2.3).
 pub(super) fn run_ref(buffer: &mut [u8], descriptor: &Descriptor) -> Outcome {
     let Ok(mut ethernet) = Ethernet::new_checked(crate::frame_mut(buffer, descriptor)) else {
         return Outcome::drop(DROP_TRUNCATED);

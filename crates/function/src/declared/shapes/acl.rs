@@ -1,4 +1,5 @@
-//! `acl`: tuple space search (`kernels/tables/acl.h`). A change builds the block again.
+//! Table shape `acl`, which matches patterns by tuple space search (`kernels/tables/acl.h`). Each
+//! change rebuilds the whole block of patterns.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,11 +17,13 @@ const WORDS: usize = 5;
 /// Size of a tuple, a slot and the head of a block, in bytes.
 const LINE_BYTES: usize = 64;
 const TUPLES_MAX: usize = 64;
-/// Maximum number of slots that a lookup reads in a tuple (`GW_ACL_PROBES`).
+/// Maximum number of slots that a lookup reads in one tuple. A tuple holds all patterns with the
+/// same mask. The kernel calls this constant `GW_ACL_PROBES`.
 const PROBES: u32 = 32;
 /// Slot without a pattern.
 const NONE: u32 = u32::MAX;
-/// Patterns that a pattern with ranges becomes on average, for the size of a block.
+/// Average number of simple patterns that replace a pattern with ranges. The size of a block is
+/// planned with this number.
 const EXPANSION: usize = 8;
 
 type Words = [u64; WORDS];
@@ -73,7 +76,8 @@ fn hash(words: &Words, seed: u64) -> u64 {
 /// Slots of a tuple: key, priority and row.
 type Slots = Vec<Option<(Words, u32, u32)>>;
 
-/// Places the keys of a tuple. Returns `None` if a key has no free slot near its own.
+/// Places the keys of a tuple (the patterns with the same mask) in slots. Returns `None` if a
+/// lookup could not reach the free slot for a key.
 fn place(keys: &BTreeMap<Words, (u32, u32)>, bits: u32, seed: u64) -> Option<Slots> {
     let mut slots: Slots = vec![None; 1 << bits];
     for (words, (priority, row)) in keys {
@@ -100,7 +104,8 @@ impl Acl {
             let Key::Pattern(priority, texts) = key else { unreachable!("the key of an acl") };
             for (words, masks) in self.format.masked(texts).map_err(refusal)? {
                 let keys = tuples.entry(wide(&masks)).or_default();
-                // Patterns are sorted by priority, so the first one is the best.
+                // The patterns are sorted by priority, so the first pattern with these words and
+                // masks has the best priority.
                 keys.entry(wide(&words)).or_insert((*priority, *row));
             }
         }
@@ -116,7 +121,8 @@ impl Acl {
         let mut block = vec![0; LINE_BYTES * (1 + sorted.len())];
         block[..4].copy_from_slice(&(sorted.len() as u32).to_le_bytes());
         for (index, (masks, keys)) in sorted.into_iter().enumerate() {
-            // Two slots per key, and seeds until no key is far from its slot.
+            // The tuple gets at least two slots per key. Several seeds are tried, until no key lies
+            // far from the slot that its hash selects.
             let mut bits = (2 * keys.len()).next_power_of_two().trailing_zeros().max(1);
             let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
             let slots = loop {
@@ -180,7 +186,8 @@ impl Acl {
                 return Err(error);
             }
         };
-        // Lookups that began before the last change may still read the other copy.
+        // The block has two copies. Lookups that began before the previous change may still read
+        // the copy that is written next.
         running.quiesce()?;
         for row in new {
             running.image_changed(self.rows.write(image, row))?;

@@ -1,4 +1,5 @@
-//! `exact`, packed: key and row are in one word (`kernels/tables/exact.h`).
+//! Table shape `exact` in the packed form, where one word holds both the key and the row
+//! (`kernels/tables/exact.h`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,14 +12,15 @@ use crate::declared::entry::{Change, Key, Row};
 use crate::tables::exact::{BUCKET_SLOTS, Cuckoo, Geometry, Permutation, Waves, capacity_of, random};
 use crate::{Error, Running};
 
-/// Sizes of a table, as the binary logarithm of the number of buckets.
+/// Maximum size of a table, as the binary logarithm of the number of buckets.
 const BUCKET_BITS_MAX: u32 = 28;
 
 struct Exact {
     permutation: Permutation,
     cuckoo: Cuckoo,
     waves: Waves,
-    /// Position and number of bits of each field in an entry, and its offset and size in a row.
+    /// For each field of a row, its position and number of bits in an entry, and its offset and
+    /// size in the row.
     fields: Vec<(u32, u32, usize, usize)>,
     offset: usize,
     bucket_bits: u32,
@@ -102,7 +104,7 @@ impl Exact {
         Ok(())
     }
 
-    /// Stores the pending waves in the image and copies them to devices.
+    /// Stores the pending waves (groups of writes) in the image and copies them to the devices.
     fn publish(&mut self, image: &Image, running: &dyn Running) -> Result<(), Error> {
         loop {
             let more = self.waves.len() > 1;
@@ -115,7 +117,7 @@ impl Exact {
                 running.image_changed(range)?;
             }
             if more {
-                // Wait for the lookups that began before these words were stored.
+                // Before the next wave is stored, all lookups that began before this wave must end.
                 running.quiesce()?;
             }
             self.waves.pop();
@@ -125,7 +127,7 @@ impl Exact {
 
 impl Content for Exact {
     fn change(&mut self, image: &Arc<Image>, changes: &[Change], running: &dyn Running) -> Result<(), (usize, Error)> {
-        // Publish changes that failed the last time first.
+        // The changes whose publication failed the last time are published first.
         self.publish(image, running).map_err(|error| (0, error))?;
         for (batch, part) in changes.chunks(BATCH).enumerate() {
             let mut failed = None;

@@ -1,4 +1,5 @@
-//! `exact`, wide: an entry refers to a record with the key and the row (`kernels/tables/exact.h`).
+//! Table shape `exact` in the wide form, where an entry refers to a record with the key and the row
+//! (`kernels/tables/exact.h`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -44,7 +45,7 @@ struct Records {
 }
 
 impl Records {
-    /// Takes a record. Returns its index, and whether it was in use before.
+    /// Takes a free record. Returns the index of the record, and whether it was in use before.
     fn take(&mut self) -> Option<(u32, bool)> {
         if self.used < self.capacity {
             self.used += 1;
@@ -94,7 +95,8 @@ pub(super) fn plan(table: &Table, format: &Format, entries: &[(Key, Row)]) -> Re
 }
 
 impl ExactWide {
-    /// Writes records of a batch. Returns their indices, and whether one was in use before.
+    /// Writes a record for each entry that a batch of changes adds or replaces. Returns the index
+    /// of the record for each change, or `None` if the change removes an entry.
     fn write_records(
         &mut self,
         image: &Image,
@@ -164,7 +166,7 @@ impl ExactWide {
         Ok(())
     }
 
-    /// Stores the pending waves in the image and copies them to devices.
+    /// Stores the pending waves (groups of writes) in the image and copies them to the devices.
     fn publish(&mut self, image: &Image, running: &dyn Running) -> Result<(), Error> {
         loop {
             let more = self.waves.len() > 1;
@@ -193,7 +195,7 @@ impl Content for ExactWide {
             let mut failed = None;
             for (index, (change, record)) in part.iter().zip(records).enumerate() {
                 match &failed {
-                    // A record of a change that is not made is free again.
+                    // The change is not made, so its record is retired and can be reused later.
                     Some(_) => self.records.retired.extend(record),
                     None => {
                         if let Err(error) = self.enter(change, record) {

@@ -1,4 +1,5 @@
-//! `lpm4`: a DIR-24-8 table whose entries are rows (`kernels/tables/lpm4.h`).
+//! Table shape `lpm4`. It is a DIR-24-8 table that maps IPv4 prefixes to rows
+//! (`kernels/tables/lpm4.h`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,9 +14,11 @@ use crate::routing::Unchanged;
 use crate::tables::lpm4::{Built, Layout, NARROW, Route, TBL24_ENTRIES, Table, WIDE, check_count};
 use crate::{Error, Running};
 
-/// Groups of 256 entries in addition to those of the file, for prefixes longer than /24.
+/// Number of spare groups, in addition to the groups that the file needs. A group has 256 entries
+/// and holds prefixes longer than /24.
 const SPARE_GROUPS: usize = 4096;
-/// Rows in addition to those that the table must hold, for changes while old rows are retired.
+/// Number of spare rows, in addition to the rows that the table must hold. Changes take them while
+/// old rows are retired.
 const SPARE_ROWS: usize = 1024;
 
 struct Lpm4 {
@@ -25,7 +28,8 @@ struct Lpm4 {
     prefixes: HashMap<(u32, u8), u32>,
 }
 
-/// Plans a table. Entries have 2 bytes if the number of different rows allows it.
+/// Plans a table for the declared capacity and these entries. An entry of the image has 2 bytes if
+/// the number of different rows allows it.
 pub(super) fn plan(table: &Declared, format: &Format, entries: &[(Key, Row)]) -> Result<Plan, Error> {
     check_count(entries.len())?;
     let most = table.rows as usize + SPARE_ROWS;
@@ -69,7 +73,8 @@ pub(super) fn plan(table: &Declared, format: &Format, entries: &[(Key, Row)]) ->
 }
 
 impl Lpm4 {
-    /// Takes and writes the rows of a batch. Returns the changes of the table.
+    /// Takes the rows that a batch of changes needs and writes them to the image. Returns the
+    /// changes of prefixes, with the indices of their rows.
     fn write_rows(
         &mut self,
         image: &Image,

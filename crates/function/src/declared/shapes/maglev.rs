@@ -1,5 +1,6 @@
-//! `maglev`: consistent hashing over rows (Eisenbud et al., "Maglev: A Fast and Reliable Software
-//! Network Load Balancer", NSDI 2016, section 3.4).
+//! Table shape `maglev`, which distributes hash values over rows by consistent hashing. It follows
+//! section 3.4 of Eisenbud et al., "Maglev: A Fast and Reliable Software Network Load Balancer",
+//! NSDI 2016.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +22,8 @@ const COPY_BYTES: usize = (ENTRIES * 2).next_multiple_of(64);
 
 struct Maglev {
     rows: Rows,
-    /// Row of each name, sorted, so that the table does not depend on the order of changes.
+    /// Row of each name. The names are sorted, so that the table does not depend on the order of
+    /// changes.
     names: BTreeMap<String, u32>,
     offset: usize,
     header: usize,
@@ -46,7 +48,8 @@ pub(super) fn plan(table: &Table, format: &Format, entries: &[(Key, Row)]) -> Re
     Ok(Plan { bytes: rows_bytes + 2 * COPY_BYTES, write: Box::new(write) })
 }
 
-/// Returns two hashes of a name: FNV-1a with two start values, mixed.
+/// Returns two hashes of a name. They are FNV-1a hashes with different start values, whose bits are
+/// mixed.
 fn hashes(name: &str) -> (u64, u64) {
     let hash = |start: u64| {
         let hash = name.bytes().fold(start, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
@@ -56,8 +59,8 @@ fn hashes(name: &str) -> (u64, u64) {
     (hash(0xcbf2_9ce4_8422_2325), hash(0x9ae1_6a3b_2f90_404f))
 }
 
-/// Returns the row of each entry: the names take free entries
-/// one after another, each in the order of its permutation.
+/// Returns the row of each entry. The names take turns. Each name takes the free entry that comes
+/// first in its own permutation of the entries.
 fn populate(names: &BTreeMap<String, u32>) -> Vec<u16> {
     let mut entries = vec![NONE; ENTRIES];
     let mut permutations: Vec<(usize, usize, u32)> = names
@@ -112,7 +115,8 @@ impl Maglev {
         }
         let copy = 1 - self.copy;
         let at = self.offset + copy * COPY_BYTES;
-        // Lookups that began before the last change may still read this copy.
+        // The table has two copies. Lookups that began before the previous change may still read
+        // the copy that is written next.
         running.quiesce()?;
         for (index, entry) in populate(&names).into_iter().enumerate() {
             image.fill_u16(at + 2 * index, 1, entry);
@@ -149,7 +153,8 @@ mod tests {
         assert!(populate(&BTreeMap::new()).iter().all(|row| *row == NONE));
     }
 
-    /// Figure 12 of the paper: with one of several backends removed, few other entries change.
+    /// As in figure 12 of the paper, few entries of other backends change when one of several
+    /// backends is removed.
     #[test]
     fn few_entries_move_when_a_backend_leaves() {
         let (before, mut left) = (names(20), names(20));

@@ -1,8 +1,9 @@
-//! Shapes of declared tables. Each shape builds its part of the image and changes it while lookups
-//! run.
+//! Shapes (kinds) of declared tables. Each shape builds its part of the table image, and changes it
+//! while kernels look up entries.
 //!
-//! A change takes these steps: write new rows, which no entry refers to; copy them to the devices;
-//! store the entries, one store each; copy them; retire old rows until packets in flight have left.
+//! A change writes new rows, which no entry refers to, and copies them to the devices. It then
+//! stores each changed entry with one store, and copies the entries. Old rows are retired until the
+//! packets in flight have left.
 
 mod acl;
 mod array;
@@ -21,11 +22,11 @@ use crate::{Error, Running};
 
 /// A table of the image.
 pub(super) trait Content: Send {
-    /// Applies changes: each key is valid, and a removed key exists. Without `running` no lookup
-    /// runs.
+    /// Applies changes to the table. Each key must be valid, and a key to remove must exist. While
+    /// no lookup runs, `running` is `Idle`, so the changes need no waits.
     ///
     /// # Errors
-    /// Returns the number of changes that took effect, and the reason.
+    /// Returns the number of changes that took effect, and the reason why the next one failed.
     fn change(&mut self, image: &Arc<Image>, changes: &[Change], running: &dyn Running) -> Result<(), (usize, Error)>;
 }
 
@@ -33,7 +34,8 @@ pub(super) trait Content: Send {
 pub(super) struct Plan {
     /// Number of bytes in the image.
     pub(super) bytes: usize,
-    /// Writes the table at an offset of the image, and its header. Returns the state for changes.
+    /// Writes the table and its header to the image, at a given place. Returns the state for later
+    /// changes.
     #[allow(clippy::type_complexity)]
     pub(super) write: Box<dyn FnOnce(&Arc<Image>, Place) -> Result<Box<dyn Content>, Error>>,
 }
@@ -91,10 +93,12 @@ impl Running for Idle {
 /// Number of changes that are applied together.
 const BATCH: usize = 4096;
 
-/// Maximum gap between two changed words that are copied to devices in one transfer, in bytes.
+/// Maximum gap between two changed words of the image, in bytes. Words with a smaller gap are
+/// copied to the devices in one transfer.
 const NEAR_BYTES: usize = 4096;
 
-/// Returns ranges that cover words of `bytes` bytes at `offsets`, which are sorted.
+/// Returns byte ranges of the image that cover the words at `offsets`. Each word has `bytes` bytes,
+/// and the offsets are sorted.
 fn ranges(offsets: impl Iterator<Item = usize>, bytes: usize) -> Vec<std::ops::Range<usize>> {
     let mut ranges: Vec<std::ops::Range<usize>> = Vec::new();
     for offset in offsets {

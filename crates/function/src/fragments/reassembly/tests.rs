@@ -36,8 +36,8 @@ fn fragments(packet: &[u8], mtu: usize, tagged: bool) -> Vec<Vec<u8>> {
     (0..split.count()).map(part).collect()
 }
 
-/// Returns an IPv6 frame with a destination options header, and its fragments of `each` payload
-/// bytes.
+/// Returns an IPv6 frame with a destination options header, and its division into fragments of
+/// `each` payload bytes.
 fn ipv6_fragments(identification: u32, payload: &[u8], each: usize) -> (Vec<u8>, Vec<Vec<u8>>) {
     let header = |next: u8, bytes: usize| {
         let mut header = vec![0x60, 0, 0, 0, 0, 0, protocol::DESTINATION_OPTIONS, 64];
@@ -90,7 +90,7 @@ proptest! {
             expected.push(whole);
             frames.extend(parts);
         }
-        // Shuffle the fragments.
+        // The fragments arrive in random order.
         let mut random = seed | 1;
         for index in (1..frames.len()).rev() {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -163,8 +163,8 @@ fn drops_the_packet_and_its_later_fragments_after_an_overlap() {
     let packet = ipv4(7, &(0..=255).cycle().take(2400).collect::<Vec<u8>>());
     let parts = fragments(&packet, 820, false);
     assert_eq!(parts.len(), 3);
-    // Teardrop attack: decrement the offset by one unit, so that the fragment overlaps the first,
-    // and fix the checksum.
+    // This fragment imitates a teardrop attack. Its offset is one unit too small, so that it
+    // overlaps the first fragment, and its checksum is correct.
     let mut inside = parts[1].clone();
     let word = u16::from_be_bytes([inside[20], inside[21]]) - 1;
     inside[20..22].copy_from_slice(&word.to_be_bytes());
@@ -179,7 +179,8 @@ fn drops_the_packet_and_its_later_fragments_after_an_overlap() {
         for part in &parts {
             assert_eq!(add(&mut reassembler, part, 0), Err(Refusal::Overlap));
         }
-        // The void packet times out. After that, the same packet can be received again.
+        // After the dropped packet has timed out, a packet with the same identification can be
+        // reassembled.
         for (part, expected) in parts.iter().zip([Added::Held, Added::Held, Added::Whole { held: 2 }]) {
             assert_eq!(add(&mut reassembler, part, SECOND), Ok(expected));
         }
@@ -203,7 +204,7 @@ fn enforces_each_limit() {
     add(&mut reassembler, &parts[0], 0).unwrap();
     assert_eq!(add(&mut reassembler, &parts[2], 0), Err(Refusal::Limit));
     assert_eq!(reassembler.take_expired().collect::<Vec<_>>(), [(1, Refusal::Limit)]);
-    // Too many packets: the oldest is given up.
+    // If there are too many packets, the oldest one is given up.
     let mut reassembler = Reassembler::new(Limits { packets: 2, ..LIMITS });
     for identification in 0..3 {
         let part = &fragments(&ipv4(identification, &[7; 2400]), 820, false)[0];
@@ -256,7 +257,7 @@ fn counts_headers_against_the_memory_limit() {
     for identification in 0..8_u32 {
         let mut packet = vec![0x60, 0, 0, 0, 0, 0, protocol::DESTINATION_OPTIONS, 64];
         packet.extend([0x20; 32]);
-        // Options of 1304 bytes, a fragment header and 16 bytes of payload.
+        // The packet consists of 1304 bytes of options, a fragment header and 16 bytes of payload.
         packet.extend([protocol::FRAGMENT, 162]);
         packet.extend([0; 1302]);
         packet.extend([protocol::ESP, 0, 0, 1]);

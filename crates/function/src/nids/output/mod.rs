@@ -1,7 +1,8 @@
-//! EVE records, from the workers to a file or socket. One thread writes.
+//! Output of EVE records (JSON events) from the workers to a file or a socket. A separate thread
+//! writes the records.
 //!
-//! Workers never wait for it: if [`QUEUE_BYTES_MAX`] bytes are queued, further records are lost and
-//! counted. In a replay, workers wait instead.
+//! Workers of a live system never wait for the writer. If [`QUEUE_BYTES_MAX`] bytes are queued,
+//! further records are lost and counted. In a replay of captured packets, workers wait instead.
 
 mod target;
 
@@ -27,7 +28,7 @@ const RETRY: Duration = Duration::from_millis(500);
 enum Message {
     /// Records: JSON objects, one per line.
     Records(Vec<u8>),
-    /// Open the file again. The answer is the error, if there is one.
+    /// Tells the writer to open the file again. The writer answers with an error if it cannot.
     Reopen(SyncSender<Option<std::io::Error>>),
     /// No more messages follow.
     End,
@@ -58,7 +59,8 @@ struct Writer {
 /// Way of one worker to the writer.
 pub(super) struct Sender {
     shared: Arc<Shared>,
-    /// Channel, and whether the worker waits for room. `None`: the output is not started.
+    /// Channel to the writer, and whether the worker waits when the channel is full. The value is
+    /// `None` if the output was not started.
     channel: Option<(SyncSender<Message>, bool)>,
 }
 
@@ -90,10 +92,11 @@ impl Output {
         Self { target, shared: Arc::default(), running: Mutex::default() }
     }
 
-    /// Opens the target and starts the writer.
+    /// Opens the file or socket and starts the thread that writes records.
     ///
     /// # Errors
-    /// Returns [`Error::Command`] if a file cannot be opened. A socket may appear later.
+    /// Returns [`Error::Command`] if a file cannot be opened. A socket that does not exist is no
+    /// error, because it may appear later.
     pub(super) fn start(&self, live: bool) -> Result<(), Error> {
         let open = self.target.open().map_err(|error| self.error(&error))?;
         let (sender, receiver) = sync_channel(QUEUE_MESSAGES_MAX);
@@ -125,10 +128,10 @@ impl Output {
         self.sender().send(records);
     }
 
-    /// Opens the file again under its name.
+    /// Opens the output file again by its name, for example after the file was renamed.
     ///
     /// # Errors
-    /// Returns [`Error::Command`] if this fails. The old file stays open.
+    /// Returns [`Error::Command`] if the file cannot be opened. The old file then stays open.
     pub(super) fn reopen(&self) -> Result<(), Error> {
         let Some(sender) = self.running().as_ref().map(|writer| writer.sender.clone()) else { return Ok(()) };
         let (answer, answered) = sync_channel(1);
@@ -142,7 +145,7 @@ impl Output {
         }
     }
 
-    /// Writes the queued records and ends the writer. All workers have ended.
+    /// Writes the queued records and ends the writer. All workers must have ended before.
     pub(super) fn finish(&self) {
         if let Some(Writer { sender, thread, .. }) = self.running().take() {
             // A writer that has ended needs no message.
@@ -180,7 +183,8 @@ fn write(receiver: &Receiver<Message>, target: &Target, mut open: Option<Open>, 
             Ok(message) => message,
             Err(TryRecvError::Disconnected) => break,
             Err(TryRecvError::Empty) => {
-                // No more records are queued, so a reader of the file sees all of them.
+                // The queue is empty. The collected records are written now, so that a reader of
+                // the file sees all of them.
                 flush(&mut open, target, shared, &mut failed);
                 match receiver.recv_timeout(RETRY) {
                     Ok(message) => message,
@@ -213,7 +217,7 @@ fn write(receiver: &Receiver<Message>, target: &Target, mut open: Option<Open>, 
                     }
                     Err(error) => Some(error),
                 };
-                // The caller may have gone.
+                // The sender of the command may no longer wait for the answer.
                 drop(answer.send(error));
             }
         }
@@ -228,7 +232,8 @@ fn flush(open: &mut Option<Open>, target: &Target, shared: &Shared, failed: &mut
     }
 }
 
-/// Counts the records of a failed write, and reports the first failure.
+/// Counts the records that a failed write loses. Reports only the first of several successive
+/// failures to the operator.
 fn report(
     written: Option<std::io::Result<()>>,
     open: &mut Option<Open>,

@@ -35,10 +35,11 @@ impl Target {
         matches!(self, Self::Socket(_))
     }
 
-    /// Opens the target. Returns `None` if no program listens on the socket yet.
+    /// Opens the target of records. Returns `None` if the target is a socket on which no program
+    /// listens yet.
     ///
     /// # Errors
-    /// If the file cannot be opened.
+    /// Returns an error if the file cannot be opened.
     pub(super) fn open(&self) -> Result<Option<Open>> {
         let sink: Box<dyn Write + Send> = match self {
             Self::File(path) => Box::new(file(path)?),
@@ -60,7 +61,7 @@ fn file(path: &PathBuf) -> Result<File> {
 pub(super) struct Open {
     sink: Box<dyn Write + Send>,
     buffer: Vec<u8>,
-    /// A write failed, so the last line of the file may be incomplete.
+    /// Whether a write failed, so that the last line of the file may be incomplete.
     torn: bool,
 }
 
