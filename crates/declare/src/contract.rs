@@ -1,75 +1,82 @@
-//! Contract of a function, as data for the rest of Godwit.
+//! Contract of a packet function, as data for the rest of Godwit.
 
 use crate::HostUse;
 
-/// Contract of a function: what it reads and writes, its verdicts and its drop reasons.
+/// Contract of a packet function. It tells what the function reads and writes, and lists its
+/// verdicts and drop reasons.
 ///
-/// It is generated from the declaration. The chain, the counters and the documentation use it.
+/// The contract is generated from the declaration of the function. The function chain, the counters
+/// and the documentation use it.
 #[derive(Clone, Copy, Debug)]
 pub struct Contract {
-    /// Name of the function. It is also the name of its folders, vectors, benchmark and page, and
-    /// the prefix of its counters.
+    /// Name of the function. The folders, test vectors, benchmark and page of the function also
+    /// have this name. It is the prefix of the counters.
     pub kind: &'static str,
     /// Summary of the function, in one sentence.
     pub summary: &'static str,
-    /// Kernel number. `None` if the host half settles every packet.
+    /// Kernel number. It is `None` if the function has no kernel. Its host half (the part that runs
+    /// on the CPU) then settles every packet.
     pub kernel: Option<u8>,
-    /// Verdicts of the function. `Outcome::verdict` is an index into this slice.
+    /// Verdicts (results for packets) of the function. `Outcome::verdict` is an index into this
+    /// slice.
     pub verdicts: &'static [Verdict],
     /// Drop reasons of the function. `Outcome::reason` is an index into this slice.
     pub drops: &'static [Drop],
-    /// Names of the variants. The number of a variant is its index.
+    /// Names of the variants, which are the kinds of processing of the function. The number of a
+    /// variant is its index.
     pub variants: &'static [&'static str],
-    /// Whether the host half must see packets in arrival order, for example because it assigns
-    /// sequence numbers.
+    /// Whether the host half (the part of the function that runs on the CPU) must see packets in
+    /// arrival order. For example, it needs this order to assign sequence numbers.
     pub in_order: bool,
-    /// Capabilities of the host half.
+    /// Capabilities of the host half (the part of the function that runs on the CPU).
     pub host: HostUse,
     /// Number of bytes from the start of the frame that the function may read. A device with its
-    /// own memory needs this part of the frame. [`Contract::ALL`] is the whole frame.
+    /// own memory needs a copy of this part of the frame. [`Contract::ALL`] stands for the whole
+    /// frame.
     pub reads_bytes: u16,
     /// Number of bytes from the start of the frame that the function may write. A device with its
     /// own memory must copy this part back.
     ///
     /// The value is 0 if the function writes nothing. It is [`Contract::ALL`] if the function moves
-    /// the start of the frame, and it may then write anywhere in the buffer. It is at most
-    /// `reads_bytes`, because such a device has no other bytes of the frame to copy back.
+    /// the start of the frame. Such a function may write anywhere in the buffer of the packet. The
+    /// value is at most `reads_bytes`, because a device with its own memory has no other bytes of
+    /// the frame.
     pub writes_bytes: u16,
     /// Maximum number of bytes that the function prepends to a frame.
     pub headroom_bytes: u16,
     /// Maximum number of bytes that the function appends to a frame.
     pub tailroom_bytes: u16,
-    /// Counters of the function in addition to verdicts and drops. The function returns their
-    /// values in this order.
+    /// Counters of the function, in addition to the counters of verdicts and drop reasons. The
+    /// function returns their values in this order.
     pub counters: &'static [Counter],
     /// Standard or paper that the function implements.
     pub spec: &'static str,
 }
 
-/// A verdict of a function.
+/// A verdict, which is a result that a function returns for a packet.
 #[derive(Debug)]
 pub struct Verdict {
-    /// Name of the verdict in chains.
+    /// Name of the verdict in function chains.
     pub name: &'static str,
-    /// Condition of the verdict, in one sentence.
+    /// Condition under which the function returns the verdict, in one sentence.
     pub sentence: &'static str,
-    /// Whether the function chooses the egress port (`Outcome::port`).
+    /// Whether the function chooses the egress port (`Outcome::port`) of packets with this verdict.
     pub chooses_port: bool,
 }
 
-/// A drop reason of a function.
+/// A reason for which a function drops a packet.
 #[derive(Debug)]
 pub struct Drop {
-    /// Name of the reason in counters: `<kind>_dropped_<name>`.
+    /// Name of the drop reason. Its counter is called `<kind>_dropped_<name>`.
     pub name: &'static str,
-    /// Condition of the drop, in one sentence.
+    /// Condition under which the function drops a packet, in one sentence.
     pub sentence: &'static str,
 }
 
-/// A counter of a function, over all workers.
+/// A counter of a function. Its value is the sum over all workers.
 #[derive(Debug)]
 pub struct Counter {
-    /// Name of the counter: `<kind>_<name>`.
+    /// Name of the counter, without the prefix `<kind>_`.
     pub name: &'static str,
     /// Unit of the counter.
     pub unit: &'static str,
@@ -78,13 +85,14 @@ pub struct Counter {
 }
 
 impl Contract {
-    /// Value for the whole frame, of any length.
+    /// Value of `reads_bytes` and `writes_bytes` that stands for a whole frame of any length.
     pub const ALL: u16 = u16::MAX;
 
-    /// Number in bins of a function without a kernel. Devices do nothing for it.
+    /// Kernel number in a bin (a batch of packets) whose function has no kernel. Devices do nothing
+    /// for such a bin.
     pub const NO_KERNEL: u8 = u8::MAX;
 
-    /// Returns the kernel number in bins of the function.
+    /// Returns the kernel number that a bin (a batch of packets) of the function contains.
     pub fn bin_kernel(&self) -> u8 {
         self.kernel.unwrap_or(Self::NO_KERNEL)
     }
@@ -94,7 +102,7 @@ impl Contract {
         self.headroom_bytes > 0 || self.tailroom_bytes > 0 || self.writes_bytes == Self::ALL
     }
 
-    /// Returns the number of the verdict with this name.
+    /// Returns the number of the verdict called `name`.
     pub fn verdict(&self, name: &str) -> Option<u8> {
         let index = self.verdicts.iter().position(|verdict| verdict.name == name)?;
         u8::try_from(index).ok()

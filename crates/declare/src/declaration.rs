@@ -1,70 +1,76 @@
-//! A declaration as data.
+//! A declaration of a packet function as data.
 
 use crate::types::{Field, Scalar};
 
-/// Declaration of a function.
+/// Declaration of a packet function.
 #[derive(Clone, Debug)]
 pub struct Declaration {
-    /// Name of the function: its kind, the prefix of its counters and of its names in C.
+    /// Name of the function. It is also the kind in the configuration and the prefix of the
+    /// counters and C names of the function.
     pub name: String,
     /// Line of the C file on which the declaration begins.
     pub line: usize,
     /// Summary of the function, in one sentence.
     pub summary: String,
-    /// Standard or paper that the function implements. May be empty.
+    /// Standard or paper that the function implements. It may be empty.
     pub spec: String,
-    /// Kernel number of a built-in function. Functions of users get a number at start.
+    /// Kernel number of a built-in function. A function of a user gets its number when Godwit
+    /// starts.
     pub number: Option<u8>,
-    /// Whether the function has a kernel. Without one, its host half settles every packet.
+    /// Whether the function has a kernel, which runs on any processor. Without a kernel, its host
+    /// half (the part that runs on the CPU) settles every packet.
     pub has_kernel: bool,
     /// First word of the table image, in little-endian byte order.
     pub magic: u32,
-    /// Bytes that the function reads from the start of the frame.
+    /// Part of the frame that the function reads, from the start of the frame.
     pub reads: Extent,
-    /// Bytes that the function writes from the start of the frame.
+    /// Part of the frame that the function writes, from the start of the frame.
     pub writes: Extent,
     /// Maximum number of bytes that the function prepends to a frame.
     pub headroom_bytes: u16,
     /// Maximum number of bytes that the function appends to a frame.
     pub tailroom_bytes: u16,
-    /// Whether the host half must see packets in arrival order.
+    /// Whether the host half (the part of the function that runs on the CPU) must see packets in
+    /// arrival order.
     pub in_order: bool,
-    /// Capabilities of a host half in Rust.
+    /// Capabilities of a host half (the part of the function that runs on the CPU) in Rust.
     pub host: HostUse,
-    /// Form of the kernel on devices.
+    /// Form of the kernel on devices, which tells how work-items share the packets.
     pub form: Form,
-    /// Names of the variants. The number of a variant is its index.
+    /// Names of the variants, which are the kinds of processing of the function. The number of a
+    /// variant is its index.
     pub variants: Vec<String>,
-    /// Verdicts. The number of a verdict is its index.
+    /// Verdicts, which are the results that the function returns for packets. The number of a
+    /// verdict is its index.
     pub verdicts: Vec<VerdictDeclaration>,
-    /// Drop reasons. The number of a reason is its index.
+    /// Drop reasons. The number of a drop reason is its index.
     pub drops: Vec<DropDeclaration>,
-    /// Counters, in addition to verdicts and drops.
+    /// Counters of the function, in addition to the counters of verdicts and drop reasons.
     pub counters: Vec<CounterDeclaration>,
     /// Numbers that C and Rust share.
     pub constants: Vec<Constant>,
-    /// Structs of a table image that a host half in Rust builds.
+    /// Structs of a table image that the function builds itself in Rust.
     pub records: Vec<Record>,
     /// Parameters of the configuration.
     pub params: Vec<Param>,
-    /// Tables that Godwit builds and changes.
+    /// Tables that Godwit builds and that commands change.
     pub tables: Vec<Table>,
-    /// State of flows, which the worker that owns the flow keeps.
+    /// State of flows, if the function has any. The worker that owns a flow keeps its state.
     pub flows: Option<Flows>,
-    /// Resources that flows take and give back.
+    /// Resources that flows take and give back, such as ports.
     pub resources: Vec<Resource>,
-    /// Word of the command line that runs the function's commands, such as `route`.
+    /// Word of the command line that runs the commands of the function, such as `route`.
     pub alias: Option<String>,
-    /// Commands of a host half in Rust.
+    /// Commands that the function implements in Rust.
     pub commands: Vec<Command>,
-    /// Test packets.
+    /// Test packets, if the declaration has any.
     pub test: Option<TestDeclaration>,
 }
 
-/// Part of a frame, from its first byte.
+/// Part of a frame that begins at its first byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Extent {
-    /// This number of bytes.
+    /// The first bytes of the frame, in this number.
     Bytes(u16),
     /// The whole frame.
     #[default]
@@ -72,7 +78,8 @@ pub enum Extent {
 }
 
 impl Extent {
-    /// Returns the number of bytes as in [`Contract::reads_bytes`](crate::Contract::reads_bytes).
+    /// Returns the size of the part in bytes, in the encoding of
+    /// [`Contract::reads_bytes`](crate::Contract::reads_bytes).
     pub fn bytes(self) -> u16 {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -81,132 +88,137 @@ impl Extent {
     }
 }
 
-/// Capabilities of a host half.
+/// Capabilities of a host half (the part of a function that runs on the CPU).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostUse {
-    /// Whether it reads the outcome of the function that processed a packet before. This requires
-    /// a host half that arranges packets, and a function without arrival order.
+    /// Whether the host half reads, for each packet, the outcome of the previous function. This
+    /// requires a host half that arranges packets (it splits, joins or creates them). It also
+    /// requires that the function does not need packets in arrival order.
     pub reads_previous: bool,
-    /// Whether a device may continue with the next function before the host half sees the outcomes.
-    /// It then receives the descriptors as the last function left them, and only the verdict of
-    /// each outcome is valid.
+    /// Whether a device may run the next function before the host half sees the outcomes of this
+    /// function. The host half then receives the descriptors as the last function left them. Of
+    /// each outcome, only the verdict is valid.
     pub continues_on_device: bool,
 }
 
-/// Form of a kernel on devices.
+/// Form of a kernel on devices. It tells how the lanes (work-items) of a group (work-group) process
+/// a bin (a batch of packets).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// One lane per packet.
+    /// Each lane (work-item) processes whole packets.
     #[default]
     Lane,
-    /// All lanes of a group work on one bin together.
+    /// All lanes (work-items) of a group process one bin (a batch of packets) together.
     Group,
-    /// A group form whose lanes exchange words; other devices use the lane form.
+    /// Like [`Form::Group`], but the lanes (work-items) exchange words with each other. A device
+    /// whose lanes cannot do this uses [`Form::Lane`].
     Team,
 }
 
-/// A verdict.
+/// A verdict, which is a result that a function returns for a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerdictDeclaration {
-    /// Name in chains.
+    /// Name of the verdict in function chains.
     pub name: String,
-    /// Condition, in one sentence.
+    /// Condition under which the function returns the verdict, in one sentence.
     pub text: String,
-    /// Whether the function chooses the egress port.
+    /// Whether the function chooses the egress port of packets with this verdict.
     pub chooses_port: bool,
-    /// Meaning of `Outcome::value`. Empty if it is unused.
+    /// Meaning of `Outcome::value` for this verdict. It is empty if the value is unused.
     pub value: String,
 }
 
-/// A drop reason.
+/// A reason for which a function drops a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DropDeclaration {
-    /// Name in counters.
+    /// Name of the drop reason in counters.
     pub name: String,
-    /// Condition, in one sentence.
+    /// Condition under which the function drops a packet, in one sentence.
     pub text: String,
 }
 
-/// A counter.
+/// A counter of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CounterDeclaration {
     /// Name of the counter.
     pub name: String,
     /// Unit of the counter.
     pub unit: String,
-    /// Description, in one sentence.
+    /// Description of the counter, in one sentence.
     pub text: String,
-    /// For an array of counters: the verdict whose `Outcome::value` is the index, and the number of
-    /// elements. The worker counts packets and bytes after the kernel.
+    /// Name of a verdict and number of elements, for an array of counters. `Outcome::value` of
+    /// packets with this verdict is the index of the counter. The worker counts the packets and
+    /// bytes after the kernel.
     pub array: Option<(String, u32)>,
 }
 
 /// A number that C and Rust share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Constant {
-    /// Name, without the prefix of the function.
+    /// Name of the number, without the prefix of the function.
     pub name: String,
-    /// Type in Rust: `u8` to `u64`, or `usize`.
+    /// Type of the number in Rust, which is `u8` to `u64` or `usize`.
     pub kind: String,
-    /// Value.
+    /// Value of the number.
     pub value: u64,
-    /// Meaning.
+    /// Meaning of the number.
     pub text: String,
 }
 
 /// A struct that C and Rust share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Name, without the prefix of the function.
+    /// Name of the struct, without the prefix of the function.
     pub name: String,
-    /// Meaning.
+    /// Meaning of the struct.
     pub text: String,
-    /// Fields in the order of memory.
+    /// Fields of the struct, in the order of memory.
     pub fields: Vec<Field>,
-    /// Whether all bits may be zero, so that Rust implements `Default`.
+    /// Whether all bits of the struct may be zero. Rust then implements `Default` for the struct.
     pub has_default: bool,
 }
 
-/// A parameter of the configuration.
+/// A parameter in the configuration of a function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Param {
-    /// Key in the configuration, and name in C.
+    /// Key of the parameter in the configuration, and its name in C.
     pub name: String,
     /// Shape of the value.
     pub shape: ParamShape,
-    /// Default value as text. Required in the configuration if `None`.
+    /// Text of the default value. If it is `None`, the configuration must contain the parameter.
     pub default: Option<String>,
-    /// Smallest and largest number.
+    /// Smallest and largest valid number, if the valid numbers are limited.
     pub range: Option<(u64, u64)>,
-    /// Meaning.
+    /// Meaning of the parameter.
     pub text: String,
 }
 
-/// Shape of a parameter.
+/// Shape of the value of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamShape {
     /// One value.
     Scalar(Scalar),
-    /// IPv4 prefix: `name` and `name_mask` in C.
+    /// IPv4 prefix. Its members in C are `name` and `name_mask`.
     Prefix4,
-    /// IPv6 prefix: `name[2]` and `name_mask[2]` in C.
+    /// IPv6 prefix. Its members in C are `name[2]` and `name_mask[2]`.
     Prefix6,
-    /// List of at most this number of values: `name_count` and `name[max]` in C.
+    /// List of values with a maximum number of elements. Its members in C are `name_count` and
+    /// `name[max]`.
     List(Scalar, u32),
 }
 
-/// A table that Godwit builds from a file and changes by commands.
+/// A table of a function. Godwit builds it from a file, and commands change it.
 #[derive(Clone, Debug)]
 pub struct Table {
     /// Name of the table.
     pub name: String,
-    /// Shape of the table.
+    /// Shape of the table, which determines how a lookup works.
     pub shape: Shape,
-    /// Meaning. May be empty.
+    /// Meaning of the table. It may be empty.
     pub text: String,
-    /// Fields of the key, for `exact` and `acl`.
+    /// Fields of the key. Only tables of the shapes `exact` and `acl` have a key.
     pub key: Vec<Field>,
-    /// Fields of a row.
+    /// Fields of a row, which a lookup returns.
     pub row: Vec<Field>,
     /// Number of entries that the table must hold.
     pub capacity: u32,
@@ -214,22 +226,24 @@ pub struct Table {
     pub rows: u32,
 }
 
-/// Shape of a table.
+/// Shape of a table, which determines how a lookup works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Hash table of complete keys.
+    /// Hash table that finds a row by its exact key.
     Exact,
-    /// Longest matching IPv4 prefix.
+    /// Table that finds the row of the longest IPv4 prefix that contains an address.
     Lpm4,
-    /// Longest matching IPv6 prefix.
+    /// Table that finds the row of the longest IPv6 prefix that contains an address.
     Lpm6,
-    /// Rows by number.
+    /// Array that finds a row by its index.
     Array,
-    /// Patterns over several fields, with priorities.
+    /// Access control list, which finds the row of the matching pattern with the lowest priority
+    /// number. A pattern covers several fields.
     Acl,
-    /// Consistent hash over rows (Eisenbud et al., Maglev, NSDI 2016).
+    /// Consistent hash table, which maps a hash to one of the rows (Eisenbud et al., Maglev, NSDI
+    /// 2016).
     Maglev,
-    /// Byte strings, searched in a payload.
+    /// Set of byte strings that are searched in a payload.
     Strings,
 }
 
@@ -252,87 +266,93 @@ impl Shape {
     }
 }
 
-/// State of flows.
+/// State of flows that a function keeps.
 #[derive(Clone, Debug)]
 pub struct Flows {
     /// Name of the state, such as `session`.
     pub name: String,
-    /// Meaning. May be empty.
+    /// Meaning of the state. It may be empty.
     pub text: String,
-    /// Fields of the key.
+    /// Fields of the key of a flow.
     pub key: Vec<Field>,
-    /// Fields of the second key, for packets in the other direction. Empty if there is none.
+    /// Fields of the second key, by which packets in the other direction find their flow. The list
+    /// is empty if there is no second key.
     pub reverse: Vec<Field>,
-    /// Fields of a row that the function uses.
+    /// Fields of the row, which is the state that the function keeps for a flow.
     pub row: Vec<Field>,
-    /// Whether Godwit counts packets and bytes of each row.
+    /// Whether Godwit counts the packets and bytes of each flow.
     pub counts: bool,
     /// Number of flows that all workers hold together.
     pub capacity: u32,
-    /// Name and seconds of each timer. A row uses one of them.
+    /// Name and duration in seconds of each timer. A flow uses one timer at a time.
     pub timers: Vec<(String, u32)>,
-    /// Limit of the number of flows, if there is one.
+    /// Limit of the number of flows that share a field, if there is one.
     pub limit: Option<FlowLimit>,
 }
 
 /// Limit of the number of flows that share a field of the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowLimit {
-    /// Field of the key. Packets are steered by it, so that one worker counts all its flows.
+    /// Name of a field of the key. Packets are steered by this field, so that one worker counts all
+    /// flows with the same value.
     pub by: String,
-    /// Parameter with the maximum.
+    /// Name of the parameter that contains the maximum number of flows.
     pub max: String,
 }
 
-/// Resource that flows take and give back: pairs of an address and a port.
+/// Resource that flows take and give back. It is a pool of pairs of an address and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
     /// Name of the resource.
     pub name: String,
-    /// Parameter with the list of addresses.
+    /// Name of the parameter that contains the list of addresses.
     pub addresses: String,
-    /// First and last port.
+    /// First and last port of the pool.
     pub ports: (u16, u16),
-    /// Fields of the reverse key that hold the address and the port. Packets to a port are steered
-    /// to the worker that owns it.
+    /// Names of the fields of the second key that contain the address and the port. A packet to a
+    /// port of the pool is steered to the worker that owns this port.
     pub reverse: (String, String),
 }
 
-/// A command to a running function.
+/// A command that the operator sends to a running function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// Word after the name of the function.
+    /// Word of the command, which follows the name of the function on the command line.
     pub name: String,
-    /// Value of `command` in the request.
+    /// Value of the key `command` in the request.
     pub request: String,
-    /// Effect, in one sentence.
+    /// Effect of the command, in one sentence.
     pub text: String,
-    /// Options and words.
+    /// Options of the command line.
     pub arguments: Vec<CommandArgument>,
-    /// Key of the request under which rows are sent, if the command sends rows.
+    /// Key of the request that contains the rows, if the command sends rows.
     pub rows: Option<String>,
-    /// Words of a row: on the command line, and in a line of `file`. One word: the command accepts
-    /// several rows.
+    /// Names of the words that form a row, on the command line and in a line of the file `--file`.
+    /// If rows have one word, the command accepts several rows.
     pub words: Vec<String>,
-    /// Whether rows of one word are sent as texts instead of objects.
+    /// Whether a row of one word is sent as a text instead of an object.
     pub plain: bool,
-    /// Name of the TOML stanzas of `--file`, if it is not a file of lines.
+    /// Name of the TOML stanzas in the file `--file`. If it is `None`, each line of the file is a
+    /// row.
     pub stanza: Option<String>,
-    /// Whether `--file` is accepted.
+    /// Whether the command accepts the option `--file`.
     pub file: bool,
-    /// Whether requests may contain keys, so that texts are wiped.
+    /// Whether requests may contain cryptographic keys. Their texts are then wiped from memory.
     pub secret: bool,
-    /// Sentence after success. `{}` is replaced by the number of rows with their noun.
+    /// Sentence that is printed after success. `{}` is replaced by the number of rows with their
+    /// noun.
     pub done: String,
-    /// Noun of a row, singular and plural.
+    /// Noun for a row, in the singular and in the plural.
     pub noun: (String, String),
-    /// Columns of the printed list, if the command prints one. Other values of a row follow them.
+    /// Columns of the printed list, if the command prints a list. The values of a row without a
+    /// column follow them.
     pub columns: Vec<Column>,
-    /// Key of the reply with the list.
+    /// Key of the reply that contains the list.
     pub list: Option<String>,
-    /// Key of the reply with the total number of rows.
+    /// Key of the reply that contains the total number of rows.
     pub total: Option<String>,
-    /// Keys of the last row that request the next page, if the list has pages.
+    /// Keys whose values in the last row request the next page of the list. It is empty if the list
+    /// has no pages.
     pub page: Vec<String>,
     /// Whether the list is printed as lines of words, as in a file, instead of a table.
     pub lines: bool,
@@ -341,37 +361,37 @@ pub struct Command {
 /// Column of a printed list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Key in a row.
+    /// Key of the value in a row of the reply.
     pub key: String,
-    /// Text for a missing value.
+    /// Text that is printed for a missing value.
     pub absent: String,
 }
 
 /// Option of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandArgument {
-    /// Name of the option, and key of the request or row.
+    /// Name of the option. It is also the key in the request or in a row.
     pub name: String,
-    /// Meaning.
+    /// Meaning of the option.
     pub text: String,
-    /// Whether the option is a number.
+    /// Whether the value of the option is a number.
     pub number: bool,
     /// Whether the option has no value.
     pub flag: bool,
-    /// Whether the option belongs to each row instead of the request.
+    /// Whether the option belongs to each row of the request instead of the whole request.
     pub in_row: bool,
     /// Whether the option is required.
     pub required: bool,
-    /// Default value. Empty if there is none.
+    /// Default value of the option. It is empty if there is no default.
     pub default: String,
 }
 
 /// Test packets of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestDeclaration {
-    /// Capture with the frames.
+    /// File name of the capture that contains the frames.
     pub frames: String,
-    /// File with the expected outcome of each frame.
+    /// Name of the file that contains the expected outcome of each frame.
     pub expect: String,
     /// Number of ports in the test configuration.
     pub ports: u32,
@@ -390,18 +410,19 @@ impl Declaration {
         self.drops.iter().position(|drop| drop.name == name).and_then(|index| u8::try_from(index).ok())
     }
 
-    /// Returns the name of a drop reason's macro in C, without the prefix of the function. It
-    /// begins with `drop_` if a verdict has the same name.
+    /// Returns the name of the C macro for a drop reason, without the prefix of the function. The
+    /// name begins with `drop_` if a verdict has the same name.
     pub fn drop_macro(&self, name: &str) -> String {
         if self.verdict(name).is_some() { format!("drop_{name}") } else { name.to_owned() }
     }
 
-    /// Returns whether a host half in Rust builds the table image.
+    /// Returns whether the function builds its table image itself, by a host half in Rust.
     pub fn has_own_image(&self) -> bool {
         self.records.iter().any(|record| record.name == "image")
     }
 
-    /// Returns whether the packets of a flow must be processed in arrival order before the kernel.
+    /// Returns whether packets must reach the host half (the part that runs on the CPU before the
+    /// kernel) in arrival order. Functions with flows need this order.
     pub fn needs_order(&self) -> bool {
         self.in_order || self.flows.is_some()
     }

@@ -1,26 +1,28 @@
-//! Finds the declaration in a C file.
+//! Finds the declaration of a packet function in a C file.
 
 use crate::Error;
 
-/// First words of a declaration.
+/// Text with which a declaration begins.
 const BEGIN: &str = "/* godwit function ";
-/// End of a C comment, and of the declaration.
+/// Text with which a C comment and the declaration in it end.
 const END: &str = "*/";
 /// Maximum length of a function's name, in bytes.
 const NAME_BYTES_MAX: usize = 32;
 
-/// A declaration as text.
+/// A declaration as text, before its TOML is parsed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Head<'a> {
     /// Name of the function.
     pub(crate) name: &'a str,
-    /// Line of the C file with the name, counted from 1. The TOML begins on the next line.
+    /// Line of the C file that contains the name, counted from 1. The TOML text begins on the next
+    /// line.
     pub(crate) line: usize,
     /// TOML text.
     pub(crate) toml: &'a str,
 }
 
-/// Finds the declaration. Only comments and empty lines may precede it.
+/// Finds the declaration of a function in a C file. Only comments and empty lines may precede the
+/// declaration.
 pub(crate) fn find(text: &str) -> Result<Head<'_>, Error> {
     let missing =
         || Error { line: 1, message: "no declaration: the file must begin with `/* godwit function NAME`".to_owned() };
@@ -42,7 +44,7 @@ pub(crate) fn lines_before(text: &str, offset: usize) -> usize {
     text.as_bytes()[..offset.min(text.len())].iter().filter(|&&byte| byte == b'\n').count()
 }
 
-/// Checks that a name is an identifier in C, Rust and TOML.
+/// Checks that a name is a valid identifier in C, Rust and TOML.
 pub(crate) fn check_name(name: &str, what: &str) -> Result<(), String> {
     let valid = name.starts_with(|letter: char| letter.is_ascii_lowercase())
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
@@ -56,7 +58,8 @@ pub(crate) fn check_name(name: &str, what: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that a name is also valid as a member of a struct, where it has no prefix.
+/// Checks that a name is also valid as a member of a C struct. A member has no prefix, so its name
+/// must not be a reserved word.
 pub(crate) fn check_field_name(name: &str, what: &str) -> Result<(), String> {
     check_name(name, what)?;
     match RESERVED.contains(&name) {
@@ -65,7 +68,7 @@ pub(crate) fn check_field_name(name: &str, what: &str) -> Result<(), String> {
     }
 }
 
-/// Words that a C, C++ or OpenCL compiler reserves, and that are valid names otherwise.
+/// Reserved words of C, C++ and OpenCL that would be valid names otherwise.
 const RESERVED: &[&str] = &[
     "alignas",
     "alignof",

@@ -1,15 +1,15 @@
-//! Layout of records in memory, by the rules of the C compilers.
+//! Layout of structs and table images in memory, by the rules of C compilers.
 
 use crate::declaration::{Declaration, Flows, Param, ParamShape, Record};
 use crate::types::{Field, FieldType, Scalar};
 use crate::words::KeyWords;
 
-/// Offsets of the fields of a record.
+/// Offsets of the fields of a struct.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordLayout {
     /// Offset of each field, in bytes.
     pub offsets: Vec<usize>,
-    /// Size, in bytes, including the padding at the end.
+    /// Size of the struct in bytes, including the padding at its end.
     pub bytes: usize,
     /// Alignment, in bytes.
     pub align: usize,
@@ -19,7 +19,8 @@ impl RecordLayout {
     /// Returns the layout of a declared struct.
     ///
     /// # Errors
-    /// Refuses holes: another compiler or host would leave their bytes undefined.
+    /// Returns an error if the struct has holes, because other compilers and hosts leave their
+    /// bytes undefined.
     pub(crate) fn of(record: &Record, records: &[Record]) -> Result<Self, String> {
         let layout = Self::with(&record.fields, records);
         let mut end = 0;
@@ -42,7 +43,8 @@ impl RecordLayout {
         }
     }
 
-    /// Returns the layout of a key or a row, in which holes are allowed and filled with zeros.
+    /// Returns the layout of a key or a row. Holes between the fields are allowed and contain
+    /// zeros.
     pub fn padded(fields: &[Field]) -> Self {
         Self::with(fields, &[])
     }
@@ -61,7 +63,7 @@ impl RecordLayout {
     }
 }
 
-/// Returns size and alignment of a type, in bytes.
+/// Returns the size and the alignment of a type, in bytes.
 fn size(kind: &FieldType, records: &[Record]) -> (usize, usize) {
     let scalar = |scalar: Scalar| (scalar.word_bytes() * scalar.words(), scalar.word_bytes());
     let record = |name: &str| {
@@ -80,14 +82,16 @@ fn size(kind: &FieldType, records: &[Record]) -> (usize, usize) {
     }
 }
 
-/// Size of the header of each table in an image, in bytes.
+/// Size of the header of each table in a table image, in bytes.
 const TABLE_HEADER_BYTES: usize = 128;
-/// Size of the first words of an image: magic number, a reserved word, and its size.
+/// Size of the first fields of a table image, in bytes. They are a magic number, a reserved word,
+/// and the size of the image.
 const HEADER_BYTES: usize = 16;
-/// Alignment of the parts of an image, in bytes.
+/// Alignment of the parts of a table image, in bytes.
 const PART_ALIGN_BYTES: usize = 64;
 
-/// Layout of the header of a table image that Godwit builds.
+/// Layout of the headers in a table image. A table image contains the parameters and tables of a
+/// function, and Godwit builds it.
 ///
 /// ```text
 /// 0        16                    64 * n
@@ -95,24 +99,25 @@ const PART_ALIGN_BYTES: usize = 64;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageLayout {
-    /// Offset of the parameters.
+    /// Offset of the parameters in the image, in bytes.
     pub params_offset: usize,
-    /// Offset of each parameter from the start of the parameters, in the order of the declaration.
+    /// Offset of each parameter from the start of the parameters, in bytes. The order is the order
+    /// of the declaration.
     pub params: Vec<ParamLayout>,
     /// Size of the parameters in bytes.
     pub params_bytes: usize,
-    /// Offset of the header of each table.
+    /// Offset of the header of each table in the image, in bytes.
     pub tables: Vec<usize>,
-    /// Size of all headers, in bytes: the offset of the first table.
+    /// Size of all headers, in bytes. It is also the offset of the first table.
     pub bytes: usize,
 }
 
-/// Offsets of the members of a parameter.
+/// Offsets of the members that a parameter has in C, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamLayout {
-    /// Offset of the count of a list, or of the value.
+    /// Offset of the number of elements for a list, or of the value for another parameter.
     pub first: usize,
-    /// Offset of the mask of a prefix, or of the elements of a list.
+    /// Offset of the mask for a prefix, or of the elements for a list.
     pub second: usize,
 }
 
@@ -133,7 +138,8 @@ impl ImageLayout {
     }
 }
 
-/// Returns the layout of the parameters and their size. The struct begins at a multiple of 8.
+/// Returns the layout of the parameters and their size in bytes. The struct of the parameters
+/// begins at a multiple of 8 bytes.
 fn params(params: &[Param]) -> (Vec<ParamLayout>, usize) {
     let mut end = 0usize;
     let mut layouts = Vec::new();
@@ -160,13 +166,14 @@ fn params(params: &[Param]) -> (Vec<ParamLayout>, usize) {
     (layouts, end.next_multiple_of(8))
 }
 
-/// Sizes of the packed form of an exact table.
+/// Numbers of bits in an entry of a packed table. A packed table is an exact table whose key and
+/// row fit into one 64-bit entry.
 ///
-/// An entry is one word: the part of the permuted key that its bucket does not determine, the row,
-/// and two flags.
+/// An entry contains the row, two flags, and a part of the permuted key. The number of the entry's
+/// bucket determines the rest of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packing {
-    /// Half of the bits of a key; the key has at most twice this number.
+    /// Half of the number of bits of the permuted key. A key has at most twice this number of bits.
     pub half_bits: u32,
     /// Number of bits of a row.
     pub row_bits: u32,
@@ -175,12 +182,15 @@ pub struct Packing {
 }
 
 impl Packing {
-    /// Number of flags in the low bits of an entry: valid, and second bucket.
+    /// Number of flags in the low bits of an entry. The flags tell whether the entry is valid, and
+    /// whether it is in its second bucket.
     pub const FLAG_BITS: u32 = 2;
-    /// Largest acceptable minimum size of a packed table: 2^14 buckets of 32 bytes.
+    /// Maximum of `bucket_bits_min`. A table that needs more bits is not packed. The smallest packed
+    /// table has at most 2^14 buckets of 32 bytes.
     const BUCKET_BITS_MIN_MAX: u32 = 14;
 
-    /// Returns the packing of a table, or `None` if a key and a row do not fit into one entry.
+    /// Returns how the entries of a table are packed, or `None` if a key and a row do not fit into
+    /// one entry.
     pub fn of(key: &[Field], row: &[Field]) -> Option<Self> {
         let bits = |fields: &[Field]| -> u32 {
             let bits = fields.iter().map(|field| match field.kind {
@@ -190,23 +200,24 @@ impl Packing {
             bits.sum()
         };
         let (key_bits, row_bits) = (bits(key), bits(row));
-        // A permutation of fewer bits mixes too little.
+        // A permutation of fewer bits would mix the key too little.
         let half_bits = key_bits.div_ceil(2).max(16);
         if half_bits > 31 {
             return None;
         }
-        // The entry holds the key without the bits of its bucket.
+        // The entry contains the key without the bits that its bucket determines.
         let needed = (2 * half_bits + row_bits + Self::FLAG_BITS).saturating_sub(64).max(8);
         (needed <= Self::BUCKET_BITS_MIN_MAX).then_some(Self { half_bits, row_bits, bucket_bits_min: needed })
     }
 
-    /// Returns the number of low bits of an entry below the rest of the key.
+    /// Returns the number of low bits in an entry that hold the row and the flags. The bits above
+    /// them hold the rest of the key.
     pub fn rest_shift(&self) -> u32 {
         self.row_bits + Self::FLAG_BITS
     }
 }
 
-/// Layout of the record of a flow.
+/// Layout of the record that a worker keeps for each flow.
 ///
 /// ```text
 /// 0      8                24 or 8      ...             ...   record_bytes
@@ -214,19 +225,20 @@ impl Packing {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowLayout {
-    /// Offset of the words of the key.
+    /// Offset of the words of the key, in bytes.
     pub key_offset: usize,
     /// Number of words of the key.
     pub key_words: usize,
-    /// Offset of the words of the second key.
+    /// Offset of the words of the second key, in bytes. Packets in the other direction have this
+    /// key.
     pub reverse_offset: usize,
     /// Number of words of the second key.
     pub reverse_words: usize,
-    /// Offset of the row.
+    /// Offset of the row, in bytes.
     pub row_offset: usize,
-    /// Size of the row.
+    /// Size of the row, in bytes.
     pub row_bytes: usize,
-    /// Size of the record: a power of two, or a multiple of 64.
+    /// Size of the record, in bytes. It is a power of two or a multiple of 64.
     pub record_bytes: usize,
 }
 

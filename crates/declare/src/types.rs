@@ -2,20 +2,23 @@
 
 use crate::error::suggest;
 
-/// A value of at most 16 bytes that is stored as one number, or as two for an IPv6 address.
+/// A type of values of at most 16 bytes. A value is stored as one number, or as two numbers for an
+/// IPv6 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scalar {
-    /// Unsigned number of 1 to 64 bits, in the smallest of 8, 16, 32 and 64 bits that holds it.
+    /// Unsigned number of 1 to 64 bits. It is stored in 8, 16, 32 or 64 bits, whichever is the
+    /// smallest that holds it.
     Unsigned(u8),
-    /// IPv4 address, the number that `gw_load_be32` reads.
+    /// IPv4 address. It is stored as the number that `gw_load_be32` reads from a packet.
     Ipv4,
-    /// IPv6 address: two numbers that `gw_load_be64` reads, the upper half first.
+    /// IPv6 address. It is stored as the two numbers that `gw_load_be64` reads from a packet, the
+    /// upper half first.
     Ipv6,
-    /// Ethernet address of 48 bits, the first byte uppermost.
+    /// Ethernet address of 48 bits. Its first byte is the most significant one.
     Mac,
-    /// Number of a port. Files and commands use the port's name.
+    /// Number of a network port. Files and commands use the name of the port instead.
     Port,
-    /// 0 or 1.
+    /// Boolean, stored as 0 or 1.
     Bool,
 }
 
@@ -51,7 +54,7 @@ impl Scalar {
         }
     }
 
-    /// Returns the number of significant bits.
+    /// Returns the number of significant bits of a value.
     pub fn bits(self) -> u32 {
         match self {
             Self::Unsigned(bits) => bits.into(),
@@ -73,7 +76,7 @@ impl Scalar {
         }
     }
 
-    /// Returns the number of stored numbers.
+    /// Returns how many numbers a value is stored as.
     pub fn words(self) -> usize {
         if self == Self::Ipv6 { 2 } else { 1 }
     }
@@ -84,7 +87,7 @@ impl Scalar {
     }
 }
 
-/// Returns the unsigned type of the dialect that has `bytes` bytes.
+/// Returns the name of the unsigned C type that has `bytes` bytes.
 pub(crate) fn c_unsigned(bytes: usize) -> &'static str {
     match bytes {
         1 => "gw_u8",
@@ -108,7 +111,8 @@ pub enum FieldType {
 }
 
 impl FieldType {
-    /// Parses a type such as `u32`, `u64[4]`, `slot` or `slot[7]`. `records` are the known records.
+    /// Parses a type such as `u32`, `u64[4]`, `slot` or `slot[7]`. `records` are the names of the
+    /// structs that are declared before.
     pub(crate) fn parse(text: &str, records: &[String]) -> Result<Self, String> {
         let (name, count) = match text.split_once('[') {
             None => (text, None),

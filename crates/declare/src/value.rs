@@ -1,17 +1,17 @@
-//! Texts of values in configurations, table files and commands.
+//! Parsing and formatting of values in configurations, table files and commands.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::declaration::{Param, ParamShape};
 use crate::types::Scalar;
 
-/// A stored value: one number, or two for an IPv6 address.
+/// A stored value. It is one number, or two numbers for an IPv6 address.
 pub type Words = [u64; 2];
 
-/// Parses a value. `ports` are the names of the configured ports.
+/// Parses the text of a value. `ports` are the names of the configured ports.
 ///
 /// # Errors
-/// Returns the valid form, in one sentence.
+/// Returns one sentence that names the valid form.
 pub fn parse(scalar: Scalar, text: &str, ports: Option<&[String]>) -> Result<Words, String> {
     let text = text.trim();
     let refuse = |form: &str| Err(format!("`{}` is not {form}", text.escape_debug()));
@@ -68,10 +68,10 @@ pub fn format(scalar: Scalar, words: Words, ports: &[String]) -> String {
     }
 }
 
-/// Parses an IPv4 prefix to address and length. Bits beyond the length must be zero.
+/// Parses an IPv4 prefix. Returns its address and its length. Bits beyond the length must be zero.
 ///
 /// # Errors
-/// Returns the valid form, in one sentence.
+/// Returns one sentence that names the valid form.
 pub fn prefix4(text: &str) -> Result<(u32, u32), String> {
     let refuse = || format!("`{}` is not an IPv4 prefix such as 192.0.2.0/24", text.escape_debug());
     let (address, length) = text.trim().split_once('/').unwrap_or((text.trim(), "32"));
@@ -84,10 +84,10 @@ pub fn prefix4(text: &str) -> Result<(u32, u32), String> {
     }
 }
 
-/// Parses an IPv6 prefix to address and length. Bits beyond the length must be zero.
+/// Parses an IPv6 prefix. Returns its address and its length. Bits beyond the length must be zero.
 ///
 /// # Errors
-/// Returns the valid form, in one sentence.
+/// Returns one sentence that names the valid form.
 pub fn prefix6(text: &str) -> Result<(u128, u32), String> {
     let refuse = || format!("`{}` is not an IPv6 prefix such as 2001:db8::/32", text.escape_debug());
     let (address, length) = text.trim().split_once('/').unwrap_or((text.trim(), "128"));
@@ -100,10 +100,10 @@ pub fn prefix6(text: &str) -> Result<(u128, u32), String> {
     }
 }
 
-/// Returns the words of a parameter in the order of its members in C.
+/// Parses the text of a parameter. Returns its values in the order of its members in C.
 ///
 /// # Errors
-/// Returns the problem and the valid values, in one sentence.
+/// Returns one sentence that names the problem and the valid values.
 pub fn check_param(param: &Param, text: &str, ports: Option<&[String]>) -> Result<Vec<Words>, String> {
     match param.shape {
         ParamShape::Scalar(scalar) => {
@@ -146,7 +146,7 @@ fn unsigned(text: &str) -> Option<u64> {
     }
 }
 
-/// Parses an IPv4 address as a number of 32 bits.
+/// Parses a dotted IPv4 address to a number, if the number has 32 bits.
 fn dotted(text: &str, bits: u8) -> Option<u64> {
     (bits == 32).then(|| text.parse::<Ipv4Addr>().ok().map(|address| u32::from(address).into()))?
 }

@@ -1,27 +1,30 @@
-//! Keys as 64-bit words, in which tables store and compare them.
+//! Keys as 64-bit words. Tables store and compare keys in this representation.
 
 use crate::types::{Field, FieldType, Scalar};
 use crate::value::Words;
 
-/// Part of a key word: a field, or one half of an IPv6 address, at a bit position.
+/// Part of a word of a key. It is a field, or one half of an IPv6 address, at a bit position of the
+/// word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Index of the field.
+    /// Index of the field in the key.
     pub field: usize,
-    /// 0 for the only or the upper number of the field, 1 for the lower half of an IPv6 address.
+    /// Index of the number within the value of the field. It is 1 for the lower half of an IPv6
+    /// address, otherwise 0.
     pub word: usize,
-    /// Number of bits to shift left.
+    /// Number of bits by which the value is shifted left in the word.
     pub shift: u32,
-    /// Number of significant bits.
+    /// Number of significant bits of the value.
     pub bits: u32,
 }
 
-/// Key as words. Fields fill a word from its low bits on. A field never continues in the next word.
+/// Words of a key, each as the list of its parts. The fields fill a word from its low bits on. A
+/// field never continues in the next word.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyWords(pub Vec<Vec<Part>>);
 
 impl KeyWords {
-    /// Distributes the fields of a key over words. Other types than scalars are left out.
+    /// Distributes the fields of a key over words. Fields that are arrays or structs are left out.
     pub fn of(fields: &[Field]) -> Self {
         let mut words: Vec<Vec<Part>> = Vec::new();
         let mut used = 64;
@@ -52,13 +55,14 @@ impl KeyWords {
         self.0.is_empty()
     }
 
-    /// Returns the words of a key. `values` holds one value per field.
+    /// Packs the values of a key into words. `values` contains one value per field.
     pub fn pack(&self, values: &[Words]) -> Vec<u64> {
         let part = |part: &Part| values[part.field][part.word] << part.shift;
         self.0.iter().map(|parts| parts.iter().map(part).fold(0, |word, bits| word | bits)).collect()
     }
 
-    /// Returns the value of each field, the inverse of [`KeyWords::pack`].
+    /// Extracts the value of each field from the words of a key. This is the inverse of
+    /// [`KeyWords::pack`].
     pub fn unpack(&self, words: &[u64]) -> Vec<Words> {
         let fields = self.0.iter().flatten().map(|part| part.field + 1).max().unwrap_or(0);
         let mut values = vec![[0; 2]; fields];
@@ -71,7 +75,7 @@ impl KeyWords {
     }
 }
 
-/// Returns the number of significant bits in each number of a scalar.
+/// Returns the number of significant bits in each stored number of a type.
 fn word_bits(scalar: Scalar) -> u32 {
     scalar.bits().min(64)
 }

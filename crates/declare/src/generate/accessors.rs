@@ -1,4 +1,4 @@
-//! Accessors of tables and flows in C.
+//! Generates the C functions that look up the tables of a function.
 
 use std::fmt::Write as _;
 
@@ -10,10 +10,11 @@ use crate::words::KeyWords;
 use super::header::plain_struct;
 use super::prefix;
 
-/// Size of the rows of a table in bytes above which a row is likely to miss every cache.
+/// Size of all rows of a table, in bytes, above which the load of a row is likely to miss every
+/// cache.
 const FAR_BYTES: usize = 1 << 20;
 
-/// Returns the structs and the lookup of each table.
+/// Returns the C structs and the lookup function of each table.
 pub(super) fn tables(declaration: &Declaration) -> String {
     let layout = ImageLayout::of(declaration);
     let mut text = String::new();
@@ -30,7 +31,7 @@ pub(super) fn tables(declaration: &Declaration) -> String {
     text
 }
 
-/// Returns the lookup of a table.
+/// Returns the C function that looks up a table.
 fn find(table: &Table, name: &str, offset: usize) -> String {
     let header = |kind: &str| {
         format!("    const GW_GLOBAL gw_{kind} *table = (const GW_GLOBAL gw_{kind} *)(lane->image + {offset});\n")
@@ -86,7 +87,7 @@ fn find(table: &Table, name: &str, offset: usize) -> String {
     }
 }
 
-/// Returns the body of the lookup of an exact table.
+/// Returns the body of the C function that looks up an exact table.
 fn exact(table: &Table, name: &str) -> String {
     let words = KeyWords::of(&table.key);
     let Some(packing) = Packing::of(&table.key, &table.row) else { return exact_wide(table, name, &words) };
@@ -111,7 +112,8 @@ fn exact(table: &Table, name: &str) -> String {
     text + "    return 1;\n}\n"
 }
 
-/// Returns the body of the lookup of an exact table whose entries refer to records.
+/// Returns the body of the C function that looks up an exact table whose entries refer to records.
+/// It is for keys and rows that do not fit into an entry.
 fn exact_wide(table: &Table, name: &str, words: &KeyWords) -> String {
     let mut text = String::new();
     let (count, row_offset) = (words.len(), words.len() * 8);
@@ -140,7 +142,7 @@ fn exact_wide(table: &Table, name: &str, words: &KeyWords) -> String {
     text
 }
 
-/// Returns the expression of a word of a key.
+/// Returns the C expression for one 64-bit word of a key.
 pub(super) fn word(parts: &[crate::words::Part], key: &[Field]) -> String {
     let part = |part: &crate::words::Part| {
         let field = &key[part.field];
@@ -157,7 +159,7 @@ pub(super) fn word(parts: &[crate::words::Part], key: &[Field]) -> String {
     parts.iter().map(part).collect::<Vec<_>>().join(" | ")
 }
 
-/// Returns the expressions of all words, filled with zeros to `count`.
+/// Returns the C expressions for all words of a key. Zeros follow them up to `count` words.
 fn word_list(words: &KeyWords, key: &[Field], count: usize) -> String {
     let list = words.0.iter().map(|parts| word(parts, key)).chain(std::iter::repeat("0".to_owned()));
     list.take(count).collect::<Vec<_>>().join(", ")

@@ -1,4 +1,5 @@
-//! Structs and accessors of flows in C, for the host half.
+//! Generates the C structs and functions for flows. The host half (the part of the function that
+//! runs on the CPU) uses them.
 
 use std::fmt::Write as _;
 
@@ -11,7 +12,7 @@ use super::accessors::word;
 use super::header::plain_struct;
 use super::{prefix, upper};
 
-/// Returns the structs of flows, and the part of the header that only the host compiles.
+/// Returns the C structs of flows, and the part of the C header that only the CPU compiles.
 pub(super) fn structs(declaration: &Declaration) -> String {
     let Some(flows) = &declaration.flows else { return String::new() };
     let name = format!("{}_{}", prefix(declaration), flows.name);
@@ -27,19 +28,19 @@ pub(super) fn structs(declaration: &Declaration) -> String {
     text + "#ifdef GW_HOST\n" + &host(declaration, flows) + "#endif\n"
 }
 
-/// Returns the fields of a row that the function does not use.
+/// Returns the only field of a row without declared fields.
 fn unused_row() -> Vec<Field> {
     let kind = crate::types::FieldType::Scalar(crate::types::Scalar::Unsigned(32));
     vec![Field { name: "unused".to_owned(), kind, text: String::new() }]
 }
 
-/// Names in the generated text.
+/// Name prefixes in the generated C text.
 struct Names {
-    /// `gw_nat44`.
+    /// Prefix of C functions and types, such as `gw_nat44`.
     prefix: String,
-    /// `GW_NAT44`.
+    /// Prefix of C macros, such as `GW_NAT44`.
     upper: String,
-    /// `gw_nat44_session`.
+    /// Prefix of the functions and types of flows, such as `gw_nat44_session`.
     flow: String,
 }
 
@@ -57,7 +58,7 @@ fn host(declaration: &Declaration, flows: &Flows) -> String {
     text + &create(declaration, flows, &names)
 }
 
-/// Returns sizes and offsets of a record.
+/// Returns C macros for the size of a flow record and for the offsets of its parts.
 fn sizes(flows: &Flows, names: &Names) -> String {
     let Names { prefix, upper, .. } = names;
     let FlowLayout { key_offset, key_words, reverse_offset, reverse_words, row_offset, row_bytes, record_bytes } =
@@ -73,7 +74,7 @@ fn sizes(flows: &Flows, names: &Names) -> String {
     )
 }
 
-/// Returns the functions that the author of the function defines.
+/// Returns the declarations of the C functions that the author of the packet function defines.
 fn prototypes(declaration: &Declaration, flows: &Flows, names: &Names) -> String {
     let Names { prefix, flow, .. } = names;
     let name = &declaration.name;
@@ -104,7 +105,7 @@ fn prototypes(declaration: &Declaration, flows: &Flows, names: &Names) -> String
     out
 }
 
-/// Returns the words of keys, their hash and their comparison.
+/// Returns the C functions that pack keys into words, hash keys and compare keys.
 fn keys(flows: &Flows, names: &Names) -> String {
     let Names { prefix, upper, flow } = names;
     let mut text = String::new();
@@ -132,7 +133,7 @@ fn keys(flows: &Flows, names: &Names) -> String {
     text
 }
 
-/// Returns the expression of a field's value in the words of its key.
+/// Returns the C expression that extracts the value of a field from the words of its key.
 fn field_of(fields: &[Field], name: &str) -> String {
     for (index, parts) in KeyWords::of(fields).0.iter().enumerate() {
         for Part { field, shift, bits, .. } in parts {
@@ -144,7 +145,7 @@ fn field_of(fields: &[Field], name: &str) -> String {
     "0".to_owned()
 }
 
-/// Returns the count of flows that share a field.
+/// Returns the C functions that count the flows that share a field.
 fn limit(declaration: &Declaration, flows: &Flows, names: &Names) -> String {
     let Names { prefix, .. } = names;
     let Some(FlowLimit { by, max }) = &flows.limit else {
@@ -170,7 +171,8 @@ fn limit(declaration: &Declaration, flows: &Flows, names: &Names) -> String {
     )
 }
 
-/// Returns the resources: taking, giving back, and the steering bucket of a packet.
+/// Returns the C functions that take a resource, give it back, and compute the steering bucket of a
+/// packet.
 fn resources(declaration: &Declaration, flows: &Flows, names: &Names) -> String {
     let Names { prefix, .. } = names;
     let mut text = String::new();
@@ -223,7 +225,7 @@ fn resources(declaration: &Declaration, flows: &Flows, names: &Names) -> String 
     text
 }
 
-/// Returns the functions with which `miss` and `update` change rows.
+/// Returns the C functions with which `miss` and `update` create, change and remove rows of flows.
 fn create(declaration: &Declaration, flows: &Flows, names: &Names) -> String {
     let Names { prefix, upper, flow } = names;
     let (key_words, reverse_words) = (KeyWords::of(&flows.key).len(), KeyWords::of(&flows.reverse).len());
@@ -275,7 +277,7 @@ fn create(declaration: &Declaration, flows: &Flows, names: &Names) -> String {
     text
 }
 
-/// Returns the layout of a row, which has at least one field.
+/// Returns the layout of the row of a flow, which has at least one field.
 pub(crate) fn row_layout(flows: &Flows) -> RecordLayout {
     if flows.row.is_empty() { RecordLayout::padded(&unused_row()) } else { RecordLayout::padded(&flows.row) }
 }

@@ -1,4 +1,4 @@
-//! The C header of a function: numbers, structs and accessors.
+//! Generates the C header of a function, which contains numbers, structs and lookup functions.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use crate::types::{Field, FieldType, Scalar};
 
 use super::{accessors, flows, prefix, upper};
 
-/// Returns the header of a function. `number` is its kernel number.
+/// Returns the C header of a function. `number` is the kernel number of the function.
 pub fn header(declaration: &Declaration, number: Option<u8>) -> String {
     let upper = upper(declaration);
     let mut text = format!(
@@ -35,7 +35,7 @@ pub fn header(declaration: &Declaration, number: Option<u8>) -> String {
     for constant in &declaration.constants {
         let value = match u32::try_from(constant.value) {
             Ok(value) => format!("{value:#x}u"),
-            // OpenCL has no suffix for 64-bit constants that all compilers accept.
+            // OpenCL has no suffix for 64-bit constants that all its compilers accept.
             Err(_) => format!("((gw_u64){:#x}u << 32 | {:#x}u)", constant.value >> 32, constant.value as u32),
         };
         define(&constant.name, value);
@@ -51,7 +51,8 @@ pub fn header(declaration: &Declaration, number: Option<u8>) -> String {
     text + "#endif\n"
 }
 
-/// Returns a declared struct with checks of its size and of the offsets of its fields.
+/// Returns the C struct for a declared struct. Static assertions check its size and the offsets of
+/// its fields.
 fn record_struct(declaration: &Declaration, record: &Record) -> String {
     let name = format!("{}_{}", prefix(declaration), record.name);
     let mut text = format!("\ntypedef struct {name} {{\n");
@@ -66,7 +67,7 @@ fn record_struct(declaration: &Declaration, record: &Record) -> String {
     text
 }
 
-/// Appends checks of size and offsets.
+/// Appends static assertions of the size of a struct and of the offsets of its fields.
 fn asserts(text: &mut String, name: &str, fields: &[Field], layout: &RecordLayout) {
     let short = name.trim_start_matches("gw_");
     let _ = writeln!(text, "GW_STATIC_ASSERT(sizeof({name}) == {}, {short}_size);", layout.bytes);
@@ -75,7 +76,7 @@ fn asserts(text: &mut String, name: &str, fields: &[Field], layout: &RecordLayou
     }
 }
 
-/// Returns a struct of a key or a row.
+/// Returns the C struct of a key or a row.
 pub(super) fn plain_struct(declaration: &Declaration, name: &str, fields: &[Field]) -> String {
     let mut text = format!("\ntypedef struct {name} {{\n");
     for field in fields {
@@ -86,7 +87,7 @@ pub(super) fn plain_struct(declaration: &Declaration, name: &str, fields: &[Fiel
     text
 }
 
-/// Returns the declaration of a member in C, without a semicolon.
+/// Returns the declaration of a struct member in C, without a semicolon.
 fn member(declaration: &Declaration, field: &Field) -> String {
     let record = |name: &str| format!("{}_{name}", prefix(declaration));
     let name = &field.name;
@@ -99,7 +100,7 @@ fn member(declaration: &Declaration, field: &Field) -> String {
     }
 }
 
-/// Returns the struct of the parameters and its accessor.
+/// Returns the C struct of the parameters, and the C function that returns a pointer to it.
 fn params(declaration: &Declaration) -> String {
     let (prefix, layout) = (prefix(declaration), ImageLayout::of(declaration));
     if declaration.params.is_empty() {
@@ -137,7 +138,8 @@ fn param_members(param: &Param) -> String {
     }
 }
 
-/// Returns the member whose offset is [`ParamLayout::second`](crate::ParamLayout::second).
+/// Returns the name of the C member whose offset is
+/// [`ParamLayout::second`](crate::ParamLayout::second).
 fn last_member(param: &Param) -> String {
     match param.shape {
         ParamShape::Prefix4 | ParamShape::Prefix6 => format!("{}_mask", param.name),

@@ -1,4 +1,4 @@
-//! Texts that are generated from a declaration.
+//! Generates C, Rust and documentation texts from a declaration.
 
 mod accessors;
 mod flows;
@@ -12,18 +12,18 @@ pub(crate) use flows::row_layout;
 
 use crate::declaration::Declaration;
 
-/// Prefix of the names of a function in C.
+/// Returns the prefix of the names that a function has in C.
 fn prefix(declaration: &Declaration) -> String {
     format!("gw_{}", declaration.name)
 }
 
-/// Prefix of the macros of a function in C.
+/// Returns the prefix of the macros that a function has in C.
 fn upper(declaration: &Declaration) -> String {
     format!("GW_{}", declaration.name.to_ascii_uppercase())
 }
 
-/// Returns the contract of a function that is declared at start. Its texts are never freed: a
-/// process loads few functions.
+/// Returns the contract of a function that is loaded when Godwit starts. The texts of the contract
+/// are never freed, because a process loads few functions.
 pub fn contract(declaration: &Declaration, number: Option<u8>) -> &'static Contract {
     fn text(text: &str) -> &'static str {
         Box::leak(text.to_owned().into_boxed_str())
@@ -58,7 +58,8 @@ pub fn contract(declaration: &Declaration, number: Option<u8>) -> &'static Contr
     }))
 }
 
-/// Returns name, unit and meaning of all counters: the declared ones, and those of flows.
+/// Returns the name, unit and meaning of each counter. The result contains the declared counters
+/// and the counters of flows.
 fn counters(declaration: &Declaration) -> Vec<(String, String, String)> {
     let declared = declaration.counters.iter();
     let mut counters: Vec<_> = declared.map(|c| (c.name.clone(), c.unit.clone(), c.text.clone())).collect();

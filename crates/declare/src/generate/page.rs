@@ -1,11 +1,11 @@
-//! Tables of a function's page.
+//! Tables of the documentation page of a function.
 
 use std::fmt::Write as _;
 
 use crate::declaration::{Declaration, ParamShape, Shape};
 use crate::types::Field;
 
-/// Returns the rows of the contract: verdicts, drop reasons and counters.
+/// Returns the tables of verdicts, drop reasons and counters of a function, in Markdown.
 pub fn contract(declaration: &Declaration) -> String {
     let name = &declaration.name;
     let mut text = String::from("| verdict | meaning |\n|---|---|\n");
@@ -28,7 +28,7 @@ pub fn contract(declaration: &Declaration) -> String {
     text
 }
 
-/// Returns the tables of parameters and of tables.
+/// Returns the Markdown tables that describe the parameters and the tables of a function.
 pub fn configuration(declaration: &Declaration) -> String {
     let mut text = String::new();
     if !declaration.params.is_empty() {
@@ -64,7 +64,7 @@ pub fn configuration(declaration: &Declaration) -> String {
     text
 }
 
-/// Returns the columns of a table's file.
+/// Returns the names of the columns in the file of a table.
 pub fn columns(shape: Shape, key: &[Field], row: &[Field]) -> Vec<String> {
     let first: &[&str] = match shape {
         Shape::Lpm4 | Shape::Lpm6 => &["prefix"],
@@ -77,7 +77,8 @@ pub fn columns(shape: Shape, key: &[Field], row: &[Field]) -> Vec<String> {
     first.iter().map(|column| (*column).to_owned()).chain(fields).collect()
 }
 
-/// Returns a whole page, for a function without a page in the repository.
+/// Returns a whole documentation page in Markdown, for a function whose page is not in the
+/// repository.
 pub fn page(declaration: &Declaration) -> String {
     let mut text =
         format!("# {}\n\n{}\n\n## Contract\n\n{}", declaration.name, declaration.summary, contract(declaration));

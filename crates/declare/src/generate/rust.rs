@@ -1,4 +1,4 @@
-//! Numbers, structs and contracts in Rust, for built-in functions.
+//! Generates the numbers, structs and contracts of built-in functions in Rust.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use crate::declaration::{Declaration, Record};
 use crate::layout::RecordLayout;
 use crate::types::{Field, FieldType, Scalar};
 
-/// Returns a module with the contract and the numbers of a function.
+/// Returns a Rust module with the contract and the numbers of a function.
 pub fn module(declaration: &Declaration) -> String {
     let mut text = String::new();
     let name = &declaration.name;
@@ -71,7 +71,8 @@ fn number_of(text: &mut String, kind: &str, name: &str, number: usize, meaning: 
     let _ = writeln!(text, "    /// {meaning}\n    pub const {kind}_{}: u8 = {number};", name.to_ascii_uppercase());
 }
 
-/// Returns the structs of the table image and the constants, with the function's name as prefix.
+/// Returns the Rust structs of the table image and the constants of a function. The name of the
+/// function is the prefix of their names.
 pub fn image(declaration: &Declaration) -> String {
     let mut text = String::new();
     let upper = declaration.name.to_ascii_uppercase();
@@ -93,7 +94,8 @@ pub fn image(declaration: &Declaration) -> String {
     text
 }
 
-/// Returns the name of a struct in Rust: `l2` and `next_hop` give `L2NextHop`.
+/// Returns the name of a struct in Rust. For example, the function `l2` and the struct `next_hop`
+/// give `L2NextHop`.
 fn type_name(declaration: &Declaration, record: &str) -> String {
     let word = |word: &str| word[..1].to_ascii_uppercase() + &word[1..];
     std::iter::once(declaration.name.as_str()).chain(record.split('_')).map(word).collect()
@@ -138,7 +140,7 @@ fn record_struct(declaration: &Declaration, record: &Record) -> String {
     text
 }
 
-/// Returns the statement that writes a field to `bytes`.
+/// Returns the Rust statement that writes a field to `bytes`.
 fn emit(field: &Field, offset: usize) -> String {
     let name = &field.name;
     let copy =
@@ -173,7 +175,7 @@ fn emit(field: &Field, offset: usize) -> String {
     format!("        {line}\n")
 }
 
-/// Returns a meaning as a sentence.
+/// Returns a description as a sentence, with an initial capital letter and a full stop.
 fn sentence(meaning: &str) -> String {
     let mut letters = meaning.chars();
     let first = letters.next().map(|letter| letter.to_uppercase().collect::<String>()).unwrap_or_default();

@@ -1,11 +1,11 @@
-//! JSON Schema of the configuration of a function.
+//! Generates the JSON Schema of the configuration of a function.
 
 use serde_json::{Map, Value, json};
 
 use crate::declaration::{Declaration, Param, ParamShape};
 use crate::types::Scalar;
 
-/// Returns the schema of a `[[function]]` stanza.
+/// Returns the JSON Schema of a `[[function]]` table in the configuration.
 pub fn schema(declaration: &Declaration) -> Value {
     let mut properties = Map::new();
     for key in ["name", "kind", "source", "impl"] {

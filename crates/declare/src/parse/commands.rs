@@ -1,4 +1,4 @@
-//! Commands of a host half in Rust.
+//! Reads the commands that a function implements in Rust.
 
 use crate::Error;
 use crate::declaration::{Column, Command, CommandArgument};
@@ -7,7 +7,8 @@ use crate::head::check_name;
 
 use super::section::Section;
 
-/// Reads `[commands]`: the alias, and one table per command.
+/// Reads the table `[commands]`, which contains the alias of the function and one table per
+/// command.
 pub(super) fn read(root: &mut Section<'_>) -> Result<(Option<String>, Vec<Command>), Error> {
     let Some(mut section) = root.section("commands")? else { return Ok((None, Vec::new())) };
     let alias = section.text("alias")?;
@@ -64,8 +65,8 @@ fn command(name: String, mut section: Section<'_>) -> Result<Command, Error> {
     Ok(command)
 }
 
-/// Reads an option: `[row.]NAME[!][=DEFAULT] text|number|flag: meaning`. `!` marks a required
-/// option.
+/// Reads an option of a command, in the format `[row.]NAME[!][=DEFAULT] text|number|flag: meaning`.
+/// The character `!` marks a required option.
 fn argument(text: &str, line: usize) -> Result<CommandArgument, Error> {
     let refuse = |message: String| Error { line, message };
     let (left, meaning) =

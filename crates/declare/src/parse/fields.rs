@@ -1,4 +1,4 @@
-//! Fields of keys, rows and structs.
+//! Reads the fields of keys, rows and structs.
 
 use crate::Error;
 use crate::declaration::Record;
@@ -7,7 +7,8 @@ use crate::types::{Field, FieldType};
 
 use super::section::Section;
 
-/// Reads `[structs.NAME]`: fields as "TYPE: meaning", in the order of memory.
+/// Reads the tables `[structs.NAME]`. Each field of a struct is a text of the form "TYPE: meaning".
+/// The fields are in the order of memory.
 pub(super) fn records(root: &mut Section<'_>) -> Result<Vec<Record>, Error> {
     let mut records: Vec<Record> = Vec::new();
     for (name, mut section) in root.sections("structs")? {
@@ -26,7 +27,7 @@ pub(super) fn records(root: &mut Section<'_>) -> Result<Vec<Record>, Error> {
     Ok(records)
 }
 
-/// Reads a table of fields: `name = "TYPE"` or `name = "TYPE: meaning"`.
+/// Reads a table of fields. Each field has the form `name = "TYPE"` or `name = "TYPE: meaning"`.
 pub(super) fn fields(section: &mut Section<'_>, key: &'static str, records: &[String]) -> Result<Vec<Field>, Error> {
     let Some(mut section) = section.section(key)? else { return Ok(Vec::new()) };
     let mut fields = Vec::new();
@@ -42,7 +43,7 @@ pub(super) fn fields(section: &mut Section<'_>, key: &'static str, records: &[St
     Ok(fields)
 }
 
-/// Reads fields that hold one value each, for keys and rows of tables.
+/// Reads the fields of a key or a row of a table. Each field must hold one value.
 pub(super) fn scalars(section: &mut Section<'_>, key: &'static str) -> Result<Vec<Field>, Error> {
     let line = section.line();
     let fields = fields(section, key, &[])?;

@@ -13,15 +13,15 @@ use crate::head::{self, Head};
 use crate::{Error, RecordLayout};
 use section::Section;
 
-/// Maximum number of verdicts, drop reasons and variants. `Outcome` stores them in one byte; the
-/// values from 128 on are reserved.
+/// Maximum number of verdicts, of drop reasons, and of variants. `Outcome` stores them in one byte,
+/// in which the values from 128 on are reserved.
 const NUMBERS_MAX: usize = 128;
 
 impl Declaration {
-    /// Reads the declaration at the head of a C file.
+    /// Reads and checks the declaration at the head of a C file.
     ///
     /// # Errors
-    /// Returns the first problem with its line in the file.
+    /// Returns the first problem, with its line in the file.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let head = head::find(text)?;
         let root = Section::root(&head)?;
@@ -74,7 +74,8 @@ fn read(head: &Head<'_>, mut root: Section<'_>) -> Result<Declaration, Error> {
     Ok(Declaration { alias, commands, ..declaration })
 }
 
-/// Returns the first four bytes of the name in upper case, filled with spaces.
+/// Returns the default magic number of a table image. It is the first four bytes of the function's
+/// name in upper case, filled with spaces.
 fn default_magic(name: &str) -> [u8; 4] {
     let mut magic = [b' '; 4];
     for (byte, letter) in magic.iter_mut().zip(name.bytes()) {
@@ -171,7 +172,7 @@ fn constants(root: &mut Section<'_>) -> Result<Vec<Constant>, Error> {
     Ok(constants)
 }
 
-/// Checks rules about several parts of a declaration.
+/// Checks the rules that concern several parts of a declaration.
 fn check(declaration: &Declaration) -> Result<(), Error> {
     let refuse = |message: String| Err(Error { line: declaration.line, message });
     if declaration.verdicts.is_empty() {
@@ -210,14 +211,14 @@ fn check(declaration: &Declaration) -> Result<(), Error> {
         }
     }
     state::check(declaration)?;
-    // The layouts report holes and oversized records.
+    // The computation of a layout reports holes in structs.
     for record in &declaration.records {
         RecordLayout::of(record, &declaration.records).map_err(|message| Error { line: declaration.line, message })?;
     }
     Ok(())
 }
 
-/// Refuses two names that would be one macro in C.
+/// Returns an error if two names would become the same macro in C.
 fn unique_names(declaration: &Declaration) -> Result<(), Error> {
     let verdicts = declaration.verdicts.iter().map(|verdict| (verdict.name.clone(), "verdict"));
     let drops = declaration.drops.iter().map(|drop| (declaration.drop_macro(&drop.name), "drop reason"));

@@ -1,4 +1,4 @@
-//! Verdicts, drop reasons and counters.
+//! Reads the verdicts, drop reasons and counters of a declaration.
 
 use crate::Error;
 use crate::declaration::{CounterDeclaration, DropDeclaration, VerdictDeclaration};
@@ -9,7 +9,8 @@ use super::section::Section;
 /// Maximum number of elements of an array of counters.
 const ARRAY_MAX: u64 = 65_536;
 
-/// Reads `[verdicts]`: a sentence, or a table with `text`, `port` and `value`.
+/// Reads the table `[verdicts]`. Each verdict is a sentence, or a table with the keys `text`,
+/// `port` and `value`.
 pub(super) fn verdicts(root: &mut Section<'_>) -> Result<Vec<VerdictDeclaration>, Error> {
     let Some(mut section) = root.section("verdicts")? else { return Ok(Vec::new()) };
     let mut verdicts = Vec::new();
@@ -32,7 +33,7 @@ pub(super) fn verdicts(root: &mut Section<'_>) -> Result<Vec<VerdictDeclaration>
     Ok(verdicts)
 }
 
-/// Reads `[drops]`: a sentence each.
+/// Reads the table `[drops]`. Each drop reason is a sentence.
 pub(super) fn drops(root: &mut Section<'_>) -> Result<Vec<DropDeclaration>, Error> {
     let Some(mut section) = root.section("drops")? else { return Ok(Vec::new()) };
     let mut drops = Vec::new();
@@ -45,7 +46,8 @@ pub(super) fn drops(root: &mut Section<'_>) -> Result<Vec<DropDeclaration>, Erro
     Ok(drops)
 }
 
-/// Reads `[counters]`: a table each with `unit` and `text`, and for an array `verdict` and `size`.
+/// Reads the table `[counters]`. Each counter is a table with the keys `unit` and `text`. An array
+/// of counters also has the keys `verdict` and `size`.
 pub(super) fn counters(root: &mut Section<'_>) -> Result<Vec<CounterDeclaration>, Error> {
     let mut counters = Vec::new();
     for (name, mut section) in root.sections("counters")? {
@@ -66,7 +68,7 @@ pub(super) fn counters(root: &mut Section<'_>) -> Result<Vec<CounterDeclaration>
     Ok(counters)
 }
 
-/// Checks that a text can be printed in a table of a page.
+/// Checks that a text can be printed in a table of a documentation page.
 fn sentence(text: String, line: usize) -> Result<String, Error> {
     if text.is_empty() || text.contains(['|', '\n']) || text.contains("/*") {
         let message = "a meaning is one line of text without `|` and `/*`".to_owned();

@@ -1,4 +1,4 @@
-//! Typed access to the values of a TOML table, with lines for errors.
+//! Typed access to the values of a TOML table. Errors name the line of the value.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -7,14 +7,15 @@ use crate::Error;
 use crate::error::suggest;
 use crate::head::{Head, lines_before};
 
-/// A table of the declaration. Each value is taken once; [`Section::finish`] refuses the rest.
+/// A TOML table of the declaration. Each value can be taken once. [`Section::finish`] refuses a
+/// table with values that were not taken.
 pub(super) struct Section<'a> {
     head: &'a Head<'a>,
-    /// Name of the table for messages, such as `[tables.senders]`. Empty for the root.
+    /// Path of the table for messages, such as `tables.senders`. It is empty for the root.
     name: String,
     line: usize,
     table: DeTable<'a>,
-    /// Keys that were asked for, for suggestions.
+    /// Keys that were looked up. Messages about unknown keys suggest them.
     known: Vec<&'static str>,
 }
 
@@ -68,7 +69,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Returns a text with its line.
+    /// Returns a text value and its line in the C file.
     pub(super) fn text_at(&mut self, key: &'static str) -> Result<Option<(String, usize)>, Error> {
         let Some(entry) = self.take(key) else { return Ok(None) };
         let line = entry.line;
@@ -109,7 +110,7 @@ impl<'a> Section<'a> {
         self.table.contains_key(key)
     }
 
-    /// Returns a value of any type.
+    /// Takes a value of any type.
     pub(super) fn any(&mut self, key: &'static str) -> Option<Entry<'a>> {
         self.take(key)
     }
@@ -119,7 +120,7 @@ impl<'a> Section<'a> {
         self.take(key).map(|entry| entry.section(self.head, path)).transpose()
     }
 
-    /// Returns all remaining values, in the order of the text.
+    /// Takes all remaining values, in the order of the text.
     pub(super) fn entries(&mut self) -> Vec<Entry<'a>> {
         let mut entries: Vec<(usize, Entry<'a>)> = std::mem::take(&mut self.table)
             .into_iter()
@@ -133,7 +134,7 @@ impl<'a> Section<'a> {
         entries.into_iter().map(|(_, entry)| entry).collect()
     }
 
-    /// Returns all tables below `key`, in the order of the text.
+    /// Takes all tables within the table `key`, in the order of the text.
     pub(super) fn sections(&mut self, key: &'static str) -> Result<Vec<(String, Section<'a>)>, Error> {
         let Some(mut section) = self.section(key)? else { return Ok(Vec::new()) };
         let head = self.head;
@@ -149,7 +150,7 @@ impl<'a> Section<'a> {
         entry.section(self.head, path)
     }
 
-    /// Refuses keys that were not taken.
+    /// Returns an error if the table has keys that were not taken.
     pub(super) fn finish(mut self) -> Result<(), Error> {
         let Some((key, _)) = std::mem::take(&mut self.table).into_iter().next() else { return Ok(()) };
         let line = line_of(self.head, key.span().start);
@@ -178,13 +179,14 @@ impl<'a> Entry<'a> {
         if number > max { Err(refuse()) } else { Ok(number) }
     }
 
-    /// Returns a number, text or boolean as text, or the texts of a list joined by commas.
+    /// Returns a number, text or boolean as text. For a list, returns the texts of its elements,
+    /// joined by commas.
     pub(super) fn literal(self, path: &str) -> Result<String, Error> {
         literal(self.value.get_ref())
             .ok_or_else(|| Error { line: self.line, message: format!("`{path}` must be a number, a text or a list") })
     }
 
-    /// Returns two numbers.
+    /// Returns the two numbers of a list.
     pub(super) fn pair(self, path: &str) -> Result<(u64, u64), Error> {
         let refuse = || Error { line: self.line, message: format!("`{path}` must be [smallest, largest]") };
         let DeValue::Array(values) = self.value.get_ref() else { return Err(refuse()) };
@@ -218,7 +220,7 @@ fn literal(value: &DeValue<'_>) -> Option<String> {
     })
 }
 
-/// Returns the line of the C file at an offset of the TOML text.
+/// Converts an offset in the TOML text to the line of the C file that contains it.
 fn line_of(head: &Head<'_>, offset: usize) -> usize {
     head.line + 1 + lines_before(head.toml, offset)
 }

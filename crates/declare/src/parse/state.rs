@@ -1,4 +1,4 @@
-//! Parameters, tables, flows and resources.
+//! Reads the parameters, tables, flows and resources of a declaration.
 
 use crate::declaration::{Declaration, FlowLimit, Flows, Param, ParamShape, Resource, Shape, Table};
 use crate::error::suggest;
@@ -16,16 +16,16 @@ const CAPACITY_MAX: u64 = 100_000_000;
 const KEY_BYTES_MAX: usize = 40;
 /// Maximum size of a row, in bytes.
 const ROW_BYTES_MAX: usize = 56;
-/// Maximum number of rows of a `maglev` table: an entry has 16 bits.
+/// Maximum number of rows of a `maglev` table, because an entry of the table has 16 bits.
 const MAGLEV_ROWS_MAX: u32 = 65_535;
 /// Maximum number of elements of a list parameter.
 const LIST_MAX: u64 = 4096;
 /// Maximum number of tables of a function.
 const TABLES_MAX: usize = 16;
-/// Longest timer, in seconds: one week.
+/// Maximum duration of a timer, in seconds. It is one week.
 const TIMER_MAX: u64 = 604_800;
 
-/// Reads `[params]`.
+/// Reads the table `[params]` of a declaration.
 pub(super) fn params(root: &mut Section<'_>) -> Result<Vec<Param>, Error> {
     let mut params = Vec::new();
     for (name, mut section) in root.sections("params")? {
@@ -64,7 +64,7 @@ pub(super) fn params(root: &mut Section<'_>) -> Result<Vec<Param>, Error> {
     Ok(params)
 }
 
-/// Reads `[tables]`.
+/// Reads the table `[tables]` of a declaration.
 pub(super) fn tables(root: &mut Section<'_>) -> Result<Vec<Table>, Error> {
     let mut tables = Vec::new();
     for (name, mut section) in root.sections("tables")? {
@@ -121,7 +121,7 @@ fn sizes(key: &[crate::Field], row: &[crate::Field]) -> Option<String> {
     None
 }
 
-/// Reads `[flows.NAME]`. A function has at most one.
+/// Reads the table `[flows.NAME]`. A declaration has at most one such table.
 pub(super) fn flows(root: &mut Section<'_>) -> Result<Option<Flows>, Error> {
     let mut all = root.sections("flows")?;
     if all.len() > 1 {
@@ -169,7 +169,7 @@ pub(super) fn flows(root: &mut Section<'_>) -> Result<Option<Flows>, Error> {
     Ok(Some(Flows { name, text, key, reverse, row, counts, capacity, timers, limit }))
 }
 
-/// Reads `[resources]`.
+/// Reads the table `[resources]` of a declaration.
 pub(super) fn resources(root: &mut Section<'_>) -> Result<Vec<Resource>, Error> {
     let mut resources = Vec::new();
     for (name, mut section) in root.sections("resources")? {
@@ -192,7 +192,8 @@ pub(super) fn resources(root: &mut Section<'_>) -> Result<Vec<Resource>, Error> 
     Ok(resources)
 }
 
-/// Checks the references between parameters, flows and resources.
+/// Checks that the names by which tables, parameters, flows and resources refer to each other are
+/// valid.
 pub(super) fn check(declaration: &Declaration) -> Result<(), Error> {
     let refuse = |message: String| Err(Error { line: declaration.line, message });
     let param = |name: &str| declaration.params.iter().find(|param| param.name == name);

@@ -1,11 +1,11 @@
-//! Test packets.
+//! Reads the test packets of a declaration.
 
 use crate::Error;
 use crate::declaration::TestDeclaration;
 
 use super::section::Section;
 
-/// Reads `[test]`.
+/// Reads the table `[test]` of a declaration.
 pub(super) fn read(root: &mut Section<'_>, name: &str) -> Result<Option<TestDeclaration>, Error> {
     let Some(mut section) = root.section("test")? else { return Ok(None) };
     let frames = section.require_text("frames")?;
