@@ -2,7 +2,7 @@
 
 use zeroize::{Zeroize, Zeroizing};
 
-/// Round keys in the order of use: 11, 13 or 15 of them.
+/// Round keys of AES in the order of use. Their number is 11, 13 or 15.
 pub(super) type RoundKeys = Zeroizing<Vec<[u8; 16]>>;
 
 /// Returns the round keys of the cipher for a key of 16, 24 or 32 bytes. Panics for any other

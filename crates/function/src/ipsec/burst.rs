@@ -17,8 +17,8 @@ pub(super) struct Burst {
     /// Source and destination address of each packet, as the key of the policy table. The entry of
     /// a packet in `others` has no meaning.
     pairs: Vec<u64>,
-    /// Decisions for packets that need no lookup in the policy table, each with the index of the
-    /// packet.
+    /// Decisions for packets that need no lookup in the policy table. Each decision comes with the
+    /// index of its packet.
     others: Vec<(u32, Decision)>,
     /// Decision for each packet.
     pub(super) decisions: Vec<Decision>,
@@ -87,7 +87,7 @@ impl<'a, F: ExactSizeIterator<Item = &'a [u8]>> Vectorized for ByTable<'_, F> {
         pairs.resize(frames.len(), 0);
         decisions.resize(frames.len(), Decision::encrypt(0));
         let accepts_udp = database.accepts_udp();
-        // u32::MAX matches no protocol number.
+        // The value u32::MAX matches no protocol number.
         let inbound_protocol = if accepts_udp { u32::from(protocol::UDP) } else { u32::MAX };
         let mut packets = frames.zip(&mut pairs[..]).enumerate();
         loop {

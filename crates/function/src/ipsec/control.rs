@@ -33,12 +33,12 @@ pub(super) struct Control {
     room: Room,
     sa_slots: SlotAllocator,
     selector_slots: RangeAllocator,
-    /// SA indexes by name.
+    /// Index of each SA, by the name of the SA.
     names: HashMap<String, u32>,
-    /// SA indexes by SPI and, for outbound SAs, destination.
+    /// Index of each SA, by its SPI. For an outbound SA, the key also contains the destination.
     spis: HashMap<(u32, Option<IpAddr>), u32>,
     /// Digests of the nonces that outbound SAs use or have used, as [`Sa::nonce_name`] returns
-    /// them. They stay after their SA is deleted, unless it protected no packet.
+    /// them. A digest stays after its SA is deleted, unless the SA has protected no packet.
     nonces: HashSet<ShortName>,
     /// Digests of the keys that inbound SAs use or have used, as [`Sa::stream_name`] returns them.
     /// The value is the number of SAs with this digest.
@@ -62,14 +62,14 @@ fn short(name: [u8; 32]) -> ShortName {
     u64::from_le_bytes(*name.first_chunk().unwrap_or(&[0; 8]))
 }
 
-/// Bookkeeping of one SA.
+/// Information that the control thread keeps about one SA.
 #[derive(Default)]
 struct Record {
     /// Indexes of the SA's selectors in the table image.
     selectors: Range<u32>,
     /// Indexes of the policies that use the SA.
     policies: Vec<u32>,
-    /// Events already reported to the operator.
+    /// Events of the SA that were reported to the operator.
     reported: u64,
     /// Whether packets can find the SA.
     is_published: bool,

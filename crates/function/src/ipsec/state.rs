@@ -211,8 +211,8 @@ impl States {
         let (bucket, number) = (index as usize % BUCKETS, index as usize / BUCKETS);
         let rings = &self.rings[bucket * self.bucket_rings + number / RINGS];
         let rings = rings.get_or_init(Ring::array);
-        // Without the rotation, all rings would use the same offset of their pages if there are few
-        // SAs per bucket with equal sequence numbers.
+        // The ring of each SA is rotated. Otherwise, rings of SAs with equal sequence numbers would
+        // use the same offset of their pages if there are few SAs per bucket.
         RotatedRing { ring: &rings[(number + bucket / Ring::LINES) % RINGS], lines: bucket % Ring::LINES }
     }
 
@@ -455,7 +455,7 @@ impl Cold {
     }
 }
 
-/// Adds to a counter that only this worker writes.
+/// Adds to a counter that only the current worker writes.
 fn add(count: &AtomicU64, more: u64) {
     count.store(count.load(Relaxed) + more, Relaxed);
 }

@@ -32,7 +32,8 @@ pub enum Authentication {
     Sha1,
     /// HMAC-SHA-256-128 (RFC 4868).
     Sha256,
-    /// GHASH. It belongs to AES-GCM (RFC 4106). With the null cipher, it is AES-GMAC (RFC 4543).
+    /// GHASH. AES-GCM authenticates with it (RFC 4106). With the null cipher, the suite is AES-GMAC
+    /// (RFC 4543).
     Ghash,
     /// Poly1305 (RFC 7634).
     Poly1305,

@@ -18,7 +18,7 @@ use super::sa::{Df, Sa};
 use super::selector::{Ports, Prefix, Selector};
 use crate::Error;
 
-/// Magic number: the first word of the image.
+/// Magic number, which is the first word of the image.
 const MAGIC: u32 = u32::from_le_bytes(*b"IPSE");
 const HEADER_BYTES: usize = 64;
 const SA_BYTES: usize = 384;
@@ -158,7 +158,7 @@ fn words(address: IpAddr) -> [u32; 4] {
     }
 }
 
-/// Writes words from byte offset `at` on.
+/// Writes 32-bit words from byte offset `at` on.
 fn put(out: &mut [u8], at: usize, words: &[u32]) {
     for (bytes, word) in out[at..].chunks_exact_mut(4).zip(words) {
         bytes.copy_from_slice(&word.to_le_bytes());
