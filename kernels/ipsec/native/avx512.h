@@ -1,11 +1,12 @@
 /*
- * AVX-512 form of ipsec: sixteen packets at once in 512-bit registers. Each packet is a lane.
+ * Processes sixteen IPsec packets at once in the 512-bit registers of AVX-512. Each packet is a
+ * SIMD lane. The data has one of three arrangements in registers:
  *
  *   row i             64 bytes of lane i
  *   blocks[k][j]      block k of 16 bytes of lanes j, j + 4, j + 8, j + 12
  *   words[w]          word w of all lanes, lane i at index i
  *
- * AES and GHASH process blocks, SHA-1 and SHA-256 process words.
+ * AES and GHASH process blocks, and SHA-1 and SHA-256 process words.
  */
 #ifndef GODWIT_IPSEC_AVX512_H
 #define GODWIT_IPSEC_AVX512_H
@@ -15,19 +16,20 @@
 #define GW_AVX512_LANES     16u
 #define GW_AVX512_ROW_BYTES 64u
 
-/* Marks functions that are always inlined, so that numbers of rounds and blocks are constants in
- * them. */
+/* Marks functions that are always inlined. The numbers of rounds and blocks that callers pass are
+ * then constants in these functions. */
 #define GW_AVX512 static inline __attribute__((always_inline))
 
-/* Unrolls the loop that follows, so that its register arrays are not stored in memory. */
+/* Unrolls the loop that follows, so that its arrays of registers are not stored in memory. */
 #define GW_AVX512_UNROLL _Pragma("GCC unroll 16")
 
-/* Prevents the compiler from reordering additions, which would lengthen the dependency chain.
- * Sixteen blocks of SHA-1 take 83 ns with it and 160 ns without. */
+/* Prevents the compiler from reordering additions, which would lengthen the dependency chain. The
+ * hash of sixteen SHA-1 blocks takes 83 ns with this macro and 160 ns without it. */
 #define GW_AVX512_IN_ORDER(value) __asm__("" : "+v"(value))
 
-/* Byte ranges of sixteen lanes. Unused lanes repeat a used lane. That is harmless, because each
- * step reads all its input before it writes. */
+/* Byte ranges of sixteen packets (SIMD lanes). With fewer packets, the unused lanes repeat the
+ * range of a used lane. This is harmless, because each step reads all its input before it writes.
+ */
 typedef struct gw_avx512_lanes {
     gw_u8 *at[GW_AVX512_LANES];
     gw_u32 bytes[GW_AVX512_LANES];
@@ -35,13 +37,13 @@ typedef struct gw_avx512_lanes {
     gw_u32 longest;
 } gw_avx512_lanes;
 
-/* Addresses of the SAs of sixteen packets. */
+/* Addresses of the SAs (security associations) of sixteen packets. */
 typedef struct gw_avx512_sas {
     const gw_ipsec_sa *sa[GW_AVX512_LANES] __attribute__((aligned(64)));
 } gw_avx512_sas;
 
-/* Transposes four rows of 64 bytes to blocks of 16 bytes, or blocks to rows. It is its own inverse.
- */
+/* Transposes four rows of 64 bytes, one per packet, to four registers with one 16-byte block of
+ * each packet. The function is its own inverse. */
 GW_AVX512 void gw_avx512_transpose(__m512i *a, __m512i *b, __m512i *c, __m512i *d)
 {
     const __m512i ab_low = _mm512_shuffle_i32x4(*a, *b, 0x44);
@@ -54,8 +56,8 @@ GW_AVX512 void gw_avx512_transpose(__m512i *a, __m512i *b, __m512i *c, __m512i *
     *d = _mm512_shuffle_i32x4(ab_high, cd_high, 0xdd);
 }
 
-/* Transposes blocks[k][0..4] of sixteen lanes to words 4k .. 4k + 3, or four words back to blocks.
- */
+/* Transposes the 16-byte blocks of sixteen packets (four registers) to four registers with one word
+ * of each packet. The function is its own inverse. */
 GW_AVX512 void gw_avx512_words(__m512i *words, const __m512i *blocks)
 {
     const __m512i low_01 = _mm512_unpacklo_epi32(blocks[0], blocks[1]);
@@ -68,38 +70,38 @@ GW_AVX512 void gw_avx512_words(__m512i *words, const __m512i *blocks)
     words[3] = _mm512_unpackhi_epi64(high_01, high_23);
 }
 
-/* Reverses the bytes of each word, for big-endian streams. */
+/* Reverses the bytes of each 32-bit word, to convert between big-endian and little-endian words. */
 GW_AVX512 __m512i gw_avx512_swap32(__m512i value)
 {
     return _mm512_shuffle_epi8(value, _mm512_broadcast_i32x4(_mm_set_epi8(
                                           12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3)));
 }
 
-/* Reverses the bytes of each block. */
+/* Reverses the bytes of each 16-byte block. */
 GW_AVX512 __m512i gw_avx512_swap128(__m512i value)
 {
     return _mm512_shuffle_epi8(value, _mm512_broadcast_i32x4(_mm_set_epi8(
                                           0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)));
 }
 
-/* Returns a mask of the valid bytes in the row at `offset`: those within a range of `bytes` bytes.
- */
+/* Returns a mask of the valid bytes in a row of 64 bytes. The row starts at `offset` in a range of
+ * `bytes` bytes. */
 GW_AVX512 __mmask64 gw_avx512_mask(gw_u32 bytes, gw_u32 offset)
 {
     const gw_u32 left = bytes > offset ? bytes - offset : 0;
     return left >= GW_AVX512_ROW_BYTES ? ~(gw_u64)0 : ((gw_u64)1 << left) - 1;
 }
 
-/* Loads the first 32 bytes of two rows. It uses a load and a blend, because shuffles compete for
- * one execution port. */
+/* Loads 32 bytes from each of two addresses into one register. The second load includes a blend,
+ * which avoids shuffles, because all shuffles compete for one execution port. */
 GW_AVX512 __m512i gw_avx512_load_halves(const gw_u8 *low, const gw_u8 *high)
 {
     const __m512i first = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)low));
     return _mm512_inserti64x4(first, _mm256_loadu_si256((const __m256i *)high), 1);
 }
 
-/* Loads four rows of 64 bytes as blocks of 16 bytes. In each register, the block of row a comes
- * first. */
+/* Loads 64 bytes from each of the addresses a to d. Returns four registers, each with one 16-byte
+ * block from each address. The block from address a comes first. */
 GW_AVX512 void gw_avx512_load_four(__m512i *b0, __m512i *b1, __m512i *b2, __m512i *b3,
                                    const gw_u8 *a, const gw_u8 *b, const gw_u8 *c, const gw_u8 *d)
 {
@@ -113,8 +115,8 @@ GW_AVX512 void gw_avx512_load_four(__m512i *b0, __m512i *b1, __m512i *b2, __m512
     *b3 = _mm512_shuffle_i32x4(ab_high, cd_high, 0xdd);
 }
 
-/* Prefetches the rows after the next one of all lanes. The hardware prefetcher of a core does not
- * follow sixteen streams. */
+/* Prefetches, for each of sixteen packets, the row of 64 bytes after the next row. The hardware
+ * prefetcher of a core does not follow sixteen streams. */
 GW_AVX512 void gw_avx512_prefetch_rows(const gw_avx512_lanes *lanes, gw_u32 offset)
 {
     GW_AVX512_UNROLL
@@ -123,7 +125,8 @@ GW_AVX512 void gw_avx512_prefetch_rows(const gw_avx512_lanes *lanes, gw_u32 offs
     }
 }
 
-/* Loads the rows at `offset`. All of them must be complete. */
+/* Loads the 64 bytes at `offset` of each of sixteen packets. All packets must contain these 64
+ * bytes completely. */
 GW_AVX512 void gw_avx512_load(__m512i blocks[4][4], const gw_avx512_lanes *lanes, gw_u32 offset)
 {
     gw_u8 *const *at = lanes->at;
@@ -135,7 +138,8 @@ GW_AVX512 void gw_avx512_load(__m512i blocks[4][4], const gw_avx512_lanes *lanes
     }
 }
 
-/* Stores two blocks of each of four lanes to addresses a to d. */
+/* Stores two consecutive 16-byte blocks to each of the addresses a to d. `low` contains the first
+ * block for each address, and `high` contains the second block. */
 GW_AVX512 void gw_avx512_store_two(__m512i low, __m512i high, gw_u8 *a, gw_u8 *b, gw_u8 *c,
                                    gw_u8 *d)
 {
@@ -163,8 +167,9 @@ GW_AVX512 void gw_avx512_store(__m512i blocks[4][4], const gw_avx512_lanes *lane
     }
 }
 
-/* Loads rows of 64 bytes of which some are incomplete or empty, padded with zeros. Bytes after the
- * end of a lane are not accessed. Even a masked load would be slow at an unmapped address. */
+/* Loads the 64 bytes at `offset` of each of sixteen packets and pads them with zeros. Some packets
+ * may contain fewer bytes. Bytes after the end of a packet are not accessed, because even a masked
+ * load would be slow at an unmapped address. */
 GW_AVX512 void gw_avx512_load_partial(__m512i blocks[4][4], const gw_avx512_lanes *lanes,
                                       gw_u32 offset)
 {
@@ -181,8 +186,8 @@ GW_AVX512 void gw_avx512_load_partial(__m512i blocks[4][4], const gw_avx512_lane
     }
 }
 
-/* Stores rows of 64 bytes of which some are incomplete or empty. Sets the bytes after each end to
- * zero in `blocks`. */
+/* Stores the 64 bytes at `offset` of each of sixteen packets. Some packets may contain fewer bytes.
+ * In `blocks`, sets the bytes after the end of each packet to zero. */
 GW_AVX512 void gw_avx512_store_partial(__m512i blocks[4][4], const gw_avx512_lanes *lanes,
                                        gw_u32 offset)
 {
@@ -202,7 +207,7 @@ GW_AVX512 void gw_avx512_store_partial(__m512i blocks[4][4], const gw_avx512_lan
     }
 }
 
-/* Loads one block from each of four addresses. */
+/* Loads one 16-byte block from each of four addresses into one register. */
 GW_AVX512 __m512i gw_avx512_gather(const gw_u8 *a, const gw_u8 *b, const gw_u8 *c, const gw_u8 *d)
 {
     __m512i value = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)a));
@@ -211,7 +216,8 @@ GW_AVX512 __m512i gw_avx512_gather(const gw_u8 *a, const gw_u8 *b, const gw_u8 *
     return _mm512_mask_broadcast_i32x4(value, 0xf000, _mm_loadu_si128((const __m128i *)d));
 }
 
-/* Loads `count` blocks of each lane. With four blocks, it loads rows of 64 bytes. */
+/* Loads `count` blocks of 16 bytes of each of sixteen packets. If `count` is 4, whole rows of 64
+ * bytes are loaded and transposed. */
 GW_AVX512 void gw_avx512_load_blocks(__m512i blocks[4][4], const gw_avx512_lanes *lanes,
                                      gw_u32 offset, gw_u32 count)
 {
@@ -230,7 +236,7 @@ GW_AVX512 void gw_avx512_load_blocks(__m512i blocks[4][4], const gw_avx512_lanes
     }
 }
 
-/* Stores `count` blocks of each lane. */
+/* Stores `count` blocks of 16 bytes of each of sixteen packets. */
 GW_AVX512 void gw_avx512_store_blocks(__m512i blocks[4][4], const gw_avx512_lanes *lanes,
                                       gw_u32 offset, gw_u32 count)
 {
@@ -257,7 +263,7 @@ GW_AVX512 void gw_avx512_store_blocks(__m512i blocks[4][4], const gw_avx512_lane
     }
 }
 
-/* Adds `bytes` to sixteen addresses. */
+/* Adds `bytes` to each of sixteen addresses. */
 GW_AVX512 void gw_avx512_offset_addresses(gw_u8 **to, gw_u8 *const *from, long long bytes)
 {
     const __m512i by = _mm512_set1_epi64(bytes);
@@ -267,7 +273,7 @@ GW_AVX512 void gw_avx512_offset_addresses(gw_u8 **to, gw_u8 *const *from, long l
     }
 }
 
-/* Stores a block of each lane as the words of a tag. */
+/* Stores one 16-byte block of each packet as the words of an authentication tag. */
 GW_AVX512 void gw_avx512_store_tags(const __m512i blocks[4], gw_ipsec_tag tags[GW_AVX512_LANES])
 {
     GW_AVX512_UNROLL
@@ -281,7 +287,7 @@ GW_AVX512 void gw_avx512_store_tags(const __m512i blocks[4], gw_ipsec_tag tags[G
 
 #define GW_AVX512_AUTH_LINE (offsetof(gw_ipsec_sa, authentication) / GW_AVX512_ROW_BYTES)
 
-/* Loads one cache line of each SA, as blocks. */
+/* Loads the same cache line of the SAs of sixteen packets, as 16-byte blocks. */
 GW_AVX512 void gw_avx512_load_sa_line(__m512i blocks[4][4], const gw_avx512_sas *sas, gw_u32 line)
 {
     const gw_u32 at = GW_AVX512_ROW_BYTES * line;

@@ -1,4 +1,5 @@
-/* AES modes for sixteen packets at once, each with its own key (VAES). */
+/* AES modes for sixteen packets at once, each with its own key. The code uses the vector AES
+ * instructions (VAES). */
 #ifndef GODWIT_IPSEC_AVX512_AES_H
 #define GODWIT_IPSEC_AVX512_AES_H
 
@@ -10,8 +11,8 @@
 #define GW_AVX512_CBC_DECRYPT 2u
 #define GW_AVX512_CTR         3u
 
-/* Round keys of all lanes. AES-256 has 14 rounds and needs 15 keys. A cache line of an SA holds
- * four. */
+/* AES round keys of sixteen packets. AES-256 has 14 rounds and needs 15 round keys. A cache line of
+ * an SA holds four round keys. */
 typedef struct gw_avx512_keys {
     __m512i round[16][4];
     gw_u32 rounds;
@@ -27,8 +28,9 @@ GW_AVX512 void gw_avx512_keys_load(gw_avx512_keys *keys, const gw_avx512_sas *sa
     }
 }
 
-/* Computes one quarter of the AES rounds after the first xor, on one block of each lane. The rounds
- * that all key lengths have are unrolled, so that code between the quarters fills their waits. */
+/* Computes one quarter of the AES rounds on one block of each packet, without the first
+ * AddRoundKey. The rounds that all key lengths have are unrolled. Other instructions between the
+ * quarters then fill the time in which the rounds wait for each other. */
 GW_AVX512 void gw_avx512_rounds(__m512i x[4], const gw_avx512_keys *keys, gw_u32 part,
                                 gw_u32 decrypt)
 {
@@ -58,16 +60,17 @@ GW_AVX512 void gw_avx512_rounds(__m512i x[4], const gw_avx512_keys *keys, gw_u32
     }
 }
 
-/* Returns the first counter block of each lane: salt, the IV before the data, and the counter
- * `first` (RFC 3686, section 4; SP 800-38D, section 7.1). The counter is kept in host byte order,
- * in the last word. */
+/* Returns the first counter block of each packet (RFC 3686, section 4; SP 800-38D, section 7.1). It
+ * consists of the salt, the IV that precedes the data in the packet, and the counter `first` in the
+ * last word. The counter is kept in host byte order. */
 GW_AVX512 void gw_avx512_first_counters(__m512i counters[4], gw_u8 *const *at,
                                         const gw_avx512_sas *sas, gw_u32 first)
 {
     const gw_ipsec_sa *const *sa = sas->sa;
     GW_AVX512_UNROLL
     for (gw_u32 j = 0; j < 4; j++) {
-        /* Words 2 and 3 are the IV. Word 2 of an SA is its salt. */
+        /* Words 2 and 3 of each loaded block are the IV of a packet. Word 2 of an SA is its salt.
+         */
         const __m512i ivs =
             gw_avx512_gather(at[j] - 16, at[j + 4] - 16, at[j + 8] - 16, at[j + 12] - 16);
         const __m512i salts = gw_avx512_gather((const gw_u8 *)sa[j], (const gw_u8 *)sa[j + 4],
@@ -78,21 +81,22 @@ GW_AVX512 void gw_avx512_first_counters(__m512i counters[4], gw_u8 *const *at,
     }
 }
 
-/* Converts a counter block to the form that AES encrypts, in which the counter is big-endian. */
+/* Converts the counters of counter blocks from host byte order to the big-endian order that AES
+ * encrypts. */
 GW_AVX512 __m512i gw_avx512_counter_block(__m512i counter)
 {
     return _mm512_shuffle_epi8(counter, _mm512_broadcast_i32x4(_mm_set_epi8(
                                             12, 13, 14, 15, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)));
 }
 
-/* Returns the next counter block of each lane. */
+/* Returns the counter blocks that follow the given ones. */
 GW_AVX512 __m512i gw_avx512_next_counter(__m512i counter)
 {
     return _mm512_add_epi32(counter, _mm512_maskz_set1_epi32(0x8888, 1));
 }
 
-/* State of a cipher over the data of sixteen packets. Each step processes 64 bytes of each packet.
- */
+/* State of the encryption or decryption of sixteen packets. Each step processes 64 bytes of each
+ * packet. */
 typedef struct gw_avx512_cipher {
     gw_avx512_lanes lanes;
     gw_avx512_keys keys;
@@ -102,7 +106,7 @@ typedef struct gw_avx512_cipher {
     gw_u32 count; /* number of blocks in the current step */
 } gw_avx512_cipher;
 
-/* Loads the IV of CBC, which is before each lane's data. */
+/* Loads the IVs of packets that are encrypted with CBC. The IV precedes the data in the packet. */
 GW_AVX512 void gw_avx512_load_ivs(gw_avx512_cipher *cipher)
 {
     gw_u8 *const *at = cipher->lanes.at;
@@ -118,7 +122,7 @@ GW_AVX512 gw_u32 gw_avx512_cipher_left(const gw_avx512_cipher *cipher)
     return cipher->offset < cipher->lanes.longest;
 }
 
-/* Loads the blocks of the next step. */
+/* Loads the blocks of the next step, which are up to 64 bytes of each packet. */
 GW_AVX512 void gw_avx512_cipher_load(gw_avx512_cipher *cipher)
 {
     const gw_u32 left = cipher->lanes.longest - cipher->offset;
@@ -133,8 +137,8 @@ GW_AVX512 void gw_avx512_cipher_load(gw_avx512_cipher *cipher)
     }
 }
 
-/* Computes one of the sixteen parts of a cipher step. Each block has four parts, and x holds its
- * state between them. */
+/* Computes one of the sixteen parts of a step, which encrypts or decrypts 64 bytes of each packet.
+ * Each of the four blocks has four parts, and x holds the AES state between these parts. */
 GW_AVX512 void gw_avx512_cipher_part(gw_avx512_cipher *cipher, __m512i x[4], gw_u32 mode,
                                      gw_u32 part)
 {

@@ -1,4 +1,4 @@
-/* Batch: up to 256 packets of a bin, sorted by length. */
+/* A batch of up to 256 packets of one bin (packets for one function), sorted by length. */
 #ifndef GODWIT_IPSEC_AVX512_BATCH_H
 #define GODWIT_IPSEC_AVX512_BATCH_H
 
@@ -7,19 +7,20 @@
 /* Maximum number of packets in a batch. */
 #define GW_AVX512_BATCH 256u
 
-/* Number of length classes by which packets are sorted. Longer packets share the last class. */
+/* Number of length classes by which packets are sorted. All packets that are too long for the other
+ * classes share the last class. */
 #define GW_AVX512_CLASSES 128u
 
-/* Returns the length class of a frame. Frames of a class have the same number of 16-byte blocks, if
- * they are IP in Ethernet without VLAN tag. */
+/* Returns the length class of a frame. IP packets in Ethernet frames without VLAN tag have the same
+ * number of 16-byte blocks if they are in the same class. */
 GW_AVX512 gw_u32 gw_avx512_length_class(const gw_descriptor *descriptor)
 {
     const gw_u32 length_class = (descriptor->length + 3u) / 16;
     return length_class < GW_AVX512_CLASSES ? length_class : GW_AVX512_CLASSES - 1;
 }
 
-/* Sorts a batch of packets by length class, so that the lanes of a group of sixteen end together.
- * Returns 1 if the order is that of the bin. */
+/* Sorts a batch of packets by length class, so that packets that are processed together end
+ * together. Returns 1 if all packets are in the same class and keep their order. */
 GW_AVX512 gw_u32 gw_avx512_sort(const gw_descriptor *descriptors, gw_u32 count, gw_u16 *order)
 {
     const gw_u32 first = gw_avx512_length_class(&descriptors[0]);
@@ -44,8 +45,8 @@ GW_AVX512 gw_u32 gw_avx512_sort(const gw_descriptor *descriptors, gw_u32 count, 
     return 0;
 }
 
-/* Descriptors, parameters and SAs of the next packets, up to sixteen. Unused lanes repeat the last
- * packet. */
+/* Descriptors, parameters and SAs of up to sixteen packets that are processed next. If there are
+ * fewer packets, the unused SIMD lanes repeat the last packet. */
 typedef struct gw_avx512_upcoming {
     gw_u8 *frame[GW_AVX512_LANES] __attribute__((aligned(64)));
     gw_u32 index[GW_AVX512_LANES] __attribute__((aligned(64)));       /* indices in the bin */
@@ -57,7 +58,7 @@ typedef struct gw_avx512_upcoming {
     gw_u32 fetched; /* number of prefetched packets */
 } gw_avx512_upcoming;
 
-/* A batch in progress. */
+/* State of the processing of a batch of packets. */
 typedef struct gw_avx512_batch {
     const gw_bin_call *call;
     gw_u32 first; /* index of the first packet in the bin */
@@ -76,9 +77,9 @@ GW_AVX512 gw_lane gw_avx512_lane(const gw_bin_call *call, gw_u32 index)
     return lane;
 }
 
-/* Prefetches up to `packets` of the next sixteen packets: the cache lines around each packet's
- * start, and its SA. Several small calls during the current group avoid overloading the
- * second-level cache. */
+/* Prefetches the cache lines of up to `packets` packets that are processed next: the lines around
+ * the start of each packet, and its SA. Several small calls while other packets are processed avoid
+ * overloading the second-level cache. */
 GW_AVX512 void gw_avx512_prefetch_upcoming(gw_avx512_batch *batch, gw_u32 packets)
 {
     gw_avx512_upcoming *upcoming = &batch->upcoming;

@@ -1,4 +1,5 @@
-/* Processes whole bins of ipsec, sixteen packets at a time. */
+/* Processes a bin (a batch of packets with the same suite and direction), sixteen packets at a
+ * time. */
 #ifndef GODWIT_IPSEC_AVX512_BIN_H
 #define GODWIT_IPSEC_AVX512_BIN_H
 
@@ -7,15 +8,16 @@
 #include "avx512_next.h"
 #include "avx512_simple_finish.h"
 
-/* Returns whether the suite is CBC with HMAC, which has its own code for groups of one length. */
+/* Returns whether the suite is CBC with HMAC. Special code processes this suite if all sixteen
+ * packets have the same length. */
 GW_AVX512 gw_u32 gw_avx512_is_cbc_hmac(gw_avx512_operation operation)
 {
     return operation.suite.cipher == GW_IPSEC_CIPHER_CBC &&
            gw_avx512_state_words(operation.suite) != 0;
 }
 
-/* Returns the number of packet slots that must be filled for an outbound group of simple packets.
- */
+/* Returns the number of packets whose per-packet state (gw_avx512_packet) must be filled for up to
+ * sixteen simple outbound packets. */
 GW_AVX512 gw_u32 gw_avx512_slots_needed(gw_avx512_operation operation, gw_u32 same_length,
                                         gw_u32 count)
 {
@@ -25,7 +27,8 @@ GW_AVX512 gw_u32 gw_avx512_slots_needed(gw_avx512_operation operation, gw_u32 sa
     return same_length && gw_avx512_is_cbc_hmac(operation) ? 1 : count;
 }
 
-/* Makes the checked simple packets the current group of sixteen, and advances the batch. */
+/* Makes up to sixteen simple packets, whose headers are checked, the current group, and removes
+ * them from the batch. */
 GW_AVX512 void gw_avx512_simple_group(gw_avx512_group *group, gw_avx512_batch *batch,
                                       const gw_avx512_simple *simple, gw_u32 count)
 {
@@ -48,7 +51,7 @@ GW_AVX512 void gw_avx512_simple_group(gw_avx512_group *group, gw_avx512_batch *b
     _mm512_store_si512(group->data_bytes, _mm512_load_si512(simple->data_bytes));
 }
 
-/* Writes the ESP trailers of all packets. */
+/* Writes the ESP trailers of up to sixteen simple outbound packets. */
 GW_AVX512 void gw_avx512_simple_pad(const gw_avx512_simple *simple, gw_u32 count)
 {
     gw_u8 *const *frame = simple->upcoming->frame;
@@ -56,7 +59,7 @@ GW_AVX512 void gw_avx512_simple_pad(const gw_avx512_simple *simple, gw_u32 count
     const gw_u32 first_pad_bytes = simple->data_bytes[0] - GW_ESP_TAIL_BYTES - first_bytes;
     gw_avx512_padding padding = gw_avx512_padding_of(first_pad_bytes);
     if (simple->same_length && gw_avx512_all_equal(_mm512_load_si512(simple->total_bytes))) {
-        /* Unused lanes repeat the last packet. */
+        /* Unused SIMD lanes repeat the last packet, so writing them is harmless. */
         GW_AVX512_UNROLL
         for (gw_u32 i = 0; i < GW_AVX512_LANES; i++) {
             _mm256_mask_storeu_epi8(frame[i] + GW_ETHERNET_BYTES + first_bytes, padding.mask,
@@ -75,8 +78,8 @@ GW_AVX512 void gw_avx512_simple_pad(const gw_avx512_simple *simple, gw_u32 count
     }
 }
 
-/* Writes the headers and trailers of up to sixteen outbound packets at once. Returns 0 and changes
- * nothing unless all are simple. */
+/* Writes the headers and trailers of up to sixteen outbound packets at once, if all of them are
+ * simple (simple.h). Otherwise, returns 0 and changes nothing. */
 GW_AVX512 gw_u32 gw_avx512_fill_outbound(gw_avx512_group *group, gw_avx512_batch *batch,
                                          gw_avx512_operation operation)
 {
@@ -110,8 +113,8 @@ GW_AVX512 gw_u32 gw_avx512_fill_outbound(gw_avx512_group *group, gw_avx512_batch
     return 1;
 }
 
-/* Checks up to sixteen inbound packets at once. Returns 0 and changes nothing unless all are
- * simple. */
+/* Checks the headers of up to sixteen inbound packets at once, if all of them are simple
+ * (simple.h). Otherwise, returns 0 and changes nothing. */
 GW_AVX512 gw_u32 gw_avx512_fill_inbound(gw_avx512_group *group, gw_avx512_batch *batch,
                                         gw_avx512_operation operation)
 {
@@ -137,8 +140,8 @@ GW_AVX512 gw_u32 gw_avx512_fill_inbound(gw_avx512_group *group, gw_avx512_batch 
     return 1;
 }
 
-/* Writes or checks the headers of a group of sixteen packets, if all are simple. Otherwise returns
- * 0 and changes nothing. */
+/* Writes the headers of up to sixteen outbound packets, or checks the headers of inbound packets.
+ * All packets must be simple (simple.h). Otherwise, returns 0 and changes nothing. */
 GW_AVX512 gw_u32 gw_avx512_fill_simple(gw_avx512_group *group, gw_avx512_batch *batch,
                                        gw_avx512_operation operation)
 {
@@ -151,8 +154,9 @@ GW_AVX512 gw_u32 gw_avx512_fill_simple(gw_avx512_group *group, gw_avx512_batch *
     return gw_avx512_fill_inbound(group, batch, operation);
 }
 
-/* Fills a group: writes or checks the headers of packets until sixteen of them need encryption,
- * decryption or authentication, or the batch ends. */
+/* Collects the next group of up to sixteen packets that need encryption, decryption or
+ * authentication. Writes or checks the headers of each packet. Ends when the group is full or the
+ * batch has no more packets. */
 GW_AVX512 void gw_avx512_fill(gw_avx512_group *group, gw_avx512_batch *batch,
                               gw_avx512_operation operation)
 {
@@ -182,8 +186,8 @@ GW_AVX512 void gw_avx512_fill(gw_avx512_group *group, gw_avx512_batch *batch,
     }
 }
 
-/* Completes a group of sixteen packets after encryption, decryption or authentication, and sets the
- * outcomes. */
+/* Completes a group of up to sixteen packets after encryption, decryption or authentication, and
+ * sets their outcomes. */
 GW_AVX512 void gw_avx512_finish_group(gw_avx512_group *group, const gw_avx512_batch *batch,
                                       gw_avx512_operation operation)
 {
@@ -207,7 +211,7 @@ GW_AVX512 void gw_avx512_finish_group(gw_avx512_group *group, const gw_avx512_ba
     group->count = 0;
 }
 
-/* Processes a group of sixteen packets with GCM or GMAC. */
+/* Processes a group of up to sixteen packets with GCM or GMAC. */
 GW_AVX512 void gw_avx512_ghash(gw_avx512_group *group, gw_avx512_batch *batch, gw_gcm_shape *shape,
                                gw_avx512_operation operation)
 {
@@ -223,8 +227,8 @@ GW_AVX512 void gw_avx512_ghash(gw_avx512_group *group, gw_avx512_batch *batch, g
     }
 }
 
-/* Encrypts or decrypts one group of sixteen packets and hashes another at the same time. Either may
- * be empty. */
+/* Encrypts or decrypts one group of sixteen packets, and hashes another group at the same time.
+ * Either of the two groups may be empty. */
 GW_AVX512 void gw_avx512_run_groups(gw_avx512_group *to_cipher, gw_avx512_group *to_hash,
                                     gw_avx512_operation operation)
 {
@@ -251,10 +255,12 @@ GW_AVX512 void gw_avx512_run_groups(gw_avx512_group *to_cipher, gw_avx512_group 
 }
 
 /*
- * Processes a batch in groups of sixteen packets. Groups of one length, and all groups with GCM or
- * ChaCha20, are processed one after the other. Other outbound groups are encrypted while the
- * previous group is hashed. Inbound, the authentic packets of a group are decrypted while the next
- * group is hashed.
+ * Processes a batch of packets in groups of sixteen. With GCM or ChaCha20, groups are processed one
+ * after the other. With CBC and HMAC, this is also done for groups in which all packets have the
+ * same length.
+ *
+ * All other groups overlap. Outbound groups are encrypted while the previous group is hashed.
+ * Inbound groups are hashed while the authentic packets of the previous group are decrypted.
  */
 GW_AVX512 void gw_avx512_batch_run(gw_avx512_batch *batch, gw_avx512_operation operation)
 {

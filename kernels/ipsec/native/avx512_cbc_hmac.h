@@ -1,14 +1,15 @@
 /*
- * CBC with HMAC for groups of packets of the same length. Most groups are of this kind, because a
- * bin has many packets and is sorted by length. All lanes take the same steps and end together. The
- * hash takes its words from the cipher's registers, without a detour through memory.
+ * CBC with HMAC for groups of sixteen packets of the same length. Most groups are of this kind,
+ * because batches have many packets and are sorted by length. All packets take the same steps and
+ * end together. The hash takes its words from the registers of the cipher, without a detour through
+ * memory.
  *
  *   text    | SPI, sequence | IV | encrypted block | ... | upper sequence | 0x80... | 0.. | bits |
  *   words          2          4            4                    0 or 1          1             1
  *
- * The IV counts as cipher block 0. Hash block b consists of the second half of cipher block 4b - 1
- * (or SPI and sequence number), cipher blocks 4b to 4b + 2, and the first half of cipher block 4b +
- * 3.
+ * The IV counts as cipher block 0. Hash block b starts with the second half of cipher block 4b - 1
+ * (or SPI and sequence number, if b is 0). Then follow cipher blocks 4b to 4b + 2, and the first
+ * half of cipher block 4b + 3.
  */
 #ifndef GODWIT_IPSEC_AVX512_CBC_HMAC_H
 #define GODWIT_IPSEC_AVX512_CBC_HMAC_H
@@ -16,16 +17,16 @@
 #include "avx512_batch.h"
 #include "avx512_group.h"
 
-/* State of sixteen texts: the words that are not yet hashed, up to two more than a hash block, and
- * the HMAC states. */
+/* State of the HMAC of sixteen texts. It consists of the HMAC states and the words that are not yet
+ * hashed, which are up to two more than a hash block. */
 typedef struct gw_avx512_text {
     __m512i words[18];
     __m512i state[8];
     __m512i outer[8];
 } gw_avx512_text;
 
-/* Returns whether all packets of a group have the same length, and either all or none have extended
- * sequence numbers. */
+/* Returns whether all packets of a group have the same length, and all or none of them have
+ * extended sequence numbers. */
 GW_AVX512 gw_u32 gw_avx512_same_length(const gw_avx512_group *group)
 {
     const gw_avx512_packet *first = group->packets[0];
@@ -38,7 +39,8 @@ GW_AVX512 gw_u32 gw_avx512_same_length(const gw_avx512_group *group)
     return difference == 0;
 }
 
-/* Starts the HMAC texts of sixteen packets: SPI, sequence number, and the HMAC states. */
+/* Starts the HMAC of sixteen packets: loads the HMAC states, and begins each text with the SPI and
+ * the sequence number. */
 GW_AVX512 void gw_avx512_text_begin(gw_avx512_text *text, const gw_avx512_group *group,
                                     gw_u32 state_words)
 {
@@ -58,7 +60,8 @@ GW_AVX512 void gw_avx512_text_begin(gw_avx512_text *text, const gw_avx512_group 
     text->words[1] = _mm512_load_si512(group->sequence[1]);
 }
 
-/* Appends cipher block k of a step to the texts, as words 2 + 4k to 5 + 4k. */
+/* Appends block k of the current 64 bytes of each packet to the texts that are hashed. The block
+ * becomes words 2 + 4k to 5 + 4k. */
 GW_AVX512 void gw_avx512_text_append(gw_avx512_text *text, const __m512i blocks[4], gw_u32 k)
 {
     __m512i swapped[4];
@@ -69,8 +72,9 @@ GW_AVX512 void gw_avx512_text_append(gw_avx512_text *text, const __m512i blocks[
     gw_avx512_words(&text->words[2 + 4 * k], swapped);
 }
 
-/* Encrypts or decrypts the blocks of a step and hashes one block of sixteen packets. Interleaved,
- * each fills the waits of the other. With GW_AVX512_NONE, it only hashes. */
+/* Encrypts or decrypts 64 bytes of each packet, and hashes one block of each packet. The
+ * instructions of the cipher and the hash are interleaved, so that each fills the time in which the
+ * other waits. With the mode GW_AVX512_NONE, the function only hashes. */
 GW_AVX512 void gw_avx512_cipher_and_hash(gw_avx512_cipher *cipher, gw_avx512_text *text,
                                          gw_u32 state_words, gw_u32 mode)
 {
@@ -129,8 +133,8 @@ GW_AVX512 void gw_avx512_text_hash(gw_avx512_text *text, gw_u32 state_words)
     }
 }
 
-/* Hashes one block of sixteen packets. If `decrypting` is not 0, it decrypts its loaded blocks at
- * the same time. */
+/* Hashes one block of each of sixteen packets. If `decrypting` is not 0, decrypts the blocks that
+ * it holds at the same time. */
 GW_AVX512 void gw_avx512_text_hash_and_decrypt(gw_avx512_text *text, gw_avx512_cipher *decrypting,
                                                gw_u32 state_words)
 {
@@ -143,8 +147,8 @@ GW_AVX512 void gw_avx512_text_hash_and_decrypt(gw_avx512_text *text, gw_avx512_c
     }
 }
 
-/* Clears the words from..to of the texts. The loop is unrolled, because memset is slower for a few
- * words. */
+/* Clears the words from index `from` to index `to` - 1 of all texts. The loop is unrolled, because
+ * memset is slower for a few words. */
 GW_AVX512 void gw_avx512_text_clear(gw_avx512_text *text, gw_u32 from, gw_u32 to)
 {
     GW_AVX512_UNROLL
@@ -155,9 +159,9 @@ GW_AVX512 void gw_avx512_text_clear(gw_avx512_text *text, gw_u32 from, gw_u32 to
     }
 }
 
-/* Hashes the end of all texts, of which words_left words remain (2 to 14), and the outer block of
- * HMAC (RFC 2104). Leaves the digests in text->state. The blocks of `decrypting` are decrypted with
- * the first hash block. */
+/* Hashes the end of all texts and then the outer block of HMAC (RFC 2104). words_left words (2 to
+ * 14) of each text remain. Stores the digests in text->state. If `decrypting` is not 0, its blocks
+ * are decrypted together with the first hash block. */
 GW_AVX512 void gw_avx512_text_end(gw_avx512_text *text, const gw_avx512_group *group,
                                   gw_avx512_batch *batch, gw_u32 words_left,
                                   gw_avx512_cipher *decrypting, gw_u32 state_words)
@@ -206,7 +210,7 @@ GW_AVX512 void gw_avx512_text_tags(const gw_avx512_text *text, __m128i tags[GW_A
     }
 }
 
-/* Encrypts the blocks of a step, one after the other. */
+/* Encrypts the current blocks of sixteen packets with CBC, without hashing at the same time. */
 static __attribute__((noinline)) void gw_avx512_cbc_hmac_cipher(gw_avx512_cipher *cipher)
 {
     const gw_avx512_keys *keys = &cipher->keys;
@@ -229,15 +233,17 @@ static __attribute__((noinline)) void gw_avx512_cbc_hmac_cipher(gw_avx512_cipher
     }
 }
 
-/* Moves the two words that follow a hashed block to the start of the next block. */
+/* Moves the two words that follow a hashed block to the start of the array, where the next hash
+ * block begins. */
 GW_AVX512 void gw_avx512_text_shift(gw_avx512_text *text)
 {
     text->words[0] = text->words[16];
     text->words[1] = text->words[17];
 }
 
-/* Encrypts and authenticates a group of sixteen packets of one length. Each step encrypts up to
- * four blocks and hashes those of the previous step. The IV is the first block. */
+/* Encrypts and authenticates a group of sixteen packets of the same length. Each step encrypts up
+ * to four blocks of each packet and hashes the blocks of the previous step. The IV counts as the
+ * first block. */
 static __attribute__((noinline)) void gw_avx512_cbc_hmac_encrypt(const gw_avx512_group *group,
                                                                  gw_avx512_batch *batch,
                                                                  gw_ipsec_suite suite,
@@ -287,7 +293,8 @@ static __attribute__((noinline)) void gw_avx512_cbc_hmac_encrypt(const gw_avx512
     const gw_u32 data_bytes = group->packets[0]->data_bytes;
     if (group->icv_bytes != 0) {
         const __mmask8 mask = gw_avx512_icv_mask(group->icv_bytes);
-        /* Unused lanes have the tag of the last packet. */
+        /* Unused SIMD lanes repeat the last packet and have the same tag, so writing them is
+         * harmless. */
         GW_AVX512_UNROLL
         for (gw_u32 i = 0; i < GW_AVX512_LANES; i++) {
             _mm_mask_storeu_epi32(group->data[i] + data_bytes, mask, tags[i]);
@@ -300,9 +307,9 @@ static __attribute__((noinline)) void gw_avx512_cbc_hmac_encrypt(const gw_avx512
     }
 }
 
-/* Undoes the decryption of a packet whose ICV turned out to be wrong, because such a packet must
- * stay unchanged (RFC 4303, section 3.4.4.1). This is rare. The encryption keys are derived, as the
- * SA only has the decryption keys. */
+/* Undoes the decryption of a packet whose ICV turned out to be wrong. Such a packet must stay
+ * unchanged (RFC 4303, section 3.4.4.1). This case is rare. The function derives the encryption
+ * keys, because the SA holds only the decryption keys. */
 static __attribute__((noinline)) void gw_avx512_reencrypt(const gw_avx512_packet *packet,
                                                           gw_u32 rounds)
 {
@@ -311,8 +318,8 @@ static __attribute__((noinline)) void gw_avx512_reencrypt(const gw_avx512_packet
     __m128i keys[15];
     for (gw_u32 i = 0; i <= rounds; i++) {
         const __m128i key = _mm_loadu_si128(inverse + rounds - i);
-        /* The decryption keys, except the first and the last, are InvMixColumns of the encryption
-         * keys (FIPS 197, section 5.3.5). MixColumns gives the encryption keys. */
+        /* Each decryption key, except the first and the last, is InvMixColumns of an encryption key
+         * (FIPS 197, section 5.3.5). MixColumns therefore restores the encryption key. */
         const __m128i mixed = _mm_aesenc_si128(_mm_aesdeclast_si128(key, zero), zero);
         keys[i] = i == 0 || i == rounds ? key : mixed;
     }
@@ -328,8 +335,8 @@ static __attribute__((noinline)) void gw_avx512_reencrypt(const gw_avx512_packet
     }
 }
 
-/* Verifies and decrypts a group of sixteen packets of one length. Each step hashes up to four
- * blocks and decrypts them at the same time. The IV is the first block. */
+/* Verifies and decrypts a group of sixteen packets of the same length. Each step hashes up to four
+ * blocks of each packet and decrypts them at the same time. The IV counts as the first block. */
 static __attribute__((noinline)) void gw_avx512_cbc_hmac_decrypt(const gw_avx512_group *group,
                                                                  gw_avx512_batch *batch,
                                                                  gw_ipsec_suite suite,
@@ -369,7 +376,7 @@ static __attribute__((noinline)) void gw_avx512_cbc_hmac_decrypt(const gw_avx512
         } else {
             gw_avx512_text_end(&text, group, batch, 2 + 4 * cipher.count, &cipher, state_words);
         }
-        /* The IV is not data, so it stays unchanged. */
+        /* The IV is not encrypted data, so the packet keeps the original IV. */
         GW_AVX512_UNROLL
         for (gw_u32 j = 0; j < 4 && step == 0; j++) {
             cipher.blocks[0][j] = iv[j];

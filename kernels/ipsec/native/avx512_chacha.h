@@ -1,21 +1,23 @@
-/* ChaCha20-Poly1305 of sixteen packets at once (RFC 7634; RFC 8439, section 2.8). Each packet is a
- * lane, in both algorithms. A step computes 64 bytes of all key streams and xors them with the
- * data. It adds the four ciphertext blocks of 16 bytes to the Poly1305 sums. */
+/* ChaCha20-Poly1305 of sixteen packets at once (RFC 7634; RFC 8439, section 2.8). In both
+ * algorithms, each packet is a SIMD lane. A step computes 64 bytes of each key stream and combines
+ * them with the data by XOR. It then adds the four ciphertext blocks of 16 bytes to the Poly1305
+ * sums. */
 #ifndef GODWIT_IPSEC_AVX512_CHACHA_H
 #define GODWIT_IPSEC_AVX512_CHACHA_H
 
 #include "avx512_batch.h"
 #include "avx512_poly.h"
 
-/* State words of ChaCha20 in all lanes (RFC 8439, section 2.3), with a block counter. */
+/* State of ChaCha20 for sixteen packets (RFC 8439, section 2.3). Each register holds one state word
+ * of each packet. Word 12 is the block counter. */
 typedef struct gw_avx512_chacha {
     __m512i words[16];
 } gw_avx512_chacha;
 
 #define GW_AVX512_CHACHA_COUNTER 12u
 
-/* Starts ChaCha20 for sixteen packets: sets the keys, the nonces (salt, and the IV before the
- * data), and the counter 0. */
+/* Starts ChaCha20 for sixteen packets. Sets the keys, the nonces and the counter 0. A nonce
+ * consists of the salt of the SA and the IV that precedes the data in the packet. */
 GW_AVX512 void gw_avx512_chacha_begin(gw_avx512_chacha *chacha, const gw_avx512_group *group)
 {
     static const gw_u32 constants[4] = {0x61707865u, 0x3320646eu, 0x79622d32u, 0x6b206574u};
@@ -23,7 +25,7 @@ GW_AVX512 void gw_avx512_chacha_begin(gw_avx512_chacha *chacha, const gw_avx512_
     __m512i ivs[4];
     gw_avx512_packet *const *packets = group->packets;
     gw_avx512_load_sa_line(line, &group->sas, 0);
-    /* Word 2 of an SA is the salt, which becomes word 13 of the ChaCha20 state. */
+    /* Word 2 of an SA is its salt. It becomes word 13 of the ChaCha20 state. */
     gw_avx512_words(&chacha->words[GW_AVX512_CHACHA_COUNTER - 1], line[0]);
     chacha->words[GW_AVX512_CHACHA_COUNTER] = _mm512_setzero_si512();
     gw_avx512_load_sa_line(line, &group->sas, offsetof(gw_ipsec_sa, keys) / GW_AVX512_ROW_BYTES);
@@ -51,7 +53,7 @@ GW_AVX512 void gw_avx512_chacha_begin(gw_avx512_chacha *chacha, const gw_avx512_
     x[c] = _mm512_add_epi32(x[c], x[d]);                                                           \
     x[b] = _mm512_rol_epi32(_mm512_xor_si512(x[b], x[c]), 7)
 
-/* Computes the next block of all key streams. */
+/* Computes the next 64 bytes of the key stream of each packet. */
 static __attribute__((noinline)) void gw_avx512_chacha_block(gw_avx512_chacha *chacha,
                                                              __m512i stream[16])
 {
@@ -78,8 +80,8 @@ static __attribute__((noinline)) void gw_avx512_chacha_block(gw_avx512_chacha *c
         _mm512_add_epi32(chacha->words[GW_AVX512_CHACHA_COUNTER], _mm512_set1_epi32(1));
 }
 
-/* Sets the additional authenticated data of sixteen packets (RFC 7634, section 2.1). Returns its
- * length in bytes. */
+/* Computes the additional authenticated data of sixteen packets (RFC 7634, section 2.1). Returns
+ * the length of this data for each packet, in bytes. */
 GW_AVX512 __m512i gw_avx512_chacha_front(__m512i words[4], const gw_avx512_group *group)
 {
     __mmask16 extended = 0;
@@ -96,8 +98,8 @@ GW_AVX512 __m512i gw_avx512_chacha_front(__m512i words[4], const gw_avx512_group
     return _mm512_mask_set1_epi32(_mm512_set1_epi32(8), extended, 12);
 }
 
-/* Encrypts or decrypts the data of sixteen packets with ChaCha20 and adds the ciphertext to the
- * Poly1305 sums. The length of the data is a multiple of 4. */
+/* Encrypts or decrypts the data of sixteen packets with ChaCha20, and adds the ciphertext to their
+ * Poly1305 sums. The length of each packet's data must be a multiple of 4. */
 GW_AVX512 void gw_avx512_chacha_data(gw_avx512_chacha *chacha, gw_avx512_poly *poly,
                                      const gw_avx512_lanes *lanes, gw_avx512_batch *batch,
                                      __m512i bytes, gw_u32 outbound)
@@ -145,8 +147,8 @@ GW_AVX512 void gw_avx512_chacha_data(gw_avx512_chacha *chacha, gw_avx512_poly *p
     }
 }
 
-/* Encrypts and authenticates a group of sixteen packets with ChaCha20-Poly1305, or verifies and
- * decrypts it. */
+/* Processes a group of sixteen packets with ChaCha20-Poly1305. Outbound packets are encrypted and
+ * authenticated, and inbound packets are verified and decrypted. */
 static __attribute__((noinline)) void
 gw_avx512_chacha_group(gw_avx512_group *group, gw_avx512_batch *batch, gw_u32 outbound)
 {
@@ -183,7 +185,7 @@ gw_avx512_chacha_group(gw_avx512_group *group, gw_avx512_batch *batch, gw_u32 ou
             _mm_mask_cmpneq_epi32_mask(mask, _mm_maskz_loadu_epi32(mask, icv), tags[i]) == 0;
         if (!packet->authentic) {
             /* The ICV is wrong, so the packet must stay unchanged (RFC 4303, section 3.4.4.1). A
-             * second xor with the key stream restores it. This is rare. */
+             * second XOR with the key stream restores the packet. This case is rare. */
             gw_chacha20(sa->keys, gw_ipsec_chacha20_nonce(sa, packet->data - 8), 1, packet->data,
                         packet->data_bytes);
         }

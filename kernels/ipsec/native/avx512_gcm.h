@@ -1,15 +1,16 @@
 /*
- * AES-GCM and AES-GMAC (SP 800-38D) of ESP packets, four blocks per register. Elements of GHASH
- * have the representation of dialect/ghash.h.
+ * AES-GCM and AES-GMAC (SP 800-38D) of ESP packets, with four blocks of a packet per register. The
+ * elements of GHASH have the representation of dialect/ghash.h. A packet is divided into rows of
+ * four blocks (64 bytes):
  *
  *   first row   | 0 ...    | front      | data      | data      |   front: SPI and sequence number,
  *   other rows  | data     | data       | data      | data      |   for GMAC also the IV
  *   last row    | data     | data       | data, 0   | lengths   |
  *
  * The last row ends with the lengths. If a row is not full, zero blocks before the front fill it,
- * which do not change the sum. So the powers of H have the same order for every packet length. The
- * first counter block, whose encryption masks the tag, is at the position of the front. The other
- * counter blocks are at the positions of the data.
+ * which do not change the sum. The powers of the hash key H thus have the same order for every
+ * packet length. The first counter block, whose encryption masks the tag, is at the position of the
+ * front. The other counter blocks are at the positions of the data.
  *
  * The sums of four packets are combined in one register before the final reduction.
  */
@@ -20,16 +21,18 @@
 
 #define GW_GCM_ROW   GW_AVX512_ROW_BYTES
 #define GW_GCM_BLOCK 16u
-/* Number of GCM blocks above which the counter no longer fits into its last byte. */
+/* Number of blocks up to which the counter of GCM fits into the last byte of a counter block. */
 #define GW_GCM_BYTE_COUNTER_BLOCKS 255u
-/* Number of words in the round keys of AES-128. The powers 5 to 8 of H follow them. */
+/* Number of words in the round keys of AES-128. The powers 5 to 8 of the hash key H follow them in
+ * an SA. */
 #define GW_GCM_KEY_WORDS_128 44u
-/* Operations on packets. */
+/* Operations of GCM on packets. */
 #define GW_GCM_ENCRYPT 0u
 #define GW_GCM_DECRYPT 1u
 #define GW_GCM_GMAC    2u /* in both directions */
 
-/* Values that all GCM packets of one length have in common. */
+/* Values that depend only on the length of a packet and on the size of its sequence number. They
+ * are computed once for all packets with the same values. */
 typedef struct gw_gcm_shape {
     __m512i counters;     /* counters of the first row, big-endian */
     __m512i lengths;      /* lengths in the last row, otherwise zeros */
@@ -44,7 +47,7 @@ typedef struct gw_gcm_shape {
     gw_u32 id;          /* data bytes << 1 | extended sequence numbers */
 } gw_gcm_shape;
 
-/* State of GCM for one packet. */
+/* State of AES-GCM for one packet. */
 typedef struct gw_gcm {
     __m512i round[15];
     __m512i counter; /* counter blocks of the next row */
@@ -52,7 +55,8 @@ typedef struct gw_gcm {
     __m512i eighth;
 } gw_gcm;
 
-/* Unreduced product: low + middle * x^64 + high * x^128. */
+/* The product of GHASH elements before its reduction. Its value is low + middle * x^64 + high *
+ * x^128. */
 typedef struct gw_gcm_product {
     __m512i low;
     __m512i middle;
@@ -69,7 +73,7 @@ GW_AVX512 gw_gcm_product gw_gcm_expand(__m512i x, __m512i y)
     return product;
 }
 
-/* Adds x * y to a product. */
+/* Adds x * y to an unreduced GHASH product. */
 GW_AVX512 gw_gcm_product gw_gcm_expand_add(gw_gcm_product sum, __m512i x, __m512i y)
 {
     sum.low = _mm512_xor_si512(sum.low, _mm512_clmulepi64_epi128(x, y, 0x00));
@@ -79,8 +83,8 @@ GW_AVX512 gw_gcm_product gw_gcm_expand_add(gw_gcm_product sum, __m512i x, __m512
     return sum;
 }
 
-/* Reduces a GHASH product as gw_ghash_reduce does. The middle part is added between its two steps.
- */
+/* Reduces GHASH products as gw_ghash_reduce does, four at once. The middle part of a product is
+ * added between the two steps of the reduction. */
 GW_AVX512 __m512i gw_gcm_reduce(gw_gcm_product product)
 {
     const __m512i polynomial = _mm512_set1_epi64((long long)0xc200000000000000ull);
@@ -91,7 +95,7 @@ GW_AVX512 __m512i gw_gcm_reduce(gw_gcm_product product)
                                      _mm512_clmulepi64_epi128(middle, polynomial, 0x00), 0x96);
 }
 
-/* Converts a mask of words in memory to a mask of bytes in GHASH elements, which have their bytes
+/* Converts a mask of 32-bit words in memory to a byte mask for GHASH elements, whose bytes are
  * reversed. */
 GW_AVX512 __m512i gw_gcm_swapped_mask(__mmask16 words)
 {
@@ -130,23 +134,23 @@ static __attribute__((noinline)) void gw_gcm_shape_of(gw_gcm_shape *shape, gw_u3
     shape->last_bytes = _mm512_movepi8_mask(gw_gcm_swapped_mask(shape->last));
 }
 
-/* Truth table of a ^ (b & c) for the ternary logic instruction. */
+/* Truth table for the ternary logic instruction, which then computes a ^ (b & c). */
 #define GW_GCM_XOR_SELECTED 0x78
 
-/* Loads a block and copies it to all four positions. */
+/* Loads a 16-byte block and copies it to all four positions of a register. */
 GW_AVX512 __m512i gw_gcm_broadcast(const void *block)
 {
     return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)block));
 }
 
-/* Loads the powers 4, 3, 2 and 1 of H. */
+/* Loads the powers 4, 3, 2 and 1 of the hash key H into one register. */
 GW_AVX512 __m512i gw_gcm_low(const gw_ipsec_sa *sa)
 {
     const __m512i powers = _mm512_loadu_si512(sa->authentication);
     return _mm512_shuffle_i64x2(powers, powers, 0x1b);
 }
 
-/* Loads or computes the powers 8, 7, 6 and 5 of H. */
+/* Loads or computes the powers 8, 7, 6 and 5 of the hash key H. */
 GW_AVX512 __m512i gw_gcm_high(const gw_ipsec_sa *sa, gw_u32 rounds)
 {
     if (rounds != 10) {
@@ -157,8 +161,8 @@ GW_AVX512 __m512i gw_gcm_high(const gw_ipsec_sa *sa, gw_u32 rounds)
     return _mm512_shuffle_i64x2(powers, powers, 0x1b);
 }
 
-/* Starts GCM for a packet: loads its keys and powers of H, and sets the first counter blocks: salt,
- * IV, counter (RFC 4106, section 4). */
+/* Starts GCM for a packet. Loads the round keys and the powers of the hash key H. Sets the first
+ * counter blocks, each of which consists of salt, IV and counter (RFC 4106, section 4). */
 GW_AVX512 void gw_gcm_begin(gw_gcm *gcm, const gw_gcm_shape *shape, const gw_ipsec_sa *sa,
                             const gw_u8 *data, gw_u32 rounds)
 {
@@ -181,8 +185,8 @@ GW_AVX512 void gw_gcm_begin(gw_gcm *gcm, const gw_gcm_shape *shape, const gw_ips
     gcm->counter = _mm512_ternarylogic_epi64(gcm->counter, salt, is_salt, GW_GCM_XOR_SELECTED);
 }
 
-/* Encrypts the next row of four counter blocks. last_key is the last round key xor the data, so the
- * result is the encrypted or decrypted data. */
+/* Encrypts the next four counter blocks with AES. last_key is the last round key xor the data. The
+ * result is therefore the encrypted or decrypted data. */
 GW_AVX512 __m512i gw_gcm_stream(gw_gcm *gcm, __m512i last_key, gw_u32 rounds, gw_u32 many_blocks)
 {
     const __m512i now = gcm->counter;
@@ -197,7 +201,7 @@ GW_AVX512 __m512i gw_gcm_stream(gw_gcm *gcm, __m512i last_key, gw_u32 rounds, gw
     return _mm512_aesenclast_epi128(x, last_key);
 }
 
-/* Returns the mask of a GMAC tag: the encrypted first counter block. */
+/* Returns the encrypted first counter block of a packet, which masks its GMAC tag. */
 GW_AVX512 __m512i gw_gcm_mask(const gw_gcm *gcm, const gw_gcm_shape *shape, gw_u32 rounds)
 {
     __m512i x = _mm512_xor_si512(gcm->counter, gcm->round[0]);
@@ -209,8 +213,9 @@ GW_AVX512 __m512i gw_gcm_mask(const gw_gcm *gcm, const gw_gcm_shape *shape, gw_u
     return _mm512_and_si512(shape->front, gw_avx512_swap128(x));
 }
 
-/* Encrypts or decrypts the first row of a packet, and sets `mask` to the mask of the tag. Returns
- * the blocks that are authenticated, with reversed bytes. */
+/* Encrypts or decrypts the first row (64 bytes) of a packet. Stores the encrypted first counter
+ * block, which masks the tag, in `mask`. Returns the blocks that are authenticated, with reversed
+ * bytes. */
 GW_AVX512 __m512i gw_gcm_first(gw_gcm *gcm, const gw_gcm_shape *shape, gw_u8 *text,
                                const gw_u32 front[4], __m512i *mask, gw_u32 rounds, gw_u32 mode,
                                gw_u32 many_blocks)
@@ -230,7 +235,8 @@ GW_AVX512 __m512i gw_gcm_first(gw_gcm *gcm, const gw_gcm_shape *shape, gw_u8 *te
                                      GW_GCM_XOR_SELECTED);
 }
 
-/* Encrypts or decrypts a row of four data blocks. Returns the ciphertext with reversed bytes. */
+/* Encrypts or decrypts four blocks of data. Returns the ciphertext with the bytes of each block
+ * reversed. */
 GW_AVX512 __m512i gw_gcm_whole(gw_gcm *gcm, gw_u8 *text, gw_u32 rounds, gw_u32 mode,
                                gw_u32 many_blocks)
 {
@@ -244,8 +250,8 @@ GW_AVX512 __m512i gw_gcm_whole(gw_gcm *gcm, gw_u8 *text, gw_u32 rounds, gw_u32 m
     return gw_avx512_swap128(mode == GW_GCM_DECRYPT ? input : output);
 }
 
-/* Encrypts or decrypts the last row of a packet that has several. Returns ciphertext and lengths,
- * with reversed bytes. */
+/* Encrypts or decrypts the last row (up to 64 bytes) of a packet with several rows. Returns the
+ * ciphertext and the block with the lengths, with the bytes of each block reversed. */
 GW_AVX512 __m512i gw_gcm_last(gw_gcm *gcm, const gw_gcm_shape *shape, gw_u8 *text, gw_u32 rounds,
                               gw_u32 mode, gw_u32 many_blocks)
 {
@@ -260,7 +266,8 @@ GW_AVX512 __m512i gw_gcm_last(gw_gcm *gcm, const gw_gcm_shape *shape, gw_u8 *tex
     return _mm512_mask_mov_epi8(shape->lengths, shape->last_bytes, gw_avx512_swap128(wire));
 }
 
-/* State of a GCM packet after encryption or decryption, from which the tag is computed. */
+/* State of a packet after its encryption or decryption with GCM. The tag is computed from this
+ * state. */
 typedef struct gw_gcm_rest {
     __m512i sum;  /* sum of all rows but the last */
     __m512i last; /* the last row */
@@ -268,7 +275,7 @@ typedef struct gw_gcm_rest {
     const gw_ipsec_sa *sa;
 } gw_gcm_rest;
 
-/* Adds two rows to a GHASH sum. */
+/* Adds two rows of four blocks to a GHASH sum. */
 GW_AVX512 __m512i gw_gcm_add_two(const gw_gcm *gcm, __m512i sum, __m512i first, __m512i second)
 {
     gw_gcm_product product = gw_gcm_expand(first, gcm->fourth);
@@ -276,8 +283,9 @@ GW_AVX512 __m512i gw_gcm_add_two(const gw_gcm *gcm, __m512i sum, __m512i first, 
     return gw_gcm_reduce(gw_gcm_expand_add(product, sum, gcm->eighth));
 }
 
-/* Encrypts or decrypts a packet with GCM. `front` is the element that is authenticated before the
- * data (RFC 4106, section 5). `rows` is the number of rows, a constant in some callers. */
+/* Encrypts or decrypts a packet with GCM. `front` is the block that is authenticated before the
+ * data (RFC 4106, section 5). `rows` is the number of rows of 64 bytes, which is a constant in some
+ * callers. */
 GW_AVX512 gw_gcm_rest gw_gcm_packet(const gw_gcm_shape *shape, const gw_ipsec_sa *sa, gw_u8 *data,
                                     const gw_u32 front[4], gw_u32 rounds, gw_u32 mode,
                                     gw_u32 many_blocks, gw_u32 rows)
@@ -301,7 +309,7 @@ GW_AVX512 gw_gcm_rest gw_gcm_packet(const gw_gcm_shape *shape, const gw_ipsec_sa
         text += GW_GCM_ROW;
     }
     if (rows != 2 && text != last) {
-        /* Two rows are added to the GHASH sum while the next two are encrypted. */
+        /* Two rows of 64 bytes are added to the GHASH sum while the next two rows are encrypted. */
         __m512i first = gw_gcm_whole(&gcm, text, rounds, mode, many_blocks);
         __m512i second = gw_gcm_whole(&gcm, text + GW_GCM_ROW, rounds, mode, many_blocks);
         for (text += 2 * GW_GCM_ROW; text != last; text += 2 * GW_GCM_ROW) {
@@ -318,7 +326,8 @@ GW_AVX512 gw_gcm_rest gw_gcm_packet(const gw_gcm_shape *shape, const gw_ipsec_sa
     return rest;
 }
 
-/* Returns the tag of a packet as four unreduced parts. */
+/* Returns the tag of a packet as four unreduced GHASH products. The tag is the reduced sum of these
+ * products. */
 GW_AVX512 gw_gcm_product gw_gcm_end(const gw_gcm_rest *rest, gw_u32 rounds)
 {
     gw_gcm_product product = gw_gcm_expand_add(gw_gcm_expand(rest->last, gw_gcm_low(rest->sa)),
@@ -327,7 +336,8 @@ GW_AVX512 gw_gcm_product gw_gcm_end(const gw_gcm_rest *rest, gw_u32 rounds)
     return product;
 }
 
-/* Adds the four blocks within each of a, b, c and d. Returns the four sums in one register. */
+/* Computes the XOR of the four blocks in each of the registers a, b, c and d. Returns the four
+ * results in one register. */
 GW_AVX512 __m512i gw_gcm_gather(__m512i a, __m512i b, __m512i c, __m512i d)
 {
     const __m512i halves_ab =
@@ -340,7 +350,7 @@ GW_AVX512 __m512i gw_gcm_gather(__m512i a, __m512i b, __m512i c, __m512i d)
                             _mm512_shuffle_i64x2(halves_ab, halves_cd, 0xdd));
 }
 
-/* Returns the GCM tags of four packets in the byte order of the wire. */
+/* Returns the GCM tags of four packets, in the byte order of the wire. */
 GW_AVX512 __m512i gw_gcm_tags(const gw_gcm_product products[4])
 {
     gw_gcm_product all;

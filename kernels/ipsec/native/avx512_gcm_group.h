@@ -1,4 +1,5 @@
-/* AES-GCM (RFC 4106) and AES-GMAC (RFC 4543) for a group of packets, four at a time. */
+/* Processes a group of up to sixteen packets with AES-GCM (RFC 4106) or AES-GMAC (RFC 4543), four
+ * packets at a time. */
 #ifndef GODWIT_IPSEC_AVX512_GCM_GROUP_H
 #define GODWIT_IPSEC_AVX512_GCM_GROUP_H
 
@@ -7,15 +8,16 @@
 #include "avx512_group.h"
 #include "avx512_simple.h"
 
-/* Number of packets whose sums are reduced together. */
+/* Number of packets whose GHASH sums are reduced together. */
 #define GW_GCM_PACKETS 4u
 
-/* Additional authenticated data of each packet, as GHASH elements. */
+/* Additional authenticated data of up to sixteen packets, as GHASH elements. */
 typedef struct gw_gcm_fronts {
     gw_u32 words[GW_AVX512_LANES][4] __attribute__((aligned(64)));
 } gw_gcm_fronts;
 
-/* Computes the fronts as gw_ipsec_aad_of does. */
+/* Computes the additional authenticated data of each packet, with the same result as
+ * gw_ipsec_aad_of. */
 GW_AVX512 void gw_gcm_fronts_of(gw_gcm_fronts *fronts, const gw_avx512_group *group)
 {
     const __mmask16 extended = (__mmask16)group->extended;
@@ -36,8 +38,8 @@ GW_AVX512 void gw_gcm_fronts_of(gw_gcm_fronts *fronts, const gw_avx512_group *gr
     }
 }
 
-/* Computes GMAC of a packet with an extended sequence number. The upper half is not in the packet,
- * so the authenticated text is not contiguous. */
+/* Computes the GMAC tag of a packet with an extended sequence number. The upper half of this number
+ * is not in the packet, so the authenticated text is not contiguous. */
 static __attribute__((noinline)) gw_gcm_product gw_gmac_extended(const gw_avx512_group *group,
                                                                  gw_u32 i, gw_u32 rounds)
 {
@@ -59,14 +61,15 @@ static __attribute__((noinline)) gw_gcm_product gw_gmac_extended(const gw_avx512
 typedef gw_gcm_product gw_gcm_many_blocks(const gw_gcm_shape *, const gw_ipsec_sa *, gw_u8 *data,
                                           const gw_u32 front[4]);
 
-/* Returns gw_gcm_shape.id of packet i. */
+/* Returns the identifier of the length and sequence number size of packet i (gw_gcm_shape.id). */
 GW_AVX512 gw_u32 gw_gcm_shape_id(const gw_avx512_group *group, gw_u32 i)
 {
     return group->data_bytes[i] << 1 | (group->extended >> i & 1u);
 }
 
-/* Encrypts or decrypts consecutive packets of the same shape (length and sequence number size),
- * starting with packet `from`. Returns the index after the last one. */
+/* Encrypts or decrypts consecutive packets with the same shape (length and size of the sequence
+ * number). It starts with packet `from`, and returns the index after the last packet that it
+ * processed. */
 GW_AVX512 gw_u32 gw_gcm_same_shape(gw_gcm_shape shape, const gw_avx512_group *group,
                                    const gw_gcm_fronts *fronts, gw_u32 from, gw_u32 end,
                                    gw_gcm_product *products, gw_u32 rounds, gw_u32 mode,
@@ -76,7 +79,7 @@ GW_AVX512 gw_u32 gw_gcm_same_shape(gw_gcm_shape shape, const gw_avx512_group *gr
     gw_gcm_rest rest = gw_gcm_packet(&shape, group->sas.sa[i], group->data[i], fronts->words[i],
                                      rounds, mode, 0, rows);
     for (i++; i < end && gw_gcm_shape_id(group, i) == shape.id; i++) {
-        /* The GHASH sum of the previous packet is computed while this packet is encrypted. */
+        /* The GHASH sum of the previous packet is completed while this packet is encrypted. */
         const gw_gcm_rest next = gw_gcm_packet(&shape, group->sas.sa[i], group->data[i],
                                                fronts->words[i], rounds, mode, 0, rows);
         *products++ = gw_gcm_end(&rest, rounds);
@@ -86,7 +89,7 @@ GW_AVX512 gw_u32 gw_gcm_same_shape(gw_gcm_shape shape, const gw_avx512_group *gr
     return i;
 }
 
-/* Processes `count` packets of a group. */
+/* Encrypts or decrypts `count` packets of a group, starting with packet `first`. */
 GW_AVX512 void gw_gcm_packets(gw_gcm_shape *shape, const gw_avx512_group *group,
                               const gw_gcm_fronts *fronts, gw_u32 first, gw_u32 count,
                               gw_gcm_product *products, gw_u32 rounds, gw_u32 mode,
@@ -114,7 +117,8 @@ GW_AVX512 void gw_gcm_packets(gw_gcm_shape *shape, const gw_avx512_group *group,
     }
 }
 
-/* Returns a mask of the ICV words of four packets, from packet `first` on. */
+/* Returns a mask of the words that contain ICVs, for `count` packets (up to four) from packet
+ * `first` on. */
 GW_AVX512 __mmask16 gw_gcm_icv_mask(const gw_avx512_group *group, gw_u32 first, gw_u32 count)
 {
     gw_u32 mask = 0;
@@ -142,7 +146,8 @@ GW_AVX512 void gw_gcm_tags_store(const gw_avx512_group *group, gw_u32 first, gw_
     }
 }
 
-/* Compares the ICVs of up to four packets with their tags. Returns a mask of the wrong words. */
+/* Compares the received ICVs of up to four packets with the computed tags. Returns a mask of the
+ * words that differ. */
 GW_AVX512 __mmask16 gw_gcm_tags_wrong(const gw_avx512_group *group, gw_u32 first, gw_u32 count,
                                       __m512i tags)
 {
@@ -159,8 +164,9 @@ GW_AVX512 __mmask16 gw_gcm_tags_wrong(const gw_avx512_group *group, gw_u32 first
     return _mm512_mask_cmpneq_epi32_mask(mask, received, tags);
 }
 
-/* Processes a group of sixteen packets with GCM or GMAC. Returns a mask of the lanes with wrong
- * ICVs. `shape` caches the shape of the previous packet. */
+/* Processes a group of up to sixteen packets with GCM or GMAC. Returns a mask of the packets with
+ * wrong ICVs. `shape` holds the values for the length of the previous packet, which are computed
+ * again only if the length changes. */
 GW_AVX512 gw_u32 gw_gcm_group(const gw_avx512_group *group, gw_avx512_batch *batch,
                               gw_gcm_shape *shape, gw_u32 rounds, gw_u32 mode, gw_u32 outbound,
                               gw_gcm_many_blocks *many_blocks)
@@ -190,8 +196,8 @@ GW_AVX512 gw_u32 gw_gcm_group(const gw_avx512_group *group, gw_avx512_batch *bat
         }
     }
     if (mode == GW_GCM_DECRYPT && wrong != 0) {
-        /* Packets with a wrong ICV must stay unchanged (RFC 4303, section 3.4.4.1). Decrypting them
-         * a second time restores them. This is rare. */
+        /* Packets with a wrong ICV must stay unchanged (RFC 4303, section 3.4.4.1). A second
+         * decryption restores these packets. This case is rare. */
         for (gw_u32 i = 0; i < group->count; i++) {
             if ((wrong >> i & 1u) != 0) {
                 gw_gcm_packets(shape, group, &fronts, i, 1, products, rounds, mode, many_blocks);
@@ -227,8 +233,8 @@ GW_GCM_FUNCTIONS(14, 256)
 
 typedef gw_u32 gw_gcm_function(const gw_avx512_group *, gw_avx512_batch *, gw_gcm_shape *);
 
-/* Selects the function for the suite and direction, and processes a group of sixteen packets with
- * it. Returns a mask of the lanes with wrong ICVs. */
+/* Processes a group of up to sixteen packets with the function for the suite and direction. Returns
+ * a mask of the packets with wrong ICVs. */
 GW_AVX512 gw_u32 gw_gcm_run_group(const gw_avx512_group *group, gw_avx512_batch *batch,
                                   gw_gcm_shape *shape, gw_ipsec_suite suite, gw_u32 outbound)
 {

@@ -5,9 +5,13 @@
 #include "avx512_packet.h"
 #include "avx512_run.h"
 
-/* Group of up to sixteen packets. Unused lanes repeat the last packet. If all packets are simple,
- * perhaps none or only the first slot is filled. The other arrays then contain everything that
- * encryption and authentication need. */
+/*
+ * A group of up to sixteen packets that are processed together. With fewer packets, the unused SIMD
+ * lanes repeat the last packet.
+ *
+ * If all packets are simple, possibly none or only the first of the `slots` is filled. The other
+ * arrays then contain everything that encryption and authentication need.
+ */
 typedef struct gw_avx512_group {
     gw_avx512_packet slots[GW_AVX512_LANES];
     gw_avx512_ah ahs[GW_AVX512_LANES];
@@ -23,7 +27,7 @@ typedef struct gw_avx512_group {
     gw_u32 data_bytes[GW_AVX512_LANES] __attribute__((aligned(64)));
     gw_u32 spi[GW_AVX512_LANES] __attribute__((aligned(64)));
     gw_u32 sequence[2][GW_AVX512_LANES] __attribute__((aligned(64))); /* upper, lower half */
-    /* Fields of inbound groups of simple packets. */
+    /* Fields that are used only for groups of simple inbound packets. */
     gw_u32 slots_filled; /* 1: the slots are filled */
     gw_u32 accepts_any;  /* 1: the SAs accept any inner packet */
     gw_u32 index[GW_AVX512_LANES] __attribute__((aligned(64)));       /* indices in the bin */
@@ -31,8 +35,8 @@ typedef struct gw_avx512_group {
     gw_u32 ecn[GW_AVX512_LANES] __attribute__((aligned(64)));         /* ECN of the outer header */
 } gw_avx512_group;
 
-/* Sets a group's pointers to packets, SAs and data, after `count` slots are filled. `count` is at
- * least 1. */
+/* Sets the pointers of a group to its packets, SAs and data, after the per-packet states in `slots`
+ * are filled. The group must contain at least one packet. */
 GW_AVX512 void gw_avx512_group_link(gw_avx512_group *group)
 {
     for (gw_u32 i = 0; i < GW_AVX512_LANES; i++) {
@@ -43,7 +47,7 @@ GW_AVX512 void gw_avx512_group_link(gw_avx512_group *group)
     group->icv_bytes = 0;
 }
 
-/* Gathers SPI, sequence number and length of sixteen packets into arrays. */
+/* Copies the SPI, sequence number and length of each packet of a group into arrays. */
 GW_AVX512 void gw_avx512_group_gather(gw_avx512_group *group)
 {
     gw_u32 extended = 0;
@@ -67,15 +71,15 @@ GW_AVX512 gw_u32 gw_avx512_mode(gw_ipsec_suite suite, gw_u32 outbound)
     return suite.cipher == GW_IPSEC_CIPHER_CTR ? GW_AVX512_CTR : GW_AVX512_NONE;
 }
 
-/* Returns the number of words in the state of the suite's hash (SHA-1 or SHA-256), or 0 if it has
- * none. */
+/* Returns the number of words in the state of the suite's hash (SHA-1 or SHA-256), or 0 if the
+ * suite has no hash. */
 GW_AVX512 gw_u32 gw_avx512_state_words(gw_ipsec_suite suite)
 {
     return suite.auth == GW_IPSEC_AUTH_SHA1 ? 5 : (suite.auth == GW_IPSEC_AUTH_SHA256 ? 8 : 0);
 }
 
-/* Sets the byte ranges of sixteen lanes to the packets' data and front_bytes bytes before it. The
- * range of a packet that is not authentic is empty. */
+/* Sets the byte range of each of sixteen packets to its data and front_bytes bytes before it. A
+ * packet that is not authentic gets an empty range. */
 GW_AVX512 void gw_avx512_group_lanes(gw_avx512_lanes *lanes, const gw_avx512_group *group,
                                      gw_u32 front_bytes)
 {
@@ -91,8 +95,8 @@ GW_AVX512 void gw_avx512_group_lanes(gw_avx512_lanes *lanes, const gw_avx512_gro
     }
 }
 
-/* Prepares the cipher for a group of sixteen packets. Outbound CBC starts with the nonce, whose
- * encryption is the IV. */
+/* Prepares the encryption or decryption of a group of sixteen packets. For outbound CBC, the data
+ * starts with a nonce, whose encryption is the IV. */
 static __attribute__((noinline)) void gw_avx512_group_cipher(gw_avx512_cipher *cipher,
                                                              const gw_avx512_group *group,
                                                              gw_ipsec_suite suite, gw_u32 mode)
@@ -125,8 +129,8 @@ gw_avx512_group_hash(gw_avx512_hash *hash, const gw_avx512_group *group, gw_u32 
     gw_avx512_hash_begin(hash, &group->sas, state_words);
 }
 
-/* Stores the tags of sixteen packets as ICVs (outbound), or compares them with the received ICVs
- * (inbound). */
+/* Stores the tags of sixteen outbound packets as ICVs, or compares the tags of inbound packets with
+ * the received ICVs. */
 GW_AVX512 void gw_avx512_apply_tags(const gw_ipsec_tag tags[GW_AVX512_LANES],
                                     gw_avx512_group *group, gw_ipsec_suite suite, gw_u32 outbound)
 {

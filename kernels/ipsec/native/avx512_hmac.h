@@ -1,13 +1,14 @@
-/* HMAC of sixteen packets at once (RFC 2104), from the HMAC states of the SAs. Lanes first hash the
- * complete blocks of their texts, then the padded ends, then the outer block. Lanes with short
- * texts finish the first two stages early. */
+/* HMAC of sixteen packets at once (RFC 2104). It starts with the HMAC states of the SAs, in which
+ * the key is already hashed. Each SIMD lane first hashes the complete blocks of its text, then the
+ * padded end, then the outer block of HMAC. Lanes with short texts finish the first two stages
+ * early. */
 #ifndef GODWIT_IPSEC_AVX512_HMAC_H
 #define GODWIT_IPSEC_AVX512_HMAC_H
 
 #include "avx512_sha.h"
 
-/* Padded end of an HMAC text: its last bytes, 0x80, and zeros (FIPS 180-4, section 5.1.1). The
- * length is added later. */
+/* Padded end of an HMAC text (FIPS 180-4, section 5.1.1). It consists of the last bytes of the
+ * text, the byte 0x80, and zeros. The length is added later. */
 typedef struct gw_avx512_end {
     gw_u8 bytes[2 * GW_AVX512_ROW_BYTES] __attribute__((aligned(64)));
 } gw_avx512_end;
@@ -30,7 +31,8 @@ GW_AVX512 void gw_avx512_end_of(gw_avx512_end *end, const gw_u8 *last, gw_u32 by
     }
 }
 
-/* Loads sixteen rows, each from its own address, as words. */
+/* Loads 64 bytes from each of sixteen addresses, and converts them to big-endian words: one
+ * register for each word position. */
 GW_AVX512 void gw_avx512_rows_to_words(__m512i *w, const gw_u8 *const *rows)
 {
     __m512i blocks[4][4];
@@ -48,7 +50,7 @@ GW_AVX512 void gw_avx512_rows_to_words(__m512i *w, const gw_u8 *const *rows)
     }
 }
 
-/* Hash of sixteen texts in progress. */
+/* State of the HMAC computation of sixteen texts. */
 typedef struct gw_avx512_hash {
     gw_avx512_lanes lanes;
     gw_avx512_end ends[GW_AVX512_LANES];
@@ -61,7 +63,7 @@ typedef struct gw_avx512_hash {
     gw_u32 steps;
 } gw_avx512_hash;
 
-/* Sets the text of a lane. */
+/* Sets the text of one of the sixteen packets. */
 GW_AVX512 void gw_avx512_hash_lane(gw_avx512_hash *hash, gw_u32 i, gw_u8 *text, gw_u32 bytes,
                                    gw_u32 suffix, gw_u32 suffix_bytes)
 {
@@ -75,8 +77,8 @@ GW_AVX512 void gw_avx512_hash_lane(gw_avx512_hash *hash, gw_u32 i, gw_u8 *text, 
                      bytes % GW_AVX512_ROW_BYTES, suffix, suffix_bytes);
 }
 
-/* Starts the HMAC of sixteen packets, after all lanes have their texts. state_words is 5 for SHA-1
- * and 8 for SHA-256. */
+/* Starts the HMAC computation of sixteen packets, after all their texts are set. state_words is 5
+ * for SHA-1 and 8 for SHA-256. */
 GW_AVX512 void gw_avx512_hash_begin(gw_avx512_hash *hash, const gw_avx512_sas *sas,
                                     gw_u32 state_words)
 {
@@ -96,8 +98,8 @@ GW_AVX512 void gw_avx512_hash_begin(gw_avx512_hash *hash, const gw_avx512_sas *s
     hash->steps = 1 + (gw_u32)_mm512_reduce_max_epu32(_mm512_load_si512(hash->total));
 }
 
-/* Loads the words of the next hash block of all lanes. Returns a mask of the lanes whose text
- * contains this block. */
+/* Loads the words of the next hash block of each of sixteen texts. Returns a mask of the texts that
+ * have such a block. Shorter texts have already ended. */
 GW_AVX512 __mmask16 gw_avx512_hash_words(gw_avx512_hash *hash, __m512i *w, gw_u32 state_words)
 {
     const gw_u32 step = hash->step;
@@ -117,7 +119,8 @@ GW_AVX512 __mmask16 gw_avx512_hash_words(gw_avx512_hash *hash, __m512i *w, gw_u3
     const gw_u8 *rows[GW_AVX512_LANES];
     GW_AVX512_UNROLL
     for (gw_u32 i = 0; i < GW_AVX512_LANES; i++) {
-        /* A lane whose text has ended hashes its end again. The result is ignored. */
+        /* A SIMD lane whose text has ended hashes the end of its text again. The result is ignored.
+         */
         const gw_u8 *end = hash->ends[i].bytes + (step == hash->whole[i] ? 0 : GW_AVX512_ROW_BYTES);
         const gw_u8 *row = hash->lanes.at[i] + GW_AVX512_ROW_BYTES * step;
         rows[i] = step < hash->whole[i] ? row : end;
@@ -139,7 +142,8 @@ GW_AVX512 void gw_avx512_hash_part(__m512i *v, __m512i *w, gw_u32 part, gw_u32 s
     }
 }
 
-/* Adds a block's result to the states of the active lanes. */
+/* Adds the result of a hash block to the hash states, only in SIMD lanes whose text contains the
+ * block. */
 GW_AVX512 void gw_avx512_hash_add(gw_avx512_hash *hash, const __m512i *v, __mmask16 active,
                                   gw_u32 state_words)
 {
@@ -154,7 +158,7 @@ GW_AVX512 void gw_avx512_hash_add(gw_avx512_hash *hash, const __m512i *v, __mmas
 /* Stores the first words of each lane's digest as its tag. */
 GW_AVX512 void gw_avx512_hash_tags(const gw_avx512_hash *hash, gw_ipsec_tag tags[GW_AVX512_LANES])
 {
-    /* gw_avx512_words works in both directions. Here it transposes words to blocks. */
+    /* gw_avx512_words is its own inverse. This call transposes words to blocks. */
     __m512i blocks[4];
     gw_avx512_words(blocks, hash->state);
     gw_avx512_store_tags(blocks, tags);

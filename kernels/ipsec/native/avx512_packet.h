@@ -1,5 +1,5 @@
-/* One packet in the AVX-512 form: its headers before encryption or decryption, and its completion
- * afterwards. */
+/* Processes the headers of one packet before encryption or decryption, and completes the packet
+ * afterwards. Other files process sixteen packets at once with AVX-512. */
 #ifndef GODWIT_IPSEC_AVX512_PACKET_H
 #define GODWIT_IPSEC_AVX512_PACKET_H
 
@@ -25,14 +25,14 @@ typedef struct gw_avx512_packet {
 } gw_avx512_packet;
 GW_STATIC_ASSERT(sizeof(gw_avx512_packet) == 64, avx512_packet_size);
 
-/* Suite and direction of a bin. Inlined loops see them as constants. */
+/* Suite and direction of the packets that are processed. In inlined loops, both are constants. */
 typedef struct gw_avx512_operation {
     gw_ipsec_suite suite;
     gw_u32 outbound;
 } gw_avx512_operation;
 
-/* Writes the IV of an outbound packet. For CBC, it writes the nonce of gw_ipsec_cbc_iv, which is
- * encrypted later. */
+/* Writes the IV of an outbound packet. For CBC, it writes a nonce instead, whose later encryption
+ * gives the IV (gw_ipsec_cbc_iv). */
 GW_AVX512 void gw_avx512_iv(gw_u8 *iv, gw_ipsec_suite suite, const gw_ipsec_sa *sa, gw_u64 sequence)
 {
     if (suite.cipher == GW_IPSEC_CIPHER_CBC) {
@@ -43,8 +43,8 @@ GW_AVX512 void gw_avx512_iv(gw_u8 *iv, gw_ipsec_suite suite, const gw_ipsec_sa *
     }
 }
 
-/* ESP trailer of an IPv4 packet in a tunnel: up to 15 bytes of padding, their number, and the next
- * header (gw_ipsec_pad). */
+/* ESP trailer of an IPv4 packet in a tunnel (gw_ipsec_pad). It consists of up to 15 bytes of
+ * padding, the pad length, and the next header. */
 typedef struct gw_avx512_padding {
     __m256i all;
     __mmask32 mask;
@@ -64,7 +64,7 @@ GW_AVX512 gw_avx512_padding gw_avx512_padding_of(gw_u32 pad_bytes)
     return padding;
 }
 
-/* Writes the headers of an outbound ESP packet. Returns whether it must be encrypted. */
+/* Writes the headers of an outbound ESP packet. Returns whether the packet must be encrypted. */
 static __attribute__((noinline)) gw_u32
 gw_avx512_esp_encapsulate_begin(gw_avx512_packet *packet, const gw_lane *lane, gw_ipsec_suite suite,
                                 gw_descriptor *descriptor, gw_outcome *outcome)
@@ -88,8 +88,8 @@ gw_avx512_esp_encapsulate_begin(gw_avx512_packet *packet, const gw_lane *lane, g
     return 1;
 }
 
-/* Checks the headers of an inbound ESP packet. Returns whether it must be verified and decrypted.
- */
+/* Checks the headers of an inbound ESP packet. Returns whether the packet must be verified and
+ * decrypted. */
 GW_AVX512 gw_u32 gw_avx512_esp_decapsulate_begin(gw_avx512_packet *packet, const gw_lane *lane,
                                                  gw_ipsec_suite suite,
                                                  const gw_descriptor *descriptor,
@@ -110,7 +110,8 @@ GW_AVX512 gw_u32 gw_avx512_esp_decapsulate_begin(gw_avx512_packet *packet, const
     return decryption.cipher_bytes != 0;
 }
 
-/* Writes or checks the headers of an AH packet. Returns whether it must be authenticated. */
+/* Writes the headers of an outbound AH packet, or checks the headers of an inbound AH packet.
+ * Returns whether the packet must be authenticated. */
 GW_AVX512 gw_u32 gw_avx512_ah_begin(gw_avx512_packet *packet, const gw_lane *lane,
                                     gw_avx512_operation operation, gw_descriptor *descriptor,
                                     gw_outcome *outcome)
@@ -135,8 +136,8 @@ GW_AVX512 gw_u32 gw_avx512_ah_begin(gw_avx512_packet *packet, const gw_lane *lan
     return input->bytes != 0;
 }
 
-/* Writes or checks the headers of one packet. Returns whether it needs encryption, decryption or
- * authentication. */
+/* Writes the headers of an outbound packet, or checks the headers of an inbound packet. Returns
+ * whether the packet needs encryption, decryption or authentication. */
 GW_AVX512 gw_u32 gw_avx512_begin(gw_avx512_packet *packet, const gw_lane *lane,
                                  gw_avx512_operation operation, gw_descriptor *descriptor_out,
                                  gw_outcome *outcome_out)
@@ -160,7 +161,7 @@ GW_AVX512 gw_u32 gw_avx512_begin(gw_avx512_packet *packet, const gw_lane *lane,
     return more;
 }
 
-/* Completes a packet after encryption, decryption or authentication, and sets its outcome. */
+/* Completes one packet after encryption, decryption or authentication, and sets its outcome. */
 GW_AVX512 void gw_avx512_finish(gw_avx512_packet *packet, const gw_lane *lane,
                                 gw_avx512_operation operation, gw_descriptor *descriptor_out,
                                 gw_outcome *outcome_out)

@@ -1,6 +1,6 @@
-/* Poly1305 of sixteen texts at once (RFC 8439, section 2.5). As in poly1305.h, a number has five
- * limbs of 26 bits. A limb is one word of each lane. Products have 64 bits, so even and odd lanes
- * are multiplied separately. */
+/* Poly1305 of sixteen texts at once (RFC 8439, section 2.5). As in poly1305.h, a number of 130 bits
+ * consists of five limbs of 26 bits. A register holds one limb for each text, in 32-bit words.
+ * Products have 64 bits, so the words at even and at odd positions are multiplied separately. */
 #ifndef GODWIT_IPSEC_AVX512_POLY_H
 #define GODWIT_IPSEC_AVX512_POLY_H
 
@@ -12,7 +12,7 @@ typedef struct gw_avx512_poly {
     __m512i fives[2][5]; /* r times 5 */
 } gw_avx512_poly;
 
-/* Splits four words into limbs and adds top << 128. */
+/* Converts four words of each text to five limbs, and adds top << 128. */
 GW_AVX512 void gw_avx512_poly_limbs(__m512i limbs[5], const __m512i words[4], gw_u32 top)
 {
     const __m512i limb = _mm512_set1_epi32(GW_POLY1305_LIMB);
@@ -26,8 +26,8 @@ GW_AVX512 void gw_avx512_poly_limbs(__m512i limbs[5], const __m512i words[4], gw
     limbs[4] = _mm512_or_si512(_mm512_srli_epi32(words[3], 8), _mm512_set1_epi32((int)(top << 24)));
 }
 
-/* Starts sixteen Poly1305 sums. r is the first four words of the one-time keys, with the bits
- * cleared that RFC 8439, section 2.5 requires. */
+/* Starts the Poly1305 sums of sixteen texts. The first four words of each one-time key are the
+ * number r, in which some bits are cleared (RFC 8439, section 2.5). */
 GW_AVX512 void gw_avx512_poly_begin(gw_avx512_poly *poly, const __m512i one_time_key[4])
 {
     static const gw_u32 clamp[4] = {0x0fffffffu, 0x0ffffffcu, 0x0ffffffcu, 0x0ffffffcu};
@@ -49,8 +49,8 @@ GW_AVX512 void gw_avx512_poly_begin(gw_avx512_poly *poly, const __m512i one_time
     }
 }
 
-/* Returns the Poly1305 product x * r in eight lanes, in the lower half of each 64-bit element. Its
- * limbs have the bounds of gw_poly1305_multiply. */
+/* Computes the Poly1305 product x * r for eight texts, in the lower half of each 64-bit element.
+ * The limbs of the product have the same bounds as in gw_poly1305_multiply. */
 GW_AVX512 void gw_avx512_poly_multiply(__m512i product[5], const __m512i x[5], const __m512i r[5],
                                        const __m512i fives[5])
 {
@@ -79,7 +79,7 @@ GW_AVX512 void gw_avx512_poly_multiply(__m512i product[5], const __m512i x[5], c
     product[4] = _mm512_and_si512(d[4], limb);
 }
 
-/* Adds a block to the sum of each active lane. */
+/* Adds one block to the Poly1305 sum of each text that `active` selects. */
 static __attribute__((noinline)) void gw_avx512_poly_take(gw_avx512_poly *poly,
                                                           const __m512i words[4], __mmask16 active)
 {
@@ -102,8 +102,8 @@ static __attribute__((noinline)) void gw_avx512_poly_take(gw_avx512_poly *poly,
     }
 }
 
-/* Computes sixteen Poly1305 tags in the byte order of the wire. `last` is the other four words of
- * the one-time keys. */
+/* Computes the Poly1305 tags of sixteen texts, in the byte order of the wire. `last` contains the
+ * last four of the eight words of each one-time key. */
 GW_AVX512 void gw_avx512_poly_tags(const gw_avx512_poly *poly, const __m512i last[4],
                                    __m128i tags[GW_AVX512_LANES])
 {

@@ -1,12 +1,13 @@
-/* Runs a cipher and a hash together, for two groups of sixteen packets. */
+/* Encrypts or decrypts one group of sixteen packets and hashes another group at the same time. */
 #ifndef GODWIT_IPSEC_AVX512_RUN_H
 #define GODWIT_IPSEC_AVX512_RUN_H
 
 #include "avx512_aes.h"
 #include "avx512_hmac.h"
 
-/* Encrypts or decrypts one group of sixteen packets while it hashes another. Both have long
- * dependency chains. Interleaved, each fills the waits of the other. */
+/* Encrypts or decrypts one group of sixteen packets while it hashes another group. The cipher and
+ * the hash both have long dependency chains. Their instructions are interleaved, so that each fills
+ * the time in which the other waits. */
 GW_AVX512 void gw_avx512_run(gw_avx512_hash *hash, gw_avx512_cipher *cipher, gw_u32 state_words,
                              gw_u32 mode)
 {
@@ -46,8 +47,8 @@ GW_AVX512 void gw_avx512_run(gw_avx512_hash *hash, gw_avx512_cipher *cipher, gw_
     }
 }
 
-/* One function for each combination of hash and cipher in suite.h. Without a hash, hash->steps is
- * 0. */
+/* Defines a function for one combination of hash and cipher in suite.h. For suites without a hash,
+ * hash->steps is 0. */
 #define GW_AVX512_RUN(name, state_words, mode)                                                     \
     static __attribute__((noinline)) void gw_avx512_run_##name(gw_avx512_hash *hash,               \
                                                                gw_avx512_cipher *cipher)           \

@@ -1,19 +1,21 @@
-/* SHA-1 and SHA-256 of sixteen packets at once, one block at a time (FIPS 180-4, section 6). */
+/* SHA-1 and SHA-256 of sixteen packets at once (FIPS 180-4, section 6). A call processes one block
+ * of each packet. */
 #ifndef GODWIT_IPSEC_AVX512_SHA_H
 #define GODWIT_IPSEC_AVX512_SHA_H
 
 #include "avx512.h"
 
-/* Truth tables of Ch, Parity and Maj (FIPS 180-4, section 4.1) for the ternary logic instruction.
- */
+/* Truth tables for the ternary logic instruction, which then computes Ch, Parity or Maj (FIPS
+ * 180-4, section 4.1). */
 #define GW_AVX512_CH     0xca
 #define GW_AVX512_PARITY 0x96
 #define GW_AVX512_MAJ    0xe8
 
 #define GW_AVX512_LOGIC(table, a, b, c) _mm512_ternarylogic_epi32(a, b, c, table)
 
-/* One of the 80 rounds of SHA-1. It does not move the five variables. Instead, the caller rotates
- * their names. The result of the previous round is added last. */
+/* Performs one of the 80 rounds of SHA-1. The round does not move the values of the five variables.
+ * Instead, the caller permutes the variables that it passes. The result of the previous round is
+ * added last, so that the other additions need not wait for it. */
 #define GW_AVX512_SHA1_ROUND(table, k, a, b, c, d, e, word)                                        \
     e = _mm512_add_epi32(e, _mm512_add_epi32(word, k));                                            \
     GW_AVX512_IN_ORDER(e);                                                                         \
@@ -23,7 +25,8 @@
     GW_AVX512_IN_ORDER(e);                                                                         \
     b = _mm512_rol_epi32(b, 30)
 
-/* Word t of the SHA-1 message schedule, for t >= 16. It replaces word t - 16. */
+/* Computes word t of the SHA-1 message schedule, for t >= 16. The result overwrites word t - 16 in
+ * the array of 16 words. */
 #define GW_AVX512_SHA1_WORD(w, t)                                                                  \
     (w[(t)&15] =                                                                                   \
          _mm512_rol_epi32(_mm512_xor_si512(GW_AVX512_LOGIC(GW_AVX512_PARITY, w[((t) + 13) & 15],   \
@@ -40,7 +43,8 @@
     GW_AVX512_SHA1_ROUND(table, k, c, d, e, a, b, source(w, (t) + 3));                             \
     GW_AVX512_SHA1_ROUND(table, k, b, c, d, e, a, source(w, (t) + 4))
 
-/* Computes one of the sixteen parts of a SHA-1 block: five rounds on the variables v. */
+/* Computes one of the sixteen parts of a SHA-1 block. A part consists of five rounds on the five
+ * variables v. */
 GW_AVX512 void gw_avx512_sha1_part(__m512i *v, __m512i *w, gw_u32 part)
 {
     const gw_u32 t = 5 * part;
@@ -113,8 +117,8 @@ GW_AVX512 __m512i gw_avx512_sha256_word(const __m512i *w, gw_u32 t)
                             _mm512_add_epi32(w[(t + 9) & 15], small1));
 }
 
-/* One of the 64 rounds of SHA-256. It does not move the eight variables. Instead, the caller
- * rotates their names. */
+/* Performs one of the 64 rounds of SHA-256. The round does not move the values of the eight
+ * variables. Instead, the caller permutes the variables that it passes. */
 #define GW_AVX512_SHA256_ROUND(a, b, c, d, e, f, g, h, t)                                          \
     h = _mm512_add_epi32(                                                                          \
         h, _mm512_add_epi32(w[(t)&15], _mm512_set1_epi32((int)gw_avx512_sha256_k[t])));            \
@@ -129,7 +133,8 @@ GW_AVX512 __m512i gw_avx512_sha256_word(const __m512i *w, gw_u32 t)
     h = _mm512_add_epi32(h, gw_avx512_sha256_sum0(a));                                             \
     GW_AVX512_IN_ORDER(h)
 
-/* Computes one of the sixteen parts of a SHA-256 block: four rounds on the variables v. */
+/* Computes one of the sixteen parts of a SHA-256 block. A part consists of four rounds on the eight
+ * variables v. */
 GW_AVX512 void gw_avx512_sha256_part(__m512i *v, __m512i *w, gw_u32 part)
 {
     const gw_u32 t = 4 * part;
@@ -151,7 +156,8 @@ GW_AVX512 void gw_avx512_sha256_part(__m512i *v, __m512i *w, gw_u32 part)
     GW_AVX512_SHA256_ROUND(h, a, b, c, d, e, f, g, t + 1);
     GW_AVX512_SHA256_ROUND(g, h, a, b, c, d, e, f, t + 2);
     GW_AVX512_SHA256_ROUND(f, g, h, a, b, c, d, e, t + 3);
-    /* After four rounds, the names of the eight SHA-256 variables are rotated by half. */
+    /* The rounds do not move values between variables. After four rounds, the first and the last
+     * four variables are therefore exchanged. */
     v[0] = e;
     v[1] = f;
     v[2] = g;

@@ -1,6 +1,6 @@
 /*
- * Headers of sixteen simple outbound packets (../simple.h) at once. A register holds one header
- * word of all lanes.
+ * Writes the headers of sixteen simple outbound packets (../simple.h) at once. Each register holds
+ * one header word of each packet.
  *
  *              | 2 | L2          | outer IPv4 | SPI, sequence | IV         | inner packet ...
  *   bytes      | 16              | 20         | 8             | 0, 8 or 16 | 48 or 64 in total
@@ -12,11 +12,11 @@
 #include "avx512_cbc_hmac.h"
 #include "avx512_words.h"
 
-/* Number of bytes before a frame that are loaded with it. With two bytes, the words after the L2
- * header are aligned in the registers. */
+/* Number of bytes before a frame that are loaded together with the frame. With two bytes, the words
+ * after the L2 header are aligned in the registers. */
 #define GW_AVX512_LEAD 2u
 
-/* Mask of all lanes. */
+/* Mask that selects all sixteen SIMD lanes. */
 #define GW_AVX512_ALL 0xffffu
 
 typedef struct gw_avx512_simple {
@@ -29,7 +29,7 @@ typedef struct gw_avx512_simple {
     gw_u32 extended;    /* mask of the lanes with extended sequence numbers */
     gw_u32 accepts_any; /* inbound: see gw_avx512_group */
     gw_words_16 ecn;    /* inbound: ECN of the outer headers */
-    /* Results, one for each lane. */
+    /* Results, one element for each packet. */
     gw_u32 spi[GW_AVX512_LANES] __attribute__((aligned(64)));
     gw_u32 total_bytes[GW_AVX512_LANES] __attribute__((aligned(64)));
     gw_u32 data_bytes[GW_AVX512_LANES] __attribute__((aligned(64)));
@@ -40,7 +40,7 @@ GW_AVX512 __m512i gw_avx512_set(gw_u32 value)
     return _mm512_set1_epi32((int)value);
 }
 
-/* Converts blocks to words in host byte order. */
+/* Converts 16-byte blocks of packets to words in host byte order. */
 GW_AVX512 void gw_avx512_host_words(__m512i words[4], const __m512i blocks[4])
 {
     __m512i swapped[4];
@@ -51,7 +51,7 @@ GW_AVX512 void gw_avx512_host_words(__m512i words[4], const __m512i blocks[4])
     gw_avx512_words(words, swapped);
 }
 
-/* Loads the L2 headers of sixteen packets and the 16 bytes after them. */
+/* Loads the L2 headers of sixteen packets, and the first 16 bytes of their IP headers. */
 GW_AVX512 void gw_avx512_simple_read(gw_avx512_simple *simple)
 {
     __m512i blocks[4];
@@ -90,7 +90,7 @@ GW_AVX512 gw_ipsec_sa_words_16 gw_avx512_simple_sa(const gw_avx512_simple *simpl
     return sa;
 }
 
-/* Returns the block of one of a register's four lanes. */
+/* Returns one of the four 16-byte blocks in a register. */
 GW_AVX512 __m128i gw_avx512_quarter(__m512i value, gw_u32 lane)
 {
     switch (lane) {
@@ -105,7 +105,8 @@ GW_AVX512 __m128i gw_avx512_quarter(__m512i value, gw_u32 lane)
     }
 }
 
-/* Writes rows of `row_blocks` blocks, 3 or 4, except the first two bytes. */
+/* Writes the new headers of sixteen packets. `row_blocks` is the number of 16-byte blocks for each
+ * packet (3 or 4). The first two bytes of the first block precede the frame and are not written. */
 GW_AVX512 void gw_avx512_simple_write(const gw_avx512_simple *simple, __m512i blocks[4][4],
                                       gw_u32 row_blocks, gw_u32 added)
 {
@@ -129,7 +130,7 @@ GW_AVX512 void gw_avx512_simple_write(const gw_avx512_simple *simple, __m512i bl
     }
 }
 
-/* Returns a mask of the first `count` lanes. */
+/* Returns a mask that selects the first `count` SIMD lanes. */
 GW_AVX512 gw_u32 gw_avx512_first_lanes(gw_u32 count)
 {
     return (1u << count) - 1;
@@ -145,20 +146,21 @@ GW_AVX512 void gw_avx512_store_words(gw_u32 *words, gw_words_16 value)
     _mm512_store_si512(words, (__m512i)value);
 }
 
-/* Returns whether all lanes have the same value. */
+/* Returns whether all words of a register have the same value. */
 GW_AVX512 gw_u32 gw_avx512_all_equal(__m512i numbers)
 {
     const __m512i first = _mm512_broadcastd_epi32(_mm512_castsi512_si128(numbers));
     return _mm512_cmpeq_epu32_mask(numbers, first) == 0xffff;
 }
 
-/* Returns the value that all lanes have, or 0 if they differ. */
+/* Returns the value that all words of a register have, or 0 if the words differ. */
 GW_AVX512 gw_u32 gw_avx512_common_value(__m512i numbers)
 {
     return gw_avx512_all_equal(numbers) ? (gw_u32)_mm512_cvtsi512_si32(numbers) : 0;
 }
 
-/* Sets the results that both directions have: those of each lane, and those of all lanes. */
+/* Sets the results that inbound and outbound packets have in common. Some results exist for each
+ * packet, and others exist once for all sixteen packets. */
 GW_AVX512 void gw_avx512_simple_results(gw_avx512_simple *simple, const gw_ipsec_sa_words_16 *sa,
                                         gw_words_16 cipher_bytes, gw_words_16 icv_bytes)
 {
@@ -171,8 +173,8 @@ GW_AVX512 void gw_avx512_simple_results(gw_avx512_simple *simple, const gw_ipsec
         (extended == 0 || extended == GW_AVX512_ALL) && gw_avx512_all_equal((__m512i)cipher_bytes);
 }
 
-/* Checks sixteen outbound packets. If all are simple, writes their headers and results. Otherwise
- * returns 0 and changes nothing. */
+/* Checks sixteen outbound packets. If all of them are simple, writes their headers and stores the
+ * results. Otherwise, returns 0 and changes nothing. */
 static __attribute__((noinline)) gw_u32
 gw_avx512_simple_encapsulate(gw_avx512_simple *simple, gw_u32 variant, gw_ipsec_suite suite)
 {
@@ -199,7 +201,8 @@ gw_avx512_simple_encapsulate(gw_avx512_simple *simple, gw_u32 variant, gw_ipsec_
         return 0;
     }
 
-    /* The words after the headers are the first words of the inner packet, unchanged. */
+    /* The words after the new headers are the first words of the inner packet. They are written
+     * again unchanged. */
     gw_words_16 words[12];
     __m512i numbers[12];
     const gw_u32 count = added / 4;

@@ -1,5 +1,6 @@
 /*
- * Decapsulation of sixteen simple packets (../simple.h) at once, after decryption.
+ * Completes the decapsulation of sixteen simple packets (../simple.h) at once, after decryption.
+ * The decrypted data has this layout:
  *
  *   data        | inner packet ... | 1, 2, 3 ... | pad length | next header | ICV
  */
@@ -12,7 +13,7 @@
 /* Offset of the protocol field in an IPv4 header. */
 #define GW_AVX512_NEXT_HEADER_AT 9u
 
-/* Writes descriptors and outcomes of sixteen consecutive packets, from `first` on. */
+/* Writes the descriptors and outcomes of sixteen consecutive packets, from packet `first` on. */
 GW_AVX512 void gw_avx512_simple_store_results_consecutive(const gw_bin_call *call, gw_u32 first,
                                                           __m512i head_length, __m512i spi,
                                                           gw_u8 verdict)
@@ -28,7 +29,7 @@ GW_AVX512 void gw_avx512_simple_store_results_consecutive(const gw_bin_call *cal
     }
     GW_AVX512_UNROLL
     for (gw_u32 j = 0; j < 4; j++) {
-        /* Head and length are the second word of a descriptor. */
+        /* The second word of a packet descriptor contains the fields `head` and `length`. */
         const __m512i lanes = _mm512_set1_epi32((int)(4 * j));
         const __m512i from = _mm512_add_epi32(
             lanes, _mm512_setr_epi32(0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0));
@@ -37,8 +38,8 @@ GW_AVX512 void gw_avx512_simple_store_results_consecutive(const gw_bin_call *cal
     }
 }
 
-/* Writes the descriptors and outcomes of the packets in `lanes`, a mask. head_length holds the new
- * second words of the descriptors. */
+/* Writes the descriptors and outcomes of the packets that the mask `lanes` selects. head_length
+ * contains the new second words of the descriptors. */
 GW_AVX512 void gw_avx512_simple_store_results(const gw_avx512_batch *batch,
                                               const gw_u32 indices[GW_AVX512_LANES],
                                               __m512i head_length, __m512i spi, gw_u32 lanes,
@@ -56,14 +57,15 @@ GW_AVX512 void gw_avx512_simple_store_results(const gw_avx512_batch *batch,
     for (gw_u32 left = lanes; left != 0; left &= left - 1) {
         const gw_u32 i = (gw_u32)__builtin_ctz(left);
         const gw_outcome outcome = {verdict, 0, 0, spis[i]};
-        /* One copy writes head and length. */
+        /* One copy of four bytes writes both `head` and `length`. */
         __builtin_memcpy(&call->descriptors[indices[i]].head, &head_lengths[i],
                          sizeof(head_lengths[i]));
         call->outcomes[indices[i]] = outcome;
     }
 }
 
-/* Fills the packet slots of a group that gw_avx512_simple_decapsulate_begin has checked. */
+/* Fills the per-packet states in `slots` for a group of simple packets, whose headers
+ * gw_avx512_simple_decapsulate_begin has checked. */
 GW_AVX512 void gw_avx512_fill_slots(gw_avx512_group *group, const gw_avx512_batch *batch,
                                     gw_ipsec_suite suite)
 {
@@ -86,8 +88,8 @@ GW_AVX512 void gw_avx512_fill_slots(gw_avx512_group *group, const gw_avx512_batc
     group->slots_filled = 1;
 }
 
-/* Returns a mask of the lanes of a group that have a packet, unless its ICV is wrong. While the
- * slots are not filled, no packet is known to be wrong. */
+/* Returns a mask of the packets of a group whose ICV is not wrong. As long as the per-packet states
+ * in `slots` are not filled, no ICV is known to be wrong. */
 GW_AVX512 gw_u32 gw_avx512_authentic(const gw_avx512_group *group)
 {
     gw_u32 wrong = 0;
@@ -97,7 +99,7 @@ GW_AVX512 gw_u32 gw_avx512_authentic(const gw_avx512_group *group)
     return gw_avx512_first_lanes(group->count) & ~wrong;
 }
 
-/* Loads the blocks at offset `from` of sixteen addresses. */
+/* Loads the 16-byte blocks at offset `from` from each of sixteen addresses. */
 GW_AVX512 void gw_avx512_blocks_at(__m512i blocks[4], gw_u8 *const *at, long long from)
 {
     GW_AVX512_UNROLL
@@ -107,8 +109,9 @@ GW_AVX512 void gw_avx512_blocks_at(__m512i blocks[4], gw_u8 *const *at, long lon
     }
 }
 
-/* Returns a mask of the lanes whose padding bytes are 1, 2, 3 and so on, at most 15. `tails` holds
- * the last block of each packet, which contains all padding bytes except the first of 15. */
+/* Returns a mask of the packets whose padding consists of up to 15 bytes 1, 2, 3 and so on. `tails`
+ * holds the last 16 bytes of each packet's data. They contain all padding bytes, except the first
+ * byte of a padding of 15 bytes. */
 GW_AVX512 gw_u32 gw_avx512_paddings_valid(const __m512i tails[4], gw_u8 *const *ends,
                                           gw_words_16 pad_bytes)
 {
@@ -145,7 +148,8 @@ static __attribute__((noinline)) gw_u32 gw_avx512_matches_sa(const gw_u8 *packet
     return gw_ipsec_matches_sa(&lane, sa, packet, 4, upper);
 }
 
-/* Returns whether an SA accepts an inner IPv4 packet. Most SAs accept any packet. */
+/* Returns whether the selectors of an SA accept an inner IPv4 packet. Most SAs accept any packet.
+ */
 GW_AVX512 gw_u32 gw_avx512_accepts(const gw_u8 *packet, gw_u32 total_bytes, const gw_ipsec_sa *sa,
                                    const gw_bin_call *call)
 {
@@ -155,7 +159,8 @@ GW_AVX512 gw_u32 gw_avx512_accepts(const gw_u8 *packet, gw_u32 total_bytes, cons
     return gw_avx512_matches_sa(packet, total_bytes, sa, call);
 }
 
-/* Moves the L2 header of a packet by `removed` bytes, next to its data. */
+/* Moves the L2 header of a packet by `removed` bytes, so that it directly precedes the inner
+ * packet. */
 GW_AVX512 void gw_avx512_move_l2(gw_u8 *data, gw_u32 removed)
 {
     const __m128i l2 =
@@ -163,8 +168,8 @@ GW_AVX512 void gw_avx512_move_l2(gw_u8 *data, gw_u32 removed)
     _mm_mask_storeu_epi8(data - 16, (__mmask16)(0xffff << GW_AVX512_LEAD), l2);
 }
 
-/* Decapsulates the simple packets of a group that the SAs accept. Returns a mask of their lanes.
- * The other packets, which are unchanged, are dropped or not simple. */
+/* Decapsulates the simple packets of a group that their SAs accept. Returns a mask of these
+ * packets. All other packets stay unchanged, because they must be dropped or are not simple. */
 static __attribute__((noinline)) gw_u32
 gw_avx512_simple_decapsulate_end(const gw_avx512_group *group, const gw_avx512_batch *batch,
                                  gw_ipsec_suite suite)
@@ -191,8 +196,8 @@ gw_avx512_simple_decapsulate_end(const gw_avx512_group *group, const gw_avx512_b
     gw_avx512_host_words(words, blocks);
     content.last = (gw_words_16)words[3];
     content.outer_ecn = gw_avx512_load_words(group->ecn);
-    /* The padding of a packet matters only if its ICV is correct, so an attacker learns nothing
-     * from it. */
+    /* The padding of a packet is considered only if its ICV is correct. An attacker therefore
+     * learns nothing from the check of the padding. */
     gw_u32 lanes = gw_avx512_authentic(group);
     lanes &= gw_ipsec_simple_decapsulate_end_16(&content);
     lanes &= gw_avx512_paddings_valid(blocks, ends, content.pad_bytes);

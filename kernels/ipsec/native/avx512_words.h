@@ -1,5 +1,5 @@
-/* Headers of ESP in words of sixteen lanes. The same files in words of one lane belong to the lane
- * form and to the group form. */
+/* Compiles the code for ESP headers (fields.h and simple.h) for words of sixteen packets at once.
+ * Other forms of ipsec compile the same files for words of one packet. */
 #ifndef GODWIT_IPSEC_AVX512_WORDS_H
 #define GODWIT_IPSEC_AVX512_WORDS_H
 

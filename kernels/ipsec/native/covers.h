@@ -1,15 +1,15 @@
-/* Suites that the AVX-512 form of ipsec supports. */
+/* Determines which suites of ipsec the AVX-512 code supports. */
 #ifndef GODWIT_IPSEC_COVERS_H
 #define GODWIT_IPSEC_COVERS_H
 
-/* Returns whether the AVX-512 form supports a variant of ipsec. */
+/* Returns whether the AVX-512 code supports a variant (suite and direction) of ipsec. */
 GW_LANE gw_u32 gw_avx512_covers(gw_u32 variant)
 {
     const gw_ipsec_suite suite = gw_ipsec_suite_of(variant);
     if (suite.protocol == 0) {
         return 0;
     }
-    /* The scalar kernel processes AH with GMAC. */
+    /* AH with GMAC is not supported here. The scalar kernel processes it. */
     return suite.protocol == GW_IPSEC_ESP || suite.auth != GW_IPSEC_AUTH_GHASH;
 }
 
