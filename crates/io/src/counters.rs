@@ -15,7 +15,7 @@ pub struct CounterSpec {
     pub sentence: &'static str,
 }
 
-/// Behavior of a counter's value over time.
+/// Tells how the value of a counter changes over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterKind {
     /// A value that only grows.

@@ -57,12 +57,12 @@ pub enum Error {
     Load {
         /// Path of the file.
         path: PathBuf,
-        /// Line, step or class at fault.
+        /// Line, step or traffic class that contains the error.
         place: String,
-        /// Problem, and the valid values.
+        /// Description of the problem, with the valid values.
         reason: String,
     },
-    /// The file is not a packet capture.
+    /// The file is not a capture file in the format pcap or pcapng.
     #[error("{}: not a pcap or pcapng file: {reason}", path.display())]
     NotCapture {
         /// Path of the file.
@@ -70,7 +70,7 @@ pub enum Error {
         /// Content that the file has instead.
         reason: String,
     },
-    /// The capture contains no Ethernet frames.
+    /// The capture file contains no Ethernet frames.
     #[error("{}: link type {link_type} ({name}); only Ethernet (1) can be replayed", path.display())]
     LinkType {
         /// Path of the file.

@@ -5,7 +5,7 @@ mod window;
 
 pub use window::{Recorder, Window, window};
 
-/// Number of buckets per power of two.
+/// Number of buckets between two successive powers of two.
 const STEPS: usize = 32;
 const STEPS_BITS: u32 = STEPS.trailing_zeros();
 const BUCKETS: usize = STEPS * (64 - STEPS_BITS as usize + 1);

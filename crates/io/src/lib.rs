@@ -1,4 +1,4 @@
-//! Packet input and output. Each kind of port is a module with the same parts:
+//! Packet input and output through ports. Each kind of port is a module with the same parts:
 //!
 //! | part | role |
 //! |---|---|
@@ -6,9 +6,12 @@
 //! | `receiver(config, context)` | creates the receive queue ([`Receive`]) of one worker |
 //! | `transmitter(config, ...)` | creates the transmit queue ([`Transmit`]) of one worker |
 //!
-//! Each queue belongs to one worker. If several workers write to a software port, the port merges
-//! the packets of their queues. A port outside the program, such as a NIC, is opened once over the
-//! arena and then creates the queues of all workers. See [`live`].
+//! Each queue belongs to one worker. If several workers write to a port that is implemented in this
+//! program, the port merges the packets of their queues.
+//!
+//! A port for a NIC or an interface of the kernel is called a live port. The program opens it once
+//! for the whole arena, which is the memory of all packets. The port then creates the queues of all
+//! workers. See [`live`].
 
 #[cfg(target_os = "linux")]
 pub mod af_xdp;
@@ -63,18 +66,19 @@ pub enum Received {
 
 /// Queue that receives the packets of one worker from one port.
 pub trait Receive: Send {
-    /// Appends up to `packets_max` packets to `batch`, in order, and sets their flow hash and port.
+    /// Appends up to `packets_max` packets to `batch`, in the order of their arrival. Sets the flow
+    /// hash and the port of each packet.
     ///
-    /// A packet that cannot be received, because it is truncated or longer than a buffer, is
-    /// counted and skipped. If the region has no free buffer, the packet stays in the source until
-    /// the next call. A source that cannot hold it counts it as missed.
+    /// A packet that is truncated or longer than a buffer is counted and skipped. If no buffer is
+    /// free, the packet stays in its source until the next call. If the source cannot keep the
+    /// packet, it counts the packet as missed.
     ///
     /// A call that returns [`Received::Ended`] may also append the last packets.
     ///
     /// # Errors
     /// Returns an error if the source failed, such as a capture file that ends in the middle of a
-    /// record. A bad packet is not an error. A call that fails appends nothing, and the queue has
-    /// then ended. Earlier calls have returned all packets before the failure.
+    /// record. A malformed packet is not an error. A call that fails appends nothing, and the queue
+    /// has then ended. Earlier calls have returned all packets before the failure.
     fn receive(&mut self, region: &mut Region, batch: &mut Batch, packets_max: usize) -> Result<Received, Error>;
 
     /// Returns a lower bound of the sequence numbers of all packets that the queue has not returned

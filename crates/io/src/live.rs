@@ -1,19 +1,20 @@
-//! Ports outside the program, such as the queues of a NIC or an interface of the kernel.
+//! Ports for devices outside the program, such as the queues of a NIC or an interface of the
+//! kernel. They are called live ports.
 //!
 //! ```text
 //! Live (configuration) --open--> LivePort --receiver, transmitter--> a pair of queues per worker
 //!   needs(): of the arena          attend(), counters(), stop(): called by the control thread
 //! ```
 //!
-//! Such a port has hardware queues or kernel queues, and worker `i` owns queue `i`. The device or
-//! the kernel distributes packets over the workers. [`Steering`](godwit_packet::Steering) computes
-//! only the flow hash.
+//! A live port has hardware queues or kernel queues, and worker `i` owns queue `i`. The device or
+//! the kernel distributes packets over the queues. [`Steering`](godwit_packet::Steering) computes
+//! only the flow hash of each packet.
 //!
 //! The port ends only after [`LivePort::stop`]. It then takes no more packets, and each receive
 //! queue ends when it is empty.
 //!
-//! A port that reads and writes the arena directly takes its buffers from the region and accesses
-//! no others. It uses [`Region::post`], [`Region::arrived`],
+//! Some ports read and write packet buffers directly. Such a port accesses only buffers that it got
+//! from the worker's [`Region`]. It uses [`Region::post`], [`Region::arrived`],
 //! [`Outgoing::hand_over`](godwit_packet::Outgoing::hand_over) and
 //! [`Outgoing::reclaim`](godwit_packet::Outgoing::reclaim). `docs/decisions/0007-live-ports.md`
 //! gives the reasons.
@@ -48,7 +49,7 @@ pub struct ArenaNeeds {
     pub buffers: usize,
 }
 
-/// Parameters for opening a live port.
+/// Parameters for opening a port with a NIC or an interface of the kernel.
 #[derive(Debug)]
 pub struct LiveContext<'a> {
     /// Name of the port in the configuration.
@@ -57,27 +58,27 @@ pub struct LiveContext<'a> {
     pub port: u8,
     /// Number of workers. The port must have one queue for each worker.
     pub workers: usize,
-    /// Whether the chain receives packets from the port.
+    /// Whether the function chain receives packets from the port.
     pub receives: bool,
     /// Memory of all packets. The port may register the whole memory with a driver. The memory
     /// stays mapped until all clones of this handle are dropped.
     pub arena: &'a ArenaHandle,
-    /// Region of each worker, as a range of bytes in the arena.
+    /// Position of each worker's memory in the arena, as a range of bytes.
     pub regions: &'a [Range<usize>],
     /// Distance between the starts of two buffers, in bytes. `None` if buffers have different sizes
     /// (layout `dense`).
     pub slot_bytes: Option<usize>,
     /// Size of a buffer for a frame of maximum length, in bytes.
     pub buffer_bytes: usize,
-    /// Headroom of a received frame, in bytes.
+    /// Number of free bytes in front of a received frame.
     pub headroom_bytes: usize,
     /// Maximum length of a received frame, in bytes.
     pub frame_bytes_max: usize,
 }
 
-/// Configuration of a live port.
+/// Configuration of a port with a NIC or an interface of the kernel.
 pub trait Live: Debug + Send + Sync {
-    /// Returns the requirements of the port on the arena.
+    /// Returns the requirements of the port on the arena, which is the memory of all packets.
     fn needs(&self) -> ArenaNeeds;
 
     /// Checks the values of the configuration without accessing the machine.
@@ -144,7 +145,7 @@ pub trait LivePort: Send + Sync {
         Vec::new()
     }
 
-    /// Returns the sum of the counters of all queues.
+    /// Returns the sums of the counters of all queues.
     fn counters(&self) -> PortCounters;
 }
 
@@ -163,7 +164,7 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Creates the state of a queue before its first packet.
+    /// Creates the state of a receive queue that has received no packet yet.
     pub fn new(context: QueueContext) -> Self {
         let mut arrivals = Self { context, clock: Clock::Machine, now_ns: 0, sequence: 0 };
         arrivals.read_clock();
@@ -227,13 +228,14 @@ impl Arrivals {
         count
     }
 
-    /// Returns the value for [`Receive::sequence_next`].
+    /// Returns a lower bound of the sequence numbers of all later packets, for
+    /// [`Receive::sequence_next`].
     pub fn sequence_next(&self) -> u64 {
         self.sequence
     }
 }
 
-/// A received frame in a buffer that the port holds.
+/// A received frame. It lies in a buffer that the port holds.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived {
     /// Number of the buffer, as [`Region::post`] returned it.
@@ -263,7 +265,7 @@ impl SharedCounters {
         }
     }
 
-    /// Returns the published values.
+    /// Returns the values that were last published.
     pub fn read(&self) -> PortCounters {
         PortCounters::from_values(std::array::from_fn(|counter| self.values[counter].load(Ordering::Relaxed)))
     }

@@ -1,4 +1,4 @@
-//! NUMA nodes of cores and memory, from the kernel.
+//! Reads the NUMA nodes of cores and memory from the kernel.
 
 use std::fs;
 
@@ -40,7 +40,7 @@ pub(crate) fn nodes_of_cores() -> Vec<(usize, usize)> {
     cores
 }
 
-/// Parses a list of cores, such as `0-3,8`.
+/// Parses a list of core numbers, such as `0-3,8`.
 fn list(text: &str) -> Vec<usize> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -1,4 +1,4 @@
-//! Compiled XDP program in the repository, compared with its source.
+//! Checks that the compiled XDP program in the repository belongs to its source.
 
 use std::process::Command;
 

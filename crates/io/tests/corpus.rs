@@ -1,9 +1,10 @@
-//! Fuzz corpus of this crate, replayed as it is, truncated, and damaged.
+//! Reads the files of the fuzz corpus of this crate. Each file is read unchanged, truncated, and
+//! with changed bytes.
 
 use godwit_io::fuzz;
 use godwit_test_support::corpus::{Variants, replay};
 
-/// Changes cover the file header and the first records.
+/// The changed bytes are in the file header and in the first records.
 const VARIANTS: Variants = Variants { bytes: 96, cut_step: 1, values: &[0x00, 0x7f, 0xff] };
 
 #[test]

@@ -1,4 +1,5 @@
-//! Port `dpdk` without an engine: buffers go to a device and return, and both sides count them.
+//! Tests of the port `dpdk` without the packet engine. Buffers are passed to a device and return,
+//! and the device and the port must count the same packets.
 #![cfg(feature = "dpdk")]
 
 use std::sync::Arc;
@@ -74,7 +75,7 @@ fn a_ring_returns_each_packet_in_its_own_buffer() {
         transmitter.service(&mut (&mut region).into()).unwrap();
         let departures: Vec<Departure> = (0..round % 33)
             .map(|index| {
-                // Headers that a function prepends use the headroom of the driver.
+                // Headers that a function prepends are written into the headroom of the driver.
                 let shift = [0, 50, 192][index % 3];
                 let descriptor = packet(&mut region, 60 + (round * 7 + index) % 1400, index as u8, shift);
                 Departure { descriptor, stamp: Stamp::default() }
@@ -87,7 +88,7 @@ fn a_ring_returns_each_packet_in_its_own_buffer() {
         assert_eq!(receiver.receive(&mut region, &mut batch, 64).unwrap(), Received::Open);
         assert_eq!(batch.len(), accepted);
         for (departure, descriptor) in departures.iter().zip(&batch.descriptors) {
-            // The same buffer, so the packet was not copied.
+            // The descriptor names the same buffer as before, so the packet was not copied.
             assert_eq!(descriptor.buffer, departure.descriptor.buffer);
             assert_eq!((descriptor.length, descriptor.port), (departure.descriptor.length, 3));
             let frame = region.frame(descriptor);
@@ -164,7 +165,7 @@ fn a_device_that_cannot_be_opened_is_an_error() {
     let error_of = |port: &Config, context: &LiveContext<'_>| port.open(context).map(|_| ()).unwrap_err().to_string();
     let error = error_of(&port, &context);
     assert!(error.starts_with("net_nonsense0: "), "{error}");
-    // A capture has one queue.
+    // A device of the DPDK driver net_pcap, which reads a capture file, has one queue.
     let capture = concat!("net_pcap2,rx_pcap=", env!("CARGO_MANIFEST_DIR"), "/tests/captures/bootp_asan.pcap");
     let error = error_of(&config(capture), &LiveContext { workers: 9, ..context });
     assert!(error.contains("net_pcap2") && error.contains(" 1 "), "{error}");

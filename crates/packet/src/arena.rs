@@ -13,7 +13,7 @@ const PAGE_BYTES: usize = 4096;
 /// Arrangement of the packet buffers in the region of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Buffers of one fixed size. Packets may return in any order.
+    /// All buffers have the same size. Packets may be freed in any order.
     Slots,
     /// Buffers have different sizes, because each buffer is as large as its packet needs. They are
     /// adjacent in a ring. Space becomes free in the order in which the packets arrived.
@@ -32,7 +32,7 @@ pub enum Reuse {
     Oldest,
 }
 
-/// Arena configuration. Sizes are in bytes.
+/// Configuration of the arena, which is the memory of all packets. All sizes are in bytes.
 #[derive(Clone, Debug)]
 pub struct ArenaConfig {
     /// Arrangement of the packet buffers in the region of a worker.
@@ -43,7 +43,7 @@ pub struct ArenaConfig {
     /// Number of buffers of each worker. For layout `dense`, it is the number of buffers of maximum
     /// size that fit in the ring.
     pub packets: usize,
-    /// Length of the longest frame that a port may receive.
+    /// Maximum length of a frame that a port may receive.
     pub frame_bytes_max: usize,
     /// Number of free bytes before a received frame. Functions that prepend headers use this space.
     pub headroom_bytes: usize,
@@ -84,7 +84,7 @@ impl Default for ArenaConfig {
 }
 
 impl ArenaConfig {
-    /// Returns the buffer size for a frame of full length.
+    /// Returns the size of a buffer for a frame of maximum length.
     pub fn buffer_bytes(&self) -> usize {
         let needed = self.headroom_bytes + self.frame_bytes_max + self.tailroom_bytes;
         needed.next_multiple_of(self.align_bytes)
@@ -212,7 +212,7 @@ impl Arena {
     pub fn over(memory: Memory, config: ArenaConfig, workers: usize) -> Result<Self, Error> {
         let bytes = Self::bytes_for(&config, workers)?;
         assert!(memory.bytes() >= bytes, "an arena of {bytes} bytes in {} bytes of memory", memory.bytes());
-        // Packets may be plaintext of a tunnel.
+        // The memory must stay private, because packets from a tunnel may contain decrypted data.
         memory.keep_private();
         Ok(Self { memory: Arc::new(memory), config, workers: workers.max(1) })
     }

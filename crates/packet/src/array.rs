@@ -38,7 +38,7 @@ pub fn arrays<A: Plain, B: Plain, C: Plain, D: Plain>(len: usize) -> (Array<A>, 
     )
 }
 
-/// Data with the same byte representation on the host and on devices.
+/// Data that has the same byte representation on the CPU and on devices.
 ///
 /// # Safety
 /// Every byte pattern must be a valid value, and the type must not have padding bytes.
@@ -153,7 +153,7 @@ impl<T: Plain> Array<T> {
         copy
     }
 
-    /// Returns the memory of the array.
+    /// Returns a handle to the memory of the array.
     pub fn pages(&self) -> &Pages {
         &self.pages
     }

@@ -1,4 +1,4 @@
-//! Batches of packets, which ports hand to workers.
+//! Batches of packets. A port passes received packets to a worker in a batch.
 
 use crate::Descriptor;
 

@@ -1,8 +1,8 @@
-//! Flow hash: the Toeplitz hash that NICs compute for receive-side scaling.
+//! Flow hash of packets. It is the Toeplitz hash that NICs compute for receive-side scaling (RSS).
 //!
-//! The input is, in network order: source address, destination address, source port, destination
-//! port (Microsoft, "RSS hashing functions"). Each 1 bit of the input selects the 32 key bits that
-//! start at the same bit position. The hash is the XOR of all selected key words.
+//! The input consists of source address, destination address, source port and destination port in
+//! network byte order (Microsoft, "RSS hashing functions"). Each 1 bit of the input selects the 32
+//! key bits that start at the same bit position. The hash is the XOR of all selected key words.
 //!
 //! ```text
 //! key    | k0 k1 k2 … k31 | k32 …                          40 bytes
@@ -10,9 +10,9 @@
 //! hash   = XOR over all n with i_n = 1 of  k_n … k_(n+31)
 //! ```
 //!
-//! The hash is linear, so one table lookup per input byte computes it. The symmetric key has a
-//! period of 16 bits. With it, the hash depends only on the XOR of all 16-bit words of the input,
-//! so two lookups suffice for every input.
+//! The hash is linear, so it can be computed with one table lookup per input byte. The symmetric
+//! key repeats every 16 bits. With this key, the hash depends only on the XOR of all 16-bit words
+//! of the input. Two lookups are then sufficient for every input.
 
 use godwit_wire::{FiveTuple, IpAddress, Parsed};
 
@@ -205,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    /// Key of the verification suite.
+    /// Key that belongs to the test values below.
     #[rustfmt::skip]
     const SUITE_KEY: [u8; KEY_BYTES] = [
         0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb,
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn hashes_frames_by_their_five_tuple() {
         let toeplitz = Toeplitz::new(&SUITE_KEY);
-        // First row of the suite, as a UDP datagram.
+        // The first test value as the addresses and ports of a UDP datagram.
         #[rustfmt::skip]
         let mut frame = vec![
             0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2, 0x08, 0x00,

@@ -175,7 +175,7 @@ impl Image {
     }
 }
 
-/// Atomic integer types that an image can hold.
+/// Atomic integer types that can be accessed in a table image.
 trait Word {}
 impl Word for AtomicU16 {}
 impl Word for AtomicU32 {}
@@ -198,9 +198,9 @@ impl std::fmt::Debug for Image {
 /// Reference to the table image of a function. Devices receive table images in this form.
 #[derive(Clone, Copy, Debug)]
 pub enum ImageRef<'a> {
-    /// An image that never changes.
+    /// A table image that never changes.
     Fixed(&'a [u8]),
-    /// An image that the host may change at any time.
+    /// A table image that the CPU may change at any time.
     Changing(&'a Image),
 }
 

@@ -1,9 +1,10 @@
 //! Packet memory.
 //!
-//! One [`Memory`] holds all packets of the process: the arena. [`Arena::split`] divides it into one
-//! [`Region`] per worker. Only this worker allocates, accesses and frees buffers of its region.
+//! The arena is one contiguous [`Memory`] that holds all packets of the process. [`Arena::split`]
+//! divides it into one [`Region`] per worker. Only this worker allocates, accesses and frees
+//! buffers of its region.
 //!
-//! A 16-byte [`Descriptor`] names a packet. A [`Batch`] carries packets from a port to a worker.
+//! A 16-byte [`Descriptor`] names a packet. A [`Batch`] passes packets from a port to a worker.
 //! [`Steering`] selects the worker of a packet. A [`Loan`] passes buffers to another thread that
 //! sends the packets.
 //!
@@ -57,9 +58,9 @@ pub enum Error {
     /// A configured value is not usable.
     #[error("arena: {key} = {value}: {reason}")]
     Config {
-        /// Configuration key.
+        /// Name of the configuration key.
         key: &'static str,
-        /// Configured value.
+        /// Value of the configuration key.
         value: u64,
         /// Reason for the refusal, with the valid range.
         reason: String,

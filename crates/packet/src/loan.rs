@@ -1,12 +1,14 @@
-//! Loans: a region lends buffers to another thread, which reads their frames and returns them.
+//! A worker can lend packet buffers to another thread. This thread reads the frames and then
+//! returns the buffers.
 //!
 //! ```text
 //! worker's Region --lend--> Loan --accept--> sender's Borrower
 //! worker's Region <--take_back-- Loan <--frame, release, returned-- sender's Borrower
 //! ```
-//! A [`Loan`] cannot be copied. A buffer therefore belongs either to its region or to one borrower,
-//! and each side refuses access to the other side's buffers. The channel that transports a loan
-//! also makes one side's writes visible to the other.
+//!
+//! A [`Loan`] cannot be copied. A buffer therefore belongs either to the worker's region or to one
+//! borrower. Each side refuses access to buffers that the other side holds. A loan is sent through
+//! a channel, which also makes the writes of one thread visible to the other thread.
 
 use std::sync::Arc;
 
@@ -35,13 +37,14 @@ use crate::{BUFFER_UNIT_BYTES, Descriptor, Memory, Region};
 /// ```
 #[derive(Debug)]
 pub struct Loan {
-    /// Process-wide unique identifier of the region.
+    /// Identifier of the region, which is unique in the process.
     pub(crate) region: u64,
     pub(crate) buffers: Vec<Descriptor>,
     /// Number of packets that the borrowing thread has passed to a port. These packets are no
     /// longer processed, but their buffers are not free yet.
     pub(crate) handed_over: usize,
-    /// Buffers that a port has returned, in units of 64 bytes.
+    /// Buffers that a port has returned. Each number is an offset in the arena, in units of 64
+    /// bytes.
     pub(crate) reclaimed: Vec<u32>,
 }
 
@@ -64,7 +67,7 @@ pub(crate) struct Units {
 }
 
 impl Units {
-    /// Allocates the set for `units` units.
+    /// Allocates memory for a set of `units` units, unless it is already allocated.
     pub(crate) fn reserve(&mut self, units: usize) {
         if self.words.is_empty() {
             self.words.resize(units.div_ceil(64), 0);
@@ -166,9 +169,9 @@ pub struct Borrower {
     handed_over: usize,
     /// Buffers that ports have returned since the last call of [`Borrower::returned`].
     reclaimed: Vec<u32>,
-    /// Empty vector, kept for reuse by the next return.
+    /// Empty vector that is kept, so that its memory can be reused.
     spare: Vec<Descriptor>,
-    /// Empty vector, kept for reuse by the next return.
+    /// Empty vector that is kept, so that its memory can be reused.
     spare_reclaimed: Vec<u32>,
 }
 
@@ -283,7 +286,7 @@ impl Borrower {
     }
 }
 
-/// Access to the buffers of departing packets.
+/// Access to the buffers of packets that are to be sent.
 #[derive(Debug)]
 pub enum Outgoing<'a> {
     /// The worker that received the packets also sends them.
@@ -305,7 +308,7 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Releases the buffer of a packet that has been sent.
+    /// Frees the buffer of a packet that has been sent.
     #[inline]
     pub fn release(&mut self, descriptor: &Descriptor) {
         match self {
@@ -339,7 +342,7 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Takes back a buffer that was handed over to a port.
+    /// Takes back a buffer from a port to which its packet was passed.
     #[inline]
     pub fn reclaim(&mut self, buffer: u32) {
         match self {
@@ -348,7 +351,7 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Releases the buffers of packets that have been sent.
+    /// Frees the buffers of packets that have been sent.
     #[inline]
     pub fn release_all(&mut self, packets: &[impl AsRef<Descriptor>]) {
         match self {
@@ -399,7 +402,8 @@ mod tests {
             assert!(panics(|| region.frame(&lent).len()));
             assert!(panics(|| region.buffer_mut(&lent).len()));
             assert!(panics(|| region.lend([&lent])));
-            // A descriptor of the lent buffer that starts one unit later.
+            // This descriptor is invalid, because it starts one unit after the start of the lent
+            // buffer.
             let overlapping = Descriptor { buffer: lent.buffer + 1, room: 1, head: 0, length: 1, ..lent };
             assert!(!region.contains(&overlapping) && region.contains(&kept));
             assert!(panics(|| borrower.frame(&lent).len()));

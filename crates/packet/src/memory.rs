@@ -1,4 +1,4 @@
-//! Contiguous memory, on hugepages if possible.
+//! Allocates contiguous memory. The memory consists of huge pages if possible.
 
 use std::any::Any;
 use std::ops::{Deref, DerefMut};
@@ -11,11 +11,11 @@ const HUGEPAGE_BYTES: usize = 2 << 20;
 /// Kind of pages that hold a [`Memory`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
-    /// Reserved hugepages (`vm.nr_hugepages`).
+    /// The memory consists of reserved huge pages (`vm.nr_hugepages`).
     Hugetlb,
     /// Ordinary memory, for which the program has requested transparent huge pages from the kernel.
     Transparent,
-    /// Memory from a device driver.
+    /// The memory was allocated by a device driver.
     Device,
 }
 

@@ -14,10 +14,10 @@ use crate::loan::Units;
 use crate::scan::adjacent;
 use crate::{ArenaConfig, BUFFER_UNIT_BYTES, Borrower, Descriptor, Layout, Loan, Memory, Reuse, scan};
 
-/// One worker's part of the arena.
+/// The part of the packet memory that one worker owns.
 ///
-/// Every access checks the descriptor against the region. A wrong descriptor is a bug, not bad
-/// input: the access panics, so it cannot touch another worker's packets.
+/// Every access checks the packet descriptor. A wrong descriptor is a bug and not bad input. The
+/// access then panics, so it cannot reach packets of another worker.
 ///
 /// ```
 /// use godwit_packet::{Arena, ArenaConfig};
@@ -42,13 +42,13 @@ pub struct Region {
     start: usize,
     bytes: usize,
     headroom_bytes: usize,
-    /// Tailroom, indexed by frame length modulo 16.
+    /// Number of tailroom bytes after a frame, indexed by the frame length modulo 16.
     tailroom_bytes: [usize; 16],
     frame_bytes_max: usize,
     buffers: Buffers,
     allocated: usize,
     quarantined: usize,
-    /// Process-wide unique identifier of the region.
+    /// Identifier of the region, which is unique in the process.
     id: u64,
     /// Set of the 64-byte units that belong to buffers that other threads or ports hold.
     ///
@@ -62,7 +62,8 @@ pub struct Region {
     /// The number can be negative for a short time. A thread that sends packets may pass a buffer
     /// to a port and report this late. The port may return the buffer with a received frame before.
     in_ports: isize,
-    /// Distance between slots, in bytes. 0 in layout `dense`.
+    /// Distance in bytes between the starts of two buffers. It is 0 in layout `dense`, in which
+    /// buffers have different sizes.
     slot_bytes: usize,
     /// Inverse of the number of units per slot: 2^64 divided by this number, rounded up. It is 0 if
     /// a slot has one unit.
@@ -74,9 +75,9 @@ pub struct Region {
     room_max: u8,
     /// Number of bytes before each buffer that belong to a port's driver.
     prefix_bytes: usize,
-    /// Empty vector, kept for reuse by the next loan.
+    /// Empty vector that is kept, so that the next loan can reuse its memory.
     spare: Vec<Descriptor>,
-    /// Empty vector, kept for reuse by the next loan.
+    /// Empty vector that is kept, so that the next loan can reuse its memory.
     spare_reclaimed: Vec<u32>,
 }
 
@@ -225,7 +226,7 @@ impl Region {
                 let start = self.start / BUFFER_UNIT_BYTES;
                 let unit = |buffer: u32| buffer as usize - start;
                 match adjacent(packets) {
-                    // Adjacent buffers are freed as one large buffer.
+                    // Adjacent buffers are freed together, as if they were one large buffer.
                     Some((buffer, units)) if !dense.begins_within(unit(buffer), units) => {
                         dense.release(unit(buffer), units);
                     }
@@ -290,7 +291,7 @@ impl Region {
         self.frame_bytes_max
     }
 
-    /// Creates a borrower for buffers of this region.
+    /// Creates a borrower, through which another thread can access buffers of this region.
     pub fn borrower(&self) -> Borrower {
         Borrower::new(Arc::clone(&self.memory), self.id, self.start, self.bytes)
     }
@@ -340,7 +341,7 @@ impl Region {
         self.spare_reclaimed = loan.reclaimed;
     }
 
-    /// Sets up the marks of lent buffers, on the first loan.
+    /// Prepares the set of lent buffers, if no buffer was lent before.
     #[inline]
     fn begin_lending(&mut self) {
         if self.lent.is_unused() {
@@ -371,7 +372,7 @@ impl Region {
         if self.slot_bytes > 0 { 1 } else { usize::from(room) }
     }
 
-    /// Returns the number of bytes before a received frame.
+    /// Returns the number of free bytes in front of a received frame.
     pub fn headroom_bytes(&self) -> usize {
         self.headroom_bytes
     }

@@ -51,7 +51,7 @@ impl Scan {
         beyond: false,
     };
 
-    /// Combines the summary with that of other descriptors.
+    /// Returns the combined summary of these descriptors and other descriptors.
     #[cfg(target_arch = "x86_64")]
     fn join(&mut self, other: &Self) {
         self.first = self.first.min(other.first);
@@ -139,7 +139,7 @@ mod tests {
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..5),
             reads_bytes in prop_oneof![Just(u16::MAX), 0..200_u16],
         ) {
-            // Slices of any length, including empty ones.
+            // The slices have random lengths, and some of them are empty.
             let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(descriptors.len() + 1)).collect();
             cuts.extend([0, descriptors.len()]);
             cuts.sort_unstable();

@@ -1,9 +1,9 @@
-//! Packet loops, compiled for AVX2 and for any processor.
+//! Loops over packets that are compiled twice, once for AVX2 and once for any processor.
 //!
-//! A loop is written once, over arrays and without branches, and the compiler vectorises it. It is
-//! compiled twice. [`run`] selects one version by the features of the processor, once per burst.
-//! A version for AVX-512 was not faster than AVX2. [`Isa`] provides the operations that the
-//! compiler does not vectorise by itself.
+//! A loop is written once, over arrays and without branches, so that the compiler can vectorise it.
+//! The function [`run`] selects one of the two versions by the features of the processor, once per
+//! burst of packets. A version for AVX-512 was not faster than AVX2. [`Isa`] provides the
+//! operations that the compiler does not vectorise by itself.
 //!
 //! ```
 //! use godwit_packet::simd::{self, Isa, Vectorized};
@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[repr(C, align(32))]
 pub struct Four(pub [AtomicU64; 4]);
 
-/// Instruction set of a compiled loop.
+/// Instruction set for which a loop is compiled.
 pub trait Isa: Copy {
     /// Compares four integers with `number`. If the integer with index `i` is equal, bit `i` of the
     /// result is set. The integers are loaded separately and in any order, with relaxed atomic
@@ -60,7 +60,7 @@ pub fn run<W: Vectorized>(work: W) -> W::Output {
     work.run(Scalar)
 }
 
-/// Runs the version of a loop that every processor supports.
+/// Runs the scalar version of a loop, which every processor supports.
 pub fn run_scalar<W: Vectorized>(work: W) -> W::Output {
     work.run(Scalar)
 }

@@ -1,4 +1,4 @@
-//! Wipes secrets from the stack and from registers.
+//! Overwrites secrets that remain on the stack and in registers.
 
 use std::hint::black_box;
 

@@ -48,7 +48,7 @@ impl Steering {
         Self { toeplitz: Toeplitz::symmetric(), workers: workers.max(1), key }
     }
 
-    /// Returns the symmetric hash of the packet's flow.
+    /// Returns the flow hash of a packet. Both directions of a flow have the same hash.
     #[inline(always)]
     pub fn flow_hash(&self, parsed: &Parsed) -> u32 {
         self.toeplitz.hash_parsed(parsed)
@@ -74,7 +74,7 @@ impl Steering {
         key as usize % BUCKETS
     }
 
-    /// Returns the worker that owns a bucket.
+    /// Returns the worker to which a hash bucket belongs.
     #[inline]
     pub fn worker_of(&self, bucket: usize) -> usize {
         bucket % self.workers

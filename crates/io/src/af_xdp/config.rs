@@ -24,10 +24,10 @@ const CHUNK_BYTES: (usize, usize) = (2048, 4096);
 pub struct Config {
     /// Name of the interface.
     pub interface: String,
-    /// Whether the kernel copies frames.
+    /// Selects whether the kernel copies frames, or the driver accesses the arena directly.
     #[serde(default)]
     pub copy: Copy,
-    /// Attachment point of the XDP program.
+    /// Selects where the XDP program runs.
     #[serde(default)]
     pub attach: Attach,
     /// Whether workers process received packets in the driver themselves (busy polling). Otherwise,
@@ -40,7 +40,7 @@ pub struct Config {
     /// Number of entries of each worker's TX ring and completion ring. It is a power of two.
     #[serde(default = "ring_packets")]
     pub tx_packets: u32,
-    /// Frames that the workers receive if no rule matches.
+    /// Selects the frames that the workers receive if no rule matches.
     #[serde(default)]
     pub take: Take,
     /// Rules that take precedence over `take`. The first rule that matches a frame decides about
@@ -62,14 +62,14 @@ pub enum Copy {
     /// frames.
     #[default]
     Auto,
-    /// The kernel always copies.
+    /// The kernel always copies frames between the driver's memory and the arena.
     Always,
     /// The driver must access the arena directly (zero-copy). Opening the port fails if the driver
     /// cannot do this.
     Never,
 }
 
-/// Attachment point of the XDP program.
+/// Selects where the XDP program of the port runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Attach {
@@ -77,7 +77,7 @@ pub enum Attach {
     /// network stack.
     #[default]
     Auto,
-    /// The program runs in the driver.
+    /// The program runs in the driver. Opening the port fails if the driver does not support XDP.
     Native,
     /// The program runs in the kernel's network stack, after the driver. This is slower, but every
     /// interface supports it.
@@ -89,11 +89,11 @@ pub enum Attach {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Take {
-    /// No frames.
+    /// Workers receive no frames.
     None,
-    /// All frames.
+    /// Workers receive all frames.
     All,
-    /// All IPv4 and IPv6 frames.
+    /// Workers receive all IPv4 and IPv6 frames.
     Ip,
     /// IPv4 and IPv6 frames that this machine must forward. The destination MAC address of such a
     /// frame is the address of the interface. The destination IP address does not belong to this
@@ -102,13 +102,13 @@ pub enum Take {
     Routed,
 }
 
-/// Decision of a rule about the frames that match it.
+/// Decision of a filter rule about the frames that match it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
     /// A worker receives the frames.
     Take,
-    /// The kernel keeps the frames.
+    /// The kernel processes the frames.
     Pass,
 }
 
@@ -123,31 +123,31 @@ pub struct Rule {
     /// IPv6 header.
     #[serde(default)]
     pub protocol: Option<Protocol>,
-    /// Source addresses.
+    /// Prefix that contains the source address.
     #[serde(default)]
     pub source: Option<Prefix>,
-    /// Destination addresses.
+    /// Prefix that contains the destination address.
     #[serde(default)]
     pub destination: Option<Prefix>,
-    /// Source ports.
+    /// Range that contains the source port.
     #[serde(default)]
     pub source_ports: Option<Ports>,
-    /// Destination ports.
+    /// Range that contains the destination port.
     #[serde(default)]
     pub destination_ports: Option<Ports>,
 }
 
-/// IP protocol, configured by name or number.
+/// IP protocol, which is configured by its name or its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Term")]
 pub struct Protocol(pub u8);
 
-/// Range of TCP, UDP, SCTP or UDP-Lite ports: first and last.
+/// Range of TCP, UDP, SCTP or UDP-Lite ports, from the first to the last port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Term")]
 pub struct Ports(pub u16, pub u16);
 
-/// Number or text in the configuration file.
+/// A value in the configuration file that is either a number or a text.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Term {

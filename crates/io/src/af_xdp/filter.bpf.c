@@ -1,19 +1,20 @@
-// XDP program of the af_xdp port. It selects the frames of an interface that workers receive. The
-// kernel keeps all other frames.
+// XDP program of the port `af_xdp`. It selects the frames of an interface that workers receive. The
+// kernel processes all other frames.
 //
-// The program parses the headers that rules can match: VLAN tags, IPv4 or IPv6, and ports. The
-// first rule that matches a frame decides. If no rule matches, the `take` setting decides. A taken
-// frame goes to the socket of its queue, or to the kernel if the queue has no socket.
+// The program parses the headers that rules can match. These are VLAN tags, IPv4 or IPv6 headers,
+// and port numbers. The first rule that matches a frame decides about the frame. If no rule
+// matches, the `take` setting decides. A selected frame goes to the AF_XDP socket of its queue. If
+// the queue has no socket, the frame goes to the kernel.
 //
-// scripts/bpf.sh compiles this file to filter.bpf.o. The object is part of the repository, so that
-// a build does not need clang.
+// The script scripts/bpf.sh compiles this file to filter.bpf.o. The object file is part of the
+// repository, so that a build does not need clang.
 
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-// Definitions of linux/bpf.h. The program needs only these.
+// These definitions are copied from linux/bpf.h. The program needs no others.
 enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_PERCPU_ARRAY = 6, MAP_XSKMAP = 17 };
 enum { XDP_PASS = 2, XDP_REDIRECT = 4 };
 struct xdp_md {
@@ -26,7 +27,7 @@ static long (*const redirect_map)(void *map, u64 key, u64 flags) = (void *)51;
 #define UINT(name, value) int(*name)[value]
 #define TYPE(name, type) typeof(type) *name
 
-// Limits and numbers that filter.rs also declares.
+// The file filter.rs declares the same limits and numbers.
 enum { RULES_MAX = 64, QUEUES_MAX = 128, ADDRESSES_MAX = 4096 };
 enum take { TAKE_NONE, TAKE_ALL, TAKE_IP, TAKE_ROUTED };
 enum action { ACTION_END, ACTION_TAKE, ACTION_PASS };
@@ -119,7 +120,7 @@ static inline void count(u32 counter)
 static inline void parse_ports(struct packet *packet, const u8 *at, const u8 *end)
 {
     u8 protocol = packet->protocol;
-    // The protocols with ports are TCP, UDP, SCTP and UDP-Lite.
+    // The protocols TCP, UDP, SCTP and UDP-Lite have port numbers.
     if (protocol != 6 && protocol != 17 && protocol != 132 && protocol != 136)
         return;
     if (at + 4 > end)
@@ -157,7 +158,7 @@ static inline void parse(struct packet *packet, const u8 *at, const u8 *end)
         packet->source.word[2] = packet->destination.word[2] = 0xffff0000;
         packet->source.word[3] = word(at + 12);
         packet->destination.word[3] = word(at + 16);
-        // Only the first fragment contains the ports.
+        // Only the first fragment of a packet contains the port numbers.
         if ((be16(at + 6) & 0x1fff) == 0)
             parse_ports(packet, at + header_bytes, end);
     } else if (type == 0x86dd) {

@@ -91,12 +91,12 @@ fn mapped(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// Counters of the XDP program.
+/// Counters of the XDP program, which counts the frames that it does not pass to a worker.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FilterCounters {
     /// Number of frames that the kernel kept because of the rules or the `take` setting.
     pub(super) passed: u64,
-    /// Frames that were selected, but whose queue has no socket.
+    /// Number of frames that were selected, but whose queue had no socket.
     pub(super) no_socket: u64,
 }
 
@@ -135,7 +135,7 @@ impl Filter {
         Ok(())
     }
 
-    /// Sets the MAC address of the interface.
+    /// Tells the XDP program the MAC address of the interface.
     pub(super) fn set_mac(&mut self, mac: [u8; 6]) -> Result<(), Error> {
         let take = match self.take {
             Take::None => 0,
@@ -169,7 +169,7 @@ impl Filter {
         map.and_then(change).map_err(map_error)
     }
 
-    /// Sets the socket that receives the frames of a queue.
+    /// Selects the socket that receives the selected frames of a queue.
     pub(super) fn set_socket(&mut self, queue: usize, socket: BorrowedFd<'_>) -> Result<(), Error> {
         use std::os::fd::AsRawFd;
         let map = XskMap::try_from(map(&mut self.ebpf, "sockets"));
@@ -228,7 +228,7 @@ impl Filter {
         Err(failure.unwrap_or_else(|| Error::Port(format!("cannot attach the XDP program to {name}"))))
     }
 
-    /// Detaches the program. The kernel then keeps all frames.
+    /// Detaches the program from the interface. The kernel then processes all frames.
     pub(super) fn detach(&mut self) {
         self.link = None;
     }
@@ -259,7 +259,7 @@ fn map_error(error: MapError) -> Error {
     Error::Port(format!("cannot write to a map of the XDP program: {}", error_chain(&error)))
 }
 
-/// Joins the messages of an error and of its sources.
+/// Returns the messages of an error and of all its causes as one text.
 fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

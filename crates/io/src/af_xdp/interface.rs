@@ -1,4 +1,4 @@
-//! State of a network interface, from the kernel.
+//! Reads the state of a network interface from the kernel.
 
 use std::ffi::{c_char, c_int, c_ulong};
 use std::io;
@@ -29,11 +29,11 @@ struct Channels {
 pub(crate) struct Interface {
     name: String,
     index: u32,
-    /// Socket for ioctl requests. Its kind does not matter.
+    /// Socket for ioctl requests. Any kind of socket can be used.
     socket: OwnedFd,
 }
 
-/// State of an interface.
+/// State of a network interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) index: u32,

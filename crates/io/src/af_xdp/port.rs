@@ -28,10 +28,10 @@ pub(super) struct Settings {
     arena: ArenaHandle,
 }
 
-/// State that workers and the control thread share.
+/// State of the port that workers and the control thread share.
 pub(super) struct Shared {
     pub(super) settings: Settings,
-    /// Whether the port has stopped and takes no more frames.
+    /// Whether the port was stopped. It then takes no more frames.
     pub(super) stopped: AtomicBool,
     /// MTU of the interface, in bytes. It is the maximum length of a packet without the Ethernet
     /// header.
@@ -39,14 +39,14 @@ pub(super) struct Shared {
     /// Whether the interface is up and has a carrier. If it is not, the port refuses packets. The
     /// driver would drop the packets but report them as sent.
     pub(super) is_up: AtomicBool,
-    /// Frames that the XDP program left to the kernel.
+    /// Number of frames that the XDP program left to the kernel.
     pub(super) left_to_kernel: AtomicU64,
 }
 
 /// State of one interface queue. The receive queue and the transmit queue of a worker and the
 /// control thread share it.
 pub(super) struct Pair {
-    /// Region of the worker, as a range of bytes in the arena.
+    /// Position of the worker's memory in the arena, as a range of bytes.
     pub(super) region: Range<usize>,
     /// Whether the worker is the first one. Only the first worker reports the counters of the whole
     /// port.
@@ -65,7 +65,7 @@ struct Sockets {
     /// Rings of the current socket, until the receive queue or the transmit queue takes them over.
     receive_rings: Option<ReceiveRings>,
     transmit_rings: Option<TransmitRings>,
-    /// Packets that earlier sockets of this queue missed.
+    /// Number of packets that were lost on earlier sockets of this queue.
     missed: u64,
 }
 
@@ -126,11 +126,11 @@ struct Monitor {
     failure: Option<String>,
     notices: Vec<String>,
     no_socket: u64,
-    /// Mode of the XDP program and the sockets, for messages.
+    /// Text for messages that tells where the XDP program runs and whether frames are copied.
     mode: String,
 }
 
-/// An open `af_xdp` port.
+/// An open port of the kind `af_xdp`.
 pub(super) struct Port {
     shared: Arc<Shared>,
     pairs: Vec<Arc<Pair>>,
@@ -326,7 +326,7 @@ impl Monitor {
     /// starts when the port is opened.
     fn count_drops(&mut self) -> u64 {
         let before = std::mem::replace(&mut self.dropped, self.interface.send_drops());
-        // A new interface starts at zero.
+        // The counter of a new interface starts at zero.
         self.unsent += if self.dropped >= before { self.dropped - before } else { self.dropped };
         self.unsent
     }

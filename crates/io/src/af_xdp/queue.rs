@@ -16,7 +16,7 @@ use crate::{Departure, Error, PortCounters, Receive, Received, Transmit};
 /// Minimum number of buffers that are given to the kernel at once. Each transfer writes a cache
 /// line that the driver's core must fetch, so large batches are cheaper.
 const POST_BUFFERS: usize = 64;
-/// Maximum number of system calls to send one burst.
+/// Maximum number of system calls for sending one burst of packets.
 const KICKS_MAX: usize = 64;
 /// Number of iterations of the worker's loop between two attempts to send, while the interface
 /// accepts no packets. Each attempt is a system call.
@@ -25,7 +25,7 @@ const LOOPS_BETWEEN_KICKS: u32 = 256;
 /// include this header.
 const HEADER_BYTES: usize = 18;
 
-/// Set of the slots of a region that the kernel holds.
+/// Set of the worker's buffers that the kernel holds.
 struct Slots {
     start: usize,
     slot_bytes: usize,
@@ -63,7 +63,7 @@ impl Slots {
         }
     }
 
-    /// Removes all buffers and returns their numbers in the arena.
+    /// Removes all buffers from the set. Returns their numbers in the arena.
     fn take_all(&mut self) -> Vec<u32> {
         let mut buffers = Vec::with_capacity(self.count);
         for (index, word) in self.words.iter_mut().enumerate() {
@@ -270,7 +270,7 @@ impl TransmitQueue {
         })
     }
 
-    /// Takes back the buffers that the kernel has sent.
+    /// Takes back the buffers of packets that the kernel has sent.
     #[inline]
     fn reclaim(&mut self, buffers: &mut Outgoing<'_>) -> Result<(), Error> {
         let count = self.transmit_rings.completed.available();
@@ -300,7 +300,7 @@ impl TransmitQueue {
             }
             let Err(error) = self.socket.kick_send() else { continue };
             match error.raw_os_error() {
-                // The kernel has reached its limit of packets per call.
+                // The kernel has sent the maximum number of packets for one call.
                 Some(libc::EAGAIN) => {}
                 // The transmit queue of the interface is full.
                 Some(libc::EBUSY | libc::ENOBUFS) => return Ok(()),
@@ -338,7 +338,7 @@ impl Transmit for TransmitQueue {
     fn transmit(&mut self, buffers: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error> {
         let frame_bytes_max = self.shared.mtu.load(Ordering::Relaxed) + HEADER_BYTES;
         let (mut accepted, mut bytes) = (0, 0);
-        // A link that is down takes no packets.
+        // An interface whose link is down accepts no packets.
         let mut is_full = !self.shared.is_up.load(Ordering::Relaxed);
         for Departure { descriptor, .. } in packets {
             let is_long = usize::from(descriptor.length) > frame_bytes_max;

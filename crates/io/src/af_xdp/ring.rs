@@ -1,21 +1,21 @@
-//! Rings shared by a process and the kernel. Each ring has one producer and one consumer.
+//! Rings that a process and the kernel share. Each ring has one producer and one consumer.
 //!
 //! ```text
 //!          consumer        producer
 //! |  free      | entries       |   free    |
 //! ```
 //!
-//! Indices grow without end. Index `i` refers to entry `i` modulo the size of the ring.
-//!
-//! The producer writes entries, then the producer index (release). The consumer reads the producer
-//! index (acquire), reads the entries, then writes the consumer index (release).
+//! Indices grow without end. Index `i` refers to entry `i` modulo the size of the ring. The
+//! producer writes entries, and then the producer index with release order. The consumer reads the
+//! producer index with acquire order and reads the entries. It then writes the consumer index with
+//! release order.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Location of a ring in the memory that the kernel maps.
+/// Location of a ring in the memory that the kernel shares with the process.
 pub(super) struct RingLayout {
     pub(super) offsets: libc::xdp_ring_offset,
     /// Offset of the ring for mmap, as defined by the kernel.
@@ -23,7 +23,7 @@ pub(super) struct RingLayout {
     pub(super) entries: u32,
 }
 
-/// A mapped ring.
+/// A ring that is mapped into the memory of the process.
 struct Ring<T> {
     map: NonNull<u8>,
     map_bytes: usize,
@@ -102,7 +102,7 @@ impl<T> Drop for Ring<T> {
     }
 }
 
-/// Producer end of a ring, for the fill ring and the TX ring.
+/// Producer side of a ring that the kernel empties. The fill ring and the TX ring are such rings.
 pub(super) struct Producer<T> {
     ring: Ring<T>,
     /// Index of the next entry to write. Some entries before this index may not be visible to the
@@ -137,7 +137,7 @@ impl<T: Copy> Producer<T> {
         self.head = self.head.wrapping_add(1);
     }
 
-    /// Publishes the written entries to the kernel.
+    /// Makes all written entries visible to the kernel.
     #[inline]
     pub(super) fn submit(&self) {
         self.ring.producer().store(self.head, Ordering::Release);
@@ -149,7 +149,7 @@ impl<T: Copy> Producer<T> {
         self.ring.consumer().load(Ordering::Acquire) != self.head
     }
 
-    /// Returns whether the kernel needs a system call to continue.
+    /// Returns whether the kernel waits for a system call before it continues with the ring.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {
         self.ring.needs_wakeup()
@@ -170,7 +170,7 @@ impl<T: Copy> Consumer<T> {
         Ok(Self { ring: Ring::map(socket, layout)?, head: 0, tail: 0 })
     }
 
-    /// Returns the number of entries that can be read.
+    /// Returns the number of entries that the kernel has written and that can be read.
     #[inline]
     pub(super) fn available(&mut self) -> u32 {
         if self.head == self.tail {
@@ -190,7 +190,7 @@ impl<T: Copy> Consumer<T> {
         entry
     }
 
-    /// Returns the entries that were read to the kernel.
+    /// Tells the kernel that it can reuse the entries that were read.
     #[inline]
     pub(super) fn release(&self) {
         self.ring.consumer().store(self.head, Ordering::Release);

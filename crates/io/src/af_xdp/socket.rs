@@ -23,7 +23,7 @@ const SO_BUSY_POLL_BUDGET: c_int = 70;
 /// Duration of busy polling in one system call, in microseconds. Any value except 0 turns busy
 /// polling on.
 const BUSY_POLL_US: c_int = 20;
-/// Maximum number of packets per busy poll.
+/// Maximum number of packets that one busy poll processes.
 const BUSY_POLL_PACKETS: c_int = 64;
 
 /// Socket option XDP_MAX_TX_SKB_BUDGET of linux/if_xdp.h, which older headers do not contain. It
@@ -31,10 +31,10 @@ const BUSY_POLL_PACKETS: c_int = 64;
 const XDP_MAX_TX_SKB_BUDGET: c_int = 9;
 const KICK_PACKETS: u32 = 256;
 
-/// Parameters of a socket.
+/// Parameters for creating an AF_XDP socket.
 pub(super) struct SocketConfig<'a> {
     pub(super) arena: &'a ArenaHandle,
-    /// Region of the worker, as a range of bytes in the arena.
+    /// Position of the worker's memory in the arena, as a range of bytes.
     pub(super) region: Range<usize>,
     pub(super) slot_bytes: usize,
     pub(super) headroom_bytes: usize,
@@ -56,13 +56,13 @@ pub(super) struct Socket {
     pub(super) is_zero_copy: bool,
 }
 
-/// Rings of a receive queue.
+/// The rings of an AF_XDP socket that a receive queue uses.
 pub(super) struct ReceiveRings {
     pub(super) fill: Producer<u64>,
     pub(super) received: Consumer<libc::xdp_desc>,
 }
 
-/// Rings of a transmit queue.
+/// The rings of an AF_XDP socket that a transmit queue uses.
 pub(super) struct TransmitRings {
     pub(super) send: Producer<libc::xdp_desc>,
     pub(super) completed: Consumer<u64>,
@@ -207,7 +207,7 @@ impl Socket {
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Makes the driver process received frames and the fill ring.
+    /// Makes the driver process received frames and take new buffers from the fill ring.
     pub(super) fn kick_receive(&self) {
         // SAFETY: the call passes no memory. The result is not needed, because frames appear in the
         // RX ring.

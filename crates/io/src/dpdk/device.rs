@@ -65,7 +65,7 @@ struct Settings {
 
 struct State {
     found: PortState,
-    /// Number of workers that have given buffers.
+    /// Number of workers that have given buffers to the device.
     ready: usize,
     started: bool,
     /// Link state that was last reported to the operator. It tells whether the link is up, and its
@@ -106,7 +106,7 @@ impl Port {
         // mode.
         let promiscuous =
             config.promiscuous && !kernel_interface.as_mut().is_some_and(KernelInterface::make_promiscuous);
-        // From here on, an early return closes the device.
+        // From here on, a return with an error closes the device.
         let mut attached = Attached { number, mapped: Vec::new() };
         let found = state(&device, number)?;
         let queues = context.workers as u16;
@@ -132,7 +132,7 @@ impl Port {
         std::mem::forget(attached);
         let mut notices = numa_notices(&device, found.socket, context);
         notices.extend(unowned.map(|error| error.to_string()));
-        // The driver sets the configured MTU.
+        // The driver changes the MTU of the device to the configured value.
         let mtu = kernel_interface
             .as_ref()
             .and_then(|kernel_interface| config.mtu.map(usize::from).or(Some(kernel_interface.state()?.mtu)));
@@ -257,7 +257,7 @@ impl Port {
     }
 }
 
-/// Handle of a device for the control thread.
+/// Access to a device for the control thread.
 struct OpenPort(Arc<Port>);
 
 impl LivePort for OpenPort {
@@ -294,7 +294,7 @@ impl LivePort for OpenPort {
         };
         if link != state.link {
             match (state.link, link) {
-                // A link that is up from the start needs no message.
+                // No message is needed for a link that is up when the port is opened.
                 (None, Some((true, _))) => {}
                 (_, Some((true, mbps))) if mbps < u32::MAX => {
                     notices.push(format!("{device}: link is up, {mbps} Mbps"))

@@ -45,7 +45,7 @@ pub(super) fn arguments(given: Option<&[String]>, needs_pci: bool, core: usize) 
     all
 }
 
-/// Initializes the EAL, unless it is already initialized.
+/// Initializes the EAL of DPDK if it is not initialized yet.
 pub(super) fn start(given: Option<&[String]>, needs_pci: bool) -> Result<(), Error> {
     let environment_error = |reason: String| Error::Environment { reason };
     let core = first_core();

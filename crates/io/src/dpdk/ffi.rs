@@ -1,4 +1,4 @@
-//! Declarations of `shim.h`.
+//! Rust declarations of the C functions in `shim.h`.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
@@ -9,14 +9,14 @@ use crate::Error;
 pub(super) const PREFIX_BYTES: usize = 256;
 /// Headroom that drivers leave in front of a frame, in bytes.
 pub(super) const HEADROOM_BYTES: usize = 128;
-/// Maximum number of packets per call.
+/// Maximum number of packets that one call receives or sends.
 pub(super) const BURST_MAX: usize = 256;
 
 pub(super) const HASHED: u32 = 1;
 pub(super) const BAD_CHECKSUM: u32 = 2;
 pub(super) const TOO_LONG: u32 = 4;
 
-/// Opaque mempool over the region of a worker.
+/// Opaque type of a mempool, which manages the packet buffers of one worker.
 #[repr(C)]
 pub(super) struct RawPool {
     _opaque: [u8; 0],
@@ -83,7 +83,7 @@ pub(super) struct Stats {
     pub(super) no_buffer: u64,
 }
 
-/// `shim.h` asserts the same sizes.
+/// The C file `shim.h` asserts the same sizes.
 const _: () = {
     assert!(size_of::<Packet>() == 16);
     assert!(size_of::<PoolConfig>() == 40);

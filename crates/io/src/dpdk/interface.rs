@@ -1,10 +1,13 @@
-//! Missing features of the drivers `net_af_packet` and `net_af_xdp`, which use an interface of the
-//! kernel.
+//! Features that the drivers `net_af_packet` and `net_af_xdp` of DPDK lack. These drivers use an
+//! interface of the kernel.
 //!
-//! Neither driver tracks the MTU and the link of the interface. The promiscuous mode that they set
-//! remains after the process is killed, and so does the XDP program of `net_af_xdp`. The rings of
-//! `net_af_packet` have 512 frames for every configuration. In DPDK 22.11 it does not count packets
-//! that found its rings full. `net_af_xdp` does not count packets that found its receive ring full.
+//! Neither driver notices changes of the MTU or the link state of the interface. Both drivers set
+//! the promiscuous mode, which remains after the process is killed. The XDP program of `net_af_xdp`
+//! remains attached too.
+//!
+//! The rings of `net_af_packet` always have 512 frames, independent of the configuration. In DPDK
+//! 22.11, `net_af_packet` does not count packets that are lost because its rings are full.
+//! `net_af_xdp` does not count packets that are lost because its receive ring is full.
 
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -55,9 +58,9 @@ fn argument<'a>(device: &'a str, name: &str) -> Option<&'a str> {
 pub(super) struct KernelInterface {
     name: String,
     interface: Interface,
-    /// Keeps the XDP program attached.
+    /// File descriptor that keeps the XDP program attached.
     program: Option<OwnedFd>,
-    /// Keeps the interface promiscuous.
+    /// File descriptor that keeps the interface in promiscuous mode.
     promiscuous: Option<OwnedFd>,
 }
 
@@ -153,7 +156,7 @@ impl PacketSockets {
         for socket in &self.sockets {
             // SAFETY: statistics of zero are a valid value.
             let mut statistics: libc::tpacket_stats = unsafe { std::mem::zeroed() };
-            // The kernel resets the counter at each read.
+            // The kernel resets this counter each time it is read.
             if option(socket, libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut statistics) {
                 self.missed += u64::from(statistics.tp_drops);
             }
@@ -185,7 +188,7 @@ fn inode(socket: &OwnedFd) -> Option<u64> {
     nix::sys::stat::fstat(socket).ok().map(|found| found.st_ino)
 }
 
-/// Reads a socket option. Returns whether it succeeded.
+/// Reads a socket option. Returns whether the option could be read.
 fn option<T: Copy>(socket: &OwnedFd, level: c_int, name: c_int, value: &mut T) -> bool {
     let mut bytes = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `bytes` bytes, which is the size of `value`. Callers use

@@ -48,7 +48,7 @@ pub struct Config {
     /// Whether the device also receives packets for other MAC addresses (promiscuous mode).
     #[serde(default = "yes")]
     pub promiscuous: bool,
-    /// Treatment of packets with a wrong checksum.
+    /// Selects what happens to packets with a wrong checksum.
     #[serde(default)]
     pub checksum: Checksum,
     /// Arguments for the EAL of DPDK, from the section `[dpdk]` of the configuration.
@@ -56,7 +56,7 @@ pub struct Config {
     pub eal: Option<Vec<String>>,
 }
 
-/// Treatment of packets with a wrong IP, TCP or UDP checksum.
+/// Selects what happens to packets with a wrong IP, TCP or UDP checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Checksum {
@@ -110,7 +110,7 @@ impl Config {
     /// headroom and the frame.
     fn driver_bytes(&self) -> usize {
         if self.is_af_xdp() {
-            // XDP_PACKET_HEADROOM: bytes in front of a received frame.
+            // The driver needs XDP_PACKET_HEADROOM bytes in front of a received frame.
             256
         } else if self.is_af_packet() {
             // The driver net_af_packet always uses frames of 2048 bytes, independent of the MTU.

@@ -1,4 +1,4 @@
-//! The region of a worker as the mempool of its queues.
+//! A DPDK mempool that manages the packet buffers of one worker:
 //!
 //! ```text
 //! Region --post--> ready --driver: receive ring--> frame received --> Region::arrived --> worker
@@ -6,8 +6,9 @@
 //!   '---reclaim------'<----------driver: sent----------- transmit ring <-- hand_over <------'
 //! ```
 //!
-//! A driver can receive into the buffer of a sent packet without returning it to the region. The
-//! number of ready buffers stays between [`READY_MIN`] and [`READY_MAX`].
+//! The pool contains buffers that are ready for received frames. A driver can receive a frame into
+//! the buffer of a sent packet, without returning the buffer to the worker's memory. The number of
+//! ready buffers stays between [`READY_MIN`] and [`READY_MAX`].
 
 use std::ffi::{CString, c_int, c_void};
 use std::ops::Range;
@@ -29,7 +30,7 @@ const READY_TARGET: u32 = 512;
 /// worker's memory until it has [`READY_TARGET`].
 const READY_MAX: u32 = 1024;
 
-/// The arena, registered with DPDK as external memory.
+/// The arena, which is registered with DPDK as external memory.
 struct RegisteredArena {
     arena: ArenaHandle,
     bytes: usize,
@@ -151,7 +152,7 @@ impl Pool {
         unsafe { ffi::gw_dpdk_pool_own(self.raw()) };
     }
 
-    /// Returns the number of buffers that are ready for drivers.
+    /// Returns the number of free buffers that drivers can take from the pool.
     fn ready(&self) -> u32 {
         // SAFETY: the caller is the owner of the pool.
         unsafe { ffi::gw_dpdk_pool_ready(self.raw()) }

@@ -1,4 +1,4 @@
-//! Receive and transmit queue of a worker on a DPDK device.
+//! Receive queue and transmit queue of one worker on a DPDK device.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,7 +27,7 @@ pub(super) struct ReceiveQueue {
     counters: PortCounters,
     /// Whether the thread that uses this queue has registered as the owner of the buffer pool.
     is_owned: bool,
-    /// Number of calls since the port was stopped.
+    /// Number of calls of `receive` since the port was stopped.
     last_calls: u32,
     ended: bool,
 }
@@ -59,7 +59,7 @@ impl ReceiveQueue {
         let is_rejected = |packet: &Packet| {
             (packet.flags & rejected_flags != 0) | (usize::from(packet.length).wrapping_sub(1) >= frame_bytes_max)
         };
-        // A rejected packet is rare.
+        // Packets are rarely rejected, so check first whether any packet is rejected.
         let is_any_rejected = self.packets[..count].iter().fold(false, |any, packet| any | is_rejected(packet));
         let count = if is_any_rejected { self.remove_rejected(region, count, is_rejected) } else { count };
         let packets = &self.packets[..count];

@@ -50,7 +50,7 @@ struct gw_dpdk_port_config {
     uint32_t key_bytes;
 };
 
-// State of a device, and the result of its configuration.
+// Properties of a device, and the settings that its driver selected.
 struct gw_dpdk_port_state {
     char driver[64];
     char name[64];
@@ -75,7 +75,7 @@ struct gw_dpdk_stats {
     uint64_t no_buffer;
 };
 
-// ffi.rs asserts the same sizes.
+// The Rust file ffi.rs asserts the same sizes.
 _Static_assert(sizeof(struct gw_dpdk_packet) == 16, "gw_dpdk_packet");
 _Static_assert(sizeof(struct gw_dpdk_pool_config) == 40, "gw_dpdk_pool_config");
 _Static_assert(sizeof(struct gw_dpdk_port_config) == 32, "gw_dpdk_port_config");

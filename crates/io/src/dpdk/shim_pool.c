@@ -1,4 +1,4 @@
-// Mempools of shim.h.
+// Implements the mempools that shim.h declares.
 
 #include "shim_pool.h"
 

@@ -1,8 +1,10 @@
-//! Windowed histogram: one thread records, another reads what was recorded since its last read.
+//! Windowed histogram. One thread records values, and another thread reads the values that were
+//! recorded since its last read.
 //!
-//! There are two sets of counts. The epoch selects the set that the recording thread writes. The
-//! reading thread requests the next epoch, and reads the other set when the recording thread has
-//! answered. Neither thread waits.
+//! There are two sets of counts. The lowest bit of an epoch number selects the set that the
+//! recording thread writes. The reading thread requests the next epoch. After the recording thread
+//! has switched to it, the reading thread reads the other set. Neither thread waits for the other
+//! one.
 //!
 //! ```text
 //! reader     requested = 1 ........ sees answered = 1: reads and clears set 0, requested = 2 ...
@@ -54,7 +56,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Adds `value`, `times` times.
+    /// Adds `value` to the current window, `times` times.
     #[inline]
     pub fn record(&mut self, value: u64, times: u64) {
         let set = &self.shared.sets[(self.epoch & 1) as usize];
@@ -95,11 +97,11 @@ impl Window {
     /// requested window yet, for example because it sleeps.
     pub fn take(&mut self, histogram: &mut Histogram) -> bool {
         let requested = self.shared.requested.load(Ordering::Relaxed);
-        // Acquire: pairs with the release in `turn`.
+        // Acquire order: this load pairs with the release store in the method `turn`.
         if self.shared.answered.load(Ordering::Acquire) != requested {
             return false;
         }
-        // In the first window, the other set is empty.
+        // During the first window, the other set of counts is empty.
         let set = &self.shared.sets[(requested & 1 ^ 1) as usize];
         for (count, total) in set.counts.iter().zip(&mut histogram.counts) {
             let recorded = count.load(Ordering::Relaxed);
@@ -173,7 +175,7 @@ mod tests {
                     }
                 }
             }
-            // Two more windows contain the rest.
+            // Two more windows contain all values that were not read yet.
             for _ in 0..3 {
                 recorder.turn();
                 window.take(&mut seen);

@@ -18,7 +18,7 @@ pub(super) struct Input {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Offset of `start` in the file, in bytes.
+    /// Offset in the file, in bytes, of the first available byte.
     offset: u64,
 }
 
@@ -64,7 +64,7 @@ impl Input {
         Ok(true)
     }
 
-    /// Discards `bytes` available bytes.
+    /// Removes `bytes` bytes from the available bytes.
     #[inline]
     pub(super) fn consume(&mut self, bytes: usize) {
         debug_assert!(bytes <= self.end - self.start);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::Error;
 
-/// LINKTYPE_ETHERNET.
+/// Value of LINKTYPE_ETHERNET, the link type of Ethernet.
 pub(super) const ETHERNET: u16 = 1;
 
 /// Returns an error if the link type is not Ethernet.
@@ -17,7 +17,7 @@ pub(super) fn error(path: &Path, link_type: u16) -> Error {
     Error::LinkType { path: path.to_owned(), link_type, name: name(link_type) }
 }
 
-/// Returns the name of a common link type.
+/// Returns the name of a link type, if it is a common one.
 fn name(link_type: u16) -> &'static str {
     match link_type {
         0 => "BSD loopback",

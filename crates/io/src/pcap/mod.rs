@@ -1,8 +1,9 @@
-//! The `pcap` port: reads packets from capture files and writes packets to them (pcap and pcapng).
+//! Packet port for capture files. It reads packets from files and writes packets to files, in the
+//! formats pcap and pcapng.
 //!
-//! The reader accepts both byte orders, every time resolution, and Ethernet frames only. A
-//! truncated or malformed file ends the input with an error. The writer uses nanoseconds, and its
-//! output does not depend on the number of workers.
+//! The reader accepts both byte orders, every time resolution, and only Ethernet frames. A
+//! truncated or malformed file ends the input with an error. The writer writes times in
+//! nanoseconds, and its output does not depend on the number of workers.
 //!
 //! | file | contents |
 //! |---|---|
@@ -38,9 +39,9 @@ use crate::{Error, QueueContext, Receive};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Capture to read packets from.
+    /// Path of the capture file from which the port reads packets.
     pub file: Option<PathBuf>,
-    /// Capture to write packets to.
+    /// Path of the capture file to which the port writes packets.
     pub write: Option<PathBuf>,
     /// Format of the written capture file. If this key is absent, a file whose name ends with
     /// `.pcap` is a pcap file. Any other file is a pcapng file.
@@ -54,14 +55,14 @@ pub struct Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// The pcap format: one interface, without a name.
+    /// The format pcap. A file has one interface, which has no name.
     Pcap,
-    /// The pcapng format: several interfaces with names.
+    /// The format pcapng. A file can have several interfaces with names.
     PcapNg,
 }
 
 impl Format {
-    /// Returns the format for the extension of a file name.
+    /// Returns the format that belongs to the extension of a file name.
     pub fn from_path(path: &Path) -> Self {
         match path.extension() {
             Some(extension) if extension.eq_ignore_ascii_case("pcap") => Self::Pcap,
@@ -94,7 +95,7 @@ impl Config {
         }
     }
 
-    /// Returns the format of the capture written to `path`.
+    /// Returns the format of the capture file that is written to `path`.
     pub fn format_of(&self, path: &Path) -> Format {
         self.format.unwrap_or_else(|| Format::from_path(path))
     }

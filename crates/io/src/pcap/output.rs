@@ -33,10 +33,10 @@ pub(super) struct Output {
     written_bytes: u64,
 }
 
-/// State of the file before it gets its name.
+/// Tells where the data is stored before the file gets its name.
 #[derive(Debug)]
 enum Temporary {
-    /// The path is written directly, or the file is finished.
+    /// The data was written directly to the path, or the file already has its name.
     None,
     /// The file has no name yet.
     Unnamed,
@@ -139,7 +139,7 @@ impl Output {
 
     fn give_name(&mut self) -> io::Result<()> {
         if matches!(self.temporary, Temporary::Unnamed) {
-            // A link cannot replace a file, but a rename can.
+            // Creating a link cannot replace an existing file, but renaming can.
             let name = temporary_path(&self.path)?;
             linkat(AT_FDCWD, &link_of(&self.file), AT_FDCWD, &name, AtFlags::AT_SYMLINK_FOLLOW)?;
             self.temporary = Temporary::Named(name);
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"packets");
     }
 
-    /// A file system without unnamed files.
+    /// Some file systems do not support files without a name.
     #[test]
     fn a_temporary_name_is_new_each_time() {
         let place = Folder::new();

@@ -287,7 +287,7 @@ impl Reader {
         self.input.fill(bytes).map_err(|source| Error::read(&self.path, source))
     }
 
-    /// Makes `bytes` bytes of the record at `offset` available.
+    /// Reads from the file until `bytes` bytes of the record at `offset` are available.
     fn need(&mut self, bytes: usize, offset: u64) -> Result<(), Error> {
         if self.fill(bytes)? {
             return Ok(());
@@ -295,7 +295,7 @@ impl Reader {
         Err(Error::CutOff { path: self.path.clone(), packets: self.packets, offset })
     }
 
-    /// Skips `bytes` bytes of the record at `offset`.
+    /// Skips `bytes` bytes that belong to the record at `offset`.
     fn skip(&mut self, bytes: u64, offset: u64) -> Result<(), Error> {
         match self.input.skip(bytes) {
             Ok(true) => Ok(()),

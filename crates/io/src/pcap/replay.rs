@@ -19,16 +19,17 @@ pub struct ReplayInput {
     pub port: u8,
 }
 
-/// Receive queue of one worker that replays captures.
+/// Receive queue of one worker that reads packets from capture files.
 ///
-/// The records of all files form one sequence, ordered by time. Records with equal times follow the
-/// order of the files. The order within a file is kept. The sequence number of a packet is its
-/// index in this sequence, counted from 0. Skipped packets are included in the count. Every worker
-/// reads the whole sequence and keeps the packets that [`Steering`] assigns to it.
+/// The records of all files form one sequence, which is ordered by time. Records with equal times
+/// have the order of their files. The order of the records of one file is kept. The sequence number
+/// of a packet is its index in this sequence, counted from 0. Skipped packets are included in the
+/// count. Every worker reads the whole sequence and keeps the packets that [`Steering`] assigns to
+/// it.
 ///
-/// A truncated or malformed file ends at its first bad record. The queue first delivers all
-/// complete packets of all files. Then one call of `receive` returns the error, and the queue has
-/// ended.
+/// If a file is truncated or malformed, its input ends at the first bad record. The queue first
+/// delivers all complete packets of all files. Then one call of `receive` returns the error, and
+/// the queue has ended.
 pub struct Replay {
     files: Vec<OpenFile>,
     worker: usize,
@@ -45,7 +46,7 @@ struct OpenFile {
     next: Option<Record>,
 }
 
-/// Reason for which a record is not delivered.
+/// Reason why a record is skipped.
 enum SkipReason {
     Truncated,
     Empty,

@@ -16,11 +16,12 @@ use crate::{Departure, Error, PortCounters, Transmit};
 /// that is ahead of the slowest worker waits.
 const HELD_BYTES_MAX: usize = 256 << 20;
 
-/// A capture file that several workers and several ports write to.
+/// A capture file to which several workers and several ports write packets.
 ///
-/// Packets are written in the order of sequence number and receive port. A packet is written when
-/// every worker has [settled](Transmit::settled) all earlier packets. The content of the file
-/// therefore does not depend on the number or the speed of the workers.
+/// Packets are written in the order of sequence number and receive port. A packet is written after
+/// every worker has reported that all its earlier packets were sent or dropped
+/// ([`settled`](Transmit::settled)). The content of the file therefore does not depend on the
+/// number or the speed of the workers.
 ///
 /// Memory is limited. A worker waits in `transmit` if it is 256 MiB of frames ahead of the slowest
 /// worker. Each worker must therefore have its own thread.
@@ -28,11 +29,12 @@ const HELD_BYTES_MAX: usize = 256 << 20;
 /// The file appears under its name only when [`Sink::finish`] returns without an error. Until then,
 /// it is a temporary file in the same folder.
 ///
-/// A failed write, as on a full disk, is an error of all transmitters. A [tolerant](Sink::tolerant)
-/// sink instead completes the file with the packets that were written, and counts the others.
+/// A write may fail, for example because the disk is full. All transmit queues then return an
+/// error. A [tolerant](Sink::tolerant) sink instead completes the file with the packets that were
+/// written, and counts the remaining packets.
 ///
-/// Create all transmitters before the first packet is sent. A worker without a transmitter delays
-/// all packets until `finish`.
+/// All transmit queues must be created before the first packet is sent. A worker without a transmit
+/// queue delays all packets until `finish`.
 #[derive(Debug)]
 pub struct Sink {
     shared: Arc<Shared>,
@@ -40,7 +42,7 @@ pub struct Sink {
     workers: usize,
 }
 
-/// Statistics of a finished capture.
+/// Statistics of a capture file that was written completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SinkReport {
     /// Number of packets in the file.
@@ -57,9 +59,9 @@ struct Shared {
     format: Format,
     held_bytes_max: usize,
     merge: Mutex<Merge>,
-    /// Signaled when frames were written or a worker has left.
+    /// Signaled when frames were written, or when a transmit queue was dropped.
     progress: Condvar,
-    /// Whether a failed write ends the capture, but not the run.
+    /// Whether only the file ends after a failed write, and the program continues.
     is_tolerant: bool,
     /// Message for the operator about a failed write. It has a separate lock, because a write to
     /// the file may block while `merge` is locked.
@@ -68,7 +70,7 @@ struct Shared {
 
 #[derive(Debug)]
 struct Merge {
-    /// Output file. `None` after the sink has finished or failed.
+    /// Output file, or `None` after the file is finished or a write has failed.
     output: Option<Output>,
     /// Kind and text of the first error. All later calls return the same error.
     failure: Option<(std::io::ErrorKind, String)>,
@@ -77,11 +79,11 @@ struct Merge {
     /// Progress of each worker, with one entry per transmit queue of the worker. All packets with a
     /// sequence number below the entry were sent or dropped.
     settled: Vec<Vec<u64>>,
-    /// Frame buffers for reuse.
+    /// Buffers of written frames, which are kept for later frames.
     spare: Vec<Vec<u8>>,
     packets: u64,
     frame_bytes: u64,
-    /// Number of packets and their bytes in the output's buffer.
+    /// Number of packets, and of their bytes, that are not written to the file yet.
     buffered: (u64, u64),
     /// Number of packets that were accepted but could not be written, and that no transmit queue
     /// has counted as refused yet.
@@ -123,7 +125,8 @@ impl Sink {
         self
     }
 
-    /// Returns the message about a failed write once.
+    /// Returns the message about a failed write, if there is one. Each message is returned only
+    /// once.
     pub fn notice(&self) -> Option<String> {
         self.shared.notice.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -197,7 +200,7 @@ impl Sink {
                 let output = merge.output.take();
                 self.shared.fail(&mut merge, output, error)
             }
-            // A tolerant sink has completed the file already.
+            // A tolerant sink has already completed the file after the failed write.
             Some(Ok(())) | None => Ok(()),
         }
     }
@@ -234,7 +237,7 @@ impl Shared {
         self.merge.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes all frames that no other frame can precede any more.
+    /// Writes all frames for which no worker can send an earlier frame any more.
     fn write_settled(&self, merge: &mut Merge) -> Result<(), Error> {
         let Some(mut output) = merge.output.take() else {
             if self.is_tolerant && merge.failure.is_some() {
@@ -277,7 +280,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// Ends the capture after a failed write.
+    /// Ends the capture file after a failed write.
     fn fail(&self, merge: &mut Merge, output: Option<Output>, error: Error) -> Result<(), Error> {
         if let Error::Write { source, .. } = &error {
             merge.failure = Some((source.kind(), source.to_string()));
@@ -290,7 +293,7 @@ impl Shared {
         merge.held_bytes = 0;
         self.progress.notify_all();
         if !self.is_tolerant {
-            // The dropped output removes the file.
+            // Dropping the output removes the incomplete file.
             return Err(error);
         }
         let written = output.map_or(Ok(()), Output::finish_written);
@@ -307,7 +310,7 @@ impl Shared {
 impl Merge {
     /// Returns the sequence number up to which all workers have sent or dropped their packets.
     fn watermark(&self) -> u64 {
-        // A worker without a transmitter may still create one.
+        // A worker without a transmit queue may create one later.
         let worker_watermark = |slots: &Vec<u64>| slots.iter().copied().min().unwrap_or(0);
         self.settled.iter().map(worker_watermark).min().unwrap_or(u64::MAX)
     }
@@ -378,7 +381,7 @@ impl Transmit for Transmitter {
         let mut merge = self.shared.lock();
         let Some(slots) = merge.settled.get_mut(self.worker) else { return Ok(()) };
         slots[self.slot] = sequence;
-        // A waiting worker may be the slowest one now.
+        // The slowest worker may be one of the waiting workers now.
         self.shared.progress.notify_all();
         self.shared.write_settled(&mut merge)?;
         self.counters.unsent += std::mem::take(&mut merge.lost);

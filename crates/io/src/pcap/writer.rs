@@ -27,7 +27,7 @@ pub(super) fn emit_header(format: Format, interfaces: &[String], out: &mut Vec<u
                 out.extend(0x1a2b_3c4d_u32.to_le_bytes());
                 out.extend(1u16.to_le_bytes());
                 out.extend(0u16.to_le_bytes());
-                // The length of the section is unspecified.
+                // The length of the section is not specified.
                 out.extend(u64::MAX.to_le_bytes());
             });
             interfaces.iter().for_each(|name| emit_interface(name, out));
@@ -66,7 +66,7 @@ pub(super) fn emit_packet(format: Format, interface: u32, time_ns: u64, frame: &
     }
 }
 
-/// Comment and direction of a packet.
+/// Additional information about a packet: its comment and its direction.
 pub(super) struct Notes<'a> {
     pub(super) inbound: bool,
     pub(super) comment: &'a str,
@@ -77,7 +77,7 @@ pub(super) struct Notes<'a> {
 pub(super) fn emit_annotated(interface: u32, time_ns: u64, frame: &[u8], notes: &Notes<'_>, out: &mut Vec<u8>) {
     const COMMENT: u16 = 1;
     const EPB_FLAGS: u16 = 2;
-    // Do not truncate the comment within a character.
+    // Truncate the comment only between two characters.
     let end =
         (0..=notes.comment.len().min(usize::from(u16::MAX))).rev().find(|&end| notes.comment.is_char_boundary(end));
     let comment = &notes.comment.as_bytes()[..end.unwrap_or(0)];
@@ -123,7 +123,7 @@ fn option(code: u16, value: &[u8], out: &mut Vec<u8>) {
     pad(out, value.len());
 }
 
-/// Pads the content to a multiple of 4 bytes.
+/// Appends zeros so that the length of the content is a multiple of 4 bytes.
 fn pad(out: &mut Vec<u8>, content_bytes: usize) {
     out.resize(out.len() + content_bytes.next_multiple_of(4) - content_bytes, 0);
 }

@@ -1,4 +1,4 @@
-//! Configuration of a `synthetic` port.
+//! Configuration of a port of the kind `synthetic`, which generates packets.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ pub struct Config {
     /// Seed of all random numbers. A different seed produces different packets with the same
     /// statistical properties.
     pub seed: u64,
-    /// Rate at which packets are offered.
+    /// Rate at which packets are generated.
     pub rate: Rate,
     /// File that describes how the rate, the frame lengths and the shares of traffic classes change
     /// over time. It replaces the keys `rate` and `size`.
@@ -69,7 +69,7 @@ pub struct Config {
     pub queue_packets: u32,
     /// Number of packets to generate, or 0 for no limit.
     pub packets: u64,
-    /// Arrival time of the packets.
+    /// Selects the arrival time of the packets.
     pub time: Time,
     /// Whether the port computes a digest of all packets that are sent to it.
     pub digest: bool,
@@ -97,20 +97,20 @@ pub enum IpVersion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
-    /// UDP.
+    /// Packets are UDP datagrams.
     Udp,
-    /// TCP segments with the ACK flag, all with sequence number 0.
+    /// Packets are TCP segments with the ACK flag. All segments have the sequence number 0.
     Tcp,
 }
 
-/// Content of the payload.
+/// Selects the content of the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PayloadKind {
     /// Random bytes. The first four bytes are specific to the packet. The remaining bytes are
     /// copied from a pool of 64 KiB of random data.
     Random,
-    /// Zeros.
+    /// The payload consists of zeros.
     Zero,
     /// Random bytes, with a pattern at a random position in some packets. All patterns that fit in
     /// the payload are equally likely. If no pattern fits, the packet contains none. Short patterns
@@ -124,7 +124,7 @@ pub enum PayloadKind {
     Stale,
 }
 
-/// Arrival time of generated packets.
+/// Selects the arrival time of generated packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Time {

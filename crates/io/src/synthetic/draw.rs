@@ -25,7 +25,7 @@ pub(super) fn below(random: u32, count: u32) -> u32 {
     ((u64::from(random) * u64::from(count)) >> 32) as u32
 }
 
-/// Sequence of random numbers from one seed.
+/// Sequence of random numbers that is determined by a seed.
 pub(super) struct Draws {
     seed: u64,
     position: u64,

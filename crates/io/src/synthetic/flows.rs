@@ -37,20 +37,20 @@ pub(super) const HEAD_BYTES: usize = 48;
 
 const TAIL_BYTES: usize = HEADERS_BYTES_MAX - HEAD_BYTES;
 
-/// Header bytes of a flow after the first [`HEAD_BYTES`].
+/// Header bytes of a flow that follow the first [`HEAD_BYTES`] bytes.
 pub(super) type Tail = [u8; TAIL_BYTES];
 
-/// Tail of headers that fit in a [`Flow`].
+/// Value for flows whose headers fit in a [`Flow`] completely.
 pub(super) const NO_TAIL: Tail = [0; TAIL_BYTES];
 
-/// A new flow with its steering bucket.
+/// A new flow, and the hash bucket to which it belongs.
 pub(super) struct NewFlow {
     pub(super) flow: Flow,
     pub(super) tail: Tail,
     bucket: u8,
 }
 
-/// Source of the flow of each packet.
+/// Selects how the flow of each packet is determined.
 #[derive(Debug)]
 pub(super) enum Flows {
     Prepared(PreparedFlows),
@@ -62,15 +62,15 @@ pub(super) enum Flows {
 #[derive(Debug)]
 pub(super) struct PreparedFlows {
     flows: Vec<Flow>,
-    /// Tail of each flow. Empty if all headers fit in the flows.
+    /// Remaining header bytes of each flow. The list is empty if all headers fit in the flows.
     tails: Vec<Tail>,
-    /// Flows of each group and class: `[group * classes + class]`.
+    /// Flows of each group and traffic class. The index is `group * classes + class`.
     groups: Vec<Group>,
-    /// Number of classes, at least 1.
+    /// Number of traffic classes, at least one.
     classes: usize,
 }
 
-/// A group of consecutive flows, at least one.
+/// Range of flows with consecutive indices. It contains at least one flow.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     first: u32,
@@ -78,7 +78,7 @@ struct Group {
 }
 
 impl PreparedFlows {
-    /// Adds the flows of one group and class.
+    /// Adds the flows that belong to one group and one traffic class.
     fn push(&mut self, flows: Vec<NewFlow>, has_tails: bool) {
         self.groups.push(Group { first: self.flows.len() as u32, count: flows.len() as u32 });
         self.flows.extend(flows.iter().map(|new_flow| new_flow.flow));
@@ -229,7 +229,7 @@ impl std::fmt::Debug for FlowMaker {
 
 impl FlowMaker {
     fn new(config: &Config, shape: Shape, steering: Arc<Steering>, frame_bytes: Option<u16>) -> Self {
-        // The default is private address space (RFC 1918, RFC 4193).
+        // The default prefixes are private address space (RFC 1918, RFC 4193).
         let default = match shape.ip {
             IpVersion::V4 => Prefix { address: IpAddr::from([10, 0, 0, 0]), length_bits: 8 },
             IpVersion::V6 => Prefix { address: IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, 0]), length_bits: 8 },

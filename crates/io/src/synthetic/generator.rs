@@ -21,18 +21,18 @@ use crate::{Error, PortCounters};
 /// [`Generator::units_per`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// Number of units that are due now.
+    /// Number of packets or bits that are due now.
     pub(super) due: u64,
     /// Index of the unit that is due at `start_ns`.
     pub(super) first: u64,
-    /// Time of unit `first`, in nanoseconds.
+    /// Time at which the unit `first` is due, in nanoseconds.
     pub(super) start_ns: u64,
-    /// Time between two units, in nanoseconds.
+    /// Time between two packets or bits, in nanoseconds.
     pub(super) unit_ns: f64,
 }
 
 impl Pace {
-    /// Returns the time at which a unit is due.
+    /// Returns the time at which a packet or bit is due.
     #[inline(always)]
     fn time_ns(&self, unit: u64) -> u64 {
         if self.unit_ns == 0.0 {
@@ -50,11 +50,11 @@ pub(super) enum Stop {
     /// The requested number of packets was generated, or enough packets of the sequence were
     /// examined.
     Enough,
-    /// The region has no free buffer.
+    /// No packet buffer is free.
     RegionFull,
     /// The next packet is not due yet.
     NotDue,
-    /// The sequence has no more packets.
+    /// All packets of the sequence were generated.
     Ended,
 }
 
@@ -76,7 +76,7 @@ pub struct Generator {
     port: u8,
     worker: usize,
     schedule: Schedule,
-    /// Next packet that may belong to this worker.
+    /// Position in the schedule of the next packet that may belong to this worker.
     at: Cursor,
     sequence_end: u64,
     /// Sequence number at which the frame lengths or the shares of the traffic classes change.
@@ -312,7 +312,7 @@ impl Generator {
                     *random = sequence;
                 }
                 self.lengths.of_slots(at.round_start, known, &mut lengths);
-                // This separate loop is vectorized.
+                // This loop is separate, so that the compiler can vectorize it.
                 randoms[..slots.len()].iter_mut().for_each(|random| *random = draw(seed, *random));
                 for ((slot, &random), index) in slots.iter().zip(&randoms).zip(&mut indices) {
                     *index = flows.index(slot.group.into(), random);
@@ -376,7 +376,7 @@ impl Generator {
                 })
             };
             if generated < count {
-                // The next packet is the first one without a buffer.
+                // The next packet is the first packet for which no buffer was free.
                 stop = Stop::RegionFull;
                 examined = before[generated];
             }
@@ -521,7 +521,7 @@ impl Generator {
         }
     }
 
-    /// Returns the average number of units per packet.
+    /// Returns the average number of units per packet. A unit is a packet or a bit.
     pub(super) fn units_mean(&self) -> f64 {
         match self.units_per {
             UnitsPer::Packet => 1.0,
@@ -540,7 +540,7 @@ impl Generator {
     }
 }
 
-/// Returns the class of packet `sequence`.
+/// Returns the traffic class of the packet with the number `sequence`.
 #[inline(always)]
 fn class(seed: u64, sequence: u64, limits: &[u32]) -> usize {
     let random = draw(seed ^ CLASS_SEED, sequence) as u32;

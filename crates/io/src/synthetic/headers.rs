@@ -9,7 +9,7 @@ pub(super) const HEADERS_BYTES_MAX: usize = 80;
 
 pub(super) const ETHERNET_BYTES: usize = 14;
 
-/// Kinds of headers that packets have.
+/// IP version and transport protocol of the generated packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) ip: IpVersion,
@@ -20,7 +20,7 @@ pub(super) struct Shape {
 /// not added to the low 16 bits yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sums {
-    /// Sum of the words of the IPv4 header.
+    /// Sum of the 16-bit words of the IPv4 header.
     pub(super) ip: u32,
     /// Sum of the 16-bit words of the pseudo header and of the transport header.
     pub(super) transport: u32,
@@ -122,9 +122,9 @@ impl Shape {
         let transport = self.transport_at();
         let transport_length = (frame_bytes - transport as u16).to_be();
         match self.ip {
-            // RFC 8200, section 3.
+            // Set the Payload Length field of IPv6 (RFC 8200, section 3).
             IpVersion::V6 => headers[18..20].copy_from_slice(&transport_length.to_ne_bytes()),
-            // RFC 791, section 3.1.
+            // Set the Total Length and Header Checksum fields of IPv4 (RFC 791, section 3.1).
             IpVersion::V4 => {
                 let length = (frame_bytes - ETHERNET_BYTES as u16).to_be();
                 let checksum = !fold(u64::from(sums.ip) + u64::from(length));

@@ -11,12 +11,12 @@ use super::units::Size;
 /// in successive rounds.
 const CYCLE_PACKETS: usize = 16519;
 
-/// Lengths of all packets of a sequence.
+/// Frame lengths of all packets in a sequence.
 #[derive(Debug)]
 pub(super) enum Lengths {
     /// All packets have this length, in bytes.
     Fixed(u16),
-    /// Lengths in a cycle.
+    /// The frame lengths repeat in a cycle.
     Cycle(Box<Cycle>),
 }
 
@@ -57,7 +57,7 @@ impl Lengths {
         }
     }
 
-    /// Returns the length of packet `sequence` in bytes.
+    /// Returns the length in bytes of the packet with the number `sequence`.
     #[inline(always)]
     pub(super) fn bytes(&self, sequence: u64) -> u16 {
         match self {
@@ -102,7 +102,7 @@ impl Lengths {
         }
     }
 
-    /// Returns the mean length in bytes.
+    /// Returns the average length of all packets in bytes.
     pub(super) fn mean_bytes(&self) -> f64 {
         match self {
             Self::Fixed(bytes) => f64::from(*bytes),

@@ -1,12 +1,12 @@
-//! The `synthetic` port: generates packets, and discards the packets sent to it.
+//! Packet port that generates packets, and discards the packets that are sent to it.
 //!
 //! The packets, their sequence numbers and their bytes depend only on the configuration, including
 //! its seed. They do not depend on the number of workers, the batch size or the time. Packet `k` is
 //! a function of the configuration and `k`.
 //!
-//! The steering bucket of packet `k` follows from `k` alone. Each worker therefore generates the
-//! packets of its buckets and never computes the others. With `flows = 0` the bucket follows
-//! from the addresses, and each worker computes all packets.
+//! The hash bucket of packet `k` follows from `k` alone, and each bucket belongs to one worker. A
+//! worker therefore generates only the packets of its own buckets. With `flows = 0`, the hash
+//! bucket follows from the random addresses, so each worker must compute all packets.
 //!
 //! | file | contents |
 //! |---|---|

@@ -12,7 +12,8 @@ use super::config::{Config, PayloadKind};
 use super::draw::{below, draw};
 use crate::Error;
 
-/// Number of start positions in the pool, in 16-bit words.
+/// Number of positions in the pool at which a payload can start. Positions are multiples of 16
+/// bits.
 const STARTS: u32 = 32 << 10;
 
 /// Maximum length of a payload in bytes. No packet buffer holds a longer frame.
@@ -28,7 +29,7 @@ pub(super) struct Payload {
     pool: Vec<u8>,
     /// Sum of all earlier words, for each word of the pool.
     sums: Vec<u32>,
-    /// Patterns, shortest first.
+    /// List of patterns, ordered by length. The shortest pattern is the first.
     patterns: Vec<Vec<u8>>,
     /// Limit for the random number of a packet. The packet contains a pattern if 32 random bits are
     /// below this limit.
@@ -43,7 +44,7 @@ impl Payload {
             None => Vec::new(),
         };
         patterns.sort_by_key(Vec::len);
-        // A fixed-size copy may read beyond the last payload.
+        // A copy of fixed size may read beyond the end of the last payload.
         let pool_bytes = match config.payload {
             PayloadKind::Zero | PayloadKind::Stale => 0,
             _ => 2 * STARTS as usize + PIECE_BYTES_MAX + STEP_BYTES,
@@ -51,7 +52,7 @@ impl Payload {
         let seed = draw(config.seed, u64::MAX / 2);
         let pool: Vec<u8> = (0..pool_bytes as u64 / 8).flat_map(|at| draw(seed, at).to_le_bytes()).collect();
         let words = pool.chunks_exact(2).map(|word| u32::from(u16::from_le_bytes([word[0], word[1]])));
-        // A sum of at most 41 Ki words of 16 bits does not overflow.
+        // A sum of at most 41 Ki (41 * 1024) words of 16 bits does not overflow.
         let sums = std::iter::once(0).chain(words.scan(0u32, |sum, word| {
             *sum += word;
             Some(*sum)

@@ -1,8 +1,8 @@
-//! Probes: packets that contain their number and the time of their generation. The receiver of the
-//! probes can compute loss, order and latency.
+//! Probes are packets that contain their number and the time of their generation. From these, the
+//! receiver computes packet loss, reordering and latency.
 //!
-//! A probe occupies the last bytes of the payload, at an even distance from the transport header.
-//! The checksum can then be updated word by word.
+//! The probe data occupies the last bytes of the payload, at an even distance from the transport
+//! header. The checksum can then be updated in 16-bit words. The sizes of the fields are in bytes:
 //!
 //! ```text
 //! | magic 2 | run 2 | number 4 | time of generation, ns 8 |     little-endian
@@ -63,7 +63,7 @@ struct Statistics {
     seen: Seen,
 }
 
-/// Set of packet numbers.
+/// Set of the packet numbers that were received.
 #[derive(Debug, Default)]
 struct Seen {
     words: Vec<u64>,
@@ -102,7 +102,7 @@ impl Default for Probes {
 }
 
 impl Probes {
-    /// Creates the state of a new run.
+    /// Creates the shared state of a new run.
     pub fn new() -> Self {
         // The run number depends on the clock, so that different processes use different run
         // numbers.
@@ -132,7 +132,7 @@ impl Probes {
         ProbeChecker { probes: self.clone(), statistics: Statistics::default(), latest: HashMap::default(), now_ns: 0 }
     }
 
-    /// Returns the sum of the statistics of all finished checkers.
+    /// Returns the sums of the statistics of all checkers that have finished.
     pub fn report(&self) -> ProbeReport {
         let statistics = self.statistics();
         let quantile = |share| statistics.latency.quantile(share);
@@ -151,12 +151,12 @@ impl Probes {
     }
 }
 
-/// Checker of received probes, for one worker.
+/// Checks the received probes of one worker.
 #[derive(Debug)]
 pub(super) struct ProbeChecker {
     probes: Probes,
     statistics: Statistics,
-    /// Latest number of each received flow.
+    /// Latest number that was received of each flow.
     latest: HashMap<u64, u32, BuildHasherDefault<WordHasher>>,
     now_ns: u64,
 }
@@ -191,7 +191,7 @@ impl ProbeChecker {
         self.statistics.report.received += 1;
         self.statistics.latency.record(self.now_ns.saturating_sub(made_ns), 1);
         let latest = self.latest.entry(flow(tuple)).or_insert(number);
-        // The difference is signed, because numbers wrap around.
+        // The difference is signed, because packet numbers wrap around.
         if (number.wrapping_sub(*latest) as i32) < 0 {
             self.statistics.report.reordered += 1;
         } else {

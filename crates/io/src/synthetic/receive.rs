@@ -55,7 +55,7 @@ pub fn receiver_with_clock(config: &Config, context: QueueContext, clock: Clock)
 /// flow hash distributes the packets over the workers.
 struct Receiver {
     generator: Generator,
-    /// Load program, which sets the rates.
+    /// Load program that determines the rate, if there is one.
     program: Option<Arc<Program>>,
     clock: Clock,
     /// Rate in packets or bits per second, or `None` for the maximum rate.
@@ -65,7 +65,7 @@ struct Receiver {
     time: Time,
     /// Time at which the first packet was due.
     start_ns: Option<u64>,
-    /// Shared state of the probes, if packets are probes.
+    /// State that all probes of the run share. `None` if packets are not probes.
     probes: Option<Probes>,
 }
 

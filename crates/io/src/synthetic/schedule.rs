@@ -1,9 +1,9 @@
 //! Selects the packets of a worker without computing the packets of other workers.
 //!
-//! The sequence consists of rounds. Each packet of a round is a *slot* that belongs to a steering
-//! bucket. A slot has the same bucket in every round. The number of slots of a bucket is
-//! proportional to its number of flows. Slots are shuffled once, by the seed. A worker keeps the
-//! slots of its buckets.
+//! The sequence of packets consists of rounds. Each position in a round is a *slot*. A slot belongs
+//! to the same hash bucket in every round. The number of slots of a bucket is proportional to its
+//! number of flows. The seed determines the order of the slots. A worker keeps the slots of its own
+//! hash buckets:
 //!
 //! ```text
 //! number    | 0  1  2  3  4  5  6  7 | 8  9 10 11 12 13 14 15 | ...
@@ -19,20 +19,20 @@ use super::draw::{below, draw};
 /// hash bucket is correct within 1 %. The schedule still fits in a cache.
 const ROUND_PACKETS: u32 = 16 << 10;
 
-/// A packet of each round that belongs to this worker.
+/// Position in each round whose packet belongs to this worker.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     /// Position of the packet in the round.
     pub(super) position: u16,
-    /// Group of flows from which the packet takes its flow.
+    /// Group of flows to which the packet belongs.
     pub(super) group: u16,
 }
 
-/// Slots of one worker.
+/// The positions in a round whose packets belong to one worker.
 #[derive(Debug)]
 pub(super) struct Schedule {
     slots: Vec<Slot>,
-    /// Number of packets in a round, for all workers together.
+    /// Number of packets in a round, including the packets of all workers.
     round_packets: u64,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Cursor {
     /// packet.
     pub(super) sequence: u64,
     slot: usize,
-    /// Number of the first packet of the round.
+    /// Sequence number of the first packet of the round.
     pub(super) round_start: u64,
 }
 
@@ -68,7 +68,7 @@ impl Schedule {
         Self { slots: buckets.iter().enumerate().filter_map(own).collect(), round_packets: buckets.len() as u64 }
     }
 
-    /// Returns the first packet of the worker.
+    /// Returns the position of the worker's first packet.
     pub(super) fn start(&self) -> Cursor {
         let sequence = self.slots.first().map_or(u64::MAX, |slot| u64::from(slot.position));
         Cursor { sequence, slot: 0, round_start: 0 }

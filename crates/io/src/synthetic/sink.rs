@@ -20,7 +20,7 @@ use crate::{Departure, Error, PortCounters, Transmit};
 pub struct Digest(Arc<AtomicU64>);
 
 impl Digest {
-    /// Creates the digest of no packets.
+    /// Creates a digest to which no packet was added yet.
     pub fn new() -> Self {
         Self::default()
     }

@@ -12,7 +12,7 @@ use crate::Error;
 /// that is commonly called a 64-byte packet therefore has `size = 60`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// All frames have the same length: `size = 60`.
+    /// All frames have the same length, as in `size = 60`.
     Fixed(u16),
     /// The length of each frame is random and uniformly distributed. Both limits are included, as
     /// in `size = { min = 60, max = 1276 }`.
@@ -167,11 +167,11 @@ impl<'de> Visitor<'de> for SpanVisitor {
 /// per second counts the bits of frames without FCS.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
-    /// Maximum rate.
+    /// Packets are generated as fast as possible.
     Max,
-    /// Packets per second.
+    /// Number of packets per second.
     PacketsPerS(f64),
-    /// Bits per second.
+    /// Number of bits per second.
     BitsPerS(f64),
 }
 
@@ -209,7 +209,7 @@ impl FromStr for Rate {
 /// the prefix is a single address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
-    /// Any address of the prefix.
+    /// An address of the prefix. The bits after the prefix do not matter.
     pub address: IpAddr,
     /// Length of the prefix in bits.
     pub length_bits: u8,

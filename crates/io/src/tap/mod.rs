@@ -71,7 +71,7 @@ impl Live for Config {
     }
 }
 
-/// Fields of `struct ifreq` that TUNSETIFF reads.
+/// The first fields of `struct ifreq`, which the ioctl TUNSETIFF reads.
 #[repr(C)]
 struct Request {
     name: [u8; libc::IFNAMSIZ],
@@ -79,7 +79,7 @@ struct Request {
     pad: [u8; 22],
 }
 
-/// Opens one queue of the interface.
+/// Opens one queue of the TAP interface.
 fn attach(name: &str, multi_queue: bool) -> io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(CLONE_DEVICE)?;
     let multi_queue = if multi_queue { libc::IFF_MULTI_QUEUE } else { 0 };

@@ -1,4 +1,4 @@
-//! Receive and transmit queue of a worker on a TAP interface.
+//! Receive queue and transmit queue of one worker on a TAP interface.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};

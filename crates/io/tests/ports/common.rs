@@ -1,4 +1,4 @@
-//! Receive and transmit helpers for all ports.
+//! Functions with which the tests receive and send packets through ports.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ use godwit_io::{Departure, Error, Receive, Received};
 use godwit_packet::{Arena, ArenaConfig, Batch, Region, Steering};
 use godwit_test_support::skip;
 
-/// Received packet.
+/// A received packet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Arrived {
     pub(super) sequence: u64,
@@ -30,8 +30,9 @@ pub(super) fn steering(workers: usize) -> Arc<Steering> {
     Arc::new(Steering::new(workers, None))
 }
 
-/// Receives to the end with batches of `batch_packets`. Returns the packets, and the error that
-/// ended the port. Asserts that sequence numbers are within the range that the receiver announced.
+/// Receives all packets of a port in batches of `batch_packets` packets. Returns the packets, and
+/// the error that ended the port, if any. Asserts that sequence numbers are within the range that
+/// the receive queue announced.
 pub(super) fn drain(
     receiver: &mut dyn Receive,
     region: &mut Region,
@@ -71,7 +72,7 @@ pub(super) fn drain(
     }
 }
 
-/// Copies a packet to a region for transmission.
+/// Copies a packet into a buffer of the region, so that it can be sent.
 pub(super) fn departure(region: &mut Region, packet: &Arrived) -> Departure {
     let mut descriptor = region.allocate(packet.frame.len()).expect("tests send less than a region holds");
     region.frame_mut(&descriptor).copy_from_slice(&packet.frame);
@@ -80,8 +81,8 @@ pub(super) fn departure(region: &mut Region, packet: &Arrived) -> Departure {
     Departure { descriptor, stamp }
 }
 
-/// Runs a program and returns its output. Returns `None` and reports a skipped comparison if the
-/// program, or a Python module that it needs, is not installed.
+/// Runs a program and returns its output. If the program or a Python module that it needs is not
+/// installed, reports that a comparison is skipped and returns `None`.
 pub(super) fn tool(program: &str, arguments: &[&str]) -> Option<String> {
     let output = match Command::new(program).args(arguments).output() {
         Ok(output) => output,
@@ -99,7 +100,7 @@ pub(super) fn tool(program: &str, arguments: &[&str]) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Returns the paths and contents of the captures in `tests/captures`.
+/// Returns the paths and contents of the capture files in `tests/captures`.
 pub(super) fn captures() -> Vec<(PathBuf, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captures");
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

@@ -1,5 +1,5 @@
-//! Load programs of synthetic ports: rates, lengths and classes over time, for any number of
-//! workers.
+//! Tests of the load programs of synthetic ports. Rates, frame lengths and traffic classes must
+//! change over time as configured, for any number of workers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,7 +38,7 @@ seconds = 0.01
 rate = "10kpps"
 shares = { bulk = 1 }
 "#;
-/// Packets of the three steps.
+/// Numbers of packets in the three steps of the program.
 const STEPS: [u64; 3] = [10_000, 20_000, 100];
 const MILLISECOND_NS: u64 = 1_000_000;
 
@@ -49,7 +49,7 @@ fn config(folder: &Folder, program: &str, keys: &str) -> Config {
     config
 }
 
-/// Receive queues of all workers with one virtual clock.
+/// Receive queues of all workers. They use the same virtual clock.
 struct Queues {
     now_ns: Arc<AtomicU64>,
     queues: Vec<(Box<dyn Receive>, Region)>,
@@ -65,12 +65,12 @@ impl Queues {
         };
         let queues = regions(workers).into_iter().enumerate().map(queue).collect();
         let mut queues = Self { now_ns, queues };
-        // The first call starts the clocks.
+        // The first call starts the clock of each queue.
         queues.receive(0, &mut Random::new(0));
         queues
     }
 
-    /// Returns the packets that are due at a time, by sequence.
+    /// Returns the packets that are due at a given time, in the order of their sequence numbers.
     fn receive(&mut self, now_ns: u64, random: &mut Random) -> Vec<Arrived> {
         self.now_ns.store(now_ns, Ordering::Relaxed);
         let mut all = Vec::new();
@@ -126,7 +126,7 @@ fn packets_follow_the_program_for_any_number_of_workers() {
     };
     let (second, third) = (STEPS[0], STEPS[0] + STEPS[1]);
     assert!((share(0..second, [10, 1]) - 0.9).abs() < 0.01, "{}", share(0..second, [10, 1]));
-    // The second step keeps the shares of the first one.
+    // The second step keeps the class shares of the first step.
     assert!((share(second..third, [10, 2]) - 0.1).abs() < 0.01);
     assert_eq!(share(third..u64::MAX, [10, 2]), 1.0);
     for packet in &packets {
@@ -184,7 +184,8 @@ fn programs_repeat_and_count_missed_packets() {
         "repeat = true\n[[step]]\nseconds = 0.001\nrate = \"1Mpps\"\n[[step]]\nseconds = 0.009\nrate = \"1kpps\"\n";
     let mut queues = Queues::new(&config(&folder, program, ""), 1);
     let packets = queues.receive(100 * MILLISECOND_NS, &mut Random::new(3));
-    // Ten cycles of 1009 packets, and the first packet of the next cycle. `new` received packet 0.
+    // Receive ten cycles of 1009 packets each, and the first packet of the next cycle. The call of
+    // `new` has already received packet 0.
     assert_eq!(packets.len(), 10 * 1009);
     let mut queues = Queues::new(&config(&folder, program, "queue_packets = 50"), 1);
     let packets = queues.receive(MILLISECOND_NS, &mut Random::new(3));

@@ -1,4 +1,5 @@
-//! Ports that need no device: captures and synthetic traffic.
+//! Tests of ports that need no device. These are the ports for capture files and for synthetic
+//! traffic.
 
 mod common;
 mod load;

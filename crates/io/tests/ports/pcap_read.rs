@@ -1,4 +1,4 @@
-//! Reader of captures: every format, and malformed files of every kind.
+//! Tests of the reader of capture files, with every format and with every kind of malformed file.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::common::{Arrived, drain, region, regions, steering};
 
-/// Writer of captures, independent of the writer of this crate.
+/// Writes capture files for the tests. It is independent of the writer of this crate.
 #[derive(Clone, Copy, Debug)]
 struct Maker {
     big_endian: bool,
@@ -70,13 +70,14 @@ fn frame(bytes: usize, mark: u8) -> Vec<u8> {
 fn open(bytes: &[u8]) -> Result<Replay, Error> {
     let folder = Folder::new();
     let path = folder.write("in.capture", bytes);
-    // The open file stays readable after the folder is removed.
+    // The file is open, so it can be read even after the folder was removed.
     Replay::open(&[ReplayInput { path, port: 3 }], 0, 0, steering(1))
 }
 
 type TimeAndFrame = (u64, Vec<u8>);
 
-/// Reads a capture. Returns times and frames, the counters, and the error that ended it.
+/// Reads a capture file. Returns the times and frames of its packets, the counters, and the error
+/// that ended the file.
 fn read(bytes: &[u8]) -> (Vec<TimeAndFrame>, godwit_io::PortCounters, Option<Error>) {
     use godwit_io::Receive;
     let mut replay = match open(bytes) {
@@ -116,18 +117,18 @@ fn pcapng_time_resolutions_offsets_and_block_kinds() {
         bytes.extend(maker.interface(1, 0, &[(9, vec![9])]));
         bytes.extend(maker.interface(1, 0, &[(9, vec![0x80 | 10]), (14, offset)]));
         bytes.extend(maker.interface(1, 0, &[(9, vec![12])]));
-        // A block of an unknown type, longer than the read buffer.
+        // This block has an unknown type and is longer than the read buffer.
         bytes.extend(maker.block(0x7654, &vec![1; 1 << 20]));
         bytes.extend(maker.enhanced(0, 5_000_001, &frame(61, 0), 61));
         bytes.extend(maker.enhanced(1, 5_000_001, &frame(62, 0), 62));
         bytes.extend(maker.enhanced(2, 1024 * 5 + 512, &frame(63, 0), 63));
         bytes.extend(maker.enhanced(3, 5_999, &frame(64, 0), 64));
-        // A simple packet block has the time of the previous block.
+        // A Simple Packet Block contains no time, so its packet has the time of the previous block.
         bytes.extend(maker.block(3, &[maker.u32(65), frame(65, 0)].concat()));
-        // The obsolete packet block.
+        // This block is an obsolete Packet Block.
         let words = [0, 6_000_000, 66, 66].map(|word| maker.u32(word)).concat();
         bytes.extend(maker.block(2, &[maker.u16(0), maker.u16(0), words, frame(66, 0)].concat()));
-        // A section with the other byte order. Its interfaces are numbered from 0 again.
+        // This section has the other byte order. Its interfaces are numbered from 0 again.
         let other = Maker { big_endian: !maker.big_endian };
         bytes.extend([other.section(), other.interface(1, 0, &[]), other.enhanced(0, 7, &frame(67, 0), 67)].concat());
         let (packets, _, error) = read(&bytes);
@@ -147,7 +148,7 @@ fn a_skipped_packet_is_counted_and_keeps_its_sequence_number() {
     bytes.extend(maker.enhanced(0, 0, &frame(1519, 0), 1519));
     bytes.extend(maker.enhanced(0, 0, &vec![0; 300 << 10], 300 << 10));
     bytes.extend(maker.enhanced(1, 0, &frame(60, 0), 60));
-    // A simple packet block, truncated to the snap length of 64 bytes.
+    // This Simple Packet Block is truncated to the snap length of 64 bytes.
     bytes.extend(maker.block(3, &[maker.u32(100), frame(64, 0)].concat()));
     bytes.extend(maker.enhanced(0, 0, &frame(1, 0), 1));
     let mut replay = open(&bytes).unwrap();
@@ -162,13 +163,14 @@ fn a_skipped_packet_is_counted_and_keeps_its_sequence_number() {
 #[test]
 fn the_frame_check_sequence_is_removed() {
     let maker = BOTH[0];
-    // The header field states an FCS of two 16-bit units.
+    // The file header states that each frame ends with a frame check sequence (FCS) of two 16-bit
+    // units.
     let mut bytes = maker.pcap_header(false, 1 | 0x0400_0000 | 2 << 28);
     bytes.extend(maker.pcap_record(0, 0, &frame(64, 0), 64));
     bytes.extend(maker.pcap_record(0, 0, &frame(60, 0), 64));
     let (packets, counters, error) = read(&bytes);
     assert!(error.is_none());
-    // The capture lacks the FCS of the second frame.
+    // The captured bytes of the second frame do not include its frame check sequence (FCS).
     assert_eq!(packets.iter().map(|(_, frame)| frame.len()).collect::<Vec<_>>(), [60, 60]);
     assert_eq!(counters.truncated, 0);
 }
@@ -308,7 +310,7 @@ fn the_key_packets_limits_the_number_of_records() {
     assert_eq!(drain(&mut replay, &mut region(), 32).0.len(), 4);
 }
 
-/// The captures are from the tests of tcpdump (`tests/captures/README.md`).
+/// The capture files are from the tests of tcpdump (`tests/captures/README.md`).
 #[test]
 fn real_captures_have_the_number_of_packets_that_capinfos_counts() {
     for (path, bytes) in super::common::captures() {
@@ -326,7 +328,8 @@ fn real_captures_have_the_number_of_packets_that_capinfos_counts() {
     }
 }
 
-/// Reads all files below the folder `GODWIT_CAPTURES`, such as the unpacked tests of tcpdump.
+/// Reads all capture files in the folder `GODWIT_CAPTURES` and its subfolders. The folder may
+/// contain the unpacked tests of tcpdump.
 #[test]
 fn a_folder_of_captures_is_read_without_a_panic() {
     let Some(folder) = std::env::var_os("GODWIT_CAPTURES") else {
@@ -363,7 +366,7 @@ fn a_folder_of_captures_is_read_without_a_panic() {
 }
 
 proptest! {
-    /// `fuzz::pcap_read` asserts that all buffers are released.
+    /// The function `fuzz::pcap_read` asserts that all buffers are freed.
     #[test]
     fn a_damaged_capture_is_read_without_a_panic(
         which in any::<prop::sample::Index>(),

@@ -1,5 +1,5 @@
-//! Writer of captures: this crate and other programs read the files, which do not depend on the
-//! number of workers.
+//! Tests of the writer of capture files. This crate and other programs must be able to read the
+//! files. The files must not depend on the number of workers.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ fn names(count: usize) -> Vec<String> {
     ["left", "right", "a name of another length"][..count].iter().map(|name| name.to_string()).collect()
 }
 
-/// Writes packets with one worker. The interface of a packet is its receive port.
+/// Writes packets with one worker. Each packet is recorded under the interface of its receive port.
 fn write(path: &Path, format: Format, packets: &[Arrived]) {
     let sink = Sink::create(path, format, &names(2), 1).unwrap();
     let mut queues = [sink.transmitter(0, 0), sink.transmitter(0, 1)];
@@ -93,7 +93,7 @@ fn tshark_and_scapy_read_the_same_frames() {
         }
         let script =
             "import sys, scapy.utils\nfor frame, _ in scapy.utils.RawPcapReader(sys.argv[1]): print(frame.hex())";
-        // Distributions install scapy for the system Python.
+        // Linux distributions install scapy for the Python version of the system.
         if let Some(rows) = tool("/usr/bin/python3", &["-c", script, path]) {
             let expected: Vec<String> = packets.iter().map(|packet| hex(&packet.frame)).collect();
             assert_eq!(rows.lines().collect::<Vec<_>>(), expected, "{name}");
@@ -106,7 +106,7 @@ fn packets_may_have_comments_and_directions() {
     let folder = Folder::new();
     let path = folder.join("out.pcapng");
     let packets = packets(3, 13);
-    // The last character of the long comment exceeds the maximum length.
+    // The last character of the long comment extends past the maximum length.
     let comments = ["one line".to_owned(), String::new(), "x".repeat(65534) + "\u{e4}"];
     let mut annotated = Annotated::create(&path).unwrap();
     for ((number, packet), comment) in packets.iter().enumerate().zip(&comments) {
@@ -130,7 +130,7 @@ fn packets_may_have_comments_and_directions() {
     }
 }
 
-/// Returns a row of tshark with 9 digits after the decimal point of the time, because the number of
+/// Changes the time in an output line of tshark to 9 digits after the decimal point. The number of
 /// digits depends on the version of tshark.
 fn normal_time(row: &str) -> String {
     let (time, rest) = row.split_once('\t').unwrap();
@@ -138,7 +138,7 @@ fn normal_time(row: &str) -> String {
     format!("{seconds}.{fraction:0<9}\t{rest}")
 }
 
-/// Distributes packets to workers, as steering does, and sends them in random bursts.
+/// Distributes packets over the workers, as a flow hash would do, and sends them in random bursts.
 fn write_with_workers(path: &Path, packets: &[Arrived], workers: usize, random: &mut Random) {
     let sink = Sink::create(path, Format::PcapNg, &names(2), workers).unwrap();
     let mut regions = regions(workers);
@@ -156,7 +156,8 @@ fn write_with_workers(path: &Path, packets: &[Arrived], workers: usize, random: 
             assert_eq!(queue.transmit(&mut Outgoing::from(&mut regions[worker]), &burst).unwrap(), burst.len());
         }
         for queue in &mut queues[worker] {
-            // A worker may report settled packets late, but not early.
+            // A worker may report late that packets were sent or dropped, but it must not report
+            // this early.
             if random.below(3) > 0 {
                 queue.settled(packets.get(end).map_or(u64::MAX, |packet| packet.sequence)).unwrap();
             }
@@ -173,7 +174,7 @@ proptest! {
     fn the_file_does_not_depend_on_workers_or_bursts(seed in 1u64.., workers in 1usize..5) {
         let folder = Folder::new();
         let mut packets = packets(300, seed);
-        // The packets of two sources have the same sequence numbers.
+        // The packets that arrive on two ports have the same sequence numbers.
         packets.iter_mut().for_each(|packet| packet.sequence /= 2);
         for pair in packets.chunks_mut(2) {
             pair[0].port = 0;
@@ -215,7 +216,7 @@ fn an_unfinished_file_is_removed() {
     drop(sink);
     assert_eq!(folder.names(), ["out.pcap"]);
     assert_eq!(std::fs::read(&path).unwrap(), b"previous content");
-    // Later packets are refused, and their buffers are released.
+    // Packets that are sent later are refused, and their buffers are freed.
     let mut region = region();
     let departure = departure(&mut region, &packets(1, 1)[0]);
     let error = queue.transmit(&mut Outgoing::from(&mut region), &[departure]).unwrap_err();
@@ -223,7 +224,7 @@ fn an_unfinished_file_is_removed() {
     assert_eq!((queue.counters().refused, region.allocated()), (1, 0));
 }
 
-/// Sends until the file is full, and returns the first error.
+/// Sends packets until the file is full. Returns the first error.
 fn fill_up(path: &Path) -> Error {
     let sink = Sink::create(path, Format::PcapNg, &names(1), 1).unwrap();
     let mut queue = sink.transmitter(0, 0);
@@ -264,7 +265,7 @@ fn a_full_disk_is_an_error_with_the_path() {
     assert!(names.is_empty(), "{names:?}");
 }
 
-/// A router must not stop because the disk under its capture is full.
+/// A router must not stop because the disk for its capture file is full.
 #[test]
 fn a_tolerant_sink_counts_what_a_full_disk_refuses() {
     let folder = Folder::new();
@@ -294,7 +295,7 @@ fn a_tolerant_sink_counts_what_a_full_disk_refuses() {
     let report = sink.finish().unwrap();
     assert!(counters.refused > 0 && counters.unsent > 0);
     assert_eq!(counters.sent_packets, report.packets + counters.unsent, "every accepted packet is written or counted");
-    // The capture is complete up to the first packet that did not fit.
+    // The capture file contains all packets before the first packet that did not fit.
     let expected: Vec<_> =
         packets.iter().take(report.packets as usize).map(|packet| (packet.time_ns, packet.frame.clone())).collect();
     let (names, written) = (folder.names(), read(&path));

@@ -1,4 +1,5 @@
-//! Synthetic traffic: valid packets, distributed as configured, equal for any number of workers.
+//! Tests of synthetic ports. Their packets must be valid, have the configured distribution, and be
+//! the same for any number of workers.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ fn context(worker: usize, workers: usize) -> QueueContext {
     QueueContext { port: 5, worker, steering: steering(workers) }
 }
 
-/// Returns all packets, in the order of their sequence numbers.
+/// Returns the packets of all workers in the order of their sequence numbers.
 fn make(config: &Config, workers: usize, random: &mut Random) -> Vec<Arrived> {
     let mut all = Vec::new();
     for (worker, mut region) in regions(workers).into_iter().enumerate() {
@@ -65,7 +66,7 @@ fn the_packets_do_not_depend_on_the_number_of_workers() {
     }
 }
 
-/// Steers by the last byte of the destination. Some workers get no packets.
+/// Selects the worker by the last byte of the destination address. Some workers get no packets.
 struct ByDestination;
 
 impl SteerKey for ByDestination {
@@ -77,8 +78,8 @@ impl SteerKey for ByDestination {
     }
 }
 
-/// Each packet arrives at the worker that steering selects, with and without a steering key. The
-/// packets of all workers together are the same for any number of workers.
+/// Checks that each packet arrives at the worker that steering selects, with and without a steering
+/// key. The packets of all workers together must be the same for any number of workers.
 #[test]
 fn each_worker_receives_the_packets_that_steering_assigns_to_it() {
     for kind in ["size = \"imix\"", "flows = 3", "flows = 20000", "flows = 0"] {
@@ -113,7 +114,8 @@ fn each_worker_receives_the_packets_that_steering_assigns_to_it() {
     }
 }
 
-/// All flows are equally likely, even if the numbers of flows per steering bucket differ much.
+/// Checks that all flows are equally likely, even if the numbers of flows in the hash buckets
+/// differ much.
 #[test]
 fn flows_are_equally_likely() {
     for flows in [5usize, 1000] {
@@ -126,12 +128,12 @@ fn flows_are_equally_likely() {
         let expected = 200_000.0 / flows as f64;
         let chi: f64 = counts.values().map(|&count| (count as f64 - expected).powi(2) / expected).sum();
         // With 999 degrees of freedom, chi-square exceeds 1172 with a probability of 1 in 10,000.
-        // The exact shares of buckets only make it smaller.
+        // The shares of the hash buckets are exact, which only makes the value smaller.
         assert!(counts.len() == flows && chi < 1172.0, "{flows} flows: chi-square {chi}");
     }
 }
 
-/// The parser of `godwit-wire` and tshark accept all lengths, checksums and ports.
+/// Checks that the parser of `godwit-wire` and tshark accept all lengths, checksums and ports.
 #[test]
 fn packets_are_valid() {
     let folder = Folder::new();
@@ -171,8 +173,8 @@ fn packets_are_valid() {
         let path = path.to_str().unwrap();
         let bad =
             "ip.checksum.status == Bad || udp.checksum.status == Bad || tcp.checksum.status == Bad || _ws.malformed";
-        // tshark verifies checksums. It must not interpret payloads, nor assemble segments with
-        // equal sequence numbers into a stream.
+        // Tshark must verify checksums. It must not interpret payloads, and it must not assemble
+        // segments with equal sequence numbers into a stream.
         let options = [
             "ip.check_checksum:TRUE",
             "udp.check_checksum:TRUE",
@@ -188,8 +190,9 @@ fn packets_are_valid() {
     }
 }
 
-/// With `payload = "stale"`, headers equal those of `payload = "zero"`, except that the UDP
-/// checksum is 0. The bytes after the headers are the previous bytes of the buffer.
+/// Checks the headers with `payload = "stale"`. They must equal those of `payload = "zero"`, except
+/// that the UDP checksum is 0. The bytes after the headers must be the previous bytes of the
+/// buffer.
 #[test]
 fn a_stale_payload_is_not_written() {
     const HEADERS_BYTES: usize = 42;
@@ -257,7 +260,7 @@ fn flows_addresses_and_ports_are_as_configured() {
     assert_eq!(distinct("flows = 1"), 1);
     assert_eq!(distinct("flows = 1000"), 1000);
     assert!(distinct("flows = 0") > 19_990);
-    // All 16 possible flows occur.
+    // All 16 flows that are possible must occur.
     assert_eq!(
         distinct(
             "flows = 16\nsource = \"192.0.2.0/30\"\ndestination = \"198.51.100.0/30\"\nsource_port = 1\ndestination_port = 2"
@@ -302,17 +305,17 @@ fn patterns_occur_in_the_configured_share() {
             let found = share(&packets, |packet| holds(packet, needle));
             assert!((found - ratio / 3.0).abs() < 0.015, "{found} instead of a third of {ratio}");
         }
-        // Patterns occur at any offset, including the first and the last.
+        // Patterns must occur at any offset, including the first and the last offset.
         let first = packets.iter().any(|packet| packet.frame[42..].starts_with(needles[0]));
         let last = packets.iter().any(|packet| packet.frame.ends_with(needles[0]));
         assert_eq!((first, last), (ratio > 0.0, ratio > 0.0));
     }
-    // Only one pattern fits into the payload.
+    // Only one of the patterns fits into the payload.
     let text = format!("packets = 1000\nsize = 48\npayload = \"pattern\"\npatterns = {path:?}\nmatch_ratio = 1.0");
     assert_eq!(share(&make(&config(&text), 1, &mut Random::new(8)), |packet| packet.frame.ends_with(b"six-by")), 1.0);
 }
 
-/// Receiver whose clock is set by the test.
+/// A receive queue whose clock is set by the test.
 struct Paced {
     receiver: Box<dyn Receive>,
     now_ns: Arc<AtomicU64>,
@@ -329,7 +332,8 @@ impl Paced {
         Self { receiver, now_ns, region: regions(workers).remove(worker) }
     }
 
-    /// Receives all packets until `ns` after the start. Returns their times of arrival.
+    /// Receives all packets that are due until `ns` nanoseconds after the start. Returns their
+    /// arrival times.
     fn receive_until(&mut self, ns: u64) -> Vec<u64> {
         self.now_ns.store(Self::START_NS + ns, Ordering::Relaxed);
         let (mut times, mut batch) = (Vec::new(), Batch::default());
@@ -353,7 +357,7 @@ fn packets_arrive_at_the_configured_rate() {
     assert!(paced.receive_until(999).is_empty());
     assert_eq!(paced.receive_until(5_000), [1000, 2000, 3000, 4000, 5000]);
     assert_eq!(paced.receive_until(1_000_000).len(), 995);
-    // 480 bits per packet at 480 Mbit/s.
+    // Each packet has 480 bits, and the rate is 480 Mbit/s.
     let mut paced = Paced::new("rate = \"480Mbps\"\nsize = 60", 0, 1);
     assert_eq!(paced.receive_until(0), [0]);
     assert_eq!(paced.receive_until(3_000), [1000, 2000, 3000]);
@@ -362,7 +366,7 @@ fn packets_arrive_at_the_configured_rate() {
     paced.receive_until(100_000_000);
     let bits = 8 * paced.receiver.counters().received_bytes;
     assert!((99_980_000..=100_020_000).contains(&bits), "{bits} bits in 0.1 s");
-    // Without a rate, all packets of a batch have the time of its creation.
+    // If no rate is set, all packets of a batch have the time at which the batch was created.
     let mut paced = Paced::new("", 0, 1);
     paced.now_ns.store(Paced::START_NS + 77, Ordering::Relaxed);
     let mut batch = Batch::default();
@@ -416,7 +420,7 @@ fn a_frame_that_exceeds_the_buffer_is_counted() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
-    /// The digest depends on the sent packets only.
+    /// The digest must depend only on the packets that were sent.
     #[test]
     fn the_digest_does_not_depend_on_order_or_workers(workers in 1usize..5, seed in 1u64..) {
         let config = config("packets = 500\ndigest = true\nsize = \"imix\"\ntime = \"schedule\"");

@@ -18,17 +18,17 @@ impl Region {
     /// than 16. A distance of 28 packets cost the same as 16.
     pub const FETCHED_AHEAD_PACKETS: usize = 16;
 
-    /// Allocates buffers for frames of these lengths, and appends the packets to `packets`.
+    /// Allocates buffers for frames of the given lengths, and appends the packets to `packets`.
     ///
     /// `write` fills each frame. It gets the index of the length, the packet, and the buffer from
     /// the first byte of the frame. It may set the packet's port and flow hash. Allocation stops
-    /// when the region is full. Returns the number of allocated packets.
+    /// when no buffer is free. Returns the number of allocated packets.
     ///
-    /// The result is the same as that of [`Region::allocate`] and [`Region::buffer_mut`] for each
-    /// packet, but the packets share the common work.
+    /// The result is the same as with [`Region::allocate`] and [`Region::buffer_mut`] for each
+    /// packet. Allocation of many packets at once is faster, because some work is done only once.
     ///
     /// `next` holds up to [`Region::FETCHED_AHEAD_PACKETS`] lengths that the caller will probably
-    /// request next. Lines of their buffers are prefetched.
+    /// request next. Cache lines of the buffers for these lengths are prefetched.
     #[inline(always)]
     pub fn allocate_each(
         &mut self,
@@ -38,7 +38,7 @@ impl Region {
         mut write: impl FnMut(usize, &mut Descriptor, &mut [u8]),
     ) -> usize {
         let Some((&first, rest)) = lengths.split_first() else { return 0 };
-        // Compare all lengths without a branch per packet.
+        // This comparison of all lengths has no branch per packet.
         if rest.iter().fold(0, |differs, other| differs | (other ^ first)) == 0 {
             return self.allocate_alike(first, lengths.len(), packets, write);
         }
@@ -84,7 +84,7 @@ impl Region {
             for (index, packet) in packets[start..].iter_mut().enumerate() {
                 let ahead = at.wrapping_add(FETCHED_AHEAD_BYTES);
                 if fetched_units == 2 {
-                    // Short frames, which arrive at the highest rate.
+                    // This case is for short frames, which arrive at the highest rate.
                     fetch_to_write(ahead);
                     fetch_to_write(ahead.wrapping_add(BUFFER_UNIT_BYTES));
                 } else if fetched_units > 0 {

@@ -113,11 +113,11 @@ impl Dense {
         }
     }
 
-    /// Takes `units` units at the head for a buffer.
+    /// Allocates `units` units at the head of the ring for a buffer.
     #[inline(always)]
     pub(super) fn take_at_head(&mut self, units: usize) -> (usize, u8) {
         let unit = self.head;
-        // The tail has reset this entry to 0.
+        // The size at this position is already 0, because the tail has moved over it.
         debug_assert_eq!(self.returned[unit], 0);
         self.step(units);
         (unit, units as u8)
@@ -144,7 +144,7 @@ impl Dense {
         self.release_all(std::iter::once((unit, units)));
     }
 
-    /// Frees buffers, given by first unit and size.
+    /// Frees several buffers. Each buffer is given by its first unit and its size.
     #[inline(always)]
     pub(super) fn release_all(&mut self, buffers: impl Iterator<Item = (usize, u32)>) {
         // Local variables keep both values in registers. In memory, each buffer would wait for the
@@ -168,7 +168,7 @@ impl Dense {
         self.pass_returned();
     }
 
-    /// Advances the tail over returned buffers.
+    /// Moves the tail over all freed buffers that follow it.
     #[inline(always)]
     fn pass_returned(&mut self) {
         while self.used > 0 && self.returned[self.tail] != 0 {

@@ -113,7 +113,7 @@ impl Eights {
         self.beyond = _mm256_or_si256(self.beyond, _mm256_cmpgt_epi32(stop, _mm256_slli_epi32::<6>(room)));
     }
 
-    /// Returns the result over all eight lanes.
+    /// Returns the summary of the descriptors in all eight lanes.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn scan(&self) -> Scan {
@@ -139,7 +139,7 @@ impl Eights {
     }
 }
 
-/// Scans descriptors in several slices.
+/// Summarizes the packet descriptors in several slices.
 #[target_feature(enable = "avx2")]
 pub(super) fn scan<'a>(slices: impl Iterator<Item = &'a [Descriptor]>, reads_bytes: u16) -> Scan {
     let mut all = Scan::NONE;

@@ -15,7 +15,7 @@ pub struct Extents {
 }
 
 impl Extents {
-    /// Extents without packets.
+    /// Value for an empty list of packets.
     pub const NONE: Self = Self { shortest: u16::MAX, longest: 0, units: 0 };
 
     #[inline(always)]
@@ -32,7 +32,7 @@ impl Extents {
 /// 32-bit sum overflows.
 const PACKETS_MAX: usize = 1 << 16;
 
-/// Returns the lengths and buffer sizes of these packets.
+/// Returns the shortest and longest frame length, and the total buffer size, of several packets.
 #[inline]
 pub fn extents(descriptors: &[Descriptor]) -> Extents {
     #[cfg(target_arch = "x86_64")]
@@ -99,7 +99,7 @@ pub(crate) fn adjacent<T: AsRef<Descriptor>>(packets: &[T]) -> Option<(u32, u32)
     span_each(packets).adjacent(packets)
 }
 
-/// Range of buffers, and the sum of their sizes.
+/// Range of memory that contains several buffers, and the sum of the buffer sizes.
 struct Span {
     first: u32,
     last: u32,
@@ -265,7 +265,7 @@ mod tests {
             }
         }
 
-        /// All outcomes are the same, except for at most one.
+        /// In each test case, all outcomes are the same, except for at most one outcome.
         #[test]
         fn finds_a_different_verdict(
             verdict: u8,
@@ -287,7 +287,7 @@ mod tests {
             prop_assert_eq!(first.filter(|&first| have_verdict_each(&outcomes, first)), expected);
         }
 
-        /// All packets are in order, except for at most one.
+        /// In each test case, all packets are in order, except for at most one packet.
         #[test]
         fn finds_a_packet_out_of_order(first: u16, count in 0..70_usize, wrong: prop::sample::Index, other: u16, is_wrong: bool) {
             let order = |at: usize| first.wrapping_add(at as u16);

@@ -34,11 +34,11 @@ use super::super::config::{Config, IpVersion};
 use super::super::units::{Prefix, Rate, Size, Span};
 use crate::Error;
 
-/// Maximum number of steps.
+/// Maximum number of steps in a program.
 const STEPS_MAX: usize = 100_000;
-/// Maximum number of classes.
+/// Maximum number of traffic classes in a program.
 pub(super) const CLASSES_MAX: usize = 16;
-/// Longest step: one day, in seconds.
+/// Maximum duration of a step in seconds, which is one day.
 const SECONDS_MAX: f64 = 86_400.0;
 
 /// A load program as it is written in a file.
@@ -67,7 +67,7 @@ pub(in super::super) struct ClassKeys {
     pub(super) destination_port: Option<Span>,
 }
 
-/// A time with one load.
+/// A period of time with a constant or linearly changing rate.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StepKeys {
@@ -100,7 +100,7 @@ impl ClassKeys {
 }
 
 impl File {
-    /// Parses a load program. `path` appears in messages only.
+    /// Parses a load program. `path` is the file name for error messages.
     pub(super) fn parse(path: &Path, text: &str, ip: IpVersion) -> Result<Self, Error> {
         let file: Self = toml::from_str(text).map_err(|error| {
             let start = error.span().map_or(text.len(), |span| span.start.min(text.len()));

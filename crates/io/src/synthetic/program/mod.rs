@@ -1,8 +1,10 @@
-//! Load programs: rate, lengths and class shares over time, for `load = "FILE"`.
+//! A load program describes how the rate, the frame lengths and the shares of traffic classes
+//! change over time. It is configured by `load = "FILE"`.
 //!
 //! A program is a list of segments with a constant rate. The number of packets before each segment
-//! is known, so packet `k` belongs to one segment, whatever the clock shows. Its length and class
-//! follow from `k`, and its due time from its place in the segment.
+//! is known. Each packet therefore belongs to a fixed segment, independent of the clock. The length
+//! and the class of a packet follow from its number. The time at which it is due follows from its
+//! position in the segment.
 //!
 //! ```text
 //! packets  | 0 .. 999           | 1000 .. 10999                  | 11000 ..
@@ -19,14 +21,14 @@ use crate::Error;
 pub(super) use file::ClassKeys;
 use file::{File, StepKeys};
 
-/// Duration of the segments of a linear change, in seconds.
+/// Duration in seconds of the segments into which a linear rate change is divided.
 const RAMP_SECONDS: f64 = 0.01;
-/// Maximum number of segments.
+/// Maximum number of segments in a program.
 const SEGMENTS_MAX: usize = 1_000_000;
 /// One second, in nanoseconds.
 const SECOND_NS: f64 = 1e9;
 
-/// A load program, ready for the generator.
+/// A load program in the form that the generator uses.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     /// Segments of the program in the order of time. After the last segment, the program ends or
@@ -34,15 +36,15 @@ pub(super) struct Program {
     segments: Vec<Segment>,
     /// List of the different frame lengths in the program. Each segment refers to one of them.
     pub(super) sizes: Vec<Size>,
-    /// Classes. Empty if the file has no classes.
+    /// Traffic classes of the program. The list is empty if the file has no classes.
     pub(super) classes: Vec<ClassKeys>,
     repeat: bool,
-    /// Number of packets and duration of one cycle.
+    /// Number of packets in one cycle of the program, followed by the duration of the cycle.
     packets: u64,
     duration_ns: u64,
 }
 
-/// A time with a constant rate.
+/// A period of time with a constant rate.
 #[derive(Clone, Debug, PartialEq)]
 struct Segment {
     start_ns: u64,
@@ -55,7 +57,7 @@ struct Segment {
     limits: Vec<u32>,
 }
 
-/// The part of a program to which a packet belongs.
+/// The segment of a program to which a packet belongs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Position<'a> {
     /// Number of the first packet after the segment.
@@ -66,7 +68,7 @@ pub(super) struct Position<'a> {
     pub(super) start_ns: u64,
     /// Time between two packets, in nanoseconds.
     pub(super) packet_ns: f64,
-    /// Index into [`Program::sizes`].
+    /// Index of the frame lengths in [`Program::sizes`].
     pub(super) size: usize,
     /// Limit of each traffic class in the segment.
     pub(super) limits: &'a [u32],
@@ -119,7 +121,7 @@ impl Program {
             true => (elapsed_ns / self.duration_ns, elapsed_ns % self.duration_ns),
             false => (0, elapsed_ns.min(self.duration_ns)),
         };
-        // The first segment starts at 0.
+        // The first segment starts at time 0, so at least one segment is found.
         let index = self.segments.partition_point(|segment| segment.start_ns <= within_ns) - 1;
         let segment = &self.segments[index];
         let packets = ((within_ns - segment.start_ns) as f64 / segment.packet_ns) as u64;
@@ -156,7 +158,7 @@ impl Program {
     }
 }
 
-/// State between the steps of a file.
+/// State that is kept from one step of the file to the next step.
 struct Builder {
     seconds: f64,
     packets: f64,
