@@ -7,7 +7,7 @@ use super::image::{Declared, State};
 use super::shapes::refusal;
 use crate::{Error, Running};
 
-/// Maximum number of entries in a reply.
+/// Maximum number of entries in a reply to the command `list`.
 const LISTED_MAX: usize = 10_000;
 
 impl Declared {
@@ -51,7 +51,7 @@ impl Declared {
     }
 }
 
-/// Returns the rows of a request: each is a list of words.
+/// Returns the rows of a request. Each row is a list of words.
 fn rows(request: &Value) -> Result<Vec<Vec<&str>>, Error> {
     let refuse = || refusal("the command needs \"rows\": [[\"VALUE\", \"COLUMN=VALUE\", ...], ...]");
     let rows = request.get("rows").and_then(Value::as_array).filter(|rows| !rows.is_empty()).ok_or_else(refuse)?;

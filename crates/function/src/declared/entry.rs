@@ -5,22 +5,22 @@ use godwit_declare::value::{self, Words};
 use godwit_declare::words::KeyWords;
 use godwit_declare::{Field, FieldType, RecordLayout, Scalar, Shape, Table};
 
-/// Key of an entry.
+/// Key of an entry. Its kind depends on the shape of the table.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Key {
-    /// Words of a key (`exact`).
+    /// Key of an `exact` table, as words.
     Words(Vec<u64>),
-    /// IPv4 prefix and its length.
+    /// IPv4 prefix with its length.
     Prefix4(u32, u8),
-    /// IPv6 prefix and its length.
+    /// IPv6 prefix with its length.
     Prefix6(u128, u8),
-    /// Number of an entry (`array`).
+    /// Number of an entry in an `array` table.
     Index(u32),
-    /// Priority, and for each field its pattern as text (`acl`).
+    /// Priority of an entry in an `acl` table, with the text of the pattern for each field.
     Pattern(u32, Vec<String>),
-    /// Name of a row (`maglev`).
+    /// Name of a row in a `maglev` table.
     Name(String),
-    /// A byte string.
+    /// Byte string of variable length.
     Bytes(Vec<u8>),
 }
 

@@ -24,13 +24,13 @@ pub(crate) struct Values {
     pub(crate) tables: BTreeMap<String, Spanned<PathBuf>>,
 }
 
-/// Image and tables of a configured function.
+/// Table image of a configured function, with the state of its tables.
 pub(crate) struct Declared {
     image: Arc<Image>,
     tables: Mutex<Vec<State>>,
 }
 
-/// A table, with its entries as the operator sees them.
+/// Table of a function, with its entries in the form that the operator sees.
 pub(super) struct State {
     pub(super) name: String,
     pub(super) capacity: usize,
@@ -121,7 +121,7 @@ fn entries(
     file::read(directory, name.get_ref(), table, format)
 }
 
-/// Returns the bytes of all parameters.
+/// Returns the bytes of all parameters in the format of the image.
 fn params(
     declaration: &Declaration,
     layout: &ImageLayout,

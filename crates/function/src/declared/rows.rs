@@ -1,4 +1,4 @@
-//! Rows of a table image. Entries with equal rows share one.
+//! Rows of a table image. Entries with equal rows share one row.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -14,7 +14,7 @@ pub(super) struct Rows {
     row_bytes: usize,
     capacity: usize,
     by_row: HashMap<Row, u32>,
-    /// Row and number of its uses, by index.
+    /// Row in each place, with the number of entries that use it.
     taken: Vec<(Option<Row>, u32)>,
     free: VecDeque<u32>,
     retired: Vec<u32>,
@@ -33,7 +33,7 @@ impl Rows {
         }
     }
 
-    /// Returns the same rows at another offset of the image.
+    /// Returns these rows with another offset in the image.
     pub(super) fn at(self, offset: usize) -> Self {
         Self { offset, ..self }
     }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::{Case, patterns};
 use crate::{BuildContext, Error};
 
-/// Keys of the stanza.
+/// Configuration keys of a function of kind `dpi`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {

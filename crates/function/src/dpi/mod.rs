@@ -23,7 +23,7 @@ pub use config::Config;
 pub use godwit_kernels::declared::dpi::*;
 pub use patterns::{parse as parse_patterns, parse_pattern};
 
-/// Registration of the function.
+/// Registration of the function kind `dpi`, with its contract and its constructor.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
 /// Whether upper and lower case letters are different.
@@ -46,7 +46,7 @@ impl Case {
     }
 }
 
-/// The configured function.
+/// Function of kind `dpi` that was built from its configuration.
 #[derive(Debug)]
 pub struct Dpi {
     patterns: Vec<Vec<u8>>,
@@ -97,7 +97,7 @@ impl Function for Dpi {
         };
         let matches = reference::search(payload, &self.patterns, self.case);
         let verdict = if matches.count == 0 { VERDICT_CLEAN } else { VERDICT_MATCH };
-        // The count is limited, because the field has 16 bits.
+        // The count is limited to the range of its 16-bit field.
         let port = matches.count.min(usize::from(u16::MAX)) as u16;
         Outcome { port, value: matches.first, ..Outcome::verdict(verdict) }
     }

@@ -112,7 +112,7 @@ impl Classes {
     }
 }
 
-/// A pattern as a sequence of classes, and its number.
+/// Pattern as a sequence of byte classes, with the pattern's number.
 type Sorted = (Vec<u8>, u32);
 
 /// Replaces the bytes of all patterns by their classes and sorts the patterns. Equal patterns are
@@ -143,7 +143,7 @@ struct Automaton<'a> {
     /// row offset of the next state in little-endian order.
     rows: &'a mut [[u8; 4]],
     classes: u32,
-    /// Matches of the states from 0 on.
+    /// Matches of the states from number 0 on.
     matches: Vec<DpiMatch>,
     /// States without a match get descending numbers. All states from this number on are such
     /// states and have their numbers already.
@@ -160,7 +160,7 @@ struct Node<'a> {
 }
 
 impl Automaton<'_> {
-    /// Writes all rows. Returns the start state.
+    /// Writes the rows of all states. Returns the number of the start state.
     fn fill(&mut self, sorted: &[Sorted]) -> u32 {
         self.others_end -= 1;
         let start = self.others_end;

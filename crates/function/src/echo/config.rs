@@ -5,7 +5,7 @@ use toml::Spanned;
 
 use crate::{BuildContext, Error};
 
-/// Keys of the stanza.
+/// Configuration keys of a function of kind `echo`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {

@@ -27,10 +27,10 @@ pub use godwit_kernels::declared::echo::*;
 /// Ethernet header, an IPv4 header without options, and the UDP header.
 pub const NUMBER_OFFSET: usize = 14 + 20 + 8;
 
-/// Registration of the function.
+/// Registration of the function kind `echo`, with its contract and its constructor.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
-/// The configured function.
+/// Function of kind `echo` that was built from its configuration.
 #[derive(Debug)]
 pub struct Echo {
     ports: u32,

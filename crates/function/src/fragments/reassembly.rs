@@ -92,19 +92,19 @@ struct Fragment<'a> {
 struct Packet {
     number: u64,
     since_ns: u64,
-    /// Headers of the fragment with offset 0.
+    /// Headers of the fragment at offset 0, which become the headers of the reassembled frame.
     front: Vec<u8>,
     next_header: Option<(usize, u8)>,
     ip_at: usize,
     /// Held fragments without overlaps, sorted by offset. Each one consists of its offset in the
     /// packet and its payload.
     parts: Vec<(usize, Box<[u8]>)>,
-    /// Payload bytes that have arrived.
+    /// Number of payload bytes that have arrived.
     bytes: usize,
     /// Number of payload bytes of the whole packet. It is known once the last fragment of the
     /// packet has arrived.
     total: Option<usize>,
-    /// Congestion marks that occur in the fragments, by mark.
+    /// Whether each of the four congestion marks (ECN, RFC 3168) occurs in a fragment.
     marks: [bool; 4],
     /// Whether the packet was given up. Such a packet holds no fragments, and its later fragments
     /// are dropped.
@@ -188,7 +188,8 @@ impl Reassembler {
         Ok(Added::Whole { held })
     }
 
-    /// Returns the frame that the last [`Added::Whole`] completed.
+    /// Returns the frame that was reassembled when [`Reassembler::add`] last returned
+    /// [`Added::Whole`].
     pub fn whole(&self) -> &[u8] {
         &self.whole
     }
@@ -219,7 +220,7 @@ impl Reassembler {
         self.oldest().map_or(u64::MAX, |(_, since_ns)| since_ns.saturating_add(self.limits.timeout_ns))
     }
 
-    /// Returns the number of bytes held, including bookkeeping.
+    /// Returns the number of bytes in held fragments, including the bookkeeping.
     pub fn held_bytes(&self) -> usize {
         self.bytes
     }
@@ -262,7 +263,7 @@ impl Reassembler {
         self.packets.insert(fragment.key, packet);
     }
 
-    /// Gives up the oldest packets until the memory limit holds.
+    /// Gives up the oldest packets until the held fragments are within the memory limit.
     fn make_room(&mut self) {
         while self.bytes > self.limits.bytes
             && let Some((key, _)) = self.oldest()
@@ -361,7 +362,7 @@ impl<'a> Fragment<'a> {
         }?;
         let Self { offset, more, payload, front, .. } = &fragment;
         let whole_units = !more || payload.len().is_multiple_of(8);
-        // The length field of IPv4 and IPv6 has 16 bits.
+        // The length fields of IPv4 and IPv6 have 16 bits.
         let fits = front.len() - ip_at + offset + payload.len() <= PAYLOAD_BYTES_MAX;
         (!payload.is_empty() && whole_units && fits).then_some(fragment)
     }

@@ -54,7 +54,7 @@ impl<'a> Split<'a> {
         Some(Self { packet, header_bytes, later, later_bytes, first_bytes, each_bytes })
     }
 
-    /// Returns the number of fragments, at least two.
+    /// Returns the number of fragments, which is at least two.
     pub fn count(&self) -> usize {
         1 + (self.payload_bytes() - self.first_bytes).div_ceil(self.each_bytes)
     }
@@ -125,9 +125,9 @@ fn later_header(header: &[u8], later: &mut [u8; HEADER_BYTES_MAX]) -> usize {
     let mut options = &header[HEADER_BYTES..];
     while let Some(&kind) = options.first() {
         let bytes = match kind {
-            // End of options.
+            // This option ends the list of options.
             0 => break,
-            // No operation.
+            // The option "no operation" is a single byte.
             1 => 1,
             _ => match options.get(1) {
                 Some(&bytes) if bytes >= 2 && usize::from(bytes) <= options.len() => bytes.into(),

@@ -18,9 +18,9 @@ const IPV6_BYTES: usize = 40;
 /// Reason why a packet cannot be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The packet exceeds this MTU, in bytes.
+    /// The packet exceeds the MTU of the link, which is given in bytes.
     TooBig(usize),
-    /// The TTL or hop limit is used up.
+    /// The TTL or the hop limit of the packet does not allow another hop.
     HopLimit,
     /// No route covers the destination.
     NoRoute,

@@ -16,7 +16,7 @@ use crate::routing::{NextHop, Unchanged};
 use crate::tables::lpm4::{Change, Group, Rib, Slots, Table};
 use crate::{Error, Running};
 
-/// State for changes to the table.
+/// State for changes to routes and next hops.
 pub(super) struct Changer {
     image: Arc<Image>,
     layout: Layout,

@@ -1,4 +1,4 @@
-//! `ipv4`: forwards IPv4 packets by their longest matching prefix.
+//! The function `ipv4` forwards IPv4 packets by the longest prefix that matches their destination.
 
 mod changes;
 mod config;
@@ -29,7 +29,7 @@ pub use godwit_kernels::declared::ipv4::*;
 /// Maximum number of routes in a table.
 pub const ROUTES_MAX: usize = crate::tables::lpm4::ROUTES_MAX;
 
-/// Registration of the function.
+/// Registration of the function kind `ipv4`, with its contract and its constructor.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
 /// Route to an IPv4 prefix of length 0 to 32.

@@ -15,7 +15,7 @@ use super::{
 use crate::routes::Address;
 use crate::routing::NextHop;
 
-/// Next hops of the routes, by length, then by prefix.
+/// Next hop of each route. There is one map per prefix length, whose keys are the prefixes.
 #[derive(Debug)]
 pub(super) struct Prefixes([BTreeMap<u32, u32>; 33]);
 

@@ -1,4 +1,4 @@
-//! Route changes at run time: the [`Routing`] of `ipv4`.
+//! Route changes at run time, by an implementation of the trait [`Routing`] for `ipv4`.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use crate::routing::{Family, NextHop, Prefix, RouteChange, Routing, Unchanged};
 use crate::tables::lpm4::Change;
 use crate::{Error, Running};
 
-/// Locked table in its changeable form.
+/// Locked table in the form that allows changes.
 struct Changing<'a>(MutexGuard<'a, Table>);
 
 impl Changing<'_> {

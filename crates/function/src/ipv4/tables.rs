@@ -22,10 +22,10 @@ use crate::tables::lpm4::{self, Built, Group, NARROW, TBL24_ENTRIES, WIDE, check
 const NEXT_HOPS_OFFSET: usize = size_of::<Ipv4Image>().next_multiple_of(ALIGNMENT_BYTES);
 const NEXT_HOP_BYTES: usize = size_of::<Ipv4NextHop>();
 
-/// Layout of the image.
+/// Layout of the table image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Capacity for next hops.
+    /// Number of next hops that the image has room for.
     pub(super) next_hops: usize,
     pub(super) table: lpm4::Layout,
 }

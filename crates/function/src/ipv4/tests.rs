@@ -111,7 +111,7 @@ fn the_reverse_path_filter_looks_up_the_source() {
         packet.splice(12..12, [0x81, 0, 0, 9]);
         assert_eq!(testing::prepare_one(&*filtered, 1, &packet), strict, "{source:?} with a tag");
     }
-    // The other port.
+    // Only port a is filtered, so the filter drops the packet there and lets it pass at port b.
     let filtered = function(&format!("reverse_path = {{ a = \"strict\" }}\n{ROUTES}"));
     let packet = frame([10, 0, 0, 1], [10, 0, 0, 9], 9);
     assert_eq!(testing::prepare_one(&*filtered, 0, &packet), refused);
@@ -259,7 +259,7 @@ fn reports_mtu_ttl_and_unresolved_next_hops() {
         assert_eq!(before == frame, !matches!(outcome.verdict, VERDICT_FORWARD | VERDICT_FRAGMENT));
         (outcome.verdict, outcome.port, outcome.value)
     };
-    // The packets have 32 bytes.
+    // The packets in this test have 32 bytes.
     assert_eq!(outcome(0, 9, true), (VERDICT_FORWARD, 3, 0));
     assert_eq!(outcome(1, 9, true), (VERDICT_TOO_BIG, 3, 31));
     assert_eq!(outcome(1, 9, false), (VERDICT_FRAGMENT, 3, 31));
@@ -354,7 +354,7 @@ fn shares_groups_between_blocks_with_the_same_pieces() {
     let groups = |routes| Ipv4::with_room(routes, next_hops(2), Vec::new(), room).unwrap().image.load_u32(12);
     assert_eq!(groups((0..1000).map(|block| route(block << 8 | 7, 32, 0)).collect()), 1);
     assert_eq!(groups((0..1000).map(|block| route(block << 8 | 7, 32, block % 2)).collect()), 2);
-    // A longer prefix with the same next hop needs no group.
+    // A longer prefix with the same next hop as the shorter one needs no group.
     assert_eq!(groups(vec![route(0x0a00_0000, 8, 1), route(0x0a01_0280, 25, 1)]), 0);
 }
 

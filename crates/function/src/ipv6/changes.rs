@@ -39,7 +39,7 @@ const GAP_BYTES: usize = 4096;
 /// index `None` removes the route.
 pub(super) type Change = (u128, u8, Option<u32>);
 
-/// State for changes to the table.
+/// State for changes to routes and next hops.
 #[derive(Debug)]
 pub(super) struct Changer {
     image: Arc<Image>,
@@ -59,7 +59,7 @@ pub(super) struct Changer {
     unsent: Vec<Range<usize>>,
 }
 
-/// Writes free lines of an image that is in use.
+/// Writer of lookup structures into the free lines of an image that is in use.
 struct FreeLineWriter<'a> {
     image: &'a Image,
     layout: &'a Layout,
@@ -169,7 +169,7 @@ impl Changer {
             merge(taken.iter().map(bytes).collect()).into_iter().try_for_each(|range| running.image_changed(range));
         let sent = sent.and_then(|()| if was_used { self.quiesce(running) } else { Ok(()) });
         if let Err(error) = sent {
-            // No entry refers to these lines yet.
+            // No entry refers to these lines yet, so they can be freed at once.
             taken.into_iter().for_each(|run| self.lines.give(run));
             self.undo(changes, &before);
             return Err(error);
@@ -233,7 +233,7 @@ impl Changer {
         slots.extend(outsides.iter().map(|&(slot, _)| slot));
         slots.sort_unstable();
         slots.dedup();
-        // Both lists are sorted. A slot may occur in both.
+        // Both lists of entries are sorted. An entry may occur in both lists.
         let mut outsides = outsides.into_iter().peekable();
         let mut outside_of = |slot: u32| {
             let now = outsides.next_if(|&(changed, _)| changed == slot);
@@ -291,7 +291,8 @@ impl Changer {
         self.unsent.extend(merge(changed));
     }
 
-    /// Copies the changed ranges of the image to the devices.
+    /// Copies all changed ranges of the image to the devices. If a copy fails, the ranges are
+    /// copied again later.
     pub(super) fn send_again(&mut self, running: &dyn Running) -> Result<(), Error> {
         self.next_hops.send_again(running)?;
         while let Some(range) = self.unsent.last() {
@@ -312,7 +313,7 @@ impl Changer {
     }
 }
 
-/// Merges ranges that are at most [`GAP_BYTES`] apart.
+/// Merges ranges whose gaps are at most [`GAP_BYTES`].
 fn merge(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     ranges.sort_unstable_by_key(|range| range.start);
     let mut joined: Vec<Range<usize>> = Vec::new();

@@ -1,4 +1,4 @@
-//! Choice of the lookup structure, by measurement.
+//! Choice of the faster lookup structure, by a measurement on this machine.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ fn addresses(rib: &Rib) -> Vec<u128> {
     let step = (rib.len() / ADDRESSES).max(1);
     let mut state = 1u64;
     let mut random = || {
-        // splitmix64 (Steele, Lea, Flood, OOPSLA 2014, figure 16).
+        // The random numbers come from splitmix64 (Steele, Lea, Flood, OOPSLA 2014, figure 16).
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -11,29 +11,29 @@ use crate::routes::{NextHopConfig, Resolved, RouteConfig, Stanza};
 use crate::routing::{KernelRoutes, KernelRoutesConfig, ReversePath, ReversePathConfig};
 use crate::{BuildContext, Error};
 
-/// Keys of the stanza.
+/// Configuration keys of a function of kind `ipv6`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Path of a text file of routes.
+    /// Path of a text file that contains routes.
     routes: Option<PathBuf>,
-    /// Next hop of routes without one.
+    /// Next hop of the routes that name no next hop.
     default_next_hop: Option<Spanned<String>>,
-    /// Routes in the configuration. They follow those of the file.
+    /// Routes in the configuration. They come after the routes of the file.
     #[serde(default)]
     route: Vec<RouteConfig>,
-    /// Next hops that routes can name.
+    /// Named next hops, which routes refer to by their names.
     #[serde(default)]
     next_hop: Vec<NextHopConfig>,
-    /// Source of tracked routes: the kernel or a routing daemon.
+    /// Source of the routes that the function tracks, which is the kernel or a routing daemon.
     follow: Option<KernelRoutesConfig>,
     /// Lookup structure of the table.
     lookup: Option<Spanned<String>>,
-    /// See [`Spare::next_hops`].
+    /// Number of spare next hops, as in [`Spare::next_hops`].
     spare_next_hops: Option<Spanned<usize>>,
-    /// See [`Spare::lines`].
+    /// Number of spare lines, as in [`Spare::lines`].
     spare_lines: Option<Spanned<usize>>,
-    /// Reverse-path filter: the mode of each filtered port.
+    /// Mode of the reverse-path filter for each filtered port.
     reverse_path: Option<ReversePathConfig>,
 }
 
@@ -42,17 +42,17 @@ pub struct Config {
 const SPARE_MAX: usize = 1 << 23;
 
 impl Config {
-    /// Returns the tracked routes, if configured.
+    /// Returns the source of tracked routes if one is configured.
     pub(super) fn kernel_routes(&self, context: &BuildContext<'_>) -> Result<Option<KernelRoutes>, Error> {
         self.follow.as_ref().map(|follow| follow.resolve(context)).transpose()
     }
 
-    /// Returns the reverse-path filter, if configured.
+    /// Returns the reverse-path filter if one is configured.
     pub(super) fn reverse_path(&self, context: &BuildContext<'_>) -> Result<Option<ReversePath>, Error> {
         self.reverse_path.as_ref().map(|config| ReversePath::resolve(config, context)).transpose()
     }
 
-    /// Reads the routes and resolves all names.
+    /// Reads the configured routes and replaces the names of next hops and ports by their numbers.
     pub(super) fn resolve(&self, context: &BuildContext<'_>) -> Result<Resolved<u128>, Error> {
         let (routes, default_next_hop) = (self.routes.as_ref(), self.default_next_hop.as_ref());
         let stanza = Stanza { routes, default_next_hop, route: &self.route, next_hop: &self.next_hop };

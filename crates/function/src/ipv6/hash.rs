@@ -16,17 +16,17 @@ use super::Route;
 use super::tables::{Full, Writer, leaf};
 use crate::routes::Address;
 
-/// Maximum number of lengths in a rope.
+/// Maximum number of lengths in a rope (the sequence of prefix lengths to try).
 const ROPE_MAX: usize = 8;
 /// Number of hash seeds that are tried for a table of the same size. If records do not fit with any
 /// seed, the table is enlarged.
 const SEEDS: usize = 4;
 
-/// Upper or lower half of a prefix, with its entry.
+/// Upper or lower half of a route's prefix, with the entry that a lookup finds there.
 #[derive(Clone, Copy, Debug)]
 struct Key {
     prefix: u64,
-    /// Length of the half, 1 to 64 bits.
+    /// Length of this half of the prefix, which is 1 to 64 bits.
     length: u8,
     entry: u32,
 }
@@ -44,7 +44,7 @@ struct Record {
 /// `outside` is the next hop of the longest route that covers all of `routes`.
 pub(super) fn build(routes: &[Route], outside: u32, writer: &mut dyn Writer) -> Result<u32, Full> {
     let mut keys: Vec<Key> = Vec::with_capacity(routes.len());
-    // Routes of at most 64 bits that cover the current address.
+    // This stack holds the routes of at most 64 bits that cover the current address.
     let mut covering: Vec<Route> = Vec::new();
     let mut at = 0;
     while let Some(route) = routes.get(at) {
@@ -120,7 +120,7 @@ fn rope(mut keys: Vec<Key>, outside: u32, records: &mut Vec<Record>) -> u64 {
         rope |= u64::from(length) << (8 * tried);
         tried += 1;
         let mut shorter = Vec::new();
-        // Keys shorter than `length` that cover the current key.
+        // This stack holds the keys shorter than `length` that cover the current key.
         let mut covering: Vec<Key> = Vec::new();
         let mut at = 0;
         while let Some(&key) = keys.get(at) {

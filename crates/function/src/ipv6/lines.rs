@@ -17,7 +17,7 @@ pub(super) struct Run {
 pub(super) struct Lines {
     next: u32,
     end: u32,
-    /// First lines of the free runs, by length.
+    /// First lines of all free runs, grouped by the length of the run.
     free: BTreeMap<u32, Vec<u32>>,
     free_count: usize,
 }

@@ -1,4 +1,4 @@
-//! `ipv6`: forwards IPv6 packets by their longest matching prefix.
+//! The function `ipv6` forwards IPv6 packets by the longest prefix that matches their destination.
 
 mod changes;
 mod choose;
@@ -34,7 +34,7 @@ pub use config::Config;
 /// reasons.
 pub use godwit_kernels::declared::ipv6::*;
 
-/// Registration of the function.
+/// Registration of the function kind `ipv6`, with its contract and its constructor.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
 /// Route to an IPv6 prefix of length 0 to 128.
@@ -43,9 +43,9 @@ pub type Route = crate::routes::Route<u128>;
 /// Lookup structure of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Multibit trie.
+    /// Multibit trie, which is searched by parts of the address.
     Trie,
-    /// Hash tables, searched by length.
+    /// Hash tables, which are searched by prefix length.
     Hash,
 }
 

@@ -20,7 +20,7 @@ use crate::routing::NextHop;
 /// Number of bytes of a hop-by-hop options header that are processed. Later options are ignored.
 const OPTION_BYTES: usize = 64;
 
-/// Next hops of the routes, by length, then by prefix.
+/// Next hop of each route. There is one map per prefix length, whose keys are the prefixes.
 #[derive(Debug)]
 pub(super) struct Prefixes(Vec<BTreeMap<u128, u32>>);
 

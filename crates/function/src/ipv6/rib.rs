@@ -1,4 +1,4 @@
-//! Sorted routes, from which tables are built.
+//! Sorted list of routes, from which lookup tables are built.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Route changes at run time: the [`Routing`] of `ipv6`.
+//! Route changes at run time, by an implementation of the trait [`Routing`] for `ipv6`.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{MutexGuard, PoisonError};

@@ -21,13 +21,15 @@ use crate::routing::{Adjacency, Format, NextHop, Record};
 const NEXT_HOPS_OFFSET: usize = size_of::<Ipv6Image>().next_multiple_of(ALIGNMENT_BYTES);
 const NEXT_HOP_BYTES: usize = size_of::<Ipv6NextHop>();
 
-/// Number of address bits that select an entry of the root. It must be even.
+/// Number of address bits that select an entry of the root table. It must be even.
 ///
 /// The number does not depend on the number of routes, because few routes may become many at run
-/// time. A small table pays only the 4 MiB: addresses in use begin alike and need few cache lines
-/// of the root. Measured with `bench ipv6-lookup` (AVX-512, a Xeon with 2 MiB of L2), compared with
-/// a root of 16 bits: 5.4 ns instead of 5.8 ns per lookup for 500 prefixes of 2025, 6.7 ns instead
-/// of 6.5 ns for 5000, and 6.1 ns instead of 6.9 ns for 20,000.
+/// time. For a small table, the root costs only 4 MiB of memory. The addresses in use begin alike,
+/// so lookups touch few cache lines of the root.
+///
+/// The benchmark `bench ipv6-lookup` (AVX-512, a Xeon with 2 MiB of L2) compared this root with a
+/// root of 16 bits. A lookup takes 5.4 ns instead of 5.8 ns for 500 prefixes of 2025. It takes 6.7
+/// ns instead of 6.5 ns for 5000 prefixes, and 6.1 ns instead of 6.9 ns for 20,000 prefixes.
 pub(super) const ROOT_BITS: u32 = 20;
 
 /// Maximum number of next hops in a table.
@@ -58,15 +60,15 @@ pub(super) fn leaf(next_hop: u32) -> u32 {
     next_hop
 }
 
-/// Layout of the image.
+/// Layout of the table image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) form: Form,
     /// Number of address bits that select an entry of the root table. The number is even.
     pub(super) root_bits: u32,
-    /// Capacity for next hops.
+    /// Number of next hops that the image has room for.
     pub(super) next_hops: usize,
-    /// Capacity for lines.
+    /// Number of lines that the image has room for.
     pub(super) lines: usize,
     pub(super) root_offset: usize,
     pub(super) lines_offset: usize,
@@ -151,7 +153,7 @@ impl Built {
         Ok(built)
     }
 
-    /// Returns a view for lookups by the host.
+    /// Returns a view of the table, for lookups on the CPU.
     pub(super) fn table(&self) -> walk::Table<&[u8]> {
         walk::Table { form: self.form, root_bits: self.root_bits, root: &self.root, lines: &self.bytes }
     }
@@ -181,7 +183,7 @@ impl Built {
     }
 }
 
-/// Encoding of next hops in the image.
+/// Encoding of next hops in the table image.
 pub(super) const FORMAT: Format = Format {
     record: |next_hop| {
         let Ipv6NextHop { to, from } = record_of(next_hop);

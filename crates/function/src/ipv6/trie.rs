@@ -13,7 +13,7 @@ use godwit_kernels::image::{IPV6_KEYS, IPV6_LINE_BYTES, IPV6_LOW, IPV6_NODE, IPV
 use super::rib::Interval;
 use super::tables::{Full, Writer, leaf};
 
-/// Strides that a node can have, in bits.
+/// Possible numbers of address bits (strides) that select an entry of a node.
 const STRIDES: [u32; 4] = [6, 8, 10, 12];
 /// Cost of a step through a bucket, where a step through a node costs 1. A bucket costs more,
 /// because one gather instruction takes sixteen steps through nodes at once.
@@ -191,7 +191,7 @@ fn tree_size(pieces: usize) -> (u32, usize) {
 enum DivisionKind {
     /// A node with this stride.
     Node(u32),
-    /// A tree of buckets.
+    /// A search tree of buckets.
     Buckets,
     /// A bucket that skips address bits. A single interval of the bucket contains all borders and
     /// is divided further. A lookup does not examine the skipped bits again.

@@ -10,10 +10,10 @@ use godwit_packet::Image;
 use super::Form;
 use super::lines::Run;
 
-/// Bits of an entry that hold its tag.
+/// Mask of the bits of an entry that hold its tag.
 const TAG: u32 = 3 << 30;
 
-/// Words of a table, by offset in bytes.
+/// Table bytes from which a lookup reads words, by their offset.
 pub(super) trait Words: Copy {
     fn u32(self, at: usize) -> u32;
     fn u64(self, at: usize) -> u64;
@@ -153,7 +153,7 @@ pub(super) fn runs(form: Form, entry: u32, read: &dyn Fn(u32, usize) -> u32, run
             let mut before = None;
             for index in 0..=IPV6_KEYS {
                 let value = read(first, 2 * IPV6_KEYS + index);
-                // Unused values of a bucket repeat the last used one.
+                // The unused values of a bucket repeat the last used value.
                 if before.replace(value) != Some(value) {
                     self::runs(form, value, read, runs);
                 }

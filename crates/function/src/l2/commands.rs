@@ -13,7 +13,7 @@ use crate::{Error, Running};
 /// Maximum number of addresses in a reply.
 const LISTED_MAX: usize = 10_000;
 
-/// Executes a command completely, or not at all.
+/// Executes a control command either completely or not at all.
 pub(super) fn run(
     control: &mut Control,
     request: &Value,
@@ -84,7 +84,7 @@ fn delete(control: &mut Control, request: &Value) -> Result<Value, Error> {
     Ok(json!({ "deleted": keys.len() }))
 }
 
-/// Selection of addresses by VLAN and port.
+/// Filter that selects addresses by VLAN and port.
 struct Filter {
     vid: Option<u16>,
     port: Option<u8>,

@@ -13,7 +13,7 @@ use super::{key, tables};
 use crate::config::value;
 use crate::{BuildContext, Error};
 
-/// Default VLAN of ports and addresses.
+/// Default VLAN of ports and of static addresses.
 const DEFAULT_VLAN: u16 = 1;
 /// Default capacity of the table, in addresses.
 const DEFAULT_CAPACITY: u64 = 65_536;
@@ -22,7 +22,7 @@ const DEFAULT_AGEING_S: u64 = 300;
 /// Maximum ageing time, in seconds (IEEE 802.1Q-2018, table 8-6).
 const AGEING_S_MAX: u64 = 1_000_000;
 
-/// Keys of the stanza.
+/// Configuration keys of a function of kind `l2`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Config {
@@ -30,7 +30,7 @@ pub(super) struct Config {
     capacity: Option<Spanned<u64>>,
     /// Ageing time of learned addresses, in seconds. With the value 0, addresses do not age.
     ageing_s: Option<Spanned<u64>>,
-    /// Path of a text file of static addresses; see `macs.rs`.
+    /// Path of a text file of static addresses, whose format `macs.rs` describes.
     macs: Option<PathBuf>,
     /// Static addresses in the configuration.
     #[serde(default)]

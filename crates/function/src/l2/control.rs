@@ -32,10 +32,10 @@ const LEARNED_AT_ONCE: usize = 16_384;
 /// Number of times that the ageing process visits each slot within the ageing time.
 const SWEEPS: f64 = 8.0;
 
-/// Known addresses, by `VID << 48 | MAC`.
+/// Known addresses, each with its key `VID << 48 | MAC`.
 pub(super) type Entries = HashMap<u64, Entry>;
 
-/// Known address.
+/// Entry of a known address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) port: u8,
@@ -60,7 +60,7 @@ pub(super) struct Limits {
     pub(super) ageing: Option<Duration>,
 }
 
-/// Control side of the switch. See the module documentation.
+/// Control side of the switch, which the module documentation describes.
 pub(super) struct Control {
     pub(super) switch: Arc<Switch>,
     pub(super) image: Arc<Image>,
@@ -68,7 +68,7 @@ pub(super) struct Control {
     table: Table,
     waves: Waves,
     limits: Limits,
-    /// Number of learned addresses, by port.
+    /// Number of learned addresses at each port.
     learned_at: Vec<u32>,
     pub(super) shared: Arc<SharedState>,
     notices: Vec<Receiver<Notice>>,
@@ -247,7 +247,7 @@ impl Control {
         }
     }
 
-    /// See [`super::L2::learn_all`].
+    /// Learns addresses as [`super::L2::learn_all`] describes.
     pub(super) fn learn_all(&mut self, addresses: &[(u64, u8)], running: Option<&dyn Running>) -> Result<(), Error> {
         let entries = Arc::clone(&self.entries);
         write(&entries).reserve(addresses.len());

@@ -1,4 +1,4 @@
-//! Switch for fuzz targets.
+//! Ethernet switch for fuzz targets.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
-//! Host half of the switch. After the kernel it adds and removes VLAN tags, and notifies the
-//! control side of source addresses.
+//! Work of the switch that each worker does on the CPU. After the kernel, it adds and removes VLAN
+//! tags, and notifies the control side of source addresses.
 //!
 //! Each worker has a bounded queue to the control side and never waits. A notice that does not fit
-//! is dropped and counted. The next frame from the source causes another notice. Many frames from a
-//! new source can arrive before its address is in the table. Recent notices are therefore
-//! remembered until the next housekeeping, and not repeated.
+//! is dropped and counted, and the next frame from the same source causes another notice. Many
+//! frames from a new source can arrive before its address is in the table. A worker therefore
+//! remembers its recent notices until the next housekeeping, and does not repeat them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -17,9 +17,9 @@ use godwit_wire::{Ethernet, MacAddress};
 use super::{FLAGS, NOTICE, SET, key, tags};
 use crate::{HostHalf, Work};
 
-/// Capacity of a worker's queue, in notices.
+/// Number of notices that the queue of a worker has room for.
 pub(super) const QUEUE: usize = 4096;
-/// Size of the table of recent notices; a power of two.
+/// Number of recent notices that a worker remembers. It is a power of two.
 const RECENT: usize = 1024;
 
 /// Notice for the control side: a frame with the source address `key` arrived on `port`.
@@ -32,7 +32,7 @@ pub(super) struct Notice {
 /// State that workers share with the control side and with readers of counters.
 #[derive(Debug, Default)]
 pub(super) struct SharedState {
-    /// Number of housekeeping rounds.
+    /// Number of completed housekeeping rounds.
     pub(super) rounds: AtomicU32,
     /// The remaining fields are the counters of the contract.
     pub(super) addresses: AtomicU64,
@@ -107,7 +107,7 @@ impl Drop for NoticeSender {
     }
 }
 
-/// Host half of one worker.
+/// Work of the switch that one worker does on the CPU.
 pub(super) struct Host {
     sender: NoticeSender,
 }

@@ -57,7 +57,7 @@ const FLAGS: u32 = 0xffff_0000;
 /// Interval at which the control side reads the notices that workers send about source addresses.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Registration of the function.
+/// Registration of the function kind `l2`, with its contract and its constructor.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
 /// Returns the key under which the table stores the address of a station in a VLAN: `VID << 48 |
@@ -67,17 +67,17 @@ pub fn key(vid: u16, mac: MacAddress) -> u64 {
     u64::from(vid) << 48 | u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
-/// Returns the VID and address of a key.
+/// Returns the VLAN identifier (VID) and the MAC address of a key.
 pub fn vid_and_mac(key: u64) -> (u16, MacAddress) {
     let [_, _, a, b, c, d, e, f] = key.to_be_bytes();
     ((key >> 48) as u16, MacAddress([a, b, c, d, e, f]))
 }
 
-/// Configured switch.
+/// Ethernet switch that was built from its configuration.
 pub struct L2 {
     switch: Arc<Switch>,
     image: Arc<Image>,
-    /// Known addresses, for `ref`.
+    /// Known addresses, which the reference implementation `ref` reads.
     entries: Arc<RwLock<Entries>>,
     /// Counters of the switch. They can be read while the control side holds its lock.
     shared: Arc<SharedState>,

@@ -30,22 +30,22 @@ pub(super) fn run_ref(buffer: &mut [u8], descriptor: &Descriptor, switch: &Switc
         Some(vid @ 1..) => port.is_trunk.then_some(vid),
         Some(0) | None => port.untagged,
     };
-    // Ingress filtering (clause 8.6.2).
+    // The ingress filter drops frames of VLANs to which the port does not belong (clause 8.6.2).
     let Some(vid) = vid.filter(|vid| switch.is_member(*vid, ingress)) else { return Outcome::drop(DROP_VLAN) };
     let (source, destination) = (ethernet.source(), ethernet.destination());
     if source.is_multicast() || source == MacAddress([0; 6]) {
         return Outcome::drop(DROP_SOURCE);
     }
-    // Reserved addresses (clause 8.6.3, table 8-1).
+    // A bridge does not forward frames to reserved addresses (clause 8.6.3, table 8-1).
     if let MacAddress([0x01, 0x80, 0xc2, 0x00, 0x00, 0x00..=0x0f]) = destination {
         return Outcome { value: vid.into(), ..Outcome::verdict(VERDICT_RESERVED) };
     }
-    // Learning process (clause 8.7).
+    // The learning process notes new source addresses (clause 8.7).
     let is_known = entries
         .get(&key(vid, source))
         .is_some_and(|entry| entry.is_static || (entry.port == ingress && entry.is_fresh));
     let value = u32::from(vid) | if port.learns && !is_known { NOTICE } else { 0 };
-    // Filtering database (clause 8.8).
+    // The filtering database determines the port of the destination (clause 8.8).
     let to = entries.get(&key(vid, destination)).filter(|_| !destination.is_multicast());
     match to.map(|entry| entry.port) {
         None => Outcome { port: PORT_FLOOD, value, ..Outcome::verdict(VERDICT_FLOOD) },

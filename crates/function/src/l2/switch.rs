@@ -1,8 +1,8 @@
-//! Ports and VLANs (IEEE 802.1Q-2018 clauses 6.9 and 8.6.2).
+//! Ports and VLANs of the switch (IEEE 802.1Q-2018 clauses 6.9 and 8.6.2).
 
 use crate::Error;
 
-/// Number of VIDs. 0 and 4095 are not VLANs.
+/// Number of VLAN identifiers (VIDs). The values 0 and 4095 are not VLANs.
 pub(super) const VIDS: u16 = 4096;
 
 /// Port of the switch.

@@ -14,12 +14,12 @@ const STATIC: u64 = 8;
 const PORT_SHIFT: u32 = 4;
 const REST_SHIFT: u32 = 12;
 
-/// Changeable contents of an entry.
+/// Contents of an entry that can change while it is in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Value {
     pub(super) port: u8,
     pub(super) is_static: bool,
-    /// A frame from the address arrived recently.
+    /// Whether a frame from the address arrived recently.
     pub(super) is_fresh: bool,
 }
 
@@ -59,7 +59,7 @@ impl Hash {
     }
 }
 
-/// Address table. See the module documentation.
+/// Address table of the control side.
 pub(super) struct Table {
     hash: Hash,
     cuckoo: Cuckoo,

@@ -1,4 +1,4 @@
-//! Table image. `kernels/l2/l2.h` shows its layout.
+//! Table image of the switch, whose layout `kernels/l2/l2.h` shows.
 
 use std::ops::Range;
 

@@ -10,7 +10,7 @@ use super::{POP, PUSH, SET};
 
 /// Length of a tag, in bytes.
 pub(super) const TAG_BYTES: usize = 4;
-/// Offset of the tag in the frame, after both addresses.
+/// Offset of the tag in the frame, which follows both MAC addresses.
 const TAG_OFFSET: usize = 12;
 
 /// Returns the change that a frame's tag needs ([`POP`], [`PUSH`], [`SET`] or 0), in the same way

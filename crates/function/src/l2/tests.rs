@@ -11,12 +11,12 @@ use serde_json::json;
 use super::*;
 use crate::testing::{self, Directory, build_error};
 
-/// Engine that records changes to the image and waits.
+/// Engine that records the changed ranges of the image and the waits.
 #[derive(Default)]
 struct Engine {
     changed: RefCell<Vec<Range<usize>>>,
     waited: RefCell<usize>,
-    /// Whether waits time out.
+    /// Whether waits for lookups fail with a timeout.
     fails: RefCell<bool>,
 }
 
@@ -35,7 +35,7 @@ impl Running for Engine {
     }
 }
 
-/// Switch with one worker. `ref` runs instead of a device.
+/// Switch with one worker. The reference implementation `ref` runs instead of a device.
 struct TestSwitch {
     function: L2,
     host: Box<dyn HostHalf>,
@@ -141,7 +141,7 @@ const VLANS: &str = r#"
 fn forwards_to_learned_addresses_and_follows_moves() {
     let mut switch = TestSwitch::new("", &PORTS);
     assert_eq!(switch.ports(0, &frame(mac(2), mac(1), None)), [1, 2, 3]);
-    // The address was not published yet.
+    // The address is learned, but not in the image yet, so its frames are flooded.
     assert_eq!(switch.ports(1, &frame(mac(1), mac(2), None)), [0, 2, 3]);
     switch.housekeeping(0.0);
     assert_eq!(switch.ports(1, &frame(mac(1), mac(2), None)), [0]);
@@ -212,7 +212,7 @@ fn adds_and_removes_tags_as_ports_require() {
     assert_eq!(copies[0].1[12..14], [8, 0]);
     assert_eq!(copies[1].1[12..16], [0x81, 0, 0xa0, 10]);
     assert_eq!(copies[1].1.len(), 60);
-    // VLAN 21 has no other ports.
+    // No other port belongs to VLAN 21.
     assert!(left(&mut switch, 2, &tagged(21)).is_empty());
     // Frames to known destinations are tagged in the same way.
     switch.pass(2, &frame(mac(5), to, Some(10)));
@@ -492,7 +492,8 @@ fn publishes_the_rest_after_a_failed_wait() {
     let addresses = |range: Range<u32>| range.map(|number| (key(1, mac(number)), 0)).collect::<Vec<_>>();
     switch.function.learn_all(&addresses(0..900)).unwrap();
     *switch.engine.fails.borrow_mut() = true;
-    // The table is nearly full, so some entries must move, which takes more than one wave.
+    // The table is nearly full, so the insertion moves some entries, which takes more than one wave
+    // of writes.
     let error = switch.function.control().learn_all(&addresses(900..977), Some(&switch.engine)).unwrap_err();
     assert!(error.to_string().contains("timed out"));
     assert!(switch.function.control().housekeeping(Duration::ZERO, &switch.engine).is_err());

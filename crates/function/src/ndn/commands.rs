@@ -20,7 +20,7 @@ use crate::{Error, Running};
 /// Maximum number of names in a reply to the command `list`. It is also the default number.
 const LIST_MAX: u64 = 10_000;
 
-/// The table with its control data.
+/// Table of names, with the data that control commands need.
 pub(super) struct Control {
     table: Table,
     /// Log of all added, changed and deleted names, in order. An entry without a next hop deletes
@@ -98,7 +98,7 @@ impl Control {
     }
 }
 
-/// Runs one command. It is applied completely or not at all.
+/// Runs one control command, which takes effect either completely or not at all.
 pub(super) fn run(
     control: &mut Control,
     request: &Value,
@@ -142,7 +142,7 @@ fn parsed(text: &str) -> Result<Vec<u8>, Error> {
     Ok(names.iter().next().map(|(name, _)| name.to_vec()).unwrap_or_default())
 }
 
-/// Parses the names of a request, given as an array of strings.
+/// Parses the names of a request, which the request contains as an array of strings.
 fn prefixes(request: &Value) -> Result<Vec<Vec<u8>>, Error> {
     let texts = request.get("prefix").and_then(Value::as_array).filter(|texts| !texts.is_empty());
     let Some(texts) = texts.and_then(|texts| texts.iter().map(Value::as_str).collect::<Option<Vec<_>>>()) else {

@@ -16,7 +16,7 @@ use crate::{BuildContext, Error};
 const SPARE_MAX: usize = 1 << 30;
 const NEXT_HOPS_MAX: usize = 1 << 16;
 
-/// Keys of the stanza.
+/// Configuration keys of a function of kind `ndn`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {

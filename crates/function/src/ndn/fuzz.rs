@@ -1,4 +1,4 @@
-//! Function and frames for the fuzz target of `ndn`.
+//! Forwarding function and frames for the fuzz target of `ndn`.
 
 use std::path::Path;
 use std::sync::Arc;

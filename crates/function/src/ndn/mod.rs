@@ -35,7 +35,7 @@ pub use uri::{parse as parse_uri, show as show_uri};
 
 use commands::Control;
 
-/// Registration of the function.
+/// Registration of the function kind `ndn`, with its contract and its constructor.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
 /// Default UDP port of NDN.
@@ -55,7 +55,7 @@ pub enum NextHop {
         /// Protocol that carries the NDN packet.
         carrier: Carrier,
     },
-    /// Interests are delivered to this machine.
+    /// Interests are delivered to the operating system of this machine.
     Local,
     /// Interests are dropped.
     Blackhole,
@@ -64,7 +64,7 @@ pub enum NextHop {
 /// Protocol that carries an NDN packet to its next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// Ethernet with the EtherType of NDN.
+    /// The packet is carried directly by Ethernet, with the EtherType of NDN.
     Ethernet,
     /// UDP over IPv4.
     Udp4 {
@@ -109,7 +109,7 @@ pub struct Parts {
     pub spare_names: usize,
     /// Number of next hops that can be added while packets flow.
     pub spare_next_hops: usize,
-    /// Secret key of the hash. `None` for a random key.
+    /// Secret key of the hash. With `None`, the key is random.
     pub key: Option<[u64; 2]>,
     /// Number of components of a guide (a prefix whose record lists the lengths of the names below
     /// it, see `kernels/ndn/find.h`). With `None`, the function chooses the best number for the
@@ -126,7 +126,7 @@ impl Parts {
     }
 }
 
-/// The configured function.
+/// Function of kind `ndn` that was built from its configuration.
 pub struct Ndn {
     image: Arc<Image>,
     udp_port: u16,

@@ -23,7 +23,7 @@ pub const NAME_BYTES_MAX: usize = 8800;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
     bytes: Vec<u8>,
-    /// End offset and next hop of each name.
+    /// End offset in `bytes` and next hop of each name.
     entries: Vec<(u64, u32)>,
 }
 
@@ -84,7 +84,7 @@ impl Names {
 #[derive(Debug, Default)]
 pub(super) struct NextHops<'a> {
     pub(super) index: HashMap<&'a [u8], u32>,
-    /// Next hop of names without a next hop.
+    /// Next hop of the lines that name no next hop.
     pub(super) default: Option<u32>,
 }
 

@@ -21,10 +21,10 @@ use super::{
 
 const NDN: u16 = 0x8624;
 
-/// A component of a name: its type and its value.
+/// Component of a name, which consists of a type and a value.
 type Component = (u64, Vec<u8>);
 
-/// Forwarding table of `ref`: names and next hops.
+/// Forwarding table of the reference implementation, with names and next hops.
 #[derive(Debug)]
 pub(super) struct Fib {
     names: HashMap<Vec<Component>, u32>,
@@ -416,9 +416,10 @@ fn interest_elements(mut value: &[u8], offset: impl Fn(&[u8]) -> usize) -> Optio
 
 /// Content of an LpPacket.
 enum Inside<'a> {
-    /// A complete packet, which is not parsed yet.
+    /// The LpPacket contains a complete packet, which is not parsed yet.
     Packet(&'a [u8]),
-    /// No complete packet: a fragment, a Nack or an idle packet.
+    /// The LpPacket contains no complete packet, because it is a fragment, a Nack or an idle
+    /// packet.
     Nothing,
 }
 

@@ -8,7 +8,7 @@ use godwit_kernels::image::{NDN_DEPTHS, NDN_UNIT_BYTES, NdnRecord};
 use super::hash::hash;
 use super::names::Names;
 
-/// Maximum number of components that are tried for guides.
+/// Maximum number of guide components that the estimate tries.
 const GUIDE_MAX: usize = 6;
 /// Approximate number of names from which the number of guide components is estimated.
 const SAMPLE: usize = 1 << 18;
@@ -16,11 +16,12 @@ const SAMPLE: usize = 1 << 18;
 /// Required capacity of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// Number of components of a guide.
+    /// Number of components of a guide (a prefix whose record lists the lengths of the names below
+    /// it).
     pub(super) guide: u32,
     /// Number of names and guides.
     pub(super) entries: usize,
-    /// Total size of their records, in units.
+    /// Total size of the records of all names and guides, in units of 64 bytes.
     pub(super) units: usize,
 }
 
@@ -112,7 +113,7 @@ fn best_guide(names: &Names, key: [u64; 2], sample: usize) -> u32 {
     guides.min_by_key(|&guide| cost(guide)).unwrap_or(1) as u32
 }
 
-/// Returns the number of names for each number of components.
+/// Returns the number of names that have each number of components.
 fn depths(names: &Names) -> [u64; NDN_DEPTHS as usize + 1] {
     let mut depths = [0; NDN_DEPTHS as usize + 1];
     names.iter().for_each(|(name, _)| depths[ends(name).count()] += 1);
@@ -123,7 +124,7 @@ fn depths(names: &Names) -> [u64; NDN_DEPTHS as usize + 1] {
 /// given number of components more than the names in the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Probes {
-    /// Buckets visited with guides, as in the kernel.
+    /// Number of visited buckets if a lookup uses guides, as the kernel does.
     pub guided: f64,
     /// Number of visited buckets if a lookup tries prefixes from the longest to the shortest. It
     /// skips numbers of components that no name has.

@@ -52,11 +52,11 @@ const DEFAULT_NEXT_HOP: usize = std::mem::offset_of!(NdnImage, default_next_hop)
 const DEPTHS: usize = std::mem::offset_of!(NdnImage, depths);
 const NEXT: usize = std::mem::offset_of!(NdnBucket, next);
 
-/// A table with its image.
+/// Table of names with its image.
 pub(super) struct Table {
     image: Arc<Image>,
     header: NdnImage,
-    /// First unit that was never used.
+    /// First record unit (64 bytes) that was never used.
     fresh: u32,
     free: BTreeMap<u32, Vec<u32>>,
     /// First overflow bucket that was never used.
@@ -73,7 +73,7 @@ pub(super) struct Written {
     pub(super) words: Vec<Range<usize>>,
 }
 
-/// Location of a name.
+/// Location of a name in the table.
 #[derive(Clone, Copy)]
 struct Location {
     slot: usize,
@@ -173,7 +173,7 @@ impl Table {
         (next_hop != NDN_NONE).then_some(next_hop)
     }
 
-    /// Adds a name, or changes its next hop.
+    /// Adds a name with its next hop. If the table contains the name already, changes its next hop.
     ///
     /// # Errors
     /// Returns an error if the table is full. The table is then unchanged.
@@ -347,7 +347,7 @@ impl Table {
         Ok(())
     }
 
-    /// Hides a name from lookups.
+    /// Makes a name invisible to lookups.
     fn clear_slot(&mut self, found: Location, name_bytes: usize, freed: &mut Freed, written: &mut Written) {
         self.publish_slot(found.slot, NdnSlot::default(), written);
         freed.push((found.unit, units(name_bytes) as u32));
@@ -391,7 +391,7 @@ impl Table {
         NdnRecord { next_hop, deeper, below, name_bytes }
     }
 
-    /// Returns whether the table has units for two more records.
+    /// Returns whether the table has enough free units for two more records.
     fn has_room(&self, first: usize, second: usize) -> bool {
         let fresh = (self.header.records - self.fresh) as usize;
         let has = |units: usize| units == 0 || self.free.get(&(units as u32)).is_some_and(|free| !free.is_empty());

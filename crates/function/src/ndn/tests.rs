@@ -176,7 +176,7 @@ fn a_table_is_full_when_it_is_full() {
     let added = added.count();
     assert!((2..=8).contains(&added), "{added}");
     assert_eq!(table.len(), added as u64 + 1);
-    // Freed records are used again.
+    // The units of freed records are used again.
     for number in 0u32..1000 {
         let before = element(8, &if number == 0 { 0 } else { 1000 + number - 1 }.to_be_bytes());
         let freed = table.remove(&before, &mut written).unwrap();

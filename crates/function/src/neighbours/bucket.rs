@@ -1,4 +1,4 @@
-//! Token bucket that holds the tokens of one second.
+//! Token bucket, which holds at most the tokens of one second.
 
 const SECOND_NS: u64 = 1_000_000_000;
 

@@ -61,10 +61,10 @@ const NEW_A_SECOND: u32 = 512;
 /// port. Packets from the other ports can use the rest of [`NEW_A_SECOND`].
 pub(crate) const NEW_PER_SENDER: u32 = NEW_A_SECOND / 2;
 
-/// Station, identified by its port and IP address.
+/// Station (a host or router on the link of a port), identified by its port and IP address.
 pub(crate) type Station = (u16, IpAddr);
 
-/// Table of neighbouring stations. Each responder has one.
+/// Table of neighbouring stations. Each responder function has one table.
 #[derive(Debug)]
 pub struct Neighbours {
     /// Ethernet addresses of this machine, indexed by port.
@@ -96,10 +96,10 @@ pub(crate) enum Resolution {
     /// The address is known.
     Known {
         address: MacAddress,
-        /// Whether all packets that waited for the station have left.
+        /// Whether all packets that were held for the station have left.
         is_settled: bool,
     },
-    /// The station is being resolved. The packet may wait.
+    /// The station is being resolved. The packet may be held until then.
     Pending,
     /// The station does not answer.
     Silent,
@@ -109,7 +109,7 @@ pub(crate) enum Resolution {
     TableFull,
 }
 
-/// Address request that is due.
+/// Address request that must be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) station: Station,

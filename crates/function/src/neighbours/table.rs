@@ -27,11 +27,11 @@ pub(super) struct Table {
     /// Stations with the times at which they are due. An item is valid if its time equals
     /// [`Entry::timer_ns`] of the station.
     timers: BinaryHeap<Reverse<(u64, Station)>>,
-    /// State per port that stations are on.
+    /// State of each port on which stations are.
     ports: Vec<Port>,
-    /// Limit of new stations per port that packets arrive on.
+    /// Rate limit of new stations, for each port on which packets arrive.
     senders: Vec<Bucket>,
-    /// Number of items ever queued in all ports.
+    /// Number of items that were ever appended to the queues of all ports.
     queued: u64,
     /// Whether a station was evicted since the last poll.
     has_evicted: bool,
@@ -47,7 +47,7 @@ struct Port {
     /// Stations without an answer, in the order in which they were added. An item is valid if its
     /// number equals [`Entry::item`] of the station.
     unanswered: VecDeque<(u64, Station)>,
-    /// Number of valid items.
+    /// Number of valid items in `unanswered`.
     count: usize,
 }
 
@@ -58,7 +58,7 @@ struct Entry {
     due_ns: u64,
     timer_ns: u64,
     item: u64,
-    /// The station is a gateway, which is never forgotten.
+    /// Whether the station is a gateway. A gateway is never removed from the table.
     is_kept: bool,
 }
 
@@ -313,7 +313,7 @@ impl Entry {
     }
 }
 
-/// Action for a station whose entry is due.
+/// Action for a station whose timer has expired.
 enum Action {
     Nothing,
     /// Sends a request to the last known address of the station, or to all stations if there is

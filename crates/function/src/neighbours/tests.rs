@@ -65,12 +65,12 @@ fn settles_an_address_after_the_waiting_packets_have_left() {
     assert_eq!(requests_between(&neighbours, START_NS, START_NS + SECOND_NS), []);
     assert_eq!(neighbours.settled(), [(STATION, ONE)]);
     assert!(neighbours.version() > version, "routes must see the settled address");
-    // The station's address changes. Routes see this at once.
+    // The Ethernet address of the station changes, and routes see the change at once.
     let version = neighbours.version();
     neighbours.learn(STATION, OTHER, START_NS + 2 * SECOND_NS);
     assert_eq!(neighbours.settled(), [(STATION, OTHER)]);
     assert!(neighbours.version() > version);
-    // The same address again changes nothing.
+    // A repetition of the same address changes nothing.
     let version = neighbours.version();
     neighbours.learn(STATION, OTHER, START_NS + 3 * SECOND_NS);
     assert_eq!(neighbours.version(), version);

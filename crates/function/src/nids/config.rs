@@ -14,11 +14,11 @@ use super::rules::Rules;
 use crate::config::value;
 use crate::{BuildContext, Error};
 
-/// Keys of the stanza.
+/// Configuration keys of a function of kind `nids`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Rule files, relative to the configuration.
+    /// Paths of the rule files, relative to the configuration file.
     rules: Spanned<Vec<PathBuf>>,
     /// Whether packets are dropped.
     #[serde(default)]
@@ -29,7 +29,7 @@ pub struct Config {
     /// Pairs of ports. Packets that arrive at one port of a pair leave by the other port.
     #[serde(default)]
     pairs: Vec<Spanned<[String; 2]>>,
-    /// Settings by the names of `suricata.yaml`.
+    /// Settings, which have the same names as in `suricata.yaml`.
     settings: Option<Spanned<Table>>,
     /// Output of records.
     eve: Option<Spanned<Eve>>,
@@ -97,7 +97,7 @@ impl Config {
     }
 }
 
-/// Returns the port to which packets of each port lead.
+/// Returns the egress port for the packets of each ingress port.
 fn peers(pairs: &[Spanned<[String; 2]>], ports: &[String]) -> Result<Vec<u16>, Error> {
     let mut peers: Vec<u16> = (0..ports.len() as u16).collect();
     for pair in pairs {
@@ -135,7 +135,7 @@ fn apply(settings: &mut Settings, prefix: &str, table: &Table) -> Result<(), Str
     Ok(())
 }
 
-/// Returns the output and the interval of the record `stats`.
+/// Returns the output of records, and the interval of the record `stats`.
 fn output(
     eve: &Spanned<Eve>,
     settings: &mut Settings,

@@ -1,4 +1,4 @@
-//! The inspection of each packet.
+//! Inspection of each packet, which a worker does on the CPU.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(super) struct NidsHost {
     pub(super) rules: Follower,
     pub(super) counters: WorkerCounters,
     pub(super) sender: Option<Sender>,
-    /// Port to which packets of each port lead.
+    /// Egress port for the packets of each ingress port.
     pub(super) peers: Arc<[u16]>,
     pub(super) inline: bool,
     /// Time of the clock for records minus the time of the engine's clock, in nanoseconds.
@@ -30,7 +30,7 @@ pub(super) struct NidsHost {
 }
 
 impl NidsHost {
-    /// Publishes counters and hands records over.
+    /// Publishes the counters and passes the records to the writer.
     fn publish(&mut self) {
         self.counters.publish(&self.inspector.stats());
         let records = self.inspector.records();

@@ -53,19 +53,19 @@ const COUNTED: [&[&str]; 6] = [
     &["tcp.segment_memcap_drop"],
 ];
 
-/// Registration of the function.
+/// Registration of the function kind `nids`, with its contract and its constructor.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
-/// The configured function.
+/// Function of kind `nids` that was built from its configuration.
 pub struct Nids {
     settings: Settings,
     rules: Rules,
-    /// Port to which packets of each port lead.
+    /// Egress port for the packets of each ingress port.
     peers: Arc<[u16]>,
     output: Option<Output>,
     stats_interval: Duration,
     published: Published,
-    /// Messages for the operator.
+    /// Messages for the operator that are not reported yet.
     notices: Mutex<Vec<String>>,
 }
 
@@ -198,7 +198,7 @@ impl Function for Nids {
         counts
     }
 
-    /// Inspects the packet as the first one of its flow.
+    /// Inspects the packet as if it were the first packet of its flow.
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
         let mut inspector = Inspector::new(self.rules.current().0, self.settings_of(1));
         let result = inspector.frame(LinkType::Ethernet, crate::frame_mut(buffer, descriptor), 0, 0);

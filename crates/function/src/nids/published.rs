@@ -1,4 +1,4 @@
-//! Counters, from the workers to the control thread.
+//! Counters that the workers publish for the control thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,17 +7,17 @@ use godwit_nids::stats::{NAMES, Stats};
 
 type Shared = Arc<[AtomicU64; NAMES.len()]>;
 
-/// Counters of all workers.
+/// Published counters of all workers.
 #[derive(Default)]
 pub(super) struct Published {
     workers: Mutex<Vec<Shared>>,
 }
 
-/// Counters of one worker, which is their only writer.
+/// Published counters of one worker, which is the only writer of them.
 pub(super) struct WorkerCounters(Shared);
 
 impl Published {
-    /// Returns the counters of a worker. They start at 0.
+    /// Creates the counters of a worker, which start at 0, and returns them.
     pub(super) fn worker(&self, worker: usize) -> WorkerCounters {
         let zero = || Arc::new(std::array::from_fn(|_| AtomicU64::new(0)));
         let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -28,7 +28,7 @@ impl Published {
         WorkerCounters(Arc::clone(&workers[worker]))
     }
 
-    /// Returns the sums over all workers.
+    /// Returns the sum of each counter over all workers.
     pub(super) fn sum(&self) -> Stats {
         let mut sums = [0; NAMES.len()];
         for worker in self.workers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
@@ -41,7 +41,7 @@ impl Published {
 }
 
 impl WorkerCounters {
-    /// Publishes new values.
+    /// Publishes the new values of all counters.
     pub(super) fn publish(&self, stats: &Stats) {
         for (counter, value) in self.0.iter().zip(stats) {
             counter.store(*value, Ordering::Relaxed);

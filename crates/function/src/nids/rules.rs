@@ -19,17 +19,17 @@ const RETIRE_LIMIT: Duration = Duration::from_secs(2);
 /// Result of loading rules.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Loaded {
-    /// Rules that loaded.
+    /// Number of rules that were loaded.
     pub(super) rules: usize,
-    /// Rules that are not supported.
+    /// Number of rules that are not supported.
     pub(super) unsupported: usize,
-    /// Literals that the first stage searches for.
+    /// Number of literals (byte strings) that the first stage of the inspection searches for.
     pub(super) patterns: usize,
-    /// Time for reading and compilation.
+    /// Time that reading and compiling the rules took.
     pub(super) took: Duration,
 }
 
-/// Current rules with the result of loading them.
+/// Current rules, with the result of loading them.
 struct Current {
     engine: Arc<Engine>,
     loaded: Loaded,
@@ -43,10 +43,10 @@ pub(super) struct Rules {
     reloads: AtomicU64,
 }
 
-/// View of one worker on the rules.
+/// State with which a worker notices new rules.
 pub(super) struct Follower {
     current: Arc<ArcSwap<Current>>,
-    /// Number of the rules that the worker has.
+    /// Number of the version of the rules that the worker has.
     seen: u32,
 }
 
@@ -101,19 +101,19 @@ impl Rules {
         Ok(loaded)
     }
 
-    /// Returns the rules, and the view of a worker that has them.
+    /// Returns the current rules, and the state with which a worker notices new ones.
     pub(super) fn current(&self) -> (Arc<Engine>, Follower) {
         let engine = Arc::clone(&self.current.load().engine);
         let seen = engine.number;
         (engine, Follower { current: Arc::clone(&self.current), seen })
     }
 
-    /// Returns the result of the last load.
+    /// Returns the result of loading the current rules.
     pub(super) fn loaded(&self) -> Loaded {
         self.current.load().loaded
     }
 
-    /// Returns the number of replacements.
+    /// Returns how often the rules were replaced.
     pub(super) fn reloads(&self) -> u64 {
         self.reloads.load(Ordering::Relaxed)
     }

@@ -20,11 +20,11 @@ const MESSAGES_A_SECOND: u32 = 1000;
 /// resolved.
 const HELD_PACKETS: u16 = 16;
 
-/// Keys of the stanza.
+/// Configuration keys of a function of kind `responder`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Addresses of this machine, per port.
+    /// Addresses that this machine has on each port.
     interface: Vec<InterfaceConfig>,
     messages_a_second: Option<u32>,
     held_packets: Option<u16>,
@@ -38,7 +38,7 @@ struct InterfaceConfig {
     addresses: Vec<Spanned<String>>,
 }
 
-/// Resolved configuration.
+/// Configuration of the responder with resolved names.
 #[derive(Debug)]
 pub(super) struct Settings {
     /// Interfaces, indexed by port.
@@ -51,7 +51,7 @@ pub(super) struct Settings {
     pub(super) neighbours: Arc<Neighbours>,
 }
 
-/// Addresses of this machine on one port.
+/// Addresses that this machine has on one port.
 #[derive(Debug)]
 pub(super) struct Interface {
     pub(super) mac: MacAddress,
@@ -81,7 +81,7 @@ impl Interface {
         of_family.max_by_key(|own| (bits(*own) ^ bits(neighbour)).leading_zeros())
     }
 
-    /// Returns the first address of the family.
+    /// Returns the first address of an address family.
     pub(super) fn of_family(&self, is_v4: bool) -> Option<IpAddr> {
         self.addresses.iter().copied().find(|address| address.is_ipv4() == is_v4)
     }

@@ -23,14 +23,14 @@ use crate::{Arrangement, HostHalf, PreviousOutcome, Step, Work};
 /// nanoseconds.
 const LOOK_NS: u64 = 1_000_000;
 
-/// State of one worker.
+/// State of the responder on one worker.
 pub(super) struct ResponderHost {
     settings: Arc<Settings>,
-    /// Limit of ICMP errors.
+    /// Rate limit of ICMP errors.
     messages: Bucket,
     /// Stations that the operating system resolves.
     unreachable: Unreachable,
-    /// Packets for stations that the responder resolves.
+    /// Held packets to stations that the responder resolves.
     waiting: Waiting,
     /// Version of the neighbour table at the time of the last check of the held packets.
     seen_version: u64,

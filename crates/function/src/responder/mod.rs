@@ -40,7 +40,7 @@ use config::Settings;
 /// its drop reasons.
 pub use godwit_kernels::declared::responder::*;
 
-/// Registration of the function.
+/// Registration of the function kind `responder`, with its contract and its constructor.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
 /// Configured responder.

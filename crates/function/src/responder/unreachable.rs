@@ -15,14 +15,14 @@ const FORGET_NS: u64 = 10 * SECOND_NS;
 /// from one port cannot displace a station before [`SILENCE_NS`] has passed.
 const STATIONS_MAX: usize = 1024;
 
-/// Stations that packets could not be forwarded to.
+/// Stations to which packets could not be forwarded.
 #[derive(Debug, Default)]
 pub(super) struct Unreachable {
     /// Times of the first and the last packet for each station.
     stations: HashMap<Station, (u64, u64)>,
-    /// The stations, oldest first.
+    /// Stations in the order in which they were added.
     order: VecDeque<Station>,
-    /// Limit of new stations per port that packets arrive on.
+    /// Rate limit of new stations, for each port on which packets arrive.
     senders: Vec<Option<Bucket>>,
 }
 

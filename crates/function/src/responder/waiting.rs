@@ -14,14 +14,14 @@ const HELD_MAX: usize = 1024;
 /// wrap.
 const IN_FLIGHT_NS: u64 = 2_000_000;
 
-/// Waiting packets, by station.
+/// Held packets, grouped by station.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     by_station: HashMap<Station, Vec<Held>>,
     count: usize,
 }
 
-/// Waiting packet.
+/// Held packet.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) frame: Vec<u8>,
@@ -62,21 +62,21 @@ impl Waiting {
         true
     }
 
-    /// Returns the stations that packets wait for, sorted.
+    /// Returns the stations for which packets are held, sorted.
     pub(super) fn stations(&self) -> Vec<Station> {
         let mut stations: Vec<_> = self.by_station.keys().copied().collect();
         stations.sort_unstable();
         stations
     }
 
-    /// Removes and returns the packets that wait for `station`.
+    /// Removes the packets that are held for `station` and returns them.
     pub(super) fn take(&mut self, station: Station) -> Vec<Held> {
         let held = self.by_station.remove(&station).unwrap_or_default();
         self.count -= held.len();
         held
     }
 
-    /// Removes all packets and returns their number.
+    /// Removes all held packets and returns their number.
     pub(super) fn clear(&mut self) -> usize {
         self.by_station.clear();
         std::mem::take(&mut self.count)

@@ -18,13 +18,13 @@ use crate::{BuildContext, Error};
 /// Keys of a stanza that define routes and next hops.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stanza<'a> {
-    /// Path of a text file of routes; see `file.rs`.
+    /// Path of a text file of routes, whose format `file.rs` describes.
     pub(crate) routes: Option<&'a PathBuf>,
-    /// Next hop of routes without one.
+    /// Next hop of the routes that name no next hop.
     pub(crate) default_next_hop: Option<&'a Spanned<String>>,
-    /// Routes in the configuration. They follow those of the file.
+    /// Routes in the configuration. They come after the routes of the file.
     pub(crate) route: &'a [RouteConfig],
-    /// Next hops that routes can name.
+    /// Named next hops, which routes refer to by their names.
     pub(crate) next_hop: &'a [NextHopConfig],
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct NextHopConfig {
     blackhole: bool,
 }
 
-/// Parsed routes, in order, and next hops, by index.
+/// Parsed routes in order, and the next hops in the order of their indices.
 pub(crate) struct Resolved<A> {
     pub(crate) routes: Vec<Route<A>>,
     pub(crate) next_hops: Vec<NextHop>,
@@ -93,7 +93,7 @@ impl Stanza<'_> {
         Ok(resolved)
     }
 
-    /// Reads the routes and resolves all names.
+    /// Reads the configured routes and replaces the names of next hops and ports by their numbers.
     pub(crate) fn resolve<A: Address>(&self, context: &BuildContext<'_>) -> Result<Resolved<A>, Error> {
         if self.routes.is_none() && self.route.is_empty() {
             let message = format!(

@@ -16,12 +16,12 @@ use std::collections::HashMap;
 use super::{Address, Route};
 use crate::Error;
 
-/// Next hops that routes can name.
+/// Named next hops, which routes refer to by their names.
 #[derive(Debug)]
 pub struct Names<'a> {
-    /// Index of each next hop, by name.
+    /// Index of each next hop, with its name as the key.
     pub index: HashMap<&'a [u8], u32>,
-    /// Next hop of routes without one.
+    /// Next hop of the routes that name no next hop.
     pub default: Option<u32>,
 }
 

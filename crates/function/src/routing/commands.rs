@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{NextHop, Prefix, RouteChange, Routing};
 use crate::{Error, Running};
 
-/// Maximum number of routes in a reply.
+/// Maximum number of routes in a reply to the command `list`.
 const LISTED_MAX: usize = 10_000;
 
 /// Executes a control command. The commands `add` and `delete` take the key `route`. The command

@@ -31,7 +31,7 @@ use state::State;
 use super::Routing;
 use crate::{Error, HostHalf, Running};
 
-/// Interval of the check for messages.
+/// Interval of the check for new messages about routes and neighbours.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(20);
 
 /// Copies the routes of the operating system into the table of a function.
@@ -47,7 +47,7 @@ pub(super) enum RouteSource {
     Fpm,
 }
 
-/// Resolved configuration.
+/// Configuration of tracked routes with resolved names.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) source: RouteSource,
@@ -56,9 +56,9 @@ pub(super) struct Settings {
     pub(super) table: u32,
     /// Address on which to listen for zebra.
     pub(super) fpm: std::net::SocketAddr,
-    /// Processes and machines that may connect as zebra.
+    /// Processes and machines that may connect to this address.
     peers: peers::Peers,
-    /// Name of each tracked interface, and its port.
+    /// Names of the tracked network interfaces, each with its port.
     pub(super) ports: Vec<(String, u16)>,
 }
 

@@ -29,25 +29,25 @@ pub(crate) struct Format {
 /// Length of a [`Record`], in bytes.
 const RECORD_BYTES: usize = 16;
 
-/// Next hops of an image.
+/// Next hops of a table image.
 #[derive(Debug)]
 pub(crate) struct NextHops {
     image: Arc<Image>,
-    /// Offset of the first record in the image.
+    /// Offset of the first next hop in the image.
     offset: usize,
-    /// Number of records that the image has room for.
+    /// Number of next hops that the image has room for.
     capacity: usize,
     format: Format,
     taken: Vec<Option<NextHop>>,
     free: VecDeque<u32>,
-    /// Removed next hops that packets in flight may refer to.
+    /// Indices of removed next hops. Packets in flight may still refer to them.
     retired: Vec<u32>,
     /// Changed ranges of the image that are not copied to the devices yet.
     unsent: Vec<Range<usize>>,
 }
 
 impl NextHops {
-    /// Takes over an image that holds `next_hops`.
+    /// Creates the state for changes to an image that already holds `next_hops`.
     pub(crate) fn new(
         image: Arc<Image>,
         offset: usize,
@@ -94,7 +94,8 @@ impl NextHops {
         Ok(())
     }
 
-    /// Copies the changed ranges of the image to the devices.
+    /// Copies all changed ranges of the image to the devices. If a copy fails, the ranges are
+    /// copied again later.
     pub(crate) fn send_again(&mut self, running: &dyn Running) -> Result<(), Error> {
         while let Some(range) = self.unsent.last() {
             running.image_changed(range.clone())?;

@@ -29,7 +29,7 @@ impl Family {
     }
 }
 
-/// IP prefix: all addresses that begin with the same bits.
+/// IP prefix, which stands for all addresses that begin with the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix {
     address: IpAddr,
@@ -86,17 +86,17 @@ impl Prefix {
         Ok(prefix)
     }
 
-    /// Returns the first address.
+    /// Returns the first address of the prefix.
     pub fn address(&self) -> IpAddr {
         self.address
     }
 
-    /// Returns the length, in bits.
+    /// Returns the length of the prefix, in bits.
     pub fn length(&self) -> u8 {
         self.length
     }
 
-    /// Returns the address family.
+    /// Returns the address family of the prefix.
     pub fn family(&self) -> Family {
         Family::of(self.address)
     }

@@ -16,7 +16,7 @@ use super::{Adjacency, Family, NextHop, Prefix, RouteChange, Routing};
 use crate::neighbours::{Neighbours, Station, Target};
 use crate::{Error, Function, Running};
 
-/// Interval of the check for changes.
+/// Interval of the check for changes in neighbour tables.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(20);
 
 /// Configured next hop whose Ethernet address a responder function resolves at run time.
@@ -24,7 +24,7 @@ pub(crate) const INTERVAL: Duration = Duration::from_millis(20);
 pub(crate) struct DynamicNextHop {
     /// Index of the next hop.
     pub(crate) next_hop: u32,
-    /// Configured name.
+    /// Configured name of the next hop.
     pub(crate) name: String,
     /// IP address of the gateway. `None` means that each packet is sent directly to its destination
     /// on the link.
@@ -49,14 +49,14 @@ struct State {
     /// Versions of the neighbour tables at the last update. The list is empty if an update is
     /// required.
     seen: Vec<u64>,
-    /// Current next hops of gateways, by index.
+    /// Current contents of the next hops of gateways, by index.
     gateways: HashMap<u32, NextHop>,
     /// Host routes in the table, each with the index and the contents of its next hop.
     stations: HashMap<Prefix, (u32, NextHop)>,
 }
 
 impl Resolver {
-    /// Returns `None` if no next hop needs resolution.
+    /// Creates a resolver for dynamic next hops. Returns `None` if there are none.
     pub(crate) fn new(dynamic: Vec<DynamicNextHop>) -> Option<Self> {
         (!dynamic.is_empty()).then(|| Self { dynamic, tables: OnceLock::new(), state: Mutex::default() })
     }

@@ -19,10 +19,10 @@ use toml::Spanned;
 use crate::config::value;
 use crate::{BuildContext, Error, HostHalf, Work};
 
-/// Keys of `reverse_path`: the mode of each filtered port.
+/// Keys of the table `reverse_path`, which give the mode of each filtered port.
 pub(crate) type ReversePathConfig = BTreeMap<Spanned<String>, Mode>;
 
-/// Rule of the filter.
+/// Mode of the filter.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
@@ -35,7 +35,7 @@ pub(crate) enum Mode {
 pub(crate) struct ReversePath(Vec<Option<Mode>>);
 
 impl ReversePath {
-    /// Resolves the names of ports.
+    /// Replaces the names of ports by their numbers.
     pub(crate) fn resolve(config: &ReversePathConfig, context: &BuildContext<'_>) -> Result<Self, Error> {
         let mut modes = vec![None; context.ports.len()];
         for (port, mode) in config {
@@ -55,13 +55,13 @@ impl ReversePath {
     }
 }
 
-/// Route to a source address.
+/// Result of the lookup of a source address.
 pub(crate) enum SourceRoute {
     /// The frame carries no packet that the filter applies to.
     NotFiltered,
-    /// There is no route.
+    /// No route covers the source address.
     None,
-    /// Offset of the next hop in the image.
+    /// A route covers the source address. The value is the offset of its next hop in the image.
     NextHop(usize),
 }
 
@@ -80,7 +80,7 @@ const NOT_FORWARDED: u64 = (godwit_kernels::image::IPV4_HOP_LOCAL
     | godwit_kernels::image::IPV4_HOP_BLACKHOLE
     | godwit_kernels::image::IPV4_HOP_UNREACHABLE) as u64;
 
-/// Host half of a function with a filter.
+/// Work of a function with a reverse-path filter that runs on the CPU.
 pub(crate) struct ReversePathHost<L> {
     pub(crate) filter: ReversePath,
     pub(crate) lookup: L,

@@ -20,10 +20,10 @@ pub use config::Config;
 /// its drop reasons.
 pub use godwit_kernels::declared::template::*;
 
-/// Registration of the function.
+/// Registration of the function kind `template`, with its contract and its constructor.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
-/// The configured function.
+/// Function of kind `template` that was built from its configuration.
 #[derive(Debug)]
 pub struct Template;
 

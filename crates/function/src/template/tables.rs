@@ -6,5 +6,5 @@
 //! start of the image, because every device maps the image at another address. The file
 //! `ipv4/tables.rs` is a complete example.
 
-/// Image of a kernel without tables.
+/// Table image of a kernel that uses no tables.
 pub(super) const IMAGE: &[u8] = &[];

@@ -12,15 +12,15 @@ use crate::declared::entry::{Change, Format, Key, Row};
 use crate::declared::rows::Rows;
 use crate::{Error, Running};
 
-/// Number of words of a key in a block.
+/// Number of words that a key takes in a block.
 const WORDS: usize = 5;
-/// Size of a tuple, a slot and the head of a block, in bytes.
+/// Sizes of a tuple, a slot and the head of a block, in bytes.
 const LINE_BYTES: usize = 64;
 const TUPLES_MAX: usize = 64;
 /// Maximum number of slots that a lookup reads in one tuple. A tuple holds all patterns with the
 /// same mask. The kernel calls this constant `GW_ACL_PROBES`.
 const PROBES: u32 = 32;
-/// Slot without a pattern.
+/// Value that marks a slot without a pattern.
 const NONE: u32 = u32::MAX;
 /// Average number of simple patterns that replace a pattern with ranges. The size of a block is
 /// planned with this number.
@@ -35,7 +35,7 @@ struct Acl {
     offset: usize,
     block_bytes: usize,
     header: usize,
-    /// Copy that lookups read, 0 or 1.
+    /// Number of the copy that lookups read, which is 0 or 1.
     copy: usize,
 }
 
@@ -73,7 +73,7 @@ fn hash(words: &Words, seed: u64) -> u64 {
     mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Slots of a tuple: key, priority and row.
+/// Slots of a tuple. A used slot holds a key, a priority and the index of a row.
 type Slots = Vec<Option<(Words, u32, u32)>>;
 
 /// Places the keys of a tuple (the patterns with the same mask) in slots. Returns `None` if a
@@ -96,7 +96,7 @@ fn place(keys: &BTreeMap<Words, (u32, u32)>, bits: u32, seed: u64) -> Option<Slo
 }
 
 impl Acl {
-    /// Builds a block of patterns.
+    /// Builds the block of all patterns in the format that the kernel reads.
     fn block(&self, patterns: &BTreeMap<Key, u32>) -> Result<Vec<u8>, Error> {
         let mut tuples: BTreeMap<Words, BTreeMap<Words, (u32, u32)>> = BTreeMap::new();
         let wide = |words: &[u64]| -> Words { std::array::from_fn(|index| words.get(index).copied().unwrap_or(0)) };

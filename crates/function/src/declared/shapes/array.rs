@@ -1,4 +1,4 @@
-//! `array`: rows by number (`kernels/tables/array.h`).
+//! Table shape `array`, which maps numbers to rows (`kernels/tables/array.h`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::declared::entry::{Change, Format, Key, Row};
 use crate::declared::rows::{Rows, Written};
 use crate::{Error, Running};
 
-/// Entry without a row (`GW_TABLE_NONE`).
+/// Value of an entry without a row. The kernel calls it `GW_TABLE_NONE`.
 const NONE: u32 = u32::MAX;
 
 struct Array {

@@ -27,7 +27,7 @@ struct Exact {
     count: u64,
 }
 
-/// Plans a table. Its size depends on the declared capacity.
+/// Plans a table for the declared capacity and these entries.
 pub(super) fn plan(table: &Table, packing: Packing, entries: &[(Key, Row)]) -> Result<Plan, Error> {
     let capacity = u64::from(table.capacity).max(entries.len() as u64);
     let bits = (packing.bucket_bits_min..=BUCKET_BITS_MAX).find(|bits| capacity <= capacity_of(*bits));
@@ -80,7 +80,7 @@ impl Exact {
         })
     }
 
-    /// Enters one change into the table of the control side.
+    /// Enters one change into the control side's copy of the table.
     fn enter(&mut self, (key, row): &Change) -> Result<(), Error> {
         let Key::Words(words) = key else { unreachable!("the key of an exact table") };
         let mixed = self.permutation.mix(words.first().copied().unwrap_or(0));
@@ -144,5 +144,5 @@ impl Content for Exact {
     }
 }
 
-/// Index of keys, for the wide form.
+/// Map from keys to the indices of their records, for the wide form of the table.
 pub(super) type Index = HashMap<Vec<u64>, u32>;

@@ -15,20 +15,20 @@ use crate::{Error, Running};
 
 const BUCKET_BITS_MIN: u32 = 8;
 const BUCKET_BITS_MAX: u32 = 28;
-/// Number of low bits of an entry below the tag.
+/// Number of low bits of an entry, which lie below the tag (a part of the key's hash).
 const TAG_SHIFT: u32 = 64 - TAG_BITS;
-/// Position of the record's index in an entry.
+/// Position of the lowest bit of the record's index in an entry.
 const RECORD_SHIFT: u32 = 2;
-/// Maximum number of entries with one tag (`GW_EXACT_PROBES`).
+/// Maximum number of entries with the same tag. The kernel calls it `GW_EXACT_PROBES`.
 const ALIKE_MAX: usize = 8;
-/// Records that changes use while old ones are retired.
+/// Number of spare records. Changes take them while old records are retired.
 const SPARE_RECORDS: usize = 2 * BATCH;
 
 struct ExactWide {
     hash: LongHash,
     cuckoo: Cuckoo,
     waves: Waves,
-    /// Record of each key.
+    /// Index of the record of each key.
     index: Index,
     records: Records,
     offset: usize,
@@ -55,7 +55,7 @@ impl Records {
     }
 }
 
-/// Plans a table. Its size depends on the declared capacity.
+/// Plans a table for the declared capacity and these entries.
 pub(super) fn plan(table: &Table, format: &Format, entries: &[(Key, Row)]) -> Result<Plan, Error> {
     let capacity = u64::from(table.capacity).max(entries.len() as u64);
     let bits = (BUCKET_BITS_MIN..=BUCKET_BITS_MAX).find(|bits| capacity <= capacity_of(*bits));
@@ -137,7 +137,7 @@ impl ExactWide {
         Ok(taken)
     }
 
-    /// Enters one change into the table of the control side.
+    /// Enters one change into the control side's copy of the table.
     fn enter(&mut self, (key, _): &Change, record: Option<u32>) -> Result<(), Error> {
         let Key::Words(words) = key else { unreachable!("the key of an exact table") };
         let mixed = self.hash.mix(words);

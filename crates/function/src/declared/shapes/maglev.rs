@@ -13,9 +13,9 @@ use crate::declared::entry::{Change, Format, Key, Row};
 use crate::declared::rows::{Rows, Written};
 use crate::{Error, Running};
 
-/// Number of entries, a prime (`GW_MAGLEV_ENTRIES`).
+/// Number of entries of the table, which is a prime. The kernel calls it `GW_MAGLEV_ENTRIES`.
 const ENTRIES: usize = 65_537;
-/// Entry of a table without rows.
+/// Value of all entries in a table without rows.
 const NONE: u16 = u16::MAX;
 /// Size of one copy of the entries in the image, in bytes.
 const COPY_BYTES: usize = (ENTRIES * 2).next_multiple_of(64);
@@ -27,7 +27,7 @@ struct Maglev {
     names: BTreeMap<String, u32>,
     offset: usize,
     header: usize,
-    /// Copy that lookups read, 0 or 1.
+    /// Number of the copy that lookups read, which is 0 or 1.
     copy: usize,
 }
 

@@ -20,7 +20,7 @@ use godwit_packet::Image;
 use super::entry::{Change, Format, Key, Row};
 use crate::{Error, Running};
 
-/// A table of the image.
+/// Table in the image of a running function.
 pub(super) trait Content: Send {
     /// Applies changes to the table. Each key must be valid, and a key to remove must exist. While
     /// no lookup runs, `running` is `Idle`, so the changes need no waits.
@@ -30,9 +30,9 @@ pub(super) trait Content: Send {
     fn change(&mut self, image: &Arc<Image>, changes: &[Change], running: &dyn Running) -> Result<(), (usize, Error)>;
 }
 
-/// A table before the image exists.
+/// Table whose size is known, but which is not written to an image yet.
 pub(super) struct Plan {
-    /// Number of bytes in the image.
+    /// Number of bytes that the table takes in the image.
     pub(super) bytes: usize,
     /// Writes the table and its header to the image, at a given place. Returns the state for later
     /// changes.
@@ -43,9 +43,9 @@ pub(super) struct Plan {
 /// Place of a table in the image.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
-    /// Offset of the header.
+    /// Offset of the table's header in the image.
     pub(super) header: usize,
-    /// Offset of the table, a multiple of 64.
+    /// Offset of the table in the image, which is a multiple of 64.
     pub(super) offset: usize,
 }
 
@@ -67,17 +67,17 @@ pub(super) fn plan(table: &Table, format: &Format, entries: &[(Key, Row)]) -> Re
     }
 }
 
-/// Returns a refusal of a change.
+/// Returns the error that refuses a change with this message.
 pub(super) fn refusal(message: impl Into<String>) -> Error {
     Error::Command { message: message.into() }
 }
 
-/// Returns a problem with the entries of a file.
+/// Returns the error that reports a problem with the entries of a table.
 pub(super) fn invalid(table: &Table, message: impl std::fmt::Display) -> Error {
     Error::Value { span: None, message: format!("table `{}`: {message}", table.name) }
 }
 
-/// A table on which no lookup runs.
+/// Engine that runs no lookups, so nothing needs to be copied or awaited.
 pub(super) struct Idle;
 
 impl Running for Idle {

@@ -192,14 +192,14 @@ fn drops_the_packet_and_its_later_fragments_after_an_overlap() {
 fn enforces_each_limit() {
     let packet = ipv4(7, &[7; 2400]);
     let parts = fragments(&packet, 820, false);
-    // Timeout.
+    // The oldest packet times out.
     let mut reassembler = Reassembler::new(LIMITS);
     add(&mut reassembler, &parts[0], 0).unwrap();
     assert_eq!(reassembler.wake_ns(), SECOND);
     add(&mut reassembler, &parts[1], SECOND - 1).unwrap();
     assert_eq!(add(&mut reassembler, &parts[2], SECOND), Ok(Added::Held));
     assert_eq!(reassembler.take_expired().collect::<Vec<_>>(), [(2, Refusal::Timeout)]);
-    // The frame would be too long.
+    // The reassembled frame would be too long.
     let mut reassembler = Reassembler::new(Limits { frame_bytes: 2433, ..LIMITS });
     add(&mut reassembler, &parts[0], 0).unwrap();
     assert_eq!(add(&mut reassembler, &parts[2], 0), Err(Refusal::Limit));
@@ -211,7 +211,7 @@ fn enforces_each_limit() {
         assert_eq!(add(&mut reassembler, part, 0), Ok(Added::Held));
     }
     assert_eq!(reassembler.take_expired().collect::<Vec<_>>(), [(1, Refusal::Limit)]);
-    // Too many bytes.
+    // The fragments have too many bytes for the memory limit.
     let mut reassembler = Reassembler::new(Limits { bytes: 1000, ..LIMITS });
     add(&mut reassembler, &parts[0], 0).unwrap();
     assert_eq!(add(&mut reassembler, &parts[1], 0), Ok(Added::Held));
@@ -221,7 +221,7 @@ fn enforces_each_limit() {
     assert_eq!(reassembler.take_expired().count(), 0);
 }
 
-/// RFC 3168, section 5.3.
+/// The test follows the table of RFC 3168, section 5.3.
 #[test]
 fn combines_congestion_marks() {
     let marked = |part: &[u8], mark: u8| {

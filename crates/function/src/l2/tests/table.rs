@@ -66,7 +66,7 @@ proptest! {
     ) {
         let mut table = table(words);
         let mut model: BTreeMap<u64, TableValue> = BTreeMap::new();
-        // Words as kernels see them.
+        // Words of the table as kernels see them.
         let mut image = vec![0u64; table.slots() as usize];
         let capacity = capacity_of(tables::BUCKET_BITS.start) as usize;
         let shadow = |image: &[u64], words: [u64; 9]| {

@@ -17,24 +17,24 @@ use crate::Error;
 use target::Open;
 pub(super) use target::Target;
 
-/// Maximum number of bytes on their way to the writer.
+/// Maximum number of bytes in the queue to the writer.
 const QUEUE_BYTES_MAX: usize = 64 << 20;
-/// Maximum number of messages on their way to the writer.
+/// Maximum number of messages in the queue to the writer.
 const QUEUE_MESSAGES_MAX: usize = 4096;
-/// Time until the writer tries a failed socket again.
+/// Interval at which the writer tries to connect to a failed socket again.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// Message to the writer.
 enum Message {
-    /// Records: JSON objects, one per line.
+    /// Records to write, as one JSON object per line.
     Records(Vec<u8>),
     /// Tells the writer to open the file again. The writer answers with an error if it cannot.
     Reopen(SyncSender<Option<std::io::Error>>),
-    /// No more messages follow.
+    /// The writer must end, because no more messages follow.
     End,
 }
 
-/// State that workers, writer and control thread share.
+/// State that the workers, the writer and the control thread share.
 #[derive(Default)]
 struct Shared {
     queued_bytes: AtomicUsize,
@@ -43,7 +43,7 @@ struct Shared {
     notice: Mutex<Option<String>>,
 }
 
-/// Output of one function.
+/// Output of the records of one function.
 pub(super) struct Output {
     target: Target,
     shared: Arc<Shared>,
@@ -56,7 +56,7 @@ struct Writer {
     thread: JoinHandle<()>,
 }
 
-/// Way of one worker to the writer.
+/// Connection of one worker to the writer.
 pub(super) struct Sender {
     shared: Arc<Shared>,
     /// Channel to the writer, and whether the worker waits when the channel is full. The value is
@@ -65,7 +65,7 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// Hands records over.
+    /// Passes records to the writer. Counts the records as lost if the queue has no room for them.
     pub(super) fn send(&self, records: Vec<u8>) {
         let Some((channel, waits)) = &self.channel else { return };
         let (bytes, count) = (records.len(), lines(&records));
@@ -82,7 +82,7 @@ impl Sender {
     }
 }
 
-/// Returns the number of records.
+/// Returns the number of records in these lines.
 fn lines(records: &[u8]) -> u64 {
     records.iter().filter(|byte| **byte == b'\n').count() as u64
 }
@@ -117,13 +117,13 @@ impl Output {
         Error::Command { message: format!("cannot write records to {}: {error}", self.target) }
     }
 
-    /// Returns the way of one worker.
+    /// Returns the connection of one worker to the writer.
     pub(super) fn sender(&self) -> Sender {
         let channel = self.running().as_ref().map(|writer| (writer.sender.clone(), !writer.live));
         Sender { shared: Arc::clone(&self.shared), channel }
     }
 
-    /// Hands records of the control thread over.
+    /// Passes records of the control thread to the writer.
     pub(super) fn send(&self, records: Vec<u8>) {
         self.sender().send(records);
     }
@@ -174,9 +174,9 @@ impl Drop for Output {
     }
 }
 
-/// Writes records until the end.
+/// Writes records until a message ends the writer.
 fn write(receiver: &Receiver<Message>, target: &Target, mut open: Option<Open>, shared: &Shared) {
-    // A failure is reported once until a write succeeds.
+    // A failure is reported only once, until a write succeeds again.
     let mut failed = false;
     loop {
         let message = match receiver.try_recv() {

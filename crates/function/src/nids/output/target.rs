@@ -1,4 +1,4 @@
-//! File or Unix socket that receives records.
+//! File or Unix socket to which records are written.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -7,17 +7,17 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Bytes that are collected before a write.
+/// Number of bytes that are collected before they are written.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Time after which a socket whose reader does not read fails.
+/// Time after which a write to a socket fails if the other program does not read.
 const SOCKET_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Configured target.
+/// Configured target of records.
 #[derive(Clone, Debug)]
 pub(in crate::nids) enum Target {
-    /// File, to which records are appended.
+    /// The target is a file, to which records are appended.
     File(PathBuf),
-    /// Unix stream socket on which another program listens.
+    /// The target is a Unix stream socket on which another program listens.
     Socket(PathBuf),
 }
 
@@ -57,7 +57,7 @@ fn file(path: &PathBuf) -> Result<File> {
     OpenOptions::new().append(true).create(true).open(path)
 }
 
-/// Open target with the records that were not written.
+/// Open target, with the records that are not written yet.
 pub(super) struct Open {
     sink: Box<dyn Write + Send>,
     buffer: Vec<u8>,
@@ -66,7 +66,7 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// Collects records, and writes them if there are enough.
+    /// Collects records. Writes the collected records when there are enough of them.
     pub(super) fn write(&mut self, records: &[u8]) -> Result<()> {
         if self.buffer.len() + records.len() > BUFFER_BYTES {
             self.flush()?;

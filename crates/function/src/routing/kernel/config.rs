@@ -1,4 +1,4 @@
-//! Configuration keys of `[function.follow]`.
+//! Configuration keys of the stanza `[function.follow]`.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -20,13 +20,13 @@ const FPM_PORT: u16 = 2620;
 /// may change the kernel's routes anyway.
 const FPM_USERS: [&str; 2] = ["root", "frr"];
 
-/// Keys of the stanza.
+/// Keys of the stanza `[function.follow]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct KernelRoutesConfig {
-    /// `"kernel"` or `"fpm"`.
+    /// Source of the routes, which is `"kernel"` or `"fpm"`.
     routes: Spanned<String>,
-    /// Kernel interface that corresponds to each port.
+    /// Interface of the operating system that corresponds to each port.
     interfaces: BTreeMap<Spanned<String>, Spanned<String>>,
     table: Option<u32>,
     fpm: Option<Spanned<String>>,

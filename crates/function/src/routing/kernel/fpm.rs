@@ -21,7 +21,7 @@ use super::peers::Peers;
 const HEADER_BYTES: usize = 4;
 const VERSION: u8 = 1;
 const NETLINK: u8 = 1;
-/// Pause after which zebra's initial state counts as complete.
+/// Pause in zebra's messages after which its initial state counts as complete.
 const SILENCE: Duration = Duration::from_secs(3);
 /// Maximum number of bytes that one poll reads. The limit lets the first routes of a large table
 /// take effect soon.
@@ -43,7 +43,7 @@ pub(super) struct Fpm {
     peers: Peers,
 }
 
-/// Notification from a server.
+/// Notification that a server passes to a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Notice {
     /// Zebra has connected and begins to send its complete state.
@@ -61,12 +61,12 @@ struct Inbox {
 struct Server {
     listener: TcpListener,
     zebra: Option<Zebra>,
-    /// Newest connection that arrived while `zebra` was connected.
+    /// Newest of the connections that arrived while `zebra` was connected.
     waiting: Option<TcpStream>,
     inboxes: Vec<Weak<Mutex<Inbox>>>,
 }
 
-/// Connection of zebra.
+/// Connection from zebra.
 struct Zebra {
     stream: TcpStream,
     read: Vec<u8>,

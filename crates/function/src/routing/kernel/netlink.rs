@@ -87,14 +87,14 @@ pub(super) struct Route {
     pub(super) target: Target,
 }
 
-/// Target of a route.
+/// Target to which a route leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Target {
     Link {
         interface: u32,
         gateway: Option<IpAddr>,
     },
-    /// Nexthop object, defined by zebra.
+    /// Nexthop object, which zebra defines.
     Object(u32),
     Local,
     Blackhole,
@@ -135,7 +135,7 @@ pub(super) fn read(mut bytes: &[u8], mut event: impl FnMut(Message)) {
     }
 }
 
-/// Parsed message.
+/// Parsed rtnetlink message.
 pub(super) enum Message {
     Event(Event),
     Done,
@@ -173,7 +173,7 @@ fn link(message: &LinkMessage) -> Option<Event> {
             _ => {}
         }
     }
-    // Messages of a bridge about its ports have other attributes.
+    // A bridge sends messages about its ports, which have other attributes.
     if link.name.is_empty() || message.header.interface_family != AddressFamily::Unspec {
         return None;
     }
@@ -236,7 +236,7 @@ fn route(message: &RouteMessage, is_there: bool) -> Option<Route> {
             RouteAttribute::Priority(priority) => metric = *priority,
             RouteAttribute::Table(number) => table = *number,
             RouteAttribute::NhId(id) => object = Some(*id),
-            // Use the first usable path of a multipath route.
+            // Of a multipath route, only the first usable path is used.
             RouteAttribute::MultiPath(paths) => {
                 let dead = RouteNextHopFlags::Dead | RouteNextHopFlags::Linkdown;
                 let path = paths.iter().find(|path| !path.flags.intersects(dead))?;

@@ -10,12 +10,12 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use netlink_sys::{Socket, SocketAddr as NetlinkAddress};
 
-/// Rule for connections to the FPM listener.
+/// Rule that decides which connections to the FPM listener are accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Peers {
-    /// Users whose processes may connect.
+    /// Uids of the users whose processes may connect.
     pub(super) users: Vec<u32>,
-    /// Machines that may connect.
+    /// Addresses of other machines that may connect.
     pub(super) machines: Vec<IpAddr>,
 }
 

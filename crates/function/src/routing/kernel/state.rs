@@ -20,7 +20,7 @@ use super::netlink::{Event, Link, Monitor, Requester, Route, Target};
 use super::{RouteSource, Settings};
 use crate::{Error, Running};
 
-/// Number of the kernel's table of local addresses (rtnetlink(7)).
+/// Number of the kernel's routing table for local addresses (rtnetlink(7)).
 const TABLE_LOCAL: u32 = 255;
 /// Minimum interval between two requests that make the kernel resolve the same neighbour.
 const REQUEST_INTERVAL: Duration = Duration::from_secs(1);
@@ -48,7 +48,7 @@ pub(super) struct State {
     fpm: Option<Fpm>,
     links: HashMap<u32, Link>,
     neighbours: HashMap<(u32, IpAddr), MacAddress>,
-    /// Neighbours that have not answered for a while.
+    /// Neighbours that have not answered the kernel for a while.
     stale: HashSet<(u32, IpAddr)>,
     routes: HashMap<Prefix, Candidates>,
     /// Routes from zebra. The flag tells whether zebra has sent the route since its last connection
@@ -58,14 +58,14 @@ pub(super) struct State {
     /// Number of routes and nexthop objects from zebra that were ignored since its last connection
     /// began.
     ignored: usize,
-    /// Last refused connection to the FPM listener, and its time.
+    /// Last refused connection to the FPM listener, with its time.
     refusal: Option<(String, Instant)>,
     /// Neighbour to which the operating system forbids this process to send a packet.
     forbidden: Option<IpAddr>,
     /// Prefixes whose route comes from the configuration or an operator. Tracked routes must not
     /// replace these routes.
     static_routes: Option<HashSet<Prefix>>,
-    /// Tracked routes in the table.
+    /// Tracked routes in the table, with the keys of their next hops.
     installed: HashMap<Prefix, HopKey>,
     hops: HashMap<HopKey, Hop>,
     /// Prefixes whose routes may have to change.
@@ -324,7 +324,7 @@ impl State {
         let candidates = self.routes.entry(prefix).or_default();
         let changed = match is_there {
             true => candidates.insert(key, target) != Some(target),
-            // Keep a newer route with the same table and metric.
+            // A newer route with the same table and metric must stay.
             false => candidates.get(&key) == Some(&target) && candidates.remove(&key).is_some(),
         };
         if candidates.is_empty() {
@@ -501,7 +501,7 @@ impl State {
         }
     }
 
-    /// Updates the table: next hops first, then routes.
+    /// Updates the table of the function. Next hops are updated first, and then routes.
     fn install(&mut self, routing: &dyn Routing, running: &dyn Running) -> Result<(), Error> {
         let changed: Vec<HopKey> = self.changed.iter().copied().collect();
         let mut updates = Vec::new();

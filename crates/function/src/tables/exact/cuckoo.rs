@@ -26,7 +26,7 @@ const FILLED_PER_MILLE: u64 = 955;
 const VALID: u64 = 1;
 const SECOND: u64 = 2;
 
-/// Shape of a table.
+/// Parameters that determine the layout of a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry {
     /// Binary logarithm of the number of buckets.
@@ -34,7 +34,7 @@ pub(crate) struct Geometry {
     /// Multiplier of the hash that determines the second bucket of a key. The number is odd and
     /// secret.
     pub(crate) second: u64,
-    /// Number of low bits of an entry below `rest`.
+    /// Number of low bits of an entry that lie below the field `rest`.
     pub(crate) rest_shift: u32,
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn capacity_of(bucket_bits: u32) -> u64 {
     (4 << bucket_bits) * FILLED_PER_MILLE / 1000
 }
 
-/// Table of the control side.
+/// Cuckoo hash table of the control side, from which the image is written.
 pub(crate) struct Cuckoo {
     geometry: Geometry,
     words: Vec<u64>,
@@ -110,7 +110,7 @@ impl Cuckoo {
         self.buckets(mixed).into_iter().zip([expected, expected | SECOND]).find_map(in_bucket)
     }
 
-    /// Returns the number of entries with the bits of a mixed key.
+    /// Returns the number of entries whose stored bits equal those of a mixed key.
     pub(crate) fn count(&self, mixed: u64) -> usize {
         let count = std::cell::Cell::new(0);
         self.find(mixed, |_| {

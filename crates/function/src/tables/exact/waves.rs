@@ -7,16 +7,16 @@
 
 use std::collections::{HashMap, VecDeque};
 
-/// Slot and its new word.
+/// Slot of the table, and the word to write there.
 pub(crate) type Write = (u32, u64);
 
-/// Pending writes.
+/// Pending writes, grouped into waves.
 #[derive(Debug, Default)]
 pub(crate) struct Waves {
     waves: VecDeque<Vec<Write>>,
-    /// Number of waves written before the first of `waves`.
+    /// Number of waves that were written before the first wave in `waves`.
     done: u32,
-    /// Last wave that writes each slot.
+    /// Number of the last wave that writes each slot.
     last: HashMap<u32, u32>,
 }
 
@@ -50,19 +50,19 @@ impl Waves {
         self.last.insert(slot, wave);
     }
 
-    /// Returns the first wave, sorted by slot.
+    /// Returns the writes of the first wave, sorted by slot.
     pub(crate) fn front(&mut self) -> Option<&[Write]> {
         let wave = self.waves.front_mut()?;
         wave.sort_unstable_by_key(|(slot, _)| *slot);
         Some(wave)
     }
 
-    /// Returns the number of waves.
+    /// Returns the number of pending waves.
     pub(crate) fn len(&self) -> usize {
         self.waves.len()
     }
 
-    /// Removes the first wave after it was written.
+    /// Removes the first wave after its words were written.
     pub(crate) fn pop(&mut self) {
         self.waves.pop_front();
         self.done += 1;

@@ -29,7 +29,7 @@ pub(crate) const GROUP_ENTRIES: usize = 256;
 pub(crate) const ROUTES_MAX: usize = 1 << SEQUENCE_BITS;
 const SEQUENCE_BITS: u32 = 26;
 
-/// Next hop of addresses without a route.
+/// Next hop that stands for addresses without a route.
 pub(crate) const NO_ROUTE: u32 = u32::MAX;
 
 /// Range of addresses with the same next hop. It begins at `start` and ends where the next interval
@@ -40,15 +40,15 @@ struct Interval {
     next_hop: u32,
 }
 
-/// Layout of both levels in an image.
+/// Layout of both table levels in an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) entry_bytes: usize,
-    /// Capacity for groups.
+    /// Number of groups that the image has room for.
     pub(crate) groups: usize,
     pub(crate) tbl24_offset: usize,
     pub(crate) tbl8_offset: usize,
-    /// End of the second level.
+    /// Offset at which the second table level ends.
     pub(crate) end: usize,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Built {
 }
 
 impl Built {
-    /// Divides the address space by routes.
+    /// Divides the address space into intervals and groups, as the routes require.
     pub(crate) fn new(routes: &[Route]) -> Self {
         let intervals = intervals(routes);
         let groups = Groups::new(&intervals);
@@ -99,7 +99,7 @@ impl Built {
         self.groups.contents.len()
     }
 
-    /// Writes both levels to an image, and returns the groups.
+    /// Writes both table levels to an image and returns the groups.
     pub(crate) fn write(self, layout: &Layout, image: &mut [u8]) -> Vec<Group> {
         let (tbl24, tbl8) = image[layout.tbl24_offset..].split_at_mut(layout.tbl8_offset - layout.tbl24_offset);
         match layout.entry_bytes {
@@ -141,7 +141,7 @@ fn intervals(routes: &[Route]) -> Vec<Interval> {
     // is never removed.
     let mut covering: Vec<(u64, u32)> = vec![(u64::MAX, NO_ROUTE)];
     for (position, key) in keys.iter().enumerate() {
-        // The last route of a prefix wins.
+        // If several routes have the same prefix, the last one is valid.
         if keys.get(position + 1).is_some_and(|next| next >> SEQUENCE_BITS == key >> SEQUENCE_BITS) {
             continue;
         }
@@ -195,7 +195,8 @@ struct Groups {
     /// Index of each group, by the group's contents. The pieces of a group are in ascending order
     /// of their octets.
     contents: HashMap<Vec<Piece>, u32>,
-    /// Block and group, in ascending order of the block.
+    /// Blocks of addresses that refer to groups, each with its group. The blocks are in ascending
+    /// order.
     of_block: Vec<(u32, u32)>,
 }
 
@@ -241,7 +242,7 @@ fn fill<const N: usize>(intervals: &[Interval], groups: &Groups, tbl24: &mut [u8
     let (tbl24, tbl8) = (tbl24.as_chunks_mut::<N>().0, tbl8.as_chunks_mut::<N>().0);
     let top = 1u32 << (8 * N - 1);
     let entry = |value: u32| -> [u8; N] {
-        // Little-endian, so the first N bytes are the low ones.
+        // The bytes are in little-endian order, so the first `N` bytes are the low ones.
         let bytes = value.to_le_bytes();
         std::array::from_fn(|at| bytes[at])
     };
@@ -249,7 +250,7 @@ fn fill<const N: usize>(intervals: &[Interval], groups: &Groups, tbl24: &mut [u8
 
     let ends = intervals[1..].iter().map(|next| next.start as usize).chain([1 << 32]);
     for (interval, end) in intervals.iter().zip(ends) {
-        // Blocks that lie entirely within the interval.
+        // These blocks lie entirely within the interval, so each of them has a single next hop.
         let (first, last) = ((interval.start as usize).div_ceil(GROUP_ENTRIES), end / GROUP_ENTRIES);
         if first < last {
             tbl24[first..last].fill(next_hop(interval.next_hop));

@@ -14,9 +14,9 @@ const BLOCKS: usize = 1 << 24;
 /// Flag in [`Rib::owners`], which means that the block contains routes longer than /24.
 const HAS_LONGER: u8 = 0x80;
 
-/// Routes of a table. See the module documentation.
+/// Routes of a table, as the module documentation describes.
 pub(crate) struct Rib {
-    /// Next hop of each prefix, by length, then by prefix.
+    /// Next hop of each prefix. There is one map per prefix length, whose keys are the prefixes.
     by_length: [HashMap<u32, u32>; 33],
     /// For each block of 256 addresses, the length of the longest prefix up to /24 that covers it,
     /// plus 1. The value is 0 if no such prefix covers the block.
@@ -195,7 +195,7 @@ impl Rib {
     }
 }
 
-/// Returns the blocks of a prefix of length 0 to 24.
+/// Returns the range of blocks that a prefix of length 0 to 24 covers.
 fn blocks(prefix: u32, length: u8) -> std::ops::Range<usize> {
     let first = (prefix >> 8) as usize;
     first..first + (1 << (24 - length))

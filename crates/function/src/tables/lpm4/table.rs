@@ -52,12 +52,12 @@ pub(crate) struct Table {
     unsent: Vec<Range<usize>>,
 }
 
-/// Groups that entries of tbl24 refer to.
+/// Groups of 256 entries, to which entries of the first level (tbl24) refer.
 struct Groups {
     /// Index of each group, by its contents.
     by_contents: HashMap<Arc<[Piece]>, u32>,
     slots: Slots<Arc<[Piece]>>,
-    /// Number of entries that refer to each group.
+    /// Number of first-level entries that refer to each group.
     uses: Vec<u32>,
 }
 
@@ -110,7 +110,7 @@ impl<T> Slots<T> {
     }
 }
 
-/// New value of an entry of tbl24.
+/// New value of an entry of the first level (tbl24).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Target {
     NextHop(u32),
@@ -119,7 +119,7 @@ enum Target {
     New(u32),
 }
 
-/// Changes to the image for one batch.
+/// Changes that one batch makes to the image.
 #[derive(Default)]
 struct TableUpdate {
     /// Runs of consecutive blocks whose entries get the same new value. Each run consists of the
@@ -168,7 +168,7 @@ impl Table {
                     done += sound;
                     size = TRANSACTION_CHANGES.min(2 * size);
                 }
-                // Half of the batch may fit.
+                // The image may have room for half of the batch, so retry with a smaller batch.
                 Ok(false) if sound > 1 => size = sound / 2,
                 Ok(false) => {
                     let error = refusal(format!(
@@ -300,7 +300,7 @@ impl Table {
         let sent = ranges.into_iter().try_for_each(|range| running.image_changed(range));
         let sent = sent.and_then(|()| if was_used { self.quiesce(running) } else { Ok(()) });
         if let Err(error) = sent {
-            // No entry refers to these groups yet.
+            // No entry refers to these groups yet, so the failed batch can give them up.
             made.iter().for_each(|group| drop(self.groups.slots.retire(*group)));
             return Err(error);
         }
@@ -360,7 +360,8 @@ impl Table {
         self.send_again(running)
     }
 
-    /// Copies the changed ranges of the image to the devices.
+    /// Copies all changed ranges of the image to the devices. If a copy fails, the ranges are
+    /// copied again later.
     pub(crate) fn send_again(&mut self, running: &dyn Running) -> Result<(), Error> {
         while let Some(range) = self.unsent.last() {
             running.image_changed(range.clone())?;
