@@ -9,10 +9,11 @@ use zeroize::Zeroize;
 
 use crate::Memory;
 
-/// A table image that the host changes while kernels read it.
+/// A table image that the CPU changes while kernels read it. It contains the tables of a function
+/// as bytes.
 ///
-/// The host overwrites parts that no packet refers to. If packets refer to a word, the host
-/// replaces it with a single store.
+/// The CPU overwrites only parts that no packet refers to. If packets refer to a word, the CPU
+/// replaces the word with a single store.
 ///
 /// Kernels read the image through raw pointers and do not synchronise with writers. Every writer
 /// must keep these rules:

@@ -40,8 +40,8 @@ static MASKS: [i32; 64] = {
     masks
 };
 
-/// Reduces each of four vectors to one 32-bit word. The given operation combines all lanes of a
-/// vector.
+/// Reduces each of four vectors to one 32-bit word. The given operation combines all SIMD lanes
+/// of a vector.
 macro_rules! reduce_lanes {
     ($of_eight:ident, $of_four:ident, $vectors:expr) => {{
         let [a, b, c, d] = $vectors;
