@@ -190,9 +190,9 @@ fn packets_are_valid() {
     }
 }
 
-/// Checks the headers with `payload = "stale"`. They must equal the headers with `payload = "zero"`,
-/// except that the UDP checksum is 0. The bytes after the headers must be the previous bytes of the
-/// buffer.
+/// Checks the headers with `payload = "stale"`. They must equal the headers with
+/// `payload = "zero"`, except that the UDP checksum is 0. The bytes after the headers must be the
+/// previous bytes of the buffer.
 #[test]
 fn a_stale_payload_is_not_written() {
     const HEADERS_BYTES: usize = 42;
