@@ -1,4 +1,5 @@
-//! Fuzz targets for functions and their kernels. A target panics if an invariant is violated.
+//! Fuzz targets for packet functions and their kernels. A target panics if an invariant is
+//! violated.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -12,7 +13,8 @@ use godwit_sched::Chunk;
 
 use crate::control::program::FunctionProgram;
 
-/// A function with its host half and a CPU lane, as on a worker.
+/// A packet function with everything that it needs on a worker: its part that runs on the CPU, a
+/// lane to the CPU device for its kernel, and packet buffers.
 struct Gateway {
     function: Arc<dyn Function>,
     host_half: Option<Box<dyn HostHalf>>,
@@ -21,7 +23,7 @@ struct Gateway {
     chunk: Option<Chunk>,
 }
 
-/// Maximum length of a frame, in bytes. Longer inputs are ignored.
+/// Maximum length of a frame, in bytes. The fuzz targets ignore longer inputs.
 const FRAME_BYTES_MAX: usize = 2048;
 
 impl Gateway {
@@ -57,7 +59,8 @@ impl Gateway {
         assert_eq!(self.region.allocated(), 0);
     }
 
-    /// Runs a packet through the kernel and checks the result against the reference implementation.
+    /// Processes a packet with the kernel, and compares the result with the reference
+    /// implementation.
     fn run(&mut self, original: Descriptor, variant: u8, parameter: u64) {
         let mut buffer = self.region.buffer_mut(&original).to_vec();
         let mut expected = original;
@@ -89,7 +92,7 @@ impl Gateway {
         self.chunk = Some(chunk);
     }
 
-    /// Checks that the copies of a flooded packet stay within their buffers.
+    /// Checks that all copies of a packet that leaves by several ports stay within their buffers.
     fn flood(&mut self, packet: &Descriptor, outcome: Outcome) {
         if outcome.verdict == VERDICT_DROP || outcome.port != PORT_FLOOD {
             return;
@@ -103,7 +106,7 @@ impl Gateway {
         }
     }
 
-    /// Checks that the contract declares the verdict or drop reason.
+    /// Checks that the function declares the verdict or the drop reason in this outcome.
     fn check_outcome(&self, outcome: Outcome) {
         let contract = self.function.contract();
         match outcome.verdict {
@@ -113,8 +116,8 @@ impl Gateway {
     }
 }
 
-/// Fuzz target for inbound IPsec. `data` is a frame for inbound SAs, or the content of an authentic
-/// packet ([`ipsec::fuzz::frame`]).
+/// Fuzzes the inbound path of IPsec. `data` becomes a frame for an inbound SA, or the content of a
+/// packet with valid authentication ([`ipsec::fuzz::frame`]).
 pub fn ipsec_inbound(data: &[u8]) {
     thread_local! {
         static GATEWAY: RefCell<Gateway> = RefCell::new(Gateway::new(ipsec::fuzz::function()));
@@ -125,7 +128,7 @@ pub fn ipsec_inbound(data: &[u8]) {
     }
 }
 
-/// Fuzz target for the switch. `data` is an ingress port and a frame. Kernel and reference
+/// Fuzzes the switch. `data` contains the ingress port and a frame. The kernel and the reference
 /// implementation must agree.
 pub fn l2_frame(data: &[u8]) {
     thread_local! {
@@ -137,8 +140,8 @@ pub fn l2_frame(data: &[u8]) {
     }
 }
 
-/// Fuzz target for files of static MAC addresses. `data` is such a file. Either it is parsed, or
-/// the error names an existing line.
+/// Fuzzes the parser of files with static MAC addresses. `data` is such a file. If the parser
+/// returns an error, the error must name a line that exists.
 pub fn l2_macs(data: &[u8]) {
     let lines = 1 + data.iter().filter(|&&byte| byte == b'\n').count();
     let port = |vid: u16, name: &str| match name.len() {
@@ -151,8 +154,8 @@ pub fn l2_macs(data: &[u8]) {
     }
 }
 
-/// Fuzz target for IPv6 forwarding. `data` is a frame for two routers, one for each form of the
-/// table. Kernel and reference implementation must agree.
+/// Fuzzes IPv6 forwarding. `data` is a frame. Two routers process it: one stores its routes in a
+/// trie, and the other in hash tables. The kernel and the reference implementation must agree.
 pub fn ipv6_frame(data: &[u8]) {
     thread_local! {
         static ROUTERS: RefCell<[Gateway; 2]> = RefCell::new(
@@ -164,7 +167,8 @@ pub fn ipv6_frame(data: &[u8]) {
     }
 }
 
-/// Fuzz target for NDN. `data` is a frame, or the content of an Interest ([`ndn::fuzz::frame`]).
+/// Fuzzes the NDN forwarder. `data` becomes a frame, or the content of an NDN Interest packet
+/// ([`ndn::fuzz::frame`]).
 pub fn ndn_interest(data: &[u8]) {
     thread_local! {
         static FORWARDER: RefCell<Gateway> = RefCell::new(Gateway::new(ndn::fuzz::function()));
@@ -175,8 +179,9 @@ pub fn ndn_interest(data: &[u8]) {
     }
 }
 
-/// Fuzz target for files of NDN names. `data` is such a file. Names that are parsed survive a round
-/// trip through text. Otherwise the error names an existing line.
+/// Fuzzes the parser of files with NDN names. `data` is such a file. Names that are parsed must
+/// survive a round trip through text. If the parser returns an error, it must name a line that
+/// exists.
 pub fn ndn_names(data: &[u8]) {
     let lines = 1 + data.iter().filter(|&&byte| byte == b'\n').count();
     let hops = [(&b"a"[..], 0), (b"lan", 1)];

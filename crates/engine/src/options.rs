@@ -10,22 +10,23 @@ use godwit_packet::ArenaHandle;
 /// Options of a run that override the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Capture files that replace all ports.
+    /// Capture files that replace all ports, for a replay.
     pub replay: Option<Replay>,
-    /// Path of the control socket. Replaces the configured path.
+    /// Path of the control socket. It replaces the configured path.
     pub control: Option<PathBuf>,
-    /// State folder. Replaces the configured folder.
+    /// Folder for the state that survives a restart. It replaces the configured folder.
     pub state: Option<PathBuf>,
-    /// Flag that requests a reload: the engine reads the configuration file again, applies the new
-    /// classes and edges, and clears the flag.
+    /// Flag that requests a reload. When it is set, the engine reads the configuration file again,
+    /// and applies changed classes and edges of the function chain. Then the engine clears the
+    /// flag.
     pub reload: Option<Arc<AtomicBool>>,
-    /// Function that opens devices in tests, in place of [`godwit_device::open`].
+    /// Function that opens devices in tests. It replaces [`godwit_device::open`].
     #[doc(hidden)]
     pub opener: Option<Opener>,
 }
 
 /// Function that opens a device in tests. It takes the arguments of [`godwit_device::open`]. If it
-/// returns `None`, the engine calls [`godwit_device::open`].
+/// returns `None`, the engine calls [`godwit_device::open`] instead.
 #[doc(hidden)]
 #[derive(Clone)]
 pub struct Opener(pub Arc<OpenDevice>);
@@ -47,14 +48,14 @@ impl std::fmt::Debug for Opener {
     }
 }
 
-/// Capture files that replace all ports of a run. The output depends only on the captures and the
-/// configuration.
+/// Capture files that replace all ports of a run. The output then depends only on the capture files
+/// and on the configuration.
 #[derive(Clone, Debug)]
 pub struct Replay {
-    /// Input captures, each with the name of its port. A capture without a name replaces the first
-    /// port that feeds the chain.
+    /// Input capture files, each with the name of the port that it replaces. A file without a name
+    /// replaces the first port whose packets enter the function chain.
     pub inputs: Vec<(Option<String>, PathBuf)>,
-    /// Output captures, each with the name of its port. A capture without a name receives the
-    /// packets of all ports that have no capture.
+    /// Output capture files, each with the name of the port that it replaces. A file without a name
+    /// receives the packets of all ports that have no file of their own.
     pub outputs: Vec<(Option<String>, PathBuf)>,
 }

@@ -1,52 +1,56 @@
-//! Arrangement of packets by a host half: it can split, hold, join and create packets.
+//! Lets a function split, hold, join and create packets on the CPU, before its kernel runs.
 
 use godwit_abi::{Descriptor, Outcome};
 use godwit_packet::{Region, Stamp};
 
 use crate::{Contract, Work};
 
-/// Packets that have arrived at a host half, and the steps to take with them.
+/// Packets that have arrived at a function, and the steps that the engine takes with them. The host
+/// half of the function (its part that runs on the CPU) decides on the steps.
 pub struct Arrangement<'a> {
-    /// Region of the worker. Frames may be rewritten. Buffers may be allocated for [`Step::Split`],
-    /// [`Step::Join`], [`Step::Resume`] and [`Step::Create`]. The host half releases a buffer that
-    /// it allocated for no step. The engine releases all others.
+    /// Packet buffers of the worker. The function may rewrite the frames of the packets. It may
+    /// allocate buffers for [`Step::Split`], [`Step::Join`], [`Step::Resume`] and [`Step::Create`].
+    ///
+    /// The function must release any buffer that it allocates but does not use in a step. The
+    /// engine releases all other buffers.
     pub region: &'a mut Region,
-    /// Current time in nanoseconds, on a clock that never decreases. In a replay, it is the time of
-    /// the packets.
+    /// Current time in nanoseconds, on a clock that never decreases. In a replay, it is the
+    /// timestamp of the packets.
     pub now_ns: u64,
-    /// Whether the run is live. In a replay, whose result must not depend on a clock, the host half
-    /// creates no packets because of elapsed time.
+    /// Whether the run is live. The result of a replay must not depend on a clock. In a replay, the
+    /// function therefore creates no packets because of elapsed time.
     pub live: bool,
-    /// Whether the run is ending and no more packets will arrive. Held packets are then given up
-    /// with [`Step::Expire`].
+    /// Whether the run is ending, so that no more packets arrive. The function then gives up the
+    /// packets that it holds, with [`Step::Expire`].
     pub ending: bool,
-    /// Arrived packets, in their arrival order. May be empty.
+    /// Packets that have arrived at the function, in their arrival order. The list may be empty.
     pub arrived: &'a [Descriptor],
-    /// For each arrived packet: the outcome of the function that processed it before. Empty unless
-    /// the host half [reads](crate::HostHalf::reads_previous) it.
+    /// For each arrived packet, the outcome of the function that processed it before. The list is
+    /// empty unless the function [reads](crate::HostHalf::reads_previous) it.
     pub previous: &'a [PreviousOutcome],
-    /// For each arrived packet: its number and its time at its port. Empty unless the host half
-    /// [reads](crate::HostHalf::reads_stamps) them.
+    /// For each arrived packet, its sequence number and its arrival time at its port. The list is
+    /// empty unless the function [reads](crate::HostHalf::reads_stamps) it.
     pub stamps: &'a [Stamp],
-    /// Steps to take. For each arrived packet, the host half appends [`Step::Keep`],
-    /// [`Step::Hold`], [`Step::Join`] or [`Step::Drop`], in the same order. It may append other
-    /// steps between them.
+    /// Steps that the engine takes. For each arrived packet, the function appends one
+    /// [`Step::Keep`], [`Step::Hold`], [`Step::Join`] or [`Step::Drop`], in the order of the
+    /// packets. It may append other steps between them.
     pub steps: &'a mut Vec<Step>,
 }
 
-/// Outcome of the function that processed a packet before.
+/// Outcome of the function that processed a packet before the current function.
 #[derive(Clone, Copy, Debug)]
 pub struct PreviousOutcome {
-    /// Contract of the function, or `None` if the packet comes from a port.
+    /// Contract of the previous function. It is `None` if the packet comes directly from a port.
     pub contract: Option<&'static Contract>,
-    /// Index of the function in the configuration. Valid if `contract` is present.
+    /// Index of the previous function in the configuration. It is valid if `contract` is present.
     pub function: usize,
-    /// Outcome of the function.
+    /// Outcome that the previous function returned for the packet.
     pub outcome: Outcome,
 }
 
 impl PreviousOutcome {
-    /// Returns the name of the verdict.
+    /// Returns the name of the previous function's verdict (its result for the packet). Returns
+    /// `None` if the packet comes directly from a port.
     pub fn verdict(&self) -> Option<&'static str> {
         Some(self.contract?.verdicts.get(usize::from(self.outcome.verdict))?.name)
     }
@@ -55,72 +59,72 @@ impl PreviousOutcome {
 /// Step that the engine takes with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The packet continues. Its frame may have changed within its buffer.
+    /// The packet continues. The function may have changed its frame within its buffer.
     Keep {
         /// Current descriptor of the packet.
         packet: Descriptor,
-        /// Work for the packet.
+        /// Work that the kernel has to do for the packet.
         work: Work,
     },
-    /// A new packet, created from the packet of the last `Keep` or `Join`. It follows that packet
-    /// in arrival order.
+    /// The function created a packet from the packet of the last `Keep` or `Join`. The new packet
+    /// follows that packet in arrival order.
     Split {
-        /// Descriptor of the new packet, in a buffer allocated for it.
+        /// Descriptor of the new packet, in a buffer that was allocated for it.
         packet: Descriptor,
-        /// Work for the packet.
+        /// Work that the kernel has to do for the packet.
         work: Work,
     },
-    /// The packet is held. The host half has copied it outside the arena, and no other packet waits
-    /// for it.
+    /// The function holds the packet. It has copied the packet out of its buffer, and later packets
+    /// do not wait for it.
     Hold {
         /// Descriptor of the packet as it arrived.
         packet: Descriptor,
     },
-    /// Held packets and this packet are joined into one packet, which takes the arrival order of
-    /// this packet.
+    /// The function joins the packet with packets that it held. The joined packet takes the place
+    /// of this packet in arrival order.
     Join {
-        /// Descriptor of the last missing packet as it arrived.
+        /// Descriptor of the packet that completes the set, as it arrived.
         packet: Descriptor,
-        /// Descriptor of the joined packet, in a buffer allocated for it or in the buffer of
-        /// `packet`. The engine sets its remaining fields from `packet`.
+        /// Descriptor of the joined packet. Its buffer was allocated for it, or is the buffer of
+        /// `packet`. The engine copies the port, the flow hash and the order tag from `packet`.
         whole: Descriptor,
-        /// Number of held packets in the joined packet.
+        /// Number of previously held packets in the joined packet.
         held: u32,
-        /// Work for the joined packet.
+        /// Work that the kernel has to do for the joined packet.
         work: Work,
     },
-    /// A held packet continues as if it had just arrived. It is dropped if the worker has no
-    /// capacity for another packet in flight.
+    /// A packet that the function held continues as if it had just arrived. The engine drops it if
+    /// the worker has too many packets in flight.
     Resume {
-        /// Descriptor of the packet, in a buffer allocated for it, with its original port and flow
-        /// hash.
+        /// Descriptor of the packet, in a buffer that was allocated for it. It has the original
+        /// port and flow hash of the packet.
         packet: Descriptor,
-        /// Work for the packet.
+        /// Work that the kernel has to do for the packet.
         work: Work,
-        /// Drop reason of the contract for a packet that is dropped.
+        /// Drop reason of the function that counts if the engine drops the packet.
         reason: u8,
     },
-    /// A packet that the host half has created. It is omitted if the worker has no capacity for
-    /// another packet in flight.
+    /// The function created a packet that does not derive from another packet. The engine omits it
+    /// if the worker has too many packets in flight.
     Create {
-        /// Descriptor of the packet, in a buffer allocated for it, with the port and flow hash of
-        /// its flow.
+        /// Descriptor of the packet, in a buffer that was allocated for it. It has the port and
+        /// flow hash of its flow.
         packet: Descriptor,
-        /// Work for the packet.
+        /// Work that the kernel has to do for the packet.
         work: Work,
     },
-    /// The packet is dropped.
+    /// The function drops the packet.
     Drop {
         /// Descriptor of the packet as it arrived.
         packet: Descriptor,
-        /// Drop reason of the contract.
+        /// Drop reason, as a number in the contract of the function.
         reason: u8,
     },
-    /// Held packets are dropped.
+    /// The function drops packets that it held.
     Expire {
         /// Number of held packets to drop.
         held: u32,
-        /// Drop reason of the contract.
+        /// Drop reason, as a number in the contract of the function.
         reason: u8,
     },
 }

@@ -1,5 +1,5 @@
-//! Built-in functions without a host half in Rust: a declaration and a kernel. Parameters and
-//! tables are those of the declaration.
+//! Built-in functions that have no part in Rust. Such a function consists of a declaration and a
+//! kernel. The declaration defines its parameters and tables.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,32 +16,32 @@ use toml::de::DeTable;
 use crate::declared::{Declared, Values};
 use crate::{BuildContext, Error, Function, KINDS, Running};
 
-/// Configuration of a built-in function.
+/// Configuration of a built-in function that has no part in Rust.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Config {
-    /// Values of the declared parameters.
+    /// Values of the parameters that the function declares.
     #[serde(default)]
     params: BTreeMap<String, Spanned<toml::Value>>,
-    /// Files with the entries of the declared tables.
+    /// Files with the entries of the tables that the function declares.
     #[serde(default)]
     tables: BTreeMap<String, Spanned<PathBuf>>,
 }
 
-/// Configured built-in function.
+/// Configured built-in function that has no part in Rust.
 #[derive(Debug)]
 struct BuiltIn {
     contract: &'static Contract,
     declared: Declared,
 }
 
-/// Returns contract and declaration of all built-in functions without a host half in Rust.
+/// Returns the contract and the declaration of each built-in function that has no part in Rust.
 pub fn all() -> impl Iterator<Item = (&'static Contract, &'static str)> {
     let in_rust = |name: &str| KINDS.iter().any(|kind| kind.contract.kind == name);
     DECLARED.iter().copied().filter(move |(contract, _)| !in_rust(contract.kind))
 }
 
-/// Creates a built-in function from its stanza.
+/// Creates a built-in function from its stanza in the configuration.
 pub(crate) fn build(
     (contract, text): (&'static Contract, &str),
     stanza: Spanned<DeTable<'_>>,
@@ -66,7 +66,8 @@ impl Function for BuiltIn {
         self.declared.command(request, running)
     }
 
-    /// Runs the kernel itself, for the lowest level, one packet after the other.
+    /// Runs the kernel of the function on one packet. The kernel is compiled for the lowest x86-64
+    /// level.
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
         let (number, image) = (self.contract.bin_kernel(), self.image());
         godwit_custom::run_built_in(number, image, buffer, descriptor, variant, parameter)
@@ -79,7 +80,8 @@ mod tests {
 
     use super::*;
 
-    /// The declared form of `template` is compared with its host half in Rust.
+    /// The function `template` exists in Rust, and also as a declaration with a kernel. Both must
+    /// return the same results.
     #[test]
     fn a_declaration_and_a_kernel_are_a_function() {
         let declared = DECLARED.iter().copied().find(|(contract, _)| contract.kind == "template").unwrap();

@@ -1,4 +1,4 @@
-//! Work for several packets, stored in columns.
+//! Stores the work that a kernel has to do for several packets, in columns.
 
 use std::ops::Range;
 
@@ -6,9 +6,10 @@ use godwit_abi::Outcome;
 
 use crate::Work;
 
-/// One [`Work`] for each of several packets, stored in columns. Runs of packets with one variant
-/// are found several packets at a time, and their parameters are copied together. Stored in rows,
-/// the work takes 28 instead of 2 instructions per packet (`worker_cost`).
+/// Stores one [`Work`] for each of several packets, in two arrays (columns). The columns let a
+/// caller find runs of packets with the same variant several packets at a time, and copy their
+/// parameters together. If [`Work`] were stored in one array (rows), the caller would take 28
+/// instead of 2 instructions per packet (measured by `worker_cost`).
 ///
 /// ```text
 /// kinds    |  2   |  2   | SETTLED |  2   |   variants
@@ -16,15 +17,18 @@ use crate::Work;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct WorkColumns {
-    /// For each packet: its variant, or [`SETTLED`] if the kernel does not run on it.
+    /// For each packet, the variant that the kernel runs, or [`SETTLED`] if the packet does not
+    /// need the kernel.
     kinds: Vec<u16>,
-    /// For each packet: its parameter, or its outcome if it is settled.
+    /// For each packet, the parameter of the kernel. If the packet does not need the kernel, its
+    /// outcome.
     values: Vec<u64>,
-    /// Scratch memory for host halves that prepare packets in rows.
+    /// Scratch memory for functions that prepare packets in rows, which are one [`Work`] per
+    /// packet.
     rows: Vec<Work>,
 }
 
-/// Value of a kind for a packet that the host half has finished. It is not a variant.
+/// Value in `kinds` for a packet that was finished before the kernel. It differs from all variants.
 const SETTLED: u16 = 1 << 8;
 
 impl WorkColumns {
@@ -38,20 +42,20 @@ impl WorkColumns {
         self.kinds.is_empty()
     }
 
-    /// Removes all packets and keeps the allocated memory.
+    /// Removes all packets, but keeps the allocated memory.
     pub fn clear(&mut self) {
         self.kinds.clear();
         self.values.clear();
     }
 
-    /// Appends one packet.
+    /// Appends the work for one packet.
     pub fn push(&mut self, work: Work) {
         let (kind, value) = columns(work);
         self.kinds.push(kind);
         self.values.push(value);
     }
 
-    /// Returns the work for a packet.
+    /// Returns the work for the packet with index `packet`.
     ///
     /// # Panics
     /// If the packet does not exist.
@@ -59,19 +63,19 @@ impl WorkColumns {
         row(self.kinds[packet], self.values[packet])
     }
 
-    /// Returns the work for all packets, in rows.
+    /// Returns the work for all packets, one [`Work`] per packet.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Work> {
         self.kinds.iter().zip(&self.values).map(|(&kind, &value)| row(kind, value))
     }
 
-    /// Returns the variant of the packet `from` and the number of packets from there on that have
-    /// it. Returns `None` if the packet is settled.
+    /// Returns the variant of the packet with index `from`, and the number of consecutive packets
+    /// from there on that have this variant. Returns `None` if the packet does not need the kernel.
     ///
     /// # Panics
     /// If the packet does not exist.
     #[inline]
     pub fn run(&self, from: usize) -> Option<(u8, usize)> {
-        /// Number of kinds compared at a time.
+        /// Number of values that are compared at a time.
         const BLOCK_KINDS: usize = 32;
         let kinds = &self.kinds[from..];
         let kind = kinds[0];
@@ -83,7 +87,7 @@ impl WorkColumns {
         (kind != SETTLED).then_some((kind as u8, run))
     }
 
-    /// Returns the parameters of packets that are not settled.
+    /// Returns the kernel parameters of packets. All these packets must need the kernel.
     ///
     /// # Panics
     /// If one of the packets does not exist.
@@ -92,7 +96,7 @@ impl WorkColumns {
         &self.values[packets]
     }
 
-    /// Appends the rows that `prepare` creates.
+    /// Appends the work that `prepare` returns in rows, which are one [`Work`] per packet.
     pub fn extend_with_rows(&mut self, prepare: impl FnOnce(&mut Vec<Work>)) {
         let mut rows = std::mem::take(&mut self.rows);
         prepare(&mut rows);
@@ -100,24 +104,24 @@ impl WorkColumns {
         self.rows = rows;
     }
 
-    /// Appends `packets` packets and returns their slots, which the caller must write.
+    /// Appends entries for `packets` packets, and returns them. The caller must write each entry.
     pub(crate) fn grow(&mut self, packets: usize) -> Slots<'_> {
         let first = self.kinds.len();
-        // Slots that exist are written without a capacity check for each packet.
+        // All entries are created first, so that writing them needs no capacity check per packet.
         self.kinds.resize(first + packets, 0);
         self.values.resize(first + packets, 0);
         Slots { kinds: &mut self.kinds[first..], values: &mut self.values[first..] }
     }
 }
 
-/// Slots of appended packets, in both columns.
+/// Entries of appended packets, in both columns.
 pub(crate) struct Slots<'a> {
     kinds: &'a mut [u16],
     values: &'a mut [u64],
 }
 
 impl Slots<'_> {
-    /// Returns the slots from index `first` on.
+    /// Returns the entries from index `first` on.
     pub(crate) fn from(&mut self, first: usize) -> Slots<'_> {
         Slots { kinds: &mut self.kinds[first..], values: &mut self.values[first..] }
     }
@@ -127,20 +131,20 @@ impl Slots<'_> {
     }
 }
 
-/// Slot of one packet.
+/// Entry of one packet.
 pub(crate) struct Slot<'a> {
     kind: &'a mut u16,
     value: &'a mut u64,
 }
 
 impl Slot<'_> {
-    /// Writes a packet on which the kernel runs.
+    /// Writes the entry of a packet that needs the kernel.
     #[inline(always)]
     pub(crate) fn run(self, variant: u8, parameter: u64) {
         (*self.kind, *self.value) = (variant.into(), parameter);
     }
 
-    /// Writes a settled packet. Few packets are settled.
+    /// Writes the entry of a packet that was finished before the kernel. Such packets are rare.
     #[cold]
     #[inline(never)]
     pub(crate) fn settle(self, outcome: Outcome) {
@@ -186,7 +190,8 @@ mod tests {
     }
 
     proptest! {
-        /// Rows are returned as they were added, and runs match those counted row by row.
+        /// Work is returned as it was added, and runs of packets match those that the test counts
+        /// packet by packet.
         #[test]
         fn columns_match_rows(stretches in prop::collection::vec((work(), 1..90_usize), 0..8)) {
             let rows: Vec<Work> = stretches.iter().flat_map(|&(work, count)| vec![work; count]).collect();

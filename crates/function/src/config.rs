@@ -1,4 +1,4 @@
-//! Helpers for reading the configuration of a function.
+//! Reads the configuration of a function.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use toml::de::DeTable;
 
 use crate::Error;
 
-/// Reads the stanza of a function. The reader of the document has already used the keys `name` and
-/// `kind`.
+/// Reads the stanza of a function. The keys `name` and `kind` are ignored, because the caller has
+/// already read them.
 pub(crate) fn read<'de, T: Deserialize<'de>>(mut stanza: Spanned<DeTable<'de>>) -> Result<T, Error> {
     for key in ["name", "kind"] {
         stanza.as_mut().remove(key);
@@ -19,12 +19,13 @@ pub(crate) fn read<'de, T: Deserialize<'de>>(mut stanza: Spanned<DeTable<'de>>) 
     Ok(T::deserialize(stanza.into_deserializer())?)
 }
 
-/// Creates an error for a well-formed but invalid value at `span`.
+/// Creates an error for a value that is well-formed but invalid. `span` is its position in the
+/// text.
 pub(crate) fn value(span: Range<usize>, message: String) -> Error {
     Error::Value { span: Some(span), message }
 }
 
-/// Reads a file that a stanza names. Returns its path, for errors, and its content.
+/// Reads a file that a stanza names. Returns the content, and the path for error messages.
 pub(crate) fn read_file(directory: &Path, name: &Path) -> Result<(PathBuf, Vec<u8>), Error> {
     let path = directory.join(name);
     match std::fs::read(&path) {

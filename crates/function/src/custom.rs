@@ -1,4 +1,5 @@
-//! `kind = "custom"`: a function of the user, in one C file with its declaration.
+//! Functions that users write (`kind = "custom"`). Such a function is one C file, which also
+//! contains its declaration.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,28 +22,28 @@ use crate::{BuildContext, Function, Running};
 /// Value of `kind` in the configuration.
 pub const KIND_NAME: &str = "custom";
 
-/// Configuration of a function of the user.
+/// Configuration of a function that a user wrote.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Config {
-    /// C file, relative to the configuration.
+    /// Path of the C file, relative to the directory of the configuration.
     source: Spanned<PathBuf>,
-    /// Values of the declared parameters.
+    /// Values of the parameters that the function declares.
     #[serde(default)]
     params: BTreeMap<String, Spanned<toml::Value>>,
-    /// Files with the entries of the declared tables.
+    /// Files with the entries of the tables that the function declares.
     #[serde(default)]
     tables: BTreeMap<String, Spanned<PathBuf>>,
 }
 
-/// Configured function of the user.
+/// Configured function that a user wrote.
 #[derive(Debug)]
 struct Custom {
     compiled: &'static Compiled,
     declared: Declared,
 }
 
-/// Creates a function of the user from its stanza: compiles the source, and builds the tables.
+/// Creates a function that a user wrote from its stanza: compiles its C file and builds its tables.
 pub(crate) fn build(
     stanza: Spanned<DeTable<'_>>,
     context: &BuildContext<'_>,
@@ -70,7 +71,7 @@ impl Function for Custom {
         self.declared.command(request, running)
     }
 
-    /// Runs the kernel itself, compiled without optimisation.
+    /// Runs the kernel of the function on one packet. The kernel is compiled without optimization.
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
         self.compiled.run_ref(self.image(), buffer, descriptor, variant, parameter)
     }

@@ -1,21 +1,23 @@
-//! Errors in the configuration of a function, worded for the operator.
+//! Errors in the configuration of a function, and in its commands. Their messages address the
+//! operator.
 
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// Error in the stanza of a function or in a file that it names, or a failed command.
+/// Error in the stanza of a function, in a file that the stanza names, or in a command to the
+/// function.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The stanza does not match the keys of the function. The error contains the position in the
-    /// document.
+    /// A key or its value has the wrong form. The error contains the position in the configuration.
     #[error(transparent)]
     Toml(#[from] toml::de::Error),
     /// A value is well-formed but invalid.
     #[error("{message}")]
     Value {
-        /// Position of the value in the document in bytes, if known.
+        /// Position of the value in the configuration, in bytes. It is `None` if the position is
+        /// unknown.
         span: Option<Range<usize>>,
-        /// Problem and valid values, in one sentence.
+        /// Description of the problem and of the valid values, in one sentence.
         message: String,
     },
     /// A file cannot be read.
@@ -33,36 +35,36 @@ pub enum Error {
         path: PathBuf,
         /// Line number, counted from 1.
         line: usize,
-        /// Problem and valid values, in one sentence.
+        /// Description of the problem and of the valid values, in one sentence.
         message: String,
     },
     /// A command to a running function failed.
     #[error("{message}")]
     Command {
-        /// Problem and remedy, in one sentence.
+        /// Description of the problem and of the remedy, in one sentence.
         message: String,
     },
-    /// A function of the user is invalid.
+    /// A function that a user wrote is invalid.
     #[error(transparent)]
     Custom(#[from] godwit_custom::Error),
-    /// The tables do not fit in memory.
+    /// The tables of the function do not fit in memory.
     #[error(transparent)]
     Memory(#[from] godwit_packet::Error),
 }
 
 impl Error {
-    /// Returns the error of a value. The caller adds the place with [`Error::at`], or the kind of
-    /// error with [`Error::in_command`].
+    /// Creates the error of an invalid value. The caller adds the position with [`Error::at`], or
+    /// converts the error with [`Error::in_command`].
     pub(crate) fn value(message: impl Into<String>) -> Self {
         Self::Value { span: None, message: message.into() }
     }
 
-    /// Returns this error as one of a value at `span` in the document.
+    /// Converts this error to the error of a value at the position `span` in the configuration.
     pub(crate) fn at(self, span: Range<usize>) -> Self {
         Self::Value { span: Some(span), message: self.to_string() }
     }
 
-    /// Returns this error as one of a command.
+    /// Converts this error to the error of a command.
     pub(crate) fn in_command(self) -> Self {
         Self::Command { message: self.to_string() }
     }

@@ -1,4 +1,6 @@
-//! Host halves of the network functions. Each function has a folder with these files:
+//! Network functions, such as IPsec, routing and pattern search. This crate contains their host
+//! halves, which are the parts that run on the CPU before and after the kernels. Each function has
+//! a folder with these files:
 //!
 //! | file | contents |
 //! |---|---|
@@ -8,8 +10,9 @@
 //! | `reference.rs` | `ref`, the work of the kernel, written directly from the standard |
 //! | `host.rs` | decisions per packet before the kernel, if there are any |
 //!
-//! The kernel of a function is in the folder of the same name in `kernels/`. A function without a
-//! folder here has tables and parameters of its declaration only, as a function of a user has.
+//! The kernel of a function is in the folder of the same name in `kernels/`. A built-in function
+//! without a folder in this crate consists of a declaration and a kernel, as a function of a user
+//! does.
 #![forbid(unsafe_code)]
 
 mod arrange;
@@ -55,7 +58,7 @@ pub use columns::WorkColumns;
 pub use error::Error;
 pub use godwit_declare::{Contract, Counter, Drop, Verdict};
 
-/// All kinds of functions with a host half in Rust, in the order of their kernel numbers.
+/// All kinds of functions that have a part in Rust, in the order of their kernel numbers.
 pub const KINDS: &[Kind] = &[
     template::KIND,
     echo::KIND,
@@ -69,75 +72,81 @@ pub const KINDS: &[Kind] = &[
     nids::KIND,
 ];
 
-/// Registration of a kind of function.
+/// Description of a kind of function, from which configured functions are created.
 pub struct Kind {
-    /// Contract of the function.
+    /// Contract of the function, which states what it reads and writes.
     pub contract: &'static Contract,
-    /// Constructor of a configured function.
+    /// Constructor that creates a configured function.
     pub build: Build,
 }
 
 /// Constructor that creates a function from its stanza in the configuration.
 pub type Build = fn(Spanned<DeTable<'_>>, &BuildContext<'_>) -> Result<Arc<dyn Function>, Error>;
 
-/// Context of a stanza: names and paths that it may refer to.
+/// Context of a stanza in the configuration. It contains the names and paths that the stanza may
+/// refer to.
 pub struct BuildContext<'a> {
     /// Name of the function in the configuration.
     pub name: &'a str,
     /// Names of all ports. The index of a port is its number.
     pub ports: &'a [String],
-    /// Directory for relative file names.
+    /// Directory from which relative file names are resolved.
     pub directory: &'a Path,
 }
 
 /// A configured network function.
 ///
-/// All workers share it, and it is read-only. State that changes with packets is in the
-/// [`HostHalf`] of each worker.
+/// All workers share the function, and it is read-only. State that changes with each packet is in
+/// the [`HostHalf`] of each worker.
 pub trait Function: Send + Sync {
-    /// Returns the contract: what the function reads and writes, its verdicts and its drop reasons.
+    /// Returns the contract of the function. The contract states what the function reads and
+    /// writes, its verdicts (results) and its drop reasons.
     fn contract(&self) -> &'static Contract;
 
-    /// Returns the table image: offset-based, with the same bytes on every device. It is empty if
-    /// the kernel needs none.
+    /// Returns the table image, a block of bytes that contains the tables of the function. It uses
+    /// offsets instead of pointers, so that it has the same bytes on every device. It is empty if
+    /// the kernel needs no tables.
     ///
-    /// The function always returns the same image. If parts of it change while packets flow, it is
-    /// a [`godwit_packet::Image`]. A group of a device may prepare data from the image in advance,
-    /// but only from parts that do not change.
+    /// The function always returns the same image. If parts of the image change while packets flow,
+    /// it is a [`godwit_packet::Image`]. A device may prepare data from the image in advance, but
+    /// only from parts that do not change.
     fn image(&self) -> ImageRef<'_>;
 
-    /// Returns the maximum number of bytes that the configured function prepends to a frame. It is
-    /// at most the value in the contract.
+    /// Returns the maximum number of bytes that the function prepends to a frame, as configured. It
+    /// is at most the value in the contract.
     fn headroom_bytes(&self) -> u16 {
         self.contract().headroom_bytes
     }
 
-    /// Returns the maximum number of bytes that the configured function appends to a frame. It is
-    /// at most the value in the contract.
+    /// Returns the maximum number of bytes that the function appends to a frame, as configured. It
+    /// is at most the value in the contract.
     fn tailroom_bytes(&self) -> u16 {
         self.contract().tailroom_bytes
     }
 
-    /// Returns the tailroom that the function does not need, by frame length. Index: the length of
-    /// the frame modulo 16, for every L2 header. A function that pads to blocks needs its full
-    /// tailroom only for some lengths.
+    /// Returns the number of tailroom bytes that the function does not need, for each frame length
+    /// modulo 16. The values hold for every L2 header. A function that pads to blocks needs its
+    /// full tailroom only for some lengths.
     fn tailroom_saved(&self) -> [u8; 16] {
         [0; 16]
     }
 
-    /// Returns the variant of every packet, for a function without a host half.
+    /// Returns the variant (the kind of processing) of every packet. It is used if the function
+    /// does not prepare packets on the CPU.
     fn variant(&self) -> u8 {
         0
     }
 
-    /// Creates the host half of worker `worker` of `workers`. Returns `None` if the kernel runs on
-    /// every packet with [`Function::variant`] and parameter 0.
+    /// Creates the part of the function that runs on the CPU, for the worker with number `worker`
+    /// of `workers` workers. Returns `None` if the kernel runs on every packet with
+    /// [`Function::variant`] and parameter 0.
     fn host_half(&self, worker: usize, workers: usize) -> Option<Box<dyn HostHalf>> {
         let _ = (worker, workers);
         None
     }
 
-    /// Returns the steering key, if the function keeps state for several flows.
+    /// Returns the steering key, which selects the worker for a packet. Only functions that keep
+    /// state for several flows have one.
     fn steer_key(&self) -> Option<Arc<dyn SteerKey>> {
         None
     }
@@ -145,9 +154,9 @@ pub trait Function: Send + Sync {
     /// Runs a command of the operator on the running function. The control thread runs one command
     /// at a time.
     ///
-    /// `request` is the JSON object of the request. It contains `command` and the arguments of the
-    /// command. The operator sees the returned value. The caller wipes `request` after the call, so
-    /// the function must not copy or quote a key from it.
+    /// `request` is the JSON object of the request, which contains `command` and its arguments. The
+    /// operator sees the returned value. The caller overwrites `request` after the call, so the
+    /// function must not copy or quote a secret key from it.
     ///
     /// # Errors
     /// Returns one sentence for the operator. The function is then unchanged.
@@ -156,18 +165,21 @@ pub trait Function: Send + Sync {
         Err(Error::Command { message: "this function takes no commands".to_owned() })
     }
 
-    /// Returns the kernel, if it is not one of Godwit's.
+    /// Returns the kernel of a function that a user wrote. Returns `None` if the kernel is part of
+    /// Godwit.
     fn custom_kernel(&self) -> Option<&'static CustomKernel> {
         None
     }
 
-    /// Returns the routes of the function, if others may change them.
+    /// Returns the interface to the routes of the function, if the operator or other programs may
+    /// change them.
     fn routing(&self) -> Option<&dyn routing::Routing> {
         None
     }
 
-    /// Connects the function to other functions that it works with. It is called once, after all
-    /// functions are built and before the run starts. `functions[own]` is this function.
+    /// Connects the function to other functions that it works with. The engine calls the method
+    /// once, after it has built all functions and before the run starts. `functions[own]` is this
+    /// function.
     ///
     /// # Errors
     /// Returns [`Error::Value`] if a required function is missing.
@@ -176,13 +188,14 @@ pub trait Function: Send + Sync {
         Ok(())
     }
 
-    /// Returns the neighbour table, if the function resolves neighbours.
+    /// Returns the neighbour table, if the function resolves the Ethernet addresses of neighbours.
     fn neighbours(&self) -> Option<&Arc<neighbours::Neighbours>> {
         None
     }
 
-    /// Opens the outputs of the function. It is called once, before the first packet moves, and not
-    /// by `godwit check`. `live` is false in a replay, which waits for outputs and loses nothing.
+    /// Opens the outputs of the function, such as log files. The engine calls the method once,
+    /// before the first packet moves. The command `godwit check` does not call it. `live` is false
+    /// in a replay, which waits for outputs and loses nothing.
     ///
     /// # Errors
     /// Returns one sentence if an output cannot be opened. The run does not start.
@@ -192,49 +205,49 @@ pub trait Function: Send + Sync {
     }
 
     /// Opens the outputs of the function again under their names, after the operator has renamed
-    /// them. SIGHUP has this effect.
+    /// the files. The signal SIGHUP causes this call.
     ///
     /// # Errors
-    /// Returns one sentence if an output cannot be opened. The old one stays open.
+    /// Returns one sentence if an output cannot be opened. The old output stays open.
     fn reopen(&self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Writes remaining output. It is called once, after all workers have ended and before the
-    /// counters are read for the last time.
+    /// Writes the remaining output of the function. The engine calls the method once, after all
+    /// workers have ended and before it reads the counters for the last time.
     fn finish(&self) {}
 
     /// Returns messages for the operator about events since the last call. The control thread calls
-    /// it often, so it is cheap without events.
+    /// the method often, so it must be cheap if there are no events.
     fn notices(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Returns the ports of a port set for flooded packets (see
-    /// [`PORT_FLOOD`](godwit_abi::PORT_FLOOD)).
+    /// Returns the ports in the port set with number `set`. A flooded packet leaves by all ports of
+    /// such a set (see [`PORT_FLOOD`](godwit_abi::PORT_FLOOD)).
     fn flood_ports(&self, set: u32) -> &[u8] {
         let _ = set;
         &[]
     }
 
-    /// Adapts a copy of a flooded packet to its egress port `port`. The worker calls it for each
-    /// copy, with the frame as the kernel left it.
+    /// Adapts one copy of a flooded packet to the egress port `port`. The worker calls the method
+    /// for each copy. The frame is in the state in which the kernel left it.
     ///
-    /// `buffer` is the whole buffer. The function may change `descriptor.head` and
-    /// `descriptor.length` within it, up to [`Function::headroom_bytes`] and
+    /// `buffer` is the whole buffer of the copy. The function may change `descriptor.head` and
+    /// `descriptor.length` within the buffer, by at most [`Function::headroom_bytes`] and
     /// [`Function::tailroom_bytes`].
     fn prepare_copy(&self, buffer: &mut [u8], descriptor: &mut Descriptor, port: u8, set: u32) {
         let _ = (buffer, descriptor, port, set);
     }
 
-    /// Returns the interval of [`Function::housekeeping`], or `None` if it is never called. The
-    /// engine reads it once.
+    /// Returns the interval between calls of [`Function::housekeeping`]. Returns `None` if that
+    /// method must not be called. The engine reads the interval once.
     fn housekeeping_interval(&self) -> Option<Duration> {
         None
     }
 
-    /// Performs periodic work while packets flow: ages entries, processes messages of the workers,
-    /// and reads changes of the machine.
+    /// Performs periodic work while packets flow. It removes old entries, processes messages of the
+    /// workers, and reads changes of the machine.
     ///
     /// The first call is made before packets arrive. Each later call is made one interval after the
     /// last call returned. No command and no housekeeping of another function runs at the same
@@ -242,105 +255,116 @@ pub trait Function: Send + Sync {
     /// not depend on a clock.
     ///
     /// # Errors
-    /// Returns one sentence, which the operator sees if it differs from that of the last call.
+    /// Returns one sentence. The operator sees it if it differs from the sentence of the last call.
     /// Housekeeping continues after an error.
     fn housekeeping(&self, running: &dyn Running) -> Result<(), Error> {
         let _ = running;
         Ok(())
     }
 
-    /// Returns the values of [`Contract::counters`], in that order. The control thread calls it.
+    /// Returns the values of the counters in [`Contract::counters`], in the same order. The control
+    /// thread calls the method.
     fn counts(&self) -> Vec<u64> {
         Vec::new()
     }
 
-    /// Returns the part of the function that must not repeat sequence numbers after a restart.
+    /// Returns the part of the function that must not repeat sequence numbers after a restart, if
+    /// there is one.
     fn durable(&self) -> Option<&dyn Durable> {
         None
     }
 
-    /// Processes one packet in the same way as the kernel, written directly from the standard. The
-    /// implementation favors clarity over speed.
+    /// Processes one packet in the same way as the kernel. This reference implementation is written
+    /// directly from the standard, and favors clarity over speed.
     ///
     /// `buffer` is the whole buffer of the packet. The function may change `descriptor.head` and
-    /// `descriptor.length` within it.
+    /// `descriptor.length` within the buffer.
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome;
 }
 
-/// Part of a function whose sequence numbers must not repeat under one key.
+/// Part of a function that must never use a sequence number twice with the same key.
 pub trait Durable {
-    /// Returns the keys with which the function sends.
+    /// Returns the keys with which the function sends packets.
     fn keys(&self) -> Vec<SendingKey>;
 
-    /// Claims the keys, and continues after the numbers that an earlier process may have used.
-    /// Called once, before packets arrive. `name` is the configured name of the function. It is not
-    /// called in a replay, whose output must not depend on earlier ones.
+    /// Claims the keys for this process, and continues after the sequence numbers that an earlier
+    /// process may have used. `name` is the configured name of the function.
+    ///
+    /// The engine calls the method once, before packets arrive. It is not called in a replay, whose
+    /// output must not depend on earlier runs.
     ///
     /// # Errors
     /// If another process uses a key, or the state folder cannot be written.
     fn start(&self, name: &str, state: &Arc<State>) -> Result<(), Error>;
 }
 
-/// Key with which a function sends.
+/// Key with which a function sends packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendingKey {
     /// Digest of the key and of the constant part of its nonces.
     pub name: KeyName,
     /// Part of the function that uses the key, such as `SA "x"`.
     pub owner: String,
-    /// Whether a repeated number would reveal plaintext, and the key may have been used before.
+    /// Whether the key needs a state folder. This is so if a repeated sequence number would reveal
+    /// plaintext, and the key may have been used before.
     pub needs_folder: bool,
 }
 
-/// Operations of the engine for commands and housekeeping. A function uses them to change its
+/// Operations of the engine for commands and housekeeping. With them, a function can change its
 /// tables while packets are in flight.
 ///
-/// To add an entry, write it to parts of the image that nothing refers to and call
-/// [`Running::image_changed`]. Then make the entry visible to host halves. To remove an entry, hide
-/// it from host halves and call [`Running::quiesce`]. Then wipe and free it.
+/// To add an entry, a function writes it to parts of the table image that nothing refers to, and
+/// calls [`Running::image_changed`]. Then it makes the entry visible to host halves (its parts on
+/// the workers). To remove an entry, it hides the entry from host halves and calls
+/// [`Running::quiesce`]. Then it overwrites and frees the entry.
 pub trait Running {
-    /// Copies these bytes of the function's image to all devices with a copy of the image, and
-    /// waits for completion.
+    /// Copies `range` of the function's table image to all devices that have a copy of the image.
+    /// Returns after all copies are complete.
     ///
     /// # Errors
-    /// Returns [`Error::Command`] if a device in use did not receive the bytes. Nothing may then
-    /// refer to them.
+    /// Returns [`Error::Command`] if a device in use did not receive the bytes. The function must
+    /// then not refer to them.
     fn image_changed(&self, range: Range<usize>) -> Result<(), Error>;
 
-    /// Waits until every packet that a host half prepared before the call is completed or dropped.
+    /// Waits for a grace period: all packets that were prepared for their kernel before the call
+    /// must be completed or dropped.
     ///
     /// # Errors
-    /// Returns [`Error::Command`] on a timeout. Entries that such packets refer to must then stay
-    /// unchanged.
+    /// Returns [`Error::Command`] on a timeout. Table entries that such packets refer to must then
+    /// stay unchanged.
     fn quiesce(&self) -> Result<(), Error>;
 
-    /// Starts a grace period without waiting. Returns a ticket for [`Running::is_quiesced`].
+    /// Starts a grace period, but does not wait for its end. Returns a ticket, with which
+    /// [`Running::is_quiesced`] can check for the end.
     fn request_quiesce(&self) -> u64 {
         0
     }
 
-    /// Returns whether every packet that a host half prepared before [`Running::request_quiesce`]
-    /// is completed or dropped. The default implementation waits for it.
+    /// Returns whether a grace period has ended. `ticket` comes from [`Running::request_quiesce`].
+    /// At the end, all packets that were prepared before that call are completed or dropped. The
+    /// default implementation waits for the end.
     fn is_quiesced(&self, ticket: u64) -> bool {
         let _ = ticket;
         self.quiesce().is_ok()
     }
 }
 
-/// Part of a function that runs on the worker, per batch, before and after the kernel.
+/// Part of a function that runs on the CPU of a worker. It processes packets in batches, before and
+/// after the kernel.
 pub trait HostHalf: Send {
-    /// Appends one [`Work`] per descriptor, in the same order.
+    /// Decides what the kernel has to do for each packet. Appends one [`Work`] per descriptor, in
+    /// the same order.
     fn prepare(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>);
 
-    /// Appends the work in columns. The engine calls this method. A fast host half implements it
-    /// directly.
+    /// Decides what the kernel has to do for each packet, as [`HostHalf::prepare`] does, and stores
+    /// the result in columns. The engine calls this method. A fast function implements it directly.
     fn prepare_columns(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut WorkColumns) {
         work.extend_with_rows(|rows| self.prepare(region, descriptors, rows));
     }
 
-    /// Returns whether the host half prepares packets before the kernel. If not, the kernel runs on
-    /// all packets with [`Function::variant`] and parameter 0, and `prepare` is never called. The
-    /// result never changes.
+    /// Returns whether the function prepares packets on the CPU before its kernel. The result never
+    /// changes. If it is false, the kernel runs on all packets with [`Function::variant`] and
+    /// parameter 0, and `prepare` is never called.
     fn prepares(&self) -> bool {
         true
     }
@@ -351,23 +375,26 @@ pub trait HostHalf: Send {
         false
     }
 
-    /// Returns whether the host half reads [`Arrangement::previous`]. This requires
-    /// [`HostHalf::arranges`] and a function without arrival order. The result never changes.
+    /// Returns whether the function reads [`Arrangement::previous`]. If so, [`HostHalf::arranges`]
+    /// must return true, and the function must not require packets in arrival order. The result
+    /// never changes.
     fn reads_previous(&self) -> bool {
         false
     }
 
-    /// Returns whether the host half reads [`Arrangement::stamps`]. This requires
-    /// [`HostHalf::arranges`]. The result never changes.
+    /// Returns whether the function reads [`Arrangement::stamps`]. If so, [`HostHalf::arranges`]
+    /// must return true. The result never changes.
     fn reads_stamps(&self) -> bool {
         false
     }
 
-    /// Arranges packets instead of `prepare`: splits, holds, joins or creates packets. It is called
-    /// when packets have arrived, at the requested time, and at the end until no packet is held.
+    /// Splits, holds, joins or creates packets. The engine calls the method instead of `prepare`
+    /// when packets have arrived, and at the time that the last call returned. At the end of the
+    /// run, it calls the method until no packet is held.
     ///
-    /// Returns the latest time of the next call on the clock of [`Arrangement::now_ns`], or
-    /// `u64::MAX` to be called only for new packets.
+    /// Returns the time at which the method must be called again even without new packets, on the
+    /// clock of [`Arrangement::now_ns`]. Returns `u64::MAX` if the method must be called only for
+    /// new packets.
     fn arrange(&mut self, packets: &mut Arrangement<'_>) -> u64 {
         let mut work = Vec::with_capacity(packets.arrived.len());
         self.prepare(packets.region, packets.arrived, &mut work);
@@ -376,53 +403,55 @@ pub trait HostHalf: Send {
         u64::MAX
     }
 
-    /// Receives the outcomes of the kernel for packets of one bin, and may change them, for example
-    /// to drop packets. Bins arrive in any order. `descriptors` are in the state in which the
-    /// kernel left them. `parameters` are those of [`Work::Run`].
+    /// Receives the outcomes of the kernel for the packets of one bin, which is a batch of packets
+    /// of the same variant. The function may change the outcomes, for example to drop packets. Bins
+    /// arrive in any order. `descriptors` are in the state in which the kernel left them.
+    /// `parameters` are the values of [`Work::Run`].
     ///
     /// Each packet is completed at most once. If a device fails while it processes a packet, the
-    /// engine drops and counts the packet, and its parameter does not come back. A packet that a
-    /// lost device has not started runs on another device, with the same variant and parameter, and
-    /// is completed then.
+    /// engine drops and counts the packet, and the function does not get its parameter back. If a
+    /// device is lost before it starts a packet, another device processes the packet with the same
+    /// variant and parameter. The packet is completed then.
     fn complete(&mut self, variant: u8, descriptors: &[Descriptor], parameters: &[u64], outcomes: &mut [Outcome]) {
         let _ = (variant, descriptors, parameters, outcomes);
     }
 
-    /// Returns whether a device may continue with the next function before the packets are
-    /// completed. The result never changes.
+    /// Returns whether a device may pass packets on to the next function before this function
+    /// completes them. The result never changes.
     ///
-    /// In this case `complete` receives the descriptors as the last function left them, and only
-    /// the verdict of each outcome is valid. `finish` is not called.
+    /// If it is true, `complete` receives the descriptors in the state in which the last function
+    /// left them. Only the verdict of each outcome is then valid, and `finish` is not called.
     fn may_continue_on_device(&self) -> bool {
         false
     }
 
-    /// Processes the packets after [`HostHalf::complete`]. It may read frames, and rewrite them
-    /// within their buffers.
+    /// Processes the packets after [`HostHalf::complete`]. The method may read frames, and rewrite
+    /// them within their buffers.
     fn finish(&mut self, region: &mut Region, descriptors: &mut [Descriptor], outcomes: &mut [Outcome]) {
         let _ = (region, descriptors, outcomes);
     }
 }
 
-/// Work for one packet.
+/// Work that the kernel has to do for one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// The kernel processes the packet.
+    /// The kernel must process the packet.
     Run {
-        /// Variant of the packet.
+        /// Variant, which is the kind of processing that the packet needs.
         variant: u8,
         /// Parameter of the kernel for this packet.
         parameter: u64,
     },
-    /// The host half has finished the packet with this outcome.
+    /// The packet is finished with this outcome, and does not need the kernel.
     Done(Outcome),
 }
 
-/// Creates a function from its stanza in the configuration. `kind_name` is the value of `kind`, one
-/// of [`kind_names`].
+/// Creates a function from its stanza in the configuration. `kind_name` is the value of the key
+/// `kind`, which must be one of [`kind_names`].
 ///
 /// # Errors
-/// Returns the first problem of the stanza, of a file that it names, or an unknown kind.
+/// Returns an error if the kind is unknown. Otherwise, returns the first problem of the stanza, or
+/// of a file that it names.
 pub fn build(
     kind_name: &str,
     stanza: Spanned<DeTable<'_>>,
@@ -440,13 +469,14 @@ pub fn build(
     }
 }
 
-/// Returns all values of `kind` in a configuration.
+/// Returns all values that the key `kind` of a function can have.
 pub fn kind_names() -> Vec<&'static str> {
     let in_rust = KINDS.iter().map(|kind| kind.contract.kind);
     in_rust.chain(builtin::all().map(|(contract, _)| contract.kind)).chain([custom::KIND_NAME]).collect()
 }
 
-/// Returns the registration of a kind of function, if it exists.
+/// Returns the description of a kind of function that has a part in Rust. Returns `None` if there
+/// is no such kind.
 pub fn kind(kind: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|candidate| candidate.contract.kind == kind)
 }

@@ -1,7 +1,7 @@
 //! Routes that change while packets flow.
 //!
-//! [`Routing`] is the interface between a function that forwards by routes and the sources of
-//! changes: operators, the routing table of the operating system, and routing daemons.
+//! [`Routing`] is the interface to a function that forwards packets by routes. Its users are the
+//! sources of changes: operators, the routing table of the operating system, and routing daemons.
 //!
 //! A route maps a prefix to a *next hop*, which has an index. Routes share next hops, so a new
 //! address of a neighbour is stored in one place. Changes run concurrently with lookups on all
@@ -28,47 +28,50 @@ pub use prefix::{Family, Prefix};
 pub(crate) use resolve::{DynamicNextHop, INTERVAL as RESOLVE_INTERVAL, Resolver};
 pub(crate) use reverse_path::{ReversePath, ReversePathConfig, ReversePathHost, SourceLookup, SourceRoute, packet_of};
 
-/// Treatment of the packets of a route.
+/// Next hop of a route, which states what happens to the packets of the route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextHop {
-    /// Packets are forwarded to another station.
+    /// Packets are forwarded to another station, such as a router.
     Forward(Adjacency),
-    /// Packets belong to a station whose address is unknown: [`Adjacency::destination`] is not
-    /// valid.
+    /// Packets are for another station whose Ethernet address is not known yet. The field
+    /// [`Adjacency::destination`] is therefore not valid.
     Unresolved(Adjacency),
     /// Packets are delivered to this machine.
     Local,
     /// Packets are dropped.
     Blackhole,
-    /// Packets are treated as if no route covered them. Shorter prefixes do not apply.
+    /// Packets are treated as if no route covered their address. Routes with shorter prefixes are
+    /// not tried.
     Unreachable,
 }
 
-/// Port and addresses for packets to a station.
+/// Egress port and Ethernet addresses of packets to another station.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adjacency {
-    /// Output port, below 256.
+    /// Number of the egress port, at most 255.
     pub port: u16,
     /// Ethernet address of the station.
     pub destination: MacAddress,
-    /// Ethernet address of the port.
+    /// Ethernet address of the egress port.
     pub source: MacAddress,
-    /// MTU: maximum length of an IP packet, in bytes. [`Adjacency::MTU_MAX`] means no limit.
+    /// MTU, which is the maximum length of an IP packet in bytes. The value [`Adjacency::MTU_MAX`]
+    /// means that there is no limit.
     pub mtu: u16,
 }
 
 impl Adjacency {
-    /// MTU that no packet exceeds.
+    /// Value of the MTU that no packet exceeds.
     pub const MTU_MAX: u16 = u16::MAX;
 }
 
 impl NextHop {
-    /// Returns a next hop to a station, without an MTU.
+    /// Returns a next hop to another station, without a limit for the length of packets.
     pub fn forward(port: u16, destination: MacAddress, source: MacAddress) -> Self {
         Self::Forward(Adjacency { port, destination, source, mtu: Adjacency::MTU_MAX })
     }
 
-    /// Returns the adjacency of the station, if the next hop is one.
+    /// Returns the port and the addresses of a next hop to another station. Returns `None` for all
+    /// other next hops.
     pub fn adjacency(&self) -> Option<&Adjacency> {
         match self {
             Self::Forward(adjacency) | Self::Unresolved(adjacency) => Some(adjacency),
@@ -80,70 +83,73 @@ impl NextHop {
 /// Addition, change or withdrawal of the route of a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteChange {
-    /// Prefix of the table's address family.
+    /// Prefix of the route. It must have the address family of the table.
     pub prefix: Prefix,
-    /// Index of the next hop. `None` withdraws the route, so that the next shorter prefix applies.
-    /// A withdrawal of a missing route has no effect.
+    /// Index of the next hop. The value `None` withdraws the route, so that the next shorter prefix
+    /// applies. It has no effect if the route does not exist.
     pub next_hop: Option<u32>,
 }
 
-/// Error of [`Routing::change`].
+/// Error of [`Routing::change`] after some of the changes.
 #[derive(Debug)]
 pub struct Unchanged {
-    /// Number of changes that were made before the error. They stay in effect.
+    /// Number of changes that were made before the error. These changes stay in effect.
     pub made: usize,
-    /// Reason why the next change was not made.
+    /// Reason why the next change in the list was not made.
     pub error: Error,
 }
 
-/// Routes and next hops of a function. Changes from several threads are serialized.
+/// Routes and next hops of a function. Several threads may call the methods, and their changes are
+/// made one after the other.
 ///
-/// `running` is the engine. A change copies bytes of the image to devices and may wait until
-/// packets in flight have left. Workers must therefore not call these methods.
+/// `running` gives access to the running engine. A change copies bytes of the function's tables to
+/// devices, and may wait until packets in flight have left. Workers must therefore not call these
+/// methods.
 pub trait Routing: Send + Sync {
     /// Returns the address family of the routes.
     fn family(&self) -> Family;
 
-    /// Adds next hops without routes. Returns their indices, in order. An index is reused after its
-    /// next hop was removed and no packet in flight can refer to it.
+    /// Adds next hops that no route uses yet. Returns their indices, in order. The index of a
+    /// removed next hop is used again once no packet in flight can refer to it.
     ///
     /// # Errors
-    /// [`Error::Command`] if there is no room for all of them, or a device did not take them. None
-    /// is added in this case.
+    /// [`Error::Command`] if there is no room for all next hops, or if a device did not receive
+    /// them. No next hop is added in this case.
     fn add_next_hops(&self, next_hops: &[NextHop], running: &dyn Running) -> Result<Vec<u32>, Error>;
 
     /// Changes next hops, and with them all routes that use them.
     ///
-    /// A single store suffices if the address of a station changes, or becomes known or unknown.
-    /// Other changes make the next hop unresolved for a moment.
+    /// If only the Ethernet address of a station changes, or becomes known or unknown, a single
+    /// store makes the change. During any other change, the next hop is unresolved for a moment.
     ///
     /// # Errors
-    /// [`Error::Command`] if one of the next hops does not exist (nothing is changed), or if a
-    /// device did not take the change.
+    /// [`Error::Command`] if one of the next hops does not exist, or if a device did not receive
+    /// the change. In the first case, no next hop is changed.
     fn set_next_hops(&self, next_hops: &[(u32, NextHop)], running: &dyn Running) -> Result<(), Error>;
 
     /// Removes next hops that no route uses.
     ///
     /// # Errors
-    /// [`Error::Command`] if a route uses one of them, or if one does not exist. None is removed in
-    /// this case.
+    /// [`Error::Command`] if a route uses one of the next hops, or if one does not exist. No next
+    /// hop is removed in this case.
     fn remove_next_hops(&self, indexes: &[u32], running: &dyn Running) -> Result<(), Error>;
 
-    /// Applies changes in order. The last change of a prefix wins. A batch is much cheaper than
-    /// single changes.
+    /// Applies changes of routes in order. If a prefix occurs several times, its last change
+    /// counts. One call with many changes is much cheaper than many calls.
     ///
     /// # Errors
-    /// Returns the reason why a change failed: no room, a device that did not take it, or a missing
-    /// next hop. Earlier changes stay in effect.
+    /// Returns the reason why a change failed. Either there is no room, a device did not receive
+    /// the change, or the next hop does not exist. Earlier changes stay in effect.
     fn change(&self, changes: &[RouteChange], running: &dyn Running) -> Result<(), Unchanged>;
 
-    /// Returns the longest prefix that covers an address, and its next hop.
+    /// Returns the longest prefix with a route that covers an address, and the index of its next
+    /// hop.
     fn find(&self, address: IpAddr) -> Option<(Prefix, u32)>;
 
-    /// Returns the next hop of exactly this prefix.
+    /// Returns the index of the next hop of exactly this prefix.
     fn route(&self, prefix: Prefix) -> Option<u32>;
 
-    /// Returns all routes, sorted by address, then by length.
+    /// Returns all routes, sorted by address and then by prefix length.
     fn routes(&self) -> Vec<(Prefix, u32)>;
 
     /// Returns the next hop with this index.
@@ -152,6 +158,6 @@ pub trait Routing: Send + Sync {
     /// Returns all next hops with their indices.
     fn next_hops(&self) -> Vec<(u32, NextHop)>;
 
-    /// Returns the names of the configured next hops, by index from 0.
+    /// Returns the names of the next hops in the configuration. Their indices start at 0.
     fn next_hop_names(&self) -> &[String];
 }

@@ -9,7 +9,7 @@ use toml::de::DeTable;
 
 use crate::{BuildContext, Error, Function, Kind, Work};
 
-/// Builds a function from the text of its stanza.
+/// Builds a function from the text of its configuration stanza.
 pub(crate) fn build(kind: &Kind, stanza: &str, ports: &[&str], directory: &Path) -> Result<Arc<dyn Function>, Error> {
     let ports: Vec<String> = ports.iter().map(|port| (*port).to_owned()).collect();
     let stanza = DeTable::parse(stanza).unwrap();
@@ -27,8 +27,8 @@ pub(crate) fn build_error(kind: &Kind, stanza: &str, ports: &[&str]) -> Error {
     }
 }
 
-/// Runs `ref` on a frame. The buffer starts with the frame, and its size is the next larger
-/// multiple of 64 bytes.
+/// Processes a frame with the reference implementation of a function. The frame is at the start of
+/// a buffer, whose size is the next larger multiple of 64 bytes.
 pub(crate) fn run(function: &dyn Function, frame: &mut Vec<u8>) -> Outcome {
     let room = frame.len() / 64 + 1;
     let mut buffer = frame.clone();
@@ -40,8 +40,8 @@ pub(crate) fn run(function: &dyn Function, frame: &mut Vec<u8>) -> Outcome {
     outcome
 }
 
-/// Returns whether the host half of a function passes a frame that arrived at `port` to the kernel,
-/// or the reason for which it drops the frame.
+/// Prepares a frame that arrived at `port` on the CPU. Returns `Ok` if the frame goes on to the
+/// kernel, and otherwise the reason for which the function drops it.
 pub(crate) fn prepare_one(function: &dyn Function, port: u8, frame: &[u8]) -> Result<(), u8> {
     let mut region = Arena::new(ArenaConfig { packets: 1, ..ArenaConfig::default() }, 1).unwrap().split().remove(0);
     let packet = Descriptor { port, ..region.allocate(frame.len()).unwrap() };
@@ -55,7 +55,7 @@ pub(crate) fn prepare_one(function: &dyn Function, port: u8, frame: &[u8]) -> Re
     }
 }
 
-/// An empty directory for one test, which is removed at the end.
+/// Empty directory for one test. It is removed at the end of the test.
 pub(crate) struct Directory(pub(crate) std::path::PathBuf);
 
 impl Directory {

@@ -1,4 +1,5 @@
-//! The `[[chain]]` stanzas, and chain files with three columns.
+//! Reads the `[[chain]]` stanzas, and the chain files that they name. A chain maps the result of a
+//! function to the next function.
 
 use std::path::{Path, PathBuf};
 
@@ -19,16 +20,17 @@ struct ChainKeys {
     to: String,
 }
 
-/// Position of an edge in the configuration.
+/// Position of an edge of the function chain in the configuration.
 enum Origin {
-    /// Index of the `[[chain]]` stanza that contains the edge.
+    /// The edge is a `[[chain]]` stanza. The field is the index of the stanza.
     Stanza(usize),
-    /// Path and line number of a chain file.
+    /// The edge is a line of a chain file. The fields are the path and the line number.
     Line(PathBuf, usize),
 }
 
-/// Parses a chain file, which has one edge per line: packet type, current function, next function
-/// (Hummingbird, section 3). Empty lines and comments are skipped.
+/// Parses a chain file, which has one edge per line (Hummingbird, section 3). The three columns are
+/// the packet type, the current function and the next function. Empty lines and comments are
+/// skipped.
 fn read_file(path: &Path, text: &str, edges: &mut Vec<(Edge, Origin)>) -> Result<(), ConfigError> {
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.split('#').next().unwrap_or_default().trim();
@@ -56,7 +58,8 @@ fn read_file(path: &Path, text: &str, edges: &mut Vec<(Edge, Origin)>) -> Result
     Ok(())
 }
 
-/// Reads all edges of the stanzas and of the files that they name, with their positions.
+/// Reads the edges of all `[[chain]]` stanzas and of the chain files that they name. Returns each
+/// edge with its position.
 fn read_edges<'a>(
     document: &Document<'a>,
     stanzas: &mut [Stanza<'a>],

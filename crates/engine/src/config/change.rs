@@ -1,5 +1,5 @@
-//! New chain for a running engine. Classes and edges may change. All other stanzas stay as they
-//! were at the start.
+//! Reads a new function chain for a running engine. Packet classes and edges of the chain may
+//! change. All other stanzas must stay as they were at the start.
 
 use std::path::Path;
 
@@ -15,18 +15,19 @@ use super::{Config, STANZAS, chain, classes, feeds, folder, read, workers};
 /// The part of a configuration that can change at run time.
 #[derive(Debug)]
 pub struct ChainConfig {
-    /// Maps a packet to its class.
+    /// Classifier that maps a packet to its class.
     pub classifier: Classifier,
-    /// Maps function, class and verdict to the next stage.
+    /// Function chain, which maps a function, the class of a packet and the function's result to
+    /// the next stage.
     pub chain: Chain,
-    /// Warnings about probable mistakes, one sentence each.
+    /// Warnings about probable mistakes. Each warning is one sentence.
     pub warnings: Vec<String>,
 }
 
 impl Config {
-    /// Reads a chain for the ports and functions of this configuration. `text` contains only
-    /// `[[class]]` and `[[chain]]` stanzas. Errors show `origin` as the file name. Relative paths
-    /// start at `directory`.
+    /// Reads a new function chain that uses the ports and functions of this configuration. `text`
+    /// must contain only `[[class]]` and `[[chain]]` stanzas. Errors show `origin` as the file
+    /// name. Relative paths start at `directory`.
     ///
     /// # Errors
     /// If the text is invalid, or the running engine cannot use the chain.
@@ -42,11 +43,11 @@ impl Config {
         self.chain_of(&document, root, directory)
     }
 
-    /// Reads the file of this configuration again.
+    /// Reads a new function chain from the file of this configuration.
     ///
     /// # Errors
-    /// If the file is invalid, if anything except classes and edges has changed, or if the running
-    /// engine cannot use the chain.
+    /// If the file is invalid, or the running engine cannot use the chain. Classes and edges may
+    /// have changed in the file, but any other change is an error.
     pub fn read_again(&self) -> Result<ChainConfig, ConfigError> {
         let Some(path) = &self.path else {
             return Err(ConfigError::at(
@@ -55,7 +56,7 @@ impl Config {
                 "this configuration is not from a file, so it cannot be reloaded",
             ));
         };
-        // The text may contain keys, so it is wiped.
+        // The text may contain keys, so it is overwritten after use.
         let text = Zeroizing::new(read(path)?);
         let document = Document::new(&text, &self.origin);
         let root = document.root()?;

@@ -1,4 +1,4 @@
-//! The `[[class]]` stanzas.
+//! Reads the `[[class]]` stanzas. A class is a set of packets that match the same rules.
 
 use std::fmt;
 use std::ops::{Range, RangeInclusive};
@@ -12,7 +12,7 @@ use toml::Spanned;
 use super::document::{Document, Stanza};
 use super::error::ConfigError;
 
-/// Protocols with names in configurations. Others are written as numbers.
+/// Protocols that have a name in configurations. All other protocols are written as numbers.
 const PROTOCOLS: [(&str, u8); 8] = [
     ("tcp", protocol::TCP),
     ("udp", protocol::UDP),
@@ -24,12 +24,14 @@ const PROTOCOLS: [(&str, u8); 8] = [
     ("ah", protocol::AH),
 ];
 
-/// Returns the name of a protocol number in configurations, if it has one.
+/// Returns the name that a configuration uses for a protocol number. Returns `None` if the protocol
+/// has no name.
 pub fn protocol_name(protocol: u8) -> Option<&'static str> {
     PROTOCOLS.iter().find(|(_, number)| *number == protocol).map(|(name, _)| *name)
 }
 
-/// Maximum number of rules of all classes together. The classifier checks them one after the other.
+/// Maximum total number of rules of all classes. The limit is needed because the classifier checks
+/// the rules one after the other.
 pub(crate) const RULES_MAX: usize = 4096;
 
 #[derive(Deserialize)]
@@ -47,7 +49,8 @@ struct ClassKeys {
     destination_ports: Terms,
 }
 
-/// Reads the classes. Returns their names, starting with class 1, and their rules in order.
+/// Reads all packet classes. Returns the names of the classes from class 1 on, and their rules in
+/// the order of the file.
 pub(super) fn read<'a>(
     document: &Document<'a>,
     stanzas: Vec<Stanza<'a>>,
@@ -64,14 +67,15 @@ pub(super) fn read<'a>(
             return Err(document.refuse(stanza.span_of("name"), message));
         }
         names.push(name);
-        // `names` has at most CLASSES_MAX elements, so the class number fits into 8 bits.
+        // `names` has at most CLASSES_MAX elements, so the number of a class fits into 8 bits.
         let class = names.len() as u8;
         rules_of(document, &mut stanza, class, &mut rules)?;
     }
     Ok((names, rules))
 }
 
-/// Appends the rules of one class: one rule for each combination of the listed values.
+/// Appends the rules of one packet class. Its keys have lists of values, and each combination of
+/// these values is one rule.
 fn rules_of<'a>(
     document: &Document<'a>,
     stanza: &mut Stanza<'a>,
@@ -96,7 +100,8 @@ fn rules_of<'a>(
     Ok(())
 }
 
-/// Values of each key of a class or of a trace filter. An absent key has one `None`.
+/// Values of the keys of a packet class or of a trace filter, with one list per key. The list of an
+/// absent key contains only `None`, which matches all packets.
 pub(crate) struct Lists {
     pub(crate) protocols: Vec<Option<u8>>,
     pub(crate) sources: Vec<Option<Prefix>>,
@@ -106,8 +111,8 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// Returns the key at fault and a message if no packet can match these lists. `what` is the
-    /// noun for the lists in the message.
+    /// Checks whether any packet can match these lists. If not, returns the key at fault and an
+    /// error message. `what` names the owner of the lists in the message.
     pub(crate) fn contradiction(&self, what: &str) -> Option<(&'static str, String)> {
         let has_ports = |protocol: &Option<u8>| protocol.is_none_or(protocol::has_ports);
         let ports = [("source_ports", &self.source_ports), ("destination_ports", &self.destination_ports)];
@@ -128,7 +133,8 @@ impl Lists {
         (!fits).then(|| ("destination", message()))
     }
 
-    /// Returns the number of rules that the lists combine to, or `None` if it overflows.
+    /// Returns the number of rules, which is the number of combinations of the listed values.
+    /// Returns `None` if the number overflows.
     pub(crate) fn rules(&self) -> Option<usize> {
         let Self { protocols, sources, destinations, source_ports, destination_ports } = self;
         let lists = [sources.len(), destinations.len(), source_ports.len(), destination_ports.len()];
@@ -152,12 +158,12 @@ impl Lists {
     }
 }
 
-/// Error of a [`Term`]. The reader of the term adds its place.
+/// Error of a [`Term`], a value in the configuration. The caller adds the position of the value.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TermError {
     #[error("{0} is not a protocol number: must be 0 to 255")]
     Protocol(i64),
-    /// Name that does not exist, with the names that do.
+    /// A name does not exist. The message lists the names that do.
     #[error("{0}")]
     Unknown(String),
     #[error(transparent)]
@@ -213,11 +219,11 @@ pub(crate) fn read_ports(term: &Term) -> Result<RangeInclusive<u16>, TermError> 
     }
 }
 
-/// Values of a key: one value or a list. Empty if the key is absent.
+/// Values of a key, which has one value or a list. It is empty if the key is absent.
 #[derive(Default)]
 struct Terms(Vec<Spanned<Term>>);
 
-/// A number or a string.
+/// A value of a key: a number or a string.
 #[derive(Debug)]
 pub(crate) enum Term {
     Number(i64),
@@ -225,7 +231,7 @@ pub(crate) enum Term {
 }
 
 impl Terms {
-    /// Parses each value of a key. Returns one `None` if the key is absent.
+    /// Parses each value of a key. If the key is absent, the result contains only `None`.
     fn each<T>(
         &self,
         document: &Document<'_>,
@@ -244,8 +250,8 @@ impl Terms {
 
 impl<'de> Deserialize<'de> for Terms {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Read the position of the value first, because the value itself shows whether it is a
-        // list.
+        // The position of the value is read first, because only the value itself shows whether it
+        // is a list.
         let value = Spanned::<OneOrMore>::deserialize(deserializer)?;
         let span = value.span();
         Ok(Self(match value.into_inner() {

@@ -1,4 +1,4 @@
-//! The `[[device]]` stanzas.
+//! Reads the `[[device]]` stanzas.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,20 @@ use super::error::ConfigError;
 use super::functions::{FunctionConfig, no_device};
 use super::settings::{EngineConfig, PackingKeys, validate_packing, within};
 
-/// Number of sets of bins per worker and device that finishes each chunk before the next.
+/// Number of sets of bins (batches of packets) that a worker has for the CPU. The CPU finishes each
+/// set before the worker submits the next one.
 const CHUNKS_SYNCHRONOUS: usize = 4;
-/// Maximum number of sets of bins per worker and device. More than a few in flight gain nothing.
+/// Maximum number of sets of bins (batches of packets) that a worker has for a device. More than a
+/// few sets in flight do not increase the throughput.
 const CHUNKS_MAX: usize = 64;
 /// Maximum watchdog timeout: one hour, in milliseconds.
 const WATCHDOG_MS_MAX: usize = 3_600_000;
-/// Minimum number of bins per chunk on all devices except the CPU.
+/// Minimum number of bins (batches of packets) per submission to any device except the CPU.
 const BINS: u32 = 64;
-/// Maximum share of the device's groups that a function can reserve.
+/// Maximum value of a function in the key `share`, which divides the thread groups of a device
+/// between functions.
 const SHARE_MAX: u32 = 1000;
-/// Maximum number of packets for which the bins of a chunk have room.
+/// Maximum number of packets for which the bins of one chunk have room.
 const BIN_CAPACITY_MAX: u32 = 1 << 24;
 
 /// Configuration of a device.
@@ -29,25 +32,29 @@ const BIN_CAPACITY_MAX: u32 = 1 << 24;
 pub struct DeviceConfig {
     /// Name of the device, such as `cpu`, `opencl:0` or `cuda:0`.
     pub id: String,
-    /// Mode in which the device runs bins: launch or persistent.
+    /// Mode in which the device runs kernels. A kernel is launched per chunk of packets (`launch`),
+    /// or runs all the time and waits for packets (`persistent`).
     pub mode: Mode,
-    /// Transfer of packets between the arena and the device's own memory, in launch mode.
+    /// Method by which packets reach the device's own memory and return. It applies to launch mode.
     pub transfer: Transfer,
-    /// Watchdog timeout, in milliseconds. The device is lost if a chunk takes longer.
+    /// Watchdog timeout, in milliseconds. If the device needs longer for a chunk of packets, it
+    /// counts as lost.
     pub watchdog_ms: u64,
-    /// Number of sets of bins per worker. One set fills while the others are on the device.
+    /// Number of sets of bins (batches of packets) per worker. The worker fills one set while the
+    /// other sets are on the device.
     pub chunks: usize,
-    /// Whether packets may continue to the next function on the device.
+    /// Whether a packet may continue to the next function without leaving the device.
     pub device_chain: bool,
-    /// Share of the persistent groups that is reserved for each named function. Any group runs the
-    /// other functions.
+    /// Share of the device's persistent thread groups that is reserved for each named function. All
+    /// groups run the functions that are not named.
     pub share: Vec<(String, u32)>,
-    /// Sizes and deadline of bins and chunks.
+    /// Sizes and deadline of bins (batches of packets) and of chunks (bins that are submitted
+    /// together).
     pub packing: PackerConfig,
 }
 
 impl DeviceConfig {
-    /// Creates the configuration of a device that has no stanza.
+    /// Creates the configuration of a device that has no `[[device]]` stanza.
     fn new(id: &str, mode: Mode, engine: &EngineConfig, packing: &PackingKeys) -> Self {
         let defaults = chunk_defaults(id, mode, engine);
         Self {
@@ -64,24 +71,27 @@ impl DeviceConfig {
 }
 
 impl DeviceConfig {
-    /// Returns the share of the groups that is reserved for `function`. 0: any group runs it.
+    /// Returns the share of the device's thread groups that is reserved for `function`. The value 0
+    /// means that all groups run the function.
     pub(crate) fn share_of(&self, function: &str) -> u32 {
         self.share.iter().find(|(name, _)| name == function).map_or(0, |(_, share)| *share)
     }
 }
 
-/// Returns the defaults for the chunks of a device, or `None` if they run on the worker's thread.
+/// Returns the default sizes of chunks (packets that are submitted together) for a device. Returns
+/// `None` for the CPU, which runs chunks on the worker's thread.
 fn chunk_defaults(id: &str, mode: Mode, engine: &EngineConfig) -> Option<ChunkDefaults> {
     kind_of(id)?.chunks(mode, engine.workers)
 }
 
-/// Returns the packing of a device. Later elements of `keys` override earlier ones, and all of them
-/// override the defaults of the device.
+/// Returns the packing of a device: the sizes and the deadline of its bins (batches of packets) and
+/// chunks (bins that are submitted together). Later elements of `keys` override earlier ones, and
+/// all of them override the defaults of the device.
 ///
-/// Without `chunks`, the device is the CPU: it processes small chunks that stay in its caches. All
-/// other devices process more packets at once than fit into these caches. Their chunks are large,
-/// and several are in flight. Their bins are small and contain packets with similar processing
-/// time, so that lanes in lockstep end together.
+/// If `chunks` is `None`, the device is the CPU, which processes small chunks that stay in its
+/// caches. All other devices process more packets at once than fit into these caches. Their chunks
+/// are large, and several chunks are in flight. Their bins are small and contain packets with a
+/// similar processing time. The SIMD lanes that process a bin in lockstep then end together.
 fn packing_of(chunks: Option<ChunkDefaults>, engine: &EngineConfig, keys: &[&PackingKeys]) -> PackerConfig {
     let mut packing = PackerConfig::default();
     if let Some(chunks) = chunks {
@@ -95,8 +105,8 @@ fn packing_of(chunks: Option<ChunkDefaults>, engine: &EngineConfig, keys: &[&Pac
     }
     keys.iter().for_each(|keys| keys.apply(&mut packing));
     if chunks.is_some() && keys.iter().all(|keys| keys.bins.is_none()) {
-        // Number of bins: twice that of full bins, because some bins stay partly empty. The packer
-        // limits the total capacity of the bins.
+        // The chunk gets twice as many bins (batches of packets) as it has full bins, because some
+        // bins stay partly empty. The packer limits the number of packets in all bins.
         let bin_packets = packing.bin_packets.max(1);
         let bins = 2 * (packing.chunk_packets / bin_packets);
         packing.bins = bins.max(BINS).min(BIN_CAPACITY_MAX / bin_packets).clamp(1, u16::MAX.into());
@@ -140,7 +150,8 @@ impl DeviceKeys {
     }
 }
 
-/// Reads the devices: the CPU, and every device with a stanza or a function.
+/// Reads the configuration of all devices. These are the CPU, every device with a `[[device]]`
+/// stanza, and every device that a function names.
 pub(super) fn read<'a>(
     document: &Document<'a>,
     stanzas: Vec<Stanza<'a>>,
@@ -224,8 +235,8 @@ fn read_one<'a>(
     Ok(config)
 }
 
-/// Checks that each share belongs to a function on the device, and that the device has persistent
-/// groups.
+/// Checks the key `share` of a device. Each function in it must run on the device, and the device
+/// must have persistent thread groups.
 fn validate_share(
     document: &Document<'_>,
     stanza: &Stanza<'_>,

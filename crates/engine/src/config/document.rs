@@ -1,5 +1,5 @@
-//! Text of a configuration: stanzas, positions, and readable messages for errors of the TOML
-//! parser.
+//! Parses the text of a configuration into stanzas, and keeps the position of each key for error
+//! messages. Converts errors of the TOML parser to readable messages.
 
 use std::ops::Range;
 
@@ -13,23 +13,23 @@ use super::error::ConfigError;
 
 /// Maximum length of the name of a port, function or class, in bytes.
 const NAME_BYTES_MAX: usize = 32;
-/// Names that are reserved in chains.
+/// Names with a special meaning in function chains, which no port, function or class may have.
 const RESERVED: [&str; 3] = [godwit_chain::DROP, godwit_chain::EGRESS, godwit_chain::DEFAULT_CLASS];
 
-/// Text of a configuration, with the file name that errors show.
+/// Text of a configuration, with the file name that error messages show.
 pub(super) struct Document<'a> {
     text: &'a str,
     origin: &'a str,
 }
 
-/// A stanza: one table of the document.
+/// A stanza, which is one table of the TOML document.
 pub(super) struct Stanza<'a> {
-    /// Header of the stanza as written, such as `[engine]` or `[[port]]`.
+    /// Header of the stanza as written in the file, such as `[engine]` or `[[port]]`.
     pub(super) header: String,
     span: Range<usize>,
-    /// All keys of the stanza, with their positions. Keys that were read remain in this list.
+    /// All keys of the stanza, with their positions. A key remains in this list after it was read.
     keys: Vec<(String, Range<usize>)>,
-    /// All string values of the stanza, with the positions of their keys.
+    /// All string values of the stanza, each with the position of its key.
     texts: Vec<(String, Range<usize>)>,
     table: DeTable<'a>,
 }
@@ -47,36 +47,38 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Returns an error with a message and the line of a position.
+    /// Returns an error with a message, at the line that contains the position `at`.
     pub(super) fn refuse(&self, at: Range<usize>, message: impl ToString) -> ConfigError {
         ConfigError::at(self.origin, self.line(at.start), message)
     }
 
-    /// Returns an error with a message and a line, counted from 1.
+    /// Returns an error with a message, at a line. Lines are counted from 1.
     pub(super) fn refuse_line(&self, line: usize, message: impl ToString) -> ConfigError {
         ConfigError::at(self.origin, line, message)
     }
 
-    /// Returns a warning with a message and the line of a position.
+    /// Returns a warning with a message, at the line that contains the position `at`.
     pub(super) fn warn(&self, at: Range<usize>, message: impl std::fmt::Display) -> String {
         format!("{}:{}: {message}", self.origin, self.line(at.start))
     }
 
-    /// Returns the line of a position, counted from 1. Positions after the end give the last line.
+    /// Returns the number of the line that contains a position. Lines are counted from 1. For a
+    /// position after the end of the text, returns the last line.
     pub(super) fn line(&self, at: usize) -> usize {
         let before = &self.text.as_bytes()[..at.min(self.text.len())];
         let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
         line.min(self.text.lines().count().max(1))
     }
 
-    /// Deserializes the remaining keys of a stanza. The stanza keeps the positions of its keys.
-    /// `known` lists further valid keys for suggestions.
+    /// Deserializes all keys of a stanza that have not been read. The stanza keeps the positions of
+    /// its keys. `known` lists further valid keys, which an error message may suggest.
     pub(super) fn read<T: Deserialize<'a>>(&self, stanza: &mut Stanza<'a>, known: &[&str]) -> Result<T, ConfigError> {
         let table = stanza.take_table();
         T::deserialize(table.into_deserializer()).map_err(|error| self.refuse_toml(&error, stanza, known))
     }
 
-    /// Removes the key `name` of a port, function or class, and returns its value.
+    /// Reads the key `name` of a port, function or class, checks the name, and removes the key from
+    /// the stanza.
     pub(super) fn name(&self, stanza: &mut Stanza<'a>) -> Result<String, ConfigError> {
         let name = stanza.require_text(self, "name")?;
         let text = name.get_ref();
@@ -94,11 +96,12 @@ impl<'a> Document<'a> {
         Ok(name.into_inner())
     }
 
-    /// Converts an error of the TOML parser in a stanza to a readable message.
+    /// Converts an error of the TOML parser to a readable message. `known` lists further valid
+    /// keys, which the message may suggest.
     pub(super) fn refuse_toml(&self, error: &toml::de::Error, stanza: &Stanza<'_>, known: &[&str]) -> ConfigError {
         let message = error.message();
         let text = error.to_string();
-        // The TOML parser appends the path of the key to its message, as a last line.
+        // The TOML parser appends a last line to its message, which contains the path of the key.
         let path = text.trim_end().rsplit_once("\nin `").map(|(_, path)| path.trim_end_matches('`'));
         let mut at = error.span().unwrap_or(stanza.span());
         if let Some(key) = quoted_after(message, "unknown field ") {
@@ -121,8 +124,8 @@ impl<'a> Document<'a> {
         if let (Some(path), Some((found, expected))) = (path, wrong.and_then(|wrong| wrong.rsplit_once(", expected ")))
         {
             let expected = in_words(expected);
-            // A field whose name ends with "key" may contain a secret, so the message does not
-            // quote its value.
+            // A field whose name ends with "key" may contain a secret. The message therefore does
+            // not quote its value.
             return self.refuse(
                 at,
                 match path.ends_with("key") {
@@ -149,23 +152,24 @@ impl<'a> Stanza<'a> {
         self.keys.is_empty()
     }
 
-    /// Returns the keys of the stanza that are not yet read.
+    /// Returns the keys of the stanza that have not been read.
     pub(super) fn rest(&self) -> &DeTable<'a> {
         &self.table
     }
 
-    /// Returns the position of the stanza.
+    /// Returns the position of the stanza in the text.
     pub(super) fn span(&self) -> Range<usize> {
         self.span.clone()
     }
 
-    /// Returns the position of the first key in the text for which `matches` returns true.
+    /// Returns the position of the first key for which `matches` returns true, in the order of the
+    /// text.
     pub(super) fn first_of(&self, matches: impl Fn(&str) -> bool) -> Option<Range<usize>> {
         let found = self.keys.iter().filter(|(key, _)| matches(key));
         found.map(|(_, span)| span.clone()).min_by_key(|span| span.start)
     }
 
-    /// Returns the position of a key, or of the stanza if the key is absent.
+    /// Returns the position of a key. If the key is absent, returns the position of the stanza.
     pub(super) fn span_of(&self, key: &str) -> Range<usize> {
         self.keys.iter().find(|(name, _)| name == key).map_or(self.span(), |(_, span)| span.clone())
     }
@@ -174,18 +178,19 @@ impl<'a> Stanza<'a> {
         self.keys.iter().any(|(name, _)| name == key)
     }
 
-    /// Returns the position of the first key whose string value matches.
+    /// Returns the position of a key whose string value satisfies `fits`. If there is no such key,
+    /// returns the position of the stanza.
     pub(super) fn span_of_text(&self, fits: impl Fn(&str) -> bool) -> Range<usize> {
         self.texts.iter().find(|(text, _)| fits(text)).map_or(self.span(), |(_, span)| span.clone())
     }
 
-    /// Removes and returns the remaining keys of the stanza, with their positions.
+    /// Removes all keys that have not been read, and returns them with their values and positions.
     pub(super) fn take_table(&mut self) -> Spanned<DeTable<'a>> {
         Spanned::new(self.span.clone(), std::mem::take(&mut self.table))
     }
 
-    /// Returns an error if the stanza has a key that is not in `known`. The error names the first
-    /// such key.
+    /// Checks that all keys of the stanza are in `known`. If not, returns an error that names the
+    /// first unknown key.
     pub(super) fn refuse_unknown(&self, document: &Document<'_>, known: &[&str]) -> Result<(), ConfigError> {
         let unknown = self.keys.iter().filter(|(key, _)| !known.contains(&key.as_str()));
         match unknown.min_by_key(|(_, span)| span.start) {
@@ -194,7 +199,8 @@ impl<'a> Stanza<'a> {
         }
     }
 
-    /// Removes a key with a string value, and returns the value if the key is present.
+    /// Reads a key with a string value, and removes it from the stanza. Returns `None` if the key
+    /// is absent.
     pub(super) fn take_text(
         &mut self,
         document: &Document<'_>,
@@ -211,8 +217,8 @@ impl<'a> Stanza<'a> {
         }
     }
 
-    /// Removes a key with one string or a list of strings. Returns an empty list if the key is
-    /// absent.
+    /// Reads a key whose value is a string or a list of strings, and removes it from the stanza.
+    /// Returns an empty list if the key is absent.
     pub(super) fn take_texts(
         &mut self,
         document: &Document<'_>,
@@ -238,7 +244,8 @@ impl<'a> Stanza<'a> {
         Ok(texts)
     }
 
-    /// Removes a required key with a string value, and returns the value.
+    /// Reads a key with a string value, and removes it from the stanza. Returns an error if the key
+    /// is absent.
     pub(super) fn require_text(
         &mut self,
         document: &Document<'_>,
@@ -247,7 +254,7 @@ impl<'a> Stanza<'a> {
         if let Some(text) = self.take_text(document, key)? {
             return Ok(text);
         }
-        // The key may be present, but misspelled.
+        // The operator may have misspelled the key.
         for (written, span) in &self.keys {
             if names::nearest(written, [key]).is_some() {
                 return Err(document.refuse(span.clone(), names::unknown("key", written, &[key])));
@@ -256,7 +263,8 @@ impl<'a> Stanza<'a> {
         Err(document.refuse(self.span(), format!("{} lacks the key `{key}`", self.header)))
     }
 
-    /// Removes and returns the table `[key]`. Returns an empty stanza if it is absent.
+    /// Reads the table `[key]`, and removes it from this stanza. Returns an empty stanza if the
+    /// table is absent.
     pub(super) fn table(&mut self, document: &Document<'_>, key: &str) -> Result<Stanza<'a>, ConfigError> {
         let header = format!("[{key}]");
         let Some(value) = self.table.remove(key) else { return Ok(Stanza::new(header, 0..0, DeTable::new())) };
@@ -267,7 +275,7 @@ impl<'a> Stanza<'a> {
         }
     }
 
-    /// Removes and returns the tables `[[key]]`, in order.
+    /// Reads all tables `[[key]]` in the order of the text, and removes them from this stanza.
     pub(super) fn tables(&mut self, document: &Document<'_>, key: &str) -> Result<Vec<Stanza<'a>>, ConfigError> {
         let Some(value) = self.table.remove(key) else { return Ok(Vec::new()) };
         let header = format!("[[{key}]]");
@@ -285,21 +293,23 @@ impl<'a> Stanza<'a> {
     }
 }
 
-/// Returns the quoted name after `start` at the beginning of `message`.
+/// Returns the quoted name that follows `start` in an error message of the TOML parser. Returns
+/// `None` if the message does not begin with `start`.
 fn quoted_after<'m>(message: &'m str, start: &str) -> Option<&'m str> {
     let rest = message.strip_prefix(start)?.strip_prefix('`')?;
-    // The quoted name can contain any character. The text after it comes from the TOML parser.
+    // The quoted name can contain any character. Its end is therefore found by the text that the
+    // TOML parser appends to it.
     let end = rest.rfind("`, expected ").or_else(|| rest.rfind("`, there are no ")).or_else(|| rest.rfind('`'))?;
     Some(&rest[..end])
 }
 
-/// Returns the quoted names in the list of expected names.
+/// Returns the quoted names that the TOML parser lists as the expected ones.
 fn quoted_list(message: &str) -> Vec<&str> {
     let Some((_, expected)) = message.rsplit_once("`, expected ") else { return Vec::new() };
     expected.split('`').skip(1).step_by(2).collect()
 }
 
-/// Converts the parser's name of an expected type to plain words.
+/// Converts the TOML parser's name of an expected type to plain words.
 fn in_words(expected: &str) -> &str {
     match expected {
         "u8" => "an integer from 0 to 255",

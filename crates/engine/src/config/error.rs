@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// Error of a configuration, with a message of one sentence. The operator can fix every such error.
+/// Error of a configuration. Its message is one sentence, and the operator can fix every such
+/// error.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A file cannot be read.
@@ -13,14 +14,14 @@ pub enum ConfigError {
         /// Error of the operating system.
         source: std::io::Error,
     },
-    /// A line of the configuration, or of a file that it names, is wrong.
+    /// A line of the configuration file is wrong, or a line of a file that the configuration names.
     #[error("{origin}:{line}: {message}")]
     Line {
         /// Name of the file that contains the line.
         origin: String,
-        /// Line number, from 1.
+        /// Line number, counted from 1.
         line: usize,
-        /// Message with the problem and the remedy.
+        /// Message that states the problem and the remedy.
         message: String,
     },
 }
@@ -35,8 +36,8 @@ impl ConfigError {
     }
 }
 
-/// Replaces control characters, which quoted names and values may contain, so that the message has
-/// one line.
+/// Replaces control characters by spaces, so that the message has one line. The characters can come
+/// from names and values that the message quotes.
 fn one_line(message: &str) -> String {
     message.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

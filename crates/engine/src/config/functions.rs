@@ -1,4 +1,4 @@
-//! The `[[function]]` stanzas.
+//! Reads the `[[function]]` stanzas.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,22 +11,24 @@ use godwit_function::{BuildContext, Durable, Error, Function, SendingKey};
 use super::document::{Document, Stanza};
 use super::error::ConfigError;
 
-/// Maximum number of functions.
+/// Maximum number of packet functions in a configuration.
 pub const FUNCTIONS_MAX: usize = 64;
 
-/// A configured function with its tables.
+/// A configured packet function with its tables.
 #[derive(Clone)]
 pub struct FunctionConfig {
     /// Configured name of the function.
     pub name: String,
-    /// Implementation that runs on the CPU.
+    /// Implementation of the kernel that runs on the CPU.
     pub implementation: Implementation,
-    /// Devices of the function, such as `cpu`, `opencl:0` and `cuda:0`. Contains at least one
-    /// device and no duplicates. Several devices divide the packets of the function between them.
+    /// Names of the devices that run the function, such as `cpu`, `opencl:0` and `cuda:0`. The list
+    /// has at least one element and no duplicates. Several devices divide the packets of the
+    /// function between them.
     pub devices: Vec<String>,
     /// The function with its tables.
     pub function: Arc<dyn Function>,
-    /// Line of the configuration at which the stanza of the function starts.
+    /// Line of the configuration at which the stanza of the function starts. Lines are counted from
+    /// 1.
     pub line: usize,
 }
 
@@ -41,12 +43,12 @@ impl std::fmt::Debug for FunctionConfig {
     }
 }
 
-/// Returns all values of `kind` of a function.
+/// Returns all values that the key `kind` of a function can have.
 pub fn function_kinds() -> Vec<&'static str> {
     godwit_function::kind_names()
 }
 
-/// Keys that every function has.
+/// Keys that every `[[function]]` stanza can have.
 const KEYS: [&str; 4] = ["name", "kind", "impl", "device"];
 
 pub(super) fn read<'a>(
@@ -166,13 +168,14 @@ fn read_devices(
     Ok(devices)
 }
 
-/// Returns the end of an error message about an invalid device name. It lists the valid names.
+/// Returns the text that ends an error message about an invalid device name. The text lists the
+/// valid names.
 pub(super) fn no_device(name: &str) -> String {
     format!("`{}`: valid devices are {} with a device number N", name.escape_debug(), godwit_device::id_forms())
 }
 
-/// Converts an error of a function to an error with the position in the stanza, or in a file that
-/// the stanza names.
+/// Converts an error of a function to an error of the configuration. It adds the position in the
+/// stanza, or in a file that the stanza names.
 fn refuse(document: &Document<'_>, stanza: &Stanza<'_>, name: &str, directory: &Path, error: &Error) -> ConfigError {
     match error {
         Error::Toml(error) => document.refuse_toml(error, stanza, &KEYS),

@@ -1,12 +1,12 @@
-//! Fuzz target of the configuration parser. It must not panic.
+//! Fuzz target of the configuration parser. The parser must not panic.
 
 use std::path::Path;
 
 use super::Config;
 use super::error::ConfigError;
 
-/// Fuzz target: `data` is a configuration. An error has one line of text and names an existing
-/// line.
+/// Parses `data` as a configuration. If the parser returns an error, the message must have one line
+/// of text and name a line that exists.
 pub fn config_parse(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match Config::parse(text, "fuzz.toml", Path::new("/nonexistent")) {

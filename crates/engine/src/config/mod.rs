@@ -13,8 +13,9 @@
 //! | `change.rs` | new chain for a running engine |
 //! | `fingerprint.rs` | detects changes to other stanzas |
 //!
-//! Every error is one sentence with file and line ([`ConfigError`]). Reading a configuration builds
-//! the tables of its functions, because only this detects all errors in them. It opens no port.
+//! Every error is one sentence with file and line ([`ConfigError`]). Reading a configuration also
+//! builds the tables of its functions, because only this detects all errors in them. It does not
+//! open any port.
 
 mod chain;
 mod change;
@@ -51,50 +52,55 @@ pub use settings::{EngineConfig, Idle, IoModel};
 pub struct Config {
     /// Settings of the workers.
     pub engine: EngineConfig,
-    /// Settings of the arena, with enough headroom and tailroom for the functions of the chain.
+    /// Settings of the memory for packets. The buffers have enough headroom and tailroom for the
+    /// functions of the chain.
     pub arena: ArenaConfig,
-    /// Whether the configuration contains the key `reuse` of `[arena]`. If not, the devices
-    /// determine the order in which buffers are reused.
+    /// Whether the configuration sets the key `reuse` of `[arena]`. If it does not, the engine
+    /// chooses the order in which buffers are reused, depending on the devices.
     pub has_reuse: bool,
-    /// Packing of devices that have no packing keys.
+    /// Sizes and deadline of bins (batches of packets) for devices that do not configure their own.
     pub packing: PackerConfig,
-    /// Devices with functions or with a stanza. The CPU is always the first.
+    /// Devices that run functions or have a `[[device]]` stanza. The CPU is always the first one.
     pub devices: Vec<DeviceConfig>,
-    /// Ports. The index is the port number.
+    /// Configured ports. The index of a port is its number.
     pub ports: Vec<PortConfig>,
-    /// Functions. The index is the function number.
+    /// Configured functions. The index of a function is its number.
     pub functions: Vec<FunctionConfig>,
-    /// Maps a packet to its class.
+    /// Classifier that maps a packet to its class.
     pub classifier: Classifier,
-    /// Maps function, class and verdict to the next stage.
+    /// Function chain, which maps a function, the class of a packet and the function's result to
+    /// the next stage.
     pub chain: Chain,
-    /// Warnings about probable mistakes, one sentence each. Some start with `FILE:LINE: `.
+    /// Warnings about probable mistakes. Each warning is one sentence, and some start with
+    /// `FILE:LINE: `.
     pub warnings: Vec<String>,
-    /// Name of the configuration file in errors and warnings.
+    /// Name of the configuration file that errors and warnings show.
     origin: String,
-    /// Path of the configuration file. `None` if the configuration does not come from a file.
+    /// Path of the configuration file. It is `None` if the configuration does not come from a file.
     path: Option<PathBuf>,
-    /// Headroom and tailroom of the buffers, for comparison with the needs of a new chain.
+    /// Headroom and tailroom of the packet buffers. A new function chain must not need more.
     room: settings::Room,
     /// Fingerprint of all stanzas that must not change at run time.
     fingerprint: fingerprint::Fingerprint,
 }
 
 impl Config {
-    /// Reads the file at `path`. Relative paths in it start at its directory.
+    /// Reads the configuration file at `path`. Relative paths in the file start at its directory.
     ///
     /// # Errors
-    /// If the file cannot be read or is invalid. The error names file and line.
+    /// If the file cannot be read or is invalid. The error names the file and, if possible, the
+    /// line.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        // The text may contain keys, so it is wiped.
+        // The text may contain keys, so it is overwritten after use.
         let text = Zeroizing::new(read(path)?);
         let mut config = Self::parse(&text, &path.display().to_string(), folder(path))?;
-        // Store an absolute path, so that a reload finds the file from any working directory.
+        // The absolute path is stored, so that a reload finds the file from any working directory.
         config.path = Some(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
         Ok(config)
     }
 
-    /// Reads `text`. Errors show `origin` as the file name. Relative paths start at `directory`.
+    /// Reads the configuration in `text`. Errors show `origin` as the file name. Relative paths
+    /// start at `directory`.
     ///
     /// # Errors
     /// If the text is invalid. The error names file and line.
@@ -146,7 +152,8 @@ impl Config {
     }
 
     /// Checks that live ports can work on this machine, and that their queues suit the functions.
-    /// Separate from [`Config::parse`], because captures replace live ports in a replay.
+    /// The check is separate from [`Config::parse`], because a replay uses capture files instead of
+    /// live ports.
     ///
     /// # Errors
     /// If a port cannot work. The error names the line of the first such port.
@@ -168,8 +175,8 @@ impl Config {
     }
 
     /// Checks that no key of the configuration file repeats nonces after a restart. `has_folder`
-    /// tells whether there is a state folder. Separate from [`Config::parse`], because a replay
-    /// repeats its output.
+    /// states whether a folder for the last sequence numbers exists. The check is separate from
+    /// [`Config::parse`], because a replay repeats its output on purpose.
     ///
     /// # Errors
     /// If a function needs a state folder. The error names the line of the function.
@@ -191,7 +198,7 @@ impl Config {
         Ok(())
     }
 
-    /// Returns whether a function holds keys, which must not appear in a core dump.
+    /// Returns whether a function has secret keys. Such keys must not appear in a core dump.
     pub fn holds_keys(&self) -> bool {
         self.functions.iter().any(|entry| entry.function.durable().is_some())
     }
@@ -201,7 +208,8 @@ impl Config {
         self.path.is_some()
     }
 
-    /// Applies the buffer requirements of the ports to the arena, after a test has replaced ports.
+    /// Applies the buffer requirements of the ports to the memory for packets. Tests call the
+    /// method after they have replaced ports.
     ///
     /// # Errors
     /// If a requirement cannot be met.
@@ -211,16 +219,16 @@ impl Config {
             .map_err(|(_, message)| ConfigError::at(&self.origin, 1, message))
     }
 
-    /// Returns whether the chain receives packets from a port.
+    /// Returns whether packets from a port enter the function chain.
     pub(crate) fn feeds_chain(&self, port: u8) -> bool {
         feeds(&self.chain, port)
     }
 
-    /// Checks that the input captures of all ports exist. Separate from [`Config::parse`], because
-    /// a replay uses other captures.
+    /// Checks that the input capture files of all ports exist. The check is separate from
+    /// [`Config::parse`], because a replay uses other capture files.
     ///
     /// # Errors
-    /// If a capture cannot be opened. The error names the line of its port.
+    /// If a capture file cannot be opened. The error names the line of its port.
     pub fn check_captures(&self) -> Result<(), ConfigError> {
         for port in &self.ports {
             if let PortKind::Pcap(config) = &port.kind
@@ -235,10 +243,10 @@ impl Config {
     }
 }
 
-/// Names of all stanzas.
+/// Names of all stanzas that a configuration can contain.
 const STANZAS: [&str; 9] = ["engine", "arena", "packing", "device", "dpdk", "port", "function", "class", "chain"];
 
-/// Reads a file as UTF-8 text. An error of the encoding names the line.
+/// Reads a file as UTF-8 text. If the text is not valid UTF-8, the error names the line.
 fn read(path: &Path) -> Result<String, ConfigError> {
     let bytes = std::fs::read(path).map_err(|source| ConfigError::File { path: path.to_owned(), source })?;
     String::from_utf8(bytes).map_err(|error| {
@@ -249,12 +257,12 @@ fn read(path: &Path) -> Result<String, ConfigError> {
     })
 }
 
-/// Returns the directory at which relative paths in a configuration start.
+/// Returns the directory at which relative paths in the configuration file `path` start.
 fn folder(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
-/// Returns whether a chain receives packets from a port.
+/// Returns whether packets from a port enter a function chain.
 fn feeds(chain: &Chain, port: u8) -> bool {
     let decider = chain.decider();
     (0..decider.classes()).any(|class| decider.entry(port, class as u8) != Next::None)

@@ -1,4 +1,4 @@
-//! The `[[port]]` stanzas.
+//! Reads the `[[port]]` stanzas.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,29 +23,30 @@ pub struct PortConfig {
     pub ordered: bool,
     /// Kind of the port, with its keys.
     pub kind: PortKind,
-    /// Line of the configuration at which the stanza of the port starts.
+    /// Line of the configuration at which the stanza of the port starts. Lines are counted from 1.
     pub line: usize,
 }
 
-/// Kind of a port, with its keys. Relative paths have been resolved.
+/// Kind of a port, with the values of its keys. Relative paths have been resolved from the
+/// directory of the configuration.
 #[derive(Clone, Debug)]
 pub enum PortKind {
-    /// Synthetic port: generates and absorbs packets.
+    /// A synthetic port generates packets, and discards the packets that it should transmit.
     Synthetic(synthetic::Config),
-    /// Port that reads and writes captures.
+    /// A capture port reads packets from a capture file and writes packets to another one.
     Pcap(pcap::Config),
-    /// Live port, which exchanges packets with the network. The fields are its kind and its
+    /// A live port exchanges packets with the network. The fields are its kind and its
     /// configuration.
     Live(&'static str, Arc<dyn Live>),
 }
 
-/// Kinds of ports, as the key `kind` names them.
+/// Values that the key `kind` of a port can have.
 const KINDS: [&str; 5] = ["synthetic", "pcap", "af_xdp", "dpdk", "tap"];
-/// Keys that every port has.
+/// Keys that every `[[port]]` stanza can have.
 const KEYS: [&str; 3] = ["name", "kind", "order"];
 
 impl PortKind {
-    /// Returns the kind as the configuration names it.
+    /// Returns the value of the key `kind` for this port.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Synthetic(_) => KINDS[0],
@@ -107,7 +108,7 @@ pub(super) fn read<'a>(
     Ok(ports)
 }
 
-/// Warns about synthetic ports whose frames can be longer than a buffer. Such frames are counted
+/// Warns about synthetic ports that generate frames longer than a buffer. Such frames are counted
 /// and skipped, which is never intended.
 pub(super) fn warn_of_long_frames(
     ports: &[PortConfig],
@@ -193,7 +194,7 @@ fn live<'a, C: Live + Deserialize<'a> + 'static>(
     Ok((PortKind::Live(kind, Arc::new(config)), checked))
 }
 
-/// Adds the position of the key to an error of a port's configuration.
+/// Converts an error of a port to an error of the configuration at the position of the key.
 fn at_key(
     stanza: &Stanza<'_>,
     document: &Document<'_>,

@@ -1,4 +1,4 @@
-//! The stanzas `[engine]`, `[arena]`, `[packing]` and `[dpdk]`.
+//! Reads the stanzas `[engine]`, `[arena]`, `[packing]` and `[dpdk]`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,32 +15,33 @@ use super::error::ConfigError;
 use super::functions::FunctionConfig;
 use super::ports::{PortConfig, PortKind};
 
-/// Maximum number of packets in flight per worker. The index of the order ring has 16 bits.
+/// Maximum number of packets in flight per worker. Packets in flight are numbered with 16 bits.
 const IN_FLIGHT_PACKETS_MAX: usize = 65536;
-/// Maximum size of a buffer: 255 units of 64 bytes.
+/// Maximum size of a packet buffer in bytes: 255 units of 64 bytes.
 const BUFFER_BYTES_MAX: usize = 16320;
 
-/// `[engine]`: settings of the workers.
+/// Settings of the workers, from the stanza `[engine]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// Number of workers, 1 to 128. The value "auto" is replaced by the number of workers that the
-    /// cores suffice for.
+    /// Number of workers, 1 to 128. The value "auto" has been replaced by the number of workers for
+    /// which the machine has cores.
     pub workers: usize,
-    /// Threads that receive and transmit.
+    /// Choice of the threads that receive and transmit packets.
     pub io: IoModel,
     /// Whether each worker is pinned to a core.
     pub pin: bool,
     /// Behavior of an idle worker.
     pub idle: Idle,
-    /// Maximum number of packets received from a port at once, 1 to `in_flight_packets`.
+    /// Maximum number of packets that a worker receives from a port at once, 1 to
+    /// `in_flight_packets`.
     pub burst_packets: usize,
-    /// Maximum number of packets in flight per worker: a power of two, at most 65536.
+    /// Maximum number of packets in flight per worker. It is a power of two, and at most 65536.
     pub in_flight_packets: usize,
     /// Path of the control socket, if configured.
     pub control: Option<PathBuf>,
-    /// User to which the program switches after all ports and files are open.
+    /// User to which the process switches after all ports and files are open.
     pub user: Option<String>,
-    /// State folder, if configured.
+    /// Folder for the state that survives a restart, if configured.
     pub state: Option<PathBuf>,
 }
 
@@ -48,21 +49,22 @@ pub struct EngineConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Idle {
-    /// An idle worker polls without a pause and uses its core fully.
+    /// An idle worker polls its ports without a pause, and fully uses its core.
     #[default]
     Spin,
-    /// An idle worker sleeps until a port wakes it, if all its sources can wake it.
+    /// An idle worker sleeps until one of its ports wakes it. If any of the ports cannot wake it,
+    /// the worker only yields its core.
     Sleep,
 }
 
-/// Threads that receive and transmit (PIPSEA, CCS '16, section 3.1).
+/// Choice of the threads that receive and transmit packets (PIPSEA, CCS '16, section 3.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IoModel {
-    /// Each worker receives and transmits.
+    /// Each worker receives and transmits its packets.
     #[default]
     Single,
-    /// Each worker has a sender thread that transmits its packets.
+    /// Each worker receives its packets, and a separate sender thread transmits them.
     Dual,
 }
 
@@ -145,7 +147,7 @@ impl EngineConfig {
     }
 }
 
-/// Value of `workers`: a number or "auto".
+/// Value of the key `workers`: a number or "auto".
 enum Workers {
     Number(usize),
     Auto,
@@ -167,7 +169,7 @@ impl Visitor<'_> for WorkersVisitor {
     }
 
     fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Workers, E> {
-        // Negative numbers become 0, which is out of range too.
+        // A negative number becomes 0, which is out of range too.
         Ok(Workers::Number(usize::try_from(value).unwrap_or(0)))
     }
 
@@ -183,7 +185,8 @@ impl Visitor<'_> for WorkersVisitor {
     }
 }
 
-/// Reads `[packing]`. Returns the packing and the keys that are present.
+/// Reads the stanza `[packing]`. Returns the settings with defaults for absent keys, and the keys
+/// that are present.
 pub(super) fn packing<'a>(
     document: &Document<'a>,
     mut stanza: Stanza<'a>,
@@ -195,7 +198,8 @@ pub(super) fn packing<'a>(
     Ok((config, keys))
 }
 
-/// Reads `[dpdk]`. Returns the arguments of the DPDK environment, if present.
+/// Reads the stanza `[dpdk]`. Returns the arguments of the DPDK environment abstraction layer
+/// (EAL), or `None` if the key is absent.
 pub(super) fn eal<'a>(document: &Document<'a>, mut stanza: Stanza<'a>) -> Result<Option<Vec<String>>, ConfigError> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -206,7 +210,7 @@ pub(super) fn eal<'a>(document: &Document<'a>, mut stanza: Stanza<'a>) -> Result
     Ok(keys.eal)
 }
 
-/// Keys of packing that a stanza contains.
+/// Keys for the packing of packets into batches. A key is `None` if the stanza does not contain it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct PackingKeys {
@@ -222,7 +226,7 @@ pub(super) struct PackingKeys {
 }
 
 impl PackingKeys {
-    /// Replaces the values in `config` for which a key is present.
+    /// Replaces the settings in `config` for which the stanza contains a key.
     pub(super) fn apply(&self, config: &mut PackerConfig) {
         fn put<T: Copy>(key: Option<T>, value: &mut T) {
             *value = key.unwrap_or(*value);
@@ -239,7 +243,8 @@ impl PackingKeys {
     }
 }
 
-/// Checks the packing. An error names the line of the key in the stanza.
+/// Checks the settings for the packing of packets into batches. An error names the line of the key
+/// at fault.
 pub(super) fn validate_packing(
     document: &Document<'_>,
     stanza: &Stanza<'_>,
@@ -247,14 +252,15 @@ pub(super) fn validate_packing(
 ) -> Result<(), ConfigError> {
     let keys = ["chunk_packets", "chunk_bytes", "bins", "bin_packets", "length_granularity_bytes", "leftover_packets"];
     config.validate().map_err(|error| {
-        // The message of the error starts with the key at fault.
+        // The error message starts with the name of the key at fault.
         let message = error.to_string();
         let key = keys.iter().find(|key| message.split(' ').next() == Some(key)).copied().unwrap_or_default();
         document.refuse(stanza.span_of(key), message)
     })
 }
 
-/// The stanza `[arena]`, before the headroom and tailroom of the chain are known.
+/// The stanza `[arena]`, which configures the memory for packets. The headroom and tailroom that
+/// the functions need are not known yet.
 pub(super) struct ArenaStanza<'a> {
     config: ArenaConfig,
     stanza: Stanza<'a>,
@@ -333,7 +339,8 @@ impl<'a> ArenaStanza<'a> {
         self.stanza.has("reuse")
     }
 
-    /// Returns the arena with enough headroom and tailroom for the functions on the longest path.
+    /// Returns the settings of the memory for packets. Headroom and tailroom of the buffers suffice
+    /// for the functions on the longest path through the chain.
     pub(super) fn with_room_for(
         self,
         document: &Document<'_>,
@@ -380,24 +387,26 @@ impl<'a> ArenaStanza<'a> {
     }
 }
 
-/// Headroom and tailroom around a frame, as functions need them or as buffers provide them.
+/// Headroom and tailroom around a frame. Functions need them, and packet buffers provide them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Room {
     pub(super) headroom_bytes: usize,
     pub(super) tailroom_bytes: usize,
-    /// Tailroom that frames of certain lengths do not need, see [`ArenaConfig::tailroom_saved`].
+    /// Part of the tailroom that frames of certain lengths do not need, as described at
+    /// [`ArenaConfig::tailroom_saved`].
     tailroom_saved: [u8; 16],
 }
 
 impl Room {
-    /// Returns the headroom and tailroom that the functions on the longest path need.
+    /// Returns the headroom and tailroom that the functions on the longest path through the chain
+    /// need.
     pub(super) fn needed(chain: &Chain, functions: &[FunctionConfig]) -> Self {
         let needs = |bytes: fn(&dyn Function) -> u16| {
             let weights: Vec<u32> = functions.iter().map(|function| u32::from(bytes(&*function.function))).collect();
             chain.path_max(&weights) as usize
         };
-        // `tailroom_saved` depends on the length of a frame when it arrives. It is valid only if no
-        // other function changes lengths.
+        // `tailroom_saved` depends on the length of a frame at its arrival. It is therefore valid
+        // only if no other function changes the length of frames.
         let reached = functions.iter().enumerate().filter(|(index, _)| chain.is_reached(*index));
         let mut resizing =
             reached.map(|(_, entry)| &entry.function).filter(|function| function.contract().changes_length());
@@ -412,8 +421,8 @@ impl Room {
         }
     }
 
-    /// Returns whether buffers with this headroom and tailroom provide `needed` for frames of any
-    /// length.
+    /// Returns whether buffers with this headroom and tailroom suffice for `needed`, for frames of
+    /// any length.
     pub(super) fn is_enough_for(&self, needed: &Self) -> bool {
         let tailroom =
             |room: &Self, length: usize| room.tailroom_bytes.saturating_sub(usize::from(room.tailroom_saved[length]));
@@ -422,10 +431,10 @@ impl Room {
     }
 }
 
-/// Applies the buffer requirements of live ports to the arena.
+/// Applies the requirements of live ports for packet buffers to `config`.
 ///
 /// # Errors
-/// Returns the key at fault and a message.
+/// Returns the key at fault and an error message.
 pub(super) fn apply_port_needs(config: &mut ArenaConfig, ports: &[PortConfig]) -> Result<(), (&'static str, String)> {
     let live = ports.iter().filter_map(|port| match &port.kind {
         PortKind::Live(kind, live) => Some((format!("port `{}` ({kind})", port.name), live.needs())),
@@ -466,7 +475,8 @@ pub(super) fn apply_port_needs(config: &mut ArenaConfig, ports: &[PortConfig]) -
     Ok(())
 }
 
-/// Checks that the value of a key is in a range, and returns an error at the key otherwise.
+/// Checks that the value of a key is between `min` and `max`. If not, returns an error at the line
+/// of the key.
 pub(super) fn within(
     document: &Document<'_>,
     stanza: &Stanza<'_>,

@@ -1,4 +1,4 @@
-//! Checks whether several workers can share a chain.
+//! Checks whether several workers can share a function chain.
 
 use godwit_chain::Chain;
 
@@ -7,9 +7,11 @@ use super::error::ConfigError;
 use super::functions::FunctionConfig;
 use super::settings::EngineConfig;
 
-/// Returns an error if packets of one class can reach two functions that keep state for many flows,
-/// such as SAs. Each such state belongs to one worker, and its packets are steered there. A packet
-/// that needs two states would need two workers.
+/// Checks that no packet needs the state of two functions on two workers.
+///
+/// Some functions keep state for many flows, such as IPsec SAs. Each such state belongs to one
+/// worker, and the packets that need it are sent to that worker. The function returns an error if
+/// packets of one class can reach two such functions.
 pub(super) fn check(
     document: &Document<'_>,
     engine: &EngineConfig,

@@ -24,9 +24,9 @@ use crate::path::core::{Core, Iteration};
 use crate::path::feed::{Feed, Input};
 
 impl Feed {
-    /// Executes the steps that the host half of a function returns for its pending packets.
-    /// [`HostHalf::arrange`](godwit_function::HostHalf::arrange) is called if packets are pending,
-    /// or if the time has come at which the function asked to be called.
+    /// Calls [`HostHalf::arrange`](godwit_function::HostHalf::arrange) of a function if packets are
+    /// pending, or if the time has come at which the function asked to be called. Then executes the
+    /// steps that the function returned.
     #[cold]
     pub(super) fn arrange(&mut self, core: &mut Core, function: usize, iteration: &Iteration) {
         let Self { inputs, created, .. } = self;

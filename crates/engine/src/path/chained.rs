@@ -23,9 +23,9 @@ pub(super) struct ChainScratch {
 }
 
 impl ChainScratch {
-    /// Completes the bin with this `index` in a chunk (the bins of one launch) of `device`. Calls
-    /// the host half of the bin's first function, and counts the functions that processed its
-    /// packets on the device. Appends the last function of each run of packets to `completion`.
+    /// Completes the bin (batch of packets) with this `index` in a chunk of `device`. Lets the
+    /// bin's first function finish its packets on the CPU, and counts the functions that processed
+    /// the packets on the device. Appends the last function of each run of packets to `completion`.
     pub(super) fn complete_bin(
         &mut self,
         core: &mut Core,
@@ -93,11 +93,12 @@ impl ChainScratch {
         function
     }
 
-    /// Calls the host half of a bin's first function with the outcomes of that function.
+    /// Lets the first function of a bin (batch of packets) finish its packets on the CPU, with the
+    /// outcomes of that function.
     ///
     /// If a packet passed further functions on the device, its entry in `outcomes` comes from the
     /// last one. The outcome of the first function is then derived from the trail, which contains
-    /// the verdicts of all functions before the last one. If the host half drops a packet, the
+    /// the verdicts of all functions before the last one. If the first function drops a packet, the
     /// packet's trail is cleared.
     fn complete(
         &mut self,

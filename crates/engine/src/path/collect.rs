@@ -165,8 +165,8 @@ impl Collect {
     }
 
     /// Completes the bin (batch of packets) with this `index` in the chunk that [`Collect::poll`]
-    /// returned last. Counts its packets, and calls the host half of its function. Afterwards,
-    /// [`Collect::done`] returns its packets.
+    /// returned last. Counts its packets, and lets their function finish them on the CPU.
+    /// Afterwards, [`Collect::done`] returns the packets.
     pub(crate) fn complete(
         &mut self,
         core: &mut Core,

@@ -1,5 +1,5 @@
-//! State that all components of a worker share. It contains the plan of the function chain, the
-//! packets in flight, and their counters.
+//! State that all components of a worker share. It contains the function chain, the packets in
+//! flight, and their counters.
 
 use std::sync::Arc;
 use std::time::Instant;

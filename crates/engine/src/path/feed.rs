@@ -39,24 +39,27 @@ pub(crate) struct Done {
 #[derive(Default)]
 pub(super) struct Input {
     pub(super) host_half: Option<Box<dyn HostHalf>>,
-    /// Whether the host half prepares packets ([`HostHalf::prepares`]).
+    /// Whether the function prepares packets on the CPU before its kernel ([`HostHalf::prepares`]).
     prepares: bool,
     arranges: bool,
-    /// Whether the host half reads the previous function's outcome of each packet.
+    /// Whether the function reads the outcome that the previous function returned for each packet.
     reads_previous: bool,
-    /// Whether the host half reads the stamp of each packet.
+    /// Whether the function reads the stamp of each packet, which contains its sequence number and
+    /// its time at its source.
     pub(super) reads_stamps: bool,
-    /// Stamps of the pending packets, during a call of the host half.
+    /// Sequence number and time of each pending packet. The list is valid only while
+    /// [`HostHalf::arrange`] runs.
     pub(super) stamps: Vec<Stamp>,
-    /// Sequence number and time of each pending packet. Valid only during a call of the host half.
+    /// Time at which [`HostHalf::arrange`] must be called again even without packets, in
+    /// nanoseconds.
     pub(super) wake_ns: u64,
     pub(super) steps: Vec<Step>,
-    /// Packets that have arrived at the function, but that its host half has not seen.
+    /// Packets that have arrived at the function, but are not prepared for its kernel.
     pub(super) pending: Vec<Descriptor>,
     /// For each pending packet, the outcome of the function that processed it before. The list is
-    /// empty if the host half does not read it.
+    /// empty if the current function does not read it.
     pub(super) previous_outcomes: Vec<PreviousOutcome>,
-    /// Packets that the host half has prepared. The packets from index `taken` on are not yet in
+    /// Packets that are prepared for the kernel. The packets from index `taken` on are not yet in
     /// bins (batches for a device).
     pub(super) prepared: Vec<Descriptor>,
     work: WorkColumns,
@@ -80,23 +83,24 @@ impl Input {
 }
 
 impl Feed {
-    /// Creates the inputs from the host halves, one per function.
+    /// Creates the inputs of all functions. `host_halves` contains the part of each function that
+    /// runs on the CPU.
     pub(crate) fn new(host_halves: Vec<Option<Box<dyn HostHalf>>>) -> Self {
         let inputs = host_halves.into_iter().map(Input::new).collect();
         Self { inputs, done: Done::default(), created: Vec::new() }
     }
 
-    /// Returns the host half of `function`, if it has one.
+    /// Returns the part of `function` that runs on the CPU, if it has one.
     pub(crate) fn host_half(&mut self, function: usize) -> Option<&mut (dyn HostHalf + 'static)> {
         self.inputs[function].host_half.as_deref_mut()
     }
 
-    /// Returns whether any host half arranges packets.
+    /// Returns whether any function arranges packets on the CPU ([`HostHalf::arranges`]).
     pub(crate) fn arranges(&self) -> bool {
         self.inputs.iter().any(|input| input.arranges)
     }
 
-    /// Returns whether no packet is on its way into a function.
+    /// Returns whether no packet waits in front of a function.
     pub(crate) fn is_empty(&self) -> bool {
         self.inputs.iter().all(|input| input.pending.is_empty() && input.taken == input.prepared.len())
     }
@@ -127,8 +131,8 @@ impl Feed {
         }
     }
 
-    /// Has the host half of `function` prepare the pending packets for the kernel. Before, packets
-    /// that wait for arrival order join the pending packets if they are next in the order.
+    /// Prepares the pending packets of `function` for its kernel. Before, packets that wait for
+    /// arrival order become pending if they are next in the order.
     ///
     /// Does not prepare packets while earlier prepared packets wait for room in bins (batches for a
     /// device).
@@ -182,8 +186,8 @@ pub(crate) struct Packed {
 }
 
 impl Input {
-    /// Puts packets into bins (batches for a device) without preparation by a host half. All
-    /// packets have the same variant.
+    /// Puts packets into bins (batches for a device) for a function that does not prepare its
+    /// packets on the CPU. All packets have the same variant (kind of processing).
     fn pack_direct(&mut self, core: &mut Core, function: usize, device: &mut WorkerDevice, now_ns: u64) -> bool {
         let variant = core.plan.stages[function].function.variant();
         while self.taken < self.prepared.len() {
@@ -199,8 +203,8 @@ impl Input {
         false
     }
 
-    /// Puts packets into bins (batches for a device) after their preparation by the host half.
-    /// Consecutive packets that go to the same bin are inserted together.
+    /// Puts packets into bins (batches for a device) after the function has prepared them on the
+    /// CPU. Consecutive packets that go to the same bin are inserted together.
     fn pack_prepared(
         &mut self,
         core: &mut Core,

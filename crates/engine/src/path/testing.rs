@@ -57,13 +57,13 @@ pub(crate) const FIRST: usize = 0;
 /// Number of the function `second` in [`TWO_FUNCTIONS`].
 pub(crate) const SECOND: usize = 1;
 
-/// Returns a worker that has not started.
+/// Returns a worker that has not started, for a configuration.
 pub(crate) fn worker(configuration: &str) -> Worker {
     let config = Config::parse(configuration, "test", Path::new(".")).expect("the configuration is valid");
     build(config, &Options::default()).expect("the machine has a CPU and memory").workers.remove(0)
 }
 
-/// Returns the plan of a configuration.
+/// Returns the function chain of a configuration, in the form that workers use.
 pub(crate) fn plan(configuration: &str) -> Arc<ChainPlan> {
     Arc::clone(&worker(configuration).core.plan)
 }

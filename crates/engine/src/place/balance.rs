@@ -1,37 +1,42 @@
-//! Balance: chooses the device for the next chunk of a function that is placed on several devices.
+//! Chooses the device for the next chunk (packets that are submitted together) of a function that
+//! runs on several devices.
 //!
-//! Each worker chooses alone, from the chunks that it submitted and their completion times. It
+//! Each worker chooses on its own, from the chunks that it submitted and their completion times. It
 //! takes the device with the shortest expected wait. The CPU is the worker's own core, which also
 //! fills the chunks of all other devices. It therefore processes a chunk itself only if no other
 //! device takes one.
 //!
-//! Packets leave in arrival order, and their number in flight is limited. If a slow device held all
-//! of them, the core would have to wait for it. A device next to the CPU therefore holds at most
-//! its share of the combined rate.
+//! Packets leave in arrival order, and the number of packets in flight is limited. If a slow device
+//! held all of these packets, the core would have to wait for it. If a function also runs on the
+//! CPU, any other device therefore holds at most a share of the packets in flight. The share equals
+//! the device's part of the combined packet rate of device and CPU.
 
 use crate::place::LAST_RESORT;
 
-/// Weight of the old average in the moving average of packet times (about the last 8 chunks).
+/// Weight of the old average in the moving average of the time per packet. The average covers about
+/// the last 8 chunks.
 const OLD_WEIGHT: f64 = 7.0 / 8.0;
-/// Factor for the measured packet time of an idle device, applied whenever the CPU takes a chunk
-/// instead. The old measurement loses weight, so the device is tried again after some time. The
-/// decay is so slow that these tries of a slow device cost little.
+/// Factor by which the measured time per packet of an idle device shrinks whenever the CPU takes a
+/// chunk instead. The device seems faster over time, so it is tried again. The factor is so close
+/// to 1 that trying a slow device again costs little.
 const IDLE_DECAY: f64 = 511.0 / 512.0;
 
-/// Packets of a worker on one device, and the measured time per packet.
+/// Load of a device by one worker: the worker's packets on the device, and the measured time per
+/// packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
-    /// Number of packets in flight.
+    /// Number of packets on the device.
     packets: u64,
-    /// Average time per packet on the device, in nanoseconds. Chunks may overlap. 0: not measured
-    /// yet.
+    /// Average time per packet on the device, in nanoseconds. Chunks of packets may overlap in
+    /// time. The value 0 means that no time is measured yet.
     packet_ns: f64,
-    /// Time of the last completion of a chunk, or of the submission of a chunk to the idle device.
+    /// Start of the current measurement, in nanoseconds. A chunk of packets was completed at this
+    /// time, or was submitted while the device was idle.
     since_ns: u64,
 }
 
 impl Load {
-    /// Records that a chunk was submitted to the device.
+    /// Records that a chunk of packets was submitted to the device.
     pub(crate) fn submitted(&mut self, packets: u32, now_ns: u64) {
         if self.packets == 0 {
             self.since_ns = now_ns;
@@ -39,7 +44,8 @@ impl Load {
         self.packets += u64::from(packets);
     }
 
-    /// Records that the device returned a chunk, whether or not it succeeded.
+    /// Records that the device returned a chunk of packets. It does not matter whether the chunk
+    /// succeeded.
     pub(crate) fn returned(&mut self, packets: u32, now_ns: u64) {
         let each_ns = now_ns.saturating_sub(self.since_ns) as f64 / f64::from(packets.max(1));
         let known = self.packet_ns > 0.0;
@@ -52,8 +58,9 @@ impl Load {
     /// also runs on the CPU. `capacity` is the maximum number of packets in flight. `cpu_packet_ns`
     /// is the time per packet on the CPU.
     ///
-    /// The packets on the device may not exceed its share of the combined rate of device and CPU.
-    /// The share is one half until both times are measured. The first chunk is always allowed.
+    /// The packets on the device may not exceed its share of `capacity`. The share is the device's
+    /// part of the combined packet rate of device and CPU. It is one half until the times of both
+    /// are measured. The first chunk is always allowed.
     fn may_submit(&self, chunk: u32, capacity: usize, cpu_packet_ns: f64) -> bool {
         let known = self.packet_ns > 0.0 && cpu_packet_ns > 0.0;
         let share = if known { cpu_packet_ns / (cpu_packet_ns + self.packet_ns) } else { 0.5 };
@@ -61,20 +68,21 @@ impl Load {
         is_first || (self.packets + u64::from(chunk)) as f64 <= capacity as f64 * share
     }
 
-    /// Records that the CPU took a chunk instead of this device.
+    /// Records that the CPU took a chunk of packets instead of this device.
     pub(crate) fn skipped(&mut self) {
         if self.packets == 0 {
             self.packet_ns *= IDLE_DECAY;
         }
     }
 
-    /// Returns the expected time until the device finishes a packet submitted now, in nanoseconds.
+    /// Returns the time in nanoseconds after which the device would finish a packet that is
+    /// submitted now.
     fn wait_ns(&self) -> f64 {
         (self.packets + 1) as f64 * self.packet_ns
     }
 }
 
-/// A device that may get the next chunk of a function.
+/// A device that may get the next chunk of packets of a function.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {
     /// Index of the device.
@@ -82,13 +90,13 @@ pub(crate) struct Offer {
     pub(crate) load: Load,
     /// Maximum number of packets in a chunk.
     pub(crate) chunk_packets: u32,
-    /// Whether a packet can be put into a bin of the device.
+    /// Whether the batches for the device have room for a packet.
     pub(crate) has_room: bool,
 }
 
-/// Returns the device for the next chunk of a function: the one with the shortest expected wait.
-/// The CPU only gets a chunk if no other device takes one. `capacity` is the maximum number of
-/// packets in flight of the worker. Returns `None` if no device takes a chunk.
+/// Returns the device for the next chunk of packets of a function. It is the device with the
+/// shortest expected wait. The CPU only gets a chunk if no other device takes one. `capacity` is
+/// the worker's maximum number of packets in flight. Returns `None` if no device takes a chunk.
 pub(crate) fn choose(offers: impl Iterator<Item = Offer> + Clone, capacity: usize) -> Option<usize> {
     let cpu = offers.clone().find(|offer| offer.device == LAST_RESORT);
     let may_submit =
@@ -112,8 +120,8 @@ mod tests {
             slow.returned(100, chunk * 1000 + 300);
         }
         assert!(fast.wait_ns() < slow.wait_ns());
-        // The fast device needs a third of the time per packet. Its wait is therefore shorter for
-        // twice as many packets, and longer for six times as many.
+        // The fast device needs a third of the time of the slow device per packet. Its wait is
+        // therefore shorter even with twice as many packets, but longer with six times as many.
         fast.submitted(200, 5000);
         slow.submitted(100, 5000);
         assert!(fast.wait_ns() < slow.wait_ns());
@@ -131,7 +139,7 @@ mod tests {
         let (cpu, slow, fast) = (offer(LAST_RESORT, 1.0, true), offer(1, 30.0, true), offer(2, 10.0, true));
         assert_eq!(chosen(&[cpu, slow, fast]), Some(2));
         assert_eq!(chosen(&[slow, Offer { has_room: false, ..fast }]), Some(1));
-        // Next to the fast CPU, the share of either device is less than a chunk.
+        // The CPU is so fast that the share of each other device is less than a chunk of packets.
         let busy = |offer: Offer| Offer { load: Load { packets: 100, ..offer.load }, ..offer };
         assert_eq!(chosen(&[cpu, busy(slow), busy(fast)]), Some(LAST_RESORT));
         assert_eq!(chosen(&[Offer { has_room: false, ..slow }]), None);
@@ -145,9 +153,9 @@ mod tests {
         assert!(slow.may_submit(400, 1000, 50.0) && !slow.may_submit(401, 1000, 50.0));
         slow.returned(100, 15_000);
         assert!(slow.may_submit(500, 1000, 0.0) && !slow.may_submit(501, 1000, 0.0));
-        // The device is three times as slow as the CPU, so its share is one fourth.
+        // The device is three times as slow as the CPU, so it may hold one fourth of the packets.
         assert!(slow.may_submit(250, 1000, 50.0) && !slow.may_submit(251, 1000, 50.0));
-        // A device that was skipped often enough is tried again.
+        // After the CPU took many chunks instead of the device, the device is tried again.
         (0..2000).for_each(|_| slow.skipped());
         assert!(slow.may_submit(900, 1000, 50.0));
     }

@@ -1,10 +1,11 @@
-//! Device chain: the part of the chain that a device executes without the host. This file derives
-//! it from the chain. `path/chained.rs` completes chunks whose packets went through it.
+//! Device chain: the part of the function chain that a device executes without the CPU. This file
+//! derives it from the function chain. `path/chained.rs` completes the packets that passed it.
 //!
-//! A packet continues on the device if both functions are placed there and the next function needs
-//! nothing from the host: it has no host half, no gate, and may not write the whole buffer. The
-//! host half of the first function must also accept that it sees the packet only after its return.
-//! All other packets return to the worker after each function.
+//! A packet can continue to the next function on the device if both functions are placed there. The
+//! next function must need nothing from the CPU. It has no host half (a part that runs on the CPU)
+//! and no gate, where packets wait for arrival order. It also may not write the whole buffer. The
+//! host half of the first function must also accept that it sees the packet only after the return
+//! of the packet. All other packets return to the worker after each function.
 
 use std::ops::Range;
 
@@ -15,24 +16,27 @@ use godwit_sched::Stream;
 
 use crate::config::FunctionConfig;
 
-/// Layout of the chain table on a device. The table has room for two chains if possible. The next
-/// chain can then be written while packets use the rows of the current one.
+/// Layout of the table on a device that contains the function chain. If possible, the table has
+/// room for two chains. A new chain can then be written while packets use the rows of the current
+/// chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChainRows {
-    /// Number of rows per chain. Each class of packets has one row.
+    /// Number of table rows per chain. Each packet class has one row.
     per_chain: usize,
     /// Number of chains for which the table has room.
     chains: usize,
 }
 
 impl ChainRows {
-    /// Maximum number of rows in a chain table. A bin stores its row in 8 bits.
+    /// Maximum number of rows of the chain table. Each batch of packets stores the number of its
+    /// row in 8 bits.
     const MAX: usize = 256;
-    /// Minimum number of rows per chain in a chain table. A later chain can then have more classes
-    /// than the first one.
+    /// Minimum number of rows per chain in the chain table. It lets a later chain have more packet
+    /// classes than the first one.
     const MIN: usize = 16;
 
-    /// Divides the rows of a chain table, for an engine that starts with `classes` classes.
+    /// Divides the rows of the chain table between chains. `classes` is the number of packet
+    /// classes at the start of the engine.
     pub(crate) fn new(classes: usize) -> Self {
         match classes.next_power_of_two().max(Self::MIN) {
             per_chain if 2 * per_chain <= Self::MAX => Self { per_chain, chains: 2 },
@@ -40,7 +44,7 @@ impl ChainRows {
         }
     }
 
-    /// Returns the rows of chain number `number` in the chain table.
+    /// Returns the rows of the chain table that belong to the chain with this `number`.
     pub(crate) fn of_chain(&self, number: u64) -> Range<usize> {
         let first = (number % self.chains as u64) as usize * self.per_chain;
         first..first + self.per_chain
@@ -56,7 +60,7 @@ impl ChainRows {
     }
 }
 
-/// Properties of a function's host half on which device chains depend.
+/// Properties of the part of a function that runs on the CPU. Device chains depend on them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostHalfInfo {
     exists: bool,
@@ -72,18 +76,19 @@ impl HostHalfInfo {
     }
 }
 
-/// Properties of the engine on which device chains depend. A change of the chain does not affect
-/// them.
+/// Properties of the engine on which the chains on devices depend. They stay the same when the
+/// function chain changes.
 #[derive(Clone, Copy)]
 pub(crate) struct ChainContext<'a> {
     pub(crate) functions: &'a [FunctionConfig],
-    /// Devices of each function.
+    /// Devices on which each function may run.
     pub(crate) placement: &'a [Box<[usize]>],
     pub(crate) host_half_infos: &'a [HostHalfInfo],
     pub(crate) rows: ChainRows,
 }
 
-/// Returns the part of chain `number` that `device` can execute.
+/// Returns the part of a function chain that `device` can execute. `number` is the number of the
+/// chain, which determines its rows in the chain table of the device.
 pub(crate) fn device_chain(chain: &Chain, number: u64, context: ChainContext<'_>, device: usize) -> DeviceChain {
     let ChainContext { functions, placement, host_half_infos, rows } = context;
     let (decider, classes) = (chain.decider(), chain.classes().len());
@@ -91,8 +96,8 @@ pub(crate) fn device_chain(chain: &Chain, number: u64, context: ChainContext<'_>
     let verdicts = (0..functions.len()).map(|function| contract(function).verdicts.len()).max().unwrap_or(0);
     let rows_of_chain = rows.of_chain(number);
     if classes > rows_of_chain.len() {
-        // The chain table has fewer rows than the chain has classes. The device then returns each
-        // packet after one function.
+        // The function chain has more packet classes than the chain table has rows for it. The
+        // device therefore returns each packet after one function.
         return DeviceChain::new(functions.len(), 0, verdicts).in_table(rows_of_chain, rows.table());
     }
     let mut result = DeviceChain::new(functions.len(), classes, verdicts).in_table(rows_of_chain, rows.table());
@@ -105,8 +110,8 @@ pub(crate) fn device_chain(chain: &Chain, number: u64, context: ChainContext<'_>
             && contract.writes_bytes != Contract::ALL
     };
     let is_target = |function: usize| can_continue_to(function) && (1..u16::MAX).contains(&chain.ranks()[function]);
-    // Returns all pairs of class and verdict for a function. The casts below cannot truncate,
-    // because the decider has the same limits.
+    // This closure returns all pairs of a packet class and a verdict of a function. The casts below
+    // cannot truncate, because the decider has the same limits.
     let verdicts_of = |function: usize| {
         let verdicts = contract(function).verdicts.len();
         (0..classes).flat_map(move |class| (0..verdicts).map(move |verdict| (class, verdict)))
@@ -121,7 +126,8 @@ pub(crate) fn device_chain(chain: &Chain, number: u64, context: ChainContext<'_>
             }
         }
     }
-    // Process later functions first, so that `needed` is known for all successors of a function.
+    // Later functions are processed first, so that `needed` is known for all successors of a
+    // function.
     let mut order: Vec<usize> = (0..functions.len()).filter(is_placed_here).collect();
     order.sort_by_key(|&function| std::cmp::Reverse(chain.ranks()[function]));
     let mut needed = vec![false; functions.len()];
@@ -131,7 +137,8 @@ pub(crate) fn device_chain(chain: &Chain, number: u64, context: ChainContext<'_>
             Some(to) => needed[to],
             None => !matches!(decider.next(from as u16, class as u8, verdict as u8), Next::Drop | Next::None),
         };
-        // A function outside this chain can still receive packets in flight of another chain.
+        // A function that is not part of this chain can still receive packets in flight that follow
+        // an old chain.
         needed[from] = !chain.is_reached(from) || verdicts_of(from).any(is_needed);
         if !needed[from] {
             result.skip_copy_back(from);
@@ -144,17 +151,21 @@ pub(crate) fn device_chain(chain: &Chain, number: u64, context: ChainContext<'_>
     result
 }
 
-/// Streams of the packers. Each function has one stream, with the function's number. A function
-/// whose hops on a device depend on the class has an additional stream for each further class.
+/// Streams of the packers. A packer puts packets into batches for a device, and a stream is one of
+/// its inputs. Each function has one stream, which has the number of the function. If the next
+/// function on the device depends on the class of the packet, each further class has its own
+/// stream.
 pub(crate) struct Streams {
     pub(crate) streams: Vec<Stream>,
-    /// Stream of each class, per function. `None`: all classes share one stream.
+    /// For each function, the stream of each packet class. It is `None` if all classes share one
+    /// stream.
     of_class: Vec<Option<Box<[u16]>>>,
 }
 
 impl Streams {
-    /// Creates the streams. `first_row` is the row of class 0 in the chain table.
-    /// `depends_on_class` returns whether the hops of a function depend on the class of the packet.
+    /// Creates the streams. `first_row` is the row of class 0 in the chain table of the devices.
+    /// `depends_on_class` returns whether the path of packets on a device after a function depends
+    /// on the class of the packet.
     pub(crate) fn new(
         kernels: &[u8],
         classes: usize,
@@ -179,8 +190,8 @@ impl Streams {
         Self { streams, of_class }
     }
 
-    /// Returns the stream of each class of `function`. `None`: all classes use the stream with the
-    /// function's number.
+    /// Returns the stream of each packet class for `function`. Returns `None` if all classes use
+    /// the stream with the number of the function.
     pub(crate) fn of_class(&self, function: usize) -> Option<Box<[u16]>> {
         self.of_class[function].clone()
     }
@@ -194,18 +205,20 @@ mod tests {
     use crate::config::Config;
     use crate::path::testing::{FIRST, SECOND, TWO_FUNCTIONS};
 
-    /// Device of both functions, unless a test places them elsewhere.
+    /// Index of the device that runs both functions, unless a test places them elsewhere.
     const GPU: usize = 1;
     const NO_HOST_HALF: HostHalfInfo = HostHalfInfo { exists: false, may_continue_on_device: true };
 
-    /// Returns [`TWO_FUNCTIONS`] with `second` after `first`.
+    /// Returns the configuration [`TWO_FUNCTIONS`] with `second` after `first`.
     fn two_in_a_row() -> Config {
         let text =
             TWO_FUNCTIONS.replacen("from = \"first\"\n    to = \"left\"", "from = \"first\"\n    to = \"second\"", 1);
         Config::parse(&text, "test", Path::new(".")).expect("the configuration is valid")
     }
 
-    /// Returns the device chain of `GPU` for functions on these devices, with these host halves.
+    /// Returns the part of the chain that the device `GPU` executes. `devices` contains the device
+    /// of each function, and `host_halves` describes the parts of the functions that run on the
+    /// CPU.
     fn chain_of(config: &Config, number: u64, devices: [usize; 2], host_halves: [HostHalfInfo; 2]) -> DeviceChain {
         let placement: Vec<Box<[usize]>> = devices.iter().map(|&device| [device].into()).collect();
         let context = ChainContext {
@@ -217,7 +230,8 @@ mod tests {
         device_chain(&config.chain, number, context, GPU)
     }
 
-    /// Returns the function that follows `first` on the device for class 0 and verdict 0.
+    /// Returns the function that follows `first` on the device for packets with class 0 and verdict
+    /// 0.
     fn next(chain: &DeviceChain, number: u64) -> Option<usize> {
         let row = ChainRows::new(2).of_chain(number).start as u8;
         chain.next(FIRST, row, 0)

@@ -1,5 +1,5 @@
-//! Devices of the engine: the CPU and all devices on which functions are placed, with their
-//! programs loaded.
+//! Opens the devices of the engine and loads the programs of all functions into them. The devices
+//! are the CPU and all devices on which functions are placed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,25 +18,26 @@ use crate::path::device::WorkerDevice;
 use crate::place::LAST_RESORT;
 use crate::place::device_chain::{ChainContext, ChainRows, HostHalfInfo, device_chain};
 
-/// The CPU and all devices on which functions are placed, with their programs loaded.
+/// The CPU and all devices on which functions are placed. The programs of all functions are loaded.
 pub(crate) struct Devices {
     devices: Vec<(DeviceConfig, Arc<dyn Device>)>,
-    /// Devices of each function, as indices into `devices`.
+    /// Devices on which each function may run, as indices into `devices`.
     pub(crate) placement: Vec<Box<[usize]>>,
-    /// Device chain of each device at the start. `None`: the device runs no chain.
+    /// For each device, the part of the function chain that it executes at the start. It is `None`
+    /// if the device returns packets after each function.
     pub(crate) chains: Vec<Option<Arc<DeviceChain>>>,
-    /// Whether each device was opened with a device chain.
+    /// Whether each device was opened with a part of the function chain.
     has_chain: Vec<bool>,
     host_half_infos: Vec<HostHalfInfo>,
     pub(crate) rows: ChainRows,
 }
 
 impl Devices {
-    /// Opens the devices. Every device loads all programs, so that the instance number of a bin has
-    /// the same meaning on each. The CPU is always opened, because it takes over when a device is
-    /// lost.
+    /// Opens the devices. Every device loads the programs of all functions, so that a function has
+    /// the same number on each device. The CPU is always opened, because it takes over when a
+    /// device is lost.
     ///
-    /// `host_halves` are those of one worker.
+    /// `host_halves` contains the parts of the functions that run on the CPU of one worker.
     pub(crate) fn load(
         config: &Config,
         arena: &Arena,
@@ -112,8 +113,8 @@ impl Devices {
         Ok(Self { devices, placement, chains, has_chain, host_half_infos, rows })
     }
 
-    /// Writes chain `number` to the devices that were opened with a device chain. Returns the part
-    /// that each device executes.
+    /// Writes the function chain with this `number` to the devices that execute a part of it.
+    /// Returns the part that each device executes.
     ///
     /// # Errors
     /// If a device cannot hold a second chain, or its update fails.
@@ -162,7 +163,8 @@ impl Devices {
         self.devices.iter().map(|(config, _)| config)
     }
 
-    /// Creates the packers and lanes of one worker, one of each per device.
+    /// Creates the connections of one worker to all devices. Each connection has a packer, which
+    /// puts packets into batches, and a lane, which submits the batches.
     pub(crate) fn worker_devices(&self, streams: &[Stream]) -> Result<Vec<WorkerDevice>, Error> {
         let worker_device = |(config, device): &(DeviceConfig, Arc<dyn Device>)| {
             let packer = Packer::with_streams(config.packing.clone(), streams, config.chunks)?;
@@ -183,7 +185,7 @@ impl Devices {
         self.devices.iter().map(|(_, device)| &**device)
     }
 
-    /// Returns the properties of each device that the report shows.
+    /// Returns the properties of each device that appear in the report.
     pub(crate) fn views(&self) -> Vec<DeviceView> {
         let view = |(config, device): &(DeviceConfig, Arc<dyn Device>)| DeviceView {
             id: device.capabilities().id.clone(),
@@ -194,18 +196,19 @@ impl Devices {
         self.devices.iter().map(view).collect()
     }
 
-    /// Returns for each function the form that runs on the first device of the function.
+    /// Returns the compiled form of each function's kernel that runs on the first device of the
+    /// function.
     pub(crate) fn choices(&self) -> Vec<Choice> {
         let all: Vec<Vec<Choice>> = self.devices.iter().map(|(_, device)| device.choices()).collect();
         self.placement.iter().enumerate().map(|(function, devices)| all[devices[0]][function].clone()).collect()
     }
 }
 
-/// Properties of a device that the report shows.
+/// Properties of a device that appear in the report.
 pub(crate) struct DeviceView {
     pub(crate) id: String,
     pub(crate) mode: Mode,
-    /// Form of each function on this device.
+    /// Compiled form of each function's kernel that runs on this device.
     pub(crate) choices: Vec<Choice>,
     pub(crate) bin_packets: usize,
 }

@@ -1,5 +1,5 @@
 //! Failover: the reaction of a worker to a failed or lost device. No packet is forwarded
-//! unprocessed, every packet is counted, and the functions move to another device.
+//! unprocessed, every packet is counted, and the functions of the device move to another device.
 //!
 //! | result of the lane | packets on the device | buffers | device |
 //! |---|---|---|---|
@@ -7,26 +7,28 @@
 //! | failed | dropped, counted | released | still used; no longer after [`FAILURES_MAX`] failures in a row |
 //! | lost | dropped, counted | quarantined, because the device may still write to them | no longer used |
 //!
-//! Packets in the bins of a device that is no longer used move to the bins of the CPU. The CPU is
-//! opened on every worker, even if no function is placed on it. A device that is no longer used
-//! gets no new chunk. Its chunks in flight still return or are lost. Each worker detects failures
-//! itself, because lanes share nothing on the packet path.
+//! Packets in the bins (batches) for a device that is no longer used move to the bins of the CPU.
+//! The CPU is opened on every worker, even if no function is placed on it. A device that is no
+//! longer used gets no new packets, but its packets in flight still return or are lost. Each worker
+//! detects failures itself, because the workers share nothing while they process packets.
 //!
 //! This file decides which device runs a function. `path/collect.rs` moves the packets.
 
 use crate::place::LAST_RESORT;
 
-/// Number of consecutive failed chunks after which a worker stops using a device.
+/// Number of consecutive failures after which a worker stops using a device. In each failure, the
+/// device does not finish a chunk of packets.
 const FAILURES_MAX: u32 = 3;
 
-/// Devices that one worker uses.
+/// Assigns functions to devices, and records failures of the devices, for one worker.
 #[derive(Debug)]
 pub(crate) struct Placement {
     /// Device that currently runs each function.
     current: Vec<usize>,
-    /// Devices on which each function may run. Failover does not change them.
+    /// Devices on which each function may run, as configured. The loss of a device does not change
+    /// them.
     allowed: Vec<Box<[usize]>>,
-    /// Number of chunks that failed on each device since its last success.
+    /// For each device, the number of chunks of packets that failed since a chunk last succeeded.
     failures: Vec<u32>,
     /// Devices that this worker no longer uses.
     lost: Vec<DeviceLoss>,
@@ -37,22 +39,23 @@ pub(crate) struct Placement {
 pub(crate) struct DeviceLoss {
     pub(crate) device: usize,
     pub(crate) reason: String,
-    /// Number of packets that this worker dropped with the device.
+    /// Number of packets that this worker dropped because of the loss.
     pub(crate) packets: u64,
 }
 
 /// Result of [`Placement::give_up`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum GivenUp {
-    /// These functions moved to other devices. `to` is the device of the last of them.
+    /// The worker stops using the device, and `functions` moved to other devices. `to` is the new
+    /// device of the last function in this list.
     Moved { functions: Vec<usize>, to: usize },
-    /// The device was not in use any more.
+    /// The worker had stopped using the device before.
     Again,
 }
 
 impl Placement {
-    /// Creates the placement of `devices` devices. `allowed` contains the devices of each function,
-    /// at least one each. Each function starts on the first of them.
+    /// Assigns each function to the first device in its list. `allowed` contains a list of at least
+    /// one device for each function, and `devices` is the number of devices.
     pub(crate) fn new(allowed: Vec<Box<[usize]>>, devices: usize) -> Self {
         let current = allowed.iter().map(|devices| devices[0]).collect();
         Self { current, allowed, failures: vec![0; devices], lost: Vec::new() }
@@ -76,25 +79,26 @@ impl Placement {
         self.lost.iter().any(|lost| lost.device == device)
     }
 
-    /// Runs `function` on `device` from now on. Returns whether this is another device than before.
+    /// Assigns `function` to `device`. Returns whether the function ran on another device before.
     pub(crate) fn place(&mut self, function: usize, device: usize) -> bool {
         std::mem::replace(&mut self.current[function], device) != device
     }
 
-    /// Records that `device` finished a chunk.
+    /// Records that `device` finished a chunk of packets.
     #[inline]
     pub(crate) fn succeeded(&mut self, device: usize) {
         self.failures[device] = 0;
     }
 
-    /// Records that `device` failed to finish a chunk. Returns whether it stays in use.
+    /// Records that `device` failed to finish a chunk of packets. Returns whether the worker
+    /// continues to use the device.
     pub(crate) fn failed(&mut self, device: usize) -> bool {
         self.failures[device] += 1;
         self.failures[device] < FAILURES_MAX
     }
 
-    /// Stops using `device`, and moves its functions to other devices of these functions, or to the
-    /// CPU. `dropped` is the number of packets dropped with the device.
+    /// Stops using `device`. Its functions move to other devices on which they may run, or else to
+    /// the CPU. `dropped` is the number of packets that were dropped because of the failure.
     pub(crate) fn give_up(&mut self, device: usize, reason: &str, dropped: u64) -> GivenUp {
         if let Some(known) = self.lost.iter_mut().find(|lost| lost.device == device) {
             known.packets += dropped;
@@ -119,7 +123,8 @@ impl Placement {
     }
 }
 
-/// Returns the reason that is given after the last of [`FAILURES_MAX`] failures.
+/// Returns the reason for the loss of a device after [`FAILURES_MAX`] consecutive failures.
+/// `reason` is the reason of the last failure.
 pub(crate) fn repeated_failure(reason: &str) -> String {
     format!("{FAILURES_MAX} consecutive chunks failed, the last one with: {reason}")
 }

@@ -1,5 +1,6 @@
-//! Exit: the last point at which arrival order is restored, in front of the ports. Most consecutive
-//! packets leave by the same port, so whole runs of ring slots pass the exit together.
+//! Exit: the last point at which the arrival order of packets is restored, in front of the ports.
+//! Most consecutive packets leave by the same port, so whole runs of packets pass the exit
+//! together.
 
 use std::ops::Range;
 
@@ -9,12 +10,12 @@ use godwit_packet::{Descriptor, Stamp};
 use super::shared::{Destination, SharedPacket};
 use super::{FLOODED, Flood, GONE, Order, SHARED};
 
-/// Minimum number of packets for which whole ranges of the ring are copied when they arrive at the
-/// exit. Fewer packets are stored one by one.
+/// Minimum number of packets for which whole ranges of the order ring are copied, when they start
+/// to wait for their turn to leave. Fewer packets are stored one by one.
 const RANGE_COPY_PACKETS_MIN: usize = 4;
 
-/// Minimum number of consecutive packets for one port that leave the exit as one run. Shorter runs
-/// are interrupted by dropped packets. Another loop, which has no branch, handles them together.
+/// Minimum number of consecutive packets for one port that leave as one run. Shorter runs are
+/// interrupted by dropped packets. Another loop, which has no branch, handles them together.
 const RUN_PACKETS_MIN: usize = 32;
 
 impl Order {
@@ -70,8 +71,8 @@ impl Order {
         }
     }
 
-    /// Stores packets that wait at the exit and did not arrive one after the other. The method
-    /// requires that each packet has a ring slot of its own.
+    /// Stores packets that wait for their turn to leave and did not arrive one after the other.
+    /// Each packet must have a slot of the order ring of its own.
     fn scatter(&mut self, descriptors: &[Descriptor], port: u8) {
         let (mask, at_exit) = (self.mask, Self::waiting_at(self.exit()));
         // The slices have the length of the ring, so the loop needs no bounds checks.

@@ -1,4 +1,4 @@
-//! Gates: let packets enter a function in arrival order.
+//! Gates. At a gate, packets wait until they can enter a function in arrival order.
 
 use godwit_packet::Descriptor;
 
@@ -17,7 +17,8 @@ impl Order {
         self.progress[slot] = progress;
     }
 
-    /// Records that the packet waits at `gate` until it is next in arrival order.
+    /// Records that the packet waits at `gate`, in front of a function, until it is next in arrival
+    /// order.
     #[inline]
     pub(crate) fn wait(&mut self, descriptor: &Descriptor, gate: usize) {
         let slot = self.slot(descriptor);
@@ -29,8 +30,9 @@ impl Order {
         self.progress[slot] = Self::waiting_at(gate);
     }
 
-    /// Lets packets pass `gate` at once if they are next in arrival order. Returns false if the
-    /// order cannot be determined quickly. The packets must then [wait](Self::wait).
+    /// Lets packets enter the function behind `gate` at once, if they are next in arrival order.
+    /// Returns false if the order cannot be determined quickly. The packets must then
+    /// [wait](Self::wait).
     #[inline]
     pub(crate) fn enter(&mut self, gate: usize, descriptors: &[Descriptor]) -> bool {
         let passed = self.passed[gate].max(self.passed[self.exit()]);
@@ -45,8 +47,9 @@ impl Order {
         }
     }
 
-    /// Appends the packets that wait at `gate` and are next in arrival order to `next`. `gate` must
-    /// not be the exit, which is in front of the ports.
+    /// Appends the packets that wait in front of a function and are next in arrival order to
+    /// `next`. `gate` is the gate of the function. It must not be the last gate, which is in front
+    /// of the ports.
     pub(crate) fn open(&mut self, gate: usize, next: &mut Vec<Descriptor>) {
         debug_assert!(gate < self.exit());
         let mut passed = self.passed[gate].max(self.passed[self.exit()]);

@@ -1,5 +1,5 @@
-//! Restores the arrival order of packets: a ring of all packets in flight, and gates that packets
-//! pass in arrival order.
+//! Restores the arrival order of packets. All packets in flight are in a ring, and wait at gates
+//! until they are next in arrival order.
 //!
 //! ```text
 //!         exit              gate 2        gate 1            arrival
@@ -8,10 +8,10 @@
 //!             oldest packet in flight               newest packet
 //! ```
 //! Each function that needs arrival order has a gate in front of it. The last gate is the exit, in
-//! front of the ports. Gates are numbered in an order that every chain respects, so the `progress`
-//! of a packet only increases. A gate passes the next packet once the packet waits there. It skips
-//! packets that have taken another path beyond the gate, and packets that are gone. No packet
-//! overtakes another at a gate.
+//! front of the ports. Gates are numbered in an order that every function chain respects, so the
+//! `progress` of a packet only increases. A gate passes the next packet once the packet waits
+//! there. It skips packets that have taken another path beyond the gate, and packets that have left
+//! or were dropped. No packet overtakes another at a gate.
 //!
 //! If a function creates packets from another packet, all of them share its ring slot. The progress
 //! of a shared slot is that of its slowest packet. A gate passes all packets of a slot together, in
@@ -32,11 +32,11 @@ use self::shared::SharedPacket;
 
 /// Value of `progress` for a packet that has left or was dropped.
 const GONE: u8 = u8::MAX;
-/// Value of `progress` for a ring slot that several packets share, if all of them wait at the exit.
-/// It is greater than the progress at any gate.
+/// Value of `progress` for a ring slot that several packets share, if all of them wait for their
+/// turn to leave. It is greater than the progress of packets that wait to enter a function.
 const SHARED: u8 = u8::MAX - 1;
-/// Value of `progress` for a packet that waits at the exit to leave by several ports. It is greater
-/// than the progress at any gate.
+/// Value of `progress` for a packet that waits for its turn to leave by several ports. It is
+/// greater than the progress of packets that wait to enter a function.
 const FLOODED: u8 = u8::MAX - 2;
 
 /// Destination of a packet that leaves by several ports. A function defines the set of ports.
@@ -56,8 +56,8 @@ pub(crate) struct Order {
     mask: usize,
     /// Number of slots assigned since the start.
     arrived: usize,
-    /// For each gate, the number of slots that have passed it since the start. The last element
-    /// belongs to the exit.
+    /// For each gate (a point where packets wait for arrival order), the number of slots that have
+    /// passed it since the start. The last element belongs to the exit, in front of the ports.
     passed: Vec<usize>,
     progress: Vec<u8>,
     descriptors: Vec<Descriptor>,
@@ -101,7 +101,7 @@ impl Order {
         2 * gates as u8
     }
 
-    /// Returns the progress of a packet that waits at `gate`.
+    /// Returns the progress of a packet that waits at `gate` for its turn in arrival order.
     fn waiting_at(gate: usize) -> u8 {
         2 * gate as u8 + 1
     }

@@ -87,8 +87,8 @@ impl Order {
         }
     }
 
-    /// Lets packets of a shared ring slot pass `gate` if they wait there, and appends them to
-    /// `next`. Returns false if only one packet uses the slot.
+    /// Lets packets that share a ring slot enter the function behind `gate` if they wait there, and
+    /// appends them to `next`. Returns false if only one packet uses the slot.
     #[cold]
     pub(super) fn pass_shared(&mut self, slot: usize, gate: usize, next: &mut Vec<Descriptor>) -> bool {
         let Some(members) = self.shared.get_mut(&slot) else { return false };

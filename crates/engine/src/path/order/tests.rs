@@ -14,7 +14,7 @@ enum Position {
 }
 
 proptest! {
-    /// Packets that take random paths pass each gate and the exit in arrival order, and none is
+    /// Packets that take random paths enter each function and leave in arrival order, and none is
     /// lost.
     #[test]
     fn gates_restore_the_order(
