@@ -1,8 +1,9 @@
-//! Measures the cost of an insertion: `cargo run --release -p godwit-sched --example insert_cost`.
+//! Measures the cost of inserting packets into the packer: `cargo run --release -p godwit-sched
+//! --example insert_cost`.
 //!
-//! The packet path of the whole engine has 25 ns per packet at 64 B. Each row is the
-//! best of several rounds over prepared packets. It includes the cost of taking, sorting
-//! and returning chunks.
+//! The packet path of the whole engine has a budget of 25 ns per packet for frames of 64 bytes.
+//! Each row of the output shows the best of several rounds over prepared packets. The time includes
+//! taking, sorting and returning chunks (batches of packets for a device).
 
 use std::error::Error;
 use std::hint::black_box;
@@ -11,12 +12,12 @@ use std::time::Instant;
 use godwit_sched::{Descriptor, Grouping, Insert, Packer, PackerConfig, Parameters};
 use godwit_test_support::Random;
 
-/// Packets per round. They fit in the L2 cache, like packets that were just received.
+/// Number of packets per round. They fit in the L2 cache, like packets that were just received.
 const PACKETS: usize = 1 << 13;
 const ROUNDS: usize = 1000;
 const BURST: usize = 32;
 
-/// Arguments of the insertions.
+/// Packets that a round inserts, with their variants and kernel parameters.
 struct Traffic {
     variants: Vec<u8>,
     descriptors: Vec<Descriptor>,
@@ -69,8 +70,8 @@ fn traffic(mut packet: impl FnMut(u64) -> (u8, u16)) -> Traffic {
     Traffic { variants, descriptors, parameters: (0..PACKETS as u64).collect() }
 }
 
-/// Frame lengths of PIPSEA's traffic mix (section 4.1): 61.22 % 60 B, 23.47 % 536 B, 15.31
-/// % 1360 B.
+/// Returns a frame length of PIPSEA's traffic mix (section 4.1). The mix contains 61.22 % frames of
+/// 60 bytes, 23.47 % of 536 bytes and 15.31 % of 1360 bytes.
 fn imix(random: u64) -> u16 {
     match random % 10_000 {
         0..6_122 => 60,
@@ -131,7 +132,7 @@ fn insert_bursts(packer: &mut Packer, traffic: &Traffic) {
     }
 }
 
-/// Submits a chunk to a device that takes no time.
+/// Takes a chunk from the packer and returns it at once, as if a device needed no time for it.
 #[inline(never)]
 fn submit(packer: &mut Packer) {
     if let Some(chunk) = black_box(packer.take(0)) {

@@ -1,5 +1,8 @@
-//! Simulates the planner over many seeds and compares it with the oracle and with the rule of the
-//! thesis: `cargo run --release -p godwit-sched --example place_sim [SEEDS] [SECONDS] [FILTER]`.
+//! Simulates the planner, which assigns functions to devices, for many random seeds. Compares it
+//! with an oracle that knows the true costs, and with the rule of a thesis on adaptive scheduling.
+//!
+//! Run it with `cargo run --release -p godwit-sched --example place_sim [SEEDS] [SECONDS]
+//! [FILTER]`.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +11,8 @@ use std::time::Instant;
 use godwit_sched::place::sim::{Kind, Random, Report, Run, Trace, Wake, machine, sim_grid};
 use godwit_sched::place::{Goal, Rule};
 
-/// Name, rule and error of the costs of each row.
+/// Name of each output row, rule of its planner, and standard deviation of the true costs around
+/// the model.
 const ROWS: [(&str, Rule, f64); 3] =
     [("gain", Rule::Gain, 0.05), ("gain, errors 15 %", Rule::Gain, 0.15), ("thesis", Rule::Thesis, 0.05)];
 
@@ -53,7 +57,7 @@ fn main() {
     }
 }
 
-/// Runs all seeds on all cores.
+/// Simulates all seeds in parallel, with one thread per core.
 fn simulate(policy: &str, kind: Kind, rule: Rule, sigma: f64, seeds: u64, seconds: f64) -> Vec<Report> {
     let goal = Goal::parse(policy, None).expect("a policy");
     let machine = machine(Wake::Parked);

@@ -1,11 +1,12 @@
-//! Chunks: the unit of submission to a device.
+//! Chunks: sets of bins (batches of packets) that are submitted to a device together.
 
 use std::ops::Range;
 
 use godwit_abi::{Bin, Descriptor, Outcome};
 use godwit_packet::{Array, arrays};
 
-/// Bins that are submitted to a device together.
+/// A set of bins that are submitted to a device together. A bin is a batch of packets for one
+/// function.
 ///
 /// ```text
 /// bins:         bin  first=512 count=3 │ bin  first=0 count=256 │ ...        (longest first)
@@ -21,37 +22,42 @@ use godwit_packet::{Array, arrays};
 /// on page boundaries, so that a device can access them directly.
 #[derive(Debug)]
 pub struct Chunk {
-    /// Bins, in the order in which a device should start them.
+    /// Bins (batches of packets for one function), in the order in which a device should start
+    /// them.
     ///
-    /// A bin of several variants is split into adjacent parts ([`Bin::part`]). A chunk from a
-    /// packer has at least one bin.
+    /// A bin whose packets have several variants is split into adjacent parts of one variant each
+    /// ([`Bin::part`]). A chunk that a packer creates has at least one bin.
     pub bins: Vec<Bin>,
-    /// Total frame length of each bin when the chunk was taken, in bytes. A device changes the
-    /// lengths in `descriptors`, even in a chunk that it does not complete.
+    /// Total length of the frames in each bin, in bytes, at the time when the packer closed the
+    /// chunk. A device changes the lengths in `descriptors`, even if it does not complete the
+    /// chunk.
     pub bin_bytes: Vec<u64>,
-    /// Packets.
+    /// Descriptor of each packet.
     pub descriptors: Array<Descriptor>,
-    /// Parameter of each packet, from the function's host half to its kernel.
+    /// Parameter of each packet. The part of the function that runs on the CPU passes it to the
+    /// kernel.
     pub parameters: Array<u64>,
-    /// Result of each packet, from the kernel.
+    /// Result of each packet, which the kernel writes.
     pub outcomes: Array<Outcome>,
-    /// Verdicts that moved each packet from function to function on the device
-    /// (`GW_TRAIL_NONE` in `kernels/abi/abi.h`).
+    /// Verdicts (results of functions) that moved each packet from function to function on the
+    /// device. See `GW_TRAIL_NONE` in `kernels/abi/abi.h`.
     pub trails: Array<u32>,
-    /// Whether the device ran the chain, so that `trails` is valid.
+    /// Whether the device passed packets from function to function by itself. Only then is `trails`
+    /// valid.
     pub ran_chain: bool,
     /// Number of packets in all bins.
     pub packets: u32,
-    /// Arrival time of the oldest packet, on the caller's clock, in nanoseconds.
+    /// Arrival time of the oldest packet in the chunk, in nanoseconds of the caller's clock.
     pub opened_ns: u64,
-    /// Time when the chunk was taken, on the caller's clock, in nanoseconds.
+    /// Time when the packer closed the chunk, in nanoseconds of the caller's clock.
     pub closed_ns: u64,
 }
 
 impl Chunk {
-    /// Creates an empty chunk with room for `bins` bin entries and `packets` packets.
+    /// Creates an empty chunk with room for `bins` entries in [`Chunk::bins`] and for `packets`
+    /// packets.
     pub fn new(bins: usize, packets: usize) -> Self {
-        // The arrays are adjacent in the order in which a device reads and writes them.
+        // The arrays are adjacent in memory, in the order in which a device reads and writes them.
         let (parameters, descriptors, outcomes, trails) = arrays(packets);
         Self {
             bins: Vec::with_capacity(bins),
@@ -67,7 +73,7 @@ impl Chunk {
         }
     }
 
-    /// Returns the range of `bin` in the packet arrays.
+    /// Returns the indices of the packets of `bin` in the packet arrays.
     pub fn range(&self, bin: &Bin) -> Range<usize> {
         let first = bin.first as usize;
         first..first + usize::from(bin.count)

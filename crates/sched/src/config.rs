@@ -2,21 +2,24 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Width of the finest length class, in bytes. Limits the size of the label table.
+/// Smallest width of a length class, in bytes. It limits the size of the label table, which has an
+/// entry for each length class.
 const GRANULARITY_BYTES_MIN: u64 = 16;
-/// Capacity limit of a queue or a set of bins, in packets: 2^24, half a gigabyte of arrays.
+/// Largest number of packets in a queue, or in all bins of a chunk. The arrays for 2^24 packets
+/// occupy half a gigabyte.
 const PACKETS_MAX: u64 = 1 << 24;
-/// Limit of 16-bit counts: the packets of a bin (`Bin::count`), and the bins in the label table,
-/// where 0 means no bin.
+/// Limit of counts that have 16 bits. Such counts are the packets of a bin (`Bin::count`) and the
+/// bin numbers in the label table, where 0 means no bin.
 const U16_MAX: u64 = u16::MAX as u64;
 
-/// Number of variants that a function can have: all values of `u8`.
+/// Number of variants that a function can have. A variant is a kind of processing within a
+/// function, and its number is a `u8`.
 pub(crate) const VARIANTS: usize = 256;
 
 /// Reason why a packer cannot be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A configured number is outside its range. Operator error.
+    /// A configured number is outside its range. The operator must change it.
     #[error("{key} = {value}: must be between {min} and {max}")]
     OutOfRange {
         /// Configuration key.
@@ -28,7 +31,8 @@ pub enum Error {
         /// Largest valid value.
         max: u64,
     },
-    /// The bins of a chunk exceed the memory limit. Operator error.
+    /// All bins of a chunk together would have room for too many packets. The operator must reduce
+    /// the number or the size of the bins.
     #[error("bins = {bins} times bin_packets = {bin_packets}: a chunk holds at most {PACKETS_MAX} packets")]
     ChunkTooLarge {
         /// Bins per chunk.
@@ -36,7 +40,8 @@ pub enum Error {
         /// Packets per bin.
         bin_packets: u32,
     },
-    /// The label table exceeds its limit. Operator error.
+    /// The label table, which maps labels to bins, would have too many entries. The operator must
+    /// choose wider length classes.
     #[error("length_granularity_bytes = {length_granularity_bytes}: too fine for {functions} functions")]
     TooManyLabels {
         /// Width of a length class, in bytes.
@@ -44,68 +49,74 @@ pub enum Error {
         /// Number of configured functions.
         functions: usize,
     },
-    /// Too few sets of bins: none can fill while another is on the device. Engine error.
+    /// There are fewer than two sets of bins. One set must fill while another set is on the device.
+    /// The engine causes this error, not the operator.
     #[error("{chunks} sets of bins: at least 2 are required, one to fill while another is on the device")]
     TooFewChunks {
         /// Requested number of sets.
         chunks: usize,
     },
-    /// The packer has no functions. Engine error.
+    /// The packer has no functions. The engine causes this error, not the operator.
     #[error("no function is configured")]
     NoFunctions,
 }
 
-/// Rule for the packets that share a bin. All packets of a bin belong to one function in any case.
+/// Rule that decides which packets share a bin (a batch of packets for one function).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Grouping {
-    /// No grouping. Each function fills one bin at a time in order of arrival, with packets of any
-    /// variant and length.
+    /// Packets of any variant and length share a bin. Each function fills one bin at a time, in
+    /// order of arrival.
     ///
-    /// A device runs the variants of a bin one after another, and the lanes of the other variants
-    /// are idle. This is the cheapest grouping for functions with one variant. With several
-    /// variants, it is the baseline of measurements.
+    /// A device runs the variants of a bin one after another. Meanwhile, the work-items of packets
+    /// with other variants are idle. This grouping is the cheapest for functions with one variant.
+    /// For functions with several variants, it serves as the baseline of measurements.
     #[serde(rename = "none")]
     None,
-    /// One open bin per function and variant.
+    /// Packets of one function and variant share a bin, whatever their lengths are.
     #[default]
     #[serde(rename = "variant")]
     Variant,
-    /// One open bin per function, variant and length class: the labels of PIPSEA (section 3.3).
+    /// Packets of one function, variant and length class share a bin. PIPSEA calls this key a label
+    /// (section 3.3).
     #[serde(rename = "variant+length")]
     VariantLength,
 }
 
-/// Tuning parameters of the packer: those of PIPSEA (section 3.6), and those for the deadline.
+/// Tuning parameters of the packer, which collects packets for a device. They are the parameters of
+/// PIPSEA (section 3.6) and the parameters for the deadline.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PackerConfig {
-    /// Packet limit of a chunk, 1 to 2^24. It may be less than `bins` times `bin_packets`, because
-    /// sparse bins cost little.
+    /// Largest number of packets in a chunk (the bins that are submitted together), 1 to 2^24. It
+    /// may be less than `bins` times `bin_packets`, because bins that are not full cost little.
     pub chunk_packets: u32,
-    /// Buffer bytes that fill a chunk, 1 to 2^32 - 1, or `None` for no limit. Copies to a device
-    /// get faster up to a certain size, independent of the packet length.
+    /// Number of buffer bytes that make a chunk full, 1 to 2^32 - 1, or `None` for no limit. Copies
+    /// to a device get faster up to a certain size in bytes, independent of the packet length.
     pub chunk_bytes: Option<u32>,
-    /// Bins per chunk, 1 to 65535. A bin of several variants counts once
+    /// Number of bins (batches of packets for one function) per chunk, 1 to 65535. A bin with
+    /// several variants counts once, although it has several entries
     /// ([`PackerConfig::entries_max`]).
     pub bins: u32,
-    /// Packet limit of a bin, 1 to 65535. Should be a multiple of the device's warp size.
+    /// Largest number of packets in a bin, 1 to 65535. It should be a multiple of the device's warp
+    /// size.
     pub bin_packets: u32,
     /// Width of a length class, in bytes, 16 to 65535.
     pub length_granularity_bytes: u32,
-    /// Time after which a chunk is ready, counted from the arrival of its oldest
-    /// packet, in nanoseconds.
+    /// Time after which a chunk is ready for submission even if it is not full, in nanoseconds. It
+    /// starts when the oldest packet of the chunk arrives.
     pub deadline_ns: u64,
-    /// Whether a chunk's bins are sorted by estimated time, longest first.
+    /// Whether the bins of a chunk are sorted by estimated processing time, longest first.
     pub sort: bool,
-    /// Rule for the packets that share a bin.
+    /// Rule that decides which packets share a bin.
     pub grouping: Grouping,
-    /// Capacity of the leftover queue, where packets wait for a bin of the next chunk, 1 to 2^24.
+    /// Capacity of the leftover queue, in packets, 1 to 2^24. Packets that find no bin in the
+    /// current chunk wait in this queue for the next chunk.
     pub leftover_packets: u32,
 }
 
 impl Default for PackerConfig {
-    /// Returns the configuration for a CPU core. A chunk fits in the L2 cache. The deadline is the
-    /// time in which a busy core fills a chunk.
+    /// Returns the configuration for a CPU core. The packets of a chunk fit in the L2 cache. The
+    /// deadline is the time in which a busy core fills a chunk.
     fn default() -> Self {
         Self {
             chunk_packets: 256,
@@ -122,7 +133,7 @@ impl Default for PackerConfig {
 }
 
 impl PackerConfig {
-    /// Checks all numbers.
+    /// Checks whether all numbers are within their ranges.
     ///
     /// # Errors
     /// Returns the first key that is out of range, or [`Error::ChunkTooLarge`].
@@ -143,13 +154,13 @@ impl PackerConfig {
         Ok(())
     }
 
-    /// Returns whether packets of several variants can share a bin.
+    /// Returns whether packets of several variants can share a bin (a batch of packets).
     pub(crate) fn mixes_variants(&self) -> bool {
         self.grouping == Grouping::None
     }
 
-    /// Returns the limit of [`Chunk::bins`](crate::Chunk::bins) entries. A bin of several variants
-    /// has one entry per variant.
+    /// Returns the largest number of entries in [`Chunk::bins`](crate::Chunk::bins). A bin with
+    /// packets of several variants has one entry per variant.
     pub fn entries_max(&self) -> usize {
         let bins = self.bins as usize;
         match self.mixes_variants() {

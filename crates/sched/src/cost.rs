@@ -1,24 +1,29 @@
-//! Cost model: estimates the time of a bin from the times of earlier bins.
+//! Cost model: estimates the processing time of a bin (a batch of packets for one function) from
+//! the times of earlier bins.
 
 use godwit_abi::Bin;
 
 use crate::config::VARIANTS;
 
-/// Weight of older observations at each new one. The model averages over about the last 64.
+/// Factor by which the weight of older observations shrinks at each new observation. The model
+/// therefore averages over about the last 64 observations.
 const KEEP: f64 = 1.0 - 1.0 / 64.0;
-/// Frame length at which the bytes of a full bin have weight 1, in bytes.
+/// Frame length that scales byte counts, in bytes. A full bin with frames of this length has the
+/// scaled byte count 1.
 const FRAME_BYTES: f64 = 1024.0;
 /// Regularisation of the fixed cost, the cost per packet and the cost per byte. It matters while
-/// the observations do not determine all three. The value for bytes is the smallest, so the cost
-/// per byte adapts first: time grows with length (PIPSEA, figure 7).
+/// the observations do not determine all three costs. The value for the cost per byte is the
+/// smallest, so this cost adapts first. The reason is that time grows with the frame length
+/// (PIPSEA, figure 7).
 const STIFFNESS: [f64; 3] = [1e-3, 1e-4, 1e-5];
 
-/// Linear time estimate per function and variant: a fixed cost, a cost per packet, a cost per byte.
+/// Estimates the processing time of a bin (a batch of packets for one function and variant). An
+/// estimate is the sum of a fixed cost, a cost per packet and a cost per byte.
 ///
-/// PIPSEA measures these once, before the start (section 3.3). This model adapts to the device
-/// while traffic runs, with a least-squares fit to exponentially weighted observations. Before the
-/// first observation of a variant, the estimate is proportional to the bytes of the bin. The factor
-/// is then the average time per byte of all variants.
+/// PIPSEA measures these costs once, before the start (section 3.3). This model adapts to the
+/// device while traffic runs, with a least-squares fit to exponentially weighted observations.
+/// Before the first observation of a variant, the estimate is proportional to the bytes of the bin.
+/// The factor is then the average time per byte of all variants.
 ///
 /// ```
 /// use godwit_sched::{Bin, CostModel};
@@ -34,17 +39,18 @@ const STIFFNESS: [f64; 3] = [1e-3, 1e-4, 1e-5];
 pub struct CostModel {
     variants: Vec<Fit>,
     bin_packets: f64,
-    /// Exponential average of the time per byte over all variants, in nanoseconds. 1 before the
-    /// first observation.
+    /// Exponential average of the time per byte over all variants, in nanoseconds. The value is 1
+    /// before the first observation.
     byte_ns: f64,
     observed: bool,
 }
 
-/// Weighted sums of one variant: products of features, and products of features and time.
+/// Weighted sums over the observations of one variant. They add up products of two features of a
+/// bin, and products of a feature and the measured time.
 #[derive(Debug, Clone, Copy, Default)]
 struct Fit {
-    /// Products of two features. The upper triangle of the matrix XX, in row order: 00 01 02
-    /// 11 12 22.
+    /// Sums of products of two features. They are the upper triangle of the symmetric matrix XX, in
+    /// row order: 00 01 02 11 12 22.
     products: [f64; 6],
     times: [f64; 3],
     weights_ns: [f64; 3],
@@ -52,8 +58,8 @@ struct Fit {
 }
 
 impl CostModel {
-    /// Creates a model without observations, for `functions` functions with bins of at most
-    /// `bin_packets` packets.
+    /// Creates a cost model without observations. It covers `functions` functions, whose bins have
+    /// at most `bin_packets` packets.
     pub fn new(functions: usize, bin_packets: u32) -> Self {
         Self {
             variants: vec![Fit::default(); functions * VARIANTS],
@@ -63,14 +69,14 @@ impl CostModel {
         }
     }
 
-    /// Estimates the time that a device needs for `bin`, in nanoseconds. The result
-    /// is never negative.
+    /// Estimates the time that a device needs for `bin`, in nanoseconds. The result is never
+    /// negative.
     ///
-    /// Before the first observation of the bin's variant, only the order of
-    /// estimates is meaningful.
+    /// Before the first observation of the bin's variant, estimates serve only to sort bins,
+    /// because their absolute values have no meaning.
     ///
     /// # Panics
-    /// If the function of the bin does not exist.
+    /// Panics if the function of the bin does not exist.
     pub fn estimate_ns(&self, bin: &Bin) -> f64 {
         let fit = &self.variants[fit_index(bin)];
         if !fit.observed {
@@ -80,12 +86,13 @@ impl CostModel {
         features.iter().zip(fit.weights_ns).map(|(feature, weight)| feature * weight).sum::<f64>().max(0.0)
     }
 
-    /// Adds the observation that `bin` took `elapsed_ns`.
+    /// Adds the observation that a device needed `elapsed_ns` nanoseconds for `bin`.
     ///
     /// # Panics
-    /// If the function of the bin does not exist.
+    /// Panics if the function of the bin does not exist.
     pub fn observe(&mut self, bin: &Bin, elapsed_ns: u64) {
-        // The conversion is exact below 2^53 ns, about a hundred days.
+        // The conversion to a floating-point number is exact below 2^53 ns, which is about a
+        // hundred days.
         let elapsed_ns = elapsed_ns as f64;
         if bytes(bin) > 0.0 {
             let byte_ns = elapsed_ns / bytes(bin);
@@ -106,23 +113,26 @@ impl CostModel {
         fit.observed = true;
     }
 
-    /// Returns the features of a bin. Each is about 1 for a full bin of frames of average length,
-    /// so that the regularisation is comparable.
+    /// Returns the scaled features of a bin: the constant 1, its packet count and its byte count.
+    /// Each feature is about 1 for a full bin with frames of average length. The regularisation
+    /// therefore affects all three costs in a similar way.
     fn features(&self, bin: &Bin) -> [f64; 3] {
         [1.0, f64::from(bin.count) / self.bin_packets, bytes(bin) / (self.bin_packets * FRAME_BYTES)]
     }
 }
 
 impl Fit {
-    /// Returns the weights with the best fit, regularised towards `prior`.
+    /// Returns the three costs (weights) that fit the observations best, regularised towards
+    /// `prior`.
     ///
-    /// The weights solve (XX + S) w = Xt + S prior, by Cholesky decomposition. XX is a sum of
-    /// squares and S is positive, so no pivot is 0.
+    /// The weights w solve (XX + S) w = Xt + S prior, by Cholesky decomposition. S is the diagonal
+    /// matrix of `STIFFNESS`. XX is a sum of squares and S is positive, so no pivot is 0.
     fn solve(&self, prior: [f64; 3]) -> [f64; 3] {
         let [a00, a01, a02, a11, a12, a22] = self.products;
         let [s0, s1, s2] = STIFFNESS;
         let b = [self.times[0] + s0 * prior[0], self.times[1] + s1 * prior[1], self.times[2] + s2 * prior[2]];
-        // Rounding can make a pivot too small. Half of the regularisation is a lower bound of it.
+        // Rounding errors can make a pivot too small. Half of the regularisation term is a lower
+        // bound of the pivot.
         let l00 = (a00 + s0).sqrt();
         let l10 = a01 / l00;
         let l20 = a02 / l00;
@@ -141,13 +151,13 @@ impl Fit {
     }
 }
 
-/// Returns the index of a bin's function and variant in [`CostModel::variants`].
+/// Returns the index in [`CostModel::variants`] for the function and variant of a bin.
 fn fit_index(bin: &Bin) -> usize {
     usize::from(bin.instance) * VARIANTS + usize::from(bin.variant)
 }
 
-/// Returns the bytes of a bin. All packets count with the longest frame, because a work-group ends
-/// with its longest packet (PIPSEA, section 3.4).
+/// Returns the number of bytes that determines the time of a bin. All packets count with the length
+/// of the longest frame, because a work-group ends with its longest packet (PIPSEA, section 3.4).
 fn bytes(bin: &Bin) -> f64 {
     f64::from(bin.length_bytes) * f64::from(bin.count)
 }

@@ -1,18 +1,21 @@
-//! Bin labels, and the index of each label in a dense table.
+//! Labels of bins, and the index of each label in a dense table. A label is the key by which
+//! packets are put into bins: function, variant and length class.
 
 use crate::config::{Error, Grouping, PackerConfig, VARIANTS};
 
-/// Limit of the label table, in labels: 128 MiB of address space. Only pages in use occupy memory.
+/// Largest number of labels in the label table. A table of this size reserves 128 MiB of address
+/// space, but only pages in use occupy memory.
 const LABELS_MAX: usize = 1 << 26;
 
-/// Key of a bin. All packets of a bin have the same label.
+/// Key by which packets are put into bins. All packets of a bin have the same label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label {
-    /// Stream of the packets. In most cases, a stream is one configured function.
+    /// Stream that contains the packets. In most cases, a stream contains the packets of one
+    /// configured function.
     pub stream: u16,
     /// Variant of the function.
     pub variant: u8,
-    /// Length class of the frames. Always 0 if the grouping ignores lengths.
+    /// Length class of the frames. The class is 0 if the configured grouping ignores lengths.
     pub length_class: u16,
 }
 
@@ -29,7 +32,8 @@ pub const fn length_class(length_bytes: u16, granularity_bytes: u16) -> u16 {
     length_bytes / granularity_bytes
 }
 
-/// Mapping from labels to indices in a dense table, without a branch or a division:
+/// Maps labels (stream, variant and length class) to indices in a dense table, without a branch or
+/// a division:
 ///
 /// ```text
 /// index = stream * stream_stride + variant * variant_stride + (length * reciprocal >> 32)
@@ -40,9 +44,9 @@ pub const fn length_class(length_bytes: u16, granularity_bytes: u16) -> u16 {
 ///   variant+length   256 * classes    classes           ⌈2^32 / granularity⌉
 /// ```
 ///
-/// The reciprocal gives exact results. It exceeds 2^32 / granularity by less than 1, so the error
-/// of the product is below 2^16. The distance to the next class is at least 2^32 / granularity,
-/// which is larger.
+/// The multiplication by the reciprocal gives exact results. The reciprocal exceeds 2^32 /
+/// granularity by less than 1, so the error of the product is below 2^16. The distance of a length
+/// to the next class is at least 2^32 / granularity in the product, which is larger.
 #[derive(Debug, Clone)]
 pub(crate) struct LabelIndex {
     stream_stride: usize,
@@ -74,15 +78,16 @@ impl LabelIndex {
         self.count
     }
 
-    /// Returns the length class of a frame, or 0 if the grouping ignores lengths.
+    /// Returns the length class of a frame, or 0 if the configured grouping ignores lengths.
     #[inline]
     pub(crate) fn class(&self, length_bytes: u16) -> u16 {
-        // The factors have 16 and at most 29 bits. After the shift, the result has 16 bits.
+        // The length has 16 bits and the reciprocal has at most 29 bits, so the product fits in 64
+        // bits. After the shift, the result has 16 bits.
         ((u64::from(length_bytes) * self.reciprocal) >> 32) as u16
     }
 
-    /// Returns the index of a packet's label. If the stream does not exist, the index is
-    /// at least [`LabelIndex::count`].
+    /// Returns the index of a packet's label (function, variant and length class). If the stream
+    /// does not exist, the index is at least [`LabelIndex::count`].
     #[inline]
     pub(crate) fn of(&self, stream: u16, variant: u8, length_bytes: u16) -> usize {
         self.of_class(stream, variant, self.class(length_bytes))

@@ -1,4 +1,5 @@
-//! Packer: fills bins. The module `close` closes chunks.
+//! Packer: puts packets into bins (batches of packets for one function). The module `close` closes
+//! chunks, which are sets of bins.
 
 mod close;
 
@@ -20,20 +21,22 @@ use crate::parts::Parts;
 pub enum Insert {
     /// The packet is in a bin.
     Binned,
-    /// The packet is in a bin, and the chunk has no room for another packet.
+    /// The packet is in a bin (a batch of packets for one function). The chunk (the set of bins)
+    /// has no room for another packet.
     ChunkFull,
-    /// The packet is in the leftover queue and waits for a bin of the next chunk.
+    /// No bin has room for the packet. It waits in the leftover queue until the next chunk (set of
+    /// bins) opens.
     Leftover,
-    /// The packet was not accepted, because the leftover queue is full. The caller must take a
-    /// chunk and insert the packet again.
+    /// The packer did not accept the packet, because the leftover queue is full. The caller must
+    /// take a chunk (a set of bins) and insert the packet again.
     Refused,
 }
 
-/// Packer of one worker and one device: puts packets into bins, and bins into chunks (PIPSEA,
-/// sections 3.2 and 3.3).
+/// Packer of one worker and one device. It puts packets into bins (batches for one function) and
+/// bins into chunks for the device (PIPSEA, sections 3.2 and 3.3).
 ///
-/// [`Packer::new`] allocates all memory. Times come from the caller, in nanoseconds from any
-/// origin, and must not decrease.
+/// [`Packer::new`] allocates all memory. The caller passes times in nanoseconds. They may have any
+/// origin and must not decrease.
 ///
 /// ```
 /// use godwit_sched::{Descriptor, Packer, PackerConfig, Parameters};
@@ -54,22 +57,25 @@ pub enum Insert {
 pub struct Packer {
     // The fields that every insertion accesses come first.
     label_index: LabelIndex,
-    /// For each label: 1 + the number of the bin that takes its packets, or 0.
+    /// For each label: the number of the open bin for packets with this label, plus 1. The value 0
+    /// means that the label has no open bin.
     table: Box<[u16]>,
-    /// Cursor of each bin. The index is the bin's number plus 1. The cursor at index 0 has no room,
-    /// so a label without a bin needs no separate test.
+    /// Position of the next packet in each bin. The index is the bin's number plus 1. The entry at
+    /// index 0 has no room, so a label without a bin needs no separate test.
     cursors: Box<[Cursor]>,
-    /// Chunk that is being filled. Its `bins`, `bin_bytes`, `packets` and `closed_ns` are set when
-    /// it closes.
+    /// Chunk (set of bins) that is being filled. Its fields `bins`, `bin_bytes`, `packets` and
+    /// `closed_ns` are set when the chunk closes.
     filling: Chunk,
-    /// Number of packets for which the filling chunk has room, if their labels fit.
+    /// Number of packets for which the filling chunk has room. Each packet must also find a bin for
+    /// its label.
     room: u32,
     /// `room` plus the number of packets in the filling chunk.
     budget: u32,
-    /// Buffer units until the filling chunk is full. The type can count an unlimited chunk.
+    /// Number of buffer units that can be added until the filling chunk is full. The type has
+    /// enough bits for a chunk without a limit.
     units: u64,
 
-    /// Label of each open bin, which the cursor does not need.
+    /// Label of each open bin. The packet path does not need it, so it is not part of `cursors`.
     labels: Box<[Label]>,
     /// Number of open bins. Their indices are 0..open.
     open: u32,
@@ -78,32 +84,34 @@ pub struct Packer {
     leftovers: VecDeque<Waiting>,
     free: Vec<Chunk>,
     chunks: usize,
-    /// Scratch memory for the sort.
+    /// Scratch memory for sorting bins by estimated time.
     estimates: Vec<(f64, Bin)>,
     costs: CostModel,
     streams: Box<[Stream]>,
     config: PackerConfig,
 }
 
-/// Packets that share bins only with each other.
+/// A stream of packets, which is one input of the packer. Packets of different streams never share
+/// a bin.
 ///
-/// A stream contains the packets of one configured function. If a device runs the chain, it
-/// contains those packets of the function that have the same class.
+/// A stream contains the packets of one configured function. If a device passes packets from
+/// function to function by itself, a stream contains only those packets that have the same class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stream {
     /// Index of the configured function.
     pub instance: u16,
     /// Kernel number of the function.
     pub kernel: u8,
-    /// Row of the function in the chain on the device ([`Bin::row`]).
+    /// Row in the device's table of next functions ([`Bin::row`]). Each function and class of
+    /// packets has its own row.
     pub row: u8,
 }
 
 /// Position of the next packet in an open bin.
 ///
-/// All fields have 32 bits. If the last two had 16 and 8 bits, the compiler would load both with
-/// one 32-bit load, which must wait until the store of the previous packet has left the store
-/// buffer (5.0 instead of 3.7 ns, `insert_cost`).
+/// All fields have 32 bits. If the last two fields had 16 and 8 bits, the compiler would load both
+/// with one 32-bit load. This load must wait until the store of the previous packet has left the
+/// store buffer. An insertion then takes 5.0 ns instead of 3.7 ns (`insert_cost`).
 #[derive(Debug, Clone, Copy, Default)]
 struct Cursor {
     next: u32,
@@ -125,28 +133,30 @@ struct Waiting {
 }
 
 impl Packer {
-    /// Creates a packer with `chunks` sets of bins. One set fills while the others are on the
-    /// device. PIPSEA has two sets, active and wait.
+    /// Creates a packer with `chunks` sets of bins. One set fills while the other sets are on the
+    /// device. PIPSEA has two sets, called active and wait.
     ///
-    /// `kernels` has one entry per function: its kernel number.
+    /// `kernels` contains the kernel number of each function.
     ///
     /// # Errors
-    /// Returns an error if a key is out of range, if there are no functions or fewer than two sets
-    /// of bins, or if the length classes are too fine for the number of functions.
+    /// Returns an error if a key is out of range, or if there are no functions or fewer than two
+    /// sets of bins. Also returns an error if the length classes are too fine for the number of
+    /// functions.
     pub fn new(config: PackerConfig, kernels: &[u8], chunks: usize) -> Result<Self, Error> {
         let stream = |(instance, &kernel): (u16, &u8)| Stream { instance, kernel, row: 0 };
         Self::with_streams(config, &(0..).zip(kernels).map(stream).collect::<Vec<_>>(), chunks)
     }
 
-    /// Returns all chunks that are not taken: the filling chunk and the free chunks.
+    /// Returns all chunks that the caller has not taken: the filling chunk and the free chunks.
     pub fn chunks(&self) -> impl Iterator<Item = &Chunk> {
         std::iter::once(&self.filling).chain(&self.free)
     }
 
-    /// Creates a packer with the given streams. Insertions refer to a stream by its index.
+    /// Creates a packer with the given streams, each of which contains packets of one function.
+    /// Insertions refer to a stream by its index.
     ///
     /// # Errors
-    /// Under the conditions of [`Packer::new`].
+    /// Returns an error under the same conditions as [`Packer::new`].
     pub fn with_streams(config: PackerConfig, streams: &[Stream], chunks: usize) -> Result<Self, Error> {
         config.validate()?;
         let Some(last) = streams.iter().map(|stream| usize::from(stream.instance)).max() else {
@@ -186,19 +196,20 @@ impl Packer {
     /// Checks whether [`Packer::set_streams`] would accept these streams.
     ///
     /// # Errors
-    /// If the length classes are too fine for the number of streams.
+    /// Returns an error if the length classes are too fine for the number of streams.
     pub fn check_streams(config: &PackerConfig, streams: &[Stream]) -> Result<(), Error> {
         LabelIndex::new(config, streams.len()).map(|_| ())
     }
 
-    /// Replaces the streams. The functions must stay the same. Chunks on the device keep the
-    /// earlier streams.
+    /// Replaces the streams, whose packets share bins only with each other. The functions must stay
+    /// the same. Chunks on the device keep the earlier streams.
     ///
     /// # Errors
-    /// If the length classes are too fine for the number of streams. The packer is then unchanged.
+    /// Returns an error if the length classes are too fine for the number of streams. The packer is
+    /// then unchanged.
     ///
     /// # Panics
-    /// If packets wait in the packer, or a stream refers to a new function.
+    /// Panics if packets wait in the packer, or if a stream refers to a new function.
     pub fn set_streams(&mut self, streams: &[Stream]) -> Result<(), Error> {
         assert!(self.waiting() == 0, "{} packets wait in bins", self.waiting());
         let known = |stream: &Stream| self.streams.iter().any(|known| known.instance == stream.instance);
@@ -214,18 +225,18 @@ impl Packer {
         Ok(())
     }
 
-    /// Inserts a packet into the open bin of its label, else into an empty bin, else into the
-    /// leftover queue.
+    /// Inserts a packet into the open bin of its label. If that bin has no room, the packet goes
+    /// into an empty bin or, without an empty bin, into the leftover queue.
     ///
-    /// `descriptor` is a descriptor or a reference to one. A reference into a batch is cheaper (2.7
-    /// instead of 3.3 ns, `insert_cost`), because the descriptor is copied whole instead of field
-    /// by field.
+    /// `descriptor` is a descriptor or a reference to a descriptor. A reference into a batch is
+    /// cheaper, because the descriptor is copied whole instead of field by field. An insertion then
+    /// takes 2.7 ns instead of 3.3 ns (`insert_cost`).
     ///
     /// The cost is a load from the table, a load and a store of the bin's cursor, and two stores of
     /// the packet.
     ///
     /// # Panics
-    /// If the stream does not exist.
+    /// Panics if the stream does not exist.
     #[inline]
     pub fn insert(
         &mut self,
@@ -252,17 +263,19 @@ impl Packer {
     }
 
     /// Inserts packets of one stream and variant in order, with the result of [`Packer::insert`]
-    /// for each. Packets of one label are copied together (1.3 instead of 2.9 ns, `insert_cost`).
+    /// for each packet. Packets with the same label are copied together, which takes 1.3 ns instead
+    /// of 2.9 ns per packet (`insert_cost`).
     ///
     /// The function stops after the packet that fills the chunk. The caller can then take the chunk
-    /// and insert the rest. If the chunk is already full, packets go to the leftover queue.
+    /// and insert the remaining packets. If the chunk is already full, packets go to the leftover
+    /// queue.
     ///
     /// Returns the number of inserted packets and the result of the last attempt. For
-    /// [`Insert::Refused`], the last attempt is the packet after the inserted ones. Without
+    /// [`Insert::Refused`], the last attempt is the packet after the inserted packets. Without
     /// packets, the result is [`Insert::Binned`].
     ///
     /// # Panics
-    /// If the stream does not exist, or a packet has no parameter.
+    /// Panics if the stream does not exist, or if a packet has no parameter.
     pub fn insert_all(
         &mut self,
         now_ns: u64,
@@ -298,8 +311,8 @@ impl Packer {
         (taken, last)
     }
 
-    /// Returns whether a chunk should be taken now. A chunk is ready if it is full, if its oldest
-    /// packet has reached the deadline, or if the leftover queue is full.
+    /// Returns whether the caller should take a chunk (a set of bins) now. A chunk is ready if it
+    /// is full, if its oldest packet has reached the deadline, or if the leftover queue is full.
     #[inline]
     pub fn ready(&self, now_ns: u64) -> bool {
         match self.next_deadline_ns() {
@@ -310,37 +323,37 @@ impl Packer {
         }
     }
 
-    /// Returns the deadline of the oldest packet, in a bin or in the leftover queue, or `None` if
-    /// no packet waits.
+    /// Returns the deadline of the oldest waiting packet, in a bin or in the leftover queue, in
+    /// nanoseconds. Returns `None` if no packet waits.
     #[inline]
     pub fn next_deadline_ns(&self) -> Option<u64> {
-        // The oldest leftover always gets the first bin of the next empty chunk. No leftover is
-        // therefore older than the filling chunk.
+        // The oldest packet in the leftover queue always gets the first bin of the next empty
+        // chunk. No packet in the queue is therefore older than the filling chunk.
         (self.packets() > 0).then(|| self.filling.opened_ns.saturating_add(self.config.deadline_ns))
     }
 
-    /// Returns the number of packets in the filling bins and in the leftover queue.
+    /// Returns the number of packets that wait in bins or in the leftover queue.
     #[inline]
     pub fn waiting(&self) -> usize {
         self.packets() as usize + self.leftovers.len()
     }
 
-    /// Returns whether the filling chunk has no room for another packet.
+    /// Returns whether the filling chunk (set of bins) has no room for another packet.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.room == 0 && self.packets() > 0
     }
 
-    /// Returns whether [`Packer::take`] would find a free set of bins.
+    /// Returns whether a set of bins is free, so that [`Packer::take`] can open the next chunk.
     #[inline]
     pub fn has_free_set(&self) -> bool {
         !self.free.is_empty()
     }
 
-    /// Adds the observation that `bin` took `elapsed_ns` on the device.
+    /// Tells the cost model that the device needed `elapsed_ns` nanoseconds for `bin`.
     ///
     /// # Panics
-    /// If the function of the bin does not exist.
+    /// Panics if the function of the bin does not exist.
     pub fn observe(&mut self, bin: &Bin, elapsed_ns: u64) {
         self.costs.observe(bin, elapsed_ns);
     }
@@ -355,14 +368,15 @@ impl Packer {
         &self.config
     }
 
-    /// Returns the number of packets in the filling bins.
+    /// Returns the number of packets in the bins of the filling chunk.
     #[inline]
     fn packets(&self) -> u32 {
         self.budget - self.room
     }
 
-    /// Copies packets of one label into its open bin, as many as fit, and returns their number.
-    /// `all` holds the extents of all packets, if known.
+    /// Copies packets with one label into the open bin of this label, as many as fit. Returns the
+    /// number of copied packets. `all` holds the shortest length, the longest length and the buffer
+    /// units of all packets, if they are known.
     #[inline]
     fn insert_run(
         &mut self,
@@ -398,8 +412,8 @@ impl Packer {
         run
     }
 
-    /// Copies packets of several labels into their open bins, up to the first packet whose bin has
-    /// no room. Returns the number of copied packets.
+    /// Copies packets with several labels into the open bins of these labels. Stops at the first
+    /// packet whose bin has no room, and returns the number of copied packets.
     ///
     /// The caller ensures that the filling chunk has room for all buffer units. The only check per
     /// packet is then whether its bin has room.
@@ -423,8 +437,8 @@ impl Packer {
             }
             let slot = cursor.next as usize;
             cursor.next += 1;
-            // The store is rare once a bin has a few packets, so the next packet does not
-            // wait for it.
+            // This store is rare once a bin has a few packets, so the next packet does not wait for
+            // it.
             if cursor.longest < descriptor.length.into() {
                 cursor.longest = descriptor.length.into();
             }
@@ -438,8 +452,8 @@ impl Packer {
         taken
     }
 
-    /// Subtracts the buffer units of inserted packets, and marks the chunk as full at
-    /// its byte limit.
+    /// Subtracts the buffer units of inserted packets from the remaining units of the chunk. Marks
+    /// the chunk as full if it has reached its byte limit.
     #[inline]
     fn count_units(&mut self, units: u64) {
         self.units = self.units.saturating_sub(units);
@@ -475,8 +489,8 @@ impl Packer {
         Insert::Leftover
     }
 
-    /// Puts a packet into the open bin of its label, else into an empty bin. Returns false if there
-    /// is neither.
+    /// Puts a packet into the open bin of its label or, if this bin has no room, into an empty bin.
+    /// Returns false if the packet fits in neither.
     fn bin(&mut self, packet: &Waiting) -> bool {
         if self.room == 0 {
             return false;
@@ -507,7 +521,7 @@ impl Packer {
         true
     }
 
-    /// Opens the next empty bin for the packet's label. Returns 1 + the number of the bin.
+    /// Opens the next empty bin for the packet's label. Returns the number of the bin plus 1.
     fn open_bin(&mut self, index: usize, packet: &Waiting) -> usize {
         if self.packets() == 0 {
             self.filling.opened_ns = packet.arrived_ns;
@@ -528,7 +542,8 @@ impl Packer {
         number
     }
 
-    /// Sets the room that remains in a chunk with `packets` packets.
+    /// Sets the number of packets that still fit in the filling chunk, which contains `packets`
+    /// packets.
     fn set_room(&mut self, packets: u32) {
         let slots = self.config.bins * self.config.bin_packets - packets;
         self.room = slots.min(self.config.chunk_packets - packets);
@@ -543,7 +558,8 @@ impl Packer {
     }
 }
 
-/// Returns the number of packets until their buffers reach `units` units in total.
+/// Returns the number of packets that are needed until their buffers reach `units` buffer units in
+/// total.
 #[cold]
 fn fitting(descriptors: &[Descriptor], units: u64) -> usize {
     let mut sum = 0;

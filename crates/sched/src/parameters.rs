@@ -1,6 +1,7 @@
-//! Parameters of packets that are inserted together.
+//! Kernel parameters of packets that are inserted together.
 
-/// Parameters of packets that are inserted together. The kernel reads the parameter of each packet.
+/// Kernel parameters of packets that are inserted together. The kernel of a function reads one
+/// parameter for each packet.
 #[derive(Debug, Clone, Copy)]
 pub enum Parameters<'a> {
     /// One parameter per packet.

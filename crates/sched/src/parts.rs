@@ -1,9 +1,9 @@
-//! Bins of several variants, and their split into parts of one variant each.
+//! Bins (batches of packets) with several variants, and their split into parts of one variant each.
 //!
 //! ```text
-//! in order of arrival          | A C A B | C B |        lanes of a group
+//! in order of arrival          | A C A B | C B |        work-items of a group
 //! parts of one bin, by variant | A A | B B | C C |      A A . . . .  the group runs A,
-//!                               more  more,  rest       . . B B . .  then B (other lanes idle),
+//!                               more  more,  rest       . . B B . .  then B (others are idle),
 //!                                     rest              . . . . C C  then C
 //! ```
 
@@ -12,12 +12,12 @@ use godwit_abi::{Bin, Descriptor, PART_MORE, PART_REST};
 use crate::chunk::Chunk;
 use crate::config::{PackerConfig, VARIANTS};
 
-/// Positions of variant changes in bins that are filled in order of arrival. Allocates no memory if
-/// each bin has one variant.
+/// Positions where the variant changes, in bins that are filled in order of arrival. The type
+/// allocates no memory if each bin has only one variant.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    /// For each slot of a chunk: 1 + the variant that starts there within a bin, or 0 if the
-    /// variant of the previous slot continues.
+    /// For each packet slot of a chunk: the variant that starts there within a bin, plus 1. The
+    /// value 0 means that the variant of the previous slot continues.
     begins: Box<[u16]>,
     /// For each bin: whether its packets have several variants.
     mixed: Box<[bool]>,
@@ -42,16 +42,18 @@ impl Parts {
         }
     }
 
-    /// Records that packets from `slot` on, in the middle of a bin, have another variant.
+    /// Records that the variant changes in the middle of a bin. Packets from `slot` on have the
+    /// variant `variant`.
     pub(crate) fn begin(&mut self, bin: usize, slot: usize, variant: u8) {
         self.begins[slot] = 1 + u16::from(variant);
         self.mixed[bin] = true;
     }
 
-    /// Adds bin `number` to the chunk.
+    /// Adds the bin with the number `number` to the chunk (the set of bins).
     ///
-    /// A bin of one variant is added unchanged. In a bin of several variants, the packets are
-    /// sorted by variant, in order of arrival within a variant. Each variant becomes one entry.
+    /// A bin whose packets have one variant is added unchanged. In a bin with several variants, the
+    /// packets are sorted by variant. Packets of one variant stay in order of arrival. Each variant
+    /// becomes one entry of [`Chunk::bins`].
     pub(crate) fn push(&mut self, number: usize, whole: Bin, chunk: &mut Chunk) {
         if self.mixed.get(number).is_none_or(|mixed| !mixed) {
             chunk.bins.push(whole);

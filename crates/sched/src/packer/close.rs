@@ -1,4 +1,4 @@
-//! Closes the filling chunk, and takes completed chunks back.
+//! Closes a chunk for submission to a device, and takes completed chunks back.
 
 use std::mem;
 
@@ -9,8 +9,9 @@ use crate::chunk::Chunk;
 use crate::cost::CostModel;
 
 impl Packer {
-    /// Closes the filling chunk and opens the next one. The next chunk first takes all leftovers
-    /// that fit. If configured, the bins of the closed chunk are sorted, longest first.
+    /// Closes the filling chunk (a set of bins) and opens the next chunk. The next chunk first
+    /// takes all packets from the leftover queue that fit. If configured, the bins of the closed
+    /// chunk are sorted by estimated time, longest first.
     ///
     /// Returns `None` if no packet waits or no set of bins is free.
     #[inline(never)]
@@ -26,10 +27,11 @@ impl Packer {
         Some(closed)
     }
 
-    /// Returns a chunk to the packer, after its packets are processed.
+    /// Gives a chunk back to the packer after its packets were processed, so that the packer can
+    /// fill it again.
     ///
     /// # Panics
-    /// If the chunk does not come from this packer.
+    /// Panics if the chunk does not come from this packer.
     #[inline(never)]
     pub fn give_back(&mut self, chunk: Chunk) {
         assert!(
@@ -39,7 +41,8 @@ impl Packer {
         self.free.push(chunk);
     }
 
-    /// Writes the bin entries of the filling chunk and clears their labels.
+    /// Writes an entry for each bin of the filling chunk, and frees the labels of these bins for
+    /// new bins.
     fn close(&mut self, now_ns: u64) {
         let chunk = &mut self.filling;
         chunk.packets = self.budget - self.room;
@@ -47,8 +50,8 @@ impl Packer {
         chunk.bins.clear();
         let open = self.open as usize;
         for (number, (label, cursor)) in self.labels[..open].iter().zip(&self.cursors[1..]).enumerate() {
-            // No cast truncates: `validate` limits bins times bin_packets to 2^24 and bin_packets
-            // to 2^16, and lengths have 16 bits.
+            // No cast truncates a value. `validate` limits the packets of all bins to 2^24 and the
+            // packets of one bin to 2^16, and lengths have 16 bits.
             let first = number as u32 * self.config.bin_packets;
             let stream = self.streams[usize::from(label.stream)];
             let bin = Bin {
@@ -80,8 +83,8 @@ impl Packer {
         chunk.bin_bytes.extend(bins.iter().map(bytes));
     }
 
-    /// Puts leftovers into bins, before any new packet (PIPSEA, figure 6, step 1). Leftovers that
-    /// find no bin keep their order.
+    /// Puts packets from the leftover queue into bins, before any new packet (PIPSEA, figure 6,
+    /// step 1). Packets that find no bin stay in the queue, in the same order.
     fn bin_leftovers(&mut self) {
         let mut unseen = self.leftovers.len();
         while unseen > 0 && self.room > 0 {
@@ -91,16 +94,17 @@ impl Packer {
                 self.leftovers.push_back(packet);
             }
         }
-        // Packets that found no bin are now after the unseen packets. Restore the order.
+        // Packets that found no bin are now behind the packets that were not tried. The rotation
+        // restores the order of arrival.
         self.leftovers.rotate_left(unseen);
     }
 }
 
-/// Sorts bins by estimated time, longest first, so that the last bin ends early (PIPSEA, section
-/// 3.4; Graham, SIAM Journal on Applied Mathematics 1969).
+/// Sorts bins by estimated processing time, longest first, so that the last bin ends early (PIPSEA,
+/// section 3.4; Graham, SIAM Journal on Applied Mathematics 1969).
 ///
-/// Bins with equal estimates keep the order in which they were opened. The parts of a bin stay
-/// together: the estimate of the bin is the sum of theirs.
+/// Bins with equal estimates keep the order in which they were opened. The parts of a split bin
+/// stay together, because each part counts with the estimate of the whole bin.
 fn sort_longest_first(bins: &mut [Bin], estimates: &mut Vec<(f64, Bin)>, costs: &CostModel) {
     estimates.clear();
     estimates.extend(bins.iter().map(|bin| (costs.estimate_ns(bin), *bin)));

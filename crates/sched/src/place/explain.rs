@@ -1,4 +1,5 @@
-//! One sentence per decision, for `status`, the event log and the benchmarks.
+//! Explains each decision of the planner in one sentence, for `status`, the event log and the
+//! benchmarks.
 
 use super::load::Load;
 use super::model::{Machine, Prediction};
@@ -6,13 +7,13 @@ use super::placement::{Choice, PlaceSet};
 use super::planner::{Decision, Move, Outcome, Reason};
 use super::policy::Goal;
 
-/// Change of a share that a sentence mentions.
+/// Smallest change of a share (fraction of a function's packets) that a sentence mentions.
 const SHARE_MIN: f64 = 0.005;
 /// Largest number of changes that a sentence mentions.
 const CHANGES_MAX: usize = 4;
 
-/// Describes a decision under `goal` in one sentence. A place that is not trusted adds a second
-/// one.
+/// Describes a decision of the planner in one sentence. An additional sentence names places
+/// (devices in one mode) that lost work because they were too slow.
 pub fn explain(machine: &Machine, goal: &Goal, decision: &Decision) -> String {
     match (&decision.moved, decision.outcome) {
         (Some(moved), Outcome::Moved) => explain_move(machine, goal, decision, moved),
@@ -31,7 +32,8 @@ fn explain_move(machine: &Machine, goal: &Goal, decision: &Decision, moved: &Mov
     text
 }
 
-/// Returns a sentence about places that lost work because they are not trusted.
+/// Returns a sentence about each place (a device in one mode) that lost work because it was slower
+/// than its profile predicts.
 fn slow_places(machine: &Machine, moved: &Move) -> String {
     let Some(from) = &moved.from else { return String::new() };
     let places = machine.places.len();
@@ -43,7 +45,7 @@ fn slow_places(machine: &Machine, moved: &Move) -> String {
     moved.slow.iter().filter(lost).map(sentence).collect()
 }
 
-/// Lists the differences between two placements.
+/// Lists the differences between two placements (assignments of functions to devices).
 fn changes(machine: &Machine, from: Option<&Choice>, to: &Choice) -> String {
     let mut list = Vec::new();
     let places = machine.places.len();
@@ -86,7 +88,7 @@ fn changes(machine: &Machine, from: Option<&Choice>, to: &Choice) -> String {
     if list.is_empty() { "the same shares".to_owned() } else { list.join(", ") }
 }
 
-/// Returns a place in use whose chunk size changes.
+/// Returns a place (a device in one mode) that is in use and whose chunk size changes.
 fn chunk_change(machine: &Machine, from: Option<&Choice>, to: &Choice) -> Option<usize> {
     let old = from.map_or(0, |from| from.setting.level);
     to.setting
@@ -95,7 +97,7 @@ fn chunk_change(machine: &Machine, from: Option<&Choice>, to: &Choice) -> Option
         .find(|&place| machine.chunk_packets(place, old) != machine.chunk_packets(place, to.setting.level))
 }
 
-/// Names the devices that sleep after the move and did not before.
+/// Names the devices that sleep after the move but were awake before it.
 fn asleep(machine: &Machine, from: Option<&Choice>, to: &Choice) -> Option<String> {
     let from = from?;
     let devices = machine.devices.iter().enumerate();
@@ -166,7 +168,7 @@ fn gain_text(goal: &Goal, gain: f64, before: &Prediction, after: &Prediction) ->
     }
 }
 
-/// Describes the use that a load needs of the fullest resource.
+/// Describes how much of the fullest resource a load needs.
 fn need(machine: &Machine, before: &Prediction) -> String {
     let name = machine.resource_name(before.limit);
     if before.load > 1.0 {

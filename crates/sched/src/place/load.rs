@@ -4,11 +4,12 @@
 pub const LENGTH_CLASSES: usize = 4;
 /// Longest frame of each length class but the last, in bytes.
 const CLASS_BYTES_MAX: [u16; LENGTH_CLASSES - 1] = [128, 512, 1024];
-/// Share of a function's packets below which a length class needs no separate bin.
+/// Share of a function's packets below which the model assumes no separate bin for a length class.
 const CLASS_SHARE_MIN: f64 = 0.02;
 /// Share of all packets below which a function counts as idle.
 const IDLE_SHARE: f64 = 1e-4;
-/// Ratio of two neighbouring load buckets. Loads in one bucket share the results of the search.
+/// Ratio between two neighbouring load buckets. All loads in a bucket share one cached result of
+/// the search.
 pub const BUCKET_RATIO: f64 = 1.05;
 
 /// Returns the length class of a frame of `bytes` bytes.
@@ -24,20 +25,21 @@ pub struct FunctionLoad {
     pub pps: f64,
     /// Mean frame length, in bytes.
     pub bytes: f64,
-    /// Share of the packets in each length class. The sum is 1, or 0 without packets.
+    /// Share of the function's packets in each length class. The sum of the shares is 1, or 0 if
+    /// there are no packets.
     pub classes: [f64; LENGTH_CLASSES],
 }
 
 impl FunctionLoad {
-    /// Creates the load of `pps` packets per second that all have `bytes` bytes.
+    /// Creates the load of `pps` packets per second, all of which have `bytes` bytes.
     pub fn fixed(pps: f64, bytes: u16) -> Self {
         let mut classes = [0.0; LENGTH_CLASSES];
         classes[length_class_of(bytes)] = 1.0;
         Self { pps, bytes: f64::from(bytes), classes }
     }
 
-    /// Computes the load from counters of an interval of `seconds`: packets by length class, and
-    /// bytes.
+    /// Computes the load from the counters of an interval of `seconds` seconds. `packets` contains
+    /// the number of packets in each length class.
     pub fn counted(packets: [u64; LENGTH_CLASSES], bytes: u64, seconds: f64) -> Self {
         let total: u64 = packets.iter().sum();
         if total == 0 || seconds <= 0.0 {
@@ -47,21 +49,22 @@ impl FunctionLoad {
         Self { pps: count / seconds, bytes: bytes as f64 / count, classes: packets.map(|each| each as f64 / count) }
     }
 
-    /// Returns the number of bins that the packets of one variant need at least: one per length
-    /// class in use.
+    /// Returns the smallest number of bins that the packets of one variant need. Each length class
+    /// in use needs its own bin (batch of packets).
     pub(super) fn labels(&self) -> f64 {
         self.classes.iter().filter(|&&share| share >= CLASS_SHARE_MIN).count().max(1) as f64
     }
 }
 
-/// Load of all functions, in the order of the machine's functions.
+/// Load of all functions, in the order in which the machine model lists the functions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Load {
     /// Load of each function.
     pub functions: Vec<FunctionLoad>,
 }
 
-/// Key of a load bucket. Equal keys mean loads that differ by less than [`BUCKET_RATIO`].
+/// Key of a load bucket, which is a range of similar loads. Rates and lengths of two loads with
+/// equal keys differ by less than [`BUCKET_RATIO`].
 pub(super) type LoadKey = Vec<i16>;
 
 impl Load {
@@ -76,13 +79,13 @@ impl Load {
         Self { functions: self.functions.iter().map(scale).collect() }
     }
 
-    /// Returns whether function `index` receives too few packets for its placement to matter.
+    /// Returns whether the function `index` receives too few packets for its placement to matter.
     pub(super) fn is_idle(&self, index: usize, total_pps: f64) -> bool {
         self.functions[index].pps <= IDLE_SHARE * total_pps
     }
 
-    /// Returns the relative difference to `other`: the sum of the changes of all rates, divided by
-    /// the larger total.
+    /// Returns the relative difference between this load and `other`. It is the sum of the changes
+    /// of all rates, divided by the larger total rate.
     pub fn distance(&self, other: &Self) -> f64 {
         let pairs = self.functions.iter().zip(&other.functions);
         let change: f64 = pairs.map(|(one, two)| (one.pps - two.pps).abs()).sum();
@@ -105,8 +108,8 @@ impl Load {
         }
     }
 
-    /// Returns the largest load of the same bucket. A placement that carries it carries every load
-    /// of the bucket.
+    /// Returns the largest load in the same bucket. A placement that can process this load can
+    /// process every load in the bucket.
     pub(super) fn bucket_top(&self) -> Self {
         let total = self.pps();
         let top = |(index, function): (usize, &FunctionLoad)| {
@@ -120,9 +123,10 @@ impl Load {
     }
 }
 
-/// Returns the number of the bucket whose upper end is the first at or above `value`.
+/// Returns the number of the first bucket whose upper end is at or above `value`.
 fn bucket(value: f64) -> i16 {
-    // Values reach from a packet per day to 10^15 per second, so the number fits.
+    // Values range from one packet per day to 10^15 packets per second, so the bucket number fits
+    // in 16 bits.
     (value.max(1e-6).ln() / BUCKET_RATIO.ln() - 1e-9).ceil() as i16
 }
 

@@ -1,4 +1,4 @@
-//! Placement: chooses the processor of each function from a measured model.
+//! Placement: decides from a measured model which device runs each function.
 //!
 //! The module is pure. It has no threads and no clock, and it reads no files. The caller passes
 //! times, measurements and the text of a profile. The engine and the simulator run the same code.

@@ -1,12 +1,14 @@
-//! Placements as text, for `godwit policy hold PLACEMENT`.
+//! Placements (assignments of functions to devices) as text, for `godwit policy hold PLACEMENT`.
 //!
-//! The text lists the functions: `tunnel=cuda:0 inspect=25%cpu+75%cuda:0`. Functions that it does
-//! not name keep their placement. `workers=N`, `feeders=N` and `level=N` set the other parts.
+//! The text lists functions and their devices, such as `tunnel=cuda:0 inspect=25%cpu+75%cuda:0`.
+//! Functions that the text does not name keep their placement. `workers=N`, `feeders=N` and
+//! `level=N` set the number of workers, the number of workers that only feed devices, and the chunk
+//! size.
 
 use super::model::Machine;
 use super::placement::{Choice, PlaceSet};
 
-/// Reason why a text is not a placement. Operator error.
+/// Reason why the operator's text is not a valid placement.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PinError {
     /// A part of the text is not an assignment.
@@ -23,7 +25,7 @@ pub enum PinError {
         /// Names of all functions.
         known: String,
     },
-    /// The function cannot run on a place.
+    /// The function cannot run on a place (a device in one mode) of the text.
     #[error("function `{function}` cannot run on `{place}`; it can run on {known}")]
     Place {
         /// Name of the function.
@@ -41,7 +43,7 @@ pub enum PinError {
         /// Sum, in percent.
         percent: u32,
     },
-    /// A function is on both modes of a device.
+    /// The placement uses both modes of one device.
     #[error("`{one}` and `{two}` are two modes of one device; choose one of them")]
     Modes {
         /// First place.
@@ -64,8 +66,8 @@ pub enum PinError {
 }
 
 impl Choice {
-    /// Returns the placement that `text` describes. Parts that it does not mention come from
-    /// `from`.
+    /// Returns the placement that `text` describes. Parts that `text` does not mention are copied
+    /// from `from`.
     ///
     /// # Errors
     /// Returns the first part of the text that is wrong.
@@ -83,7 +85,7 @@ impl Choice {
         finish(machine, choice)
     }
 
-    /// Returns the text of the placement, which [`Choice::parse`] reads.
+    /// Returns the placement as text in the format that [`Choice::parse`] reads.
     pub fn to_text(&self, machine: &Machine) -> String {
         let places = machine.places.len();
         let function = |(index, name): (usize, &String)| {
@@ -153,7 +155,8 @@ fn set_function(machine: &Machine, choice: &mut Choice, name: &str, value: &str)
     Ok(())
 }
 
-/// Derives the awake places from the shares, and checks roles and modes.
+/// Derives the set of awake places (devices in one mode) from the shares. Checks that no device has
+/// two modes and that the number of feeding workers is valid.
 fn finish(machine: &Machine, mut choice: Choice) -> Result<Choice, PinError> {
     let places = machine.places.len();
     let used = (0..machine.functions.len()).map(|function| choice.used_by(function, places));

@@ -1,8 +1,9 @@
-//! Placements: the result of the planner, and the form in which the search handles them.
+//! Placements (assignments of functions to devices): the result of the planner, and the form that
+//! the search uses.
 
 use super::model::Machine;
 
-/// Set of places, as a bit mask of their indices.
+/// Set of places (devices in one mode), as a bit mask of their indices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PlaceSet(pub u32);
 
@@ -26,7 +27,7 @@ impl PlaceSet {
         Self(self.0 | other.0)
     }
 
-    /// Returns the places of this set that `other` does not contain.
+    /// Returns the places that are in this set but not in `other`.
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
@@ -52,37 +53,44 @@ impl PlaceSet {
     }
 }
 
-/// The part of a placement that is not a share: devices, chunk size, awake workers and roles.
+/// The part of a placement that does not depend on shares: the devices in use, the chunk size, the
+/// awake workers and their roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Setting {
-    /// Places that run chunks. Their devices are awake, and all others sleep.
+    /// Places (devices in one mode) that process packets. Their devices are awake, and all other
+    /// devices sleep.
     pub on: PlaceSet,
     /// Number of awake workers.
     pub workers: u16,
-    /// Number of awake workers that only feed devices. 0: every worker feeds and computes.
+    /// Number of awake workers that only feed devices. The value 0 means that every worker feeds
+    /// devices and also runs kernels.
     pub feeders: u16,
-    /// Chunk size of all devices except the CPU: the configured size, divided by 4 this many times.
+    /// Exponent of the chunk size. All devices except the CPU use the configured size, divided by 4
+    /// to the power of `level`.
     pub level: u8,
 }
 
-/// A placement as the search handles it: a setting and the shares.
+/// A placement in the form that the search uses: a setting, and the share of each function on each
+/// place (a device in one mode).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
     /// Devices, chunk size and workers.
     pub setting: Setting,
-    /// Share of each function on each place: `[function * places + place]`. The shares of a
-    /// function add up to 1.
+    /// Share of each function's packets on each place (a device in one mode), at index `function *
+    /// places + place`. The shares of a function add up to 1.
     pub shares: Vec<f64>,
 }
 
 impl Choice {
-    /// Returns the places that function `function` of a machine with `places` places uses.
+    /// Returns the places that receive packets of the function `function`. The machine has `places`
+    /// places (devices in one mode).
     pub fn used_by(&self, function: usize, places: usize) -> PlaceSet {
         let shares = &self.shares[function * places..][..places];
         PlaceSet::of((0..places).filter(|&place| shares[place] > 0.0))
     }
 
-    /// Returns the largest difference between two shares of the same function and place.
+    /// Returns the largest difference between the two placements in the share of a function on a
+    /// place.
     pub fn shares_moved(&self, other: &Self) -> f64 {
         self.shares.iter().zip(&other.shares).map(|(one, two)| (one - two).abs()).fold(0.0, f64::max)
     }
@@ -91,22 +99,23 @@ impl Choice {
 /// Work of one worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Feeds devices, and runs bins on its core.
+    /// The worker feeds devices, and also runs kernels on its core.
     Any,
-    /// Feeds one place, and runs no bins.
+    /// The worker feeds the place (a device in one mode) with this index, and runs no kernels.
     Feed(usize),
-    /// Runs bins on its core, and feeds no device.
+    /// The worker runs kernels on its core, and feeds no device.
     Compute,
-    /// Sleeps. Its flows belong to other workers.
+    /// The worker sleeps, and other workers receive the packets of its flows.
     Asleep,
 }
 
 /// Placement of one function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
-    /// Share of the function's packets on each place. The sum is 1.
+    /// Share of the function's packets on each place (a device in one mode). The sum of the shares
+    /// is 1.
     pub shares: Vec<f32>,
-    /// Places that a worker may use in addition while it is overloaded.
+    /// Additional places (devices in one mode) that a worker may use while it is overloaded.
     pub overflow: PlaceSet,
 }
 
@@ -115,7 +124,7 @@ pub struct Route {
 pub struct PlaceLimits {
     /// Packet limit of a chunk.
     pub chunk_packets: u32,
-    /// Time that the oldest packet of a chunk waits for a fuller chunk, in nanoseconds.
+    /// Longest time that the oldest packet of a chunk waits for the chunk to fill, in nanoseconds.
     pub deadline_ns: u64,
     /// Maximum number of chunks in flight per worker.
     pub chunks: u8,
@@ -123,10 +132,10 @@ pub struct PlaceLimits {
     pub awake: bool,
 }
 
-/// Everything that workers apply: the output of the planner.
+/// Output of the planner: everything that the workers apply.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placement {
-    /// Number of the placement. Each new placement has the next number.
+    /// Sequence number of the placement. Each new placement gets the next number.
     pub number: u64,
     /// Placement of each function.
     pub routes: Vec<Route>,
@@ -134,13 +143,14 @@ pub struct Placement {
     pub places: Vec<PlaceLimits>,
     /// Role of each worker.
     pub roles: Vec<Role>,
-    /// Number of workers that may be awake while others are overloaded.
+    /// Number of workers that may be awake while other workers are overloaded.
     pub workers_max: u16,
 }
 
 impl Placement {
-    /// Creates the placement of a choice. `burst` is the placement for a larger load: overloaded
-    /// workers may use its places and its workers. Places in `fast` are awake soon enough for that.
+    /// Creates the placement that `choice` describes. `burst` is the placement for a larger load,
+    /// whose places (devices in one mode) and workers overloaded workers may use. They use only the
+    /// places in `fast`, which wake up soon enough.
     pub(super) fn new(machine: &Machine, number: u64, choice: &Choice, burst: &Choice, fast: PlaceSet) -> Self {
         let places = machine.places.len();
         let route = |function: usize| {
@@ -167,9 +177,9 @@ impl Placement {
     }
 }
 
-/// Assigns a role to each worker. Feeders are divided between the places by D'Hondt's quotients of
-/// the packets' core time, so that each place that is used has at least one feeder if there are
-/// enough.
+/// Assigns a role to each worker. Workers that only feed devices are divided between the places
+/// (devices in one mode) by D'Hondt's method, in proportion to the shares. Each place in use has at
+/// least one such worker if there are enough.
 fn roles(machine: &Machine, choice: &Choice) -> Vec<Role> {
     let (setting, places) = (choice.setting, machine.places.len());
     let awake = usize::from(setting.workers);

@@ -1,10 +1,11 @@
-//! Rule of the thesis on adaptive scheduling (University of Crete, 2020, section 4.2.5), for
-//! comparison.
+//! Rule of a thesis on adaptive scheduling (University of Crete, 2020, section 4.2.5), for
+//! comparison with the planner.
 //!
-//! The thesis measures a pool of configurations in advance and keeps them sorted. Every 100 ms, if
-//! the rate has changed by more than 10 %, its monitor activates the configuration whose
-//! performance is the closest to the rate. Each function is on one device. This file takes the
-//! performance of the pool from the model instead of a measurement of 10 s per configuration.
+//! The thesis measures a pool of configurations in advance and keeps them sorted. Its monitor looks
+//! at the packet rate every 100 ms. If the rate has changed by more than 10 %, the monitor
+//! activates the configuration whose performance is the closest to the rate. Each function is on
+//! one device. The thesis measures each configuration for 10 s, whereas this file takes the
+//! performance from the cost model.
 
 use super::model::{Corrections, Machine, Table};
 use super::placement::{Choice, PlaceSet, Setting};
@@ -13,12 +14,13 @@ use super::policy::{Goal, Splits};
 
 /// Time between two looks of the monitor, in nanoseconds.
 const PERIOD_NS: u64 = 100_000_000;
-/// Change of the rate that the monitor ignores.
+/// Relative change of the packet rate that the monitor ignores.
 const SAME_RATE: f64 = 0.1;
-/// Largest pool. Larger products of functions and devices are cut off.
+/// Largest number of configurations in the pool. If functions and devices have more combinations,
+/// the further combinations are left out.
 const POOL_MAX: usize = 4096;
 
-/// State of the rule.
+/// State of the thesis's rule between two looks of the monitor.
 #[derive(Debug)]
 pub(super) struct Thesis {
     pool: Vec<Choice>,
@@ -34,7 +36,8 @@ impl Thesis {
         Self { pool: pool(machine), active: None, rate: 0.0, next_ns: 0, packets: 0.0, looks: 0.0 }
     }
 
-    /// Examines new measurements. Returns the configuration to activate, or `None` to keep it.
+    /// Examines new measurements. Returns the configuration to activate, or `None` to keep the
+    /// current configuration.
     pub(super) fn look(&mut self, machine: &Machine, goal: &Goal, seen: &Observation) -> Option<Choice> {
         self.packets += seen.load.pps();
         self.looks += 1.0;
@@ -76,7 +79,8 @@ impl Thesis {
     }
 }
 
-/// Returns all assignments of functions to places at two chunk sizes. A device has one place.
+/// Returns all assignments of functions to places (devices in one mode). An assignment uses at most
+/// one mode of a device. Assignments that use more than the CPU are returned for three chunk sizes.
 fn pool(machine: &Machine) -> Vec<Choice> {
     let places = machine.places.len();
     let mut assignments: Vec<Vec<usize>> = vec![Vec::new()];

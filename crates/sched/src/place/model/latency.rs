@@ -1,15 +1,18 @@
-//! Latency of one function on one place, as a function of the use of the place.
+//! Latency of one function on one place (a device in one mode), as a function of the load of the
+//! place.
 
 use super::super::profile::{CurvePoint, Fit};
 
-/// Uses at which the latency is stored. `godwit profile` measures at these loads.
+/// Loads at which the latency of a place is stored, as fractions of its capacity. `godwit profile`
+/// measures at these loads.
 pub(super) const USES: [f64; 4] = [0.05, 0.25, 0.6, 0.95];
-/// Growth of the latency per unit of use above the last stored use. A queue grows there.
+/// Relative growth of the latency per unit of load above the last load of [`USES`]. A queue grows
+/// in this range.
 const OVERLOAD_GROWTH: f64 = 40.0;
-/// 99th percentile of an exponential wait, as a multiple of its mean: ln 100.
+/// 99th percentile of an exponentially distributed waiting time, as a multiple of its mean: ln 100.
 const WAIT_P99: f64 = 4.6;
 
-/// Median and 99th percentile of the latency at each use of [`USES`], in nanoseconds.
+/// Median and 99th percentile of the latency at each load of [`USES`], in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(in super::super) struct Knots {
     pub(super) p50_ns: [f64; USES.len()],
@@ -25,13 +28,13 @@ pub(in super::super) struct LatencyCurve {
 }
 
 impl LatencyCurve {
-    /// Groups the points by chunk size and frame length. Groups of one point are left out, because
-    /// they do not show how the latency grows with the load.
+    /// Groups measured points by chunk size and frame length. Leaves out groups of one point,
+    /// because they do not show how the latency grows with the load.
     pub(super) fn group(points: &[CurvePoint]) -> Vec<Self> {
         let mut groups: Vec<(u32, u16, Vec<[f64; 3]>)> = Vec::new();
         for point in points {
             let Some(p99_us) = point.p99_us else { continue };
-            // Without a median, its upper bound counts.
+            // If the median was not measured, the 99th percentile replaces it as an upper bound.
             let p50_us = point.p50_us.unwrap_or(p99_us);
             let row = [point.load, p50_us * 1e3, p99_us * 1e3];
             match groups.iter_mut().find(|(chunk, bytes, _)| (*chunk, *bytes) == (point.chunk, point.bytes)) {
@@ -54,7 +57,7 @@ impl LatencyCurve {
     }
 }
 
-/// Arguments of the estimate for a place without measured latencies.
+/// Inputs of the latency estimate for a place (a device in one mode) without measured latencies.
 pub(super) struct Way<'a> {
     pub(super) fit: &'a Fit,
     /// Frame length, in bytes.
@@ -62,17 +65,17 @@ pub(super) struct Way<'a> {
     /// Packet limit of a chunk.
     pub(super) chunk: f64,
     pub(super) deadline_ns: f64,
-    /// Number of chunks in flight per lane.
+    /// Number of chunks in flight per worker.
     pub(super) chunks: f64,
-    /// Time of the place's scarcest resource per packet, in nanoseconds.
+    /// Time per packet of the scarcest resource that the place uses, in nanoseconds.
     pub(super) packet_ns: f64,
     /// Number of workers that fill chunks for the place.
     pub(super) lanes: f64,
 }
 
 impl Knots {
-    /// Returns the latencies of a chunk size and a frame length, from the measured curves of the
-    /// nearest chunk size. Returns `None` without curves.
+    /// Returns the latencies for a chunk size and a frame length, from the measured curves of the
+    /// nearest chunk size. Returns `None` if there are no curves.
     pub(super) fn measured(curves: &[LatencyCurve], chunk: f64, bytes: f64) -> Option<Self> {
         let distance = |curve: &LatencyCurve| (curve.chunk / chunk).ln().abs();
         let nearest = curves.iter().min_by(|one, two| distance(one).total_cmp(&distance(two)))?.chunk;
@@ -92,12 +95,13 @@ impl Knots {
         })
     }
 
-    /// Estimates the latencies of a place without measurements: trip, time to fill a chunk, wait
-    /// for earlier chunks.
+    /// Estimates the latencies of a place (a device in one mode) without measurements. A latency is
+    /// the sum of the latency of an idle device, the time to fill a chunk, and the wait for earlier
+    /// chunks.
     ///
-    /// A packet waits for its chunk to fill if the device is busy. For the 99th percentile, the
-    /// device counts as busy with twice its use. The wait is that of a queue with constant service
-    /// time (M/D/1).
+    /// A packet waits for its chunk to fill only if the device is busy. For the 99th percentile,
+    /// the device counts as busy with twice its load. The wait for earlier chunks is the wait in a
+    /// queue with constant service time (M/D/1).
     pub(super) fn estimated(way: &Way<'_>) -> Self {
         let Way { fit, bytes, chunk, deadline_ns, chunks, packet_ns, lanes } = way;
         let trip_ns = fit.trip_ns + fit.trip_byte_ns * bytes;
@@ -118,12 +122,13 @@ impl Knots {
         Self { p50_ns: USES.map(p50), p99_ns: USES.map(p99) }
     }
 
-    /// Multiplies all latencies.
+    /// Multiplies all latencies by `factor`.
     pub(super) fn scale(&mut self, factor: f64) {
         self.p50_ns.iter_mut().chain(&mut self.p99_ns).for_each(|value| *value *= factor);
     }
 
-    /// Returns median and 99th percentile at a use of the place.
+    /// Returns the median and the 99th percentile of the latency at a load of the place, in
+    /// nanoseconds.
     #[inline]
     pub(super) fn at(&self, load: f64) -> (f64, f64) {
         let last = USES.len() - 1;
@@ -140,8 +145,9 @@ impl Knots {
     }
 }
 
-/// Interpolates linearly between latencies that are sorted by use. Below the first use, the latency
-/// is constant. Above the last one, it grows as in a queue, in proportion to `1 / (1 - use)`.
+/// Interpolates linearly between latencies that are sorted by load. Below the lowest load, the
+/// latency is constant. Above the highest load, the latency grows as in a queue, in proportion to
+/// `1 / (1 - load)`.
 fn interpolate(points: impl Iterator<Item = (f64, f64)>, x: f64) -> f64 {
     let mut before: Option<(f64, f64)> = None;
     for (next_x, next_y) in points {
@@ -205,7 +211,8 @@ mod tests {
             Way { fit: &fit, bytes: 60.0, chunk: 16_384.0, deadline_ns: 1e6, chunks: 1.0, packet_ns: 3.7, lanes: 16.0 };
         let knots = Knots::estimated(&way);
         let found: Vec<f64> = USES.iter().map(|load| knots.at(*load).1 / 1e3).collect();
-        // Measured on an H200 with 16 workers, `dpi` at 60 bytes: 143, 639 and 1245 us.
+        // The function `dpi` needed 143, 639 and 1245 us for frames of 60 bytes on an H200 with 16
+        // workers.
         assert!(found.windows(2).all(|pair| pair[0] < pair[1]), "{found:?}");
         for (found, measured) in found.iter().zip([143.0, 639.0, 1245.0]) {
             assert!((found / measured - 1.0).abs() < 0.8, "{found} {measured}");

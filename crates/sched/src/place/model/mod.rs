@@ -1,16 +1,19 @@
 //! Model of one machine: predicts how much of each resource a placement uses.
 //!
-//! Each packet of function f on place p needs time of several resources. A resource is one of:
+//! Each packet of function f on place p (a device in one mode) needs time of several resources. A
+//! resource is one of:
 //!
-//! - the cores of the workers, or of those that feed devices (`feeders`) or compute
+//! - the cores of all workers, of the workers that feed devices (`feeders`), or of the workers that
+//!   run kernels
 //! - a device
 //! - one direction of a bus
 //!
 //! With `n` packets per chunk, `m` packets per bin and frames of `l` bytes, a packet needs
-//! `chunk_ns / n + packet_ns + bin_ns / m + byte_ns * l` on its device, and
-//! `receive_ns + stream_ns + mixed_ns + host_ns + submit_ns / n` on the core that feeds it. The use
+//! `chunk_ns / n + packet_ns + bin_ns / m + byte_ns * l` on its device. The core that feeds the
+//! device needs `receive_ns + stream_ns + mixed_ns + host_ns + submit_ns / n` per packet. The use
 //! of a resource is the sum over all packets. A function that runs at the same time on the same
-//! device makes a packet more expensive by its own use times `gamma`.
+//! device makes a packet more expensive. The relative increase is the device use of this function
+//! times `gamma`.
 //!
 //! The module `table` computes these times for one load, and `predict` adds them up.
 
@@ -27,10 +30,11 @@ pub use predict::{Prediction, Resource};
 pub(super) use predict::{RESOURCES_MAX, Totals};
 pub(super) use table::Table;
 
-/// Fraction of a device that its power points describe at least, to fit a slope.
+/// Smallest load of a power measurement that the fit of power to load uses, as a fraction of the
+/// device's capacity.
 const POWER_LOAD_MIN: f64 = 0.01;
 
-/// Reason why a profile gives no model.
+/// Reason why no model can be made from a profile.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
     /// A function has no curve on any of its devices.
@@ -51,7 +55,8 @@ pub enum ModelError {
         /// Limit of the model.
         max: usize,
     },
-    /// The first place is not the CPU, or there are no workers or functions. Engine error.
+    /// The first place is not the CPU, or there are no workers or no functions. The engine causes
+    /// this error, not the operator.
     #[error("a model needs the CPU as its first place, a worker and a function")]
     Empty,
 }
@@ -59,11 +64,11 @@ pub enum ModelError {
 /// A place of the configuration: a device in one mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlaceSetup {
-    /// Name in placements and sentences, such as `cuda:0` or `cuda:0/mailbox`.
+    /// Name of the place in placements and messages, such as `cuda:0` or `cuda:0/mailbox`.
     pub id: String,
     /// Name of the device.
     pub device: String,
-    /// Whether the device runs persistent groups.
+    /// Whether the device runs persistent groups, which wait for packets instead of being launched.
     pub persistent: bool,
     /// Configured packet limit of a chunk.
     pub chunk_packets: u32,
@@ -75,7 +80,8 @@ pub struct PlaceSetup {
     pub chunks: u8,
 }
 
-/// A function of the configuration, and the places that its configuration allows.
+/// A configured function, and the places (devices in one mode) that the configuration allows for
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionSetup {
     /// Name of the function.
@@ -100,7 +106,7 @@ pub struct MachineSetup {
 pub struct Place {
     /// Configuration of the place.
     pub setup: PlaceSetup,
-    /// Index of the device among the devices other than the CPU, or `None` for the CPU.
+    /// Index of the place's device among the devices other than the CPU, or `None` for the CPU.
     pub(super) device: Option<usize>,
 }
 
@@ -112,7 +118,7 @@ pub(super) struct ModelDevice {
     pub(super) buses: Vec<usize>,
 }
 
-/// Power of a device as a function of its state and use, in watts.
+/// Power of a device in watts, depending on whether it sleeps and how busy it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct PowerModel {
     pub(super) asleep: f64,
@@ -145,7 +151,7 @@ pub struct Machine {
     pub workers: u16,
     /// Names of the functions.
     pub functions: Vec<String>,
-    /// Places of each function that are allowed and have a curve.
+    /// Places of each function that the configuration allows and that have measured costs.
     pub allowed: Vec<PlaceSet>,
     /// Places. The first one is the CPU.
     pub places: Vec<Place>,
@@ -153,24 +159,26 @@ pub struct Machine {
     pub(super) buses: Vec<ModelBus>,
     pub(super) cpu_power: Option<PowerModel>,
     pub(super) host: Host,
-    /// Costs, `[function * places + place]`.
+    /// Costs of each function on each place, at index `function * places + place`.
     pub(super) costs: Vec<Cost>,
-    /// Interference, `[(device * functions + victim) * functions + other]`. Device 0 is the CPU.
-    /// Empty if no pair interferes.
+    /// Relative slowdown of the function `victim` by the function `other` on the same device, at
+    /// index `(device * functions + victim) * functions + other`. Device 0 is the CPU. The list is
+    /// empty if no function slows down another function.
     pub(super) gamma: Vec<f64>,
     /// Coefficient of variation of repeated measurements.
     pub(super) noise_cv: f64,
 }
 
-/// Ratios of measured to predicted values, by function and place: `[function * places + place]`.
+/// Ratios of measured to predicted values for each function on each place, at index `function *
+/// places + place`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Corrections {
-    /// Time on the place's device or, for the CPU, of the kernel.
+    /// Ratio for the time of the device or, on the CPU, for the time of the kernel.
     pub cost: Vec<f64>,
-    /// Latency.
+    /// Ratio for the latency.
     pub latency: Vec<f64>,
-    /// Change of the relative error of the prediction: negative where measurements confirm it,
-    /// positive for a place that is not trusted.
+    /// Change of the relative error of the prediction. It is negative where measurements confirm
+    /// the prediction, and positive for a place that is slower than predicted.
     pub error: Vec<f64>,
 }
 
@@ -183,10 +191,10 @@ impl Corrections {
 }
 
 impl Machine {
-    /// Creates the model of a configuration from a profile.
+    /// Creates the model of a configuration from a profile (measured costs).
     ///
     /// # Errors
-    /// Fails if a function has no curve on any of its places, or if a limit is exceeded.
+    /// Fails if a function has no measured costs on any of its places, or if a limit is exceeded.
     pub fn new(profile: &Profile, setup: &MachineSetup) -> Result<Self, ModelError> {
         let too_many = |what, count, max| Err(ModelError::TooMany { what, count, max });
         if setup.workers == 0
@@ -257,12 +265,13 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Returns the number of resources: two kinds of cores, devices, and both directions of buses.
+    /// Returns the number of resources. They are two kinds of cores, all devices, and both
+    /// directions of each bus.
     pub(super) fn resources(&self) -> usize {
         2 + self.devices.len() + 2 * self.buses.len()
     }
 
-    /// Returns whether the profile has the power of at least one device.
+    /// Returns whether the profile contains the power of at least one device.
     pub fn measures_power(&self) -> bool {
         self.cpu_power.is_some() || self.devices.iter().any(|device| device.power.is_some())
     }
@@ -274,7 +283,8 @@ impl Machine {
         table.predict(self, choice)
     }
 
-    /// Returns the chunk limit of a place at a chunk level.
+    /// Returns the packet limit of a chunk on a place. On all devices except the CPU, it is the
+    /// configured limit divided by 4 to the power of `level`.
     pub(super) fn chunk_packets(&self, place: usize, level: u8) -> u32 {
         let setup = &self.places[place].setup;
         match self.places[place].device {
@@ -283,7 +293,7 @@ impl Machine {
         }
     }
 
-    /// Returns the time until a place processes packets, if its device sleeps now, in nanoseconds.
+    /// Returns the time until a place can process packets if its device sleeps now, in nanoseconds.
     pub(super) fn wake_ns(&self, place: usize) -> f64 {
         let power = match self.places[place].device {
             None => self.cpu_power,
@@ -303,8 +313,8 @@ impl PowerModel {
     }
 }
 
-/// Returns the interference of the pairs of a profile. Values inside the noise count as 0. Several
-/// measurements of a pair are averaged.
+/// Returns how much the functions of each measured pair slow each other down. Values within the
+/// measurement noise count as 0. Several measurements of a pair are averaged.
 fn gamma(profile: &Profile, setup: &MachineSetup, devices: &[ModelDevice]) -> Vec<f64> {
     let count = setup.functions.len();
     let mut sums = vec![(0.0, 0.0); (1 + devices.len()) * count * count];

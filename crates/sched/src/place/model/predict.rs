@@ -1,4 +1,4 @@
-//! Sums over all functions, and the prediction that follows from them.
+//! Adds up the resource use of all functions, and predicts the effect of a placement.
 
 use super::super::placement::{PlaceSet, Setting};
 use super::table::{COMPUTE, DEVICES, FEED, Table};
@@ -7,7 +7,7 @@ use super::{Machine, PowerModel};
 /// Maximum number of resources of a machine.
 pub(in super::super) const RESOURCES_MAX: usize = 32;
 
-/// Something that packets use and that can be full.
+/// A resource that packets use and whose capacity is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
     /// Cores of all awake workers.
@@ -27,23 +27,27 @@ pub enum Resource {
 /// Predicted effect of a placement under a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
-    /// Factor by which the load can grow until a resource is full. Infinite without load.
+    /// Factor by which the load can grow until a resource is full. The factor is infinite if there
+    /// is no load.
     pub headroom: f64,
     /// Use of the fullest resource, where 1 is full.
     pub load: f64,
     /// Resource that is full first.
     pub limit: Resource,
-    /// Median latency, in nanoseconds. 0 if it was not requested.
+    /// Median latency, in nanoseconds. The value is 0 if the caller did not request it.
     pub p50_ns: f64,
-    /// 99th percentile of the latency, in nanoseconds. 0 if it was not requested.
+    /// 99th percentile of the latency, in nanoseconds. The value is 0 if the caller did not request
+    /// it.
     pub p99_ns: f64,
-    /// Power of all devices with a meter, in watts. `None` without a meter.
+    /// Total power of all devices that have a power meter, in watts. `None` if no device has a
+    /// meter.
     pub watts: Option<f64>,
-    /// Cores that packets use.
+    /// Number of cores that packets keep busy.
     pub cores: f64,
-    /// Cores of awake workers.
+    /// Number of cores whose workers are awake.
     pub awake: f64,
-    /// Largest relative error of the model for the functions and places in use.
+    /// Largest relative error of the model among the functions and places (devices in one mode) in
+    /// use.
     pub error: f64,
 }
 
@@ -63,7 +67,7 @@ impl Prediction {
         }
     }
 
-    /// Returns the fraction of the load that the placement carries.
+    /// Returns the fraction of the load that the placement can process.
     pub fn carried(&self) -> f64 {
         self.headroom.min(1.0)
     }
@@ -72,9 +76,11 @@ impl Prediction {
 /// Use of every resource by all functions together.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Totals {
-    /// Use without interference. It grows in proportion to the load.
+    /// Used fraction of each resource, without interference between functions. It grows in
+    /// proportion to the load.
     values: [f64; RESOURCES_MAX],
-    /// Additional use by interference. It grows with the square of the load.
+    /// Additional use of each resource, because functions on the same device slow each other down.
+    /// It grows with the square of the load.
     extra: [f64; RESOURCES_MAX],
     resources: usize,
 }
@@ -99,7 +105,8 @@ impl Totals {
         }
     }
 
-    /// Adds the interference of all pairs of functions. `row` returns the use by one function.
+    /// Adds the additional use because functions on the same device slow each other down. `row`
+    /// returns the resource use of one function.
     #[inline]
     pub(in super::super) fn interfere<'a>(
         &mut self,
@@ -158,7 +165,7 @@ impl Totals {
         Prediction { headroom, load, limit, p50_ns: 0.0, p99_ns: 0.0, watts, cores, awake, error: 0.0 }
     }
 
-    /// Returns the use of the fullest resource of a place.
+    /// Returns the use of the fullest resource among the resources in the bit mask `mask`.
     #[inline]
     fn use_of(&self, mask: u32) -> f64 {
         let (mut bits, mut load) = (mask, 0.0_f64);
@@ -172,8 +179,9 @@ impl Totals {
 }
 
 impl Prediction {
-    /// Sets latency and error from the places that each function uses. The exit of a worker waits
-    /// for its slowest place, so the slowest place counts.
+    /// Sets the latency and the error from the places (devices in one mode) that each function
+    /// uses. Packets leave a worker in order, so they wait for the slowest place. The slowest place
+    /// therefore determines both values.
     #[inline]
     pub(in super::super) fn set_latency(
         &mut self,
@@ -217,7 +225,8 @@ impl Machine {
     }
 }
 
-/// Returns the factor s at which `linear * s + square * s * s` is 1.
+/// Returns the factor s by which the load can grow until a resource is full. It solves the equation
+/// `linear * s + square * s * s = 1`.
 #[inline]
 fn headroom_of(linear: f64, square: f64) -> f64 {
     if linear <= 0.0 {
@@ -227,7 +236,7 @@ fn headroom_of(linear: f64, square: f64) -> f64 {
         return 1.0 / linear;
     }
     let root = linear * linear + 4.0 * square;
-    // Negative interference can make the use of a resource stay below 1 for every load.
+    // If functions speed each other up, the use of a resource can stay below 1 for every load.
     if root <= 0.0 { f64::INFINITY } else { 2.0 / (linear + root.sqrt()) }
 }
 

@@ -1,4 +1,5 @@
-//! Times and latencies of all functions on all places, for one load and one setting.
+//! Table of the times and latencies of all functions on all places (devices in one mode), for one
+//! load and one setting.
 
 use super::super::load::Load;
 use super::super::placement::{Choice, Setting};
@@ -6,28 +7,32 @@ use super::latency::{Knots, Way};
 use super::predict::{Prediction, RESOURCES_MAX, Totals};
 use super::{Corrections, Machine};
 
-/// Index of the cores of all workers, or of the workers that feed devices.
+/// Resource index of the cores of all workers. If some workers only feed devices, the index stands
+/// for the cores of these workers.
 pub(super) const FEED: usize = 0;
-/// Index of the cores of workers that only compute.
+/// Resource index of the cores of workers that only run kernels.
 pub(super) const COMPUTE: usize = 1;
-/// Index of the first device.
+/// Resource index of the first device other than the CPU.
 pub(super) const DEVICES: usize = 2;
 
-/// Use of every resource by every function on every place, if the place has all of its packets.
+/// Use of every resource by every function on every place (a device in one mode). Each value
+/// assumes that the place receives all packets of the function.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Table {
     pub(super) setting: Setting,
     pub(super) places: usize,
     pub(super) resources: usize,
-    /// Use: `[(function * places + place) * resources + resource]`.
+    /// Used fraction of each resource, at index `(function * places + place) * resources +
+    /// resource`.
     rows: Vec<f64>,
-    /// Resources that each place uses, as bit masks.
+    /// Resources that each place (a device in one mode) uses, as bit masks.
     pub(super) masks: Vec<u32>,
-    /// Latency: `[function * places + place]`.
+    /// Latency of each function on each place, at index `function * places + place`.
     pub(super) knots: Vec<Knots>,
-    /// Relative error of the model: `[function * places + place]`.
+    /// Relative error of the model for each function on each place, at index `function * places +
+    /// place`.
     pub(super) errors: Vec<f64>,
-    /// Functions that have packets.
+    /// Whether each function has packets.
     active: Vec<bool>,
 }
 
@@ -47,7 +52,7 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Computes the table. Memory of an earlier call is used again.
+    /// Computes the table for a load and a setting. Reuses the memory of an earlier call.
     pub(in super::super) fn fill(
         &mut self,
         machine: &Machine,
@@ -97,7 +102,8 @@ impl Table {
         let mixes = !has_roles && setting.on.contains(0) && setting.on.len() > 1;
         let mixed_ns = if mixes { host.mixed_ns } else { 0.0 };
         let row = &mut self.rows[way * self.resources..][..self.resources];
-        // Time of the scarcest resource for one packet, with all units of the resource.
+        // Time per packet of the scarcest resource, if all units of this resource (such as cores)
+        // work in parallel.
         let scarcest_ns;
         let lanes;
         let Some(device) = machine.places[place].device else {
@@ -124,7 +130,7 @@ impl Table {
         self.finish_way(machine, corrections, way, scarcest_ns, lanes, chunk, of.bytes);
     }
 
-    /// Sets latency and error of a function on a place.
+    /// Sets the latency and the error of a function on a place (a device in one mode).
     #[expect(clippy::too_many_arguments, reason = "intermediate results of `fill_way`")]
     fn finish_way(
         &mut self,
@@ -147,7 +153,7 @@ impl Table {
         self.errors[way] = (error + corrections.error[way]).max(machine.noise_cv);
     }
 
-    /// Returns the use of all resources by a function whose packets all take one place.
+    /// Returns the use of all resources by a function if one place processes all of its packets.
     #[inline]
     pub(in super::super) fn row(&self, function: usize, place: usize) -> &[f64] {
         &self.rows[(function * self.places + place) * self.resources..][..self.resources]
@@ -158,8 +164,8 @@ impl Table {
         self.setting
     }
 
-    /// Returns the resource of a place that interference makes more expensive: its device, or the
-    /// cores that compute.
+    /// Returns the resource of a place that becomes more expensive if functions slow each other
+    /// down. It is the device of the place or, on the CPU, the cores that run kernels.
     pub(in super::super) fn own_resource(&self, machine: &Machine, place: usize) -> usize {
         match machine.places[place].device {
             Some(device) => DEVICES + device,
@@ -168,8 +174,9 @@ impl Table {
         }
     }
 
-    /// Returns the power that a function uses on a place with all of its packets, in watts. Without
-    /// a meter, returns the cores that it uses.
+    /// Returns the power that a function needs if one place (a device in one mode) processes all of
+    /// its packets, in watts. Without a power meter, returns the number of cores that the function
+    /// uses.
     pub(in super::super) fn power_of(&self, machine: &Machine, function: usize, place: usize) -> f64 {
         let row = self.row(function, place);
         let (workers, feeders) = (f64::from(self.setting.workers), f64::from(self.setting.feeders));
@@ -185,8 +192,8 @@ impl Table {
         of_cpu + device.map_or(0.0, |(device, power)| power.busy * row[DEVICES + device])
     }
 
-    /// Computes the factor by which the other functions make each function and place more
-    /// expensive: `[function * places + place]`.
+    /// Computes the factor by which other functions make each function on each place more
+    /// expensive. Writes it to `factors` at index `function * places + place`.
     pub(in super::super) fn interference(&self, machine: &Machine, choice: &Choice, factors: &mut [f64]) {
         let functions = machine.functions.len();
         factors.fill(1.0);
@@ -208,7 +215,7 @@ impl Table {
         }
     }
 
-    /// Returns the predicted latency of a function, at the 99th percentile, in nanoseconds.
+    /// Returns the predicted 99th percentile of the latency of a function, in nanoseconds.
     pub(in super::super) fn p99_of(&self, machine: &Machine, choice: &Choice, function: usize) -> f64 {
         let mut prediction = self.predict(machine, choice);
         let totals = self.totals(machine, choice);
@@ -221,8 +228,8 @@ impl Table {
         self.active[function]
     }
 
-    /// Returns the predicted effect of the shares of `choice`. Its setting must be that of the
-    /// table.
+    /// Returns the predicted effect of the shares of `choice`. The table must have been computed
+    /// for the setting of `choice`.
     pub(in super::super) fn predict(&self, machine: &Machine, choice: &Choice) -> Prediction {
         let totals = self.totals(machine, choice);
         let used = |function: usize| choice.used_by(function, self.places);
@@ -251,7 +258,8 @@ impl Table {
 }
 
 impl Machine {
-    /// Returns the predicted kernel time per packet of a function on a place, in nanoseconds.
+    /// Returns the predicted kernel time per packet of a function on a place (a device in one
+    /// mode), in nanoseconds.
     pub(in super::super) fn kernel_ns(
         &self,
         load: &Load,

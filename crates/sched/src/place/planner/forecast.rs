@@ -2,27 +2,29 @@
 
 use super::super::load::{FunctionLoad, LENGTH_CLASSES, Load};
 
-/// Number of looks that the mean covers: 50 ms of 10 ms each.
+/// Number of planner looks that the mean covers. The planner looks every 10 ms, so the mean covers
+/// 50 ms.
 const WINDOW: usize = 5;
 
-/// Ratio of the forecast to the last look from which the load counts as falling.
+/// Ratio of the forecast to the latest measured load above which the load counts as falling.
 const FALLING: f64 = 1.1;
 
-/// Sums of one look: packets, bytes, and packets of each length class, per second.
+/// Sums of one measurement: packets, bytes, and packets of each length class. All sums are per
+/// second.
 type Sums = [f64; 2 + LENGTH_CLASSES];
 
-/// Forecast of the load: for each function, the larger of the last look and of the mean of the
-/// window.
+/// Forecast of the load. For each function, it is the larger of the latest measurement and the mean
+/// over the last measurements.
 ///
-/// The load can rise within one look. It counts as fallen only when the mean has fallen, so a short
-/// gap does not move anything.
+/// The forecast rises with a single measurement. It falls only when the mean has fallen, so a short
+/// gap in the traffic does not change the placement.
 #[derive(Debug)]
 pub(super) struct Forecast {
-    /// Sums of each look: `[look * functions + function]`.
+    /// Sums of each measurement, at index `look * functions + function`.
     looks: Vec<Sums>,
     next: usize,
     filled: usize,
-    /// Sums over the window.
+    /// Sums over all measurements of the window.
     totals: Vec<Sums>,
     load: Load,
     last_pps: f64,
@@ -40,7 +42,7 @@ impl Forecast {
         }
     }
 
-    /// Adds the load of one look and returns the new forecast.
+    /// Adds one measurement of the load and returns the new forecast.
     pub(super) fn push(&mut self, seen: &Load) -> &Load {
         let functions = self.totals.len();
         self.filled = (self.filled + 1).min(WINDOW);
@@ -62,7 +64,7 @@ impl Forecast {
         &self.load
     }
 
-    /// Returns whether the forecast is still above the last look.
+    /// Returns whether the forecast is still clearly above the latest measurement.
     pub(super) fn is_falling(&self) -> bool {
         self.load.pps() > FALLING * self.last_pps
     }

@@ -1,39 +1,44 @@
-//! Hysteresis: when a better placement is worth a move.
+//! Hysteresis: decides when a better placement is worth a move.
 
 use super::super::load::Load;
 use super::super::placement::Choice;
 
-/// Number of looks for which a gain must last.
+/// Number of consecutive looks (runs of the planner) for which a gain must last before a move.
 const LOOKS: u32 = 3;
-/// Shortest time between a move and the next one that is not urgent, in nanoseconds.
+/// Shortest time between a move and the next move that is not urgent, in nanoseconds.
 const DWELL_NS: u64 = 300_000_000;
-/// The same if the load has changed since the last move.
+/// Shortest time between a move and the next move if the load has changed in between, in
+/// nanoseconds.
 const DWELL_CHANGED_NS: u64 = 50_000_000;
-/// Change of the load from which [`DWELL_CHANGED_NS`] applies.
+/// Relative change of the load above which [`DWELL_CHANGED_NS`] applies.
 const CHANGED_LOAD: f64 = 0.25;
-/// Longest time between two moves.
+/// Upper limit of the required time between two moves, in nanoseconds.
 const DWELL_MAX_NS: u64 = 5_000_000_000;
-/// Factor of the dwell time after each undone move.
+/// Factor by which the required time between two moves grows after each move that was undone.
 const DWELL_GROWTH: u64 = 4;
-/// Time without an undone move after which the dwell time is the shortest again, in nanoseconds.
+/// Time without an undone move after which the required time between two moves is the shortest
+/// again, in nanoseconds.
 const FORGIVE_NS: u64 = 10_000_000_000;
-/// Change of the load below which a return to the earlier placement undoes a move.
+/// Relative change of the load below which a return to the earlier placement counts as undoing a
+/// move.
 const SAME_LOAD: f64 = 0.1;
-/// Number of wake-up times for which a device must not have been needed before it sleeps.
+/// Time for which a device must be unnecessary before it sleeps, as a multiple of its wake-up time.
 const QUIET_WAKES: f64 = 10.0;
 
 /// Reason to wait with a move.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Wait {
-    /// The gain has not lasted long enough.
+    /// The gain has not lasted long enough. The value is the number of looks (runs of the planner)
+    /// that are left.
     Looks(u32),
-    /// The last move was too recent. Time that is left, in nanoseconds.
+    /// The last move was too recent. The value is the time that is left, in nanoseconds.
     Dwell(u64),
-    /// The saved energy has not paid for waking the devices again. Energy that is left, in joules.
+    /// The saving does not yet justify waking the devices again later. The value is the energy that
+    /// is left, in joules.
     Unearned(f64),
 }
 
-/// State between looks.
+/// State of the hysteresis between two looks (runs of the planner).
 #[derive(Debug)]
 pub(super) struct Hysteresis {
     streak: u32,
@@ -51,7 +56,7 @@ pub(super) struct Hysteresis {
 pub(super) struct SleepCost {
     /// Energy for waking the devices again, in joules.
     pub(super) joules: f64,
-    /// Longest time to wake one of them, in nanoseconds.
+    /// Longest wake-up time of a device that would sleep, in nanoseconds.
     pub(super) wake_ns: f64,
     /// Power that the move saves, in watts.
     pub(super) saved_watts: f64,
@@ -67,8 +72,8 @@ impl Hysteresis {
         self.streak = 0;
     }
 
-    /// Records a look with a sufficient gain. Returns the reason to wait, or `None` if the move is
-    /// due.
+    /// Records that a better placement has a sufficient gain. Returns the reason to wait, or `None`
+    /// if the move is due.
     pub(super) fn gain(&mut self, now_ns: u64, load: &Load, cost: SleepCost) -> Option<Wait> {
         if self.streak == 0 {
             self.better_since_ns = now_ns;
@@ -89,8 +94,8 @@ impl Hysteresis {
         if better_ns < quiet_ns {
             return Some(Wait::Dwell(quiet_ns - better_ns));
         }
-        // Waiting as long as the saving needs to pay for a wake-up costs at most twice the optimum
-        // (ski rental).
+        // The wait ends when the missed saving equals the energy of a wake-up. This costs at most
+        // twice the optimum (ski rental problem).
         let wasted = cost.saved_watts * better_ns as f64 * 1e-9;
         (cost.joules > 0.0 && wasted < cost.joules).then_some(Wait::Unearned(cost.joules - wasted))
     }
@@ -111,7 +116,7 @@ impl Hysteresis {
         self.moved_ns = now_ns;
     }
 
-    /// Returns whether the load differs from that at the last move.
+    /// Returns whether the load differs from the load at the last move.
     pub(super) fn load_changed(&self, load: &Load) -> bool {
         self.before.as_ref().is_none_or(|(_, at)| at.distance(load) > SAME_LOAD)
     }
@@ -122,7 +127,8 @@ impl Hysteresis {
     }
 }
 
-/// Share by which placements must differ to count as different.
+/// Smallest difference of a share (fraction of a function's packets) for which two placements count
+/// as different.
 pub(in super::super) const SHARE_STEP: f64 = 0.1;
 
 /// Returns whether two placements differ only by small shares.
@@ -186,7 +192,8 @@ mod tests {
         assert_eq!(move_to(&mut state, 1, 1.0), DWELL_GROWTH * DWELL_NS);
         assert_eq!(move_to(&mut state, 2, 1.0), DWELL_MAX_NS.min(DWELL_GROWTH.pow(2) * DWELL_NS));
         assert_eq!(move_to(&mut state, 3, 1.0), DWELL_MAX_NS);
-        // The load has changed, so the return is right. Much later, earlier moves are forgiven.
+        // The load has changed, so the return to the earlier placement is right. After a long time,
+        // earlier undone moves no longer count.
         assert_eq!(move_to(&mut state, 4, 2.0), DWELL_MAX_NS);
         assert_eq!(move_to(&mut state, 101, 3.0), DWELL_NS);
     }

@@ -1,4 +1,5 @@
-//! Planner: decides every 10 ms whether another placement is worth a move.
+//! Planner: decides every 10 ms whether another placement (assignment of functions to devices) is
+//! worth a move.
 //!
 //! ```text
 //! overloaded, or a place lost ──────────────────────────────────────────> move at once
@@ -21,87 +22,95 @@ use forecast::Forecast;
 use hysteresis::{Hysteresis, SleepCost, Wait, alike};
 use trust::Trust;
 
-/// Gain that a move needs at least.
+/// Smallest relative gain that justifies a move.
 const GAIN_MIN: f64 = 0.05;
-/// Gain that a move needs, as a multiple of the model's error.
+/// Relative gain that justifies a move, as a multiple of the model's relative error.
 const GAIN_ERRORS: f64 = 2.0;
-/// Gain that a move needs while workers are overloaded.
+/// Relative gain that justifies a move while workers are overloaded.
 const GAIN_OVERLOADED: f64 = 0.02;
-/// Gain that a change of small shares needs.
+/// Relative gain that justifies a move that changes only small shares (fractions of a function's
+/// packets).
 const GAIN_TUNING: f64 = 0.01;
-/// Shortest time between two changes of small shares, in nanoseconds.
+/// Shortest time between two moves that change only small shares, in nanoseconds.
 const TUNING_NS: u64 = 100_000_000;
-/// Time in which corrections settle after a move, in nanoseconds.
+/// Time in which the corrections of the model settle after a move, in nanoseconds.
 const SETTLE_NS: u64 = 300_000_000;
-/// Fill level of a worker's ring from which it counts as overloaded.
+/// Fill level of a worker's packet ring from which the worker counts as overloaded.
 const BACKLOG: f64 = 0.5;
-/// Rate for which the overflow places are chosen, in packets per second. Only the mix matters,
-/// because overflow uses the placement with the largest capacity.
+/// Packet rate for which the overflow places (additional devices of overloaded workers) are chosen,
+/// in packets per second. Only the mix of packets matters, because overflow uses the placement with
+/// the largest capacity.
 const BURST_PPS: f64 = 1e8;
-/// Use of the fullest resource at which a placement counts as overloaded, as a multiple of the use
-/// up to which it would be chosen.
+/// Factor by which the use of the fullest resource may exceed its limit before a placement counts
+/// as overloaded. New placements are chosen to stay below the limit.
 const TOLERANCE: f64 = 1.08;
-/// Largest margin for loads of the last second, as a multiple of the forecast.
+/// Largest factor by which load peaks of the last second can raise the forecast.
 const MARGIN_MAX: f64 = 1.1;
-/// Factor by which the remembered peak load shrinks at each look: to a third in one second.
+/// Factor by which the remembered peak load shrinks at each look of the planner. The peak shrinks
+/// to a third in one second.
 const PEAK_DECAY: f64 = 0.99;
-/// Longest wake-up time of an overflow place, in nanoseconds. A worker's rings hold a burst for
-/// about this time.
+/// Longest wake-up time of a place (a device in one mode) that may take overflow, in nanoseconds. A
+/// worker's packet rings hold a burst for about this time.
 const OVERFLOW_WAKE_NS: f64 = 1e6;
-/// Growth of the assumed load if rings are full and the model does not explain it.
+/// Step by which the assumed load grows if packet rings are full and the model does not explain it.
 const PRESSURE_STEP: f64 = 0.25;
-/// Largest such growth.
+/// Largest growth of the assumed load, as a fraction of the forecast.
 const PRESSURE_MAX: f64 = 1.0;
-/// Factor by which the assumed growth shrinks at each look without a full ring.
+/// Factor by which the growth of the assumed load shrinks at each look of the planner without a
+/// full ring.
 const PRESSURE_DECAY: f64 = 0.99;
 
 /// Rule by which placements are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rule {
-    /// Predicted gain, as described in this module.
+    /// Moves if the predicted gain is large enough, as described in this module.
     #[default]
     Gain,
-    /// Rule of the thesis on adaptive scheduling: every 100 ms, if the rate has changed by more
-    /// than 10 %. For comparison.
+    /// Follows the rule of a thesis on adaptive scheduling, for comparison. The rule chooses a
+    /// placement every 100 ms if the packet rate has changed by more than 10 %.
     Thesis,
 }
 
-/// Measured work of one function on one place since the last look.
+/// Measured work of one function on one place (a device in one mode) since the last look of the
+/// planner.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
     /// Number of packets.
     pub packets: u64,
-    /// Time of the device or, for the CPU, core time of the kernel, in nanoseconds.
+    /// Time that the packets took on the device, in nanoseconds. On the CPU, it is the core time of
+    /// the kernel.
     pub busy_ns: f64,
 }
 
-/// Measurements since the last look.
+/// Measurements since the last look of the planner.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observation {
-    /// Time on the caller's clock, in nanoseconds. It must not decrease.
+    /// Time of the measurements on the caller's clock, in nanoseconds. It must not decrease.
     pub now_ns: u64,
     /// Offered load.
     pub load: Load,
-    /// Work by function and place: `[function * places + place]`. Empty if nothing was measured.
+    /// Measured work of each function on each place, at index `function * places + place`. The list
+    /// is empty if nothing was measured.
     pub measured: Vec<Measured>,
-    /// 99th percentile of the latency of each function, in nanoseconds. 0 or missing: not measured.
+    /// 99th percentile of the latency of each function, in nanoseconds. If the value is 0 or
+    /// missing, it was not measured.
     pub p99_ns: Vec<f64>,
     /// Fill level of the fullest ring of all workers, 0 to 1.
     pub backlog: f64,
-    /// Places whose device is lost.
+    /// Places (devices in one mode) whose device is lost.
     pub lost: PlaceSet,
 }
 
 /// Configuration of a planner.
 #[derive(Clone, Debug, Default)]
 pub struct PlannerConfig {
-    /// Rule.
+    /// Rule by which placements are chosen.
     pub rule: Rule,
-    /// Settings that the search tries.
+    /// Settings (devices, chunk size and workers) that the search tries.
     pub grid: Grid,
 }
 
-/// Outcome of a look.
+/// Outcome of one look of the planner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// There is a new placement.
@@ -110,7 +119,7 @@ pub enum Outcome {
     Stayed,
 }
 
-/// Reason of a decision.
+/// Reason for a decision of the planner.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reason {
     /// First placement.
@@ -119,63 +128,67 @@ pub enum Reason {
     Goal,
     /// The operator holds the placement.
     Held,
-    /// A place in use is lost or far too slow.
+    /// A place (a device in one mode) in use is lost or far too slow.
     Lost(PlaceSet),
     /// Workers are overloaded, or a resource is nearly full.
     Overload,
     /// The predicted gain is large enough.
     Gain,
-    /// Only small shares change.
+    /// Only small shares (fractions of a function's packets) change.
     Tuning,
     /// The placement is the best one.
     Best,
     /// The best other placement gains too little.
     SmallGain,
-    /// The gain has lasted for too few looks. Number of looks that are left.
+    /// The gain has lasted for too few looks (runs of the planner). The value is the number of
+    /// looks that are left.
     Lasting(u32),
-    /// The load is falling, and the forecast still follows it.
+    /// The load is falling, and the forecast has not yet followed it completely.
     Falling,
-    /// The last move was too recent. Time that is left, in nanoseconds.
+    /// The last move was too recent. The value is the time that is left, in nanoseconds.
     Dwell(u64),
-    /// The saving has not paid for waking the devices again. Energy that is left, in joules.
+    /// The saving does not yet justify waking the devices again later. The value is the energy that
+    /// is left, in joules.
     Unearned(f64),
-    /// The remaining places cannot run all functions.
+    /// The remaining places (devices in one mode) cannot run all functions.
     NoPlace,
-    /// The rule of the thesis: the rate has changed by less than 10 %, or it is not yet time.
+    /// The rule of the thesis keeps the placement. The packet rate has changed by less than 10 %,
+    /// or less than 100 ms have passed.
     SameRate,
-    /// The rule of the thesis: the rate has changed.
+    /// The rule of the thesis moves, because the packet rate has changed.
     Rate,
 }
 
 /// A move from one placement to another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Move {
-    /// Earlier placement. `None` for the first one.
+    /// Earlier placement, or `None` if the new placement is the first one.
     pub from: Option<Choice>,
     /// New placement.
     pub to: Choice,
-    /// Load for which it was chosen.
+    /// Load for which the new placement was chosen.
     pub load: Load,
-    /// Places that are not trusted, with their rate relative to the profile.
+    /// Places (devices in one mode) that are not trusted, because they are slower than predicted.
+    /// Each place has its rate relative to the profile.
     pub slow: Vec<(usize, f64)>,
 }
 
-/// Decision of one look.
+/// Decision of one look of the planner.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// Time of the look.
+    /// Time of the look, in nanoseconds.
     pub now_ns: u64,
     /// Whether the placement changed.
     pub outcome: Outcome,
-    /// Reason.
+    /// Reason for the decision.
     pub reason: Reason,
     /// Relative gain of the best placement over the current one.
     pub gain: f64,
-    /// Gain that a move needs.
+    /// Relative gain that justifies a move.
     pub required: f64,
-    /// Prediction of the earlier placement.
+    /// Prediction for the earlier placement.
     pub before: Prediction,
-    /// Prediction of the best placement or, after a move, of the new one.
+    /// Prediction for the best placement or, after a move, for the new placement.
     pub after: Prediction,
     /// The move, if there is one.
     pub moved: Option<Box<Move>>,
@@ -200,7 +213,8 @@ pub struct Planner {
     /// Highest forecast of about the last second, in packets per second.
     peak_pps: f64,
     tuned_ns: u64,
-    /// Key of the last problem. The results below belong to it.
+    /// Key of the last search problem. The fields `best` and `own` contain the results for this
+    /// problem.
     key: LoadKey,
     next_key: LoadKey,
     best: Option<Found>,
@@ -210,7 +224,7 @@ pub struct Planner {
 }
 
 impl Planner {
-    /// Creates a planner without a placement. The first look returns one.
+    /// Creates a planner without a placement. Its first look chooses a placement.
     pub fn new(machine: Machine, goal: Goal, config: PlannerConfig) -> Self {
         let functions = machine.functions.len();
         let thesis = (config.rule == Rule::Thesis).then(|| Thesis::new(&machine));
@@ -249,12 +263,14 @@ impl Planner {
         &self.goal
     }
 
-    /// Returns the current placement. Before the first look, every function is on its first place.
+    /// Returns the current placement. Before the first look of the planner, every function is on
+    /// the first place (device in one mode) that it can use.
     pub fn placement(&self) -> &Placement {
         &self.placement
     }
 
-    /// Returns the current placement in the form of the search, or `None` before the first look.
+    /// Returns the current placement in the form that the search uses, or `None` before the
+    /// planner's first look.
     pub fn choice(&self) -> Option<&Choice> {
         self.current.as_ref()
     }
@@ -264,7 +280,7 @@ impl Planner {
         &self.burst
     }
 
-    /// Sets another goal. The next look chooses a placement for it at once.
+    /// Sets another goal. The planner chooses a placement for this goal at its next look.
     pub fn set_goal(&mut self, goal: Goal) {
         self.goal = goal;
         self.is_new_goal = true;
@@ -272,7 +288,8 @@ impl Planner {
         self.forget();
     }
 
-    /// Pins a placement. The next look moves to it, and it stays until another goal is set.
+    /// Pins a placement. The planner moves to this placement at its next look, and keeps it until
+    /// another goal is set.
     pub fn pin(&mut self, choice: Choice) {
         self.pinned = Some(choice);
         self.is_new_goal = true;
@@ -284,7 +301,8 @@ impl Planner {
         self.key.clear();
     }
 
-    /// Examines new measurements and decides. [`Planner::placement`] is then the new placement.
+    /// Examines new measurements and decides whether to move to another placement. Afterwards,
+    /// [`Planner::placement`] returns the placement that applies.
     pub fn look(&mut self, seen: &Observation) -> Decision {
         self.forecast.push(&seen.load);
         if let Some(thesis) = &mut self.thesis {
@@ -351,7 +369,8 @@ impl Planner {
             self.hysteresis.no_gain();
             return Err(Reason::SmallGain);
         }
-        // Policies about power save by following a falling load. Others gain little by that.
+        // Policies about power save energy by following a falling load. Other policies gain little
+        // by that.
         if self.goal.policy.splits != Splits::Power && self.forecast.is_falling() {
             self.hysteresis.no_gain();
             return Err(Reason::Falling);
@@ -365,16 +384,17 @@ impl Planner {
         }
     }
 
-    /// Returns whether a move that overload requires is due at once. If the load is the same as at
-    /// the last move, only corrections have changed. The rings must then be full, and the move must
-    /// be worth it.
+    /// Returns whether a move because of overload is due at once. If the load is the same as at the
+    /// last move, only corrections of the model have changed. In this case, the rings must be full,
+    /// and the move must be late and useful enough.
     fn is_new_overload(&self, seen: &Observation, before: &Prediction, best: &Found) -> bool {
         let is_worth = best.prediction.headroom > (1.0 + GAIN_MIN) * before.headroom;
         let is_rested = self.hysteresis.rested_ns(seen.now_ns) >= SETTLE_NS;
         self.hysteresis.load_changed(self.forecast.load()) || (seen.backlog >= BACKLOG && is_worth && is_rested)
     }
 
-    /// Returns the gain that a move needs. Power is known better than capacity and latency.
+    /// Returns the relative gain that justifies a move. Policies about power need less, because
+    /// power is predicted better than capacity and latency.
     fn required(&self, before: &Prediction, best: &Prediction) -> f64 {
         if self.goal.policy.splits == Splits::Power {
             return GAIN_MIN;
@@ -382,7 +402,8 @@ impl Planner {
         GAIN_MIN.max(GAIN_ERRORS * before.error.max(best.error))
     }
 
-    /// Returns the cost of the devices that would sleep after a move.
+    /// Returns the cost of letting devices sleep after a move, which is the energy and time for
+    /// waking them again.
     fn sleep_cost(&self, before: &Prediction, best: &Found) -> SleepCost {
         let Some(current) = &self.current else { return SleepCost::default() };
         let mut cost = SleepCost {
@@ -400,7 +421,8 @@ impl Planner {
         cost
     }
 
-    /// Returns the places that must not be used, unless no place would remain for a function.
+    /// Returns the places (devices in one mode) that must not be used, because they are lost or far
+    /// too slow. Slow places stay allowed if a function would otherwise have no place.
     fn excluded(&self, seen: &Observation) -> PlaceSet {
         let failing = self.trust.failing(&self.machine, seen.now_ns).with(seen.lost);
         let remains =
@@ -415,8 +437,9 @@ impl Planner {
         (0..self.machine.functions.len()).any(|function| !current.used_by(function, count).common(places).is_empty())
     }
 
-    /// Returns the forecast. If rings are full although the model predicts no overload, the model
-    /// is wrong, and a growing part is added.
+    /// Returns the load for which the planner chooses a placement. If rings are full although the
+    /// model predicts no overload, the model is wrong. The function then increases the forecast
+    /// step by step.
     fn expected_load(&mut self, seen: &Observation) -> Load {
         let full = TOLERANCE * self.goal.limits.carry;
         let explained = self.own.is_none_or(|(prediction, _)| prediction.load > full);
@@ -427,13 +450,14 @@ impl Planner {
         }
         let pps = self.forecast.load().pps();
         self.peak_pps = (self.peak_pps * PEAK_DECAY).max(pps);
-        // Policies that leave no reserve choose a placement that also carries the last peak.
+        // Policies that leave no reserve choose a placement that can also process the last peak
+        // load.
         let margin = if self.goal.policy.folds_workers { (self.peak_pps / pps.max(1.0)).min(MARGIN_MAX) } else { 1.0 };
         self.forecast.load().scaled(margin * (1.0 + self.pressure))
     }
 
-    /// Updates the best placement and the prediction of the current one, if the problem has
-    /// changed.
+    /// Updates the best placement and the prediction for the current placement, if the search
+    /// problem has changed.
     fn update(&mut self, load: &Load, excluded: PlaceSet) {
         let (machine, corrections, goal) = (&self.machine, &self.trust.corrections, &self.goal);
         let problem = Problem { machine, load, corrections, goal, excluded };
@@ -468,7 +492,7 @@ impl Planner {
         self.table.fill(machine, &top, &self.trust.corrections, to.setting);
         let after = self.table.predict(machine, &to);
         let before = self.own.map_or(after, |(prediction, _)| prediction);
-        // Places that wake soon enough may take the overflow; the others are excluded.
+        // Places that wake up soon enough may take the overflow. All other places are excluded.
         let slow_to_wake = (0..machine.places.len())
             .filter(|&place| !to.setting.on.contains(place) && machine.wake_ns(place) > OVERFLOW_WAKE_NS);
         let unusable = PlaceSet::of(slow_to_wake).with(excluded);
@@ -508,7 +532,8 @@ impl Planner {
         Decision { now_ns, outcome, reason, gain, required, before, after, moved: None }
     }
 
-    /// Stays because the operator holds the placement, or because no placement is possible.
+    /// Moves to the pinned placement, if there is one. Otherwise stays, because the operator holds
+    /// the placement or because no placement is possible.
     fn stay_without_search(&mut self, seen: &Observation) -> Decision {
         if let Some(pinned) = self.pinned.take() {
             let load = self.forecast.load().clone();
@@ -526,7 +551,7 @@ impl Planner {
             Some(choice) if self.current.as_ref() != Some(&choice) => {
                 let reason = if self.current.is_none() { Reason::Start } else { Reason::Rate };
                 let decision = self.move_to(seen, choice.clone(), reason, 0.0, 0.0, seen.lost, &load);
-                // The rule has no overflow.
+                // The rule of the thesis has no overflow places.
                 self.burst = choice;
                 let burst = self.burst.clone();
                 self.placement =
@@ -540,7 +565,8 @@ impl Planner {
         }
     }
 
-    /// Returns the places that are not trusted, with the lowest rate of any function.
+    /// Returns the places (devices in one mode) that are not trusted, because they are slower than
+    /// predicted. Each place has the lowest rate of its functions, relative to the profile.
     fn slow(&self) -> Vec<(usize, f64)> {
         let (functions, places) = (self.machine.functions.len(), self.machine.places.len());
         let rate = |place: usize| {

@@ -1,4 +1,5 @@
-//! Corrections of the model from measurements, and distrust of places that disappoint.
+//! Corrects the model with measurements, and distrusts places (devices in one mode) that are slower
+//! than predicted.
 
 use super::super::load::Load;
 use super::super::model::{Corrections, Machine, Table};
@@ -7,54 +8,56 @@ use super::Observation;
 
 /// Weight of a new measurement in a correction.
 const WEIGHT: f64 = 0.25;
-/// Smallest number of packets of a measurement.
+/// Smallest number of packets for which a measurement counts.
 const PACKETS_MIN: u64 = 500;
-/// Range of corrections. A larger ratio means that the profile does not describe the machine.
+/// Range of the correction factors. A ratio outside this range means that the profile does not
+/// describe the machine.
 const RANGE: (f64, f64) = (0.5, 2.0);
-/// Time in which a correction without new measurements fades to a third, in nanoseconds.
+/// Time in which a correction without new measurements shrinks to a third, in nanoseconds.
 const FADE_NS: f64 = 30e9;
 /// Interval at which corrections fade, in nanoseconds.
 const FADE_STEP_NS: u64 = 100_000_000;
-/// Rate below which a place is not trusted, relative to its prediction.
+/// Rate relative to the prediction below which a place (a device in one mode) is not trusted.
 const DISTRUST_BELOW: f64 = 0.8;
-/// Rate below which a place is not trusted after one look.
+/// Rate relative to the prediction below which a place is not trusted after a single measurement.
 const DISTRUST_AT_ONCE: f64 = 0.55;
-/// Rate below which a place is not used for some time.
+/// Rate relative to the prediction below which a place is not used for some time.
 const FAILING_BELOW: f64 = 0.3;
-/// Time for which a place must disappoint, in nanoseconds.
+/// Time for which a place must be slower than predicted before it is not trusted, in nanoseconds.
 const DISTRUST_NS: u64 = 1_000_000_000;
-/// Rate from which a place is trusted again.
+/// Rate relative to the prediction from which a place is trusted again.
 const TRUST_ABOVE: f64 = 0.9;
 /// Fraction of the profile's error that remains when measurements confirm a prediction.
 const CONFIRMED: f64 = 0.2;
 /// Number of measurements that confirm a prediction.
 const CONFIRMATIONS: u32 = 10;
-/// Longest time for which a place that is not used keeps its correction, in nanoseconds.
+/// Longest time for which an unused place (a device in one mode) keeps its correction, in
+/// nanoseconds.
 const MEMORY_NS: u64 = 300_000_000_000;
 
-/// Knowledge about one function on one place.
+/// Knowledge about one function on one place (a device in one mode).
 #[derive(Clone, Copy, Debug, Default)]
 struct Way {
-    /// Number of measurements since the last distrust, up to [`CONFIRMATIONS`].
+    /// Number of measurements since the correction was last forgotten, up to [`CONFIRMATIONS`].
     confirmations: u32,
-    /// Time since which the place disappoints, or 0.
+    /// Time since when the place has been slower than predicted, in nanoseconds, or 0.
     slow_since_ns: u64,
     distrusted: bool,
-    /// Time of the last measurement.
+    /// Time of the last measurement, in nanoseconds.
     seen_ns: u64,
-    /// Time for which the correction does not fade while the place is not used. It doubles with
-    /// each distrust.
+    /// Time for which the correction does not fade while the place is not used, in nanoseconds. It
+    /// doubles each time the place loses trust.
     keep_ns: u64,
-    /// Time until which the place is not used.
+    /// Time until which the place is not used, in nanoseconds.
     failing_until_ns: u64,
 }
 
-/// Corrections, and the places that are not trusted.
+/// Corrections of the model, and the places (devices in one mode) that are not trusted.
 #[derive(Debug)]
 pub(super) struct Trust {
     pub(super) corrections: Corrections,
     ways: Vec<Way>,
-    /// Factors of interference of the current placement.
+    /// Factors by which functions slow each other down in the current placement.
     interference: Vec<f64>,
     faded_ns: u64,
 }
@@ -66,8 +69,8 @@ impl Trust {
         Self { corrections, ways: vec![Way::default(); ways], interference: vec![1.0; ways], faded_ns: 0 }
     }
 
-    /// Learns from the measurements of the current placement. `table` describes it under the
-    /// current load.
+    /// Learns from the measurements of the current placement. `table` describes this placement
+    /// under the current load.
     pub(super) fn learn(&mut self, machine: &Machine, seen: &Observation, choice: &Choice, table: &Table) {
         if !machine.gamma.is_empty() {
             table.interference(machine, choice, &mut self.interference);
@@ -120,8 +123,8 @@ impl Trust {
         };
     }
 
-    /// Corrects the latency of all places that a function uses by the same ratio, because the
-    /// function's histogram does not separate them.
+    /// Corrects the latency of all places that a function uses by the same ratio. The reason is
+    /// that the latency histogram of the function does not distinguish the places.
     fn learn_latency(&mut self, machine: &Machine, load: &Load, p99_ns: &[f64], choice: &Choice, table: &Table) {
         let places = machine.places.len();
         for (function, &measured_ns) in p99_ns.iter().enumerate() {
@@ -165,14 +168,15 @@ impl Trust {
         }
     }
 
-    /// Returns the places that are so slow that they are not used for some time.
+    /// Returns the places (devices in one mode) that are so slow that they are not used for some
+    /// time.
     pub(super) fn failing(&self, machine: &Machine, now_ns: u64) -> PlaceSet {
         let places = machine.places.len();
         let failing = self.ways.iter().enumerate().filter(|(_, way)| way.failing_until_ns > now_ns);
         PlaceSet::of(failing.map(|(index, _)| index % places))
     }
 
-    /// Returns the rate of a function on a place relative to its profile, if the place is not
+    /// Returns the rate of a function on a place relative to the profile, if the place is not
     /// trusted.
     pub(super) fn distrusted(&self, way: usize) -> Option<f64> {
         self.ways[way].distrusted.then(|| 1.0 / self.corrections.cost[way])

@@ -1,4 +1,4 @@
-//! Policy `energy`: the least power that carries the load.
+//! Policy `energy`: minimises the power among the placements that can process the load.
 
 use super::{Limits, Policy, Score, Splits, carries};
 use crate::place::Prediction;

@@ -1,5 +1,5 @@
-//! Policy `latency`: the lowest 99th percentile of the latency among placements that carry the
-//! load.
+//! Policy `latency`: minimises the 99th percentile of the latency among the placements that can
+//! process the load.
 
 use super::{Limits, Policy, Score, Splits, carries};
 use crate::place::Prediction;

@@ -1,9 +1,11 @@
-//! Policy `latency --under T`: the least power that carries the load and keeps the bound.
+//! Policy `latency --under T`: minimises the power among the placements that can process the load
+//! and keep the latency under a bound.
 
 use super::{Limits, Policy, Score, Splits, Unit, carries};
 use crate::place::Prediction;
 
-/// Fraction of the bound that a prediction may use, because predictions have errors.
+/// Fraction of the latency bound that a predicted latency may reach, because predictions have
+/// errors.
 const MARGIN: f64 = 0.8;
 
 /// The policy.
@@ -22,7 +24,8 @@ pub(super) static POLICY: Policy = Policy {
 fn score(prediction: &Prediction, limits: &Limits) -> Score {
     let late = (prediction.p99_ns / (MARGIN * limits.p99_ns) - 1.0).max(0.0);
     let overload = carries(prediction, limits);
-    // Any overload is worse than any latency: its queue grows without limit.
+    // Any overload is worse than any latency, because the queue of an overloaded resource grows
+    // without limit.
     let shortfall = if overload > 0.0 { 1.0 + overload } else { late / (1.0 + late) };
     let cost = prediction.watts.unwrap_or(prediction.awake);
     let tie = if prediction.watts.is_some() { prediction.awake } else { prediction.p99_ns };

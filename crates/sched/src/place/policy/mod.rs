@@ -1,6 +1,6 @@
-//! Policies: the goals of a placement, one small file each.
+//! Policies: the goals for which placements are chosen, one small file for each goal.
 //!
-//! A policy is a pure function from a prediction to a score. To add one, copy a file of this
+//! A policy is a pure function from a prediction to a score. To add a policy, copy a file of this
 //! folder, change its score, and add it to [`POLICIES`].
 
 mod energy;
@@ -15,7 +15,8 @@ use std::str::FromStr;
 
 use super::model::Prediction;
 
-/// Policies that can be chosen. Two of them may share a name if exactly one has a limit.
+/// Policies that the operator can choose. Two policies may share a name if exactly one of them has
+/// a limit.
 pub const POLICIES: &[&Policy] = &[
     &throughput::POLICY,
     &latency::POLICY,
@@ -25,10 +26,11 @@ pub const POLICIES: &[&Policy] = &[
     &hold::POLICY,
 ];
 
-/// Use of the fullest resource up to which a placement carries its load without a growing queue.
+/// Used fraction of the fullest resource up to which a placement can process its load without a
+/// growing queue.
 const CARRY: f64 = 0.85;
 
-/// Goal of a placement.
+/// A goal for which placements are chosen, such as low latency.
 #[derive(Debug)]
 pub struct Policy {
     /// Name on the command line.
@@ -37,7 +39,7 @@ pub struct Policy {
     pub summary: &'static str,
     /// Unit of the limit after `--under`, if the policy has one.
     pub unit: Option<Unit>,
-    /// Method that finds the best shares of a setting.
+    /// Method that finds the best shares (fractions of a function's packets on each device).
     pub splits: Splits,
     /// Whether the score depends on latencies.
     pub needs_latency: bool,
@@ -68,21 +70,22 @@ pub enum Unit {
     Watts,
 }
 
-/// Method that finds the best shares of a setting.
+/// Method that finds the best shares (fractions of a function's packets on each device).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Splits {
-    /// A linear program that maximises the load that can be carried.
+    /// A linear program that maximises the load that can be processed.
     Capacity,
-    /// A linear program that minimises power while the load is carried.
+    /// A linear program that minimises the power, on condition that the load can be processed.
     Power,
-    /// Shares in eighths, because the score is not linear in the shares.
+    /// A search over shares that are multiples of one eighth, because the score is not linear in
+    /// the shares.
     Eighths,
 }
 
 /// Limits that a score can use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Use of the fullest resource up to which a placement carries its load.
+    /// Used fraction of the fullest resource up to which a placement can process its load.
     pub carry: f64,
     /// Latency bound at the 99th percentile, in nanoseconds.
     pub p99_ns: f64,
@@ -96,14 +99,14 @@ impl Default for Limits {
     }
 }
 
-/// Score of a prediction. Smaller is better, and earlier fields decide first.
+/// Score of a prediction. A smaller score is better. An earlier field decides before a later field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Score {
-    /// Violation of a requirement, 0 if all are met.
+    /// Violation of a requirement. The value is 0 if all requirements are met.
     pub shortfall: f64,
-    /// Quantity that the policy minimises. Not negative.
+    /// Quantity that the policy minimises. It is not negative.
     pub cost: f64,
-    /// Quantity that decides between equal costs. Not negative.
+    /// Quantity that decides between equal costs. It is not negative.
     pub tie: f64,
 }
 
@@ -111,12 +114,12 @@ impl Score {
     /// Score that is worse than any other.
     pub const WORST: Self = Self { shortfall: f64::INFINITY, cost: f64::INFINITY, tie: f64::INFINITY };
 
-    /// Relative difference of costs below which they count as equal in [`Score::gain_over`].
+    /// Relative difference below which two costs count as equal in [`Score::gain_over`].
     const EQUAL: f64 = 1e-3;
-    /// Difference of shortfalls below which they count as equal.
+    /// Difference below which two shortfalls count as equal.
     const SHORTFALL_EQUAL: f64 = 5e-3;
 
-    /// Compares two scores. `Less` is better.
+    /// Compares two scores. The result `Less` means that this score is better.
     pub fn compare(&self, other: &Self) -> Ordering {
         let shortfall = self.shortfall.total_cmp(&other.shortfall);
         shortfall.then(self.cost.total_cmp(&other.cost)).then(self.tie.total_cmp(&other.tie))
@@ -128,8 +131,9 @@ impl Score {
         self.compare(other) == Ordering::Less
     }
 
-    /// Returns the relative gain of this score over `other`: the saved fraction of the cost, or of
-    /// the tie if the costs are equal. Infinite if a requirement is violated less.
+    /// Returns the relative gain of this score over `other`. The gain is the saved fraction of the
+    /// cost or, if the costs are equal, of the tie-breaker. The gain is infinite if this score
+    /// violates a requirement less.
     pub fn gain_over(&self, other: &Self) -> f64 {
         if self.shortfall + Self::SHORTFALL_EQUAL < other.shortfall {
             return f64::INFINITY;
@@ -143,12 +147,13 @@ impl Score {
     }
 }
 
-/// Returns the shortfall of a placement that must carry its load: 0 up to the limit of its use.
+/// Returns by how much the use of the fullest resource exceeds its limit, or 0 if it is within the
+/// limit.
 fn carries(prediction: &Prediction, limits: &Limits) -> f64 {
     (prediction.load - limits.carry).max(0.0)
 }
 
-/// A policy with its limit: the operator's wish.
+/// A policy with its limit, as the operator requested it.
 #[derive(Clone, Copy, Debug)]
 pub struct Goal {
     /// Policy.
@@ -157,7 +162,7 @@ pub struct Goal {
     pub limits: Limits,
 }
 
-/// Reason why a goal cannot be set. Operator error.
+/// Reason why the operator's goal cannot be set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GoalError {
     /// There is no policy of this name.
@@ -206,7 +211,8 @@ impl Unit {
         }
     }
 
-    /// Parses a positive quantity of this unit: nanoseconds, or watts.
+    /// Parses a positive quantity with this unit. Returns a time in nanoseconds or a power in
+    /// watts.
     fn parse(self, text: &str) -> Option<f64> {
         let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let (number, unit) = (f64::from_str(&text[..digits]).ok()?, text[digits..].trim_start());
@@ -223,15 +229,15 @@ impl Unit {
 }
 
 impl Goal {
-    /// Returns the goal of the largest capacity.
+    /// Returns the goal that maximises the capacity.
     pub(super) fn capacity() -> Self {
         Self { policy: &throughput::POLICY, limits: Limits::default() }
     }
 
-    /// Returns the goal that a policy's name and the text after `--under` describe.
+    /// Returns the goal for the name of a policy and the text after `--under`.
     ///
     /// # Errors
-    /// Fails if there is no such policy, or if the limit does not fit it.
+    /// Fails if there is no such policy, or if the limit does not fit the policy.
     pub fn parse(name: &str, under: Option<&str>) -> Result<Self, GoalError> {
         let named = || POLICIES.iter().copied().filter(|policy| policy.name == name);
         let (plain, limited) =
@@ -262,10 +268,10 @@ impl Goal {
         }
     }
 
-    /// Checks that a policy about power has a meter.
+    /// Checks that there is a power meter if the policy has a power limit.
     ///
     /// # Errors
-    /// Returns [`GoalError::NoMeter`] if no device has one.
+    /// Returns [`GoalError::NoMeter`] if no device has a power meter.
     pub fn check_meter(&self, has_meter: bool) -> Result<(), GoalError> {
         if self.policy.unit == Some(Unit::Watts) && !has_meter {
             return Err(GoalError::NoMeter { name: self.policy.name.to_owned() });
@@ -285,7 +291,7 @@ pub(super) mod tests {
     use super::super::model::Resource;
     use super::*;
 
-    /// Prediction of a placement at half use.
+    /// Returns the prediction for a placement whose fullest resource is half used.
     pub(in super::super) fn prediction() -> Prediction {
         Prediction {
             headroom: 2.0,
@@ -300,7 +306,8 @@ pub(super) mod tests {
         }
     }
 
-    /// Asserts that `goal` prefers `better` to `worse`, and that the preference has a gain.
+    /// Asserts that `goal` prefers `better` to `worse`, and that the better prediction has a
+    /// positive gain.
     #[track_caller]
     pub(in super::super) fn assert_prefers(goal: &Goal, better: Prediction, worse: Prediction) {
         let (better, worse) = (goal.score(&better), goal.score(&worse));

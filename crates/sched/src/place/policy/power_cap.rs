@@ -1,9 +1,9 @@
-//! Policy `power --under W`: the largest rate within a power cap.
+//! Policy `power --under W`: maximises the packet rate within a power cap.
 
 use super::{Limits, Policy, Score, Splits, Unit};
 use crate::place::Prediction;
 
-/// Fraction of the cap that a prediction may use, because predictions have errors.
+/// Fraction of the power cap that a predicted power may reach, because predictions have errors.
 const MARGIN: f64 = 0.97;
 
 /// The policy.

@@ -1,4 +1,4 @@
-//! Policy `throughput`: carry the largest multiple of the load.
+//! Policy `throughput`: maximises the multiple of the load that a placement can process.
 
 use super::{Limits, Policy, Score, Splits};
 use crate::place::Prediction;
@@ -17,7 +17,7 @@ pub(super) static POLICY: Policy = Policy {
 };
 
 fn score(prediction: &Prediction, _limits: &Limits) -> Score {
-    // Without load every placement has infinite headroom and no cost.
+    // Without load, every placement has infinite headroom and therefore no cost.
     Score { shortfall: 0.0, cost: 1.0 / prediction.headroom, tie: prediction.watts.unwrap_or(prediction.cores) }
 }
 

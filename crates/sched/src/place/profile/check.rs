@@ -1,21 +1,22 @@
-//! Checks of a profile: its numbers, its completeness, and the machine on which it was measured.
+//! Checks the numbers of a profile, its completeness, and the machine on which it was measured.
 
 use super::{Curve, Fit, Identity, Pair, Power, Profile, ProfileError};
 
 /// Longest frame, in bytes.
 const FRAME_BYTES_MAX: f64 = 16128.0;
-/// Largest cost per packet or per bin, in nanoseconds: one second.
+/// Largest cost per packet or per bin (a batch of packets), in nanoseconds. It equals one second.
 const COST_NS_MAX: f64 = 1e9;
 /// Largest rate, in million packets per second.
 const MPPS_MAX: f64 = 1e5;
-/// Largest latency, in microseconds: one minute.
+/// Largest latency, in microseconds. It equals one minute.
 const LATENCY_US_MAX: f64 = 6e7;
 /// Largest power of a device, in watts.
 const WATTS_MAX: f64 = 1e5;
-/// Largest interference of two functions. The device would spend ten times as long per packet.
+/// Largest relative increase of a function's cost by another function on the same device.
 const GAMMA_MAX: f64 = 10.0;
 
-/// One check of a number: key, value, smallest and largest valid value.
+/// Check of one number, which consists of its key, its value, and the smallest and largest valid
+/// value.
 type Range = (&'static str, f64, f64, f64);
 
 fn within(location: &str, ranges: &[Range]) -> Result<(), ProfileError> {
@@ -29,10 +30,12 @@ fn within(location: &str, ranges: &[Range]) -> Result<(), ProfileError> {
 }
 
 impl Profile {
-    /// Checks that the profile was measured on this machine with these functions and this version.
+    /// Checks that the profile was measured on this machine, with these functions and this version
+    /// of the program.
     ///
     /// # Errors
-    /// Returns the first property that differs. Devices that only one side has are ignored.
+    /// Returns the first property that differs. Devices that only the profile or only this machine
+    /// contains are ignored.
     pub fn check_machine(&self, here: &Identity) -> Result<(), ProfileError> {
         let of = &self.machine;
         if of.godwit != here.godwit {

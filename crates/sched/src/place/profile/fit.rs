@@ -1,26 +1,28 @@
-//! Fit of linear costs to the points of a curve.
+//! Fits linear costs to the measured points of a curve.
 
 use super::{CurvePoint, Fit};
 
-/// Ratio of the 99th percentile to the median, if the points contain no latencies.
+/// Assumed ratio of the 99th percentile to the median of the latency, if the points contain no
+/// latencies.
 const TAIL: f64 = 2.0;
-/// Load up to which a device counts as idle.
+/// Load up to which a device counts as idle, as a fraction of its capacity.
 const IDLE_LOAD: f64 = 0.1;
-/// Load from which a point describes the maximum rate.
+/// Load from which a point counts as measured at the maximum rate, as a fraction of this rate.
 const FULL_LOAD: f64 = 0.99;
 
-/// Fits costs to the points at full load. Returns `None` without such points.
+/// Fits linear costs to the points that were measured at full load. Returns `None` if there are no
+/// such points.
 ///
-/// The time of the device is `chunk_ns / chunk + packet_ns + byte_ns * bytes`. The core time is
-/// `submit_ns / chunk + host_ns`. Only `packet_ns` may be negative, because the cost of some
-/// functions grows faster than the length. The fit minimises relative errors, because short frames
-/// matter as much as long ones.
+/// The time of the device per packet is `chunk_ns / chunk + packet_ns + byte_ns * bytes`. The core
+/// time per packet is `submit_ns / chunk + host_ns`. Only `packet_ns` may be negative, because the
+/// cost of some functions grows faster than the frame length. The fit minimises relative errors,
+/// because short frames matter as much as long frames.
 pub(super) fn fit(points: &[CurvePoint], device: &str) -> Option<Fit> {
     let full = || points.iter().filter(|point| point.load >= FULL_LOAD);
     let is_cpu = device == "cpu";
     let chunk = |point: &CurvePoint| 1.0 / f64::from(point.chunk);
     let device_rows = full().map(|point| {
-        // Core time of a kernel on the CPU has no cost per chunk beyond that of its bins.
+        // On the CPU, a kernel has no cost per chunk beyond the cost of the chunk's bins (batches).
         let features = [if is_cpu { 0.0 } else { chunk(point) }, 1.0, f64::from(point.bytes)];
         (features, point.device_ns)
     });
@@ -60,15 +62,16 @@ pub(super) fn fit(points: &[CurvePoint], device: &str) -> Option<Fit> {
     })
 }
 
-/// Weight of `packet_ns`, in a bit mask.
+/// Bit of `packet_ns` in a bit mask of weights.
 const PACKET: u8 = 0b010;
 
-/// Returns the weights that minimise the relative errors of `features * weights`, or `None` without
-/// rows. Only weights in the bit mask `signed` may be negative. Tries each set of weights that are
-/// not 0, because three have only eight.
+/// Returns the weights that minimise the relative errors of `features * weights`, or `None` if
+/// there are no rows. Only weights in the bit mask `signed` may be negative. The function tries
+/// every choice of weights that are not 0, because three weights allow only a few choices.
 fn least_squares(rows: impl Iterator<Item = ([f64; 3], f64)>, signed: u8) -> Option<[f64; 3]> {
     let mut rows: Vec<[f64; 3]> = rows.filter(|(_, y)| *y > 0.0).map(|(x, y)| x.map(|value| value / y)).collect();
-    // Columns of equal size make the test for a dependent column independent of units.
+    // The columns are scaled to equal size, so that the test for linearly dependent columns does
+    // not depend on units.
     let sizes: [f64; 3] = std::array::from_fn(|i| rows.iter().map(|x| x[i] * x[i]).sum::<f64>().sqrt());
     rows.iter_mut().for_each(|x| x.iter_mut().zip(sizes).for_each(|(value, size)| *value /= size.max(1e-300)));
     let error = |weights: &[f64; 3]| -> f64 {
@@ -82,8 +85,8 @@ fn least_squares(rows: impl Iterator<Item = ([f64; 3], f64)>, signed: u8) -> Opt
     Some(std::array::from_fn(|i| if best[i] != 0.0 { best[i] / sizes[i] } else { 0.0 }))
 }
 
-/// Solves the normal equations for the weights in the bit mask `free`; the others are 0. Returns
-/// `None` if the rows do not determine them.
+/// Solves the normal equations for the weights in the bit mask `free`. All other weights are 0.
+/// Returns `None` if the rows do not determine the weights.
 fn solve(rows: &[[f64; 3]], free: u8) -> Option<[f64; 3]> {
     let is_free = |i: usize| free >> i & 1 == 1;
     let mut matrix = [[0.0; 4]; 3];
@@ -94,7 +97,8 @@ fn solve(rows: &[[f64; 3]], free: u8) -> Option<[f64; 3]> {
         }
         matrix[i][3] = if is_free(i) { rows.iter().map(|x| x[i]).sum() } else { 0.0 };
     }
-    // Gaussian elimination needs no exchange of rows, because the matrix is positive semidefinite.
+    // Gaussian elimination needs no exchange of rows here, because the matrix is positive
+    // semidefinite.
     for i in 0..3 {
         let line = matrix[i];
         if line[i] < 1e-9 {

@@ -1,7 +1,7 @@
-//! Profile: measured costs of the functions on the devices of one machine, as a TOML file.
+//! Profile: the measured costs of functions on the devices of one machine, stored as a TOML file.
 //!
-//! `godwit profile` writes the file. The module only parses and checks its text. The module `check`
-//! refuses damaged numbers, and the module `fit` computes costs from points.
+//! `godwit profile` writes the file. This module only parses and checks its text. The module
+//! `check` refuses damaged numbers, and the module `fit` computes costs from measured points.
 
 mod check;
 mod fit;
@@ -24,13 +24,13 @@ pub enum ProfileError {
         /// Error of the parser.
         reason: String,
     },
-    /// The file does not end with its summary, or contains less than the summary states.
+    /// The file does not end with its summary, or it contains less data than the summary states.
     #[error("the profile is incomplete ({reason}); run `godwit profile` again, which continues the measurement")]
     Incomplete {
         /// The missing part.
         reason: String,
     },
-    /// The file has another format, or was written by another version of Godwit.
+    /// The file has another format, or another version of Godwit wrote it.
     #[error("the profile has {found}, but this Godwit needs {needed}; measure it again with `godwit profile`")]
     Version {
         /// Format or version in the file.
@@ -60,7 +60,7 @@ pub enum ProfileError {
         /// Valid numbers.
         valid: String,
     },
-    /// Two tables describe the same thing, or a table names nothing.
+    /// A table of the profile occurs twice or has invalid contents.
     #[error("{location}: {reason}; measure the profile again")]
     Table {
         /// The table.
@@ -78,7 +78,7 @@ pub struct Identity {
     pub cpu: String,
     /// Number of cores that workers can use.
     pub cores: u32,
-    /// Product name and driver of each device, by its name in configurations.
+    /// Product name and driver of each device. The key is the name of the device in configurations.
     #[serde(default)]
     pub devices: BTreeMap<String, String>,
     /// Digest of the functions and their tables.
@@ -96,7 +96,8 @@ pub struct Identity {
 pub struct Profile {
     /// Version of the file format.
     pub format: u32,
-    /// Median coefficient of variation of repeated measurements. No model can be more accurate.
+    /// Median coefficient of variation of repeated measurements. No prediction can be more accurate
+    /// than this noise.
     #[serde(default)]
     pub noise_cv: f64,
     /// Machine and configuration.
@@ -116,24 +117,25 @@ pub struct Profile {
     /// Buses between memory and devices.
     #[serde(default, rename = "bus")]
     pub buses: Vec<Bus>,
-    /// Number of tables and points, the last table of a complete file.
+    /// Number of tables and measured points. It is the last table of the file, so a file without it
+    /// is incomplete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Summary>,
 }
 
-/// Costs of a worker for each packet, in nanoseconds of its core.
+/// Costs of a worker for each packet that do not depend on a device, in nanoseconds of core time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Host {
-    /// Reception, classification and transmission.
+    /// Cost of receiving, classifying and sending a packet.
     pub receive_ns: f64,
     /// Additional cost while more than one function has packets.
     pub stream_ns: f64,
-    /// Additional cost while workers feed a device and also compute.
+    /// Additional cost while workers both feed a device and run kernels.
     pub mixed_ns: f64,
 }
 
-/// Costs of one function on one device and mode.
+/// Costs of one function on one device, in one mode of the device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Curve {
@@ -141,13 +143,14 @@ pub struct Curve {
     pub function: String,
     /// Name of the device.
     pub device: String,
-    /// `launch` or `persistent`.
+    /// Mode of the device: `launch` or `persistent`.
     #[serde(default = "launch")]
     pub mode: String,
     /// Measured points.
     #[serde(default)]
     pub points: Vec<CurvePoint>,
-    /// Costs that fit the points. Computed from the points if the file has no costs.
+    /// Costs that fit the measured points. If the file contains no costs, the parser computes them
+    /// from the points.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fit: Option<Fit>,
 }
@@ -164,15 +167,18 @@ pub struct CurvePoint {
     pub chunk: u32,
     /// Frame length, in bytes.
     pub bytes: u16,
-    /// Offered load as a fraction of the maximum rate. 1: as fast as possible.
+    /// Offered load as a fraction of the maximum rate. The value 1 means that packets were offered
+    /// as fast as possible.
     #[serde(default = "full", rename = "use")]
     pub load: f64,
     /// Processed packets per second, in millions.
     pub mpps: f64,
-    /// Core time of the workers per packet, in nanoseconds, without the time of the kernel.
+    /// Core time of the workers per packet, in nanoseconds. It does not include the time of the
+    /// kernel.
     #[serde(default)]
     pub host_ns: f64,
-    /// Time of the device per packet, in nanoseconds. For the CPU: core time of the kernel.
+    /// Time of the device per packet, in nanoseconds. On the CPU, it is the core time of the
+    /// kernel.
     #[serde(default)]
     pub device_ns: f64,
     /// Median latency, in microseconds.
@@ -207,24 +213,24 @@ pub struct Fit {
     /// Time of the device per chunk, in nanoseconds.
     pub chunk_ns: f64,
     /// Time of the device per packet, in nanoseconds. It may be negative if long frames cost more
-    /// per byte than short ones.
+    /// per byte than short frames.
     pub packet_ns: f64,
     /// Time of the device per frame byte, in nanoseconds.
     pub byte_ns: f64,
-    /// Smallest measured time of the device per packet, in nanoseconds. Predictions are not
+    /// Smallest measured time of the device per packet, in nanoseconds. No predicted time is
     /// smaller.
     pub floor_ns: f64,
-    /// Time of the device per bin, in nanoseconds.
+    /// Time of the device per bin (a batch of packets for one function), in nanoseconds.
     pub bin_ns: f64,
-    /// Core time per packet that feeds the device, in nanoseconds.
+    /// Time of a core per packet for feeding the device, in nanoseconds.
     pub host_ns: f64,
-    /// Core time per chunk that feeds the device, in nanoseconds.
+    /// Time of a core per chunk for feeding the device, in nanoseconds.
     pub submit_ns: f64,
     /// Median latency of an idle device, in nanoseconds.
     pub trip_ns: f64,
     /// Additional latency per frame byte, in nanoseconds.
     pub trip_byte_ns: f64,
-    /// Ratio of the 99th percentile to the median of the latency of an idle device.
+    /// Ratio of the 99th percentile to the median of the latency, on an idle device.
     pub tail: f64,
     /// Median relative error of the predicted rate.
     pub error_median: f64,
@@ -232,7 +238,7 @@ pub struct Fit {
     pub error_max: f64,
 }
 
-/// Functions that ran at the same time on one device: two, or three.
+/// Measurement of two or three functions that ran at the same time on one device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pair {
@@ -246,9 +252,10 @@ pub struct Pair {
     pub bytes: u16,
     /// Rate of each function, in million packets per second.
     pub mpps: Vec<f64>,
-    /// Rate of each function, divided by its rate alone.
+    /// Rate of each function, divided by its rate when it runs alone.
     pub of_solo: Vec<f64>,
-    /// Relative increase of the cost of each function while the others use the whole device.
+    /// Relative increase of each function's cost while the other functions keep the whole device
+    /// busy.
     pub gamma: Vec<f64>,
 }
 
@@ -260,11 +267,13 @@ pub struct Power {
     pub device: String,
     /// Meter of the measurement: `nvml`, `rapl` or `hwmon`.
     pub meter: String,
-    /// Power while the device sleeps, in watts. For the CPU: while all workers sleep.
+    /// Power while the device sleeps, in watts. For the CPU, it is the power while all workers
+    /// sleep.
     pub asleep: f64,
-    /// Power while the device is awake and idle, in watts. For the CPU: while all workers spin.
+    /// Power while the device is awake and idle, in watts. For the CPU, it is the power while all
+    /// workers spin.
     pub awake: f64,
-    /// Time from waking the device to its first finished chunk, in microseconds.
+    /// Time from waking the device until its first chunk is finished, in microseconds.
     #[serde(default)]
     pub wake_us: f64,
     /// Power under load.
@@ -295,7 +304,8 @@ pub struct Bus {
     pub in_gbps: f64,
     /// Rate from the devices, in gigabits per second.
     pub out_gbps: f64,
-    /// Bytes in each direction that accompany a packet: descriptor, parameter, outcome, gaps.
+    /// Number of bytes that accompany a packet in each direction, such as its descriptor, its
+    /// parameter, its outcome and gaps.
     #[serde(default)]
     pub packet_bytes: f64,
 }
@@ -313,7 +323,8 @@ pub struct Summary {
 }
 
 impl Profile {
-    /// Parses a complete profile and computes the missing fits.
+    /// Parses a complete profile, and computes the costs of curves that contain only measured
+    /// points.
     ///
     /// # Errors
     /// Returns an error if the text is not a profile, if a part is missing, or if a number is
@@ -331,12 +342,13 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Parses a profile whose measurement may not be complete. `godwit profile` continues it.
+    /// Parses a profile that may be incomplete, so that `godwit profile` can continue the
+    /// measurement.
     ///
     /// # Errors
     /// Returns an error if the text is not a profile, or if a number is impossible.
     pub fn parse_partial(text: &str) -> Result<Self, ProfileError> {
-        // The format comes first: another format may have other keys.
+        // The format is checked first, because another format may have other keys.
         #[derive(Deserialize)]
         struct Head {
             format: u32,
@@ -359,7 +371,8 @@ impl Profile {
     /// Returns the profile as the text of a file, with its summary.
     ///
     /// # Errors
-    /// Returns an error if a number cannot be written, which [`Profile::parse`] would refuse.
+    /// Returns an error if a number cannot be written. [`Profile::parse`] would refuse such a
+    /// number.
     pub fn to_text(&self) -> Result<String, ProfileError> {
         let complete = Self { summary: Some(self.count()), ..self.clone() };
         let refuse = |error: toml::ser::Error| ProfileError::Syntax { line: 0, reason: error.to_string() };

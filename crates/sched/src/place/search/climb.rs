@@ -1,4 +1,5 @@
-//! Shares of a setting by single steps, for policies whose score is not linear.
+//! Finds the shares of functions on devices by single steps, for policies whose score is not linear
+//! in the shares.
 
 use super::super::model::Table;
 use super::super::placement::Choice;
@@ -8,8 +9,8 @@ use super::{Found, Problem, linear};
 /// Maximum number of improvements of one climb.
 const STEPS_MAX: usize = 200;
 
-/// Returns the best shares that steps of eighths reach from the current shares, from those of the
-/// largest capacity, and from each function's first place.
+/// Returns the best shares that can be reached in steps of eighths. The climbs start from the
+/// current shares, from the shares with the largest capacity, and from each function's first place.
 pub(super) fn shares(problem: &Problem<'_>, table: &Table, near: Option<&Choice>) -> Found {
     let machine = problem.machine;
     let first = idle_shares(machine, table.setting());
@@ -66,7 +67,7 @@ fn round(problem: &Problem<'_>, mut choice: Choice) -> Choice {
     for shares in choice.shares.chunks_exact_mut(places) {
         shares.iter_mut().for_each(|share| *share = (*share * f64::from(PARTS)).round() / f64::from(PARTS));
         let total: f64 = shares.iter().sum();
-        // Rounding can change the sum by a few parts. The largest share takes the difference.
+        // Rounding can change the sum by a few eighths. The largest share absorbs the difference.
         if let Some(largest) = shares.iter_mut().max_by(|one, two| one.total_cmp(two)) {
             *largest += 1.0 - total;
         }

@@ -1,36 +1,37 @@
-//! Shares in eighths, tried one by one.
+//! Finds the shares of functions on devices by trying all multiples of one eighth.
 
 use super::super::model::{Machine, Prediction, Table, Totals};
 use super::super::placement::{Choice, PlaceSet, Setting};
 use super::super::policy::Score;
 use super::{Found, Problem};
 
-/// Number of parts of a function.
+/// Number of equal parts into which the packets of a function are divided.
 pub(super) const PARTS: u8 = 8;
-/// Number of functions for which all combinations can be tried at most.
+/// Largest number of functions for which all combinations of shares are tried.
 const FUNCTIONS_MAX: usize = 8;
 
 /// Memory of the enumeration.
 #[derive(Debug, Default)]
 pub(super) struct Eighths {
-    /// For each active function: its options.
+    /// For each function with packets: the ways to split its packets between places (devices in one
+    /// mode).
     functions: Vec<Options>,
     picks: Vec<usize>,
 }
 
-/// Ways to split one function.
+/// Ways to split the packets of one function between places (devices in one mode).
 #[derive(Debug, Default)]
 struct Options {
     function: usize,
-    /// Parts on each place: `[option * places + place]`.
+    /// Number of eighths on each place, at index `option * places + place`.
     parts: Vec<u8>,
-    /// Use of all resources: `[option * resources + resource]`.
+    /// Use of each resource, at index `option * resources + resource`.
     rows: Vec<f64>,
-    /// Places of each option.
+    /// Places that receive packets in each option.
     used: Vec<PlaceSet>,
 }
 
-/// Best combination so far.
+/// Best combination of shares so far.
 struct Best {
     score: Score,
     prediction: Option<Prediction>,
@@ -38,8 +39,8 @@ struct Best {
 }
 
 impl Eighths {
-    /// Returns the number of combinations of a setting, or `usize::MAX` if there are too many
-    /// functions.
+    /// Returns the number of combinations of shares for a setting, or `usize::MAX` if there are too
+    /// many functions.
     pub(super) fn combinations(problem: &Problem<'_>, setting: Setting) -> usize {
         let total_pps = problem.load.pps();
         let active = (0..problem.machine.functions.len()).filter(|&index| !problem.load.is_idle(index, total_pps));
@@ -51,7 +52,7 @@ impl Eighths {
         counts.into_iter().fold(1, usize::saturating_mul)
     }
 
-    /// Returns the best combination whose score is better than `bound`.
+    /// Returns the combination of shares with the best score, if this score is better than `bound`.
     pub(super) fn best(&mut self, problem: &Problem<'_>, table: &Table, bound: Score) -> Option<Found> {
         let machine = problem.machine;
         self.prepare(machine, table);
@@ -67,7 +68,8 @@ impl Eighths {
             let shares = &mut choice.shares[options.function * places..][..places];
             shares.iter_mut().zip(parts).for_each(|(share, part)| *share = f64::from(*part) / f64::from(PARTS));
         }
-        // The enumeration skips latencies that the score does not need.
+        // The enumeration skips latencies that the score does not need, so the prediction is
+        // computed again.
         let prediction = if problem.goal.policy.needs_latency { prediction } else { table.predict(machine, &choice) };
         Some(Found { choice, prediction, score: best.score })
     }
@@ -145,7 +147,8 @@ impl Eighths {
     }
 }
 
-/// Returns shares for functions without packets: each is on its first place.
+/// Returns shares that put each function on its first place (device in one mode) of the setting.
+/// They apply to functions without packets.
 pub(super) fn idle_shares(machine: &Machine, setting: Setting) -> Choice {
     let places = machine.places.len();
     let mut shares = vec![0.0; machine.functions.len() * places];
@@ -157,14 +160,15 @@ pub(super) fn idle_shares(machine: &Machine, setting: Setting) -> Choice {
     Choice { setting, shares }
 }
 
-/// Returns the number of ways to split the parts of a function between `places` places.
+/// Returns the number of ways to split the eighths of a function between `places` places (devices
+/// in one mode).
 fn splits(places: usize) -> usize {
-    // Binomial coefficient of `PARTS + places - 1` over `places - 1`.
+    // The number is the binomial coefficient of `PARTS + places - 1` over `places - 1`.
     let parts = usize::from(PARTS);
     (1..places).fold(1, |count, place| count * (parts + place) / place)
 }
 
-/// Appends all ways to split `left` parts between `places` to `out`.
+/// Appends all ways to split `left` eighths between `places` to `out`.
 fn push_splits(places: &[usize], left: u8, parts: &mut [u8], out: &mut Vec<u8>) {
     let Some((&place, rest)) = places.split_first() else { return };
     if rest.is_empty() {

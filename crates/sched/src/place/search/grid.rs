@@ -1,21 +1,23 @@
-//! Settings that the search tries.
+//! Settings (devices, chunk size and workers) that the search tries.
 
 use super::super::placement::{PlaceSet, Setting};
 use super::Problem;
 
 /// Maximum number of settings that are tried one by one.
 const SETTINGS_MAX: usize = 2_000;
-/// Number of parts of the workers that feeders are counted in.
+/// Number of equal parts into which the workers are divided to count feeders (workers that only
+/// feed devices).
 const QUARTERS: u16 = 4;
 
-/// Values of the parts of a setting that are not devices.
+/// Values that the search tries for the chunk size and the workers of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// Chunk levels: the configured chunk size divided by 4 this many times.
+    /// Exponents of the chunk size. The configured size is divided by 4 to the power of each value.
     pub levels: Vec<u8>,
-    /// Quarters of the awake workers that only feed devices.
+    /// Numbers of awake workers that only feed devices, in quarters of all awake workers.
     pub feeder_quarters: Vec<u16>,
-    /// Awake workers: all of them, divided by 2 this many times.
+    /// Exponents of the number of awake workers. The number of all workers is divided by 2 to the
+    /// power of each value.
     pub worker_halvings: Vec<u8>,
 }
 
@@ -26,11 +28,11 @@ impl Default for Grid {
 }
 
 impl Grid {
-    /// Returns all settings of a problem, or `None` if there are too many.
+    /// Returns all settings for a search problem, or `None` if there are too many settings.
     pub(super) fn all(&self, problem: &Problem<'_>) -> Option<Vec<Setting>> {
         let machine = problem.machine;
         let mut sets = vec![PlaceSet::default()];
-        // The CPU and every other device are off or on with one of their places.
+        // The CPU and every other device are either off, or on in exactly one mode (place).
         for device in std::iter::once(None).chain((0..machine.devices.len()).map(Some)) {
             let places = (0..machine.places.len()).filter(|&place| machine.places[place].device == device);
             let places: Vec<usize> = places.filter(|&place| !problem.excluded.contains(place)).collect();
@@ -46,7 +48,7 @@ impl Grid {
         (settings.len() <= SETTINGS_MAX).then_some(settings)
     }
 
-    /// Returns the settings with the places `on`.
+    /// Returns the settings that use exactly the places (devices in one mode) in `on`.
     fn of_set(&self, problem: &Problem<'_>, on: PlaceSet) -> Vec<Setting> {
         let policy = problem.goal.policy;
         let one = |values: &[u8]| values[..values.len().min(1)].to_vec();
@@ -107,14 +109,14 @@ impl Grid {
     }
 }
 
-/// Returns whether every function has a place in `on`.
+/// Returns whether every function can run on a place (a device in one mode) in `on`.
 fn runs_all(problem: &Problem<'_>, on: PlaceSet) -> bool {
     problem.machine.allowed.iter().all(|allowed| !allowed.common(on).is_empty())
 }
 
 fn setting(problem: &Problem<'_>, on: PlaceSet, level: u8, halving: u8, quarters: u16) -> Setting {
     let workers = (problem.machine.workers >> halving).max(1);
-    // Roles need both kinds of work and at least one worker for each.
+    // Separate roles need the CPU, another device, and at least one worker for each of them.
     let has_both = on.contains(0) && on.len() > 1 && workers > 1;
     let feeders = if has_both && quarters > 0 { (workers * quarters / QUARTERS).clamp(1, workers - 1) } else { 0 };
     let level = if on.without(PlaceSet::of([0])).is_empty() { 0 } else { level };

@@ -1,4 +1,4 @@
-//! Shares of a setting by a linear program.
+//! Finds the shares of functions on devices with a linear program.
 
 use microlp::{ComparisonOp, OptimizationDirection, Problem as Program, Variable};
 
@@ -8,16 +8,19 @@ use super::super::policy::Splits;
 use super::Problem;
 use super::eighths::idle_shares;
 
-/// Smaller shares are moved to the function's other places.
+/// Smallest share of a function on a place (a device in one mode). Smaller shares are moved to the
+/// function's other places.
 const SHARE_MIN: f64 = 0.01;
-/// Number of solutions while functions interfere. Each uses the shares of the one before.
+/// Number of linear programs that are solved while functions slow each other down. Each program
+/// uses the shares of the previous solution.
 const ROUNDS: usize = 3;
-/// Smallest coefficient of a constraint, relative to the largest. The solver requires a ratio below
-/// 10^6.
+/// Smallest coefficient of a constraint that is kept, relative to the largest coefficient. The
+/// solver requires a ratio below 10^6.
 const COEFFICIENT_MIN: f64 = 1e-6;
 
-/// Returns the shares that maximise the capacity or, for policies about power, minimise the power
-/// while the load is carried. Returns `None` if the solver fails.
+/// Returns the shares that maximise the capacity. For policies about power, returns the shares that
+/// minimise the power, on condition that the load can be processed. Returns `None` if the solver
+/// fails.
 pub(super) fn solve(problem: &Problem<'_>, table: &Table) -> Option<Choice> {
     let machine = problem.machine;
     let mut choice = idle_shares(machine, table.setting());
@@ -34,8 +37,9 @@ pub(super) fn solve(problem: &Problem<'_>, table: &Table) -> Option<Choice> {
     Some(choice)
 }
 
-/// Solves one program. The variables are the shares, multiplied by the common load factor if the
-/// capacity is maximised.
+/// Solves one linear program. The variables are the shares of functions on places (devices in one
+/// mode). If the capacity is maximised, they are multiplied by the common growth factor of the
+/// load.
 fn program(problem: &Problem<'_>, table: &Table, factors: &[f64], by_power: bool) -> Option<Vec<f64>> {
     let machine = problem.machine;
     let places = machine.places.len();
@@ -79,7 +83,7 @@ fn program(problem: &Problem<'_>, table: &Table, factors: &[f64], by_power: bool
         };
         program.add_constraint(sum.as_slice(), ComparisonOp::Eq, total);
     }
-    // In a program for capacity, the factor is relative to `1 / largest`.
+    // If the capacity is maximised, the growth factor of the load is relative to `1 / largest`.
     let limit = if by_power { problem.goal.limits.carry / largest } else { 1.0 };
     for constraint in constraints.iter().filter(|constraint| !constraint.is_empty()) {
         program.add_constraint(constraint.as_slice(), ComparisonOp::Le, limit);
@@ -98,7 +102,7 @@ fn program(problem: &Problem<'_>, table: &Table, factors: &[f64], by_power: bool
     Some(shares)
 }
 
-/// Removes tiny shares, and makes the sum 1.
+/// Removes tiny shares, and scales the remaining shares so that their sum is 1.
 fn tidy(shares: &mut [f64]) {
     let total: f64 = shares.iter().sum();
     shares.iter_mut().filter(|share| **share < SHARE_MIN * total).for_each(|share| *share = 0.0);

@@ -1,9 +1,10 @@
-//! Search for the best placement of a load.
+//! Searches the best placement for a load.
 //!
-//! A placement is a [setting](Setting) and shares. The search tries all settings if there are few,
-//! and otherwise climbs from setting to setting. Within a setting, the module `eighths` tries all
-//! shares in eighths if there are few. Otherwise a linear program (`linear`) or single steps
-//! (`climb`) find the shares. Results are cached by load bucket.
+//! A placement consists of a [setting](Setting) and shares. The search tries all settings if there
+//! are few settings, and otherwise climbs from setting to setting. Within a setting, the module
+//! `eighths` tries all shares that are multiples of one eighth, if there are few combinations.
+//! Otherwise, a linear program (`linear`) or single steps (`climb`) find the shares. Results are
+//! cached for each load bucket, which is a range of similar loads.
 
 mod climb;
 mod eighths;
@@ -19,17 +20,20 @@ use super::policy::{Goal, Score, Splits};
 use eighths::Eighths;
 pub use grid::Grid;
 
-/// Maximum number of combinations of shares in eighths that are tried one by one.
+/// Largest number of combinations of shares, in eighths, that are tried one by one within a
+/// setting.
 const COMBINATIONS_MAX: usize = 7_000;
-/// Maximum number of combinations of shares of all settings together. Above it, the search climbs.
+/// Largest number of combinations of shares over all settings. If there are more, the search climbs
+/// from setting to setting.
 const WORK_MAX: usize = 1_000_000;
-/// Maximum number of settings of one climb.
+/// Largest number of settings that one climb tries.
 const CLIMB_SETTINGS: usize = 40;
-/// Number of settings whose shares are refined by a linear program.
+/// Number of best settings whose shares a linear program refines.
 const REFINED: usize = 3;
 /// Maximum number of cached results. The cache is emptied when it is full.
 const CACHE_MAX: usize = 4096;
-/// Ratio of two neighbouring buckets of corrections.
+/// Ratio between two neighbouring buckets of correction factors. Factors in one bucket share cached
+/// results.
 const CORRECTION_RATIO: f64 = 1.04;
 
 /// Best placement of a load.
@@ -40,7 +44,7 @@ pub(super) struct Found {
     pub(super) score: Score,
 }
 
-/// Search with its memory and its cache. One search serves one machine.
+/// Search with its working memory and its cache of results. One search serves one machine.
 #[derive(Debug, Default)]
 pub struct Search {
     grid: Grid,
@@ -57,7 +61,7 @@ pub(super) struct Problem<'a> {
     pub(super) load: &'a Load,
     pub(super) corrections: &'a Corrections,
     pub(super) goal: &'a Goal,
-    /// Places that must not be used, for example because they are lost.
+    /// Places (devices in one mode) that must not be used, for example because a device is lost.
     pub(super) excluded: PlaceSet,
 }
 
@@ -67,12 +71,14 @@ impl Search {
         Self { grid, ..Self::default() }
     }
 
-    /// Forgets all cached results. Required when the goal's limits or the machine change.
+    /// Forgets all cached results. The caller must do this when the machine or the limits of the
+    /// goal change.
     pub(super) fn clear(&mut self) {
         self.cache.clear();
     }
 
-    /// Writes the key of a problem: equal keys have the same result.
+    /// Writes the cache key of a search problem to `key`. Problems with equal keys have the same
+    /// result.
     pub(super) fn write_key(problem: &Problem<'_>, key: &mut LoadKey) {
         let Problem { load, corrections, goal, excluded, .. } = problem;
         load.write_key(key);
@@ -83,8 +89,9 @@ impl Search {
         key.extend(corrections.latency.iter().map(step));
     }
 
-    /// Returns the best placement of the bucket of the problem's load, from the cache if possible.
-    /// Returns `None` if the places that are not excluded cannot run all functions.
+    /// Returns the best placement for the load bucket (a range of similar loads) of the problem,
+    /// from the cache if possible. Returns `None` if the places that are not excluded cannot run
+    /// all functions.
     pub(super) fn best_of_bucket(&mut self, problem: &Problem<'_>, near: Option<&Choice>) -> Option<Found> {
         let mut key = std::mem::take(&mut self.key);
         Self::write_key(problem, &mut key);
@@ -104,8 +111,8 @@ impl Search {
         found
     }
 
-    /// Returns the best placement of a load. `near` is the current placement, from which a climb
-    /// starts.
+    /// Returns the best placement for a load. If the search climbs, it starts from the current
+    /// placement `near`.
     pub(super) fn best(&mut self, problem: &Problem<'_>, near: Option<&Choice>) -> Option<Found> {
         let settings = self.grid.all(problem);
         let work: usize = settings.iter().flatten().map(|setting| Eighths::combinations(problem, *setting)).sum();
@@ -115,7 +122,7 @@ impl Search {
         }
     }
 
-    /// Tries all settings, and refines the best ones.
+    /// Tries all settings, and refines the shares of the best settings.
     fn best_of(&mut self, problem: &Problem<'_>, settings: &[Setting], near: Option<&Choice>) -> Option<Found> {
         let mut best: Vec<Found> = Vec::with_capacity(REFINED + 1);
         for &setting in settings {
@@ -152,7 +159,8 @@ impl Search {
         found.score.is_better(&bound).then_some(found)
     }
 
-    /// Replaces shares in eighths by the solution of the linear program, if that is better.
+    /// Replaces the shares by the solution of the linear program, if this solution has a better
+    /// score.
     fn refine(&mut self, problem: &Problem<'_>, found: &mut Found) {
         self.table.fill(problem.machine, problem.load, problem.corrections, found.choice.setting);
         let Some(choice) = linear::solve(problem, &self.table) else { return };
@@ -162,7 +170,8 @@ impl Search {
         }
     }
 
-    /// Climbs from setting to setting: the current one, all devices, and the CPU alone.
+    /// Climbs from setting to setting. The climbs start from the current setting, from all devices,
+    /// and from the CPU alone.
     fn climb_settings(&mut self, problem: &Problem<'_>, near: Option<&Choice>) -> Option<Found> {
         let mut best: Option<Found> = None;
         let mut tried: Vec<Setting> = Vec::new();
@@ -194,7 +203,8 @@ impl Search {
     }
 }
 
-/// Returns a placement for a machine without load: every function on its first place.
+/// Returns a placement for a machine without load. Every function is on its first place (device in
+/// one mode).
 pub(super) fn idle_choice(machine: &Machine) -> Choice {
     let on = PlaceSet::of(machine.allowed.iter().filter_map(|allowed| allowed.iter().next()));
     eighths::idle_shares(machine, Setting { on, workers: machine.workers, feeders: 0, level: 0 })

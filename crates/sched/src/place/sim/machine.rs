@@ -1,8 +1,8 @@
 //! The simulated machine: 16 cores and one GPU with two modes.
 //!
-//! Costs are close to those of 16 cores and an NVIDIA H200. The power of the cores is invented,
-//! because that machine has no meter for them. Results therefore describe the planner, not a
-//! machine.
+//! The costs are close to the costs of 16 cores and an NVIDIA H200. The power of the cores is
+//! invented, because that machine has no meter for it. Results therefore describe the planner, not
+//! a real machine.
 
 use super::super::model::{FunctionSetup, Machine, MachineSetup, PlaceSetup};
 use super::super::placement::PlaceSet;
@@ -11,22 +11,23 @@ use super::super::search::Grid;
 
 /// Number of workers.
 const WORKERS: u16 = 16;
-/// Relative error of each curve.
+/// Relative error of the costs in each curve of the profile.
 const ERROR: f64 = 0.03;
 
-/// Time to wake the GPU.
+/// State of a sleeping GPU, which determines the time to wake it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// Persistent groups are parked, and the context stays open: 20 us.
+    /// Persistent groups (GPU threads that wait for packets) are parked, and the GPU context stays
+    /// open. Waking the GPU takes 20 us.
     Parked,
-    /// The context is released: 250 ms.
+    /// The GPU context is released. Waking the GPU takes 250 ms.
     Released,
 }
 
 /// Returns the model of the simulated machine.
 ///
 /// # Panics
-/// Never: the profile below is complete.
+/// Never panics, because the profile of this machine is complete.
 pub fn machine(wake: Wake) -> Machine {
     let names = ["inspect", "tunnel"];
     let all = PlaceSet::of([0, 1, 2]);
@@ -52,7 +53,8 @@ pub fn machine(wake: Wake) -> Machine {
     Machine::new(&profile(wake), &setup).expect("complete profile")
 }
 
-/// Returns a grid with fewer settings than the default, so that many seeds can be simulated.
+/// Returns the settings that simulations try. They are fewer than the default settings, so that
+/// many seeds can be simulated.
 pub fn sim_grid() -> Grid {
     Grid { levels: vec![0, 1], feeder_quarters: vec![0, 1], worker_halvings: vec![0, 1, 2, 3] }
 }

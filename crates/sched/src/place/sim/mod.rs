@@ -1,13 +1,14 @@
-//! Simulation of the planner in virtual time.
+//! Simulates the planner in virtual time.
 //!
-//! A run has a trace of loads, a machine, and a truth: the machine's profile with random errors per
-//! function and place. The planner looks every 10 ms and knows only the profile and measurements.
-//! An oracle knows the truth and the present load, and changes placements for free. A run compares
-//! both. Its seed determines it completely.
+//! A run has a trace of loads, a machine, and its true costs. They are the costs of the machine's
+//! profile with a random error for each function on each place (a device in one mode). The planner
+//! looks every 10 ms and knows only the profile and measurements. An oracle knows the true costs
+//! and the present load, and changes placements without a cost. A run compares the planner with the
+//! oracle. The seed of a run determines it completely.
 //!
-//! Queues are fluids. A worker holds packets in flight and in the ring of its port. When half of
-//! the packets in flight are used, the worker uses the overflow places of its placement (the
-//! reflex).
+//! The simulation treats queues as fluids. A worker holds packets in flight and in the ring of its
+//! port. When it has used half of its packets in flight, it uses the overflow places of its
+//! placement. This reaction is called the reflex.
 //!
 //! | file | contents |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! Clairvoyant oracle: the best placement for the present load, by the true costs, without a cost
-//! for changes.
+//! Clairvoyant oracle: finds the best placement for the present load from the true costs. The
+//! oracle changes placements without a cost.
 
 use super::super::load::Load;
 use super::super::model::{Corrections, Machine, Prediction};
@@ -7,7 +7,7 @@ use super::super::placement::PlaceSet;
 use super::super::policy::Goal;
 use super::super::search::{Grid, Problem, Search};
 
-/// Oracle of one machine and one truth.
+/// Oracle for one machine and its true costs.
 #[derive(Debug)]
 pub struct Oracle {
     search: Search,
@@ -20,8 +20,8 @@ impl Oracle {
         Self { search: Search::new(grid), last: None }
     }
 
-    /// Returns the effect of the best placement, by the true costs. Returns `None` if the places
-    /// cannot run all functions.
+    /// Returns the effect of the best placement, predicted from the true costs. Returns `None` if
+    /// the places that are not excluded cannot run all functions.
     pub fn best(
         &mut self,
         machine: &Machine,

@@ -1,6 +1,7 @@
 //! Random numbers of the simulation.
 
-/// Sequence of random numbers from one seed (SplitMix64: Steele, Lea, Flood, OOPSLA 2014).
+/// Sequence of pseudo-random numbers from one seed. The generator is SplitMix64 (Steele, Lea,
+/// Flood, OOPSLA 2014).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 

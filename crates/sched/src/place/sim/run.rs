@@ -1,4 +1,4 @@
-//! One run: a trace, a planner, and the oracle.
+//! Runs one simulation with a trace of loads, a planner and an oracle.
 
 use super::super::load::Load;
 use super::super::model::{Corrections, Machine, Table};
@@ -13,15 +13,15 @@ use super::world::World;
 
 /// Period of the planner, in nanoseconds.
 const PERIOD_NS: u64 = 10_000_000;
-/// Number of looks between two measurements of the latency.
+/// Number of planner looks between two measurements of the latency.
 const LATENCY_LOOKS: u64 = 10;
 /// Relative error of a measurement.
 const NOISE: f64 = 0.01;
-/// Window of the starvation measure, in looks: one second.
+/// Time window for [`Report::starvation`], in looks of the planner. It covers one second.
 const WINDOW: usize = 100;
-/// Time in which a return to the earlier placement is a flap, in nanoseconds.
+/// Time within which a return to the earlier placement counts as a flap, in nanoseconds.
 const FLAP_NS: u64 = 250_000_000;
-/// Change of the load below which a return is a flap.
+/// Relative change of the load below which a return to the earlier placement counts as a flap.
 const FLAP_LOAD: f64 = 0.1;
 
 /// Configuration of a run.
@@ -29,43 +29,48 @@ const FLAP_LOAD: f64 = 0.1;
 pub struct Run<'a> {
     /// Model that the planner knows.
     pub machine: &'a Machine,
-    /// Goal of planner and oracle.
+    /// Goal of the planner and the oracle.
     pub goal: Goal,
-    /// Rule of the planner.
+    /// Rule by which the planner chooses placements.
     pub rule: Rule,
-    /// Settings of planner and oracle.
+    /// Settings that the planner and the oracle try.
     pub grid: &'a Grid,
-    /// Standard deviation of the true costs around the profile, as a fraction.
+    /// Standard deviation of the true costs around the costs in the profile, as a fraction.
     pub sigma: f64,
     /// Seed of the true costs and of the noise.
     pub seed: u64,
 }
 
-/// Comparison of planner and oracle.
+/// Comparison of the planner with the oracle.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Report {
-    /// Energy beyond that of the oracle, as a fraction of it.
+    /// Energy that the planner uses beyond the energy of the oracle, as a fraction of the oracle's
+    /// energy.
     pub joules: f64,
-    /// Packets that the oracle carries and the planner does not, as a fraction of the oracle's.
+    /// Packets that the oracle processes but the planner does not, as a fraction of the oracle's
+    /// packets.
     pub carried: f64,
-    /// Packets lost beyond those of the oracle, as a fraction of the offered packets.
+    /// Packets that the planner loses beyond the losses of the oracle, as a fraction of the offered
+    /// packets.
     pub lost: f64,
-    /// Geometric mean over time of the 99th percentile of the latency, divided by that of the
-    /// oracle, minus 1.
+    /// Relative increase of the latency over the latency of the oracle. It compares the geometric
+    /// means over time of the 99th percentile.
     pub latency: f64,
-    /// Packets carried in the worst second, as a fraction of the oracle's.
+    /// Packets that the planner processes in its worst second, as a fraction of the oracle's
+    /// packets in the same second.
     pub starvation: f64,
     /// Number of moves.
     pub moves: u32,
-    /// Number of moves that undid the one before within 0.25 s, while the load stayed within 10 %.
+    /// Number of moves that undid the previous move within 0.25 s, while the load changed by less
+    /// than 10 %.
     pub flaps: u32,
-    /// Fraction of the time in which overflow places were used.
+    /// Fraction of the time in which overloaded workers used overflow places (additional devices).
     pub reflex: f64,
-    /// Time from the loss of a device to the next placement, in nanoseconds.
+    /// Time from the loss of a device until the planner chose the next placement, in nanoseconds.
     pub lost_ns: u64,
 }
 
-/// Packets carried until a look, by planner and oracle.
+/// Number of packets that the planner and the oracle have processed before a look of the planner.
 #[derive(Clone, Copy, Default)]
 struct Mark {
     carried: f64,
@@ -73,7 +78,7 @@ struct Mark {
 }
 
 impl Run<'_> {
-    /// Runs a trace.
+    /// Simulates the loads of a trace and returns the comparison with the oracle.
     pub fn run(&self, trace: &Trace) -> Report {
         let mut random = Random::new(self.seed ^ 0x5eed);
         let truth = truth(self.machine, self.sigma, &mut random);
@@ -156,7 +161,7 @@ impl Run<'_> {
         }
     }
 
-    /// Fills in the measurements of the last interval.
+    /// Fills in the measurements since the last look of the planner.
     fn measure(
         &self,
         world: &World<'_>,
@@ -199,14 +204,15 @@ fn truth(machine: &Machine, sigma: f64, random: &mut Random) -> Corrections {
     truth
 }
 
-/// State of one run that belongs to neither the planner nor the machine.
+/// State of one simulation that belongs to neither the planner nor the simulated machine.
 #[derive(Default)]
 struct State {
     oracle_carried: f64,
     oracle_joules: f64,
     oracle_ln_p99: f64,
     marks: Vec<Mark>,
-    /// Loads since the last look, multiplied by their time.
+    /// Sum of the loads since the last look of the planner. Each load is multiplied by its
+    /// duration.
     sums: Load,
     elapsed_ns: u64,
     /// Times, placements and loads of the last moves.

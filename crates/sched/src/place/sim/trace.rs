@@ -1,4 +1,4 @@
-//! Loads over time.
+//! Traces: loads over time, for the simulation of the planner.
 
 use super::super::load::{FunctionLoad, LENGTH_CLASSES, Load, length_class_of};
 use super::super::model::{Corrections, Machine};
@@ -7,7 +7,7 @@ use super::super::policy::Goal;
 use super::super::search::{Grid, Problem, Search};
 use super::random::Random;
 
-/// Step of continuous changes, in nanoseconds.
+/// Time between two steps of a load that changes smoothly, in nanoseconds.
 const SMOOTH_NS: u64 = 50_000_000;
 /// One second, in nanoseconds.
 const SECOND_NS: f64 = 1e9;
@@ -17,19 +17,19 @@ const PERIOD_NS: f64 = 10e6;
 /// Kind of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// One load.
+    /// The load is constant.
     Constant,
-    /// Another load and mix every 0.5 to 3 s.
+    /// The load, and sometimes the mix of packets, changes every 0.5 to 3 s.
     Steps,
-    /// A low load with bursts of 50 to 300 ms.
+    /// A low load is interrupted by bursts of 50 to 300 ms.
     Bursts,
-    /// A sine wave.
+    /// The load follows a sine wave.
     Diurnal,
-    /// Two loads, each for 0.5 to 4 periods of the planner.
+    /// Two loads alternate. Each load lasts for 0.5 to 4 periods of the planner.
     Square,
-    /// Functions and lengths change their shares slowly.
+    /// The shares of the functions and the frame lengths change slowly.
     Drift,
-    /// One load, and the GPU is lost.
+    /// The load is constant, and the GPU is lost at some time.
     Loss,
 }
 
@@ -39,7 +39,7 @@ impl Kind {
         [Self::Constant, Self::Steps, Self::Bursts, Self::Diurnal, Self::Square, Self::Drift, Self::Loss];
 }
 
-/// A load that holds until the next one.
+/// A load that stays constant until the next segment starts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Segment {
     /// Start, in nanoseconds.
@@ -55,13 +55,14 @@ pub struct Trace {
     pub segments: Vec<Segment>,
     /// End, in nanoseconds.
     pub end_ns: u64,
-    /// Time at which the places in `lost` fail.
+    /// Time at which the places in `lost` fail, in nanoseconds.
     pub loss_ns: Option<u64>,
-    /// Places that fail.
+    /// Places (devices in one mode) that fail.
     pub lost: PlaceSet,
 }
 
-/// Mix of two functions: share of the first one, and the mean lengths.
+/// Mix of the packets of two functions: the share of the first function, and the mean frame length
+/// of each function.
 #[derive(Clone, Copy)]
 struct Mix {
     share: f64,
@@ -69,8 +70,8 @@ struct Mix {
 }
 
 impl Trace {
-    /// Creates a random trace. Loads are fractions of the highest rate that the machine carries
-    /// with the same mix.
+    /// Creates a random trace. Each load is a fraction of the highest rate that the machine can
+    /// process with the same mix of packets.
     pub fn random(machine: &Machine, kind: Kind, seconds: f64, random: &mut Random) -> Self {
         let end_ns = (seconds * SECOND_NS) as u64;
         let mut builder = Builder { machine, search: Search::new(Grid::default()), segments: Vec::new() };
@@ -133,7 +134,8 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Adds a segment with a fraction of the highest rate of its mix.
+    /// Adds a segment whose load is a fraction of the highest rate that the machine can process
+    /// with this mix.
     fn push(&mut self, start_ns: u64, fraction: f64, mix: Mix) {
         let load = self.load(fraction, mix);
         self.segments.push(Segment { start_ns, load });

@@ -1,4 +1,5 @@
-//! The simulated machine at work: queues, reflex, wake-up times and power.
+//! The simulated machine at work: its queues, wake-up times, power, and reflex. With the reflex,
+//! overloaded workers use additional devices.
 
 use super::super::load::Load;
 use super::super::model::{Corrections, Machine, Prediction};
@@ -8,27 +9,30 @@ use super::super::placement::{Choice, PlaceSet};
 const IN_FLIGHT: f64 = 65_536.0;
 /// Number of packets in the ring of a port, per worker.
 const PORT_RING: f64 = 4096.0;
-/// Part of the packets in flight from which a worker uses overflow places.
+/// Used fraction of a worker's packets in flight from which the worker uses overflow places
+/// (additional devices).
 const REFLEX_AT: f64 = 0.5;
-/// Time from then on until overflow places and further workers run chunks, in nanoseconds.
+/// Time from the overload of a worker until overflow places and further workers process packets, in
+/// nanoseconds.
 const REFLEX_NS: f64 = 200e3;
 /// Time until all workers apply a new placement, in nanoseconds.
 const APPLY_NS: f64 = 100e3;
 
-/// Sums of one run.
+/// Sums over the duration of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Sums {
     pub(super) offered: f64,
     pub(super) carried: f64,
     pub(super) lost: f64,
     pub(super) joules: f64,
-    /// Logarithm of the 99th percentile of the latency in nanoseconds, multiplied by seconds.
+    /// Integral over time of the logarithm of the latency's 99th percentile. The percentile is in
+    /// nanoseconds and the time in seconds.
     pub(super) ln_p99: f64,
     /// Time in which overflow places were used, in nanoseconds.
     pub(super) reflex_ns: f64,
 }
 
-/// A placement in effect, with its true effect under the present load.
+/// The placement in use, with its true effect under the present load.
 #[derive(Clone, Debug)]
 struct Active {
     choice: Choice,
@@ -44,11 +48,12 @@ pub(super) struct World<'a> {
     machine: &'a Machine,
     truth: &'a Corrections,
     active: Option<Active>,
-    /// Next placement and its overflow, and the time at which it takes effect.
+    /// Next placement, its placement for overload, and the time at which both take effect, in
+    /// nanoseconds.
     next: Option<(Choice, Choice, f64)>,
     queue: f64,
     reflex: bool,
-    /// Largest fill level since the last look.
+    /// Largest used fraction of the packets in flight since the last look of the planner.
     backlog: f64,
     pub(super) sums: Sums,
 }
@@ -67,7 +72,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Applies a new placement. Devices that sleep now delay it by their wake-up time.
+    /// Applies a new placement after a delay. If the placement uses devices that sleep now, the
+    /// delay includes their wake-up time.
     pub(super) fn place(&mut self, now_ns: f64, choice: &Choice, burst: &Choice) {
         let sleeping = self.active.as_ref().map(|active| choice.setting.on.without(active.choice.setting.on));
         let wake_ns = sleeping.map_or(0.0, |places| {
@@ -82,7 +88,8 @@ impl<'a> World<'a> {
         self.next = Some((choice.clone(), burst.clone(), now_ns + APPLY_NS + wake_ns));
     }
 
-    /// Removes lost places at once: the functions that use them move to the CPU, as workers do.
+    /// Removes lost places (devices in one mode) at once. Functions on a lost place move to the
+    /// CPU, as they do in real workers.
     pub(super) fn lose(&mut self, lost: PlaceSet) {
         let Some(active) = &mut self.active else { return };
         let places = self.machine.places.len();
@@ -98,7 +105,7 @@ impl<'a> World<'a> {
         self.next = None;
     }
 
-    /// Returns the largest fill level of the packets in flight since the last call.
+    /// Returns the largest used fraction of the packets in flight since the last call.
     pub(super) fn take_backlog(&mut self) -> f64 {
         std::mem::take(&mut self.backlog)
     }
@@ -108,12 +115,12 @@ impl<'a> World<'a> {
         self.queue
     }
 
-    /// Returns the placement in effect.
+    /// Returns the placement in use.
     pub(super) fn choice(&self) -> Option<&Choice> {
         self.active.as_ref().map(|active| &active.choice)
     }
 
-    /// Returns the true effect of the placement in effect under the present load.
+    /// Returns the true effect of the placement in use under the present load.
     pub(super) fn prediction(&self) -> Option<&Prediction> {
         self.active.as_ref().map(|active| &active.own)
     }
