@@ -47,10 +47,10 @@ GW_ASSERT_OFFSET(gw_descriptor, flow_hash, 12);
 
 /* Result of a function for one packet. */
 typedef struct gw_outcome {
-    gw_u8 verdict; /* index into the contract's verdicts, or GW_VERDICT_DROP */
-    gw_u8 reason;  /* with GW_VERDICT_DROP: index into the contract's drop reasons */
+    gw_u8 verdict; /* index into the verdicts that the function declares, or GW_VERDICT_DROP */
+    gw_u8 reason;  /* with GW_VERDICT_DROP: index into the declared drop reasons */
     gw_u16 port;   /* egress port, if the verdict requires one, or GW_PORT_FLOOD */
-    gw_u32 value;  /* additional result, defined by the contract */
+    gw_u32 value;  /* additional result; its meaning depends on function and verdict */
 } gw_outcome;
 GW_STATIC_ASSERT(sizeof(gw_outcome) == 8, outcome_size);
 GW_ASSERT_OFFSET(gw_outcome, reason, 1);
@@ -67,7 +67,7 @@ typedef struct gw_bin {
     gw_u16 instance;     /* index of the configured function in the table images */
     gw_u16 length_bytes; /* length of the longest frame */
     gw_u16 length_class; /* length class of all frames */
-    gw_u8 row;           /* row of the instance in the device chain */
+    gw_u8 row;           /* row of the configured function in the device chain */
     gw_u8 part;          /* flags GW_PART_MORE and GW_PART_REST of a bin with several variants */
 } gw_bin;
 GW_STATIC_ASSERT(sizeof(gw_bin) == 16, bin_size);
@@ -99,7 +99,7 @@ GW_ASSERT_OFFSET(gw_bin, part, 15);
  * that the device is done with the packet and that the host continues.
  */
 typedef struct gw_chain {
-    gw_u32 rows;      /* rows per instance, one for each class of packets; 0: no chain */
+    gw_u32 rows;      /* rows per configured function, one per class of packets; 0: no chain */
     gw_u32 verdicts;  /* columns per row; higher verdicts have no hop */
     gw_u32 instances; /* number of configured functions */
     gw_u32 reserved[13];
@@ -153,7 +153,7 @@ GW_ASSERT_OFFSET(gw_chain_stage, variant, 4);
  */
 typedef struct gw_mailbox {
     gw_u32 posted; /* written by the host: slots filled, modulo 2^32 */
-    gw_u32 stop;   /* written by the host: if not 0, the group ends after the last posted slot */
+    gw_u32 stop;   /* written by the host: if not 0, the group ends after the last filled slot */
     gw_u64 extent; /* written by the host: address range of the last posted bin, see below */
     gw_u32 reserved_host[12];
     gw_u32 finished; /* written by the group: slots processed, modulo 2^32 */

@@ -44,7 +44,7 @@ typedef struct gw_aes_half {
 typedef struct gw_aes_team {
     const GW_LOCAL gw_u8 *table;
     gw_u32 lane_offset;                  /* offset of this lane's copy within an entry, in bytes */
-    gw_u32 rounds;                       /* the same for all lanes of a group */
+    gw_u32 rounds;                       /* the same for all lanes of a work-group */
     gw_aes_half keys[GW_AES_ROUNDS_MAX]; /* this lane's half of each round key except the last */
     gw_aes_half last;                    /* this lane's half of the last round key */
 } gw_aes_team;

@@ -8,7 +8,7 @@ typedef struct gw_lane {
     GW_GLOBAL gw_u8 *buffer;      /* start of the packet's buffer in the arena, 64-byte aligned */
     const GW_GLOBAL gw_u8 *image; /* the function's table image, 64-byte aligned */
     gw_u64 parameter;             /* value from the part of the function that runs on the CPU */
-    gw_u32 variant;               /* the same for all packets of a bin */
+    gw_u32 variant;               /* kind of processing, the same for all packets of a bin */
 } gw_lane;
 
 /* Inputs of a function that processes a bin (a batch of packets) with all lanes of a work-group.

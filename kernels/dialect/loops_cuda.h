@@ -18,10 +18,10 @@
 
 /* Arguments that both entry points share. All pointers are accessible to the device. */
 typedef struct gw_device {
-    gw_u8 *shadow;               /* shadow of the whole arena in device memory; 64-byte aligned */
-    gw_u8 *host;                 /* the host's arena, accessed over the bus */
+    gw_u8 *shadow;               /* copy of all packet buffers in device memory; 64-byte aligned */
+    gw_u8 *host;                 /* all packet buffers in host memory, accessed over the bus */
     const gw_u8 *images;         /* base of all table images, 64-byte aligned */
-    const gw_u64 *image_offsets; /* per instance, bytes from the base, multiples of 64 */
+    const gw_u64 *image_offsets; /* per configured function, bytes from the base of all images */
     const gw_reach *reaches;     /* per instance */
 } gw_device;
 
@@ -89,7 +89,7 @@ GW_LANE void gw_signal_done(gw_u32 *host_done, gw_u32 *ended)
  */
 typedef struct gw_counters {
     gw_u32 next_bin;
-    gw_u32 ended; /* groups that have finished */
+    gw_u32 ended; /* number of work-groups that have finished */
 } gw_counters;
 
 /*
@@ -250,7 +250,7 @@ GW_LANE gw_mailbox_view gw_await(const gw_mailbox *box, gw_u32 taken)
 typedef struct gw_instance {
     gw_u64 image_offset;
     gw_reach reach;
-    gw_u32 number; /* index of the instance */
+    gw_u32 number; /* index of the configured function */
 } gw_instance;
 
 #define GW_INSTANCES     16u

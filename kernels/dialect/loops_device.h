@@ -48,7 +48,7 @@ typedef struct gw_prepared {
     GW_GROUP_FORMS(GW_PREPARED_FIELD)
 } gw_prepared;
 
-/* Marks a part of gw_scratch that is not prepared. */
+/* Marks a part of the local memory (gw_scratch) that no function has prepared. */
 #define GW_PREPARED_NONE   0xffffffffu
 #define GW_UNPREPARE(name) prepared->name##_ = GW_PREPARED_NONE;
 
@@ -99,14 +99,14 @@ GW_LANE void gw_unprepare(gw_prepared *prepared)
 /* State of the bin (batch of packets) that a work-group processes, in its local memory. Lane 0
  * initialises the state, and a barrier follows. */
 typedef struct gw_steps {
-    gw_bin bin;          /* the bin; instance, kernel and variant change with each step */
-    gw_u64 image_offset; /* offset of the instance's image from the base of all images */
+    gw_bin bin;          /* the bin; instance, kernel and variant change with each function */
+    gw_u64 image_offset; /* offset of the function's table image from the base of all images */
     gw_u32 count;        /* packets that the current function processes */
     gw_u32 continued;    /* whether these packets come from another function on the device */
     gw_u32 packed;       /* whether these packets are packed in the chain scratch */
     gw_u32 has_chain;    /* value of gw_has_chain */
-    gw_u32 hop_min;      /* minimum of the packets' hops */
-    gw_u32 hop_max;      /* maximum of the packets' hops */
+    gw_u32 hop_min;      /* minimum of the packets' next functions (hops) */
+    gw_u32 hop_max;      /* maximum of the packets' next functions (hops) */
 } gw_steps;
 
 /* Initialises the state for a new bin (batch of packets). Only lane 0 calls this function. */

@@ -40,7 +40,7 @@ GW_LANE gw_u32 gw_lane_id(void)
     return (gw_u32)get_local_id(0);
 }
 
-/* Returns `value`, which is the same in all lanes of a warp. */
+/* Returns `value`, which must be the same in all lanes of a warp. */
 GW_LANE gw_u32 gw_uniform(gw_u32 value)
 {
     return value;

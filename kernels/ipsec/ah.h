@@ -25,7 +25,7 @@ GW_LANE gw_u32 gw_ipsec_ah_bytes(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite
 typedef struct gw_ipsec_ah_input {
     GW_GLOBAL gw_u8 *header; /* IP header, where the authenticated bytes begin */
     GW_GLOBAL gw_u8 *ah;
-    gw_u32 bytes; /* number of authenticated bytes; 0: the outcome is final */
+    gw_u32 bytes; /* number of authenticated bytes; 0: the packet is dropped */
     gw_u32 next_header_at;
     gw_u64 iv;
     gw_u64 sequence;

@@ -10,7 +10,7 @@
 typedef struct gw_ipsec_decryption {
     GW_GLOBAL gw_u8 *esp; /* ESP header; IV, data and ICV follow */
     gw_u64 sequence;
-    gw_u32 cipher_bytes;   /* length of the encrypted data; 0: the outcome is final */
+    gw_u32 cipher_bytes;   /* length of the encrypted data; 0: the packet is dropped */
     gw_u32 next_header_at; /* see gw_ipsec_content */
 } gw_ipsec_decryption;
 

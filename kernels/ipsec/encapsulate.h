@@ -21,7 +21,7 @@ GW_LANE void gw_ipsec_pad(GW_GLOBAL gw_u8 *trailer, gw_u32 pad_bytes, gw_u32 nex
 typedef struct gw_ipsec_encryption {
     GW_GLOBAL gw_u8 *esp; /* ESP header; IV, data and ICV follow */
     gw_u64 sequence;
-    gw_u32 cipher_bytes; /* length of the data to encrypt; 0: the outcome is final */
+    gw_u32 cipher_bytes; /* length of the data to encrypt; 0: the packet is dropped */
 } gw_ipsec_encryption;
 
 /* Writes the headers and the padding of an outbound ESP packet, and updates its descriptor and

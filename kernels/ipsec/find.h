@@ -21,7 +21,7 @@ GW_LANE const GW_GLOBAL gw_ipsec_sa *gw_ipsec_sa_of(const gw_lane *lane)
 }
 
 typedef struct gw_ipsec_found {
-    const GW_GLOBAL gw_ipsec_sa *sa; /* 0: the outcome is final */
+    const GW_GLOBAL gw_ipsec_sa *sa; /* 0: the packet needs no further processing */
     gw_u32 l2_bytes;
     gw_u32 version; /* IP version of the EtherType: 4 or 6 */
 } gw_ipsec_found;

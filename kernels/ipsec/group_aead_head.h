@@ -9,7 +9,7 @@ typedef struct gw_aead_head {
     gw_ipsec_found found;
     gw_u32 packet; /* index of the packet in the round */
     gw_u32 next_header_at;
-    gw_u32 cipher_bytes; /* 0: none, or the outcome is final */
+    gw_u32 cipher_bytes; /* 0: the lane has no packet, or the packet needs no further processing */
     gw_u64 sequence;
     GW_GLOBAL gw_u8 *esp;
     gw_u32 icv_bytes;

@@ -191,7 +191,7 @@ GW_LANE void gw_aead_block(const gw_aead_blocks *blocks, gw_u32 index, gw_u32 *w
     const GW_GLOBAL gw_u8 *data = blocks->data + at;
     const gw_u32 shift = 8 * ((gw_u32)(gw_u64)data & 3u);
     const GW_GLOBAL gw_u32 *aligned = (const GW_GLOBAL gw_u32 *)(data - shift / 8);
-    /* Words outside the data are not read. */
+    /* Words outside the data of the packet are not read. */
     const gw_u32 left = index == 0 ? 0 : blocks->bytes - at;
     gw_u32 low = left != 0 ? aligned[0] : 0;
     GW_UNROLL
@@ -236,7 +236,7 @@ GW_LANE gw_ghash_element gw_aead_ghash(const gw_aead_round *round, const gw_aead
         step = gw_ghash_multiply(step, step);
     }
     const gw_u32 rows = (blocks->count + round->lanes - 1) / round->lanes;
-    /* The last row ends with the last block. */
+    /* The last row of blocks ends with the last block, so blocks are missing in the first row. */
     const gw_u32 missing = rows * round->lanes - blocks->count;
     gw_ghash_element sum = gw_ghash_zero();
     GW_NO_COPY
@@ -274,7 +274,7 @@ GW_LANE gw_poly1305 gw_aead_poly1305(const gw_aead_round *round, const gw_aead_l
     gw_poly1305 next = row < rows ? gw_aead_poly1305_block(blocks, index) : sum;
     GW_NO_COPY
     for (; row < rows; row++) {
-        /* The next block loads while this one is added. */
+        /* The next block is loaded while this block is added to the sum. */
         const gw_poly1305 block = next;
         index += round->lanes;
         if (row + 1 < rows) {

@@ -227,7 +227,7 @@ GW_LANE void gw_ipsec_parallel_begin(gw_ipsec_cipher *lane)
     }
 }
 
-/* Decrypts all packets of a warp with CBC. */
+/* Decrypts the packets of all lanes in a warp with AES in CBC mode. */
 GW_LANE void gw_ipsec_decrypt_round(gw_ipsec_cipher *lane, gw_u32 blocks_max)
 {
     gw_ipsec_parallel_begin(lane);

@@ -30,7 +30,7 @@ GW_LANE gw_u32 gw_ipsec_state_words(gw_ipsec_suite suite)
     return suite.auth == GW_IPSEC_AUTH_SHA256 ? 8 : 5;
 }
 
-/* Loads half of a hash state. */
+/* Loads four words of a hash state with one load. */
 GW_LANE void gw_ipsec_load_half(gw_u32 *words, const GW_GLOBAL gw_u32 *from)
 {
     const gw_block block = gw_load_block((const GW_GLOBAL gw_u8 *)from);
@@ -49,7 +49,7 @@ GW_LANE void gw_ipsec_load_states(gw_ipsec_hash *hash, const GW_GLOBAL gw_ipsec_
     gw_ipsec_load_half(hash->outer + 4, sa->authentication + GW_IPSEC_HMAC_OUTER + 4);
 }
 
-/* Adds one block of 16 words to the hash state. */
+/* Updates the state of SHA-1 or SHA-256 with one block of 16 words. */
 GW_LANE void gw_ipsec_compress(gw_ipsec_hash *hash, gw_ipsec_suite suite, gw_u32 *w)
 {
     gw_u32 *state = hash->state;

@@ -36,7 +36,8 @@ GW_STATIC_ASSERT(sizeof(gw_ipsec_image) == 32, ipsec_image_size);
 #define GW_IPSEC_SA_ECN_IGNORED 0x200u /* RFC 6040, section 4.1, compatibility mode */
 
 /*
- * A security association: one cache line for headers, one for authentication, then the keys.
+ * A security association (SA). The first cache line holds the header fields, the second line holds
+ * the authentication state, and the other lines hold the keys:
  *
  *   suite            authentication                    keys
  *   HMAC             words 0..8: state after the block  as the cipher requires

@@ -80,12 +80,13 @@ unprotected = """\
     section 5.2)."""
 */
 /*
- * Kernel `ipsec`: ESP and AH in tunnel and transport mode, with IPv4 and IPv6 inside and outside.
- * suite.h lists the transforms.
+ * Kernel of the packet function `ipsec`: ESP and AH in tunnel and transport mode, with IPv4 and
+ * IPv6 inside and outside. The algorithms are listed in suite.h.
  *
- * The host half has already matched the policy (outbound) or looked up the SPI (inbound). The
- * parameter of a packet is its SA's index << 44 | its sequence number. Inbound, the host half
- * infers the upper bits of the sequence number. suite.h defines the variants.
+ * The part of ipsec that runs on the CPU has already matched outbound packets with a policy and
+ * looked up the SPI of inbound packets. The parameter of a packet is its SA's index << 44 | its
+ * sequence number. For inbound packets, the CPU infers the upper bits of the sequence number. The
+ * variants (suite and direction) are defined in suite.h.
  *
  *   tunnel      | L2 | packet ............................... | Ethernet padding |
  *               | L2 | outer IP | UDP | ESP | IV | packet | pad | ICV |
@@ -94,26 +95,27 @@ unprotected = """\
  *   AH          | L2 | outer IP, or IP | AH with ICV | packet or payload |
  *   bytes    14/18        20/40             24-40          n
  *
- * The inner packet or payload is not moved. Outbound, the headers in front of it move into the
- * headroom. Inbound, they move back. Ethernet padding after the IP packet is dropped.
+ * The inner packet or payload is not moved. The headers in front of an outbound packet move into
+ * the headroom of its buffer. The headers in front of an inbound packet move back. Ethernet padding
+ * after the IP packet is dropped.
  *
  *   find.h          the SA of a packet
  *   packet.h        IP headers and extension headers
- *   fields.h        header fields, in words of one or of sixteen lanes
- *   simple.h        headers of IPv4 in IPv4 tunnels, in words of one or of sixteen lanes
+ *   fields.h        header fields, in words of one packet or of sixteen packets
+ *   simple.h        headers of IPv4 in IPv4 tunnels, in words of one packet or of sixteen packets
  *   outer.h         fields of the outer header
- *   outbound.h      headers in front of ESP or AH, outbound
- *   inbound.h       headers in front of ESP or AH, inbound
- *   encapsulate.h   ESP, outbound
- *   decapsulate.h   ESP, inbound
+ *   outbound.h      headers in front of ESP or AH, for outbound packets
+ *   inbound.h       headers in front of ESP or AH, for inbound packets
+ *   encapsulate.h   ESP, for outbound packets
+ *   decapsulate.h   ESP, for inbound packets
  *   ah.h            AH
  *   mutable.h       header fields that AH does not authenticate
  *   selector.h      selectors of inbound SAs
  *   nat.h           transport checksums of packets that passed a NAT
  *   transform.h     ciphers and authentication
  *
- * Cost     reads and writes every byte of the packet; one dependent load (the SA),
- *          two more inbound (selectors)
+ * Cost: the kernel reads and writes every byte of the packet. It needs one dependent load (the SA),
+ * and two more for inbound packets (the selectors).
  */
 #ifndef GODWIT_IPSEC_H
 #define GODWIT_IPSEC_H

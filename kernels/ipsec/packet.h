@@ -97,7 +97,7 @@ GW_LANE void gw_ipsec_set_version(GW_GLOBAL gw_u8 *l3, gw_u32 version)
 typedef struct gw_ipsec_extensions {
     gw_u32 protocol;        /* protocol after all extension headers */
     gw_u32 at;              /* offset of that protocol's header */
-    gw_u32 next_header_at;  /* offset of the field that names it */
+    gw_u32 next_header_at;  /* offset of the field that names that protocol */
     gw_u32 insert_protocol; /* protocol after the headers that routers read */
     gw_u32 insert_at;       /* its offset, where ESP and AH are inserted (RFC 4303, 3.1.1; RFC
                                4302, 3.1.1) */

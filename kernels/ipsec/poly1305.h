@@ -92,7 +92,7 @@ GW_LANE gw_poly1305 gw_poly1305_multiply(gw_poly1305 x, gw_poly1305 y)
     return product;
 }
 
-/* Adds whole blocks to a Poly1305 sum. */
+/* Adds complete blocks of 16 bytes to a Poly1305 sum. */
 GW_LANE gw_poly1305 gw_poly1305_blocks(gw_poly1305 sum, gw_poly1305 r, const GW_GLOBAL gw_u8 *data,
                                        gw_u32 blocks)
 {

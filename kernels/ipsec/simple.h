@@ -39,7 +39,7 @@ GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_ipv4)(GW_WORD ether_type, GW_WORD fi
 /* A simple packet before encapsulation. */
 typedef struct GW_NAME(gw_ipsec_simple_out) {
     GW_NAME(gw_ipsec_sa_words) sa;
-    GW_WORD head; /* of the descriptor, bytes */
+    GW_WORD head; /* offset of the frame in its buffer, in bytes */
     GW_WORD frame_bytes;
     GW_WORD room_bytes;
     GW_WORD ether_type;

@@ -124,7 +124,7 @@ GW_LANE gw_ipsec_aad gw_ipsec_aad_of(const GW_GLOBAL gw_ipsec_sa *sa, gw_u64 seq
     return aad;
 }
 
-/* Returns the AES-GCM tag of the encrypted data. */
+/* Returns the AES-GCM tag of an ESP packet whose data is encrypted. */
 GW_APART gw_ipsec_tag gw_ipsec_gcm(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rounds, gw_u64 iv,
                                    gw_u64 sequence, const GW_GLOBAL gw_u8 *data, gw_u32 bytes)
 {
@@ -189,7 +189,7 @@ GW_APART gw_ipsec_tag gw_ipsec_chacha20_poly1305(const GW_GLOBAL gw_ipsec_sa *sa
     return tag;
 }
 
-/* Returns the HMAC of a text. */
+/* Returns HMAC-SHA1 or HMAC-SHA-256 of a text, as an authentication tag. */
 GW_LANE gw_ipsec_tag gw_ipsec_hmac(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 auth, gw_text text)
 {
     const GW_GLOBAL gw_u32 *inner = sa->authentication;

@@ -75,13 +75,13 @@ impl Descriptor {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Index into the contract's verdicts, or [`VERDICT_DROP`].
+    /// Index into the verdicts that the function declares, or [`VERDICT_DROP`].
     pub verdict: u8,
     /// Index into the drop reasons that the function declares, if the verdict is [`VERDICT_DROP`].
     pub reason: u8,
     /// Egress port of the packet, if the verdict requires a port, or [`PORT_FLOOD`].
     pub port: u16,
-    /// Additional result, defined by the contract.
+    /// Additional result. Its meaning depends on the function and the verdict.
     pub value: u32,
 }
 
@@ -106,21 +106,21 @@ impl Outcome {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bin {
-    /// Index of the first packet in the chunk's arrays.
+    /// Index of the first packet in the arrays of the chunk (the bins of one launch).
     pub first: u32,
     /// Number of packets.
     pub count: u16,
     /// Kernel number of the function.
     pub kernel: u8,
-    /// Variant of the kernel.
+    /// Variant (kind of processing) of all packets.
     pub variant: u8,
-    /// Configured function: index into the table images.
+    /// Index of the configured function in the table images.
     pub instance: u16,
     /// Length of the longest frame, in bytes.
     pub length_bytes: u16,
-    /// Length class of all frames.
+    /// Class of frame lengths to which all frames belong.
     pub length_class: u16,
-    /// Row of the instance in the device chain.
+    /// Row of the configured function in the device chain.
     pub row: u8,
     /// Flags [`PART_MORE`] and [`PART_REST`] of a bin that contains packets of several variants.
     pub part: u8,
@@ -158,7 +158,7 @@ pub struct Chain {
 pub struct ChainStage {
     /// Kernel number of the function.
     pub kernel: u32,
-    /// Variant of all packets.
+    /// Variant (kind of processing) of all packets that reach the function on the device.
     pub variant: u32,
 }
 
@@ -229,9 +229,9 @@ pub fn extent(descriptors: &[Descriptor], posted: u32) -> u64 {
     if units > EXTENT_UNITS_MAX { tag } else { tag | u64::from(units) << 32 | u64::from(first.buffer) }
 }
 
-/// Value of [`Mailbox::running`] while the group polls.
+/// Value of [`Mailbox::running`] while the work-group polls the mailbox.
 pub const MAILBOX_POLLING: u32 = 1;
-/// Value of [`Mailbox::running`] after the group has ended.
+/// Value of [`Mailbox::running`] after the work-group has ended.
 pub const MAILBOX_ENDED: u32 = 2;
 
 /// Granularity of a slot's capacity, in packets. If the capacity is a multiple of this number,
@@ -242,15 +242,15 @@ pub const MAILBOX_SLOT_PACKETS: usize = 16;
 /// the start of the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MailboxSlot {
-    /// Size of the slot.
+    /// Size of the slot, in bytes.
     pub bytes: usize,
-    /// Offset of the descriptors; the bin precedes them.
+    /// Offset of the packet descriptors. The description of the bin precedes them.
     pub descriptors: usize,
     /// Offset of the parameters.
     pub parameters: usize,
     /// Offset of the outcomes.
     pub outcomes: usize,
-    /// Offset of the trails.
+    /// Offset of the trails, which record the functions that each packet passed.
     pub trails: usize,
 }
 

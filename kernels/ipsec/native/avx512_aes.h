@@ -180,7 +180,7 @@ GW_AVX512 void gw_avx512_cipher_part(gw_avx512_cipher *cipher, __m512i x[4], gw_
     }
 }
 
-/* Stores the blocks of the current step. */
+/* Stores the encrypted or decrypted blocks of the current step. */
 GW_AVX512 void gw_avx512_cipher_store(gw_avx512_cipher *cipher)
 {
     if (cipher->offset + 16 * cipher->count <= cipher->lanes.shortest) {

@@ -195,7 +195,7 @@ GW_AVX512 void gw_avx512_text_end(gw_avx512_text *text, const gw_avx512_group *g
     gw_avx512_text_hash(text, state_words);
 }
 
-/* Converts the digests to the byte order of the wire. */
+/* Converts the digests of sixteen packets to authentication tags in the byte order of the wire. */
 GW_AVX512 void gw_avx512_text_tags(const gw_avx512_text *text, __m128i tags[GW_AVX512_LANES])
 {
     __m512i blocks[4];

@@ -1,4 +1,4 @@
-/* Group of up to sixteen packets of a batch. */
+/* A group of up to sixteen packets of a batch, which are processed together. */
 #ifndef GODWIT_IPSEC_AVX512_GROUP_H
 #define GODWIT_IPSEC_AVX512_GROUP_H
 
@@ -17,7 +17,7 @@ typedef struct gw_avx512_group {
     gw_avx512_ah ahs[GW_AVX512_LANES];
     gw_avx512_packet *packets[GW_AVX512_LANES] __attribute__((aligned(64)));
     gw_u8 *data[GW_AVX512_LANES] __attribute__((aligned(64))); /* data to encrypt or decrypt */
-    gw_u32 icv_bytes; /* of all packets; 0: different or unknown */
+    gw_u32 icv_bytes; /* length of all ICVs; 0: the lengths differ or are unknown */
     gw_u32 count;
     gw_u32 simple;      /* 1: all packets are simple. Outbound, they are complete after encryption.
                            Inbound, gw_avx512_simple_decapsulate_end may complete them. */
@@ -148,7 +148,7 @@ GW_AVX512 void gw_avx512_apply_tags(const gw_ipsec_tag tags[GW_AVX512_LANES],
     }
 }
 
-/* Returns a mask of the words of an ICV. */
+/* Returns a mask that selects the words of an ICV of icv_bytes bytes. */
 GW_AVX512 __mmask8 gw_avx512_icv_mask(gw_u32 icv_bytes)
 {
     return (__mmask8)((1u << (icv_bytes / 4)) - 1);

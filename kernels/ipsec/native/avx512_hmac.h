@@ -155,7 +155,7 @@ GW_AVX512 void gw_avx512_hash_add(gw_avx512_hash *hash, const __m512i *v, __mmas
     hash->step++;
 }
 
-/* Stores the first words of each lane's digest as its tag. */
+/* Stores the first four words of each packet's digest as its authentication tag. */
 GW_AVX512 void gw_avx512_hash_tags(const gw_avx512_hash *hash, gw_ipsec_tag tags[GW_AVX512_LANES])
 {
     /* gw_avx512_words is its own inverse. This call transposes words to blocks. */

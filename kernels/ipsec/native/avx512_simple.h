@@ -71,7 +71,7 @@ GW_AVX512 void gw_avx512_simple_read(gw_avx512_simple *simple)
     simple->ether_type = (gw_words_16)words[3] & 0xffffu;
 }
 
-/* Loads the first cache line of each SA. */
+/* Loads the first cache line of the SA of each of sixteen packets. */
 GW_AVX512 gw_ipsec_sa_words_16 gw_avx512_simple_sa(const gw_avx512_simple *simple,
                                                    __m512i line[4][4])
 {
