@@ -1,5 +1,5 @@
-//! Tables and parameters of a declaration: built from files, and changed by commands while packets
-//! flow.
+//! Tables and parameters of a function that a declaration describes. They are built from files, and
+//! commands change them while packets flow.
 //!
 //! | module | holds |
 //! |---|---|

@@ -1,17 +1,18 @@
-//! Table image of `dpi`: an Aho-Corasick automaton (Aho, Corasick, "Efficient String Matching",
-//! CACM 18(6), 1975). All failure links are resolved (section 6 of the paper), and transitions use
-//! classes of bytes. `kernels/dpi/dpi.h` draws the image.
+//! Table image of `dpi`, whose layout `kernels/dpi/dpi.h` shows. It contains an Aho-Corasick
+//! automaton (Aho, Corasick, "Efficient String Matching", CACM 18(6), 1975). All failure links are
+//! resolved (section 6 of the paper), and transitions use classes of bytes.
 //!
 //! The patterns are sorted. Each state of the trie is then a range of patterns, and its children
 //! follow from the range without a map. States are created in order of depth. The row of a state
 //! starts as a copy of the row of its failure state, which has a lower depth and is complete. The
 //! children are then added. Each entry is written at most twice.
 //!
-//! The number of states is known in advance. States with a match are numbered from 0 upwards. All
-//! others are numbered from the highest number downwards. No state is renumbered.
+//! The number of states is known in advance. States with a match are numbered from 0 upwards, and
+//! states without a match from the highest number downwards. No state is renumbered.
 //!
-//! Two bytes that no pattern contains behave in the same way and share a class. If case does not
-//! matter, the two cases of a letter share a class. This costs the kernel nothing.
+//! Two bytes that no pattern contains behave in the same way and share a class. If the case of
+//! letters does not matter, the two cases of a letter share a class. Ignoring the case therefore
+//! costs the kernel nothing.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Configuration of `echo`.
+//! Configuration of the function `echo`.
 
 use serde::Deserialize;
 use toml::Spanned;

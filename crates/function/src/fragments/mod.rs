@@ -1,7 +1,8 @@
 //! Fragmentation and reassembly of IP packets, and ICMP errors about packets that cannot be
 //! forwarded.
 //!
-//! These functions take and return bytes. The caller counts packets and allocates buffers.
+//! The functions of this module take and return bytes. The caller counts packets and allocates
+//! buffers.
 //!
 //! | file | holds |
 //! |---|---|

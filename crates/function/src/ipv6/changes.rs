@@ -1,7 +1,8 @@
-//! Changes to the table while lookups run (`docs/decisions/0009-route-changes.md`).
+//! Changes to the table while kernels look up routes (`docs/decisions/0009-route-changes.md`).
 //!
-//! Only entries of the root are modified. The structure below a changed entry is rebuilt in free
-//! lines, and then the entry is stored. A batch of changes is applied in four steps:
+//! A change modifies only entries of the root table. The structure below a changed entry is rebuilt
+//! in free lines of the image, and then the entry is stored. A batch of changes is applied in four
+//! steps:
 //!
 //! 1. *Enter* the routes into the [`Rib`], and find the entries of the root that they affect.
 //! 2. *Build* the structures below these entries in free lines, and copy the lines to the devices.

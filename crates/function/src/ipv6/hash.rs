@@ -1,12 +1,15 @@
-//! Table as hash tables that are searched by length (Waldvogel, Varghese, Turner, Plattner,
-//! "Scalable High Speed IP Routing Lookups", SIGCOMM 1997). `kernels/ipv6/lookup.h` shows its
-//! layout.
+//! Table of routes as hash tables that are searched by prefix length (Waldvogel, Varghese, Turner,
+//! Plattner, "Scalable High Speed IP Routing Lookups", SIGCOMM 1997). `kernels/ipv6/lookup.h` shows
+//! its layout.
 //!
-//! A lookup tries the lengths of a *rope*, one after another, until it finds a key. That key has
-//! its own rope, with which the search continues. A search for a long prefix must therefore find a
-//! key at each length that it tries first. Where there is no route, the table holds a *marker*,
-//! which carries the entry of the best shorter prefix. The order of lengths halves the number of
-//! prefixes, not the number of lengths, because half of the prefixes of a real table are /48s.
+//! A lookup tries the lengths of a *rope* (a sequence of prefix lengths), one after another, until
+//! it finds a key. The key that it finds has its own rope, with which the search continues. A
+//! search for a long prefix must therefore find a key at each length that it tries first. Where
+//! there is no route, the table holds a *marker*, which carries the entry of the best shorter
+//! prefix.
+//!
+//! Each length in a rope halves the number of remaining prefixes, and not the number of remaining
+//! lengths. This order is faster because half of the prefixes of a real table are /48s.
 
 use std::hash::{BuildHasher, RandomState};
 

@@ -1,10 +1,10 @@
-//! Table as a multibit trie. `kernels/ipv6/lookup.h` shows its layout.
+//! Table of routes as a multibit trie, whose layout `kernels/ipv6/lookup.h` shows.
 //!
 //! The trie is built from intervals, which map addresses to next hops without overlaps. A node
 //! divides its part of the address space into 64 to 4096 equal parts. A bucket holds up to six
 //! intervals, and a lookup reads one line of it. The builder computes the cost of every possible
-//! division down to the leaves and chooses the cheapest. The cost adds the steps of lookups and
-//! the lines used.
+//! division down to the leaves and chooses the cheapest one. The cost adds the steps of lookups and
+//! the lines of memory.
 
 use std::collections::HashMap;
 

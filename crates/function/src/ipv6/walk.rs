@@ -46,7 +46,7 @@ impl Words for Part<'_> {
     }
 }
 
-/// View of the root and lines of an image.
+/// View of the root table and the lines of an image, for lookups.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Table<W> {
     pub(super) form: Form,
@@ -66,13 +66,13 @@ fn line_offset(entry: u32) -> usize {
     line_of(entry) as usize * IPV6_LINE_BYTES
 }
 
-/// Returns the shift and stride of a node.
+/// Returns the shift and the stride of the node that an entry refers to, in bits.
 fn node(entry: u32) -> (u32, u32) {
     (entry >> 24 & 62, 6 + (entry >> 22 & 6))
 }
 
 impl<W: Words> Table<W> {
-    /// Returns the next hop of an address.
+    /// Returns the index of the next hop for an address.
     pub(super) fn lookup(&self, address: u128) -> Option<u32> {
         let (high, low) = ((address >> 64) as u64, address as u64);
         let mut entry = self.half(self.root.u32(4 * (high >> (64 - self.root_bits)) as usize), high);

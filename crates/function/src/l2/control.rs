@@ -1,11 +1,12 @@
-//! Control side of the switch: the known addresses, and the table from which kernels read them. One
-//! thread at a time runs it.
+//! Control side of the switch. It holds the known addresses, and writes the table from which
+//! kernels read them. One thread at a time runs it.
 //!
-//! Ageing needs no writes on the packet path. An entry is *fresh* if a frame from its address
-//! arrived recently. Kernels send no notices for fresh entries. The control side periodically
-//! clears the flag, and the next frame from the address causes a notice that sets it again. An
-//! entry that stays without the flag for the ageing time is removed. An address therefore leaves
-//! the table after at least the ageing time since its last frame, and at most a quarter later.
+//! The ageing of addresses needs no writes while packets are processed. An entry is *fresh* if a
+//! frame from its address arrived recently. Kernels send no notices for fresh entries. The control
+//! side periodically clears the flag, and the next frame from the address causes a notice that sets
+//! the flag again. An entry whose flag stays clear for the ageing time is removed. An address
+//! therefore leaves the table after at least the ageing time since its last frame. It stays for at
+//! most a quarter of the ageing time longer.
 
 use std::collections::HashMap;
 use std::ops::Range;

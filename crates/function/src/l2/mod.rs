@@ -1,15 +1,15 @@
-//! `l2`: an Ethernet switch with VLANs.
+//! The function `l2` is an Ethernet switch with VLANs.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `switch.rs`, `tags.rs` | ports and VLANs; adding and removing tags |
 //! | `table.rs` | the address table, a table of `crate::tables::exact` |
 //! | `control.rs`, `commands.rs` | the control side: learning, ageing and commands |
-//! | `host.rs` | the host half: tags, and notices of source addresses |
+//! | `host.rs` | the part that runs on the CPU: tags, and notices of source addresses |
 //! | `macs.rs` | the file of static addresses |
 //!
-//! The table changes in place while lookups run. `kernels/l2/l2.h` explains why each lookup
-//! finds an address that is in the table.
+//! The address table changes in place while kernels look up addresses. `kernels/l2/l2.h` explains
+//! why each lookup finds an address that is in the table.
 
 mod commands;
 mod config;

@@ -155,7 +155,7 @@ fn forwards_to_learned_addresses_and_follows_moves() {
     assert_eq!((outcome.verdict, outcome.reason, left.len()), (VERDICT_DROP, DROP_SAME_PORT, 0));
     switch.housekeeping(0.1);
     assert_eq!(switch.ports(1, &frame(mac(3), mac(2), None)), [0], "learned from a frame that was dropped");
-    // The address moves to another port.
+    // The source address moves to another port.
     assert_eq!(switch.ports(3, &frame(mac(2), mac(1), None)), [1]);
     switch.housekeeping(0.2);
     assert_eq!(switch.ports(1, &frame(mac(1), mac(2), None)), [3]);
@@ -214,7 +214,7 @@ fn adds_and_removes_tags_as_ports_require() {
     assert_eq!(copies[1].1.len(), 60);
     // No other port belongs to VLAN 21.
     assert!(left(&mut switch, 2, &tagged(21)).is_empty());
-    // Frames to known destinations are tagged in the same way.
+    // Frames to known destinations get tags in the same way as flooded frames.
     switch.pass(2, &frame(mac(5), to, Some(10)));
     switch.housekeeping(0.0);
     let forwarded = left(&mut switch, 0, &bare);

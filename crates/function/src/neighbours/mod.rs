@@ -1,8 +1,9 @@
-//! Address resolution for the stations around this machine, where no operating system does it (RFC
+//! Address resolution for the stations around this machine, if no operating system does it (RFC
 //! 826; RFC 1122, section 2.3.2; RFC 4861, section 7).
 //!
-//! This module keeps the table and the timers; the caller passes the time. The responder sends and
-//! receives the frames. The route functions take the resolved addresses into their next hops.
+//! This module keeps the table and the timers, and the caller passes the time. The responder
+//! function sends and receives the frames. The functions that have routes copy the resolved
+//! addresses into their next hops.
 //!
 //! ```text
 //!            resolve              3 requests, 1 s apart             3 s
@@ -14,9 +15,9 @@
 //! ```
 //!
 //! All workers share one table, because the worker that receives an answer is not always the one
-//! that sent the request. A mutex guards the table. Workers take it for packets to unresolved
-//! stations and for answers, but not for forwarded packets. The work per packet is constant: a scan
-//! of an on-link prefix costs as much as other unresolved packets (`table.rs`).
+//! that sent the request. A mutex guards the table. Workers lock it for packets to unresolved
+//! stations and for answers, but not for forwarded packets. The work per packet is constant, as
+//! `table.rs` explains. A scan of an on-link prefix costs as much as other unresolved packets.
 
 mod bucket;
 mod table;
@@ -79,7 +80,7 @@ pub struct Neighbours {
     used: AtomicBool,
 }
 
-/// Next hop whose station must be resolved.
+/// Next hop for which a station must be resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) port: u16,

@@ -86,7 +86,7 @@ impl HostHalf for NidsHost {
     }
 }
 
-/// Returns the outcome of a packet.
+/// Returns the outcome of a packet from the result of its inspection.
 pub(super) fn outcome(result: FrameResult, inline: bool, peers: &[u16], packet: &Descriptor) -> Outcome {
     let port = peers.get(usize::from(packet.port)).copied().unwrap_or(packet.port.into());
     match result.verdict {

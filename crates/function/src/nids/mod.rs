@@ -1,4 +1,4 @@
-//! `nids`: inspects packets, TCP streams and protocols with Snort and Suricata rules.
+//! The function `nids` inspects packets, TCP streams and protocols with Snort and Suricata rules.
 //!
 //! | file | holds |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | `published.rs` | counters, from the workers to the control thread |
 //! | `output/` | EVE records, from the workers to a file or socket |
 //!
-//! The crate `godwit-nids` inspects. The host half does all of the work, before any kernel runs,
-//! because the state of a flow depends on the order of its packets.
+//! The crate `godwit-nids` implements the inspection. All of it runs on the CPU before any kernel
+//! runs, because the state of a flow depends on the order of its packets.
 
 mod config;
 mod host;

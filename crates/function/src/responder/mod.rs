@@ -1,9 +1,9 @@
-//! `responder`: the host side of a router.
+//! The function `responder` does the work of a host on a router.
 //!
-//! The responder answers ARP requests, neighbour solicitations and echo requests for the addresses
-//! of this machine. It sends ICMP errors about packets that could not be forwarded, and fragments
-//! packets that exceed the MTU of a link. Where no operating system resolves the addresses of
-//! stations, the responder does, and holds packets until the station answers.
+//! It answers ARP requests, neighbour solicitations and echo requests for the addresses of this
+//! machine. It sends ICMP errors about packets that could not be forwarded, and fragments packets
+//! that exceed the MTU of a link. Where no operating system resolves the addresses of stations, the
+//! responder resolves them, and holds packets until the station answers.
 //!
 //! | file | holds |
 //! |---|---|
@@ -13,8 +13,8 @@
 //! | `unreachable.rs` | stations that the operating system resolves, and that do not answer |
 //! | `host.rs` | the handling of each packet |
 //!
-//! The host half does all of the work, before any kernel runs. These packets are few, so batching
-//! them would only add latency.
+//! All of this work runs on the CPU before any kernel runs. The responder handles few packets, so
+//! batches for a device would only add latency.
 
 mod answers;
 mod config;

@@ -1,4 +1,4 @@
-//! Parser for route files with one route per line.
+//! Parser for route files, which contain one route per line.
 //!
 //! ```text
 //! # comments begin with # or ;
@@ -7,9 +7,9 @@
 //! 203.0.113.0/24               # uses the default next hop
 //! ```
 //!
-//! IPv6 prefixes work alike. Fields are separated by spaces and tabs, and lines end in LF or CRLF.
-//! The parser is written by hand for speed: a file may have two million lines, which must be read
-//! before the first packet can be forwarded.
+//! IPv6 prefixes have the same form. Fields are separated by spaces and tabs, and lines end in LF
+//! or CRLF. The parser is written by hand for speed. A file may have two million lines, which must
+//! be read before the first packet can be forwarded.
 
 use std::collections::HashMap;
 

@@ -1,9 +1,9 @@
-//! Next hops whose stations a responder resolves. Housekeeping copies the addresses from the
-//! responder's table ([`Neighbours`]) into next hops and routes.
+//! Next hops whose Ethernet addresses a responder function resolves. The housekeeping thread copies
+//! the addresses from the responder's table ([`Neighbours`]) into next hops and routes.
 //!
 //! The next hop of a gateway is resolved while the gateway answers. The next hop of an on-link
-//! prefix stays unresolved. Each of its stations that has answered gets a host route (/32 or /128).
-//! The neighbours of the operating system are handled alike in the module `kernel`.
+//! prefix stays unresolved. Each station in the prefix that has answered gets a host route (/32 or
+//! /128). The module `kernel` treats the neighbours of the operating system in the same way.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,12 +1,13 @@
-//! Interface to zebra: a server for FRR's forwarding plane manager protocol, as spoken by
-//! `dplane_fpm_nl`.
+//! Server for FRR's forwarding plane manager (FPM) protocol, through which zebra announces routes
+//! with its plugin `dplane_fpm_nl`.
 //!
-//! Each frame has a version (1), a type (1: netlink) and a total length (2 bytes, big-endian),
-//! followed by netlink messages. Zebra sends its complete state whenever it connects. No message
-//! marks the end of that state, so it counts as complete after a pause.
+//! Each frame begins with a version (1), a type (1 for netlink) and a total length (2 bytes,
+//! big-endian). Netlink messages follow. Zebra sends its complete state whenever it connects. No
+//! message marks the end of that state, so it counts as complete after a pause.
 //!
-//! One connection is read at a time, until it ends. The newest of the others waits. A zebra that
-//! restarts thus takes over as soon as the connection of its predecessor has been read to the end.
+//! The server reads one connection at a time, until the connection ends. Of the other connections,
+//! the newest one waits. A zebra that restarts thus takes over as soon as the connection of its
+//! predecessor has been read to the end.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read};

@@ -70,7 +70,7 @@ pub(super) struct State {
     hops: HashMap<HopKey, Hop>,
     /// Prefixes whose routes may have to change.
     dirty: HashSet<Prefix>,
-    /// Next hops whose contents may have to change.
+    /// Keys of the next hops whose contents may have to change.
     changed: HashSet<HopKey>,
     /// Time of the last request for each station.
     requested: HashMap<(u32, IpAddr), Instant>,
@@ -427,7 +427,7 @@ impl State {
         }
     }
 
-    /// Returns the key for a known neighbour in an on-link prefix.
+    /// Returns the key of the next hop for a known neighbour in an on-link prefix.
     fn station(&self, address: IpAddr) -> Option<HopKey> {
         let covering = (0..Family::of(address).bits()).rev().find_map(|length| {
             let prefix = Prefix::of(address, length)?;

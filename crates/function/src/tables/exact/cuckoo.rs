@@ -1,16 +1,17 @@
-//! Cuckoo hash table of the control side: the word in each slot, and the insertion of new entries.
+//! Cuckoo hash table of the control side. It knows the word in each slot, and inserts new entries.
 //!
-//! A key has two buckets of four slots. If all eight are taken, a breadth-first search finds the
-//! shortest path on which entries can move to their other buckets, up to a free slot (Li et al.,
-//! "Algorithmic Improvements for Fast Concurrent Cuckoo Hashing", EuroSys 2014, section 4.3.2).
+//! A key has two buckets of four slots. If all eight slots are taken, a breadth-first search finds
+//! the shortest path to a free slot. Along this path, entries move to their other buckets, so that
+//! a slot of the key becomes free. The search follows Li et al., "Algorithmic Improvements for Fast
+//! Concurrent Cuckoo Hashing", EuroSys 2014, section 4.3.2.
 //!
 //! ```text
 //! 63                rest_shift        2       1       0
 //! | rest             | value          | second | valid |
 //! ```
 //!
-//! A permuted or hashed key consists of the number of its first bucket and of `rest`. The second
-//! bucket follows from both.
+//! A mixed (permuted or hashed) key consists of the number of its first bucket and of `rest`. The
+//! number of its second bucket follows from both.
 
 use super::waves::Waves;
 

@@ -1,4 +1,4 @@
-//! Cuckoo hash table whose entries change with one store each.
+//! Exact-match tables by cuckoo hashing, in which each entry changes with a single store.
 
 mod cuckoo;
 mod hash;

@@ -1,20 +1,20 @@
-//! DIR-24-8 (Gupta, Lin, McKeown, "Routing Lookups in Hardware at Memory Access Speeds", INFOCOM
-//! 1998, section III).
+//! Construction of a DIR-24-8 table (Gupta, Lin, McKeown, "Routing Lookups in Hardware at Memory
+//! Access Speeds", INFOCOM 1998, section III).
 //!
-//! The top bit of an entry tells the kind of its index. If set, the entry refers to a group. If
-//! clear, it refers to a next hop, and all ones mean "no route". Entries have 2 bytes while both
-//! kinds of index fit into 15 bits, because half the bytes cause half the cache misses. Otherwise
-//! they have 4 bytes.
+//! If the top bit of an entry is set, the entry refers to a group of 256 entries. Otherwise, it
+//! refers to a next hop, and all ones mean "no route". Entries have 2 bytes if the indices of
+//! groups and of next hops fit into 15 bits, because smaller entries cause fewer cache misses.
+//! Otherwise, they have 4 bytes.
 //!
 //! The image is built in one pass over the address space. The prefixes are sorted by address, then
-//! by length, which is the order of a walk through their tree. A stack holds the prefixes that
-//! cover the current address. The top prefix applies until it ends or a longer one begins. The
-//! result maps addresses to next hops as a list of disjoint intervals. Each entry of the image is
-//! then written once, no matter how many prefixes cover it.
+//! by length, so that each prefix comes before the prefixes that it contains. A stack holds the
+//! prefixes that cover the current address. The top prefix applies until it ends or a longer one
+//! begins. The result maps addresses to next hops as a list of disjoint intervals. Each entry of
+//! the image is then written once, no matter how many prefixes cover it.
 //!
 //! Blocks of 256 addresses that are divided in the same way share a group. Real tables have few
 //! routes longer than /24, but a million host routes would need a gigabyte of groups without
-//! sharing. With sharing they need 16,384 groups at 64 next hops.
+//! sharing. With sharing, they need 16,384 groups if there are 64 next hops.
 
 use hashbrown::HashMap;
 
