@@ -7,7 +7,7 @@
 typedef struct gw_ipsec_hash {
     const GW_GLOBAL gw_ipsec_sa *sa;
     GW_GLOBAL gw_u8 *data; /* data to encrypt or decrypt */
-    gw_u32 words;          /* length of the data in words; 0: none, or the outcome is final */
+    gw_u32 words;          /* length of the data in words; 0: no packet, or it is dropped */
     gw_u32 packet;         /* index of the packet in the round */
     gw_u32 extended;       /* 1: the upper half of the sequence number is authenticated last */
     gw_u32 upper;

@@ -159,7 +159,7 @@ GW_LANE gw_ipsec_extensions gw_ipsec_walk(const GW_GLOBAL gw_u8 *packet, gw_u32 
         extensions.next_header_at = extensions.at;
         extensions.protocol = packet[extensions.at];
         extensions.at += length;
-        /* ESP is inserted before the destination options, and thus encrypts them. If a routing
+        /* ESP is inserted before the destination options, which it then protects. If a routing
          * header follows the destination options, ESP is inserted after both headers. In this case,
          * each node on the route must read the options. */
         if (kind != GW_PROTOCOL_DESTINATION) {

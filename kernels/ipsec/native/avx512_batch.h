@@ -54,7 +54,7 @@ typedef struct gw_avx512_upcoming {
     gw_u32 room[GW_AVX512_LANES] __attribute__((aligned(64)));
     gw_u32 sequence[2][GW_AVX512_LANES] __attribute__((aligned(64))); /* upper and lower halves */
     gw_avx512_sas sas;
-    gw_u32 count;   /* 0: no packet, or one has no SA */
+    gw_u32 count;   /* number of packets; 0: no packet is left, or a packet has no SA */
     gw_u32 fetched; /* number of prefetched packets */
 } gw_avx512_upcoming;
 

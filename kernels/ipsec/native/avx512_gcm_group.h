@@ -61,7 +61,7 @@ static __attribute__((noinline)) gw_gcm_product gw_gmac_extended(const gw_avx512
 typedef gw_gcm_product gw_gcm_many_blocks(const gw_gcm_shape *, const gw_ipsec_sa *, gw_u8 *data,
                                           const gw_u32 front[4]);
 
-/* Returns the identifier of the length and sequence number size of packet i (gw_gcm_shape.id). */
+/* Returns a number that identifies the length of packet i and the size of its sequence number. */
 GW_AVX512 gw_u32 gw_gcm_shape_id(const gw_avx512_group *group, gw_u32 i)
 {
     return group->data_bytes[i] << 1 | (group->extended >> i & 1u);

@@ -19,8 +19,8 @@ typedef struct gw_avx512_group {
     gw_u8 *data[GW_AVX512_LANES] __attribute__((aligned(64))); /* data to encrypt or decrypt */
     gw_u32 icv_bytes; /* length of all ICVs; 0: the lengths differ or are unknown */
     gw_u32 count;
-    gw_u32 simple;      /* 1: all packets are simple. Outbound, they are complete after encryption.
-                           Inbound, gw_avx512_simple_decapsulate_end may complete them. */
+    gw_u32 simple;      /* 1: all packets are simple. Outbound packets need only encryption.
+                           For inbound groups, see gw_avx512_simple_decapsulate_end. */
     gw_u32 same_length; /* result of gw_avx512_same_length */
     gw_u32 extended;    /* mask of the lanes with extended sequence numbers */
     gw_avx512_sas sas;

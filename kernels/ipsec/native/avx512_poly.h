@@ -8,7 +8,7 @@
 
 typedef struct gw_avx512_poly {
     __m512i sum[5];
-    __m512i r[2][5];     /* of even and of odd lanes, in the lower half of each 64-bit element */
+    __m512i r[2][5];     /* r of even and of odd lanes, in the lower half of 64-bit elements */
     __m512i fives[2][5]; /* r times 5 */
 } gw_avx512_poly;
 
