@@ -43,8 +43,8 @@ fields.count = "u32: number of patterns that end in this state, at least 1"
  * Every occurrence of every pattern counts, including overlapping ones. A pattern matches only
  * within one packet.
  *
- * Cost     the bytes of the payload; one dependent load per byte (the transition), which likely
- *          misses the first-level caches with many patterns
+ * The kernel reads all bytes of the payload. Each byte costs one dependent load, the transition of
+ * the automaton. With many patterns, this load likely misses the first-level caches.
  */
 #ifndef GODWIT_DPI_H
 #define GODWIT_DPI_H

@@ -28,7 +28,7 @@ fields.ports = "u32: number of ports, 1 to 65536"
  * The port number is the big-endian word in bytes 42..46 of the frame. The payload starts there in
  * an untagged Ethernet/IPv4/UDP frame without IP options. The function does not parse the headers.
  *
- * Cost     16 bytes read, 12 written; no dependent loads
+ * The kernel reads 16 bytes and writes 12. It makes no dependent loads.
  */
 #ifndef GODWIT_ECHO_H
 #define GODWIT_ECHO_H

@@ -95,8 +95,8 @@ fields.from = """\
  * Only forward and fragment change the frame, both in the same way. The TTL is checked after local,
  * because a packet for the router itself is not forwarded (RFC 1812 section 5.3.1).
  *
- * Cost     34 bytes read, 16 written; 2 dependent loads (tbl24, next hop), or 3 with a prefix
- *          longer than /24; the load from tbl24 misses every cache
+ * The kernel reads 34 bytes and writes 16. It makes 2 dependent loads, from tbl24 and from the next
+ * hop, or 3 for a prefix longer than /24. The load from tbl24 misses every cache.
  */
 #ifndef GODWIT_IPV4_H
 #define GODWIT_IPV4_H
@@ -278,9 +278,9 @@ GW_RARE void gw_ipv4_special(gw_u32 flags, gw_u32 port, gw_u32 index, gw_u32 ttl
  * Looks up the destination, applies rules 8 to 15 at the top of this file, and rewrites the frame.
  *
  * A branch for packets without a route would be mispredicted for random addresses. The code
- * therefore treats such a packet as if it had next hop 0, masks all results out, and writes the old
- * bytes of the frame again. Next hop 0 is always readable: if the image has no next hops, other
- * bytes of the table are at its place.
+ * therefore gives such a packet next hop 0 and masks all results out. It then writes the old bytes
+ * of the frame again. Next hop 0 is always readable: if the image has no next hops, other bytes of
+ * the table are at its place.
  */
 GW_LANE void gw_ipv4_end(const gw_lane *lane, const gw_half *first_half, gw_outcome *outcome)
 {

@@ -112,8 +112,8 @@ fields.tagged = "u32[8]: member ports that send frames with a tag"
  * reports whether the host must learn the source (GW_L2_NOTICE). This is the case if the source is
  * not in the table, not fresh, or at another port and not static.
  *
- * Cost     18 bytes read; 2 independent buckets each for source and destination, which all miss
- *          every cache when the table is large
+ * The kernel reads 18 bytes of the frame. It also reads 2 independent buckets each for the source
+ * and the destination. If the table is large, all of these loads miss every cache.
  */
 #ifndef GODWIT_L2_H
 #define GODWIT_L2_H

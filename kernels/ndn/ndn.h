@@ -132,8 +132,9 @@ fields.pad = "u32[2]: 0"
  * Only forward changes the frame. It decrements HopLimit and replaces the headers before the NDN
  * packet by those of the next hop. The header of an LpPacket is kept.
  *
- * Cost     the bytes of the frame; over UDP, those after the name twice; for most names 2 dependent
- *          loads that miss every cache (bucket, record), and 2 more for each longer prefix tried
+ * The kernel reads the bytes of the frame. Over UDP, it reads the bytes after the name twice. For
+ * most names, it makes 2 dependent loads that miss every cache, from a bucket and from a record.
+ * Each longer prefix that it tries takes 2 more.
  */
 #ifndef GODWIT_NDN_H
 #define GODWIT_NDN_H

@@ -16,7 +16,7 @@ truncated = "The frame is shorter than an Ethernet header."
  * template: a minimal function, as a starting point for new ones. It sends each frame back to its
  * source address.
  *
- * Cost     12 bytes read, 12 written; no dependent loads
+ * The kernel reads 12 bytes and writes 12. It makes no dependent loads.
  */
 #ifndef GODWIT_TEMPLATE_H
 #define GODWIT_TEMPLATE_H

@@ -1,4 +1,5 @@
-//! Libraries by the SHA-256 of everything that they depend on: text, flags, compiler, level.
+//! A cache of compiled libraries on disk. The key of a library is the SHA-256 of everything on
+//! which it depends: source text, compiler flags, compiler and level.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -8,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{Error, source};
 
-/// Bits of a mode that give rights to anybody but the owner.
+/// Bits of a file mode that give rights to anybody except the owner of the file.
 const OTHERS: u32 = 0o077;
 
 /// Folder of compiled libraries, with mode 0700.
@@ -17,8 +18,8 @@ pub(crate) struct Cache {
     folder: PathBuf,
 }
 
-/// Returns the SHA-256 of several parts, in hexadecimal digits. The length of each part is hashed
-/// too.
+/// Returns the SHA-256 of several parts, in hexadecimal digits. The hash also covers the length of
+/// each part, so that different parts never give the same input.
 pub(crate) fn digest(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -28,8 +29,9 @@ pub(crate) fn digest(parts: &[&[u8]]) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns the folder of the cache: `$XDG_CACHE_HOME/godwit/functions`,
-/// `~/.cache/godwit/functions`, or a folder below `/var/cache` for root without a home.
+/// Returns the folder of the cache. It is `$XDG_CACHE_HOME/godwit/functions` or
+/// `~/.cache/godwit/functions`. For root without a home folder, it is
+/// `/var/cache/godwit/functions`.
 pub(crate) fn folder() -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let base = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
@@ -79,7 +81,8 @@ impl Cache {
         self.folder.join(key).with_extension(extension)
     }
 
-    /// Returns the library of a key, if its content is unchanged since it was stored.
+    /// Returns the path of the library with this key. Returns `None` if the cache has no such
+    /// library, or if its content has changed since it was stored.
     pub(crate) fn find(&self, key: &str) -> Result<Option<PathBuf>, Error> {
         let path = self.path(key, "so");
         let (Ok(object), Ok(sum)) = (fs::read(&path), fs::read_to_string(self.path(key, "sha256"))) else {
@@ -92,7 +95,8 @@ impl Cache {
         Ok((sum.trim() == digest(&[&object])).then_some(path))
     }
 
-    /// Stores a library. The renames are atomic, because another process may store the same one.
+    /// Stores a library under a key. Each file is renamed atomically, because another process may
+    /// store the same library at the same time.
     pub(crate) fn store(&self, key: &str, object: &[u8]) -> Result<PathBuf, Error> {
         let path = self.path(key, "so");
         self.write(&path, object)?;

@@ -1,4 +1,5 @@
-//! Runs the system's C compiler on a function, once per level.
+//! Compiles a function that a user wrote with the C compiler of the system, once per level (set of
+//! CPU features).
 
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -12,11 +13,12 @@ use godwit_kernels::{Level, levels};
 use crate::cache::{self, Cache};
 use crate::{Error, inspect, sandbox, text};
 
-/// Compilers, in order of preference.
+/// Paths of C compilers, in order of preference.
 const COMPILERS: &[&str] = &["/usr/bin/cc", "/usr/local/bin/cc", "/usr/bin/gcc", "/usr/bin/clang"];
-/// Environment variable with the absolute path of another compiler.
+/// Name of the environment variable that selects another compiler by its absolute path.
 const COMPILER_VARIABLE: &str = "GODWIT_CC";
-/// Flags of every library. `kernels/build/compile.rs` has the same flags for built-in functions.
+/// Compiler flags for every library. For built-in functions, `kernels/build/compile.rs` has the
+/// same flags.
 const FLAGS: &[&str] = &[
     "-std=gnu11",
     "-fno-math-errno",
@@ -43,28 +45,31 @@ const FLAGS: &[&str] = &[
     "-Wl,-z,noexecstack",
     "-Wl,--build-id=none",
 ];
-/// Optimisation of all libraries except the reference.
+/// Optimisation flag of all libraries except the reference, which is not optimised.
 const OPTIMISED: &str = "-O3";
 
-/// Libraries of a function: paths of inspected files.
+/// Paths of the compiled libraries of one function. All libraries have passed the inspection.
 #[derive(Debug)]
 pub(crate) struct Libraries {
-    /// Library of each level that this machine supports, the lowest first.
+    /// The library for each level (set of CPU features) that this machine supports. The lowest
+    /// level is first.
     pub(crate) levels: Vec<(&'static Level, PathBuf)>,
-    /// Library without optimisation and without interleaved packets.
+    /// The reference library, which is compiled without optimisation and without interleaved
+    /// packets.
     pub(crate) reference: PathBuf,
-    /// Whether the C compiler ran.
+    /// Whether the C compiler had to run, because the cache did not contain all libraries.
     pub(crate) is_compiled: bool,
 }
 
 /// One run of the compiler.
 struct Job {
-    /// `None` for the reference.
+    /// The level (set of CPU features) of the library, or `None` for the reference.
     level: Option<&'static Level>,
     flags: Vec<&'static str>,
 }
 
-/// Returns the libraries of a function, from the cache or from the compiler.
+/// Returns the libraries of a function from the cache. Compiles those that the cache does not
+/// contain.
 pub(crate) fn libraries(path: &Path, custom: &CustomText<'_>) -> Result<Libraries, Error> {
     let supported = levels().iter().filter(|level| level.supported());
     let mut jobs: Vec<Job> =
@@ -80,7 +85,8 @@ pub(crate) fn libraries(path: &Path, custom: &CustomText<'_>) -> Result<Librarie
     let mut paths: Vec<Option<PathBuf>> = keys.iter().map(|key| cache.find(key)).collect::<Result<_, _>>()?;
     let is_compiled = paths.iter().any(Option::is_none);
     if is_compiled {
-        // The reference is first, because gopt transforms only texts that the compiler accepts.
+        // The reference is compiled first. It shows errors in the user's text, and gopt transforms
+        // only texts that the C compiler accepts.
         let reference = compiler.compile(path, custom, &text::reference(custom), &jobs[0].flags)?;
         paths[0] = Some(cache.store(&keys[0], &reference)?);
         let plain = text::plain(path, custom, &compiler.front(&jobs[0].flags))?;
@@ -99,7 +105,8 @@ pub(crate) fn libraries(path: &Path, custom: &CustomText<'_>) -> Result<Librarie
     Ok(Libraries { levels, reference, is_compiled })
 }
 
-/// Runs `work` for each index, on all cores. Returns the results in order.
+/// Calls `work` for each index, on all cores in parallel. Returns the results in the order of the
+/// indices.
 fn on_all_cores<T: Send>(indices: &[usize], work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(indices.len());
@@ -128,12 +135,14 @@ fn refused(path: &Path, message: impl Into<String>) -> Error {
 #[derive(Debug)]
 pub(crate) struct Compiler {
     program: PathBuf,
-    /// Digest of what identifies the program: path, size and time of its file.
+    /// Digest that identifies the compiler. It covers the path, the size and the modification time
+    /// of its file.
     identity: String,
 }
 
 impl Compiler {
-    /// Finds the compiler. Only absolute paths are used, so that `PATH` has no effect.
+    /// Finds the C compiler. Only absolute paths are tried, so that the variable `PATH` cannot
+    /// select another program.
     pub(crate) fn find(path: &Path) -> Result<Self, Error> {
         let refused = |message: String| Error::Refused { path: path.to_owned(), message };
         let program = match std::env::var_os(COMPILER_VARIABLE) {
@@ -161,13 +170,14 @@ impl Compiler {
         cache::digest(&parts.map(str::as_bytes))
     }
 
-    /// Returns the compiler as the front end of gopt.
+    /// Returns the C compiler in the form in which gopt runs it as its front end.
     fn front(&self, flags: &[&str]) -> gopt::Compiler {
         let flags = FLAGS.iter().chain(flags).map(|flag| (*flag).to_owned()).collect();
         gopt::Compiler { program: self.program.display().to_string(), flags, ..gopt::Compiler::default() }
     }
 
-    /// Compiles a text to a library, in a child process, and inspects it.
+    /// Compiles a source text to a library in a child process, and inspects the library. Returns
+    /// its bytes.
     fn compile(&self, path: &Path, custom: &CustomText<'_>, text: &str, flags: &[&str]) -> Result<Vec<u8>, Error> {
         let folder = tempfile::tempdir().map_err(|source| Error::File { path: std::env::temp_dir(), source })?;
         let file_error = |source| Error::File { path: folder.path().to_owned(), source };
@@ -185,15 +195,17 @@ impl Compiler {
     }
 }
 
-/// Runs a compiler with a text on its standard input. Returns its messages if it fails.
+/// Runs a compiler that reads `text` from its standard input. Returns the messages of the compiler
+/// if it fails.
 fn run(command: &mut Command, text: &str) -> std::io::Result<Result<(), String>> {
     let mut child = command.spawn()?;
     let mut input = child.stdin.take();
     let text = text.to_owned();
-    // The compiler may write messages before it has read everything.
+    // A separate thread writes the text, because the compiler may write messages before it has read
+    // everything. Otherwise both processes could wait for each other.
     let writer = std::thread::spawn(move || {
         if let Some(input) = &mut input {
-            // A compiler that stops early closes its input.
+            // A compiler that ends early closes its input, so an error of this write is ignored.
             let _ = input.write_all(text.as_bytes());
         }
     });
@@ -205,7 +217,8 @@ fn run(command: &mut Command, text: &str) -> std::io::Result<Result<(), String>>
     }
 }
 
-/// Converts the messages of a compiler to the first problem in the user's file.
+/// Finds the first problem in the user's file among the messages of a compiler, and returns it as
+/// an error.
 fn explain(path: &Path, custom: &CustomText<'_>, messages: &str) -> Error {
     for message in messages.lines() {
         let Some((place, problem)) = message.split_once(": error: ").or_else(|| message.split_once(": fatal error: "))
@@ -217,7 +230,8 @@ fn explain(path: &Path, custom: &CustomText<'_>, messages: &str) -> Error {
         if let (Some(line), Some(name)) = (line.and_then(|line| line.parse().ok()), name)
             && name == custom.file
         {
-            // Names of a compiler option at the end are for compiler users.
+            // A message may end with the name of a compiler option. The name is removed, because it
+            // does not help the author of a function.
             let problem = problem.split(" [-W").next().unwrap_or(problem);
             return Error::Line { path: path.to_owned(), line, message: sentence(problem) };
         }
@@ -235,13 +249,13 @@ fn explain(path: &Path, custom: &CustomText<'_>, messages: &str) -> Error {
     Error::Refused { path: path.to_owned(), message: format!("the C compiler failed: {}", sentence(first)) }
 }
 
-/// Returns the name in a linker's message about a missing function.
+/// Returns the name of the missing function if a message of the linker reports one.
 fn undefined_symbol(messages: &str) -> Option<&str> {
     let rest = messages.split_once("undefined reference to ").or_else(|| messages.split_once("undefined symbol: "))?.1;
     rest.trim_start_matches(['`', '\'', '"']).split(['\'', '"', '\n', ' ']).next()
 }
 
-/// Returns the line of the first use of a name.
+/// Returns the number of the first line that uses a name.
 fn line_of(source: &str, name: &str) -> Option<usize> {
     let lines = text::code_lines(source);
     let uses = |line: &String| {
@@ -250,7 +264,7 @@ fn line_of(source: &str, name: &str) -> Option<usize> {
     lines.iter().position(uses).map(|index| index + 1)
 }
 
-/// Returns a message on one line.
+/// Converts a message of the compiler to one line of text.
 fn sentence(message: &str) -> String {
     message.replace('\n', " ").trim().replace(['‘', '’'], "`")
 }

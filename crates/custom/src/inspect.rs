@@ -1,17 +1,18 @@
-//! Inspects a library before it is loaded. A kernel defines functions and constants, and nothing
-//! runs when it is loaded.
+//! Inspects a compiled library before it is loaded. The library of a kernel may define functions
+//! and constants, but no code in it may run when it is loaded.
 
 use object::elf;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{Endianness, Object, ObjectSection, ObjectSymbol};
 
-/// Sections whose contents run when a library is loaded or unloaded.
+/// Names of sections whose code runs when a library is loaded or unloaded.
 const RUNNING: &[&str] = &[".init_array", ".fini_array", ".preinit_array", ".ctors", ".dtors", ".init", ".fini"];
 
-/// Checks a library.
+/// Checks that a library contains nothing that a kernel must not contain. `bytes` is the content of
+/// the library file.
 ///
 /// # Errors
-/// Returns what a kernel must not contain, in one sentence.
+/// Returns the first problem, in one sentence.
 pub(crate) fn inspect(bytes: &[u8]) -> Result<(), String> {
     let file = ElfFile64::<Endianness>::parse(bytes).map_err(|error| format!("the library is not valid: {error}"))?;
     if let Some(symbol) =
@@ -49,7 +50,8 @@ pub(crate) fn inspect(bytes: &[u8]) -> Result<(), String> {
     needs_nothing(&file, bytes)
 }
 
-/// Checks the dynamic section: no other libraries, no relocations of code.
+/// Checks the dynamic section of the library. It must not load other libraries, and must not
+/// contain relocations in code.
 fn needs_nothing(file: &ElfFile64<'_, Endianness>, bytes: &[u8]) -> Result<(), String> {
     let endian = file.endian();
     let headers = file.elf_header().program_headers(endian, bytes).map_err(|error| error.to_string())?;
@@ -68,7 +70,8 @@ fn needs_nothing(file: &ElfFile64<'_, Endianness>, bytes: &[u8]) -> Result<(), S
     Ok(())
 }
 
-/// Conversion of a tag, whose type depends on the word size of the file.
+/// Converts a tag of the dynamic section to 64 bits. The type of a tag depends on the word size of
+/// the file.
 trait IntoU64 {
     fn into_u64(self) -> u64;
 }
@@ -92,7 +95,8 @@ mod tests {
 
     use super::*;
 
-    /// Compiles a text with the system's compiler, without the flags of kernels.
+    /// Compiles a text to a library with the C compiler of the system. It uses only the given
+    /// flags, not the flags for kernels.
     fn library(text: &str, flags: &[&str]) -> Vec<u8> {
         let folder = tempfile::tempdir().unwrap();
         let (source, output) = (folder.path().join("a.c"), folder.path().join("a.so"));

@@ -1,4 +1,5 @@
-//! Packet functions of users: one C file each, compiled when the configuration is read.
+//! Packet functions that users write. Each function is one C file, which is compiled when the
+//! configuration is read. The file passes through the following steps:
 //!
 //! ```text
 //! my.c  -> source -> text -> gopt -> compiler -> inspect -> cache -> load -> Compiled
@@ -15,8 +16,8 @@
 //! | `cache` | stores libraries by the SHA-256 of everything that they depend on |
 //! | `load` | loads a library and returns its entry points |
 //!
-//! The inspection stops mistakes, such as a call to libc. It does not stop malice: a user
-//! who may write the configuration may run code as Godwit's user.
+//! The inspection stops mistakes, such as a call to libc, but not attacks. Whoever may write the
+//! configuration may run code with the rights of the Godwit process.
 
 mod cache;
 mod compiler;
@@ -40,10 +41,10 @@ use godwit_packet::ImageRef;
 pub use error::Error;
 pub use reference::run_built_in;
 
-/// First kernel number of a function of a user.
+/// Lowest kernel number of functions that users write.
 pub const NUMBER_FIRST: u8 = 128;
 
-/// A compiled and loaded function of a user. It is never unloaded.
+/// A function that a user wrote, after it was compiled and loaded. It is never unloaded.
 #[derive(Debug)]
 pub struct Compiled {
     /// Declaration of the function.
@@ -54,25 +55,25 @@ pub struct Compiled {
     pub kernel: CustomKernel,
     /// The kernel without optimisation.
     reference: &'static Level,
-    /// Origin of the libraries.
+    /// Whether the libraries of the function were compiled or came from the cache.
     pub origin: Origin,
 }
 
-/// Origin of the libraries of a function.
+/// Where the libraries of a function came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The C compiler has just created at least one of them.
+    /// The C compiler has just created at least one of the libraries.
     Compiler,
-    /// All of them are from the cache.
+    /// All libraries came from the cache.
     Cache,
 }
 
 impl Compiled {
-    /// Runs the kernel without optimisation on one packet. `buffer` is the whole buffer of the
-    /// packet, and `image` the table image of the function.
+    /// Runs the kernel on one packet, in its version without compiler optimisation. `buffer` is the
+    /// whole buffer of the packet, and `image` is the table image of the function.
     ///
     /// # Panics
-    /// If the frame is not within the buffer.
+    /// Panics if the frame does not lie within the buffer.
     pub fn run_ref(
         &self,
         image: ImageRef<'_>,
@@ -86,13 +87,15 @@ impl Compiled {
     }
 }
 
-/// All loaded functions.
+/// All functions that were loaded in this process, with the digests of their texts.
 static LOADED: Mutex<Vec<(String, &'static Compiled)>> = Mutex::new(Vec::new());
 
-/// Loads a function from a C file, and compiles it if necessary. The same text is loaded once.
+/// Loads a function from a C file, and compiles it if necessary. If the same text was already
+/// loaded, returns the loaded function.
 ///
 /// # Errors
-/// Returns one sentence for the user, with the line of the file if there is one.
+/// Returns an error whose text is one sentence for the user. It names the line of the file if the
+/// problem has one.
 pub fn load(path: &Path) -> Result<&'static Compiled, Error> {
     let bytes = source::read(path)?;
     let file = path.display().to_string();
@@ -137,10 +140,11 @@ fn next_number(loaded: usize, path: &Path) -> Result<u8, Error> {
     )
 }
 
-/// Reads and checks the declaration of a user's function, without compiling it.
+/// Reads and checks the declaration in the text of a user's function, without compiling the
+/// function.
 ///
 /// # Errors
-/// Returns the problem with its line.
+/// Returns the first problem, with its line in the file.
 pub fn declare(path: &Path, text: &str) -> Result<Declaration, Error> {
     let at = |line: usize, message: String| Error::Line { path: path.to_owned(), line, message };
     let declaration = Declaration::parse(text).map_err(|error| at(error.line, error.message))?;

@@ -1,4 +1,5 @@
-//! Loads libraries of functions. They are never unloaded: workers keep pointers to their code.
+//! Loads the compiled libraries of functions. Libraries are never unloaded, because workers keep
+//! pointers to their code.
 
 use std::path::Path;
 
@@ -8,16 +9,16 @@ use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
 use crate::Error;
 use crate::compiler::Libraries;
 
-/// Function that runs the kernel over a bin.
+/// Type of the C function that runs the kernel over a bin (a batch of packets).
 type RunBin = unsafe extern "C" fn(u32, *const BinCall);
-/// Function that returns 1 if packets can be interleaved.
+/// Type of the C function that returns 1 if the kernel can interleave packets.
 type Interleaves = extern "C" fn() -> u32;
 
-/// Loaded libraries of a function.
+/// The loaded libraries of one function.
 pub(crate) struct Functions {
     pub(crate) levels: &'static [Level],
     pub(crate) reference: &'static Level,
-    /// Whether packets can be interleaved.
+    /// Whether the kernel can interleave packets.
     pub(crate) interleaves: bool,
 }
 

@@ -1,21 +1,21 @@
-//! Runs a kernel on one packet outside an arena.
+//! Runs a kernel on a single packet that does not lie in the arena, the memory of all packets.
 
 use godwit_abi::{BUFFER_UNIT_BYTES, Descriptor, Outcome};
 use godwit_kernels::{BinCall, Level};
 use godwit_packet::ImageRef;
 
-/// Space for one packet, aligned like a buffer.
+/// Memory for one packet, with the alignment of a packet buffer.
 #[repr(align(64))]
 #[derive(Clone, Copy)]
 struct Unit {
     _bytes: [u8; BUFFER_UNIT_BYTES],
 }
 
-/// Runs a kernel of Godwit on one packet, for the lowest level. `buffer` is the whole buffer of the
-/// packet, and `image` the table image of the function.
+/// Runs a built-in kernel on one packet, in the form for the lowest level (set of CPU features).
+/// `buffer` is the whole buffer of the packet, and `image` is the table image of the function.
 ///
 /// # Panics
-/// If the frame is not within the buffer, or the machine supports no level.
+/// Panics if the frame does not lie within the buffer, or if the machine supports no level.
 pub fn run_built_in(
     number: u8,
     image: ImageRef<'_>,
@@ -32,7 +32,7 @@ pub fn run_built_in(
 /// Runs a kernel on one packet. `buffer` is the whole buffer of the packet.
 ///
 /// # Panics
-/// If the frame is not within the buffer.
+/// Panics if the frame does not lie within the buffer.
 pub(crate) fn run_one(
     level: &Level,
     number: u8,
@@ -66,7 +66,7 @@ pub(crate) fn run_one(
     outcome
 }
 
-/// Bytes of several units.
+/// Converts a slice of 64-byte units to a slice of its bytes.
 trait Flat {
     fn as_flattened(&self) -> &[u8];
     fn as_flattened_mut(&mut self) -> &mut [u8];

@@ -1,5 +1,6 @@
-//! An unprivileged child process for the C compiler: another user if possible, an empty
-//! environment, limits, and no system calls that a compiler does not need.
+//! Runs the C compiler in an unprivileged child process. The child runs as another user if
+//! possible, with an empty environment and resource limits. System calls that a compiler does not
+//! need fail.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -7,16 +8,16 @@ use std::process::{Command, Stdio};
 
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
-/// User and group `nobody`.
+/// Number of the user and of the group `nobody`.
 const NOBODY: libc::uid_t = 65_534;
-/// Address space of the compiler, in bytes.
+/// Maximum address space of the compiler, in bytes.
 const MEMORY_BYTES: u64 = 4 << 30;
-/// Time of the compiler on the CPU, in seconds.
+/// Maximum CPU time of the compiler, in seconds.
 const CPU_SECONDS: u64 = 60;
-/// Size of a file that the compiler writes, in bytes.
+/// Maximum size of a file that the compiler writes, in bytes.
 const FILE_BYTES: u64 = 256 << 20;
 
-/// System calls that fail in the child.
+/// System calls that fail in the child process.
 const DENIED: &[libc::c_long] = &[
     libc::SYS_socket,
     libc::SYS_socketpair,
@@ -53,7 +54,8 @@ const DENIED: &[libc::c_long] = &[
     libc::SYS_setgid,
 ];
 
-/// Returns a command that runs `program` in `folder`, which the child may write.
+/// Returns a command that runs `program` in the folder `folder`, to which the child process may
+/// write.
 pub(crate) fn command(program: &Path, folder: &Path) -> Command {
     let mut command = Command::new(program);
     command.env_clear();
@@ -70,7 +72,7 @@ pub(crate) fn command(program: &Path, folder: &Path) -> Command {
     command
 }
 
-/// Gives the folder to the user that the child runs as.
+/// Gives the folder to the user as whom the child process runs.
 pub(crate) fn give(folder: &Path) -> std::io::Result<()> {
     // SAFETY: the call has no preconditions.
     match unsafe { libc::geteuid() } {
@@ -79,7 +81,7 @@ pub(crate) fn give(folder: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Restricts the calling process, which is the child before exec.
+/// Restricts the calling process. It is the child process, before it executes the compiler.
 fn restrict(is_root: bool, filter: Option<&BpfProgram>) -> std::io::Result<()> {
     let check = |result: libc::c_int| if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) };
     for (resource, most) in [
@@ -109,7 +111,8 @@ fn restrict(is_root: bool, filter: Option<&BpfProgram>) -> std::io::Result<()> {
     }
 }
 
-/// Returns the filter of system calls, or `None` on an architecture without one.
+/// Returns the filter of system calls (seccomp), or `None` if the filter does not support this
+/// architecture.
 fn filter() -> Option<BpfProgram> {
     let architecture = TargetArch::try_from(std::env::consts::ARCH).ok()?;
     let rules = DENIED.iter().map(|&call| (call, Vec::new())).collect();

@@ -1,4 +1,4 @@
-//! Reads files that decide which code runs: they must be writable by trusted users only.
+//! Reads files that decide which code runs. Only trusted users may be able to write these files.
 
 use std::fs;
 use std::io::Read;
@@ -7,20 +7,20 @@ use std::path::Path;
 
 use crate::Error;
 
-/// Bit of a mode that lets everybody write.
+/// Bit of a file mode that lets everybody write to the file.
 const OTHERS_WRITE: u32 = 0o002;
-/// Bit of a mode that lets the group write.
+/// Bit of a file mode that lets the file's group write to the file.
 const GROUP_WRITE: u32 = 0o020;
-/// Bit of a folder's mode that lets only owners delete files.
+/// Bit of a folder's mode that lets only the owner of a file delete it.
 const STICKY: u32 = 0o1000;
-/// Maximum size of a source or a package, in bytes.
+/// Maximum size of a source file or of a package, in bytes.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// Reads a file. Refuses it if others than its owner, root or this user may change it, or if it is
-/// a link out of its folder.
+/// Reads a file that decides which code runs. Refuses the file if anybody except root and the
+/// current user may change it. Also refuses a symbolic link that leads out of its folder.
 ///
 /// # Errors
-/// Returns [`Error::File`] or [`Error::Refused`].
+/// Returns [`Error::File`] if the file cannot be read, or [`Error::Refused`] if it is not trusted.
 pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
     let refused = |message: String| Error::Refused { path: path.to_owned(), message };
     let file_error = |source| Error::File { path: path.to_owned(), source };
@@ -52,7 +52,8 @@ pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Checks that only root or this user may write a file or a folder.
+/// Checks that only root and the current user may write to a file or a folder. Returns the reason
+/// if others may.
 pub(crate) fn trusted(metadata: &fs::Metadata) -> Result<(), String> {
     // SAFETY: the call has no preconditions.
     let own = unsafe { libc::geteuid() };
@@ -65,7 +66,8 @@ pub(crate) fn trusted(metadata: &fs::Metadata) -> Result<(), String> {
     }
 }
 
-/// Returns whether others may write. The user's own group may: many systems give each user one.
+/// Returns whether users other than the owner may write to a file or a folder. The current user's
+/// own group may write, because many systems give each user a separate group.
 fn others_write(metadata: &fs::Metadata) -> bool {
     // SAFETY: the call has no preconditions.
     let own = unsafe { libc::getegid() };

@@ -1,4 +1,5 @@
-//! Checks the text of a function, and joins it with the dialect.
+//! Checks the source text of a user's function. Joins it with the dialect, the C headers that all
+//! kernels use.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -8,7 +9,7 @@ use godwit_kernels::custom::{CpuText, CustomText};
 
 use crate::Error;
 
-/// Words that a kernel must not contain, with the reason.
+/// Words that a kernel must not contain, each with the reason.
 const REFUSED: &[(&str, &str)] = &[
     ("asm", "inline assembly runs on no other processor"),
     ("__asm__", "inline assembly runs on no other processor"),
@@ -22,7 +23,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("__constructor__", "code runs only for packets"),
 ];
 
-/// Refuses texts that contain what no kernel may contain. Returns the line and the problem.
+/// Checks that a source text contains nothing that a kernel must not contain. Returns the line
+/// number and the description of the first problem.
 pub(crate) fn check(text: &str) -> Result<(), (usize, String)> {
     let mut depth = 0usize;
     for (index, line) in code_lines(text).iter().enumerate() {
@@ -59,7 +61,7 @@ pub(crate) fn check(text: &str) -> Result<(), (usize, String)> {
     Ok(())
 }
 
-/// Returns whether a line uses `&&name` as an operand, which is the address of a label.
+/// Returns whether a line uses `&&name` as an operand. In GNU C, this is the address of a label.
 fn computed_label(line: &str) -> bool {
     line.match_indices("&&").any(|(at, _)| {
         let before = line[..at].trim_end().chars().last();
@@ -71,7 +73,8 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').filter(|word| !word.is_empty())
 }
 
-/// Returns the lines of a text without comments and the contents of literals.
+/// Returns the lines of a source text without comments and without the contents of string and
+/// character literals.
 pub(crate) fn code_lines(text: &str) -> Vec<String> {
     #[derive(PartialEq)]
     enum State {
@@ -124,13 +127,15 @@ pub(crate) fn code_lines(text: &str) -> Vec<String> {
     lines
 }
 
-/// Returns the text for the CPU with a loop that processes one packet after another.
+/// Returns the source text for the CPU, with a loop that processes one packet after another. It is
+/// the text of the reference.
 pub(crate) fn reference(custom: &CustomText<'_>) -> String {
     let Ok(text) = custom.cpu(|_| Ok::<_, Infallible>(BTreeSet::new()));
     text.text
 }
 
-/// Returns the text for the CPU, before gopt interleaves the packets.
+/// Returns the source text for the CPU, before gopt transforms the loop so that it interleaves
+/// packets.
 pub(crate) fn plain(path: &Path, custom: &CustomText<'_>, compiler: &gopt::Compiler) -> Result<CpuText, Error> {
     let options = gopt::Options { name: "custom.c", compiler: compiler.clone(), ..gopt::Options::default() };
     let expensive = |text: &str| match gopt::expensive(text, &options) {
@@ -140,7 +145,8 @@ pub(crate) fn plain(path: &Path, custom: &CustomText<'_>, compiler: &gopt::Compi
     custom.cpu(expensive).map_err(|error| explain(path, custom, error))
 }
 
-/// Returns the text with the batch loop transformed by gopt, if there is one.
+/// Returns the source text after gopt has transformed its packet loop so that the loop interleaves
+/// packets. Returns the text unchanged if the kernel has no loop for gopt.
 pub(crate) fn interleaved(
     path: &Path,
     custom: &CustomText<'_>,
@@ -154,7 +160,8 @@ pub(crate) fn interleaved(
     Ok(output.text)
 }
 
-/// Converts an error of gopt. A refusal names the line of the user's file.
+/// Converts an error of gopt to an error for the user. If gopt refuses the user's text, the error
+/// names the line in the user's file.
 fn explain(path: &Path, custom: &CustomText<'_>, error: gopt::Error) -> Error {
     match error {
         gopt::Error::Refusal(refusal) if refusal.file == custom.file => {

@@ -1,4 +1,4 @@
-//! Arrays of a chunk as bytes that host and device share.
+//! Accesses the arrays of a chunk (the bins of one launch) as bytes, which host and device share.
 
 use godwit_packet::Plain;
 
@@ -14,20 +14,22 @@ pub(crate) fn bytes_of_mut<T: Plain>(values: &mut [T]) -> &mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
 }
 
-/// Writes `values` to the array at `offset`, starting with element `index`.
+/// Writes `values` into the array that begins at `offset`. The first value becomes element `index`
+/// of the array.
 ///
 /// # Panics
-/// Panics if the array is shorter.
+/// Panics if the values exceed `bytes`.
 #[inline]
 pub(crate) fn put<T: Plain>(bytes: &mut [u8], offset: usize, index: usize, values: &[T]) {
     let start = offset + index * size_of::<T>();
     bytes[start..start + size_of_val(values)].copy_from_slice(bytes_of(values));
 }
 
-/// Reads `values` from the array at `offset`, starting with element `index`.
+/// Reads `values` from the array that begins at `offset`. The first value is element `index` of the
+/// array.
 ///
 /// # Panics
-/// Panics if the array is shorter.
+/// Panics if the values exceed `bytes`.
 #[inline]
 pub(crate) fn get<T: Plain>(bytes: &[u8], offset: usize, index: usize, values: &mut [T]) {
     let start = offset + index * size_of::<T>();

@@ -1,8 +1,9 @@
-//! The part of a chain that a device runs without returning packets to the host.
+//! The device chain: the part of the function chain that a device runs without returning packets to
+//! the host.
 //!
-//! The engine connects verdicts of one function to another function on the same device. Kernels
-//! look up these connections (`gw_chain` in `kernels/abi/abi.h`) and record the path of each packet
-//! in its trail.
+//! The engine connects verdicts of one function to another function on the same device. A verdict
+//! is the result that a function returns for a packet. Kernels look up these connections
+//! (`gw_chain` in `kernels/abi/abi.h`) and record the path of each packet in its trail.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,32 +15,36 @@ use crate::program::{AccessNeeds, Program};
 /// Connections between functions on a device, and the functions whose packets need not be copied
 /// back.
 ///
-/// A connected function runs with parameter 0 and does not move frames: it has no host half, and
-/// its [`Program::writes_bytes`] is not `u16::MAX`.
+/// A connected function must work without the part that runs on the CPU, because its kernel always
+/// gets parameter 0. It must not move frames, so its [`Program::writes_bytes`] is not `u16::MAX`.
 ///
 /// The table on the device may have more rows than this chain. The other rows belong to a second
 /// chain, which replaces this one while packets are in flight
 /// ([`Device::update_chain`](crate::Device::update_chain)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceChain {
-    /// Number of rows in the table.
+    /// Number of rows in the table on the device. Each row belongs to one class of packets.
     table_rows: usize,
     /// Rows of the table that belong to this chain.
     own_rows: Range<usize>,
     /// Number of rows in use, at the start of `own_rows`.
     rows: usize,
     verdicts: usize,
-    /// Connections by instance, row and verdict, as `rank << 16 | instance`, or `HOP_NONE`.
+    /// The next function for each combination of function, row (packet class) and verdict. The
+    /// value is `rank << 16 | instance`, or `HOP_NONE` without a next function.
     hops: Vec<u32>,
-    /// For each instance: whether packets that leave this function, or a function after it, need
-    /// not be copied back.
+    /// For each function: whether the host needs no packets that leave the device after this
+    /// function or after a function that follows it. The device then does not copy these packets
+    /// back.
     unneeded: Vec<bool>,
-    /// Whether the device keeps a table without connections, for a later chain.
+    /// Whether the device keeps room for a table even if this chain has no connections. A later
+    /// chain can then use this table.
     reserves_table: bool,
 }
 
 impl DeviceChain {
-    /// Creates a chain without connections, in which all packets are copied back.
+    /// Creates a device chain without connections between functions. The device copies all packets
+    /// back to the host.
     pub fn new(instances: usize, rows: usize, verdicts: usize) -> Self {
         assert!(rows <= 256 && verdicts < 255 && instances <= 1 << 14, "{instances} functions, {rows} rows");
         let hops = vec![HOP_NONE; instances * rows * verdicts];
@@ -47,8 +52,9 @@ impl DeviceChain {
         Self { table_rows: rows, own_rows: 0..rows, rows, verdicts, hops, unneeded, reserves_table: false }
     }
 
-    /// Places the chain in a larger table with `table_rows` rows, at the rows `own_rows`.
-    /// [`Bin::row`](godwit_abi::Bin::row) is a row of the table.
+    /// Places the chain in a larger table on the device. The table has `table_rows` rows, of which
+    /// the chain occupies `own_rows`. [`Bin::row`](godwit_abi::Bin::row) counts the rows of the
+    /// table.
     ///
     /// # Panics
     /// Panics if the chain does not fit into `own_rows`, or if the table has more than 256 rows.
@@ -58,13 +64,15 @@ impl DeviceChain {
         Self { own_rows, table_rows, ..self }
     }
 
-    /// Makes the device keep a table even if nothing is connected, for a later chain.
+    /// Makes the device keep room for a table even if no functions are connected. A later chain can
+    /// then use this table.
     pub fn reserve_table(&mut self) {
         self.reserves_table = true;
     }
 
-    /// Connects `verdict` of `from` to `to`, for packets of row `row` of this chain. The rank of
-    /// `to` must be smaller than the rank of every function after it.
+    /// Makes packets continue with the function `to` after the function `from` returns `verdict`.
+    /// This applies to the packet class whose row in this chain is `row`. The rank of `to` must be
+    /// smaller than the rank of every function after it.
     ///
     /// # Panics
     /// Panics if the function, row or verdict does not exist, or if the rank is 0 or greater than
@@ -74,13 +82,15 @@ impl DeviceChain {
         self.hops[(from * self.rows + row) * self.verdicts + verdict] = u32::from(rank) << 16 | to as u32;
     }
 
-    /// Marks that packets that leave `instance`, or a function after it, need not be copied back.
+    /// Records that the host needs no packets that leave the device after the function `instance`
+    /// or after a function that follows it. The device then does not copy them back.
     pub fn skip_copy_back(&mut self, instance: usize) {
         self.unneeded[instance] = true;
     }
 
-    /// Returns the function that runs after `from` returned `verdict` for a packet of table row
-    /// `row`, if any.
+    /// Returns the function that a packet enters after the function `from` returned `verdict`, or
+    /// `None` if the packet leaves the device. `row` is the packet's row in the table on the
+    /// device.
     #[inline]
     pub fn next(&self, from: usize, row: u8, verdict: u8) -> Option<usize> {
         let (row, verdict) = (usize::from(row).wrapping_sub(self.own_rows.start), usize::from(verdict));
@@ -93,7 +103,7 @@ impl DeviceChain {
         }
     }
 
-    /// Returns whether any verdict of `from` is connected.
+    /// Returns whether any verdict of the function `from` leads to another function on the device.
     pub fn continues(&self, from: usize) -> bool {
         self.row_hops(from).any(|hop| hop != HOP_NONE)
     }
@@ -103,8 +113,8 @@ impl DeviceChain {
         self.hops.iter().any(|&hop| hop != HOP_NONE)
     }
 
-    /// Returns whether a device must receive this chain: it needs a table, or some packets need not
-    /// be copied back.
+    /// Returns whether a device must know this chain. This is the case if the chain needs a table,
+    /// or if some packets need not be copied back.
     pub fn is_needed(&self) -> bool {
         self.has_table() || self.unneeded.contains(&true)
     }
@@ -114,7 +124,8 @@ impl DeviceChain {
         self.reserves_table || self.continues_any()
     }
 
-    /// Returns whether the path of packets after `from` depends on their row.
+    /// Returns whether packets of different rows (packet classes) take different paths after the
+    /// function `from`.
     pub fn distinguishes_rows(&self, from: usize) -> bool {
         let rows = self.reached(from).into_iter().flat_map(|function| {
             let start = function * self.rows * self.verdicts;
@@ -129,7 +140,7 @@ impl DeviceChain {
         self.hops[from * of_instance..][..of_instance].iter().copied()
     }
 
-    /// Returns `from` and all functions that are connected to it directly or indirectly.
+    /// Returns the function `from`, and all functions that packets can reach from it on the device.
     fn reached(&self, from: usize) -> Vec<usize> {
         let mut reached = vec![from];
         let mut at = 0;
@@ -145,8 +156,8 @@ impl DeviceChain {
         reached
     }
 
-    /// Returns the bytes at the start of the table images: `gw_chain`, the stages and the
-    /// connections.
+    /// Returns the bytes that precede the table images in device memory: the header `gw_chain`, one
+    /// `gw_chain_stage` per function, and the connections between functions.
     pub(crate) fn image(chain: Option<&Self>, programs: &[Arc<dyn Program>]) -> Vec<u8> {
         let chain = chain.filter(|chain| chain.has_table());
         let header = Chain {
@@ -172,8 +183,8 @@ impl DeviceChain {
         image
     }
 
-    /// Returns the parts of the image that belong to this chain, unused rows included: offset in
-    /// the image and bytes.
+    /// Returns the parts of the table on the device that belong to this chain, including its unused
+    /// rows. Each part consists of its offset and its bytes.
     pub(crate) fn parts(&self) -> Vec<(usize, Vec<u8>)> {
         let instances = self.unneeded.len();
         let hops_at = size_of::<Chain>() + instances * size_of::<ChainStage>();
@@ -186,11 +197,13 @@ impl DeviceChain {
         (0..instances).map(part).collect()
     }
 
-    /// Removes the connections that need more bytes copied than `reserved` provides, by program.
-    /// Packets of these functions then return to the host in between.
+    /// Removes connections until the packets of each function need no more bytes copied than
+    /// `reserved` provides for this function. Packets whose connection is removed return to the
+    /// host between the two functions.
     ///
     /// # Errors
-    /// Returns an instance whose own packets need more than `reserved` provides.
+    /// Returns the index of a function that needs more than `reserved` provides even without
+    /// connections.
     pub(crate) fn within(mut self, reserved: &[AccessNeeds], programs: &[Arc<dyn Program>]) -> Result<Self, usize> {
         let rank_of = |chain: &Self, instance: usize| {
             let to_it = chain.hops.iter().filter(|&&hop| hop != HOP_NONE && hop as usize & 0xffff == instance);
@@ -199,8 +212,8 @@ impl DeviceChain {
         loop {
             let needs = Self::needs(Some(&self), programs);
             let beyond = (0..programs.len()).filter(|&instance| !needs[instance].are_within(&reserved[instance]));
-            // Start with the last functions: cutting them may be sufficient for the functions
-            // before them.
+            // The last functions of the chain lose their connections first. This may already be
+            // sufficient for the functions before them.
             let Some(instance) = beyond.max_by_key(|&instance| rank_of(&self, instance)) else { return Ok(self) };
             if !self.continues(instance) {
                 return Err(instance);
@@ -210,7 +223,8 @@ impl DeviceChain {
         }
     }
 
-    /// Returns the needs of each program.
+    /// Returns which bytes of a packet the device needs, for packets that enter the device at each
+    /// of the functions.
     pub(crate) fn needs(chain: Option<&Self>, programs: &[Arc<dyn Program>]) -> Vec<AccessNeeds> {
         let all = |head: usize| {
             let mut needs = AccessNeeds::of(&*programs[head]);
@@ -220,8 +234,8 @@ impl DeviceChain {
                 assert!(other.writes_bytes != u16::MAX, "a connected function must not move frames");
                 needs.reads_bytes = needs.reads_bytes.max(other.reads_bytes);
                 needs.writes_bytes = needs.writes_bytes.max(other.writes_bytes);
-                // The first function may move the frame, so the bytes that this function reads are
-                // unknown.
+                // If the first function may move the start of the frame, the bytes that this later
+                // function reads are unknown.
                 if needs.writes_bytes == u16::MAX {
                     needs.reads_bytes = u16::MAX;
                 }

@@ -1,4 +1,4 @@
-//! Checks that every lane makes before a kernel processes a chunk.
+//! Checks of a chunk (the bins of one launch) before a kernel processes it.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -9,8 +9,9 @@ use godwit_sched::Chunk;
 
 use crate::error::Error;
 
-/// Checks a chunk. After this check, kernels access only the packets of the chunk. `kernel` returns
-/// the kernel number of the program with a given index, or `None` if there is no such program.
+/// Checks a chunk (the bins of one launch). After this check, kernels access only packets that the
+/// chunk contains. `kernel` maps the index of a program to its kernel number, or to `None` if no
+/// such program exists.
 pub(crate) fn check(region: &Region, chunk: &Chunk, kernel: impl Fn(u16) -> Option<u8>) -> Result<(), Error> {
     check_bins(chunk, kernel)?;
     for bin in &chunk.bins {
@@ -21,11 +22,11 @@ pub(crate) fn check(region: &Region, chunk: &Chunk, kernel: impl Fn(u16) -> Opti
     Ok(())
 }
 
-/// Checks the bins of a chunk, but not its packets. Lanes that visit every packet anyway check the
-/// packets themselves.
+/// Checks the bins (batches of packets for one function) of a chunk, but not their packets. It is
+/// for callers that visit every packet anyway and then check it.
 pub(crate) fn check_bins(chunk: &Chunk, kernel: impl Fn(u16) -> Option<u8>) -> Result<(), Error> {
     let refuse = |reason: String| Err(Error::Chunk { reason });
-    // The previous bin, if the next bin must be another part of it.
+    // The previous entry, if the next entry must be another part of the same bin.
     let mut unfinished: Option<&Bin> = None;
     for bin in &chunk.bins {
         if unfinished.map(|previous| previous.instance) != (bin.part & PART_REST != 0).then_some(bin.instance) {
@@ -47,7 +48,7 @@ pub(crate) fn check_bins(chunk: &Chunk, kernel: impl Fn(u16) -> Option<u8>) -> R
     }
 }
 
-/// Checks that the packets of a chunk lie in the arena at `base`.
+/// Checks that the packets of a chunk lie in the arena whose first byte is at `base`.
 pub(crate) fn check_arena(region: &mut Region, base: NonNull<u8>) -> Result<(), Error> {
     match region.arena_base() == base.as_ptr() {
         true => Ok(()),
@@ -55,7 +56,7 @@ pub(crate) fn check_arena(region: &mut Region, base: NonNull<u8>) -> Result<(), 
     }
 }
 
-/// Checks that the bins of a chunk have as many packets as the chunk.
+/// Checks that the packet counts of all bins add up to the packet count of their chunk.
 pub(crate) fn check_count(chunk: &Chunk) -> Result<(), Error> {
     let packets: usize = chunk.bins.iter().map(|bin| usize::from(bin.count)).sum();
     match packets == chunk.packets as usize {
@@ -67,18 +68,19 @@ pub(crate) fn check_count(chunk: &Chunk) -> Result<(), Error> {
     }
 }
 
-/// Returns the error for a bin with a packet outside the worker's region.
+/// Returns the error for a bin that contains a packet outside the worker's own memory region.
 pub(crate) fn outside(bin: &Bin) -> Error {
     Error::Chunk { reason: format!("{bin:?} has a packet outside its worker's region") }
 }
 
-/// Returns the range of a bin's packets in the arrays of its chunk.
+/// Returns the index range of the packets of a bin (batch of packets) in the arrays of its chunk.
 pub(crate) fn packets_of(bin: &Bin) -> Range<usize> {
     let first = bin.first as usize;
     first..first + usize::from(bin.count)
 }
 
-/// Returns the number of entries of the chunk's arrays, up to the last entry that a bin uses.
+/// Returns the length of the used part of a chunk's arrays, which ends after the last packet of any
+/// bin.
 pub(crate) fn used_entries(chunk: &Chunk) -> usize {
     chunk.bins.iter().map(|bin| packets_of(bin).end).max().unwrap_or(0)
 }

@@ -1,4 +1,5 @@
-//! The interface of all devices: [`Device`] and [`Lane`].
+//! The interface of all devices. A [`Device`] is a processor that runs packet functions, and a
+//! [`Lane`] is one worker's connection to it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::found::Capabilities;
 use crate::options::Mode;
 use crate::program::Program;
 
-/// A chunk that a lane refused.
+/// A chunk (the bins of one launch) that a device did not accept.
 #[derive(Debug)]
 pub struct Rejected {
     /// The unchanged chunk.
@@ -22,7 +23,7 @@ pub struct Rejected {
     pub error: Error,
 }
 
-/// Processing time of one bin.
+/// Processing time of one bin (a batch of packets for one function).
 #[derive(Clone, Copy, Debug)]
 pub struct BinTime {
     /// Index of the bin in its chunk.
@@ -33,8 +34,9 @@ pub struct BinTime {
 
 /// One worker's connection to a device.
 pub trait Lane: Send {
-    /// Allocates memory and locks pages for `chunk`, which is empty now and will be submitted
-    /// repeatedly. Without this call, the first `submit` does the same work while packets wait.
+    /// Allocates memory and locks pages for `chunk`. The chunk is empty now, and the caller will
+    /// submit it repeatedly. Without this call, the first `submit` does the same work while packets
+    /// wait.
     ///
     /// # Errors
     /// Fails if the device has too little memory or its driver fails.
@@ -43,44 +45,51 @@ pub trait Lane: Send {
         Ok(())
     }
 
-    /// Submits a chunk. All of its packets must lie in `region`. The device owns them until
-    /// [`Lane::poll`] returns the chunk; until then, the caller must not access their buffers
-    /// through copies of the descriptors.
+    /// Submits a chunk (the bins of one launch) to the device. All of its packets must lie in
+    /// `region`, the worker's own memory. The device owns the packets until [`Lane::poll`] returns
+    /// the chunk. Until then, the caller must not access their buffers through copies of the
+    /// descriptors.
     ///
     /// # Errors
     /// Returns [`Rejected`] with the unchanged chunk if the device cannot accept it.
     fn submit(&mut self, region: &mut Region, chunk: Chunk) -> Result<(), Box<Rejected>>;
 
-    /// Returns a finished chunk with its outcomes and updated descriptors, or `None` if no chunk is
-    /// finished.
+    /// Returns a chunk that the device has finished, with its outcomes and updated descriptors.
+    /// Returns `None` if no chunk is finished.
     ///
     /// # Errors
-    /// [`Error::Failed`] returns one chunk; the lane stays usable. [`Error::Lost`] returns all
-    /// chunks in flight: [`Lane::in_flight`] is then 0 and [`Lane::submit`] rejects every chunk.
-    /// Each lane of a lost device reports the loss once, even if it had no chunks in flight.
+    /// Returns [`Error::Failed`] with one chunk that the device failed to finish. The lane (this
+    /// connection to the device) stays usable.
+    ///
+    /// Returns [`Error::Lost`] with all chunks in flight if the device is lost. [`Lane::in_flight`]
+    /// is then 0, and [`Lane::submit`] rejects every chunk. Each lane of a lost device reports the
+    /// loss once, even if it had no chunks in flight.
     fn poll(&mut self, region: &mut Region) -> Result<Option<Chunk>, Error>;
 
-    /// Returns the number of chunks that were submitted and not yet returned.
+    /// Returns the number of chunks that were submitted through this lane and that [`Lane::poll`]
+    /// has not yet returned.
     fn in_flight(&self) -> usize;
 
-    /// Returns the processing times of the bins of the last returned chunk, if the device measures
-    /// them.
+    /// Returns the processing time of each bin in the chunk that [`Lane::poll`] returned last. The
+    /// result is empty if the device does not measure these times.
     fn bin_times(&self) -> &[BinTime];
 
-    /// Returns the number of bins that each group of this lane received, as `[group][program]`.
-    /// Empty if the lane has no persistent groups.
+    /// Returns how many bins each persistent work-group of this lane received, as
+    /// `[group][program]`. The result is empty if the lane has no persistent work-groups.
     fn bins_by_group(&self) -> Vec<Vec<u64>> {
         Vec::new()
     }
 
-    /// Returns the bytes that this lane copied to the device and back since it was opened, chunk
-    /// arrays included. `[0, 0]` means that the device works on the host's memory.
+    /// Returns the number of bytes that this lane has copied to the device and back since it was
+    /// opened. Both numbers include the arrays of chunks. They are 0 if the device works on the
+    /// host's memory.
     fn moved_bytes(&self) -> [u64; 2] {
         [0, 0]
     }
 }
 
-/// A processor with loaded programs, from which each worker opens a lane.
+/// A processor with loaded packet functions. Each worker opens a lane, which is its connection to
+/// the device.
 pub trait Device: Send + Sync {
     /// Returns the properties of the device.
     fn capabilities(&self) -> &Capabilities;
@@ -90,28 +99,32 @@ pub trait Device: Send + Sync {
         Mode::Launch
     }
 
-    /// Returns the reason, in one sentence, if the device does not use the requested mode.
+    /// Returns the reason, in one sentence, if the device does not support the requested mode and
+    /// uses another one.
     fn fallback(&self) -> Option<&str> {
         None
     }
 
-    /// Returns whether the device runs [the chain](crate::DeviceOptions::chain) that it was opened
-    /// with. In chunks that it returns with [`Chunk::ran_chain`], `trails` records the path of each
-    /// packet, and outcomes are those of the last function.
+    /// Returns whether the device runs [the device chain](crate::DeviceOptions::chain) with which
+    /// it was opened. If it does, it returns chunks with [`Chunk::ran_chain`] set. In such a chunk,
+    /// `trails` records the path of each packet, and the outcome of a packet is that of its last
+    /// function.
     fn runs_chain(&self) -> bool {
         false
     }
 
-    /// Returns the selected form of each program, for reports.
+    /// Returns the form (compiled version of the kernel) that the device has selected for each
+    /// program, for reports.
     fn choices(&self) -> Vec<Choice>;
 
     /// Copies the changed bytes `range` of the image of program `program` ([`Program::image`]) to
-    /// the device. Kernels that start after the call see them. Does nothing if the device reads the
-    /// image in place, or is lost. Waits for the copy, but neither for lanes nor for workers.
+    /// the device. Kernels that start after the call see the new bytes. Does nothing if the device
+    /// reads the image in place, or is lost. Waits for the copy, but neither for chunks in flight
+    /// nor for workers.
     ///
-    /// Persistent groups also see the new bytes. A group acquires a mailbox slot that was posted
-    /// after the call, and with it everything that happened before. Images are read by ordinary
-    /// loads.
+    /// Persistent work-groups also see the new bytes in bins that are posted to their mailboxes
+    /// after the call. A work-group acquires such a bin, and with it all writes that happened
+    /// before. Ordinary loads of the image are therefore sufficient.
     ///
     /// # Errors
     /// Fails if the copy failed. The device may then have any part of the bytes.
@@ -123,13 +136,14 @@ pub trait Device: Send + Sync {
         Ok(())
     }
 
-    /// Replaces [the chain](crate::DeviceOptions::chain) in its rows of the table
-    /// ([`DeviceChain::in_table`]), if the device [runs chains](Device::runs_chain). The new chain
-    /// applies to bins submitted after the call; no bins with these rows may be in flight. Waits
-    /// for the copy, but neither for lanes nor for workers.
+    /// Replaces [the device chain](crate::DeviceOptions::chain) in its rows of the table on the
+    /// device ([`DeviceChain::in_table`]). Does nothing unless the device [runs
+    /// chains](Device::runs_chain). The new chain applies to bins that are submitted after the
+    /// call. No bins with these rows may be in flight. Waits for the copy, but neither for chunks
+    /// in flight nor for workers.
     ///
-    /// Returns the part of the chain that the device runs. If packets need more bytes copied than
-    /// the first chain needed, they return to the host between two functions.
+    /// Returns the part of the chain that the device runs. Packets that need more bytes copied than
+    /// the first chain needed return to the host between two functions.
     ///
     /// # Errors
     /// Returns [`Error::NotCopiedBack`] if packets that the chain needs would stay on the device.
@@ -138,31 +152,32 @@ pub trait Device: Send + Sync {
         Ok(chain)
     }
 
-    /// Opens a lane for one worker.
+    /// Opens a lane, which is one worker's connection to the device.
     ///
     /// # Errors
-    /// Fails if the device has no room for another lane.
+    /// Returns an error if the device has no room for another lane.
     fn lane(self: Arc<Self>) -> Result<Box<dyn Lane>, Error>;
 }
 
-/// The form of a program that a device runs, and the reason for the choice.
+/// The form (compiled version of the kernel) that a device runs for a program, and the measurements
+/// behind this choice.
 #[derive(Clone, Debug, Serialize)]
 pub struct Choice {
     /// Name of the configured function.
     pub function: String,
-    /// The form: `ref`, a level such as `x86-64-v3`, or a native form with the level for the
-    /// remaining variants, such as `avx512, x86-64-v4`.
+    /// The form by its name in reports. It is `ref`, a level such as `x86-64-v3`, or a native form
+    /// followed by the level for all other variants, such as `avx512, x86-64-v4`.
     pub form: String,
-    /// Name and nanoseconds per packet of each measured form.
+    /// Each form that was measured, with its name and its time per packet in nanoseconds.
     pub measured: Vec<(String, f64)>,
-    /// Number of interleaved packets and the reason for it; `None` if the form does not interleave
-    /// packets.
+    /// Number of packets that the form interleaves, and the reason for this number. It is `None` if
+    /// the form does not interleave packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<String>,
 }
 
 impl Choice {
-    /// Returns the only form that a device has.
+    /// Returns the choice for a device that has only one form of each kernel.
     pub(crate) fn only(program: &dyn Program, form: &str) -> Self {
         Self { function: program.name().to_owned(), form: form.to_owned(), measured: Vec::new(), turns: None }
     }

@@ -6,8 +6,9 @@ use serde::{Serialize, Serializer};
 /// Errors of devices.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    // The operator changes the configuration.
-    /// The operator named a device that this machine does not have.
+    // A change of the configuration resolves the following errors.
+
+    /// The configuration names a device that this machine does not have.
     #[error("device `{id}` does not exist on this machine; `godwit devices` lists the available devices")]
     Absent {
         /// Name of the device.
@@ -16,7 +17,7 @@ pub enum Error {
     /// The device needs more memory than the machine has.
     #[error(transparent)]
     Memory(#[from] godwit_packet::Error),
-    /// The operator named a device that Godwit cannot use.
+    /// The configuration names a device that Godwit cannot use.
     #[error("device `{id}` cannot be used: {reason}")]
     Unusable {
         /// Name of the device.
@@ -24,7 +25,8 @@ pub enum Error {
         /// Why the device cannot be used.
         reason: Unavailable,
     },
-    /// The configuration needs more memory than one buffer of the device can hold.
+    /// The configuration needs an object that is larger than the maximum size of a buffer on the
+    /// device.
     #[error("{what} needs {bytes} bytes, but a buffer of device `{id}` holds at most {bytes_max}: reduce its size")]
     TooLarge {
         /// Name of the device.
@@ -36,8 +38,8 @@ pub enum Error {
         /// Maximum size of a buffer.
         bytes_max: u64,
     },
-    /// A new chain needs packets that stay on the device because the chain at startup did not need
-    /// them.
+    /// A changed function chain needs packets from a device that does not copy them back, because
+    /// no function needed them at startup.
     #[error(
         "device `{id}` does not copy packets of `{function}` back: no function needed them when Godwit started; restart \
          Godwit with this chain"
@@ -48,8 +50,10 @@ pub enum Error {
         /// Name of the function.
         function: String,
     },
-    // The driver failed.
-    /// The device's compiler rejects the kernels. Either the driver or the kernels are at fault.
+    // The driver causes the following errors.
+
+    /// The compiler of the device rejects the kernels. Either the driver or the kernels are at
+    /// fault.
     #[error("the kernels do not compile for device `{id}` (driver {driver}); try another driver version: {log}")]
     Build {
         /// Name of the device.
@@ -69,9 +73,11 @@ pub enum Error {
         /// The driver's error.
         reason: String,
     },
-    // The caller handles the packets in flight.
-    /// The device accepted a chunk and failed to finish it. [`Lane::poll`](crate::Lane::poll) still
-    /// returns the other chunks in flight, finished or as this error.
+    // The caller must handle the packets that the following errors return.
+
+    /// The device accepted a chunk (the bins of one launch) and failed to finish it. All other
+    /// chunks in flight still return from [`Lane::poll`](crate::Lane::poll), either finished or
+    /// with this error.
     #[error("device `{id}` failed with {} packets in flight: {reason}", .chunk.packets)]
     Failed {
         /// Name of the device.
@@ -79,11 +85,13 @@ pub enum Error {
         /// The driver's error.
         reason: String,
         /// The chunk as it was submitted, except that the device may have changed heads and lengths
-        /// of packets. The worker owns its buffers again. Their content is undefined.
+        /// of its packets. The worker owns the buffers of these packets again, but their content is
+        /// undefined.
         chunk: Box<Chunk>,
     },
-    /// The device does not respond, or its driver gave it up. It may still write to the buffers of
-    /// packets in flight. These buffers must never be used again.
+    /// The device does not respond, or its driver can no longer tell what the device does. The
+    /// device may still write to the buffers of packets in flight, so these buffers must never be
+    /// used again.
     #[error("device `{id}` is lost with {} packets in flight: {reason}", .chunks.iter().map(|chunk| chunk.packets).sum::<u32>())]
     Lost {
         /// Name of the device.
@@ -91,11 +99,12 @@ pub enum Error {
         /// Why the device is considered lost.
         reason: String,
         /// All chunks in flight as they were submitted, except that the device may have changed
-        /// heads and lengths of packets. They name the same buffers.
+        /// heads and lengths of packets. The descriptors still name the same buffers.
         chunks: Vec<Chunk>,
     },
-    // The author of the caller fixes a bug.
-    /// A chunk names a program, packet or array index that does not exist.
+    // A bug in the calling code causes the following error.
+
+    /// A chunk refers to a program, a packet or an array element that does not exist.
     #[error("chunk refused: {reason}")]
     Chunk {
         /// Defect of the chunk.
@@ -103,21 +112,21 @@ pub enum Error {
     },
 }
 
-/// Why a device, a mode or a meter cannot be used, grouped by who can remove the reason. The text
-/// is one clause or sentence.
+/// Why a device, a mode or an energy meter cannot be used. Each variant tells who can remove the
+/// reason. The text of a reason is one clause or sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
-    /// The operator: software is missing or too old, a permission is missing, or another program
-    /// uses the device.
+    /// The operator can remove the reason: software is missing or too old, a permission is missing,
+    /// or another program uses the device.
     #[error("{0}")]
     Setup(String),
-    /// No party: the hardware or its driver lacks a feature.
+    /// Nobody can remove the reason: the hardware or its driver lacks a feature.
     #[error("{0}")]
     Unsupported(String),
-    /// The vendor: the driver or the hardware failed.
+    /// The vendor can remove the reason: the driver or the hardware failed.
     #[error("{0}")]
     Failed(String),
-    /// No party: the device was lost during this run.
+    /// Nobody can remove the reason during this run: the device was lost.
     #[error("it is lost: {0}")]
     Lost(String),
 }

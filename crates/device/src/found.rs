@@ -1,4 +1,5 @@
-//! Results of a probe: the devices of one kind, and the reason why a device is unusable.
+//! Results of a search for devices: the devices of one kind, and the reason why a device cannot be
+//! used.
 
 use serde::Serialize;
 
@@ -34,10 +35,11 @@ pub struct Capabilities {
 /// A device other than the CPU.
 #[derive(Clone, Debug, Serialize)]
 pub struct Found {
-    /// Properties that every device has. OpenCL devices are numbered over all platforms in the
-    /// order of the loader (`opencl:0`, `opencl:1`), CUDA devices in the order of the driver
-    /// (`cuda:0`, `cuda:1`). `warp_packets` is 1 if the driver does not report the number of
-    /// packets that run in lockstep.
+    /// Properties that every device has.
+    ///
+    /// OpenCL devices are numbered over all platforms in the order of the loader (`opencl:0`,
+    /// `opencl:1`). CUDA devices are numbered in the order of the driver (`cuda:0`, `cuda:1`). The
+    /// field `warp_packets` is 1 if the driver does not report how many packets run in lockstep.
     pub capabilities: Capabilities,
     /// Name of the platform, as the driver reports it.
     pub platform: String,
@@ -45,8 +47,8 @@ pub struct Found {
     pub driver: String,
     /// `cpu`, `gpu` or `other`.
     pub kind: &'static str,
-    /// Whether the device works on the host's memory. Otherwise packets are copied to the device
-    /// and back.
+    /// Whether the device works on packets in the host's memory. If not, packets are copied to the
+    /// device and back.
     pub host_memory: bool,
     /// Local memory of a work-group, in bytes.
     pub local_memory_bytes: u64,
@@ -58,29 +60,32 @@ pub struct Found {
     pub modes: Vec<ModeFound>,
     /// Why the device cannot run chains; `None` if it can.
     pub chain_lacks: Option<Unavailable>,
-    /// PCI address, as `domain:bus:device.function`, if the driver reports it.
+    /// PCI address of the device, as `domain:bus:device.function`. It is `None` if the driver does
+    /// not report an address.
     pub pci: Option<String>,
-    /// Whether Godwit can use the device, or the reason why it cannot.
+    /// `Ok` if Godwit can use the device, otherwise the reason why it cannot.
     pub usable: Result<(), Unavailable>,
 }
 
 impl Found {
-    /// Returns why the device does not support `mode`, or `None` if it does.
+    /// Returns the reason why the device does not support `mode`, or `None` if it supports the
+    /// mode.
     pub fn lacks(&self, mode: Mode) -> Option<&Unavailable> {
         self.modes.iter().find(|found| found.mode == mode).and_then(|found| found.lacks.as_ref())
     }
 }
 
-/// Shared virtual memory features of a device. All are `false` before OpenCL 2.0.
+/// Which features of shared virtual memory (SVM) a device supports. All fields are `false` before
+/// OpenCL 2.0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Svm {
-    /// Buffers that host and device share between commands.
+    /// The device supports buffers that host and device share between commands.
     pub coarse: bool,
-    /// Buffers that host and device share while commands run.
+    /// The device supports buffers that host and device share while commands run.
     pub fine: bool,
-    /// All process memory, shared while commands run.
+    /// The device shares all process memory with the host while commands run.
     pub system: bool,
-    /// Atomic operations between host and device.
+    /// The device supports atomic operations on memory that it shares with the host.
     pub atomics: bool,
 }
 
@@ -89,6 +94,6 @@ pub struct Svm {
 pub struct ModeFound {
     /// The mode.
     pub mode: Mode,
-    /// Why the device does not support the mode; `None` if it does.
+    /// The reason why the device does not support the mode, or `None` if it supports the mode.
     pub lacks: Option<Unavailable>,
 }

@@ -1,7 +1,8 @@
-//! The table of device kinds. No code outside this crate asks for the kind of a device: it asks for
-//! the properties in this table.
+//! The table of device kinds, such as CPU, OpenCL and CUDA. Code outside this crate never tests the
+//! kind of a device. It asks for a property in this table instead.
 //!
-//! A new kind is a folder with the file names of `opencl/` and `cuda/`, and a row here.
+//! To add a kind, add a folder with the same file names as `opencl/` and `cuda/`, and a row in this
+//! table.
 
 use std::sync::Arc;
 
@@ -14,35 +15,40 @@ use crate::options::{DeviceOptions, Mode, Transfer};
 use crate::program::{Implementation, Program};
 use crate::{cpu, cuda, model, opencl};
 
-/// Programs of a device, and the implementation of each on the CPU.
+/// The functions that a device runs, each with the implementation that the CPU uses for it.
 pub type Programs = [(Arc<dyn Program>, Implementation)];
 
 /// Opens the device with this number.
 type Open = fn(usize, &Programs, &ArenaHandle, &DeviceOptions) -> Result<Arc<dyn Device>, Error>;
-/// Allocates memory of this size for the device with this number.
+/// Allocates memory for a device. The arguments are the device number and the size in bytes.
 type ArenaMemory = fn(usize, usize) -> Result<Memory, Error>;
 
 /// One kind of device.
 #[derive(Debug)]
 pub struct Kind {
-    /// Name of the kind. Device names consist of it and, except for the CPU, a number: `cuda:0`.
+    /// Name of the kind. The name of a device consists of this name and a number, as in `cuda:0`.
+    /// The CPU has no number.
     pub name: &'static str,
-    /// Whether the machine may have several devices of this kind, which have numbers.
+    /// Whether the machine may have several devices of this kind. The device names then contain a
+    /// number.
     is_numbered: bool,
-    /// Finds the devices. `None` if a machine has all of them: the CPU and modelled devices.
+    /// Finds the devices of this kind. It is `None` if every machine has all of them, as for the
+    /// CPU and for modelled devices.
     probe: Option<fn() -> Probe>,
-    /// Whether devices of this kind are only for tests. Messages do not list their names.
+    /// Whether devices of this kind exist only for tests. Error messages do not list their names.
     is_for_tests: bool,
     /// Opens a device by its number.
     open: Open,
-    /// Allocates an arena that suits a device. `None` if any memory does.
+    /// Allocates packet memory that suits a device of this kind. It is `None` if ordinary memory
+    /// suits the device.
     arena_memory: Option<ArenaMemory>,
     memory: PacketMemory,
     /// Modes that a device of this kind may support.
     modes: &'static [Mode],
     /// Transfers that the operator can choose in launch mode.
     transfers: &'static [Transfer],
-    /// Default chunks in launch mode. `None` if chunks run on the worker's thread.
+    /// Default sizes of chunks in launch mode. It is `None` if chunks run on the worker's own
+    /// thread.
     launch_chunks: Option<ChunkDefaults>,
     power: PowerMeter,
 }
@@ -54,43 +60,46 @@ enum PacketMemory {
     Host,
     /// The device's own memory.
     Own,
-    /// Either, as [`Found::host_memory`] states.
+    /// The device works on either memory, as its [`Found::host_memory`] states.
     Probed,
 }
 
 /// How the energy of a device is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PowerMeter {
-    /// Meters of the processors.
+    /// The meters of the processors measure the device.
     Processors,
-    /// None: the device runs on cores of the CPU, whose meters include it.
+    /// The device has no meter of its own. It runs on cores of the CPU, whose meters include its
+    /// energy.
     PartOfCpu,
-    /// Meter of its PCI address.
+    /// The meter at the PCI address of the device.
     PciDevice,
-    /// Meter of its PCI address, or of its number, which NVML uses as well.
+    /// The meter at the PCI address of the device. Without an address, it is the meter with the
+    /// device's number, because NVML uses the same numbers.
     NvmlNumber,
 }
 
-/// Default chunks of a device that runs them asynchronously.
+/// Default chunk sizes for a device that runs chunks asynchronously. A chunk consists of the bins
+/// (batches of packets) of one launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkDefaults {
-    /// Number of sets of bins per worker. One set fills while the others are on the device.
+    /// Number of chunks per worker. One chunk fills while all others are on the device.
     pub chunks: usize,
     /// Maximum number of chunks in flight of all workers together.
     pub in_flight_max: Option<usize>,
-    /// Maximum number of packets per chunk. Chunks of short packets reach it before they contain
-    /// `bytes`.
+    /// Maximum number of packets per chunk. A chunk of short packets reaches this limit before its
+    /// buffers reach the limit `bytes`.
     pub packets_max: u32,
     /// Total size of the buffers in a full chunk, in bytes.
     pub bytes: u32,
-    /// Number of packets per bin: two warps.
+    /// Number of packets per bin (batch of packets for one function). It equals two CUDA warps.
     pub bin_packets: u32,
-    /// Time that a packet waits for a fuller chunk, in nanoseconds. A worker needs about this time
-    /// to fill a large chunk.
+    /// Maximum time that a packet waits until its chunk is full, in nanoseconds. It is about the
+    /// time in which a worker fills a large chunk.
     pub deadline_ns: u64,
 }
 
-/// Chunks of persistent groups, and of launched OpenCL kernels.
+/// Default chunks for persistent work-groups, and for OpenCL kernels in launch mode.
 const SMALL_CHUNKS: ChunkDefaults = ChunkDefaults {
     chunks: 4,
     in_flight_max: None,
@@ -100,10 +109,11 @@ const SMALL_CHUNKS: ChunkDefaults = ChunkDefaults {
     deadline_ns: 1_000_000,
 };
 
-/// Chunks for copy engines. On an H200, copies of 8 MiB reach 0.95 of the bus rate. Copies of 2
-/// MiB, with the small copies that accompany them, reach 0.85. With 16 workers that have 18 MiB of
-/// buffers each, chunks of 6 MiB return sooner than chunks of 8 MiB. Their throughput is 1.04 times
-/// as high at 512 bytes and with IMIX, and the same for longer frames.
+/// Default chunks for devices to which copy engines move packets. On an H200, copies of 8 MiB reach
+/// 0.95 of the bus rate. Copies of 2 MiB, with the small copies that accompany them, reach 0.85.
+/// With 16 workers that have 18 MiB of buffers each, chunks of 6 MiB return sooner than chunks of 8
+/// MiB. Their throughput is 1.04 times as high at 512 bytes and with IMIX, and the same for longer
+/// frames.
 ///
 /// 16 chunks in flight are slightly more than both directions of the bus need. On an H200 with 16
 /// workers and 1408-byte frames, 16 chunks reach 0.88 of half the duplex copy rate, and 48 chunks
@@ -111,7 +121,8 @@ const SMALL_CHUNKS: ChunkDefaults = ChunkDefaults {
 const COPIED_CHUNKS: ChunkDefaults =
     ChunkDefaults { in_flight_max: Some(16), packets_max: 32_768, bytes: 6 << 20, ..SMALL_CHUNKS };
 
-/// All kinds. If a machine has usable devices of several kinds, earlier kinds are preferred.
+/// All kinds of devices, in order of preference. On a machine with usable devices of several kinds,
+/// the kind that comes first is preferred.
 pub static KINDS: [Kind; 4] = [
     Kind {
         name: cuda::ID,
@@ -171,14 +182,15 @@ pub static KINDS: [Kind; 4] = [
     },
 ];
 
-/// Returns the programs without their implementations on the CPU.
+/// Returns the functions of a device without their implementations on the CPU, which other devices
+/// do not need.
 fn loaded(programs: &Programs) -> Vec<Arc<dyn Program>> {
     programs.iter().map(|(program, _)| Arc::clone(program)).collect()
 }
 
 impl Kind {
-    /// Returns whether a chunk runs on the worker's thread, so that it is finished when it is
-    /// submitted. Every machine has such a device, [`LAST_RESORT`].
+    /// Returns whether chunks run on the worker's own thread. A chunk is then finished when
+    /// `submit` returns. Every machine has such a device, [`LAST_RESORT`].
     pub fn is_synchronous(&self) -> bool {
         self.launch_chunks.is_none()
     }
@@ -188,20 +200,20 @@ impl Kind {
         self.is_for_tests
     }
 
-    /// Returns the modes that a device of this kind may support. [`Found::lacks`] gives the reason
-    /// if a device does not.
+    /// Returns the modes that devices of this kind may support. If a certain device does not
+    /// support one of them, [`Found::lacks`] returns the reason.
     pub fn modes(&self) -> &'static [Mode] {
         self.modes
     }
 
-    /// Returns the transfers that the operator can choose in `mode`. Empty if the transfer is
-    /// fixed.
+    /// Returns the ways of packet transfer between which the operator can choose in `mode`. The
+    /// result is empty if there is no choice.
     pub fn transfers(&self, mode: Mode) -> &'static [Transfer] {
         if mode == Mode::Launch { self.transfers } else { &[] }
     }
 
-    /// Returns the default chunks for a device that `workers` workers share, or `None` if chunks
-    /// run on the worker's thread.
+    /// Returns the default chunk sizes for a device that `workers` workers share. Returns `None` if
+    /// chunks run on the worker's own thread.
     pub fn chunks(&self, mode: Mode, workers: usize) -> Option<ChunkDefaults> {
         let launched = self.launch_chunks?;
         let defaults = if mode == Mode::Launch { launched } else { SMALL_CHUNKS };
@@ -209,7 +221,8 @@ impl Kind {
         Some(ChunkDefaults { chunks: in_flight.map_or(defaults.chunks, |in_flight| 1 + in_flight), ..defaults })
     }
 
-    /// Finds the devices of this kind. `None` if every machine has all of them.
+    /// Finds the devices of this kind. Returns `None` if every machine has all devices of the kind,
+    /// so that no search is needed.
     pub fn probe(&self) -> Option<Probe> {
         self.probe.map(|probe| probe())
     }
@@ -218,8 +231,8 @@ impl Kind {
         self.power
     }
 
-    /// Returns the number in the name of a device of this kind: 3 for `cuda:3`, 0 for `cpu`. `None`
-    /// for any other name.
+    /// Returns the device number in the name `id`, such as 3 for `cuda:3` and 0 for `cpu`. Returns
+    /// `None` if `id` is not the name of a device of this kind.
     pub fn number(&self, id: &str) -> Option<usize> {
         let rest = id.strip_prefix(self.name)?;
         if !self.is_numbered {
@@ -231,12 +244,12 @@ impl Kind {
     }
 }
 
-/// Name of the device that every machine has. It runs chunks on the worker's thread, and takes over
-/// when another device is lost.
+/// Name of the device that every machine has. It runs chunks on the worker's own thread. It also
+/// takes over the work of a device that is lost.
 pub const LAST_RESORT: &str = cpu::ID;
 
-/// Returns the kind of the device `id`, on this or another machine, or `None` if `id` is no device
-/// name.
+/// Returns the kind of the device with the name `id`. The device need not exist on this machine.
+/// Returns `None` if `id` is not a valid device name.
 pub fn kind_of(id: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.number(id).is_some())
 }
@@ -247,7 +260,8 @@ fn named(id: &str) -> Result<(&'static Kind, usize), Error> {
     found.ok_or_else(|| Error::Absent { id: id.to_owned() })
 }
 
-/// Returns the valid forms of device names as text, for messages: "`cpu`, `opencl:N` and `cuda:N`".
+/// Returns a text for error messages that lists the valid forms of device names: "`cpu`, `opencl:N`
+/// and `cuda:N`".
 pub fn id_forms() -> String {
     let form = |kind: &Kind| format!("`{}{}`", kind.name, if kind.is_numbered { ":N" } else { "" });
     let forms: Vec<String> = KINDS.iter().rev().filter(|kind| !kind.is_for_tests).map(form).collect();
@@ -257,13 +271,15 @@ pub fn id_forms() -> String {
     }
 }
 
-/// Returns all devices with a number, usable or not, of preferred kinds first.
+/// Returns all devices of this machine that have a number, including those that Godwit cannot use.
+/// Devices of preferred kinds come first.
 pub fn found() -> Vec<Found> {
     KINDS.iter().filter_map(Kind::probe).flat_map(|probe| probe.found).collect()
 }
 
-/// Opens the device `id`, such as `cpu`, `opencl:0` or `cuda:0`. `Bin::instance` is an index into
-/// `programs`. Only the CPU uses the implementations.
+/// Opens the device with the name `id`, such as `cpu`, `opencl:0` or `cuda:0`. `programs` are the
+/// functions that it runs, and `Bin::instance` is an index into them. Only the CPU uses the
+/// implementations in `programs`.
 ///
 /// # Errors
 /// Returns [`Error::Absent`] if `id` is not a device name, or the error of the device.
@@ -277,34 +293,36 @@ pub fn open(
     (kind.open)(number, programs, arena, options)
 }
 
-/// Allocates `bytes` bytes for an arena that the devices `ids` use. The memory comes from the first
-/// device that provides shared virtual or page-locked memory. Without such a device it is ordinary
-/// process memory.
+/// Allocates `bytes` bytes for the arena, which holds all packets, so that the devices `ids` can
+/// use it. The first device that provides shared virtual or page-locked memory allocates it.
+/// Without such a device, it is ordinary process memory.
 ///
 /// # Errors
 /// Returns [`Error::Memory`] if the machine has too little memory.
 pub fn arena_memory(ids: &[&str], bytes: usize) -> Result<Memory, Error> {
     let mut of_devices = ids.iter().filter_map(|id| {
         let (kind, number) = named(id).ok()?;
-        // Devices can also use ordinary memory, so errors are ignored here.
+        // If a device fails to allocate memory, ordinary memory is used instead. All devices can
+        // use it, so the error is ignored.
         kind.arena_memory?(number, bytes).ok()
     });
     of_devices.next().map_or_else(|| Ok(Memory::new(bytes, "the packet arena")?), Ok)
 }
 
-/// Returns whether `id` is a valid device name, on this or another machine: `cpu`, `opencl:0`,
-/// `cuda:12`.
+/// Returns whether `id` is a valid device name, such as `cpu`, `opencl:0` or `cuda:12`. The device
+/// need not exist on this machine.
 pub fn is_id(id: &str) -> bool {
     kind_of(id).is_some()
 }
 
-/// Returns whether chunks of device `id` run on the worker's thread. See [`Kind::is_synchronous`].
+/// Returns whether the device `id` runs chunks on the worker's own thread. See
+/// [`Kind::is_synchronous`].
 pub fn is_synchronous(id: &str) -> bool {
     kind_of(id).is_some_and(Kind::is_synchronous)
 }
 
-/// Returns whether packets are copied to device `id` and back. Returns `false` for a device that is
-/// absent.
+/// Returns whether packets must be copied to the device `id` and back. Returns `false` if this
+/// machine does not have the device.
 pub fn has_own_memory(id: &str) -> bool {
     let Ok((kind, number)) = named(id) else { return false };
     match kind.memory {

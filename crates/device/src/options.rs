@@ -9,14 +9,15 @@ use crate::chain::DeviceChain;
 use crate::model::options::ModelOptions;
 use crate::transfer::cost::TransferCosts;
 
-/// How a device receives bins.
+/// How a device receives bins (batches of packets for one function).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// One launch of the kernel for each chunk.
+    /// The host launches the kernel once for each chunk (the bins that it submits together).
     #[default]
     Launch,
-    /// Persistent groups stay on the device and take bins from mailboxes.
+    /// Persistent work-groups stay on the device. They take bins from mailboxes, which are queues
+    /// in memory that host and device share.
     Persistent,
 }
 
@@ -30,17 +31,19 @@ impl Mode {
     }
 }
 
-/// How the packets of a launched chunk reach a device with its own memory, and return.
+/// How the packets of a chunk in launch mode reach a device with its own memory, and how they
+/// return to the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transfer {
-    /// The cheaper of the two transfers, chosen for each chunk.
+    /// For each chunk, Godwit chooses the cheaper one of `Copy` and `ZeroCopy`.
     #[default]
     Auto,
-    /// Copy engines move whole buffers, if the positions of the buffers allow this.
+    /// Copy engines move whole buffers. This is possible only if the buffers of a chunk form at
+    /// most two blocks without gaps.
     Copy,
-    /// The kernel reads packets and chunk arrays over the bus and writes the results back:
-    /// zero-copy (APUNet, section 4.1).
+    /// Zero-copy (APUNet, section 4.1): the kernel reads packets and the arrays of the chunk over
+    /// the bus, and writes the results back over the bus.
     ZeroCopy,
 }
 
@@ -58,35 +61,38 @@ impl Transfer {
     }
 }
 
-/// Options that a device needs before it allocates anything.
+/// Options that a device must know before it allocates memory.
 #[derive(Clone, Debug)]
 pub struct DeviceOptions {
-    /// Requested mode. A device that does not support it uses [`Mode::Launch`] and gives the reason
-    /// in [`Device::fallback`](crate::Device::fallback).
+    /// The mode (how the device receives work) that the operator requests. A device that does not
+    /// support it uses [`Mode::Launch`], and gives the reason in
+    /// [`Device::fallback`](crate::Device::fallback).
     pub mode: Mode,
-    /// Number of lanes to open, one per worker.
+    /// Number of lanes to open. A lane is one worker's connection to the device.
     pub lanes: usize,
-    /// Maximum number of bins in a chunk: entries of [`Chunk::bins`](godwit_sched::Chunk::bins).
+    /// Maximum number of bins (batches of packets) in a chunk, which is the length of
+    /// [`Chunk::bins`](godwit_sched::Chunk::bins).
     pub bins: usize,
     /// Maximum number of packets in a bin.
     pub bin_packets: usize,
-    /// Watchdog timeout. The device is lost if no lane completes a chunk within this time. It is
-    /// also lost if one lane with chunks in flight completes none within eight times this time.
+    /// Timeout of the watchdog, which declares the device lost. This happens if no worker gets a
+    /// finished chunk within the timeout. It also happens if one worker with chunks in flight gets
+    /// none within eight times the timeout.
     pub watchdog: Duration,
-    /// Transfer of packets in launch mode. Kinds with a fixed transfer ignore this option
-    /// ([`Kind::transfers`](crate::Kind::transfers)).
+    /// How packets reach the device and return, in launch mode. Some kinds of devices have only one
+    /// way ([`Kind::transfers`](crate::Kind::transfers)) and ignore this option.
     pub transfer: Transfer,
-    /// Costs by which [`Transfer::Auto`] chooses.
+    /// Costs that [`Transfer::Auto`] compares.
     pub costs: TransferCosts,
-    /// Share of each program in the groups of a lane, for [`Mode::Persistent`]. Groups of a share
-    /// serve only that program. Any group serves a program whose share is 0 or missing. A device
-    /// with fewer groups than shares uses [`Mode::Launch`] and gives the reason in
-    /// [`Device::fallback`](crate::Device::fallback).
+    /// Share of each program (packet function) in the persistent work-groups of a lane, for
+    /// [`Mode::Persistent`]. The work-groups of a share serve only that program. Any work-group
+    /// serves a program whose share is 0 or missing. A device with fewer work-groups than shares
+    /// uses [`Mode::Launch`] and gives the reason in [`Device::fallback`](crate::Device::fallback).
     pub share: Vec<u32>,
-    /// The device chain to run, if the device supports it (see
-    /// [`Device::runs_chain`](crate::Device::runs_chain)).
+    /// The part of the function chain that the device runs without returning packets to the host.
+    /// Some devices do not support this (see [`Device::runs_chain`](crate::Device::runs_chain)).
     pub chain: Option<Arc<DeviceChain>>,
-    /// Costs, clock and state of a [modelled device](crate::model).
+    /// Costs, clock and state of a [modelled device](crate::model), which other devices ignore.
     pub model: ModelOptions,
 }
 

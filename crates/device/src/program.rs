@@ -1,4 +1,4 @@
-//! Configured functions, as devices need them.
+//! Configured packet functions, with the properties that devices need.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use godwit_kernels::custom::{CustomKernel, CustomText};
 use godwit_packet::ImageRef;
 use serde::Serialize;
 
-/// A configured function, as devices need it.
+/// A configured packet function, with the properties that devices need.
 pub trait Program: Send + Sync {
     /// Configured name of the function.
     fn name(&self) -> &str;
@@ -15,38 +15,42 @@ pub trait Program: Send + Sync {
     /// Number of the function's kernel.
     fn kernel(&self) -> u8;
 
-    /// Kernel of a function of a user. `None`: the kernel is one of Godwit's.
+    /// Returns the kernel if a user wrote the function, or `None` if the kernel is one of Godwit's
+    /// own.
     fn custom_kernel(&self) -> Option<&'static CustomKernel> {
         None
     }
 
-    /// Table image of the function. Its bytes are the same on every device.
+    /// Returns the table image of the function (its tables as bytes). The bytes are the same on
+    /// every device.
     fn image(&self) -> ImageRef<'_>;
 
-    /// A variant that the image supports. Devices use it to measure the forms of the kernel.
+    /// Returns a variant of the function that its table image supports. Devices run this variant to
+    /// measure the forms of the kernel.
     fn variant(&self) -> u8;
 
-    /// Number of bytes that the kernel reads from the start of the frame; `u16::MAX` means the
-    /// whole frame.
+    /// Returns how many bytes the kernel reads, counted from the start of the frame. `u16::MAX`
+    /// means the whole frame.
     fn reads_bytes(&self) -> u16;
 
-    /// Number of bytes that the kernel may write from the start of the frame. 0 means none.
-    /// `u16::MAX` means anywhere in the buffer; with any other value, the start of the frame does
-    /// not move.
+    /// Returns how many bytes the kernel may write, counted from the start of the frame. 0 means
+    /// that it writes none. `u16::MAX` means that it may write anywhere in the buffer, and may move
+    /// the start of the frame. With any other value, the start of the frame does not move.
     fn writes_bytes(&self) -> u16;
 
-    /// Maximum number of bytes that the kernel prepends to a frame.
+    /// Returns the maximum number of bytes that the kernel adds before the start of a frame.
     fn headroom_bytes(&self) -> u16;
 
-    /// Maximum number of bytes that the kernel appends to a frame.
+    /// Returns the maximum number of bytes that the kernel adds after the end of a frame.
     fn tailroom_bytes(&self) -> u16;
 
-    /// Processes one packet like the kernel, by an independent implementation that follows the
-    /// standard. `buffer` is the whole buffer of the packet.
+    /// Processes one packet with the same result as the kernel. This independent implementation
+    /// follows the standard and serves as reference. `buffer` is the whole buffer of the packet.
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome;
 }
 
-/// Returns a source text with the kernels of users' functions added.
+/// Returns the source text `source` with the kernels of those functions that users wrote added to
+/// it.
 pub(crate) fn with_custom_kernels(source: &str, programs: &[Arc<dyn Program>]) -> String {
     let mut texts: Vec<CustomText<'_>> = Vec::new();
     for kernel in programs.iter().filter_map(|program| program.custom_kernel()) {
@@ -62,15 +66,17 @@ pub(crate) fn with_custom_kernels(source: &str, programs: &[Arc<dyn Program>]) -
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Implementation {
-    /// The slow reference implementation, written directly from the standard.
+    /// The slow reference implementation, which was written directly from the standard.
     Ref,
-    /// The kernel as the system's compiler translates it, one packet after the other.
+    /// The kernel as the C compiler of the system translates it. It processes one packet after the
+    /// other.
     Scalar,
-    /// The kernel with interleaved packets, which hides memory latency when the table exceeds the
-    /// cache.
+    /// The kernel with interleaved packets. Interleaving hides memory latency when the table is
+    /// larger than the cache.
     Gopt,
-    /// A form for whole bins and one CPU type, if this machine has one that is faster; otherwise
-    /// the same as `gopt`.
+    /// A form of the kernel for one type of CPU that processes all packets of a bin (a batch of
+    /// packets) at once. It is used if this machine has such a form and it is faster. Otherwise the
+    /// value means the same as `gopt`.
     #[default]
     Native,
 }
@@ -90,13 +96,14 @@ impl Implementation {
     }
 }
 
-/// Bytes of a packet that a function accesses, or that all functions of a device chain access
-/// together.
+/// The bytes of a packet that a function accesses. For a function in a device chain, they include
+/// the bytes that all later functions on the device access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AccessNeeds {
-    /// Bytes that the device needs, see [`Program::reads_bytes`].
+    /// Number of bytes that must be copied to the device (see [`Program::reads_bytes`]).
     pub(crate) reads_bytes: u16,
-    /// See [`Program::writes_bytes`]; 0 also if packets need not be copied back.
+    /// Number of bytes that must be copied back (see [`Program::writes_bytes`]). It is also 0 if
+    /// the host does not need the packets.
     pub(crate) writes_bytes: u16,
     /// See [`Program::headroom_bytes`].
     pub(crate) headroom_bytes: u16,
@@ -109,8 +116,9 @@ impl AccessNeeds {
     pub(crate) const ALL: Self =
         Self { reads_bytes: u16::MAX, writes_bytes: u16::MAX, headroom_bytes: u16::MAX, tailroom_bytes: u16::MAX };
 
-    /// Returns the needs of one function. A function need not write all bytes that it may write,
-    /// and all of them are copied back. So the device needs these bytes as well.
+    /// Returns the bytes that one function needs on the device. A function may leave some of its
+    /// writable bytes unchanged, but all of them are copied back. They must therefore be copied to
+    /// the device as well.
     pub(crate) fn of(program: &dyn Program) -> Self {
         Self {
             reads_bytes: program.reads_bytes().max(program.writes_bytes()),
@@ -120,7 +128,7 @@ impl AccessNeeds {
         }
     }
 
-    /// Returns whether copies that are sufficient for `others` are sufficient for `self`.
+    /// Returns whether copies that satisfy the needs `others` also satisfy the needs `self`.
     pub(crate) fn are_within(&self, others: &Self) -> bool {
         self.reads_bytes <= others.reads_bytes
             && self.writes_bytes <= others.writes_bytes

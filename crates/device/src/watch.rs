@@ -1,4 +1,5 @@
-//! Watchdog of a device, shared by all its lanes.
+//! The watchdog of a device, which declares the device lost if it does not respond. All workers
+//! that use the device share it.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,17 +9,18 @@ use godwit_sched::Chunk;
 
 use crate::error::{Error, Unavailable};
 
-/// Multiple of the timeout after which a lane without results declares the device lost, even if
-/// other lanes still get results.
+/// A lane (one worker's connection) without results declares the device lost after this many
+/// timeouts, even if other lanes still get results.
 const STARVED_TIMEOUTS: u32 = 8;
 
-/// State of the watchdog. When one lane declares the device lost, it is lost for all lanes.
+/// State of the watchdog. If one lane (one worker's connection) declares the device lost, the
+/// device is lost for all lanes.
 #[derive(Debug)]
 pub(crate) struct Watch {
     id: String,
     timeout: Duration,
     created: Instant,
-    /// Time when the device last finished work for any lane, in nanoseconds since `created`.
+    /// Time when the device last finished work for any worker, in nanoseconds since `created`.
     progress_ns: AtomicU64,
     lost: OnceLock<String>,
 }
@@ -30,7 +32,7 @@ impl Watch {
         Self { id: id.to_owned(), timeout, created, progress_ns, lost: OnceLock::new() }
     }
 
-    /// Records that the device finished some work, and returns the current time.
+    /// Records that the device has just finished some work. Returns the current time.
     pub(crate) fn record_progress(&self) -> Instant {
         let now = Instant::now();
         let progress_ns = u64::try_from((now - self.created).as_nanos()).unwrap_or(u64::MAX);
@@ -39,9 +41,10 @@ impl Watch {
         now
     }
 
-    /// Returns whether work that a lane submitted at `since` is overdue. The chunks of several
-    /// lanes may queue for the same cores, so a lane waits longer while other lanes get results. It
-    /// does not wait forever, because one stuck chunk need not stop the other lanes.
+    /// Returns whether the device takes too long for work that a lane (one worker's connection)
+    /// submitted at `since`. The chunks of several lanes may queue for the same cores, so a lane
+    /// waits longer while other lanes get results. It does not wait forever, because a chunk may be
+    /// stuck while other lanes continue.
     pub(crate) fn is_overdue(&self, since: Instant) -> bool {
         self.is_overdue_at(since, Instant::now())
     }
@@ -71,7 +74,8 @@ impl Watch {
         self.lost.get().map(String::as_str)
     }
 
-    /// Returns the error by which a lane of a lost device returns its chunks.
+    /// Returns the error with which a lane (one worker's connection) of a lost device returns its
+    /// chunks.
     pub(crate) fn lost_with(&self, chunks: Vec<Chunk>) -> Error {
         Error::Lost { id: self.id.clone(), reason: self.lost().unwrap_or_default().to_owned(), chunks }
     }
@@ -92,7 +96,7 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_secs(2);
     const MOMENT: Duration = Duration::from_nanos(1);
 
-    /// A watchdog that recorded progress at time `progress` after its creation.
+    /// Returns a watchdog that recorded progress at the time `progress` after its creation.
     fn watch(progress: Duration) -> Watch {
         let watch = Watch::new("test:0", TIMEOUT);
         watch.progress_ns.store(progress.as_nanos() as u64, Ordering::Relaxed);
@@ -116,7 +120,8 @@ mod tests {
         let (since, progress) = (watch.created, watch.created + TIMEOUT * 3);
         assert!(!watch.is_overdue_at(since, progress + TIMEOUT));
         assert!(watch.is_overdue_at(since, progress + TIMEOUT + MOMENT));
-        // Progress before the lane submitted its work does not shorten the wait.
+        // The device made progress before the lane submitted its work. This does not shorten the
+        // time that the lane waits.
         let later = progress + TIMEOUT * 5;
         assert!(!watch.is_overdue_at(later, later + TIMEOUT));
         assert!(watch.is_overdue_at(later, later + TIMEOUT + MOMENT));

@@ -78,10 +78,10 @@ static inline void gw_ipv6_avx512_list(gw_ipv6_avx512 *block, __m512i entries, g
     block->bucket_count += gw_popcount32(at_bucket);
 }
 
-/* Divides the lookups of a list into those at a node and those at a bucket of the trie, by the tags
- * of their new entries. The loop has no branch on the tag, because the processor could not predict
- * it. `list` may be one of the two result lists, because each element is read before it is
- * overwritten. */
+/* Divides the lookups of a list into lookups at a node and lookups at a bucket of the trie. The tag
+ * of a lookup's new entry decides. The loop has no branch on the tag, because the processor could
+ * not predict it. `list` may be one of the two result lists, because each element is read before it
+ * is overwritten. */
 static inline void gw_ipv6_avx512_relist(gw_ipv6_avx512 *block, const gw_u32 *entries,
                                          const gw_u32 *list, gw_u32 count)
 {

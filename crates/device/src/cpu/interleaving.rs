@@ -1,4 +1,5 @@
-//! Selects the number of interleaved packets for a function, by measuring reads of its table.
+//! Selects how many packets a function interleaves. The selection follows from measured read times
+//! of the function's table.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -8,14 +9,14 @@ use godwit_packet::ImageRef;
 
 /// Number of lookups in one measurement.
 const ROUNDS: u32 = 1024;
-/// Number of measurements. The fastest one counts.
+/// Number of times that each measurement is repeated. Only the fastest result counts.
 const PASSES: u32 = 4;
-/// Read latency in nanoseconds below which the table lies in a cache near the core. Interleaving
-/// then hides no latency of a single read. The value is an estimate from the latency of
-/// second-level caches, not a measurement.
+/// Read latency in nanoseconds below which the table is assumed to lie in a cache near the core.
+/// Interleaving then hides no latency of a single read. The value is an estimate from the latency
+/// of second-level caches, not a measurement.
 const NEAR_NS: f64 = 6.0;
-/// Tolerance for smaller groups: a group this close to the best one is preferred, because it uses
-/// less cache.
+/// Factor by which the time of a smaller number of interleaved packets may exceed the best time.
+/// The smallest such number is preferred, because it uses less cache.
 const NEAR_BEST: f64 = 1.03;
 const LINE_BYTES: usize = 64;
 
@@ -25,16 +26,17 @@ pub(super) struct Interleaving {
     pub(super) reason: String,
 }
 
-/// Group size for the measurement of sample packets if the table is near. Groups of 8 to 32 are
-/// equally fast in bench `dpi`.
+/// Number of interleaved packets in a measurement with sample packets, for a table that lies in a
+/// near cache. In the benchmark `dpi`, 8 to 32 interleaved packets are equally fast.
 pub(super) const SAMPLE: u32 = 16;
-/// Minimum speedup by interleaving for a near table.
+/// Minimum speedup for which packets are interleaved although the table lies in a near cache.
 const SAMPLE_GAIN: f64 = 1.1;
 
 impl Interleaving {
-    /// Decides again for a near table, from the times of a sample packet without (`plain_ns`) and
-    /// with (`interleaved_ns`) interleaving of [`SAMPLE`] packets. Interleaving also helps
-    /// functions with long chains of dependent reads, such as an automaton that reads byte by byte.
+    /// Decides again for a table that lies in a near cache. `plain_ns` is the time of a sample
+    /// packet without interleaving. `interleaved_ns` is its time with [`SAMPLE`] interleaved
+    /// packets. Interleaving also helps functions with many dependent reads, such as an automaton
+    /// that reads a payload byte by byte.
     pub(super) fn with_sample(self, plain_ns: f64, interleaved_ns: f64) -> Self {
         if plain_ns < SAMPLE_GAIN * interleaved_ns {
             return self;
@@ -47,7 +49,7 @@ impl Interleaving {
     }
 }
 
-/// Measures the table with a level that this machine supports.
+/// Measures reads of a table, with a level (set of CPU features) that this machine supports.
 pub(super) fn choose(level: &Level, image: ImageRef<'_>) -> Interleaving {
     assert!(level.supported());
     let lines = (image.len() / LINE_BYTES) as u64;

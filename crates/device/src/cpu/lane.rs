@@ -1,4 +1,5 @@
-//! One worker's connection to the CPU. It runs the bins of a chunk one after the other.
+//! One worker's connection to the CPU as a device. It runs the bins (batches of packets) of a chunk
+//! one after the other.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use crate::check::{check, packets_of};
 use crate::device::{BinTime, Lane, Rejected};
 use crate::error::Error;
 
-/// Lane of the CPU. A chunk is finished when `submit` returns.
+/// One worker's connection to the CPU. A chunk is already finished when `submit` returns.
 pub(super) struct CpuLane {
     programs: Arc<[Loaded]>,
     finished: VecDeque<(Chunk, Vec<BinTime>)>,

@@ -1,4 +1,4 @@
-//! The CPU. A lane runs each chunk at once, on the thread of the worker that submits it.
+//! The CPU as a device. It runs each chunk at once, on the thread of the worker that submits it.
 
 mod interleaving;
 mod lane;
@@ -23,11 +23,11 @@ pub struct CpuDevice {
 }
 
 impl CpuDevice {
-    /// Loads programs, and measures which x86-64 level runs each kernel fastest. `Bin::instance` is
-    /// an index into `programs`.
+    /// Loads the packet functions `programs`, and measures which x86-64 level runs each kernel
+    /// fastest. `Bin::instance` is an index into `programs`.
     ///
     /// # Errors
-    /// Returns [`Error::Memory`] if there is no memory for the measurements.
+    /// Returns [`Error::Memory`] if the measurements cannot allocate memory.
     pub fn new(programs: Vec<(Arc<dyn Program>, Implementation)>) -> Result<Self, Error> {
         let programs = programs
             .into_iter()

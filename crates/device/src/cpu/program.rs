@@ -1,4 +1,4 @@
-//! A program loaded for the CPU, in the form that this machine runs fastest.
+//! A packet function that is loaded for the CPU, in the form that this machine runs fastest.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,16 +12,17 @@ use crate::device::Choice;
 use crate::error::Error;
 use crate::program::{Implementation, Program};
 
-/// Number of packets in the sample bin of a measurement.
+/// Number of packets in the sample bin (batch of packets) of a measurement.
 const SAMPLE_PACKETS: usize = 64;
-/// Number of passes over the sample bin. The fastest counts, because other work on the machine only
-/// slows passes down.
+/// Number of times that a measurement processes the sample bin. Only the fastest pass counts,
+/// because other work on the machine can only slow a pass down.
 const SAMPLE_PASSES: usize = 9;
 
-/// A program and its selected form.
+/// A packet function, and the form (compiled version of its kernel) that was selected for it.
 pub(super) struct Loaded {
     program: Arc<dyn Program>,
-    /// Copy of the image, if the program's own image lacks the alignment that kernels need.
+    /// Copy of the table image at the alignment that kernels need. It is `None` if the program's
+    /// own image is already aligned.
     aligned: Option<Memory>,
     form: LoadedForm,
     measured: Vec<(String, f64)>,
@@ -34,7 +35,8 @@ enum LoadedForm {
     Kernel(Kernels),
 }
 
-/// Compiled forms. The native form runs the variants that it covers, the level runs the others.
+/// Compiled forms of a kernel. The native form runs the variants that it covers, and the level runs
+/// all other variants.
 #[derive(Clone, Copy)]
 struct Kernels {
     native: Option<&'static Native>,
@@ -67,12 +69,12 @@ impl Loaded {
         for level in loaded.levels().iter().filter(|level| level.supported()) {
             let (ns, is_significant) = loaded.measure_ns(Kernels { native: None, level, group })?;
             loaded.measured.push((level.name.to_owned(), ns));
-            // Without a significant measurement, the highest level is selected.
+            // If no measurement is significant, the highest level is selected.
             if !is_significant || fastest.is_none_or(|(_, best)| ns < best) {
                 fastest = Some((level, if is_significant { ns } else { f64::INFINITY }));
             }
         }
-        // A machine without any of the levels runs the reference implementation.
+        // A machine that supports none of the levels runs the reference implementation.
         let Some((level, mut best)) = fastest else {
             return Ok(loaded);
         };
@@ -91,8 +93,8 @@ impl Loaded {
         Ok(loaded)
     }
 
-    /// Selects the number of interleaved packets. Only kernels with accesses that miss every cache
-    /// interleave packets.
+    /// Selects the number of interleaved packets. Only kernels whose accesses are likely to miss
+    /// every cache interleave packets.
     fn group(&mut self, implementation: Implementation) -> Result<u32, Error> {
         let interleaves = match self.program.custom_kernel() {
             Some(kernel) => kernel.interleaves,
@@ -114,7 +116,8 @@ impl Loaded {
                     selected = selected.with_sample(plain_ns, interleaved_ns);
                 }
                 self.interleaving = Some(selected.reason);
-                // `native` never needs the plain loop: the loop of group 0 also prefetches frames.
+                // With `native`, a kernel without interleaving uses group 0 instead of group 1,
+                // because the loop for group 0 also prefetches frames.
                 Ok(if implementation == Implementation::Native && selected.group == 1 { 0 } else { selected.group })
             }
             _ => Ok(1),
@@ -152,8 +155,8 @@ impl Loaded {
         }
     }
 
-    /// Processes packets. The caller has checked that they all lie in `region`. All slices have the
-    /// same length.
+    /// Processes packets, which the caller has checked to lie in `region`. All slices have the same
+    /// length.
     pub(super) fn run(
         &self,
         region: &mut Region,
@@ -203,9 +206,9 @@ impl Loaded {
         unsafe { kernels.run_bin(self.program.kernel(), &call) };
     }
 
-    /// Returns the time per packet of a sample bin, in nanoseconds, and whether it is significant.
-    /// It is not if the function drops every packet, because its tables have no entry for the
-    /// sample.
+    /// Returns the time per packet of a sample bin (batch of packets) in nanoseconds, and whether
+    /// this time is significant. The time is not significant if the function drops every packet,
+    /// because its tables have no entry for the sample.
     fn measure_ns(&self, kernels: Kernels) -> Result<(f64, bool), Error> {
         let config = ArenaConfig { packets: SAMPLE_PACKETS, ..ArenaConfig::default() };
         let mut region = Arena::new(config, 1)?.split().remove(0);
@@ -225,19 +228,20 @@ impl Loaded {
             self.run_kernel(kernels, &mut region, &mut descriptors, &parameters, &mut outcomes, variant);
             best_ns = best_ns.min(started.elapsed().as_nanos() as f64);
         }
-        // The kernel may have spilled keys of the table to the stack. Later data could copy them in
-        // its padding.
+        // The kernel may have copied keys of the table to the stack. Later data structures could
+        // include these bytes in their padding.
         wipe_stack();
         let is_significant = outcomes.iter().any(|outcome| outcome.verdict != godwit_abi::VERDICT_DROP);
         Ok((best_ns / fresh.len() as f64, is_significant))
     }
 }
 
-/// Alignment that kernels need for table images: one cache line.
+/// Alignment of table images that kernels need, in bytes. It equals the size of a cache line.
 const IMAGE_ALIGN_BYTES: usize = 64;
 
 fn aligned(image: ImageRef<'_>) -> Result<Option<Memory>, Error> {
-    // A changing image is always aligned, and a copy would miss its changes.
+    // An image that changes at run time is always aligned. It must not be copied, because a copy
+    // would miss later changes.
     if matches!(image, ImageRef::Changing(_)) || image.as_ptr().addr().is_multiple_of(IMAGE_ALIGN_BYTES) {
         return Ok(None);
     }
@@ -246,7 +250,7 @@ fn aligned(image: ImageRef<'_>) -> Result<Option<Memory>, Error> {
     Ok(Some(memory))
 }
 
-/// Returns a UDP packet of 256 bytes, the sample of measurements.
+/// Returns a UDP packet of 256 bytes, which serves as sample in measurements.
 fn sample_frame() -> Vec<u8> {
     let mut frame = vec![0x5a; 256];
     frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0]);

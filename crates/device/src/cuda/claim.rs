@@ -1,8 +1,8 @@
 //! Coordinates the engines of this process that use the same CUDA device.
 //!
 //! The driver frees memory, unregisters pages and unloads modules only after all work on the device
-//! has ended. Persistent groups end only with their engine. So a second engine on the device would
-//! block as soon as it frees something. If the first engine waits for the second, both block
+//! has ended. Persistent work-groups end only with their engine. So a second engine on the device
+//! would block as soon as it frees something. If the first engine waits for the second, both block
 //! forever. The second engine is therefore refused before it allocates anything. Engines in launch
 //! mode wait only for each other's chunks. Other processes have separate contexts.
 
@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::Unavailable;
 
-/// Users of each device, by device number.
+/// Number and kind of the engines that use each device, by device number.
 static USERS: Mutex<BTreeMap<usize, Users>> = Mutex::new(BTreeMap::new());
 
 #[derive(Debug, Default)]
@@ -20,8 +20,8 @@ struct Users {
     groups: bool,
 }
 
-/// The use of a device by one [`CudaDevice`](super::CudaDevice). The claim of a lost device is
-/// never released, because its groups may still run.
+/// Records that one [`CudaDevice`](super::CudaDevice) uses a device. The claim of a lost device is
+/// never released, because its persistent work-groups may still run.
 #[derive(Debug)]
 pub(super) struct Claim {
     number: usize,
@@ -29,10 +29,10 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Claims a device for an engine.
+    /// Claims the device `number` for an engine of this process.
     ///
     /// # Errors
-    /// Returns the reason, in one sentence, if persistent groups of another engine run on the
+    /// Returns the reason, in one sentence, if persistent work-groups of another engine run on the
     /// device.
     pub(super) fn new(number: usize) -> Result<Self, Unavailable> {
         let mut users = lock();
@@ -46,10 +46,11 @@ impl Claim {
         Ok(Self { number, groups: false })
     }
 
-    /// Reserves the device for persistent groups. Later claims fail.
+    /// Reserves the device for the persistent work-groups of this claim's engine. Claims of other
+    /// engines then fail.
     ///
     /// # Errors
-    /// Returns the reason, in one sentence, if another engine uses the device.
+    /// Returns the reason, in one sentence, if another engine already uses the device.
     pub(super) fn begin_groups(&mut self) -> Result<(), Unavailable> {
         let mut users = lock();
         let users = users.entry(self.number).or_default();
@@ -61,7 +62,7 @@ impl Claim {
         Ok(())
     }
 
-    /// Releases the reservation of [`Claim::begin_groups`], if there is one.
+    /// Releases the reservation that [`Claim::begin_groups`] made, if there is one.
     pub(super) fn end_groups(&mut self) {
         if std::mem::take(&mut self.groups) {
             lock().entry(self.number).or_default().groups = false;
@@ -84,7 +85,7 @@ fn lock() -> MutexGuard<'static, BTreeMap<usize, Users>> {
 mod tests {
     use super::*;
 
-    // The tests run in parallel, so each uses its own device numbers.
+    // Tests run in parallel, so each test uses device numbers that no other test uses.
 
     #[test]
     fn engines_in_launch_mode_share_a_device() {

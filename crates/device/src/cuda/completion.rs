@@ -1,4 +1,4 @@
-//! Finds out whether the oldest chunk in flight is finished.
+//! Finds out whether the device has finished the oldest chunk in flight.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -7,13 +7,13 @@ use cudarc::driver::result::DriverError;
 
 use super::slot::Slot;
 
-/// Divisor of the waiting time of a chunk. The driver is queried again after this fraction of the
-/// time has passed.
+/// After a chunk has waited for a time t, the driver is queried again after t divided by this
+/// number.
 const QUERY_DIVISOR: u32 = 16;
 /// Maximum time between two queries of the driver.
 const QUERY_INTERVAL_MAX: Duration = Duration::from_micros(100);
-/// Minimum waiting time before a query, for chunks whose groups signal completion. These queries
-/// only detect errors.
+/// Minimum time until the driver is queried, for chunks whose work-groups signal completion
+/// themselves. These queries only detect errors.
 const QUERY_INTERVAL_SIGNALED: Duration = Duration::from_millis(1);
 
 /// State of a chunk.
@@ -26,8 +26,8 @@ pub(super) enum Progress {
     Failed(DriverError),
 }
 
-/// Times of queries of the driver, which has one lock for all threads. Frequent queries would delay
-/// launches.
+/// Decides when the driver is queried for the state of chunks. The driver has one lock for all
+/// threads, so frequent queries would delay launches.
 pub(super) struct Queries {
     /// Time when the last chunk was returned.
     last_result: Instant,
@@ -40,8 +40,8 @@ impl Queries {
         Self { last_result: Instant::now(), query_at: Instant::now() }
     }
 
-    /// Returns the state of the chunk in `slot`, the oldest in flight, which was submitted at
-    /// `submitted`. `bind` makes the device's context current.
+    /// Returns the state of the chunk in `slot`. It is the oldest chunk in flight and was submitted
+    /// at the time `submitted`. `bind` makes the device's context current in this thread.
     pub(super) fn progress(
         &mut self,
         slot: &Slot,

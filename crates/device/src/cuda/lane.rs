@@ -1,6 +1,6 @@
 //! One worker's connection to a CUDA device in launch mode.
 //!
-//! A chunk passes through one file after the other:
+//! A chunk (the bins of one launch) passes through these files in order:
 //!
 //! ```text
 //! submit   opened.rs (checks, plan) -> locks.rs -> slot.rs (arrays) -> launch.rs (copies, kernel)
@@ -27,12 +27,14 @@ use crate::error::Error;
 use crate::options::Transfer;
 use crate::transfer::{ChunkPlan, ChunkTransfer};
 
-/// Number of returned slots that stay unused for a while. Their streams may still be ending a
-/// launch that has already signaled completion, and a new launch would wait for it.
+/// Number of returned slots (resources of one chunk) that stay unused for a while. The stream of
+/// such a slot may still be ending a launch whose completion was already signaled. A new launch in
+/// this stream would wait for that end.
 const SPARE_SLOTS: usize = 4;
 
-/// Lane in launch mode. It returns chunks in the order of submission. The number of chunks in
-/// flight is not limited; slots are created when they are first needed.
+/// One worker's connection to the device in launch mode. It returns chunks in the order of
+/// submission. The number of chunks in flight is not limited. Slots (resources of one chunk) are
+/// created when they are first needed.
 pub(super) struct LaunchLane {
     /// Free slots, longest idle first.
     slots: VecDeque<Slot>,
@@ -52,8 +54,8 @@ struct Flight {
     chunk: Chunk,
     slot: Slot,
     submitted: Instant,
-    /// Whether the driver accepted all commands. If not, events and stream still refer to the
-    /// previous chunk of the slot.
+    /// Whether the driver accepted all commands of the chunk. If not, the events and the stream of
+    /// the slot still refer to its previous chunk.
     launched: bool,
 }
 
@@ -80,15 +82,16 @@ impl LaunchLane {
             ChunkTransfer::ZeroCopy => self.slots.pop_front(),
             _ => self.slots.pop_back(),
         };
-        // A slot that is too small is dropped. This is rare, because all chunks of a packer have
-        // the same size.
+        // A slot that is too small for the chunk is dropped. This is rare, because all chunks of a
+        // worker have the same size.
         match slot.filter(|slot| slot.holds(chunk)) {
             Some(slot) => Ok(slot),
             None => self.device.slot(chunk.bins.len().max(chunk.bins.capacity()), chunk.descriptors.len()),
         }
     }
 
-    /// Checks and plans a chunk. Reports every error of a chunk before anything changes.
+    /// Checks a chunk and plans its transfer. The function reports every possible error of the
+    /// chunk before it changes any state.
     fn prepare(&mut self, region: &mut Region, chunk: &Chunk) -> Result<(Slot, ChunkPlan), Error> {
         let plan = self.device.plan(region, chunk)?;
         self.device.bind()?;
@@ -105,19 +108,21 @@ impl LaunchLane {
         let (parts, arena) = (&self.device.parts, region.arena_base());
         let launched = launch(&mut slot, &self.copy_streams, &parts.kernels, &parts.arguments(), arena, plan, &chunk);
         self.in_flight.push_back(Flight { chunk, slot, submitted: Instant::now(), launched: launched.is_ok() });
-        // Some copies may be in flight, so the chunk is not rejected: `poll` returns it with the
-        // error.
+        // Some copies of the chunk may already be in flight. The chunk is therefore not rejected,
+        // and `poll` returns it with the error.
         if let Err(error) = launched {
             self.device.watch.lose(format!("its driver failed to take a chunk: {}", text(error)));
         }
     }
 
-    /// Returns the error for a lost device. Leaks everything that the device may still access.
+    /// Returns the error for a lost device, with all chunks in flight. Memory that the device may
+    /// still access is leaked.
     fn lose(&mut self) -> Error {
         self.reported_lost = true;
         let chunks = self.in_flight.drain(..).map(|Flight { mut chunk, slot, .. }| {
             std::mem::forget(slot);
-            // The device may still write to the old arrays, so their content is copied to new ones.
+            // The device may still write to the arrays of a chunk. Their content is therefore
+            // copied to new arrays, which the error returns.
             let mut safe = Chunk::new(chunk.bins.capacity(), chunk.descriptors.len());
             safe.descriptors.copy_from_slice(&chunk.descriptors.volatile_copy());
             safe.parameters.copy_from_slice(&chunk.parameters);
@@ -172,7 +177,8 @@ impl Lane for LaunchLane {
                 self.device.watch.lose(self.device.failed(error).to_string());
                 return Err(self.lose());
             }
-            // A finished chunk is returned even if the device was lost in the meantime.
+            // A finished chunk is returned to the caller even if the device was lost in the
+            // meantime.
             Progress::Finished => self.device.watch.record_progress(),
         };
         // Always present: `oldest` is the first entry.
@@ -198,8 +204,8 @@ impl Lane for LaunchLane {
 
 impl Drop for LaunchLane {
     fn drop(&mut self) {
-        // Wait for chunks in flight. A lost device may continue to write, so its resources are
-        // leaked.
+        // Dropping the lane waits for its chunks in flight. A lost device may continue to write, so
+        // its resources are leaked.
         let waiting = Instant::now();
         let idle = |stream: &Stream| loop {
             match stream.is_idle() {
@@ -219,7 +225,8 @@ impl Drop for LaunchLane {
                 ManuallyDrop::drop(&mut self.device);
             }
         } else {
-            // The slots of a lost device are leaked too, because freeing them could block forever.
+            // The slots of a lost device are leaked too, because the driver could block forever
+            // while it frees them.
             self.slots.drain(..).for_each(std::mem::forget);
         }
     }

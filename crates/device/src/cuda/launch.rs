@@ -1,4 +1,4 @@
-//! Enqueues the copies and the kernel of one chunk.
+//! Enqueues the copies and the kernel launch of one chunk.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use super::tables::DeviceArguments;
 use crate::error::Error;
 use crate::transfer::{Blocks, ChunkPlan, ChunkTransfer, Direction};
 
-/// Streams for the copies of all slots of a lane, one per direction. They keep the copies of one
-/// direction in the order of the chunks. With copies in the stream of each chunk, the bus was often
-/// busy in one direction only.
+/// Two streams for all copies of one worker's chunks, one per direction. They keep the copies of
+/// one direction in the order of the chunks. When the copies were in the stream of each chunk, the
+/// bus was often busy in one direction only.
 pub(super) struct CopyStreams {
     to_device: Stream,
     to_host: Stream,
@@ -32,8 +32,8 @@ impl CopyStreams {
     }
 }
 
-/// Enqueues copies and launch. `arena` is the arena of the chunk's packets. After an error, some of
-/// the commands may be in flight.
+/// Enqueues the copies and the kernel launch of a chunk. `arena` is the first byte of the arena,
+/// which holds the packets. After an error, some of the commands may already be in flight.
 pub(super) fn launch(
     slot: &mut Slot,
     streams: &CopyStreams,
@@ -63,15 +63,15 @@ pub(super) fn launch(
     slot.copied_out.record(&streams.to_host)
 }
 
-/// Runs the kernel without bins. At the first run, the driver loads the kernel and allocates its
-/// local memory, which takes 50 to 350 ms.
+/// Launches the kernel once without work. At the first launch, the driver loads the kernel and
+/// allocates its local memory, which takes 50 to 350 ms.
 pub(super) fn warm_up(slot: &mut Slot, kernels: &Kernels, arguments: &DeviceArguments) -> Result<(), DriverError> {
     run(slot, kernels, arguments, 0)?;
     slot.stream.synchronize()
 }
 
-/// The arrays of one chunk, for copies. The arrays of a direct chunk follow each other in the same
-/// order as those of the slot.
+/// Addresses of the arrays of one chunk, for copies. If the chunk's own arrays are copied, they
+/// have the same order as the arrays on the device.
 struct Arrays {
     /// Host address of the parameters.
     host: *mut u8,
@@ -105,7 +105,8 @@ impl Arrays {
     }
 }
 
-/// Enqueues `copies` and the copies of the buffers in one stream.
+/// Enqueues the copies in `copies`, and the copies of the packet buffers in `blocks`, in one
+/// stream.
 fn enqueue(
     copies: &mut Copies,
     stream: &Stream,

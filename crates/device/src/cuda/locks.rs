@@ -1,5 +1,5 @@
-//! Page locks of chunk arrays, which let the device use the arrays of a chunk without a copy by the
-//! host.
+//! Page-locks the arrays of chunks, so that the device can access them and the host need not copy
+//! them first.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,14 +8,15 @@ use godwit_sched::Chunk;
 
 use super::driver::{Context, DevicePointer, PageLock};
 
-/// Maximum number of chunks whose arrays a lane page-locks. With the smallest direct chunks, this
-/// is half a million packets.
+/// Maximum number of chunks whose arrays one worker page-locks. With the smallest chunks whose own
+/// arrays are used, they hold half a million packets.
 const LOCKED_CHUNKS_MAX: usize = 256;
 
-/// Page locks of a lane.
+/// Page locks of one worker's chunk arrays.
 pub(super) struct PageLocks {
     context: Arc<Context>,
-    /// Locks by address. `None` means that the arrays cannot be page-locked.
+    /// Page locks by the address of the locked arrays. `None` means that the driver cannot lock
+    /// these arrays.
     locked: HashMap<usize, Option<PageLock>>,
 }
 
@@ -24,16 +25,17 @@ impl PageLocks {
         Self { context: Arc::clone(context), locked: HashMap::new() }
     }
 
-    /// Page-locks the arrays of the chunk, unless they are locked, and returns the device address
-    /// of their pages. Returns `None` if the pages cannot be locked; the arrays must then be
-    /// copied.
+    /// Page-locks the arrays of the chunk if they are not locked yet. Returns the device address of
+    /// their pages. Returns `None` if the pages cannot be locked, so that the caller must copy the
+    /// arrays.
     pub(super) fn lock(&mut self, chunk: &Chunk) -> Option<DevicePointer> {
         let pages = chunk.descriptors.pages();
         let address = pages.base().as_ptr().addr();
         if let Some(lock) = self.locked.get(&address) {
             return lock.as_ref().map(PageLock::pointer);
         }
-        // A packer reuses the same few chunks. The arrays of additional chunks are copied.
+        // A worker reuses the same few chunks, so it rarely reaches this limit. The arrays of
+        // additional chunks are copied.
         if self.locked.len() >= LOCKED_CHUNKS_MAX {
             return None;
         }

@@ -1,5 +1,5 @@
-//! CUDA devices, through the driver API. The driver and NVRTC are loaded at the first use; if they
-//! are absent, [`probe`] reports the reason.
+//! CUDA devices, through the driver API. The driver and the run-time compiler NVRTC are loaded at
+//! the first use. If they are absent, [`probe`] reports the reason.
 //!
 //! ```text
 //! arena     | region of worker 0 | region of worker 1 |
@@ -17,19 +17,20 @@
 //! | slot | host and device memory, one per chunk in flight |
 //! | mailboxes | page-locked host memory, one mailbox per persistent group |
 //!
-//! In launch mode, a chunk is a sequence: copy its arrays to the device, copy its buffers to the
-//! shadow, run the kernel, copy buffers and arrays back. Each chunk runs its kernel in its own
-//! stream. All copies of a lane use two streams, one per direction, so that copies keep the order
-//! of the chunks. Events connect the streams. Chunks in flight overlap, so both directions of the
-//! bus and the multiprocessors work at the same time.
+//! In launch mode, a chunk (the bins of one launch) takes four steps. Its arrays are copied to the
+//! device. Its buffers are copied to the shadow, which is the copy of the arena in device memory.
+//! The kernel runs. Buffers and arrays are copied back. Each chunk runs its kernel in its own
+//! stream. All copies of a lane (one worker's connection to the device) use two streams, one per
+//! direction, so that copies keep the order of the chunks. Events connect the streams. Chunks in
+//! flight overlap, so both directions of the bus and the multiprocessors work at the same time.
 //!
 //! `crate::transfer` selects the transfer of each chunk. A few large copies reach the full rate of
-//! the bus, if the buffers are contiguous. Otherwise the groups transfer buffers and arrays
-//! themselves, so that a chunk is one launch without copies.
+//! the bus, if the buffers are contiguous. Otherwise the work-groups of the kernel transfer buffers
+//! and arrays themselves, so that a chunk is one launch without copies.
 //!
-//! In persistent mode, groups stay on the device and take bins from mailboxes (`persistent.rs`;
-//! `crate::mailbox` explains the memory order). A chunk then needs no driver call, which lowers the
-//! latency of small chunks.
+//! In persistent mode, work-groups stay on the device and take bins from mailboxes
+//! (`persistent.rs`; `crate::mailbox` explains the memory order). A chunk then needs no driver
+//! call, which lowers the latency of small chunks.
 //!
 //! # Ordering in launch mode
 //!
@@ -37,8 +38,8 @@
 //! wrote before it submits. A stream that waits for an event sees what came before the event. The
 //! worker sees everything when the event after the last copy is complete.
 //!
-//! Zero-copy chunks have no event. The last group releases a word at system scope, which the worker
-//! acquires (`gw_signal_done` in kernels/dialect/loops_cuda.h, with the argument).
+//! Zero-copy chunks have no event. The last work-group releases a word at system scope, which the
+//! worker acquires (`gw_signal_done` in kernels/dialect/loops_cuda.h, with the argument).
 //!
 //! Only the device accesses slot and buffers between submission and completion. No two buffers
 //! share a cache line.
@@ -79,17 +80,18 @@ use opened::Opened;
 pub struct CudaDevice(Arc<Opened>);
 
 impl CudaDevice {
-    /// Opens device `number` of [`probe`]: compiles the kernels for its architecture, copies the
-    /// table images to it, page-locks the arena and allocates the shadow. `Bin::instance` is an
-    /// index into `programs`.
+    /// Opens the device that [`probe`] lists under `number`. This compiles the kernels for the
+    /// architecture of the device, and copies the table images to it. It also page-locks the arena,
+    /// and allocates a copy of the arena on the device. `Bin::instance` is an index into
+    /// `programs`.
     ///
     /// The first compilation takes seconds. The result is cached in the user's cache folder.
     ///
     /// # Errors
-    /// [`Error::Absent`] if the device does not exist. [`Error::Unusable`] if Godwit cannot use it,
-    /// or if persistent groups of this process run on it. [`Error::TooLarge`] if its memory is too
-    /// small for arena or tables. [`Error::Build`] and [`Error::Driver`] if the compiler or the
-    /// driver fails.
+    /// Returns [`Error::Absent`] if the device does not exist. Returns [`Error::Unusable`] if
+    /// Godwit cannot use it, or if persistent work-groups of this process run on it. Returns
+    /// [`Error::TooLarge`] if its memory is too small for the arena or the tables. Returns
+    /// [`Error::Build`] or [`Error::Driver`] if the compiler or the driver fails.
     pub fn new(
         number: usize,
         programs: Vec<Arc<dyn Program>>,
@@ -100,7 +102,8 @@ impl CudaDevice {
         Self::with_kernels(number, programs, arena, options, &source)
     }
 
-    /// Same as [`CudaDevice::new`], with other kernels, for tests that check every byte.
+    /// Opens a device as [`CudaDevice::new`] does, but with the kernels in `source`. Tests use it
+    /// with kernels that check every byte.
     #[doc(hidden)]
     pub fn with_kernels(
         number: usize,

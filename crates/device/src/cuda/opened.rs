@@ -1,4 +1,4 @@
-//! A CUDA device with loaded programs, which all of its lanes share.
+//! An open CUDA device with loaded packet functions. All workers that use the device share it.
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -26,14 +26,15 @@ use crate::program::Program;
 use crate::transfer::{ChunkPlan, ChunkTransfer, Planner};
 use crate::watch::Watch;
 
-/// A CUDA device with loaded programs.
+/// An open CUDA device with loaded packet functions.
 pub(super) struct Opened {
     pub(super) found: Found,
     pub(super) watch: Watch,
     pub(super) programs: Vec<Arc<dyn Program>>,
     /// Why the device does not use the requested mode.
     pub(super) fallback: Option<String>,
-    /// Plans the transfers. Its needs include those of connected programs.
+    /// Plans how packets reach the device and return. The plans include the bytes that all
+    /// functions of the device chain need.
     pub(super) planner: Planner,
     /// Whether the device runs a chain.
     pub(super) runs_chain: bool,
@@ -42,8 +43,8 @@ pub(super) struct Opened {
     pub(super) parts: ManuallyDrop<Parts>,
 }
 
-/// Resources that are freed with the device, unless it is lost.
-// Fields are dropped in this order.
+/// Resources of a device. They are freed with it, unless the device is lost.
+// The order of the fields matters, because Rust drops them in this order.
 pub(super) struct Parts {
     pub(super) groups: Option<Running>,
     pub(super) kernels: Kernels,
@@ -56,7 +57,7 @@ pub(super) struct Parts {
 }
 
 impl Opened {
-    /// See [`CudaDevice::with_kernels`](super::CudaDevice::with_kernels).
+    /// Opens a device. See [`CudaDevice::with_kernels`](super::CudaDevice::with_kernels).
     pub(super) fn new(
         number: usize,
         programs: Vec<Arc<dyn Program>>,
@@ -104,7 +105,8 @@ impl Opened {
         Ok(opened)
     }
 
-    /// Creates a slot for chunks of up to `bins_max` bins and `packets_max` packets.
+    /// Creates a slot, which holds the resources of one chunk in flight. The chunk may have up to
+    /// `bins_max` bins (batches of packets) and `packets_max` packets.
     pub(super) fn slot(&self, bins_max: usize, packets_max: usize) -> Result<Slot, Error> {
         let Parts { context, kernels, .. } = &*self.parts;
         Slot::new(context, &kernels.chunk, self.runs_chain, bins_max, packets_max)

@@ -1,4 +1,5 @@
-//! Persistent groups of a CUDA device, and the memory of their mailboxes.
+//! Persistent work-groups of a CUDA device. They take bins (batches of packets) from mailboxes,
+//! whose memory is allocated here.
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -15,11 +16,13 @@ use crate::error::{Error, Unavailable};
 use crate::mailbox::{HostWords, LanePool, Mailboxes, groups_min};
 use crate::options::DeviceOptions;
 
-/// Number of slots in a mailbox: the bin in progress and the bins that wait for it.
+/// Number of slots in the mailbox of a work-group. One slot holds the bin (batch of packets) in
+/// progress, and the others hold bins that wait for it.
 const SLOTS: u32 = 4;
-/// Minimum timeout for groups to start and to stop.
+/// Minimum timeout for persistent work-groups to start and to stop.
 const START_STOP_TIMEOUT_MIN: Duration = Duration::from_secs(1);
-/// Maximum number of groups per lane. More groups were not faster.
+/// Maximum number of work-groups per lane (one worker's connection). More work-groups were not
+/// faster in measurements.
 const GROUPS_PER_LANE_MAX: usize = 64;
 
 /// All persistent groups of a device and their mailboxes.
@@ -39,8 +42,9 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Starts the groups. All other memory must be allocated before, because the driver may wait
-    /// for persistent kernels before it allocates memory.
+    /// Starts the persistent work-groups. The caller must first allocate all other memory that the
+    /// device needs. While a persistent kernel runs, the driver may wait for its end before it
+    /// allocates memory.
     pub(super) fn start(
         context: &Arc<Context>,
         kernels: &Kernels,
@@ -110,7 +114,8 @@ impl Groups {
         lane * self.per_lane..(lane + 1) * self.per_lane
     }
 
-    /// Stops all groups and waits until they have ended. Returns `false` if they do not end.
+    /// Stops all work-groups and waits until they have ended. Returns `false` if they do not end
+    /// within the timeout.
     fn stop(&self) -> bool {
         self.mailboxes.request_stop();
         self.mailboxes.wait_for(MAILBOX_ENDED, self.timeout, std::thread::yield_now)
@@ -118,10 +123,12 @@ impl Groups {
     }
 }
 
-/// Returns the number of groups per lane, at least `minimum`, or the reason why the device has too
-/// few. `resident` groups run at once on an idle device.
+/// Returns the number of persistent work-groups per lane (one worker's connection), which is at
+/// least `minimum`. Returns the reason if the device has too few. `resident` work-groups can run at
+/// once on an idle device.
 fn groups_per_lane(resident: usize, lanes: usize, minimum: usize) -> Result<usize, Unavailable> {
-    // Leave half of the device to launches. Each polling group also costs some bus bandwidth.
+    // Half of the device stays free for launches. Each polling work-group also costs some bus
+    // bandwidth.
     let per_lane = (resident / 2 / lanes).min(GROUPS_PER_LANE_MAX).max(minimum);
     if per_lane * lanes <= resident {
         return Ok(per_lane);
@@ -132,7 +139,8 @@ fn groups_per_lane(resident: usize, lanes: usize, minimum: usize) -> Result<usiz
     )))
 }
 
-/// Running groups. They are leaked, with everything that they use, if they do not stop.
+/// Running persistent work-groups. If they do not stop, they and all memory that they use are
+/// leaked.
 pub(super) struct Running(ManuallyDrop<Groups>);
 
 impl Running {
@@ -140,8 +148,8 @@ impl Running {
         Self(ManuallyDrop::new(groups))
     }
 
-    /// Stops the groups. Returns `false` if they do not respond; nothing that they use may then be
-    /// freed.
+    /// Stops the persistent work-groups. Returns `false` if they do not respond. The caller must
+    /// then not free any memory that they use.
     pub(super) fn stop(mut self) -> bool {
         let stopped = self.0.context.bind().is_ok() && self.0.stop();
         if stopped {

@@ -1,4 +1,5 @@
-//! Finds CUDA devices and their features, and reports why a device is unusable.
+//! Finds CUDA devices and their features. For a device that Godwit cannot use, it reports the
+//! reason.
 
 use std::ffi::{CStr, c_char};
 use std::sync::{Arc, OnceLock};
@@ -14,11 +15,11 @@ use crate::options::Mode;
 /// Kind in device names, as in `cuda:0`.
 pub const ID: &str = "cuda";
 
-/// Minimum compute capability. Since Volta, the threads of a warp can wait for each other
-/// individually, and the memory model has acquire and release.
+/// Minimum compute capability of a device: 7.0 (Volta). Since Volta, the threads of a warp can wait
+/// for each other individually, and the memory model has acquire and release operations.
 const CAPABILITY_MIN: (i32, i32) = (7, 0);
-/// Minimum driver version, as the driver reports it. Since CUDA 12.0, the arguments of a graph can
-/// be replaced.
+/// Minimum driver version in the format of the driver: CUDA 12.0. Since this version, the kernel
+/// arguments in a CUDA graph can be replaced.
 const DRIVER_MIN: i32 = 12_000;
 
 /// Queries the driver for its devices.
@@ -29,8 +30,8 @@ pub fn probe() -> Probe {
     }
 }
 
-/// Returns the number of devices, which is never 0. The first call initializes the driver; later
-/// calls return its result.
+/// Returns the number of CUDA devices, which is at least 1, or the reason why there is none. The
+/// first call initializes the driver, and later calls return the same result.
 fn devices() -> Result<usize, Unavailable> {
     static DEVICES: OnceLock<Result<usize, Unavailable>> = OnceLock::new();
     DEVICES.get_or_init(count).clone()
@@ -67,17 +68,17 @@ fn id_of(number: usize) -> Result<String, Error> {
     }
 }
 
-/// Opens the context of device `number` of [`probe`].
+/// Opens the context of the device that [`probe`] lists under `number`.
 ///
 /// # Errors
-/// Returns [`Error::Absent`] if there is no such device, [`Error::Unusable`] if there is none at
-/// all, or [`Error::Driver`] if the driver fails.
+/// Returns [`Error::Absent`] if there is no device with this number, [`Error::Unusable`] if there
+/// is no CUDA device at all, or [`Error::Driver`] if the driver fails.
 pub fn context(number: usize) -> Result<Arc<Context>, Error> {
     let id = id_of(number)?;
     Context::new(&id, result::device::get(number as i32).map_err(failed(&id, "open it"))?)
 }
 
-/// Returns the found device `number`, or an error if Godwit cannot use it.
+/// Returns the properties of device `number`, or an error if Godwit cannot use the device.
 pub(super) fn found(number: usize) -> Result<Found, Error> {
     let id = id_of(number)?;
     let found = describe(number).map_err(failed(&id, "describe it"))?;
@@ -87,8 +88,8 @@ pub(super) fn found(number: usize) -> Result<Found, Error> {
     }
 }
 
-/// Returns the properties of one device. An attribute that the driver does not report has its least
-/// value.
+/// Returns the properties of one device. If the driver does not report a property, the result has
+/// the lowest possible value for it.
 fn describe(number: usize) -> Result<Found, DriverError> {
     let device = result::device::get(number as i32)?;
     // SAFETY: the device exists.
@@ -123,7 +124,7 @@ fn describe(number: usize) -> Result<Found, DriverError> {
     })
 }
 
-/// Returns the compiler's name of the architecture of a context's device.
+/// Returns the architecture of a context's device by its name in the compiler, such as `sm_90`.
 pub fn architecture_of(context: &Context) -> String {
     architecture(capability(context.device))
 }
@@ -143,7 +144,7 @@ fn version(number: i32) -> String {
     format!("{}.{}", number / 1000, number % 1000 / 10)
 }
 
-/// Returns the compiler's name of a compute capability, such as `sm_90`.
+/// Converts a compute capability to the name of the architecture in the compiler, such as `sm_90`.
 fn architecture((major, minor): (i32, i32)) -> String {
     format!("sm_{major}{minor}")
 }

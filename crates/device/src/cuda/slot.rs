@@ -1,5 +1,5 @@
-//! Resources of one chunk in flight: page-locked arrays on the host, a copy of them on the device,
-//! and a stream.
+//! A slot holds the resources of one chunk in flight: page-locked arrays on the host, a copy of the
+//! arrays on the device, and a stream.
 
 use std::ffi::c_void;
 use std::mem::size_of;
@@ -19,9 +19,10 @@ use crate::error::Error;
 /// Alignment of the arrays, in bytes.
 const ALIGN_BYTES: usize = 64;
 
-/// Arrays of one chunk, with the same layout on host and device. Counters and scratch exist only on
-/// the device. `done` and cycles exist only on the host; the device writes them over the bus, four
-/// bytes per bin. Trails and scratch are used only if the device runs a chain.
+/// The arrays of one chunk (the bins of one launch), with the same layout on host and device. The
+/// counters and the scratch memory exist only on the device. The word `done` and the cycle counts
+/// exist only on the host, where the device writes them over the bus with four bytes per bin.
+/// Trails and scratch memory are used only if the device runs a chain of functions.
 ///
 /// ```text
 /// 0                                              |---------- to the host --------|
@@ -30,9 +31,9 @@ const ALIGN_BYTES: usize = 64;
 /// ```
 ///
 /// The arrays of a small chunk are packed: the packets of its bins follow each other without gaps.
-/// A direct chunk keeps its own array layout, and the copies use its own arrays. The groups then
-/// read its bins over the bus, which saves a driver call. With zero-copy, they access all arrays
-/// over the bus, nothing is copied, and the last group signals completion.
+/// A direct chunk keeps its own array layout, and the copies use its own arrays. The work-groups
+/// then read its bins over the bus, which saves a driver call. With zero-copy, the work-groups
+/// access all arrays over the bus. Nothing is copied, and the last work-group signals completion.
 pub(super) struct Slot {
     /// Stream of the kernel.
     pub(super) stream: Stream,
@@ -50,30 +51,31 @@ pub(super) struct Slot {
     packets_max: usize,
     /// Whether the device runs a chain.
     pub(super) runs_chain: bool,
-    /// Offset of the scratch memory, after the arrays of the largest chunk, and the number of
-    /// packets that it holds.
+    /// Offset of the scratch memory, which follows the arrays of the largest chunk, and the number
+    /// of packets for which it has room.
     pub(super) scratch: (usize, usize),
     pub(super) offsets: ArrayOffsets,
-    /// Parts of the arrays that are copied to the device and back.
+    /// The parts of the arrays that are copied to the device, and the parts that are copied back.
     pub(super) copied: [Parts; 2],
-    /// Empty between two calls. Kept to reuse its memory.
+    /// List of copies, which is empty between two calls. It is kept so that its memory can be
+    /// reused.
     pub(super) copies: Copies,
-    /// Device address of the parameters of a direct chunk. Its descriptors, outcomes and trails
-    /// follow.
+    /// Device address of the parameters, if the device uses the chunk's own arrays. The
+    /// descriptors, outcomes and trails follow the parameters.
     pub(super) direct: Option<DevicePointer>,
-    /// Whether the groups signal completion.
+    /// Whether the work-groups of the kernel signal the completion of the chunk themselves.
     pub(super) signals_done: bool,
 }
 
-/// Number of parameters of `gw_chunk`. None is longer than the first.
+/// Number of parameters of the kernel `gw_chunk`. No other parameter is longer than the first one.
 pub(super) const ARGUMENTS: usize = 13;
 
-/// Size of `gw_counters` (kernels/dialect/loops_cuda.h), in bytes.
+/// Size of the C struct `gw_counters` (kernels/dialect/loops_cuda.h), in bytes.
 const COUNTERS_BYTES: usize = 2 * size_of::<u32>();
 
 impl Slot {
-    /// Creates a slot for chunks of up to `bins_max` bins and `packets_max` packets, which run
-    /// `kernel`.
+    /// Creates a slot for chunks of up to `bins_max` bins (batches of packets) and `packets_max`
+    /// packets. The chunks run on the device with the kernel `kernel`.
     pub(super) fn new(
         context: &Arc<Context>,
         kernel: &Function,
@@ -85,7 +87,8 @@ impl Slot {
         let scratch_packets = if runs_chain { packets_max.next_multiple_of(MAILBOX_SLOT_PACKETS) } else { 0 };
         let device_bytes = bytes + scratch_packets * CHAIN_SCRATCH_PACKET_BYTES;
         let device = DeviceMemory::new(context, device_bytes, "a chunk")?;
-        // Clear the counters, which launches leave at 0, and the scratch memory.
+        // The counters and the scratch memory are cleared once. Every launch leaves the counters at
+        // 0.
         device.fill(&vec![0; if runs_chain { device_bytes } else { COUNTERS_BYTES }])?;
         let mut nothing = [0_u64; size_of::<DeviceArguments>() / size_of::<u64>()];
         let mut arguments: [*mut c_void; ARGUMENTS] = [(&raw mut nothing).cast(); ARGUMENTS];
@@ -114,10 +117,12 @@ impl Slot {
         chunk.bins.len() <= self.bins_max && chunk.descriptors.len() <= self.packets_max
     }
 
-    /// Writes the arrays for the device, and returns their bytes that are transferred to the device
-    /// and back. The chunk was checked and fits into the slot. `direct` is the device address of
-    /// the pages of the chunk's arrays, if the device uses them. `gap_bytes_max` is the maximum gap
-    /// between two arrays that are copied together.
+    /// Writes the arrays of a chunk for the device. Returns how many bytes of them are transferred
+    /// to the device and back.
+    ///
+    /// The caller has checked that the chunk is valid and fits into the slot. `direct` is the
+    /// device address of the pages with the chunk's own arrays, if the device uses these arrays.
+    /// Two arrays are copied together if the gap between them has at most `gap_bytes_max` bytes.
     pub(super) fn write(&mut self, chunk: &Chunk, direct: Option<DevicePointer>, gap_bytes_max: usize) -> [usize; 2] {
         self.direct = direct.map(|pages| pages + chunk.parameters.offset() as u64);
         let is_direct = direct.is_some();
@@ -142,13 +147,13 @@ impl Slot {
                 }
             }
         }
-        // The bins are always transferred, also those that the groups read over the bus.
+        // The result always counts the bins, including bins that the work-groups read over the bus.
         let bins = if is_direct { offsets.parameters - offsets.bins } else { 0 };
         let [to_device, to_host] = self.copied.map(|parts| parts.iter().map(|part| part.1).sum::<usize>());
         [bins + to_device, to_host]
     }
 
-    /// Returns the word by which the groups signal completion.
+    /// Returns the word that the last work-group sets when the chunk is complete.
     pub(super) fn done(&self) -> &AtomicU32 {
         // SAFETY: the first word of the host memory, which lives as long as `self`, and which has
         // no other use.
@@ -190,8 +195,9 @@ impl ArrayOffsets {
         Self { bins: bins_at, cycles, parameters, descriptors, outcomes, trails, end }
     }
 
-    /// Returns the parts to copy to the device and back, with the first `packets` packet entries.
-    /// The groups read the bins of a direct chunk from the host.
+    /// Returns the parts of the arrays to copy to the device, and the parts to copy back. The
+    /// arrays contain `packets` packet entries. If the chunk's own arrays are used, the bins are
+    /// not copied, because the work-groups read them from the host.
     fn copied(&self, is_direct: bool, packets: usize, gap_bytes_max: usize) -> [Parts; 2] {
         let to_device = [
             (self.bins, if is_direct { 0 } else { self.parameters - self.bins }),
@@ -208,8 +214,8 @@ impl ArrayOffsets {
     }
 }
 
-/// Joins parts (offset and length, in ascending order) with small gaps between them. Joined parts
-/// leave an empty part.
+/// Joins array parts that have small gaps between them. Each part is an offset and a length, and
+/// the offsets are ascending. A part that was joined with the next part becomes empty.
 fn joined(mut parts: Parts, gap_bytes_max: usize) -> Parts {
     for index in 1..parts.len() {
         let (previous, (offset, bytes)) = (parts[index - 1], parts[index]);

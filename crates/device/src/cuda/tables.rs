@@ -1,4 +1,5 @@
-//! Table images of all programs, and the launch arguments.
+//! Table images of all packet functions in device memory, and the launch arguments that point to
+//! them.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +15,8 @@ use crate::chain::DeviceChain;
 use crate::error::Error;
 use crate::program::{AccessNeeds, Program};
 
-/// `gw_device` (kernels/dialect/loops_cuda.h): arguments common to all launches.
+/// Arguments that all launches have in common, as in the C struct `gw_device`
+/// (kernels/dialect/loops_cuda.h).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeviceArguments {
@@ -25,13 +27,15 @@ pub(super) struct DeviceArguments {
     pub(super) reaches: DevicePointer,
 }
 
-/// Returns the capacity for the content of [`Tables`] without the chain. With it, the vector never
-/// reallocates, which would leave copies of keys in freed memory.
+/// Returns a capacity that is sufficient for all table images in [`Tables`], without the device
+/// chain. A vector with this capacity never reallocates. A reallocation would leave copies of keys
+/// in freed memory.
 fn images_bytes(programs: &[Arc<dyn Program>]) -> usize {
     programs.iter().map(|program| program.image().len() + 5 * ALIGNMENT_BYTES).sum::<usize>() + 5 * ALIGNMENT_BYTES
 }
 
-/// Table images and access limits of all programs, in device memory.
+/// Table images of all packet functions in device memory, and the number of bytes that each
+/// function accesses in a packet.
 pub(super) struct Tables {
     memory: DeviceMemory,
     offsets_at: u64,
@@ -40,12 +44,13 @@ pub(super) struct Tables {
     updates: Mutex<Updates>,
 }
 
-/// Resources to copy table changes to the device. They are allocated in advance, because the driver
-/// may wait for persistent groups before it allocates memory.
+/// Resources for copies of table changes to the device. They are allocated in advance. While
+/// persistent work-groups run, the driver may wait for their end before it allocates memory.
 struct Updates {
     stream: Stream,
     staging: PinnedMemory,
-    /// Whether a copy did not end in time. The staging buffer may then still be in use.
+    /// Whether a copy did not end within its timeout. The device may then still read the staging
+    /// buffer, which is never used again.
     stuck: bool,
 }
 
@@ -53,7 +58,9 @@ struct Updates {
 const STAGING_BYTES: usize = 64 << 10;
 
 impl Tables {
-    /// Copies the images to device memory with this layout:
+    /// Copies the table images of all functions to device memory. The following layout starts with
+    /// the table of the device chain, and ends with the numbers of bytes that each function
+    /// accesses:
     ///
     /// ```text
     /// 0       offsets[0]      offsets[1]          offsets_at            reaches_at
@@ -118,8 +125,8 @@ impl Tables {
         chain.parts().into_iter().try_for_each(write)
     }
 
-    /// Writes `bytes` bytes at offset `target` of the memory. `copy_to(offset, part)` provides each
-    /// part.
+    /// Writes `bytes` bytes to the device memory of the tables, at offset `target`.
+    /// `copy_to(offset, part)` fills each part of these bytes.
     fn write(
         &self,
         context: &Context,

@@ -1,4 +1,5 @@
-//! One worker's connection to a device in persistent mode.
+//! One worker's connection to a device in persistent mode, in which work-groups stay on the device
+//! and take bins from mailboxes.
 
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
@@ -16,14 +17,16 @@ use crate::device::{BinTime, Lane, Rejected};
 use crate::error::Error;
 use crate::watch::Watch;
 
-/// Number of polls without results before the worker yields its core, which a group may need. With
-/// two workers and two groups on two cores, values from 1 to 64 are equally fast (test
-/// `no_stale_data_is_read`).
+/// Number of polls without results after which the worker yields its core, because a work-group on
+/// the same core may need it. With two workers and two work-groups on two cores, values from 1 to
+/// 64 are equally fast (test `no_stale_data_is_read`).
 const POLLS_BEFORE_YIELD: u32 = 16;
-/// Time between two polls while a dropped lane waits for its bins.
+/// Time between two polls while a dropped lane (one worker's connection) waits until its bins are
+/// finished.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
-/// A device whose persistent groups serve lanes.
+/// A device with persistent work-groups, which process the bins of its lanes (the connections of
+/// workers).
 pub(crate) trait GroupsDevice: Send + Sync {
     fn mailboxes(&self) -> &Mailboxes;
 
@@ -31,19 +34,20 @@ pub(crate) trait GroupsDevice: Send + Sync {
 
     fn runs_chain(&self) -> bool;
 
-    /// Returns whether groups may need the cores of workers.
+    /// Returns whether work-groups may run on the same cores as workers.
     fn shares_cores(&self) -> bool;
 
-    /// Checks a chunk and the device.
+    /// Checks that a chunk is valid and that the device is not lost.
     fn check(&self, region: &mut Region, chunk: &Chunk) -> Result<(), Error>;
 
-    /// Takes back the number of a lane whose bins are all finished.
+    /// Makes the number of a closed lane available again. All bins of that lane are finished.
     fn return_lane(&self, lane: usize);
 }
 
-/// Lane in persistent mode. Each bin goes to the group with the least work among those that serve
-/// its function. Bins without a free slot are posted by a later [`Lane::poll`]. Chunks may finish
-/// out of order.
+/// One worker's connection to a device in persistent mode. Each bin (a batch of packets for one
+/// function) goes to a work-group that serves its function. Among these work-groups, the one with
+/// the least work is selected. If no mailbox has a free slot, a later [`Lane::poll`] posts the bin.
+/// Chunks may finish out of order.
 ///
 /// Dropping a lane waits until its posted bins are finished, or until the watchdog declares the
 /// device lost.
@@ -52,20 +56,21 @@ pub(crate) struct PersistentLane {
     number: usize,
     groups: Vec<GroupState>,
     split: Split,
-    /// Chunks in flight, by number.
+    /// Chunks on the device, in the order of their numbers.
     in_flight: VecDeque<Flight>,
     /// Number of the next chunk.
     next: u64,
     /// Number of chunks in flight whose bins are all finished.
     done: usize,
     times: Vec<BinTime>,
-    /// Time when a group last finished a bin, or received one while all mailboxes were empty.
+    /// Time when any work-group of the lane last finished a bin. If all mailboxes were empty, it is
+    /// the time when a work-group received a bin.
     since: Instant,
     idle_polls: u32,
     reported_lost: bool,
 }
 
-/// The state of one group of the lane.
+/// The state of one persistent work-group of the lane.
 struct GroupState {
     /// Number of the group.
     group: usize,
@@ -73,15 +78,16 @@ struct GroupState {
     finished: u32,
     /// Bins in the mailbox, oldest first.
     bins: VecDeque<Posted>,
-    /// Sum of the weights of these bins.
+    /// Sum of the estimated work of the bins in the mailbox.
     weight: u64,
-    /// Time when the group last finished a bin, or received one while its mailbox was empty.
+    /// Time when the work-group last finished a bin. If its mailbox was empty, it is the time when
+    /// the work-group received a bin.
     since: Instant,
-    /// Number of bins that the group received, by program.
+    /// Number of bins that the work-group received for each program (packet function).
     received: Vec<u64>,
 }
 
-/// A bin in a mailbox slot.
+/// A bin (batch of packets) that occupies a slot of a mailbox.
 #[derive(Clone, Copy)]
 struct Posted {
     /// Number of the chunk.
@@ -106,9 +112,9 @@ impl Flight {
 }
 
 impl PersistentLane {
-    /// Opens lane `number`, which owns the groups `groups`. `programs` is the number of programs,
-    /// and `share` divides the groups between them
-    /// ([`DeviceOptions::share`](crate::DeviceOptions::share)).
+    /// Opens the lane (one worker's connection) with the number `number`, which owns the persistent
+    /// work-groups `groups`. `programs` is the number of packet functions. `share` divides the
+    /// work-groups between them ([`DeviceOptions::share`](crate::DeviceOptions::share)).
     pub(crate) fn new(
         device: Arc<dyn GroupsDevice>,
         number: usize,
@@ -119,7 +125,7 @@ impl PersistentLane {
         let now = Instant::now();
         let split = Split::new(groups.len(), share);
         let group = |group| {
-            // The previous lane has finished all of its bins.
+            // The previous lane with this number has finished all of its bins.
             let posted = device.mailboxes().posted(group);
             let received = vec![0; programs];
             GroupState { group, posted, finished: posted, bins: VecDeque::new(), weight: 0, since: now, received }
@@ -149,8 +155,8 @@ impl PersistentLane {
         }
     }
 
-    /// Posts waiting bins while there are free slots, those of the oldest chunk first in each
-    /// queue.
+    /// Posts waiting bins (batches of packets) while mailboxes have free slots. In each queue, the
+    /// bins of the oldest chunk are posted first.
     fn post(&mut self) {
         let Self { device, split, groups, in_flight, .. } = self;
         let mailboxes = device.mailboxes();
@@ -179,7 +185,8 @@ impl PersistentLane {
         }
     }
 
-    /// Copies the results of finished bins into their chunks. Returns whether there were any.
+    /// Copies the results of finished bins from the mailboxes into their chunks. Returns whether
+    /// any bin was finished.
     fn collect(&mut self) -> bool {
         let mailboxes = self.device.mailboxes();
         let mut any = false;
@@ -225,7 +232,7 @@ impl PersistentLane {
         Some(flight.chunk)
     }
 
-    /// Returns the error for a lost device, with all chunks in flight.
+    /// Returns the error for a lost device, which contains all chunks in flight.
     fn lose(&mut self) -> Error {
         self.reported_lost = true;
         self.groups.iter_mut().for_each(|group| group.bins.clear());
@@ -235,7 +242,8 @@ impl PersistentLane {
         self.device.watch().lost_with(chunks)
     }
 
-    /// Returns whether the device is lost. Declares it lost if posted bins are overdue.
+    /// Returns whether the device is lost. Declares it lost if it has not finished posted bins in
+    /// time.
     fn is_lost(&self) -> bool {
         let watch = self.device.watch();
         if self.groups.iter().any(|group| !group.bins.is_empty()) && watch.is_overdue(self.since) {
@@ -263,7 +271,7 @@ impl Lane for PersistentLane {
     }
 
     fn poll(&mut self, _region: &mut Region) -> Result<Option<Chunk>, Error> {
-        // Finished chunks are returned even if the device was lost in the meantime.
+        // A finished chunk is returned to the caller even if the device was lost in the meantime.
         if !self.reported_lost && self.collect() {
             self.since = self.device.watch().record_progress();
             self.post();
@@ -292,9 +300,10 @@ impl Lane for PersistentLane {
         self.groups.iter().map(|group| group.received.clone()).collect()
     }
 
-    /// Times from the moment when a group received a bin, or finished the previous one, to the
-    /// moment when the lane saw it finished. Bins that finish between two polls divide the time by
-    /// packets and bytes.
+    /// Returns the processing time of each bin of the last chunk. The time begins when the
+    /// work-group received the bin or finished the previous one. It ends when the worker saw that
+    /// the bin is finished. If a work-group finishes several bins between two polls, the time is
+    /// divided between them by packets and bytes.
     fn bin_times(&self) -> &[BinTime] {
         &self.times
     }
@@ -309,7 +318,7 @@ impl Drop for PersistentLane {
                 std::thread::sleep(POLL_INTERVAL);
             }
         }
-        // A lost device is leaked, with everything that its groups may access.
+        // A lost device and everything that its work-groups may access is leaked.
         if !self.is_lost() {
             self.device.return_lane(self.number);
             // SAFETY: `self.device` is not used after this.
@@ -318,13 +327,14 @@ impl Drop for PersistentLane {
     }
 }
 
-/// Returns the index of chunk `number`, which must be in flight.
+/// Returns the position of the chunk with the number `number` in `in_flight`, which must contain
+/// it.
 fn index_of(in_flight: &VecDeque<Flight>, number: u64) -> usize {
     in_flight.binary_search_by_key(&number, |flight| flight.number).expect("a chunk stays until all its bins are back")
 }
 
-/// Returns the estimated work of a bin, in arbitrary units: packets times the longest frame, plus a
-/// cost per packet.
+/// Returns the estimated work of a bin (batch of packets), in arbitrary units. It is the number of
+/// packets times the longest frame, plus a cost per packet.
 fn weight(bin: &Bin) -> u64 {
     u64::from(bin.count) * (u64::from(bin.length_bytes) + 64) + 1
 }

@@ -1,4 +1,5 @@
-//! Accesses to mailboxes, which host and device use at the same time.
+//! Accesses mailboxes, the memory through which the host gives bins to persistent work-groups. Host
+//! and device use them at the same time.
 
 use std::mem::{offset_of, size_of};
 use std::ptr::NonNull;
@@ -11,24 +12,25 @@ use godwit_sched::Chunk;
 use crate::bytes::{get, put};
 use crate::check::packets_of;
 
-/// Initial value of the counters. They wrap soon after the start, so that errors at the wrap are
-/// found early.
+/// Initial value of the mailbox counters. The counters wrap to 0 soon after the start, so that
+/// errors in the wrap-around are found early.
 const COUNTERS_START: u32 = u32::MAX - 80;
 /// Alignment of mailboxes, in bytes.
 const ALIGN_BYTES: usize = 128;
-/// [`Mailbox::stop`] in the pair of `posted` and `stop`.
+/// Value of [`Mailbox::stop`] in the 8-byte word that contains `posted` and `stop`.
 const STOP: u64 = 1 << 32;
 
-/// Size of the atomic operations on the words that the host writes.
+/// Size of the atomic operations by which the host writes its words of a mailbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HostWords {
-    /// 4 bytes. Groups do not read [`Mailbox::extent`].
+    /// The host writes 4 bytes at a time. Work-groups do not read [`Mailbox::extent`].
     Single,
-    /// 8 bytes. Groups read `posted` and `stop` together, and then `extent`.
+    /// The host writes 8 bytes at a time. Work-groups read `posted` and `stop` together, and
+    /// `extent` after them.
     Pairs,
 }
 
-/// Addresses of the mailboxes of all groups of a device.
+/// Addresses of the mailboxes of all persistent work-groups of a device.
 #[derive(Debug)]
 pub(crate) struct Mailboxes {
     base: NonNull<u8>,
@@ -46,13 +48,13 @@ unsafe impl Send for Mailboxes {}
 unsafe impl Sync for Mailboxes {}
 
 impl Mailboxes {
-    /// Rounds the capacity of a slot up to a supported number of packets.
+    /// Rounds a number of packets per mailbox slot up to a number that the slot layout supports.
     pub(crate) fn bin_packets(bin_packets: usize) -> usize {
         bin_packets.max(1).next_multiple_of(MAILBOX_SLOT_PACKETS)
     }
 
-    /// Returns the size of a mailbox with `slots` slots for bins of up to `bin_packets` packets, as
-    /// returned by [`Mailboxes::bin_packets`].
+    /// Returns the size of one mailbox in bytes. The mailbox has `slots` slots, each for a bin of
+    /// up to `bin_packets` packets. [`Mailboxes::bin_packets`] has rounded this number.
     pub(crate) fn bytes_each(slots: u32, bin_packets: usize) -> usize {
         (size_of::<Mailbox>() + slots as usize * MailboxSlot::new(bin_packets).bytes).next_multiple_of(ALIGN_BYTES)
     }
@@ -88,17 +90,19 @@ impl Mailboxes {
         self.bin_packets
     }
 
-    /// Returns the number of slots that were posted to a group, modulo 2^32.
+    /// Returns the number of bins that were posted to a work-group, modulo 2^32.
     pub(crate) fn posted(&self, group: usize) -> u32 {
         self.word(group, offset_of!(Mailbox, posted)).load(Ordering::Relaxed)
     }
 
-    /// Returns the number of slots that a group has finished, modulo 2^32. Acquires their results.
+    /// Returns the number of bins that a work-group has finished, modulo 2^32. The load has acquire
+    /// order, so the caller can then read their results.
     pub(crate) fn finished(&self, group: usize) -> u32 {
         self.word(group, offset_of!(Mailbox, finished)).load(Ordering::Acquire)
     }
 
-    /// Writes a bin to slot `posted` and posts it.
+    /// Writes a bin (batch of packets) to the slot with the number `posted`, and posts it to the
+    /// work-group.
     ///
     /// # Safety
     /// The slot must be free: the group never owned it, or the caller has acquired its completion.
@@ -137,7 +141,8 @@ impl Mailboxes {
         }
     }
 
-    /// Returns whether all groups report `state` within `timeout`.
+    /// Waits until all work-groups report `state`. Returns `false` if this takes longer than
+    /// `timeout`.
     pub(crate) fn wait_for(&self, state: u32, timeout: Duration, pause: impl Fn()) -> bool {
         let started = Instant::now();
         (0..self.groups).all(|group| {
@@ -152,7 +157,8 @@ impl Mailboxes {
         })
     }
 
-    /// Makes all groups end after their last posted slot. No lane may post bins afterwards.
+    /// Makes every work-group end after the last bin that was posted to it. The caller must not
+    /// post bins afterwards.
     pub(crate) fn request_stop(&self) {
         for group in 0..self.groups {
             match self.words {
@@ -164,7 +170,7 @@ impl Mailboxes {
         }
     }
 
-    /// Prepares mailboxes whose groups have ended for another start.
+    /// Prepares the mailboxes for a new start of their work-groups, which have all ended.
     pub(crate) fn reset(&self) {
         for group in 0..self.groups {
             self.word(group, offset_of!(Mailbox, stop)).store(0, Ordering::Relaxed);
@@ -178,21 +184,22 @@ impl Mailboxes {
         unsafe { self.base.add(group * self.mailbox_bytes + offset) }
     }
 
-    /// Returns a word that host and group access at the same time.
+    /// Returns a word of a mailbox, which the host and the work-group access at the same time.
     fn word(&self, group: usize, offset: usize) -> &AtomicU32 {
         // SAFETY: the word is aligned, and lives as long as the mailboxes. Host and device access
         // it only by atomic operations.
         unsafe { AtomicU32::from_ptr(self.at(group, offset).cast().as_ptr()) }
     }
 
-    /// Returns two words that host and group access together.
+    /// Returns two adjacent words of a mailbox as one value, which the host and the work-group
+    /// access at the same time.
     fn pair(&self, group: usize, offset: usize) -> &AtomicU64 {
         // SAFETY: the pair lies at a multiple of 8, and lives as long as the mailboxes. While
         // groups run, host and device access it only by 8-byte atomic operations.
         unsafe { AtomicU64::from_ptr(self.at(group, offset).cast().as_ptr()) }
     }
 
-    /// Returns the bytes of slot `number`.
+    /// Returns the bytes of the mailbox slot with the number `number`.
     ///
     /// # Safety
     /// The group must not own the slot, and there must be no other reference to it.

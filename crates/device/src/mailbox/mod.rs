@@ -1,8 +1,10 @@
-//! Mailboxes, through which the host gives bins to persistent groups without driver calls.
+//! Mailboxes, through which the host gives bins (batches of packets) to persistent work-groups.
+//! This needs no driver calls.
 //!
 //! The README in this folder explains the algorithm and its memory order. `memory.rs` accesses the
-//! mailboxes, `split.rs` divides the groups between functions, and `lane.rs` is the [`Lane`] of
-//! every device with persistent groups. The folders of the kinds start and stop the groups.
+//! mailboxes, and `split.rs` divides the work-groups between functions. `lane.rs` contains the
+//! [`Lane`] (one worker's connection) of every device with persistent work-groups. The folder of
+//! each device kind starts and stops the work-groups.
 //!
 //! [`Lane`]: crate::Lane
 

@@ -1,10 +1,11 @@
-//! Numbers of the lanes that share the groups of a device.
+//! Numbers of the lanes (connections of workers) between which the persistent work-groups of a
+//! device are divided.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Unavailable};
 
-/// Lanes that are free.
+/// Numbers of the lanes (connections of workers) that are not in use.
 #[derive(Debug)]
 pub(crate) struct LanePool {
     lanes: usize,
@@ -12,12 +13,12 @@ pub(crate) struct LanePool {
 }
 
 impl LanePool {
-    /// Creates a pool of `lanes` free lanes.
+    /// Creates a pool with the lane numbers 0 to `lanes` - 1, all of which are free.
     pub(crate) fn new(lanes: usize) -> Self {
         Self { lanes, free: Mutex::new((0..lanes).rev().collect()) }
     }
 
-    /// Takes a free lane of device `id`.
+    /// Takes the number of a free lane out of the pool. `id` names the device in the error.
     ///
     /// # Errors
     /// Returns [`Error::Unusable`] if all lanes are in use.
@@ -28,7 +29,7 @@ impl LanePool {
         })
     }
 
-    /// Returns a lane whose bins are all finished.
+    /// Puts the number of a lane back into the pool. All bins of that lane are finished.
     pub(crate) fn put(&self, lane: usize) {
         self.free().push(lane);
     }

@@ -1,4 +1,5 @@
-//! Divides the groups of a lane between functions by share.
+//! Divides the persistent work-groups of a lane (one worker's connection) between packet functions,
+//! in proportion to configured shares.
 //!
 //! ```text
 //! groups of a lane   | 0 | 1 | 2 | 3 | 4 | 5 |        share: esp 2, dpi 1
@@ -7,25 +8,26 @@
 //! other bins           ^^^^^^^^^^^^^^^^^^^^^^         any group serves them
 //! ```
 //!
-//! Without shares, every group serves every function. Functions with the same groups have a common
-//! queue, so a bin waits only for bins of the same groups. All parts of a bin with several variants
-//! ([`godwit_abi::Bin::part`]) go to one group.
+//! Without shares, every work-group serves every function. Functions that the same work-groups
+//! serve have a common queue, so a bin waits only for bins of the same work-groups. All parts of a
+//! bin with several variants ([`godwit_abi::Bin::part`]) go to one work-group.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use godwit_abi::{Bin, PART_REST};
 
-/// The groups of each program, and the bins that wait for them.
+/// The work-groups that serve each program (packet function), and the bins that wait for them.
 #[derive(Debug)]
 pub(crate) struct Split {
-    /// Groups that serve the bins of each queue.
+    /// The range of work-groups that serve the bins of each queue.
     groups: Vec<Range<usize>>,
-    /// Queue of each program. Programs without an entry use queue 0, which every group serves.
+    /// Number of the queue for each program (packet function). A program without an entry uses
+    /// queue 0, which every work-group serves.
     queue_of: Vec<usize>,
-    /// Waiting bins of each queue.
+    /// The bins (batches of packets) that wait in each queue.
     waiting: Vec<VecDeque<Waiting>>,
-    /// Group that received the last bin of each queue.
+    /// The work-group that received the last bin of each queue.
     last: Vec<usize>,
 }
 
@@ -33,18 +35,20 @@ pub(crate) struct Split {
 struct Waiting {
     /// Number of the chunk.
     chunk: u64,
-    /// Index of the bin.
+    /// Index of the bin (batch of packets) in its chunk.
     bin: usize,
-    /// Whether the bin is another part of the previous one, and must go to the same group.
+    /// Whether the bin is another part of the previous bin, so that it must go to the same
+    /// work-group.
     is_rest: bool,
 }
 
 impl Split {
-    /// Divides `groups` groups by the share of each program. Any group serves a program with share
-    /// 0.
+    /// Divides `groups` work-groups between the programs (packet functions), in proportion to their
+    /// shares. Any work-group serves a program with share 0.
     ///
     /// # Panics
-    /// Panics if there are fewer groups than programs with a share (see [`groups_min`]).
+    /// Panics if there are fewer work-groups than programs with a share above 0 (see
+    /// [`groups_min`]).
     pub(crate) fn new(groups: usize, shares: &[u32]) -> Self {
         assert!(groups >= groups_min(shares), "{groups} groups for {shares:?}");
         let mut ranges = Vec::with_capacity(1 + shares.len());
@@ -68,15 +72,17 @@ impl Split {
         }
     }
 
-    /// Assigns waiting bins to groups, oldest first in each queue. Bins that any group serves come
-    /// last. `post` receives chunk, bin and the groups that serve the bin. It returns the group
-    /// that received the bin, or `None` if no group has a free slot.
+    /// Assigns waiting bins (batches of packets) to work-groups, with the oldest bin of each queue
+    /// first. Bins that any work-group serves come last.
+    ///
+    /// `post` receives the chunk, the bin, and the work-groups that serve this bin. It returns the
+    /// work-group that received the bin, or `None` if none of them has a free slot.
     pub(crate) fn assign(&mut self, mut post: impl FnMut(u64, usize, Range<usize>) -> Option<usize>) {
         for queue in (1..self.waiting.len()).chain([0]) {
             let (waiting, groups, last) = (&mut self.waiting[queue], &self.groups[queue], &mut self.last[queue]);
             while let Some(&Waiting { chunk, bin, is_rest }) = waiting.front() {
-                // All parts of a bin have the same function, so the previous part was the last bin
-                // of this queue.
+                // All parts of a bin belong to the same function. The previous part was therefore
+                // the last bin that left this queue.
                 let serving = if is_rest { *last..*last + 1 } else { groups.clone() };
                 let Some(group) = post(chunk, bin, serving) else { break };
                 *last = group;
@@ -91,8 +97,8 @@ impl Split {
     }
 }
 
-/// Returns the programs with a share and their number of groups, at least one each, by the D'Hondt
-/// method.
+/// Returns each program with a share above 0 and the number of its work-groups, by the D'Hondt
+/// method. Each of these programs gets at least one work-group.
 fn counts(groups: usize, shares: &[u32]) -> Vec<(usize, usize)> {
     let named = shares.iter().enumerate().filter(|(_, share)| **share > 0);
     let mut counts: Vec<(usize, usize)> = named.map(|(program, _)| (program, 1)).collect();
@@ -105,7 +111,8 @@ fn counts(groups: usize, shares: &[u32]) -> Vec<(usize, usize)> {
     counts
 }
 
-/// Returns the minimum number of groups of a lane: one for each program with a share.
+/// Returns the minimum number of work-groups that a lane (one worker's connection) needs. Each
+/// program with a share above 0 needs one.
 pub(crate) fn groups_min(shares: &[u32]) -> usize {
     shares.iter().filter(|share| **share > 0).count().max(1)
 }
@@ -148,7 +155,8 @@ mod tests {
         split.enqueue(7, &bins(&[0, 0, 0, 1]));
         split.enqueue(8, &bins(&[9]));
         let mut given = Vec::new();
-        // The first group accepts one bin, the second group any number.
+        // In this test, the first work-group accepts one bin, and the second work-group accepts any
+        // number of bins.
         let mut free = 1;
         split.assign(|chunk, bin, groups| {
             let takes = groups.contains(&1) || free > 0;
@@ -178,8 +186,8 @@ mod tests {
         chunk[2].part = PART_REST;
         chunk[4].part = PART_REST;
         split.enqueue(0, &chunk);
-        // Each whole bin goes to another group. The second part of the first bin finds no free slot
-        // at first.
+        // In this test, each whole bin goes to a different work-group. The second part of the first
+        // bin finds no free slot in the first round.
         let mut given = Vec::new();
         for room in [1, usize::MAX] {
             let mut room = room;

@@ -1,4 +1,5 @@
-//! One worker's connection to a modelled device.
+//! One worker's connection to a modelled device, whose processing times are computed from a
+//! profile.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,14 +11,15 @@ use super::ModelDevice;
 use crate::device::{BinTime, Lane, Rejected};
 use crate::error::Error;
 
-/// A chunk that the kernels have processed, until its time has come.
+/// A chunk (the bins of one launch) that is already processed. It is returned when the modelled
+/// processing time is over.
 struct Waiting {
     chunk: Chunk,
     ready_ns: u64,
     times: Vec<BinTime>,
 }
 
-/// Lane of a modelled device.
+/// One worker's connection to a modelled device.
 pub(super) struct ModelLane {
     device: Arc<ModelDevice>,
     cpu: Box<dyn Lane>,
@@ -37,7 +39,7 @@ impl ModelLane {
         Error::Lost { id, reason: "the test has lost it".to_owned(), chunks }
     }
 
-    /// Returns the times of the bins on the device.
+    /// Returns the modelled processing time of each bin (batch of packets) in a chunk.
     fn bin_times(device: &ModelDevice, chunk: &Chunk) -> Vec<BinTime> {
         let bins = chunk.bins.iter().enumerate();
         let bytes = |index: usize| {
@@ -55,13 +57,14 @@ impl Lane for ModelLane {
         if device.options.state.is_lost() {
             return Err(Box::new(Rejected { chunk, error: self.lost(Vec::new()) }));
         }
-        // The kernels change lengths, so times follow from the frames before.
+        // The modelled times depend on frame lengths. They are computed before the kernels run,
+        // because kernels change the lengths.
         let times = Self::bin_times(&device, &chunk);
         let chunk_ns = chunk.bins.iter().map(|bin| device.costs(bin.instance).chunk_ns).fold(0.0, f64::max);
         let trip_ns = device.trip_ns(&chunk);
         self.cpu.submit(region, chunk)?;
         let finished = self.cpu.poll(region);
-        // The CPU finishes a chunk when `submit` returns, and its `poll` never fails.
+        // The CPU has finished a chunk when `submit` returns, and `poll` of the CPU never fails.
         let Ok(Some(chunk)) = finished else { unreachable!("the CPU has finished the chunk") };
         let busy_ns = chunk_ns as u64 + times.iter().map(|time| time.elapsed_ns).sum::<u64>();
         let end_ns = device.options.state.reserve(device.options.clock.now_ns(), busy_ns);

@@ -1,13 +1,13 @@
-//! A modelled device, for tests: it runs the kernels on the CPU, and returns each chunk at the time
-//! that costs from a profile give.
+//! A modelled device, for tests. It runs the kernels on the CPU. It returns each chunk as late as a
+//! device with the costs of a profile would.
 //!
 //! ```text
 //! submit ── CPU runs the kernel ──> chunk waits ──────────────────────────────> poll returns it
 //!                                   device busy until `free_ns` + chunk's time     + trip time
 //! ```
 //!
-//! All lanes share one device, which processes one chunk at a time. With a virtual clock, every run
-//! is the same. A test can slow the device down or lose it while packets flow.
+//! All workers share one device, which processes one chunk at a time. With a virtual clock, every
+//! run is the same. A test can slow the device down or lose it while packets flow.
 
 mod lane;
 pub(crate) mod options;
@@ -28,10 +28,11 @@ use crate::program::{Implementation, Program};
 use lane::ModelLane;
 pub use options::{ModelClock, ModelOptions, ModelState};
 
-/// Name of the kind of device in configurations: `model:0`.
+/// Name of this kind in device names, as in `model:0`.
 pub const ID: &str = "model";
 
-/// Costs of a program without costs: those of a small GPU.
+/// Costs for a program (packet function) for which the options give no costs. They are typical of a
+/// small GPU.
 const DEFAULT_COSTS: Fit = Fit {
     chunk_ns: 5_000.0,
     packet_ns: 10.0,
@@ -56,10 +57,10 @@ pub struct ModelDevice {
 }
 
 impl ModelDevice {
-    /// Creates modelled device `number`.
+    /// Creates the modelled device with the number `number`.
     ///
     /// # Errors
-    /// Under the conditions of [`CpuDevice::new`].
+    /// Returns an error under the same conditions as [`CpuDevice::new`].
     pub fn new(
         number: usize,
         programs: Vec<(Arc<dyn Program>, Implementation)>,
@@ -80,14 +81,16 @@ impl ModelDevice {
         self.options.costs.get(usize::from(program)).unwrap_or(&DEFAULT_COSTS)
     }
 
-    /// Returns the time of the device for one bin with frames of `bytes` bytes in total.
+    /// Returns the modelled processing time of one bin (a batch of packets), in nanoseconds. The
+    /// frames of the bin have `bytes` bytes in total.
     fn bin_ns(&self, bin: &Bin, bytes: u64) -> f64 {
         let (costs, packets) = (self.costs(bin.instance), f64::from(bin.count));
         let linear = costs.packet_ns * packets + costs.byte_ns * bytes as f64;
         costs.bin_ns + linear.max(costs.floor_ns * packets)
     }
 
-    /// Returns the time from the end of a chunk on the device until the worker can see it.
+    /// Returns the time between the end of a chunk on the device and the moment when the worker can
+    /// see this end, in nanoseconds.
     fn trip_ns(&self, chunk: &Chunk) -> f64 {
         let trip = |bin: &Bin| {
             let costs = self.costs(bin.instance);

@@ -9,10 +9,10 @@ use godwit_sched::place::Fit;
 /// Clock of a modelled device.
 #[derive(Clone, Debug, Default)]
 pub enum ModelClock {
-    /// Monotonic clock of the machine.
+    /// The clock of the machine, which is monotonic.
     #[default]
     Machine,
-    /// Clock that a test sets, in nanoseconds.
+    /// A clock that a test sets. The time is in nanoseconds.
     Virtual(Arc<AtomicU64>),
 }
 
@@ -31,10 +31,10 @@ impl ModelClock {
 /// State of a modelled device that a test can change while packets flow.
 #[derive(Debug)]
 pub struct ModelState {
-    /// Time of the device, as a percentage of its costs.
+    /// Processing time of the device as a percentage of its modelled costs.
     percent: AtomicU32,
     lost: AtomicBool,
-    /// Time at which the device has finished all submitted chunks.
+    /// Time at which the device finishes all chunks that were submitted so far, in nanoseconds.
     free_ns: AtomicU64,
 }
 
@@ -45,13 +45,13 @@ impl Default for ModelState {
 }
 
 impl ModelState {
-    /// Makes later chunks take `percent` percent of their costs.
+    /// Makes chunks that are submitted later take `percent` percent of their modelled time.
     pub fn slow_down(&self, percent: u32) {
         self.percent.store(percent, Ordering::Relaxed);
     }
 
-    /// Makes the device fail: each lane then returns its chunks with
-    /// [`Error::Lost`](crate::Error::Lost).
+    /// Makes the device fail. Each lane (connection of a worker) then returns its chunks with the
+    /// error [`Error::Lost`](crate::Error::Lost).
     pub fn lose(&self) {
         self.lost.store(true, Ordering::Relaxed);
     }
@@ -60,13 +60,15 @@ impl ModelState {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Reserves the device for `busy_ns` and returns the time at which it is finished.
+    /// Occupies the device for `busy_ns` nanoseconds after all earlier work. Returns the time at
+    /// which this work is finished.
     pub(super) fn reserve(&self, now_ns: u64, busy_ns: u64) -> u64 {
         let busy_ns = busy_ns * u64::from(self.percent.load(Ordering::Relaxed)) / 100;
         let end = |free_ns: u64| free_ns.max(now_ns) + busy_ns;
         // Relaxed: the time orders no other memory access.
         let update = self.free_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free_ns| Some(end(free_ns)));
-        // The closure never returns `None`, so both results hold the earlier time.
+        // The closure never returns `None`, so `update` is always `Ok`. It holds the time before
+        // this update, and `end` adds the new work to it.
         update.map_or_else(end, end)
     }
 }
@@ -74,10 +76,11 @@ impl ModelState {
 /// Options of a modelled device.
 #[derive(Clone, Debug, Default)]
 pub struct ModelOptions {
-    /// Costs of each program. Programs without costs have those of a small GPU.
+    /// Costs of each program (packet function). A program without costs gets the costs of a small
+    /// GPU.
     pub costs: Vec<Fit>,
-    /// Clock.
+    /// Clock that determines when chunks are returned.
     pub clock: ModelClock,
-    /// State that a test can change.
+    /// State that a test can change while packets flow.
     pub state: Arc<ModelState>,
 }

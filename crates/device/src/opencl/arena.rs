@@ -1,4 +1,5 @@
-//! Memory for an arena that an OpenCL device accesses.
+//! Allocates memory for the arena (the memory of all packets), so that an OpenCL device can access
+//! it.
 
 use godwit_packet::Memory;
 
@@ -7,13 +8,14 @@ use super::probe::usable;
 use crate::error::Error;
 use crate::options::Mode;
 
-/// Allocates memory for an arena on device `number`. The memory is page-locked if the device has
-/// its own memory. Otherwise it is SVM, which persistent groups need.
+/// Allocates memory for an arena (the memory of all packets) that the device `number` uses. The
+/// memory is page-locked if the device has its own memory. Otherwise it is shared virtual memory
+/// (SVM), which persistent work-groups need.
 ///
 /// # Errors
-/// [`Error::Absent`] and [`Error::Unusable`] if the device does not exist or has no suitable
-/// memory. [`Error::TooLarge`] if the size exceeds its limit. [`Error::Driver`] if it has too
-/// little memory.
+/// Returns [`Error::Absent`] if the device does not exist, and [`Error::Unusable`] if it has no
+/// suitable memory. Returns [`Error::TooLarge`] if the size exceeds the device's limit, and
+/// [`Error::Driver`] if the device has too little memory.
 pub fn arena_memory(number: usize, bytes: usize) -> Result<Memory, Error> {
     let (found, device) = usable(number)?;
     let id = &found.capabilities.id;

@@ -1,10 +1,10 @@
-//! Finds out whether a chunk is finished.
+//! Finds out whether the device has finished a chunk.
 
 use opencl3::error_codes::ClError;
 
 use super::launch::Events;
 
-/// State of a launch.
+/// State of the launch of a chunk.
 pub(super) enum Progress {
     Running,
     Ended(Result<(), ClError>),
@@ -12,14 +12,16 @@ pub(super) enum Progress {
     Unknown(ClError),
 }
 
-/// Returns the state of a launch. `None` if the driver accepted only some of its commands: no event
-/// reports their end.
+/// Returns the state of a launch. `events` is `None` if the driver accepted only some commands of
+/// the launch. In this case no event reports their end, so the launch counts as running.
 pub(super) fn progress(events: Option<&Events>) -> Progress {
     let Some(Events { launched, copied }) = events else { return Progress::Running };
     let last = copied.as_ref().unwrap_or(launched);
     match last.command_execution_status() {
         Ok(status) if status.0 > 0 => Progress::Running,
-        // Reading the status is not a synchronization point. Waiting is one, and returns at once.
+        // Reading the status of an event does not make the results visible to this thread, because
+        // it is not a synchronization point. Waiting for the event is one, and it returns at once
+        // here.
         Ok(status) if status.0 == 0 => Progress::Ended(last.wait()),
         Ok(status) => Progress::Ended(Err(ClError(status.0))),
         Err(error) => Progress::Unknown(error),

@@ -1,4 +1,4 @@
-//! Test whether a device works on the memory of the host.
+//! Tests whether an OpenCL device really works on the memory of the host.
 
 use std::sync::Arc;
 
@@ -19,12 +19,13 @@ use crate::error::{Error, Unavailable};
 use crate::found::Found;
 use crate::transfer::ChunkPlan;
 
-/// Checks that the device works on host memory, by processing a packet twice in buffers that are
-/// never mapped. A device with a hidden copy fails: it does not return its writes, or does not see
-/// later writes of the host. This also makes the driver complete its compilation.
+/// Checks that the device works on host memory. To do so, it makes the device process a packet
+/// twice in buffers that are never mapped. A device that uses a hidden copy fails the test. It does
+/// not return its writes, or does not see later writes of the host. The test also makes the driver
+/// complete its compilation.
 ///
-/// The launch has the maximum number of groups. PoCL caches its code for the widest launch so far.
-/// After a wider launch it keeps both and confuses them when a launch ends, until one of its
+/// The launch has the maximum number of work-groups. PoCL caches its code for the widest launch so
+/// far. After a wider launch it keeps both and confuses them when a launch ends, until one of its
 /// assertions ends the process (`pocl_release_dlhandle_cache`, seen with 5.0).
 pub(super) fn check_host_memory(
     found: &Found,
@@ -69,7 +70,8 @@ pub(super) fn check_host_memory(
             unreachable!("a launch without copies is a single command")
         };
         let ended = events.launched.wait();
-        // Finish even after an error: the device must not use the memory after it is unmapped.
+        // The queue is drained even after an error, because the device must not use the memory
+        // after it is unmapped.
         queue.finish().and(ended).map_err(failed(id, "finish a kernel"))?;
         read(&slot, &[], &mut region, &mut chunk);
         let frame = region.frame(&descriptor);

@@ -1,6 +1,6 @@
 //! One worker's connection to an OpenCL device in launch mode.
 //!
-//! A chunk passes through one file after the other:
+//! A chunk (the bins of one launch) passes through these files in order:
 //!
 //! ```text
 //! submit   opened.rs (checks, transfer plan) -> slot.rs (arrays) -> launch.rs (copies, kernel)
@@ -26,27 +26,30 @@ use super::slot::Slot;
 use crate::device::{BinTime, Lane, Rejected};
 use crate::error::Error;
 
-/// Time between two polls while a dropped lane waits for its chunks.
+/// Time between two polls while a dropped lane (one worker's connection) waits until its chunks are
+/// finished.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
-/// Lane in launch mode. It returns chunks in the order of submission. The number of chunks in
-/// flight is not limited; slots are created when they are first needed.
+/// One worker's connection to the device in launch mode. It returns chunks in the order of
+/// submission. The number of chunks in flight is not limited. Slots (resources of one chunk) are
+/// created when they are first needed.
 ///
-/// Dropping a lane waits for its chunks in flight, or until the watchdog declares the device lost.
-/// The packets of these chunks are then gone. To get them back, poll until [`Lane::in_flight`] is
-/// 0.
+/// Dropping a lane waits until its chunks in flight are finished, or until the watchdog declares
+/// the device lost. The packets of these chunks are then gone. To get them back, call
+/// [`Lane::poll`] until [`Lane::in_flight`] is 0.
 pub(super) struct LaunchLane {
     held: ManuallyDrop<Held>,
     times: Vec<BinTime>,
-    /// When the oldest chunk in flight was submitted, or became the oldest.
+    /// Time when the oldest chunk in flight was submitted. If an older chunk has ended since then,
+    /// it is the time of that end.
     since: Instant,
     /// Whether the lane has reported that the device is lost.
     reported_lost: bool,
 }
 
-/// Resources that a lost device may still access, and driver objects, whose release may wait for
-/// the device.
-// Fields are dropped in this order.
+/// Resources of a lane (one worker's connection) that are leaked if the device is lost. A lost
+/// device may still access them, and the release of driver objects could wait for the device.
+// The order of the fields matters, because Rust drops them in this order.
 struct Held {
     /// Chunks in flight, oldest first.
     in_flight: VecDeque<Flight>,
@@ -60,7 +63,8 @@ struct Held {
 struct Flight {
     chunk: Chunk,
     slot: Slot,
-    /// `None` if the driver accepted some of the commands and then failed. The device is then lost.
+    /// Events that report the progress of the chunk. It is `None` if the driver accepted some of
+    /// the commands and then failed. The device is then lost.
     events: Option<Events>,
 }
 
@@ -71,7 +75,8 @@ impl Flight {
 }
 
 impl Held {
-    /// Returns the index of the oldest chunk whose launch has ended, and the result of the launch.
+    /// Returns the position of the oldest chunk in flight whose launch has ended, and the result of
+    /// this launch.
     fn first_ended(&self) -> Option<(usize, Result<(), ClError>)> {
         self.in_flight.iter().map(Flight::progress).enumerate().find_map(|(index, progress)| match progress {
             Progress::Ended(result) => Some((index, result)),
@@ -89,8 +94,8 @@ impl LaunchLane {
 
     /// Returns a slot with room for the chunk.
     fn slot(&mut self, chunk: &Chunk) -> Result<Slot, Error> {
-        // A slot that is too small is dropped. This is rare, because all chunks of a packer have
-        // the same size.
+        // A slot that is too small for the chunk is dropped. This is rare, because all chunks of a
+        // worker have the same size.
         if let Some(slot) = self.held.slots.pop().filter(|slot| slot.holds(chunk)) {
             return Ok(slot);
         }
@@ -112,8 +117,8 @@ impl LaunchLane {
         }
     }
 
-    /// Returns the error for a lost device, with all chunks in flight. Their slots and events are
-    /// leaked.
+    /// Returns the error for a lost device, which contains all chunks in flight. Their slots and
+    /// events are leaked, because the device may still access them.
     fn lose(&mut self) -> Error {
         self.reported_lost = true;
         let chunks = self.held.in_flight.drain(..).map(|Flight { chunk, slot, events }| {
@@ -124,7 +129,8 @@ impl LaunchLane {
         self.held.device.watch.lost_with(chunks)
     }
 
-    /// Waits for all chunks in flight. Returns `false` if the watchdog declares the device lost.
+    /// Waits until all chunks in flight have ended. Returns `false` if the watchdog declares the
+    /// device lost.
     fn drain(&mut self) -> bool {
         let watch = &self.held.device.watch;
         for flight in &self.held.in_flight {
@@ -139,7 +145,8 @@ impl LaunchLane {
             }
             self.since = watch.record_progress();
         }
-        // If the driver cannot confirm the end, the device may continue to write.
+        // If the driver cannot confirm that all commands have ended, the device may continue to
+        // write.
         watch.lost().is_none() && self.held.queue.finish().is_ok()
     }
 }
@@ -153,7 +160,8 @@ impl Lane for LaunchLane {
         };
         let events = match launched {
             Launched::Whole(events) => Some(events),
-            // Accepted commands may be running, so `poll` returns the chunk.
+            // Some commands of the chunk were accepted and may be running. The chunk is therefore
+            // not rejected, and `poll` returns it.
             Launched::Part(error) => {
                 self.held.device.watch.lose(format!("the driver failed to take a chunk: {error}"));
                 None
@@ -163,8 +171,8 @@ impl Lane for LaunchLane {
             self.since = Instant::now();
         }
         self.held.in_flight.push_back(Flight { chunk, slot, events });
-        // A queue may delay commands until a thread waits for them. If the flush fails, `poll`
-        // reports it.
+        // A queue may delay its commands until a thread waits for them, so the queue is flushed. If
+        // the flush fails, `poll` reports the error.
         let _ = self.held.queue.flush();
         Ok(())
     }
@@ -181,7 +189,8 @@ impl Lane for LaunchLane {
                 if watch.lost().is_none() || self.reported_lost {
                     return Ok(None);
                 }
-                // Slots with their own queues continue while another one is stuck.
+                // The oldest chunk may be stuck, while younger chunks in other command queues have
+                // ended.
                 match self.held.first_ended() {
                     Some(ended) => ended,
                     None => return Err(self.lose()),
@@ -211,7 +220,8 @@ impl Lane for LaunchLane {
         self.held.in_flight.len()
     }
 
-    /// The time of the launch, divided between its bins. The driver does not measure single bins.
+    /// Returns a processing time for each bin of the last chunk. The driver measures only the whole
+    /// launch, so this time is divided between the bins.
     fn bin_times(&self) -> &[BinTime] {
         &self.times
     }

@@ -1,10 +1,11 @@
-//! OpenCL devices. One kernel contains all functions, and each bin is processed by one work-group.
-//! In launch mode, a chunk is one launch (`lane.rs`). In persistent mode, the groups of one launch
-//! take bins from mailboxes (`persistent.rs`).
+//! OpenCL devices. One kernel contains all packet functions, and one work-group processes each bin
+//! (a batch of packets for one function). In launch mode, a chunk of bins is one launch
+//! (`lane.rs`). In persistent mode, the work-groups of one launch take bins from mailboxes
+//! (`persistent.rs`).
 //!
 //! Some devices work on packets in place: processors (PoCL), and GPUs that share coherent memory
 //! with the processor. For other devices, packets are copied to the device and back
-//! (`crate::transfer`). The OpenCL library is loaded at the first use; if it is absent, [`probe`]
+//! (`crate::transfer`). The OpenCL library is loaded at the first use. If it is absent, [`probe`]
 //! reports the reason.
 //!
 //! ```text
@@ -36,11 +37,12 @@
 //!
 //! # Lost devices
 //!
-//! A waiting lane declares the device lost for all lanes if none of them gets a result within
-//! [`DeviceOptions::watchdog`]. While other lanes get results it waits longer, because its chunk
-//! may be queued after theirs, but not forever. A running kernel cannot be cancelled, so everything
-//! that it may access is leaked: slots, tables, arena, and driver objects, whose release could wait
-//! for the kernel. The process can still exit, because the threads of PoCL end with it.
+//! A lane is one worker's connection to the device. A waiting lane declares the device lost for all
+//! lanes if none of them gets a result within [`DeviceOptions::watchdog`]. While other lanes get
+//! results it waits longer, because its chunk may be queued after theirs, but not forever. A
+//! running kernel cannot be cancelled, so everything that it may access is leaked: slots, tables,
+//! arena, and driver objects, whose release could wait for the kernel. The process can still exit,
+//! because the threads of PoCL end with it.
 //!
 //! # Threads
 //!
@@ -48,10 +50,10 @@
 //! threads, one per core, which compete with the workers. On a machine with two cores, a spinning
 //! worker takes half of the device. PoCL is useful only on machines with free cores.
 //!
-//! In persistent mode, each group spins on its own core, because OpenCL C has no wait operation.
-//! There are never more groups than cores, because additional groups would not start. Normally
-//! there are at most half as many. Workers without work yield, so that a group on the same core can
-//! run.
+//! In persistent mode, each work-group spins on its own core, because OpenCL C has no wait
+//! operation. There are never more work-groups than cores, because additional work-groups would not
+//! start. Normally there are at most half as many. Workers without work yield, so that a work-group
+//! on the same core can run.
 //!
 //! Godwit does not cache compiled kernels: the drivers of PoCL, Intel, NVIDIA and AMD do.
 
@@ -92,15 +94,17 @@ use opened::Opened;
 pub struct OpenClDevice(Arc<Opened>);
 
 impl OpenClDevice {
-    /// Opens device `number` of [`probe`]: compiles the kernels, copies the table images, and gives
-    /// the device access to the arena. `Bin::instance` is an index into `programs`.
+    /// Opens the device that [`probe`] lists under `number`. This compiles the kernels, copies the
+    /// table images, and gives the device access to the arena. `Bin::instance` is an index into
+    /// `programs`.
     ///
     /// The first compilation by a driver takes seconds.
     ///
     /// # Errors
-    /// [`Error::Absent`] if the device does not exist. [`Error::Unusable`] if Godwit cannot use it.
-    /// [`Error::TooLarge`] if arena or tables exceed its limits. [`Error::Memory`] if the host has
-    /// too little memory. [`Error::Build`] and [`Error::Driver`] if the driver fails.
+    /// Returns [`Error::Absent`] if the device does not exist, and [`Error::Unusable`] if Godwit
+    /// cannot use it. Returns [`Error::TooLarge`] if the arena or the tables exceed its limits, and
+    /// [`Error::Memory`] if the host has too little memory. Returns [`Error::Build`] or
+    /// [`Error::Driver`] if the compiler or the driver fails.
     pub fn new(
         number: usize,
         programs: Vec<Arc<dyn Program>>,
@@ -111,7 +115,8 @@ impl OpenClDevice {
         Self::with_kernels(number, programs, arena, options, &source)
     }
 
-    /// Same as [`OpenClDevice::new`], with other kernels, for tests of faulty devices.
+    /// Opens a device as [`OpenClDevice::new`] does, but with the kernels in `source`. Tests use it
+    /// to simulate faulty devices.
     #[doc(hidden)]
     pub fn with_kernels(
         number: usize,
@@ -123,8 +128,8 @@ impl OpenClDevice {
         Ok(Self(Arc::new(Opened::new(number, programs, arena, options, source, false)?)))
     }
 
-    /// Same as [`OpenClDevice::new`], but always copies packets, as if the device had its own
-    /// memory. Tests use this on machines without such a device.
+    /// Opens a device as [`OpenClDevice::new`] does, but always copies packets, as if the device
+    /// had its own memory. Tests use it on machines that have no device with its own memory.
     #[doc(hidden)]
     pub fn with_own_memory(
         number: usize,

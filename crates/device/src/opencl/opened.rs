@@ -1,4 +1,4 @@
-//! An OpenCL device with loaded programs, which all of its lanes share.
+//! An open OpenCL device with loaded packet functions. All workers that use the device share it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,8 +26,8 @@ use crate::program::{AccessNeeds, Program};
 use crate::transfer::{ChunkPlan, ChunkTransfer, Planner};
 use crate::watch::Watch;
 
-/// An OpenCL device with loaded programs.
-// Fields are dropped in this order: buffers before their memory.
+/// An open OpenCL device with loaded packet functions.
+// Fields are dropped in this order, so that each buffer is dropped before its memory.
 pub(super) struct Opened {
     pub(super) found: Found,
     pub(super) programs: Vec<Arc<dyn Program>>,
@@ -44,15 +44,16 @@ pub(super) struct Opened {
     pub(super) watch: Watch,
     /// Whether the device runs a chain.
     pub(super) runs_chain: bool,
-    /// Plans the transfers. Devices that copy nothing can access all bytes.
+    /// Plans how packets reach the device and return. For a device that works on the host's memory,
+    /// the plans allow access to all bytes.
     pub(super) planner: Planner,
     /// Timeout for copies of table changes.
     pub(super) copy_timeout: Duration,
 }
 
 impl Opened {
-    /// See [`OpenClDevice::new`](super::OpenClDevice::new). `force_own` copies packets even if the
-    /// device works on the host's memory.
+    /// Opens a device. See [`OpenClDevice::new`](super::OpenClDevice::new). With `force_own`,
+    /// packets are copied to the device even if it works on the host's memory.
     pub(super) fn new(
         number: usize,
         programs: Vec<Arc<dyn Program>>,

@@ -1,4 +1,5 @@
-//! Persistent groups: one kernel that is launched once, and a mailbox for each of its groups.
+//! Persistent work-groups of an OpenCL device. One kernel is launched once, and each of its
+//! work-groups takes bins (batches of packets) from its own mailbox.
 
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -22,19 +23,23 @@ use crate::found::Found;
 use crate::mailbox::{HostWords, LanePool, Mailboxes, groups_min};
 use crate::options::{DeviceOptions, Mode};
 
-/// Number of slots in a mailbox. A power of two, so that slot numbers continue when the counters
-/// wrap. Groups and workers that share cores alternate within milliseconds. In the test
-/// `no_stale_data_is_read` on two cores, 64 slots carry 2.4 times as many packets as 16.
+/// Number of slots in a mailbox. It is a power of two, so that slot numbers continue correctly when
+/// the counters wrap to 0.
+///
+/// Work-groups and workers that share cores alternate within milliseconds, so they need many slots.
+/// In the test `no_stale_data_is_read` on two cores, 64 slots carry 2.4 times as many packets as
+/// 16.
 const SLOTS: u32 = 64;
-/// Timeout for the start of the groups. They wait for other work on the device; their kernel is
-/// already compiled.
+/// Timeout for the start of work-groups whose kernel is already compiled. They may have to wait for
+/// other work on the device.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
-/// Timeout for the first start of the groups, which includes the compilation by the driver.
+/// Timeout for the first start of the work-groups. It includes the time in which the driver
+/// compiles the kernel.
 const COMPILE_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
-/// The persistent groups of a device. Dropping them stops the groups and waits for their end,
-/// unless the device is lost.
+/// The persistent work-groups of a device. Dropping this value stops the work-groups and waits for
+/// their end, unless the device is lost.
 pub(super) struct Groups {
     held: ManuallyDrop<Held>,
     pub(super) mailboxes: Mailboxes,
@@ -45,8 +50,8 @@ pub(super) struct Groups {
     timeout: Duration,
 }
 
-/// Memory that the kernel accesses, and driver objects.
-// Fields are dropped in this order.
+/// Memory that the persistent kernel accesses, and the driver objects of its launch.
+// The order of the fields matters, because Rust drops them in this order.
 struct Held {
     queue: CommandQueue,
     kernel: Kernel,
@@ -61,7 +66,7 @@ struct Held {
 // returns.
 unsafe impl Sync for Held {}
 
-/// Parts of a device that its groups need.
+/// Parts of a device that its persistent work-groups need.
 pub(super) struct GroupsParts<'a> {
     pub(super) found: &'a Found,
     pub(super) device: &'a ClDevice,
@@ -72,10 +77,11 @@ pub(super) struct GroupsParts<'a> {
 }
 
 impl Groups {
-    /// Starts the groups.
+    /// Starts the persistent work-groups.
     ///
     /// # Errors
-    /// Returns [`Error::Unusable`] if the device cannot run the groups, or the error of the driver.
+    /// Returns [`Error::Unusable`] if the device cannot run persistent work-groups, or the error of
+    /// the driver.
     pub(super) fn start(parts: &GroupsParts<'_>, options: &DeviceOptions) -> Result<Self, Error> {
         let GroupsParts { found, context, arena, .. } = *parts;
         let refuse = |reason| Err(Error::Unusable { id: found.capabilities.id.clone(), reason });
@@ -115,7 +121,7 @@ impl Groups {
         // SAFETY: `held` keeps the memory as long as the mailboxes, and no group runs yet.
         let mailboxes = unsafe { Mailboxes::new(memory.base(), count, SLOTS, bin_packets, HostWords::Single) };
         let queue = queue(found, context, device)?;
-        // The arguments have the types of the parameters of `gw_persistent`.
+        // Each argument has the same type as the parameter of `gw_persistent` at this index.
         let set = || -> Result<(), ClError> {
             set_shared(&kernel, 0, arena.base().as_ptr())?;
             set_buffer(&kernel, 1, &tables.images)?;
@@ -143,8 +149,8 @@ impl Groups {
             share: options.share.clone(),
             timeout: options.watchdog,
         };
-        // The first launch only makes the driver compile the kernel. With `stop` set, it ends at
-        // once.
+        // The first launch only makes the driver compile the kernel. The work-groups end at once,
+        // because `stop` is set.
         groups.mailboxes.request_stop();
         groups.enqueue(&kernels, count, id)?;
         if !groups.wait_for(MAILBOX_ENDED, COMPILE_TIMEOUT) {
@@ -187,8 +193,8 @@ impl Drop for Groups {
     }
 }
 
-/// Returns the number of groups per lane, at least `minimum`, or the reason why the device has too
-/// few.
+/// Returns the number of work-groups per lane (one worker's connection), which is at least
+/// `minimum`. Returns the reason if the device has too few.
 fn groups_per_lane(found: &Found, lanes: usize, minimum: usize) -> Result<usize, Unavailable> {
     let units = found.capabilities.compute_units.max(1);
     if lanes > units {
@@ -202,8 +208,8 @@ fn groups_per_lane(found: &Found, lanes: usize, minimum: usize) -> Result<usize,
             lanes * minimum
         )));
     }
-    // A group occupies a whole compute unit. If this is a core, leave half of the cores to the
-    // workers.
+    // A persistent work-group occupies a whole compute unit. On a CPU, a compute unit is a core, so
+    // half of the cores stay free for the workers.
     let groups = if found.kind == "cpu" { units / 2 } else { units };
     Ok((groups / lanes).max(minimum))
 }

@@ -1,4 +1,5 @@
-//! Finds OpenCL devices and their features, and reports why a device is unusable.
+//! Finds OpenCL devices and their features. For a device that Godwit cannot use, it reports the
+//! reason.
 
 use std::sync::OnceLock;
 
@@ -17,13 +18,15 @@ use crate::options::Mode;
 /// Kind in device names, as in `opencl:0`.
 pub const ID: &str = "opencl";
 
-/// Error of a loader that finds no driver (`cl_khr_icd`: `CL_PLATFORM_NOT_FOUND_KHR`).
+/// Error that the OpenCL loader returns if it finds no driver (`cl_khr_icd`:
+/// `CL_PLATFORM_NOT_FOUND_KHR`).
 const PLATFORM_NOT_FOUND: i32 = -1001;
 
-/// Feature name in OpenCL C 3.0 of the scope that contains host and devices.
+/// Name of the OpenCL C 3.0 feature for atomic operations in the memory scope that contains the
+/// host and all devices.
 const SCOPE_FEATURE: &[u8] = b"__opencl_c_atomic_scope_all_devices";
 
-/// Queries the loader and all drivers. Takes as long as the slowest driver.
+/// Queries the OpenCL loader and all drivers. The call takes as long as the slowest driver.
 pub fn probe() -> Probe {
     match devices() {
         Ok(devices) => {
@@ -35,10 +38,12 @@ pub fn probe() -> Probe {
     }
 }
 
-/// Returns every device of every platform, with the name of the platform. Never empty. The devices
-/// are enumerated only once: a number must mean the same device for the lifetime of the process.
-/// Also, PoCL returns no devices to a thread that queries it during the first query of another
-/// thread.
+/// Returns every device of every platform, with the name of its platform. The result is never
+/// empty.
+///
+/// The devices are enumerated only once, because a number must mean the same device for the
+/// lifetime of the process. Besides, PoCL returns no devices to a thread that queries it during the
+/// first query of another thread.
 fn devices() -> Result<&'static [(String, Device)], Unavailable> {
     static DEVICES: OnceLock<Result<Vec<(String, Device)>, Unavailable>> = OnceLock::new();
     DEVICES.get_or_init(enumerate).as_deref().map_err(Clone::clone)
@@ -76,7 +81,8 @@ fn setup(reason: &str) -> Unavailable {
     Unavailable::Setup(format!("OpenCL is unavailable: {reason}"))
 }
 
-/// Returns device `number` of [`probe`], or an error if Godwit cannot use it.
+/// Returns the device that [`probe`] lists under `number`, or an error if Godwit cannot use the
+/// device.
 pub(super) fn usable(number: usize) -> Result<(Found, &'static Device), Error> {
     let (found, device) = present(number)?;
     match found.usable {
@@ -85,11 +91,11 @@ pub(super) fn usable(number: usize) -> Result<(Found, &'static Device), Error> {
     }
 }
 
-/// Returns device `number` of [`probe`].
+/// Returns the device that [`probe`] lists under `number`, even if Godwit cannot use it.
 ///
 /// # Errors
-/// Returns [`Error::Absent`] if there is no such device, or [`Error::Unusable`] if there is none at
-/// all.
+/// Returns [`Error::Absent`] if there is no device with this number, or [`Error::Unusable`] if
+/// there is no OpenCL device at all.
 pub fn present(number: usize) -> Result<(Found, &'static Device), Error> {
     let id = format!("{ID}:{number}");
     let devices = devices().map_err(|reason| Error::Unusable { id: id.clone(), reason })?;
@@ -97,8 +103,8 @@ pub fn present(number: usize) -> Result<(Found, &'static Device), Error> {
     Ok((describe(number, platform, device), device))
 }
 
-/// Returns the properties of one device. A property that the driver does not report has its least
-/// value.
+/// Returns the properties of one device. If the driver does not report a property, the result has
+/// the lowest possible value for it.
 fn describe(number: usize, platform: &str, device: &Device) -> Found {
     let svm = svm(device);
     let language = text(device.opencl_c_version());
@@ -124,8 +130,9 @@ fn describe(number: usize, platform: &str, device: &Device) -> Found {
             kind if kind & CL_DEVICE_TYPE_GPU != 0 => "gpu",
             _ => "other",
         },
-        // Coherent caches: the device is the processor, or has fine-grained SVM, which requires
-        // coherence.
+        // The device can work on host memory only if its caches are coherent with those of the
+        // host. This holds if the device is the processor itself. It also holds with fine-grained
+        // SVM, which requires coherence.
         host_memory: device.host_unified_memory().unwrap_or(false) && (is_cpu || svm.fine),
         local_memory_bytes: device.local_mem_size().unwrap_or(0),
         buffer_bytes_max: device.max_mem_alloc_size().unwrap_or(0),
@@ -138,24 +145,26 @@ fn describe(number: usize, platform: &str, device: &Device) -> Found {
     }
 }
 
-/// Returns whether the driver is a PoCL version whose compiler may end the process. An assertion on
-/// PHI nodes at the entry of a region fails if values leave a loop before a barrier, as in kernels
-/// for groups. This was seen with version 5.0 of Ubuntu 24.04. Versions 3.1 and 6.0 compile all
-/// kernels.
+/// Returns whether the driver is a version of PoCL whose compiler may end the process while it
+/// compiles kernels with barriers. An assertion on PHI nodes at the entry of a region fails if
+/// values leave a loop before a barrier. This was seen with version 5.0 of Ubuntu 24.04. Versions
+/// 3.1 and 6.0 compile all kernels.
 fn aborts_on_barriers(platform: &str, driver: &str) -> bool {
     platform == "Portable Computing Language" && (driver.starts_with("4.") || driver.starts_with("5."))
 }
 
-/// Returns whether the device supports each mode. Persistent groups and workers exchange bins in
-/// memory that both write while the kernel runs. This needs atomic operations in the scope of host
-/// and devices.
+/// Returns for each mode whether the device supports it. In persistent mode, work-groups and
+/// workers exchange bins in memory that both write while the kernel runs. This needs atomic
+/// operations in the memory scope that contains the host and all devices.
 fn modes(device: &Device, platform: &str, is_cpu: bool, svm: Svm) -> Vec<ModeFound> {
     const NEEDED: u64 = CL_DEVICE_ATOMIC_ORDER_ACQ_REL | CL_DEVICE_ATOMIC_SCOPE_ALL_DEVICES;
-    // OpenCL 2 lacks this query, but always has the atomics that OpenCL 3 makes optional.
+    // OpenCL 2 does not have this query. It always has the atomic operations that are optional in
+    // OpenCL 3.
     let is_version_2 = text(device.version()).starts_with("OpenCL 2.");
     let has_scope = is_version_2 || device.atomic_memory_capabilities().unwrap_or(0) & NEEDED == NEEDED;
-    // PoCL 3.1 supports the scope, but its compiler does not report the feature. On the processor,
-    // the scope of the device includes the host.
+    // PoCL 3.1 supports atomic operations in the scope of host and devices, but its compiler does
+    // not report this feature. If the device is the processor, the scope of the device includes the
+    // host anyway.
     let features = device.opencl_c_features().unwrap_or_default();
     let has_feature = is_version_2 || is_cpu || features.iter().any(|feature| text_of(&feature.name) == SCOPE_FEATURE);
     let unsupported = |reason: &str| Some(Unavailable::Unsupported(reason.to_owned()));
@@ -202,8 +211,8 @@ fn svm(device: &Device) -> Svm {
     }
 }
 
-/// Returns the preferred multiple of work-group sizes (OpenCL 3.0), or the value of a vendor
-/// extension.
+/// Returns the preferred multiple of work-group sizes (OpenCL 3.0). On a device without this query,
+/// returns the value of a vendor extension.
 fn warp_packets(device: &Device, extensions: &str) -> usize {
     if let Ok(multiple) = device.preferred_work_group_size_multiple() {
         return multiple.max(1);
@@ -224,8 +233,8 @@ fn pci(device: &Device, extensions: &str) -> Option<String> {
         return Some(write(address.pci_domain, address.pci_bus, address.pci_device, address.pci_function));
     }
     if extensions.contains("cl_nv_device_attribute_query") {
-        // The lower three bits of the PCI slot number are the PCI function. The extension does not
-        // report the PCI domain.
+        // The lower three bits of this slot number are the PCI function. The vendor extension does
+        // not report the PCI domain.
         let slot = device.pci_slot_id_nv().ok()?;
         return Some(write(0, device.pci_bus_id_nv().ok()?, slot >> 3, slot & 7));
     }
@@ -236,12 +245,13 @@ fn pci(device: &Device, extensions: &str) -> Option<String> {
     None
 }
 
-/// Returns the text without the zero that terminates C strings.
+/// Returns a text that the driver reported, without spaces, newlines and terminating zeros around
+/// it.
 fn text(answer: Result<String, ClError>) -> String {
     answer.map(|text| text.trim_matches(['\0', ' ', '\n']).to_owned()).unwrap_or_default()
 }
 
-/// Returns the bytes before the zero that terminates a C string.
+/// Returns the bytes of a C string before its terminating zero.
 fn text_of(name: &[u8]) -> &[u8] {
     name.split(|&byte| byte == 0).next().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Loaded programs: one kernel for all functions.
+//! Kernels of all functions, built as one OpenCL program.
 
 use opencl3::context::Context;
 use opencl3::device::Device;
@@ -12,34 +12,36 @@ use crate::found::Found;
 // Names of the kernels (`kernels/dialect/loops_opencl.h`).
 const ENTRY: &str = "gw_chunk";
 const ENTRY_PERSISTENT: &str = "gw_persistent";
-/// Compiler option that excludes functions with barriers (`kernels/dialect/loops_device.h`).
+/// Compiler option that leaves out those forms of functions that use barriers
+/// (`kernels/dialect/loops_device.h`).
 const LANE_FORMS: &str = " -DGW_LANE_FORMS";
-/// Minimum number of lanes in a work-group. On PoCL, echo, ipv4, ipsec and dpi are equally fast
-/// with 8 to 64 lanes, measured with chunks of 1024 packets on two cores.
+/// Minimum number of work-items in a work-group. With PoCL on two cores and chunks of 1024 packets,
+/// echo, ipv4, ipsec and dpi are equally fast with 8 to 64 work-items.
 const GROUP_LANES_MIN: usize = 32;
-/// Number of work-groups per compute unit. With several, a unit can run another group while one
-/// waits for memory.
+/// Number of work-groups per compute unit. With several work-groups, a compute unit can run one
+/// while another one waits for memory.
 const GROUPS_PER_UNIT: usize = 4;
 
 /// All kernels, compiled for one device.
 pub(super) struct Kernels {
     program: ClProgram,
     entry: &'static str,
-    /// Number of lanes in a work-group.
+    /// Number of work-items in a work-group.
     pub(super) group_lanes: usize,
-    /// Maximum number of work-groups in a launch. Each group takes bins until none is left.
+    /// Maximum number of work-groups in a launch. Each work-group takes bins (batches of packets)
+    /// until none is left.
     pub(super) groups_max: usize,
     /// Whether the kernels can run a chain.
     pub(super) runs_chain: bool,
 }
 
 impl Kernels {
-    /// Builds the kernel for chunks.
+    /// Builds the kernel that processes one chunk per launch.
     pub(super) fn build(found: &Found, context: &Context, device: &Device, source: &str) -> Result<Self, Error> {
         Self::with_entry(found, context, device, source, ENTRY, "-cl-std=CL1.2")
     }
 
-    /// Builds the kernel for persistent groups, which needs a newer OpenCL C version.
+    /// Builds the kernel for persistent work-groups, which requires OpenCL C 3.0 or 2.0.
     pub(super) fn build_persistent(
         found: &Found,
         context: &Context,
@@ -73,7 +75,7 @@ impl Kernels {
         Ok(kernels)
     }
 
-    /// Creates a kernel object with its own arguments.
+    /// Creates a kernel object, which has its own set of arguments.
     pub(super) fn entry(&self, id: &str) -> Result<Kernel, Error> {
         Kernel::create(&self.program, self.entry).map_err(failed(id, "create a kernel"))
     }

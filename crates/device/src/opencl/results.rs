@@ -1,4 +1,5 @@
-//! Copies the results of a finished chunk out of its slot.
+//! Copies the results of a finished chunk from its slot (the resources of one chunk in flight) back
+//! to the chunk.
 
 use godwit_abi::Bin;
 use godwit_packet::Region;
@@ -30,7 +31,8 @@ pub(super) fn read(slot: &Slot, needs: &[AccessNeeds], region: &mut Region, chun
     }
 }
 
-/// Divides the time of a launch between its bins, if the driver measured it.
+/// Divides the time of a launch between its bins (batches of packets). Leaves `times` empty if the
+/// driver did not measure the time.
 pub(super) fn bin_times(events: Option<&Events>, bins: &[Bin], times: &mut Vec<BinTime>) {
     times.clear();
     let Some(Events { launched, .. }) = events else { return };
@@ -39,14 +41,16 @@ pub(super) fn bin_times(events: Option<&Events>, bins: &[Bin], times: &mut Vec<B
     }
 }
 
-/// Divides the time of a launch between its bins, by packets times the longest frame. The parts add
-/// up to the time, except for one nanosecond per bin. Bins that ran in parallel count as if they
-/// ran one after the other on a faster device.
+/// Divides the time of a launch between its bins (batches of packets). The part of a bin is
+/// proportional to its number of packets times its longest frame. The parts add up to the time,
+/// except for one nanosecond per bin.
+///
+/// Bins that ran in parallel count as if they ran one after the other on a faster device.
 fn divide_time(bins: &[Bin], elapsed_ns: u64, times: &mut Vec<BinTime>) {
     let weight = |bin: &Bin| u128::from(bin.count) * u128::from(bin.length_bytes.max(1));
     let total = bins.iter().map(weight).sum::<u128>().max(1);
     times.extend((0..).zip(bins).map(|(index, bin)| {
-        // The result fits: no bin takes more than the whole time.
+        // The result fits into 64 bits, because no part exceeds the whole time.
         BinTime { bin: index, elapsed_ns: (u128::from(elapsed_ns) * weight(bin) / total) as u64 }
     }));
 }

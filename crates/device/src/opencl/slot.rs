@@ -1,5 +1,5 @@
-//! Resources of one chunk in flight: its arrays in memory that the device accesses, and a kernel
-//! with these arguments.
+//! A slot holds the resources of one chunk in flight. They are the arrays of the chunk, in memory
+//! that the device accesses, and a kernel object with these arrays as arguments.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::found::Found;
 use crate::program::AccessNeeds;
 
-/// Parts of a device that its slots need.
+/// Parts of a device that its slots (the resources of one chunk each) need.
 #[derive(Clone, Copy)]
 pub(super) struct SlotParts<'a> {
     pub(super) found: &'a Found,
@@ -31,17 +31,17 @@ pub(super) struct SlotParts<'a> {
     pub(super) kernels: &'a Kernels,
     pub(super) tables: &'a Tables,
     pub(super) packets: &'a Packets,
-    /// Needs of each program.
+    /// The bytes of a packet that each program (packet function) needs on the device.
     pub(super) needs: &'a [AccessNeeds],
     /// Whether the device runs a chain.
     pub(super) runs_chain: bool,
 }
 
-/// Location of packets for the device.
+/// Where the device accesses the packets.
 pub(super) enum Packets {
-    /// In the arena, with a buffer over it.
+    /// The device accesses packets in the arena itself, through an OpenCL buffer over the arena.
     Shared(Buffer<u8>),
-    /// In the device's own memory.
+    /// The device accesses copies of the packets in its own memory.
     Own(Shadow),
 }
 
@@ -61,29 +61,32 @@ pub(super) struct Shadow {
 /// ```
 ///
 /// If the device runs no chain, the last two arrays have one page each.
-// Fields are dropped in this order: the buffers before their memory.
+// Fields are dropped in this order, so that each buffer is dropped before its memory.
 pub(super) struct Slot {
     pub(super) kernel: Kernel,
     _buffers: [Buffer<u8>; ARRAYS],
     pub(super) own: Option<OwnSlot>,
     pub(super) memory: Memory,
-    /// Ranges of the arrays in the memory.
+    /// The range of each array in the memory of the slot.
     pub(super) ranges: [Range<usize>; ARRAYS],
     bins_max: usize,
     packets_max: usize,
 }
 
-/// Resources of a slot on a device with its own memory.
+/// Additional resources of a slot on a device with its own memory.
 pub(super) struct OwnSlot {
     pub(super) queue: CommandQueue,
-    /// All arrays of the slot. The kernel arguments are parts of this buffer.
+    /// Device memory for all arrays of the slot. Each array is a part of this buffer, and is one
+    /// kernel argument.
     pub(super) arrays: Buffer<u8>,
     pub(super) staging: Option<Staging>,
-    /// Buffers of the current chunk's packets, if they are packed into the staging buffer.
+    /// The original buffers of the current chunk's packets, if the packets are packed into the
+    /// staging buffer. Otherwise it is empty.
     pub(super) packed: Vec<u32>,
 }
 
-/// Staging buffer for the packets of one chunk, on host and device.
+/// A staging buffer, which holds packed copies of the packets of one chunk. It exists in host
+/// memory and in device memory.
 pub(super) struct Staging {
     pub(super) host: Memory,
     pub(super) device: Buffer<u8>,
@@ -99,17 +102,18 @@ pub(super) const OUTCOMES: usize = 4;
 pub(super) const TRAILS: usize = 5;
 const SCRATCH: usize = 6;
 
-// Indices of the arguments of `gw_chunk` (kernels/dialect/loops_opencl.h).
+// Argument indices of the kernel `gw_chunk` (kernels/dialect/loops_opencl.h).
 pub(super) const ARGUMENT_ARENA: u32 = 0;
 const ARGUMENT_IMAGES: u32 = 1;
 const ARGUMENT_IMAGE_OFFSETS: u32 = 2;
 pub(super) const ARGUMENT_BIN_COUNT: u32 = 7;
 const ARGUMENT_SCRATCH_PACKETS: u32 = 11;
-/// Arguments of the arrays, in the order of the array indices.
+/// Index of the kernel argument for each array, in the order of the array indices.
 const ARGUMENTS: [u32; ARRAYS] = [8, 6, 4, 3, 5, 9, 10];
 
 impl Slot {
-    /// Creates a slot for chunks of up to `bins_max` bins and `packets_max` packets.
+    /// Creates a slot for chunks of up to `bins_max` bins (batches of packets) and `packets_max`
+    /// packets.
     pub(super) fn new(from: &SlotParts<'_>, bins_max: usize, packets_max: usize) -> Result<Self, Error> {
         let id = &from.found.capabilities.id;
         let chain_packets = if from.runs_chain { packets_max } else { 0 };
@@ -146,7 +150,7 @@ impl Slot {
             Packets::Shared(arena) => arena,
             Packets::Own(shadow) => &shadow.buffer,
         };
-        // The device owns these buffers and outlives the slot.
+        // The device owns these buffers, and lives longer than the slot.
         set_buffer(&kernel, ARGUMENT_ARENA, packets).map_err(&set)?;
         set_buffer(&kernel, ARGUMENT_IMAGES, &from.tables.images).map_err(&set)?;
         set_buffer(&kernel, ARGUMENT_IMAGE_OFFSETS, &from.tables.offsets).map_err(&set)?;
@@ -159,8 +163,8 @@ impl Slot {
         chunk.bins.len() <= self.bins_max && chunk.descriptors.len() <= self.packets_max
     }
 
-    /// Copies the bins and packet entries of a chunk to the slot. The chunk was checked and fits
-    /// into the slot.
+    /// Copies the bins of a chunk, and the descriptors and parameters of its packets, to the slot.
+    /// The caller has checked that the chunk is valid and fits into the slot.
     pub(super) fn write(&mut self, chunk: &Chunk) {
         let [next_bin, bins, parameters, descriptors] =
             [NEXT_BIN, BINS, PARAMETERS, DESCRIPTORS].map(|array| self.ranges[array].start);
@@ -174,7 +178,7 @@ impl Slot {
     }
 }
 
-/// Returns the ranges of the arrays, and the size of all of them.
+/// Returns the byte range of each array in the memory of a slot, and the size of this memory.
 fn layout(
     bins_max: usize,
     packets_max: usize,
@@ -203,8 +207,8 @@ impl OwnSlot {
         Ok(Self { queue, arrays, staging: None, packed: Vec::new() })
     }
 
-    /// Fills a part of the arrays with zeros. `zeros` is zeroed memory of at least the same length
-    /// as the arrays.
+    /// Fills the range `part` of the device arrays with zeros. `zeros` is zeroed host memory that
+    /// is at least as long as the arrays, and is the source of the copy.
     fn clear(&self, zeros: &Memory, part: &Range<usize>, id: &str) -> Result<(), Error> {
         // SAFETY: the range lies within the memory, and the copy ends before this function returns.
         let copied =

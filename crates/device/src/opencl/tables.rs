@@ -1,4 +1,4 @@
-//! Table images of all programs, in buffers of the device.
+//! Table images of all packet functions, in OpenCL buffers.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -20,27 +20,28 @@ use crate::error::Error;
 use crate::found::Found;
 use crate::program::Program;
 
-/// Table images of all programs, in buffers of the device.
-// Fields are dropped in this order: buffers before their memory.
+/// Table images of all packet functions, in OpenCL buffers.
+// Fields are dropped in this order, so that each buffer is dropped before its memory.
 pub(super) struct Tables {
     pub(super) images: Buffer<u8>,
     /// Offset of each image in `images`, as one `u64` per program.
     pub(super) offsets: Buffer<u8>,
     copies: Copies,
-    /// The same offsets, for the host.
+    /// Offset of each image, for accesses by the host.
     image_offsets: Vec<usize>,
 }
 
-/// Destination of image changes.
+/// The memory to which changes of table images are written.
 enum Copies {
-    /// Host memory of the buffers, and the offset of the images in it.
+    /// The buffers use host memory. The fields are this memory, and the offset of the images in it.
     Shared(Image, usize),
-    /// Device memory, written by this queue.
+    /// The buffers are in device memory. The command queue copies changes to it.
     Own(Mutex<CommandQueue>),
 }
 
 impl Tables {
-    /// Copies the images to buffers with this layout:
+    /// Copies the table images of all functions to OpenCL buffers. The offsets of the images come
+    /// first. The table of the device chain and the images follow:
     ///
     /// ```text
     /// 0                                  offsets[0]       offsets[1]
@@ -54,7 +55,7 @@ impl Tables {
         chain: &[u8],
         is_own: bool,
     ) -> Result<Self, Error> {
-        // OpenCL has no empty buffers, and drivers share memory in pages.
+        // OpenCL does not allow empty buffers. Drivers share host memory in whole pages.
         let offsets_bytes = (programs.len().max(1) * size_of::<u64>()).next_multiple_of(PAGE_BYTES);
         let mut offsets: Vec<u64> = Vec::with_capacity(programs.len());
         let mut image_offsets = Vec::with_capacity(programs.len());
@@ -112,7 +113,8 @@ impl Tables {
         parts.try_for_each(|(offset, bytes)| self.write(id, offset, Zeroizing::new(bytes), timeout))
     }
 
-    /// Writes `bytes` at `offset` of the images. Fails after `timeout`.
+    /// Writes `bytes` into the memory of the table images, at `offset`. Returns an error if the
+    /// copy takes longer than `timeout`.
     fn write(&self, id: &str, offset: usize, bytes: Zeroizing<Vec<u8>>, timeout: Duration) -> Result<(), Error> {
         let action = "copy a part of a table image";
         match &self.copies {
@@ -138,7 +140,7 @@ impl Tables {
     }
 }
 
-/// Creates a buffer in the device's own memory and copies `bytes` to it.
+/// Creates a buffer in the device's own memory, and copies `bytes` into it.
 fn own_copy(found: &Found, context: &Context, device: &Device, bytes: &[u8]) -> Result<Buffer<u8>, Error> {
     let id = &found.capabilities.id;
     check_buffer_size(found, bytes.len(), "the table images")?;

@@ -1,4 +1,4 @@
-//! Sensors of GPUs and some processors, by hwmon.
+//! Reads the energy sensors of GPUs and of some processors, through the hwmon interface of Linux.
 //!
 //! ```text
 //! /sys/class/hwmon/hwmon4/name             amdgpu
@@ -15,18 +15,19 @@ use crate::error::Unavailable;
 
 const KIND: &str = "hwmon";
 const MICRO: f64 = 1e-6;
-/// Drivers that measure processors: `amd_energy` by core and socket, `fam15h_power` by package.
+/// Names of drivers that measure processors. `amd_energy` measures each core and each socket, and
+/// `fam15h_power` measures each package.
 const ENERGY_OF_SOCKETS: &str = "amd_energy";
 const POWER_OF_PACKAGES: &str = "fam15h_power";
 
-/// Finds the sensors of processors.
+/// Finds the energy sensors of processors.
 pub(super) fn of_cpu(sysfs: &Path, device: &str) -> Vec<FoundMeter> {
     let mut found = Vec::new();
     for folder in entries(&sysfs.join("class/hwmon")) {
         let driver = text(&folder.join("name"));
         match driver.as_str() {
             ENERGY_OF_SOCKETS => {
-                // The counters of cores are included in those of the sockets.
+                // The energy of the cores is already included in the counters of the sockets.
                 let sockets = entries(&folder).into_iter().filter_map(|path| {
                     let label = text(&path);
                     let prefix = path.file_name()?.to_str()?.strip_suffix("_label")?.to_owned();
@@ -56,7 +57,8 @@ fn meter(device: &str, name: String, sensor: Sensor) -> FoundMeter {
     FoundMeter::new(device, name, KIND, Box::new(sensor))
 }
 
-/// Returns the best sensor in a folder: an energy counter, or power samples.
+/// Returns the best sensor in an hwmon folder. An energy counter is preferred to samples of the
+/// power.
 fn sensor(folder: &Path) -> Option<Sensor> {
     let file = |name: &str| Some(folder.join(name)).filter(|file| file.exists());
     let power = || file("power1_average").or_else(|| file("power1_input")).map(Sensor::Power);
@@ -71,7 +73,8 @@ enum Sensor {
 impl Source for Sensor {
     fn read(&self) -> Result<Reading, Unavailable> {
         Ok(match self {
-            // A 64-bit counter of microjoules, which does not wrap in the lifetime of a machine.
+            // The file is a 64-bit counter of microjoules, which does not wrap in the lifetime of a
+            // machine.
             Self::Energy(file) => Reading::Energy { joules: number(file)? as f64 * MICRO, wraps: None },
             Self::Power(file) => Reading::Watts(number(file)? as f64 * MICRO),
         })
@@ -111,7 +114,7 @@ mod tests {
         let mut intel = of_pci(root.path(), "opencl:1", "0000:00:02.0").unwrap().meter.unwrap();
         write(root.path(), &[("class/hwmon/hwmon2/energy1_input", "4500000\n")]);
         assert_eq!(intel.joules(), Ok(0.5));
-        // A device without a sensor, and an absent device.
+        // The other two devices are one without a sensor, and one that does not exist.
         assert!(of_pci(root.path(), "opencl:2", "0000:01:00.0").is_none());
         assert!(of_pci(root.path(), "opencl:2", "0000:09:00.0").is_none());
         assert!(of_cpu(root.path(), "cpu").is_empty());

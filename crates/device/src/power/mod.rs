@@ -1,5 +1,5 @@
-//! Measures the energy consumption of devices. Devices without a counter or sensor are not
-//! estimated.
+//! Measures the energy consumption of devices. The energy of a device without a counter or sensor
+//! is not estimated.
 //!
 //! | source | file | measures |
 //! |---|---|---|
@@ -30,9 +30,9 @@ use crate::kind::{Kind, PowerMeter, found, kind_of};
 pub struct FoundMeter {
     /// Name of the device, such as `cpu`, `cuda:0` or `opencl:1`.
     pub device: String,
-    /// Name of the meter, such as `package-0` or `amdgpu`. Empty without a meter.
+    /// Name of the meter, such as `package-0` or `amdgpu`. It is empty if the device has no meter.
     pub name: String,
-    /// `rapl`, `nvml` or `hwmon`; `None` without a meter.
+    /// Kind of the meter: `rapl`, `nvml` or `hwmon`. It is `None` if the device has no meter.
     pub kind: Option<&'static str>,
     /// The meter, or the reason why there is none.
     #[serde(skip_serializing_if = "Result::is_ok", serialize_with = "reason")]
@@ -55,16 +55,16 @@ impl FoundMeter {
     }
 }
 
-/// One reading of a source.
+/// One reading of an energy source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Reading {
-    /// Energy counter, in joules, that restarts from 0 at `wraps`.
+    /// Value of an energy counter, in joules. The counter restarts from 0 when it reaches `wraps`.
     Energy { joules: f64, wraps: Option<f64> },
     /// Current power, in watts.
     Watts(f64),
 }
 
-/// A source of readings.
+/// A source of energy readings, such as a sysfs file.
 trait Source: Send {
     fn read(&self) -> Result<Reading, Unavailable>;
 }
@@ -90,12 +90,13 @@ impl Meter {
         Ok(Self { source, last, last_at: now, joules: 0.0 })
     }
 
-    /// Returns the energy in joules since the meter started. Must be called often: power is
-    /// integrated between calls, and a counter may wrap at most once between them. At full load,
-    /// RAPL counters wrap within a minute.
+    /// Returns the energy in joules since the meter started. The caller must call this function
+    /// often. Power samples are integrated between calls, and an energy counter may wrap at most
+    /// once between two calls. At full load, RAPL counters wrap within a minute.
     ///
     /// # Errors
-    /// Returns the reason if the source cannot be read. The sum is then lost.
+    /// Returns the reason if the source cannot be read. The energy that was measured so far is then
+    /// lost.
     pub fn joules(&mut self) -> Result<f64, Unavailable> {
         self.joules_at(Instant::now())
     }
@@ -119,8 +120,8 @@ impl Meter {
     }
 }
 
-/// Finds the meters of these devices. Returns at least one entry per device, in the same order. A
-/// device has several entries if several meters measure parts of it.
+/// Finds the energy meters of devices. The result has at least one entry per device, in the order
+/// of `devices`. A device has several entries if several meters measure parts of it.
 pub fn meters(devices: &[&str]) -> Vec<FoundMeter> {
     let by_processors = |device: &&str| kind_of(device).is_some_and(|kind| kind.power() == PowerMeter::Processors);
     let others = if devices.iter().all(by_processors) { Vec::new() } else { found() };
@@ -187,13 +188,13 @@ fn number(path: &Path) -> Result<u64, Unavailable> {
     text.trim().parse().map_err(|_| Unavailable::Failed(format!("{} contains no number", path.display())))
 }
 
-/// Reads a line from a sysfs file. Returns an empty string if this fails.
+/// Reads a line of text from a sysfs file. Returns an empty string if the file cannot be read.
 fn text(path: &Path) -> String {
     std::fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
 }
 
-/// Returns the entries of a sysfs folder, sorted by name. Returns none if the folder does not
-/// exist.
+/// Returns the paths of all entries in a sysfs folder, sorted by name. The result is empty if the
+/// folder does not exist.
 fn entries(folder: &Path) -> Vec<std::path::PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
@@ -322,7 +323,8 @@ mod tests {
         assert!(reasons[3].contains("CPU's own cores"), "{reasons:?}");
     }
 
-    /// Each device of this machine has a growing energy or a reason.
+    /// For each device of this machine, either a meter works and its energy does not decrease, or
+    /// there is a reason why no meter exists.
     #[test]
     fn devices_of_this_machine_have_a_meter_or_a_reason() {
         let others = found();
@@ -340,7 +342,7 @@ mod tests {
         }
     }
 
-    /// The engine's control thread reads meters that another thread has opened.
+    /// The control thread of the engine must be able to read meters that another thread has opened.
     #[test]
     fn meters_can_move_to_another_thread() {
         struct Counter(Arc<AtomicU64>);

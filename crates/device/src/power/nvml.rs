@@ -1,4 +1,5 @@
-//! NVIDIA GPUs, by their management library NVML, which is loaded at the first use.
+//! Measures NVIDIA GPUs through NVML, NVIDIA's management library. The library is loaded at the
+//! first use.
 
 use std::sync::OnceLock;
 
@@ -11,9 +12,11 @@ use crate::error::Unavailable;
 pub(super) const KIND: &str = "nvml";
 const MILLI: f64 = 1e-3;
 
-/// Returns the source for the GPU at PCI address `pci`. Without an address, it uses the GPU with
-/// number `number`, if the device has the same number in NVML. That number is wrong if
-/// `CUDA_VISIBLE_DEVICES` or `CUDA_DEVICE_ORDER` is set, so the function then fails.
+/// Returns the energy source for a GPU. `pci` is the PCI address of the GPU. Without an address,
+/// the function uses the GPU whose NVML number is `number`.
+///
+/// The numbers of CUDA and NVML differ if `CUDA_VISIBLE_DEVICES` or `CUDA_DEVICE_ORDER` is set. In
+/// this case, the function fails without an address.
 pub(super) fn source(number: Option<usize>, pci: Option<&str>) -> Result<(String, Box<dyn Source>), Unavailable> {
     let nvml = library()?;
     let gpu = match pci {
@@ -58,7 +61,8 @@ impl Source for Gpu {
     fn read(&self) -> Result<Reading, Unavailable> {
         let reading = if self.counts {
             let joules = self.gpu.total_energy_consumption().map(|millijoules| millijoules as f64 * MILLI);
-            // A 64-bit counter of millijoules since the driver was loaded.
+            // The value is a 64-bit counter of millijoules since the driver was loaded, so it never
+            // wraps.
             joules.map(|joules| Reading::Energy { joules, wraps: None })
         } else {
             self.gpu.power_usage().map(|milliwatts| Reading::Watts(f64::from(milliwatts) * MILLI))
@@ -71,7 +75,8 @@ impl Source for Gpu {
 mod tests {
     use super::*;
 
-    /// Without NVML, the reason names NVML. With NVML, no device has this PCI address.
+    /// Checks that the reason for a missing meter names NVML. On a machine without NVML, the
+    /// library is missing. On a machine with NVML, no GPU has the PCI address of this test.
     #[test]
     fn reports_why_a_gpu_has_no_meter() {
         let Err(reason) = source(Some(0), Some("ffff:ff:1f.7")) else { panic!("found a device at ffff:ff:1f.7") };

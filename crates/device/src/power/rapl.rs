@@ -1,4 +1,5 @@
-//! Processors and their memory, by powercap: RAPL of Intel and AMD.
+//! Measures processors and their memory through RAPL, the energy counters of Intel and AMD. Linux
+//! provides them in powercap:
 //!
 //! ```text
 //! /sys/class/powercap/intel-rapl:0     name = package-0    energy_uj, max_energy_range_uj
@@ -7,7 +8,7 @@
 //!                     intel-rapl:1     name = psys         whole machine: ignored
 //! ```
 //!
-//! Only root may read `energy_uj` since CVE-2020-8694.
+//! Since CVE-2020-8694, only root may read `energy_uj`.
 
 use std::path::{Path, PathBuf};
 
@@ -17,8 +18,8 @@ use crate::error::Unavailable;
 const KIND: &str = "rapl";
 const MICRO: f64 = 1e-6;
 
-/// Finds the meters of all packages and their memory. Ignores `intel-rapl-mmio:N`, which duplicates
-/// a package.
+/// Finds the energy meters of all processor packages and their memory. Ignores the folders
+/// `intel-rapl-mmio:N`, which measure a package a second time.
 pub(super) fn meters(sysfs: &Path, device: &str) -> Vec<FoundMeter> {
     let domains = entries(&sysfs.join("class/powercap"));
     let domains = domains.into_iter().filter(|path| {
@@ -74,7 +75,8 @@ mod tests {
         assert_eq!(found.iter().map(|found| found.name.as_str()).collect::<Vec<_>>(), ["package-0", "dram"]);
         let meter = found[0].meter.as_mut().unwrap();
         assert_eq!(meter.joules(), Ok(0.0));
-        // From 1 J to 9.5 J, and then over the end of the range at 10 J to 0.25 J.
+        // The counter grows from 1 J to 9.5 J. It then restarts at the end of its range, 10 J, and
+        // reaches 0.25 J.
         write(root.path(), &[("class/powercap/intel-rapl:0/energy_uj", "9500000\n")]);
         assert_eq!(meter.joules(), Ok(8.5));
         write(root.path(), &[("class/powercap/intel-rapl:0/energy_uj", "250000\n")]);

@@ -1,4 +1,6 @@
-//! Blocks that copy engines move between the arena and its shadow, which use the same offsets.
+//! Blocks of bytes that copy engines move between the arena (the memory of all packets) and its
+//! copy on the device. Both use the same offsets. In the dense layout of the arena, buffers follow
+//! each other without gaps. In the slot layout, they start at equal distances.
 //!
 //! ```text
 //! layout dense   | buffer | buffer | buffer |      one block of one row
@@ -7,7 +9,7 @@
 //!                    [--------)        [--------)       [--------)
 //! ```
 //!
-//! A block contains only bytes of the chunk's own buffers, because ports and other chunks write the
+//! A block contains only bytes of the chunk's own buffers. Ports and other chunks may write the
 //! buffers of other packets at the same time.
 
 use godwit_abi::BUFFER_UNIT_BYTES;
@@ -21,7 +23,7 @@ pub(crate) enum Direction {
     ToHost,
 }
 
-/// Rows of equal length, at equal distances.
+/// A block consists of rows of equal length at equal distances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Block {
     /// Offset of the first row from the start of the arena.
@@ -40,20 +42,21 @@ impl Block {
         Self { offset, bytes, rows: 1, pitch: bytes }
     }
 
-    /// Returns whether the block is one row of the dense layout.
+    /// Returns whether the block is one contiguous range of bytes, as in the dense layout of the
+    /// arena.
     pub(crate) const fn is_row(&self) -> bool {
         self.rows == 1 && self.pitch == self.bytes
     }
 }
 
-/// At most two blocks. Unused blocks are empty.
+/// A set of at most two blocks. Unused blocks are empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Blocks([Block; 2]);
 
 impl Blocks {
     pub(crate) const NONE: Self = Self([Block { offset: 0, bytes: 0, rows: 0, pitch: 0 }; 2]);
 
-    /// Returns one block.
+    /// Returns a set that contains one block.
     pub(crate) fn one(block: Block) -> Self {
         Self([block, Block::default()])
     }
@@ -68,7 +71,7 @@ impl Blocks {
         self.iter().map(|block| block.bytes * block.rows).sum()
     }
 
-    /// Returns the given columns of each row.
+    /// Returns blocks that contain only the given columns (byte ranges) of each row.
     pub(super) fn columns(&self, columns: Columns) -> Self {
         if columns.bytes() == 0 {
             return Self::NONE;
@@ -77,7 +80,7 @@ impl Blocks {
     }
 }
 
-/// The extent of several buffers, in buffer units.
+/// The range of arena addresses that several buffers occupy, in buffer units.
 #[derive(Clone, Copy)]
 pub(super) struct BufferExtent {
     first: u64,
@@ -99,8 +102,9 @@ impl BufferExtent {
         self.packets += packets;
     }
 
-    /// Returns the block of whole buffers, if there are no gaps. Buffers do not overlap, so
-    /// comparing sums is sufficient. `pitch` is the distance between slots, in bytes.
+    /// Returns one block that contains all of the buffers, or `None` if there are gaps between the
+    /// buffers. Buffers do not overlap, so it is sufficient to compare the sum of their lengths
+    /// with the whole range. `pitch` is the distance between buffers in bytes, if it is fixed.
     fn block(&self, pitch: Option<usize>) -> Option<Block> {
         let unit = BUFFER_UNIT_BYTES;
         let offset = self.first as usize * unit;
@@ -114,9 +118,12 @@ impl BufferExtent {
         }
     }
 
-    /// Returns the blocks of whole buffers, if there are at most two. If the ring of the region
-    /// wrapped between the buffers, the two blocks lie in different halves of the region, or are
-    /// adjacent. `middle` is the middle of the region.
+    /// Returns at most two blocks that contain all of the buffers, or `None` if more blocks would
+    /// be needed.
+    ///
+    /// A region allocates buffers in a ring. If the ring wraps between the buffers of a chunk, the
+    /// two blocks lie in different halves of the region, or are adjacent. `middle` is the middle of
+    /// the region, and `pitch` is the distance between buffers in bytes, if it is fixed.
     pub(super) fn blocks(&self, chunk: &Chunk, middle: u64, pitch: Option<usize>) -> Option<Blocks> {
         if self.packets == 0 {
             return Some(Blocks::NONE);
@@ -124,7 +131,7 @@ impl BufferExtent {
         if let Some(block) = self.block(pitch) {
             return Some(Blocks::one(block));
         }
-        // The ring did not wrap.
+        // All buffers lie in the same half of the region, so the ring did not wrap between them.
         if self.last < middle || self.first >= middle {
             return None;
         }
@@ -133,7 +140,8 @@ impl BufferExtent {
         Some(Blocks([block(&first)?, block(&second)?]))
     }
 
-    /// Returns the extents of the buffers before and after the middle of the region.
+    /// Returns the address range of the buffers before the middle of the region, and of the buffers
+    /// after it.
     fn halves(chunk: &Chunk, middle: u64) -> [Self; 2] {
         let mut halves = [Self::NONE; 2];
         let half = |buffer: u32| usize::from(u64::from(buffer) >= middle);
@@ -152,10 +160,10 @@ impl BufferExtent {
     }
 }
 
-/// Alignment of copied columns, in bytes. Copy engines are faster with it.
+/// Alignment of the copied bytes of a row, in bytes. Copy engines are faster with aligned rows.
 const COLUMN_BYTES: usize = 64;
 
-/// A range of bytes within a slot.
+/// A range of bytes in each of several buffers that start at equal distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Columns {
     pub(super) first: usize,
@@ -170,7 +178,8 @@ impl Columns {
         self.end = self.end.max(end);
     }
 
-    /// Extends the range to multiples of [`COLUMN_BYTES`], within the slot.
+    /// Extends the range to multiples of [`COLUMN_BYTES`], but not beyond the end of a buffer of
+    /// `pitch` bytes.
     pub(super) fn rounded(self, pitch: usize) -> Self {
         let first = self.first / COLUMN_BYTES * COLUMN_BYTES;
         Self { first, end: self.end.next_multiple_of(COLUMN_BYTES).min(pitch) }

@@ -1,34 +1,38 @@
-//! Costs of transfers, as data.
+//! Costs of the ways to transfer packets, as data that a profile can replace.
 
 use serde::{Deserialize, Serialize};
 
-/// Costs by which a plan selects the transfer of a chunk. All of them are numbers of bytes that a
-/// copy engine moves in the same time, so they do not depend on the rate of the bus.
+/// Costs by which the cheapest transfer of a chunk (the bins of one launch) is selected. The unit
+/// of all costs is the byte. A cost is the number of bytes that a copy engine moves in the same
+/// time. It therefore does not depend on the rate of the bus.
 ///
 /// The defaults were fitted to the rates of `ipsec`, `ipv6` and `l2` on an H200. An H100 on the
-/// same bus reaches 0.93 to 0.97 of its rate with them. A profile of the machine can replace them.
+/// same bus reaches 0.93 to 0.97 of its rate with these defaults. A profile of the machine can
+/// replace them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TransferCosts {
-    /// Fixed cost of a copied chunk.
+    /// Fixed cost of a chunk that copy engines move.
     pub copy_chunk_bytes: usize,
-    /// Minimum cost of a row of a slot layout. An H200 copies 247 million rows per second in each
-    /// direction at the same time.
+    /// Minimum cost of one row of a copy. A row is the copied part of one packet buffer if buffers
+    /// start at equal distances. An H200 copies 247 million rows per second, in each direction at
+    /// the same time.
     pub copy_row_bytes_min: usize,
-    /// Array bytes per packet of a copied chunk in each direction: descriptor and parameter to the
-    /// device, descriptor and outcome back.
+    /// Bytes of the chunk's arrays that are copied per packet. A descriptor and a parameter go to
+    /// the device. A descriptor and an outcome come back.
     pub copy_packet_bytes: usize,
-    /// Cost of a packet that groups access by zero-copy.
+    /// Fixed cost of a packet that the kernel accesses over the bus by zero-copy.
     pub zero_copy_packet_bytes: usize,
-    /// Cost of 100 bytes that groups read by zero-copy.
+    /// Cost of 100 bytes that the kernel reads over the bus by zero-copy.
     pub zero_copy_read_percent: usize,
-    /// Cost of 100 bytes that groups write by zero-copy.
+    /// Cost of 100 bytes that the kernel writes over the bus by zero-copy.
     pub zero_copy_write_percent: usize,
-    /// Minimum number of packets of a copied chunk whose own arrays are copied. The host packs the
-    /// arrays of smaller chunks, because two copies of them cost less than the additional driver
-    /// calls.
+    /// Minimum number of packets for which the chunk's own arrays are copied to the device. For
+    /// smaller chunks, the host first packs the arrays into one block. The additional copy by the
+    /// host then costs less than additional driver calls.
     pub direct_packets_min: usize,
-    /// Maximum gap between two arrays that are copied together: about the cost of a copy call.
+    /// Maximum gap between two arrays that one call copies together. Copying a gap of this size
+    /// costs about as much as a separate copy call.
     pub array_gap_bytes_max: usize,
 }
 
@@ -48,12 +52,14 @@ impl Default for TransferCosts {
 }
 
 impl TransferCosts {
-    /// Returns the cost of a copied chunk whose buffers cost `buffers_bytes`.
+    /// Returns the cost of a chunk that copy engines move. `buffers_bytes` is the cost of its
+    /// packet buffers alone.
     pub(super) fn copy(&self, packets: usize, buffers_bytes: usize) -> usize {
         buffers_bytes + packets * self.copy_packet_bytes + self.copy_chunk_bytes
     }
 
-    /// Returns the cost of a zero-copy chunk. `bytes` are the bytes that groups read and write.
+    /// Returns the cost of a chunk that the kernel accesses over the bus by zero-copy. `bytes` are
+    /// the numbers of bytes that the kernel reads and writes.
     pub(super) fn zero_copy(&self, packets: usize, bytes: [usize; 2]) -> usize {
         packets * self.zero_copy_packet_bytes
             + bytes[0] * self.zero_copy_read_percent / 100
@@ -67,7 +73,8 @@ mod tests {
 
     use super::*;
 
-    /// Other costs select another transfer, so a profile can replace the defaults.
+    /// Checks that costs decide between copy and zero-copy. Other costs select another transfer, so
+    /// a profile can replace the defaults.
     #[test]
     fn costs_decide_by_packets_and_bytes() {
         let costs = TransferCosts::default();

@@ -1,4 +1,5 @@
-//! Packs scattered buffers into a staging buffer, which is copied as one block.
+//! Packs scattered packet buffers into a staging buffer, which is then copied to the device as one
+//! block.
 //!
 //! ```text
 //! arena     | buffer 7 |  other  | buffer 3 |  other  | buffer 9 |
@@ -6,7 +7,7 @@
 //! staging   | buffer 7 | buffer 3 | buffer 9 |              in the order of the chunk's bins
 //! ```
 //!
-//! The device uses the copy of the staging buffer as its arena.
+//! The kernel uses the copy of the staging buffer on the device in place of the arena.
 
 use godwit_abi::{BUFFER_UNIT_BYTES, Descriptor, Outcome, VERDICT_DROP};
 use godwit_packet::Region;
@@ -15,13 +16,14 @@ use godwit_sched::Chunk;
 use crate::check::packets_of;
 use crate::program::AccessNeeds;
 
-/// Returns the size of the packed buffers of a chunk, in bytes.
+/// Returns the number of bytes that the buffers of a chunk occupy after they are packed.
 pub(crate) fn packed_bytes(chunk: &Chunk) -> usize {
     chunk.bins.iter().flat_map(packets_of).map(|index| chunk.descriptors[index].room_bytes()).sum()
 }
 
-/// Copies the bytes that functions read to `staging`. `descriptors` are the bytes of the device's
-/// copies of the descriptors, which are changed to name the packed buffers.
+/// Copies those bytes of a chunk's packets that kernels read into the buffer `staging`.
+/// `descriptors` are the descriptors for the device, as bytes. They are changed so that they name
+/// the packed buffers.
 pub(crate) fn pack(chunk: &Chunk, region: &Region, needs: &[AccessNeeds], staging: &mut [u8], descriptors: &mut [u8]) {
     let mut next = 0_u32;
     for bin in &chunk.bins {
@@ -39,8 +41,9 @@ pub(crate) fn pack(chunk: &Chunk, region: &Region, needs: &[AccessNeeds], stagin
     }
 }
 
-/// Copies the bytes that functions may have written to the packets' own buffers. `buffers` are
-/// these buffers, in the order of the chunk's bins. Restores them in the descriptors.
+/// Copies those bytes that kernels may have written from the staging buffer back to the packets'
+/// own buffers. `buffers` are these buffers, in the order of the chunk's bins (batches of packets).
+/// The descriptors name these buffers again afterwards.
 pub(crate) fn unpack(chunk: &mut Chunk, region: &mut Region, needs: &[AccessNeeds], staging: &[u8], buffers: &[u32]) {
     let mut buffers = buffers.iter();
     for bin in &chunk.bins {

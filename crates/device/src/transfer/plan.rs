@@ -1,4 +1,4 @@
-//! Checks the packets of a chunk and selects its transfer.
+//! Checks the packets of a chunk, and selects how they reach the device and return.
 
 use godwit_abi::{BUFFER_UNIT_BYTES, Bin};
 use godwit_packet::{Region, Scan, scan, scan_all};
@@ -12,14 +12,16 @@ use crate::error::Error;
 use crate::options::Transfer;
 use crate::program::AccessNeeds;
 
-/// Transfer of a chunk's buffers.
+/// How the packet buffers of a chunk reach the device and return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChunkTransfer {
-    /// Copies of the planned blocks.
+    /// Copy engines copy the planned blocks.
     Copy,
-    /// The groups access buffers and chunk arrays over the bus. Nothing is copied.
+    /// The work-groups of the kernel access packet buffers and the arrays of the chunk over the
+    /// bus. Nothing is copied.
     ZeroCopy,
-    /// The CPU packs the buffers into a staging buffer, which is copied.
+    /// The CPU packs the packet buffers into a staging buffer, and a copy engine copies this
+    /// buffer.
     Pack,
 }
 
@@ -33,14 +35,15 @@ pub(crate) struct ChunkPlan {
     pub(crate) to_host: Blocks,
     /// Whether any function writes to its packets.
     pub(crate) writes: bool,
-    /// Bytes of buffers transferred to the device and back.
+    /// Numbers of bytes in packet buffers that are transferred to the device and back.
     pub(crate) bytes: [usize; 2],
-    /// Whether the device should use the chunk's own arrays, if their pages can be locked.
+    /// Whether the device should use the arrays of the chunk itself instead of copies. This
+    /// requires that their pages can be locked.
     pub(crate) uses_own_arrays: bool,
 }
 
 impl ChunkPlan {
-    /// Plan for a chunk without packets.
+    /// The plan for a chunk without packets, for which nothing is copied.
     pub(crate) const EMPTY: Self = Self {
         transfer: ChunkTransfer::Copy,
         to_device: Blocks::NONE,
@@ -54,32 +57,33 @@ impl ChunkPlan {
 /// Plans the transfers of all chunks of a device.
 #[derive(Debug)]
 pub(crate) struct Planner {
-    /// Needs of each program.
+    /// The bytes of a packet that each program (packet function) needs on the device.
     pub(crate) needs: Vec<AccessNeeds>,
-    /// Distance between slots in bytes, if the arena has the slot layout.
+    /// Distance between the starts of two packet buffers in bytes, if the arena has a layout with
+    /// equal distances.
     pub(crate) pitch: Option<usize>,
     pub(crate) transfer: Transfer,
     pub(crate) costs: TransferCosts,
-    /// Transfer of chunks that are not copied.
+    /// The transfer of chunks that copy engines do not copy.
     pub(crate) otherwise: ChunkTransfer,
 }
 
-/// The bytes of buffers that a chunk needs.
+/// The bytes of packet buffers that the functions of a chunk need.
 struct Needed {
     buffers: BufferExtent,
-    /// Columns of all frames.
+    /// Byte range that contains the frames of all packets, relative to the starts of their buffers.
     frames: Columns,
-    /// Columns that functions may write.
+    /// Byte range that functions may write, relative to the starts of the buffers.
     written: Columns,
     reads: bool,
     writes: bool,
-    /// Bytes that groups would read and write by zero-copy.
+    /// Numbers of bytes that the kernel would read and write over the bus by zero-copy.
     zero_copy_bytes: [usize; 2],
 }
 
 impl Planner {
-    /// Plans the transfer of a chunk, and checks that all of its packets belong to the worker's
-    /// region.
+    /// Plans how the packets of a chunk reach the device and return. Checks that all of its packets
+    /// lie in `region`, the worker's own memory.
     ///
     /// # Errors
     /// Returns [`Error::Chunk`] if a packet lies outside the region.
@@ -100,9 +104,10 @@ impl Planner {
         Ok(ChunkPlan { uses_own_arrays: self.uses_own_arrays(chunk, plan.transfer), ..plan })
     }
 
-    /// Returns whether the device should use the chunk's own arrays. They must lie on the same
-    /// pages, as [`Chunk::new`] allocates them. The chunk must also be large and have few gaps
-    /// between its bins, or use zero-copy.
+    /// Returns whether the device should use the arrays of the chunk itself instead of copies. The
+    /// arrays must share their pages, as [`Chunk::new`] allocates them. The transfer must be
+    /// zero-copy, or the chunk must be large and have few gaps between its bins (batches of
+    /// packets).
     fn uses_own_arrays(&self, chunk: &Chunk, transfer: ChunkTransfer) -> bool {
         let packets = chunk.packets as usize;
         let own = chunk.parameters.pages();
@@ -111,8 +116,9 @@ impl Planner {
         (transfer == ChunkTransfer::ZeroCopy || is_dense()) && others.iter().all(|other| other.base() == own.base())
     }
 
-    /// Checks all packets and sums up their needs. Adjacent bins with the same needs are scanned
-    /// together. Usually this covers all bins.
+    /// Checks all packets of a chunk, and sums up the bytes that their functions need. Adjacent
+    /// bins (batches of packets) with the same needs are scanned together. In most chunks, these
+    /// are all bins.
     fn scan(&self, region: &Region, chunk: &Chunk) -> Result<Needed, Error> {
         let mut needed = Needed {
             buffers: BufferExtent::NONE,
@@ -144,13 +150,15 @@ impl Planner {
         Ok(needed)
     }
 
-    /// Returns the plan of copies of these whole buffers, and their cost.
+    /// Returns a plan in which copy engines copy these whole buffers, or the needed columns of
+    /// them. Also returns the cost of these copies.
     fn copies(&self, needed: &Needed, buffers: &Blocks) -> (ChunkPlan, usize) {
         let (to_device, to_host, cost_bytes) = match self.pitch {
             None => (*buffers, *buffers, buffers.bytes()),
             Some(pitch) => {
                 let columns_out = if needed.writes { needed.written.rounded(pitch) } else { Columns::NONE };
-                // Frame bytes that are copied back must also be copied to the device.
+                // All bytes of the frames that are copied back must also be copied to the device,
+                // because the kernel may leave some of them unchanged.
                 let mut read = needed.frames;
                 read.include(read.first.max(columns_out.first), read.end.min(columns_out.end));
                 let columns_in = read.rounded(pitch);
@@ -165,7 +173,8 @@ impl Planner {
         (plan, cost_bytes)
     }
 
-    /// Returns whether a chunk is copied, if copies of its buffers cost `cost_bytes`.
+    /// Returns whether copy engines should move a chunk, if the copies of its buffers cost
+    /// `cost_bytes`.
     fn prefers_copy(&self, needed: &Needed, cost_bytes: usize) -> bool {
         let packets = needed.buffers.packets;
         packets == 0
@@ -180,7 +189,7 @@ impl Planner {
 }
 
 impl Needed {
-    /// Adds `packets` packets of a function.
+    /// Adds the needs of `packets` packets that one function processes.
     fn add(&mut self, needs: &AccessNeeds, packets: usize, found: &Scan) {
         self.buffers.join(found, packets);
         let (head, end) = (found.head as usize, found.frame_end as usize);

@@ -1,4 +1,5 @@
-//! Compiles kernels with NVRTC to a cubin for one architecture, and caches the cubin on disk.
+//! Compiles kernels with NVRTC, the run-time compiler of CUDA, to a binary (cubin) for one
+//! architecture. Caches the binary on disk.
 //!
 //! The name of a cache file is a digest of everything that the cubin depends on: source,
 //! architecture, options and compiler version. Cache files never become stale, and may be deleted
@@ -14,8 +15,8 @@ use crate::error::{Error, Unavailable};
 
 const OPTIONS: [&str; 2] = ["--std=c++17", "--extra-device-vectorization"];
 
-/// Returns an error, in one sentence, if kernels for the architecture are neither cached nor can be
-/// compiled.
+/// Checks that the kernels for an architecture are in the cache or can be compiled. Returns the
+/// reason, in one sentence, if neither is the case.
 pub(crate) fn available(architecture: &str) -> Result<(), Unavailable> {
     // SAFETY: loading NVRTC has no preconditions.
     if unsafe { sys::is_culib_present() } || cached_by_any(godwit_kernels::cuda_source(), architecture).is_some() {
@@ -28,11 +29,12 @@ fn not_found() -> Unavailable {
     Unavailable::Setup("NVIDIA's run-time compiler NVRTC (libnvrtc.so from the CUDA toolkit) was not found".to_owned())
 }
 
-/// Returns the cubin of a source for an architecture such as `sm_90`, from the cache or the
-/// compiler.
+/// Returns the binary (cubin) of a source text for an architecture such as `sm_90`. It comes from
+/// the cache, or from the compiler.
 ///
 /// # Errors
-/// Returns [`Error::Build`] with the compiler's log, or [`Error::Unusable`] without a compiler.
+/// Returns [`Error::Build`] with the compiler's log if the compilation fails. Returns
+/// [`Error::Unusable`] if the compiler is not installed and the cache has no binary.
 pub fn cubin(id: &str, source: &str, architecture: &str) -> Result<Vec<u8>, Error> {
     // SAFETY: loading NVRTC has no preconditions.
     if !unsafe { sys::is_culib_present() } {
@@ -55,9 +57,10 @@ pub fn cubin(id: &str, source: &str, architecture: &str) -> Result<Vec<u8>, Erro
     Ok(cubin)
 }
 
-/// Returns the name of the cache file without the compiler version.
+/// Returns the name of the cache file up to, but not including, the compiler version.
 fn stem(source: &str, architecture: &str) -> String {
-    // FNV-1a. It distinguishes versions, but does not protect against attacks.
+    // The digest is an FNV-1a hash. It distinguishes versions of the source, but does not protect
+    // against attacks.
     let options = OPTIONS.iter().flat_map(|option| option.bytes());
     let digest = source
         .bytes()
@@ -73,7 +76,7 @@ fn version() -> String {
     format!("{major}.{minor}")
 }
 
-/// Returns the cache folder: `$XDG_CACHE_HOME/godwit`, or `~/.cache/godwit`.
+/// Returns the path of the cache folder: `$XDG_CACHE_HOME/godwit`, or `~/.cache/godwit`.
 fn folder() -> Option<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
     let home =
@@ -81,7 +84,8 @@ fn folder() -> Option<PathBuf> {
     Some(cache.or_else(home)?.join("godwit"))
 }
 
-/// Returns the cache file of this source from any compiler version.
+/// Returns the cache file of this source text that any version of the compiler wrote, if there is
+/// one.
 fn cached_by_any(source: &str, architecture: &str) -> Option<PathBuf> {
     let stem = format!("{}-", stem(source, architecture));
     let entries = fs::read_dir(folder()?).ok()?;
@@ -91,8 +95,9 @@ fn cached_by_any(source: &str, architecture: &str) -> Option<PathBuf> {
     })
 }
 
-/// Writes a cache file. The rename is atomic, because another process may read the file at the same
-/// time. Errors are ignored: without the cache, the next start only takes longer.
+/// Writes a cache file. It writes a temporary file and renames it atomically, because another
+/// process may read the cache at the same time. Errors are ignored, because without the cache only
+/// the next start takes longer.
 fn store(path: &std::path::Path, cubin: &[u8]) {
     let Some(folder) = path.parent() else { return };
     let unfinished = path.with_extension(format!("{}.tmp", std::process::id()));

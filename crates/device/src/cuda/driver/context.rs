@@ -7,19 +7,20 @@ use cudarc::driver::sys;
 
 use crate::error::Error;
 
-/// Returns a function that converts a driver error of device `id` during `action`.
+/// Returns a function that converts an error of the CUDA driver to [`Error`]. The result names the
+/// device `id`, and the `action` that failed.
 pub fn failed(id: &str, action: &'static str) -> impl Fn(DriverError) -> Error {
     move |error| Error::Driver { id: id.to_owned(), action, reason: text(error) }
 }
 
-/// Returns description and name of a driver error.
+/// Returns the description and the name of a driver error, as text.
 pub(crate) fn text(error: DriverError) -> String {
     let name = error.error_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let meaning = error.error_string().map(|text| text.to_string_lossy().into_owned()).unwrap_or_default();
     format!("{meaning} ({name})")
 }
 
-/// A device's primary context, which all libraries of the process share.
+/// The primary context of a CUDA device, which all libraries of the process share.
 pub struct Context {
     /// Name of the device.
     pub id: String,
@@ -34,7 +35,8 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
-    /// Retains the context of `device`, which is named `id`, and makes it current.
+    /// Retains the primary context of `device`, and makes it current in this thread. `id` is the
+    /// name of the device.
     ///
     /// # Errors
     /// Returns [`Error::Driver`] if the driver fails.
@@ -46,7 +48,7 @@ impl Context {
         Ok(context)
     }
 
-    /// Makes the context current for the calling thread.
+    /// Makes the context current in the calling thread, as most driver calls require.
     ///
     /// # Errors
     /// Returns the driver's error.
@@ -55,7 +57,7 @@ impl Context {
         unsafe { result::ctx::set_current(self.context) }
     }
 
-    /// Returns an attribute of the device; 0 if the driver does not know it.
+    /// Returns the value of a device attribute, or 0 if the driver does not know the attribute.
     pub fn attribute(&self, attribute: sys::CUdevice_attribute) -> i32 {
         // SAFETY: the device exists. The value of an unknown attribute is 0.
         unsafe { result::device::get_attribute(self.device, attribute) }.unwrap_or(0)

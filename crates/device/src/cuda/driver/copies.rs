@@ -11,8 +11,8 @@ use super::memory::DevicePointer;
 use super::stream::Stream;
 use crate::transfer::{Block, Direction};
 
-/// Copies between page-locked host memory and device memory. Copies of the dense layout are
-/// submitted in one driver call, because each call takes the driver's lock, which all threads
+/// A list of copies between page-locked host memory and device memory. Copies of contiguous bytes
+/// are submitted together in one driver call. Each call takes the driver's lock, which all threads
 /// share.
 #[derive(Default)]
 pub(crate) struct Copies {
@@ -22,7 +22,7 @@ pub(crate) struct Copies {
     blocks: Vec<Rows>,
 }
 
-/// A block of the slot layout.
+/// A block of rows at equal distances, which consists of the same columns of several buffers.
 struct Rows {
     direction: Direction,
     /// Device address of the first row.
@@ -48,7 +48,8 @@ impl Copies {
         self.bytes.push(bytes);
     }
 
-    /// Adds a copy of a block between `host` and `device`, which use the same offsets.
+    /// Adds the copy of a block between the memories at `host` and `device`. The block has the same
+    /// offset in both memories.
     pub(crate) fn add_block(&mut self, direction: Direction, device: DevicePointer, host: *mut u8, block: Block) {
         let (device, host) = (device + block.offset as u64, host.wrapping_add(block.offset));
         if block.is_row() {
@@ -57,8 +58,8 @@ impl Copies {
         self.blocks.push(Rows { direction, device, host: host.expose_provenance(), block });
     }
 
-    /// Enqueues all added copies, and removes them from `self`. Copies of slots come last, the
-    /// others in any order.
+    /// Enqueues all added copies, and removes them from `self`. Copies with several rows come last,
+    /// and all other copies are in any order.
     ///
     /// # Safety
     /// Host and device memory must be valid for these bytes, and must have no other use until the
@@ -78,7 +79,7 @@ impl Copies {
         submitted
     }
 
-    /// Enqueues the copies of the dense layout.
+    /// Enqueues the copies of contiguous bytes.
     ///
     /// # Safety
     /// Same as for [`Copies::submit`].
@@ -132,7 +133,7 @@ impl Rows {
     }
 }
 
-/// Returns whether the driver accepts several copies in one call, which requires CUDA 13.0.
+/// Returns whether the driver can enqueue several copies in one call, which it can since CUDA 13.0.
 fn supports_batches() -> bool {
     static SUPPORTED: OnceLock<bool> = OnceLock::new();
     *SUPPORTED.get_or_init(|| {

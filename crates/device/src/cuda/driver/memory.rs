@@ -1,4 +1,4 @@
-//! Device memory, page-locked host memory, and page locks of process memory.
+//! Device memory, page-locked host memory, and page locks of ordinary process memory.
 
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -10,7 +10,8 @@ use godwit_packet::Pages;
 use super::context::{Context, failed};
 use crate::error::Error;
 
-/// An address in the device's memory, or in host memory that the device accesses over the bus.
+/// An address that the device can access. It points into the device's own memory, or into host
+/// memory that the device accesses over the bus.
 pub type DevicePointer = sys::CUdeviceptr;
 
 /// Device memory.
@@ -22,10 +23,12 @@ pub struct DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// Allocates `bytes` bytes. `what` names their use in the error.
+    /// Allocates `bytes` bytes of device memory. `what` names the use of this memory in an error
+    /// message.
     ///
     /// # Errors
-    /// Returns [`Error::TooLarge`] if the device has less memory, or [`Error::Driver`].
+    /// Returns [`Error::TooLarge`] if the device has too little memory, or [`Error::Driver`] if the
+    /// driver fails.
     pub fn new(context: &Arc<Context>, bytes: usize, what: &'static str) -> Result<Self, Error> {
         // SAFETY: the context is current.
         let allocated = unsafe { result::malloc_sync(bytes.max(1)) };
@@ -39,16 +42,16 @@ impl DeviceMemory {
         }
     }
 
-    /// Overwrites the memory with zeros, and waits for the end.
+    /// Overwrites the memory with zeros, and waits until this has ended.
     fn wipe(&self) {
         // SAFETY: `self.bytes` bytes are allocated.
         let _ = unsafe { result::memset_d8_sync(self.pointer, 0, self.bytes) };
-        // Without this, the zeros could overwrite data of the next owner, who may use another
-        // stream.
+        // Without this wait, the zeros could overwrite later data of another user of the memory,
+        // who may use another stream.
         let _ = settle();
     }
 
-    /// Copies `bytes` to the start of the memory, and waits for the end.
+    /// Copies `bytes` to the start of the device memory, and waits until the copy has ended.
     ///
     /// # Errors
     /// Returns [`Error::Driver`] if the copy fails.
@@ -72,7 +75,8 @@ impl Drop for DeviceMemory {
     }
 }
 
-/// Page-locked host memory, zeroed at allocation. The device accesses it over the bus at `pointer`.
+/// Page-locked host memory, which is filled with zeros at allocation. The device accesses it over
+/// the bus at the address `pointer`.
 pub struct PinnedMemory {
     base: NonNull<u8>,
     /// Address of the first byte for the device.
@@ -87,7 +91,7 @@ unsafe impl Send for PinnedMemory {}
 unsafe impl Sync for PinnedMemory {}
 
 impl PinnedMemory {
-    /// Allocates `bytes` bytes.
+    /// Allocates `bytes` bytes of page-locked host memory.
     ///
     /// # Errors
     /// Returns [`Error::Driver`] if the driver fails.
@@ -109,7 +113,8 @@ impl PinnedMemory {
         self.base
     }
 
-    /// Returns the bytes. The caller ensures that the device does not use them at the same time.
+    /// Returns the bytes of the memory. The caller ensures that the device does not access the
+    /// memory at the same time.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: the bytes are allocated, initialized and owned by `self`.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes) }
@@ -186,7 +191,7 @@ impl Registration {
     }
 }
 
-/// Page lock of the pages of an array. Keeps them allocated.
+/// Page lock of the pages that hold an array. It keeps the pages allocated.
 pub(crate) struct PageLock {
     // Dropped before the pages.
     registration: Registration,
@@ -215,9 +220,9 @@ fn device_pointer(context: &Context, base: NonNull<u8>) -> Result<DevicePointer,
     Ok(pointer)
 }
 
-/// Waits for the default stream. Memory sets, and the last part of copies from pageable memory, may
-/// still run after their call returns. Streams of this crate do not synchronize with the default
-/// stream.
+/// Waits for the default stream. Memory fills, and the last part of copies from pageable memory,
+/// use this stream and may still run after their driver call returns. All other streams of this
+/// crate do not synchronize with the default stream.
 fn settle() -> Result<(), DriverError> {
     // SAFETY: the default stream always exists.
     unsafe { result::stream::synchronize(std::ptr::null_mut()) }

@@ -1,4 +1,4 @@
-//! Compiled kernels: a module, its functions, and their launches.
+//! A module of compiled kernels, the kernels in it, and their launches.
 
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
@@ -22,20 +22,21 @@ unsafe impl Send for Module {}
 unsafe impl Sync for Module {}
 
 impl Module {
-    /// Loads compiled kernels.
+    /// Loads a binary (cubin) of compiled kernels on the device.
     ///
     /// # Errors
-    /// Returns the driver's error if it rejects the cubin, which may have another version.
+    /// Returns the error of the driver if it rejects the binary, for example because of its
+    /// version.
     pub fn new(context: &Arc<Context>, cubin: &[u8]) -> Result<Self, DriverError> {
         // SAFETY: NVRTC wrote the cubin, which contains its own length.
         let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) }?;
         Ok(Self { module, context: Arc::clone(context) })
     }
 
-    /// Returns the kernel `name`.
+    /// Returns the kernel with the name `name`.
     ///
     /// # Errors
-    /// Returns [`Error::Driver`] if there is no such kernel.
+    /// Returns [`Error::Driver`] if the module has no kernel of this name.
     pub fn function(self: &Arc<Self>, name: &str) -> Result<Function, Error> {
         let Ok(name) = CString::new(name) else { unreachable!("kernel names contain no zero byte") };
         // SAFETY: the module is loaded.
@@ -44,7 +45,7 @@ impl Module {
         Ok(Function { function, scratch_bytes: 0, module: Arc::clone(self) })
     }
 
-    /// Returns the value of the constant `name` in the kernel source.
+    /// Returns the value of a constant that the kernel source defines under the name `name`.
     pub fn number(&self, name: &str) -> Result<u32, Error> {
         let Ok(name) = CString::new(name) else { unreachable!("variable names contain no zero byte") };
         let wrong = || failed(&self.context.id, "read a constant of the kernels");
@@ -81,11 +82,11 @@ unsafe impl Send for Function {}
 unsafe impl Sync for Function {}
 
 impl Function {
-    /// Gives every launch `bytes` bytes of shared memory, in addition to the memory that the kernel
-    /// declares.
+    /// Gives each work-group of later launches `bytes` bytes of shared memory, in addition to the
+    /// shared memory that the kernel declares.
     ///
     /// # Errors
-    /// Fails if the device has less shared memory.
+    /// Returns the error of the driver if the device has too little shared memory.
     pub fn with_scratch(mut self, bytes: u32) -> Result<Self, DriverError> {
         let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         // SAFETY: the function exists.
@@ -94,7 +95,8 @@ impl Function {
         Ok(self)
     }
 
-    /// Returns the number of groups with `lanes` lanes that one multiprocessor can run at once.
+    /// Returns how many work-groups of `lanes` threads each one multiprocessor can run at the same
+    /// time.
     pub fn groups_per_unit(&self, lanes: u32) -> usize {
         // SAFETY: the function exists. If the driver fails, one group is assumed.
         let groups = unsafe {
@@ -104,7 +106,7 @@ impl Function {
         groups.map_or(1, |groups| groups.max(1) as usize)
     }
 
-    /// Enqueues a launch of `groups` groups with `lanes` lanes each.
+    /// Enqueues a launch of `groups` work-groups with `lanes` threads each.
     ///
     /// # Errors
     /// Returns the driver's error.
@@ -127,9 +129,9 @@ impl Function {
     }
 }
 
-/// A repeated launch with different arguments, as a graph of one kernel. On the host of an H200, it
-/// costs the calling thread 2 µs if the number of groups stays the same, and 3.3 µs otherwise. An
-/// ordinary launch costs 3.5 µs.
+/// A launch that is repeated with different arguments, as a CUDA graph of one kernel. On the host
+/// of an H200, it costs the calling thread 2 µs if the number of work-groups stays the same, and
+/// 3.3 µs otherwise. An ordinary launch costs 3.5 µs.
 pub(crate) struct Repeated {
     exec: sys::CUgraphExec,
     graph: sys::CUgraph,
@@ -145,8 +147,8 @@ pub(crate) struct Repeated {
 unsafe impl Send for Repeated {}
 
 impl Repeated {
-    /// Creates a launch with `lanes` lanes per group. [`Repeated::launch`] replaces `arguments`
-    /// before the first run.
+    /// Prepares a launch with `lanes` threads per work-group. The `arguments` are only
+    /// placeholders, which [`Repeated::launch`] replaces before each run.
     pub(crate) fn new(
         context: &Arc<Context>,
         function: &Function,
@@ -167,7 +169,8 @@ impl Repeated {
         Ok(repeated)
     }
 
-    /// Creates the graph. If a call fails, the remaining handles stay null.
+    /// Creates the CUDA graph of the launch. If a driver call fails, the handles that it and later
+    /// calls would create stay null.
     fn make(&mut self, arguments: &mut [*mut c_void]) -> Result<(), DriverError> {
         let node = self.described(1, arguments);
         // SAFETY: each call writes one handle. The node has no dependencies, and its arguments are

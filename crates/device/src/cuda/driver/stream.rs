@@ -8,7 +8,7 @@ use cudarc::driver::sys;
 use super::context::{Context, failed};
 use crate::error::Error;
 
-/// A queue of copies and launches that run one after the other.
+/// A CUDA stream: a queue of copies and launches that run one after the other.
 pub struct Stream {
     /// Handle of the stream.
     pub stream: sys::CUstream,
@@ -21,7 +21,7 @@ unsafe impl Send for Stream {}
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    /// Creates a stream that does not synchronize with the default stream.
+    /// Creates a stream that does not synchronize with the default stream of CUDA.
     ///
     /// # Errors
     /// Returns [`Error::Driver`] if the driver fails.
@@ -31,26 +31,27 @@ impl Stream {
         Ok(Self { stream, context: Arc::clone(context) })
     }
 
-    /// Waits until the stream is idle.
+    /// Waits until all commands of the stream have ended.
     ///
     /// # Errors
-    /// Returns the error of the driver or of a command.
+    /// Returns the error of the driver, or of a command that failed.
     pub fn synchronize(&self) -> Result<(), DriverError> {
         self.context.bind()?;
         // SAFETY: the stream exists.
         unsafe { result::stream::synchronize(self.stream) }
     }
 
-    /// Makes all later commands of the stream wait for the last recording of `event`.
+    /// Makes all later commands of this stream wait until the position that `event` last recorded
+    /// is reached.
     pub(crate) fn await_event(&self, event: &Event) -> Result<(), DriverError> {
         // SAFETY: both exist, in the same context.
         unsafe { result::stream::wait_event(self.stream, event.event, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT) }
     }
 
-    /// Returns whether all commands have ended.
+    /// Returns whether all commands of the stream have ended.
     ///
     /// # Errors
-    /// Returns the error of the driver or of a command.
+    /// Returns the error of the driver, or of a command that failed.
     pub fn is_idle(&self) -> Result<bool, DriverError> {
         // SAFETY: the stream exists.
         is_success(unsafe { sys::cuStreamQuery(self.stream) })
@@ -86,7 +87,7 @@ impl Event {
         unsafe { result::event::record(self.event, stream.stream) }
     }
 
-    /// Returns whether all commands before the last recording have ended.
+    /// Returns whether all commands before the last recorded position of the event have ended.
     pub(crate) fn is_complete(&self) -> Result<bool, DriverError> {
         // SAFETY: the event exists.
         is_success(unsafe { sys::cuEventQuery(self.event) })

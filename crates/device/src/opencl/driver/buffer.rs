@@ -1,4 +1,4 @@
-//! Buffers in device memory, and over host memory.
+//! Creates OpenCL buffers, either in device memory or over existing host memory.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -12,7 +12,7 @@ use super::error::failed;
 use crate::error::Error;
 use crate::found::Found;
 
-/// Size of a page, in bytes. Drivers share host memory in pages.
+/// Size of a memory page, in bytes. Drivers share host memory with the device in whole pages.
 pub(in crate::opencl) const PAGE_BYTES: usize = 4096;
 
 /// Creates a buffer in the device's memory.
@@ -21,13 +21,14 @@ pub(in crate::opencl) fn buffer(context: &Context, bytes: usize) -> Result<Buffe
     unsafe { Buffer::create(context, CL_MEM_READ_WRITE, bytes, std::ptr::null_mut()) }
 }
 
-/// Divides a buffer into parts.
+/// Creates a buffer that covers a range of bytes of a larger buffer.
 pub(in crate::opencl) fn parts(buffer: &Buffer<u8>, range: &Range<usize>) -> Result<Buffer<u8>, ClError> {
     // SAFETY: the driver checks that the range lies within the buffer, which it keeps alive.
     unsafe { buffer.create_sub_buffer(CL_MEM_READ_WRITE, range.start, range.len()) }
 }
 
-/// Returns an error if `bytes` exceeds the maximum size of a buffer.
+/// Returns an error if an object of `bytes` bytes exceeds the maximum buffer size of the device.
+/// `what` names the object in the error.
 pub(in crate::opencl) fn check_buffer_size(found: &Found, bytes: usize, what: &'static str) -> Result<(), Error> {
     let (bytes, bytes_max) = (bytes as u64, found.buffer_bytes_max);
     match bytes > bytes_max {

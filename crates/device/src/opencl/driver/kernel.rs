@@ -1,4 +1,4 @@
-//! Arguments and launches of kernels. The driver checks the size of each argument.
+//! Passes arguments to kernels and launches them. The driver checks the size of each argument.
 
 use std::ffi::c_void;
 
@@ -8,32 +8,33 @@ use opencl3::event::Event;
 use opencl3::kernel::Kernel;
 use opencl3::memory::{Buffer, ClMem};
 
-/// Sets an argument that points to global memory.
+/// Sets a kernel argument that points to a buffer in global memory.
 pub(in crate::opencl) fn set_buffer(kernel: &Kernel, index: u32, buffer: &Buffer<u8>) -> Result<(), ClError> {
     // SAFETY: the value has the size of a pointer, which the driver compares with the parameter.
     // Launches state that the buffer lives long enough.
     unsafe { kernel.set_arg(index, &buffer.get()) }
 }
 
-/// Sets an argument that points to global memory, by the handle of its buffer.
+/// Sets a kernel argument that points to a buffer in global memory. `buffer` is the driver's handle
+/// of this buffer.
 pub(in crate::opencl) fn set_address(kernel: &Kernel, index: u32, buffer: *mut c_void) -> Result<(), ClError> {
     // SAFETY: see `set_buffer`.
     unsafe { kernel.set_arg(index, &buffer) }
 }
 
-/// Sets an argument that points to shared virtual memory.
+/// Sets a kernel argument that points to shared virtual memory.
 pub(in crate::opencl) fn set_shared(kernel: &Kernel, index: u32, memory: *const u8) -> Result<(), ClError> {
     // SAFETY: see `set_buffer`.
     unsafe { kernel.set_arg_svm_pointer(index, memory.cast()) }
 }
 
-/// Sets an integer argument.
+/// Sets a kernel argument that is an integer.
 pub(in crate::opencl) fn set_word<T: Into<u64> + Copy>(kernel: &Kernel, index: u32, word: &T) -> Result<(), ClError> {
     // SAFETY: the value is an integer, and the driver compares its size with the parameter.
     unsafe { kernel.set_arg(index, word) }
 }
 
-/// Enqueues a launch of `groups` groups with `lanes` lanes each.
+/// Enqueues a launch of `groups` work-groups with `lanes` work-items each.
 ///
 /// # Safety
 /// All arguments must be set to values of the kernel's parameters. The memory that they point to

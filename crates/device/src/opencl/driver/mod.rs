@@ -1,4 +1,5 @@
-//! Calls of the OpenCL driver. Most of the unsafe code for OpenCL is in this folder.
+//! Calls the OpenCL driver. Most of the unsafe code for OpenCL is in this folder. The files create
+//! the following objects:
 //!
 //! | file | objects |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! Page-locked host memory, from which copy engines copy directly.
+//! Allocates page-locked host memory. Copy engines access it directly, without another copy by the
+//! driver.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -17,10 +18,10 @@ use super::queue::queue;
 use crate::error::Error;
 use crate::found::Found;
 
-/// `CL_MAP_FAILURE`, for a mapping at address 0.
+/// The error `CL_MAP_FAILURE`. It is reported if the driver maps memory at address 0.
 const MAP_FAILURE: i32 = -12;
 
-/// Owner of page-locked memory. Unmaps it on drop.
+/// The owner of a piece of page-locked memory. Dropping it unmaps the memory.
 struct PinnedOwner {
     mapped: NonNull<c_void>,
     buffer: Buffer<u8>,
@@ -42,8 +43,8 @@ impl Drop for PinnedOwner {
     }
 }
 
-/// Allocates zeroed page-locked memory, from which copy engines copy directly. `what` names its use
-/// in the error.
+/// Allocates zeroed page-locked memory, which copy engines access directly. `what` names the use of
+/// this memory in an error.
 pub(in crate::opencl) fn pinned(
     found: &Found,
     context: &Arc<Context>,

@@ -1,5 +1,5 @@
-//! Fine-grained shared virtual memory (SVM), which host and device access coherently at the same
-//! time.
+//! Allocates fine-grained shared virtual memory (SVM). Host and device can access it coherently at
+//! the same time.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -16,7 +16,7 @@ use super::error::failed;
 use crate::error::Error;
 use crate::found::Found;
 
-/// Owner of memory from [`allocate`]. Frees it on drop.
+/// The owner of memory that [`allocate`] returned. Dropping it frees the memory.
 pub(in crate::opencl) struct SvmOwner {
     context: Arc<Context>,
     allocated: NonNull<c_void>,
@@ -42,8 +42,8 @@ impl Drop for SvmOwner {
     }
 }
 
-/// Returns the context of device `number`. All users of a device share it, because SVM is valid
-/// only in its own context.
+/// Returns the OpenCL context of device `number`. All users of a device share one context, because
+/// shared virtual memory is valid only in the context that allocated it.
 pub(in crate::opencl) fn context(number: usize, id: &str, device: &Device) -> Result<Arc<Context>, Error> {
     static CONTEXTS: Mutex<Vec<(usize, Weak<Context>)>> = Mutex::new(Vec::new());
     let mut contexts = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,7 +57,8 @@ pub(in crate::opencl) fn context(number: usize, id: &str, device: &Device) -> Re
     Ok(context)
 }
 
-/// Allocates zeroed memory, aligned to pages. `what` names its use in the error.
+/// Allocates zeroed shared virtual memory, aligned to pages. `what` names the use of this memory in
+/// an error.
 pub(in crate::opencl) fn allocate(
     found: &Found,
     context: &Arc<Context>,

@@ -10,7 +10,7 @@ use crate::opencl::{driver, probe};
 use crate::options::DeviceOptions;
 use crate::program::Program;
 
-/// The function `template`, with the properties that a device needs.
+/// The packet function `template`, with the properties that a device needs to run it.
 struct Template;
 
 impl Program for Template {
@@ -65,11 +65,13 @@ fn chunk(region: &mut Region) -> Chunk {
     chunk
 }
 
-/// Returns the number of a usable device. Prints a message if there is none.
+/// Returns the number of an OpenCL device that Godwit can use. Prints a message and returns `None`
+/// if there is none.
 fn device_number() -> Option<usize> {
     let number = probe().found.iter().position(|found| found.usable.is_ok());
     if number.is_none() {
-        // Written directly, because the test harness hides the output of tests that pass.
+        // The message is written to stderr directly, because the test harness hides the output of
+        // tests that pass.
         std::io::stderr().write_all(b"skipped: no usable OpenCL device\n").unwrap();
     }
     number
@@ -81,7 +83,8 @@ fn wait_for(lane: &LaunchLane, index: usize) {
     }
 }
 
-/// Simulates a launch by an event that the test completes with an error.
+/// Simulates a launch that fails. The lane waits for an event, which the test completes with an
+/// error.
 #[test]
 fn returns_the_chunk_of_a_failed_launch_and_all_others() {
     let Some(number) = device_number() else { return };
@@ -108,7 +111,8 @@ fn returns_the_chunk_of_a_failed_launch_and_all_others() {
         }
     };
     assert_eq!(done.outcomes[0].verdict, 0);
-    // The third chunk may be finished, but it is not returned before the second one.
+    // The third chunk may already be finished, but the lane must not return it before the second
+    // one.
     for _ in 0..1000 {
         assert!(lane.poll(region).unwrap().is_none());
     }
@@ -126,8 +130,9 @@ fn returns_the_chunk_of_a_failed_launch_and_all_others() {
     }
 }
 
-/// The shadow of the arena is too short. So the driver accepts the copy of the arrays, and
-/// refuses the copy of the packets.
+/// Simulates a driver that accepts only some commands of a chunk. The copy of the arena on the
+/// device is too short in this test. The driver therefore accepts the copy of the chunk's arrays,
+/// and refuses the copy of its packets.
 #[test]
 fn a_partly_accepted_chunk_is_lost_and_finished_chunks_are_returned() {
     let Some(number) = device_number() else { return };
@@ -147,7 +152,7 @@ fn a_partly_accepted_chunk_is_lost_and_finished_chunks_are_returned() {
     let buffers = [near.descriptors[0], far.descriptors[0]];
     lane.submit(region, near).unwrap();
     wait_for(&lane, 0);
-    // The chunk is not rejected, because the device may have accessed it.
+    // The lane accepts the chunk, because the device may already have accessed it.
     lane.submit(region, far).unwrap();
     assert_eq!(lane.in_flight(), 2);
     let done = lane.poll(region).unwrap().unwrap();
@@ -165,7 +170,7 @@ fn a_partly_accepted_chunk_is_lost_and_finished_chunks_are_returned() {
     drop((lane, other));
 }
 
-/// Simulates a stuck launch by an event that never completes.
+/// Simulates a launch that is stuck. The lane waits for an event that never completes.
 #[test]
 fn returns_finished_chunks_before_it_reports_a_lost_device() {
     let Some(number) = device_number() else { return };

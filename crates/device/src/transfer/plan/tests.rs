@@ -10,7 +10,7 @@ use crate::chain::DeviceChain;
 use crate::program::Program;
 use crate::transfer::{Block, pack, packed_bytes, unpack};
 
-/// A function with the given access limits.
+/// A packet function that reads and writes the given numbers of bytes.
 struct Accessing {
     reads: u16,
     writes: u16,
@@ -58,7 +58,8 @@ fn programs(accessed: &[(u16, u16)]) -> Vec<Arc<dyn Program>> {
     accessed.iter().map(|&(reads, writes)| Arc::new(Accessing { reads, writes }) as Arc<dyn Program>).collect()
 }
 
-/// Returns a chunk with one bin per program. Packet `i` is in bin `bin_of(i)`.
+/// Returns a chunk with one bin (batch of packets) per program. Packet `i` belongs to the bin with
+/// the index `bin_of(i)`.
 fn chunk(descriptors: &[Descriptor], programs: usize, bin_of: impl Fn(usize) -> usize) -> Chunk {
     let mut chunk = Chunk::new(programs, descriptors.len());
     let mut first = 0;
@@ -89,7 +90,7 @@ fn planner(programs: &[Arc<dyn Program>], pitch: Option<usize>, transfer: Transf
     Planner { needs, pitch, transfer, costs, otherwise: ChunkTransfer::Pack }
 }
 
-/// Returns the rows of blocks as ranges, in ascending order. Adjacent ranges are joined.
+/// Returns the rows of all blocks as byte ranges, in ascending order. Adjacent ranges are joined.
 fn ranges(blocks: &Blocks) -> Vec<(usize, usize)> {
     let rows = |block: Block| {
         let start = move |row| block.offset + row * block.pitch;
@@ -110,7 +111,8 @@ fn joined(mut ranges: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
     joined
 }
 
-/// Sets of functions: reads and writes of each.
+/// Sets of packet functions for the tests. Each function is given by the numbers of bytes that it
+/// reads and writes.
 const FUNCTIONS: [&[(u16, u16)]; 6] = [
     &[(u16::MAX, u16::MAX)],
     &[(u16::MAX, 0)],
@@ -120,7 +122,9 @@ const FUNCTIONS: [&[(u16, u16)]; 6] = [
     &[(0, 0)],
 ];
 
-/// Moves the head of the ring of a dense region to an arbitrary position, and allocates packets.
+/// Allocates packets of the given `lengths` in a region that allocates buffers in a ring. First
+/// allocates and releases packets of the lengths `before`, so that the ring begins at an arbitrary
+/// position.
 fn allocate(region: &mut Region, before: &[usize], lengths: &[usize]) -> Vec<Descriptor> {
     for &length in before {
         let descriptor = region.allocate(length).unwrap();
@@ -132,7 +136,8 @@ fn allocate(region: &mut Region, before: &[usize], lengths: &[usize]) -> Vec<Des
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
-    /// The copied rows are exactly the buffers of the chunk, also if the ring of the region wraps.
+    /// Checks that the copied rows are exactly the buffers of the chunk. This must also hold if the
+    /// ring of buffers in the region wraps.
     #[test]
     fn blocks_are_exactly_the_buffers_of_the_chunk(
         before in prop::collection::vec(60usize..1518, 0..200),
@@ -157,15 +162,15 @@ proptest! {
         }
     }
 
-    /// Transfers a chunk to the device, lets the functions write to some bytes, and transfers it
-    /// back. Every frame has the written bytes, and no byte of another packet changes on either
-    /// side.
+    /// Transfers a chunk to a simulated device, lets the functions write some bytes, and transfers
+    /// it back. Checks that every frame has the written bytes. Also checks that no byte of another
+    /// packet changes on the host or on the device.
     #[test]
     fn transfers_have_the_same_effect_as_work_in_place(
         is_dense in any::<bool>(),
         before in prop::collection::vec(60usize..1518, 0..50),
         lengths in prop::collection::vec(60usize..1518, 1..60),
-        // Packets without a function are not in the chunk.
+        // Packets without a function do not belong to the chunk.
         function_of in prop_oneof![
             3 => prop::collection::vec(Just(Some(0)), 60),
             1 => prop::collection::vec(prop::option::weighted(0.9, 0..2usize), 60),
@@ -175,7 +180,8 @@ proptest! {
         let (mut region, pitch) = region(if is_dense { Layout::Dense } else { Layout::Slots }, 64);
         let descriptors = allocate(&mut region, &before, &lengths);
         let arena_bytes = descriptors.iter().map(|packet| packet.buffer_offset() + 4096).max().unwrap_or(0);
-        // Bytes of the host are below 64. The old content of the shadow is 200.
+        // The values show where a byte comes from. Bytes of the host are below 64, and bytes on the
+        // device are 200 before the transfer.
         for packet in &descriptors {
             region.buffer_mut(packet).iter_mut().enumerate().for_each(|(at, byte)| *byte = (at % 61) as u8);
         }
@@ -203,7 +209,8 @@ proptest! {
             // SAFETY: the range lies in buffers of the chunk.
             shadow[start..end].copy_from_slice(unsafe { &*host(&mut region, start, end) });
         }
-        // The functions: each byte that may be written gets 150, except every third one.
+        // Simulates the functions. They write 150 to the bytes that they may write, except to every
+        // third one.
         let mut written = chunk.descriptors.clone();
         bytes_of_mut(&mut written[..]).copy_from_slice(&on_device);
         let mut expected: Vec<Vec<u8>> = descriptors.iter().map(|packet| region.buffer_mut(packet).to_vec()).collect();
@@ -236,7 +243,8 @@ proptest! {
             let frame = usize::from(packet.head)..usize::from(packet.head + packet.length);
             let buffer = &*region.buffer_mut(packet);
             match function {
-                // Other owners use all bytes of this buffer. The chunk needs only its frames.
+                // For a packet outside the chunk, no byte of the buffer may change. For a packet of
+                // the chunk, only the frame matters.
                 None => prop_assert_eq!(buffer, &expected[..]),
                 Some(_) => prop_assert_eq!(&buffer[frame.clone()], &expected[frame], "{:?}", plan),
             }
@@ -260,7 +268,7 @@ fn uses_zero_copy_when_functions_read_few_bytes_of_long_frames() {
     assert!(plan.to_device.iter().count() <= 2 && plan.to_device == plan.to_host);
 }
 
-/// Packets of functions that neither read nor write them stay where they are.
+/// Checks that packets are not copied if their function neither reads nor writes them.
 #[test]
 fn copies_no_packets_that_no_function_accesses() {
     for layout in [Layout::Dense, Layout::Slots] {
@@ -283,8 +291,8 @@ fn rejects_a_packet_outside_the_region_in_any_bin() {
         let mut region = regions.pop().unwrap();
         let descriptors: Vec<Descriptor> = (0..90).map(|_| region.allocate(100).unwrap()).collect();
         let programs = programs(&[(u16::MAX, u16::MAX); 4]);
-        // 22 or 23 packets per bin: whole blocks of eight, as the scan processes them, and a
-        // remainder.
+        // Each bin (batch of packets) has 22 or 23 packets. The scan processes eight packets at a
+        // time, so this gives whole blocks and a remainder.
         let good = chunk(&descriptors, 4, |index| index % 4);
         let beyond = Descriptor { length: u16::MAX, ..descriptors[0] };
         let far = Descriptor { buffer: u32::MAX, ..descriptors[0] };
@@ -301,7 +309,8 @@ fn rejects_a_packet_outside_the_region_in_any_bin() {
     }
 }
 
-/// `Auto` copies adjacent packets, unless they have few bytes. `Copy` and `ZeroCopy` override this.
+/// Checks that `Auto` selects copies for adjacent packets, unless the packets are short. `Copy` and
+/// `ZeroCopy` override this choice.
 #[test]
 fn the_transfer_option_selects_the_transfer() {
     let (mut region, pitch) = region(Layout::Dense, 1000);
@@ -317,7 +326,8 @@ fn the_transfer_option_selects_the_transfer() {
     let few = &descriptors[..100];
     assert_eq!(planned(few, Transfer::Auto), ChunkTransfer::ZeroCopy);
     assert_eq!(planned(few, Transfer::Copy), ChunkTransfer::Copy);
-    // Scattered buffers form neither one nor two blocks, so even `Copy` does not copy them.
+    // These buffers are scattered. They do not form at most two blocks without gaps, so even `Copy`
+    // does not copy them.
     let scattered: Vec<Descriptor> = descriptors.iter().copied().step_by(2).collect();
     assert_eq!(planned(&scattered, Transfer::Copy), ChunkTransfer::ZeroCopy);
     for transfer in Transfer::ALL {
