@@ -1,11 +1,13 @@
-/* Search with an image: filter, then verification.
+/* Searches a text with an image, the compiled form of the patterns. A filter finds possible
+ * matches, and the verification checks them.
  *
- * The filter looks up windows in bit tables and appends the positions of hits to lists, without a
- * branch per position. The verification compares the entries of a window's bucket, then whole
- * patterns. build.rs compiles this file twice: for every CPU, and with AVX-512 (GW_AVX512).
+ * The filter looks up windows (short byte strings) in bit tables, and appends the positions of hits
+ * to lists without a branch per position. The verification compares the text with the entries in
+ * the bucket of a window, and then with whole patterns. The build script compiles this file once
+ * for every CPU, and once with AVX-512 (GW_AVX512).
  *
- * Text is processed in blocks, so that the lists have a fixed size. Near the end of the text, the
- * filter reads a copy that is padded with zeros. The verification never reads outside the text.
+ * The text is processed in blocks, so that the lists have a fixed size. Near the end of the text,
+ * the filter reads a copy that is padded with zeros. The verification never reads outside the text.
  */
 #include <string.h>
 
@@ -87,7 +89,7 @@ static inline int bit(const uint8_t *table, uint32_t index)
     return table[index >> 3] >> (index & 7) & 1;
 }
 
-/* Compares a whole pattern at `start`. */
+/* Compares a whole pattern with the text at offset `start`, and reports a match. */
 static int compare(const struct scan *s, uint32_t id, uint64_t start)
 {
     const uint8_t *record = s->image + s->head->patterns_at + (uint64_t)id * 8;
@@ -282,7 +284,7 @@ static int short_block(const struct scan *s, uint64_t base, uint64_t end)
     return 1;
 }
 
-/* Searches one block. */
+/* Searches one block of the text, which starts at offset `base`. */
 static int scan_block(const struct scan *s, uint64_t base, int is_long, int is_medium)
 {
     struct list longs, mediums, eight, four;

@@ -6,16 +6,16 @@ use crate::image::{FOLD, GROUPS, HEAD_WORDS, HEADER_BYTES, Image, PATTERN_BYTES,
 /// Byte string to search for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Pattern {
-    /// Bytes; in lower case with `nocase`.
+    /// Bytes of the pattern. They are in lower case if `nocase` is set.
     pub bytes: Vec<u8>,
-    /// ASCII letters match in both cases.
+    /// Whether ASCII letters match in both cases.
     pub nocase: bool,
 }
 
-/// Number of first windows of a pattern that are considered.
+/// Number of windows at the start of a pattern among which the builder selects.
 const WINDOWS_MAX: usize = 250;
 
-/// Window length and stride of each group with tables.
+/// Window length and stride of each group that has a bit table.
 const SHAPES: [(usize, usize); 3] = [(8, 4), (4, 4), (3, 2)];
 
 /// Builds the search image of `patterns`. The number of a pattern is its index. `seed` changes the
@@ -32,12 +32,12 @@ struct Builder<'a> {
     bytes: Vec<u8>,
     head: [u32; HEAD_WORDS],
     groups: [[u32; crate::image::GROUP_WORDS]; GROUPS],
-    /// Number of patterns that chose a window with this hash.
+    /// Number of patterns for which the builder has selected a window with this hash.
     load: Vec<u32>,
     first: Vec<u64>,
 }
 
-/// Window of a pattern.
+/// Window of a pattern that the image contains.
 struct Entry {
     hash: u32,
     pattern: u32,

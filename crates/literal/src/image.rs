@@ -5,7 +5,7 @@
 pub(crate) const GROUPS: usize = 4;
 /// Number of `u32` words of a group header.
 pub(crate) const GROUP_WORDS: usize = 12;
-/// Number of `u32` words before the group headers.
+/// Number of `u32` words that precede the group headers.
 pub(crate) const HEAD_WORDS: usize = 16;
 /// Length of the header, bytes.
 pub(crate) const HEADER_BYTES: usize = (HEAD_WORDS + GROUPS * GROUP_WORDS) * 4;
@@ -14,9 +14,9 @@ pub(crate) const HEADER_BYTES: usize = (HEAD_WORDS + GROUPS * GROUP_WORDS) * 4;
 pub(crate) mod head {
     /// Length of the image, bytes.
     pub(crate) const BYTES: usize = 0;
-    /// First hash multiplier, odd.
+    /// First hash multiplier, an odd number.
     pub(crate) const K1: usize = 1;
-    /// Second hash multiplier, odd.
+    /// Second hash multiplier, an odd number.
     pub(crate) const K2: usize = 2;
     /// Number of patterns.
     pub(crate) const PATTERNS: usize = 3;
@@ -35,9 +35,9 @@ pub(crate) mod head {
 
 /// Words of a group header.
 pub(crate) mod group {
-    /// Number of patterns.
+    /// Number of patterns in the group.
     pub(crate) const PATTERNS: usize = 0;
-    /// Offset of the bit table.
+    /// Offset of the bit table of the group.
     pub(crate) const TABLE_AT: usize = 1;
     /// Binary logarithm of the number of bits.
     pub(crate) const TABLE_BITS: usize = 2;
@@ -149,7 +149,7 @@ pub(crate) fn fold8(bytes: &[u8]) -> u64 {
     u64::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]]) | FOLD
 }
 
-/// Returns the hash of a window; its high bits are used.
+/// Returns the hash of a window. Callers use its high bits.
 #[inline]
 pub(crate) fn mix(low: u32, high: u32, k1: u32, k2: u32) -> u32 {
     low.wrapping_mul(k1).wrapping_add(high.wrapping_mul(k2))

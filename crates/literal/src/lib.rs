@@ -1,10 +1,11 @@
-//! Search for many byte strings at once: the stride filter.
+//! Searches for many byte strings (patterns) at once with the stride filter.
 //!
-//! A pattern of n bytes has n - w + 1 windows of w bytes. Any s consecutive windows cover all
-//! residues modulo s, so exactly one of them begins at a multiple of s wherever the pattern lies in
-//! the text. The filter stores s windows of each pattern and looks up every s-th position only. It
-//! chooses the windows that traffic contains least often. A hit leads to a bucket of exact windows
-//! and then to a comparison of the whole pattern, so no match is lost and none is false.
+//! A pattern of n bytes contains n - w + 1 windows of w bytes. Of any s consecutive windows,
+//! exactly one begins at a multiple of s, wherever the pattern lies in the text. The filter
+//! therefore stores only s windows of each pattern, and looks up only every s-th position of the
+//! text. It selects the windows that are rarest in traffic. A hit leads to a bucket of exact
+//! windows, and then to a comparison of the whole pattern. No match is lost, and every reported
+//! match is correct.
 //!
 //! | group | pattern length | window w | stride s |
 //! |---|---|---|---|
@@ -13,16 +14,16 @@
 //! | 2 | 4 to 6 | 3 | 2 |
 //! | 3 | 1 to 3 | 1 to 3 | 1 |
 //!
-//! Groups 0 and 1 share a first table of 4-byte windows that fits the first-level cache. Related
-//! work: Wu and Manber 1994; FDR and Teddy (Hyperscan, NSDI 2019); DFC (NSDI 2016).
+//! Groups 0 and 1 share a first table of 4-byte windows that fits into the first-level cache.
+//! Related work is Wu and Manber (1994), FDR and Teddy (Hyperscan, NSDI 2019), and DFC (NSDI 2016).
 //!
 //! | file | contents |
 //! |---|---|
-//! | `build.rs` | from patterns to an image |
+//! | `build.rs` | builds an image from patterns |
 //! | `image.rs` | layout of the image |
 //! | `frequency.rs` | frequencies of windows in traffic |
 //! | `scan.rs` | search with an image, in Rust |
-//! | `native.rs` | search with an image, in C (`c/scan.c`): for every CPU, and with AVX-512 |
+//! | `native.rs` | search with an image, in C (`c/scan.c`), for every CPU and with AVX-512 |
 //! | `reference.rs` | search without an image |
 
 #![deny(unsafe_code)]

@@ -1,18 +1,19 @@
-//! Forms in C, and the choice between them.
+//! Calls the forms (compiled versions) of the search in C, and selects the fastest form for this
+//! CPU.
 
 use std::ffi::c_void;
 use std::sync::OnceLock;
 
 use crate::Image;
 
-/// Form of the search.
+/// Form of the search code. Each form is a separately compiled version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// Rust, the reference of the others.
+    /// Form in Rust. The other forms are compared with it.
     Rust,
-    /// C for every CPU.
+    /// Form in C that runs on every CPU.
     Portable,
-    /// C with AVX-512.
+    /// Form in C that uses AVX-512.
     Avx512,
 }
 
@@ -39,7 +40,7 @@ unsafe extern "C" {
 }
 
 impl Form {
-    /// All forms.
+    /// All forms of the search code.
     pub const ALL: [Self; 3] = [Self::Rust, Self::Portable, Self::Avx512];
 
     /// Returns the name of the form.
@@ -97,11 +98,11 @@ unsafe extern "C" fn found<F: FnMut(u32, usize) -> bool>(context: *mut c_void, p
     i32::from(closure(pattern, end as usize))
 }
 
-/// Searches `text` with one compiled version of the search. Returns whether the search reached the
-/// end of the text.
+/// Searches `text` with one form of the search code. Returns whether the search reached the end of
+/// the text.
 ///
 /// # Panics
-/// Panics if this CPU does not support the version.
+/// Panics if this CPU does not support the form.
 pub(crate) fn scan<F: FnMut(u32, usize) -> bool>(form: Form, image: &Image, text: &[u8], mut closure: F) -> bool {
     assert!(form.is_supported(), "{form:?} is not supported by this CPU");
     let Some(function) = form.function() else { return image.scan_rust(text, &mut closure) };

@@ -1,4 +1,4 @@
-//! Search with an image, in Rust. The two versions in C use the same steps.
+//! Search with an image, in Rust. The two forms in C use the same steps.
 
 use crate::image::{FOLD, Image, PATTERN_BYTES, group, head, mix};
 use crate::native::{self, Form};
@@ -22,11 +22,11 @@ impl Image {
         self.scan_with(Form::best(), text, found)
     }
 
-    /// Searches with the given version of the search code until `found` returns false. Returns
-    /// whether the search reached the end of `text`.
+    /// Searches with one form (compiled version) of the search code until `found` returns false.
+    /// Returns whether the search reached the end of `text`.
     ///
     /// # Panics
-    /// Panics if this CPU does not support the version.
+    /// Panics if this CPU does not support the form.
     pub fn scan_with(&self, form: Form, text: &[u8], found: impl FnMut(u32, usize) -> bool) -> bool {
         native::scan(form, self, text, found)
     }
@@ -40,7 +40,7 @@ impl Image {
             && (self.group(3, group::PATTERNS) == 0 || self.scan_short(text, found))
     }
 
-    /// Groups 0 and 1: every fourth position.
+    /// Groups 0 and 1 look up every fourth position.
     fn scan_long(&self, text: &[u8], k1: u32, k2: u32, found: Found<'_>) -> bool {
         let (first_at, first_shift) = (self.head(head::FIRST_AT) as usize, 32 - self.head(head::FIRST_BITS));
         let tables = [0, 1].map(|g| (self.group(g, group::TABLE_AT), 32 - self.group(g, group::TABLE_BITS) as u32));
@@ -65,7 +65,7 @@ impl Image {
         true
     }
 
-    /// Group 2: every second position.
+    /// Group 2 looks up every second position.
     fn scan_medium(&self, text: &[u8], k1: u32, found: Found<'_>) -> bool {
         let (table_at, shift) = (self.group(2, group::TABLE_AT), 32 - self.group(2, group::TABLE_BITS) as u32);
         for at in (0..text.len().saturating_sub(2)).step_by(2) {
@@ -78,7 +78,7 @@ impl Image {
         true
     }
 
-    /// Group 3: every position.
+    /// Group 3 looks up every position.
     fn scan_short(&self, text: &[u8], found: Found<'_>) -> bool {
         let tables = self.head(head::SHORT_AT) as usize;
         let byte =
@@ -122,7 +122,7 @@ impl Image {
         true
     }
 
-    /// Compares a whole pattern at `start`.
+    /// Compares a whole pattern with the text at offset `start`, and reports a match.
     fn verify(&self, id: u32, text: &[u8], start: usize, found: Found<'_>) -> bool {
         let record = self.head(head::PATTERNS_AT) as usize + id as usize * PATTERN_BYTES;
         let (at, length) = (self.u32(record) as usize, self.u32(record + 4) as usize);

@@ -5,9 +5,9 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Direction {
-    /// From the client, which opened the flow.
+    /// Data from the client, which opened the flow, to the server.
     ToServer = 0,
-    /// From the server.
+    /// Data from the server to the client.
     ToClient = 1,
 }
 

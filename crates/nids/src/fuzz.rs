@@ -39,14 +39,14 @@ fn fixed_engine() -> Arc<Engine> {
     Arc::clone(engine)
 }
 
-/// A connection between two hosts, as frames.
+/// A TCP connection between two hosts. Its segments are passed to an inspector as frames.
 struct Connection {
     inspector: Inspector,
     time: u64,
 }
 
 impl Connection {
-    /// Passes the handshake of a connection to an inspector.
+    /// Creates an inspector and passes the TCP handshake of the connection to it.
     fn open(settings: Settings, engine: Arc<Engine>) -> Self {
         let mut connection = Self { inspector: Inspector::new(engine, settings), time: 1 };
         connection.segment(0, tcp::SYN, 0, 0, &[]);
@@ -76,7 +76,7 @@ impl Connection {
         self.inspector.frame(LinkType::Ethernet, &frame, 0, self.time);
     }
 
-    /// Ends the connection. Every record is one line of text.
+    /// Ends the connection, and checks that every record is one line of text.
     fn close(mut self) {
         self.inspector.finish();
         assert_eq!(crate::stats::value(&self.inspector.stats(), "tcp.reassembly_memuse"), Some(0));

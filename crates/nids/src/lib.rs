@@ -1,16 +1,17 @@
-//! Intrusion detection: rules in the language of Snort and Suricata, matching, TCP streams,
-//! protocol parsers, and alerts. The crate has no threads and does no I/O on the packet path.
+//! Intrusion detection with the rule languages of Snort and Suricata. The crate reassembles TCP
+//! streams, parses application protocols, evaluates rules, and reports alerts. It has no threads
+//! and does no I/O on the packet path.
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`rules`] | the rule language |
-//! | [`flow`] | flows |
+//! | [`rules`] | parser of the rule language |
+//! | [`flow`] | table of flows and their state |
 //! | [`proto`] | parsers of application protocols |
-//! | [`inspector`] | from frames to verdicts and records |
-//! | [`settings`] | settings by the names of `suricata.yaml` |
+//! | [`inspector`] | turns frames into verdicts and records |
+//! | [`settings`] | settings with the names of `suricata.yaml` |
 //! | [`stats`] | counters |
 //! | [`detect`] | evaluation of rules |
-//! | [`eve`] | records |
+//! | [`eve`] | log records |
 //! | [`packet`] | decoded packets |
 //! | [`stream`] | TCP connections |
 //! | [`regex`] | regular expressions of rules |

@@ -1,4 +1,4 @@
-//! Settings, by the names that `suricata.yaml` gives them.
+//! Settings of the inspector. The names are those in `suricata.yaml`.
 
 use crate::Error;
 use crate::eve::Kinds;
@@ -22,13 +22,13 @@ pub struct Settings {
     pub flows_max: usize,
     /// HTTP parser.
     pub http: HttpOptions,
-    /// Invalid packets of a connection are dropped inline.
+    /// Whether inline mode drops packets that are not valid in their TCP connection.
     pub drop_invalid: bool,
     /// Variables of rule headers.
     pub variables: Variables,
-    /// Records of alerts include payload and packet.
+    /// Whether records of alerts include the payload and the packet.
     pub record_payload: bool,
-    /// Records of files include MD5, SHA-1 and SHA-256.
+    /// Whether records of files include the digests MD5, SHA-1 and SHA-256.
     pub hash_files: bool,
     /// Memory for the bytes of all streams.
     pub stream_memory_bytes: u64,
@@ -37,7 +37,7 @@ pub struct Settings {
     pub fail_open: bool,
     /// Kinds of records that are written.
     pub records: Kinds,
-    /// DNS is expected on these ports.
+    /// Ports on which DNS is expected.
     pub dns_ports: Vec<u16>,
 }
 

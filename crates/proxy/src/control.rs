@@ -14,7 +14,7 @@ use crate::Error;
 
 /// Longest request, in bytes.
 const REQUEST_BYTES_MAX: u64 = 64 << 10;
-/// Longest time of a client between two requests.
+/// Maximum time that a client may be idle between two requests.
 const WAIT: Duration = Duration::from_secs(10);
 
 /// Command that a client sent.
@@ -32,7 +32,7 @@ pub(crate) struct Request {
     pub(crate) reply: Sender<Result<Value, Error>>,
 }
 
-/// Open socket. Its file is removed when the value is dropped.
+/// Open control socket. Its file is removed when the value is dropped.
 pub(crate) struct Control(PathBuf);
 
 impl Control {
@@ -41,7 +41,7 @@ impl Control {
     pub(crate) fn open(path: &Path, requests: Sender<Request>) -> Result<Self, Error> {
         let fail = |source| Error::File { file: path.to_owned(), source };
         if UnixStream::connect(path).is_err() {
-            // A process that was killed leaves its socket.
+            // A process that was killed leaves its socket file behind.
             let is_socket = std::fs::symlink_metadata(path)
                 .is_ok_and(|metadata| std::os::unix::fs::FileTypeExt::is_socket(&metadata.file_type()));
             if is_socket {
@@ -54,7 +54,8 @@ impl Control {
         let accept = move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let requests = requests.clone();
-                // A client that is refused a thread may try again.
+                // If no thread can be started for a client, the client is disconnected and can try
+                // again.
                 let _ = std::thread::Builder::new().name("control".to_owned()).spawn(move || serve(stream, &requests));
             }
         };

@@ -11,7 +11,7 @@ pub enum Error {
     /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] crate::ConfigError),
-    /// Keys, certificates or settings of TLS are refused.
+    /// A key, a certificate or a TLS setting is refused.
     #[error("proxy `{proxy}`: {source}")]
     Tls {
         /// Name of the proxy.
@@ -22,7 +22,8 @@ pub enum Error {
     /// The signing engine cannot start.
     #[error(transparent)]
     Signer(#[from] godwit_sign::Error),
-    /// Eight lanes are configured by file but not available.
+    /// The configuration names a file of the library crypto_mb, but the SIMD lanes are not
+    /// available.
     #[error("[signer] crypto_mb: {0}")]
     Lanes(godwit_sign::LanesError),
     /// An address cannot be used.
@@ -45,7 +46,7 @@ pub enum Error {
         /// Reason.
         reason: String,
     },
-    /// A file of authorities is refused.
+    /// A file with authorities is refused.
     #[error("proxy `{proxy}`: {}: {reason}", file.display())]
     Authorities {
         /// Name of the proxy.

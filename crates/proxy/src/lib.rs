@@ -1,19 +1,20 @@
-//! TLS reverse proxy: one runtime per core, in mode `tcp` (decrypted bytes) and mode `http`.
+//! TLS reverse proxy with one async runtime per core. In mode `tcp` it forwards decrypted bytes,
+//! and in mode `http` it forwards requests.
 //!
-//! Every worker is a thread with one runtime, its own listening sockets and its own signing
-//! service. Workers share the certificates, the session tickets and the state of servers.
+//! Every worker is a thread with a separate runtime, separate listening sockets and a separate
+//! signing service. Workers share the certificates, the session tickets and the state of servers.
 //!
 //! | path | contents |
 //! |---|---|
-//! | `config/` | the TOML file |
+//! | `config/` | TOML configuration file |
 //! | `program.rs`, `control.rs` | signals and the control socket |
-//! | `running.rs` | start, reload, stop |
-//! | `worker.rs` | accept, handshake, and the life of a connection |
-//! | `state.rs` | what all workers share, by generation of the configuration |
+//! | `running.rs` | start, reload and stop |
+//! | `worker.rs` | accepts connections, performs handshakes and serves connections |
+//! | `state.rs` | state that all workers share, for each version of the configuration |
 //! | `tcp.rs`, `relay.rs`, `proxy_protocol.rs` | mode `tcp` |
 //! | `http/` | mode `http` |
-//! | `upstream/` | servers: choice, connections, health checks |
-//! | `counters.rs`, `report.rs`, `log.rs` | observation |
+//! | `upstream/` | selection of servers, connections to them and health checks |
+//! | `counters.rs`, `report.rs`, `log.rs` | counters, report and access log |
 #![forbid(unsafe_code)]
 
 mod config;

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 /// Maximum number of lines that wait to be written. Further lines are discarded and counted.
 const LINES_MAX: usize = 16 << 10;
-/// Longest time until a line reaches the file.
+/// Maximum time until a line is written to the file.
 const FLUSH: Duration = Duration::from_millis(200);
 
-/// Sender of lines.
+/// Sender of lines to the thread that writes the access log.
 #[derive(Clone)]
 pub(crate) struct AccessLog {
     lines: SyncSender<String>,
@@ -30,14 +30,14 @@ impl AccessLog {
         let (path, flag) = (path.to_owned(), Arc::clone(&reopen));
         let thread = std::thread::Builder::new().name("access-log".to_owned()).spawn(move || {
             while write(&received, &mut file, &flag) {
-                // After a rename by logrotate, the path names a new file.
+                // After logrotate has renamed the file, the path names a new file.
                 reopen_file(&path, &mut file);
             }
         })?;
         Ok((Self { lines, reopen }, thread))
     }
 
-    /// Adds a line without its end. Returns false if it is lost.
+    /// Adds a line to the log, without its line end. Returns false if the line is discarded.
     pub(crate) fn line(&self, line: String) -> bool {
         self.lines.try_send(line).is_ok()
     }
@@ -85,7 +85,7 @@ fn write(lines: &Receiver<String>, file: &mut Output, reopen: &AtomicBool) -> bo
     }
 }
 
-/// Reports the first error.
+/// Reports the first write error.
 fn report(result: io::Result<()>, failed: &mut bool) {
     if let Err(error) = result
         && !std::mem::replace(failed, true)

@@ -11,15 +11,15 @@ use serde_json::{Value, json};
 use crate::control::{Command, Control};
 use crate::{Config, Error, Report, Running};
 
-/// Interval in which flags are read.
+/// Interval at which the flags are read.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Flags of signals.
+/// Flags that signal handlers set.
 #[derive(Clone, Copy, Debug)]
 pub struct Flags<'a> {
-    /// Set to stop.
+    /// Flag that stops the program.
     pub stop: &'a AtomicBool,
-    /// Set to read the configuration file again.
+    /// Flag that requests a reload of the configuration file.
     pub reload: &'a AtomicBool,
 }
 
@@ -49,7 +49,7 @@ pub fn run<E: From<Error>>(
                     }
                     Command::Reload => reload(file, &running),
                 };
-                // The client may have gone.
+                // If the client has disconnected, the reply is discarded.
                 let _ = request.reply.send(result);
             }
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
-/// Version 2, command PROXY.
+/// Version 2 of the protocol with the command PROXY.
 const VERSION_COMMAND: u8 = 0x21;
 const TCP_IPV4: u8 = 0x11;
 const TCP_IPV6: u8 = 0x21;
@@ -13,7 +13,7 @@ const ALPN: u8 = 0x01;
 const AUTHORITY: u8 = 0x02;
 const SSL: u8 = 0x20;
 const SSL_VERSION: u8 = 0x21;
-// Flags of the field SSL.
+// Flags of the field that describes TLS.
 const CLIENT_SSL: u8 = 0x01;
 const CLIENT_CERTIFICATE: u8 = 0x02;
 
@@ -28,7 +28,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) client_certificate: bool,
 }
 
-/// Returns the header.
+/// Returns the header for a connection.
 pub(crate) fn header(facts: &Facts<'_>) -> Vec<u8> {
     let mut body = Vec::with_capacity(128);
     let family = match (facts.client, facts.server) {

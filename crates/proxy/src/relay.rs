@@ -26,13 +26,13 @@ thread_local! {
 /// Reason why a relay ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Both sides closed, or one failed.
+    /// Both sides closed the connection, or one side failed.
     Closed,
-    /// No byte arrived for too long.
+    /// No byte arrived in either direction for too long.
     Idle,
 }
 
-/// One direction.
+/// State of one direction of the relay.
 #[derive(Debug, Default)]
 struct Direction {
     /// Bytes that could not be written yet.
@@ -46,7 +46,7 @@ struct Direction {
 enum State {
     #[default]
     Copying,
-    /// The source has ended. The sink must be shut down.
+    /// The source has ended, so the destination must be shut down.
     Ending,
     Done,
 }
@@ -75,7 +75,8 @@ impl Direction {
             match self.state {
                 State::Copying => {
                     if self.poll_copy(cx, from, to, counter, moved)?.is_pending() {
-                        // Nothing more to read now: send what TLS holds back.
+                        // No more bytes can be read now, so bytes that TLS still holds back are
+                        // sent.
                         if self.flushing {
                             ready!(Pin::new(&mut *to).poll_flush(cx))?;
                             self.flushing = false;
@@ -90,12 +91,12 @@ impl Direction {
                 State::Done => return Poll::Ready(Ok(())),
             }
         }
-        // Another turn follows after those of other connections.
+        // This task continues after other connections had a turn.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 
-    /// Reads once and writes what was read.
+    /// Reads from the source once, and writes the bytes to the destination.
     fn poll_copy<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &mut self,
         cx: &mut Context<'_>,

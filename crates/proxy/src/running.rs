@@ -1,4 +1,4 @@
-//! Start, reload and stop of all proxies.
+//! Starts, reloads and stops all proxies.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -197,7 +197,8 @@ impl Running {
         wait(LAST, &|| false);
         let report = self.report();
         for worker in self.workers.drain(..).filter(JoinHandle::is_finished) {
-            // A panic was printed. The report shows what is missing.
+            // If a worker panicked, its message was already printed. The report shows what is
+            // missing.
             let _ = worker.join();
         }
         if let Some((log, thread)) = self.log.take() {
@@ -221,7 +222,7 @@ fn listeners(proxy: &config::Proxy, workers: usize) -> Result<Listeners, Error> 
     Ok((open(proxy.listen)?, proxy.redirect.map(open).transpose()?.unwrap_or_default()))
 }
 
-/// Returns the address of listeners, which are open.
+/// Returns the local address of the listeners.
 fn address(listeners: &[std::net::TcpListener]) -> SocketAddr {
     let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
     listeners.first().and_then(|listener| listener.local_addr().ok()).unwrap_or(unknown)
@@ -248,7 +249,7 @@ fn library(signer: &config::Signer) -> Result<(Option<Arc<Library>>, String), Er
     Ok((Some(Arc::new(found)), version))
 }
 
-/// Checks that a reload keeps what is fixed at start.
+/// Checks that a reload does not change settings that are fixed at the start.
 fn check_fixed(old: &Config, new: &Config) -> Result<(), Error> {
     let fixed = |proxy: &config::Proxy| (proxy.name.clone(), proxy.listen, proxy.redirect, proxy.mode);
     let list = |config: &Config| config.proxy.iter().map(fixed).collect::<Vec<_>>();

@@ -13,7 +13,7 @@ use crate::log::AccessLog;
 use crate::upstream::Upstreams;
 use crate::upstream::connect::Connector;
 
-/// One proxy of one generation of the configuration.
+/// State of one proxy under one configuration.
 pub(crate) struct ProxyState {
     pub(crate) config: config::Proxy,
     pub(crate) acceptor: RustlsAcceptor,
@@ -23,14 +23,14 @@ pub(crate) struct ProxyState {
     pub(crate) connector: Connector,
 }
 
-/// All proxies of one generation.
+/// State of all proxies under one configuration.
 pub(crate) struct Generation {
-    /// Number of the generation, from 1.
+    /// Number of the configuration. The first configuration has the number 1.
     pub(crate) number: u64,
     pub(crate) proxies: Vec<Arc<ProxyState>>,
 }
 
-/// State of the program, which all connections watch.
+/// State of the program that all connections watch for changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Phase {
     /// Number of the current configuration. Connections that an earlier configuration accepted end
@@ -39,7 +39,7 @@ pub(crate) struct Phase {
     pub(crate) stop: Stop,
 }
 
-/// Progress of a stop.
+/// Progress of a stop of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stop {
     /// Connections are accepted.
@@ -53,7 +53,7 @@ pub(crate) enum Stop {
 /// Context of a connection.
 pub(crate) struct Link {
     pub(crate) proxy: Arc<ProxyState>,
-    /// Number of the generation that accepted the connection.
+    /// Number of the configuration under which the connection was accepted.
     pub(crate) generation: u64,
     pub(crate) phase: watch::Receiver<Phase>,
     pub(crate) pool: std::rc::Rc<crate::http::pool::Pool>,

@@ -1,4 +1,4 @@
-//! Mode `tcp`: decrypted bytes go to a server unchanged.
+//! Implements the mode `tcp`, in which decrypted bytes are forwarded to a server unchanged.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -43,7 +43,7 @@ where
     }
 }
 
-/// Connects to a server, and to another one if this fails.
+/// Connects to a server. If this fails, tries the other servers.
 async fn connect(link: &Rc<Link>, client: SocketAddr, alpn: Option<&[u8]>) -> Option<(Lease, Connection)> {
     let (proxy, counters): (&ProxyState, _) = (&link.proxy, link.counters());
     let offered: Vec<Vec<u8>> = alpn.map(<[u8]>::to_vec).into_iter().collect();

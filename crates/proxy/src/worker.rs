@@ -28,11 +28,11 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(20);
 /// Data with which a worker starts. The thread that starts the workers creates it.
 pub(crate) struct Seed {
     pub(crate) index: usize,
-    /// Core to run on.
+    /// CPU core on which the worker runs.
     pub(crate) core: Option<usize>,
-    /// Listeners with TLS, one of each proxy.
+    /// Listeners with TLS, one for each proxy.
     pub(crate) listeners: Vec<StdListener>,
-    /// Listeners without TLS, for proxies that have one.
+    /// Listeners without TLS, for the proxies that have one.
     pub(crate) redirects: Vec<Option<StdListener>>,
     pub(crate) generation: Arc<ArcSwap<Generation>>,
     pub(crate) phase: watch::Receiver<Phase>,
@@ -54,7 +54,7 @@ pub(crate) struct Worker {
 pub(crate) fn run(seed: Seed, signer: Signer) -> std::io::Result<()> {
     if let Some(core) = seed.core {
         let mut cores = nix::sched::CpuSet::new();
-        // A core that does not exist leaves the thread where it is.
+        // If the core does not exist, the thread stays unpinned.
         let _ = cores.set(core).and_then(|()| nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &cores));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -98,7 +98,7 @@ async fn work(seed: Seed, signer: Signer) -> std::io::Result<()> {
         if stop > Stop::No && Rc::strong_count(&connections) == 1 {
             break;
         }
-        // Either a change or the interval is a reason to look again.
+        // The loop continues after a change of the phase, or after the interval.
         let _ = tokio::time::timeout(PUBLISH, phase.changed()).await;
         if stop == Stop::Now {
             tokio::task::yield_now().await;
@@ -117,7 +117,7 @@ async fn check_health(worker: Rc<Worker>, index: usize) {
                 upstream::health::check_all(proxy, health).await;
                 tokio::time::sleep(upstream::health::interval(health)).await;
             }
-            // A reload may add checks.
+            // A later configuration may add health checks.
             None => tokio::time::sleep(Duration::from_secs(1)).await,
         }
     }

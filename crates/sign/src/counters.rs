@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// Lanes of a batch on the CPU.
+/// Number of SIMD lanes, which is the maximum number of jobs in a batch on the CPU.
 pub const LANES: usize = 8;
 
 /// Counters of jobs and batches. The equation `received = signed + refused + in_flight` holds at
@@ -28,11 +28,11 @@ pub struct Counters {
     pub in_flight: u64,
     /// Signatures made one at a time.
     pub signed_single: u64,
-    /// Signatures made in lanes.
+    /// Signatures that were made in SIMD lanes.
     pub signed_lanes: u64,
     /// Signatures made by devices.
     pub signed_device: u64,
-    /// Batches in lanes, by the number of jobs minus one.
+    /// Number of batches in SIMD lanes. The index is the number of jobs in the batch minus one.
     pub batches_by_fill: [u64; LANES],
     /// Batches submitted to devices.
     pub device_batches: u64,

@@ -1,24 +1,24 @@
-//! Signing engine: private-key operations of TLS handshakes, one at a time, in eight lanes, or on
-//! a device.
+//! Signing engine for the private-key operations of TLS handshakes. It signs jobs one at a time, in
+//! the eight SIMD lanes of a CPU core, or on a device.
 //!
 //! A [`Signer`] belongs to one thread. Jobs are submitted while the thread serves connections, and
-//! [`Signer::turn`] signs them at the end of a turn of its event loop. The [`Policy`] chooses the
+//! [`Signer::turn`] signs them at the end of a turn of the event loop. The [`Policy`] chooses the
 //! processor by the number of waiting jobs and by measured costs.
 //!
-//! Every RSA result is checked with the public key before it leaves, because a wrong result of the
-//! Chinese remainder theorem reveals the private key (Boneh, DeMillo and Lipton, 1997). At any
-//! time, received = signed + refused + in flight.
+//! Every RSA signature is checked with the public key before it is returned. A wrong result of the
+//! Chinese remainder theorem would reveal the private key (Boneh, DeMillo and Lipton, 1997). The
+//! equation received = signed + refused + in flight holds at any time.
 //!
 //! | path | contents |
 //! |---|---|
 //! | `scheme.rs` | schemes, and classes of jobs that share batches |
-//! | `key/` | loading of keys and certificates, with all checks |
+//! | `key/` | loads and checks keys and certificates |
 //! | `memory.rs` | locked memory for keys |
-//! | `padding.rs` | padded messages of RSA |
-//! | `policy/` | choice of processors: pure, in virtual time |
-//! | `lanes/` | eight lanes with Intel crypto_mb |
+//! | `padding.rs` | pads messages for RSA |
+//! | `policy/` | chooses processors, with the time as an argument |
+//! | `lanes/` | signs eight jobs at once with Intel crypto_mb |
 //! | `processor.rs` | interface of devices |
-//! | `signer.rs` | joins all of these |
+//! | `signer.rs` | connects the policy with the processors |
 #![deny(unsafe_code)]
 
 mod counters;

@@ -1,4 +1,4 @@
-//! Signer of one thread: joins the policy with the processors.
+//! Signer of one thread. It connects the policy with the processors.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -162,7 +162,8 @@ impl Signer {
 
     fn sign_in_lanes(&mut self, class: Class, ids: &[JobId], done: &mut Vec<Done>) {
         let Self { pending, lanes: Some(lanes), .. } = self else {
-            // Without lanes, the policy has no costs of lanes.
+            // If there are no SIMD lanes, their costs are not set, so the policy does not choose
+            // them.
             return ids.iter().for_each(|&id| self.sign_single(id, done));
         };
         let job = |id: &JobId| {

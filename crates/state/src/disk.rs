@@ -64,7 +64,7 @@ impl FolderDisk {
     /// Opens a folder.
     ///
     /// # Errors
-    /// If the folder cannot be opened.
+    /// Returns an error if the folder cannot be opened.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self { path: path.to_owned(), folder: File::open(path)?, file: None })
     }

@@ -17,7 +17,7 @@ pub enum Error {
     /// An operation on a file failed.
     #[error("state folder: cannot {action}: {source}")]
     Io {
-        /// Operation that failed, as an infinitive.
+        /// Operation that failed, as an infinitive such as "read the journal".
         action: &'static str,
         /// Error of the operating system.
         source: io::Error,
@@ -37,9 +37,9 @@ pub enum Error {
         "{owner} uses a key that {other} uses too: repeated nonces or IVs would reveal the plaintext; use another key"
     )]
     Claimed {
-        /// User of the key that asked for it.
+        /// User of the key whose claim was refused.
         owner: String,
-        /// Holder of the key.
+        /// Function or process that already uses the key.
         other: String,
     },
 }

@@ -131,7 +131,7 @@ impl State {
         let thread = thread::Builder::new().name("state".to_owned()).spawn(body);
         let thread = thread.map_err(Error::io("start the thread of the state folder"))?;
         let _ = self.keeper.set(thread.thread().clone());
-        // A request before this point found no thread.
+        // A call of [`State::wake`] before this point has found no thread to wake.
         thread.thread().unpark();
         Ok(Keeper { state: Arc::clone(self), thread: Some(thread) })
     }

@@ -1,17 +1,18 @@
-//! Sequence numbers that survive a restart, and claims on keys.
+//! Keeps sequence numbers across restarts, and ensures that each key has only one user.
 //!
-//! A counter-mode cipher uses the sequence number of an SA as nonce, and a nonce must never repeat
-//! under one key. This crate records in a state folder, for each key, a number that no packet has
-//! passed yet. A function may use numbers up to the recorded one, and a restart continues after it.
+//! A counter-mode cipher uses the sequence number of a security association (SA) as its nonce, and
+//! a nonce must never repeat under one key. For each key, this crate records a sequence number in a
+//! state folder that no packet has exceeded yet. A function may use numbers up to the recorded
+//! number. After a restart, it continues after the recorded number.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `record.rs` | record of 64 bytes, and recovery of a journal after a power loss |
-//! | `journal.rs` | journal: records are durable before a caller may use them |
-//! | `disk.rs` | file operations of the journal, so that tests can replace the disk |
+//! | `journal.rs` | journal whose records are durable before a caller may use them |
+//! | `disk.rs` | file operations of the journal, which tests can replace |
 //! | `folder.rs` | checks and lock of the state folder |
 //! | `claims.rs` | claims on keys, across functions and processes |
-//! | `keeper.rs` | thread that writes reservations, off the packet path |
+//! | `keeper.rs` | thread that writes reservations outside the packet path |
 //!
 //! `docs/decisions/0022-durable-sequence-numbers.md` gives the reasons.
 #![forbid(unsafe_code)]

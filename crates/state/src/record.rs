@@ -1,8 +1,8 @@
-//! Record of a reservation, and recovery of a journal after a power loss.
+//! Format of a reservation record, and recovery of a journal after a power loss.
 //!
-//! The journal only grows, so a write never touches an older record. All records of one write are
-//! a batch. A batch is durable before the next one is written, so a power loss can only damage the
-//! last one:
+//! Writes only append to the journal, so they never touch an older record. All records of one write
+//! form a batch. A batch is durable before the next batch is written, so a power loss can only
+//! damage the last batch:
 //!
 //! ```text
 //! | header | batch 7: record 0, 1, 2 | batch 8: record 0 | batch 9: record 0, 1 ... torn
@@ -31,7 +31,7 @@ const CHECK_BYTES: usize = 8;
 /// First bytes of a journal.
 const TEXT: &[u8; 40] = b"godwit sequence numbers, version 1     \n";
 
-/// Reservation of a key: no number above `number` was used.
+/// Reservation of sequence numbers for a key. No number above `number` has been used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Name of the key.
@@ -66,7 +66,7 @@ pub(crate) fn journal_bytes(batch: u64, entries: &[Entry]) -> Vec<u8> {
     bytes
 }
 
-/// Returns the number of the first batch and of its records.
+/// Returns the number of the first batch and the number of its records.
 fn parse_header(header: &[u8]) -> Option<(u64, u64)> {
     let rest = header.strip_prefix(TEXT)?;
     let (batch, rest) = rest.split_first_chunk::<8>()?;
@@ -111,7 +111,7 @@ fn parse(record: &[u8]) -> Option<Record> {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
     pub(crate) numbers: HashMap<KeyName, u64>,
-    /// Number of the last batch, complete or not.
+    /// Number of the last batch, which may be incomplete.
     pub(crate) batch: u64,
 }
 

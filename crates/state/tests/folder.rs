@@ -47,7 +47,8 @@ fn a_damaged_journal_is_refused() {
     assert!(matches!(State::open(Some(&path)), Err(Error::Damaged { at: 64 })));
 }
 
-/// Two states in one process lock like two processes, because locks belong to the open file.
+/// Two states in one process exclude each other like two processes, because the locks belong to the
+/// open file.
 #[test]
 fn a_key_has_one_user() {
     let key = [std::process::id() as u8; 32];

@@ -1,4 +1,4 @@
-//! The journal on a disk that loses power, fails and loses unsynchronised writes.
+//! Tests the journal on a simulated disk that loses power, fails, and loses unsynchronised writes.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 /// Bytes that a disk writes at once.
 const SECTOR: usize = 64;
 
-/// File with bytes that survive a power loss, and bytes that may not.
+/// File on the simulated disk. Some of its bytes survive a power loss, and others may not.
 #[derive(Clone, Default)]
 struct File {
     durable: Vec<u8>,
@@ -23,10 +23,10 @@ struct File {
 struct Model {
     journal: Option<File>,
     next: Option<File>,
-    /// Whether `next` is renamed, but the folder is not synchronised: the journal before it.
+    /// Previous journal, if `next` was renamed over it and the folder is not synchronised yet.
     renamed_over: Option<Option<File>>,
     operations: usize,
-    /// Operation that fails, and after which nothing works.
+    /// Operation that fails. After it, all other operations fail too.
     lost_at: Option<usize>,
     is_lost: bool,
 }
@@ -46,8 +46,8 @@ impl Model {
         }
     }
 
-    /// Returns the disk after power returns. `kept` decides about each sector that was not
-    /// synchronised, and about a rename.
+    /// Returns the disk in the state after power returns. `kept` decides which unsynchronised
+    /// sectors survive, and whether an unsynchronised rename survives.
     fn restart(self, mut kept: impl FnMut() -> bool) -> Self {
         let journal = match self.renamed_over {
             Some(before) if !kept() => before,
@@ -118,8 +118,8 @@ fn name(key: u8) -> KeyName {
     [key; 32]
 }
 
-/// Restarts until `lives` processes have lost power, each at the operation of its turn. Returns
-/// whether the last process lost power.
+/// Restarts the process until `lives` processes have lost power, each at a chosen operation.
+/// Returns whether the last process lost power.
 fn live(lives: &[(usize, Vec<Vec<u8>>)], seed: u64) -> bool {
     let mut random = seed;
     let mut kept = move || {
@@ -156,7 +156,7 @@ fn live(lives: &[(usize, Vec<Vec<u8>>)], seed: u64) -> bool {
     lost
 }
 
-/// Loses power at every operation of a process, and of the process after it.
+/// Loses power at every operation of a process, and again at every operation of the next process.
 #[test]
 fn no_used_number_is_forgotten_at_any_operation() {
     let writes = vec![vec![1, 2, 3], vec![2], vec![1, 4], vec![5, 3]];
@@ -194,7 +194,7 @@ proptest! {
     }
 }
 
-/// Fails one operation, without a power loss. Later writes succeed.
+/// One operation fails without a power loss. Later writes succeed.
 #[test]
 fn a_write_after_an_error_writes_a_new_file() {
     #[derive(Clone)]
@@ -246,7 +246,7 @@ fn a_write_after_an_error_writes_a_new_file() {
     }
 }
 
-/// Writes far more records than keys, so that the journal is rewritten several times.
+/// Writes far more records than there are keys, so that the journal is rewritten several times.
 #[test]
 fn outdated_records_are_removed() {
     let disk = Shared::default();

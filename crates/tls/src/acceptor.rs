@@ -1,4 +1,4 @@
-//! Acceptor: turns TCP connections into TLS connections.
+//! Turns TCP connections into TLS connections.
 
 use std::error::Error as _;
 use std::future::Future;
@@ -29,7 +29,7 @@ pub trait Acceptor {
 /// Connection after a successful handshake.
 #[derive(Debug)]
 pub struct Accepted<S> {
-    /// Decrypted bytes.
+    /// Connection with which the caller reads and writes decrypted bytes.
     pub stream: S,
     /// Server name that the client requested.
     pub server_name: Option<String>,

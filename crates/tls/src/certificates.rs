@@ -25,11 +25,11 @@ pub struct KeyFiles {
     pub certificate: PathBuf,
     /// Private key in PEM form.
     pub key: PathBuf,
-    /// OCSP response in DER form, which handshakes staple.
+    /// OCSP response in DER form, which the server sends in handshakes.
     pub ocsp: Option<PathBuf>,
 }
 
-/// Certificate that a name leads to.
+/// Certificate with its key, which serves one or more host names.
 #[derive(Debug)]
 struct Entry {
     certified: Arc<CertifiedKey>,
@@ -37,7 +37,7 @@ struct Entry {
     not_after: Duration,
 }
 
-/// Certificates of one version of the files.
+/// Certificates that were loaded from the files at one time.
 #[derive(Debug)]
 struct Store {
     /// Certificates in the order of the configuration. The first one serves clients with an unknown

@@ -1,8 +1,9 @@
-//! Futures whose polls run on a separate stack and can be suspended in the middle.
+//! Futures that run on a separate stack, so that a poll can be suspended in the middle.
 //!
 //! `rustls` calls its signer in the middle of a handshake and expects the signature as the return
-//! value. A [`Fiber`] polls the handshake on a separate stack. [`wait`], called from the signer,
-//! switches back to the task that polls the fiber. The fiber continues when this task is woken.
+//! value. A [`Fiber`] polls the handshake on a separate stack. When the signer calls [`wait`], the
+//! thread switches back to the task that polls the fiber. The fiber continues when this task is
+//! woken.
 //!
 //! ```text
 //! task:   poll ---+            +--> Pending      poll ---+             +--> Ready
@@ -35,7 +36,7 @@ thread_local! {
     static CURRENT: RefCell<Option<(NonNull<Suspend>, Waker)>> = const { RefCell::new(None) };
     /// Unused stacks.
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
-    /// Fibers of this thread that are suspended.
+    /// Number of suspended fibers of this thread.
     static SUSPENDED: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -111,7 +112,7 @@ impl<F: Future> Drop for Fiber<F> {
         // Dropping a suspended coroutine unwinds its stack, so that the values on the stack are
         // dropped.
         if let Some(coroutine) = self.suspended.take() {
-            // During the end of a thread, its counters may be gone.
+            // While a thread ends, its thread-local counters may already be destroyed.
             let _ = SUSPENDED.try_with(|suspended| suspended.set(suspended.get() - 1));
             let _outer = Outer::enter();
             drop(coroutine);
@@ -131,7 +132,7 @@ impl Outer {
 
 impl Drop for Outer {
     fn drop(&mut self) {
-        // At the end of a thread, the variable may be gone.
+        // While a thread ends, the thread-local variable may already be destroyed.
         let _ = CURRENT.try_with(|current| current.replace(self.0.take()));
     }
 }

@@ -33,9 +33,9 @@ struct Shared {
 
 /// State of a job that a fiber waits for.
 enum Waiting {
-    /// The waker of its task.
+    /// The job has no answer yet. The waker belongs to the task that waits for it.
     Signature(Waker),
-    /// The answer.
+    /// The job has this answer.
     Answer(Result<Vec<u8>, Refusal>),
 }
 
@@ -100,14 +100,14 @@ impl Shared {
             None => self.arrived.notified().await,
             Some(at_ns) => {
                 let at = self.started + Duration::from_nanos(at_ns);
-                // Either event is a reason for a turn.
+                // Both events, a new job and the deadline, are a reason to continue.
                 let _ = tokio::time::timeout_at(at.into(), self.arrived.notified()).await;
             }
         }
     }
 
     fn deliver(&self, Done { id, result }: Done) {
-        // A job without an entry was cancelled.
+        // A job without an entry in this table was cancelled.
         if let Some(waiting) = self.waiting.borrow_mut().get_mut(&id)
             && let Waiting::Signature(waker) = std::mem::replace(waiting, Waiting::Answer(result))
         {

@@ -1,4 +1,4 @@
-//! Cores of the machine: which thread runs on which of them.
+//! Assigns threads to the CPU cores of the machine.
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;

@@ -36,7 +36,7 @@ impl Disabled {
     }
 }
 
-/// Last change of a worker's loop counter.
+/// Number of loop iterations of a worker, and the time at which the number last changed.
 #[derive(Debug)]
 struct Progress {
     loops: u64,

@@ -67,7 +67,7 @@ struct Chore {
     name: String,
     interval: Duration,
     due: Instant,
-    /// Error message of the last call, to log each error once.
+    /// Error message of the last call. A message is only logged when it differs from this one.
     last_error: Option<String>,
 }
 

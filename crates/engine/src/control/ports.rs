@@ -36,11 +36,11 @@ enum Source {
         port: u8,
         config: pcap::Config,
     },
-    /// A live port: its packets come from outside the process.
+    /// Live port, whose packets come from outside the process.
     Live {
         port: u8,
     },
-    /// Several captures, merged by time.
+    /// Several captures, whose packets are merged in the order of time.
     Replay {
         inputs: Vec<ReplayInput>,
     },
@@ -97,7 +97,7 @@ impl Ports {
                     Exit::Synthetic { config: Box::new(config.clone()), digest: Digest::new() }
                 }
                 PortKind::Pcap(config) => match config.sink(&port.name, workers).map_err(|e| self.fault(number, e))? {
-                    // A full disk must not stop a router that captures.
+                    // A full disk must not stop a router that also captures packets.
                     Some(sink) if has_live => self.capture(port.name.clone(), sink.tolerant(), 0),
                     Some(sink) => self.capture(port.name.clone(), sink, 0),
                     None => Exit::None,

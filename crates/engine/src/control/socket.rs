@@ -1,5 +1,5 @@
-//! Control socket: a Unix socket that accepts one request per line and sends one reply per line.
-//! Both are JSON objects.
+//! Implements the control socket, a Unix socket that accepts one request per line and sends one
+//! reply per line. Both are JSON objects.
 //!
 //! ```text
 //! client   {"command":"status"}
@@ -7,9 +7,9 @@
 //! client   {"function":"vpn","command":"list"}
 //! server   {"ok":false,"error":"..."}
 //! ```
-//! Each client has its own thread. Commands of functions run one at a time. Only the user that runs
-//! Godwit has access to the socket. A request may contain keys. Its bytes are wiped after the
-//! answer, and replies and log lines of this file quote only names from it.
+//! Each client has a separate thread. Commands of functions run one at a time. Only the user that
+//! runs Godwit has access to the socket. A request may contain keys. After the answer, the bytes of
+//! the request are overwritten. Replies and log lines of this file quote only names from a request.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -59,7 +59,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 const REPORT_LIMIT: Duration = Duration::from_secs(10);
 /// Time after the end of the run for which a client can still read the packets of its trace.
 const TRACE_GRACE: Duration = Duration::from_secs(1);
-/// Maximum time for which a request for trace packets waits.
+/// Maximum time for which a request for packets of a trace waits.
 const TRACE_WAIT: Duration = Duration::from_millis(500);
 
 /// Control socket that accepts connections but does not answer requests yet. Dropping it removes
@@ -146,14 +146,14 @@ fn is_readable(from: &impl AsFd, limit: Duration) -> bool {
     poll(&mut fds, limit).is_ok_and(|ready| ready > 0)
 }
 
-/// Parts of the engine that requests and housekeeping access.
+/// Parts of the engine that requests and periodic work of functions access.
 pub(crate) struct Commands {
-    /// Configured name of each function, and the function.
+    /// Configured name and implementation of each function.
     pub(crate) functions: Vec<(String, Arc<dyn Function>)>,
     pub(crate) devices: Arc<Devices>,
     pub(crate) graces: GracePeriods,
     pub(crate) traces: Arc<Traces>,
-    /// Channel to the watch loop for requests of a report.
+    /// Channel on which a request asks the watch loop for a report.
     pub(crate) reports: Sender<Sender<Report>>,
     /// Flag that the command `stop` sets.
     pub(crate) stop: Arc<AtomicBool>,
@@ -162,7 +162,7 @@ pub(crate) struct Commands {
     pub(crate) changer: Changer,
 }
 
-/// Threads that answer requests. They end when this value is dropped.
+/// Threads that answer the requests of clients. Dropping this value ends them.
 pub(crate) struct ControlServer {
     ended: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,

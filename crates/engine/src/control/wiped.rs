@@ -1,4 +1,4 @@
-//! JSON values whose strings are wiped.
+//! JSON values whose strings are overwritten with zeros when they are dropped.
 
 use std::fmt;
 

@@ -1,18 +1,20 @@
-//! Change of a worker's plan at run time. Packets in flight finish the old chain, and later packets
-//! take the new chain. No packet is lost, and the arrival order is kept.
+//! Changes the plan of a worker, which describes the function chain, at run time. Packets in flight
+//! finish the old chain, and later packets take the new chain. No packet is lost, and the arrival
+//! order is kept.
 //!
 //! ```text
 //! control thread   ask(plan) --------------------------------------> all workers have answered
 //! worker           | sees the number, | holds new packets, | old packets gone: takes the plan,
 //!                  | notes arrivals   | drains old ones    | starts held packets, answers
 //! ```
-//! A worker checks for a new plan once per loop iteration. From then on it starts no packet. A
-//! packet that arrives gets a slot in the order ring and is held. Packets that arrived earlier
-//! finish the old chain, and the worker submits their chunks without waiting for more packets. When
-//! the exit has passed all of them, the worker takes the new plan. The gates and bins of a worker
-//! therefore never mix two plans. Workers do not wait for each other.
+//! A worker checks for a new plan once per loop iteration. When it sees one, it starts no more
+//! packets. A packet that arrives then gets a slot in the order ring and is held. Packets that
+//! arrived earlier finish the old chain, and the worker submits their chunks (the bins of one
+//! launch) without waiting for more packets. When all of them have left the order ring, the worker
+//! takes the new plan. The gates and bins (batches for one function) of a worker therefore never
+//! mix two plans. Workers do not wait for each other.
 //!
-//! Writes of the control thread before `ask`, such as the rows of a device chain, happen before the
+//! Writes of the control thread before `ask`, such as the chain rows on a device, happen before the
 //! worker creates bins under the new plan. Work of a worker under the old plan happens before the
 //! control thread sees the answer ([`Epochs`]).
 

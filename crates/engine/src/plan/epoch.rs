@@ -1,14 +1,14 @@
-//! Epochs: numbered requests to all workers. Each worker answers a request when it has done its
-//! part. Grace periods, plan changes and traces each have their own epochs.
+//! Epochs are numbered requests to all workers. Each worker answers a request when it has done its
+//! part. Grace periods, plan changes and traces each have separate epochs.
 //!
 //! ```text
 //! control thread   ask() = 7 ----------------------------> wait(7): all answers are at least 7
 //! worker 0                   | requested() = 7 | its part is done: answer(7)
 //! worker 1                          | requested() = 7 | ends: counts as an answer to all requests
 //! ```
-//! A worker checks for a request once per loop iteration. This costs one load of a cache line that
-//! is rarely written. No thread waits on the packet path. A worker may answer only the last of
-//! several requests.
+//! A worker checks for a request once per loop iteration. The check loads one cache line that is
+//! rarely written. No thread waits on the packet path. If several requests are open, a worker may
+//! answer only the last one.
 //!
 //! # Ordering
 //!

@@ -1,13 +1,13 @@
-//! Grace periods: a grace period ends when all packets that were in flight at its start are gone.
+//! Grace periods. A grace period ends when all packets that were in flight at its start have left.
 //!
-//! The control thread starts a grace period with a request ([`Epochs`]). A worker notes the number
-//! of arrived packets when it sees the request. It answers after the exit has passed all of them.
-//! Before it answers, it wipes its stack, because kernels may have left key material of these
-//! packets there.
+//! The control thread starts a grace period with a request ([`Epochs`]). When a worker sees the
+//! request, it notes how many packets have arrived. It answers after all of these packets have left
+//! the order ring. Before it answers, it wipes its stack, because kernels may have left key
+//! material of these packets there.
 //!
 //! Writes of the control thread before the request, such as the removal of a table entry, happen
-//! before the iteration that sees the request. Packets that are prepared in that iteration or later
-//! see the writes. All other packets have arrived by then.
+//! before the loop iteration that sees the request. Packets that are prepared in that iteration or
+//! later see the writes. All other packets have arrived before that iteration.
 
 use std::sync::Arc;
 use std::time::Duration;

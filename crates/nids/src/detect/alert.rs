@@ -1,4 +1,5 @@
-//! Matches of a packet: order, thresholds, and the verdict.
+//! Processes the rules that matched a packet: sorts them, applies thresholds, and decides the
+//! verdict.
 
 use super::compile::Engine;
 use super::input::Input;
@@ -10,16 +11,16 @@ use crate::rules::rule::Action;
 /// (`packet-alert-max`).
 const ALERTS_MAX: usize = 15;
 
-/// Match of a rule.
+/// Match of a rule with a packet or a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alert {
     /// Number of the rule.
     pub rule: u32,
     /// Transaction, if the rule inspects one.
     pub transaction: Option<u64>,
-    /// Reassembled data matched.
+    /// The rule matched reassembled data and not a single packet.
     pub stream: bool,
-    /// The action applies to the rest of the flow.
+    /// The action of the rule applies to the rest of the flow.
     pub whole_flow: bool,
 }
 
@@ -29,9 +30,9 @@ pub enum Verdict {
     /// Forward.
     #[default]
     Accept,
-    /// Drop because of this rule.
+    /// Drop the packet because the rule with this number matched.
     Drop(u32),
-    /// Drop because the flow is dropped.
+    /// Drop the packet because an earlier rule dropped its flow.
     DropFlow,
 }
 
@@ -44,7 +45,7 @@ pub struct Result {
     pub verdict: Verdict,
     /// Alerts that a threshold suppressed.
     pub suppressed: u32,
-    /// Alerts above the maximum of one packet.
+    /// Alerts that were discarded because the packet already had the maximum number of alerts.
     pub overflow: u32,
 }
 

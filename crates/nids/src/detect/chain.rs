@@ -14,16 +14,16 @@ use crate::rules::rule::{Capture, Pcre, Test};
 /// (`inspection-recursion-limit`).
 const STEPS_MAX: u32 = 3000;
 
-/// Memory of evaluations, which all rules of one thread share.
+/// Working memory of evaluations. All rules of one thread share it.
 #[derive(Default)]
 pub(super) struct Scratch {
     /// Variables of the current rule.
     pub variables: [u64; 16],
     /// Memory of regular expressions.
     pub regex: Cache,
-    /// Groups that the current rule captured.
+    /// Bytes that capture groups of the current rule have matched.
     pub captures: Vec<(Capture, Vec<u8>)>,
-    /// Evaluations that ended at the limit of steps.
+    /// Number of evaluations that ended because they reached the limit of steps.
     pub limits: u64,
     steps: u32,
 }
@@ -33,7 +33,7 @@ pub(super) struct Scratch {
 pub(super) struct Subject<'a> {
     /// Bytes.
     pub bytes: &'a [u8],
-    /// The numbers of DCE/RPC are little-endian.
+    /// The numbers of the DCE/RPC message are little-endian.
     pub dce_little: bool,
 }
 
@@ -48,13 +48,14 @@ impl<'a> Subject<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Match,
-    /// Another place of the match before may help.
+    /// The tests do not match here. The previous test may match at another place, so the search
+    /// continues.
     NoMatch,
-    /// Nothing can help.
+    /// The tests do not match, and no other place can change this.
     Never,
 }
 
-/// Returns whether all tests match the field.
+/// Returns whether all tests of a field match.
 pub(super) fn matches(tests: &[Test], subject: Subject<'_>, scratch: &mut Scratch) -> bool {
     scratch.steps = 0;
     run(tests, subject, 0, scratch) == Outcome::Match
@@ -121,12 +122,13 @@ pub(super) fn value(value: Value, variables: &[u64; 16]) -> i64 {
     }
 }
 
-/// Returns the value of a number field.
+/// Returns the number that a number field contains, or `None` if the field does not have eight
+/// bytes.
 fn number(bytes: &[u8]) -> Option<u64> {
     bytes.try_into().ok().map(u64::from_be_bytes)
 }
 
-/// Returns the range of the field that a match must lie in.
+/// Returns the range of the field in which a match of the byte string must lie.
 fn range(content: &Content, length: usize, end: usize, variables: &[u64; 16]) -> (usize, usize) {
     let length = length as i64;
     let operand = |operand: Option<Value>| operand.map(|operand| value(operand, variables));
@@ -163,7 +165,8 @@ fn run_content(content: &Content, rest: &[Test], subject: Subject<'_>, end: usiz
         let found = if from <= high { find(content, &bytes[from..high]).map(|at| from + at) } else { None };
         let found = match found {
             Some(at) if content.ends && at + content.bytes.len() != bytes.len() => {
-                // Only the last place counts.
+                // The match must end at the end of the field, so only the last possible place is
+                // tested.
                 let last = bytes.len().saturating_sub(content.bytes.len());
                 if last > at && last >= from {
                     find(content, &bytes[last..high.max(last)]).map(|at| last + at)
@@ -191,7 +194,7 @@ fn run_content(content: &Content, rest: &[Test], subject: Subject<'_>, end: usiz
     }
 }
 
-/// Returns the first place of the content.
+/// Returns the offset of the first occurrence of the byte string in `bytes`.
 fn find(content: &Content, bytes: &[u8]) -> Option<usize> {
     let needle = &content.bytes;
     if needle.len() > bytes.len() {

@@ -14,7 +14,7 @@ use crate::rules::rule::{Action, Arrow, Chain, Rule, Test};
 use crate::rules::state::{Bit, BitAction, FlowInt, IntAction, Operand, Scope};
 use crate::rules::transform::Transform;
 
-/// When a rule is evaluated.
+/// Time at which a rule is evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Once per direction of a flow: only addresses decide.
@@ -22,13 +22,13 @@ pub enum Kind {
     /// The rule is evaluated once per direction of a flow, when the application protocol of the
     /// flow becomes known.
     Protocol,
-    /// For each packet.
+    /// The rule is evaluated for each packet.
     Packet,
-    /// For each transaction.
+    /// The rule is evaluated for each transaction.
     Transaction,
 }
 
-/// Literals of one field with their rules, for the prefilter.
+/// Byte strings of one field for the prefilter, with the rules that contain them.
 type FieldPatterns = (Field, Vec<Transform>, Vec<(Pattern, u32)>);
 
 /// Test of a field in one direction of a transaction.
@@ -36,11 +36,11 @@ type FieldPatterns = (Field, Vec<Transform>, Vec<(Pattern, u32)>);
 pub struct FieldTest {
     /// Index in [`Rule::chains`].
     pub chain: usize,
-    /// Progress from which the field is available.
+    /// Parser progress from which on the field is available.
     pub ready: u8,
 }
 
-/// Test or change of a named bit, with numbers for names.
+/// Test or change of a named bit. Names are replaced by numbers.
 #[derive(Debug, Clone)]
 pub struct BitOp {
     /// Owner.
@@ -53,7 +53,7 @@ pub struct BitOp {
     pub expire_micros: Option<u64>,
 }
 
-/// Test or change of a named number, with numbers for names.
+/// Test or change of a named number. Names are replaced by numbers.
 #[derive(Debug, Clone)]
 pub struct IntOp {
     /// Name.
@@ -71,18 +71,19 @@ pub struct Compiled {
     pub rule: Rule,
     /// Kind.
     pub kind: Kind,
-    /// Chain of the payload.
+    /// Index in [`Rule::chains`] of the tests of the payload.
     pub payload: Option<usize>,
     /// Chains of other parts of the packet.
     pub packet_chains: Vec<usize>,
     /// Tests of fields of a transaction, by direction. They are sorted by the parser progress at
     /// which the fields become available.
     pub engines: [Vec<FieldTest>; 2],
-    /// Protocols of the flow; empty for all.
+    /// Application protocols to which the rule applies. The set is empty if it applies to all
+    /// protocols.
     pub apps: AppSet,
-    /// The payload of single packets decides.
+    /// The payload tests run on single packets.
     pub needs_packet: bool,
-    /// Reassembled data decides.
+    /// The payload tests run on reassembled data.
     pub needs_stream: bool,
     /// Tests of named bits.
     pub bit_tests: Vec<BitOp>,
@@ -94,7 +95,7 @@ pub struct Compiled {
     pub int_changes: Vec<IntOp>,
 }
 
-/// Literals of one field, with its transformations.
+/// Byte strings of one field, after the transformations of the field.
 #[derive(Debug)]
 pub struct FieldSet {
     /// Field.
@@ -114,9 +115,9 @@ pub struct Engine {
     pub classes: Classes,
     /// Literals of the payload.
     pub payload: Search,
-    /// Literals of fields.
+    /// Sets of byte strings, one for each field and its transformations.
     pub sets: Vec<FieldSet>,
-    /// Sets of each protocol and direction.
+    /// Indices into `sets` for each application protocol and direction.
     pub app_sets: Vec<[Vec<u32>; 2]>,
     /// Rules of kind `Addresses`.
     pub addresses: Vec<u32>,
@@ -129,9 +130,9 @@ pub struct Engine {
     pub transactions: Vec<Vec<u32>>,
     /// Names of bits and numbers.
     pub names: Names,
-    /// Longest literal of the payload, bytes.
+    /// Length of the longest byte string for the payload, in bytes.
     pub longest_bytes: usize,
-    /// Number of earlier rule sets of this process.
+    /// Number of rule sets that this process has loaded before.
     pub number: u32,
 }
 
@@ -179,7 +180,7 @@ impl Engine {
         engine
     }
 
-    /// Puts each rule into its list or set.
+    /// Adds each rule to the list that decides when it is evaluated, or to a set of the prefilter.
     fn distribute(&mut self, frequencies: &Frequencies, seed: u64) {
         let mut payload: Vec<(Pattern, u32)> = Vec::new();
         let mut fields: Vec<FieldPatterns> = Vec::new();
@@ -235,12 +236,12 @@ impl Engine {
         }
     }
 
-    /// Returns the length of all images of literals, bytes.
+    /// Returns the total size of the search images, in bytes.
     pub fn image_bytes(&self) -> usize {
         self.payload.image_bytes() + self.sets.iter().map(|set| set.search.image_bytes()).sum::<usize>()
     }
 
-    /// Returns the number of literals.
+    /// Returns the number of byte strings for which the prefilter searches.
     pub fn literals(&self) -> usize {
         self.payload.literals() + self.sets.iter().map(|set| set.search.literals()).sum::<usize>()
     }

@@ -1,4 +1,4 @@
-//! Evaluation of rules for one packet.
+//! Evaluates the rules for one packet.
 
 use super::alert::{self, Alert, Result};
 use super::chain::{self, Scratch, Subject};
@@ -17,17 +17,17 @@ use std::sync::Arc;
 pub struct Counters {
     /// Packets inspected.
     pub packets: u64,
-    /// Rules evaluated after the prefilter.
+    /// Rules that were evaluated after the prefilter made them candidates.
     pub candidates: u64,
     /// Alerts reported.
     pub alerts: u64,
     /// Alerts that a threshold suppressed.
     pub suppressed: u64,
-    /// Alerts above the maximum of one packet.
+    /// Alerts that were discarded because the packet already had the maximum number of alerts.
     pub overflow: u64,
 }
 
-/// Detection state of one worker.
+/// State of the detection in one worker.
 pub struct Detector {
     pub(super) engine: Arc<Engine>,
     pub(super) scratch: Scratch,
@@ -43,7 +43,7 @@ pub struct Detector {
     counters: Counters,
 }
 
-/// Way in which a payload matched.
+/// Part of the traffic in which the payload tests of a rule matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PayloadMatch {
     No,
@@ -159,7 +159,7 @@ impl Detector {
         }
     }
 
-    /// Collects the rules whose payload literal occurs.
+    /// Collects the rules whose byte string for the prefilter occurs in the payload.
     fn collect(&mut self, engine: &Engine, input: &Input<'_, '_>) {
         self.candidates.clear();
         if engine.payload.is_empty() {
@@ -198,7 +198,7 @@ impl Detector {
         }
     }
 
-    /// Evaluates a rule without transactions.
+    /// Evaluates a rule that tests no transactions.
     fn evaluate_packet(&mut self, engine: &Engine, rule: u32, input: &mut Input<'_, '_>) {
         let compiled = &engine.rules[rule as usize];
         if !self.head_matches(compiled, input, &Vec::new()) {
@@ -223,7 +223,7 @@ impl Detector {
         }
     }
 
-    /// Returns whether everything but fields matches.
+    /// Returns whether all tests of a rule match, except the tests of fields.
     pub(super) fn head_matches(
         &mut self,
         compiled: &Compiled,
@@ -241,7 +241,7 @@ impl Detector {
             && self.state_matches(compiled, input, bits)
     }
 
-    /// Tests the payload: reassembled data first, then the packet.
+    /// Tests the payload. The reassembled data is tested first, then the packet.
     pub(super) fn payload(&mut self, compiled: &Compiled, chain: &Chain, input: &Input<'_, '_>) -> PayloadMatch {
         self.scratch.captures.clear();
         let tcp = input.packet.protocol == 6;
@@ -268,7 +268,7 @@ impl Detector {
         }
     }
 
-    /// Tests a part of the packet other than the payload.
+    /// Tests a field of the packet other than the payload.
     pub(super) fn packet_chain(&mut self, chain: &Chain, input: &Input<'_, '_>) -> bool {
         let packet = input.packet;
         let whole = |range: std::ops::Range<usize>| packet.data.get(range).filter(|bytes| !bytes.is_empty());

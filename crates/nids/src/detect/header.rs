@@ -42,7 +42,7 @@ fn endpoints((source, destination): (&Endpoint, &Endpoint), packet: &Packet<'_>)
         && source.addresses.contains(packet.source)
 }
 
-/// Returns whether the test of the flow matches.
+/// Returns whether the option `flow` of a rule matches the state of the flow.
 pub(super) fn flow_matches(compiled: &Compiled, input: &Input<'_, '_>) -> bool {
     let test = &compiled.rule.flow;
     if test.direction.is_some() && test.direction != input.direction {
@@ -58,7 +58,7 @@ pub(super) fn flow_matches(compiled: &Compiled, input: &Input<'_, '_>) -> bool {
     }
 }
 
-/// Returns whether one option matches.
+/// Returns whether one packet test of a rule matches.
 pub(super) fn test(test: &PacketTest, input: &Input<'_, '_>) -> bool {
     let packet = input.packet;
     let header = packet.network_header();

@@ -25,6 +25,6 @@ pub struct Input<'i, 'p> {
     pub events: &'i [&'static str],
     /// The inspector created the packet to mark the end of the flow. The packet was not received.
     pub is_end: bool,
-    /// Packets wait for their verdict.
+    /// Inline mode: packets wait for their verdict.
     pub inline: bool,
 }

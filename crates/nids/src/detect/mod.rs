@@ -1,12 +1,12 @@
-//! Detection: which rules match a packet and the transactions of its flow.
+//! Finds the rules that match a packet and the transactions of its flow.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `compile.rs` | from rules to an [`Engine`] |
-//! | `search.rs` | literals of one field, and the rules that they make candidates |
-//! | `detector.rs` | evaluation for one packet |
-//! | `transaction.rs` | evaluation for the transactions of a flow |
-//! | `header.rs` | tests of headers |
+//! | `compile.rs` | compiles rules into an [`Engine`] |
+//! | `search.rs` | byte strings of one field, and the rules that they make candidates |
+//! | `detector.rs` | evaluation of rules for one packet |
+//! | `transaction.rs` | evaluation of rules for the transactions of a flow |
+//! | `header.rs` | tests of packet headers |
 //! | `chain.rs`, `numbers.rs`, `transform.rs`, `digest.rs` | tests of fields |
 //! | `state.rs`, `names.rs` | named bits and numbers |
 //! | `alert.rs`, `thresholds.rs` | order and limits of alerts, and the verdict |

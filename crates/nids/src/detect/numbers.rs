@@ -62,7 +62,7 @@ fn text(bytes: &[u8], base: u8) -> Option<(u64, usize)> {
     (count > 0).then_some((number, at + count))
 }
 
-/// Returns whether the comparison holds.
+/// Returns whether the comparison of a `byte_test` option is true.
 pub(super) fn test(test: &ByteTest, subject: Subject<'_>, end: usize, variables: &Variables) -> bool {
     let Some((number, ..)) = read(&test.source, subject, end, variables) else { return false };
     let operand = value(test.value, variables) as u64;
@@ -104,7 +104,7 @@ pub(super) fn jump(jump: &ByteJump, subject: Subject<'_>, end: usize, variables:
     (target <= subject.bytes.len()).then_some(target)
 }
 
-/// Returns the number and the place after it.
+/// Returns the number that a `byte_extract` option reads, and the offset after it.
 pub(super) fn extract(
     extract: &ByteExtract,
     subject: Subject<'_>,
@@ -119,7 +119,7 @@ pub(super) fn extract(
     Some((number, after))
 }
 
-/// Returns the result and the place after the number.
+/// Returns the result of a `byte_math` option, and the offset after the number that it reads.
 pub(super) fn math(math: &ByteMath, subject: Subject<'_>, end: usize, variables: &Variables) -> Option<(u64, usize)> {
     let (number, _, after) = read(&math.source, subject, end, variables)?;
     let operand = value(math.value, variables) as u64;

@@ -4,7 +4,7 @@
 use crate::literal::{Frequencies, Image, Pattern, build};
 use std::collections::HashMap;
 
-/// Literals with their rules.
+/// Byte strings to search for, with the rules that contain them.
 #[derive(Debug, Default)]
 pub struct Search {
     image: Option<Image>,
@@ -15,7 +15,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// Builds a set from pairs of literal and rule.
+    /// Builds a set from pairs of a byte string and the number of a rule.
     pub fn new(pairs: Vec<(Pattern, u32)>, frequencies: &Frequencies, seed: u64) -> Self {
         if pairs.is_empty() {
             return Self::default();

@@ -8,11 +8,11 @@ use crate::flow::Flow;
 use crate::rules::rule::Capture;
 use crate::rules::state::{BitAction, IntAction, Operand, Scope};
 
-/// Bits of the transaction that is inspected.
+/// Named bits of the transaction that the current rule inspects.
 pub(super) type TransactionBits = Vec<u32>;
 
 impl Detector {
-    /// Returns whether the tests of named bits and numbers pass.
+    /// Returns whether the tests of a rule on named bits and numbers succeed.
     pub(super) fn state_matches(&self, compiled: &Compiled, input: &Input<'_, '_>, bits: &TransactionBits) -> bool {
         compiled.bit_tests.iter().all(|op| {
             let set = match op.scope {
@@ -29,7 +29,7 @@ impl Detector {
         }) && compiled.int_tests.iter().all(|op| input.flow.as_deref().is_some_and(|flow| int_matches(op, flow)))
     }
 
-    /// Applies the changes of a rule that matched.
+    /// Applies the changes of named bits and numbers of a rule that matched.
     pub(super) fn apply_state(&mut self, rule: u32, input: &mut Input<'_, '_>, bits: &mut TransactionBits) {
         let engine = self.engine.clone();
         let compiled = &engine.rules[rule as usize];

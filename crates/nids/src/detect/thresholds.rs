@@ -8,7 +8,7 @@ use crate::rules::state::{BitAction, Scope, Threshold, ThresholdKind, Track};
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// Maximum number of counters and of bits.
+/// Maximum number of counters, and maximum number of bits.
 const ENTRIES_MAX: usize = 1 << 18;
 
 /// Identity of a rule that stays the same when rules are loaded again. It consists of the options
@@ -41,12 +41,12 @@ struct BitKey {
 pub(super) struct Thresholds {
     counters: HashMap<CounterKey, Counter>,
     bits: HashMap<BitKey, Micros>,
-    /// Entries that were not stored because of the bound.
+    /// Number of entries that were not stored because a table was full.
     pub refused: u64,
 }
 
 impl Thresholds {
-    /// Counts a match. Returns whether the alert passes.
+    /// Counts a match of a rule. Returns whether the threshold permits an alert.
     pub(super) fn pass(&mut self, rule: RuleKey, threshold: &Threshold, input: &mut Input<'_, '_>) -> bool {
         let now = input.packet.time;
         if threshold.track == Track::Flow {
@@ -73,14 +73,14 @@ impl Thresholds {
         count(threshold, counter, now)
     }
 
-    /// Returns whether one of the bits is set.
+    /// Returns whether at least one of the named bits is set.
     pub(super) fn has_bit(&self, op: &BitOp, source: IpAddr, destination: IpAddr, now: Micros) -> bool {
         op.names
             .iter()
             .any(|name| self.bits.get(&bit_key(*name, op.scope, source, destination)).is_some_and(|until| *until > now))
     }
 
-    /// Changes bits.
+    /// Sets, clears or inverts named bits.
     pub(super) fn change_bits(&mut self, op: &BitOp, source: IpAddr, destination: IpAddr, now: Micros) {
         for name in &op.names {
             let key = bit_key(*name, op.scope, source, destination);
@@ -113,7 +113,7 @@ fn bit_key(name: u32, scope: Scope, source: IpAddr, destination: IpAddr) -> BitK
     }
 }
 
-/// Counts a match of a flow.
+/// Counts a match of a rule whose counter belongs to the flow.
 fn pass_flow(rule: RuleKey, threshold: &Threshold, input: &mut Input<'_, '_>) -> bool {
     let Some(flow) = input.flow.as_deref_mut() else { return true };
     let at = match flow.thresholds.iter().position(|entry| entry.0 == rule) {

@@ -1,4 +1,4 @@
-//! Evaluation of rules for the transactions of a flow.
+//! Evaluates the rules for the transactions of a flow.
 
 use super::alert::Alert;
 use super::chain::{self, Subject};
@@ -18,7 +18,7 @@ enum FieldResult {
     NoMatch,
 }
 
-/// Transaction under inspection.
+/// Transaction that rules currently inspect.
 struct Current<'a> {
     parser: &'a dyn Parser,
     id: u64,
@@ -70,7 +70,7 @@ impl Detector {
         self.next_stamp();
         let mut rules = Vec::new();
         for state in &inspection.rules {
-            // Rules that are done leave the list of candidates.
+            // Rules that have matched, or can no longer match, are not evaluated again.
             if self.is_new(state.rule) && !state.done {
                 rules.push(state.rule);
             }
@@ -94,7 +94,7 @@ impl Detector {
         }
     }
 
-    /// Searches the literals of the fields that became available.
+    /// Searches the fields that have become available for the byte strings of the prefilter.
     fn search_fields(
         &mut self,
         engine: &Engine,

@@ -1,4 +1,4 @@
-//! Transformations of fields.
+//! Applies transformations, such as decoding, to fields before they are tested.
 
 use crate::regex::Cache;
 use crate::rules::transform::{Base64Mode, Transform};
@@ -96,7 +96,7 @@ fn xor(mut bytes: Vec<u8>, key: &[u8], offset: usize) -> Vec<u8> {
 
 fn inflate(decoder: impl Read, bytes_max: usize) -> Vec<u8> {
     let mut decoded = Vec::new();
-    // An error keeps the bytes before it.
+    // If the data has an error, the bytes before it are kept.
     let _ = decoder.take(bytes_max as u64).read_to_end(&mut decoded);
     decoded
 }

@@ -2,16 +2,16 @@
 
 use std::fmt::Write as _;
 
-/// JSON object in construction.
+/// JSON object that is being written.
 #[derive(Debug, Default)]
 pub struct Json {
     text: String,
-    /// The next member follows another one.
+    /// Whether the next member needs a comma before it.
     comma: bool,
 }
 
 impl Json {
-    /// Returns an open object.
+    /// Returns an object that is open for members.
     pub fn object() -> Self {
         Self { text: "{".to_owned(), comma: false }
     }

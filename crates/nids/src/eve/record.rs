@@ -1,4 +1,4 @@
-//! Records of alerts, transactions and flows.
+//! Writes the log records of alerts, transactions and flows.
 
 use super::payload::{BYTES_MAX, base64, printable};
 use super::{Json, Kind, Kinds};
@@ -9,7 +9,7 @@ use crate::packet::{Micros, Packet, Transport, tcp};
 use crate::rules::rule::{Action, Rule};
 use std::net::IpAddr;
 
-/// Everything that the record of an alert describes.
+/// Data that the record of an alert describes.
 pub(crate) struct AlertContext<'a> {
     /// Packet.
     pub packet: &'a Packet<'a>,
@@ -23,9 +23,9 @@ pub(crate) struct AlertContext<'a> {
     pub alert: &'a Alert,
     /// Verdict for the packet.
     pub verdict: Verdict,
-    /// Packets wait for their verdict.
+    /// Inline mode: packets wait for their verdict.
     pub inline: bool,
-    /// The record includes payload and packet.
+    /// The record includes the payload and the packet.
     pub payload: bool,
 }
 
@@ -231,7 +231,7 @@ fn flow_members(flow: &Flow, direction: Option<Direction>, transaction: Option<u
     });
 }
 
-/// Returns the name of a protocol's object in records.
+/// Returns the name of the JSON object in which records describe this protocol.
 fn object_name(app: App) -> &'static str {
     match app {
         App::Http | App::Http2 => "http",
@@ -253,7 +253,7 @@ pub(crate) fn transactions(packet: &Packet<'_>, flow: &mut Flow, kinds: Kinds, l
     }
 }
 
-/// Writes records of all transactions that are left.
+/// Writes records of all transactions that have no record yet.
 pub(crate) fn transactions_at_end(packet: &Packet<'_>, flow: &mut Flow, kinds: Kinds, lines: &mut Vec<u8>) {
     let Some(range) = flow.app.parser.as_ref().map(|parser| parser.transactions()) else { return };
     for id in range.start.max(flow.app.recorded)..range.end {
@@ -441,7 +441,8 @@ pub(crate) fn protocol_name(number: u8) -> String {
     }
 }
 
-/// Returns an address as Suricata prints it: IPv6 in full.
+/// Returns an address in the notation of Suricata, in which all parts of IPv6 addresses are
+/// written.
 pub(crate) fn address(address: IpAddr) -> String {
     match address {
         IpAddr::V4(v4) => v4.to_string(),

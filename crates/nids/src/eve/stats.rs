@@ -1,4 +1,4 @@
-//! The record of counters.
+//! Writes the log record of counters.
 
 use super::Json;
 use super::record::timestamp;

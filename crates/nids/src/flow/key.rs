@@ -13,17 +13,17 @@ pub struct Key {
     pub client: IpAddr,
     /// Server address.
     pub server: IpAddr,
-    /// Client port; for ICMP, the type of the request.
+    /// Client port. For ICMP, this is the type of the request.
     pub client_port: u16,
-    /// Server port; for ICMP, the type of the answer.
+    /// Server port. For ICMP, this is the type of the reply.
     pub server_port: u16,
     /// IP protocol number.
     pub protocol: u8,
     /// VLAN identifiers.
     pub vlans: [u16; 3],
-    /// Identifier of an ICMP echo.
+    /// Identifier of ICMP echo messages.
     pub id: u16,
-    /// Nesting depth of the tunnel.
+    /// Nesting depth of the tunnel that carries the packets of the flow.
     pub depth: u8,
 }
 
@@ -103,7 +103,7 @@ impl Eq for Key {}
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // Few wide writes, because each costs a call of the hasher.
+        // The function writes few wide values, because each write costs a call of the hasher.
         let ((low, low_port), (high, high_port)) = self.ordered();
         for address in [low, high] {
             match address {

@@ -22,7 +22,7 @@ pub enum FlowState {
     /// Packets were seen in one direction only, or the TCP handshake is not complete.
     #[default]
     New,
-    /// Packets in both directions, or a complete handshake.
+    /// Packets were seen in both directions, or the TCP handshake is complete.
     Established,
     /// A TCP connection that is closed.
     Closed,
@@ -31,12 +31,12 @@ pub enum FlowState {
 /// Verdict for all later packets of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FlowAction {
-    /// Inspect.
+    /// Later packets are inspected.
     #[default]
     None,
-    /// Accept without inspection.
+    /// Later packets are accepted without inspection.
     Pass,
-    /// Drop.
+    /// Later packets are dropped.
     Drop,
 }
 
@@ -45,7 +45,7 @@ pub enum FlowAction {
 pub struct Flow {
     /// Addresses and ports, client first.
     pub key: Key,
-    /// Number of the flow in this run, for records.
+    /// Number of the flow in this run, which log records contain.
     pub number: u64,
     /// Time of the first packet.
     pub first: Micros,
@@ -61,7 +61,7 @@ pub struct Flow {
     pub action: FlowAction,
     /// A rule with the option `bypass` matched, so later packets of the flow are not inspected.
     pub bypass: bool,
-    /// At least one alert.
+    /// At least one alert was reported for the flow.
     pub alerted: bool,
     /// The rules that only test addresses have already run for this flow, by direction.
     pub addresses_tested: [bool; 2],

@@ -27,12 +27,14 @@ pub struct TableCounters {
     pub evicted_established: u64,
 }
 
-/// Timeouts of flows, seconds: the defaults of Suricata.
+/// Timeouts of flows in seconds. The values are the defaults of Suricata.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timeouts {
-    /// TCP: before the handshake, established, closed.
+    /// Timeouts of TCP flows before the handshake is complete, after it, and after the connection
+    /// is closed.
     pub tcp: [u32; 3],
-    /// Other protocols: one direction, both directions, closed.
+    /// Timeouts of other flows with packets in one direction, with packets in both directions, and
+    /// after the flow is closed.
     pub other: [u32; 3],
 }
 
@@ -53,7 +55,7 @@ struct Slot {
     class: u8,
 }
 
-/// List of flows in the order of their last packets.
+/// List of flows, sorted by the time of their last packets.
 #[derive(Clone, Copy)]
 struct List {
     first: u32,
@@ -206,7 +208,7 @@ impl FlowTable {
         None
     }
 
-    /// Removes and returns any flow, oldest first.
+    /// Removes and returns the oldest flow.
     pub fn pop(&mut self) -> Option<Flow> {
         let oldest = self.lists.iter().filter(|list| list.first != NONE).map(|list| list.first);
         let first = oldest.min_by_key(|slot| self.flow_at(*slot).map_or(0, |flow| flow.number))?;
@@ -214,7 +216,7 @@ impl FlowTable {
     }
 
     fn evict(&mut self) -> Option<Flow> {
-        // New flows first, then closed ones, then established ones.
+        // New flows are removed first, then closed flows, then established flows.
         for class in [0, 3, 2, 5, 1, 4] {
             let first = self.lists[class].first;
             if first != NONE {

@@ -1,4 +1,5 @@
-//! One packet: its flow, its stream, its protocol, the rules.
+//! Inspects one packet: finds its flow, reassembles its stream, parses its protocol, and runs the
+//! rules.
 
 use super::{DropReason, FrameVerdict};
 use crate::app::{App, Direction};
@@ -13,23 +14,23 @@ use crate::stream::{Handled, Session, State};
 /// Counters of an inspector.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counters {
-    /// Packets, including tunnelled and reassembled ones.
+    /// Packets, including tunnelled packets and reassembled datagrams.
     pub packets: u64,
-    /// Packets without a flow.
+    /// Packets that belong to no flow.
     pub without_flow: u64,
     /// Packets with a wrong checksum.
     pub checksum: u64,
-    /// Packets that do not belong to their connection.
+    /// Packets that are not valid in their TCP connection.
     pub invalid: u64,
     /// Segments that overlap with different bytes.
     pub overlaps: u64,
-    /// Gaps in streams.
+    /// Gaps in streams that were skipped.
     pub gaps: u64,
     /// Frames received.
     pub frames: u64,
     /// Bytes of the frames received.
     pub bytes: u64,
-    /// Frames with the verdict drop.
+    /// Frames with the verdict to drop them.
     pub blocked: u64,
     /// Packets dropped by a rule.
     pub dropped_rules: u64,
@@ -43,7 +44,7 @@ pub(super) struct Counters {
     pub dropped_memory: u64,
 }
 
-/// Inspector without its decoder.
+/// Parts of an inspector except its packet decoder.
 pub(super) struct Core {
     pub(super) flows: FlowTable,
     pub(super) detector: Detector,
@@ -51,13 +52,13 @@ pub(super) struct Core {
     pub(super) parsers: ParserOptions,
     pub(super) records: Vec<u8>,
     pub(super) counters: Counters,
-    /// Memory of the bytes of all streams.
+    /// Memory that the bytes of all streams use.
     pub(super) stream_memory_bytes: u64,
     /// `sid` of the first alert of the current frame.
     pub(super) alert: Option<u32>,
 }
 
-/// Packet within its flow.
+/// Direction of a packet in its flow, and the result of the TCP processing.
 pub(super) struct Placed {
     pub(super) direction: Direction,
     pub(super) handled: Handled,
@@ -125,7 +126,7 @@ impl Core {
         self.stream_memory_bytes = (self.stream_memory_bytes + after).saturating_sub(before);
     }
 
-    /// Returns the flow of a key, taken out of the table.
+    /// Takes the flow of a key out of the table and returns it.
     fn flow_of(&mut self, key: Key, now: Micros) -> (FlowId, Flow) {
         if let Some(id) = self.flows.find(&key)
             && let Some(flow) = self.flows.take(id)
@@ -140,7 +141,7 @@ impl Core {
         (id, flow)
     }
 
-    /// Inspects a packet of a kind that forms no flows.
+    /// Inspects a packet that belongs to no flow.
     fn without_flow(&mut self, packet: &Packet<'_>) -> FrameVerdict {
         let mut input = Input {
             packet,
@@ -347,7 +348,7 @@ impl Core {
         FrameVerdict::Drop(reason)
     }
 
-    /// Releases what the flow no longer needs.
+    /// Writes records that are complete, and releases data that the flow no longer needs.
     fn after(&mut self, packet: &Packet<'_>, flow: &mut Flow) {
         record::files(packet, flow, false, self.settings.records, &mut self.records);
         record::transactions(packet, flow, self.settings.records, &mut self.records);

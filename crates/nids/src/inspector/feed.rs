@@ -102,7 +102,7 @@ impl Core {
         true
     }
 
-    /// Tells the parser that no more data follows.
+    /// Tells the protocol parser that no more data follows.
     fn end_data(&mut self, flow: &mut Flow, direction: Direction) {
         if flow.app.ended[direction as usize] {
             return;
@@ -112,7 +112,7 @@ impl Core {
         self.take_triggers(flow);
     }
 
-    /// A complete transaction makes rules see the payload at once.
+    /// When a transaction is complete, rules inspect the payload immediately.
     fn take_triggers(&mut self, flow: &mut Flow) {
         for direction in Direction::BOTH {
             let Some(parser) = flow.app.parser.as_mut() else { return };

@@ -37,7 +37,7 @@ pub enum DropReason {
     Rule,
     /// An earlier packet of the flow was dropped by a rule.
     Flow,
-    /// The packet does not belong to its TCP connection.
+    /// The packet is not valid in its TCP connection.
     Stream,
     /// The memory for streams is used up.
     Memory,
@@ -46,7 +46,7 @@ pub enum DropReason {
 /// Result of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameResult {
-    /// Verdict. Without `inline`, it is for information.
+    /// Verdict for the frame. In passive mode, the verdict is only for information.
     pub verdict: FrameVerdict,
     /// `sid` of the first alert, if there is one.
     pub alert: Option<u32>,

@@ -4,7 +4,7 @@
 use super::fragments::Fragments;
 use super::{Micros, Origin, Outer, Packet};
 
-/// Kind of the first header of a frame, as in captures.
+/// Type of the first header of a frame, as capture files give it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkType {
     /// Ethernet.
@@ -33,7 +33,7 @@ impl LinkType {
     }
 }
 
-/// Maximum nesting of tunnels.
+/// Maximum nesting depth of tunnels.
 const DEPTH_MAX: u8 = 8;
 
 /// UDP ports of tunnels.
@@ -53,7 +53,7 @@ impl Default for TunnelPorts {
     }
 }
 
-/// Decoder with its fragments.
+/// Decoder of frames, with the fragments that wait for reassembly.
 pub struct Decoder {
     pub(super) ports: TunnelPorts,
     pub(super) fragments: Fragments,
@@ -61,7 +61,7 @@ pub struct Decoder {
     pub check: bool,
 }
 
-/// Bytes and context of one decoding step.
+/// Bytes to decode, and the results of the earlier steps.
 pub(super) struct Step<'p, 'a> {
     pub(super) packet: Packet<'a>,
     pub(super) at: usize,
@@ -76,7 +76,7 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// Returns the fragments, with their counters.
+    /// Returns the store of fragments, which also has counters.
     pub fn fragments(&self) -> &Fragments {
         &self.fragments
     }

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 pub struct Fragment<'a> {
     /// Identification of the datagram.
     pub id: u32,
-    /// Position of the bytes in the datagram.
+    /// Offset of the bytes in the payload of the datagram.
     pub offset: usize,
     /// More fragments follow.
     pub more: bool,
@@ -28,13 +28,13 @@ pub struct FragmentCounters {
     pub fragments: u64,
     /// Datagrams completed.
     pub completed: u64,
-    /// Datagrams given up because of the bounds.
+    /// Datagrams that were discarded because the memory or their number is bounded.
     pub evicted: u64,
-    /// Datagrams given up after the timeout.
+    /// Datagrams that were discarded after the timeout.
     pub expired: u64,
     /// Fragments that exceed 65,535 bytes.
     pub too_large: u64,
-    /// Fragments that overlap with different bytes.
+    /// Fragments that overlap earlier fragments with different bytes.
     pub overlaps: u64,
 }
 
@@ -52,7 +52,7 @@ struct Key {
 
 struct Datagram {
     bytes: Vec<u8>,
-    /// Ranges that are set, sorted and disjoint.
+    /// Ranges of bytes that have arrived. They are sorted and disjoint.
     ranges: Vec<(usize, usize)>,
     end: Option<usize>,
     next: u8,
@@ -70,7 +70,7 @@ pub struct Fragments {
 }
 
 impl Fragments {
-    /// Returns an empty store with its bounds.
+    /// Returns an empty store with bounds for the number of datagrams and for their memory.
     pub fn new(datagrams_max: usize, bytes_max: usize) -> Self {
         Self {
             datagrams: HashMap::new(),

@@ -25,7 +25,7 @@ pub type Micros = u64;
 /// Origin of a packet: it was received, or the decoder or the stream reassembly created it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// Received.
+    /// The packet was received from the wire.
     Wire,
     /// Inner packet of GRE.
     Gre,
@@ -43,7 +43,7 @@ pub enum Origin {
     Erspan,
     /// Reassembled datagram.
     Fragments,
-    /// End of a flow: no bytes on the wire.
+    /// The packet stands for the end of a flow and was not received.
     FlowTimeout,
 }
 
@@ -74,7 +74,7 @@ pub struct Tcp {
     pub ack: u32,
     /// Flags, as in byte 13 of the header.
     pub flags: u8,
-    /// Window, unscaled.
+    /// Window field of the header, without the scale factor.
     pub window: u16,
     /// Urgent pointer.
     pub urgent: u16,
@@ -90,7 +90,7 @@ pub struct Tcp {
     pub fast_open: bool,
 }
 
-/// TCP flags.
+/// Bits of the TCP flags.
 pub mod tcp {
     /// No more data from the sender.
     pub const FIN: u8 = 0x01;
@@ -120,7 +120,7 @@ pub struct Icmp {
 /// Header of a transport protocol.
 #[derive(Debug, Clone, Copy)]
 pub enum Transport {
-    /// None, or one that is not decoded.
+    /// The packet has no transport header, or the header is not decoded.
     Other,
     /// TCP.
     Tcp(Tcp),
@@ -128,7 +128,7 @@ pub enum Transport {
     Udp,
     /// ICMP for IPv4 or IPv6.
     Icmp(Icmp),
-    /// SCTP: verification tag.
+    /// SCTP with its verification tag.
     Sctp(u32),
 }
 
@@ -141,7 +141,7 @@ pub struct Outer {
     pub destination: IpAddr,
     /// Name of the protocol that carries the tunnelled packet, as in EVE log records.
     pub protocol: &'static str,
-    /// Nesting depth, from 1.
+    /// Nesting depth of the tunnel, counted from 1.
     pub depth: u8,
 }
 
@@ -154,7 +154,7 @@ pub struct Packet<'a> {
     pub number: u64,
     /// Time of the frame.
     pub time: Micros,
-    /// Source of the packet.
+    /// Origin of the packet.
     pub origin: Origin,
     /// Packet around this packet, if it was tunnelled.
     pub outer: Option<Outer>,

@@ -31,7 +31,7 @@ impl Decoder {
         if header_bytes < 20 || total < header_bytes || header.len() < header_bytes {
             return (step.sink)(&step.packet);
         }
-        // A truncated capture is decoded as far as it goes.
+        // If a capture contains only a part of a packet, this part is decoded.
         let end = start + total.min(header.len());
         let packet = &mut step.packet;
         packet.version = 4;
@@ -134,7 +134,7 @@ impl Decoder {
         (step.sink)(&step.packet);
     }
 
-    /// Decodes the header above IP. The datagram ends at `end`.
+    /// Decodes the header above IP. The datagram ends at offset `end`.
     fn transport(&mut self, mut step: Step<'_, '_>, end: usize) {
         let at = step.at;
         step.packet.transport_at = at..at;

@@ -1,4 +1,4 @@
-//! Decoding of TCP, UDP, ICMP and SCTP, and of tunnels in UDP.
+//! Decodes TCP, UDP, ICMP and SCTP headers, and the tunnels in UDP.
 
 use super::decode::{Decoder, Step};
 use super::{Icmp, Origin, Packet, Tcp, Transport};
@@ -109,7 +109,7 @@ pub(super) fn checksum_ok(packet: &Packet<'_>, at: usize, end: usize) -> bool {
     let bytes = &packet.data[at..end];
     let pseudo = match packet.transport {
         Transport::Tcp(_) => true,
-        // A UDP checksum of zero is not set (RFC 768).
+        // A UDP checksum of zero means that the sender did not compute one (RFC 768).
         Transport::Udp if packet.version == 4 && bytes[6..8] == [0, 0] => return true,
         Transport::Udp => true,
         Transport::Icmp(_) => packet.version == 6,
@@ -139,7 +139,7 @@ pub(super) fn checksum_ok(packet: &Packet<'_>, at: usize, end: usize) -> bool {
 }
 
 impl Decoder {
-    /// Decodes packets in VXLAN, Geneve and Teredo.
+    /// Decodes the tunnelled packets in VXLAN, Geneve and Teredo.
     pub(super) fn udp_tunnels(&mut self, step: &mut Step<'_, '_>) {
         let port = step.packet.destination_port;
         let start = step.packet.payload.start;

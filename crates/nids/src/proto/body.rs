@@ -4,33 +4,33 @@
 /// Sizes of the window.
 #[derive(Debug, Clone, Copy)]
 pub struct WindowOptions {
-    /// Number of bytes that are kept in total.
+    /// Maximum number of bytes of a body that are kept for rules.
     pub limit: u64,
     /// Number of bytes that must arrive before the first inspection, unless the body is complete
     /// earlier.
     pub minimum: u64,
-    /// Number of bytes of a later inspection.
+    /// Number of bytes in the window of a later inspection.
     pub window: u64,
 }
 
 impl WindowOptions {
-    /// Returns the defaults of Suricata for requests.
+    /// Default values of Suricata for request bodies.
     pub const REQUEST: Self = Self { limit: 100 << 10, minimum: 32 << 10, window: 4 << 10 };
-    /// Returns the defaults of Suricata for responses.
+    /// Default values of Suricata for response bodies.
     pub const RESPONSE: Self = Self { limit: 100 << 10, minimum: 40 << 10, window: 16 << 10 };
-    /// Returns the defaults of Suricata for files.
+    /// Default values of Suricata for files.
     pub const FILE: Self = Self { limit: 0, minimum: 100_000, window: 100_000 };
 }
 
-/// Bytes of a body. The part that no window needs is released.
+/// Bytes of a body. Bytes that no later window needs are released.
 #[derive(Debug, Default)]
 pub struct Body {
     data: Vec<u8>,
     /// Offset of the first byte of `data`.
     base: u64,
-    /// Number of bytes so far, without those after the limit.
+    /// Number of bytes that have arrived, without the bytes after the limit.
     stored: u64,
-    /// Number of bytes so far.
+    /// Number of bytes that have arrived.
     total: u64,
     /// Number of bytes that rules have inspected.
     inspected: u64,
@@ -48,7 +48,7 @@ impl Body {
         self.stored += room as u64;
     }
 
-    /// Marks the end.
+    /// Marks the body as complete.
     pub fn finish(&mut self) {
         self.complete = true;
     }

@@ -29,7 +29,7 @@ pub(super) struct Message {
     id: u16,
     flags: u16,
     questions: Vec<Record>,
-    /// Answers, authorities, additional records.
+    /// Answer, authority and additional records.
     sections: [Vec<Record>; 3],
 }
 
@@ -140,7 +140,7 @@ impl Parser for Dns {
 }
 
 impl Message {
-    /// Parses a message as far as it is valid.
+    /// Parses a message. If the message is malformed, the part before the error is returned.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let half = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
         let mut message = Self { id: half(0)?, flags: half(2)?, ..Self::default() };

@@ -34,7 +34,7 @@ pub struct File {
     reported: bool,
 }
 
-/// Description of a file that is complete or given up.
+/// Description of a file that is complete, or whose transfer has ended early.
 #[derive(Debug, Clone)]
 pub struct FileRecord {
     /// Transaction.
@@ -67,7 +67,7 @@ impl File {
         self.body.add(bytes, limit);
     }
 
-    /// Counts bytes that are kept elsewhere.
+    /// Counts bytes of the file that are stored elsewhere, and adds them to the digests.
     pub fn count(&mut self, bytes: &[u8]) {
         self.size += bytes.len() as u64;
         if let Some(digests) = self.digests.as_mut() {
@@ -77,7 +77,7 @@ impl File {
         }
     }
 
-    /// Marks the end.
+    /// Marks the file as complete.
     pub fn finish(&mut self) {
         self.closed = true;
         self.body.finish();

@@ -22,7 +22,7 @@ pub enum Identified {
     Unknown,
 }
 
-/// Number of bytes after which no more are awaited.
+/// Number of bytes after which the identification waits for no more bytes.
 const BYTES_MAX: usize = 64;
 
 /// Identifies the protocol of a TCP stream.

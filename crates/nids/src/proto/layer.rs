@@ -10,22 +10,22 @@ use std::collections::VecDeque;
 pub struct RuleState {
     /// Number of the rule.
     pub rule: u32,
-    /// Chains that matched, by position.
+    /// Bit set of the field tests that have matched, by their position.
     pub matched: u32,
     /// The rule matched, or can no longer match.
     pub done: bool,
 }
 
-/// Inspection of one direction of a transaction.
+/// Progress of the inspection of one direction of a transaction.
 #[derive(Debug, Default)]
 pub struct Inspection {
-    /// Sets of literals that were searched, by number.
+    /// Bit set of the literal sets that were already searched, by their number.
     pub searched: [u64; 4],
-    /// Rules that are under way or done.
+    /// Rules whose evaluation has begun or is complete.
     pub rules: Vec<RuleState>,
     /// Named bits of the transaction.
     pub bits: Vec<u32>,
-    /// The direction is complete and inspected.
+    /// The direction is complete, and all rules have inspected it.
     pub done: bool,
 }
 
@@ -49,7 +49,7 @@ pub struct AppLayer {
     pub failed: bool,
     /// The protocol became known with the current packet. There is one entry per direction.
     pub fresh: [bool; 2],
-    /// Parser, while there is something to parse.
+    /// Parser of the protocol. It is `None` if the flow is not parsed.
     pub parser: Option<Box<dyn Parser>>,
     /// The parser takes no more data.
     pub stopped: bool,
@@ -57,7 +57,7 @@ pub struct AppLayer {
     pub ended: [bool; 2],
     inspections: VecDeque<[Inspection; 2]>,
     first: u64,
-    /// Transactions whose records are written.
+    /// Number of transactions whose log records are written.
     pub recorded: u64,
 }
 
@@ -74,7 +74,7 @@ impl AppLayer {
         }
     }
 
-    /// Passes a gap to the parser.
+    /// Tells the parser that bytes are missing.
     pub fn gap(&mut self, direction: Direction, bytes: usize) {
         if self.stopped {
             return;
@@ -96,7 +96,7 @@ impl AppLayer {
         }
     }
 
-    /// Returns the inspection of a transaction in one direction.
+    /// Returns the inspection progress of a transaction in one direction.
     pub fn inspection(&mut self, id: u64, direction: Direction) -> &mut Inspection {
         let index = id.saturating_sub(self.first) as usize;
         while self.inspections.len() <= index {
@@ -105,12 +105,12 @@ impl AppLayer {
         &mut self.inspections[index][direction as usize]
     }
 
-    /// Takes an inspection out while rules change it.
+    /// Takes the inspection progress out while rules change it.
     pub fn take_inspection(&mut self, id: u64, direction: Direction) -> Inspection {
         std::mem::take(self.inspection(id, direction))
     }
 
-    /// Puts an inspection back.
+    /// Puts the inspection progress back.
     pub fn put_inspection(&mut self, id: u64, direction: Direction, inspection: Inspection) {
         *self.inspection(id, direction) = inspection;
     }

@@ -2,14 +2,15 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `layer.rs` | the protocol of a flow: detection, parser, inspection state of transactions |
-//! | `identify.rs` | which protocol the first bytes belong to |
+//! | `layer.rs` | state of a flow: detected protocol, parser, and inspection of transactions |
+//! | `identify.rs` | identifies the protocol from the first bytes of a flow |
 //! | `file.rs` | files |
 //! | `body.rs` | bodies and files, with the window that rules inspect |
-//! | `http/`, `dns.rs`, ... | one parser each |
+//! | `http/`, `dns.rs`, ... | parser of one protocol each |
 //!
-//! A parser turns bytes into transactions. Rules inspect the fields of a transaction as soon as its
-//! progress makes them available.
+//! A parser turns bytes into transactions, such as a request with its response. It reports its
+//! progress in each transaction as a number. Rules inspect a field as soon as this progress makes
+//! the field available.
 
 pub mod body;
 mod dns;
@@ -29,10 +30,10 @@ use crate::flow::Key;
 use crate::rules::Field;
 use std::ops::Range;
 
-/// Result of new data.
+/// Result of passing new data to a parser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// More data is welcome.
+    /// The parser accepts more data.
     Ok,
     /// The rest of the flow is not parsed.
     Stop,
@@ -47,7 +48,7 @@ pub struct View {
     pub direction: Direction,
     /// No more data follows in this direction.
     pub end: bool,
-    /// Packets wait for their verdict.
+    /// Inline mode: packets wait for their verdict.
     pub inline: bool,
 }
 
@@ -56,7 +57,7 @@ pub trait Parser: Send + std::fmt::Debug {
     /// Passes data of one direction to the parser. If `end` is true, no more data follows.
     fn data(&mut self, direction: Direction, data: &[u8], end: bool) -> Status;
 
-    /// Skips missing data.
+    /// Tells the parser that `bytes` bytes of one direction are missing.
     fn gap(&mut self, direction: Direction, bytes: usize) -> Status {
         let _ = (direction, bytes);
         Status::Stop
@@ -68,7 +69,7 @@ pub trait Parser: Send + std::fmt::Debug {
     /// Returns the progress of a transaction in one direction.
     fn progress(&self, id: u64, direction: Direction) -> u8;
 
-    /// Returns the progress of a direction that is complete.
+    /// Returns the progress value of a direction that is complete.
     fn complete(&self) -> u8;
 
     /// Returns the bytes of a field of the transaction `id`. If the field occurs several times,
@@ -95,7 +96,8 @@ pub trait Parser: Send + std::fmt::Debug {
         false
     }
 
-    /// Ends an inspection: windows of bodies move.
+    /// Tells the parser that rules have inspected the transaction. The windows of bodies then move
+    /// forward.
     fn inspected(&mut self, id: u64, direction: Direction) {
         let _ = (id, direction);
     }
@@ -117,7 +119,7 @@ pub trait Parser: Send + std::fmt::Debug {
         false
     }
 
-    /// Returns whether the transaction has a separate record.
+    /// Returns whether a log record is written for the transaction.
     fn is_recorded(&self, id: u64) -> bool {
         let _ = id;
         true
@@ -141,7 +143,7 @@ pub trait Parser: Send + std::fmt::Debug {
 pub struct ParserOptions {
     /// HTTP.
     pub http: HttpConfig,
-    /// Files have digests.
+    /// Digests of files are computed.
     pub hash_files: bool,
 }
 

@@ -12,9 +12,9 @@ use std::ops::Range;
 const LINE_BYTES_MAX: usize = 255;
 /// Maximum length of a packet (RFC 4253, section 6.1).
 const PACKET_BYTES_MAX: usize = 35_000;
-/// Progress of a direction whose version line is complete.
+/// Progress value of a direction whose version line is complete.
 const VERSION: u8 = 1;
-/// Progress of a direction that is encrypted from now on.
+/// Progress value of a direction whose data is encrypted from now on.
 const COMPLETE: u8 = 2;
 /// Message numbers (RFC 4253, section 12).
 const KEXINIT: u8 = 20;
@@ -27,7 +27,7 @@ struct Side {
     buffer: Vec<u8>,
     protocol: Vec<u8>,
     software: Vec<u8>,
-    /// Algorithms of the fingerprint, and the fingerprint.
+    /// Algorithm lists from which the fingerprint is computed, and the fingerprint.
     hassh: Option<(String, String)>,
     progress: u8,
     /// Encrypted data has arrived in this direction. Rules still inspect the packets before it.

@@ -24,7 +24,7 @@ const VISITED_BYTES: usize = 64 << 10;
 pub struct Flags {
     /// `i`: ASCII letters match in both cases.
     pub nocase: bool,
-    /// `m`: `^` and `$` match at lines.
+    /// `m`: `^` and `$` also match at the start and end of each line.
     pub multi_line: bool,
     /// `s`: the dot matches a newline.
     pub dot_all: bool,
@@ -46,7 +46,7 @@ pub struct Regex {
 
 struct Inner {
     matcher: Matcher,
-    /// Names of the groups; `None` for a group without a name.
+    /// Names of the capture groups. The entry of a group without a name is `None`.
     names: Vec<Option<String>>,
     source: Box<str>,
     flags: Flags,

@@ -1,6 +1,6 @@
-//! Translation of PCRE syntax to the syntax of `regex-syntax`.
+//! Translates regular expressions from PCRE syntax to the syntax of `regex-syntax`.
 //!
-//! Both accept the same core. The differences that rules use are:
+//! Both syntaxes have the same core. Rules use the following differences:
 //!
 //! | PCRE | here |
 //! |---|---|
@@ -21,7 +21,7 @@ pub struct Unsuitable;
 /// Options of an expression that change its translation.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Syntax {
-    /// `m`: `^` and `$` match at lines.
+    /// `m`: `^` and `$` also match at the start and end of each line.
     pub multi_line: bool,
     /// `E`: `$` matches only at the very end.
     pub dollar_end_only: bool,
@@ -186,7 +186,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Consumes an escape of one byte, and returns this byte.
+    /// Consumes an escape sequence that stands for one byte, and returns this byte.
     fn single_escape(&mut self) -> Result<u8, Unsuitable> {
         let kind = self.peek(1).ok_or(Unsuitable)?;
         self.at += 2;

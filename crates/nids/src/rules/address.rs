@@ -177,7 +177,8 @@ pub(super) fn normalise<T: Ord + Copy>(mut ranges: List<T>, next: impl Fn(T) -> 
     merged
 }
 
-/// Returns `yes` without `no`. Both are normalised.
+/// Returns the addresses of `yes` that are not in `no`. Both lists are sorted, and their ranges are
+/// disjoint.
 pub(super) fn subtract<T>(yes: List<T>, no: List<T>, one: T) -> List<T>
 where
     T: Ord + Copy + std::ops::Add<Output = T> + std::ops::Sub<Output = T>,

@@ -26,7 +26,7 @@ pub(super) struct Problem {
     pub(super) reason: &'static str,
 }
 
-/// Inputs that all rules of a set share.
+/// Data that the construction of all rules of a set shares.
 pub(super) struct Context<'a> {
     /// Variables of headers.
     pub(super) variables: &'a Variables,
@@ -37,7 +37,7 @@ pub(super) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// Returns a context without cached lists.
+    /// Returns a context whose cache of parsed lists is empty.
     pub(super) fn new(variables: &'a Variables, classes: &'a meta::Classes) -> Self {
         Self { variables, classes, addresses: HashMap::new(), ports: HashMap::new() }
     }
@@ -58,7 +58,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Rule in construction.
+/// Rule that is being built.
 pub(super) struct Builder {
     pub(super) chains: Chains,
     pub(super) names: Names,
@@ -213,7 +213,7 @@ impl Builder {
         self.state_option(name, value)
     }
 
-    /// Adds an option with state, or one of the few others.
+    /// Adds an option that keeps state, or one of the few remaining options.
     fn state_option(&mut self, name: &str, value: Option<&str>) -> Result<(), &'static str> {
         match (name, value) {
             ("flow", Some(value)) => {

@@ -23,13 +23,13 @@ pub struct ByteSource {
 /// Encoding of a number in a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
-    /// Binary, most significant byte first.
+    /// Binary number, most significant byte first.
     Big,
-    /// Binary, least significant byte first.
+    /// Binary number, least significant byte first.
     Little,
-    /// Binary, in the byte order of the DCE/RPC header.
+    /// Binary number in the byte order that the DCE/RPC header gives.
     Dce,
-    /// Digits in base 10, 16 or 8; base 0 detects `0x` and `0`.
+    /// Text with digits in base 10, 16 or 8. Base 0 detects the base by the prefixes `0x` and `0`.
     Text(u8),
 }
 
@@ -59,7 +59,7 @@ pub struct ByteTest {
     pub source: ByteSource,
     /// Operator.
     pub operator: TestOperator,
-    /// Negates the result.
+    /// Inverts the result of the comparison.
     pub negated: bool,
     /// Right operand.
     pub value: Value,
@@ -71,9 +71,9 @@ pub struct ByteTest {
 pub struct ByteJump {
     /// Number in the field.
     pub source: ByteSource,
-    /// Factor.
+    /// Factor by which the number is multiplied.
     pub multiplier: u32,
-    /// Rounds up to a multiple of four.
+    /// The result is rounded up to a multiple of four.
     pub align: bool,
     /// The jump starts at the start of the field.
     pub from_beginning: bool,
@@ -83,12 +83,12 @@ pub struct ByteJump {
     pub post_offset: Value,
 }
 
-/// Storage of a number in a variable.
+/// Stores a number from the field in a variable (option `byte_extract`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteExtract {
     /// Number in the field.
     pub source: ByteSource,
-    /// Factor.
+    /// Factor by which the number is multiplied.
     pub multiplier: u32,
     /// Alignment in bytes: 0, 2 or 4.
     pub align: u8,
@@ -113,10 +113,11 @@ pub enum MathOperator {
     ShiftRight,
 }
 
-/// Arithmetic with a number in a field.
+/// Calculates with a number from the field and stores the result in a variable (option
+/// `byte_math`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteMath {
-    /// Number in the field: the left operand.
+    /// Number in the field, which is the left operand.
     pub source: ByteSource,
     /// Operator.
     pub operator: MathOperator,
@@ -126,14 +127,14 @@ pub struct ByteMath {
     pub variable: u8,
 }
 
-/// Test that the field has bytes at a position.
+/// Tests whether the field has a byte at a position (option `isdataat`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IsDataAt {
     /// Position of the byte.
     pub position: Value,
     /// The position counts from the end of the previous match.
     pub relative: bool,
-    /// Negates the result.
+    /// Inverts the result of the test.
     pub negated: bool,
 }
 
@@ -142,7 +143,7 @@ pub struct IsDataAt {
 pub struct Names(Vec<String>);
 
 impl Names {
-    /// Returns the index of `name`, defining it if it is new.
+    /// Returns the index of the variable `name`. If it is new, defines it.
     fn define(&mut self, name: &str) -> Result<u8, &'static str> {
         const BAD: &str = "the name of a variable is not valid";
         let valid = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')

@@ -10,16 +10,16 @@ use super::text::unquote;
 use super::transform::Transform;
 use super::{keywords, pcre};
 
-/// Chains of a rule in construction.
+/// Tests of a rule that is being built, grouped by field.
 pub(super) struct Chains {
     chains: Vec<Chain>,
-    /// Chain that the next test joins.
+    /// Group of tests to which the next test is added.
     current: Option<usize>,
-    /// Chain and index of the last content.
+    /// Group and index of the last `content` test.
     last: Option<(usize, usize)>,
-    /// Chain of the last test.
+    /// Group of the last test.
     last_chain: Option<usize>,
-    /// Tests join the Base64 test of the current chain.
+    /// New tests apply to the decoded data of the last Base64 test.
     in_base64: bool,
     /// The name of a field stands before the `content` options that use it, as in Snort 3.
     snort3: bool,
@@ -262,7 +262,7 @@ impl Chains {
         no_sticky && self.last.is_some_and(|(chain, _)| self.chains[chain].field == Field::Payload)
     }
 
-    /// Moves the last content to `field`.
+    /// Moves the last `content` test to `field`.
     fn move_last(&mut self, field: Field) -> Result<(), &'static str> {
         let (chain, index) = self.last.filter(|(_, index)| *index != usize::MAX).ok_or(NO_CONTENT)?;
         let test = self.chains[chain].tests.remove(index);
@@ -300,7 +300,7 @@ impl Chains {
     }
 }
 
-/// Returns whether no match fits into the depth.
+/// Returns whether the byte string is longer than the depth in which it must lie.
 fn is_too_deep(content: &Content) -> bool {
     matches!(content.depth, Some(Value::Number(depth)) if depth < content.bytes.len() as i64)
 }
@@ -320,7 +320,7 @@ fn is_relative(test: &Test) -> bool {
     }
 }
 
-/// Marks contents that a later test is relative to.
+/// Marks the `content` tests to whose match a later test is relative.
 fn mark_relative(tests: &mut [Test]) {
     for index in 1..tests.len() {
         if is_relative(&tests[index]) {

@@ -4,7 +4,7 @@
 /// Value in a rule option: a constant, or a variable that `byte_extract` or `byte_math` sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value {
-    /// Number in the rule.
+    /// Constant number in the rule.
     Number(i64),
     /// Index of a variable of the rule.
     Variable(u8),
@@ -15,11 +15,11 @@ pub enum Value {
 pub struct Content {
     /// Bytes to search for. They are in lower case if `nocase` is set.
     pub bytes: Box<[u8]>,
-    /// Case-insensitive for ASCII letters.
+    /// ASCII letters match in both cases.
     pub nocase: bool,
-    /// Matches where the bytes do not occur.
+    /// The test succeeds if the bytes do not occur.
     pub negated: bool,
-    /// First position, from the start of the field.
+    /// First position at which the bytes may match, counted from the start of the field.
     pub offset: Option<Value>,
     /// Number of bytes after `offset` that the match may cover.
     pub depth: Option<Value>,
@@ -31,16 +31,16 @@ pub struct Content {
     pub starts: bool,
     /// Matches only at the end of the field.
     pub ends: bool,
-    /// A later test is relative to this match.
+    /// A later test starts where this match ends.
     pub relative_next: bool,
-    /// Marked as the prefilter of the rule.
+    /// The rule marks this byte string for the prefilter (`fast_pattern`).
     pub fast_pattern: bool,
     /// Part of the byte string that the prefilter searches for, as offset and length.
     pub fast_part: Option<(u16, u16)>,
 }
 
 impl Content {
-    /// Parses the quoted spelling, such as `"GET |20 2f|"`.
+    /// Parses a quoted byte string such as `"GET |20 2f|"`.
     pub fn parse(spelling: &str, negated: bool) -> Result<Self, &'static str> {
         let bytes = decode(spelling)?;
         if bytes.is_empty() {
@@ -65,13 +65,13 @@ impl Content {
         })
     }
 
-    /// Makes the content case-insensitive.
+    /// Makes the comparison of the bytes case-insensitive.
     pub fn set_nocase(&mut self) {
         self.nocase = true;
         self.bytes.make_ascii_lowercase();
     }
 
-    /// Returns whether the match depends on the previous match.
+    /// Returns whether the position of the match depends on the previous match.
     pub fn is_relative(&self) -> bool {
         self.distance.is_some() || self.within.is_some()
     }

@@ -25,7 +25,7 @@ pub enum Kind {
     Repeated,
     /// Number in a transaction. It is stored as 8 bytes, most significant byte first.
     Number,
-    /// Number that can occur several times.
+    /// Number that can occur several times in a transaction.
     Numbers,
 }
 
@@ -38,11 +38,11 @@ pub struct FieldInfo {
     pub aliases: &'static [&'static str],
     /// Keyword that moves the `content` before it to this field.
     pub modifier: Option<&'static str>,
-    /// Protocols that have the field; empty for packets.
+    /// Application protocols that have the field. The list is empty for fields of packets.
     pub apps: &'static [App],
     /// Kind.
     pub kind: Kind,
-    /// Availability by direction.
+    /// Availability of the field, by direction.
     pub ready: [Ready; 2],
 }
 
@@ -239,7 +239,7 @@ impl Field {
         self.info().kind != Kind::Packet
     }
 
-    /// Returns the availability in one direction.
+    /// Returns when the field is available in one direction.
     pub fn ready(self, direction: Direction) -> Ready {
         self.info().ready[direction as usize]
     }

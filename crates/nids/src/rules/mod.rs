@@ -1,18 +1,18 @@
-//! The rule language of Snort 2, Snort 3 and Suricata.
+//! Parser of the rule languages of Snort 2, Snort 3 and Suricata.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `load.rs` | rule files, and the list of rules that do not load |
-//! | `text.rs` | lines, headers and options as text |
-//! | `build.rs` | from text to a [`Rule`] |
+//! | `load.rs` | loads rule files, and lists the rules that do not load |
+//! | `text.rs` | splits rule files into lines, headers and options |
+//! | `build.rs` | builds a [`Rule`] from its text |
 //! | `rule.rs` | a rule after parsing |
-//! | `address.rs`, `port.rs`, `variables.rs`, `protocol.rs` | parts of a header |
-//! | `meta.rs` | identification and classes |
-//! | `field.rs` | the table of fields that rules inspect |
-//! | `chains.rs` | fields, modifiers and contents while a rule is built |
+//! | `address.rs`, `port.rs`, `variables.rs`, `protocol.rs` | parts of a rule header |
+//! | `meta.rs` | identification and classes of rules |
+//! | `field.rs` | table of the fields that rules inspect |
+//! | `chains.rs` | collects the tests of each field while a rule is built |
 //! | `content.rs`, `bytes.rs`, `pcre.rs`, `transform.rs`, `keywords.rs` | tests of fields |
 //! | `packet_test.rs`, `state.rs`, `number.rs` | tests of packets and of state |
-//! | `prefilter.rs` | choice of the content that the prefilter searches |
+//! | `prefilter.rs` | chooses the byte string for which the prefilter searches |
 
 pub mod address;
 mod build;

@@ -30,7 +30,7 @@ pub enum PacketTest {
     TcpSequence(u32),
     /// TCP acknowledgment number.
     TcpAcknowledgment(u32),
-    /// TCP window, unscaled.
+    /// TCP window field, without the scale factor.
     TcpWindow(NumberTest),
     /// TCP maximum segment size option.
     TcpMss(NumberTest),
@@ -42,7 +42,7 @@ pub enum PacketTest {
     IcmpId(u16),
     /// ICMP sequence number.
     IcmpSequence(u16),
-    /// VLAN identifier, with the layer, or any layer.
+    /// VLAN identifier of the given layer, or of any layer.
     VlanId(NumberTest, Option<u8>),
     /// Bytes that one direction of a TCP stream has sent.
     StreamBytes(StreamSide, NumberTest),
@@ -83,7 +83,7 @@ pub enum StreamSide {
     Either,
 }
 
-/// Comparison of single bits.
+/// Comparison of several bits of a header field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bits {
     /// Bits that are compared.
@@ -97,13 +97,13 @@ pub struct Bits {
 /// Comparison of bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BitsHow {
-    /// Exactly these bits.
+    /// All of these bits are set, and no others.
     Exact,
-    /// At least these bits.
+    /// All of these bits are set, and possibly others.
     All,
-    /// At least one of these bits.
+    /// At least one of these bits is set.
     AnyOf,
-    /// None of these bits.
+    /// None of these bits is set.
     NoneOf,
 }
 

@@ -1,4 +1,4 @@
-//! Choice of the content that the prefilter searches.
+//! Chooses the byte string of a rule for which the prefilter searches.
 
 use super::content::Content;
 use super::field::{Field, Kind};
@@ -46,7 +46,7 @@ fn is_searched(chain: &Chain) -> bool {
     searched && !chain.tests.iter().any(|test| matches!(test, Test::Absent { .. }))
 }
 
-/// Returns the bytes of a content that the prefilter searches.
+/// Returns the part of a byte string for which the prefilter searches.
 pub fn searched_part(content: &Content) -> &[u8] {
     match content.fast_part {
         Some((offset, length)) => {

@@ -1,9 +1,9 @@
-//! The protocol word of a header.
+//! Parses the protocol in a rule header.
 
 use super::rule::{Link, Protocol};
 use crate::app::{App, AppSet};
 
-/// Parses the protocol word.
+/// Parses the word of a rule header that names the protocol.
 pub(super) fn parse(word: &str) -> Result<Protocol, &'static str> {
     let any = Protocol {
         numbers: Vec::new(),

@@ -27,28 +27,28 @@ pub struct Place {
 pub enum Action {
     /// Accepts the packet without an alert, and stops the evaluation of further rules.
     Pass,
-    /// Drops the packet and the rest of the flow, with an alert.
+    /// Drops the packet and the rest of the flow, and reports an alert.
     Drop,
-    /// Drops, with an alert and a reset.
+    /// Drops the packet, with an alert and a reset of the connection.
     Reject,
-    /// Alerts.
+    /// Reports an alert.
     Alert,
 }
 
 /// Protocol part of a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Protocol {
-    /// IP protocol numbers; empty for all.
+    /// IP protocol numbers. The list is empty if all protocols match.
     pub numbers: Vec<u8>,
-    /// IP version, or both.
+    /// IP version, or `None` for both versions.
     pub version: Option<u8>,
-    /// Application protocols; empty for all.
+    /// Application protocols. The set is empty if all protocols match.
     pub apps: AppSet,
-    /// Only single packets (`tcp-pkt`).
+    /// The rule inspects only single packets (`tcp-pkt`).
     pub packets_only: bool,
-    /// Only reassembled data (`tcp-stream`).
+    /// The rule inspects only reassembled data (`tcp-stream`).
     pub stream_only: bool,
-    /// Frames that are not IP: ARP, or any Ethernet frame.
+    /// The rule inspects frames that are not IP, either ARP frames or all Ethernet frames.
     pub link: Option<Link>,
 }
 
@@ -61,14 +61,14 @@ pub enum Link {
     Ether,
 }
 
-/// Arrow of a header.
+/// Arrow between the two endpoints in a rule header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrow {
-    /// `->`: from the first to the second endpoint.
+    /// `->`: packets from the first endpoint to the second one match.
     Forward,
-    /// `<>`: either way.
+    /// `<>`: packets in both directions match.
     Both,
-    /// `=>`: both directions of one transaction.
+    /// `=>`: the rule tests both directions of one transaction.
     Transaction,
 }
 
@@ -101,19 +101,19 @@ pub enum Test {
     Pcre(Pcre),
     /// Comparison of a number in the field.
     ByteTest(ByteTest),
-    /// Movement of the end of the previous match.
+    /// Moves the end of the previous match by a number in the field.
     ByteJump(ByteJump),
-    /// Storage of a number.
+    /// Stores a number from the field in a variable.
     ByteExtract(ByteExtract),
-    /// Arithmetic.
+    /// Calculates with a number from the field.
     ByteMath(ByteMath),
-    /// Existence of bytes.
+    /// Tests whether the field has a byte at a position.
     DataAt(IsDataAt),
     /// Length of the field.
     Size(NumberTest),
     /// Value of a number field.
     Number(NumberTest),
-    /// Base64 decoding, and tests of the result.
+    /// Decodes Base64, and tests the result.
     Base64 {
         /// Maximum number of encoded bytes.
         bytes: Option<u32>,
@@ -137,15 +137,15 @@ pub enum Test {
 pub struct Pcre {
     /// Compiled expression.
     pub regex: Regex,
-    /// Matches where the expression does not.
+    /// The test succeeds if the expression does not match.
     pub negated: bool,
     /// The search starts at the end of the previous match.
     pub relative: bool,
-    /// Names that groups of the expression set, by group number.
+    /// Variables in which capture groups are stored, by group number.
     pub captures: Vec<(u8, Capture)>,
 }
 
-/// Target of a group of a regular expression.
+/// Variable in which a capture group is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Capture {
     /// Variable of the flow, by name.
@@ -154,7 +154,7 @@ pub enum Capture {
     Packet(String),
 }
 
-/// Position of the test that the prefilter searches.
+/// Position of the test for which the prefilter searches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefilter {
     /// Index in [`Rule::chains`].
@@ -195,9 +195,9 @@ pub struct Rule {
     /// Test that the prefilter searches for. If it is `None`, the rule is evaluated for every
     /// packet.
     pub prefilter: Option<Prefilter>,
-    /// Matches without an alert.
+    /// The rule can match without reporting an alert.
     pub noalert: bool,
-    /// `pass` with an alert.
+    /// The rule reports an alert although its action is `pass`.
     pub alert: bool,
     /// A match ends the inspection of the flow.
     pub bypass: bool,
@@ -225,7 +225,7 @@ pub struct Meta {
     pub references: Vec<String>,
     /// Metadata: pairs of key and value.
     pub metadata: Vec<(String, String)>,
-    /// Attacked side, `src_ip` or `dest_ip`.
+    /// Side that is attacked, `src_ip` or `dest_ip`.
     pub target: Option<String>,
 }
 

@@ -7,13 +7,13 @@ use crate::app::Direction;
 /// Test of the flow of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FlowTest {
-    /// Direction.
+    /// Direction of the packet.
     pub direction: Option<Direction>,
-    /// Established, or not established.
+    /// The flow must be established (true) or not established (false).
     pub established: Option<bool>,
-    /// Only reassembled data (true), or only packets (false).
+    /// The rule inspects only reassembled data (true) or only packets (false).
     pub stream: Option<bool>,
-    /// Only reassembled datagrams (true), or never (false).
+    /// The rule inspects only reassembled datagrams (true) or no reassembled datagrams (false).
     pub fragments: Option<bool>,
 }
 
@@ -61,9 +61,9 @@ pub struct Bit {
     pub scope: Scope,
     /// Operation.
     pub action: BitAction,
-    /// Names; more than one with `isset,a|b`.
+    /// Names of the bits. A test can have several names, as in `isset,a|b`.
     pub names: Vec<String>,
-    /// Life of the bit, seconds.
+    /// Time in seconds after which the bit is cleared.
     pub expire_seconds: Option<u32>,
 }
 
@@ -233,24 +233,24 @@ pub struct Threshold {
     pub track: Track,
     /// Number of matches.
     pub count: u32,
-    /// Interval, seconds; 0 for `backoff`.
+    /// Interval in seconds. The value is 0 for `backoff`.
     pub seconds: u32,
-    /// Factor of `backoff`.
+    /// Factor by which `backoff` multiplies the count after each alert.
     pub multiplier: u32,
 }
 
-/// Behaviour of a threshold.
+/// Way in which a threshold limits alerts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ThresholdKind {
-    /// At most `count` alerts in each interval.
+    /// At most `count` alerts are reported in each interval.
     Limit,
-    /// One alert for each `count` matches in an interval.
+    /// One alert is reported for each `count` matches in an interval.
     Threshold,
     /// One alert in each interval, after `count` matches.
     Both,
     /// The rule alerts on every match after the first `count` matches (option `detection_filter`).
     Filter,
-    /// Alerts at `count`, `count * multiplier`, ... matches.
+    /// Alerts are reported at `count`, `count * multiplier`, ... matches.
     Backoff,
 }
 
@@ -269,7 +269,7 @@ pub enum Track {
     Flow,
 }
 
-/// Parses `threshold` or, with `filter`, `detection_filter`.
+/// Parses the option `threshold`. If `filter` is true, parses the option `detection_filter`.
 pub fn threshold(value: &str, filter: bool) -> Result<Threshold, &'static str> {
     const BAD: &str = "a word of the threshold is not supported";
     let mut kind = filter.then_some(ThresholdKind::Filter);

@@ -1,11 +1,11 @@
-//! Transformations of fields.
+//! Transformations that are applied to a field before it is tested.
 
 use crate::regex::Regex;
 
 /// Transformation of a field before its tests.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Transform {
-    /// Puts a dot before the bytes.
+    /// Writes a dot before the bytes.
     DotPrefix,
     /// Removes white space.
     StripWhitespace,
@@ -17,18 +17,18 @@ pub enum Transform {
     ToSha1,
     /// Replaces the bytes by their SHA-256 digest.
     ToSha256,
-    /// Keeps the first group of an expression.
+    /// Keeps the bytes that the first capture group of a regular expression matches.
     Pcre(Regex),
     /// Decodes `%xx` and `+`.
     UrlDecode,
-    /// XOR with a repeated key, from `offset` on.
+    /// Applies XOR with a repeated key, starting at `offset`.
     Xor {
         /// Key.
         key: Vec<u8>,
         /// Position of the first byte that changes.
         offset: usize,
     },
-    /// XOR with a key that the field contains.
+    /// Applies XOR with a key that is a part of the field.
     XorExtract {
         /// Position of the first byte that changes.
         offset: usize,
@@ -39,18 +39,18 @@ pub enum Transform {
     },
     /// Decodes Base64.
     FromBase64 {
-        /// Maximum number of encoded bytes; 0 for all.
+        /// Maximum number of encoded bytes. The value 0 means no limit.
         bytes: usize,
         /// Position of the first encoded byte.
         offset: usize,
-        /// Treatment of other characters.
+        /// Treatment of characters outside the Base64 alphabet.
         mode: Base64Mode,
     },
-    /// ASCII letters to lower case.
+    /// Converts ASCII letters to lower case.
     ToLowercase,
-    /// ASCII letters to upper case.
+    /// Converts ASCII letters to upper case.
     ToUppercase,
-    /// Names of header lines to lower case.
+    /// Converts the names of header lines to lower case.
     HeaderLowercase,
     /// Removes lines that begin with a colon.
     StripPseudoHeaders,
@@ -69,11 +69,11 @@ pub enum Transform {
 /// Treatment of characters outside the Base64 alphabet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Base64Mode {
-    /// Ends the decoding.
+    /// Such a character ends the decoding.
     Strict,
-    /// Skips them (RFC 2045).
+    /// Such characters are skipped (RFC 2045).
     Rfc2045,
-    /// Skips spaces (RFC 4648).
+    /// Only spaces are skipped (RFC 4648).
     Rfc4648,
 }
 

@@ -26,9 +26,9 @@ struct Segment {
 /// Result of an insertion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Inserted {
-    /// Bytes that the stream did not have before.
+    /// Number of bytes that the stream did not have before.
     pub new_bytes: u64,
-    /// The segment overlaps with different bytes.
+    /// The segment overlaps earlier segments with different bytes.
     pub differs: bool,
 }
 
@@ -38,7 +38,7 @@ pub struct Assembler {
     base: u64,
     data: Vec<u8>,
     segments: VecDeque<Segment>,
-    /// Ranges that are set, sorted and disjoint.
+    /// Ranges of bytes that have arrived. They are sorted and disjoint.
     ranges: Vec<(u64, u64)>,
 }
 
@@ -58,7 +58,7 @@ impl Assembler {
         self.data.capacity() + self.segments.capacity() * size_of::<Segment>()
     }
 
-    /// Returns the number of ranges without gaps.
+    /// Returns the number of contiguous ranges of bytes.
     pub fn range_count(&self) -> usize {
         self.ranges.len()
     }
@@ -104,7 +104,7 @@ impl Assembler {
         &self.data[(from - self.base) as usize..(to - self.base) as usize]
     }
 
-    /// Adds a segment. The part before `base` is ignored.
+    /// Adds a segment. The part before offset `base` is ignored.
     pub fn insert(&mut self, start: u64, bytes: &[u8], policy: OverlapPolicy) -> Inserted {
         let end = start + bytes.len() as u64;
         if end <= self.base || bytes.is_empty() {
@@ -145,7 +145,7 @@ impl Assembler {
         inserted
     }
 
-    /// Adds a segment after all stored bytes.
+    /// Adds a segment that lies after all stored bytes.
     fn append(&mut self, start: u64, end: u64, bytes: &[u8]) {
         self.data.resize((start - self.base) as usize, 0);
         self.data.extend_from_slice(bytes);
@@ -156,7 +156,7 @@ impl Assembler {
         }
     }
 
-    /// Copies the bytes that are not set yet.
+    /// Copies the bytes of a segment that have not arrived before.
     fn fill_gaps(&mut self, start: u64, end: u64, bytes: &[u8], inserted: &mut Inserted) {
         let mut at = start;
         for &(from, to) in self.ranges.iter().chain([&(end, end)]) {

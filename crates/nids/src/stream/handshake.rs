@@ -8,7 +8,7 @@ use crate::app::Direction;
 use crate::packet::{Micros, Tcp, tcp as flag};
 
 impl Session {
-    /// Processes the first packet.
+    /// Processes the first packet of a connection.
     pub(super) fn first(
         &mut self,
         direction: Direction,
@@ -76,13 +76,13 @@ impl Session {
         self.open(direction, header, payload, now, options)
     }
 
-    /// Starts in the middle of a connection.
+    /// Starts to follow a connection in its middle, without a handshake.
     fn pick_up(&mut self, direction: Direction, header: &Tcp, now: Micros) {
         self.state = State::Established;
         self.midstream = true;
         let (sender, receiver) = self.pair(direction);
         sender.start(header.seq.wrapping_sub(1));
-        // The scale is not known, so the largest is assumed.
+        // The window scale is not known, so the largest value is assumed.
         sender.scale = 14;
         sender.window = u32::from(header.window) << 14;
         sender.timestamp = header.timestamp.map(|(value, _)| (value, now));
@@ -140,7 +140,7 @@ impl Session {
             return self.open(direction, header, payload, now, options);
         }
         if from_client && self.fast_open && !payload.is_empty() {
-            // Data after a SYN with data, before the answer.
+            // The client sends more data after a SYN with data, before the server answers.
             return Handled { valid: true, ..Handled::default() };
         }
         Handled::default()
@@ -151,7 +151,7 @@ impl Session {
         let flags = header.flags;
         let from_client = direction == Direction::ToServer;
         if from_client && header.seq != self.sides[0].isn {
-            // The answer to the SYN may still arrive.
+            // The reply to the SYN may still arrive.
             return Handled { valid: true, ..Handled::default() };
         }
         let (sender, receiver) = self.pair(direction);

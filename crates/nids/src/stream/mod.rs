@@ -1,15 +1,15 @@
-//! TCP connections: states, validation and reassembly.
+//! TCP connections: their states, the validation of packets, and the reassembly of streams.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `session.rs` | the validation of packets, and the transitions between states |
+//! | `session.rs` | validates packets and changes the state of a connection |
 //! | `handshake.rs` | packets of the handshake |
-//! | `store.rs` | payload, on its way into the stream |
-//! | `state.rs` | states |
-//! | `options.rs` | options of all connections |
-//! | `side.rs` | one direction |
+//! | `store.rs` | adds payload to the stream |
+//! | `state.rs` | states of a connection |
+//! | `options.rs` | options that all connections share |
+//! | `side.rs` | state of one side of a connection |
 //! | `assembler.rs` | ordered bytes of one direction |
-//! | `policy.rs` | overlap policies |
+//! | `policy.rs` | policies for overlapping segments |
 
 pub mod assembler;
 mod handshake;

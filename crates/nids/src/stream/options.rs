@@ -1,8 +1,8 @@
-//! Options of all connections.
+//! Options that apply to all TCP connections.
 
 use super::policy::OverlapPolicy;
 
-/// Options of all connections.
+/// Options that apply to all TCP connections.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Inline mode: packets wait for their verdict, so data is processed before the receiver
@@ -43,9 +43,9 @@ impl Default for Options {
 /// its socket options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Urgent {
-    /// The byte is part of the stream.
+    /// The urgent byte is part of the stream.
     #[default]
     Inline,
-    /// The byte is not part of the stream.
+    /// The urgent byte is not part of the stream.
     OutOfBand,
 }

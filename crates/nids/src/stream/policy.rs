@@ -4,7 +4,7 @@
 //! The names follow Novak and Sturges, Target-Based TCP Stream Reassembly (2007), and Suricata's
 //! `host-os-policy`.
 
-/// Policy for bytes that two segments have in common.
+/// Policy that decides which of two overlapping segments provides the common bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OverlapPolicy {
     /// The first segment wins. Inline mode uses this policy and ensures that the receiver sees the
@@ -25,7 +25,7 @@ pub enum OverlapPolicy {
 }
 
 impl OverlapPolicy {
-    /// Every policy.
+    /// List of all policies.
     pub const ALL: [Self; 6] = [Self::First, Self::Last, Self::Bsd, Self::Linux, Self::OldLinux, Self::Solaris];
 
     /// Returns whether a later segment `new` replaces bytes of an earlier segment `old`. Both
@@ -41,7 +41,7 @@ impl OverlapPolicy {
         }
     }
 
-    /// Returns the policy of a name in `host-os-policy`.
+    /// Returns the policy for a name in the setting `host-os-policy`.
     pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "first" => Self::First,

@@ -9,20 +9,20 @@ use crate::packet::{Micros, Tcp, tcp as flag};
 /// Directions whose new data goes to the protocol parser after a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Update {
-    /// The direction of the packet.
+    /// The direction of the packet has new data to process.
     pub packet: bool,
-    /// The opposite direction, whose data the packet acknowledges.
+    /// The opposite direction has new data to process, because the packet acknowledges it.
     pub opposite: bool,
 }
 
-/// Result of a packet.
+/// Result of processing a packet.
 #[derive(Debug, Default)]
 pub struct Handled {
-    /// The packet belongs to the connection.
+    /// The packet is valid in its connection.
     pub valid: bool,
     /// The payload was added to the stream.
     pub added: bool,
-    /// The payload overlaps with different bytes.
+    /// The payload overlaps earlier segments with different bytes.
     pub differs: bool,
     /// The payload was not stored because the memory for streams is used up.
     pub refused: bool,
@@ -32,7 +32,7 @@ pub struct Handled {
     pub reuse: bool,
     /// The packet shows that the server, not the client, sent the first packet.
     pub swap: bool,
-    /// Events, for rules.
+    /// Names of events that rules can test.
     pub events: Vec<&'static str>,
 }
 
@@ -45,11 +45,11 @@ impl Handled {
 /// A TCP connection.
 #[derive(Debug, Default)]
 pub struct Session {
-    /// Client and server.
+    /// State of both sides. The client is first, and the server is second.
     pub sides: [Side; 2],
     /// State.
     pub state: State,
-    /// Picked up without a handshake.
+    /// The first visible packet was not part of a handshake.
     pub midstream: bool,
     /// Only one direction is visible.
     pub oneside: bool,
@@ -88,7 +88,7 @@ impl Session {
         &mut self.sides[direction as usize]
     }
 
-    /// Returns a copy without bytes.
+    /// Returns a copy of the connection state without the stored bytes.
     pub fn numbers(&self) -> Self {
         let copy = |side: &Side| side.numbers();
         Self { sides: [copy(&self.sides[0]), copy(&self.sides[1])], state: self.state, ..Self::default() }
@@ -104,7 +104,7 @@ impl Session {
         self.sides.swap(0, 1);
     }
 
-    /// Returns whether data is processed as it arrives.
+    /// Returns whether data is processed when it arrives, without waiting for its acknowledgment.
     pub fn is_immediate(&self, options: &Options) -> bool {
         options.inline || self.oneside
     }
@@ -152,7 +152,7 @@ impl Session {
             }
             let mut handled = self.reset(direction, header, options);
             if handled.valid && !payload.is_empty() {
-                // The data of a reset is not part of the stream.
+                // Data in a packet with a reset is not part of the stream.
                 handled.added = false;
             }
             return handled;
@@ -170,7 +170,7 @@ impl Session {
         if !relaxed {
             let fresh = !before(header.seq, sender.last_ack);
             if !fresh && !payload.is_empty() && !before(sender.last_ack, end) {
-                // Everything is acknowledged already.
+                // The packet only contains data that is already acknowledged.
                 return Handled::invalid("est_pkt_before_last_ack");
             }
             let edge = sender.next_win.wrapping_add(1);
@@ -236,7 +236,7 @@ impl Session {
         };
     }
 
-    /// Chooses the directions whose data is processed.
+    /// Chooses the directions whose new data is processed after this packet.
     fn choose_update(&self, _direction: Direction, header: &Tcp, options: &Options, handled: &mut Handled) {
         let acks = header.flags & flag::ACK != 0;
         handled.update = if self.is_immediate(options) {

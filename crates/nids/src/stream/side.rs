@@ -2,7 +2,7 @@
 
 use super::assembler::Assembler;
 
-/// Maximum number of urgent bytes that leave one stream.
+/// Maximum number of urgent bytes that are left out of one stream.
 const URGENT_MAX: usize = 64;
 
 /// State of one side of a TCP connection: the sequence numbers and the bytes that this side sent.
@@ -25,29 +25,29 @@ pub struct Side {
     /// Sequence number and stream offset of the same byte. They convert other sequence numbers to
     /// offsets.
     anchor: (u32, u64),
-    /// Offsets of urgent bytes that are not part of the stream.
+    /// Offsets of urgent bytes that are left out of the stream.
     urgent: Vec<u64>,
     /// Bytes.
     pub data: Assembler,
-    /// Offset up to which the protocol parser has the bytes.
+    /// Offset up to which the protocol parser has received the bytes.
     pub app_progress: u64,
-    /// Offset up to which the raw inspection has the bytes.
+    /// Offset up to which rules have inspected the raw stream.
     pub raw_progress: u64,
-    /// Flags of all packets.
+    /// All TCP flags that packets of this side have had.
     pub flags_seen: u8,
     /// This side sent a FIN.
     pub fin: bool,
     /// No more bytes are stored.
     pub closed: bool,
-    /// The depth limit is reached: bytes after it are not stored.
+    /// The limit for stored bytes is reached, so later bytes are not stored.
     pub depth_reached: bool,
-    /// The raw inspection takes all bytes at the next packet.
+    /// Rules inspect all new bytes of the raw stream with the next packet.
     pub trigger_raw: bool,
     /// Bytes are missing from the stream, and the inspection has continued without them.
     pub gap: bool,
-    /// The first bytes belong to no known protocol.
+    /// The first bytes of this side belong to no known protocol.
     pub unidentified: bool,
-    /// Maximum number of ranges at the same time.
+    /// Maximum number of separate ranges of bytes that the stream has had at the same time.
     pub ranges_max: u16,
 }
 
@@ -66,7 +66,7 @@ impl Side {
         self.anchor = (self.next_seq, 0);
     }
 
-    /// Returns a copy without bytes.
+    /// Returns a copy of the state without the stored bytes.
     pub fn numbers(&self) -> Self {
         Self { isn: self.isn, next_seq: self.next_seq, ..Self::default() }
     }
@@ -109,14 +109,14 @@ impl Side {
         self.offset(self.last_ack).unwrap_or(0)
     }
 
-    /// Raises the highest acknowledgment.
+    /// Raises the highest acknowledgment number to `ack`.
     pub fn acknowledge(&mut self, ack: u32) {
         if before(self.last_ack, ack) {
             self.last_ack = ack;
         }
     }
 
-    /// Raises the sequence number after the last byte.
+    /// Raises the sequence number after the last byte to `seq`.
     pub fn sent(&mut self, seq: u32) {
         if before(self.next_seq, seq) {
             self.next_seq = seq;

@@ -4,7 +4,7 @@
 //! first FIN, the state is `CloseWait` if the client sent the FIN, and `FinWait1` if the server
 //! sent it.
 
-/// State of a connection, in the order of its life.
+/// State of a TCP connection. The states are in the order of the life of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum State {
     /// No packet yet.
@@ -18,7 +18,7 @@ pub enum State {
     Established,
     /// The server sent a FIN.
     FinWait1,
-    /// The client acknowledged it.
+    /// The client acknowledged the FIN of the server.
     FinWait2,
     /// Both sides sent a FIN.
     TimeWait,
@@ -28,7 +28,7 @@ pub enum State {
     CloseWait,
     /// Both sides sent a FIN at the same time.
     Closing,
-    /// Reset, or closed in both directions.
+    /// The connection was reset, or both directions are closed.
     Closed,
 }
 

@@ -1,4 +1,4 @@
-//! Payload of a connection, on its way into the stream.
+//! Adds the payload of packets to the stream of a connection.
 
 use super::assembler::Inserted;
 use super::options::{Options, Urgent};

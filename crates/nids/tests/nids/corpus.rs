@@ -1,4 +1,4 @@
-//! Fuzz corpus of this crate, replayed as it is, truncated, and damaged.
+//! Replays the fuzz corpus of this crate unchanged, truncated, and damaged.
 
 use godwit_nids::fuzz;
 use godwit_test_support::corpus::{Variants, replay};

@@ -1,5 +1,4 @@
-//! Alerts on the captures of suricata-verify, compared with those of Suricata.
-//!
+//! Compares the alerts on the captures of suricata-verify with those of Suricata.
 //! `tests/vectors/nids/README.md` describes the data. If Suricata 7 is installed, it runs as well.
 
 use godwit_nids::detect::Engine;
@@ -82,7 +81,8 @@ fn alerts_are_those_of_suricata() {
     }
 }
 
-/// Returns Suricata 7: the program `$GODWIT_SURICATA`, or `suricata` in the path.
+/// Returns the path of Suricata 7. It is the program `$GODWIT_SURICATA`, or `suricata` in the
+/// search path.
 fn suricata() -> Option<OsString> {
     let program = std::env::var_os("GODWIT_SURICATA").unwrap_or_else(|| "suricata".into());
     let version = Command::new(&program).arg("-V").output().ok()?;
@@ -104,7 +104,7 @@ fn run_suricata(suricata: &OsString, case: &Value, output: &Path) -> Alerts {
 
 #[test]
 fn suricata_still_has_these_alerts() {
-    // Debian 12 has Suricata in its backports only, so CI does not require it.
+    // CI does not require Suricata, because Debian 12 has it only in its backports.
     let Some(suricata) = suricata() else {
         return skip("Suricata 7 is not installed, so nothing is compared with a fresh run");
     };

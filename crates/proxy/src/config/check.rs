@@ -1,10 +1,10 @@
-//! Checks of a configuration that its types do not express.
+//! Checks a configuration for errors that its types cannot exclude.
 
 use std::collections::BTreeSet;
 
 use super::{Config, ConfigError, Mode, Proxy};
 
-/// Longest time of a setting, in seconds: one day.
+/// Maximum value of a time setting, in seconds. It is one day.
 const SECONDS_MAX: f64 = 86_400.0;
 
 pub(super) fn check(config: &Config, text: &str, origin: &str) -> Result<(), ConfigError> {
@@ -40,7 +40,8 @@ pub(super) fn check(config: &Config, text: &str, origin: &str) -> Result<(), Con
             return place.refuse(format!("there is no key `{unknown}`; the keys are {}", known.join(", ")));
         }
         if let Some(twice) = [Some(proxy.listen), proxy.redirect].into_iter().flatten().find(|address| {
-            // Port 0 selects a free port each time.
+            // With port 0, each listener gets a different free port, so equal addresses are no
+            // conflict.
             address.port() != 0 && !addresses.insert(*address)
         }) {
             return place.refuse(format!("{twice} is already the address of another listener: choose another port"));
@@ -50,7 +51,7 @@ pub(super) fn check(config: &Config, text: &str, origin: &str) -> Result<(), Con
     Ok(())
 }
 
-/// Place of a stanza.
+/// Position of a stanza in the configuration file.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     /// Name of the file.

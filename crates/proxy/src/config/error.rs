@@ -14,7 +14,7 @@ pub enum ConfigError {
         /// Error of the operating system.
         source: std::io::Error,
     },
-    /// A line is wrong.
+    /// A line of the configuration is wrong.
     #[error("{origin}:{line}: {message}")]
     Line {
         /// Name of the file.

@@ -33,10 +33,10 @@ pub use error::ConfigError;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Number of worker threads. Default: the number of cores.
+    /// Number of worker threads. By default, this is the number of CPU cores.
     #[serde(default)]
     pub workers: Option<usize>,
-    /// Whether worker `n` runs on core `n` only.
+    /// Whether worker `n` runs only on CPU core `n`.
     #[serde(default)]
     pub pin: bool,
     /// Path of the control socket.
@@ -45,7 +45,7 @@ pub struct Config {
     /// User under which the process continues after all sockets are open and all keys are loaded.
     #[serde(default)]
     pub user: Option<String>,
-    /// File of the access log. `-` is standard output.
+    /// File of the access log. The path `-` stands for standard output.
     #[serde(default)]
     pub access_log: Option<PathBuf>,
     /// Maximum time in seconds that connections have to end after a stop is requested.
@@ -65,7 +65,7 @@ fn drain_s() -> f64 {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Signer {
-    /// Process of the keys.
+    /// Process that holds the private keys.
     #[serde(default)]
     pub process: Process,
     /// Whether the signer uses the eight SIMD lanes of the library crypto_mb, if the library is
@@ -95,7 +95,7 @@ fn jobs_max() -> usize {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Process {
-    /// The process of the proxy.
+    /// The process of the proxy itself holds the keys.
     #[default]
     Inside,
 }
@@ -104,7 +104,7 @@ pub enum Process {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Key {
-    /// Name, which proxies refer to.
+    /// Name of the key, to which proxies refer.
     pub name: String,
     /// Certificate chain in PEM form.
     pub certificate: PathBuf,
@@ -119,7 +119,7 @@ pub struct Key {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Proxy {
-    /// Name in counters, logs and messages.
+    /// Name of the proxy in counters, logs and messages.
     pub name: String,
     /// Address and port to listen on.
     pub listen: SocketAddr,
@@ -128,7 +128,7 @@ pub struct Proxy {
     /// Names of the keys that this proxy uses. The first key serves clients with an unknown server
     /// name.
     pub keys: Vec<String>,
-    /// Groups of the key exchange, in order of preference.
+    /// Key exchange groups that the proxy accepts, in order of preference.
     #[serde(default = "groups")]
     pub groups: Vec<Group>,
     /// Whether TLS 1.2 is accepted.
@@ -138,10 +138,10 @@ pub struct Proxy {
     /// protocol in mode `tcp`.
     #[serde(default)]
     pub alpn: Option<Vec<String>>,
-    /// Whether sessions can be resumed.
+    /// Whether clients can resume earlier sessions.
     #[serde(default = "yes")]
     pub tickets: bool,
-    /// Request for client certificates.
+    /// Settings for client certificates.
     #[serde(default)]
     pub client_certificates: Option<ClientCertificates>,
     /// Servers behind the proxy.
@@ -179,7 +179,7 @@ fn groups() -> Vec<Group> {
     vec![Group::X25519MlKem768, Group::X25519, Group::P256]
 }
 
-/// Work of a proxy.
+/// Kind of traffic that a proxy forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
@@ -204,11 +204,11 @@ pub enum Group {
     P384,
 }
 
-/// Request for client certificates.
+/// Settings for client certificates.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientCertificates {
-    /// Accepted authorities in PEM form.
+    /// File with the accepted authorities in PEM form.
     pub authorities: PathBuf,
     /// Whether clients without a certificate are refused.
     #[serde(default = "yes")]
@@ -223,11 +223,11 @@ pub struct Upstream {
     pub address: String,
 }
 
-/// Choice of a server.
+/// Method that selects a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Balance {
-    /// One server after another.
+    /// Selects the servers one after another.
     #[default]
     RoundRobin,
     /// Selects the server with the fewest open connections (mode `tcp`) or requests in progress
@@ -261,7 +261,7 @@ pub struct Health {
     /// Interval between checks, in seconds.
     #[serde(default = "every_s")]
     pub every_s: f64,
-    /// Longest time of a check, in seconds.
+    /// Maximum time of a health check, in seconds.
     #[serde(default = "check_s")]
     pub timeout_s: f64,
 }
@@ -282,7 +282,7 @@ pub struct Limits {
     pub connections: usize,
     /// Maximum size of a request header, in bytes. HTTP/1.1 needs at least 8192.
     pub header_bytes: usize,
-    /// Largest number of fields in a request's header.
+    /// Maximum number of fields in a request header.
     pub header_fields: usize,
     /// Largest size of a request's body, in bytes.
     pub body_bytes: u64,
@@ -307,9 +307,9 @@ pub struct Timeouts {
     /// Maximum time without a byte in either direction. It applies to mode `tcp`, to WebSockets and
     /// to message bodies.
     pub idle_s: f64,
-    /// Longest time of a connection set-up to a server.
+    /// Maximum time to establish a connection to a server.
     pub connect_s: f64,
-    /// Longest time until the header of a response.
+    /// Maximum time until the response header arrives.
     pub response_s: f64,
     /// Time for which an unused connection to a server is kept.
     pub keep_alive_s: f64,
@@ -321,7 +321,7 @@ impl Default for Timeouts {
     }
 }
 
-/// Converts seconds of a checked configuration.
+/// Converts the seconds of a checked configuration to a duration.
 pub(crate) fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }

@@ -15,7 +15,7 @@ use tokio::time::{Instant, Sleep};
 use super::exchange::Exchange;
 use super::pool::Returned;
 
-/// Timer that fires if no frame arrives for too long.
+/// Timer that fires if no frame of a body arrives for too long.
 struct Idle {
     timer: Pin<Box<Sleep>>,
     limit: Duration,
@@ -41,7 +41,7 @@ impl Idle {
 
 /// Body of a request on its way to a server.
 pub(super) struct RequestBody {
-    /// `None` for a request without a body.
+    /// Body that the client sends. It is `None` for a request without a body.
     inner: Option<Incoming>,
     exchange: Rc<Exchange>,
     left: u64,
@@ -98,7 +98,7 @@ impl Body for RequestBody {
 pub(crate) struct ResponseBody {
     source: Source,
     exchange: Option<Rc<Exchange>>,
-    /// Whether the end was seen, or the response has no body.
+    /// Whether the end of the body was seen, or the response has no body.
     ended: bool,
 }
 

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::Client;
 
-/// Longest text of a request in the access log, in bytes.
+/// Maximum length of each text that the access log takes from a request, in bytes.
 const TEXT_BYTES_MAX: usize = 1024;
 
 /// A request, from its arrival until its response is complete or has failed. Dropping the value

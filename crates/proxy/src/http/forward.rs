@@ -71,7 +71,7 @@ pub(super) async fn forward(client: Rc<Client>, mut request: Request<Incoming>) 
     Response::from_parts(head, body)
 }
 
-/// Why no server answered.
+/// Reason why no server answered a request.
 #[derive(Clone, Copy, Debug)]
 enum Failure {
     /// No connection could be established.
@@ -100,7 +100,7 @@ impl Failure {
     }
 }
 
-/// Attempts to have a request answered.
+/// State of the attempts to get an answer to one request.
 struct Attempt<'a> {
     client: &'a Rc<Client>,
     exchange: &'a Rc<Exchange>,
@@ -200,7 +200,7 @@ impl Attempt<'_> {
     }
 }
 
-/// Returns a response of the proxy.
+/// Returns a response that the proxy itself creates.
 fn answer(exchange: &Rc<Exchange>, status: StatusCode, text: &str) -> Response<ResponseBody> {
     exchange.status.set(Some(status));
     let mut response = Response::new(ResponseBody::own(format!("{text}\n"), Some(Rc::clone(exchange))));

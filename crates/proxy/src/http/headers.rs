@@ -24,7 +24,7 @@ const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED: HeaderName = HeaderName::from_static("forwarded");
 
-/// Why a request is refused because of its header.
+/// Reason why a request is refused because of its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Invalid {
     /// The Host field is missing or repeated, or contradicts the request target (RFC 9112, section
@@ -74,7 +74,7 @@ pub(super) fn host(request: &Parts, limit: usize) -> Result<HeaderValue, Invalid
         (None, Some(host), None) => host.clone(),
         (None, None, None) => return Err(Invalid::Host),
     };
-    // The host is an authority without user information.
+    // The host must be a valid authority without user information.
     let is_valid =
         host.to_str().is_ok_and(|host| host.parse::<hyper::http::uri::Authority>().is_ok() && !host.contains('@'));
     if is_valid { Ok(host) } else { Err(Invalid::Host) }
@@ -90,7 +90,7 @@ pub(super) fn is_websocket(request: &Parts) -> bool {
     request.method == Method::GET && has(CONNECTION, "upgrade") && has(UPGRADE, "websocket")
 }
 
-/// Removes the fields that concern one connection only.
+/// Removes the header fields that only concern one connection.
 pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     let listed: Vec<HeaderName> = headers
         .get_all(CONNECTION)
@@ -102,7 +102,7 @@ pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     for name in HOP_BY_HOP.iter().chain(&listed) {
         headers.remove(name);
     }
-    // hyper frames the forwarded message again.
+    // hyper writes the framing of the forwarded message again, so this field is removed.
     headers.remove(TRANSFER_ENCODING);
 }
 
@@ -116,7 +116,7 @@ pub(super) fn to_server(request: &mut Parts, host: &HeaderValue, client: SocketA
     headers.insert(HOST, host.clone());
     headers.insert(FORWARDED_HOST, host.clone());
     headers.insert(FORWARDED_PROTO, HeaderValue::from_static("https"));
-    // An address has only visible characters.
+    // The text of an address has only visible characters, so it is a valid header value.
     if let Ok(address) = HeaderValue::from_str(&client.ip().to_canonical().to_string()) {
         headers.insert(FORWARDED_FOR, address);
     }

@@ -99,7 +99,7 @@ where
             .with_upgrades();
         let mut connection = pin!(connection);
         let end = |connection: Pin<&mut _>| http1::UpgradeableConnection::graceful_shutdown(connection);
-        // hyper closes a connection after `wait` without a request.
+        // hyper closes the connection if no request header arrives for the time `wait`.
         drive(&client, connection.as_mut(), end, wait + GRACE).await
     };
     let counters = link.counters();
@@ -145,7 +145,7 @@ where
     client.progress();
     tokio::select! {
         result = connection.as_mut() => result,
-        // The client does not read the end of the last response.
+        // This wait ends if the client does not read the end of the last response.
         _ = client.quiet(GRACE, busy) => Ok(()),
     }
 }

@@ -13,11 +13,12 @@ use crate::upstream::Lease;
 /// Largest number of unused connections to one server.
 const IDLE_MAX: usize = 256;
 
-/// Proxy, generation of its configuration, and server.
+/// Key of the pool: the index of the proxy, the number of its configuration, and the index of the
+/// server.
 pub(super) type Key = (usize, u64, usize);
 pub(super) type Sender = SendRequest<RequestBody>;
 
-/// Unused connections, the newest last.
+/// Unused server connections for each key. The newest connection is the last.
 #[derive(Default)]
 pub(crate) struct Pool(RefCell<HashMap<Key, Vec<(Sender, Instant)>>>);
 
@@ -27,7 +28,7 @@ impl Pool {
         loop {
             let (mut sender, since) = self.0.borrow_mut().get_mut(&key)?.pop()?;
             if since.elapsed() >= keep {
-                // All others are older.
+                // All other connections in the list are older.
                 self.0.borrow_mut().remove(&key);
                 return None;
             }
@@ -39,7 +40,7 @@ impl Pool {
 
     fn give_back(&self, key: Key, sender: Sender) {
         let mut pool = self.0.borrow_mut();
-        // Connections of earlier generations are not used any more.
+        // Connections of earlier configurations are not used any more.
         pool.retain(|(proxy, generation, _), _| *proxy != key.0 || *generation >= key.1);
         let idle = pool.entry(key).or_default();
         if idle.len() >= IDLE_MAX {

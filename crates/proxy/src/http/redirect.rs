@@ -23,9 +23,9 @@ use crate::state::{Link, Stop};
 use crate::worker::{Worker, draining};
 
 const CHALLENGES: &str = "/.well-known/acme-challenge/";
-/// Longest challenge, in bytes.
+/// Maximum length of the response to a challenge, in bytes.
 const CHALLENGE_BYTES_MAX: u64 = 4096;
-/// Wait after a failed accept.
+/// Pause after a connection could not be accepted.
 const ACCEPT_RETRY: Duration = Duration::from_millis(20);
 
 /// Accepts connections on the listener of one proxy that does not use TLS.
@@ -59,7 +59,7 @@ async fn serve(link: Rc<Link>, socket: TcpStream) {
         .keep_alive(false)
         .serve_connection(TokioIo::new(socket), service_fn(|request| answer(Rc::clone(&link), request)));
     tokio::select! {
-        // Errors concern the client only.
+        // Errors of the connection only concern the client.
         _ = connection => {}
         () = draining(&mut phase, Stop::Drain) => {}
     }

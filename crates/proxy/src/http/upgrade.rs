@@ -24,7 +24,7 @@ pub(super) struct Upgraded(JoinHandle<()>);
 impl Upgraded {
     /// Waits until the WebSocket is closed.
     pub(super) async fn finished(mut self) {
-        // A panic was printed.
+        // If the task panicked, its message was already printed.
         let _ = (&mut self.0).await;
     }
 }

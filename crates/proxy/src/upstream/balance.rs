@@ -15,7 +15,7 @@ fn mix(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// Returns a hash of `bytes`, the same on every machine.
+/// Returns a hash of `bytes` that is the same on every machine.
 pub(super) fn hash_bytes(bytes: &[u8]) -> u64 {
     bytes.chunks(8).fold(bytes.len() as u64, |hash, chunk| {
         let mut word = [0; 8];
@@ -24,7 +24,7 @@ pub(super) fn hash_bytes(bytes: &[u8]) -> u64 {
     })
 }
 
-/// Returns the position of the server for `client`.
+/// Returns the index of the server that is selected for `client`.
 pub(super) fn rendezvous(client: IpAddr, seeds: impl Iterator<Item = u64>) -> Option<usize> {
     let client = match client {
         IpAddr::V4(address) => hash_bytes(&address.octets()),
@@ -50,7 +50,7 @@ mod tests {
         for client in 0..10_000 {
             let chosen = server(client, &seeds);
             counts[seeds.iter().position(|seed| *seed == chosen).unwrap()] += 1;
-            // Without the last server, only its clients move.
+            // If the last server is removed, only its clients move to other servers.
             if chosen != seeds[4] {
                 assert_eq!(server(client, &seeds[..4]), chosen);
             }

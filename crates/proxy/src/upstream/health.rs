@@ -33,7 +33,7 @@ async fn is_healthy(proxy: &ProxyState, health: &Health, server: &Server) -> boo
     if connection.write_all(request.as_bytes()).await.is_err() || connection.flush().await.is_err() {
         return false;
     }
-    // "HTTP/1.1 2xx" suffices.
+    // The first ten bytes, such as "HTTP/1.1 2", show whether the status is 2xx.
     let mut status = [0; 10];
     connection.read_exact(&mut status).await.is_ok() && status.starts_with(b"HTTP/1.") && status[9] == b'2'
 }

@@ -20,7 +20,7 @@ const AVOIDED: Duration = Duration::from_millis(500);
 pub(crate) struct Upstreams {
     pub(crate) servers: Vec<Server>,
     balance: config::Balance,
-    /// Number of round-robin choices.
+    /// Number of choices so far, from which the round-robin method selects the next server.
     turn: AtomicUsize,
     started: Instant,
 }
@@ -95,7 +95,7 @@ impl Upstreams {
             config::Balance::LeastConnections => {
                 let turn = self.turn.fetch_add(1, Ordering::Relaxed);
                 let active = |index: &usize| self.servers[*index].active();
-                // Equal servers are chosen one after another.
+                // Servers with equal use are selected one after another.
                 let rotated = candidates.iter().cycle().skip(turn.checked_rem(candidates.len())?);
                 *rotated.take(candidates.len()).min_by_key(|index| active(index))?
             }

@@ -1,4 +1,5 @@
-//! Servers behind the proxy: threads with blocking sockets. They record requests as received.
+//! Test servers behind the proxy. They are threads with blocking sockets, and record requests as
+//! they receive them.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -25,13 +26,13 @@ pub(crate) struct Backend {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Answer of a handler.
+/// Reply of a test server to a request.
 pub(crate) enum Answer {
     /// Response with status 200 and this body.
     Body(Vec<u8>),
-    /// Bytes as they are. The connection is kept.
+    /// The server sends these bytes and keeps the connection open.
     Raw(Vec<u8>),
-    /// Bytes as they are, before the connection is closed.
+    /// The server sends these bytes and closes the connection.
     Last(Vec<u8>),
 }
 
@@ -81,7 +82,8 @@ impl Backend {
                 let serve = Arc::clone(&serve);
                 std::thread::spawn(move || {
                     serve(stream);
-                    // The clone in the list keeps the connection open. The client may be faster.
+                    // The clone in the list keeps the connection open. The client may already have
+                    // disconnected.
                     let _ = end.shutdown(Shutdown::Both);
                 });
             }
@@ -94,7 +96,7 @@ impl Backend {
         self.requests.lock().unwrap().clone()
     }
 
-    /// Closes the listener and all connections, as the end of a process does.
+    /// Closes the listener and all connections, as if the process of the server ended.
     pub(crate) fn kill(&mut self) {
         let Some(thread) = self.thread.take() else { return };
         self.stop.store(true, Ordering::SeqCst);

@@ -1,4 +1,5 @@
-//! TLS client with rustls, which verifies the certificate, and a client of HTTP/1.1 on top.
+//! Test client for TLS, which verifies the certificate with rustls, and a client for HTTP/1.1 on
+//! top of it.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -61,15 +62,16 @@ impl Client {
         self.stream.flush()
     }
 
-    /// Ends the direction to the server, with a `close_notify`. The server may have closed the
-    /// connection already.
+    /// Ends the direction to the server with a `close_notify` alert. The server may already have
+    /// closed the connection.
     pub(crate) fn end(&mut self) {
         self.stream.conn.send_close_notify();
         let _ = self.stream.flush();
         let _ = self.stream.sock.shutdown(Shutdown::Write);
     }
 
-    /// Reads until the end. Returns what arrived, and whether the end was announced.
+    /// Reads until the connection ends. Returns the bytes, and whether a `close_notify` alert
+    /// announced the end.
     pub(crate) fn read_to_end(&mut self) -> (Vec<u8>, bool) {
         let mut bytes = std::mem::take(&mut self.rest);
         match self.stream.read_to_end(&mut bytes) {

@@ -1,4 +1,5 @@
-//! Wrong configurations: each has one error with file, line, problem and remedy.
+//! Tests that each wrong configuration gives one error with the file, the line, the problem and a
+//! remedy.
 
 use std::path::Path;
 
@@ -26,7 +27,7 @@ fn error(text: &str) -> String {
     Config::parse(text, "p.toml", Path::new("")).expect_err(text).to_string()
 }
 
-/// Each row replaces a text of [`VALID`].
+/// Each row replaces one part of the text [`VALID`].
 #[test]
 fn mistakes_are_reported_with_their_line() {
     Config::parse(VALID, "p.toml", Path::new("")).unwrap();

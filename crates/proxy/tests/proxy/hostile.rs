@@ -1,4 +1,5 @@
-//! Hostile clients of HTTP/1.1: request smuggling, slow clients, and clients that do not read.
+//! Tests with hostile clients of HTTP/1.1: request smuggling, slow clients, and clients that do not
+//! read responses.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -20,8 +21,9 @@ fn start(extra: &str) -> Option<(Arc<Proxy>, Backend)> {
 const TARGET: &str = "POST /first HTTP/1.1\r\nHost: localhost\r\n";
 const HIDDEN: &str = "GET /hidden HTTP/1.1\r\nHost: localhost\r\nX: ";
 
-/// Cases of request smuggling, most of them from the survey of Kettle (2019), and RFC 9112,
-/// section 11.2. Each case is a header after [`TARGET`] and the bytes that follow it.
+/// Cases of request smuggling. Most of them come from the survey of Kettle (2019), and others from
+/// RFC 9112, section 11.2. Each case is a header after [`TARGET`], and the bytes that follow the
+/// header.
 fn cases() -> Vec<(String, String)> {
     let chunked = format!("0\r\n\r\n{HIDDEN}");
     let mut cases: Vec<(String, String)> = [
@@ -85,8 +87,8 @@ fn cases() -> Vec<(String, String)> {
     cases
 }
 
-/// The server sees each request with the same end as the proxy. No byte of a body or of trailing
-/// data becomes a request that the proxy did not count.
+/// The server and the proxy agree on the end of each request. No byte of a body or of trailing data
+/// becomes a request that the proxy did not count.
 #[test]
 fn requests_cannot_be_smuggled() {
     let Some((proxy, backend)) = start("") else { return };
@@ -101,7 +103,7 @@ fn requests_cannot_be_smuggled() {
         let answer = String::from_utf8_lossy(&answer).into_owned();
         let statuses: Vec<&str> = answer.split("HTTP/1.1 ").skip(1).map(|rest| &rest[..3]).collect();
         let seen = backend.requests().split_off(before.0);
-        // A response of the server belongs to each request that it received completely.
+        // For each request that a server received completely, it sent a response.
         let answered = statuses.iter().filter(|status| **status == "200").count();
         assert_eq!(answered, seen.len(), "{fields:?} {rest:?}: {answer}");
         assert!(seen.len() as u64 <= proxy.counter("requests") - before.1, "{fields:?}: {seen:?}");
@@ -160,11 +162,12 @@ fn invalid_requests_are_refused() {
     proxy.stop();
 }
 
-/// A client that sends its header byte by byte is closed, whatever the time between two bytes.
+/// The proxy closes the connection of a client that sends its header too slowly, however short the
+/// time between two bytes is.
 #[test]
 fn slow_headers_are_closed() {
     let Some((proxy, backend)) = start("timeouts = { header_s = 0.5, handshake_s = 0.5 }") else { return };
-    // In the handshake.
+    // The client is slow in the TLS handshake.
     let mut silent = TcpStream::connect(proxy.address()).unwrap();
     silent.set_read_timeout(Some(SOON)).unwrap();
     for byte in [22, 3, 1] {
@@ -173,7 +176,7 @@ fn slow_headers_are_closed() {
     }
     let _ = silent.read_to_end(&mut Vec::new());
     proxy.expect("handshake_failed_timeout", 1);
-    // In the header.
+    // The client is slow in the request header.
     let mut client = Client::connect(&proxy);
     let mut header = b"GET / HTTP/1.1\r\nHost: a\r\nX: ".iter().copied().chain(std::iter::repeat(b'a'));
     let closed = (0..1000).any(|_| {
@@ -181,7 +184,7 @@ fn slow_headers_are_closed() {
         client.send([header.next().unwrap()]).is_err()
     });
     assert!(closed, "the client was not closed in 20 s");
-    // Before a header.
+    // The client is slow before the request header.
     let mut client = Client::connect(&proxy);
     client.read_to_end();
     drop(client);
@@ -191,8 +194,8 @@ fn slow_headers_are_closed() {
     assert_eq!(report.proxies[0].counters["closed_idle"], 2, "{report:?}");
 }
 
-/// A client that sends its body too slowly is closed, and so is one that does not read a response.
-/// Both let go of their server.
+/// The proxy closes the connection of a client that sends its body too slowly, or that does not
+/// read a response. In both cases, the server is released.
 #[test]
 fn stalled_bodies_are_closed() {
     let backend =
@@ -213,7 +216,7 @@ fn stalled_bodies_are_closed() {
     proxy.stop();
 }
 
-/// Slow clients on all connections do not keep others from being served.
+/// Slow clients on all their connections do not prevent other clients from being served.
 #[test]
 fn many_slow_clients_leave_others_alone() {
     let Some((proxy, _backend)) = start("") else { return };

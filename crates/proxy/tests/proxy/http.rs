@@ -1,5 +1,5 @@
-//! Mode `http` with HTTP/1.1: header fields, bodies, keep-alive, choice of servers, WebSocket,
-//! redirects and the access log.
+//! Tests mode `http` with HTTP/1.1: header fields, bodies, keep-alive, selection of servers,
+//! WebSocket, redirects and the access log.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -108,7 +108,7 @@ fn bodies_pass_in_both_directions() {
     drop(client);
     let counters = &proxy.stop().proxies[0].counters;
     assert_eq!((counters["requests"], counters["responses_2xx"], counters["bytes_in"]), (8, 8, bytes_in + 4));
-    // All requests of one client share a connection. The server closed it once.
+    // All requests of one client use the same connection. The server closed it once.
     assert_eq!((counters["upstream_connections"], counters["upstream_reused"]), (2, 6));
 }
 
@@ -178,7 +178,7 @@ fn servers_are_chosen_by_the_configured_rule() {
     assert_eq!(counts, [0, 0, 30], "all connections have the same client");
 }
 
-/// Requests in progress count, so a slow server gets no further ones.
+/// Requests in progress count as load, so a slow server gets no further requests.
 #[test]
 fn least_connections_avoids_a_busy_server() {
     let open = Arc::new(AtomicBool::new(false));
@@ -191,7 +191,7 @@ fn least_connections_avoids_a_busy_server() {
     let Some(proxy) = Proxy::start(&http("balance = \"least_connections\"", &[&slow, &fast])) else { return };
     let mut waiting = Client::connect(&proxy);
     let mut client = Client::connect(&proxy);
-    // The first request goes to one of both, because both are unused.
+    // Both servers are unused, so the first request goes to either of them.
     waiting.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     wait_for("a request", SOON, || slow.requests().len() + fast.requests().len() == 1);
     if slow.requests().is_empty() {
@@ -300,7 +300,7 @@ fn the_plain_listener_redirects_and_answers_challenges() {
     let host = "Host: shop.example:8080\r\n";
     let text = get("/a/b?c=d", host);
     assert!(text.starts_with("HTTP/1.1 308 "), "{text}");
-    // The test listens on port 0, which the configuration repeats.
+    // The test listens on port 0, and the redirect contains this port as configured.
     assert!(text.contains("location: https://shop.example:0/a/b?c=d\r\n"), "{text}");
     let text = get("/.well-known/acme-challenge/to-ken_1", host);
     assert!(text.starts_with("HTTP/1.1 200 ") && text.ends_with("\r\n\r\nto-ken_1.thumbprint"), "{text}");

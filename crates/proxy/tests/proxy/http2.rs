@@ -1,5 +1,5 @@
-//! Mode `http` with HTTP/2: `curl` and `h2load` as clients, and hostile clients that send frames by
-//! hand (RFC 9113).
+//! Tests mode `http` with HTTP/2. The clients are `curl` and `h2load`, and hostile clients that
+//! create frames themselves (RFC 9113).
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -83,8 +83,8 @@ impl Hand {
         self.0.send(frame(kind, flags, stream, payload))
     }
 
-    /// Reads frames until one of `kinds` arrives or the connection ends. Returns its type, stream
-    /// and payload.
+    /// Reads frames until a frame of one of the types in `kinds` arrives, or the connection ends.
+    /// Returns the type, the stream and the payload of the frame.
     fn next(&mut self, kinds: &[u8]) -> Option<(u8, u32, Vec<u8>)> {
         loop {
             let mut head = [0; 9];
@@ -107,7 +107,8 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Encodes fields as literals without indexing and without Huffman codes (RFC 7541, section 6.2.2).
+/// Encodes header fields as literals without indexing and without Huffman codes (RFC 7541, section
+/// 6.2.2).
 fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (name, value) in fields {
@@ -130,8 +131,8 @@ fn request(fields: &[(&str, &str)]) -> Vec<u8> {
     block(&[&REQUEST[..], fields].concat())
 }
 
-/// Requests that HTTP/1.1 would understand in another way never reach the server (RFC 9113,
-/// section 8.2.1 and 10.3).
+/// Requests that a server of HTTP/1.1 could interpret in another way never reach the server (RFC
+/// 9113, sections 8.2.1 and 10.3).
 #[test]
 fn malformed_requests_do_not_reach_the_server() {
     let Some((proxy, backend)) = start("") else { return };
@@ -167,13 +168,14 @@ fn malformed_requests_do_not_reach_the_server() {
         let mut hand = Hand::connect(&proxy);
         hand.frame(HEADERS, END_HEADERS | END_STREAM, 1, payload).unwrap();
         if let Some((HEADERS, _, block)) = hand.next(&[HEADERS, RST_STREAM, GOAWAY]) {
-            // Status 400 or 405, as an index of the static table or as a literal.
+            // The response has status 400 or 405, as an index into the static table or as a
+            // literal.
             let is_refused =
                 block.contains(&0x8c) || block.windows(3).any(|part| part == b"405") || block.contains(&0x48);
             assert!(is_refused, "{name}: {block:x?}");
         }
     }
-    // A body that is shorter than its length.
+    // The body of this request is shorter than its declared length.
     let mut hand = Hand::connect(&proxy);
     let length = [("content-length", "100")];
     let post = block(&[&[(":method", "POST")], &REQUEST[1..], &length[..]].concat());
@@ -185,7 +187,7 @@ fn malformed_requests_do_not_reach_the_server() {
     let complete: Vec<_> = backend.requests().into_iter().map(|request| (request.method, request.path)).collect();
     assert_eq!(complete, [], "requests that reached the server");
 
-    // The connection works with a valid request.
+    // The connection still accepts a valid request.
     let mut hand = Hand::connect(&proxy);
     hand.frame(HEADERS, END_HEADERS | END_STREAM, 1, &request(&[])).unwrap();
     let (_, _, block) = hand.next(&[HEADERS]).unwrap();
@@ -195,8 +197,8 @@ fn malformed_requests_do_not_reach_the_server() {
     proxy.stop();
 }
 
-/// Returns the error code of the GOAWAY frame that ends a connection. `flood` sends frames until
-/// the connection ends.
+/// Sends frames with `flood` until the connection ends. Returns the error code of the GOAWAY frame
+/// that the proxy sends.
 fn goaway(proxy: &Proxy, mut flood: impl FnMut(&mut Hand, u32) -> io::Result<()>) -> Option<u32> {
     let mut hand = Hand::connect(proxy);
     for turn in 0..200_000 {
@@ -208,14 +210,14 @@ fn goaway(proxy: &Proxy, mut flood: impl FnMut(&mut Hand, u32) -> io::Result<()>
     Some(u32::from_be_bytes(payload[4..8].try_into().unwrap()))
 }
 
-/// Floods of frames end the connection, and nothing grows without bound.
+/// Floods of frames end the connection, and the memory of the proxy does not grow without bound.
 #[test]
 fn floods_end_the_connection() {
     let Some((proxy, backend)) = start("limits = { streams = 20 }") else { return };
     const NO_ERROR: u32 = 0;
     const PROTOCOL_ERROR: u32 = 1;
     const ENHANCE_YOUR_CALM: u32 = 11;
-    // A connection can also end without GOAWAY, when the reset discards it.
+    // The connection can also end without a GOAWAY frame, because a TCP reset discards it.
     let is_end = |code: Option<u32>| matches!(code, None | Some(NO_ERROR | PROTOCOL_ERROR | ENHANCE_YOUR_CALM));
     let rapid_reset = goaway(&proxy, |hand, turn| {
         let stream = 2 * turn + 1;
@@ -237,7 +239,7 @@ fn floods_end_the_connection() {
         _ => hand.frame(HEADERS, END_HEADERS, 1, &request(&[])),
     });
     assert!(is_end(empty), "second header on a stream: {empty:?}");
-    // Further streams than the limit are refused one by one.
+    // Streams above the limit are refused one by one.
     let mut hand = Hand::connect(&proxy);
     let open = block(&[&[(":method", "POST")], &REQUEST[1..]].concat());
     let frames: Vec<u8> = (0..30).flat_map(|stream| frame(HEADERS, END_HEADERS, 2 * stream + 1, &open)).collect();
@@ -245,7 +247,8 @@ fn floods_end_the_connection() {
     let (kind, stream, _) = hand.next(&[RST_STREAM, GOAWAY]).unwrap();
     assert!(kind == GOAWAY || (kind == RST_STREAM && stream > 39), "type {kind}, stream {stream}");
     drop(hand);
-    // Answers to PING wait for a client that does not read. The client is stopped by TCP or closed.
+    // If a client does not read the replies to its PING frames, TCP stops the client, or the proxy
+    // closes the connection.
     let mut hand = Hand::connect(&proxy);
     hand.0.stream.sock.set_write_timeout(Some(std::time::Duration::from_millis(300))).unwrap();
     let pings: Vec<u8> = (0..1000).flat_map(|_| frame(PING, 0, 0, &[0; 8])).collect();

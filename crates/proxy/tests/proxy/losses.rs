@@ -1,4 +1,4 @@
-//! Loss of servers under load: no response is wrong, and service recovers.
+//! Tests the loss of servers under load. No response is wrong, and the service recovers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -28,7 +28,7 @@ impl Tally {
 }
 
 fn answer(request: &Request) -> Answer {
-    // The body repeats the path, so a response that belongs to another request is noticed.
+    // The response body repeats the path, so that a response to another request is noticed.
     Answer::Body(format!("{0}{0}", request.path).into_bytes())
 }
 
@@ -56,7 +56,7 @@ fn load(proxy: &Proxy, method: &str, tally: &Tally, client_index: usize, stop: &
     }
 }
 
-/// Runs `scenario` while clients send requests. Returns the results.
+/// Runs `scenario` while clients send requests. Returns the results of the requests.
 fn under_load(proxy: &Proxy, method: &str, scenario: impl FnOnce(&Tally)) -> Tally {
     let (stop, tally) = (AtomicBool::new(false), Tally::default());
     std::thread::scope(|scope| {
@@ -95,7 +95,8 @@ fn a_killed_server_of_two_fails_no_get() {
     assert!(report.proxies[0].counters["upstream_retries"] > 0);
 }
 
-/// A request with a body may have had an effect, so it is not sent again after the loss.
+/// A request with a body may already have had an effect, so it is not sent again after its server
+/// is lost.
 #[test]
 fn a_killed_server_repeats_no_post() {
     let (mut first, second) = (Backend::http(answer), Backend::http(answer));
@@ -136,7 +137,8 @@ fn service_recovers_when_the_only_server_returns() {
     assert!(counters["upstream_none"] > 0 && counters["responses_5xx"] > 0, "{counters:?}");
 }
 
-/// A response that ends early is never complete for the client, with a length and with chunks.
+/// A client never takes a truncated response for a complete one. The length of the response is
+/// declared, or the response is sent in chunks.
 #[test]
 fn a_response_that_ends_early_is_not_complete() {
     let backend = Backend::http(|request| {
@@ -173,7 +175,7 @@ fn a_silent_server_is_given_up() {
     assert_eq!((counters["upstream_failed_timeout"], counters["responses_5xx"]), (1, 1));
 }
 
-/// The client may go while the server works. The request is given up.
+/// If the client disconnects while the server works, the request is given up.
 #[test]
 fn a_client_that_leaves_frees_the_server() {
     let backend = Backend::http(|_| Answer::Raw(Vec::new()));
@@ -188,7 +190,7 @@ fn a_client_that_leaves_frees_the_server() {
     proxy.stop();
 }
 
-/// Mode `tcp` moves connections to another server if none can be established.
+/// If no connection to a server can be established, mode `tcp` uses another server.
 #[test]
 fn tcp_connections_move_to_another_server() {
     let (mut first, second) = (Backend::paths(), Backend::paths());
@@ -208,7 +210,7 @@ fn tcp_connections_move_to_another_server() {
     proxy.stop();
 }
 
-/// All of it at once, with several workers and connections that come and go.
+/// Combines all losses at once, with several workers, and with connections that open and close.
 #[test]
 fn workers_share_servers() {
     let backend = Arc::new(Backend::http(answer));

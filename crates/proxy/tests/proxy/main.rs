@@ -1,5 +1,5 @@
-//! Tests of running proxies with clients and servers over loopback. One binary, because its modules
-//! share the set-up.
+//! Tests of running proxies with clients and servers over loopback. All test modules are in one
+//! program, because they share the set-up.
 
 mod backend;
 mod client;

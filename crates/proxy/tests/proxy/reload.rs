@@ -1,4 +1,4 @@
-//! Reload and stop while connections are open.
+//! Tests reloads and stops of the proxy while connections are open.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,8 +15,8 @@ fn http(backend: &Backend) -> String {
     format!("mode = \"http\"\n{}", upstream(&[backend.address]))
 }
 
-/// Clients send requests while the configuration is replaced again and again. Every request is
-/// answered. A connection that ends is replaced, as HTTP requires of clients.
+/// Clients send requests while the configuration is replaced repeatedly. Every request is answered.
+/// If a connection ends, the client opens a new one, as HTTP requires.
 #[test]
 fn a_reload_fails_no_request() {
     let backends = ["old", "new"].map(|name| Backend::http(move |_| Answer::Body(name.into())));
@@ -50,7 +50,7 @@ fn a_reload_fails_no_request() {
     assert_eq!(proxy.stop().generation, 21);
 }
 
-/// A reload reads the certificate again. Connections of mode `tcp` continue.
+/// A reload reads the certificate again. Open connections of mode `tcp` continue.
 #[test]
 fn a_reload_replaces_the_certificate_and_keeps_connections() {
     let backend = Backend::paths();
@@ -89,7 +89,7 @@ fn a_refused_reload_changes_nothing() {
     assert_eq!(proxy.stop().generation, 1);
 }
 
-/// A request in progress is answered after the stop has begun. No new connection is accepted.
+/// A request in progress is answered after a stop has begun, but no new connection is accepted.
 #[test]
 fn a_stop_waits_for_requests() {
     let open = Arc::new(AtomicBool::new(false));
@@ -117,7 +117,8 @@ fn a_stop_waits_for_requests() {
     });
 }
 
-/// After the time to drain, connections are closed and counted.
+/// After the configured time for connections to end, the remaining connections are closed and
+/// counted.
 #[test]
 fn a_stop_ends_after_the_time_to_drain() {
     let backend = Backend::http(|_| Answer::Raw(Vec::new()));

@@ -1,4 +1,4 @@
-//! A running proxy, and its counters.
+//! Helper for tests that starts a proxy and reads its counters.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use godwit_proxy::{Config, Report, Running};
 use godwit_test_support::{Folder, certificate, wait_for};
 
-/// Longest time of an event that follows at once on an idle machine.
+/// Maximum time to wait for an event. On an idle machine, the event follows immediately.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 /// Running proxy with a certificate for `localhost`.
@@ -19,13 +19,13 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy with one worker. `stanza` is the content of `[[proxy]]` without name,
-    /// address and keys. Returns `None` if `openssl` is not installed.
+    /// Starts a proxy with one worker. `stanza` is the content of `[[proxy]]` without name, address
+    /// and keys. Returns `None` if `openssl` is not installed.
     pub(crate) fn start(stanza: &str) -> Option<Arc<Self>> {
         Self::start_with("workers = 1", stanza)
     }
 
-    /// Starts a proxy. `head` precedes all tables of the configuration.
+    /// Starts a proxy. `head` is the part of the configuration before all tables.
     pub(crate) fn start_with(head: &str, stanza: &str) -> Option<Arc<Self>> {
         let folder = Folder::new();
         let certified = certificate::certify(&folder, "rsa2048-0", &["localhost"])?;
@@ -66,7 +66,8 @@ impl Proxy {
         self.with(|running| running.reload(config)).map_err(|error| error.to_string())
     }
 
-    /// Stops the proxy after all connections have ended. Checks that everything is accounted for.
+    /// Waits until all connections have ended, and stops the proxy. Checks that the counters
+    /// account for everything.
     pub(crate) fn stop(&self) -> Report {
         let running = self.running.lock().unwrap().take().expect("the proxy runs");
         let report = running.stop(&|| false);
@@ -86,7 +87,7 @@ fn parse(folder: &Path, head: &str, stanza: &str) -> Config {
     Config::parse(&text, "test.toml", folder).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// Returns the key `upstream` for servers at `addresses`.
+/// Returns the configuration line `upstream` for servers at `addresses`.
 pub(crate) fn upstream(addresses: &[SocketAddr]) -> String {
     let servers: Vec<String> = addresses.iter().map(|address| format!("{{ address = \"{address}\" }}")).collect();
     format!("upstream = [{}]", servers.join(", "))

@@ -1,4 +1,4 @@
-//! Mode `tcp`: bytes, ends of directions, the PROXY header and ALPN.
+//! Tests mode `tcp`: copied bytes, the end of each direction, the PROXY protocol header, and ALPN.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -24,7 +24,8 @@ fn tcp(extra: &str, backend: &Backend) -> String {
     format!("mode = \"tcp\"\n{}\n{extra}", upstream(&[backend.address]))
 }
 
-/// Client and server send at the same time. The end of one direction leaves the other one open.
+/// Client and server send at the same time. When one direction ends, the other direction stays
+/// open.
 #[test]
 fn bytes_pass_unchanged_in_both_directions() {
     let backend = Backend::raw(echo);
@@ -52,7 +53,7 @@ fn bytes_pass_unchanged_in_both_directions() {
     assert_eq!((counters["bytes_in"], counters["bytes_out"], counters["closed"]), (bytes, bytes, 1));
 }
 
-/// A server that closes first also ends the connection of the client.
+/// If the server closes its connection first, the connection of the client ends too.
 #[test]
 fn the_end_of_the_server_reaches_the_client() {
     let backend = Backend::raw(|mut stream: TcpStream| {
@@ -68,8 +69,8 @@ fn the_end_of_the_server_reaches_the_client() {
     proxy.stop();
 }
 
-/// `scapy` and HAProxy agree on the layout, which the unit test checks. Here the addresses are
-/// those of the connection.
+/// The unit test checks that the layout of the header agrees with `scapy` and HAProxy. This test
+/// checks that the header contains the addresses of the connection.
 #[test]
 fn the_proxy_header_precedes_the_bytes() {
     let (sender, received) = channel();

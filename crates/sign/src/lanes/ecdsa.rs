@@ -1,4 +1,4 @@
-//! ECDSA in lanes: nonces and the encoding of signatures.
+//! Signs with ECDSA in SIMD lanes. Creates the nonces and encodes the signatures.
 #![allow(unsafe_code, reason = "calls of crypto_mb take pointers to the data of each lane")]
 
 use std::ptr::{null, null_mut};
@@ -17,7 +17,7 @@ use crate::scheme::{Class, Hash};
 const SCALAR_WORDS_MAX: usize = 6;
 /// Bytes of a scalar of P-384.
 const SCALAR_BYTES_MAX: usize = 8 * SCALAR_WORDS_MAX;
-/// Words for the nonces of all lanes.
+/// Number of words for the nonces of all SIMD lanes.
 pub(super) const NONCE_WORDS: usize = LANES * SCALAR_WORDS_MAX;
 
 /// Order of the elliptic curve group, least significant word first (FIPS 186-5 and SP 800-186,

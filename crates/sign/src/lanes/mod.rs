@@ -22,7 +22,7 @@ use crate::scheme::{Class, Scheme};
 /// Longest modulus, in bytes.
 const MODULUS_BYTES_MAX: usize = 512;
 
-/// Job of one lane.
+/// Job for one SIMD lane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneJob<'a> {
     pub(crate) key: &'a Key,
@@ -30,7 +30,7 @@ pub(crate) struct LaneJob<'a> {
     pub(crate) message: &'a [u8],
 }
 
-/// Lanes of one thread.
+/// Buffers and library with which one thread signs in SIMD lanes.
 #[derive(Debug)]
 pub(crate) struct Lanes {
     library: Arc<Library>,
@@ -47,7 +47,7 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// Allocates the memory of the lanes.
+    /// Allocates the buffers, and tests the library for each class of jobs.
     pub(crate) fn new(library: Arc<Library>) -> Result<Self, Error> {
         let rsa = Class::ALL.iter().filter_map(|class| library.rsa(*class));
         let scratch = Locked::zeroed(rsa.map(|rsa| rsa.scratch_words).max().unwrap_or(0))?;
@@ -142,7 +142,7 @@ impl Lanes {
     }
 }
 
-/// Returns whether the status of a lane is 0.
+/// Returns whether the status of a SIMD lane is 0, which means success.
 fn is_ok(status: u32, lane: usize) -> bool {
     status >> (4 * lane) & 0xf == 0
 }

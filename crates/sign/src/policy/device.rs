@@ -21,7 +21,7 @@ pub struct DeviceSpec {
 #[derive(Debug, Default)]
 pub(super) struct Filling {
     pub(super) jobs: Vec<JobId>,
-    /// Time at which its first job joined.
+    /// Time at which the first job joined the batch.
     pub(super) opened_ns: u64,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct InFlight {
     pub(super) submitted_ns: u64,
     /// Jobs without a result.
     pub(super) jobs: Vec<JobId>,
-    /// Whether its jobs were given to the CPU as well.
+    /// Whether the jobs of the batch were given to the CPU as well.
     pub(super) late: bool,
 }
 

@@ -13,11 +13,11 @@ pub struct JobId {
 /// Processors that may still sign a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Allowed {
-    /// All.
+    /// Any processor may sign the job.
     Any,
-    /// The CPU, after a device was late or wrong.
+    /// The CPU must sign the job, because a device was late or returned a wrong result.
     Cpu,
-    /// AWS-LC only, after lanes were wrong.
+    /// AWS-LC must sign the job, because the SIMD lanes returned a wrong result.
     Single,
 }
 

@@ -1,11 +1,11 @@
-//! Policy: which processor signs which jobs, and when. It is pure: the caller passes the time and
-//! runs the work, so tests use virtual time.
+//! Decides which processor signs which jobs, and when. The policy has no side effects. The caller
+//! passes the time and runs the work, so tests can use virtual time.
 //!
-//! Each job is signed where it would be done first. One or two jobs of RSA-2048 are signed one at
-//! a time, because lanes take the same time for one job as for eight. More jobs are signed in
-//! lanes at once: no timer waits for a full batch, because jobs that arrive during a batch fill the
-//! next one. A device takes the waiting jobs of a class if it is expected to finish them before
-//! the CPU does.
+//! Each job is signed where it would be done first. One or two RSA-2048 jobs are signed one at a
+//! time, because the SIMD lanes take the same time for one job as for eight. More jobs are signed
+//! in SIMD lanes at once. No timer waits for a full batch, because jobs that arrive during a batch
+//! fill the next one. A device takes the waiting jobs of a class if it is expected to finish them
+//! before the CPU.
 //!
 //! ```text
 //!            +--> single (AWS-LC)  ------------------+--> answered
@@ -66,7 +66,7 @@ impl Default for PolicyConfig {
 pub enum Processor {
     /// AWS-LC, one job at a time, on the thread of the signer.
     Single,
-    /// Eight lanes on the thread of the signer.
+    /// Eight SIMD lanes on the thread of the signer.
     Lanes,
     /// Device with this index.
     Device(usize),
@@ -329,7 +329,8 @@ impl Policy {
                 continue;
             }
             let mut jobs = Vec::new();
-            // A full device keeps batches from it.
+            // While a device accepts no further batch, a batch that is being filled for it cannot
+            // be submitted.
             for filling in &mut device.filling {
                 if now_ns >= filling.opened_ns + deadline_ns {
                     jobs.append(&mut filling.jobs);

@@ -1,4 +1,4 @@
-//! Loading of keys and certificates: what is accepted, and the sentence of every refusal.
+//! Tests which keys and certificates are accepted, and the message of every refusal.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use godwit_test_support::{Folder, absent};
 
 use crate::key_file;
 
-/// Runs openssl in `folder`. Returns false if it is not installed.
+/// Runs the program openssl in `folder`. Returns false if it is not installed.
 fn openssl(folder: &Folder, arguments: &[&str]) -> bool {
     let output = Command::new("openssl").args(arguments).current_dir(folder.path()).output();
     match output {
@@ -79,7 +79,7 @@ fn older_forms_of_keys_load() {
         let old = Key::from_pem(&text).unwrap().unwrap();
         let new = Key::from_pem(&fs::read(key_file(name)).unwrap()).unwrap().unwrap();
         assert_eq!(old.public_key(), new.public_key());
-        // Text of other sections, as `openssl ecparam -genkey` writes it.
+        // This text has further PEM sections, as `openssl ecparam -genkey` writes them.
         let parameters =
             b"Bag Attributes\n-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n";
         assert!(Key::from_pem(&[&parameters[..], &text].concat()).unwrap().is_ok());
@@ -145,7 +145,7 @@ fn damaged_text_is_refused() {
     }
 }
 
-/// A key with an altered component is either inconsistent or damaged.
+/// A key with an altered component is refused, either as inconsistent or as damaged.
 #[test]
 fn altered_keys_are_refused() {
     let text = fs::read_to_string(key_file("rsa2048-0")).unwrap();

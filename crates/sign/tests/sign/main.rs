@@ -1,4 +1,5 @@
-//! Tests of the signing engine. One binary, because its modules share keys and models.
+//! Tests of the signing engine. All test modules are in one program, because they share keys and
+//! device models.
 
 mod keys;
 mod model;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use godwit_sign::{Class, Key, Library};
 use godwit_test_support::{repository, skip};
 
-/// Returns the file of a test key. There are two of each class, 0 and 1.
+/// Returns the path of a test key. There are two test keys of each class, with the numbers 0 and 1.
 fn key_file(name: &str) -> PathBuf {
     repository().join(format!("tests/vectors/sign/{name}.pem"))
 }
@@ -22,7 +23,8 @@ fn key(class: Class) -> Arc<Key> {
     Arc::new(Key::from_pem(&text).expect("memory can be locked").expect("a valid key"))
 }
 
-/// Returns the library, or reports that tests without it are skipped.
+/// Loads the library crypto_mb. If it is not available, reports that tests which need it are
+/// skipped.
 fn library() -> Option<Arc<Library>> {
     Library::find().map_err(|error| skip(format_args!("lanes: {error}"))).ok().map(Arc::new)
 }

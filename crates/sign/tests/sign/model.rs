@@ -1,4 +1,4 @@
-//! Modelled device that makes real signatures after a virtual delay.
+//! Model of a device. It creates real signatures after a delay in virtual time.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -10,11 +10,11 @@ use godwit_sign::{Class, Device, DeviceCost, DeviceJob, DeviceLost, DeviceResult
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Mood {
     Good,
-    /// One bit of every signature is wrong.
+    /// One bit of every signature is flipped.
     Flipped,
-    /// It accepts jobs and never answers.
+    /// The device accepts jobs and never answers.
     Silent,
-    /// It reports that it is lost.
+    /// The device reports that it is lost.
     Lost,
 }
 

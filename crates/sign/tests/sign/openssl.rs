@@ -1,4 +1,4 @@
-//! Signatures of all processors against OpenSSL, an independent implementation.
+//! Verifies the signatures of all processors with OpenSSL, an independent implementation.
 
 use std::fs;
 use std::process::Command;
@@ -35,7 +35,7 @@ fn openssl_accepts_every_signature() {
     let message = folder.write("message", "content of a handshake");
     for scheme in Scheme::ALL {
         for class in Class::ALL.into_iter().filter(|class| scheme.is_of(*class)) {
-            // One job is signed by AWS-LC, eight in lanes.
+            // A single job is signed by AWS-LC, and eight jobs are signed in the SIMD lanes.
             for jobs in [1, 8] {
                 let mut signer = Signer::new(PolicyConfig::default(), library(), Vec::new()).unwrap();
                 let key = key(class);

@@ -1,5 +1,5 @@
-//! The policy in virtual time: one core, modelled devices, random arrivals. A seed determines a
-//! run completely.
+//! Tests the policy in virtual time, with one core, modelled devices and random arrivals. The seed
+//! of the random numbers determines a run completely.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,7 +11,8 @@ use godwit_test_support::Random;
 const MS: u64 = 1_000_000;
 const US: u64 = 1_000;
 
-/// Costs of a device as measured on an H200: 2 ms, and a million RSA-2048 signatures a second.
+/// Costs of a device as measured on an NVIDIA H200 GPU. The latency is 2 ms, and the rate is one
+/// million RSA-2048 signatures per second.
 fn gpu() -> DeviceSpec {
     let mut costs = [None; Class::ALL.len()];
     costs[Class::Rsa2048.index()] = Some(DeviceCost { latency_ns: 2 * MS, job_ns: 1_000 });
@@ -24,11 +25,11 @@ fn gpu() -> DeviceSpec {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mood {
     Good,
-    /// Every result is wrong.
+    /// Every result of the device is wrong.
     Wrong,
-    /// It never answers.
+    /// The device never answers.
     Silent,
-    /// Answers take this factor longer.
+    /// The device needs this factor more time for its answers.
     Slow(u64),
 }
 
@@ -134,8 +135,8 @@ impl World {
         }
     }
 
-    /// Runs the core until it has nothing to do or `end_ns` is reached. `faulty` is the share of
-    /// wrong results of lanes, in percent.
+    /// Runs the core until it has nothing to do or `end_ns` is reached. `faulty` is the percentage
+    /// of wrong results of the SIMD lanes.
     fn run(&mut self, end_ns: u64, faulty: u64, random: &mut Random) {
         let mut jobs = Vec::new();
         loop {
@@ -178,7 +179,8 @@ impl World {
         }
     }
 
-    /// Poisson arrivals of `class` with `per_second` for `duration_ns`.
+    /// Returns random arrivals of jobs of `class` for `duration_ns` nanoseconds. They follow a
+    /// Poisson process with `per_second` jobs per second.
     fn arrivals(&mut self, class: Class, per_second: f64, duration_ns: u64, random: &mut Random) {
         let end_ns = self.now_ns + duration_ns;
         let mut at_ns = self.now_ns as f64;
@@ -208,8 +210,8 @@ impl World {
     }
 }
 
-/// Random classes, devices, faults and cancellations: each job is answered once, and conservation
-/// holds after every event.
+/// With random classes, devices, faults and cancellations, each job is answered once. The counters
+/// account for all jobs after every event.
 #[test]
 fn every_job_is_answered_once() {
     for seed in 0..400 {
@@ -290,7 +292,8 @@ fn classes_are_served_by_their_oldest_job() {
     assert_eq!(jobs, [first, last]);
 }
 
-/// At 100 jobs a second, a device is not used, and latencies are those of the CPU alone.
+/// At a load of 100 jobs per second, the device is not used, and latencies are those of the CPU
+/// alone.
 #[test]
 fn light_load_stays_on_the_cpu() {
     let mut worlds = [Vec::new(), vec![(gpu(), Mood::Good)]].map(|devices| {
@@ -304,8 +307,8 @@ fn light_load_stays_on_the_cpu() {
     assert_eq!(alone.0, Costs::default().of(Class::Rsa2048).single_ns);
 }
 
-/// Twice the load of the CPU: without a device, jobs are refused; with one, none is, and the
-/// latency stays near that of the device.
+/// The load is twice what the CPU can sign. Without a device, jobs are refused. With a device, no
+/// job is refused, and the latency stays near that of the device.
 #[test]
 fn overload_goes_to_the_device() {
     let mut alone = World::new(2, PolicyConfig::default(), Vec::new());
@@ -319,7 +322,7 @@ fn overload_goes_to_the_device() {
     assert!(p99_ns < 5 * MS, "{p99_ns}");
 }
 
-/// The largest sizes profit first: a device is worthwhile for fewer waiting jobs of RSA-4096.
+/// For larger keys, a device is worthwhile with fewer waiting jobs.
 #[test]
 fn long_operations_go_to_the_device_earlier() {
     let threshold = |class: Class| {
@@ -333,8 +336,8 @@ fn long_operations_go_to_the_device_earlier() {
     assert_eq!([Class::Rsa2048, Class::Rsa3072, Class::Rsa4096].map(threshold), [18, 9, 9]);
 }
 
-/// Kills a device under load: no job fails, and none waits longer than the deadline and the work
-/// that the CPU then has.
+/// A device fails under load. No job fails, and no job waits longer than the deadline plus the time
+/// that the CPU then needs.
 #[test]
 fn jobs_of_a_silent_device_are_signed_by_the_cpu() {
     let config = PolicyConfig { deadline_ns: 20 * MS, lost_ns: 100 * MS, ..PolicyConfig::default() };
@@ -355,7 +358,7 @@ fn jobs_of_a_silent_device_are_signed_by_the_cpu() {
     assert!(longest_ns < 50 * MS, "{longest_ns}");
 }
 
-/// A device with wrong results is quarantined after `faults_max` results, and the CPU answers.
+/// A device is no longer used after `faults_max` wrong results, and the CPU answers the jobs.
 #[test]
 fn wrong_results_never_answer_a_job() {
     let mut world = World::new(4, PolicyConfig::default(), vec![(gpu(), Mood::Wrong)]);

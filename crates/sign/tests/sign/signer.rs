@@ -1,4 +1,4 @@
-//! The signer with real keys: answers, refusals, cancellation, faults and lost devices.
+//! Tests the signer with real keys: answers, refusals, cancellation, faults and lost devices.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -39,7 +39,7 @@ fn submit(signer: &mut Signer, count: usize) -> Vec<(JobId, Vec<u8>)> {
     (0..count).map(|number| (signer.submit(key.clone(), SCHEME, &message(number)).unwrap(), message(number))).collect()
 }
 
-/// Checks that every job has exactly one answer, and that it is a valid signature.
+/// Checks that every job has exactly one answer, and that each answer is a valid signature.
 fn check(jobs: &[(JobId, Vec<u8>)], done: &[Done]) {
     let key = key(Class::Rsa2048);
     let answered: BTreeSet<JobId> = done.iter().map(|done| done.id).collect();
@@ -69,7 +69,7 @@ fn devices_answer_and_lost_ones_are_replaced() {
     }
 }
 
-/// A device that becomes wrong or silent between batches.
+/// The device starts to return wrong results, or stops answering, between two batches.
 #[test]
 fn a_device_that_fails_under_load_causes_no_wrong_answer() {
     for failure in [Mood::Flipped, Mood::Silent, Mood::Lost] {

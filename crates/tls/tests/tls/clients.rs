@@ -1,5 +1,5 @@
-//! Interoperation with `openssl s_client`: versions, suites, groups, server names, ALPN, client
-//! certificates, OCSP and session tickets.
+//! Tests the acceptor with the client `openssl s_client`: versions, cipher suites, groups, server
+//! names, ALPN, client certificates, OCSP and session tickets.
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::process::{Command, Stdio};
@@ -10,8 +10,8 @@ use godwit_tls::{ClientCertificates, Failure, Group, KeyFiles, Settings};
 
 use crate::server::{Server, certify, text};
 
-/// Connects with `openssl s_client`, sends a line and expects it back. Returns the output of the
-/// client, and whether it was successful.
+/// Connects with `openssl s_client`, sends a line, and expects the same line back. Returns the
+/// output of the client, and whether it was successful.
 fn s_client(folder: &Folder, server: &Server, worker: usize, arguments: &[&str]) -> (String, bool) {
     let address = server.addresses[worker].to_string();
     let mut client = Command::new("openssl")
@@ -66,7 +66,7 @@ fn every_version_suite_and_group_works() {
         }
         for (key, suite) in ["RSA", "ECDSA"].into_iter().flat_map(|key| tls12.map(|suite| (key, suite))) {
             let suite = format!("ECDHE-{key}-{suite}");
-            // OpenSSL accepts ECDSA keys of its groups only.
+            // OpenSSL accepts only ECDSA keys whose curve is among its groups.
             let groups = if group == "P-256" { group.to_owned() } else { format!("{group}:P-256") };
             let arguments = [&name[..], &["-tls1_2", "-cipher", &suite, "-groups", &groups]].concat();
             let (output, echoed) = s_client(&folder, &server, 0, &arguments);
@@ -78,7 +78,7 @@ fn every_version_suite_and_group_works() {
     assert_eq!((counters.received, counters.refused), (27, 0));
 }
 
-/// Every kind of key signs with every scheme that a client accepts.
+/// Every kind of key signs with every signature scheme that a client accepts.
 #[test]
 fn every_key_and_scheme_works() {
     let folder = Folder::new();
@@ -134,7 +134,7 @@ fn the_server_name_selects_the_certificate() {
         assert!(output.contains(&format!("Peer signature type: {key}")), "{name}: {output}");
         assert_eq!(server.next().unwrap().server_name, Some(name.to_ascii_lowercase()));
     }
-    // A client without ECDSA receives the RSA certificate of the same name.
+    // A client that does not support ECDSA receives the RSA certificate of the same name.
     let (output, echoed) =
         s_client(&folder, &server, 0, &["-servername", "shop.example", "-sigalgs", "rsa_pss_rsae_sha256"]);
     assert!(echoed && output.contains("Peer signature type: RSA-PSS"), "{output}");
@@ -197,7 +197,7 @@ fn client_certificates_are_optional_or_required() {
     }
 }
 
-/// A session of one worker is resumed by another, without a signature.
+/// A session that one worker created is resumed by another worker without a signature.
 #[test]
 fn tickets_are_shared_by_workers() {
     let folder = Folder::new();

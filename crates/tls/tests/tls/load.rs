@@ -1,4 +1,4 @@
-//! Many handshakes at once with rustls clients, which verify every signature.
+//! Performs many handshakes at once with rustls clients, which verify every signature.
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -66,7 +66,7 @@ fn concurrent_handshakes_share_batches() {
     }
 }
 
-/// Certificates are replaced again and again. Every handshake succeeds with one of them.
+/// Certificates are replaced repeatedly. Every handshake succeeds with one of them.
 #[test]
 fn reload_loses_no_handshake() {
     let folder = Folder::new();
@@ -110,7 +110,7 @@ fn reload_loses_no_handshake() {
     assert!(seen.iter().all(|count| *count > 0), "{seen:?} after {reloads:?} reloads");
 }
 
-/// A failed reload keeps the certificates.
+/// If a reload fails, the current certificates stay in use.
 #[test]
 fn a_failed_reload_changes_nothing() {
     let folder = Folder::new();

@@ -1,5 +1,5 @@
-//! Tests of the acceptor against OpenSSL and against rustls as clients. One binary, because its
-//! modules share the server.
+//! Tests the acceptor with OpenSSL and rustls clients. All test modules are in one program, because
+//! they share the server.
 
 mod clients;
 mod load;

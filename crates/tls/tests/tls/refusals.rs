@@ -1,4 +1,5 @@
-//! Clients that send no valid handshake: each failure has its reason, and jobs are conserved.
+//! Tests clients that do not complete a valid handshake. Each failure has its reason, and the
+//! counters account for all jobs.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -32,10 +33,11 @@ fn garbage_is_answered_by_an_alert() {
     let Some(files) = certify(&folder, "p256-0", &["localhost"]) else { return };
     let server = Server::start(&[files], &Settings::default(), 1);
     let http = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    // A record longer than 2^14 bytes, and a handshake message that is no ClientHello.
+    // The client sends a record longer than 2^14 bytes, or a handshake message that is not a
+    // ClientHello.
     let oversized = [&[22, 3, 1, 0xff, 0xff][..], &[0; 100]].concat();
     let wrong = [22, 3, 1, 0, 4, 2, 0, 0, 0];
-    // ClientHello with a length that exceeds the record.
+    // This ClientHello has a length that exceeds the record.
     let hello = [22, 3, 1, 0, 8, 1, 0, 0, 4, 3, 3, 0, 0];
     for bytes in [&http[..], &oversized, &wrong, &hello] {
         let answer = send(&server, bytes);

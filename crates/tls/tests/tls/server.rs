@@ -1,4 +1,4 @@
-//! Server threads with an echo service behind TLS, and the certificates that they use.
+//! Test server that echoes bytes over TLS, and the certificates that it uses.
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::path::Path;
@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::{LocalSet, spawn_local};
 
-/// Copies a test key to `folder`, and creates a certificate for the DNS `names`.
+/// Copies a test key to `folder`, and creates a certificate for the DNS names in `names`.
 pub(crate) fn certify(folder: &Folder, key: &str, names: &[&str]) -> Option<KeyFiles> {
     let certified = certificate::certify(folder, key, names)?;
     Some(KeyFiles { certificate: certified.certificate, key: certified.key, ocsp: None })

@@ -1,4 +1,4 @@
-//! Fields of rules, and members of EVE records.
+//! Reads the fields that rules test, and writes the HTTP members of EVE records.
 
 use super::htp::Tx;
 use super::transaction::window_options;
@@ -98,7 +98,7 @@ fn joined<'a>(tx: &Tx<'a>, direction: Direction, scratch: &'a mut Vec<u8>) -> Op
     (!scratch.is_empty()).then_some(scratch.as_slice())
 }
 
-/// Returns the names of the headers, each between line ends.
+/// Returns the names of the headers. A line end separates the names.
 fn names<'a>(tx: &Tx<'a>, direction: Direction, scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
     scratch.clear();
     scratch.extend_from_slice(b"\r\n");
@@ -139,7 +139,7 @@ fn host_raw<'a>(tx: &Tx<'a>) -> Option<&'a [u8]> {
     tx.header(Direction::ToServer, "host")
 }
 
-/// Returns the name of an irregularity in rules.
+/// Returns the name that rules use for an irregularity.
 pub(super) fn event_name(code: HtpLogCode) -> Option<&'static str> {
     Some(match code {
         HtpLogCode::GZIP_DECOMPRESSION_FAILED => "gzip_decompression_failed",

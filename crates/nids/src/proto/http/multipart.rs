@@ -46,7 +46,7 @@ impl Multipart {
         while self.step(files, hashed) {}
     }
 
-    /// Ends the body: an unfinished part belongs to its file.
+    /// Ends the body. If the last part is not complete, its bytes still belong to its file.
     pub(super) fn finish(&mut self, files: &mut [File]) {
         if self.state == State::File
             && let Some(file) = files.last_mut()

@@ -19,13 +19,13 @@ pub(super) struct TxData {
     pub bodies: [Body; 2],
     /// Files in the request body.
     pub files: Vec<File>,
-    /// File in the response; its bytes are in the body.
+    /// File in the response. Its bytes are stored in the body of the response.
     pub response: Option<File>,
     multipart: Option<Multipart>,
     begun: bool,
 }
 
-/// Window of the body in one direction.
+/// Returns the window of the body in one direction that rules inspect.
 pub(super) fn window_options(direction: Direction) -> &'static WindowOptions {
     match direction {
         Direction::ToServer => &WindowOptions::REQUEST,
@@ -83,7 +83,7 @@ impl TxData {
         }
     }
 
-    /// Returns the files that are complete, or all with `end`.
+    /// Returns the files that are complete. If `end` is true, returns all files.
     pub(super) fn take_files(&mut self, id: u64, end: bool) -> Vec<FileRecord> {
         let requests = self.files.iter_mut().filter_map(|file| file.take_record(id, Direction::ToServer, end));
         let response = self.response.as_mut().and_then(|file| file.take_record(id, Direction::ToClient, end));

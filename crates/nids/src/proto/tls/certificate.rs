@@ -37,7 +37,7 @@ pub(super) fn chain(body: &[u8]) -> Vec<Vec<u8>> {
     certificates
 }
 
-/// Element of DER: tag and content.
+/// Element of a DER encoding with its tag and its content.
 #[derive(Clone, Copy)]
 struct Element<'a> {
     tag: u8,
@@ -110,7 +110,7 @@ fn alternative_names(extension: Element<'_>) -> Option<Vec<Vec<u8>>> {
     }
     let value = parts.last().filter(|part| part.tag == 0x04)?;
     let (list, _) = element(value.content)?;
-    // Names of hosts, mail addresses and URIs; addresses as text.
+    // Host names, mail addresses and URIs are written unchanged, and IP addresses as text.
     let text = |name: Element<'_>| match (name.tag, name.content) {
         (0x81 | 0x82 | 0x86, text) => Some(text.to_vec()),
         (0x87, &[a, b, c, d]) => Some(format!("{a}.{b}.{c}.{d}").into_bytes()),
@@ -132,7 +132,7 @@ fn name(content: &[u8]) -> Vec<u8> {
             text.extend_from_slice(attribute(oid.content).as_bytes());
             text.push(b'=');
             match value.tag {
-                // BMPString: characters of two bytes.
+                // A BMPString has two bytes per character.
                 0x1e => text.extend(value.content.chunks_exact(2).map(|pair| pair[1])),
                 _ => text.extend_from_slice(value.content),
             }

@@ -5,11 +5,11 @@
 pub(crate) struct Hello {
     /// Version in the message.
     pub version: u16,
-    /// Version of the connection, from the extension if present.
+    /// Negotiated version. It comes from the extension if the message has one.
     pub negotiated: u16,
     /// Random bytes.
     pub random: [u8; 32],
-    /// Cipher suites; one for a server.
+    /// Cipher suites. A ServerHello has exactly one.
     pub ciphers: Vec<u16>,
     /// Extension types, in order.
     pub extensions: Vec<u16>,
@@ -27,7 +27,7 @@ pub(crate) struct Hello {
     pub versions: Vec<u16>,
 }
 
-/// Bytes that are read front to back.
+/// Reader that consumes bytes from front to back.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

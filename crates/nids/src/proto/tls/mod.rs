@@ -21,7 +21,7 @@ use std::ops::Range;
 
 /// Maximum number of handshake bytes that one direction keeps.
 const HANDSHAKE_BYTES_MAX: usize = 64 << 10;
-/// Progress of a direction whose handshake is complete.
+/// Progress value of a direction whose handshake is complete.
 const COMPLETE: u8 = 4;
 
 /// One direction of a connection.
