@@ -94,9 +94,9 @@ fn arena(config: &Config) -> Result<Arena, Error> {
         let used = config.devices.iter().filter(|device| is_used(config, &device.id) && is_wanted(device));
         used.map(|device| device.id.as_str()).collect::<Vec<_>>()
     };
-    // The first listed device that provides memory provides the arena. Devices in persistent mode
-    // come first, because they need such memory. For devices that copy packets, other memory is
-    // only slower.
+    // The first listed device that provides memory provides the arena, the memory of all packets.
+    // Devices in persistent mode come first, because they need such memory. For devices that copy
+    // packets, other memory is only slower.
     let mut ids = ids_of(&|device| device.mode == Mode::Persistent);
     ids.extend(ids_of(&|device| device.mode == Mode::Launch && godwit_device::has_own_memory(&device.id)));
     Ok(Arena::over(godwit_device::arena_memory(&ids, bytes)?, arena, workers)?)

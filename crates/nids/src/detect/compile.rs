@@ -123,8 +123,8 @@ pub struct Engine {
     pub addresses: Vec<u32>,
     /// Rules of kind `Protocol`.
     pub protocols: Vec<u32>,
-    /// Rules of kind `Packet` without a prefilter, by the class of the IP protocol
-    /// ([`protocol_class`]).
+    /// Rules of kind `Packet` without a prefilter. There is one list for TCP, one for UDP, one for
+    /// ICMP, and one for all other IP protocols.
     pub packets: [Vec<u32>; 4],
     /// Rules of kind `Transaction` without a prefilter, by application protocol.
     pub transactions: Vec<Vec<u32>>,
