@@ -47,8 +47,8 @@ impl Epochs {
         Arc::new(Self { requested: AtomicU64::new(0), answers })
     }
 
-    /// Returns the state of the epochs that belongs to worker `worker`. The state must exist before
-    /// the worker starts.
+    /// Returns the part of the epochs (the answers to requests) that belongs to worker `worker`. It
+    /// must exist before the worker starts.
     pub(crate) fn of_worker(self: &Arc<Self>, worker: usize) -> WorkerEpoch {
         WorkerEpoch { shared: Arc::clone(self), worker, answered: 0 }
     }
@@ -87,7 +87,8 @@ impl Epochs {
     }
 }
 
-/// State of the epochs that belongs to one worker. When it is dropped, the worker counts as ended.
+/// Part of the epochs (the answers to requests) that belongs to one worker. When it is dropped, the
+/// worker counts as ended.
 #[derive(Debug)]
 pub(crate) struct WorkerEpoch {
     shared: Arc<Epochs>,
