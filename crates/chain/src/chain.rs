@@ -1,11 +1,12 @@
-//! Ports, functions, edges, and the checked chain.
+//! Ports, functions and edges of a chain (the graph of functions that packets pass), and the
+//! checked chain.
 
 use std::fmt;
 
 use crate::resolve::{self, Stages};
 use crate::{Decider, Error, Next};
 
-/// A port of the chain. The number of a port is its index.
+/// A port of the chain. The number of a port is its index in the list of ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
     /// Name of the port.
@@ -16,14 +17,16 @@ pub struct Port {
     pub transmits: bool,
 }
 
-/// A configured function of the chain. The number of a function is its index.
+/// A configured function of the chain. The number of a function is its index in the list of
+/// functions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
     /// Name of the configured function.
     pub name: String,
     /// Kind of network function, such as `ipv4`.
     pub kind: String,
-    /// Verdicts that the function can return. The number of a verdict is its index.
+    /// Verdicts (results for a packet) that the function can return. The number of a verdict is its
+    /// index in this list.
     pub verdicts: Vec<Verdict>,
 }
 
@@ -36,19 +39,23 @@ pub struct Verdict {
     pub chooses_port: bool,
 }
 
-/// An edge of the chain, as configured: the next stage of some packets of a stage.
+/// An edge of the chain, as configured. It gives the next stage of some packets that leave a stage
+/// (a port or a function).
 ///
-/// If several edges match a packet, the most specific one applies. The order is: class and verdict,
-/// verdict only, class only, neither.
+/// If several edges match a packet, the most specific edge applies. An edge with a class and a
+/// verdict comes first. An edge with only a verdict comes next, then an edge with only a class, and
+/// last an edge with neither.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edge {
     /// Name of the port or function that the packet leaves.
     pub from: String,
     /// Class of the packets, or `None` for all classes.
     pub class: Option<String>,
-    /// Verdict of the packets, or `None` for all verdicts. Not allowed on an edge from a port.
+    /// Verdict (result of the function) of the packets, or `None` for all verdicts. An edge from a
+    /// port must not have a verdict.
     pub verdict: Option<String>,
-    /// Name of the next function or port, or [`DROP`](crate::DROP), or [`EGRESS`](crate::EGRESS).
+    /// Target of the edge: the name of a function or port, or [`DROP`](crate::DROP), or
+    /// [`EGRESS`](crate::EGRESS).
     pub to: String,
 }
 
@@ -59,16 +66,17 @@ pub enum Warning {
     PortWithoutEdge {
         /// Name of the port.
         port: String,
-        /// Affected classes. Empty if all classes are affected.
+        /// Affected classes. The list is empty if all classes are affected.
         classes: Vec<String>,
     },
-    /// Packets with one of a function's verdicts match no edge.
+    /// Packets with one of a function's verdicts (results) match no edge.
     VerdictWithoutEdge {
         /// Name of the function.
         function: String,
         /// Name of the verdict.
         verdict: String,
-        /// Affected classes. Empty if all classes that can reach the function are affected.
+        /// Affected classes. The list is empty if all classes that can reach the function are
+        /// affected.
         classes: Vec<String>,
     },
     /// No edge leads to a function.
@@ -76,12 +84,12 @@ pub enum Warning {
         /// Name of the function.
         function: String,
     },
-    /// Edges lead to a function, but no packet from a port can reach it.
+    /// Edges lead to a function, but no packet from a port can reach the function.
     Unreachable {
         /// Name of the function.
         function: String,
     },
-    /// An edge applies to no packet, because more specific edges match all of its packets.
+    /// An edge never applies, because more specific edges match all of its packets.
     EdgeCovered {
         /// Index of the edge.
         edge: usize,
@@ -128,12 +136,13 @@ impl fmt::Display for Warning {
     }
 }
 
-/// A checked chain: all names are known, and no packet can visit a function twice.
+/// A checked chain of functions. All names in its edges are known, and no packet can visit a
+/// function twice.
 #[derive(Clone, Debug)]
 pub struct Chain {
     pub(crate) stages: Stages,
     pub(crate) decider: Decider,
-    /// Whether a packet of a class can reach a function, indexed by function, then class.
+    /// Whether a packet of a class can reach a function, at index `function * classes + class`.
     pub(crate) reachable: Vec<bool>,
     ranks: Vec<u16>,
     /// Direct successors of each function.
@@ -142,15 +151,15 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Checks `edges` and creates the chain. `classes` holds the names of the classes from class 1
-    /// on. Class 0 is the default class.
+    /// Checks `edges` and creates the chain. `classes` contains the names of the classes, starting
+    /// with class 1. Class 0 is the default class.
     ///
     /// # Errors
     /// Returns the first invalid edge.
     ///
     /// # Panics
-    /// If there are more than 256 ports or classes, 16384 functions, or 254 verdicts of one
-    /// function. The configuration parser rejects these.
+    /// Panics if there are more than 256 ports or classes, more than 16384 functions, or more than
+    /// 254 verdicts of one function. The configuration parser rejects these numbers.
     pub fn new(ports: Vec<Port>, functions: Vec<Function>, classes: &[String], edges: &[Edge]) -> Result<Self, Error> {
         let stages = Stages::new(ports, functions, classes);
         let resolved = resolve::resolve(&stages, edges)?;
@@ -161,18 +170,18 @@ impl Chain {
         Ok(Self { stages, decider: resolved.decider, reachable, ranks, successors, warnings })
     }
 
-    /// Returns the route decider, for the packet path.
+    /// Returns the route decider, which selects the next stage of each packet on the packet path.
     pub fn decider(&self) -> &Decider {
         &self.decider
     }
 
-    /// Returns the rank of each function. Ranks start at 1, and each edge leads to a function of
-    /// higher rank. Rank 0 is for packets that have not visited any function.
+    /// Returns the rank of each function. Ranks start at 1, and each edge leads to a function with
+    /// a higher rank. Rank 0 is for packets that have not visited any function.
     pub fn ranks(&self) -> &[u16] {
         &self.ranks
     }
 
-    /// Returns the rank of the departure from the chain, which is higher than that of any function.
+    /// Returns the rank of leaving the chain, which is higher than the rank of any function.
     pub fn rank_of_departure(&self) -> u16 {
         self.ranks.iter().max().map_or(1, |rank| rank + 1)
     }
@@ -209,15 +218,15 @@ impl Chain {
         self.reachable[function * classes + class]
     }
 
-    /// Returns whether a packet can pass function `from` and later function `to`. False if both are
-    /// the same function.
+    /// Returns whether a packet can pass the function `from` and later the function `to`. Returns
+    /// false if both are the same function.
     pub fn has_path(&self, from: usize, to: usize) -> bool {
         let classes = self.classes().len();
         let mut classes_at_start = (0..classes).filter(|class| self.reachable[from * classes + class]);
         classes_at_start.any(|class| resolve::functions_after(&self.stages, &self.decider, from, class).contains(&to))
     }
 
-    /// Returns the largest sum of `weights` over the functions of a path that a packet can take.
+    /// Returns the largest sum of weights on any path that a packet can take through the functions.
     /// `weights` has one entry per function.
     pub fn path_max(&self, weights: &[u32]) -> u32 {
         let mut order: Vec<usize> = (0..self.ranks.len()).filter(|&function| self.is_reached(function)).collect();
@@ -235,8 +244,8 @@ impl Chain {
         longest
     }
 
-    /// Returns the next stage for a packet of `class` after `stage`. `verdict` is ignored
-    /// for a port.
+    /// Returns the next stage for a packet of `class` after `stage`. If `stage` is a port,
+    /// `verdict` is ignored.
     pub(crate) fn next(&self, stage: resolve::Stage, class: usize, verdict: usize) -> Next {
         resolve::next(&self.decider, stage, class, verdict)
     }

@@ -16,19 +16,21 @@ pub const CLASSES_MAX: usize = 254;
 pub struct Rule {
     /// Class of matching packets, from 1.
     pub class: u8,
-    /// Protocol number after the IPv4 header or the IPv6 extension headers.
+    /// Protocol number after the IPv4 header or after the IPv6 extension headers.
     pub protocol: Option<u8>,
     /// Prefix of the source address.
     pub source: Option<Prefix>,
     /// Prefix of the destination address.
     pub destination: Option<Prefix>,
-    /// Range of the source port. Matches only packets with visible ports.
+    /// Range of the source port. A rule with a range matches only packets whose ports are visible.
     pub source_ports: Option<RangeInclusive<u16>>,
-    /// Range of the destination port. Matches only packets with visible ports.
+    /// Range of the destination port. A rule with a range matches only packets whose ports are
+    /// visible.
     pub destination_ports: Option<RangeInclusive<u16>>,
 }
 
-/// Classifier: assigns a packet the class of the first matching rule, or class 0.
+/// Classifier: assigns a packet the class of the first matching rule, or class 0 if no rule
+/// matches.
 ///
 /// The search is linear, with a few masked comparisons and no branch within a rule. It suits a few
 /// dozen rules. Packets that are not IP have class 0.
@@ -53,7 +55,8 @@ pub struct Classifier {
     v6: Box<[Compiled<u128>]>,
 }
 
-/// A rule for one address family. A field matches if `(packet ^ value) & mask` is zero.
+/// A compiled rule for one address family. A field of a packet matches if `(packet ^ value) & mask`
+/// is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Compiled<A> {
     source: (A, A),
@@ -65,7 +68,7 @@ struct Compiled<A> {
     class: u8,
 }
 
-/// A range of ports. A port matches if `port - low <= span`, with wrapping subtraction.
+/// A range of port numbers. A port matches if `port - low <= span`, with wrapping subtraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ports {
     low: u16,
@@ -78,15 +81,15 @@ struct Key<A> {
     destination: A,
     source_port: u16,
     destination_port: u16,
-    /// Protocol number, with [`HAS_PORTS`] if the packet has visible ports.
+    /// Protocol number. The bit [`HAS_PORTS`] is set if the packet has visible ports.
     protocol: u16,
 }
 
 const HAS_PORTS: u16 = 0x100;
 
 impl Classifier {
-    /// Compiles rules, in order of precedence. A rule with prefixes of both address families
-    /// matches no packet.
+    /// Compiles the rules, which are in order of precedence. A rule with prefixes of both address
+    /// families matches no packet.
     pub fn new(rules: &[Rule]) -> Self {
         let narrow = |(value, mask): (u128, u128)| (value as u32, mask as u32);
         Self {
@@ -139,7 +142,8 @@ fn first_match<A: Address>(rules: &[Compiled<A>], key: &Key<A>) -> u8 {
 }
 
 impl<A: Address> Compiled<A> {
-    /// Compiles a rule for one address family. Returns `None` if a prefix is of the other family.
+    /// Compiles a rule for one address family. Returns `None` if a prefix belongs to the other
+    /// family.
     fn new(rule: &Rule, v6: bool, number: impl Fn((u128, u128)) -> (A, A)) -> Option<Self> {
         let prefixes = [rule.source, rule.destination];
         if prefixes.iter().flatten().any(|prefix| prefix.is_v6() != v6) {

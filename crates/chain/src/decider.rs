@@ -9,15 +9,16 @@ pub enum Next {
     None,
     /// The function with this index.
     Function(u16),
-    /// The port with this index, for transmission.
+    /// The port with this index, which sends the packet.
     Port(u8),
-    /// The port that the function chose (`Outcome::port`), for transmission.
+    /// The port that the function chose (`Outcome::port`), which sends the packet.
     Egress,
-    /// No stage: an edge drops the packet.
+    /// No further stage, because an edge drops the packet.
     Drop,
 }
 
-/// [`Next`] in 16 bits: the kind in the upper two bits, the index in the others.
+/// A [`Next`] in 16 bits. The upper two bits contain the kind, and the lower 14 bits contain the
+/// index.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Code(u16);
 
@@ -56,15 +57,16 @@ impl Code {
     }
 }
 
-/// Dense table from (stage, class, verdict) to the next stage. An entry has two bytes, and a lookup
-/// is one load.
+/// Table that gives the next stage for each stage (port or function), class and verdict. An entry
+/// has two bytes, and a lookup is one load.
 ///
 /// ```text
 /// entries   port 0            ...  class 0 .. classes-1, one entry each
 ///           function 0        ...  class 0: verdict 0 .. verdicts-1 | class 1: ...
 /// ```
+///
 /// `verdicts` is the largest number of verdicts of any function. For a function with fewer
-/// verdicts, the other entries are [`Next::None`].
+/// verdicts, the remaining entries are [`Next::None`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Decider {
     entries: Box<[Code]>,
@@ -76,8 +78,8 @@ pub struct Decider {
 }
 
 impl Decider {
-    /// Creates a decider without edges. `classes` includes class 0. `verdicts` is the largest
-    /// number of verdicts of any function.
+    /// Creates a decider without edges. `classes` counts all classes, including class 0. `verdicts`
+    /// is the largest number of verdicts of any function.
     pub(crate) fn new(ports: usize, functions: usize, classes: usize, verdicts: usize) -> Self {
         let functions_start = ports * classes;
         let entries = vec![Code::NONE; functions_start + functions * classes * verdicts].into();

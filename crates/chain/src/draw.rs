@@ -1,13 +1,14 @@
-//! Draws the chain as text, in packet order, and for Graphviz.
+//! Draws the chain of functions as text, in packet order, and for Graphviz.
 
 use std::fmt::Write;
 
 use crate::resolve::Stage;
 use crate::{Chain, Next};
 
-/// Packets of a stage that have the same next stage.
+/// Packets that leave a stage (a port or a function) and have the same next stage.
 struct Group {
-    /// Verdict and classes of the packets. Empty for all packets of the stage.
+    /// Verdict and classes of the packets. The text is empty if the group contains all packets that
+    /// leave the stage.
     label: String,
     next: Next,
 }
@@ -113,11 +114,11 @@ impl Chain {
         }
     }
 
-    /// Returns the groups of packets that leave a stage. Only classes that can reach
-    /// the stage count.
+    /// Groups the packets that leave a stage (a port or a function). Only classes whose packets can
+    /// reach the stage count.
     ///
     /// There is one group per verdict. If classes with the same verdict have different next stages,
-    /// there is one group per next stage.
+    /// there is one group for each verdict and next stage.
     fn groups(&self, stage: Stage) -> Vec<Group> {
         let classes: Vec<usize> = match stage {
             Stage::Port(_) => (0..self.classes().len()).collect(),
@@ -138,7 +139,7 @@ impl Chain {
                     None => targets.push((next, vec![class])),
                 }
             }
-            // The group with class 0 covers all other packets, so it comes last.
+            // The group with class 0 is labelled as all other packets, so it comes last.
             targets.sort_by_key(|(_, members)| members.contains(&0));
             let several = targets.len() > 1;
             for (next, members) in targets {
@@ -166,7 +167,7 @@ impl Chain {
     }
 }
 
-/// Quotes a string for the DOT language. Only `"` is special there, and `\` in labels.
+/// Quotes a string for the DOT language. Only `"` is special in DOT strings, and `\` in labels.
 fn quoted(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     format!("\"{escaped}\"")

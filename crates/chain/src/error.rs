@@ -2,7 +2,8 @@
 
 use crate::names;
 
-/// An invalid edge. Every variant carries the index of the edge; see [`Error::edge`].
+/// Reason why an edge is invalid. Every variant contains the index of the edge, which
+/// [`Error::edge`] returns.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// An edge contains an unknown name.
@@ -53,7 +54,8 @@ pub enum Error {
         /// Name of the port.
         port: String,
     },
-    /// An edge leads to `egress`, but its packets have no chosen port.
+    /// An edge leads to `egress`, but the function does not choose a port for the packets of the
+    /// edge.
     #[error("`{from}` chooses no port{}, so this edge cannot lead to `egress`", verdict.as_ref().map(|verdict| format!(" with verdict `{verdict}`")).unwrap_or_default())]
     NoPortChosen {
         /// Index of the edge.
@@ -68,7 +70,7 @@ pub enum Error {
     Cycle {
         /// Index of the edge that closes the cycle.
         edge: usize,
-        /// Names of the functions of the cycle. The first is repeated at the end.
+        /// Names of the functions in the cycle. The first name is repeated at the end.
         path: Vec<String>,
     },
 }
@@ -87,7 +89,7 @@ impl Error {
         }
     }
 
-    /// Returns the invalid key of the edge, or `None` if the whole edge is invalid.
+    /// Returns the key of the edge that is invalid, or `None` if the edge as a whole is invalid.
     pub fn key(&self) -> Option<&'static str> {
         match self {
             Self::Unknown { key, .. } => Some(key),

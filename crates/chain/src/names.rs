@@ -1,11 +1,11 @@
-//! Suggestions for unknown names.
+//! Suggestions for unknown names in a configuration.
 
-/// Length limit of compared names, in bytes. The comparison is quadratic, and longer names
-/// are unlikely to be typing errors.
+/// Largest length of names that are compared, in bytes. The time of a comparison grows with the
+/// square of the length, and longer names are unlikely to be typing errors.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Returns the candidate with the smallest edit distance to `name`, if the distance
-/// is small enough.
+/// Returns the candidate with the smallest edit distance to `name`. Returns `None` if no candidate
+/// is close enough for a typing error.
 ///
 /// ```
 /// use godwit_chain::names::nearest;
@@ -18,14 +18,15 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         return None;
     }
     let typed = name.to_lowercase();
-    // One edit, and one more per four letters.
+    // A name may differ by one edit, plus one edit per four letters.
     let distance_max = 1 + typed.chars().count() / 4;
     candidates
         .into_iter()
         .filter(|candidate| candidate.len() <= NAME_BYTES_MAX)
         .map(|candidate| {
             let lower = candidate.to_lowercase();
-            // Accept a prefix too, in both directions: `headroom` for `headroom_bytes`.
+            // A prefix is accepted too, in both directions, such as `headroom` for
+            // `headroom_bytes`.
             let is_prefix =
                 typed.len().min(lower.len()) >= 3 && (lower.starts_with(&typed) || typed.starts_with(&lower));
             (strsim::osa_distance(&typed, &lower), is_prefix, candidate)
@@ -37,8 +38,8 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(.., candidate)| candidate)
 }
 
-/// Returns the error message for an unknown name, with the nearest candidate or
-/// else all candidates.
+/// Returns the error message for an unknown name. The message contains the nearest candidate or, if
+/// none is near, all candidates.
 pub fn unknown(what: &str, name: &str, candidates: &[&str]) -> String {
     let name = name.escape_debug();
     let near = nearest(&name.to_string(), candidates.iter().copied());
@@ -49,7 +50,8 @@ pub fn unknown(what: &str, name: &str, candidates: &[&str]) -> String {
     }
 }
 
-/// Joins names as `a`, `b` or `c`. A long list ends with the number of omitted names.
+/// Joins names in the form "`a`, `b` or `c`". If there are many names, the list ends with the
+/// number of omitted names.
 fn list(names: &[&str]) -> String {
     const SHOWN: usize = 16;
     let quoted: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();

@@ -6,7 +6,8 @@ use std::str::FromStr;
 
 use godwit_wire::IpAddress;
 
-/// An address prefix: all addresses whose first `bits` bits equal those of `address`.
+/// An address prefix, which contains all addresses whose first `bits` bits equal those of
+/// `address`.
 ///
 /// ```
 /// use godwit_chain::Prefix;
@@ -52,10 +53,12 @@ impl Prefix {
         matches!(self.address, IpAddress::V6(_))
     }
 
-    /// Returns the first address and the mask as integers. IPv4 uses the lower 32 bits.
+    /// Returns the address and the mask of the prefix as integers. An IPv4 prefix uses the lower 32
+    /// bits.
     pub(crate) fn value_and_mask(&self) -> (u128, u128) {
         let (value, width) = number(self.address);
-        // A shift by the full width overflows, which gives the mask of the empty prefix.
+        // A shift by the full width returns `None`. The result is then the mask of the empty
+        // prefix.
         let below = u128::MAX.checked_shr(128 - (width - u32::from(self.bits))).unwrap_or(0);
         let all = u128::MAX >> (128 - width);
         (value, all & !below)
@@ -73,7 +76,8 @@ fn number(address: IpAddress) -> (u128, u32) {
 impl FromStr for Prefix {
     type Err = PrefixError;
 
-    /// Parses `address/bits`. An address without a length gives a prefix of full length.
+    /// Parses `address/bits`. An address without a length gives a prefix that contains only this
+    /// address.
     fn from_str(text: &str) -> Result<Self, PrefixError> {
         let syntax = || PrefixError::Syntax(text.to_owned());
         let (address, bits) = match text.split_once('/') {

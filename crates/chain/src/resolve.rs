@@ -1,4 +1,4 @@
-//! Resolves edges: precedence, cycles, ranks and reachability.
+//! Resolves the edges of a chain: their precedence, cycles, ranks of functions and reachability.
 
 use std::collections::HashMap;
 
@@ -40,7 +40,8 @@ impl Stages {
         }
     }
 
-    /// Returns the verdicts of a stage. The list is empty for a port.
+    /// Returns the verdicts that a stage (a port or a function) can return. The list is empty for a
+    /// port.
     pub(crate) fn verdicts(&self, stage: Stage) -> &[Verdict] {
         match stage {
             Stage::Port(_) => &[],
@@ -48,8 +49,8 @@ impl Stages {
         }
     }
 
-    /// Returns the number of decider entries per class: one for a port, one per verdict
-    /// for a function.
+    /// Returns the number of decider entries of a stage for each class. A port has one entry, and a
+    /// function has one entry per verdict.
     pub(crate) fn entries_per_class(&self, stage: Stage) -> usize {
         match stage {
             Stage::Port(_) => 1,
@@ -73,12 +74,13 @@ pub(crate) fn next(decider: &Decider, stage: Stage, class: usize, verdict: usize
     }
 }
 
-/// The decider, and its relation to the configured edges.
+/// The decider, and the way in which it results from the configured edges.
 pub(crate) struct Resolved {
     pub(crate) decider: Decider,
     /// For each edge: whether it sets an entry of the decider.
     is_used: Vec<bool>,
-    /// For each function: its direct successors, each with one edge that leads to it.
+    /// For each function: its direct successors. Each successor has the index of one edge that
+    /// leads to it.
     successors: Vec<Vec<(u16, usize)>>,
 }
 
@@ -102,14 +104,15 @@ impl IndexedEdge {
         self.class.is_none_or(|own| own == class) && self.verdict.is_none_or(|own| own == verdict)
     }
 
-    /// Returns the precedence of the edge: class and verdict, then verdict, then
-    /// class, then neither.
+    /// Returns the precedence of the edge, where a larger value wins. An edge with a verdict wins
+    /// over an edge without a verdict. Otherwise, an edge with a class wins.
     fn specificity(&self) -> (bool, bool) {
         (self.verdict.is_some(), self.class.is_some())
     }
 }
 
-/// Checks each edge, and sets the decider entry of every (stage, class, verdict).
+/// Checks each edge. Sets the decider entry for every combination of stage (port or function),
+/// class and verdict.
 pub(crate) fn resolve(stages: &Stages, edges: &[Edge]) -> Result<Resolved, Error> {
     let by_stage = index_edges(stages, edges)?;
     let verdicts_max = stages.functions.iter().map(|function| function.verdicts.len()).max().unwrap_or(0);
@@ -144,7 +147,8 @@ pub(crate) fn resolve(stages: &Stages, edges: &[Edge]) -> Result<Resolved, Error
     Ok(Resolved { decider, is_used, successors })
 }
 
-/// Looks up the names of all edges. Returns the edges grouped by the stage where they start.
+/// Looks up the names in all edges. Returns the edges, grouped by the stage (port or function)
+/// where they start.
 fn index_edges(stages: &Stages, edges: &[Edge]) -> Result<HashMap<Stage, Vec<IndexedEdge>>, Error> {
     let mut by_stage: HashMap<Stage, Vec<IndexedEdge>> = HashMap::new();
     let mut keys = HashMap::new();
@@ -235,18 +239,19 @@ fn packets_of(edge: &Edge) -> String {
     what
 }
 
-/// Returns the rank of each function: the number of functions on the longest path to
-/// it, including itself.
+/// Returns the rank of each function, which is the number of functions on the longest path to it,
+/// including itself.
 ///
-/// Classes are not distinguished: a → b for one class and b → a for another also form a cycle. The
-/// gates that preserve packet order need one order of all functions.
+/// All classes share one graph. If an edge a → b applies to one class and an edge b → a to another
+/// class, they form a cycle. The reason is that packet order is restored at gates (points where
+/// packets wait), which need one order of all functions.
 pub(crate) fn ranks(stages: &Stages, resolved: &Resolved) -> Result<Vec<u16>, Error> {
     let count = stages.functions.len();
     let mut incoming = vec![0usize; count];
     for &(to, _) in resolved.successors.iter().flatten() {
         incoming[usize::from(to)] += 1;
     }
-    // Kahn, "Topological sorting of large networks", CACM 5(11), 1962.
+    // This is the algorithm of Kahn, "Topological sorting of large networks", CACM 5(11), 1962.
     let mut ranks = vec![1u16; count];
     let mut ready: Vec<usize> = (0..count).filter(|&function| incoming[function] == 0).collect();
     let mut done = vec![false; count];
@@ -267,8 +272,10 @@ pub(crate) fn ranks(stages: &Stages, resolved: &Resolved) -> Result<Vec<u16>, Er
     }
 }
 
-/// Returns the error that names a cycle. Every function that is not done has a predecessor that is
-/// not done. A walk backwards from such a function therefore closes a cycle.
+/// Returns the error that names a cycle of functions.
+///
+/// A function is done if its rank is final. Every function that is not done has a predecessor that
+/// is not done. Following these predecessors from such a function therefore closes a cycle.
 fn cycle(stages: &Stages, resolved: &Resolved, done: &[bool], start: usize) -> Error {
     let predecessor = |function: usize| {
         let leads_to_it = |from: &usize| {
@@ -279,7 +286,8 @@ fn cycle(stages: &Stages, resolved: &Resolved, done: &[bool], start: usize) -> E
     let mut walk = vec![start];
     let cycle_start = loop {
         let here = walk[walk.len() - 1];
-        // Functions on the walk are not done, so each has a predecessor.
+        // No function in `walk` is done (has a final rank), so each function has a predecessor that
+        // is not done.
         let from = predecessor(here).unwrap_or(here);
         match walk.iter().position(|&seen| seen == from) {
             Some(at) => break at,
@@ -288,7 +296,8 @@ fn cycle(stages: &Stages, resolved: &Resolved, done: &[bool], start: usize) -> E
     };
     let mut members: Vec<usize> = walk.split_off(cycle_start);
     members.reverse();
-    // Start with the function that is configured first, so that the message is deterministic.
+    // The cycle starts with the function that is configured first, so that the message is
+    // deterministic.
     let first = (0..members.len()).min_by_key(|&at| members[at]).unwrap_or(0);
     members.rotate_left(first);
 
@@ -298,8 +307,8 @@ fn cycle(stages: &Stages, resolved: &Resolved, done: &[bool], start: usize) -> E
     Error::Cycle { edge: closing.map_or(0, |&(_, edge)| edge), path }
 }
 
-/// Returns whether a packet of a class from any port can reach a function, indexed by function,
-/// then class.
+/// Returns whether a packet of a class from any port can reach a function, at index `function *
+/// classes + class`.
 pub(crate) fn reachable(stages: &Stages, decider: &Decider) -> Vec<bool> {
     let classes = stages.classes.len();
     let mut reachable = vec![false; stages.functions.len() * classes];
@@ -334,12 +343,13 @@ fn reachable_from(stages: &Stages, decider: &Decider, mut todo: Vec<Stage>, clas
     found
 }
 
-/// Returns the probable mistakes, in the order ports, functions, edges.
+/// Returns the probable mistakes in the chain. Mistakes of ports come first, then mistakes of
+/// functions and of edges.
 pub(crate) fn warnings(stages: &Stages, edges: &[Edge], resolved: &Resolved, reachable: &[bool]) -> Vec<Warning> {
     let classes = stages.classes.len();
     let mut warnings = Vec::new();
-    // Returns the names of the candidates that match no edge: `None` if all match, and an empty
-    // list if none matches.
+    // Returns the names of the classes in `candidates` whose packets match no edge. The result is
+    // `None` if all classes match an edge, and an empty list if no class matches one.
     let without_edge = |stage, verdict, candidates: &[usize]| {
         let none = |class: &&usize| next(&resolved.decider, stage, **class, verdict) == Next::None;
         let without: Vec<usize> = candidates.iter().filter(none).copied().collect();

@@ -1,4 +1,4 @@
-//! Chains as operators configure them: precedence, errors, warnings and drawings.
+//! Tests chains as operators configure them: precedence of edges, errors, warnings and drawings.
 
 use godwit_chain::{Chain, Edge, Error, Function, Next, Port, Verdict, Warning};
 

@@ -1,4 +1,5 @@
-//! Classifier against a rule-by-rule comparison.
+//! Compares the classifier with an implementation that checks one condition of a rule after
+//! another.
 
 use std::ops::RangeInclusive;
 
@@ -158,7 +159,7 @@ proptest! {
             prop_assert_eq!(classifier.classify(&packet(Some(five_tuple), fragment)), expected);
         }
     }
-    /// Several packets at once have the same classes as one at a time.
+    /// Checks that several packets at once get the same classes as one packet at a time.
     #[test]
     fn classes_of_many_packets_match_those_of_single_packets(
         rules in prop::collection::vec(rule(), 0..40),
@@ -172,7 +173,7 @@ proptest! {
     }
 }
 
-/// Frames of all kinds: plain, fragments, with options, tagged, cut and padded.
+/// Generates frames of all kinds: plain, fragments, with options, tagged, cut and padded.
 fn frame() -> impl Strategy<Value = Vec<u8>> {
     let fields = (address(), address(), protocol(), 0..5_u8, 0..5_u8);
     (fields, 0..9_u8, 0..70_usize).prop_map(|((source, destination, protocol, source_port, port), kind, cut)| {
@@ -209,7 +210,7 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
                 };
                 (0x86dd, header_v6.emit(&mut header).unwrap())
             }
-            // Not IP.
+            // An IPv4 and an IPv6 address together give a frame that is not IP.
             _ => (0x0806, 40),
         };
         let tag: &[u8] = if kind == 4 { &[0x81, 0, 0, 5] } else { &[] };

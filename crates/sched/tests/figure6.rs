@@ -1,5 +1,5 @@
-//! PIPSEA's example (CCS 2016, figure 6) with different numbers: the content of each bin
-//! after each step.
+//! Follows the example of PIPSEA (CCS 2016, figure 6) with different numbers. Checks the contents
+//! of each bin (a batch of packets) after each step.
 
 use godwit_sched::{Bin, Chunk, Descriptor, Grouping, Insert, PART_MORE, PART_REST, Packer, PackerConfig};
 
@@ -7,7 +7,8 @@ const AES: u8 = 0;
 const SHA1: u8 = 1;
 const BOTH: u8 = 2;
 
-/// Returns variant, length class and packet numbers of each bin. The parameters hold the numbers.
+/// Returns the variant, the length class and the packet numbers of each bin. The parameter of a
+/// packet is its number.
 fn contents(chunk: &Chunk) -> Vec<(u8, u16, Vec<u64>)> {
     chunk.bins.iter().map(|bin| (bin.variant, bin.length_class, chunk.parameters[chunk.range(bin)].to_vec())).collect()
 }
@@ -174,7 +175,8 @@ fn fills_bins_in_order_of_arrival_without_grouping() {
     assert_eq!(chunk.bin_bytes, [164 + 364, 64 + 264, 464 + 564 + 664 + 764, 1064, 964 + 64, 864]);
 }
 
-/// The time of a bin of several variants is the sum of its parts.
+/// Checks that the estimated time of a bin with several variants is the sum of the estimates of its
+/// parts.
 #[test]
 fn sorts_the_parts_of_a_bin_together() {
     let config = PackerConfig { grouping: Grouping::None, bins: 2, bin_packets: 3, ..PackerConfig::default() };

@@ -1,4 +1,5 @@
-//! Packer against random traffic in virtual time. The seed of a run determines it completely.
+//! Tests the packer with random traffic in virtual time. The seed of a run determines the run
+//! completely.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -23,7 +24,8 @@ fn random_config(random: &mut Random) -> PackerConfig {
     }
 }
 
-/// Expected state of a packet. Its number is stored as its buffer.
+/// Expected state of a packet. The buffer field of its descriptor contains the number of the
+/// packet.
 #[derive(Clone, Copy)]
 struct Packet {
     arrived_ns: u64,
@@ -34,7 +36,7 @@ struct Packet {
     out: bool,
 }
 
-/// Returns the bins as they were filled, each as a slice of its parts.
+/// Returns the bins in the order in which they were filled. Each bin is a slice of its parts.
 fn wholes(bins: &[Bin]) -> impl Iterator<Item = &[Bin]> {
     bins.chunk_by(|bin, _| bin.part & PART_MORE != 0)
 }
@@ -48,7 +50,7 @@ struct World {
     packer: Packer,
     packets: Vec<Packet>,
     on_device: VecDeque<Chunk>,
-    /// Number of the packet that came out last, for each function, variant and length class.
+    /// For each function, variant and length class: the number of the packet that came out last.
     newest_out: BTreeMap<(u16, u8, u16), u64>,
     out: usize,
 }
@@ -105,7 +107,7 @@ impl World {
     fn complete(&mut self) {
         let Some(mut chunk) = self.on_device.pop_front() else { return };
         for bin in &chunk.bins {
-            // Times of variants differ by more than their bytes.
+            // The simulated time depends on the variant and the packet count, but not on the bytes.
             let elapsed_ns = (u64::from(bin.variant) + 1) * (500 + 3 * u64::from(bin.count));
             self.packer.observe(bin, elapsed_ns);
         }
@@ -150,8 +152,8 @@ impl World {
         }
         assert_eq!(chunk.opened_ns, oldest_ns, "seed {seed}");
 
-        // Packets were inserted in order of their numbers. Without the last one, the chunk
-        // was not full.
+        // Packets were inserted in order of their numbers. Before the last packet was inserted, the
+        // chunk was not full.
         let packets = || bins.iter().flat_map(|bin| &chunk.descriptors[chunk.range(bin)]);
         let last = packets().max_by_key(|packet| packet.buffer);
         let bytes: usize = packets().map(Descriptor::room_bytes).sum();
@@ -167,8 +169,8 @@ impl World {
         }
     }
 
-    /// Checks that bins of several variants are split into one part per variant, and that each bin
-    /// was filled in order of arrival and completely before the next one.
+    /// Checks that bins with several variants are split into one part per variant. Also checks that
+    /// each bin was filled in order of arrival, and completely before the next bin.
     fn check_parts(&self, chunk: &Chunk) {
         let seed = self.seed;
         let (bins, bin_packets) = (self.config.bins as usize, self.config.bin_packets as usize);

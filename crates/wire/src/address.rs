@@ -21,7 +21,8 @@ impl MacAddress {
     /// Broadcast address.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
-    /// Returns whether the group bit is set (IEEE 802, clause 8.2: the first bit on the wire).
+    /// Returns whether this is a multicast or broadcast address. Such an address has the group bit
+    /// set, which is the first bit on the wire (IEEE 802, clause 8.2).
     pub const fn is_multicast(&self) -> bool {
         self.0[0] & 1 != 0
     }

@@ -1,4 +1,4 @@
-//! Authentication header (RFC 4302, section 2).
+//! IP authentication header, AH (RFC 4302, section 2).
 //!
 //! ```text
 //! 0             1              2          4     8          12
@@ -35,7 +35,8 @@ fn header_bytes(bytes: &[u8]) -> usize {
 fields! { Ah;
     /// Type of the next header. See [`protocol`](crate::protocol).
     0 => next_header / set_next_header: u8,
-    /// Length of the header in units of 4 bytes, less 2; see [`header_bytes`](Self::header_bytes).
+    /// Length of the header in units of 4 bytes, minus 2. See [`header_bytes`](Self::header_bytes)
+    /// for the length in bytes.
     1 => length / set_length: u8,
     /// Security parameters index.
     4 => spi / set_spi: u32,
@@ -44,7 +45,8 @@ fields! { Ah;
 }
 
 impl<T: AsRef<[u8]>> Ah<T> {
-    /// Returns the length of the header with its ICV, 12 to 1,028 bytes.
+    /// Returns the length of the header including the ICV (integrity check value), 12 to 1,028
+    /// bytes.
     #[inline]
     pub fn header_bytes(&self) -> usize {
         header_bytes(self.bytes())
@@ -81,8 +83,8 @@ pub struct AhHeader<'a> {
     pub spi: u32,
     /// Sequence number.
     pub sequence: u32,
-    /// Integrity check value with its padding. The length is a multiple of 4 bytes (8 * n + 4 in
-    /// IPv6), and at most 1,016.
+    /// Integrity check value with its padding. Its length is a multiple of 4 bytes and at most
+    /// 1,016 bytes. In IPv6, the length is 8 * n + 4 bytes.
     pub icv: &'a [u8],
 }
 

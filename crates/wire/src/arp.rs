@@ -1,8 +1,9 @@
-//! ARP (RFC 826). Views support any address lengths; `emit` supports Ethernet and IPv4 only.
+//! ARP (RFC 826). Views support addresses of any length, but `emit` supports only Ethernet and
+//! IPv4.
 //!
 //! ```text
 //! 0          2          4      5      6           8
-//! | hardware | protocol | hlen | plen | operation | sender hw, sender proto, target hw, target proto
+//! | hardware | protocol | hlen | plen | operation | sender hw, proto, target hw, proto
 //! ```
 
 use crate::view::{Field, range};
@@ -40,7 +41,7 @@ fn length_bytes(bytes: &[u8]) -> usize {
 }
 
 fields! { Arp;
-    /// Hardware type; 1 is Ethernet.
+    /// Hardware type. The value 1 stands for Ethernet.
     0 => hardware_type / set_hardware_type: u16,
     /// Protocol type, an ethertype.
     2 => protocol_type / set_protocol_type: u16,
@@ -73,7 +74,7 @@ impl<T: AsRef<[u8]>> Arp<T> {
         self.address(2, 1, self.protocol_bytes())
     }
 
-    /// Returns the address that follows `hardware` hardware addresses and
+    /// Returns the address of `length` bytes that follows `hardware` hardware addresses and
     /// `protocol` protocol addresses.
     fn address(&self, hardware: usize, protocol: usize, length: u8) -> &[u8] {
         let from =
@@ -98,7 +99,7 @@ pub struct ArpHeader {
 }
 
 impl ArpHeader {
-    /// Parses the packet. Returns [`Error::Malformed`] if it is not for Ethernet and IPv4.
+    /// Parses the packet. Returns [`Error::Malformed`] if the packet is not for Ethernet and IPv4.
     pub fn parse<T: AsRef<[u8]>>(view: &Arp<T>) -> Result<Self, Error> {
         let kind = (view.hardware_type(), view.protocol_type(), view.hardware_bytes(), view.protocol_bytes());
         if kind != (HARDWARE_ETHERNET, ethertype::IPV4, 6, 4) {

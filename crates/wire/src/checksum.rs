@@ -1,9 +1,9 @@
-//! The Internet checksum: full (RFC 1071) and incremental (RFC 1624).
+//! The Internet checksum, computed in full (RFC 1071) or incrementally (RFC 1624).
 
 use crate::IpAddress;
 
-/// Computes the checksum of `bytes` (RFC 1071, section 1): the complement of their one's complement
-/// sum. An odd last byte is padded with a zero byte.
+/// Computes the checksum of `bytes` (RFC 1071, section 1). The checksum is the complement of the
+/// one's complement sum of 16-bit words. An odd last byte is padded with a zero byte.
 ///
 /// The result is 0 for data that contains its own correct checksum.
 ///
@@ -20,11 +20,12 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     !fold(sum(bytes))
 }
 
-/// A checksum over several pieces of any length. The result is the same as for
+/// A checksum over several pieces of data, which may have any length. The result is the same as for
 /// the concatenated pieces.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Checksum {
-    /// One's complement sum of the pieces so far, in big-endian words, not folded.
+    /// One's complement sum of the pieces so far, as big-endian words. The sum is not yet folded to
+    /// 16 bits.
     sum: u64,
     /// Whether the number of bytes so far is odd.
     odd: bool,
@@ -39,12 +40,12 @@ impl Checksum {
     /// Creates the checksum of a TCP, UDP or ICMPv6 pseudo header (RFC 9293 section 3.1, RFC 768,
     /// RFC 8200 section 8.1).
     ///
-    /// `length_bytes` is the length of upper-layer header and payload. Both addresses must be of
-    /// the same family.
+    /// `length_bytes` is the length of the upper-layer header and the payload. Both addresses must
+    /// be of the same family.
     #[inline]
     pub fn pseudo_header(source: IpAddress, destination: IpAddress, protocol: u8, length_bytes: u32) -> Self {
-        // Both families sum the same words. Length and protocol have 16 bits in IPv4 and
-        // 32 in IPv6.
+        // The pseudo headers of IPv4 and IPv6 have the same sum, although length and protocol have
+        // 16 bits in IPv4 and 32 bits in IPv6.
         let mut checksum = Self::new();
         checksum.add(source.as_bytes());
         checksum.add(destination.as_bytes());
@@ -56,8 +57,8 @@ impl Checksum {
     #[inline]
     pub fn add(&mut self, bytes: &[u8]) {
         let piece = fold(sum(bytes));
-        // At an odd offset, the bytes of a piece are in the other halves of the words (RFC 1071,
-        // section 2 B).
+        // If a piece starts at an odd offset, its bytes are in the opposite halves of the 16-bit
+        // words (RFC 1071, section 2 B).
         self.sum += u64::from(if self.odd { piece.swap_bytes() } else { piece });
         self.odd ^= bytes.len() % 2 == 1;
     }
@@ -69,33 +70,35 @@ impl Checksum {
     }
 }
 
-/// Updates a checksum after the 16-bit word `old` was replaced by `new` (RFC 1624, equation 3:
-/// HC' = ~(~HC + ~m + m')).
+/// Updates a checksum after the 16-bit word `old` was replaced by `new` (RFC 1624, equation 3: HC'
+/// = ~(~HC + ~m + m')).
 ///
 /// The result equals the full checksum of the new data, unless the data is all zeros. No IPv4
-/// header and no pseudo header is all zeros. A `checksum` of 0xffff, the other one's complement
-/// zero, is treated as 0 (RFC 1624, section 3).
+/// header and no pseudo header is all zeros. One's complement has two zeros, so a `checksum` of
+/// 0xffff is treated as 0 (RFC 1624, section 3).
 ///
-/// Not for UDP, where 0 means that there is no checksum: see [`update_udp`].
+/// This function is not for UDP, where a checksum of 0 means that there is no checksum. See
+/// [`update_udp`].
 #[inline]
 pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
     let sum = u64::from(!checksum) + u64::from(!old) + u64::from(new);
-    // The sum is 0 if HC was -0 and the word changed from -0 to +0. The remaining data then sums to
-    // -0, so HC' is +0.
+    // The sum is 0 if HC was -0 (0xffff) and the word changed from -0 to +0. The remaining data
+    // then sums to -0, so HC' is +0.
     if sum == 0 { 0 } else { !fold(sum) }
 }
 
-/// Updates a checksum after several bytes were replaced, such as an address.
+/// Updates a checksum after several bytes, such as an address, were replaced.
 ///
-/// Both pieces must start at an even offset of the data and have the same length. If one is longer,
-/// its excess counts as added or removed data.
+/// Both pieces must start at an even offset of the data. They usually have the same length. If one
+/// piece is longer, its additional bytes count as added or removed data.
 #[inline]
 pub fn update_bytes(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
     update(checksum, fold(sum(old)), fold(sum(new)))
 }
 
-/// Updates a UDP checksum (RFC 768). A checksum of 0 means that there is none, and stays 0. A
-/// computed 0 is returned as 0xffff.
+/// Updates a UDP checksum (RFC 768) after the 16-bit word `old` was replaced by `new`. A checksum
+/// of 0 means that the datagram has no checksum, and stays 0. If the computed checksum is 0, the
+/// function returns 0xffff.
 #[inline]
 pub fn update_udp(checksum: u16, old: u16, new: u16) -> u16 {
     match checksum {
@@ -110,19 +113,21 @@ pub(crate) fn nonzero(checksum: u16) -> u16 {
     if checksum == 0 { 0xffff } else { checksum }
 }
 
-/// Returns the one's complement sum of big-endian 16-bit words, not folded.
+/// Returns the one's complement sum of `bytes`, read as big-endian 16-bit words.
 #[inline]
 fn sum(bytes: &[u8]) -> u64 {
-    // The sum can use any byte order: only the byte order of the result changes (RFC 1071, section
-    // 2 B). It can also use wider words and fold them later (section 2 C). This function sums
-    // native 64-bit words and counts the carries in the upper half.
+    // The sum can be computed in any byte order, because only the byte order of the result changes
+    // (RFC 1071, section 2 B). The sum can also use wider words and fold them later (section 2 C).
+    // This function sums native 64-bit words and counts the carries in the upper half of a 128-bit
+    // sum.
     let (blocks, rest) = bytes.as_chunks::<32>();
     let mut wide = if blocks.is_empty() { 0 } else { sum_blocks(blocks) };
     let (words, rest) = rest.as_chunks::<8>();
     for word in words {
         wide += u128::from(u64::from_ne_bytes(*word));
     }
-    // Load the rest in fixed sizes. A copy of the rest into a word costs more than an IPv4 header.
+    // The remaining bytes are loaded in fixed sizes. Copying them into one word would take longer
+    // than the sum of an IPv4 header.
     let (words, rest) = rest.as_chunks::<4>();
     for word in words {
         wide += u128::from(u32::from_ne_bytes(*word));
@@ -135,15 +140,15 @@ fn sum(bytes: &[u8]) -> u64 {
         wide += u128::from(u16::from_ne_bytes([last, 0]));
     }
 
-    // No step overflows: slice lengths limit the upper half to less than 2^61.
+    // No addition overflows, because slice lengths limit the upper half to less than 2^61.
     let wide = (wide & u128::from(u64::MAX)) + (wide >> 64);
     let wide = (wide as u64 as u128) + (wide >> 64);
     let wide = wide as u64;
     u64::from(u16::from_be(fold(wide)))
 }
 
-/// Sums 32-byte blocks with four independent sums, so that no addition waits for
-/// another sum's carry.
+/// Sums 32-byte blocks into four independent sums, so that no addition waits for the carry of
+/// another sum.
 #[inline]
 fn sum_blocks(blocks: &[[u8; 32]]) -> u128 {
     let mut sums = [0u128; 4];
@@ -156,7 +161,8 @@ fn sum_blocks(blocks: &[[u8; 32]]) -> u128 {
     sums.iter().sum()
 }
 
-/// Folds a sum to 16 bits. The result is 0 only if the sum is 0.
+/// Folds a one's complement sum to 16 bits by adding the upper bits to the lower bits. The result
+/// is 0 only if the sum is 0.
 #[inline]
 fn fold(sum: u64) -> u16 {
     let sum = (sum & 0xffff_ffff) + (sum >> 32);
@@ -172,7 +178,7 @@ mod tests {
 
     use super::*;
 
-    /// Computes the checksum word by word, as in RFC 1071, section 4.1.
+    /// Computes the checksum word by word, as the code in RFC 1071, section 4.1, does.
     fn slow(bytes: &[u8]) -> u16 {
         let mut sum = 0u32;
         for pair in bytes.chunks(2) {
@@ -190,8 +196,8 @@ mod tests {
 
     #[test]
     fn rfc_1624_section_4_example() {
-        // HC is 0xdd2f, and a word changes from 0x5555 to 0x3285. Equation 3 gives 0x0000. The
-        // older equation 2 gives 0xffff.
+        // The checksum HC is 0xdd2f, and a word changes from 0x5555 to 0x3285. Equation 3 of RFC
+        // 1624 gives 0x0000. The older equation 2 gives 0xffff.
         assert_eq!(update(0xdd2f, 0x5555, 0x3285), 0x0000);
     }
 

@@ -1,4 +1,4 @@
-//! Encapsulating security payload (RFC 4303, section 2).
+//! Encapsulating security payload, ESP (RFC 4303, section 2).
 //!
 //! ```text
 //! 0     4          8
@@ -81,9 +81,9 @@ pub struct EspTrailer {
 }
 
 impl EspTrailer {
-    /// Returns the trailer that pads `payload_bytes` to a multiple of `align_bytes`, including the
-    /// trailer itself. `align_bytes` is the cipher's block size; the minimum is 4 (RFC 4303,
-    /// section 2.4).
+    /// Returns the trailer that pads `payload_bytes` and the trailer itself to a multiple of
+    /// `align_bytes`. `align_bytes` is the block size of the cipher. Values below 4 count as 4 (RFC
+    /// 4303, section 2.4).
     pub fn aligned(payload_bytes: usize, align_bytes: u8, next_header: u8) -> Self {
         let align = usize::from(align_bytes.max(4));
         let past = (payload_bytes % align + TRAILER_BYTES) % align;
@@ -92,14 +92,14 @@ impl EspTrailer {
         Self { pad_bytes, next_header }
     }
 
-    /// Returns the length of padding, pad length and next header, in bytes.
+    /// Returns the length of the trailer in bytes: the padding, the pad length and the next header.
     pub fn length_bytes(&self) -> usize {
         usize::from(self.pad_bytes) + TRAILER_BYTES
     }
 
-    /// Parses the trailer at the end of `plaintext`, which must not contain the ICV. Checks that
-    /// the padding is 1, 2, 3, … (RFC 4303, section 2.4). The payload ends
-    /// [`length_bytes`](Self::length_bytes) before the end of `plaintext`.
+    /// Parses the trailer at the end of `plaintext`, which must not contain the ICV (integrity
+    /// check value). Checks that the padding bytes are 1, 2, 3, … (RFC 4303, section 2.4). The
+    /// payload ends [`length_bytes`](Self::length_bytes) before the end of `plaintext`.
     pub fn parse(plaintext: &[u8]) -> Result<Self, Error> {
         let Some((rest, &[pad_bytes, next_header])) = plaintext.split_last_chunk::<TRAILER_BYTES>() else {
             return Err(Error::Truncated);

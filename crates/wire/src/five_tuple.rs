@@ -1,25 +1,26 @@
-//! Five-tuples: parses a frame in one pass, for the packet path.
+//! Parses a frame in one pass and returns its five-tuple, for the packet path.
 
 use crate::ethernet::{self, ethertype};
 use crate::ipv4::{self, protocol};
 use crate::view::Field;
 use crate::{Error, Extensions, IpAddress, ipv6, vlan};
 
-/// Number of VLAN tags that [`parse`] reads. A frame with more tags keeps the ethertype of a tag.
+/// Largest number of VLAN tags that [`parse`] reads. If a frame has more tags, the reported
+/// ethertype is that of the next VLAN tag.
 pub const VLAN_TAGS_MAX: usize = 2;
 
-/// Identification of a flow.
+/// Addresses, protocol and ports, which identify a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FiveTuple {
     /// Source address.
     pub source: IpAddress,
-    /// Destination address, of the same family.
+    /// Destination address, which has the same family as the source address.
     pub destination: IpAddress,
     /// IP protocol number. See [`protocol`].
     pub protocol: u8,
-    /// Source port. 0 if the protocol has no ports, and in every fragment.
+    /// Source port. The value is 0 in every fragment, and if the protocol has no ports.
     pub source_port: u16,
-    /// Destination port. 0 if the protocol has no ports, and in every fragment.
+    /// Destination port. The value is 0 in every fragment, and if the protocol has no ports.
     pub destination_port: u16,
 }
 
@@ -47,18 +48,18 @@ pub struct Parsed {
     pub vlan_ids: [u16; VLAN_TAGS_MAX],
     /// Number of VLAN tags, 0 to 2.
     pub vlan_tags: u8,
-    /// IP version, 4 or 6. 0 if the frame is not IP or its IP header is malformed.
+    /// IP version, 4 or 6. The value is 0 if the frame is not IP or if its IP header is malformed.
     pub ip_version: u8,
     /// Whether the packet is a fragment of an IP datagram, including the first fragment.
     pub fragment: bool,
-    /// Offset of the header after Ethernet and VLAN headers.
+    /// Offset of the header that follows the Ethernet header and the VLAN tags.
     pub l3_offset: usize,
-    /// End of the IP packet according to its own length, which is the start of Ethernet padding. 0
-    /// if `ip_version` is 0.
+    /// End of the IP packet according to the length in its header, which is where Ethernet padding
+    /// starts. The value is 0 if `ip_version` is 0.
     pub l3_end: usize,
-    /// Offset of the bytes after the IP header, its options and extension headers. They are the
-    /// header of `five_tuple.protocol`, or in a fragment the data after the fragment header. 0
-    /// without a `five_tuple`.
+    /// Offset of the first byte after the IP header with its options and extension headers. The
+    /// header of `five_tuple.protocol` starts there. In a fragment, the data after the fragment
+    /// header starts there. The value is 0 if there is no `five_tuple`.
     pub l4_offset: usize,
     /// Five-tuple of the flow. `None` if the frame is not IP or has an `error`.
     pub five_tuple: Option<FiveTuple>,
@@ -113,8 +114,8 @@ pub fn parse(frame: &[u8]) -> Parsed {
     parsed
 }
 
-// No pointer to `parsed` escapes the inlined code, so the fields stay in registers. In memory they
-// would cost 20 ns more, because they are read with wider loads than the stores that wrote them.
+// No pointer to `parsed` leaves the inlined code, so its fields stay in registers. In memory, they
+// would cost 20 ns more, because the loads of the fields are wider than the stores that wrote them.
 #[inline(always)]
 fn read(frame: &[u8], parsed: &mut Parsed) -> Result<(), Error> {
     let Some((header, mut packet)) = frame.split_first_chunk::<{ ethernet::HEADER_BYTES }>() else {
@@ -226,7 +227,7 @@ fn read_ipv6(packet: &[u8], parsed: &mut Parsed) -> Result<(), Error> {
     Ok(())
 }
 
-/// Upper layer of an IPv6 packet, as far as a five-tuple needs it.
+/// The part of an IPv6 packet's upper layer that a five-tuple needs.
 struct Upper {
     protocol: u8,
     offset: usize,
@@ -237,9 +238,9 @@ struct Upper {
 fn walk(next_header: u8, payload: &[u8]) -> Result<Upper, Error> {
     let mut walk = Extensions::new(next_header, payload);
     let mut fragment = false;
-    // The first header of the fragmentable part is known in all fragments (RFC 8200, section
-    // 4.5). Later headers are visible only in the first fragment, so the five-tuple must not
-    // depend on them.
+    // All fragments contain the type of the first header in the fragmentable part (RFC 8200,
+    // section 4.5). Later headers are visible only in the first fragment, so the five-tuple must
+    // not depend on them.
     while !fragment && walk.protocol() != protocol::AH {
         let Some(step) = walk.next() else { break };
         fragment = step?.fragment().is_some_and(|header| header.is_fragment());

@@ -1,10 +1,11 @@
-//! Fuzz targets: functions of arbitrary bytes that must not panic. `fuzz/fuzz_targets/` calls them
-//! from libFuzzer. `tests/corpus.rs` replays the fuzz corpus.
+//! Fuzz targets: functions that accept arbitrary bytes and must not panic. libFuzzer calls them
+//! through `fuzz/fuzz_targets/`, and `tests/corpus.rs` calls them with the fuzz corpus.
 
 use crate::ipv6_extension::emit_extension;
 use crate::*;
 
-/// Parses `data` with every parser of this crate, and compares the two parsers of five-tuples.
+/// Parses `data` with every parser of this crate. Checks that both parsers of five-tuples return
+/// the same result.
 pub fn wire_parse(data: &[u8]) {
     let parsed = parse(data);
     assert_eq!(parsed.five_tuple, slow_five_tuple(data), "parse and the views disagree");
@@ -14,7 +15,7 @@ pub fn wire_parse(data: &[u8]) {
         assert!(parsed.l3_end <= data.len());
     }
     read_all(data);
-    // Every layer must accept any bytes, not only the payload of a valid lower layer.
+    // Every parser must accept any bytes, not only the payload of a valid lower layer.
     for offset in [parsed.l3_offset, parsed.l4_offset] {
         if let Some(rest) = data.get(offset..) {
             read_all(rest);
@@ -22,8 +23,8 @@ pub fn wire_parse(data: &[u8]) {
     }
 }
 
-/// Emits headers with fields from `data` and parses them. Then parses `data`, emits it, and
-/// compares the bytes.
+/// Emits headers with fields from `data` and parses them. Then parses `data` as headers, emits the
+/// headers, and compares the bytes.
 pub fn wire_emit(data: &[u8]) {
     let mut buffer = [0; 2048];
     emit_fields_from(data, &mut buffer);
@@ -31,7 +32,7 @@ pub fn wire_emit(data: &[u8]) {
     set_all(data, &mut buffer);
 }
 
-/// Determines the five-tuple with the views. [`parse`] must return the same.
+/// Determines the five-tuple with the header views. [`parse`] must return the same five-tuple.
 fn slow_five_tuple(frame: &[u8]) -> Option<FiveTuple> {
     let ethernet = Ethernet::new_checked(frame).ok()?;
     let (mut kind, mut packet) = (ethernet.ethertype(), ethernet.payload());
@@ -154,8 +155,8 @@ fn read_upper(data: &[u8], pseudo_header: Checksum) {
     }
 }
 
-/// Emits headers with fields from `data`. If `emit` accepts a header, parsing must return
-/// the same header.
+/// Emits headers with fields from `data`. If `emit` accepts a header, parsing the emitted bytes
+/// must return the same header.
 fn emit_fields_from(data: &[u8], buffer: &mut [u8; 2048]) {
     let mut rest = data;
     let ethernet = EthernetHeader {
@@ -231,8 +232,8 @@ fn emit_fields_from(data: &[u8], buffer: &mut [u8; 2048]) {
     assert_eq!(EspTrailer::parse(&buffer[..written]), Ok(trailer));
 }
 
-/// Parses headers at the start of `data` and emits them. The bytes must be the same, except for
-/// reserved fields.
+/// Parses headers at the start of `data` and emits them. The emitted bytes must equal `data`,
+/// except for reserved fields.
 fn emit_parsed(data: &[u8], buffer: &mut [u8; 2048]) {
     if let Ok(view) = Ethernet::new_checked(data) {
         let written = EthernetHeader::parse(&view).emit(buffer).expect("a parsed header fits the buffer");
@@ -252,7 +253,8 @@ fn emit_parsed(data: &[u8], buffer: &mut [u8; 2048]) {
         let written = Ipv4Header::parse(&view).emit(buffer).expect("a parsed header fits the buffer");
         let reserved_flag = view.flags_offset() & 0x8000 != 0;
         if view.verify_checksum().is_ok() && !reserved_flag {
-            // One's complement has two zeros, and the input may contain the other one.
+            // One's complement has two zeros, 0 and 0xffff. The input may contain 0xffff where
+            // `emit` writes 0.
             assert!(buffer[..10] == data[..10] && buffer[12..written] == data[12..written]);
             assert!(buffer[10..12] == data[10..12] || data[10..12] == [0xff; 2]);
         }
@@ -292,8 +294,8 @@ fn emit_parsed(data: &[u8], buffer: &mut [u8; 2048]) {
     }
 }
 
-/// Checks that views stay within their buffer if lengths are overwritten after the check, and that
-/// TTL and address changes keep the checksum correct.
+/// Checks that views stay within their buffer if its length fields are overwritten after the check.
+/// Also checks that changes of the TTL and of addresses keep the checksum correct.
 fn set_all(data: &[u8], buffer: &mut [u8; 2048]) {
     let copy = &mut buffer[..data.len().min(2048)];
     copy.copy_from_slice(&data[..copy.len()]);

@@ -22,7 +22,8 @@ pub mod kind {
     pub const REDIRECT: u8 = 5;
     /// Echo.
     pub const ECHO: u8 = 8;
-    /// Time exceeded: code 0 in transit, code 1 during reassembly.
+    /// Time exceeded. Code 0 means that the packet was in transit, and code 1 that it was being
+    /// reassembled.
     pub const TIME_EXCEEDED: u8 = 11;
     /// Parameter problem.
     pub const PARAMETER_PROBLEM: u8 = 12;
@@ -60,8 +61,8 @@ impl<T: AsRef<[u8]>> Icmpv4<T> {
         range(self.bytes(), HEADER_BYTES, usize::MAX)
     }
 
-    /// Returns whether this is an error message (RFC 1122, section 3.2.2). No error message is sent
-    /// in response to one.
+    /// Returns whether this is an error message. An error message must not cause another error
+    /// message (RFC 1122, section 3.2.2).
     pub fn is_error(&self) -> bool {
         matches!(self.kind(), 3 | 4 | 5 | 11 | 12)
     }
@@ -94,7 +95,7 @@ pub struct Icmpv4Header {
     pub kind: u8,
     /// Code, which refines the type.
     pub code: u8,
-    /// Rest of the header. Its meaning depends on the type. In an echo message, it is the
+    /// Rest of the header, whose meaning depends on the type. In an echo message, it is the
     /// identifier followed by the sequence number.
     pub rest: u32,
 }
@@ -127,7 +128,7 @@ mod tests {
         assert_eq!((view.kind(), view.identifier(), view.sequence()), (kind::ECHO, 1, 2));
         assert!(!view.is_error());
         view.fill_checksum();
-        // 0800 + 0001 + 0002 + 6162 + 6300 = cc65
+        // The sum of the words is 0800 + 0001 + 0002 + 6162 + 6300 = cc65.
         assert_eq!(view.checksum(), !0xcc65);
         assert_eq!(view.verify_checksum(), Ok(()));
         assert_eq!(view.payload(), b"abc");

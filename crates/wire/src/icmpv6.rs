@@ -1,4 +1,4 @@
-//! ICMPv6 (RFC 4443). Unlike that of ICMP, its checksum covers a pseudo header.
+//! ICMPv6 (RFC 4443). Unlike the checksum of ICMP, the checksum of ICMPv6 covers a pseudo header.
 //!
 //! ```text
 //! 0      1      2          4              8
@@ -8,8 +8,8 @@
 use crate::view::{Field, range, range_mut};
 use crate::{Checksum, Error};
 
-/// Length of the header with the first word of the body, in bytes. Every message of RFC 4443 and
-/// RFC 4861 has this word.
+/// Length of the header and the first word of the message body, in bytes. Every message of RFC 4443
+/// and RFC 4861 has this word.
 pub const HEADER_BYTES: usize = 8;
 
 /// Message types (RFC 4443, RFC 4861).
@@ -18,9 +18,10 @@ pub mod kind {
     pub const DESTINATION_UNREACHABLE: u8 = 1;
     /// Packet too big. The first word of the body is the MTU.
     pub const PACKET_TOO_BIG: u8 = 2;
-    /// Time exceeded: code 0 for the hop limit, code 1 during reassembly.
+    /// Time exceeded. Code 0 means that the hop limit was exceeded, and code 1 that reassembly took
+    /// too long.
     pub const TIME_EXCEEDED: u8 = 3;
-    /// Parameter problem. The first word of the body is the offset of the error.
+    /// Parameter problem. The first word of the body is the offset of the error in the packet.
     pub const PARAMETER_PROBLEM: u8 = 4;
     /// Echo request.
     pub const ECHO_REQUEST: u8 = 128;
@@ -64,13 +65,13 @@ impl<T: AsRef<[u8]>> Icmpv6<T> {
         range(self.bytes(), HEADER_BYTES, usize::MAX)
     }
 
-    /// Returns whether this is an error message (RFC 4443, section 2.1). No error message is sent
-    /// in response to one.
+    /// Returns whether this is an error message (RFC 4443, section 2.1). An error message must not
+    /// cause another error message.
     pub fn is_error(&self) -> bool {
         self.kind() < 128
     }
 
-    /// Verifies the checksum. `pseudo_header` must contain the length of the buffer.
+    /// Verifies the checksum. The length in `pseudo_header` must be the length of the buffer.
     pub fn verify_checksum(&self, mut pseudo_header: Checksum) -> Result<(), Error> {
         pseudo_header.add(self.bytes());
         if pseudo_header.finish() == 0 { Ok(()) } else { Err(Error::Checksum) }
@@ -84,7 +85,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Icmpv6<T> {
         range_mut(self.buffer.as_mut(), HEADER_BYTES, usize::MAX)
     }
 
-    /// Computes and writes the checksum over pseudo header and message.
+    /// Computes the checksum over the pseudo header and the message, and writes it to the header.
     pub fn fill_checksum(&mut self, mut pseudo_header: Checksum) {
         self.set_checksum(0);
         pseudo_header.add(self.bytes());
@@ -99,8 +100,8 @@ pub struct Icmpv6Header {
     pub kind: u8,
     /// Code, which refines the type.
     pub code: u8,
-    /// First word of the body. In an echo message, it is the identifier followed by
-    /// the sequence number.
+    /// First word of the message body. In an echo message, it is the identifier followed by the
+    /// sequence number.
     pub rest: u32,
 }
 
@@ -138,7 +139,8 @@ mod tests {
         assert_eq!((view.kind(), view.identifier(), view.sequence()), (kind::ECHO_REQUEST, 1, 2));
         assert!(!view.is_error());
         view.fill_checksum(pseudo(10));
-        // Pseudo header fe80 + 1 + fe80 + 2 + a + 3a; message 8000 + 1 + 2 + 6162.
+        // The pseudo header has the sum fe80 + 1 + fe80 + 2 + a + 3a. The message has the sum 8000
+        // + 1 + 2 + 6162.
         let sum = 0xfe80u32 + 1 + 0xfe80 + 2 + 0xa + 0x3a + 0x8000 + 1 + 2 + 0x6162;
         assert_eq!(view.checksum(), !((sum & 0xffff) + (sum >> 16)) as u16);
         assert_eq!(view.verify_checksum(pseudo(10)), Ok(()));

@@ -52,7 +52,7 @@ pub mod protocol {
     /// UDP-Lite (RFC 3828).
     pub const UDP_LITE: u8 = 136;
 
-    /// Returns whether the upper-layer header starts with source and destination port,
+    /// Returns whether the upper-layer header starts with a source port and a destination port of
     /// 16 bits each.
     #[inline]
     pub const fn has_ports(protocol: u8) -> bool {
@@ -109,7 +109,7 @@ fields! { Ipv4;
 }
 
 impl<T: AsRef<[u8]>> Ipv4<T> {
-    /// Returns the length of the header with options, 20 to 60 bytes.
+    /// Returns the length of the header including its options, 20 to 60 bytes.
     #[inline]
     pub fn header_bytes(&self) -> usize {
         header_bytes(self.bytes())
@@ -127,7 +127,8 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
         self.flags_offset() & 0x2000 != 0
     }
 
-    /// Returns the offset of the payload in the datagram, in bytes. It is a multiple of 8.
+    /// Returns the offset of this packet's payload in the original datagram, in bytes. The offset
+    /// is a multiple of 8.
     #[inline]
     pub fn fragment_offset_bytes(&self) -> u16 {
         (self.flags_offset() & 0x1fff) << 3
@@ -163,8 +164,8 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
         if checksum(header) == 0 { Ok(()) } else { Err(Error::Checksum) }
     }
 
-    /// Returns the checksum of the pseudo header. The caller adds the upper-layer
-    /// header and payload.
+    /// Returns the checksum of the pseudo header. The caller adds the upper-layer header and the
+    /// payload to it.
     pub fn pseudo_header(&self) -> Checksum {
         let length = usize::from(self.total_bytes()).saturating_sub(self.header_bytes());
         let (source, destination) = (IpAddress::V4(self.source()), IpAddress::V4(self.destination()));
@@ -188,7 +189,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4<T> {
     }
 
     /// Decrements the TTL and updates the checksum (RFC 1812 section 5.3.1, RFC 1624). Returns
-    /// false, without a change, if the TTL is 0 or 1.
+    /// false and changes nothing if the TTL is 0 or 1.
     #[inline]
     pub fn decrement_ttl(&mut self) -> bool {
         let (old, protocol) = (self.ttl(), self.protocol());
@@ -217,14 +218,15 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4<T> {
 /// An IPv4 option (RFC 791, section 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv4Option<'a> {
-    /// Copied flag, class and number. 0 is the end of the list, and 1 is no operation.
+    /// Copied flag, class and number of the option. The value 0 ends the list of options, and the
+    /// value 1 is no operation.
     pub kind: u8,
     /// Bytes after kind and length. Empty for kinds 0 and 1.
     pub data: &'a [u8],
 }
 
-/// Iterator over the options of a header. It stops at the end-of-list option, or after
-/// the first error.
+/// Iterator over the options of a header. It stops at the end-of-list option or after the first
+/// error.
 #[derive(Clone, Copy, Debug)]
 pub struct Ipv4Options<'a> {
     rest: &'a [u8],
@@ -256,7 +258,7 @@ impl<'a> Iterator for Ipv4Options<'a> {
     }
 }
 
-/// Representation of an IPv4 header. `emit` derives the lengths and the checksum.
+/// Representation of an IPv4 header. `emit` computes the length fields and the checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv4Header<'a> {
     /// Differentiated services and ECN.
@@ -267,7 +269,7 @@ pub struct Ipv4Header<'a> {
     pub dont_fragment: bool,
     /// Flag "more fragments".
     pub more_fragments: bool,
-    /// Offset of the payload in the datagram, in bytes, a multiple of 8.
+    /// Offset of the payload in the original datagram, in bytes. It is a multiple of 8.
     pub fragment_offset_bytes: u16,
     /// Time to live.
     pub ttl: u8,
@@ -279,7 +281,7 @@ pub struct Ipv4Header<'a> {
     pub destination: [u8; 4],
     /// Options, at most 40 bytes. `emit` pads them with zeros to a multiple of 4.
     pub options: &'a [u8],
-    /// Payload length, in bytes. Header and payload have at most 65,535 bytes together.
+    /// Payload length, in bytes. The header and the payload together have at most 65,535 bytes.
     pub payload_bytes: usize,
 }
 

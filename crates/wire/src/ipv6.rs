@@ -16,7 +16,8 @@ pub const FLOW_LABEL_MAX: u32 = 0xf_ffff;
 
 view! {
     /// An IPv6 packet. Bytes after its payload length, such as Ethernet padding, are not part of
-    /// it. A jumbogram (RFC 2675) has a payload length of 0 and reads as a packet without payload.
+    /// it. A jumbogram (RFC 2675) has a payload length of 0 and appears as a packet without
+    /// payload.
     Ipv6, check
 }
 
@@ -48,7 +49,7 @@ fields! { Ipv6;
 }
 
 impl<T: AsRef<[u8]>> Ipv6<T> {
-    /// Returns differentiated services and ECN (RFC 2474, RFC 3168).
+    /// Returns the traffic class: differentiated services and ECN (RFC 2474, RFC 3168).
     #[inline]
     pub fn traffic_class(&self) -> u8 {
         (self.version_class_label() >> 20) as u8
@@ -66,18 +67,18 @@ impl<T: AsRef<[u8]>> Ipv6<T> {
         range(self.bytes(), HEADER_BYTES, HEADER_BYTES + usize::from(self.payload_bytes()))
     }
 
-    /// Returns an iterator over the extension headers. At its end, it gives the offset of
-    /// the upper layer.
+    /// Returns an iterator over the extension headers. When the iterator ends, it gives the offset
+    /// of the upper layer.
     #[inline]
     pub fn extensions(&self) -> Extensions<'_> {
         Extensions::new(self.next_header(), self.payload())
     }
 
     /// Returns the checksum of the pseudo header for an upper layer of `length_bytes` bytes (RFC
-    /// 8200, section 8.1). The caller adds the upper-layer header and payload.
+    /// 8200, section 8.1). The caller adds the upper-layer header and the payload to it.
     ///
-    /// The destination is that of the fixed header. A routing header with segments left has a
-    /// different final destination.
+    /// The checksum covers the destination address of the fixed header. If a routing header has
+    /// segments left, the final destination is a different address.
     pub fn pseudo_header(&self, protocol: u8, length_bytes: u32) -> Checksum {
         let (source, destination) = (IpAddress::V6(self.source()), IpAddress::V6(self.destination()));
         Checksum::pseudo_header(source, destination, protocol, length_bytes)
@@ -92,7 +93,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv6<T> {
         range_mut(self.buffer.as_mut(), HEADER_BYTES, to)
     }
 
-    /// Decrements the hop limit. Returns false, without a change, if the hop limit is 0 or 1 (RFC
+    /// Decrements the hop limit. Returns false and changes nothing if the hop limit is 0 or 1 (RFC
     /// 8200, section 3).
     #[inline]
     pub fn decrement_hop_limit(&mut self) -> bool {

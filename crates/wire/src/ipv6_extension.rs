@@ -11,10 +11,11 @@ use crate::ipv4::protocol;
 use crate::view::{Field, range, range_mut};
 use crate::{Error, ipv6};
 
-/// Largest number of extension headers in a packet. A packet with more gives [`Error::TooDeep`].
+/// Largest number of extension headers in a packet. A packet with more headers gives
+/// [`Error::TooDeep`].
 ///
-/// RFC 8200, section 4.1, recommends at most one of each kind and two of destination options, which
-/// is six with AH.
+/// RFC 8200, section 4.1, recommends at most two destination options headers and one header of each
+/// other kind. With AH, these are six headers.
 pub const HEADERS_MAX: usize = 8;
 
 /// Length of a fragment header, in bytes.
@@ -25,21 +26,21 @@ pub const FRAGMENT_BYTES: usize = 8;
 pub struct Extension<'a> {
     /// Type of the header: a value of [`protocol`].
     pub kind: u8,
-    /// Offset of the header in the payload of the fixed header, in bytes.
+    /// Offset of the extension header from the end of the fixed IPv6 header, in bytes.
     pub offset: usize,
     /// Bytes of the whole header.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Extension<'a> {
-    /// Parses a fragment header. Returns `None` for other kinds.
+    /// Parses a fragment header. Returns `None` if this is another kind of header.
     #[inline]
     pub fn fragment(&self) -> Option<FragmentHeader> {
         if self.kind == protocol::FRAGMENT { FragmentHeader::parse(self.bytes).ok() } else { None }
     }
 
-    /// Returns an iterator over the options. Only hop-by-hop and destination options
-    /// headers have any.
+    /// Returns an iterator over the options. Only hop-by-hop options headers and destination
+    /// options headers contain options.
     pub fn options(&self) -> Ipv6Options<'a> {
         match self.kind {
             protocol::HOP_BY_HOP | protocol::DESTINATION_OPTIONS => {
@@ -49,7 +50,8 @@ impl<'a> Extension<'a> {
         }
     }
 
-    /// Returns the type of a routing header and its segments left (RFC 8200, section 4.4).
+    /// Returns the routing type and the number of segments left (RFC 8200, section 4.4). Returns
+    /// `None` if this is not a routing header.
     pub fn routing(&self) -> Option<(u8, u8)> {
         (self.kind == protocol::ROUTING).then(|| (u8::load(self.bytes, 2), u8::load(self.bytes, 3)))
     }
@@ -57,10 +59,10 @@ impl<'a> Extension<'a> {
 
 /// Iterator over the extension headers of a packet.
 ///
-/// It ends at the upper layer or after an error. It also ends after the fragment header of a
-/// fragment other than the first one, because the following bytes are not a header. After each
-/// step, [`protocol`](Self::protocol) and [`offset`](Self::offset) give the type and the offset of
-/// the next header.
+/// The iterator ends at the upper layer or after an error. It also ends after the fragment header
+/// of a fragment other than the first fragment, because the following bytes are not a header. After
+/// each step, [`protocol`](Self::protocol) and [`offset`](Self::offset) give the type and the
+/// offset of the next header.
 ///
 /// ```
 /// use godwit_wire::{Extensions, protocol};
@@ -80,21 +82,21 @@ pub struct Extensions<'a> {
 }
 
 impl<'a> Extensions<'a> {
-    /// Creates an iterator over `payload`, the bytes after the fixed header. `next_header` is the
-    /// next header field of the fixed header.
+    /// Creates an iterator over the extension headers in `payload`, which are the bytes after the
+    /// fixed header. `next_header` is the next header field of the fixed header.
     #[inline]
     pub fn new(next_header: u8, payload: &'a [u8]) -> Self {
         Self { payload, offset: 0, protocol: next_header, walked: 0, done: false }
     }
 
-    /// Returns the type of the header at [`offset`](Self::offset): the next extension header, or
-    /// the upper layer.
+    /// Returns the type of the header at [`offset`](Self::offset), which is the next extension
+    /// header or the upper layer.
     #[inline]
     pub fn protocol(&self) -> u8 {
         self.protocol
     }
 
-    /// Returns the offset of the next header in the payload, in bytes. It is at most
+    /// Returns the offset of the next header from the start of the payload, in bytes. It is at most
     /// the payload length.
     #[inline]
     pub fn offset(&self) -> usize {
@@ -107,7 +109,7 @@ impl<'a> Extensions<'a> {
         range(self.payload, self.offset, usize::MAX)
     }
 
-    /// Iterates to the end, and returns the protocol and the offset of the upper layer.
+    /// Skips all extension headers. Returns the protocol and the offset of the upper layer.
     pub fn upper_layer(mut self) -> Result<(u8, usize), Error> {
         for step in self.by_ref() {
             step?;
@@ -117,12 +119,13 @@ impl<'a> Extensions<'a> {
 
     fn step(&mut self) -> Result<Option<Extension<'a>>, Error> {
         let rest = self.rest();
-        // The length field of AH counts units of 4 bytes, less 2. The fragment header has no length
-        // field. The other headers count units of 8 bytes, less 1 (RFC 4302 section 2.2, RFC 8200
-        // sections 4.3 to 4.6).
+        // The length field of AH counts units of 4 bytes, minus 2. The fragment header has no
+        // length field. The length fields of the other headers count units of 8 bytes, minus 1 (RFC
+        // 4302 section 2.2, RFC 8200 sections 4.3 to 4.6).
         let length = usize::from(u8::load(rest, 1));
         let length = match self.protocol {
-            // Allowed only directly after the fixed header (RFC 8200, section 4.1).
+            // A hop-by-hop options header is allowed only directly after the fixed header (RFC
+            // 8200, section 4.1).
             protocol::HOP_BY_HOP if self.walked > 0 => return Err(Error::Malformed),
             protocol::HOP_BY_HOP | protocol::ROUTING | protocol::DESTINATION_OPTIONS => 8 * (length + 1),
             protocol::FRAGMENT => FRAGMENT_BYTES,
@@ -159,16 +162,18 @@ impl<'a> Iterator for Extensions<'a> {
     }
 }
 
-/// An option of a hop-by-hop or destination options header (RFC 8200, section 4.2), except padding.
+/// An option of a hop-by-hop or destination options header (RFC 8200, section 4.2). Padding options
+/// are not represented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv6Option<'a> {
-    /// Type. The two highest bits specify the action of a node that does not know the option.
+    /// Type of the option. Its two highest bits specify what a node does if it does not know the
+    /// option.
     pub kind: u8,
     /// Data of the option.
     pub data: &'a [u8],
 }
 
-/// Iterator over the options of one header. It ends after the first error.
+/// Iterator over the options of one header. The iterator ends after the first error.
 #[derive(Clone, Copy, Debug)]
 pub struct Ipv6Options<'a> {
     rest: &'a [u8],
@@ -203,7 +208,8 @@ impl<'a> Iterator for Ipv6Options<'a> {
 pub struct FragmentHeader {
     /// Type of the next header, in the first fragment.
     pub next_header: u8,
-    /// Offset of this fragment in the fragmentable part, in bytes, a multiple of 8, at most 65,528.
+    /// Offset of this fragment in the fragmentable part of the packet, in bytes. It is a multiple
+    /// of 8 and at most 65,528.
     pub offset_bytes: u16,
     /// Whether more fragments follow.
     pub more_fragments: bool,
@@ -212,8 +218,8 @@ pub struct FragmentHeader {
 }
 
 impl FragmentHeader {
-    /// Returns whether this is one of several fragments. An atomic fragment (RFC 6946), which
-    /// contains the whole datagram, is not.
+    /// Returns whether the datagram was split into several fragments. An atomic fragment (RFC 6946)
+    /// contains the whole datagram and does not count.
     #[inline]
     pub fn is_fragment(&self) -> bool {
         self.offset_bytes != 0 || self.more_fragments
@@ -248,9 +254,9 @@ impl FragmentHeader {
 /// Writes a hop-by-hop, destination options or routing header. Returns the number of bytes written,
 /// which is a multiple of 8.
 ///
-/// `content` follows the first two bytes of the header, and has at most 2,046 bytes. It is padded
-/// like options, with Pad1 or PadN (RFC 8200, section 4.2). For a routing header, its length must
-/// therefore be 8 * n + 6.
+/// `content` follows the first two bytes of the header, and has at most 2,046 bytes. The function
+/// pads it like options, with Pad1 or PadN (RFC 8200, section 4.2). A routing header has no
+/// padding, so its content must have 8 * n + 6 bytes.
 pub fn emit_extension(next_header: u8, content: &[u8], buffer: &mut [u8]) -> Result<usize, Error> {
     let length = (content.len() + 2).next_multiple_of(8);
     let Ok(units) = u8::try_from(length / 8 - 1) else {
@@ -270,8 +276,8 @@ pub fn emit_extension(next_header: u8, content: &[u8], buffer: &mut [u8]) -> Res
     Ok(length)
 }
 
-/// Length of the longest chain of headers that [`Extensions`] accepts, including the fixed header,
-/// in bytes.
+/// Largest total length of the headers that [`Extensions`] accepts, including the fixed header, in
+/// bytes.
 pub const CHAIN_BYTES_MAX: usize = ipv6::HEADER_BYTES + HEADERS_MAX * 2048;
 
 #[cfg(test)]
@@ -290,7 +296,8 @@ mod tests {
         (steps.collect(), walk.upper_layer())
     }
 
-    /// Returns a chain of hop-by-hop, routing, fragment (first), AH, destination options and UDP.
+    /// Returns the headers hop-by-hop, routing, first fragment, AH, destination options and UDP,
+    /// one after another.
     fn chain() -> Vec<u8> {
         let mut bytes = vec![0; 128];
         let mut at = 0;

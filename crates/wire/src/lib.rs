@@ -85,10 +85,11 @@ pub use vlan::{Vlan, VlanHeader};
 /// Error in a header. Callers count errors by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Error {
-    /// The buffer ends before the header, or before the length in the header. For `emit`: the
-    /// buffer is too small.
+    /// The buffer ends before the header, or before the length in the header. `emit` returns this
+    /// error if the buffer is too small.
     Truncated,
-    /// A field has a value that its standard forbids. For `emit`: a value does not fit its field.
+    /// A field has a value that its standard forbids. `emit` returns this error if a value does not
+    /// fit its field.
     Malformed,
     /// A checksum is wrong.
     Checksum,
@@ -100,7 +101,8 @@ impl Error {
     /// Number of kinds, for counter tables.
     pub const COUNT: usize = 4;
 
-    /// Returns the index of the kind in a counter table, below [`Error::COUNT`].
+    /// Returns the index of this kind of error in a counter table. The index is below
+    /// [`Error::COUNT`].
     pub const fn index(self) -> usize {
         self as usize
     }

@@ -77,7 +77,7 @@ fields! { Tcp;
 }
 
 impl<T: AsRef<[u8]>> Tcp<T> {
-    /// Returns the length of the header with options, 20 to 60 bytes.
+    /// Returns the length of the header including its options, 20 to 60 bytes.
     #[inline]
     pub fn header_bytes(&self) -> usize {
         header_bytes(self.bytes())
@@ -100,7 +100,7 @@ impl<T: AsRef<[u8]>> Tcp<T> {
         range(self.bytes(), self.header_bytes(), usize::MAX)
     }
 
-    /// Verifies the checksum. `pseudo_header` must contain the length of the buffer.
+    /// Verifies the checksum. The length in `pseudo_header` must be the length of the buffer.
     pub fn verify_checksum(&self, mut pseudo_header: Checksum) -> Result<(), Error> {
         pseudo_header.add(self.bytes());
         if pseudo_header.finish() == 0 { Ok(()) } else { Err(Error::Checksum) }
@@ -115,7 +115,8 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Tcp<T> {
         range_mut(self.buffer.as_mut(), from, usize::MAX)
     }
 
-    /// Computes and writes the checksum over header and payload.
+    /// Computes the checksum over the pseudo header, the header and the payload, and writes it to
+    /// the header.
     pub fn fill_checksum(&mut self, mut pseudo_header: Checksum) {
         self.set_checksum(0);
         pseudo_header.add(self.bytes());
@@ -128,13 +129,15 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Tcp<T> {
 pub enum TcpOption<'a> {
     /// Kind 1 (RFC 9293).
     NoOperation,
-    /// Kind 2 (RFC 9293): largest segment that the sender accepts, in bytes.
+    /// Maximum segment size, kind 2 (RFC 9293). The value is the largest segment that the sender of
+    /// the option accepts, in bytes.
     MaximumSegment(u16),
-    /// Kind 3 (RFC 7323): left shift of the window, 0 to 14.
+    /// Window scale, kind 3 (RFC 7323). The value is the left shift of the window, 0 to 14.
     WindowScale(u8),
     /// Kind 4 (RFC 2018).
     SackPermitted,
-    /// Kind 5 (RFC 2018): pairs of left and right edge, 4 bytes per edge.
+    /// Selective acknowledgment, kind 5 (RFC 2018). The bytes contain the left and right edge of
+    /// each received block, with 4 bytes per edge.
     Sack(&'a [u8]),
     /// Kind 8 (RFC 7323).
     Timestamps {
@@ -143,7 +146,7 @@ pub enum TcpOption<'a> {
         /// Timestamp of the receiver's clock, echoed by the sender.
         echo: u32,
     },
-    /// Any other kind, or one of the kinds above with a wrong length.
+    /// An option of any other kind, or of a kind above but with a wrong length.
     Other {
         /// Kind of the option, neither 0 nor 1.
         kind: u8,
@@ -200,8 +203,8 @@ impl<'a> TcpOption<'a> {
     }
 }
 
-/// Iterator over the options of a header. It stops at the end-of-list option, or after
-/// the first error.
+/// Iterator over the options of a header. It stops at the end-of-list option or after the first
+/// error.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpOptions<'a> {
     rest: &'a [u8],
@@ -233,7 +236,7 @@ impl<'a> Iterator for TcpOptions<'a> {
     }
 }
 
-/// Representation of a TCP header. Its length follows from the options.
+/// Representation of a TCP header. `emit` computes the length of the header from the options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpHeader<'a> {
     /// Source port.
@@ -387,7 +390,8 @@ mod tests {
             let mut padded = options.clone();
             padded.resize(options.len().next_multiple_of(4), 0);
             prop_assert_eq!(TcpHeader::parse(&view), TcpHeader { options: &padded, ..header });
-            // `!window` would not do: windows of 0 and 0xffff have the same one's complement sum.
+            // The test does not invert the window, because 0 and 0xffff have the same one's
+            // complement sum.
             view.set_window(window ^ 1);
             prop_assert_eq!(view.verify_checksum(pseudo(length)), Err(Error::Checksum));
         }

@@ -13,7 +13,7 @@ use crate::view::{Field, range, range_mut};
 pub const HEADER_BYTES: usize = 8;
 
 view! {
-    /// A UDP datagram. Bytes after the length in its header are not part of it.
+    /// A UDP datagram. Bytes after the length that its header states are not part of it.
     Udp, check
 }
 
@@ -51,10 +51,10 @@ impl<T: AsRef<[u8]>> Udp<T> {
         range(self.bytes(), 0, usize::from(self.length_bytes()))
     }
 
-    /// Verifies the checksum. `pseudo_header` must contain the length of this datagram.
+    /// Verifies the checksum. The length in `pseudo_header` must be the length of this datagram.
     ///
-    /// A datagram without a checksum is accepted. RFC 768 allows it over IPv4. RFC 8200, section
-    /// 8.1, allows it over IPv6 for tunnels only, which the caller must check.
+    /// A datagram without a checksum is accepted. RFC 768 allows this over IPv4. Over IPv6, RFC
+    /// 8200, section 8.1, allows it for tunnels only, which the caller must check.
     pub fn verify_checksum(&self, mut pseudo_header: Checksum) -> Result<(), Error> {
         if self.checksum() == 0 {
             return Ok(());
@@ -72,7 +72,8 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Udp<T> {
         range_mut(self.buffer.as_mut(), HEADER_BYTES, to)
     }
 
-    /// Computes and writes the checksum over header and payload.
+    /// Computes the checksum over the pseudo header, the header and the payload, and writes it to
+    /// the header.
     pub fn fill_checksum(&mut self, mut pseudo_header: Checksum) {
         self.set_checksum(0);
         pseudo_header.add(self.datagram());
@@ -143,8 +144,8 @@ mod tests {
 
     #[test]
     fn fills_and_verifies_the_checksum_of_a_known_datagram() {
-        // The words c000 0201 c633 6402 0011 000a 1000 2000 000a 6162 sum to 27eb8: 7eba,
-        // complement 8145.
+        // The words c000 0201 c633 6402 0011 000a 1000 2000 000a 6162 sum to 27dbd. The folded sum
+        // is 7dbf, and its complement is 8240.
         let mut bytes = *b"\x10\x00\x20\x00\x00\x0a\x00\x00ab\xff";
         let mut view = Udp::new_checked(&mut bytes).unwrap();
         assert_eq!(view.payload(), b"ab");
@@ -197,7 +198,8 @@ mod tests {
             prop_assert_eq!(view.payload(), &payload[..]);
             prop_assert_eq!(view.verify_checksum(pseudo(length)), Ok(()));
 
-            // A flipped bit outside the length field is detected, unless it disables the checksum.
+            // A flipped bit outside the length field is detected, unless it sets the checksum to 0
+            // (no checksum).
             let bit = flip.index(8 * length);
             buffer[bit / 8] ^= 1 << (bit % 8);
             if let Ok(view) = Udp::new_checked(&buffer)

@@ -1,10 +1,11 @@
-//! Common parts of all views: bounds-checked fields, and macros that declare accessors by offset.
+//! Common parts of all header views: bounds-checked fields, and macros that declare accessors by
+//! offset.
 
 /// A fixed-size field in network byte order.
 pub(crate) trait Field: Sized {
-    /// Reads the field at byte `at`. Returns zero if it lies outside `bytes`.
+    /// Reads the field at byte `at`. Returns zero if the field lies outside `bytes`.
     fn load(bytes: &[u8], at: usize) -> Self;
-    /// Writes the field at byte `at`. Does nothing if it lies outside `bytes`.
+    /// Writes the field at byte `at`. Does nothing if the field lies outside `bytes`.
     fn store(self, bytes: &mut [u8], at: usize);
 }
 
@@ -56,8 +57,8 @@ pub(crate) fn range_mut(bytes: &mut [u8], from: usize, to: usize) -> &mut [u8] {
     bytes.get_mut(from..to).unwrap_or(&mut [])
 }
 
-/// Declares a view: `view! { /// doc  Name, check }`. The function `check(&[u8]) -> Result<(),
-/// Error>` validates the buffer in `new_checked`.
+/// Declares the type of a view: `view! { /// doc  Name, check }`. Its constructor `new_checked`
+/// calls `check(&[u8]) -> Result<(), Error>` to validate the buffer.
 macro_rules! view {
     ($(#[$doc:meta])* $name:ident, $check:path) => {
         $(#[$doc])*
@@ -67,7 +68,7 @@ macro_rules! view {
         }
 
         impl<T: AsRef<[u8]>> $name<T> {
-            /// Creates a view. Checks that the header, and the lengths in it, fit the buffer.
+            /// Creates a view. Checks that the header and the lengths in it fit in the buffer.
             #[inline]
             pub fn new_checked(buffer: T) -> Result<Self, $crate::Error> {
                 $check(buffer.as_ref())?;
@@ -88,7 +89,8 @@ macro_rules! view {
     };
 }
 
-/// Declares the fields of a view, one per line: `/// doc  offset => name / set_name: type`.
+/// Declares the accessors of a view's fields, with one field per line: `/// doc  offset => name /
+/// set_name: type`.
 macro_rules! fields {
     ($view:ident; $($(#[$doc:meta])* $at:literal => $load:ident / $store:ident : $field:ty),* $(,)?) => {
         impl<T: AsRef<[u8]>> $view<T> {

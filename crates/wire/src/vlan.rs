@@ -13,7 +13,7 @@ use crate::view::range;
 /// Length of a tag without its own ethertype, in bytes.
 pub const HEADER_BYTES: usize = 4;
 
-/// Largest value of the VLAN identifier field. The value 4095 itself is reserved.
+/// Largest value of the VLAN identifier field. IEEE 802.1Q reserves the value 4095 itself.
 pub const ID_MAX: u16 = 0x0fff;
 
 view! {
@@ -26,7 +26,8 @@ fn check(bytes: &[u8]) -> Result<(), Error> {
 }
 
 fields! { Vlan;
-    /// Tag control information: priority, drop eligible indicator, identifier.
+    /// Tag control information, which contains the priority, the drop eligible indicator and the
+    /// VLAN identifier.
     0 => control / set_control: u16,
     /// Type of the payload.
     2 => ethertype / set_ethertype: u16,

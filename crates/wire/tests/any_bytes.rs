@@ -1,5 +1,5 @@
-//! Random bytes: no input causes a panic, and parsers and emitters agree. The fuzz targets
-//! do the same.
+//! Tests with random bytes: no input causes a panic, and parsers and emitters agree. The fuzz
+//! targets check the same properties.
 
 use godwit_wire::fuzz::{wire_emit, wire_parse};
 use proptest::prelude::*;
@@ -19,7 +19,8 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|(addresses, start, rest)| [&addresses[..], &start, &rest].concat())
 }
 
-/// Prefers small numbers and protocol numbers, which pass length checks and form chains of headers.
+/// Prefers small numbers and protocol numbers. Such bytes pass length checks and form sequences of
+/// headers.
 fn byte() -> impl Strategy<Value = u8> {
     prop_oneof![any::<u8>(), 0u8..8, prop::sample::select(vec![0u8, 6, 17, 43, 44, 50, 51, 58, 60])]
 }

@@ -1,9 +1,9 @@
-//! Fuzz corpus of this crate, replayed as it is, truncated, and damaged.
+//! Replays the fuzz corpus of this crate: unchanged, truncated and damaged.
 
 use godwit_test_support::corpus::{Variants, replay};
 use godwit_wire::fuzz;
 
-/// Changes cover the headers of an input.
+/// Changes that the replay makes to an input. They cover its headers.
 const VARIANTS: Variants = Variants { bytes: 128, cut_step: 1, values: &[0x00, 0x01, 0x7f, 0x80, 0xff] };
 
 #[test]

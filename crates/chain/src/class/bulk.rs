@@ -1,26 +1,29 @@
-//! Classification of many packets at once. Rules are compared with a block of packets, one rule
-//! after another, in loops without branches that the compiler vectorizes.
+//! Classifies many packets at once. Each rule is compared with a whole block of packets, in loops
+//! without branches that the compiler vectorizes.
 
 use godwit_wire::{IpAddress, protocol};
 
 use super::{Classifier, Compiled, HAS_PORTS};
 
-/// Number of packets that are compared with a rule together.
+/// Number of packets in a block. A rule is compared with all packets of a block together.
 const BLOCK_PACKETS: usize = 64;
-/// Number of rules after which the comparison ends if all packets of the block have a class.
+/// Number of rules between two checks whether all packets of the block have a class. If they do,
+/// the comparison ends.
 const RULES_PER_CHECK: usize = 16;
-/// Protocol of a packet without an IPv4 five-tuple. No IPv4 rule matches it.
+/// Protocol value for a packet without an IPv4 five-tuple. No IPv4 rule matches this value.
 const NOT_IPV4: u32 = 0x200;
 
-/// Fields of the packets of a block, in columns.
+/// Header fields of the packets of a block, with one array per field.
 struct Block {
     source: [u32; BLOCK_PACKETS],
     destination: [u32; BLOCK_PACKETS],
-    /// Source port in the upper half, destination port in the lower half.
+    /// Ports of each packet. The source port is in the upper half, and the destination port is in
+    /// the lower half.
     ports: [u32; BLOCK_PACKETS],
-    /// Protocol number, with [`HAS_PORTS`] if the packet has visible ports, or [`NOT_IPV4`].
+    /// Protocol number of each packet, or [`NOT_IPV4`]. The bit [`HAS_PORTS`] is set if the packet
+    /// has visible ports.
     protocol: [u32; BLOCK_PACKETS],
-    /// Class of each packet, or 0 while none is found.
+    /// Class of each packet, or 0 while no rule has matched the packet.
     class: [u32; BLOCK_PACKETS],
 }
 
@@ -60,7 +63,8 @@ impl Classifier {
         }
     }
 
-    /// Reads any frame. The class of an IPv6 packet is determined at once.
+    /// Reads a frame with any headers into the block. If the frame has no IPv4 five-tuple, the
+    /// function determines its class at once.
     #[cold]
     #[inline(never)]
     fn read_other(&self, block: &mut Block, packet: usize, frame: &[u8]) {
@@ -87,12 +91,13 @@ impl Block {
     }
 
     /// Reads a frame with the most common headers: Ethernet without a VLAN tag, IPv4 without
-    /// options that is not a fragment, and UDP or TCP. Returns false for all others.
+    /// options, and UDP or TCP. Returns false for all other frames and for fragments.
     #[inline(always)]
     fn read_common(&mut self, packet: usize, frame: &[u8]) -> bool {
         let Some(header) = frame.first_chunk::<38>() else { return false };
         let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-        // EtherType and version; flags and offset; protocol; length of the packet.
+        // The frame is common if its EtherType, IP version, fragment offset, protocol and packet
+        // length have common values.
         let is_plain_ipv4 = word(12) >> 8 == 0x08_0045;
         let is_fragment = word(20) >> 16 & 0x3fff != 0;
         let protocol = header[23];
