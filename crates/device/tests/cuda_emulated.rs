@@ -25,11 +25,11 @@ use stress::{BIN_PACKETS, check, fill_up, summing_kernels};
 use template::Template;
 use turn::turn;
 
-/// Number of packets in the stress test. An emulated lane is some thousand times slower than a lane
-/// of a GPU.
+/// Number of packets in the stress test. An emulated device is some thousand times slower than a
+/// GPU.
 const STRESS_PACKETS: u64 = 50_000;
 
-/// Loads the emulated driver with one device.
+/// Loads the emulated CUDA driver with one device.
 fn emulation() -> Option<&'static Emulation> {
     cuda::emulation(env!("CARGO_TARGET_TMPDIR"), 1)
 }
@@ -52,9 +52,9 @@ fn persistent_groups_use_a_device_exclusively() {
     cuda_suite::refuse_engines_next_to_groups();
 }
 
-/// Checks that driver calls are few, because the driver has one lock for all threads. If the arrays
-/// of a chunk cannot be page-locked, the slot's arrays need the same number of calls. Zero-copy
-/// chunks need no copies.
+/// Checks that a chunk needs few driver calls, because the driver has one lock for all threads. If
+/// the arrays of a chunk cannot be page-locked, copies of the arrays need the same number of calls.
+/// Chunks that use zero-copy need no copies at all.
 #[test]
 fn a_large_chunk_needs_one_copy_call_per_direction() {
     const BINS: usize = 64;
@@ -96,7 +96,7 @@ fn a_large_chunk_needs_one_copy_call_per_direction() {
             check(&mut region, &chunk);
             let calls: Vec<u64> =
                 CALLS.iter().zip(before).map(|(call, before)| emulation.calls(call) - before).collect();
-            // The first round tries to lock the pages of the arrays.
+            // In the first round, the device also tries to lock the pages of the arrays.
             let transfer = transfer.name();
             let expected = [copies, 0, 0, launches, repeated, u64::from(round == 0)];
             assert_eq!(calls, expected, "{transfer}, round {round}, locks: {locks}");
@@ -112,7 +112,7 @@ fn copied_and_zero_copy_chunks_run_at_the_same_time() {
     let calls = [c"cuLaunchKernel", c"cuGraphLaunch"];
     let before = calls.map(|call| emulation.calls(call));
     cuda_suite::mix_transfers(2);
-    // Three calls of each kind per round. Opening the device makes one more launch.
+    // Each round makes three calls of each kind. Opening the device makes one more launch.
     let made = |index: usize| emulation.calls(calls[index]) - before[index];
     assert_eq!((made(0), made(1)), (2 * 3 + 1, 2 * 3));
 }

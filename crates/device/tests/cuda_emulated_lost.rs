@@ -1,6 +1,6 @@
-//! Tests of an emulated CUDA device that hangs, and of a failing driver. Every lane returns its
-//! chunks, no call blocks forever, and memory that the device may write stays allocated. Each test
-//! uses other devices, because lost devices are leaked.
+//! Tests of an emulated CUDA device that hangs, and of a driver that fails. Every connection to the
+//! device must return its chunks, no call may block forever, and memory that the device may still
+//! write must stay allocated. Each test uses its own devices, because lost devices are leaked.
 
 #[path = "common/lost.rs"]
 mod lost;
@@ -20,8 +20,8 @@ use godwit_test_support::cuda::{self, Emulation};
 use lost::{SILENT, assert_lost, chunk, chunk_of, until_lost};
 use template::Template;
 
-/// Driver calls of a chunk that may fail, as device number, transfer, call, and number of
-/// successful calls before.
+/// Driver calls of a chunk that may fail. Each entry has the device number, the way of packet
+/// transfer, the name of the call, and the number of calls that succeed before it fails.
 const CALLS: [(usize, Transfer, &CStr, u64); 11] = [
     (4, Transfer::Copy, c"cuMemcpyAsync", 0),
     (5, Transfer::Copy, c"cuLaunchKernel", 0),
@@ -35,13 +35,13 @@ const CALLS: [(usize, Transfer, &CStr, u64); 11] = [
     (17, Transfer::Copy, c"cuMemcpyAsync", 1),
     (18, Transfer::Copy, c"cuEventRecord", 2),
 ];
-/// `CUDA_ERROR_LAUNCH_FAILED`.
+/// The driver error `CUDA_ERROR_LAUNCH_FAILED`.
 const LAUNCH_FAILED: i32 = 719;
-/// `CUDA_ERROR_OUT_OF_MEMORY`.
+/// The driver error `CUDA_ERROR_OUT_OF_MEMORY`.
 const OUT_OF_MEMORY: i32 = 2;
 
-/// Exclusive access to the emulated driver, whose settings apply to the whole process. Dropping it
-/// resets them.
+/// Exclusive access to the emulated driver, because its settings apply to the whole process.
+/// Dropping this value resets the settings.
 struct Turn {
     driver: &'static Emulation,
     _turn: MutexGuard<'static, ()>,
@@ -87,7 +87,7 @@ fn all_lanes_of_a_device_that_hangs_report_it_lost() {
         lanes[0].submit(&mut regions[0], healthy).unwrap();
         while lanes[0].poll(&mut regions[0]).unwrap().is_none() {}
         turn.driver.hold(true);
-        // A group may still be in its last poll.
+        // A persistent work-group may still be in its last poll of the mailbox.
         std::thread::sleep(Duration::from_millis(10));
         let (first, second, other) = (chunk(&mut regions[0], 0), chunk(&mut regions[0], 0), chunk(&mut regions[1], 0));
         let buffers = [first.descriptors[0], second.descriptors[0]];
@@ -106,14 +106,14 @@ fn all_lanes_of_a_device_that_hangs_report_it_lost() {
         }
         assert!(Arc::clone(&device).lane().is_err());
         drop((lanes, device, regions));
-        // The kernel now continues, and writes to its buffers.
+        // The hanging kernel now continues, and writes to its packet buffers.
         turn.driver.hold(false);
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
-/// The chunk is so large that the device uses its own arrays. The returned chunk must have other
-/// arrays.
+/// Checks that a lost device returns a chunk with new arrays. The chunk is so large that the device
+/// uses the arrays of the chunk itself, and may still write to them.
 #[test]
 fn a_device_that_hangs_never_writes_to_returned_chunks() {
     const PACKETS: u16 = 2048;
@@ -180,7 +180,8 @@ fn a_failing_driver_loses_the_device_but_no_chunk() {
     }
 }
 
-/// Groups that signal completion do not signal errors, so the driver must be queried.
+/// Checks that the driver is queried for errors. Work-groups that signal the completion of a chunk
+/// do not signal errors.
 #[test]
 fn a_failing_zero_copy_kernel_loses_the_device_but_no_chunk() {
     let Some(turn) = turn() else { return };
@@ -196,8 +197,8 @@ fn a_failing_zero_copy_kernel_loses_the_device_but_no_chunk() {
     assert_eq!((back, chunks.len(), chunks[0].descriptors[0]), (0, 1, buffer));
 }
 
-/// Every failing driver call while a device is opened returns an error and frees all resources. The
-/// same device can be opened again.
+/// Checks every driver call that is made while a device is opened. If the call fails, opening must
+/// return an error and free all resources. The same device can then be opened again.
 #[test]
 fn reports_driver_errors_while_a_device_is_opened() {
     let Some(turn) = turn() else { return };
@@ -210,7 +211,8 @@ fn reports_driver_errors_while_a_device_is_opened() {
         for calls_before in 0..3 {
             let result = if call == c"cuMemAlloc_v2" { OUT_OF_MEMORY } else { LAUNCH_FAILED };
             turn.driver.break_call(call, calls_before, result);
-            // Some functions are called less often.
+            // A driver function that is called at most `calls_before` times does not fail, so
+            // opening may succeed.
             match open(number, 1, Mode::Launch) {
                 Err(Error::TooLarge { bytes, bytes_max, .. }) if result == OUT_OF_MEMORY => assert!(bytes < bytes_max),
                 Err(Error::Driver { reason, .. }) => assert!(reason.contains("LAUNCH_FAILED"), "{call:?}: {reason}"),

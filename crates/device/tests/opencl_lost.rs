@@ -1,5 +1,6 @@
-//! Tests of an OpenCL device whose kernel hangs. The watchdog detects it, every lane returns its
-//! chunks, no call blocks forever, and the process can exit.
+//! Tests of an OpenCL device whose kernel hangs. The watchdog must detect the hang, and every
+//! connection to the device must return its chunks. No call may block forever, and the process must
+//! be able to exit.
 //!
 //! The kernel really hangs and occupies a core. Each test runs in its own process, which releases
 //! the core when it exits.
@@ -21,12 +22,13 @@ use godwit_test_support::skip;
 use lost::{SILENT, assert_lost, chunk, until_lost};
 use template::Template;
 
-/// Variant that makes the kernel hang.
+/// Variant of the function that makes the kernel hang.
 const HANG: u8 = 99;
-/// Timeout for a test process. A process that ends takes much less.
+/// Timeout for a test process. A process that does not hang ends much earlier.
 const TIMEOUT: Duration = Duration::from_secs(100);
 
-/// Returns Godwit's kernels with a change: a group hangs at a bin of the variant [`HANG`].
+/// Returns the source of Godwit's kernels with one change: a work-group that processes a bin of the
+/// variant [`HANG`] hangs.
 fn hanging_kernels() -> String {
     let mut source = godwit_kernels::opencl_source().to_owned();
     for (after, bin) in [
@@ -40,8 +42,8 @@ fn hanging_kernels() -> String {
     source
 }
 
-/// Returns the number of a device that runs on the processor. Other processes may use other
-/// devices.
+/// Returns the number of a device that runs on the processor. All other devices may be in use by
+/// other processes.
 fn processor() -> Option<usize> {
     probe().found.iter().position(|found| found.usable.is_ok() && found.kind == "cpu")
 }
@@ -64,7 +66,8 @@ fn device(regions: usize, mode: Mode) -> (Arc<OpenClDevice>, Vec<Region>) {
 fn hangs_under_two_lanes() {
     let (device, mut regions) = device(3, Mode::Launch);
     let mut lanes: Vec<_> = (0..3).map(|_| Arc::clone(&device).lane().unwrap()).collect();
-    // The first lane declares the device lost, and returns its chunks in the order of submission.
+    // The first connection declares the device lost, and returns its chunks in the order of
+    // submission.
     let (healthy, hanging, next) = (chunk(&mut regions[0], 0), chunk(&mut regions[0], HANG), chunk(&mut regions[0], 0));
     let buffers = [hanging.descriptors[0], next.descriptors[0]];
     lanes[0].submit(&mut regions[0], healthy).unwrap();
@@ -76,8 +79,8 @@ fn hangs_under_two_lanes() {
     let (back, chunks) = until_lost(&mut *lanes[0], &mut regions[0], SILENT);
     assert_eq!(back, 0);
     assert_eq!(chunks.iter().map(|chunk| chunk.descriptors[0]).collect::<Vec<_>>(), buffers);
-    // The second lane has one chunk, which the device may have finished. The third lane has no
-    // chunk.
+    // The second connection has one chunk, which the device may have finished. The third connection
+    // has no chunk.
     let (back, chunks) = until_lost(&mut *lanes[1], &mut regions[1], SILENT);
     assert_eq!(back + chunks.len(), 1);
     let (back, chunks) = until_lost(&mut *lanes[2], &mut regions[2], SILENT);
@@ -97,7 +100,7 @@ fn hangs_under_a_lane_that_is_dropped() {
     let hanging = chunk(&mut regions[0], HANG);
     lane.submit(&mut regions[0], hanging).unwrap();
     drop((lane, device, regions));
-    // A real program exits in the same way after `main` returns.
+    // A real program exits in the same way when its `main` returns.
     std::process::exit(0);
 }
 
@@ -111,7 +114,7 @@ fn hangs_in_a_persistent_group() {
     let buffers = [hanging.descriptors[0], next.descriptors[0]];
     lanes[0].submit(&mut regions[0], hanging).unwrap();
     lanes[0].submit(&mut regions[0], next).unwrap();
-    // Another group continues to work.
+    // A work-group that does not hang continues to work.
     if let (Some(lane), Some(region)) = (lanes.get_mut(1), regions.get_mut(1)) {
         let healthy = chunk(region, 0);
         lane.submit(region, healthy).unwrap();

@@ -48,7 +48,7 @@ impl Queries {
         submitted: Instant,
         bind: impl FnOnce() -> Result<(), DriverError>,
     ) -> Progress {
-        // Acquires the writes of the groups (`gw_signal_done`).
+        // This load acquires the writes of all work-groups (`gw_signal_done`).
         let is_signaled = slot.signals_done && slot.done().load(Ordering::Acquire) != 0;
         let now = Instant::now();
         let since = submitted.max(self.last_result);

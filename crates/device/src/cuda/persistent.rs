@@ -25,19 +25,19 @@ const START_STOP_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 /// faster in measurements.
 const GROUPS_PER_LANE_MAX: usize = 64;
 
-/// All persistent groups of a device and their mailboxes.
+/// All persistent work-groups of a device, and their mailboxes.
 pub(super) struct Groups {
     pub(super) mailboxes: Mailboxes,
     pub(super) lanes: LanePool,
     _memory: PinnedMemory,
-    /// Number of groups of one lane.
+    /// Number of work-groups that each lane (one worker's connection) owns.
     per_lane: usize,
     /// See [`DeviceOptions::share`].
     pub(super) share: Vec<u32>,
     stream: Stream,
     _scratch: DeviceMemory,
     context: Arc<Context>,
-    /// Timeout for groups to start and to stop.
+    /// Timeout for work-groups to start and to stop.
     timeout: Duration,
 }
 
@@ -109,7 +109,7 @@ impl Groups {
             .map_err(failed(&self.context.id, "start the persistent groups"))
     }
 
-    /// Returns the groups of lane `lane`.
+    /// Returns the range of work-groups that the lane with the number `lane` owns.
     pub(super) fn of_lane(&self, lane: usize) -> Range<usize> {
         lane * self.per_lane..(lane + 1) * self.per_lane
     }

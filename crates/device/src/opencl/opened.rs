@@ -32,7 +32,7 @@ pub(super) struct Opened {
     pub(super) found: Found,
     pub(super) programs: Vec<Arc<dyn Program>>,
     pub(super) device: ClDevice,
-    /// The persistent groups, in persistent mode.
+    /// The persistent work-groups. It is `None` in launch mode.
     pub(super) groups: Option<Groups>,
     /// Why the device does not use the requested mode.
     pub(super) fallback: Option<String>,

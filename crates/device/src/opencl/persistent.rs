@@ -171,12 +171,13 @@ impl Groups {
         queue.flush().map_err(failed(id, "start a kernel"))
     }
 
-    /// Returns whether all groups report `state` within `timeout`.
+    /// Waits until all work-groups report `state`. Returns `false` if this takes longer than
+    /// `timeout`.
     fn wait_for(&self, state: u32, timeout: Duration) -> bool {
         self.mailboxes.wait_for(state, timeout, || std::thread::sleep(POLL_INTERVAL))
     }
 
-    /// Returns the groups of lane `lane`.
+    /// Returns the range of work-groups that the lane with the number `lane` owns.
     pub(super) fn of_lane(&self, lane: usize) -> Range<usize> {
         lane * self.per_lane..(lane + 1) * self.per_lane
     }
@@ -185,7 +186,7 @@ impl Groups {
 impl Drop for Groups {
     fn drop(&mut self) {
         self.mailboxes.request_stop();
-        // Memory that running groups may access is leaked.
+        // Memory that running work-groups may still access is leaked.
         if self.wait_for(MAILBOX_ENDED, self.timeout) && self.held.queue.finish().is_ok() {
             // SAFETY: `held` is not used after this.
             unsafe { ManuallyDrop::drop(&mut self.held) };

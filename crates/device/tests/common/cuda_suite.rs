@@ -14,11 +14,11 @@ use super::template::Template;
 use super::turn::turn;
 
 const MODES: [Mode; 2] = [Mode::Launch, Mode::Persistent];
-/// All modes, with both transfers of launch mode.
+/// All modes of a CUDA device. Launch mode is listed with both ways of packet transfer.
 const SETUPS: [(Mode, Transfer); 3] =
     [(Mode::Launch, Transfer::Copy), (Mode::Launch, Transfer::ZeroCopy), (Mode::Persistent, Transfer::Auto)];
 
-/// A device with mode and transfer.
+/// A device with its mode and its way of packet transfer.
 struct Setup {
     number: usize,
     mode: Mode,
@@ -49,7 +49,8 @@ impl matrix::Setup for Setup {
     }
 }
 
-/// Compares every function with `ref`, in mixed chunks.
+/// Checks that every function gives the same results as its reference implementation. Each chunk
+/// contains bins of several functions.
 pub(crate) fn compare(scope: &Scope) {
     let _turn = turn();
     let modes = |number| SETUPS.map(|(mode, transfer)| Setup { number, mode, transfer });
@@ -57,8 +58,8 @@ pub(crate) fn compare(scope: &Scope) {
     compare_with_ref(&setups, scope);
 }
 
-/// Runs [`by_workers`] in all modes. Each worker has several groups, and every buffer is reused at
-/// once.
+/// Runs the stress test [`by_workers`] in all modes. Each worker has several work-groups, and every
+/// packet buffer is reused at once.
 pub(crate) fn check_for_stale_data(packets: u64) {
     let _turn = turn();
     let workers = 4;
@@ -79,8 +80,8 @@ pub(crate) fn check_for_stale_data(packets: u64) {
     }
 }
 
-/// Returns an arena with adjacent buffers that contain little more than frames, so that copies are
-/// worthwhile.
+/// Returns an arena whose packet buffers are adjacent and little longer than their frames. Copies
+/// by copy engines are then worthwhile.
 pub(crate) fn dense_arena(packets: usize) -> ArenaConfig {
     ArenaConfig {
         layout: Layout::Dense,
@@ -92,8 +93,9 @@ pub(crate) fn dense_arena(packets: usize) -> ArenaConfig {
     }
 }
 
-/// Runs large chunks, which are copied, and small chunks, which use zero-copy, at the same time in
-/// one lane. Slots serve both. The caller must have exclusive use of the devices.
+/// Runs large and small chunks (sets of bins) at the same time through one connection to the
+/// device. Large chunks are copied, and small chunks use zero-copy, with the same slots. The caller
+/// must have exclusive use of the devices.
 pub(crate) fn mix_transfers(rounds: u64) {
     const BINS: [usize; 6] = [128, 4, 128, 1, 4, 128];
     for number in usable(&probe()) {
@@ -107,7 +109,7 @@ pub(crate) fn mix_transfers(rounds: u64) {
         let mut region = arena.split().remove(0);
         let mut chunks = Vec::from(BINS.map(|bins| Chunk::new(bins, bins * BIN_PACKETS)));
         for round in 0..rounds {
-            // Another chunk is first in each round.
+            // In each round, a different chunk is submitted first.
             chunks.rotate_left(1);
             for (index, mut chunk) in (0..).zip(std::mem::take(&mut chunks)) {
                 fill_up(&mut region, &mut chunk, (round * BINS.len() as u64 + index) * 1_000_000);
@@ -123,8 +125,8 @@ pub(crate) fn mix_transfers(rounds: u64) {
     }
 }
 
-/// Opens a second device next to persistent groups. It must be refused or use launch mode, because
-/// it would block.
+/// Opens the same device a second time while persistent work-groups run on it. The second device
+/// must be refused or use launch mode, because otherwise it would block.
 pub(crate) fn refuse_engines_next_to_groups() {
     let _turn = turn();
     for number in usable(&probe()) {

@@ -5,10 +5,11 @@ use godwit_device::Lane;
 use godwit_packet::Region;
 use godwit_sched::Chunk;
 
-/// Makes a chunk of eight packets defective.
+/// Changes a chunk of eight packets so that it is defective.
 pub(crate) type Damage = fn(&mut Chunk);
 
-/// Defects, as a part of the error message and a function that makes the defect.
+/// The tested defects. Each entry has a part of the expected error message, and the function that
+/// makes the defect.
 pub(crate) const FAULTS: [(&str, Damage); 7] = [
     ("exceeds the array lengths", |chunk| chunk.bins[0].first = u32::MAX - 1),
     ("names no program", |chunk| chunk.bins[0].instance = 1),
@@ -19,8 +20,8 @@ pub(crate) const FAULTS: [(&str, Damage); 7] = [
     ("requires another part", |chunk| chunk.bins.last_mut().unwrap().part = PART_MORE),
 ];
 
-/// Checks that the lane rejects the chunk unchanged, with this reason, and that nothing is in
-/// flight.
+/// Checks that the device rejects the chunk unchanged and gives this reason. Also checks that no
+/// chunk is in flight afterwards.
 pub(crate) fn assert_rejected(lane: &mut dyn Lane, region: &mut Region, mut wrong: Chunk, reason: &str) {
     wrong.outcomes.fill(Outcome::drop(77));
     let (bins, descriptors) = (wrong.bins.clone(), wrong.descriptors.clone());

@@ -7,14 +7,14 @@ use godwit_device::{Error, Lane};
 use godwit_packet::Region;
 use godwit_sched::Chunk;
 
-/// Part of the reason of a device that is lost because it does not respond.
+/// Part of the reason that is given for a device that does not respond in time.
 pub(crate) const SILENT: &str = "no finished chunk";
-/// Returns a chunk with one packet for `template`.
+/// Returns a chunk with one packet for the function `template`.
 pub(crate) fn chunk(region: &mut Region, variant: u8) -> Chunk {
     chunk_of(region, variant, 1)
 }
 
-/// Returns a chunk with one bin of `packets` packets for `template`.
+/// Returns a chunk with one bin (batch) of `packets` packets for the function `template`.
 pub(crate) fn chunk_of(region: &mut Region, variant: u8, packets: u16) -> Chunk {
     let mut chunk = Chunk::new(1, packets.into());
     chunk.bins.push(Bin { count: packets, kernel: godwit_kernels::TEMPLATE, variant, ..Bin::default() });
@@ -23,8 +23,8 @@ pub(crate) fn chunk_of(region: &mut Region, variant: u8, packets: u16) -> Chunk 
     chunk
 }
 
-/// Polls until the lane reports the device lost, for a reason that contains `why`. Returns the
-/// number of finished chunks and the chunks that were in flight.
+/// Polls the device until it reports that it is lost. The reason must contain `why`. Returns the
+/// number of chunks that finished before, and the chunks that were still in flight.
 pub(crate) fn until_lost(lane: &mut dyn Lane, region: &mut Region, why: &str) -> (usize, Vec<Chunk>) {
     let mut back = 0;
     loop {
@@ -40,7 +40,7 @@ pub(crate) fn until_lost(lane: &mut dyn Lane, region: &mut Region, why: &str) ->
     }
 }
 
-/// Checks the state of a lane that has reported a lost device.
+/// Checks the state of a connection to the device after it has reported that the device is lost.
 pub(crate) fn assert_lost(lane: &mut dyn Lane, region: &mut Region) {
     assert_eq!(lane.in_flight(), 0);
     assert!(lane.poll(region).unwrap().is_none(), "a lost device is reported once");

@@ -1,7 +1,8 @@
-//! Compares every device with `ref`: functions × devices, modes, arena layouts, batch sizes and
-//! orders. Chunks have mixed bins, and every packet must be returned once.
+//! Compares every device with the reference implementations of all functions. The comparison covers
+//! all combinations of devices, modes, arena layouts, batch sizes and orders. Each chunk contains
+//! bins of several functions, and every packet must be returned exactly once.
 //!
-//! Functions and frames are those of [`godwit_test_cases::cases`].
+//! [`godwit_test_cases::cases`] provides the functions and the frames.
 
 use std::io::Write as _;
 use std::ops::Range;
@@ -25,30 +26,31 @@ pub(crate) trait Setup {
     /// Returns the name used in messages.
     fn name(&self) -> String;
 
-    /// Returns whether packets are copied to the device and back. If they are, only the frames of
-    /// packets that are not dropped are compared. Otherwise headroom and tailroom are compared too.
+    /// Returns whether packets are copied to the device and back. With copies, only the frames of
+    /// packets that are not dropped are compared. Without copies, the headroom and tailroom of the
+    /// buffers are compared too.
     fn copies(&self) -> bool;
 
     /// Returns an arena that the device can access.
     fn arena(&self, config: ArenaConfig) -> Arena;
 
-    /// Opens the device with these programs, and its only lane.
+    /// Opens the device with these functions, and opens the only connection to it.
     fn lane(&self, programs: Vec<Arc<dyn Program>>, arena: &ArenaHandle) -> Box<dyn Lane>;
 }
 
-/// Order of packets and bins in chunks.
+/// The order of packets and bins in chunks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Order {
     /// The buffers of a chunk are adjacent.
     Neighbours,
     /// Bins are in random order.
     Random,
-    /// Packets are in random order and packed in that order, so that bins have several variants and
-    /// lengths.
+    /// Packets are in random order and are put into bins in that order. Each bin therefore has
+    /// packets of several variants and lengths.
     Arrival,
 }
 
-/// Selection of the compared combinations.
+/// Selects which combinations are compared.
 pub(crate) struct Scope {
     pub(crate) layouts: &'static [Layout],
     /// Numbers of packets per bin.
@@ -59,7 +61,8 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// All combinations. Bins have one packet, about as many as a warp, or the maximum.
+    /// Selects all combinations. A bin has one packet, about as many packets as a warp has threads,
+    /// or the maximum number.
     pub(crate) const ALL: Self = Self {
         layouts: &[Layout::Dense, Layout::Slots],
         batches: &[1, 2, 31, 32, 33, 256],
@@ -68,7 +71,7 @@ impl Scope {
     };
 }
 
-/// Returns the numbers of the usable devices. Prints the reason if there is none.
+/// Returns the numbers of the devices that Godwit can use. Prints the reason if there is none.
 pub(crate) fn usable(probe: &Probe) -> Vec<usize> {
     let usable: Vec<_> = (0..probe.found.len()).filter(|&number| probe.found[number].usable.is_ok()).collect();
     if usable.is_empty() {
@@ -135,7 +138,8 @@ fn programs(cases: &[Case]) -> Vec<Arc<dyn Program>> {
     cases.iter().map(program).collect()
 }
 
-/// A packet before and after processing by `ref`. Its index in the list is its flow hash.
+/// A packet before and after the reference implementation processes it. Its flow hash is its index
+/// in the list.
 pub(crate) struct Packet {
     instance: usize,
     variant: u8,
@@ -148,9 +152,9 @@ pub(crate) struct Packet {
 }
 
 impl Packet {
-    /// Returns the ranges of the buffer to compare: the frame unless the packet is dropped, and all
-    /// bytes that were never in the frame, which must not change. With copies, only the frame is
-    /// compared.
+    /// Returns the ranges of a buffer that are compared. They include the frame, unless the packet
+    /// is dropped. They also include all bytes outside the frame, which must not change. If packets
+    /// are copied, only the frame is compared.
     fn compared(&self, copies: bool) -> Vec<Range<usize>> {
         let [before, after] = [&self.before, &self.after].map(|descriptor| {
             let head = usize::from(descriptor.head);
@@ -168,7 +172,8 @@ impl Packet {
     }
 }
 
-/// Copies all frames to adjacent buffers, so that a write beyond a buffer changes its neighbor.
+/// Copies all frames to adjacent buffers, so that a write beyond the end of a buffer changes the
+/// next buffer.
 fn prepare(cases: &[Case], region: &mut Region) -> Vec<Packet> {
     let mut packets = Vec::new();
     for (instance, case) in cases.iter().enumerate() {
@@ -199,7 +204,8 @@ fn prepare(cases: &[Case], region: &mut Region) -> Vec<Packet> {
     packets
 }
 
-/// Returns all packets in chunks of up to [`BINS`] bins of up to `batch` packets.
+/// Returns all packets in chunks. A chunk has up to [`BINS`] bins, and a bin has up to `batch`
+/// packets.
 fn chunks(cases: &[Case], packets: &[&Packet], batch: usize, order: Order, random: &mut Random) -> Vec<Chunk> {
     let mut packets = packets.to_vec();
     if order == Order::Arrival {
@@ -224,7 +230,8 @@ fn shuffle<T>(list: &mut [T], random: &mut Random) {
     }
 }
 
-/// Returns the chunks of a packer that groups packets neither by variant nor by length.
+/// Returns chunks in which packets of different variants and lengths share bins (batches of
+/// packets).
 fn arrivals(cases: &[Case], packets: &[&Packet], batch: usize) -> Vec<Chunk> {
     let config = PackerConfig {
         chunk_packets: (BINS * batch) as u32,
@@ -265,8 +272,8 @@ fn chunk(cases: &[Case], bins: &[&[&Packet]], batch: usize) -> Chunk {
     let mut chunk = Chunk::new(bins.len(), bins.len() * batch);
     chunk.outcomes.fill(Outcome { verdict: 77, reason: 77, port: 7777, value: 7777 });
     for (index, packets) in bins.iter().enumerate() {
-        // Bins may lie anywhere in the arrays, with unused entries between them, as a packer leaves
-        // them.
+        // The packets of a bin may lie anywhere in the arrays of the chunk. Unused entries lie
+        // between the bins, as in the chunks of the engine.
         let first = (bins.len() - 1 - index) * batch;
         for (at, packet) in (first..).zip(*packets) {
             chunk.descriptors[at] = packet.before;
@@ -286,8 +293,8 @@ fn chunk(cases: &[Case], bins: &[&[&Packet]], batch: usize) -> Chunk {
     chunk
 }
 
-/// Runs the packets on all `setups` in all combinations of `scope`, and compares the results with
-/// `ref`.
+/// Runs the packets on all devices in `setups`, in all combinations that `scope` selects. Compares
+/// the results with those of the reference implementation.
 pub(crate) fn compare_with_ref(setups: &[impl Setup], scope: &Scope) {
     if setups.is_empty() {
         return;
@@ -296,7 +303,7 @@ pub(crate) fn compare_with_ref(setups: &[impl Setup], scope: &Scope) {
     let frames = cases.iter().map(|case| case.frames.len()).sum::<usize>();
     let mut random = Random::new(7);
     for (setup, &layout) in setups.iter().flat_map(|setup| scope.layouts.iter().map(move |layout| (setup, layout))) {
-        // A dense arena is sized for frames of the maximum length, but most are shorter.
+        // The dense arena has room for frames of the maximum length, but most frames are shorter.
         let packets = if layout == Layout::Dense { frames / 2 } else { frames };
         let arena = setup.arena(ArenaConfig { layout, packets, align_bytes: 64, ..Default::default() });
         let handle = arena.handle();
@@ -332,12 +339,12 @@ struct Round<'a> {
     cases: &'a [Case],
     packets: &'a [Packet],
     copies: bool,
-    /// Whether each packet was returned, or is not part of the pass.
+    /// For each packet, whether it was returned or does not belong to this pass.
     seen: Vec<bool>,
 }
 
 impl Round<'_> {
-    /// Polls the lane, and compares the packets of a finished chunk.
+    /// Polls the device, and compares the packets of a finished chunk with the reference.
     fn poll_one(&mut self, lane: &mut dyn Lane, region: &mut Region) {
         let Some(chunk) = lane.poll(region).unwrap() else {
             std::thread::yield_now();
@@ -362,7 +369,7 @@ impl Round<'_> {
                 );
             }
         }
-        // Copies may return any content of entries between the bins.
+        // Array entries between two bins may have any content after copies.
         if !self.copies {
             let named: usize = chunk.bins.iter().map(|bin| usize::from(bin.count)).sum();
             let untouched = Outcome { verdict: 77, reason: 77, port: 7777, value: 7777 };

@@ -1,5 +1,5 @@
-//! Stress tests with packets that all differ, and whose bytes are all checked on host and device.
-//! They detect stale and incomplete data.
+//! Stress tests that detect stale and incomplete data. All packets differ, and all of their bytes
+//! are checked on the host and on the device.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,15 +10,15 @@ use godwit_packet::Region;
 use godwit_sched::Chunk;
 use godwit_test_support::Random;
 
-/// Variant of `template` that reads and writes whole frames.
+/// Variant of the function `template` that reads and writes whole frames in these tests.
 const WHOLE: u8 = 77;
 pub(crate) const BIN_PACKETS: usize = 64;
 const IN_FLIGHT: usize = 4;
-/// Number of buffers that a worker needs.
+/// Number of packet buffers that each worker needs.
 pub(crate) const BUFFERS: usize = 100 * BIN_PACKETS;
 
-/// Returns the kernels `source` with a change: for the variant [`WHOLE`], `template` returns the
-/// sum of the frame's words as outcome value, and inverts every byte.
+/// Returns the kernel source with a changed function `template`. For the variant [`WHOLE`], it
+/// returns the sum of the frame's words as outcome value, and inverts every byte.
 pub(crate) fn summing_kernels(source: &str) -> String {
     let before = "gw_swap_macs(gw_frame(lane, descriptor));\n    gw_verdict(outcome, GW_TEMPLATE_FORWARD, 0, 0);";
     let instead = "
@@ -37,12 +37,13 @@ pub(crate) fn summing_kernels(source: &str) -> String {
     source.replace(before, &format!("{instead}\n    {before}"))
 }
 
-/// Returns a random number for a packet, which determines its length and content.
+/// Returns a random number for a packet. It determines the length and the content of the packet.
 fn mixed(number: u64) -> u64 {
     Random::new(number).next_u64()
 }
 
-/// Returns the length of a packet, a multiple of 4. Most packets are short, so that there are many.
+/// Returns the length of a packet in bytes, a multiple of 4. Most packets are short, so that the
+/// arena holds many.
 fn length(number: u64) -> usize {
     let random = mixed(number);
     16 + 4 * (if random & 15 == 0 { random >> 32 & 255 } else { random >> 32 & 31 }) as usize
@@ -68,7 +69,8 @@ fn write(region: &mut Region, chunk: &mut Chunk, at: usize, number: u64) {
     chunk.outcomes[at] = Outcome::drop(77);
 }
 
-/// Fills a chunk with bins of random number and size. Some are empty.
+/// Fills a chunk with a random number of bins (batches of packets) of random sizes. Some bins are
+/// empty.
 pub(crate) fn fill(region: &mut Region, mut chunk: Chunk, next: &mut u64, end: u64) -> Chunk {
     chunk.bins.clear();
     chunk.packets = 0;
@@ -88,7 +90,7 @@ pub(crate) fn fill(region: &mut Region, mut chunk: Chunk, next: &mut u64, end: u
     chunk
 }
 
-/// Fills a chunk with full bins of adjacent packets.
+/// Fills a chunk with full bins (batches of packets). The buffers of these packets are adjacent.
 pub(crate) fn fill_up(region: &mut Region, chunk: &mut Chunk, next: u64) {
     chunk.bins.clear();
     for (at, number) in (0..chunk.descriptors.len()).zip(next..) {
@@ -125,14 +127,14 @@ pub(crate) fn check(region: &mut Region, chunk: &Chunk) {
     }
 }
 
-/// Sends packets `next..end` through a lane. Buffers are reused at once: the last freed buffer is
-/// allocated first.
+/// Sends the packets `next..end` through one connection to the device. Each buffer is reused at
+/// once, because the buffer that was freed last is allocated first.
 pub(crate) fn run(lane: &mut dyn Lane, region: &mut Region, next: u64, end: u64) {
     run_programs(lane, region, next, end, 1);
 }
 
-/// Sends packets `next..end` through a lane, with bins for each of `programs` programs in rotation.
-/// Returns the number of bins per program.
+/// Sends the packets `next..end` through one connection to the device. The bins (batches of
+/// packets) belong to `programs` programs in rotation. Returns the number of bins for each program.
 pub(crate) fn run_programs(
     lane: &mut dyn Lane,
     region: &mut Region,
@@ -162,8 +164,8 @@ pub(crate) fn run_programs(
     bins
 }
 
-/// Sends packets through a device by several workers, one per region. Buffers and mailbox slots are
-/// reused many times.
+/// Sends packets through a device from several workers, each with its own memory region. Buffers
+/// and mailbox slots are reused many times.
 pub(crate) fn by_workers(device: Arc<dyn Device>, regions: Vec<Region>, packets: u64) {
     let (workers, started) = (regions.len() as u64, Instant::now());
     std::thread::scope(|scope| {

@@ -1,10 +1,11 @@
-//! The function `template`, which swaps the MAC addresses, with the properties that a device needs.
+//! The function `template`, which swaps the MAC addresses of a packet, with the properties that a
+//! device needs to run it.
 
 use godwit_abi::{Descriptor, Outcome};
 use godwit_device::Program;
 
-/// Declares that it reads and writes whole frames, because some tests change the kernel in this
-/// way.
+/// The function declares that it reads and writes whole frames, because some tests change the
+/// kernel in this way.
 pub(crate) struct Template;
 
 impl Program for Template {

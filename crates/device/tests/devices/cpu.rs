@@ -1,4 +1,5 @@
-//! Tests of the CPU device: results of all forms, bins with several variants, and defective chunks.
+//! Tests of the CPU as a device. They cover the results of all forms of kernels, bins with several
+//! variants, and defective chunks.
 
 use std::sync::Arc;
 
@@ -67,7 +68,7 @@ fn ref_and_scalar_process_batches_of_any_size() {
     }
 }
 
-/// The tested implementation.
+/// The implementation of the function that is tested.
 struct Setup(Implementation);
 
 impl matrix::Setup for Setup {
@@ -117,7 +118,7 @@ fn returns_a_chunk_with_an_empty_bin() {
     assert!(lane.poll(&mut region).unwrap().is_some());
 }
 
-/// `ipsec` without SAs, which drops every packet at once.
+/// The function `ipsec` without security associations (SAs), which drops every packet at once.
 struct Empty;
 
 impl Program for Empty {

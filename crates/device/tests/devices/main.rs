@@ -1,4 +1,4 @@
-//! The devices of this machine: CPU, OpenCL and CUDA.
+//! Tests of the devices of this machine: CPU, OpenCL and CUDA.
 
 #[path = "../common/cuda_suite.rs"]
 mod cuda_suite;
@@ -19,7 +19,8 @@ mod model;
 mod opencl;
 mod opencl_persistent;
 
-/// Returns the number of packets of a stress test, from `GODWIT_STRESS_PACKETS` or the default.
+/// Returns the number of packets in a stress test. The environment variable `GODWIT_STRESS_PACKETS`
+/// replaces the default.
 fn stress_packets() -> u64 {
     let packets = std::env::var("GODWIT_STRESS_PACKETS").ok().map(|text| text.parse().expect("a number"));
     packets.unwrap_or(2_000_000)

@@ -1,4 +1,5 @@
-//! Tests of the modelled device: times, sharing between lanes, slow and lost devices.
+//! Tests of the modelled device. They cover its processing times, the sharing of the device between
+//! workers, and slow and lost devices.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +14,8 @@ use crate::template::Template;
 
 const FRAME_BYTES: usize = 100;
 
-/// Costs of the test: 1 us per chunk, 10 ns per packet, 1 ns per byte, 50 us for the trip.
+/// Costs of the modelled device in these tests: 1 µs per chunk, 10 ns per packet, 1 ns per byte,
+/// and 50 µs until the worker sees the result.
 const COSTS: Fit = Fit {
     chunk_ns: 1_000.0,
     packet_ns: 10.0,
@@ -29,7 +31,7 @@ const COSTS: Fit = Fit {
     error_max: 0.0,
 };
 
-/// Two lanes of a modelled device, with a virtual clock.
+/// Returns two connections to a modelled device that has a virtual clock.
 struct Bed {
     now_ns: Arc<AtomicU64>,
     state: Arc<ModelState>,
@@ -50,13 +52,14 @@ impl Bed {
         Self { now_ns, state, lanes, regions }
     }
 
-    /// Submits `packets` packets to a lane.
+    /// Submits a chunk of `packets` packets through one connection to the device.
     fn submit(&mut self, lane: usize, packets: usize) {
         let chunk = chunk(&mut self.regions[lane], packets);
         self.lanes[lane].submit(&mut self.regions[lane], chunk).unwrap();
     }
 
-    /// Returns the number of packets of each chunk that a lane returns until `now_ns`.
+    /// Returns the number of packets in each chunk that one connection to the device returns until
+    /// the time `now_ns`.
     fn poll(&mut self, lane: usize, now_ns: u64) -> Vec<u32> {
         self.now_ns.store(now_ns, Ordering::Relaxed);
         let region = &mut self.regions[lane];
@@ -80,7 +83,8 @@ fn chunks_return_at_their_time_and_in_order() {
     bed.submit(0, 10);
     bed.submit(0, 20);
     assert_eq!(bed.lanes[0].in_flight(), 2);
-    // 1 us for the chunk, and 110 ns per packet. The second chunk waits for the first one.
+    // A chunk takes 1 µs, and 110 ns per packet. The second chunk waits until the device has
+    // finished the first one.
     let first = 1_000 + 1_000 + 10 * 110 + 50_000;
     assert!(bed.poll(0, first - 1).is_empty());
     assert_eq!(bed.poll(0, first), [10]);
@@ -112,7 +116,7 @@ fn packets_are_processed_as_on_the_cpu() {
     let done = bed.lanes[0].poll(region).unwrap().unwrap();
     for at in done.bins.iter().flat_map(|bin| done.range(bin)) {
         let frame = region.frame(&done.descriptors[at]);
-        // `template` exchanges the MAC addresses.
+        // The function `template` swaps the MAC addresses of each packet.
         assert_eq!(frame[..14], [6, 7, 8, 9, 10, 11, 0, 1, 2, 3, 4, 5, 12, 13]);
         assert_eq!(done.outcomes[at].verdict, 0);
     }
@@ -133,7 +137,7 @@ fn lost_device_returns_all_chunks_once_and_takes_no_more() {
     let next = chunk(region, 3);
     let rejected = bed.lanes[0].submit(region, next).unwrap_err();
     assert_eq!(rejected.chunk.packets, 3);
-    // A lane without chunks reports the loss too.
+    // A connection without chunks in flight also reports that the device is lost.
     assert!(matches!(bed.lanes[1].poll(&mut bed.regions[1]), Err(Error::Lost { chunks, .. }) if chunks.is_empty()));
 }
 

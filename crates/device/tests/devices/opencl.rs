@@ -17,7 +17,7 @@ use crate::defective::{FAULTS, assert_rejected};
 use crate::matrix::{self, FunctionProgram, IN_FLIGHT, Order, Packet, Scope, compare_with_ref, print_once, usable};
 use crate::turn::turn;
 
-/// A device with mode and kind of memory.
+/// A device with its mode and its kind of memory.
 #[derive(Clone, Copy, Debug)]
 struct Setup {
     number: usize,
@@ -26,8 +26,8 @@ struct Setup {
     own: bool,
 }
 
-/// Returns every usable device in each of its modes, with exclusive use. Prints a message if there
-/// is none.
+/// Returns every device that Godwit can use, in each of its modes. The test has exclusive use of
+/// the devices. Prints a message if there is none.
 fn setups() -> (Vec<Setup>, MutexGuard<'static, ()>) {
     let turn = turn();
     let probe = probe();
@@ -66,8 +66,8 @@ impl Setup {
         (arena.handle(), arena.split())
     }
 
-    /// Returns the number of workers, limited to what the device supports. In persistent mode, each
-    /// worker needs a group, and each group a compute unit.
+    /// Returns the number of workers, limited to the number that the device supports. In persistent
+    /// mode, each worker needs a work-group, and each work-group needs a compute unit.
     fn workers(self, requested: usize) -> usize {
         match self.mode {
             Mode::Launch => requested,
@@ -76,7 +76,7 @@ impl Setup {
     }
 
     fn device(self, programs: Vec<Arc<dyn Program>>, arena: &ArenaHandle, lanes: usize) -> Arc<OpenClDevice> {
-        // A busy test machine must not trigger the watchdog.
+        // The timeout is long, so that a busy test machine does not trigger the watchdog.
         let options = DeviceOptions { mode: self.mode, lanes, watchdog: Duration::from_secs(60), ..Default::default() };
         let device = match self.own {
             true => OpenClDevice::with_own_memory(self.number, programs, arena, &options),
@@ -117,19 +117,20 @@ fn every_function_matches_ref_in_mixed_chunks() {
     compare_with_ref(&setups, &Scope::ALL);
 }
 
-/// `kernels_pass_oclgrind` runs this test under oclgrind.
+/// The test `kernels_pass_oclgrind` runs this test under oclgrind, a simulator that checks memory
+/// accesses.
 #[test]
 #[ignore = "only useful in the environment of `kernels_pass_oclgrind`: too slow elsewhere, and too few packets"]
 fn a_few_packets_under_oclgrind() {
-    // About ten short packets of each row, because oclgrind is a simulator.
+    // The test uses about ten short packets of each kind, because oclgrind is a slow simulator.
     let picks = |packet: &Packet| packet.before.flow_hash.is_multiple_of(97) && packet.before.length <= 200;
     let (setups, _turn) = setups();
     let scope = Scope { layouts: &[Layout::Dense], batches: &[33], orders: &[Order::Random, Order::Arrival], picks };
     compare_with_ref(&setups, &scope);
 }
 
-/// `kernels_pass_oclgrind` runs this test under oclgrind, which must report a race: all lanes write
-/// the same byte.
+/// The test `kernels_pass_oclgrind` runs this test under oclgrind. The simulator must report a
+/// race, because all work-items write the same byte.
 #[test]
 #[ignore = "contains a race; only useful in the environment of `kernels_pass_oclgrind`"]
 fn a_race_under_oclgrind() {
@@ -150,9 +151,9 @@ fn a_race_under_oclgrind() {
     }
 }
 
-/// Runs the kernels of all functions under oclgrind, which checks every memory access for races and
-/// bounds. It is installed as an OpenCL driver. Compiler optimizations are off, because they
-/// generate instructions that it does not support.
+/// Runs the kernels of all functions under oclgrind, which is installed as an OpenCL driver. It
+/// checks every memory access for races and bounds. Compiler optimizations are off, because they
+/// generate instructions that oclgrind does not support.
 #[test]
 fn kernels_pass_oclgrind() {
     let paths = std::env::var_os("PATH").unwrap_or_default();
@@ -173,7 +174,7 @@ fn kernels_pass_oclgrind() {
         command.env_remove("OCL_ICD_FILENAMES");
         command.env("OCLGRIND_DATA_RACES", "1").env("OCLGRIND_MAX_ERRORS", "10").env("OCLGRIND_LOG", &log);
         command.env("OCLGRIND_BUILD_OPTIONS", "-cl-opt-disable");
-        // Twice the default, because the table images need more.
+        // The limit is twice the default, because the table images need more memory.
         command.env("OCLGRIND_GLOBAL_MEM_SIZE", (256 << 20).to_string());
         let output = command.output().unwrap();
         let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
@@ -191,7 +192,8 @@ fn echo() -> Vec<Arc<dyn Program>> {
     vec![Arc::new(FunctionProgram("echo", function))]
 }
 
-/// Several workers with one lane each submit chunks of all sizes and poll at random times.
+/// Checks a device that several workers use at the same time. Each worker submits chunks of all
+/// sizes through its own connection, and polls at random times.
 #[test]
 fn every_packet_of_every_worker_is_returned_once() {
     const WORKERS: usize = 3;
@@ -261,7 +263,7 @@ fn every_packet_of_every_worker_is_returned_once() {
     }
 }
 
-/// Returns a chunk of `packets` packets for `echo`.
+/// Returns a chunk of `packets` packets for the function `echo`.
 fn echo_chunk(region: &mut Region, packets: usize) -> Chunk {
     let mut packer = Packer::new(PackerConfig::default(), &[godwit_kernels::ECHO], 2).unwrap();
     for mark in 0..packets {
@@ -284,12 +286,12 @@ fn rejects_defective_chunks_unchanged() {
             damage(&mut wrong);
             assert_rejected(&mut *lane, region, wrong, reason);
         }
-        // A region of another arena: its buffers would be confused with those of the device's
-        // arena.
+        // This region belongs to another arena. Its buffers could be confused with buffers in the
+        // arena of the device.
         let (_other, mut others) = setup.small_arena(64, 1);
         let wrong = echo_chunk(&mut others[0], 8);
         assert_rejected(&mut *lane, &mut others[0], wrong, "not in the arena");
-        // The lane is still usable.
+        // The connection to the device still works after the rejected chunk.
         let fine = echo_chunk(region, 8);
         lane.submit(region, fine).unwrap();
         while lane.in_flight() > 0 {
@@ -317,7 +319,7 @@ fn returns_chunks_without_packets() {
     }
 }
 
-/// The device must finish with a region before its memory is freed.
+/// Checks that the device finishes its work in a memory region before this memory is freed.
 #[test]
 fn dropping_a_lane_waits_for_its_chunks_in_flight() {
     let (setups, _turn) = setups();
@@ -358,7 +360,8 @@ fn a_probe_returns_devices_or_a_reason() {
     }
 }
 
-/// `reports_why_opencl_is_unavailable` runs this test in another process with another environment.
+/// The test `reports_why_opencl_is_unavailable` runs this test in another process, with another
+/// environment.
 #[test]
 #[ignore = "only useful in the environment of `reports_why_opencl_is_unavailable`"]
 fn prints_why_opencl_is_unavailable() {
@@ -374,8 +377,8 @@ fn prints_why_opencl_is_unavailable() {
 #[test]
 fn reports_why_opencl_is_unavailable() {
     let folder = Folder::new();
-    // The dynamic loader stops its search at the first file with this name, even if it cannot load
-    // the file.
+    // The dynamic loader stops its search at the first file with the name of the library, even if
+    // it cannot load this file.
     for name in ["libOpenCL.so.1", "libOpenCL.so"] {
         folder.write(name, "not a library");
     }
@@ -384,7 +387,7 @@ fn reports_why_opencl_is_unavailable() {
         command
             .args(["--exact", "opencl::prints_why_opencl_is_unavailable", "--ignored", "--nocapture"])
             .env(name, value);
-        // This variable would name additional drivers.
+        // If it were set, this variable would name additional drivers.
         command.env_remove("OCL_ICD_FILENAMES");
         let output = command.output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -392,7 +395,7 @@ fn reports_why_opencl_is_unavailable() {
         text
     };
     let no_loader = run("LD_LIBRARY_PATH", folder.path());
-    // A loader, if installed, searches drivers only in the given folder.
+    // An OpenCL loader, if one is installed, searches for drivers only in this folder.
     let is_loader_here = probe().reason.is_none_or(|reason| !reason.to_string().contains("libOpenCL.so.1"));
     let no_driver = run("OCL_ICD_VENDORS", folder.path());
     let lines: Vec<&str> = no_loader.lines().filter(|line| line.contains("libOpenCL.so.1")).collect();

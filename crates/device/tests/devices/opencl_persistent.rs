@@ -1,5 +1,5 @@
-//! Tests of persistent groups on OpenCL devices: stale data, shares, and the fallback to launch
-//! mode.
+//! Tests of persistent work-groups on OpenCL devices. They cover stale data, the shares of
+//! functions, and the fallback to launch mode.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::stress_packets;
 use crate::template::Template;
 use crate::turn::turn;
 
-/// Returns the number of a device with persistent mode. Prints a message if there is none.
+/// Returns the number of a device that supports persistent mode. Prints a message if there is none.
 fn device_number() -> Option<usize> {
     let able = |found: &godwit_device::Found| found.usable.is_ok() && found.lacks(Mode::Persistent).is_none();
     let number = probe().found.iter().position(able);
@@ -73,8 +73,8 @@ fn falls_back_to_launch_mode_with_a_reason() {
     }
 }
 
-/// Groups with a share serve no other function that has a share. Any group serves functions without
-/// a share.
+/// Checks the shares of functions. A work-group that is reserved for one function serves no other
+/// function with a share. Any work-group serves functions without a share.
 #[test]
 fn divides_groups_between_functions_by_share() {
     let _turn = turn();
@@ -101,7 +101,7 @@ fn divides_groups_between_functions_by_share() {
         let bins = run_programs(&mut *lane, &mut arena.split()[0], 0, 100_000, count);
         let by_group = lane.bins_by_group();
         if named * lanes > units {
-            // The device has too few groups, and uses launch mode.
+            // The device has too few work-groups for the shares, and uses launch mode.
             let fallback = device.fallback().unwrap();
             assert!(fallback.contains(&format!("{named} shares")), "{fallback}");
             assert_eq!((device.mode(), by_group.len()), (Mode::Launch, 0));
@@ -119,15 +119,16 @@ fn divides_groups_between_functions_by_share() {
                     .enumerate()
                     .any(|(other, (bins, share))| other != program && *share > 0 && *bins > 0)
             };
-            // A group that serves this function by share has received no bin of another function
-            // with a share.
+            // A work-group that is reserved for this function has received no bin of another
+            // function with a share.
             let mixed = by_group.iter().filter(|group| *share > 0 && group[program] > 0).filter(others).count();
             assert_eq!(mixed, 0, "{share:?}: {by_group:?}");
         }
     }
 }
 
-/// Groups outlive lanes. The number of lanes is limited, and dropping a lane allows another one.
+/// Checks that work-groups live longer than the connections of workers. The number of connections
+/// is limited, and dropping one allows another one.
 #[test]
 fn a_dropped_lane_makes_room_for_another() {
     let _turn = turn();
@@ -145,7 +146,8 @@ fn a_dropped_lane_makes_room_for_another() {
         let Err(error) = Arc::clone(&device).lane() else { panic!("opened a second lane") };
         assert!(error.to_string().contains("1 lanes"), "{error}");
         run(&mut *lane, region, round * 1000, round * 1000 + 1000);
-        // Drop the lane with a chunk in flight. The drop waits for it.
+        // The connection is dropped while a chunk is in flight. The drop waits until the chunk is
+        // finished.
         let mut next = 0;
         let chunk = fill(region, Chunk::new(3, 3 * BIN_PACKETS), &mut next, 100);
         let buffers: Vec<_> = chunk.bins.iter().flat_map(|bin| chunk.descriptors[chunk.range(bin)].to_vec()).collect();
