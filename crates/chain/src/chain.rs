@@ -30,7 +30,7 @@ pub struct Function {
     pub verdicts: Vec<Verdict>,
 }
 
-/// A verdict that a function can return for a packet.
+/// A verdict (result) that a function can return for a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Name of the verdict.
@@ -145,7 +145,7 @@ pub struct Chain {
     /// Whether a packet of a class can reach a function, at index `function * classes + class`.
     pub(crate) reachable: Vec<bool>,
     ranks: Vec<u16>,
-    /// Direct successors of each function.
+    /// For each function: the functions that directly follow it.
     successors: Vec<Vec<u16>>,
     warnings: Vec<Warning>,
 }

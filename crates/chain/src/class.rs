@@ -1,4 +1,5 @@
-//! Packet classes: rules over the 5-tuple, and the classifier.
+//! Packet classes: rules that match the five-tuple of a packet, and the classifier that applies
+//! them.
 
 mod bulk;
 
@@ -8,13 +9,14 @@ use godwit_wire::{IpAddress, Parsed, protocol};
 
 use crate::Prefix;
 
-/// Largest number of classes, without class 0.
+/// Largest number of classes, not counting the default class 0.
 pub const CLASSES_MAX: usize = 254;
 
 /// A rule that assigns packets to a class. A field that is `None` matches every packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Class of matching packets, from 1.
+    /// Class of matching packets. Classes of rules start at 1, because class 0 is the default
+    /// class.
     pub class: u8,
     /// Protocol number after the IPv4 header or after the IPv6 extension headers.
     pub protocol: Option<u8>,
@@ -75,7 +77,7 @@ struct Ports {
     span: u16,
 }
 
-/// Fields of a packet that rules compare.
+/// Fields of a packet that the classification rules compare.
 struct Key<A> {
     source: A,
     destination: A,
@@ -132,7 +134,7 @@ impl Classifier {
     }
 }
 
-/// An address as an integer.
+/// Address as an integer, with 32 bits for IPv4 or 128 bits for IPv6.
 trait Address: Copy + PartialEq + Default + BitXor<Output = Self> + BitAnd<Output = Self> + BitOr<Output = Self> {}
 impl Address for u32 {}
 impl Address for u128 {}

@@ -1,11 +1,11 @@
-//! The route decider: the next stage of each packet.
+//! The route decider, which selects the next stage (function or port) of each packet.
 
 use godwit_abi::VERDICT_DROP;
 
-/// The next stage of a packet.
+/// The next stage of a packet: a function, a port, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Next {
-    /// No edge matches: the packet is dropped and counted.
+    /// No edge of the chain matches the packet, so the packet is dropped and counted.
     None,
     /// The function with this index.
     Function(u16),

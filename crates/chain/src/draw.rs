@@ -14,8 +14,8 @@ struct Group {
 }
 
 impl Chain {
-    /// Returns the chain as a tree, with one line per edge that packets can take. The successors of
-    /// a function are drawn only once.
+    /// Returns the chain of functions as a tree in text form, with one line per edge that packets
+    /// can take. The successors of a function are drawn only once.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let mut drawn = vec![false; self.functions().len()];
@@ -57,8 +57,8 @@ impl Chain {
         }
     }
 
-    /// Returns the chain in Graphviz's DOT language. A port has one node for received packets and
-    /// one for sent packets.
+    /// Returns the chain of functions in Graphviz's DOT language. A port has one node for received
+    /// packets and one node for sent packets.
     pub fn graphviz(&self) -> String {
         let mut text = String::from("digraph chain {\n    rankdir=LR;\n    node [shape=box];\n");
         let mut nodes = String::new();

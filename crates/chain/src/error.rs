@@ -1,4 +1,4 @@
-//! Errors of a chain, worded for the operator.
+//! Errors in the configuration of a chain, worded for the operator.
 
 use crate::names;
 

@@ -34,10 +34,10 @@ pub enum PrefixError {
     TooLong {
         /// Input text.
         text: String,
-        /// Length of an address of this family, in bits.
+        /// Length of an address of this family (IPv4 or IPv6), in bits.
         bits_max: u8,
     },
-    /// The address has bits set after the prefix.
+    /// The address has bits set after the first bits that the prefix covers.
     #[error("`{text}` has bits set after its prefix, did you mean `{meant}`?")]
     HostBits {
         /// Input text.

@@ -14,7 +14,7 @@ pub(crate) struct Stages {
     pub(crate) classes: Vec<String>,
 }
 
-/// The origin of an edge: a port or a function, by index.
+/// Start of an edge, which is a port or a function with the given index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Stage {
     Port(usize),
@@ -77,7 +77,7 @@ pub(crate) fn next(decider: &Decider, stage: Stage, class: usize, verdict: usize
 /// The decider, and the way in which it results from the configured edges.
 pub(crate) struct Resolved {
     pub(crate) decider: Decider,
-    /// For each edge: whether it sets an entry of the decider.
+    /// For each edge: whether it applies to any packet, and therefore sets an entry of the decider.
     is_used: Vec<bool>,
     /// For each function: its direct successors. Each successor has the index of one edge that
     /// leads to it.
@@ -91,7 +91,7 @@ impl Resolved {
     }
 }
 
-/// An edge whose names are replaced by indices.
+/// An edge in which the names of stages, class and verdict are replaced by indices.
 struct IndexedEdge {
     edge: usize,
     class: Option<usize>,

@@ -11,7 +11,8 @@ fn function(name: &str, verdicts: &[&str]) -> Function {
     Function { name: name.to_owned(), kind: format!("{name}-kind"), verdicts: verdicts.iter().map(verdict).collect() }
 }
 
-/// Parses `"lan [web] forward -> route"`. The class (in brackets) and the verdict are optional.
+/// Parses an edge such as `"lan [web] forward -> route"`. The class in brackets and the verdict are
+/// optional.
 fn edge(text: &str) -> Edge {
     let (left, to) = text.split_once(" -> ").unwrap();
     let mut words = left.split(' ');
@@ -133,7 +134,7 @@ fn error_names_the_functions_of_a_cycle() {
     assert!(at == 3 && text.ends_with("route → scan → route"), "{text}");
     let (at, text) = refusal(&["lan -> wan", "scan -> scan"]);
     assert!(at == 1 && text.ends_with("scan → scan"), "{text}");
-    // A function after the cycle is not part of it.
+    // A function that follows the cycle is not part of it, so the message does not name it.
     let (_, text) = refusal(&["lan -> scan", "scan clean -> route", "scan match -> echo", "echo -> scan"]);
     assert!(text.ends_with(": scan → echo → scan"), "{text}");
     // An edge that applies to no packet closes no cycle.
@@ -264,7 +265,7 @@ mod properties {
         prop::collection::vec(edge, 0..24)
     }
 
-    /// Applies the rules of precedence to one packet, most specific first.
+    /// Applies the precedence of edges to one packet. The most specific edge comes first.
     fn expected(edges: &[Edge], from: &str, class: usize, verdict: Option<usize>) -> Next {
         let class = if class == 0 { "default".to_owned() } else { format!("c{class}") };
         let verdict = verdict.map(|verdict| format!("v{verdict}"));
@@ -295,7 +296,8 @@ mod properties {
                 edges[..at].iter().any(same)
             });
             let next_stage = |from: usize, class, verdict| expected(&edges, &name(from), class, Some(verdict));
-            // Compute the transitive closure. A function in a cycle reaches itself.
+            // The loop computes the transitive closure of the edges. A function in a cycle reaches
+            // itself.
             let mut paths = [[false; FUNCTIONS]; FUNCTIONS];
             for (from, row) in paths.iter_mut().enumerate() {
                 for class in 0..CLASSES {

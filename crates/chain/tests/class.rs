@@ -35,7 +35,7 @@ fn prefix(text: &str) -> Option<Prefix> {
     Some(text.parse().unwrap())
 }
 
-/// Returns whether a rule matches, by one condition after the other.
+/// Returns whether a rule matches a packet. Checks one condition of the rule after the other.
 fn fits(rule: &Rule, five_tuple: &FiveTuple, fragment: bool) -> bool {
     let in_prefix = |prefix: &Option<Prefix>, address: IpAddress| {
         let Some(prefix) = prefix else { return true };
@@ -97,7 +97,7 @@ fn rule_with_ports_matches_only_visible_ports() {
 }
 
 fn address() -> impl Strategy<Value = IpAddress> {
-    // Addresses differ in few bits, so that prefixes often match.
+    // Generated addresses differ in few bits, so that prefixes often match.
     prop_oneof![
         (0u8..4, 0u8..4).prop_map(|(first, last)| IpAddress::V4([10 + first, 0, 0, last])),
         (0u8..4, 0u8..4).prop_map(|(first, last)| {

@@ -45,7 +45,7 @@ pub struct Chunk {
     /// Whether the device passed packets from function to function by itself. Only then is `trails`
     /// valid.
     pub ran_chain: bool,
-    /// Number of packets in all bins.
+    /// Number of packets in all bins of the chunk.
     pub packets: u32,
     /// Arrival time of the oldest packet in the chunk, in nanoseconds of the caller's clock.
     pub opened_ns: u64,

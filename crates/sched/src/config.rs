@@ -1,4 +1,4 @@
-//! Packer configuration, its limits and its errors.
+//! Configuration of the packer, with its limits and errors.
 
 use serde::{Deserialize, Serialize};
 

@@ -13,7 +13,7 @@ pub struct Label {
     /// Stream that contains the packets. In most cases, a stream contains the packets of one
     /// configured function.
     pub stream: u16,
-    /// Variant of the function.
+    /// Variant, which is the kind of processing within the function.
     pub variant: u8,
     /// Length class of the frames. The class is 0 if the configured grouping ignores lengths.
     pub length_class: u16,

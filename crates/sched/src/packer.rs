@@ -16,10 +16,10 @@ use crate::label::{Label, LabelIndex};
 use crate::parameters::Parameters;
 use crate::parts::Parts;
 
-/// Result of the insertion of a packet.
+/// Result of inserting a packet into the packer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Insert {
-    /// The packet is in a bin.
+    /// The packet is in a bin (a batch of packets for one function), and more packets fit.
     Binned,
     /// The packet is in a bin (a batch of packets for one function). The chunk (the set of bins)
     /// has no room for another packet.
@@ -69,7 +69,7 @@ pub struct Packer {
     /// Number of packets for which the filling chunk has room. Each packet must also find a bin for
     /// its label.
     room: u32,
-    /// `room` plus the number of packets in the filling chunk.
+    /// Sum of `room` and the number of packets in the filling chunk.
     budget: u32,
     /// Number of buffer units that can be added until the filling chunk is full. The type has
     /// enough bits for a chunk without a limit.
@@ -77,9 +77,9 @@ pub struct Packer {
 
     /// Label of each open bin. The packet path does not need it, so it is not part of `cursors`.
     labels: Box<[Label]>,
-    /// Number of open bins. Their indices are 0..open.
+    /// Number of open bins. Their indices are `0..open`.
     open: u32,
-    /// Positions in the bins where the variant changes.
+    /// Positions in the bins (batches of packets) where the variant changes.
     parts: Parts,
     leftovers: VecDeque<Waiting>,
     free: Vec<Chunk>,
@@ -100,7 +100,7 @@ pub struct Packer {
 pub struct Stream {
     /// Index of the configured function.
     pub instance: u16,
-    /// Kernel number of the function.
+    /// Number of the kernel that implements the function.
     pub kernel: u8,
     /// Row in the device's table of next functions ([`Bin::row`]). Each function and class of
     /// packets has its own row.
@@ -116,13 +116,13 @@ pub struct Stream {
 struct Cursor {
     next: u32,
     end: u32,
-    /// Length of the longest frame so far, in bytes.
+    /// Length of the longest frame in the bin so far, in bytes.
     longest: u32,
-    /// Variant of the last packet.
+    /// Variant of the last packet in the bin.
     variant: u32,
 }
 
-/// A packet in the leftover queue.
+/// A packet in the leftover queue, where packets wait that found no bin.
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
     arrived_ns: u64,
@@ -215,7 +215,7 @@ impl Packer {
         let known = |stream: &Stream| self.streams.iter().any(|known| known.instance == stream.instance);
         assert!(streams.iter().all(known), "a stream refers to an unknown function");
         let label_index = LabelIndex::new(&self.config, streams.len())?;
-        // No bin is open, so the table has only zeros.
+        // No bin is open, so the label table contains only zeros.
         if label_index.count() != self.label_index.count() {
             self.table = vec![0; label_index.count()].into();
         }
@@ -462,7 +462,7 @@ impl Packer {
         }
     }
 
-    /// Marks the filling chunk as full.
+    /// Marks the filling chunk (set of bins) as full.
     #[cold]
     fn fill_up(&mut self) {
         (self.budget, self.room) = (self.packets(), 0);
@@ -507,7 +507,7 @@ impl Packer {
         };
         let cursor = &mut self.cursors[number];
         let slot = cursor.next as usize;
-        // The variants differ only if the grouping ignores them.
+        // The variants of packets in a bin differ only if the grouping ignores variants.
         if cursor.variant != u32::from(packet.variant) {
             cursor.variant = packet.variant.into();
             self.parts.begin(number - 1, slot, packet.variant);

@@ -4,9 +4,9 @@
 /// parameter for each packet.
 #[derive(Debug, Clone, Copy)]
 pub enum Parameters<'a> {
-    /// One parameter per packet.
+    /// Each packet has its own parameter.
     Each(&'a [u64]),
-    /// The same parameter for all packets.
+    /// All packets have the same parameter.
     Alike(u64),
 }
 

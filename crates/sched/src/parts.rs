@@ -19,9 +19,9 @@ pub(crate) struct Parts {
     /// For each packet slot of a chunk: the variant that starts there within a bin, plus 1. The
     /// value 0 means that the variant of the previous slot continues.
     begins: Box<[u16]>,
-    /// For each bin: whether its packets have several variants.
+    /// For each bin (batch of packets): whether its packets have several variants.
     mixed: Box<[bool]>,
-    // Scratch memory for the split of one bin.
+    // Scratch memory for splitting one bin into parts.
     variants: Vec<u8>,
     descriptors: Vec<Descriptor>,
     parameters: Vec<u64>,

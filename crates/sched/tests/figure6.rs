@@ -19,7 +19,7 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// Inserts a packet. Its parameter is its number.
+    /// Inserts a packet whose parameter is its number.
     fn receive(&mut self, variant: u8, length: u16) -> Insert {
         let packet = Descriptor { length, ..Descriptor::default() };
         let insert = self.packer.insert(self.received, 0, variant, packet, self.received);
@@ -48,7 +48,8 @@ fn receiver() -> Receiver {
 fn packs_leftovers_then_new_packets_and_sorts_longest_first() {
     let mut receiver = receiver();
 
-    // First round: four labels take all bins. Packets with other labels are left over.
+    // First round: packets with four labels take all bins. Packets with other labels go to the
+    // leftover queue.
     for (variant, length) in [(AES, 100), (AES, 300), (SHA1, 100), (SHA1, 1300)] {
         assert_eq!(receiver.receive(variant, length), Insert::Binned);
     }
@@ -67,9 +68,9 @@ fn packs_leftovers_then_new_packets_and_sorts_longest_first() {
     );
     assert_eq!((first.packets, first.opened_ns, first.closed_ns), (6, 0, 9));
 
-    // Step 1: the leftovers get two of the empty bins before any new packet.
+    // Step 1: packets from the leftover queue get two of the empty bins before any new packet.
     assert_eq!(receiver.packer.waiting(), 3);
-    // Step 2: new packets join these bins, open the two empty bins, or are left over.
+    // Step 2: new packets join these bins, open the two empty bins, or go to the leftover queue.
     for (variant, length, expected) in [
         (AES, 700, Insert::Binned),    // 9, bin of packet 5
         (SHA1, 1400, Insert::Binned),  // 10, third bin

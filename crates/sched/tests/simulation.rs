@@ -81,7 +81,7 @@ impl World {
         (packet.instance, packet.variant, class)
     }
 
-    /// Polls like an idle worker.
+    /// Polls the packer as an idle worker does.
     fn take_all_ready(&mut self) {
         while self.packer.ready(self.now_ns) {
             if !self.packer.has_free_set() {
@@ -126,7 +126,7 @@ impl World {
 
         let mut used = vec![false; room];
         let mut oldest_ns = u64::MAX;
-        // Check the bins of each label in the order in which they were opened.
+        // The loop checks the bins of each label in the order in which they were opened.
         let mut bins = chunk.bins.clone();
         bins.sort_by_key(|bin| bin.first);
         for bin in &bins {
@@ -201,7 +201,7 @@ impl World {
         }
     }
 
-    /// Inserts packets one by one, or as a burst of one function and variant.
+    /// Inserts packets one by one, or as a burst of packets for one function and variant.
     fn arrive(&mut self, random: &mut Random) {
         let instance = random.below(self.kernels.len()) as u16;
         let variant = random.pick(&[0, 0, 0, 1, 5, 255]);

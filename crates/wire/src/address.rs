@@ -82,7 +82,7 @@ pub enum IpAddress {
 }
 
 impl IpAddress {
-    /// Returns the bytes of the address: 4 or 16.
+    /// Returns the bytes of the address. There are 4 bytes for IPv4 and 16 bytes for IPv6.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         match self {

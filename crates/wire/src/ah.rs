@@ -8,7 +8,7 @@
 use crate::Error;
 use crate::view::{Field, range, range_mut};
 
-/// Length of the fixed part before the ICV, in bytes.
+/// Length of the fixed part before the ICV (integrity check value), in bytes.
 pub const FIXED_BYTES: usize = 12;
 
 view! {
@@ -52,7 +52,7 @@ impl<T: AsRef<[u8]>> Ah<T> {
         header_bytes(self.bytes())
     }
 
-    /// Returns the integrity check value, with its padding.
+    /// Returns the integrity check value (ICV) with its padding.
     #[inline]
     pub fn icv(&self) -> &[u8] {
         range(self.bytes(), FIXED_BYTES, self.header_bytes())
@@ -66,7 +66,7 @@ impl<T: AsRef<[u8]>> Ah<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Ah<T> {
-    /// Returns the integrity check value, with its padding.
+    /// Returns the integrity check value (ICV) with its padding.
     #[inline]
     pub fn icv_mut(&mut self) -> &mut [u8] {
         let to = self.header_bytes();

@@ -92,7 +92,7 @@ pub struct ArpHeader {
     pub sender_hardware: MacAddress,
     /// IPv4 address of the sender.
     pub sender_protocol: [u8; 4],
-    /// Ethernet address of the target. Zero in a request.
+    /// Ethernet address of the target. The address is zero in a request.
     pub target_hardware: MacAddress,
     /// IPv4 address of the target.
     pub target_protocol: [u8; 4],

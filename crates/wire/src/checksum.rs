@@ -27,12 +27,12 @@ pub struct Checksum {
     /// One's complement sum of the pieces so far, as big-endian words. The sum is not yet folded to
     /// 16 bits.
     sum: u64,
-    /// Whether the number of bytes so far is odd.
+    /// Whether the pieces so far have an odd number of bytes.
     odd: bool,
 }
 
 impl Checksum {
-    /// Creates the checksum of no data.
+    /// Creates a checksum to which no data was added yet.
     pub const fn new() -> Self {
         Self { sum: 0, odd: false }
     }
@@ -53,7 +53,7 @@ impl Checksum {
         checksum
     }
 
-    /// Appends a piece of data.
+    /// Appends a piece of data to the checksum.
     #[inline]
     pub fn add(&mut self, bytes: &[u8]) {
         let piece = fold(sum(bytes));
@@ -63,7 +63,7 @@ impl Checksum {
         self.odd ^= bytes.len() % 2 == 1;
     }
 
-    /// Returns the checksum, which is the complement of the sum.
+    /// Returns the checksum, which is the complement of the one's complement sum.
     #[inline]
     pub fn finish(self) -> u16 {
         !fold(self.sum)

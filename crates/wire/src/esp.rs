@@ -12,7 +12,7 @@ use crate::view::{range, range_mut};
 /// Length of the header before the IV, in bytes.
 pub const HEADER_BYTES: usize = 8;
 
-/// Length of a trailer without padding, in bytes.
+/// Length of a trailer without padding, in bytes. It contains the pad length and the next header.
 pub const TRAILER_BYTES: usize = 2;
 
 view! {
@@ -32,7 +32,8 @@ fields! { Esp;
 }
 
 impl<T: AsRef<[u8]>> Esp<T> {
-    /// Returns all bytes after the header: IV, ciphertext and ICV.
+    /// Returns all bytes after the header: the IV, the ciphertext and the ICV (integrity check
+    /// value).
     #[inline]
     pub fn payload(&self) -> &[u8] {
         range(self.bytes(), HEADER_BYTES, usize::MAX)
@@ -40,7 +41,8 @@ impl<T: AsRef<[u8]>> Esp<T> {
 }
 
 impl<T: AsMut<[u8]>> Esp<T> {
-    /// Returns all bytes after the header: IV, ciphertext and ICV.
+    /// Returns all bytes after the header: the IV, the ciphertext and the ICV (integrity check
+    /// value).
     #[inline]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         range_mut(self.buffer.as_mut(), HEADER_BYTES, usize::MAX)
@@ -74,9 +76,9 @@ impl EspHeader {
 /// Trailer of a decrypted payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EspTrailer {
-    /// Number of padding bytes before pad length and next header.
+    /// Number of padding bytes, which precede the pad length and the next header.
     pub pad_bytes: u8,
-    /// Type of the payload. See [`protocol`](crate::protocol).
+    /// Type of the payload, which is an IP protocol number. See [`protocol`](crate::protocol).
     pub next_header: u8,
 }
 

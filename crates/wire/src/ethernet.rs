@@ -55,7 +55,7 @@ fields! { Ethernet;
 }
 
 impl<T: AsRef<[u8]>> Ethernet<T> {
-    /// Returns all bytes after the header, including padding.
+    /// Returns all bytes after the header, including Ethernet padding.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         range(self.bytes(), HEADER_BYTES, usize::MAX)
@@ -63,7 +63,7 @@ impl<T: AsRef<[u8]>> Ethernet<T> {
 }
 
 impl<T: AsMut<[u8]>> Ethernet<T> {
-    /// Returns all bytes after the header, including padding.
+    /// Returns all bytes after the header, including Ethernet padding.
     #[inline]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         crate::view::range_mut(self.buffer.as_mut(), HEADER_BYTES, usize::MAX)

@@ -43,8 +43,8 @@ impl FiveTuple {
 pub struct Parsed {
     /// Ethertype after all VLAN tags. A value below [`ethertype::FIRST`] is an IEEE 802.3 length.
     pub ethertype: u16,
-    /// Identifiers of the VLAN tags, outer tag first. The first [`vlan_tags`](Self::vlan_tags)
-    /// entries are valid.
+    /// Identifiers of the VLAN tags, starting with the outer tag. The first
+    /// [`vlan_tags`](Self::vlan_tags) entries are valid.
     pub vlan_ids: [u16; VLAN_TAGS_MAX],
     /// Number of VLAN tags, 0 to 2.
     pub vlan_tags: u8,
@@ -95,7 +95,7 @@ pub struct Parsed {
 /// assert_eq!(parse(&frame[..10]).error, Some(Error::Truncated));
 /// # Ok::<(), Error>(())
 /// ```
-// Always inlined, so that the caller keeps the fields that it uses in registers.
+// This function is always inlined, so that the caller keeps the fields that it uses in registers.
 #[inline(always)]
 pub fn parse(frame: &[u8]) -> Parsed {
     let mut parsed = Parsed {
@@ -179,7 +179,7 @@ fn read_ipv4(packet: &[u8], parsed: &mut Parsed) -> Result<(), Error> {
     parsed.ip_version = 4;
     parsed.l3_end = parsed.l3_offset + total_bytes;
     let payload = packet.get(header_bytes..total_bytes).ok_or(Error::Truncated)?;
-    // More fragments, or an offset (RFC 791, section 3.2).
+    // A fragment has the flag "more fragments" or a fragment offset (RFC 791, section 3.2).
     parsed.fragment = u16::load(header, 6) & 0x3fff != 0;
     let protocol = header[9];
     let (source_port, destination_port) = ports(protocol, parsed.fragment, payload)?;

@@ -41,7 +41,7 @@ fn check(bytes: &[u8]) -> Result<(), Error> {
 fields! { Icmpv4;
     /// Type. See [`kind`].
     0 => kind / set_kind: u8,
-    /// Code, which refines the type.
+    /// Code, which refines the type of the message.
     1 => code / set_code: u8,
     /// Checksum of the message.
     2 => checksum / set_checksum: u16,
@@ -80,7 +80,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Icmpv4<T> {
         range_mut(self.buffer.as_mut(), HEADER_BYTES, usize::MAX)
     }
 
-    /// Computes and writes the checksum over the message.
+    /// Computes the checksum over the message and writes it to the header.
     pub fn fill_checksum(&mut self) {
         self.set_checksum(0);
         let sum = checksum(self.bytes());
@@ -93,7 +93,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Icmpv4<T> {
 pub struct Icmpv4Header {
     /// Type. See [`kind`].
     pub kind: u8,
-    /// Code, which refines the type.
+    /// Code, which refines the type of the message.
     pub code: u8,
     /// Rest of the header, whose meaning depends on the type. In an echo message, it is the
     /// identifier followed by the sequence number.

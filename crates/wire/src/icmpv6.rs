@@ -45,11 +45,11 @@ fn check(bytes: &[u8]) -> Result<(), Error> {
 fields! { Icmpv6;
     /// Type. See [`kind`].
     0 => kind / set_kind: u8,
-    /// Code, which refines the type.
+    /// Code, which refines the type of the message.
     1 => code / set_code: u8,
-    /// Checksum of pseudo header and message.
+    /// Checksum over the pseudo header and the message.
     2 => checksum / set_checksum: u16,
-    /// First word of the body.
+    /// First word of the message body.
     4 => rest / set_rest: u32,
     /// Identifier of an echo request or reply.
     4 => identifier / set_identifier: u16,
@@ -98,7 +98,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Icmpv6<T> {
 pub struct Icmpv6Header {
     /// Type. See [`kind`].
     pub kind: u8,
-    /// Code, which refines the type.
+    /// Code, which refines the type of the message.
     pub code: u8,
     /// First word of the message body. In an echo message, it is the identifier followed by the
     /// sequence number.

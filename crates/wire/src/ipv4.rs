@@ -88,9 +88,9 @@ fields! { Ipv4;
     /// Version and header length, which share the first byte. See
     /// [`header_bytes`](Self::header_bytes).
     0 => version_ihl / set_version_ihl: u8,
-    /// Differentiated services and ECN (RFC 2474, RFC 3168).
+    /// Traffic class: differentiated services and ECN (RFC 2474, RFC 3168).
     1 => traffic_class / set_traffic_class: u8,
-    /// Length of header and payload, in bytes.
+    /// Total length of the header and the payload, in bytes.
     2 => total_bytes / set_total_bytes: u16,
     /// Identification, which all fragments of a datagram share.
     4 => identification / set_identification: u16,
@@ -140,7 +140,7 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
         self.flags_offset() & 0x3fff != 0
     }
 
-    /// Returns the options as bytes, 0 to 40.
+    /// Returns the bytes of the options. There are 0 to 40 bytes.
     #[inline]
     pub fn option_bytes(&self) -> &[u8] {
         range(self.bytes(), HEADER_BYTES, self.header_bytes())
@@ -181,7 +181,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4<T> {
         range_mut(self.buffer.as_mut(), from, to)
     }
 
-    /// Computes and writes the header checksum.
+    /// Computes the header checksum and writes it to the header.
     pub fn fill_checksum(&mut self) {
         self.set_checksum(0);
         let sum = checksum(range(self.bytes(), 0, self.header_bytes()));
@@ -221,7 +221,7 @@ pub struct Ipv4Option<'a> {
     /// Copied flag, class and number of the option. The value 0 ends the list of options, and the
     /// value 1 is no operation.
     pub kind: u8,
-    /// Bytes after kind and length. Empty for kinds 0 and 1.
+    /// Bytes of the option after its kind and length. Options of kind 0 and 1 have no data.
     pub data: &'a [u8],
 }
 
@@ -261,7 +261,7 @@ impl<'a> Iterator for Ipv4Options<'a> {
 /// Representation of an IPv4 header. `emit` computes the length fields and the checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv4Header<'a> {
-    /// Differentiated services and ECN.
+    /// Traffic class, which contains differentiated services and ECN.
     pub traffic_class: u8,
     /// Identification, which all fragments of a datagram share.
     pub identification: u16,

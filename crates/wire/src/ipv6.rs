@@ -55,7 +55,7 @@ impl<T: AsRef<[u8]>> Ipv6<T> {
         (self.version_class_label() >> 20) as u8
     }
 
-    /// Returns the flow label (RFC 6437), 20 bits.
+    /// Returns the flow label (RFC 6437), which has 20 bits.
     #[inline]
     pub fn flow_label(&self) -> u32 {
         self.version_class_label() & FLOW_LABEL_MAX

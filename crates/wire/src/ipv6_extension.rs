@@ -24,7 +24,7 @@ pub const FRAGMENT_BYTES: usize = 8;
 /// An extension header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extension<'a> {
-    /// Type of the header: a value of [`protocol`].
+    /// Type of the header, which is a value of [`protocol`].
     pub kind: u8,
     /// Offset of the extension header from the end of the fixed IPv6 header, in bytes.
     pub offset: usize,
@@ -206,7 +206,7 @@ impl<'a> Iterator for Ipv6Options<'a> {
 /// Representation of a fragment header (RFC 8200, section 4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentHeader {
-    /// Type of the next header, in the first fragment.
+    /// Type of the first header in the fragmentable part of the packet (RFC 8200, section 4.5).
     pub next_header: u8,
     /// Offset of this fragment in the fragmentable part of the packet, in bytes. It is a multiple
     /// of 8 and at most 65,528.

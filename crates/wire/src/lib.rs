@@ -98,7 +98,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Number of kinds, for counter tables.
+    /// Number of error kinds, which is the size of counter tables.
     pub const COUNT: usize = 4;
 
     /// Returns the index of this kind of error in a counter table. The index is below
@@ -107,7 +107,7 @@ impl Error {
         self as usize
     }
 
-    /// Returns the name of the kind in counter names.
+    /// Returns the name of this kind of error, for the names of counters.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Truncated => "truncated",

@@ -18,7 +18,7 @@ pub const HEADER_BYTES_MAX: usize = 60;
 
 /// Control bits (RFC 9293, section 3.1).
 pub mod flags {
-    /// No more data from the sender.
+    /// FIN: the sender has no more data.
     pub const FIN: u8 = 0x01;
     /// Synchronise sequence numbers.
     pub const SYN: u8 = 0x02;
@@ -68,7 +68,7 @@ fields! { Tcp;
     8 => acknowledgment / set_acknowledgment: u32,
     /// Control bits, see [`flags`].
     13 => flags / set_flags: u8,
-    /// Window, not scaled.
+    /// Window size, without the scaling of the window scale option.
     14 => window / set_window: u16,
     /// Checksum.
     16 => checksum / set_checksum: u16,
@@ -83,7 +83,7 @@ impl<T: AsRef<[u8]>> Tcp<T> {
         header_bytes(self.bytes())
     }
 
-    /// Returns the options as bytes, 0 to 40.
+    /// Returns the bytes of the options. There are 0 to 40 bytes.
     #[inline]
     pub fn option_bytes(&self) -> &[u8] {
         range(self.bytes(), HEADER_BYTES, self.header_bytes())
@@ -127,30 +127,30 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Tcp<T> {
 /// A TCP option (IANA "TCP Option Kind Numbers").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpOption<'a> {
-    /// Kind 1 (RFC 9293).
+    /// No operation, kind 1 (RFC 9293). It serves as padding between options.
     NoOperation,
     /// Maximum segment size, kind 2 (RFC 9293). The value is the largest segment that the sender of
     /// the option accepts, in bytes.
     MaximumSegment(u16),
     /// Window scale, kind 3 (RFC 7323). The value is the left shift of the window, 0 to 14.
     WindowScale(u8),
-    /// Kind 4 (RFC 2018).
+    /// Selective acknowledgment permitted, kind 4 (RFC 2018).
     SackPermitted,
     /// Selective acknowledgment, kind 5 (RFC 2018). The bytes contain the left and right edge of
     /// each received block, with 4 bytes per edge.
     Sack(&'a [u8]),
-    /// Kind 8 (RFC 7323).
+    /// Timestamps, kind 8 (RFC 7323).
     Timestamps {
         /// Timestamp of the sender's clock.
         value: u32,
-        /// Timestamp of the receiver's clock, echoed by the sender.
+        /// Timestamp of the receiver's clock, which the sender echoes.
         echo: u32,
     },
     /// An option of any other kind, or of a kind above but with a wrong length.
     Other {
-        /// Kind of the option, neither 0 nor 1.
+        /// Kind of the option. It is neither 0 nor 1.
         kind: u8,
-        /// Bytes after kind and length, at most 38.
+        /// Bytes of the option after its kind and length, at most 38.
         data: &'a [u8],
     },
 }
@@ -249,7 +249,7 @@ pub struct TcpHeader<'a> {
     pub acknowledgment: u32,
     /// Control bits, see [`flags`].
     pub flags: u8,
-    /// Window, not scaled.
+    /// Window size, without the scaling of the window scale option.
     pub window: u16,
     /// Urgent pointer.
     pub urgent: u16,

@@ -33,9 +33,9 @@ fields! { Udp;
     0 => source_port / set_source_port: u16,
     /// Destination port.
     2 => destination_port / set_destination_port: u16,
-    /// Length of header and payload, in bytes.
+    /// Total length of the header and the payload, in bytes.
     4 => length_bytes / set_length_bytes: u16,
-    /// Checksum. 0 means that there is no checksum.
+    /// Checksum. The value 0 means that the datagram has no checksum.
     6 => checksum / set_checksum: u16,
 }
 
@@ -46,7 +46,7 @@ impl<T: AsRef<[u8]>> Udp<T> {
         range(self.bytes(), HEADER_BYTES, usize::from(self.length_bytes()))
     }
 
-    /// Returns header and payload.
+    /// Returns the header and the payload.
     fn datagram(&self) -> &[u8] {
         range(self.bytes(), 0, usize::from(self.length_bytes()))
     }
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn writes_a_computed_zero_as_ffff() {
         let mut bytes = [0, 0, 0, 0, 0, 10, 0, 0, 0, 0];
-        // Choose the payload so that the sum is 0xffff.
+        // The payload is chosen so that the sum is 0xffff.
         let mut sum = pseudo(10);
         sum.add(&bytes);
         bytes[8..].copy_from_slice(&sum.finish().to_be_bytes());

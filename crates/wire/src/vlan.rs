@@ -10,14 +10,14 @@
 use crate::Error;
 use crate::view::range;
 
-/// Length of a tag without its own ethertype, in bytes.
+/// Length of a tag without the ethertype that announces it, in bytes.
 pub const HEADER_BYTES: usize = 4;
 
 /// Largest value of the VLAN identifier field. IEEE 802.1Q reserves the value 4095 itself.
 pub const ID_MAX: u16 = 0x0fff;
 
 view! {
-    /// A VLAN tag, from its tag control information onwards.
+    /// A VLAN tag, which starts with its tag control information.
     Vlan, check
 }
 
@@ -60,7 +60,7 @@ impl<T: AsRef<[u8]>> Vlan<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Vlan<T> {
-    /// Writes [`id`](Self::id). Only the lower 12 bits are used.
+    /// Writes the VLAN identifier, [`id`](Self::id). Only the lower 12 bits of the value are used.
     pub fn set_id(&mut self, id: u16) {
         self.set_control(self.control() & !ID_MAX | id & ID_MAX);
     }

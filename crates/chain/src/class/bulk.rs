@@ -135,7 +135,7 @@ impl Block {
                 | ((self.destination[packet] ^ rule.destination.0) & rule.destination.1)
                 | ((self.protocol[packet] ^ value) & mask);
             let ports = self.ports[packet];
-            // A port below the range wraps and exceeds every span.
+            // The subtraction wraps for a port below the range, so the result exceeds every span.
             let is_outside =
                 ((ports >> 16).wrapping_sub(source_low) > source_span) | ((ports & 0xffff).wrapping_sub(low) > span);
             let is_match = (differs == 0) & !is_outside & (self.class[packet] == 0);

@@ -9,7 +9,7 @@ use super::policy::Goal;
 
 /// Smallest change of a share (fraction of a function's packets) that a sentence mentions.
 const SHARE_MIN: f64 = 0.005;
-/// Largest number of changes that a sentence mentions.
+/// Largest number of changes of a placement that a sentence mentions.
 const CHANGES_MAX: usize = 4;
 
 /// Describes a decision of the planner in one sentence. An additional sentence names places
@@ -151,7 +151,7 @@ fn why_stayed(machine: &Machine, goal: &Goal, decision: &Decision) -> String {
     }
 }
 
-/// Describes a gain in the terms of the policy.
+/// Describes the gain of a placement in the terms of the policy, such as watts or latency.
 fn gain_text(goal: &Goal, gain: f64, before: &Prediction, after: &Prediction) -> String {
     let change = |old: f64, new: f64| ((old - new) / old * 100.0).round();
     if gain.is_infinite() {
@@ -178,7 +178,7 @@ fn need(machine: &Machine, before: &Prediction) -> String {
     }
 }
 
-/// Describes the state after a decision.
+/// Describes the predicted use, latency and power after a decision.
 fn state(machine: &Machine, prediction: &Prediction) -> String {
     let mut text = format!("now {:.1} of {} cores", prediction.cores, machine.workers);
     let name = machine.resource_name(prediction.limit);

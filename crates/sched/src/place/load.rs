@@ -1,12 +1,12 @@
-//! Load of the functions: the input of every prediction.
+//! Load (packet rate and frame lengths) of each function, which is the input of every prediction.
 
-/// Number of length classes that workers count.
+/// Number of frame length classes for which workers count packets.
 pub const LENGTH_CLASSES: usize = 4;
-/// Longest frame of each length class but the last, in bytes.
+/// Longest frame of each length class except the last class, in bytes.
 const CLASS_BYTES_MAX: [u16; LENGTH_CLASSES - 1] = [128, 512, 1024];
 /// Share of a function's packets below which the model assumes no separate bin for a length class.
 const CLASS_SHARE_MIN: f64 = 0.02;
-/// Share of all packets below which a function counts as idle.
+/// Fraction of all packets below which a function counts as idle.
 const IDLE_SHARE: f64 = 1e-4;
 /// Ratio between two neighbouring load buckets. All loads in a bucket share one cached result of
 /// the search.
@@ -93,7 +93,7 @@ impl Load {
         if total > 0.0 { change / total } else { 0.0 }
     }
 
-    /// Writes the key of the load's bucket to `key`.
+    /// Writes the key of the load's bucket (range of similar loads) to `key`.
     pub(super) fn write_key(&self, key: &mut LoadKey) {
         key.clear();
         let total = self.pps();

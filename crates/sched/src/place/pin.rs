@@ -14,7 +14,7 @@ pub enum PinError {
     /// A part of the text is not an assignment.
     #[error("`{part}` is not a placement; write `FUNCTION=PLACE` or `FUNCTION=25%PLACE+75%PLACE`")]
     Syntax {
-        /// The part.
+        /// The part of the text that is not an assignment.
         part: String,
     },
     /// There is no such function.
@@ -32,7 +32,7 @@ pub enum PinError {
         function: String,
         /// Name of the place in the text.
         place: String,
-        /// Places of the function.
+        /// Places where the function can run.
         known: String,
     },
     /// The shares of a function do not add up to 100 %.
@@ -40,7 +40,7 @@ pub enum PinError {
     Sum {
         /// Name of the function.
         function: String,
-        /// Sum, in percent.
+        /// Sum of the shares, in percent.
         percent: u32,
     },
     /// The placement uses both modes of one device.
@@ -51,7 +51,7 @@ pub enum PinError {
         /// Second place.
         two: String,
     },
-    /// A number is out of range.
+    /// A number in the text is out of range.
     #[error("{key} = {value}: must be between {min} and {max}")]
     Range {
         /// Key in the text.

@@ -11,7 +11,7 @@ impl PlaceSet {
     /// Maximum number of places.
     pub const PLACES_MAX: usize = 32;
 
-    /// Creates the set of `places`.
+    /// Creates the set that contains `places` (indices of devices in one mode).
     pub fn of(places: impl IntoIterator<Item = usize>) -> Self {
         Self(places.into_iter().fold(0, |bits, place| bits | 1 << place))
     }
@@ -22,7 +22,7 @@ impl PlaceSet {
         self.0 >> place & 1 == 1
     }
 
-    /// Returns the places of both sets.
+    /// Returns the places that are in at least one of the two sets.
     pub fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
@@ -32,7 +32,7 @@ impl PlaceSet {
         Self(self.0 & !other.0)
     }
 
-    /// Returns the places that both sets contain.
+    /// Returns the places that are in both sets.
     pub fn common(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
@@ -42,7 +42,7 @@ impl PlaceSet {
         self.0 == 0
     }
 
-    /// Returns the number of places.
+    /// Returns the number of places in the set.
     pub fn len(self) -> usize {
         self.0.count_ones() as usize
     }
@@ -74,7 +74,7 @@ pub struct Setting {
 /// place (a device in one mode).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
-    /// Devices, chunk size and workers.
+    /// Devices in use, chunk size, and number and roles of workers.
     pub setting: Setting,
     /// Share of each function's packets on each place (a device in one mode), at index `function *
     /// places + place`. The shares of a function add up to 1.
@@ -119,14 +119,14 @@ pub struct Route {
     pub overflow: PlaceSet,
 }
 
-/// Chunk limits and state of one place.
+/// Chunk limits and state of one place (a device in one mode).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlaceLimits {
-    /// Packet limit of a chunk.
+    /// Packet limit of a chunk (the bins that are submitted together).
     pub chunk_packets: u32,
     /// Longest time that the oldest packet of a chunk waits for the chunk to fill, in nanoseconds.
     pub deadline_ns: u64,
-    /// Maximum number of chunks in flight per worker.
+    /// Maximum number of chunks (sets of bins) in flight per worker.
     pub chunks: u8,
     /// Whether the place's device is awake.
     pub awake: bool,

@@ -12,7 +12,7 @@ use super::placement::{Choice, PlaceSet, Setting};
 use super::planner::Observation;
 use super::policy::{Goal, Splits};
 
-/// Time between two looks of the monitor, in nanoseconds.
+/// Time between two checks of the packet rate, in nanoseconds.
 const PERIOD_NS: u64 = 100_000_000;
 /// Relative change of the packet rate that the monitor ignores.
 const SAME_RATE: f64 = 0.1;
@@ -48,12 +48,12 @@ impl Thesis {
         self.next_ns = seen.now_ns + PERIOD_NS;
         let rate = self.packets / self.looks;
         (self.packets, self.looks) = (0.0, 0.0);
-        // Step 2: a rate within 10 % of the last one changes nothing.
+        // Step 2: a packet rate within 10 % of the last rate changes nothing.
         if self.active.is_some() && !is_lost && (rate - self.rate).abs() <= SAME_RATE * self.rate {
             return None;
         }
         self.rate = rate;
-        // Step 3: search the sorted structure of the policy.
+        // Step 3: the rule searches the sorted structure of the policy.
         let corrections = Corrections::none(machine);
         let mut table = Table::default();
         let mut best: Option<(usize, [f64; 2])> = None;

@@ -62,14 +62,14 @@ pub(super) struct Way<'a> {
     pub(super) fit: &'a Fit,
     /// Frame length, in bytes.
     pub(super) bytes: f64,
-    /// Packet limit of a chunk.
+    /// Largest number of packets in a chunk (the bins that are submitted together).
     pub(super) chunk: f64,
     pub(super) deadline_ns: f64,
     /// Number of chunks in flight per worker.
     pub(super) chunks: f64,
     /// Time per packet of the scarcest resource that the place uses, in nanoseconds.
     pub(super) packet_ns: f64,
-    /// Number of workers that fill chunks for the place.
+    /// Number of workers that fill chunks (sets of bins) for the place.
     pub(super) lanes: f64,
 }
 

@@ -37,7 +37,7 @@ const POWER_LOAD_MIN: f64 = 0.01;
 /// Reason why no model can be made from a profile.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// A function has no curve on any of its devices.
+    /// The profile contains no measured costs of a function on any of its devices.
     #[error(
         "the profile has no curve of function `{function}` on any of its devices; measure it with `godwit profile`"
     )]
@@ -70,13 +70,13 @@ pub struct PlaceSetup {
     pub device: String,
     /// Whether the device runs persistent groups, which wait for packets instead of being launched.
     pub persistent: bool,
-    /// Configured packet limit of a chunk.
+    /// Configured packet limit of a chunk (the bins that are submitted together).
     pub chunk_packets: u32,
-    /// Packet limit of a bin.
+    /// Packet limit of a bin (a batch of packets for one function).
     pub bin_packets: u32,
-    /// Deadline of a chunk, in nanoseconds.
+    /// Longest time that a chunk (set of bins) waits for more packets, in nanoseconds.
     pub deadline_ns: u64,
-    /// Maximum number of chunks in flight per worker.
+    /// Maximum number of chunks (sets of bins) in flight per worker.
     pub chunks: u8,
 }
 
@@ -97,11 +97,11 @@ pub struct MachineSetup {
     pub workers: u16,
     /// Functions.
     pub functions: Vec<FunctionSetup>,
-    /// Places. The first one is the CPU.
+    /// Places (devices in one mode). The first place is the CPU.
     pub places: Vec<PlaceSetup>,
 }
 
-/// A place of the model.
+/// A place (a device in one mode) of the model.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// Configuration of the place.
@@ -123,13 +123,13 @@ pub(super) struct ModelDevice {
 pub(super) struct PowerModel {
     pub(super) asleep: f64,
     pub(super) awake: f64,
-    /// Additional power at full use.
+    /// Additional power of the fully used device.
     pub(super) busy: f64,
     /// Time to wake the device, in nanoseconds.
     pub(super) wake_ns: f64,
 }
 
-/// Costs of one function on one place.
+/// Costs of one function on one place (a device in one mode).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cost {
     pub(super) fit: Fit,
@@ -139,7 +139,8 @@ pub(super) struct Cost {
 #[derive(Clone, Debug)]
 pub(super) struct ModelBus {
     pub(super) name: String,
-    /// Time per byte to and from the devices, in nanoseconds.
+    /// Transfer time per byte, in nanoseconds. The first entry is towards the devices, and the
+    /// second entry is back.
     pub(super) byte_ns: [f64; 2],
     pub(super) packet_bytes: f64,
 }
@@ -153,7 +154,7 @@ pub struct Machine {
     pub functions: Vec<String>,
     /// Places of each function that the configuration allows and that have measured costs.
     pub allowed: Vec<PlaceSet>,
-    /// Places. The first one is the CPU.
+    /// Places (devices in one mode). The first place is the CPU.
     pub places: Vec<Place>,
     pub(super) devices: Vec<ModelDevice>,
     pub(super) buses: Vec<ModelBus>,
@@ -165,7 +166,7 @@ pub struct Machine {
     /// index `(device * functions + victim) * functions + other`. Device 0 is the CPU. The list is
     /// empty if no function slows down another function.
     pub(super) gamma: Vec<f64>,
-    /// Coefficient of variation of repeated measurements.
+    /// Coefficient of variation of repeated measurements in the profile.
     pub(super) noise_cv: f64,
 }
 
@@ -276,7 +277,7 @@ impl Machine {
         self.cpu_power.is_some() || self.devices.iter().any(|device| device.power.is_some())
     }
 
-    /// Predicts a placement under a load.
+    /// Predicts the effect of a placement under a load.
     pub fn predict(&self, load: &Load, choice: &Choice, corrections: &Corrections) -> Prediction {
         let mut table = Table::default();
         table.fill(self, load, corrections, choice.setting);

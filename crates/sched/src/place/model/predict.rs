@@ -14,13 +14,13 @@ pub enum Resource {
     Workers,
     /// Cores of the workers that feed devices.
     Feeders,
-    /// Cores of the workers that compute.
+    /// Cores of the workers that run kernels.
     Compute,
     /// The device with this index.
     Device(usize),
-    /// Bus with this index, towards the devices.
+    /// The bus with this index, in the direction towards the devices.
     BusIn(usize),
-    /// Bus with this index, towards the memory.
+    /// The bus with this index, in the direction towards the memory.
     BusOut(usize),
 }
 
@@ -30,9 +30,9 @@ pub struct Prediction {
     /// Factor by which the load can grow until a resource is full. The factor is infinite if there
     /// is no load.
     pub headroom: f64,
-    /// Use of the fullest resource, where 1 is full.
+    /// Used fraction of the fullest resource. The value 1 means that the resource is full.
     pub load: f64,
-    /// Resource that is full first.
+    /// Resource that is full first if the load grows.
     pub limit: Resource,
     /// Median latency, in nanoseconds. The value is 0 if the caller did not request it.
     pub p50_ns: f64,
@@ -73,7 +73,7 @@ impl Prediction {
     }
 }
 
-/// Use of every resource by all functions together.
+/// Used fraction of every resource, for all functions together.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Totals {
     /// Used fraction of each resource, without interference between functions. It grows in
@@ -90,13 +90,13 @@ impl Totals {
         Self { values: [0.0; RESOURCES_MAX], extra: [0.0; RESOURCES_MAX], resources }
     }
 
-    /// Adds the use of one function.
+    /// Adds the resource use of one function.
     #[inline]
     pub(in super::super) fn add(&mut self, row: &[f64]) {
         self.values.iter_mut().zip(row).for_each(|(value, add)| *value += add);
     }
 
-    /// Sets the sum of `before` and the use of one more function.
+    /// Sets the resource use to the sum of `before` and the use of one more function.
     #[inline]
     pub(in super::super) fn set_sum(&mut self, before: &Self, row: &[f64]) {
         let count = self.resources;
@@ -212,7 +212,7 @@ impl Machine {
         on.iter().any(|place| self.places[place].device == Some(device))
     }
 
-    /// Returns the name of a resource for sentences.
+    /// Returns the name of a resource for use in sentences.
     pub fn resource_name(&self, resource: Resource) -> String {
         match resource {
             Resource::Workers => "the cores".to_owned(),

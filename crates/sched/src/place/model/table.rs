@@ -159,7 +159,7 @@ impl Table {
         &self.rows[(function * self.places + place) * self.resources..][..self.resources]
     }
 
-    /// Returns the setting of the table.
+    /// Returns the setting (devices, chunk size and workers) for which the table was computed.
     pub(in super::super) fn setting(&self) -> Setting {
         self.setting
     }
@@ -239,7 +239,7 @@ impl Table {
         prediction
     }
 
-    /// Returns the use of all resources by the shares of `choice`.
+    /// Returns the use of all resources if functions are divided as `choice` describes.
     fn totals(&self, machine: &Machine, choice: &Choice) -> Totals {
         let functions = machine.functions.len();
         let mut totals = Totals::new(self.resources);
@@ -288,7 +288,7 @@ fn bus_times(machine: &Machine, bus: usize, bytes: f64) -> ModelBusTimes {
     ModelBusTimes { inward_ns, outward_ns }
 }
 
-/// Returns the resources that a place uses.
+/// Returns the resources that a place (a device in one mode) uses, as a bit mask.
 fn mask(machine: &Machine, setting: Setting, place: usize) -> u32 {
     const { assert!(RESOURCES_MAX <= 32) };
     let Some(device) = machine.places[place].device else {

@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(push(&mut forecast, 5000.0, 1500).pps, 5000.0);
         let after = push(&mut forecast, 0.0, 60);
         assert!((after.pps - 1600.0).abs() < 1e-6, "{after:?}");
-        // 3000 packets of 60 bytes and 5000 of 1500 bytes.
+        // The load consists of 3000 packets of 60 bytes and 5000 packets of 1500 bytes.
         assert!((after.bytes - 7_680_000.0 / 8000.0).abs() < 1e-6, "{after:?}");
         assert!((after.classes[3] - 5.0 / 8.0).abs() < 1e-9 && (after.classes[0] - 3.0 / 8.0).abs() < 1e-9);
         for _ in 0..10 {

@@ -25,7 +25,7 @@ const SAME_LOAD: f64 = 0.1;
 /// Time for which a device must be unnecessary before it sleeps, as a multiple of its wake-up time.
 const QUIET_WAKES: f64 = 10.0;
 
-/// Reason to wait with a move.
+/// Reason to wait before a move to a better placement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Wait {
     /// The gain has not lasted long enough. The value is the number of looks (runs of the planner)
@@ -45,7 +45,7 @@ pub(super) struct Hysteresis {
     better_since_ns: u64,
     moved_ns: u64,
     dwell_ns: u64,
-    /// Time of the last undone move.
+    /// Time when a move was last undone, in nanoseconds.
     undone_ns: Option<u64>,
     /// Placement before the last move, and the load at that move.
     before: Option<(Choice, Load)>,
@@ -131,7 +131,7 @@ impl Hysteresis {
 /// as different.
 pub(in super::super) const SHARE_STEP: f64 = 0.1;
 
-/// Returns whether two placements differ only by small shares.
+/// Returns whether two placements differ only by small shares (fractions of a function's packets).
 pub(in super::super) fn alike(one: &Choice, two: &Choice) -> bool {
     one.setting == two.setting && one.shares_moved(two) < SHARE_STEP
 }
@@ -173,7 +173,7 @@ mod tests {
         let cost = SleepCost { joules: 4.0, wake_ns: 1e6, saved_watts: 40.0 };
         let start = 10 * DWELL_NS;
         let due = (0..20).find(|look| state.gain(start + look * LOOK_NS, &load(1.0), cost).is_none());
-        // 40 W save 4 J in 100 ms.
+        // The move saves 40 W, which are 4 J in 100 ms.
         assert_eq!(due, Some(10));
         let mut state = Hysteresis::new();
         let slow = SleepCost { joules: 0.0, wake_ns: 20e6, saved_watts: 40.0 };

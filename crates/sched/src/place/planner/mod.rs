@@ -95,7 +95,7 @@ pub struct Observation {
     /// 99th percentile of the latency of each function, in nanoseconds. If the value is 0 or
     /// missing, it was not measured.
     pub p99_ns: Vec<f64>,
-    /// Fill level of the fullest ring of all workers, 0 to 1.
+    /// Fill level of the fullest packet ring of all workers, 0 to 1.
     pub backlog: f64,
     /// Places (devices in one mode) whose device is lost.
     pub lost: PlaceSet,
@@ -113,7 +113,7 @@ pub struct PlannerConfig {
 /// Outcome of one look of the planner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// There is a new placement.
+    /// The planner has chosen a new placement.
     Moved,
     /// The placement stays.
     Stayed,
@@ -122,7 +122,7 @@ pub enum Outcome {
 /// Reason for a decision of the planner.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reason {
-    /// First placement.
+    /// The planner chooses its first placement.
     Start,
     /// The operator has set another goal.
     Goal,
@@ -136,9 +136,9 @@ pub enum Reason {
     Gain,
     /// Only small shares (fractions of a function's packets) change.
     Tuning,
-    /// The placement is the best one.
+    /// The current placement is the best placement.
     Best,
-    /// The best other placement gains too little.
+    /// The best other placement would gain too little.
     SmallGain,
     /// The gain has lasted for too few looks (runs of the planner). The value is the number of
     /// looks that are left.
@@ -182,7 +182,7 @@ pub struct Decision {
     pub outcome: Outcome,
     /// Reason for the decision.
     pub reason: Reason,
-    /// Relative gain of the best placement over the current one.
+    /// Relative gain of the best placement over the current placement.
     pub gain: f64,
     /// Relative gain that justifies a move.
     pub required: f64,
@@ -190,7 +190,7 @@ pub struct Decision {
     pub before: Prediction,
     /// Prediction for the best placement or, after a move, for the new placement.
     pub after: Prediction,
-    /// The move, if there is one.
+    /// The move to a new placement, or `None` if the placement stays.
     pub moved: Option<Box<Move>>,
 }
 
@@ -341,7 +341,7 @@ impl Planner {
         }
     }
 
-    /// Returns the reason to move, or the reason to stay.
+    /// Returns `Ok` with the reason to move, or `Err` with the reason to stay.
     fn judge(
         &mut self,
         seen: &Observation,
@@ -430,7 +430,7 @@ impl Planner {
         if remains(failing) { failing } else { seen.lost }
     }
 
-    /// Returns whether the current placement uses one of `places`.
+    /// Returns whether the current placement uses one of `places` (devices in one mode).
     fn uses(&self, places: PlaceSet) -> bool {
         let count = self.machine.places.len();
         let Some(current) = self.current.as_ref().filter(|_| !places.is_empty()) else { return false };

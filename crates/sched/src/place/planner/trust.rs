@@ -6,7 +6,7 @@ use super::super::model::{Corrections, Machine, Table};
 use super::super::placement::{Choice, PlaceSet};
 use super::Observation;
 
-/// Weight of a new measurement in a correction.
+/// Weight of a new measurement when a correction factor is updated.
 const WEIGHT: f64 = 0.25;
 /// Smallest number of packets for which a measurement counts.
 const PACKETS_MIN: u64 = 500;
@@ -15,7 +15,7 @@ const PACKETS_MIN: u64 = 500;
 const RANGE: (f64, f64) = (0.5, 2.0);
 /// Time in which a correction without new measurements shrinks to a third, in nanoseconds.
 const FADE_NS: f64 = 30e9;
-/// Interval at which corrections fade, in nanoseconds.
+/// Interval between two steps in which corrections fade, in nanoseconds.
 const FADE_STEP_NS: u64 = 100_000_000;
 /// Rate relative to the prediction below which a place (a device in one mode) is not trusted.
 const DISTRUST_BELOW: f64 = 0.8;
@@ -29,7 +29,7 @@ const DISTRUST_NS: u64 = 1_000_000_000;
 const TRUST_ABOVE: f64 = 0.9;
 /// Fraction of the profile's error that remains when measurements confirm a prediction.
 const CONFIRMED: f64 = 0.2;
-/// Number of measurements that confirm a prediction.
+/// Number of measurements after which a prediction counts as confirmed.
 const CONFIRMATIONS: u32 = 10;
 /// Longest time for which an unused place (a device in one mode) keeps its correction, in
 /// nanoseconds.
@@ -137,14 +137,15 @@ impl Trust {
             }
             for place in choice.used_by(function, places).iter() {
                 let correction = &mut self.corrections.latency[function * places + place];
-                // The table's prediction contains the correction.
+                // The prediction of the table already contains the correction, so the ratio is
+                // multiplied by it.
                 let ratio = *correction * measured_ns / predicted_ns;
                 *correction = (*correction + WEIGHT * (ratio - *correction)).clamp(RANGE.0, RANGE.1);
             }
         }
     }
 
-    /// Lets corrections without new measurements return to 1.
+    /// Lets correction factors without new measurements return to 1.
     fn fade(&mut self, now_ns: u64) {
         let elapsed_ns = now_ns.saturating_sub(self.faded_ns);
         if elapsed_ns < FADE_STEP_NS {

@@ -33,9 +33,9 @@ const CARRY: f64 = 0.85;
 /// A goal for which placements are chosen, such as low latency.
 #[derive(Debug)]
 pub struct Policy {
-    /// Name on the command line.
+    /// Name of the policy on the command line.
     pub name: &'static str,
-    /// Effect, as a sentence for the help text.
+    /// Effect of the policy, as a sentence for the help text.
     pub summary: &'static str,
     /// Unit of the limit after `--under`, if the policy has one.
     pub unit: Option<Unit>,
@@ -43,7 +43,7 @@ pub struct Policy {
     pub splits: Splits,
     /// Whether the score depends on latencies.
     pub needs_latency: bool,
-    /// Whether smaller chunks can improve the score.
+    /// Whether smaller chunks (sets of bins) can improve the score.
     pub shrinks_chunks: bool,
     /// Whether fewer awake workers can improve the score.
     pub folds_workers: bool,
@@ -61,7 +61,7 @@ impl Policy {
     }
 }
 
-/// Unit of a limit.
+/// Unit of the limit of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// A time, such as `200us`.
@@ -82,14 +82,14 @@ pub enum Splits {
     Eighths,
 }
 
-/// Limits that a score can use.
+/// Limits that the score of a policy can use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// Used fraction of the fullest resource up to which a placement can process its load.
     pub carry: f64,
-    /// Latency bound at the 99th percentile, in nanoseconds.
+    /// Upper bound for the 99th percentile of the latency, in nanoseconds.
     pub p99_ns: f64,
-    /// Power cap, in watts.
+    /// Upper bound for the power, in watts.
     pub watts: f64,
 }
 
@@ -187,7 +187,7 @@ pub enum GoalError {
         /// Valid limit.
         example: &'static str,
     },
-    /// The limit is not a quantity of the right unit.
+    /// The limit is not a quantity with the unit of the policy.
     #[error("`--under {text}` is not a valid limit; write a positive number and a unit, such as `{example}`")]
     BadLimit {
         /// Text that was given.

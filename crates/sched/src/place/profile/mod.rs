@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 /// Version of the file format.
 const FORMAT: u32 = 1;
 
-/// Reason why a profile is not used. The operator must act.
+/// Reason why a profile is not used. The operator must measure a valid profile.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ProfileError {
     /// The text is not a profile, for example because a part of the file is missing.
     #[error("line {line}: {reason}; the profile is damaged, measure it again with `godwit profile`")]
     Syntax {
-        /// Line of the error, from 1.
+        /// Line of the error. The first line has the number 1.
         line: usize,
         /// Error of the parser.
         reason: String,
@@ -27,7 +27,7 @@ pub enum ProfileError {
     /// The file does not end with its summary, or it contains less data than the summary states.
     #[error("the profile is incomplete ({reason}); run `godwit profile` again, which continues the measurement")]
     Incomplete {
-        /// The missing part.
+        /// The part of the profile that is missing.
         reason: String,
     },
     /// The file has another format, or another version of Godwit wrote it.
@@ -51,7 +51,7 @@ pub enum ProfileError {
     /// A number is impossible.
     #[error("{location}: {key} = {value} is impossible, it must be {valid}; measure the profile again")]
     Number {
-        /// Table of the number, with its function and device.
+        /// Table that contains the number, with its function and device.
         location: String,
         /// Key of the number.
         key: &'static str,
@@ -105,10 +105,10 @@ pub struct Profile {
     /// Costs of a worker that do not depend on a device.
     #[serde(default)]
     pub host: Host,
-    /// Costs of each function on each device and mode.
+    /// Costs of each function on each device, in each mode of the device.
     #[serde(default, rename = "curve")]
     pub curves: Vec<Curve>,
-    /// Functions that ran at the same time.
+    /// Measurements of functions that ran at the same time on one device.
     #[serde(default, rename = "pair")]
     pub pairs: Vec<Pair>,
     /// Power of each device.
@@ -159,11 +159,11 @@ fn launch() -> String {
     "launch".to_owned()
 }
 
-/// One measurement of a curve.
+/// One measured point of a cost curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CurvePoint {
-    /// Packet limit of a chunk.
+    /// Packet limit of a chunk (the bins that are submitted together).
     pub chunk: u32,
     /// Frame length, in bytes.
     pub bytes: u16,
@@ -187,13 +187,13 @@ pub struct CurvePoint {
     /// 99th percentile of the latency, in microseconds.
     #[serde(default)]
     pub p99_us: Option<f64>,
-    /// Power of the device, in watts, where a meter exists.
+    /// Power of the device, in watts. `None` if the device has no power meter.
     #[serde(default)]
     pub watts: Option<f64>,
-    /// Number of repetitions.
+    /// Number of repetitions of the measurement.
     #[serde(default = "once")]
     pub runs: u32,
-    /// Coefficient of variation of the repetitions.
+    /// Coefficient of variation over the repetitions of the measurement.
     #[serde(default)]
     pub cv: f64,
 }
@@ -210,7 +210,7 @@ fn once() -> u32 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Fit {
-    /// Time of the device per chunk, in nanoseconds.
+    /// Time of the device per chunk (a set of bins), in nanoseconds.
     pub chunk_ns: f64,
     /// Time of the device per packet, in nanoseconds. It may be negative if long frames cost more
     /// per byte than short frames.
@@ -246,7 +246,7 @@ pub struct Pair {
     pub device: String,
     /// Names of the functions.
     pub functions: Vec<String>,
-    /// Packet limit of a chunk.
+    /// Packet limit of a chunk (the bins that are submitted together).
     pub chunk: u32,
     /// Frame length, in bytes.
     pub bytes: u16,
@@ -265,7 +265,7 @@ pub struct Pair {
 pub struct Power {
     /// Name of the device.
     pub device: String,
-    /// Meter of the measurement: `nvml`, `rapl` or `hwmon`.
+    /// Power meter that was used: `nvml`, `rapl` or `hwmon`.
     pub meter: String,
     /// Power while the device sleeps, in watts. For the CPU, it is the power while all workers
     /// sleep.
@@ -285,7 +285,7 @@ pub struct Power {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PowerPoint {
-    /// Used fraction of the device.
+    /// Used fraction of the device's capacity.
     #[serde(rename = "use")]
     pub load: f64,
     /// Power, in watts.
@@ -296,13 +296,13 @@ pub struct PowerPoint {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bus {
-    /// Name in sentences, such as `PCIe`.
+    /// Name of the bus in sentences, such as `PCIe`.
     pub name: String,
     /// Devices on the bus.
     pub devices: Vec<String>,
-    /// Rate to the devices, in gigabits per second.
+    /// Transfer rate of the bus towards the devices, in gigabits per second.
     pub in_gbps: f64,
-    /// Rate from the devices, in gigabits per second.
+    /// Transfer rate of the bus from the devices, in gigabits per second.
     pub out_gbps: f64,
     /// Number of bytes that accompany a packet in each direction, such as its descriptor, its
     /// parameter, its outcome and gaps.
@@ -316,9 +316,9 @@ pub struct Bus {
 pub struct Summary {
     /// Number of curves.
     pub curves: usize,
-    /// Number of points of all curves.
+    /// Number of measured points in all curves.
     pub points: usize,
-    /// Number of pairs and triples.
+    /// Number of measurements of functions that ran at the same time.
     pub pairs: usize,
 }
 
@@ -396,7 +396,7 @@ impl Profile {
 }
 
 impl Curve {
-    /// Returns the table's name in error messages.
+    /// Returns the name of the curve's table in error messages.
     fn location(&self) -> String {
         format!("curve of {} on {} ({})", self.function, self.device, self.mode)
     }

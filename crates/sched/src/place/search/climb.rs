@@ -6,7 +6,7 @@ use super::super::placement::Choice;
 use super::eighths::{PARTS, idle_shares};
 use super::{Found, Problem, linear};
 
-/// Maximum number of improvements of one climb.
+/// Maximum number of improving steps in one climb.
 const STEPS_MAX: usize = 200;
 
 /// Returns the best shares that can be reached in steps of eighths. The climbs start from the
@@ -22,7 +22,7 @@ pub(super) fn shares(problem: &Problem<'_>, table: &Table, near: Option<&Choice>
     best.unwrap_or_else(|| finish(problem, table, first))
 }
 
-/// Predicts and scores a choice.
+/// Predicts the effect of a placement and computes its score.
 pub(super) fn finish(problem: &Problem<'_>, table: &Table, choice: Choice) -> Found {
     let prediction = table.predict(problem.machine, &choice);
     let score = problem.goal.score(&prediction);

@@ -10,7 +10,7 @@ pub(super) const PARTS: u8 = 8;
 /// Largest number of functions for which all combinations of shares are tried.
 const FUNCTIONS_MAX: usize = 8;
 
-/// Memory of the enumeration.
+/// Working memory for enumerating all combinations of shares.
 #[derive(Debug, Default)]
 pub(super) struct Eighths {
     /// For each function with packets: the ways to split its packets between places (devices in one
@@ -132,7 +132,7 @@ impl Eighths {
             return;
         }
         if goal.policy.needs_latency {
-            // The score above has a latency of 0, so it is a lower bound.
+            // The score above assumes a latency of 0, so it is a lower bound of the real score.
             let used = self.functions.iter().zip(&self.picks);
             let used = used.map(|(options, &pick)| (options.function, options.used[pick]));
             prediction.set_latency(table, &totals, used);

@@ -3,7 +3,7 @@
 use super::super::placement::{PlaceSet, Setting};
 use super::Problem;
 
-/// Maximum number of settings that are tried one by one.
+/// Maximum number of settings (devices, chunk size and workers) that are tried one by one.
 const SETTINGS_MAX: usize = 2_000;
 /// Number of equal parts into which the workers are divided to count feeders (workers that only
 /// feed devices).
@@ -69,7 +69,7 @@ impl Grid {
         settings
     }
 
-    /// Returns the settings from which a climb starts.
+    /// Returns the settings (devices, chunk size and workers) from which a climb starts.
     pub(super) fn starts(&self, problem: &Problem<'_>, current: Option<Setting>) -> Vec<Setting> {
         let machine = problem.machine;
         let mut all = PlaceSet::default();
@@ -86,7 +86,8 @@ impl Grid {
         current.into_iter().chain(fresh).collect()
     }
 
-    /// Returns the settings that differ from `from` in one part.
+    /// Returns the settings that differ from `from` in the devices, or in the chunk size and
+    /// workers.
     pub(super) fn neighbours(&self, problem: &Problem<'_>, from: Setting) -> Vec<Setting> {
         let machine = problem.machine;
         let mut settings = Vec::new();

@@ -36,7 +36,7 @@ const CACHE_MAX: usize = 4096;
 /// results.
 const CORRECTION_RATIO: f64 = 1.04;
 
-/// Best placement of a load.
+/// Best placement that was found for a load.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Found {
     pub(super) choice: Choice,
@@ -54,7 +54,7 @@ pub struct Search {
     key: LoadKey,
 }
 
-/// Everything that a search depends on.
+/// A search problem: everything that the result of a search depends on.
 #[derive(Clone, Copy)]
 pub(super) struct Problem<'a> {
     pub(super) machine: &'a Machine,
@@ -142,7 +142,8 @@ impl Search {
         best.into_iter().reduce(|one, two| if two.score.is_better(&one.score) { two } else { one })
     }
 
-    /// Returns the best shares of one setting, if their score is better than `bound`.
+    /// Returns the best shares of functions on devices for one setting, if their score is better
+    /// than `bound`.
     fn solve(&mut self, problem: &Problem<'_>, setting: Setting, near: Option<&Choice>, bound: Score) -> Option<Found> {
         self.table.fill(problem.machine, problem.load, problem.corrections, setting);
         if Eighths::combinations(problem, setting) <= COMBINATIONS_MAX {

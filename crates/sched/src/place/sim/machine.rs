@@ -49,7 +49,7 @@ pub fn machine(wake: Wake) -> Machine {
             place("cuda:0/mailbox", "cuda:0", true, 1024, 100_000),
         ],
     };
-    // The profile has a curve for every function and place.
+    // The profile contains the costs of every function on every place.
     Machine::new(&profile(wake), &setup).expect("complete profile")
 }
 

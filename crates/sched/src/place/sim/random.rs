@@ -6,7 +6,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// Creates the sequence of a seed.
+    /// Creates the sequence of random numbers that starts from a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -18,22 +18,22 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Returns a number between `min` and `max`.
+    /// Returns a random number between `min` and `max`.
     pub fn between(&mut self, min: f64, max: f64) -> f64 {
         min + (max - min) * (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Returns one of `values`.
+    /// Returns a random element of `values`.
     ///
     /// # Panics
-    /// If there are no values.
+    /// Panics if `values` is empty.
     pub fn pick<T: Copy>(&mut self, values: &[T]) -> T {
         values[(self.between(0.0, values.len() as f64) as usize).min(values.len() - 1)]
     }
 
-    /// Returns a number with a log-normal distribution around 1.
+    /// Returns a random number with a log-normal distribution around 1.
     pub fn lognormal(&mut self, sigma: f64) -> f64 {
-        // Box and Muller, 1958.
+        // This is the method of Box and Muller, 1958.
         let (one, two) = (self.between(1e-12, 1.0), self.between(0.0, std::f64::consts::TAU));
         (sigma * (-2.0 * one.ln()).sqrt() * two.cos()).exp()
     }

@@ -15,7 +15,7 @@ use super::world::World;
 const PERIOD_NS: u64 = 10_000_000;
 /// Number of planner looks between two measurements of the latency.
 const LATENCY_LOOKS: u64 = 10;
-/// Relative error of a measurement.
+/// Relative error of a simulated measurement.
 const NOISE: f64 = 0.01;
 /// Time window for [`Report::starvation`], in looks of the planner. It covers one second.
 const WINDOW: usize = 100;

@@ -48,10 +48,10 @@ pub struct Segment {
     pub load: Load,
 }
 
-/// Loads over time, and the time at which the GPU is lost.
+/// Loads over time and, for some kinds of traces, the time at which the GPU is lost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
-    /// Segments in order of time. The first one starts at 0.
+    /// Segments in order of time. The first segment starts at time 0.
     pub segments: Vec<Segment>,
     /// End, in nanoseconds.
     pub end_ns: u64,

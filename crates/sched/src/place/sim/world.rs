@@ -28,7 +28,8 @@ pub(super) struct Sums {
     /// Integral over time of the logarithm of the latency's 99th percentile. The percentile is in
     /// nanoseconds and the time in seconds.
     pub(super) ln_p99: f64,
-    /// Time in which overflow places were used, in nanoseconds.
+    /// Time in which overflow places (additional devices of overloaded workers) were used, in
+    /// nanoseconds.
     pub(super) reflex_ns: f64,
 }
 
@@ -110,7 +111,7 @@ impl<'a> World<'a> {
         std::mem::take(&mut self.backlog)
     }
 
-    /// Returns the number of packets in queues.
+    /// Returns the number of packets that wait in queues.
     pub(super) fn queue(&self) -> f64 {
         self.queue
     }
@@ -148,7 +149,7 @@ impl<'a> World<'a> {
         self.reflex = false;
     }
 
-    /// Serves packets for some seconds.
+    /// Simulates the processing of packets for a time of `seconds` seconds.
     fn serve(&mut self, seconds: f64, load: &Load) {
         let Some(active) = &mut self.active else { return };
         if active.load != *load {
@@ -167,7 +168,7 @@ impl<'a> World<'a> {
 
         let mut left = seconds;
         if own < offered && !self.reflex {
-            // The queue grows until the reflex acts.
+            // The queue grows until the reflex acts, which lets workers use overflow places.
             let until = ((half - self.queue).max(0.0) / (offered - own) + REFLEX_NS * 1e-9).min(left);
             self.queue += (offered - own) * until;
             self.sums.carried += own * until;
@@ -183,7 +184,7 @@ impl<'a> World<'a> {
             self.sums.joules += watts * left;
             self.reflex = false;
         } else if left > 0.0 {
-            // The overflow places take what the own places cannot.
+            // The overflow places process the packets that exceed the capacity of the placement.
             let share = if burst > own { ((offered - own) / (burst - own)).min(1.0) } else { 0.0 };
             let served = offered.min(burst) * left;
             self.queue += offered * left - served;
