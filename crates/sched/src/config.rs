@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 /// Smallest width of a length class, in bytes. It limits the size of the label table, which has an
 /// entry for each length class.
 const GRANULARITY_BYTES_MIN: u64 = 16;
-/// Largest number of packets in a queue, or in all bins of a chunk. The arrays for 2^24 packets
-/// occupy half a gigabyte.
+/// Largest number of packets in a queue, or in all bins (batches of packets) of a chunk. The arrays
+/// for 2^24 packets occupy half a gigabyte.
 const PACKETS_MAX: u64 = 1 << 24;
 /// Limit of counts that have 16 bits. Such counts are the packets of a bin (`Bin::count`) and the
 /// bin numbers in the label table, where 0 means no bin.
@@ -31,17 +31,17 @@ pub enum Error {
         /// Largest valid value.
         max: u64,
     },
-    /// All bins of a chunk together would have room for too many packets. The operator must reduce
-    /// the number or the size of the bins.
+    /// All bins (batches of packets) of a chunk together would have room for too many packets. The
+    /// operator must reduce the number or the size of the bins.
     #[error("bins = {bins} times bin_packets = {bin_packets}: a chunk holds at most {PACKETS_MAX} packets")]
     ChunkTooLarge {
-        /// Bins per chunk.
+        /// Number of bins (batches of packets) per chunk.
         bins: u32,
-        /// Packets per bin.
+        /// Number of packets per bin (batch of packets).
         bin_packets: u32,
     },
-    /// The label table, which maps labels to bins, would have too many entries. The operator must
-    /// choose wider length classes.
+    /// The label table, which maps labels to bins (batches of packets), would have too many
+    /// entries. The operator must choose wider length classes.
     #[error("length_granularity_bytes = {length_granularity_bytes}: too fine for {functions} functions")]
     TooManyLabels {
         /// Width of a length class, in bytes.
@@ -64,20 +64,21 @@ pub enum Error {
 /// Rule that decides which packets share a bin (a batch of packets for one function).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Grouping {
-    /// Packets of any variant and length share a bin. Each function fills one bin at a time, in
-    /// order of arrival.
+    /// Packets of any variant and length share a bin (a batch of packets). Each function fills one
+    /// bin at a time, in order of arrival.
     ///
     /// A device runs the variants of a bin one after another. Meanwhile, the work-items of packets
     /// with other variants are idle. This grouping is the cheapest for functions with one variant.
     /// For functions with several variants, it serves as the baseline of measurements.
     #[serde(rename = "none")]
     None,
-    /// Packets of one function and variant share a bin, whatever their lengths are.
+    /// Packets of one function and variant share a bin (a batch of packets), whatever their lengths
+    /// are.
     #[default]
     #[serde(rename = "variant")]
     Variant,
-    /// Packets of one function, variant and length class share a bin. PIPSEA calls this key a label
-    /// (section 3.3).
+    /// Packets of one function, variant and length class share a bin (a batch of packets). PIPSEA
+    /// calls this key a label (section 3.3).
     #[serde(rename = "variant+length")]
     VariantLength,
 }
@@ -90,33 +91,35 @@ pub struct PackerConfig {
     /// Largest number of packets in a chunk (the bins that are submitted together), 1 to 2^24. It
     /// may be less than `bins` times `bin_packets`, because bins that are not full cost little.
     pub chunk_packets: u32,
-    /// Number of buffer bytes that make a chunk full, 1 to 2^32 - 1, or `None` for no limit. Copies
-    /// to a device get faster up to a certain size in bytes, independent of the packet length.
+    /// Number of buffer bytes that make a chunk (a set of bins) full, 1 to 2^32 - 1, or `None` for
+    /// no limit. Copies to a device get faster up to a certain size in bytes, independent of the
+    /// packet length.
     pub chunk_bytes: Option<u32>,
     /// Number of bins (batches of packets for one function) per chunk, 1 to 65535. A bin with
     /// several variants counts once, although it has several entries
     /// ([`PackerConfig::entries_max`]).
     pub bins: u32,
-    /// Largest number of packets in a bin, 1 to 65535. It should be a multiple of the device's warp
-    /// size.
+    /// Largest number of packets in a bin (a batch of packets), 1 to 65535. It should be a multiple
+    /// of the device's warp size.
     pub bin_packets: u32,
     /// Width of a length class, in bytes, 16 to 65535.
     pub length_granularity_bytes: u32,
-    /// Time after which a chunk is ready for submission even if it is not full, in nanoseconds. It
-    /// starts when the oldest packet of the chunk arrives.
+    /// Time after which a chunk (a set of bins) is ready for submission even if it is not full, in
+    /// nanoseconds. It starts when the oldest packet of the chunk arrives.
     pub deadline_ns: u64,
-    /// Whether the bins of a chunk are sorted by estimated processing time, longest first.
+    /// Whether the bins (batches of packets) of a chunk are sorted by estimated processing time,
+    /// longest first.
     pub sort: bool,
-    /// Rule that decides which packets share a bin.
+    /// Rule that decides which packets share a bin (a batch of packets).
     pub grouping: Grouping,
-    /// Capacity of the leftover queue, in packets, 1 to 2^24. Packets that find no bin in the
-    /// current chunk wait in this queue for the next chunk.
+    /// Capacity of the leftover queue, in packets, 1 to 2^24. Packets that find no bin (a batch of
+    /// packets) in the current chunk wait in this queue for the next chunk.
     pub leftover_packets: u32,
 }
 
 impl Default for PackerConfig {
-    /// Returns the configuration for a CPU core. The packets of a chunk fit in the L2 cache. The
-    /// deadline is the time in which a busy core fills a chunk.
+    /// Returns the configuration for a CPU core. The packets of a chunk (a set of bins) fit in the
+    /// L2 cache. The deadline is the time in which a busy core fills a chunk.
     fn default() -> Self {
         Self {
             chunk_packets: 256,

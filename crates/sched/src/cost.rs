@@ -8,8 +8,8 @@ use crate::config::VARIANTS;
 /// Factor by which the weight of older observations shrinks at each new observation. The model
 /// therefore averages over about the last 64 observations.
 const KEEP: f64 = 1.0 - 1.0 / 64.0;
-/// Frame length that scales byte counts, in bytes. A full bin with frames of this length has the
-/// scaled byte count 1.
+/// Frame length that scales byte counts, in bytes. A full bin (a batch of packets) with frames of
+/// this length has the scaled byte count 1.
 const FRAME_BYTES: f64 = 1024.0;
 /// Regularisation of the fixed cost, the cost per packet and the cost per byte. It matters while
 /// the observations do not determine all three costs. The value for the cost per byte is the
@@ -46,7 +46,7 @@ pub struct CostModel {
 }
 
 /// Weighted sums over the observations of one variant. They add up products of two features of a
-/// bin, and products of a feature and the measured time.
+/// bin (a batch of packets), and products of a feature and the measured time.
 #[derive(Debug, Clone, Copy, Default)]
 struct Fit {
     /// Sums of products of two features. They are the upper triangle of the symmetric matrix XX, in
@@ -58,8 +58,8 @@ struct Fit {
 }
 
 impl CostModel {
-    /// Creates a cost model without observations. It covers `functions` functions, whose bins have
-    /// at most `bin_packets` packets.
+    /// Creates a cost model without observations. It covers `functions` functions, whose bins
+    /// (batches of packets) have at most `bin_packets` packets.
     pub fn new(functions: usize, bin_packets: u32) -> Self {
         Self {
             variants: vec![Fit::default(); functions * VARIANTS],
@@ -72,8 +72,8 @@ impl CostModel {
     /// Estimates the time that a device needs for `bin`, in nanoseconds. The result is never
     /// negative.
     ///
-    /// Before the first observation of the bin's variant, estimates serve only to sort bins,
-    /// because their absolute values have no meaning.
+    /// Before the first observation of the bin's variant, estimates serve only to sort bins
+    /// (batches of packets), because their absolute values have no meaning.
     ///
     /// # Panics
     /// Panics if the function of the bin does not exist.
@@ -113,9 +113,9 @@ impl CostModel {
         fit.observed = true;
     }
 
-    /// Returns the scaled features of a bin: the constant 1, its packet count and its byte count.
-    /// Each feature is about 1 for a full bin with frames of average length. The regularisation
-    /// therefore affects all three costs in a similar way.
+    /// Returns the scaled features of a bin (a batch of packets): the constant 1, its packet count
+    /// and its byte count. Each feature is about 1 for a full bin with frames of average length.
+    /// The regularisation therefore affects all three costs in a similar way.
     fn features(&self, bin: &Bin) -> [f64; 3] {
         [1.0, f64::from(bin.count) / self.bin_packets, bytes(bin) / (self.bin_packets * FRAME_BYTES)]
     }
@@ -151,13 +151,15 @@ impl Fit {
     }
 }
 
-/// Returns the index in [`CostModel::variants`] for the function and variant of a bin.
+/// Returns the index in [`CostModel::variants`] for the function and variant of a bin (a batch of
+/// packets).
 fn fit_index(bin: &Bin) -> usize {
     usize::from(bin.instance) * VARIANTS + usize::from(bin.variant)
 }
 
-/// Returns the number of bytes that determines the time of a bin. All packets count with the length
-/// of the longest frame, because a work-group ends with its longest packet (PIPSEA, section 3.4).
+/// Returns the number of bytes that determines the time of a bin (a batch of packets). All packets
+/// count with the length of the longest frame, because a work-group ends with its longest packet
+/// (PIPSEA, section 3.4).
 fn bytes(bin: &Bin) -> f64 {
     f64::from(bin.length_bytes) * f64::from(bin.count)
 }

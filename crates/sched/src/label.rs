@@ -1,5 +1,5 @@
-//! Labels of bins, and the index of each label in a dense table. A label is the key by which
-//! packets are put into bins: function, variant and length class.
+//! Labels, and the index of each label in a dense table. A label is the key by which packets are put
+//! into bins (batches of packets): function, variant and length class.
 
 use crate::config::{Error, Grouping, PackerConfig, VARIANTS};
 
@@ -7,7 +7,8 @@ use crate::config::{Error, Grouping, PackerConfig, VARIANTS};
 /// space, but only pages in use occupy memory.
 const LABELS_MAX: usize = 1 << 26;
 
-/// Key by which packets are put into bins. All packets of a bin have the same label.
+/// Key by which packets are put into bins (batches of packets). All packets of a bin have the same
+/// label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label {
     /// Stream that contains the packets. In most cases, a stream contains the packets of one

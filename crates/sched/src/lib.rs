@@ -1,4 +1,5 @@
-//! Packet scheduler: packs packets into bins, and bins into chunks for a device.
+//! Packet scheduler: packs packets into bins (batches of packets), and bins into chunks for a
+//! device.
 //!
 //! The algorithm is the packet scheduler of PIPSEA (Park et al., CCS 2016, sections 3.2-3.6). The
 //! crate has no I/O, no threads and no clock. The caller passes the time, so a whole run can use

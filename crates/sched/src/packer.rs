@@ -57,34 +57,35 @@ pub enum Insert {
 pub struct Packer {
     // The fields that every insertion accesses come first.
     label_index: LabelIndex,
-    /// For each label: the number of the open bin for packets with this label, plus 1. The value 0
-    /// means that the label has no open bin.
+    /// For each label: the number of the open bin (a batch of packets) for packets with this label,
+    /// plus 1. The value 0 means that the label has no open bin.
     table: Box<[u16]>,
-    /// Position of the next packet in each bin. The index is the bin's number plus 1. The entry at
-    /// index 0 has no room, so a label without a bin needs no separate test.
+    /// Position of the next packet in each bin (a batch of packets). The index is the bin's number
+    /// plus 1. The entry at index 0 has no room, so a label without a bin needs no separate test.
     cursors: Box<[Cursor]>,
     /// Chunk (set of bins) that is being filled. Its fields `bins`, `bin_bytes`, `packets` and
     /// `closed_ns` are set when the chunk closes.
     filling: Chunk,
-    /// Number of packets for which the filling chunk has room. Each packet must also find a bin for
-    /// its label.
+    /// Number of packets for which the filling chunk has room. Each packet must also find a bin (a
+    /// batch of packets) for its label.
     room: u32,
-    /// Sum of `room` and the number of packets in the filling chunk.
+    /// Sum of `room` and the number of packets in the filling chunk (a set of bins).
     budget: u32,
-    /// Number of buffer units that can be added until the filling chunk is full. The type has
-    /// enough bits for a chunk without a limit.
+    /// Number of buffer units that can be added until the filling chunk (a set of bins) is full.
+    /// The type has enough bits for a chunk without a limit.
     units: u64,
 
-    /// Label of each open bin. The packet path does not need it, so it is not part of `cursors`.
+    /// Label of each open bin (a batch of packets). The packet path does not need it, so it is not
+    /// part of `cursors`.
     labels: Box<[Label]>,
-    /// Number of open bins. Their indices are `0..open`.
+    /// Number of open bins (batches of packets). Their indices are `0..open`.
     open: u32,
     /// Positions in the bins (batches of packets) where the variant changes.
     parts: Parts,
     leftovers: VecDeque<Waiting>,
     free: Vec<Chunk>,
     chunks: usize,
-    /// Scratch memory for sorting bins by estimated time.
+    /// Scratch memory for sorting bins (batches of packets) by estimated time.
     estimates: Vec<(f64, Bin)>,
     costs: CostModel,
     streams: Box<[Stream]>,
@@ -92,7 +93,7 @@ pub struct Packer {
 }
 
 /// A stream of packets, which is one input of the packer. Packets of different streams never share
-/// a bin.
+/// a bin (a batch of packets).
 ///
 /// A stream contains the packets of one configured function. If a device passes packets from
 /// function to function by itself, a stream contains only those packets that have the same class.
@@ -107,7 +108,7 @@ pub struct Stream {
     pub row: u8,
 }
 
-/// Position of the next packet in an open bin.
+/// Position of the next packet in an open bin (a batch of packets).
 ///
 /// All fields have 32 bits. If the last two fields had 16 and 8 bits, the compiler would load both
 /// with one 32-bit load. This load must wait until the store of the previous packet has left the
@@ -116,13 +117,13 @@ pub struct Stream {
 struct Cursor {
     next: u32,
     end: u32,
-    /// Length of the longest frame in the bin so far, in bytes.
+    /// Length of the longest frame in the bin (a batch of packets) so far, in bytes.
     longest: u32,
-    /// Variant of the last packet in the bin.
+    /// Variant of the last packet in the bin (a batch of packets).
     variant: u32,
 }
 
-/// A packet in the leftover queue, where packets wait that found no bin.
+/// A packet in the leftover queue, where packets wait that found no bin (a batch of packets).
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
     arrived_ns: u64,
@@ -147,7 +148,8 @@ impl Packer {
         Self::with_streams(config, &(0..).zip(kernels).map(stream).collect::<Vec<_>>(), chunks)
     }
 
-    /// Returns all chunks that the caller has not taken: the filling chunk and the free chunks.
+    /// Returns all chunks (sets of bins) that the caller has not taken: the filling chunk and the
+    /// free chunks.
     pub fn chunks(&self) -> impl Iterator<Item = &Chunk> {
         std::iter::once(&self.filling).chain(&self.free)
     }
@@ -201,8 +203,8 @@ impl Packer {
         LabelIndex::new(config, streams.len()).map(|_| ())
     }
 
-    /// Replaces the streams, whose packets share bins only with each other. The functions must stay
-    /// the same. Chunks on the device keep the earlier streams.
+    /// Replaces the streams, whose packets share bins (batches of packets) only with each other.
+    /// The functions must stay the same. Chunks on the device keep the earlier streams.
     ///
     /// # Errors
     /// Returns an error if the length classes are too fine for the number of streams. The packer is
@@ -215,7 +217,7 @@ impl Packer {
         let known = |stream: &Stream| self.streams.iter().any(|known| known.instance == stream.instance);
         assert!(streams.iter().all(known), "a stream refers to an unknown function");
         let label_index = LabelIndex::new(&self.config, streams.len())?;
-        // No bin is open, so the label table contains only zeros.
+        // No bin (a batch of packets) is open, so the label table contains only zeros.
         if label_index.count() != self.label_index.count() {
             self.table = vec![0; label_index.count()].into();
         }
@@ -266,9 +268,9 @@ impl Packer {
     /// for each packet. Packets with the same label are copied together, which takes 1.3 ns instead
     /// of 2.9 ns per packet (`insert_cost`).
     ///
-    /// The function stops after the packet that fills the chunk. The caller can then take the chunk
-    /// and insert the remaining packets. If the chunk is already full, packets go to the leftover
-    /// queue.
+    /// The function stops after the packet that fills the chunk (a set of bins). The caller can
+    /// then take the chunk and insert the remaining packets. If the chunk is already full, packets
+    /// go to the leftover queue.
     ///
     /// Returns the number of inserted packets and the result of the last attempt. For
     /// [`Insert::Refused`], the last attempt is the packet after the inserted packets. Without
@@ -323,16 +325,17 @@ impl Packer {
         }
     }
 
-    /// Returns the deadline of the oldest waiting packet, in a bin or in the leftover queue, in
-    /// nanoseconds. Returns `None` if no packet waits.
+    /// Returns the deadline of the oldest waiting packet, in a bin (a batch of packets) or in the
+    /// leftover queue, in nanoseconds. Returns `None` if no packet waits.
     #[inline]
     pub fn next_deadline_ns(&self) -> Option<u64> {
-        // The oldest packet in the leftover queue always gets the first bin of the next empty
-        // chunk. No packet in the queue is therefore older than the filling chunk.
+        // The oldest packet in the leftover queue always gets the first bin (a batch of packets) of
+        // the next empty chunk. No packet in the queue is therefore older than the filling chunk.
         (self.packets() > 0).then(|| self.filling.opened_ns.saturating_add(self.config.deadline_ns))
     }
 
-    /// Returns the number of packets that wait in bins or in the leftover queue.
+    /// Returns the number of packets that wait in bins (batches of packets) or in the leftover
+    /// queue.
     #[inline]
     pub fn waiting(&self) -> usize {
         self.packets() as usize + self.leftovers.len()
@@ -368,15 +371,15 @@ impl Packer {
         &self.config
     }
 
-    /// Returns the number of packets in the bins of the filling chunk.
+    /// Returns the number of packets in the bins (batches of packets) of the filling chunk.
     #[inline]
     fn packets(&self) -> u32 {
         self.budget - self.room
     }
 
-    /// Copies packets with one label into the open bin of this label, as many as fit. Returns the
-    /// number of copied packets. `all` holds the shortest length, the longest length and the buffer
-    /// units of all packets, if they are known.
+    /// Copies packets with one label into the open bin (a batch of packets) of this label, as many
+    /// as fit. Returns the number of copied packets. `all` holds the shortest length, the longest
+    /// length and the buffer units of all packets, if they are known.
     #[inline]
     fn insert_run(
         &mut self,
@@ -412,8 +415,8 @@ impl Packer {
         run
     }
 
-    /// Copies packets with several labels into the open bins of these labels. Stops at the first
-    /// packet whose bin has no room, and returns the number of copied packets.
+    /// Copies packets with several labels into the open bins (batches of packets) of these labels.
+    /// Stops at the first packet whose bin has no room, and returns the number of copied packets.
     ///
     /// The caller ensures that the filling chunk has room for all buffer units. The only check per
     /// packet is then whether its bin has room.
@@ -452,8 +455,8 @@ impl Packer {
         taken
     }
 
-    /// Subtracts the buffer units of inserted packets from the remaining units of the chunk. Marks
-    /// the chunk as full if it has reached its byte limit.
+    /// Subtracts the buffer units of inserted packets from the remaining units of the chunk (a set
+    /// of bins). Marks the chunk as full if it has reached its byte limit.
     #[inline]
     fn count_units(&mut self, units: u64) {
         self.units = self.units.saturating_sub(units);
@@ -489,8 +492,8 @@ impl Packer {
         Insert::Leftover
     }
 
-    /// Puts a packet into the open bin of its label or, if this bin has no room, into an empty bin.
-    /// Returns false if the packet fits in neither.
+    /// Puts a packet into the open bin (a batch of packets) of its label or, if this bin has no
+    /// room, into an empty bin. Returns false if the packet fits in neither.
     fn bin(&mut self, packet: &Waiting) -> bool {
         if self.room == 0 {
             return false;
@@ -507,7 +510,8 @@ impl Packer {
         };
         let cursor = &mut self.cursors[number];
         let slot = cursor.next as usize;
-        // The variants of packets in a bin differ only if the grouping ignores variants.
+        // The variants of packets in a bin (a batch of packets) differ only if the grouping ignores
+        // variants.
         if cursor.variant != u32::from(packet.variant) {
             cursor.variant = packet.variant.into();
             self.parts.begin(number - 1, slot, packet.variant);
@@ -521,7 +525,8 @@ impl Packer {
         true
     }
 
-    /// Opens the next empty bin for the packet's label. Returns the number of the bin plus 1.
+    /// Opens the next empty bin (batch of packets) for the packet's label. Returns the number of the
+    /// bin plus 1.
     fn open_bin(&mut self, index: usize, packet: &Waiting) -> usize {
         if self.packets() == 0 {
             self.filling.opened_ns = packet.arrived_ns;
@@ -536,14 +541,14 @@ impl Packer {
         let number = self.open as usize;
         self.cursors[number] =
             Cursor { next: first, end: first + self.config.bin_packets, longest: 0, variant: packet.variant.into() };
-        // `validate` limits the number of bins to 65535.
+        // `validate` limits the number of bins (batches of packets) to 65535.
         self.table[index] = number as u16;
         self.set_room(self.packets());
         number
     }
 
-    /// Sets the number of packets that still fit in the filling chunk, which contains `packets`
-    /// packets.
+    /// Sets the number of packets that still fit in the filling chunk (a set of bins), which
+    /// contains `packets` packets.
     fn set_room(&mut self, packets: u32) {
         let slots = self.config.bins * self.config.bin_packets - packets;
         self.room = slots.min(self.config.chunk_packets - packets);

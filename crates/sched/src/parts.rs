@@ -12,16 +12,16 @@ use godwit_abi::{Bin, Descriptor, PART_MORE, PART_REST};
 use crate::chunk::Chunk;
 use crate::config::{PackerConfig, VARIANTS};
 
-/// Positions where the variant changes, in bins that are filled in order of arrival. The type
-/// allocates no memory if each bin has only one variant.
+/// Positions where the variant changes, in bins (batches of packets) that are filled in order of
+/// arrival. The type allocates no memory if each bin has only one variant.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    /// For each packet slot of a chunk: the variant that starts there within a bin, plus 1. The
-    /// value 0 means that the variant of the previous slot continues.
+    /// For each packet slot of a chunk: the variant that starts there within a bin (a batch of
+    /// packets), plus 1. The value 0 means that the variant of the previous slot continues.
     begins: Box<[u16]>,
     /// For each bin (batch of packets): whether its packets have several variants.
     mixed: Box<[bool]>,
-    // Scratch memory for splitting one bin into parts.
+    // Scratch memory for splitting one bin (a batch of packets) into parts.
     variants: Vec<u8>,
     descriptors: Vec<Descriptor>,
     parameters: Vec<u64>,
@@ -42,8 +42,8 @@ impl Parts {
         }
     }
 
-    /// Records that the variant changes in the middle of a bin. Packets from `slot` on have the
-    /// variant `variant`.
+    /// Records that the variant changes in the middle of a bin (a batch of packets). Packets from
+    /// `slot` on have the variant `variant`.
     pub(crate) fn begin(&mut self, bin: usize, slot: usize, variant: u8) {
         self.begins[slot] = 1 + u16::from(variant);
         self.mixed[bin] = true;

@@ -1,4 +1,4 @@
-//! Closes a chunk for submission to a device, and takes completed chunks back.
+//! Closes a chunk (a set of bins) for submission to a device, and takes completed chunks back.
 
 use std::mem;
 
@@ -27,8 +27,8 @@ impl Packer {
         Some(closed)
     }
 
-    /// Gives a chunk back to the packer after its packets were processed, so that the packer can
-    /// fill it again.
+    /// Gives a chunk (a set of bins) back to the packer after its packets were processed, so that
+    /// the packer can fill it again.
     ///
     /// # Panics
     /// Panics if the chunk does not come from this packer.
@@ -41,8 +41,8 @@ impl Packer {
         self.free.push(chunk);
     }
 
-    /// Writes an entry for each bin of the filling chunk, and frees the labels of these bins for
-    /// new bins.
+    /// Writes an entry for each bin (a batch of packets) of the filling chunk, and frees the labels
+    /// of these bins for new bins.
     fn close(&mut self, now_ns: u64) {
         let chunk = &mut self.filling;
         chunk.packets = self.budget - self.room;
@@ -50,8 +50,8 @@ impl Packer {
         chunk.bins.clear();
         let open = self.open as usize;
         for (number, (label, cursor)) in self.labels[..open].iter().zip(&self.cursors[1..]).enumerate() {
-            // No cast truncates a value. `validate` limits the packets of all bins to 2^24 and the
-            // packets of one bin to 2^16, and lengths have 16 bits.
+            // No cast truncates a value. `validate` limits the packets of all bins (batches of
+            // packets) to 2^24 and the packets of one bin to 2^16, and lengths have 16 bits.
             let first = number as u32 * self.config.bin_packets;
             let stream = self.streams[usize::from(label.stream)];
             let bin = Bin {
@@ -83,8 +83,8 @@ impl Packer {
         chunk.bin_bytes.extend(bins.iter().map(bytes));
     }
 
-    /// Puts packets from the leftover queue into bins, before any new packet (PIPSEA, figure 6,
-    /// step 1). Packets that find no bin stay in the queue, in the same order.
+    /// Puts packets from the leftover queue into bins (batches of packets), before any new packet
+    /// (PIPSEA, figure 6, step 1). Packets that find no bin stay in the queue, in the same order.
     fn bin_leftovers(&mut self) {
         let mut unseen = self.leftovers.len();
         while unseen > 0 && self.room > 0 {
@@ -94,14 +94,15 @@ impl Packer {
                 self.leftovers.push_back(packet);
             }
         }
-        // Packets that found no bin are now behind the packets that were not tried. The rotation
-        // restores the order of arrival.
+        // Packets that found no bin (a batch of packets) are now behind the packets that were not
+        // tried. The rotation restores the order of arrival.
         self.leftovers.rotate_left(unseen);
     }
 }
 
-/// Sorts bins by estimated processing time, longest first, so that the last bin ends early (PIPSEA,
-/// section 3.4; Graham, SIAM Journal on Applied Mathematics 1969).
+/// Sorts bins (batches of packets) by estimated processing time, longest first, so that the last bin
+/// ends early. PIPSEA (section 3.4) and Graham (SIAM Journal on Applied Mathematics, 1969) describe
+/// this order.
 ///
 /// Bins with equal estimates keep the order in which they were opened. The parts of a split bin
 /// stay together, because each part counts with the estimate of the whole bin.

@@ -4,7 +4,8 @@
 pub const LENGTH_CLASSES: usize = 4;
 /// Longest frame of each length class except the last class, in bytes.
 const CLASS_BYTES_MAX: [u16; LENGTH_CLASSES - 1] = [128, 512, 1024];
-/// Share of a function's packets below which the model assumes no separate bin for a length class.
+/// Share of a function's packets below which the model assumes no separate bin (a batch of packets)
+/// for a length class.
 const CLASS_SHARE_MIN: f64 = 0.02;
 /// Fraction of all packets below which a function counts as idle.
 const IDLE_SHARE: f64 = 1e-4;

@@ -30,9 +30,9 @@ pub enum PinError {
     Place {
         /// Name of the function.
         function: String,
-        /// Name of the place in the text.
+        /// Name of the place (a device in one mode) in the text.
         place: String,
-        /// Places where the function can run.
+        /// Places (devices in one mode) where the function can run.
         known: String,
     },
     /// The shares of a function do not add up to 100 %.
@@ -46,9 +46,9 @@ pub enum PinError {
     /// The placement uses both modes of one device.
     #[error("`{one}` and `{two}` are two modes of one device; choose one of them")]
     Modes {
-        /// First place.
+        /// First place (a device in one mode).
         one: String,
-        /// Second place.
+        /// Second place (a device in one mode).
         two: String,
     },
     /// A number in the text is out of range.

@@ -8,7 +8,7 @@ use super::model::Machine;
 pub struct PlaceSet(pub u32);
 
 impl PlaceSet {
-    /// Maximum number of places.
+    /// Maximum number of places (devices in one mode).
     pub const PLACES_MAX: usize = 32;
 
     /// Creates the set that contains `places` (indices of devices in one mode).
@@ -22,17 +22,17 @@ impl PlaceSet {
         self.0 >> place & 1 == 1
     }
 
-    /// Returns the places that are in at least one of the two sets.
+    /// Returns the places (devices in one mode) that are in at least one of the two sets.
     pub fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Returns the places that are in this set but not in `other`.
+    /// Returns the places (devices in one mode) that are in this set but not in `other`.
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Returns the places that are in both sets.
+    /// Returns the places (devices in one mode) that are in both sets.
     pub fn common(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
@@ -90,7 +90,7 @@ impl Choice {
     }
 
     /// Returns the largest difference between the two placements in the share of a function on a
-    /// place.
+    /// place (a device in one mode).
     pub fn shares_moved(&self, other: &Self) -> f64 {
         self.shares.iter().zip(&other.shares).map(|(one, two)| (one - two).abs()).fold(0.0, f64::max)
     }
@@ -124,7 +124,8 @@ pub struct Route {
 pub struct PlaceLimits {
     /// Packet limit of a chunk (the bins that are submitted together).
     pub chunk_packets: u32,
-    /// Longest time that the oldest packet of a chunk waits for the chunk to fill, in nanoseconds.
+    /// Longest time that the oldest packet of a chunk (a set of bins) waits for the chunk to fill,
+    /// in nanoseconds.
     pub deadline_ns: u64,
     /// Maximum number of chunks (sets of bins) in flight per worker.
     pub chunks: u8,
@@ -139,7 +140,7 @@ pub struct Placement {
     pub number: u64,
     /// Placement of each function.
     pub routes: Vec<Route>,
-    /// Limits of each place.
+    /// Limits of each place (a device in one mode).
     pub places: Vec<PlaceLimits>,
     /// Role of each worker.
     pub roles: Vec<Role>,

@@ -3,8 +3,8 @@
 
 use super::super::profile::{CurvePoint, Fit};
 
-/// Loads at which the latency of a place is stored, as fractions of its capacity. `godwit profile`
-/// measures at these loads.
+/// Loads at which the latency of a place (a device in one mode) is stored, as fractions of its
+/// capacity. `godwit profile` measures at these loads.
 pub(super) const USES: [f64; 4] = [0.05, 0.25, 0.6, 0.95];
 /// Relative growth of the latency per unit of load above the last load of [`USES`]. A queue grows
 /// in this range.
@@ -65,11 +65,12 @@ pub(super) struct Way<'a> {
     /// Largest number of packets in a chunk (the bins that are submitted together).
     pub(super) chunk: f64,
     pub(super) deadline_ns: f64,
-    /// Number of chunks in flight per worker.
+    /// Number of chunks (sets of bins) in flight per worker.
     pub(super) chunks: f64,
-    /// Time per packet of the scarcest resource that the place uses, in nanoseconds.
+    /// Time per packet of the scarcest resource that the place (a device in one mode) uses, in
+    /// nanoseconds.
     pub(super) packet_ns: f64,
-    /// Number of workers that fill chunks (sets of bins) for the place.
+    /// Number of workers that fill chunks (sets of bins) for the place (a device in one mode).
     pub(super) lanes: f64,
 }
 
@@ -127,8 +128,8 @@ impl Knots {
         self.p50_ns.iter_mut().chain(&mut self.p99_ns).for_each(|value| *value *= factor);
     }
 
-    /// Returns the median and the 99th percentile of the latency at a load of the place, in
-    /// nanoseconds.
+    /// Returns the median and the 99th percentile of the latency at a load of the place (a device
+    /// in one mode), in nanoseconds.
     #[inline]
     pub(super) fn at(&self, load: f64) -> (f64, f64) {
         let last = USES.len() - 1;

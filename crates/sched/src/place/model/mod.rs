@@ -55,8 +55,8 @@ pub enum ModelError {
         /// Limit of the model.
         max: usize,
     },
-    /// The first place is not the CPU, or there are no workers or no functions. The engine causes
-    /// this error, not the operator.
+    /// The first place (a device in one mode) is not the CPU, or there are no workers or no
+    /// functions. The engine causes this error, not the operator.
     #[error("a model needs the CPU as its first place, a worker and a function")]
     Empty,
 }
@@ -64,7 +64,8 @@ pub enum ModelError {
 /// A place of the configuration: a device in one mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlaceSetup {
-    /// Name of the place in placements and messages, such as `cuda:0` or `cuda:0/mailbox`.
+    /// Name of the place (a device in one mode) in placements and messages, such as `cuda:0` or
+    /// `cuda:0/mailbox`.
     pub id: String,
     /// Name of the device.
     pub device: String,
@@ -86,7 +87,7 @@ pub struct PlaceSetup {
 pub struct FunctionSetup {
     /// Name of the function.
     pub name: String,
-    /// Allowed places.
+    /// Allowed places (devices in one mode).
     pub places: PlaceSet,
 }
 
@@ -104,7 +105,7 @@ pub struct MachineSetup {
 /// A place (a device in one mode) of the model.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// Configuration of the place.
+    /// Configuration of the place (a device in one mode).
     pub setup: PlaceSetup,
     /// Index of the place's device among the devices other than the CPU, or `None` for the CPU.
     pub(super) device: Option<usize>,
@@ -152,7 +153,8 @@ pub struct Machine {
     pub workers: u16,
     /// Names of the functions.
     pub functions: Vec<String>,
-    /// Places of each function that the configuration allows and that have measured costs.
+    /// Places (devices in one mode) of each function that the configuration allows and that have
+    /// measured costs.
     pub allowed: Vec<PlaceSet>,
     /// Places (devices in one mode). The first place is the CPU.
     pub places: Vec<Place>,
@@ -160,7 +162,8 @@ pub struct Machine {
     pub(super) buses: Vec<ModelBus>,
     pub(super) cpu_power: Option<PowerModel>,
     pub(super) host: Host,
-    /// Costs of each function on each place, at index `function * places + place`.
+    /// Costs of each function on each place (a device in one mode), at index `function * places +
+    /// place`.
     pub(super) costs: Vec<Cost>,
     /// Relative slowdown of the function `victim` by the function `other` on the same device, at
     /// index `(device * functions + victim) * functions + other`. Device 0 is the CPU. The list is
@@ -170,8 +173,8 @@ pub struct Machine {
     pub(super) noise_cv: f64,
 }
 
-/// Ratios of measured to predicted values for each function on each place, at index `function *
-/// places + place`.
+/// Ratios of measured to predicted values for each function on each place (a device in one mode),
+/// at index `function * places + place`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Corrections {
     /// Ratio for the time of the device or, on the CPU, for the time of the kernel.
@@ -179,7 +182,8 @@ pub struct Corrections {
     /// Ratio for the latency.
     pub latency: Vec<f64>,
     /// Change of the relative error of the prediction. It is negative where measurements confirm
-    /// the prediction, and positive for a place that is slower than predicted.
+    /// the prediction, and positive for a place (a device in one mode) that is slower than
+    /// predicted.
     pub error: Vec<f64>,
 }
 
@@ -284,8 +288,8 @@ impl Machine {
         table.predict(self, choice)
     }
 
-    /// Returns the packet limit of a chunk on a place. On all devices except the CPU, it is the
-    /// configured limit divided by 4 to the power of `level`.
+    /// Returns the packet limit of a chunk on a place (a device in one mode). On all devices except
+    /// the CPU, it is the configured limit divided by 4 to the power of `level`.
     pub(super) fn chunk_packets(&self, place: usize, level: u8) -> u32 {
         let setup = &self.places[place].setup;
         match self.places[place].device {
@@ -294,7 +298,8 @@ impl Machine {
         }
     }
 
-    /// Returns the time until a place can process packets if its device sleeps now, in nanoseconds.
+    /// Returns the time until a place (a device in one mode) can process packets if its device
+    /// sleeps now, in nanoseconds.
     pub(super) fn wake_ns(&self, place: usize) -> f64 {
         let power = match self.places[place].device {
             None => self.cpu_power,

@@ -27,10 +27,11 @@ pub(in super::super) struct Table {
     rows: Vec<f64>,
     /// Resources that each place (a device in one mode) uses, as bit masks.
     pub(super) masks: Vec<u32>,
-    /// Latency of each function on each place, at index `function * places + place`.
-    pub(super) knots: Vec<Knots>,
-    /// Relative error of the model for each function on each place, at index `function * places +
+    /// Latency of each function on each place (a device in one mode), at index `function * places +
     /// place`.
+    pub(super) knots: Vec<Knots>,
+    /// Relative error of the model for each function on each place (a device in one mode), at index
+    /// `function * places + place`.
     pub(super) errors: Vec<f64>,
     /// Whether each function has packets.
     active: Vec<bool>,
@@ -153,7 +154,8 @@ impl Table {
         self.errors[way] = (error + corrections.error[way]).max(machine.noise_cv);
     }
 
-    /// Returns the use of all resources by a function if one place processes all of its packets.
+    /// Returns the use of all resources by a function if one place (a device in one mode) processes
+    /// all of its packets.
     #[inline]
     pub(in super::super) fn row(&self, function: usize, place: usize) -> &[f64] {
         &self.rows[(function * self.places + place) * self.resources..][..self.resources]
@@ -164,8 +166,9 @@ impl Table {
         self.setting
     }
 
-    /// Returns the resource of a place that becomes more expensive if functions slow each other
-    /// down. It is the device of the place or, on the CPU, the cores that run kernels.
+    /// Returns the resource of a place (a device in one mode) that becomes more expensive if
+    /// functions slow each other down. It is the device of the place or, on the CPU, the cores that
+    /// run kernels.
     pub(in super::super) fn own_resource(&self, machine: &Machine, place: usize) -> usize {
         match machine.places[place].device {
             Some(device) => DEVICES + device,
@@ -192,8 +195,8 @@ impl Table {
         of_cpu + device.map_or(0.0, |(device, power)| power.busy * row[DEVICES + device])
     }
 
-    /// Computes the factor by which other functions make each function on each place more
-    /// expensive. Writes it to `factors` at index `function * places + place`.
+    /// Computes the factor by which other functions make each function on each place (a device in
+    /// one mode) more expensive. Writes it to `factors` at index `function * places + place`.
     pub(in super::super) fn interference(&self, machine: &Machine, choice: &Choice, factors: &mut [f64]) {
         let functions = machine.functions.len();
         factors.fill(1.0);

@@ -89,8 +89,8 @@ pub struct Observation {
     pub now_ns: u64,
     /// Offered load.
     pub load: Load,
-    /// Measured work of each function on each place, at index `function * places + place`. The list
-    /// is empty if nothing was measured.
+    /// Measured work of each function on each place (a device in one mode), at index `function *
+    /// places + place`. The list is empty if nothing was measured.
     pub measured: Vec<Measured>,
     /// 99th percentile of the latency of each function, in nanoseconds. If the value is 0 or
     /// missing, it was not measured.
@@ -492,7 +492,8 @@ impl Planner {
         self.table.fill(machine, &top, &self.trust.corrections, to.setting);
         let after = self.table.predict(machine, &to);
         let before = self.own.map_or(after, |(prediction, _)| prediction);
-        // Places that wake up soon enough may take the overflow. All other places are excluded.
+        // Places (devices in one mode) that wake up soon enough may take the overflow. All other
+        // places are excluded.
         let slow_to_wake = (0..machine.places.len())
             .filter(|&place| !to.setting.on.contains(place) && machine.wake_ns(place) > OVERFLOW_WAKE_NS);
         let unusable = PlaceSet::of(slow_to_wake).with(excluded);

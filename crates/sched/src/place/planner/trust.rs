@@ -19,13 +19,16 @@ const FADE_NS: f64 = 30e9;
 const FADE_STEP_NS: u64 = 100_000_000;
 /// Rate relative to the prediction below which a place (a device in one mode) is not trusted.
 const DISTRUST_BELOW: f64 = 0.8;
-/// Rate relative to the prediction below which a place is not trusted after a single measurement.
+/// Rate relative to the prediction below which a place (a device in one mode) is not trusted after
+/// a single measurement.
 const DISTRUST_AT_ONCE: f64 = 0.55;
-/// Rate relative to the prediction below which a place is not used for some time.
+/// Rate relative to the prediction below which a place (a device in one mode) is not used for some
+/// time.
 const FAILING_BELOW: f64 = 0.3;
-/// Time for which a place must be slower than predicted before it is not trusted, in nanoseconds.
+/// Time for which a place (a device in one mode) must be slower than predicted before it is not
+/// trusted, in nanoseconds.
 const DISTRUST_NS: u64 = 1_000_000_000;
-/// Rate relative to the prediction from which a place is trusted again.
+/// Rate relative to the prediction from which a place (a device in one mode) is trusted again.
 const TRUST_ABOVE: f64 = 0.9;
 /// Fraction of the profile's error that remains when measurements confirm a prediction.
 const CONFIRMED: f64 = 0.2;
@@ -40,15 +43,16 @@ const MEMORY_NS: u64 = 300_000_000_000;
 struct Way {
     /// Number of measurements since the correction was last forgotten, up to [`CONFIRMATIONS`].
     confirmations: u32,
-    /// Time since when the place has been slower than predicted, in nanoseconds, or 0.
+    /// Time since when the place (a device in one mode) has been slower than predicted, in
+    /// nanoseconds, or 0.
     slow_since_ns: u64,
     distrusted: bool,
     /// Time of the last measurement, in nanoseconds.
     seen_ns: u64,
-    /// Time for which the correction does not fade while the place is not used, in nanoseconds. It
-    /// doubles each time the place loses trust.
+    /// Time for which the correction does not fade while the place (a device in one mode) is not
+    /// used, in nanoseconds. It doubles each time the place loses trust.
     keep_ns: u64,
-    /// Time until which the place is not used, in nanoseconds.
+    /// Time until which the place (a device in one mode) is not used, in nanoseconds.
     failing_until_ns: u64,
 }
 
@@ -123,8 +127,9 @@ impl Trust {
         };
     }
 
-    /// Corrects the latency of all places that a function uses by the same ratio. The reason is
-    /// that the latency histogram of the function does not distinguish the places.
+    /// Corrects the latency of all places (devices in one mode) that a function uses by the same
+    /// ratio. The reason is that the latency histogram of the function does not distinguish the
+    /// places.
     fn learn_latency(&mut self, machine: &Machine, load: &Load, p99_ns: &[f64], choice: &Choice, table: &Table) {
         let places = machine.places.len();
         for (function, &measured_ns) in p99_ns.iter().enumerate() {
@@ -177,8 +182,8 @@ impl Trust {
         PlaceSet::of(failing.map(|(index, _)| index % places))
     }
 
-    /// Returns the rate of a function on a place relative to the profile, if the place is not
-    /// trusted.
+    /// Returns the rate of a function on a place (a device in one mode) relative to the profile, if
+    /// the place is not trusted.
     pub(super) fn distrusted(&self, way: usize) -> Option<f64> {
         self.ways[way].distrusted.then(|| 1.0 / self.corrections.cost[way])
     }

@@ -224,7 +224,7 @@ pub struct Fit {
     pub bin_ns: f64,
     /// Time of a core per packet for feeding the device, in nanoseconds.
     pub host_ns: f64,
-    /// Time of a core per chunk for feeding the device, in nanoseconds.
+    /// Time of a core per chunk (a set of bins) for feeding the device, in nanoseconds.
     pub submit_ns: f64,
     /// Median latency of an idle device, in nanoseconds.
     pub trip_ns: f64,
@@ -273,7 +273,8 @@ pub struct Power {
     /// Power while the device is awake and idle, in watts. For the CPU, it is the power while all
     /// workers spin.
     pub awake: f64,
-    /// Time from waking the device until its first chunk is finished, in microseconds.
+    /// Time from waking the device until its first chunk (a set of bins) is finished, in
+    /// microseconds.
     #[serde(default)]
     pub wake_us: f64,
     /// Power under load.

@@ -10,7 +10,8 @@ use super::{Found, Problem, linear};
 const STEPS_MAX: usize = 200;
 
 /// Returns the best shares that can be reached in steps of eighths. The climbs start from the
-/// current shares, from the shares with the largest capacity, and from each function's first place.
+/// current shares, from the shares with the largest capacity, and from each function's first place
+/// (a device in one mode).
 pub(super) fn shares(problem: &Problem<'_>, table: &Table, near: Option<&Choice>) -> Found {
     let machine = problem.machine;
     let first = idle_shares(machine, table.setting());

@@ -23,11 +23,11 @@ pub(super) struct Eighths {
 #[derive(Debug, Default)]
 struct Options {
     function: usize,
-    /// Number of eighths on each place, at index `option * places + place`.
+    /// Number of eighths on each place (a device in one mode), at index `option * places + place`.
     parts: Vec<u8>,
     /// Use of each resource, at index `option * resources + resource`.
     rows: Vec<f64>,
-    /// Places that receive packets in each option.
+    /// Places (devices in one mode) that receive packets in each option.
     used: Vec<PlaceSet>,
 }
 

@@ -90,8 +90,8 @@ impl Search {
     }
 
     /// Returns the best placement for the load bucket (a range of similar loads) of the problem,
-    /// from the cache if possible. Returns `None` if the places that are not excluded cannot run
-    /// all functions.
+    /// from the cache if possible. Returns `None` if the places (devices in one mode) that are not
+    /// excluded cannot run all functions.
     pub(super) fn best_of_bucket(&mut self, problem: &Problem<'_>, near: Option<&Choice>) -> Option<Found> {
         let mut key = std::mem::take(&mut self.key);
         Self::write_key(problem, &mut key);

@@ -21,7 +21,7 @@ impl Oracle {
     }
 
     /// Returns the effect of the best placement, predicted from the true costs. Returns `None` if
-    /// the places that are not excluded cannot run all functions.
+    /// the places (devices in one mode) that are not excluded cannot run all functions.
     pub fn best(
         &mut self,
         machine: &Machine,

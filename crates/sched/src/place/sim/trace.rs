@@ -55,7 +55,7 @@ pub struct Trace {
     pub segments: Vec<Segment>,
     /// End, in nanoseconds.
     pub end_ns: u64,
-    /// Time at which the places in `lost` fail, in nanoseconds.
+    /// Time at which the places (devices in one mode) in `lost` fail, in nanoseconds.
     pub loss_ns: Option<u64>,
     /// Places (devices in one mode) that fail.
     pub lost: PlaceSet,
