@@ -33,7 +33,7 @@ pub struct Function {
 /// A verdict (result) that a function can return for a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Name of the verdict.
+    /// Name of the verdict (result of a function).
     pub name: String,
     /// Whether the function chooses the egress port.
     pub chooses_port: bool,
@@ -43,8 +43,8 @@ pub struct Verdict {
 /// (a port or a function).
 ///
 /// If several edges match a packet, the most specific edge applies. An edge with a class and a
-/// verdict comes first. An edge with only a verdict comes next, then an edge with only a class, and
-/// last an edge with neither.
+/// verdict (result of a function) comes first. An edge with only a verdict comes next, then an edge
+/// with only a class, and last an edge with neither.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edge {
     /// Name of the port or function that the packet leaves.
@@ -73,7 +73,7 @@ pub enum Warning {
     VerdictWithoutEdge {
         /// Name of the function.
         function: String,
-        /// Name of the verdict.
+        /// Name of the verdict (result of a function).
         verdict: String,
         /// Affected classes. The list is empty if all classes that can reach the function are
         /// affected.
@@ -93,9 +93,9 @@ pub enum Warning {
     EdgeCovered {
         /// Index of the edge.
         edge: usize,
-        /// Name of the stage where the edge starts.
+        /// Name of the stage (port or function) where the edge starts.
         from: String,
-        /// Name of the stage where the edge ends.
+        /// Name of the stage (port or function) where the edge ends.
         to: String,
     },
 }
@@ -170,7 +170,8 @@ impl Chain {
         Ok(Self { stages, decider: resolved.decider, reachable, ranks, successors, warnings })
     }
 
-    /// Returns the route decider, which selects the next stage of each packet on the packet path.
+    /// Returns the route decider, which selects the next stage (port or function) of each packet on
+    /// the packet path.
     pub fn decider(&self) -> &Decider {
         &self.decider
     }

@@ -13,7 +13,7 @@ pub enum Next {
     Port(u8),
     /// The port that the function chose (`Outcome::port`), which sends the packet.
     Egress,
-    /// No further stage, because an edge drops the packet.
+    /// No further stage (port or function), because an edge drops the packet.
     Drop,
 }
 
@@ -57,8 +57,8 @@ impl Code {
     }
 }
 
-/// Table that gives the next stage for each stage (port or function), class and verdict. An entry
-/// has two bytes, and a lookup is one load.
+/// Table that gives the next stage for each stage (port or function), class and verdict (result of
+/// a function). An entry has two bytes, and a lookup is one load.
 ///
 /// ```text
 /// entries   port 0            ...  class 0 .. classes-1, one entry each
@@ -106,7 +106,8 @@ impl Decider {
         self.entries[port * self.classes + class].next()
     }
 
-    /// Returns the next stage for a packet of `class` after function `function` returned `verdict`.
+    /// Returns the next stage (port or function) for a packet of `class` after function `function`
+    /// returned `verdict`.
     ///
     /// Returns [`Next::Drop`] for [`VERDICT_DROP`], and [`Next::None`] if the function, class or
     /// verdict does not exist.

@@ -8,7 +8,7 @@ use crate::{Chain, Next};
 /// Packets that leave a stage (a port or a function) and have the same next stage.
 struct Group {
     /// Verdict and classes of the packets. The text is empty if the group contains all packets that
-    /// leave the stage.
+    /// leave the stage (port or function).
     label: String,
     next: Next,
 }
@@ -117,8 +117,8 @@ impl Chain {
     /// Groups the packets that leave a stage (a port or a function). Only classes whose packets can
     /// reach the stage count.
     ///
-    /// There is one group per verdict. If classes with the same verdict have different next stages,
-    /// there is one group for each verdict and next stage.
+    /// There is one group per verdict (result of a function). If classes with the same verdict have
+    /// different next stages, there is one group for each verdict and next stage.
     fn groups(&self, stage: Stage) -> Vec<Group> {
         let classes: Vec<usize> = match stage {
             Stage::Port(_) => (0..self.classes().len()).collect(),

@@ -40,8 +40,8 @@ impl Stages {
         }
     }
 
-    /// Returns the verdicts that a stage (a port or a function) can return. The list is empty for a
-    /// port.
+    /// Returns the verdicts (results for a packet) that a stage can give. The list is empty for a
+    /// port, because only functions return verdicts.
     pub(crate) fn verdicts(&self, stage: Stage) -> &[Verdict] {
         match stage {
             Stage::Port(_) => &[],
@@ -49,8 +49,8 @@ impl Stages {
         }
     }
 
-    /// Returns the number of decider entries of a stage for each class. A port has one entry, and a
-    /// function has one entry per verdict.
+    /// Returns the number of decider entries of a stage (port or function) for each class. A port
+    /// has one entry, and a function has one entry per verdict.
     pub(crate) fn entries_per_class(&self, stage: Stage) -> usize {
         match stage {
             Stage::Port(_) => 1,
@@ -91,7 +91,8 @@ impl Resolved {
     }
 }
 
-/// An edge in which the names of stages, class and verdict are replaced by indices.
+/// An edge in which the names of stages (ports or functions), class and verdict are replaced by
+/// indices.
 struct IndexedEdge {
     edge: usize,
     class: Option<usize>,
@@ -104,15 +105,16 @@ impl IndexedEdge {
         self.class.is_none_or(|own| own == class) && self.verdict.is_none_or(|own| own == verdict)
     }
 
-    /// Returns the precedence of the edge, where a larger value wins. An edge with a verdict wins
-    /// over an edge without a verdict. Otherwise, an edge with a class wins.
+    /// Returns the precedence of the edge, where a larger value wins. An edge with a verdict
+    /// (result of a function) wins over an edge without a verdict. Otherwise, an edge with a class
+    /// wins.
     fn specificity(&self) -> (bool, bool) {
         (self.verdict.is_some(), self.class.is_some())
     }
 }
 
 /// Checks each edge. Sets the decider entry for every combination of stage (port or function),
-/// class and verdict.
+/// class and verdict (result of a function).
 pub(crate) fn resolve(stages: &Stages, edges: &[Edge]) -> Result<Resolved, Error> {
     let by_stage = index_edges(stages, edges)?;
     let verdicts_max = stages.functions.iter().map(|function| function.verdicts.len()).max().unwrap_or(0);

@@ -35,7 +35,7 @@ pub enum PinError {
         /// Places (devices in one mode) where the function can run.
         known: String,
     },
-    /// The shares of a function do not add up to 100 %.
+    /// The shares (fractions of packets) of a function do not add up to 100 %.
     #[error("the shares of `{function}` add up to {percent} %; they must add up to 100 %")]
     Sum {
         /// Name of the function.
@@ -110,7 +110,7 @@ impl Choice {
     }
 }
 
-/// Rounds shares to whole percents whose sum is 100.
+/// Rounds shares (fractions of packets) to whole percents whose sum is 100.
 fn percents(shares: &[(usize, f64)]) -> Vec<i64> {
     let mut percents: Vec<i64> = shares.iter().map(|(_, share)| (share * 100.0).round() as i64).collect();
     let missing = 100 - percents.iter().sum::<i64>();
@@ -155,8 +155,8 @@ fn set_function(machine: &Machine, choice: &mut Choice, name: &str, value: &str)
     Ok(())
 }
 
-/// Derives the set of awake places (devices in one mode) from the shares. Checks that no device has
-/// two modes and that the number of feeding workers is valid.
+/// Derives the set of awake places (devices in one mode) from the shares (fractions of packets).
+/// Checks that no device has two modes and that the number of feeding workers is valid.
 fn finish(machine: &Machine, mut choice: Choice) -> Result<Choice, PinError> {
     let places = machine.places.len();
     let used = (0..machine.functions.len()).map(|function| choice.used_by(function, places));

@@ -179,8 +179,8 @@ impl Placement {
 }
 
 /// Assigns a role to each worker. Workers that only feed devices are divided between the places
-/// (devices in one mode) by D'Hondt's method, in proportion to the shares. Each place in use has at
-/// least one such worker if there are enough.
+/// (devices in one mode) by D'Hondt's method, in proportion to the shares (fractions of packets).
+/// Each place in use has at least one such worker if there are enough.
 fn roles(machine: &Machine, choice: &Choice) -> Vec<Role> {
     let (setting, places) = (choice.setting, machine.places.len());
     let awake = usize::from(setting.workers);

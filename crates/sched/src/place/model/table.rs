@@ -53,7 +53,8 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Computes the table for a load and a setting. Reuses the memory of an earlier call.
+    /// Computes the table for a load and a setting (devices, chunk size and workers). Reuses the
+    /// memory of an earlier call.
     pub(in super::super) fn fill(
         &mut self,
         machine: &Machine,
@@ -232,7 +233,7 @@ impl Table {
     }
 
     /// Returns the predicted effect of the shares of `choice`. The table must have been computed
-    /// for the setting of `choice`.
+    /// for the setting (devices, chunk size and workers) of `choice`.
     pub(in super::super) fn predict(&self, machine: &Machine, choice: &Choice) -> Prediction {
         let totals = self.totals(machine, choice);
         let used = |function: usize| choice.used_by(function, self.places);

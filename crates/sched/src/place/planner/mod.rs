@@ -31,7 +31,8 @@ const GAIN_OVERLOADED: f64 = 0.02;
 /// Relative gain that justifies a move that changes only small shares (fractions of a function's
 /// packets).
 const GAIN_TUNING: f64 = 0.01;
-/// Shortest time between two moves that change only small shares, in nanoseconds.
+/// Shortest time between two moves that change only small shares (fractions of packets), in
+/// nanoseconds.
 const TUNING_NS: u64 = 100_000_000;
 /// Time in which the corrections of the model settle after a move, in nanoseconds.
 const SETTLE_NS: u64 = 300_000_000;

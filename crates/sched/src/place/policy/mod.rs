@@ -77,8 +77,8 @@ pub enum Splits {
     Capacity,
     /// A linear program that minimises the power, on condition that the load can be processed.
     Power,
-    /// A search over shares that are multiples of one eighth, because the score is not linear in
-    /// the shares.
+    /// A search over shares (fractions of packets) that are multiples of one eighth, because the
+    /// score is not linear in the shares.
     Eighths,
 }
 

@@ -315,7 +315,7 @@ pub struct Bus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {
-    /// Number of curves.
+    /// Number of curves (measured costs).
     pub curves: usize,
     /// Number of measured points in all curves.
     pub points: usize,
@@ -380,7 +380,7 @@ impl Profile {
         toml::to_string(&complete).map_err(refuse)
     }
 
-    /// Returns the curve of a function on a device in a mode.
+    /// Returns the curve (measured costs) of a function on a device in a mode.
     pub fn curve(&self, function: &str, device: &str, mode: &str) -> Option<&Curve> {
         self.curves.iter().find(|curve| curve.function == function && curve.device == device && curve.mode == mode)
     }

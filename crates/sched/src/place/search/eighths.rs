@@ -7,7 +7,8 @@ use super::{Found, Problem};
 
 /// Number of equal parts into which the packets of a function are divided.
 pub(super) const PARTS: u8 = 8;
-/// Largest number of functions for which all combinations of shares are tried.
+/// Largest number of functions for which all combinations of shares (fractions of packets) are
+/// tried.
 const FUNCTIONS_MAX: usize = 8;
 
 /// Working memory for enumerating all combinations of shares.
@@ -31,7 +32,7 @@ struct Options {
     used: Vec<PlaceSet>,
 }
 
-/// Best combination of shares so far.
+/// Best combination of shares (fractions of packets) so far.
 struct Best {
     score: Score,
     prediction: Option<Prediction>,
@@ -39,8 +40,8 @@ struct Best {
 }
 
 impl Eighths {
-    /// Returns the number of combinations of shares for a setting, or `usize::MAX` if there are too
-    /// many functions.
+    /// Returns the number of combinations of shares for a setting (devices, chunk size and
+    /// workers), or `usize::MAX` if there are too many functions.
     pub(super) fn combinations(problem: &Problem<'_>, setting: Setting) -> usize {
         let total_pps = problem.load.pps();
         let active = (0..problem.machine.functions.len()).filter(|&index| !problem.load.is_idle(index, total_pps));
@@ -52,7 +53,8 @@ impl Eighths {
         counts.into_iter().fold(1, usize::saturating_mul)
     }
 
-    /// Returns the combination of shares with the best score, if this score is better than `bound`.
+    /// Returns the combination of shares (fractions of packets) with the best score, if this score
+    /// is better than `bound`.
     pub(super) fn best(&mut self, problem: &Problem<'_>, table: &Table, bound: Score) -> Option<Found> {
         let machine = problem.machine;
         self.prepare(machine, table);

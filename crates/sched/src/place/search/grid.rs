@@ -28,7 +28,8 @@ impl Default for Grid {
 }
 
 impl Grid {
-    /// Returns all settings for a search problem, or `None` if there are too many settings.
+    /// Returns all settings (devices, chunk size and workers) for a search problem, or `None` if
+    /// there are too many settings.
     pub(super) fn all(&self, problem: &Problem<'_>) -> Option<Vec<Setting>> {
         let machine = problem.machine;
         let mut sets = vec![PlaceSet::default()];

@@ -12,15 +12,15 @@ use super::eighths::idle_shares;
 /// function's other places.
 const SHARE_MIN: f64 = 0.01;
 /// Number of linear programs that are solved while functions slow each other down. Each program
-/// uses the shares of the previous solution.
+/// uses the shares (fractions of packets) of the previous solution.
 const ROUNDS: usize = 3;
 /// Smallest coefficient of a constraint that is kept, relative to the largest coefficient. The
 /// solver requires a ratio below 10^6.
 const COEFFICIENT_MIN: f64 = 1e-6;
 
-/// Returns the shares that maximise the capacity. For policies about power, returns the shares that
-/// minimise the power, on condition that the load can be processed. Returns `None` if the solver
-/// fails.
+/// Returns the shares (fractions of packets) that maximise the capacity. For policies about power,
+/// returns the shares that minimise the power, on condition that the load can be processed. Returns
+/// `None` if the solver fails.
 pub(super) fn solve(problem: &Problem<'_>, table: &Table) -> Option<Choice> {
     let machine = problem.machine;
     let mut choice = idle_shares(machine, table.setting());
@@ -102,7 +102,8 @@ fn program(problem: &Problem<'_>, table: &Table, factors: &[f64], by_power: bool
     Some(shares)
 }
 
-/// Removes tiny shares, and scales the remaining shares so that their sum is 1.
+/// Removes tiny shares (fractions of packets), and scales the remaining shares so that their sum is
+/// 1.
 fn tidy(shares: &mut [f64]) {
     let total: f64 = shares.iter().sum();
     shares.iter_mut().filter(|share| **share < SHARE_MIN * total).for_each(|share| *share = 0.0);

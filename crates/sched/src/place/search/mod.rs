@@ -1,10 +1,11 @@
 //! Searches the best placement for a load.
 //!
-//! A placement consists of a [setting](Setting) and shares. The search tries all settings if there
-//! are few settings, and otherwise climbs from setting to setting. Within a setting, the module
-//! `eighths` tries all shares that are multiples of one eighth, if there are few combinations.
-//! Otherwise, a linear program (`linear`) or single steps (`climb`) find the shares. Results are
-//! cached for each load bucket, which is a range of similar loads.
+//! A placement consists of a [setting](Setting) (devices, chunk size and workers) and shares
+//! (fractions of packets on each device). The search tries all settings if there are few settings,
+//! and otherwise climbs from setting to setting. Within a setting, the module `eighths` tries all
+//! shares that are multiples of one eighth, if there are few combinations. Otherwise, a linear
+//! program (`linear`) or single steps (`climb`) find the shares. Results are cached for each load
+//! bucket, which is a range of similar loads.
 
 mod climb;
 mod eighths;
@@ -20,15 +21,15 @@ use super::policy::{Goal, Score, Splits};
 use eighths::Eighths;
 pub use grid::Grid;
 
-/// Largest number of combinations of shares, in eighths, that are tried one by one within a
-/// setting.
+/// Largest number of combinations of shares, in eighths, that are tried one by one within a setting
+/// (devices, chunk size and workers).
 const COMBINATIONS_MAX: usize = 7_000;
-/// Largest number of combinations of shares over all settings. If there are more, the search climbs
-/// from setting to setting.
+/// Largest number of combinations of shares over all settings (devices, chunk size and workers). If
+/// there are more, the search climbs from setting to setting.
 const WORK_MAX: usize = 1_000_000;
-/// Largest number of settings that one climb tries.
+/// Largest number of settings (devices, chunk size and workers) that one climb tries.
 const CLIMB_SETTINGS: usize = 40;
-/// Number of best settings whose shares a linear program refines.
+/// Number of best settings (devices, chunk size and workers) whose shares a linear program refines.
 const REFINED: usize = 3;
 /// Maximum number of cached results. The cache is emptied when it is full.
 const CACHE_MAX: usize = 4096;
@@ -66,7 +67,7 @@ pub(super) struct Problem<'a> {
 }
 
 impl Search {
-    /// Creates a search over the settings of `grid`.
+    /// Creates a search over the settings (devices, chunk size and workers) of `grid`.
     pub fn new(grid: Grid) -> Self {
         Self { grid, ..Self::default() }
     }
@@ -122,7 +123,8 @@ impl Search {
         }
     }
 
-    /// Tries all settings, and refines the shares of the best settings.
+    /// Tries all settings (devices, chunk size and workers), and refines the shares of the best
+    /// settings.
     fn best_of(&mut self, problem: &Problem<'_>, settings: &[Setting], near: Option<&Choice>) -> Option<Found> {
         let mut best: Vec<Found> = Vec::with_capacity(REFINED + 1);
         for &setting in settings {
@@ -160,8 +162,8 @@ impl Search {
         found.score.is_better(&bound).then_some(found)
     }
 
-    /// Replaces the shares by the solution of the linear program, if this solution has a better
-    /// score.
+    /// Replaces the shares (fractions of packets) by the solution of the linear program, if this
+    /// solution has a better score.
     fn refine(&mut self, problem: &Problem<'_>, found: &mut Found) {
         self.table.fill(problem.machine, problem.load, problem.corrections, found.choice.setting);
         let Some(choice) = linear::solve(problem, &self.table) else { return };

@@ -15,7 +15,8 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// Creates an oracle that chooses from the settings of `grid`.
+    /// Creates an oracle that chooses from the settings (devices, chunk size and workers) of
+    /// `grid`.
     pub fn new(grid: Grid) -> Self {
         Self { search: Search::new(grid), last: None }
     }

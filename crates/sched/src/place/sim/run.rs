@@ -33,7 +33,7 @@ pub struct Run<'a> {
     pub goal: Goal,
     /// Rule by which the planner chooses placements.
     pub rule: Rule,
-    /// Settings that the planner and the oracle try.
+    /// Settings (devices, chunk size and workers) that the planner and the oracle try.
     pub grid: &'a Grid,
     /// Standard deviation of the true costs around the costs in the profile, as a fraction.
     pub sigma: f64,

@@ -27,7 +27,7 @@ pub enum Kind {
     Diurnal,
     /// Two loads alternate. Each load lasts for 0.5 to 4 periods of the planner.
     Square,
-    /// The shares of the functions and the frame lengths change slowly.
+    /// The shares (fractions of packets) of the functions and the frame lengths change slowly.
     Drift,
     /// The load is constant, and the GPU is lost at some time.
     Loss,
