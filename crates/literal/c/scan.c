@@ -20,12 +20,10 @@
 #define GW_SCAN gw_literal_scan_portable
 #endif
 
-/* Number of text positions in one block. The filter looks up every fourth position for long
- * windows, so a block has BLOCK / 4 of them.
- */
+/* Number of text positions in one block. */
 #define BLOCK 4096u
 #define STEP  64u
-/* Number of bytes after a step of 64 positions that the filter also reads. */
+/* Number of bytes that the filter reads beyond a step of 64 text positions. */
 #define AHEAD 8u
 #define FOLD  0x20202020u
 
@@ -106,8 +104,8 @@ static int compare(const struct scan *s, uint32_t id, uint64_t start)
     return s->found(s->context, id, start + length);
 }
 
-/* Compares the whole pattern of an entry with the text. The caller has found that the window of the
- * entry matches at offset `at`.
+/* Compares a whole pattern with the text. The caller has already found that the window, a short
+ * part of the pattern, matches at offset `at`.
  */
 static inline int confirm(const struct scan *s, const struct gw_literal_group *g, uint32_t entry,
                           uint64_t at)
@@ -119,8 +117,8 @@ static inline int confirm(const struct scan *s, const struct gw_literal_group *g
     return compare(s, load4(s->image + g->ids_at + (uint64_t)entry * 4), at - position);
 }
 
-/* Compares the text around offset `at` with the entries from `begin` to `end`. Each entry holds the
- * eight bytes around a window of a pattern.
+/* Compares the text around offset `at` with the entries from `begin` to `end`. An entry holds eight
+ * bytes of a pattern, at and around its window.
  */
 static int bucket(const struct scan *s, const struct gw_literal_group *g, uint32_t begin,
                   uint32_t end, uint64_t at)
@@ -154,8 +152,8 @@ static int bucket(const struct scan *s, const struct gw_literal_group *g, uint32
     return 1;
 }
 
-/* Verifies a list of text positions at which the filter found a possible match for one group of
- * patterns. Positions count from the text offset `base`.
+/* Checks the text positions at which the filter found a possible match for one group of patterns.
+ * The positions in `list` count from the text offset `base`.
  */
 static int verify(const struct scan *s, uint32_t number, const struct list *list, uint64_t base)
 {
@@ -179,8 +177,8 @@ static int verify(const struct scan *s, uint32_t number, const struct list *list
 }
 
 #ifdef GW_AVX512
-/* Looks up 16 bits of a table and appends the text positions whose bit is set to the list. `index`
- * holds the indices of the bits.
+/* Looks up 16 bits of `table`, whose indices are in `index`. Appends the text positions of the bits
+ * that are set to `list`.
  */
 static inline void probe(const uint8_t *table, __m512i index, uint32_t at, struct list *list)
 {
@@ -196,8 +194,9 @@ static inline void probe(const uint8_t *table, __m512i index, uint32_t at, struc
 }
 #endif
 
-/* Filters one step of 64 text positions. `bytes` points to the text at offset `at`, and AHEAD more
- * bytes after the step must be readable.
+/* Looks up 64 text positions in the bit tables, and appends those with a possible match to lists.
+ * `bytes` points to the text at offset `at`. AHEAD more bytes must be readable after the 64
+ * positions.
  */
 static inline void filter_step(const struct scan *s, const uint8_t *bytes, uint32_t at, int is_long,
                                int is_medium, struct list *longs, struct list *mediums)
@@ -240,8 +239,8 @@ static inline void filter_step(const struct scan *s, const uint8_t *bytes, uint3
 #endif
 }
 
-/* Looks up the hits of the first table in the tables of groups 0 and 1, and appends the remaining
- * hits to their lists.
+/* Looks up the hits of the first table in the tables of groups 0 and 1, the longest patterns.
+ * Appends the remaining hits to the list of each group.
  */
 static void second_tables(const struct scan *s, uint64_t base, const struct list *longs,
                           struct list *eight, struct list *four)
@@ -260,8 +259,8 @@ static void second_tables(const struct scan *s, uint64_t base, const struct list
     }
 }
 
-/* Searches a block for patterns of one to three bytes. For each byte, a table holds a mask of the
- * buckets whose patterns may match.
+/* Searches a block for patterns of one to three bytes. These patterns are divided into buckets.
+ * Tables give, for each byte, the mask of the buckets that may match.
  */
 static int short_block(const struct scan *s, uint64_t base, uint64_t end)
 {

@@ -12,14 +12,16 @@ pub struct Pattern {
     pub nocase: bool,
 }
 
-/// Number of windows at the start of a pattern among which the builder selects.
+/// Maximum number of windows (short byte strings), from the start of a pattern, that the builder
+/// considers.
 const WINDOWS_MAX: usize = 250;
 
-/// Window length and stride of each group that has a bit table.
+/// Length of a window, and distance between the text positions that the filter looks up, for each
+/// group with a bit table. Both are in bytes.
 const SHAPES: [(usize, usize); 3] = [(8, 4), (4, 4), (3, 2)];
 
 /// Builds the search image of `patterns`. The number of a pattern is its index. `seed` changes the
-/// hash functions, so that an attacker cannot prepare traffic or rules that collide.
+/// hash functions, so that an attacker cannot prepare patterns or traffic whose hashes collide.
 pub fn build(patterns: &[Pattern], frequencies: &Frequencies, seed: u64) -> Image {
     Builder::new(patterns, frequencies, seed).build()
 }
@@ -32,7 +34,7 @@ struct Builder<'a> {
     bytes: Vec<u8>,
     head: [u32; HEAD_WORDS],
     groups: [[u32; crate::image::GROUP_WORDS]; GROUPS],
-    /// Number of patterns for which the builder has selected a window with this hash.
+    /// Number of windows that the builder has selected so far, by their hash.
     load: Vec<u32>,
     first: Vec<u64>,
 }
@@ -55,8 +57,7 @@ fn group_of(length: usize) -> usize {
 
 impl<'a> Builder<'a> {
     fn new(patterns: &'a [Pattern], frequencies: &'a Frequencies, seed: u64) -> Self {
-        // The hash multipliers are two odd constants (the first is near the golden ratio), varied
-        // by the seed.
+        // The hash multipliers are two odd constants, in which the seed changes some bits.
         let k1 = 0x9e37_79b1 ^ (seed as u32 & 0x00ff_fffe);
         let k2 = 0x85eb_ca77 ^ ((seed >> 32) as u32 & 0x00ff_fffe);
         Self {
@@ -91,8 +92,7 @@ impl<'a> Builder<'a> {
         self.head[head::K2] = self.k2;
         self.head[head::PATTERNS] = self.patterns.len() as u32;
         self.head[head::LONGEST] = self.patterns.iter().map(|pattern| pattern.bytes.len() as u32).max().unwrap_or(0);
-        // The search reads eight entries at once, so more readable bytes must follow the last
-        // entry.
+        // The search reads eight entries at once, so readable bytes must follow the last entry.
         self.bytes.extend_from_slice(&[0; 64]);
         self.head[head::BYTES] = self.bytes.len() as u32;
         let words = self.head.iter().chain(self.groups.iter().flatten());
@@ -158,8 +158,8 @@ impl<'a> Builder<'a> {
         self.write_buckets(number, buckets, back as usize, &entries);
     }
 
-    /// Selects `stride` consecutive windows of the pattern that occur least often in traffic.
-    /// Returns the position of the first of them.
+    /// Selects `stride` consecutive windows of the pattern that are rare in traffic. Returns the
+    /// position of the first window.
     fn choose(&self, bytes: &[u8], width: usize, stride: usize) -> usize {
         let costs: Vec<f64> = bytes
             .windows(width)
@@ -206,8 +206,8 @@ impl<'a> Builder<'a> {
         entries.iter().for_each(|entry| self.bytes.push(entry.position as u8));
     }
 
-    /// Returns the eight bytes that an entry compares with the text around its window, and the
-    /// masks of the comparison.
+    /// Returns the eight bytes of the pattern around the window of an entry, and the masks for
+    /// their comparison with the text.
     fn compared(&self, entry: &Entry, back: usize) -> ([u8; 8], [u8; 8]) {
         let pattern = &self.patterns[entry.pattern as usize];
         let (mut values, mut masks) = ([0; 8], [0; 8]);
@@ -221,8 +221,9 @@ impl<'a> Builder<'a> {
         (values, masks)
     }
 
-    /// Writes the tables of group 3, the patterns of one to three bytes. The patterns are divided
-    /// into eight buckets. Three tables give, for each byte, the mask of buckets that may match.
+    /// Writes the tables for patterns of one to three bytes (group 3). The patterns are divided
+    /// into eight buckets. Each of the three tables gives, for a byte, the mask of the buckets that
+    /// may match.
     fn short_group(&mut self) {
         let mut members: Vec<usize> =
             (0..self.patterns.len()).filter(|index| group_of(self.patterns[*index].bytes.len()) == 3).collect();
@@ -273,8 +274,8 @@ fn folded(window: &[u8]) -> (u32, u32) {
     }
 }
 
-/// Returns the binary logarithm of a table size at which few per cent of the bits are set. The
-/// result is between `low` and `high`.
+/// Returns the binary logarithm of the number of bits in a table, so that only a few per cent of
+/// the bits are set. The result is limited to the range from `low` to `high`.
 fn table_bits(entries: usize, low: u32, high: u32) -> u32 {
     (entries.max(1) * 32).next_power_of_two().ilog2().clamp(low, high)
 }

@@ -23,8 +23,8 @@ impl Default for Frequencies {
 }
 
 impl Frequencies {
-    /// Returns counts without any traffic. All windows of the same length have the same probability
-    /// then.
+    /// Creates the counters before any traffic is counted. All windows of the same length then have
+    /// the same probability.
     pub fn new() -> Self {
         let table = || vec![0; 1 << BITS];
         Self { three: table(), four: table(), eight: table(), positions: 0 }

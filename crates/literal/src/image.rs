@@ -26,8 +26,8 @@ pub(crate) mod head {
     pub(crate) const FIRST_AT: usize = 5;
     /// Binary logarithm of the number of bits of the first table.
     pub(crate) const FIRST_BITS: usize = 6;
-    /// Offset of the three byte tables of group 3, the shortest patterns. Each table has 256 masks
-    /// of buckets.
+    /// Offset of the three tables for patterns of one to three bytes. Each table has 256 entries,
+    /// which give, for a byte, the mask of the buckets that may match.
     pub(crate) const SHORT_AT: usize = 7;
     /// Length of the longest pattern, bytes.
     pub(crate) const LONGEST: usize = 8;
@@ -41,8 +41,8 @@ pub(crate) mod group {
     pub(crate) const TABLE_AT: usize = 1;
     /// Binary logarithm of the number of bits.
     pub(crate) const TABLE_BITS: usize = 2;
-    /// Offset of the bucket starts. There are `2^bits + 1` indices of entries, so that each bucket
-    /// has a start and an end.
+    /// Offset of the start index of each bucket. There is one more index than there are buckets, so
+    /// that each bucket has a start and an end.
     pub(crate) const STARTS_AT: usize = 3;
     /// Binary logarithm of the number of buckets.
     pub(crate) const STARTS_BITS: usize = 4;
@@ -52,17 +52,18 @@ pub(crate) mod group {
     pub(crate) const MASKS_AT: usize = 6;
     /// Offset of the pattern numbers of the entries.
     pub(crate) const IDS_AT: usize = 7;
-    /// Offset of the window positions. Each entry has one byte with the position of its window in
+    /// Offset of the window positions. For each entry, one byte gives the position of its window in
     /// the pattern.
     pub(crate) const POSITIONS_AT: usize = 8;
     /// Number of entries.
     pub(crate) const ENTRIES: usize = 9;
-    /// Number of bytes before the window that an entry also compares with the text.
+    /// Number of bytes before a window that the search also compares with the text.
     pub(crate) const BACK: usize = 10;
 }
 
-/// Size of a pattern record, in bytes. The record has the offset of the pattern bytes and their
-/// length. The masks follow the pattern bytes, and both are padded to a multiple of eight bytes.
+/// Size of a pattern record in bytes. The record gives the offset and the length of the pattern. At
+/// this offset are the bytes of the pattern and then its masks, each padded to a multiple of eight
+/// bytes.
 pub(crate) const PATTERN_BYTES: usize = 8;
 
 /// Image of a set of patterns.

@@ -1,4 +1,5 @@
-//! Search with an image, in Rust. The two forms in C use the same steps.
+//! Searches a text with an image, the compiled form of the patterns. This Rust code and the two
+//! versions in C perform the same steps.
 
 use crate::image::{FOLD, Image, PATTERN_BYTES, group, head, mix};
 use crate::native::{self, Form};

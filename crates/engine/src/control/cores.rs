@@ -33,10 +33,9 @@ pub(crate) fn cores_of_worker(cores: &[usize], index: usize) -> &[usize] {
 
 /// Returns the CPU cores on which the sender thread of a worker may run.
 ///
-/// The result is a core without a worker, or all cores if every core has a worker. A worker that
-/// polls without sleeping would leave no time for a sender thread on its core. The result must not
-/// be empty, because a new thread would then inherit the affinity of its parent, which is the core
-/// of the worker.
+/// The result is a core without a worker, because a worker that polls without sleeping would leave
+/// no time for the sender. If every core has a worker, the result contains all cores, so that the
+/// thread does not inherit the core of its worker.
 pub(crate) fn cores_of_sender(cores: &[usize], workers: usize, index: usize) -> &[usize] {
     let first = workers + index;
     cores.get(first..=first).unwrap_or(cores)

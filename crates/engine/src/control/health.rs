@@ -50,10 +50,10 @@ impl Health {
         Self { workers: (0..workers).map(|_| progress()).collect(), disabled }
     }
 
-    /// Checks the loop counters that all workers publish, and updates which workers are hung.
+    /// Checks the loop counters of all workers, and updates which workers count as hung.
     ///
-    /// `has_ended` returns whether the thread of a worker has ended. The result lists each worker
-    /// whose state has changed, with true if the worker is now hung.
+    /// `has_ended` returns whether the thread of a worker has ended. Each returned pair contains
+    /// the index of a worker whose state has changed, and whether this worker is now hung.
     pub(crate) fn check(
         &mut self,
         counters: &[Arc<[AtomicU64]>],

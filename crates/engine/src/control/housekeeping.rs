@@ -1,5 +1,5 @@
-//! The housekeeping thread calls the periodic work of packet functions. The calls may wait for
-//! packets or devices, so they do not run on the workers or in the watch loop.
+//! Runs the periodic work of packet functions on the housekeeping thread. This work may wait for
+//! packets or devices, so it does not run on the workers or on the thread that watches them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -24,8 +24,9 @@ pub(crate) struct Housekeeper {
 }
 
 impl Housekeeper {
-    /// Starts the housekeeping thread. Returns `None` if no function has periodic work. `disabled`
-    /// receives the names of the functions whose periodic work a bug has ended.
+    /// Starts the housekeeping thread. Returns `None` if no function has periodic work. If the
+    /// periodic work of a function panics, it is not called again, and the name of the function is
+    /// added to `disabled`.
     ///
     /// # Errors
     /// Returns an error if the thread cannot be started.

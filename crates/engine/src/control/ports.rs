@@ -1,4 +1,5 @@
-//! Opens the ports of a run. In a replay, capture files take the place of the configured ports.
+//! Opens the ports, which receive and send packets. In a replay, capture files take the place of
+//! the configured ports.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,15 +41,14 @@ enum Source {
     Live {
         port: u8,
     },
-    /// Several captures, whose packets are merged in the order of time.
+    /// Several capture files, whose packets are merged in the order of their timestamps.
     Replay {
         inputs: Vec<ReplayInput>,
     },
 }
 
 impl Source {
-    /// Returns the port number of the source. A replay reads several captures, so the function
-    /// returns the port number of the first capture.
+    /// Returns the port number of the source, or of the first capture file in a replay.
     fn port(&self) -> u8 {
         match self {
             Self::Synthetic { port, .. } | Self::Pcap { port, .. } | Self::Live { port } => *port,
@@ -97,7 +97,8 @@ impl Ports {
                     Exit::Synthetic { config: Box::new(config.clone()), digest: Digest::new() }
                 }
                 PortKind::Pcap(config) => match config.sink(&port.name, workers).map_err(|e| self.fault(number, e))? {
-                    // A full disk must not stop a router that also captures packets.
+                    // If some ports are live, a failed write (as on a full disk) must not stop the
+                    // program.
                     Some(sink) if has_live => self.capture(port.name.clone(), sink.tolerant(), 0),
                     Some(sink) => self.capture(port.name.clone(), sink, 0),
                     None => Exit::None,
@@ -291,7 +292,8 @@ impl Ports {
                 *port += *counters;
             }
         }
-        // Live ports also count events in hardware, which the queues of the workers do not see.
+        // The hardware of a live port also counts events, which the counters of the workers do not
+        // include.
         for (port, live) in ports.iter_mut().zip(&self.live) {
             let Some(live) = live.as_ref().map(|live| live.counters()) else { continue };
             port.missed = port.missed.max(live.missed);
@@ -331,8 +333,8 @@ impl Ports {
     }
 }
 
-/// Returns a copy of the configured port. If the port generates probe packets, the copy has an
-/// empty record of them for this run.
+/// Returns a copy of the port configuration. If the port generates probe packets, the copy gets a
+/// new, empty record of the probe packets.
 fn with_probes(kind: &PortKind) -> PortKind {
     let mut kind = kind.clone();
     if let PortKind::Synthetic(config) = &mut kind

@@ -7,8 +7,8 @@ use godwit_device::{CustomKernel, Program};
 use godwit_function::Function;
 use godwit_packet::ImageRef;
 
-/// Presents a packet function to the device layer. [`Function`] does not depend on devices, and
-/// [`Program`] does not depend on functions.
+/// Adapter that lets devices run a packet function. It keeps [`Function`] independent of devices,
+/// and [`Program`] independent of functions.
 pub struct FunctionProgram {
     name: String,
     function: Arc<dyn Function>,

@@ -54,8 +54,8 @@ impl Engine {
         Ok(Self { parts: setup::build(config, options)?, reload: options.reload.clone() })
     }
 
-    /// Returns the compiled form of each function that the engine chose for this machine, and the
-    /// measurements on which the choice is based.
+    /// Returns which compiled version of each function the engine chose for this machine, and the
+    /// measurements that led to the choice.
     pub fn choices(&self) -> Vec<Choice> {
         self.parts.devices.choices()
     }
@@ -118,8 +118,8 @@ impl Engine {
             one_at_a_time: Mutex::default(),
             changer,
         });
-        // The threads that start here must end before the parts of the engine that they access are
-        // dropped. This holds even if a worker failed.
+        // The threads that start here access parts of the engine. They must end before these parts
+        // are dropped, even if a worker failed.
         let disabled = Disabled::default();
         let housekeeper = match ports.is_replay() {
             false => Housekeeper::start(Arc::clone(&commands), disabled.clone()),
@@ -145,9 +145,9 @@ impl Engine {
                 if let Some(worker) = health.hung_worker()
                     && since.elapsed() >= HUNG_GRACE
                 {
-                    // The thread of the hung worker may never end, and may hold locks of these
-                    // parts. The parts are therefore not closed, and the process ends without this
-                    // thread.
+                    // The hung worker may never end, and may hold locks of these values. The values
+                    // are therefore not dropped, and the process ends without waiting for the
+                    // worker.
                     std::mem::forget((ports, devices, server, housekeeper, reloader));
                     return Err(Error::Hung { worker });
                 }

@@ -29,7 +29,7 @@ use crate::plan::change::PlanChanges;
 use crate::plan::changer::{Changer, steering_functions};
 use crate::plan::grace::GracePeriods;
 
-/// Workers that are ready to start, and the parts that the control thread keeps.
+/// Workers that are ready to start, and the parts of the engine that the control thread keeps.
 pub(crate) struct EngineParts {
     pub(crate) plan: Arc<ChainPlan>,
     pub(crate) workers: Vec<Worker>,
@@ -45,8 +45,7 @@ pub(crate) struct EngineParts {
     pub(crate) state: Option<Arc<State>>,
 }
 
-/// Steering key that depends on the traffic class of a packet. The steering key selects the worker
-/// of a packet.
+/// Keys that select the worker of a packet, depending on the traffic class of the packet.
 ///
 /// Packets of one class pass at most one function that keeps state for many flows
 /// (`config/workers.rs` checks this). That function provides the key of the class.
@@ -66,8 +65,9 @@ impl SteerKey for ClassKeys {
     }
 }
 
-/// Creates the steering, which selects a worker for each packet. If a function keeps state for the
-/// class of the packet, the key of that function decides. Otherwise the flow hash decides.
+/// Creates the steering, which selects a worker for each packet. If a function keeps state for many
+/// flows, it provides the key for the traffic classes that reach it. The flow hash selects the
+/// worker for all other classes.
 fn steering(config: &Config) -> Steering {
     let key_of = |function: usize| config.functions[function].function.steer_key();
     let functions = steering_functions(&config.functions, &config.chain);
@@ -88,15 +88,15 @@ fn arena(config: &Config) -> Result<Arena, Error> {
     }
     let workers = config.engine.workers;
     let bytes = Arena::bytes_for(&arena, workers)?;
-    // Devices in launch mode that have no memory of their own need no special memory. They access
-    // any memory of the process, including huge pages.
+    // A device in launch mode that has no memory of its own can access any memory of the process,
+    // including huge pages. Such a device is therefore not listed here.
     let ids_of = |is_wanted: &dyn Fn(&DeviceConfig) -> bool| {
         let used = config.devices.iter().filter(|device| is_used(config, &device.id) && is_wanted(device));
         used.map(|device| device.id.as_str()).collect::<Vec<_>>()
     };
-    // The first listed device that provides memory provides the arena, the memory of all packets.
-    // Devices in persistent mode come first, because they need such memory. For devices that copy
-    // packets, other memory is only slower.
+    // The first device in this list that can provide memory provides it for all packets. Devices in
+    // persistent mode come first, because they cannot work with other memory. Devices that copy
+    // packets are only slower with other memory.
     let mut ids = ids_of(&|device| device.mode == Mode::Persistent);
     ids.extend(ids_of(&|device| device.mode == Mode::Launch && godwit_device::has_own_memory(&device.id)));
     Ok(Arena::over(godwit_device::arena_memory(&ids, bytes)?, arena, workers)?)
@@ -105,8 +105,9 @@ fn arena(config: &Config) -> Result<Arena, Error> {
 /// Opens the state folder, and connects it with the functions whose sequence numbers must survive a
 /// restart.
 ///
-/// Returns `None` if no such function exists, or if the run is a replay. It also returns `None` for
-/// a configuration that comes from no file and names no folder, because its keys are generated.
+/// Returns `None` if no function has such sequence numbers, or if the run is a replay. It also
+/// returns `None` if the configuration comes from no file and names no folder. The keys of such a
+/// configuration are generated.
 fn start_state(config: &Config, options: &Options) -> Result<Option<Arc<State>>, Error> {
     let folder = options.state.as_ref().or(config.engine.state.as_ref());
     let functions = || config.functions.iter().filter_map(|entry| Some((&entry.name, entry.function.durable()?)));

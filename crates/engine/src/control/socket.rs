@@ -48,18 +48,18 @@ const REQUEST_BYTES_MAX: usize = 1 << 20;
 const CLIENTS_MAX: usize = 8;
 /// Idle time after which the server disconnects a client.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// Longest time in which a client must have read a complete reply. The server then disconnects the
-/// client.
+/// Longest time that a client may take to read a complete reply. After this time, the server
+/// disconnects the client.
 const WRITE_LIMIT: Duration = Duration::from_secs(5);
 /// Time after the end of the run for which a client can still read a reply.
 const END_WRITE_LIMIT: Duration = Duration::from_millis(200);
 /// Interval at which a waiting thread checks whether the run has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-/// Longest time to wait for a report. The watch loop normally answers much faster.
+/// Longest time to wait for a report. The report is normally available much faster.
 const REPORT_LIMIT: Duration = Duration::from_secs(10);
 /// Time after the end of the run for which a client can still read the packets of its trace.
 const TRACE_GRACE: Duration = Duration::from_secs(1);
-/// Maximum time for which a request for packets of a trace waits.
+/// Maximum time for which a trace request waits for packets.
 const TRACE_WAIT: Duration = Duration::from_millis(500);
 
 /// Control socket that accepts connections but does not answer requests yet. Dropping it removes
@@ -146,7 +146,7 @@ fn is_readable(from: &impl AsFd, limit: Duration) -> bool {
     poll(&mut fds, limit).is_ok_and(|ready| ready > 0)
 }
 
-/// Parts of the engine that requests and periodic work of functions access.
+/// Parts of the engine that control requests and the periodic work of functions access.
 pub(crate) struct Commands {
     /// Configured name and implementation of each function.
     pub(crate) functions: Vec<(String, Arc<dyn Function>)>,
@@ -169,9 +169,8 @@ pub(crate) struct ControlServer {
 }
 
 impl ControlServer {
-    /// Starts the server and pins its threads to `cores`, which run no worker. On the core of a
-    /// worker that polls without sleeping, these threads would wait for milliseconds until the
-    /// scheduler moves them.
+    /// Starts the server and pins its threads to `cores`, on which no worker runs. A worker that
+    /// polls without sleeping would delay these threads by milliseconds.
     ///
     /// # Errors
     /// Returns an error if the thread cannot be started.

@@ -17,8 +17,8 @@ pub fn wipe_texts(value: &mut Value) {
 }
 
 /// JSON value that overwrites its strings with zeros when it is dropped. If a text is not valid
-/// JSON, the strings before the fault are overwritten too. The JSON parser keeps a copy of strings
-/// with escape sequences.
+/// JSON, the strings before the fault are overwritten too. The JSON parser keeps an additional copy
+/// of strings with escape sequences, which is not overwritten.
 pub(crate) struct WipedValue(pub(crate) Value);
 
 impl WipedValue {

@@ -25,8 +25,8 @@ pub(crate) fn plan(
         config.functions.iter().map(|entry| (entry.name.clone(), Arc::clone(&entry.function))).collect();
     let mut kernels: Vec<u8> = functions.iter().map(|(_, function)| function.contract().bin_kernel()).collect();
     if kernels.is_empty() {
-        // A chain that only connects ports has no functions and therefore no kernels. A packer
-        // needs at least one label (the key of a bin of packets), so a kernel is added.
+        // A chain that only connects ports has no functions and therefore no kernels. The packer,
+        // which groups packets into bins (batches), needs at least one kernel, so one is added.
         kernels.push(0);
     }
     let depends_on_class = |function: usize| {

@@ -24,9 +24,8 @@ pub(crate) struct ChainPlan {
     /// Function numbers in topological order: each function comes before all functions that may
     /// follow it in the chain.
     pub(crate) sequence: Vec<usize>,
-    /// Functions that need packets in arrival order. The gate number of a function is its index
-    /// here. Packets wait at a gate until they are in arrival order. The function has a gate number
-    /// even if no packet ever waits.
+    /// Functions that need packets in arrival order. Packets wait at the gate of such a function
+    /// until they are in order. The index of a function in this list is its gate number.
     pub(crate) gates: Vec<usize>,
     /// Whether packets leave in arrival order. One entry per port.
     pub(crate) ordered: Vec<bool>,
@@ -34,8 +33,8 @@ pub(crate) struct ChainPlan {
     /// Part of the function chain that each device executes on its own. If the entry is `None`, the
     /// device returns packets to the host after each function.
     pub(crate) chains: Vec<Option<Arc<DeviceChain>>>,
-    /// Streams of all packers. A stream is one input of a packer, and a bin (a batch for one
-    /// work-group) contains packets of one stream only.
+    /// Input streams of the packers, which group packets into bins (batches for one work-group). A
+    /// bin contains packets of one stream only.
     pub(crate) streams: Vec<Stream>,
 }
 
@@ -44,36 +43,37 @@ pub(crate) struct Stage {
     /// Configured name of the function.
     pub(crate) name: String,
     pub(crate) function: Arc<dyn Function>,
-    /// Gate at which packets wait for arrival order before they enter the function.
+    /// Gate at which packets wait until they are in arrival order, before they enter the function.
     ///
     /// The gate is `None` if the function does not need arrival order. It is also `None` if packets
-    /// come only from ports, because they are in arrival order then.
+    /// reach the function only from ports, because they are then in order.
     pub(crate) gate: Option<usize>,
-    /// Progress value of a packet on its way to the function. The value grows with the number of
-    /// gates before the function.
+    /// Progress of a packet on its way to the function. The value grows with the number of gates
+    /// (points that restore arrival order) before the function.
     pub(crate) progress: u8,
     pub(crate) counters: FunctionLayout,
-    /// Whether the stage that follows a verdict depends on the class of the packet.
+    /// Whether the next stage of a packet depends on its traffic class as well as on the verdict,
+    /// Whether the next stage of a packet depends on its traffic class. It always depends on the
+    /// verdict, the result of the function for the packet.
     pub(crate) is_routed_by_class: bool,
-    /// Devices that run the function, as indices into the devices of the worker. The list contains
-    /// at least one device. It does not change when a device fails.
+    /// Devices that run the function, as indices into the worker's list of devices. There is at
+    /// least one device, and a device that has failed stays in the list.
     pub(crate) devices: Box<[usize]>,
-    /// Stream of each traffic class. If it is `None`, all classes use the stream whose index is the
-    /// function number.
+    /// Index of the packer's input stream for each traffic class. If the field is `None`, all
+    /// classes use the stream whose index is the function number.
     pub(crate) streams: Option<Box<[u16]>>,
 }
 
 impl Stage {
-    /// Returns the progress value of a packet that has entered the function. Such a packet has
-    /// passed the gate of the function. It is prepared on the worker or waits in a bin (a batch for
-    /// one kernel call).
+    /// Returns the progress of a packet that has passed the gate of the function. Such a packet is
+    /// prepared on the worker or waits in a bin (a batch for one kernel call).
     pub(crate) fn progress_inside(&self) -> u8 {
         self.gate.map_or(self.progress, |gate| Order::after(gate + 1))
     }
 }
 
-/// First processing stage of a packet, by ingress port and traffic class. Each stage has a small
-/// number, by which packets are grouped.
+/// First processing stage of a packet, by ingress port and traffic class. Packets are grouped by
+/// the number of their first stage, which is counted from 0.
 #[derive(Debug)]
 pub(crate) struct Entries {
     /// Number of the first stage for each port and class.
@@ -101,7 +101,7 @@ impl Entries {
         Self { numbers, stages, classes }
     }
 
-    /// Returns the numbers of the first stages of a port, by traffic class.
+    /// Returns the number of the first stage for each traffic class of a port.
     #[inline]
     pub(crate) fn of_port(&self, port: u8) -> &[u8] {
         &self.numbers[usize::from(port) * self.classes..][..self.classes]
@@ -141,8 +141,8 @@ impl ChainPlan {
         let layout = CounterLayout::new(contracts, placement.devices.iter().copied());
         let mut sequence: Vec<usize> = (0..functions.len()).collect();
         sequence.sort_by_key(|&index| (ranks[index], index));
-        // This closure returns all pairs of a traffic class and a verdict of a function. The type
-        // of the decider has the same limits, so the casts do not truncate.
+        // This closure returns all pairs of a traffic class and a verdict of a function. The
+        // decider takes both numbers as `u8`, so the casts do not truncate.
         let outcomes_of = |function: usize| {
             let verdicts = functions[function].1.contract().verdicts.len();
             (0..classes.len()).flat_map(move |class| (0..verdicts).map(move |verdict| (class as u8, verdict as u8)))

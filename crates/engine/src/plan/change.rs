@@ -42,8 +42,8 @@ impl PlanChanges {
         Arc::new(Self { epochs: Epochs::new(workers), latest: Mutex::new((0, plan)), held_ns: AtomicU64::new(0) })
     }
 
-    /// Returns the state of plan changes that belongs to worker `worker`. The state must exist
-    /// before the worker starts. When it is dropped, the worker counts as ended.
+    /// Returns the part of the state that belongs to worker `worker`. It must exist before the
+    /// worker starts. When it is dropped, the worker counts as ended.
     pub(crate) fn of_worker(self: &Arc<Self>, worker: usize) -> WorkerChange {
         WorkerChange {
             epoch: self.epochs.of_worker(worker),
@@ -81,7 +81,7 @@ impl PlanChanges {
     }
 }
 
-/// State of one worker during plan changes: its answers to requests, and the packets that it holds.
+/// State of one worker during plan changes. It holds back packets until the worker takes the plan.
 pub(crate) struct WorkerChange {
     epoch: WorkerEpoch,
     shared: Arc<PlanChanges>,
@@ -94,13 +94,13 @@ pub(crate) struct WorkerChange {
 /// State of a worker that drains packets of the old plan.
 #[derive(Clone, Copy)]
 struct Draining {
-    /// Number of packets that had arrived before the drain began. The drain ends when that many
-    /// packets have left the order ring.
+    /// Number of packets that had arrived before the drain began. The drain ends when this many
+    /// packets in total have left the worker.
     until: usize,
     since_ns: u64,
 }
 
-/// New plan that the worker takes, and the packets that it held until then.
+/// New plan that the worker takes, and the packets that it held back until then.
 pub(crate) struct TakenPlan {
     number: u64,
     pub(crate) plan: Arc<ChainPlan>,
@@ -122,8 +122,8 @@ impl WorkerChange {
         self.draining.is_some()
     }
 
-    /// Holds packets that have just arrived while the worker drains the old plan. Returns false if
-    /// the worker does not drain. The caller must then start the packets.
+    /// Holds packets back while the worker drains the old plan. At any other time, returns false,
+    /// and the caller must start to process the packets.
     #[inline]
     pub(crate) fn hold(&mut self, packets: &[Descriptor]) -> bool {
         let drains = self.drains();
@@ -136,9 +136,9 @@ impl WorkerChange {
     /// Starts or continues the drain of the old plan. Returns the new plan when all packets of the
     /// old plan have left.
     ///
-    /// The worker calls this function once per loop iteration while [`WorkerChange::is_requested`]
-    /// returns true, before it receives packets. `arrived` and `passed` count the packets that have
-    /// entered and left the order ring since the start.
+    /// The worker calls this function once per loop iteration, before it receives packets, while
+    /// [`WorkerChange::is_requested`] returns true. `arrived` and `passed` count the packets that
+    /// have arrived at the worker and left it since its start.
     pub(crate) fn take(&mut self, arrived: usize, passed: usize, now_ns: u64) -> Option<TakenPlan> {
         let begins = Draining { until: arrived, since_ns: now_ns };
         let Draining { until, since_ns } = *self.draining.get_or_insert(begins);
@@ -151,7 +151,7 @@ impl WorkerChange {
     }
 
     /// Reports that the worker uses the new plan. The worker calls this function after it has
-    /// started the held packets.
+    /// started to process the packets that it held back.
     pub(crate) fn answer(&mut self, taken: TakenPlan, now_ns: u64) {
         self.shared.held_ns.fetch_max(now_ns - taken.since_ns, Ordering::Relaxed);
         self.epoch.answer(taken.number);

@@ -23,8 +23,8 @@ use crate::plan::change::PlanChanges;
 /// normal processing time. The watchdog declares an unresponsive device lost much earlier.
 const DRAIN_LIMIT: Duration = Duration::from_secs(60);
 
-/// Returns one function for each traffic class. The state of this function determines which worker
-/// receives the packets of the class. If the entry is `None`, the flow hash determines the worker.
+/// Returns the function whose state determines which worker receives packets, for each traffic
+/// class. An entry is `None` if the flow hash determines the worker.
 pub(crate) fn steering_functions(functions: &[FunctionConfig], chain: &Chain) -> Vec<Option<usize>> {
     let keyed = |class: usize| {
         let reached = |index: &usize| chain.is_reached_by(*index, class);
@@ -54,10 +54,10 @@ struct Current {
 pub(crate) struct ChangeResult {
     /// Number of changes since the start, including this one.
     change: u64,
-    /// Time in microseconds from the request until all new packets took the new chain.
+    /// Time in microseconds from the request until all new packets followed the new chain.
     took_us: u64,
-    /// Longest time in microseconds for which a worker held new packets. It holds them until its
-    /// last packet of the old chain has left.
+    /// Longest time in microseconds for which a worker held back new packets. The worker waited
+    /// until its last packet of the old chain had left.
     held_us: u64,
     /// Warnings for the operator about probable mistakes, and about parts of the chain that a
     /// device does not execute.
@@ -110,8 +110,8 @@ impl Changer {
         let ChainConfig { classifier, chain, mut warnings } = read(&self.config).map_err(Error::request)?;
         let steering = steering_functions(&self.config.functions, &chain);
         self.check_steering(&current, &classifier, &steering)?;
-        // The rows of the previous plan on the devices are free only when all workers use the
-        // current plan.
+        // The new plan may reuse memory on the devices that an earlier plan occupies. This memory
+        // is free when all workers use the current plan.
         if !self.changes.wait(current.number, DRAIN_LIMIT) {
             return Err(Error::request("packets of the previous chain are still in flight: try again later"));
         }
@@ -133,8 +133,8 @@ impl Changer {
         Ok(ChangeResult { change: number, took_us, held_us, warnings })
     }
 
-    /// Checks that the new chain sends each flow to the same worker as before, because that worker
-    /// has the state which functions keep for the flow.
+    /// Checks that the new chain sends each flow to the same worker as before, because functions
+    /// keep the state of a flow on its worker.
     fn check_steering(
         &self,
         current: &Current,

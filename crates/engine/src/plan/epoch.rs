@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 
 /// Interval at which a waiting control thread polls for answers.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
-/// Value that a worker which has ended stores in place of a request number. It is greater than the
-/// number of any request.
+/// Value that a worker stores as its answer when it ends. The value is greater than the number of
+/// any request.
 const ENDED: u64 = u64::MAX;
 
 /// Requests of one kind to all workers, and their answers.
@@ -47,8 +47,8 @@ impl Epochs {
         Arc::new(Self { requested: AtomicU64::new(0), answers })
     }
 
-    /// Returns the part of the epochs (the answers to requests) that belongs to worker `worker`. It
-    /// must exist before the worker starts.
+    /// Returns the handle with which worker `worker` sees and answers requests. The handle must
+    /// exist before the worker starts.
     pub(crate) fn of_worker(self: &Arc<Self>, worker: usize) -> WorkerEpoch {
         WorkerEpoch { shared: Arc::clone(self), worker, answered: 0 }
     }
@@ -87,8 +87,8 @@ impl Epochs {
     }
 }
 
-/// Part of the epochs (the answers to requests) that belongs to one worker. When it is dropped, the
-/// worker counts as ended.
+/// Handle with which one worker sees and answers requests. When it is dropped, the worker counts as
+/// ended.
 #[derive(Debug)]
 pub(crate) struct WorkerEpoch {
     shared: Arc<Epochs>,

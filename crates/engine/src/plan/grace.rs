@@ -25,8 +25,8 @@ impl GracePeriods {
         Self(Epochs::new(workers))
     }
 
-    /// Returns the state of grace periods that belongs to worker `worker`. The state must exist
-    /// before the worker starts. When it is dropped, the worker counts as ended.
+    /// Returns the handle with which worker `worker` takes part in grace periods. The handle must
+    /// exist before the worker starts. When it is dropped, the worker counts as ended.
     pub(crate) fn of_worker(&self, worker: usize) -> WorkerGrace {
         WorkerGrace { epoch: self.0.of_worker(worker), waiting: None }
     }
@@ -41,8 +41,8 @@ impl GracePeriods {
         self.0.is_answered(number)
     }
 
-    /// Starts a grace period and waits for its end. All packets that had arrived before are then
-    /// gone from the workers and devices. Returns false if `limit` expires first.
+    /// Starts a grace period and waits until all packets that had arrived before have left the
+    /// workers and devices. Returns false if `limit` expires first.
     pub(crate) fn wait(&self, limit: Duration) -> bool {
         self.0.wait(self.0.ask(), limit)
     }
@@ -53,14 +53,14 @@ impl GracePeriods {
 pub(crate) struct WorkerGrace {
     epoch: WorkerEpoch,
     /// Number of the current grace period, and the number of packets that had arrived at its start.
-    /// The grace period ends when that many packets have left the order ring.
+    /// The grace period ends when this many packets in total have left the worker.
     waiting: Option<(u64, usize)>,
 }
 
 impl WorkerGrace {
     /// Checks whether a grace period begins or ends. The worker calls this function at the end of
-    /// each loop iteration. `arrived` and `passed` count the packets that have entered and left the
-    /// order ring since the start.
+    /// each loop iteration. `arrived` and `passed` count the packets that have arrived at the
+    /// worker and left it since its start.
     #[inline]
     pub(crate) fn poll(&mut self, arrived: usize, passed: usize) {
         if let Some(requested) = self.epoch.requested() {
@@ -75,8 +75,8 @@ impl WorkerGrace {
         let (number, until) = *self.waiting.get_or_insert((requested, arrived));
         if passed >= until {
             self.waiting = None;
-            // After a grace period, callers wipe removed keys from their tables. Kernels may have
-            // left copies of these keys on the stack, so the stack is wiped here.
+            // Callers remove a key and wait for a grace period before they wipe the key. Kernels
+            // may have left copies of the key on the stack, so the worker wipes its stack here.
             wipe_stack();
             self.epoch.answer(number);
         }
@@ -102,8 +102,8 @@ mod tests {
             while graces.0.requested() < 2 {
                 std::thread::yield_now();
             }
-            // The first grace period ends here. It does not wait for packets that arrived after its
-            // start.
+            // The first grace period ends here, because it does not wait for packets that arrived
+            // after its start.
             first.poll(12, 10);
             first.poll(13, 11);
             second.poll(0, 0);
