@@ -13,8 +13,9 @@ use godwit_sched::Chunk;
 
 use crate::control::program::FunctionProgram;
 
-/// A packet function with everything that it needs on a worker: its part that runs on the CPU, a
-/// lane to the CPU device for its kernel, and packet buffers.
+/// A packet function with everything that it needs on a worker. This includes the part of the
+/// function that runs on the CPU, a connection to the CPU device for its kernel, and packet
+/// buffers.
 struct Gateway {
     function: Arc<dyn Function>,
     host_half: Option<Box<dyn HostHalf>>,

@@ -48,8 +48,8 @@ impl std::fmt::Debug for Opener {
     }
 }
 
-/// Capture files that replace all ports of a run. The output then depends only on the capture files
-/// and on the configuration.
+/// Capture files for a replay, which replace all configured ports. The output of the replay then
+/// depends only on the capture files and on the configuration.
 #[derive(Clone, Debug)]
 pub struct Replay {
     /// Input capture files, each with the name of the port that it replaces. A file without a name

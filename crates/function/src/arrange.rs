@@ -5,8 +5,9 @@ use godwit_packet::{Region, Stamp};
 
 use crate::{Contract, Work};
 
-/// Packets that have arrived at a function, and the steps that the engine takes with them. The host
-/// half of the function (its part that runs on the CPU) decides on the steps.
+/// Input and output of [`HostHalf::arrange`](crate::HostHalf::arrange). The input consists of the
+/// packets that have arrived at a function. The output is a list of steps for the engine, such as
+/// to hold or to drop a packet.
 pub struct Arrangement<'a> {
     /// Packet buffers of the worker. The function may rewrite the frames of the packets. It may
     /// allocate buffers for [`Step::Split`], [`Step::Join`], [`Step::Resume`] and [`Step::Create`].
@@ -66,8 +67,8 @@ pub enum Step {
         /// Work that the kernel has to do for the packet.
         work: Work,
     },
-    /// The function created a packet from the packet of the last `Keep` or `Join`. The new packet
-    /// follows that packet in arrival order.
+    /// The function created a packet from the packet of the last [`Step::Keep`] or [`Step::Join`].
+    /// The new packet follows that packet in arrival order.
     Split {
         /// Descriptor of the new packet, in a buffer that was allocated for it.
         packet: Descriptor,
@@ -83,10 +84,12 @@ pub enum Step {
     /// The function joins the packet with packets that it held. The joined packet takes the place
     /// of this packet in arrival order.
     Join {
-        /// Descriptor of the packet that completes the set, as it arrived.
+        /// Descriptor of the packet that arrived last, as it arrived. This packet completes the
+        /// joined packet.
         packet: Descriptor,
         /// Descriptor of the joined packet. Its buffer was allocated for it, or is the buffer of
-        /// `packet`. The engine copies the port, the flow hash and the order tag from `packet`.
+        /// `packet`. The engine copies the port, the flow hash and the position in arrival order
+        /// from `packet`.
         whole: Descriptor,
         /// Number of previously held packets in the joined packet.
         held: u32,
@@ -96,19 +99,19 @@ pub enum Step {
     /// A packet that the function held continues as if it had just arrived. The engine drops it if
     /// the worker has too many packets in flight.
     Resume {
-        /// Descriptor of the packet, in a buffer that was allocated for it. It has the original
-        /// port and flow hash of the packet.
+        /// Descriptor of the packet, in a buffer that was allocated for it. Its port and flow hash
+        /// are those that the packet had at its arrival.
         packet: Descriptor,
         /// Work that the kernel has to do for the packet.
         work: Work,
-        /// Drop reason of the function that counts if the engine drops the packet.
+        /// Drop reason under which the packet is counted if the engine drops it.
         reason: u8,
     },
-    /// The function created a packet that does not derive from another packet. The engine omits it
-    /// if the worker has too many packets in flight.
+    /// The function created a packet that does not derive from another packet. The engine discards
+    /// it if the worker has too many packets in flight.
     Create {
-        /// Descriptor of the packet, in a buffer that was allocated for it. It has the port and
-        /// flow hash of its flow.
+        /// Descriptor of the packet, in a buffer that was allocated for it. Its port and flow hash
+        /// are those of the packet's flow.
         packet: Descriptor,
         /// Work that the kernel has to do for the packet.
         work: Work,

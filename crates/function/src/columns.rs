@@ -20,8 +20,8 @@ pub struct WorkColumns {
     /// For each packet, the variant that the kernel runs, or [`SETTLED`] if the packet does not
     /// need the kernel.
     kinds: Vec<u16>,
-    /// For each packet, the parameter of the kernel. If the packet does not need the kernel, its
-    /// outcome.
+    /// For each packet, the parameter of the kernel, or the outcome if the packet does not need the
+    /// kernel.
     values: Vec<u64>,
     /// Scratch memory for functions that prepare packets in rows, which are one [`Work`] per
     /// packet.
@@ -68,8 +68,9 @@ impl WorkColumns {
         self.kinds.iter().zip(&self.values).map(|(&kind, &value)| row(kind, value))
     }
 
-    /// Returns the variant of the packet with index `from`, and the number of consecutive packets
-    /// from there on that have this variant. Returns `None` if the packet does not need the kernel.
+    /// Returns the variant (the kind of processing) of the packet with index `from`. Also returns
+    /// the number of consecutive packets with this variant, starting at `from`. Returns `None` if
+    /// the packet does not need the kernel.
     ///
     /// # Panics
     /// If the packet does not exist.
@@ -190,8 +191,8 @@ mod tests {
     }
 
     proptest! {
-        /// Work is returned as it was added, and runs of packets match those that the test counts
-        /// packet by packet.
+        /// The columns return all work unchanged. The runs of packets equal the runs that the test
+        /// counts packet by packet.
         #[test]
         fn columns_match_rows(stretches in prop::collection::vec((work(), 1..90_usize), 0..8)) {
             let rows: Vec<Work> = stretches.iter().flat_map(|&(work, count)| vec![work; count]).collect();

@@ -43,7 +43,8 @@ struct Custom {
     declared: Declared,
 }
 
-/// Creates a function that a user wrote from its stanza: compiles its C file and builds its tables.
+/// Creates a user-written function from its stanza. Compiles the C file of the function and builds
+/// its tables.
 pub(crate) fn build(
     stanza: Spanned<DeTable<'_>>,
     context: &BuildContext<'_>,

@@ -124,9 +124,9 @@ pub trait Function: Send + Sync {
         self.contract().tailroom_bytes
     }
 
-    /// Returns the number of tailroom bytes that the function does not need, for each frame length
-    /// modulo 16. The values hold for every L2 header. A function that pads to blocks needs its
-    /// full tailroom only for some lengths.
+    /// Returns how many bytes of its tailroom the function does not need. The index is the length
+    /// of the frame modulo 16. A function that pads frames to blocks needs its full tailroom only
+    /// for some lengths. The values hold for every L2 header.
     fn tailroom_saved(&self) -> [u8; 16] {
         [0; 16]
     }
@@ -137,9 +137,9 @@ pub trait Function: Send + Sync {
         0
     }
 
-    /// Creates the part of the function that runs on the CPU, for the worker with number `worker`
-    /// of `workers` workers. Returns `None` if the kernel runs on every packet with
-    /// [`Function::variant`] and parameter 0.
+    /// Creates the part of the function that runs on the CPU of the worker with number `worker`.
+    /// `workers` is the number of workers. Returns `None` if there is no such part. The kernel then
+    /// runs on every packet with [`Function::variant`] and parameter 0.
     fn host_half(&self, worker: usize, workers: usize) -> Option<Box<dyn HostHalf>> {
         let _ = (worker, workers);
         None
@@ -323,7 +323,7 @@ pub trait Running {
     ///
     /// # Errors
     /// Returns [`Error::Command`] if a device in use did not receive the bytes. The function must
-    /// then not refer to them.
+    /// then not refer to these bytes.
     fn image_changed(&self, range: Range<usize>) -> Result<(), Error>;
 
     /// Waits for a grace period: all packets that were prepared for their kernel before the call

@@ -100,8 +100,8 @@ fn rules_of<'a>(
     Ok(())
 }
 
-/// Values of the keys of a packet class or of a trace filter, with one list per key. The list of an
-/// absent key contains only `None`, which matches all packets.
+/// Values in a packet class or in a trace filter, with one list per key. The list of an absent key
+/// contains only `None`, which matches all packets.
 pub(crate) struct Lists {
     pub(crate) protocols: Vec<Option<u8>>,
     pub(crate) sources: Vec<Option<Prefix>>,
@@ -112,7 +112,7 @@ pub(crate) struct Lists {
 
 impl Lists {
     /// Checks whether any packet can match these lists. If not, returns the key at fault and an
-    /// error message. `what` names the owner of the lists in the message.
+    /// error message. `what` is the word for the lists in the message: `class` or `filter`.
     pub(crate) fn contradiction(&self, what: &str) -> Option<(&'static str, String)> {
         let has_ports = |protocol: &Option<u8>| protocol.is_none_or(protocol::has_ports);
         let ports = [("source_ports", &self.source_ports), ("destination_ports", &self.destination_ports)];
@@ -158,7 +158,7 @@ impl Lists {
     }
 }
 
-/// Error of a [`Term`], a value in the configuration. The caller adds the position of the value.
+/// Error in a value of the configuration ([`Term`]). The caller adds the position of the value.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TermError {
     #[error("{0} is not a protocol number: must be 0 to 255")]
@@ -219,7 +219,8 @@ pub(crate) fn read_ports(term: &Term) -> Result<RangeInclusive<u16>, TermError> 
     }
 }
 
-/// Values of a key, which has one value or a list. It is empty if the key is absent.
+/// List of the values of a key. A single value is a list with one element. The list is empty if the
+/// key is absent.
 #[derive(Default)]
 struct Terms(Vec<Spanned<Term>>);
 
@@ -250,8 +251,8 @@ impl Terms {
 
 impl<'de> Deserialize<'de> for Terms {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // The position of the value is read first, because only the value itself shows whether it
-        // is a list.
+        // The position is read together with the value. A single value needs this position, but the
+        // elements of a list have positions of their own.
         let value = Spanned::<OneOrMore>::deserialize(deserializer)?;
         let span = value.span();
         Ok(Self(match value.into_inner() {

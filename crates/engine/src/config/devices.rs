@@ -11,20 +11,21 @@ use super::error::ConfigError;
 use super::functions::{FunctionConfig, no_device};
 use super::settings::{EngineConfig, PackingKeys, validate_packing, within};
 
-/// Number of sets of bins (batches of packets) that a worker has for the CPU. The CPU finishes each
-/// set before the worker submits the next one.
+/// Number of chunks per worker for the CPU. A chunk is a set of bins (batches of packets) that is
+/// submitted together. The CPU finishes each chunk before the worker submits the next one.
 const CHUNKS_SYNCHRONOUS: usize = 4;
-/// Maximum number of sets of bins (batches of packets) that a worker has for a device. More than a
-/// few sets in flight do not increase the throughput.
+/// Maximum number of chunks per worker for a device. A chunk is a set of bins (batches of packets)
+/// that is submitted together. More than a few chunks in flight do not increase the throughput.
 const CHUNKS_MAX: usize = 64;
 /// Maximum watchdog timeout: one hour, in milliseconds.
 const WATCHDOG_MS_MAX: usize = 3_600_000;
 /// Minimum number of bins (batches of packets) per submission to any device except the CPU.
 const BINS: u32 = 64;
-/// Maximum value of a function in the key `share`, which divides the thread groups of a device
-/// between functions.
+/// Maximum share of a function in the key `share`. The key divides the work-groups of a device
+/// between functions, in proportion to their shares.
 const SHARE_MAX: u32 = 1000;
-/// Maximum number of packets for which the bins of one chunk have room.
+/// Maximum number of packets for which a chunk has room. A chunk consists of the batches that are
+/// submitted to a device together.
 const BIN_CAPACITY_MAX: u32 = 1 << 24;
 
 /// Configuration of a device.
@@ -40,13 +41,13 @@ pub struct DeviceConfig {
     /// Watchdog timeout, in milliseconds. If the device needs longer for a chunk of packets, it
     /// counts as lost.
     pub watchdog_ms: u64,
-    /// Number of sets of bins (batches of packets) per worker. The worker fills one set while the
-    /// other sets are on the device.
+    /// Number of chunks per worker. A chunk is a set of bins (batches of packets) that is submitted
+    /// together. The worker fills one chunk while the other chunks are on the device.
     pub chunks: usize,
     /// Whether a packet may continue to the next function without leaving the device.
     pub device_chain: bool,
-    /// Share of the device's persistent thread groups that is reserved for each named function. All
-    /// groups run the functions that are not named.
+    /// Names of functions with reserved work-groups, and their shares of the device's persistent
+    /// work-groups. All work-groups run the functions that are not named.
     pub share: Vec<(String, u32)>,
     /// Sizes and deadline of bins (batches of packets) and of chunks (bins that are submitted
     /// together).
@@ -71,8 +72,8 @@ impl DeviceConfig {
 }
 
 impl DeviceConfig {
-    /// Returns the share of the device's thread groups that is reserved for `function`. The value 0
-    /// means that all groups run the function.
+    /// Returns the share of the device's work-groups that is reserved for `function`. The value 0
+    /// means that all work-groups run the function.
     pub(crate) fn share_of(&self, function: &str) -> u32 {
         self.share.iter().find(|(name, _)| name == function).map_or(0, |(_, share)| *share)
     }
@@ -95,7 +96,8 @@ fn chunk_defaults(id: &str, mode: Mode, engine: &EngineConfig) -> Option<ChunkDe
 fn packing_of(chunks: Option<ChunkDefaults>, engine: &EngineConfig, keys: &[&PackingKeys]) -> PackerConfig {
     let mut packing = PackerConfig::default();
     if let Some(chunks) = chunks {
-        // A worker has at most 65536 packets in flight, so the quotient fits into 32 bits.
+        // A worker has at most 65536 packets in flight, so the number of packets per chunk fits
+        // into 32 bits.
         let share = (engine.in_flight_packets / chunks.chunks).max(1) as u32;
         packing.chunk_packets = share.min(chunks.packets_max);
         packing.chunk_bytes = Some(chunks.bytes);
@@ -105,8 +107,8 @@ fn packing_of(chunks: Option<ChunkDefaults>, engine: &EngineConfig, keys: &[&Pac
     }
     keys.iter().for_each(|keys| keys.apply(&mut packing));
     if chunks.is_some() && keys.iter().all(|keys| keys.bins.is_none()) {
-        // The chunk gets twice as many bins (batches of packets) as it has full bins, because some
-        // bins stay partly empty. The packer limits the number of packets in all bins.
+        // Some bins (batches of packets) of a chunk stay partly empty. The chunk therefore has
+        // twice as many bins as its packets would fill.
         let bin_packets = packing.bin_packets.max(1);
         let bins = 2 * (packing.chunk_packets / bin_packets);
         packing.bins = bins.max(BINS).min(BIN_CAPACITY_MAX / bin_packets).clamp(1, u16::MAX.into());
@@ -236,7 +238,7 @@ fn read_one<'a>(
 }
 
 /// Checks the key `share` of a device. Each function in it must run on the device, and the device
-/// must have persistent thread groups.
+/// must have persistent work-groups.
 fn validate_share(
     document: &Document<'_>,
     stanza: &Stanza<'_>,

@@ -101,7 +101,8 @@ impl<'a> Document<'a> {
     pub(super) fn refuse_toml(&self, error: &toml::de::Error, stanza: &Stanza<'_>, known: &[&str]) -> ConfigError {
         let message = error.message();
         let text = error.to_string();
-        // The TOML parser appends a last line to its message, which contains the path of the key.
+        // The last line of the text contains the path of the key. The TOML parser appends this line
+        // to its message.
         let path = text.trim_end().rsplit_once("\nin `").map(|(_, path)| path.trim_end_matches('`'));
         let mut at = error.span().unwrap_or(stanza.span());
         if let Some(key) = quoted_after(message, "unknown field ") {
@@ -303,7 +304,7 @@ fn quoted_after<'m>(message: &'m str, start: &str) -> Option<&'m str> {
     Some(&rest[..end])
 }
 
-/// Returns the quoted names that the TOML parser lists as the expected ones.
+/// Returns the quoted names that an error message of the TOML parser lists as valid.
 fn quoted_list(message: &str) -> Vec<&str> {
     let Some((_, expected)) = message.rsplit_once("`, expected ") else { return Vec::new() };
     expected.split('`').skip(1).step_by(2).collect()

@@ -2,8 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Error of a configuration. Its message is one sentence, and the operator can fix every such
-/// error.
+/// Error in a configuration, which the operator can fix. Its message is one sentence.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A file cannot be read.
@@ -14,7 +13,7 @@ pub enum ConfigError {
         /// Error of the operating system.
         source: std::io::Error,
     },
-    /// A line of the configuration file is wrong, or a line of a file that the configuration names.
+    /// A line is wrong in the configuration file, or in a file that the configuration names.
     #[error("{origin}:{line}: {message}")]
     Line {
         /// Name of the file that contains the line.

@@ -174,9 +174,9 @@ impl Config {
         Ok(())
     }
 
-    /// Checks that no key of the configuration file repeats nonces after a restart. `has_folder`
-    /// states whether a folder for the last sequence numbers exists. The check is separate from
-    /// [`Config::parse`], because a replay repeats its output on purpose.
+    /// Checks that no secret key in the configuration file would repeat its nonces after a restart.
+    /// `has_folder` states whether the run has a folder that stores the last sequence numbers. The
+    /// check is separate from [`Config::parse`], because a replay repeats its output on purpose.
     ///
     /// # Errors
     /// If a function needs a state folder. The error names the line of the function.
@@ -208,7 +208,7 @@ impl Config {
         self.path.is_some()
     }
 
-    /// Applies the buffer requirements of the ports to the memory for packets. Tests call the
+    /// Adapts the settings of the packet buffers to the requirements of the ports. Tests call the
     /// method after they have replaced ports.
     ///
     /// # Errors

@@ -210,7 +210,7 @@ pub(super) fn eal<'a>(document: &Document<'a>, mut stanza: Stanza<'a>) -> Result
     Ok(keys.eal)
 }
 
-/// Keys for the packing of packets into batches. A key is `None` if the stanza does not contain it.
+/// Keys of a stanza that configure the packing of packets into batches. An absent key is `None`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct PackingKeys {
@@ -226,7 +226,7 @@ pub(super) struct PackingKeys {
 }
 
 impl PackingKeys {
-    /// Replaces the settings in `config` for which the stanza contains a key.
+    /// Replaces each setting in `config` whose key is present in the stanza.
     pub(super) fn apply(&self, config: &mut PackerConfig) {
         fn put<T: Copy>(key: Option<T>, value: &mut T) {
             *value = key.unwrap_or(*value);
@@ -405,8 +405,8 @@ impl Room {
             let weights: Vec<u32> = functions.iter().map(|function| u32::from(bytes(&*function.function))).collect();
             chain.path_max(&weights) as usize
         };
-        // `tailroom_saved` depends on the length of a frame at its arrival. It is therefore valid
-        // only if no other function changes the length of frames.
+        // The tailroom that a function saves depends on the length of a frame at its arrival. The
+        // saving is therefore valid only if no other function changes the length of frames.
         let reached = functions.iter().enumerate().filter(|(index, _)| chain.is_reached(*index));
         let mut resizing =
             reached.map(|(_, entry)| &entry.function).filter(|function| function.contract().changes_length());

@@ -7,11 +7,11 @@ use super::error::ConfigError;
 use super::functions::FunctionConfig;
 use super::settings::EngineConfig;
 
-/// Checks that no packet needs the state of two functions on two workers.
+/// Checks that no packet needs the states of two different workers.
 ///
-/// Some functions keep state for many flows, such as IPsec SAs. Each such state belongs to one
-/// worker, and the packets that need it are sent to that worker. The function returns an error if
-/// packets of one class can reach two such functions.
+/// Some functions keep state for many flows, such as IPsec SAs. Each state belongs to one worker,
+/// which receives all packets that need the state. The check fails if packets of one class can
+/// reach two such functions.
 pub(super) fn check(
     document: &Document<'_>,
     engine: &EngineConfig,

@@ -1,4 +1,4 @@
-//! Counters of the engine. This file contains their tables and, for each worker, their values.
+//! Defines the counters of the engine, and stores their values for each worker.
 //!
 //! A worker counts in memory that no other thread reads. It publishes its values once per loop
 //! iteration, so that no counter is shared during the processing of packets.

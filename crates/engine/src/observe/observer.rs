@@ -1,8 +1,7 @@
 //! Observer of a worker's packets. The components of the worker report each step of their packets
 //! to the observer, which passes the steps to the tracer while a trace runs.
 //!
-//! Each method has one inlined branch, which is not taken without a trace. A component therefore
-//! reports its steps without any check.
+//! The methods do nothing unless a trace runs. This check is a single inlined branch.
 
 use godwit_abi::Outcome;
 use godwit_function::WorkColumns;
@@ -229,8 +228,9 @@ impl Observer {
         self.tracer.has_departing()
     }
 
-    /// Reports that all departing packets have left. Either the sender thread got them, or the
-    /// ports accepted `accepted` packets and refused `refused` packets.
+    /// Reports that all departing packets have left. If `to_sender` is set, the sender thread of
+    /// the worker got them. Otherwise, the ports accepted `accepted` packets and refused `refused`
+    /// packets.
     #[cold]
     pub(crate) fn departed(&mut self, to_sender: bool, accepted: usize, refused: usize) {
         self.tracer.departed(to_sender, accepted, refused);

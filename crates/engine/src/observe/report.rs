@@ -99,9 +99,8 @@ pub struct FunctionReport {
     pub name: String,
     /// Kind of the function.
     pub kind: &'static str,
-    /// Name of the device that ran the function at the end. The text contains several names,
-    /// separated by commas, if the function ran on several devices. This is also the case if only
-    /// some workers lost a device.
+    /// Names of the devices that ran the function at the end, separated by commas. Several names
+    /// also occur if only some workers lost a device.
     pub device: String,
     /// Mode in which the device runs kernels: `launch` or `persistent`.
     pub mode: String,
@@ -110,7 +109,8 @@ pub struct FunctionReport {
     pub implementation: String,
     /// Number of packets that the kernel processed.
     pub packets: u64,
-    /// Number of bytes that the kernel processed, in the lengths that the frames had before it.
+    /// Total length of the frames that the kernel processed, in bytes. The length of each frame
+    /// before the kernel counts.
     pub bytes: u64,
     /// Packet rate of the function over the run, in millions of packets per second.
     pub mpps: f64,

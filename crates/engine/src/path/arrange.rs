@@ -64,8 +64,9 @@ impl Feed {
         );
     }
 
-    /// Moves packets that functions created during a change of the function chain to the inputs of
-    /// these functions. The packets waited until all packets of the old chain had left.
+    /// Moves packets to the inputs of the functions that created them. These packets were created
+    /// during a change of the function chain. They waited until all packets of the old chain had
+    /// left.
     pub(crate) fn admit_created(&mut self, core: &mut Core, is_replay: bool) {
         for (function, packet, work) in std::mem::take(&mut self.created) {
             admit(core, function, &packet, is_replay);
@@ -75,8 +76,8 @@ impl Feed {
 }
 
 impl Input {
-    /// Executes one step. A packet that the function creates during a change of the function chain
-    /// waits in `created`.
+    /// Executes one step of the function. During a change of the function chain, a packet that the
+    /// function creates waits in `created`.
     fn execute(
         &mut self,
         core: &mut Core,
@@ -156,8 +157,8 @@ impl Input {
         let stamp = Stamp { sequence, time_ns: iteration.packets_ns };
         core.order.arrive(std::slice::from_mut(&mut packet), &[stamp], iteration.packets_ns);
         if iteration.drains {
-            // The slot of this packet follows the slots of packets that wait for the new chain. The
-            // packet therefore waits too.
+            // Packets that arrived earlier already wait for the new function chain. They precede
+            // this packet in arrival order, so it waits too.
             created.push((function, packet, work));
             return true;
         }

@@ -12,20 +12,21 @@ use crate::observe::counters::{BINS, BYTES, PACKETS};
 use crate::observe::histogram::Histogram;
 use crate::path::core::Core;
 
-/// Buffers for the completion of bins whose packets passed several functions on the device. They
-/// are reused, so that the completion of a bin allocates no memory.
+/// Buffers for the completion of bins (batches of packets) whose packets passed several functions
+/// on the device. They are reused, so that the completion of a bin allocates no memory.
 #[derive(Default)]
 pub(super) struct ChainScratch {
     outcomes: Vec<Outcome>,
-    /// Functions that have processed packets of the current bin on the device, without the bin's
-    /// first function.
+    /// Functions that have processed packets of the current bin (a batch of packets) on the device.
+    /// The first function of the bin is not included.
     seen: Vec<usize>,
 }
 
 impl ChainScratch {
     /// Completes the bin (batch of packets) with this `index` in a chunk of `device`. Lets the
     /// bin's first function finish its packets on the CPU, and counts the functions that processed
-    /// the packets on the device. Appends the last function of each run of packets to `completion`.
+    /// the packets on the device. Consecutive packets that passed the same functions form a run.
+    /// Appends each run with its last function to `completion`.
     pub(super) fn complete_bin(
         &mut self,
         core: &mut Core,
@@ -97,9 +98,9 @@ impl ChainScratch {
     /// outcomes of that function.
     ///
     /// If a packet passed further functions on the device, its entry in `outcomes` comes from the
-    /// last one. The outcome of the first function is then derived from the trail, which contains
-    /// the verdicts of all functions before the last one. If the first function drops a packet, the
-    /// packet's trail is cleared.
+    /// last of these functions. The outcome of the first function is then derived from the packet's
+    /// trail, which contains the verdicts of all earlier functions. If the first function drops the
+    /// packet, the trail is cleared.
     fn complete(
         &mut self,
         host_half: &mut dyn HostHalf,
@@ -132,8 +133,8 @@ pub(super) struct Completion {
     pub(super) latency: Vec<Histogram>,
     /// Time since the first packet was put into the chunk, in nanoseconds.
     pub(super) elapsed_ns: u64,
-    /// Packets of the bin that was completed last. Each entry contains the last function of a run
-    /// of packets, and the position of the run in the chunk.
+    /// Packets of the bin (batch of packets) that was completed last. Each entry describes a run of
+    /// packets: its last function, and its position in the chunk.
     pub(super) done: Vec<(usize, Range<usize>)>,
 }
 

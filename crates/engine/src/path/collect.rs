@@ -108,9 +108,9 @@ impl Collect {
         self.placement.place(function, device)
     }
 
-    /// Submits the chunk that is being filled to `device`. Returns false if no packets wait, or if
-    /// no free set of bins (batches of packets) remains. If the device rejects the chunk, the
-    /// worker stops using the device, and the packets wait for the CPU.
+    /// Submits the chunk (a set of packet batches) that is being filled to `device`. Returns false
+    /// if no packets wait, or if no other chunk is free to be filled. If the device rejects the
+    /// chunk, the worker stops using the device, and the packets wait for the CPU.
     ///
     /// # Errors
     /// If the CPU rejected the chunk, or the chunk was invalid.
@@ -197,9 +197,9 @@ impl Collect {
         self.completion.done.push((function, range));
     }
 
-    /// Returns one run of packets of the bin that was completed last: the last function that
-    /// processed them, and their position in the chunk. Returns `None` if `index` is beyond the
-    /// last run.
+    /// Returns a run of packets of the bin (batch) that was completed last. The result contains the
+    /// last function that processed the run, and its position in the chunk. Returns `None` if
+    /// `index` is beyond the last run.
     pub(crate) fn done(&self, index: usize) -> Option<(usize, Range<usize>)> {
         self.completion.done.get(index).cloned()
     }
@@ -331,9 +331,9 @@ impl Collect {
         }
     }
 
-    /// Removes the packets from the bins of a device that is no longer used, so that they wait for
-    /// the CPU. The chunk that reported the loss has returned, so one set of bins is free for this
-    /// purpose.
+    /// Empties the bins (batches of packets) of a device that is no longer used. Their packets then
+    /// wait for the CPU. The packer can release its last chunk, because the chunk that reported the
+    /// loss is free again.
     fn strand_bins(&mut self, device: usize, now_ns: u64) {
         while self.placement.is_lost(device)
             && let Some(chunk) = self.devices[device].packer.take(now_ns)

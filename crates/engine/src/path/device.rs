@@ -5,8 +5,8 @@ use godwit_sched::Packer;
 
 use crate::place::balance::{Load, Offer};
 
-/// A device as one worker uses it. The packer fills batches of packets, the lane is the worker's
-/// connection to the device, and the load is the measured speed.
+/// A device as one worker uses it. The packer fills batches of packets, the lane submits them to
+/// the device, and the load measures the speed of the device.
 pub(crate) struct WorkerDevice {
     /// Configured name of the device.
     pub(crate) id: String,
@@ -20,9 +20,10 @@ impl WorkerDevice {
         Self { id: id.to_owned(), packer, lane, load: Load::default() }
     }
 
-    /// Returns whether the worker should now submit the chunk that is being filled for the device.
-    /// A full chunk is always submitted. If `is_idle` is set, a device without work also gets a
-    /// chunk that is not full. If `flush` is set, every device gets it.
+    /// Returns whether the worker should now submit the chunk (a set of packet batches) that is
+    /// being filled for the device. A chunk that is full or has reached its deadline is always
+    /// submitted. Any other chunk is submitted if `flush` is set, or if `is_idle` is set and the
+    /// device has no work.
     pub(crate) fn is_due(&self, now_ns: u64, is_idle: bool, flush: bool) -> bool {
         let early = flush || (is_idle && self.lane.in_flight() == 0);
         self.packer.ready(now_ns) || (early && self.packer.waiting() > 0)
@@ -40,7 +41,8 @@ impl WorkerDevice {
             device,
             load: self.load,
             chunk_packets: self.packer.config().chunk_packets,
-            // Packets fit into the chunk that is being filled, or another set of bins is free.
+            // There is room if the chunk that is being filled is not full, or if another chunk is
+            // free.
             has_room: self.packer.has_free_set() || !self.packer.is_full(),
         }
     }

@@ -18,8 +18,7 @@ pub(crate) type NamedTransmit = (String, Option<Box<dyn Transmit>>);
 pub(crate) struct Departing {
     /// Packets for each egress port, in arrival order.
     pub(crate) outs: Vec<Vec<Departure>>,
-    /// Arrival times of the packets in nanoseconds. Each time has the number of packets that
-    /// arrived at it.
+    /// Pairs of an arrival time in nanoseconds and the number of packets that arrived at this time.
     pub(crate) arrivals: Vec<(u64, u64)>,
 }
 

@@ -69,8 +69,8 @@ impl Exit {
         }
     }
 
-    /// Sends packets by the ports that `function` chose. The outcome of each packet contains its
-    /// port.
+    /// Sends packets by the ports that `function` chose. The outcome of each packet contains the
+    /// number of the port.
     #[inline]
     pub(crate) fn send_chosen(
         &mut self,
@@ -120,9 +120,9 @@ impl Exit {
             |arrival_ns, packets| arrivals.push((arrival_ns, packets)),
             |flood, departure, outs| flooder.flood(flood, departure, outs),
         );
-        // Dropped packets also advance the settled sequence number. A capture file merges the
-        // packets of all workers by this number, and would otherwise wait for a worker that drops
-        // all packets.
+        // Below the sequence number `settled`, all packets have left or are dropped. Dropped
+        // packets also advance this number. Otherwise, a capture file, which merges the packets of
+        // all workers, would wait for a worker that drops all its packets.
         let passed = core.order.passed();
         if passed != self.settled_at || core.order.in_flight() == 0 {
             self.settled_at = passed;

@@ -1,6 +1,5 @@
-//! Feed: collects the packets of each function and puts them into bins (batches of packets) of a
-//! device. Before, the host half of the function (its part that runs on the CPU) prepares the
-//! packets for the kernel.
+//! Feed: collects the packets of each function and prepares them for the function's kernel. Then
+//! puts them into bins (batches of packets) of a device.
 
 use godwit_abi::Outcome;
 use godwit_function::{HostHalf, PreviousOutcome, Step, Work, WorkColumns};
@@ -12,15 +11,15 @@ use crate::path::core::{Core, Iteration};
 use crate::path::device::WorkerDevice;
 use crate::path::partition::Group;
 
-/// Minimum number of consecutive packets of one variant that are put into a bin together. Shorter
-/// runs are inserted packet by packet.
+/// Minimum number of consecutive packets of one variant (kind of processing) that are put into a
+/// bin (a batch of packets) together. Shorter runs are inserted packet by packet.
 const RUN_PACKETS_MIN: usize = 4;
 
 /// Inputs of all functions of a worker.
 pub(crate) struct Feed {
     pub(super) inputs: Vec<Input>,
-    /// Packets that a function finished on the CPU before its kernel. They go to their next stage
-    /// without a bin.
+    /// Packets that a function finished on the CPU before its kernel. They go directly to their
+    /// next stage.
     pub(crate) done: Done,
     /// Packets that functions created during a change of the function chain. Each packet has the
     /// number of its function and its work for the kernel.
@@ -131,10 +130,10 @@ impl Feed {
         }
     }
 
-    /// Prepares the pending packets of `function` for its kernel. Before, packets that wait for
-    /// arrival order become pending if they are next in the order.
+    /// Prepares the pending packets of `function` for its kernel. These include packets that waited
+    /// for their turn in arrival order and are next now.
     ///
-    /// Does not prepare packets while earlier prepared packets wait for room in bins (batches for a
+    /// Prepares no packets while earlier prepared packets wait for room in bins (batches for a
     /// device).
     pub(crate) fn prepare(&mut self, core: &mut Core, function: usize, iteration: &Iteration) {
         let input = &mut self.inputs[function];
@@ -186,8 +185,8 @@ pub(crate) struct Packed {
 }
 
 impl Input {
-    /// Puts packets into bins (batches for a device) for a function that does not prepare its
-    /// packets on the CPU. All packets have the same variant (kind of processing).
+    /// Puts packets into bins (batches for a device). The function does not prepare its packets on
+    /// the CPU, so all of them have the same variant (kind of processing).
     fn pack_direct(&mut self, core: &mut Core, function: usize, device: &mut WorkerDevice, now_ns: u64) -> bool {
         let variant = core.plan.stages[function].function.variant();
         while self.taken < self.prepared.len() {

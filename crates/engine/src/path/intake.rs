@@ -20,8 +20,8 @@ pub(crate) struct Intake {
     receivers: Vec<Receiver>,
     batch: Batch,
     burst_packets: usize,
-    /// Latest timestamp of all received packets, in nanoseconds. `None` if functions use the
-    /// machine's clock. In a replay, they use this timestamp instead.
+    /// Latest timestamp of all received packets, in nanoseconds. Functions use it as their clock in
+    /// a replay. In a live run, it is `None`, and functions use the machine's clock.
     packet_clock_ns: Option<u64>,
 }
 

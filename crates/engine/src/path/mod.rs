@@ -186,8 +186,8 @@ impl Worker {
                 self.pause(idle_loops, is_empty);
             }
             self.core.publish();
-            // The counters are published before the end of the grace period. A thread that sees the
-            // end then also sees the final counts.
+            // The counters are published first. A thread that sees the end of a grace period then
+            // also sees the final counts.
             self.grace.poll(self.core.order.arrived(), self.core.order.passed());
         }
         self.finish()
@@ -256,9 +256,9 @@ impl Worker {
         let mut worked = false;
         let flush = iteration.is_last || iteration.drains;
         loop {
-            // Each function in `sequence` precedes the functions that follow it in the chain, so
-            // one pass moves packets as far as possible. Another pass helps only after packets have
-            // returned from a device.
+            // In `sequence`, each function precedes the functions that follow it in the function
+            // chain. One pass therefore moves packets as far as possible. Another pass helps only
+            // after packets have returned from a device.
             let mut moved = false;
             for index in 0..self.core.plan.sequence.len() {
                 worked |= self.feed_function(self.core.plan.sequence[index], iteration)?;
@@ -307,7 +307,8 @@ impl Worker {
         }
     }
 
-    /// Passes packets to their next stage that `function` finished on the CPU before its kernel.
+    /// Passes the packets that `function` finished on the CPU, before its kernel, to their next
+    /// stage.
     fn route_done(&mut self, function: usize) {
         if self.feed.done.packets.is_empty() {
             return;
@@ -320,8 +321,8 @@ impl Worker {
         feed.done = done;
     }
 
-    /// Submits the chunk that is being filled for `device`. Returns false if no packets wait, or if
-    /// no free set of bins (batches of packets) remains.
+    /// Submits the chunk (a set of packet batches) that is being filled for `device`. Returns false
+    /// if no packets wait, or if no other chunk is free to be filled.
     fn submit(&mut self, device: usize, now_ns: u64) -> Result<bool, Error> {
         let submitted = self.collect.submit(&mut self.core, device, now_ns)?;
         self.requeue(now_ns)?;

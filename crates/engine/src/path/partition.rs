@@ -18,8 +18,8 @@ const BLOCK_PACKETS: usize = 256;
 pub(crate) struct Group<'a> {
     pub(crate) next: Next,
     pub(crate) packets: &'a [Descriptor],
-    /// Number of the function that the packets leave, with the outcome for each packet. It is
-    /// `None` if the packets come from a port.
+    /// Number of the function that has processed the packets, with its outcome for each packet. It
+    /// is `None` if the packets come from a port.
     pub(crate) from: Option<(usize, &'a [Outcome])>,
 }
 

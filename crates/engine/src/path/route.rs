@@ -17,8 +17,9 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// Counts the outcomes of `function`, and drops the packets that it wants to drop. Passes all
-    /// other packets to `send`. Each call of `send` gets packets with the same next stage.
+    /// Counts the outcomes of `function`, and drops the packets for which the outcome is a drop.
+    /// Passes all other packets to `send`. Each call of `send` gets packets with the same next
+    /// stage.
     pub(crate) fn decide(
         &mut self,
         core: &mut Core,

@@ -27,8 +27,9 @@ const IDLE_DECAY: f64 = 511.0 / 512.0;
 pub(crate) struct Load {
     /// Number of packets on the device.
     packets: u64,
-    /// Average time per packet on the device, in nanoseconds. Chunks of packets may overlap in
-    /// time. The value 0 means that no time is measured yet.
+    /// Average time per packet on the device, in nanoseconds. It is the inverse of the packet rate,
+    /// because several chunks of packets can be on the device at once. The value 0 means that no
+    /// time is measured yet.
     packet_ns: f64,
     /// Start of the current measurement, in nanoseconds. A chunk of packets was completed at this
     /// time, or was submitted while the device was idle.

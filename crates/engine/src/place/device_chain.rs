@@ -16,9 +16,8 @@ use godwit_sched::Stream;
 
 use crate::config::FunctionConfig;
 
-/// Layout of the table on a device that contains the function chain. If possible, the table has
-/// room for two chains. A new chain can then be written while packets use the rows of the current
-/// chain.
+/// Layout of the table that stores the function chain on a device. If possible, the table has room
+/// for two chains. A new chain can then be written while packets use the rows of the current chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChainRows {
     /// Number of table rows per chain. Each packet class has one row.
@@ -60,7 +59,8 @@ impl ChainRows {
     }
 }
 
-/// Properties of the part of a function that runs on the CPU. Device chains depend on them.
+/// Properties of the part of a function that runs on the CPU. They determine whether packets can
+/// pass from function to function without leaving a device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostHalfInfo {
     exists: bool,
@@ -76,8 +76,8 @@ impl HostHalfInfo {
     }
 }
 
-/// Properties of the engine on which the chains on devices depend. They stay the same when the
-/// function chain changes.
+/// Properties of the engine that determine which part of the function chain a device can execute.
+/// They stay the same when the function chain changes.
 #[derive(Clone, Copy)]
 pub(crate) struct ChainContext<'a> {
     pub(crate) functions: &'a [FunctionConfig],
@@ -96,8 +96,8 @@ pub(crate) fn device_chain(chain: &Chain, number: u64, context: ChainContext<'_>
     let verdicts = (0..functions.len()).map(|function| contract(function).verdicts.len()).max().unwrap_or(0);
     let rows_of_chain = rows.of_chain(number);
     if classes > rows_of_chain.len() {
-        // The function chain has more packet classes than the chain table has rows for it. The
-        // device therefore returns each packet after one function.
+        // The chain table has fewer rows for this function chain than the chain has packet classes.
+        // The device therefore returns each packet after one function.
         return DeviceChain::new(functions.len(), 0, verdicts).in_table(rows_of_chain, rows.table());
     }
     let mut result = DeviceChain::new(functions.len(), classes, verdicts).in_table(rows_of_chain, rows.table());
@@ -110,8 +110,9 @@ pub(crate) fn device_chain(chain: &Chain, number: u64, context: ChainContext<'_>
             && contract.writes_bytes != Contract::ALL
     };
     let is_target = |function: usize| can_continue_to(function) && (1..u16::MAX).contains(&chain.ranks()[function]);
-    // This closure returns all pairs of a packet class and a verdict of a function. The casts below
-    // cannot truncate, because the decider has the same limits.
+    // This closure returns all pairs of a packet class and a verdict (result) of a function. The
+    // casts below cannot truncate these numbers, because the function chain limits them in the same
+    // way.
     let verdicts_of = |function: usize| {
         let verdicts = contract(function).verdicts.len();
         (0..classes).flat_map(move |class| (0..verdicts).map(move |verdict| (class, verdict)))

@@ -196,8 +196,8 @@ impl Devices {
         self.devices.iter().map(view).collect()
     }
 
-    /// Returns the compiled form of each function's kernel that runs on the first device of the
-    /// function.
+    /// Returns, for each function, the compiled version of its kernel that runs on its first
+    /// device.
     pub(crate) fn choices(&self) -> Vec<Choice> {
         let all: Vec<Vec<Choice>> = self.devices.iter().map(|(_, device)| device.choices()).collect();
         self.placement.iter().enumerate().map(|(function, devices)| all[devices[0]][function].clone()).collect()
@@ -208,7 +208,7 @@ impl Devices {
 pub(crate) struct DeviceView {
     pub(crate) id: String,
     pub(crate) mode: Mode,
-    /// Compiled form of each function's kernel that runs on this device.
+    /// For each function, the compiled version of its kernel that runs on this device.
     pub(crate) choices: Vec<Choice>,
     pub(crate) bin_packets: usize,
 }

@@ -39,7 +39,7 @@ pub(crate) struct Placement {
 pub(crate) struct DeviceLoss {
     pub(crate) device: usize,
     pub(crate) reason: String,
-    /// Number of packets that this worker dropped because of the loss.
+    /// Number of packets that this worker dropped because of the loss of the device.
     pub(crate) packets: u64,
 }
 
@@ -123,8 +123,8 @@ impl Placement {
     }
 }
 
-/// Returns the reason for the loss of a device after [`FAILURES_MAX`] consecutive failures.
-/// `reason` is the reason of the last failure.
+/// Returns the text that explains why a device is no longer used after [`FAILURES_MAX`] consecutive
+/// failures. `reason` is the reason of the last failure.
 pub(crate) fn repeated_failure(reason: &str) -> String {
     format!("{FAILURES_MAX} consecutive chunks failed, the last one with: {reason}")
 }

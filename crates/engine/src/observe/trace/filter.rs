@@ -1,4 +1,4 @@
-//! Request of a packet trace. It contains a packet filter and the number of packets.
+//! Request for a packet trace. It contains a packet filter and the number of packets to trace.
 
 use godwit_chain::{Classifier, Rule, names};
 use godwit_wire::Parsed;

@@ -101,8 +101,9 @@ impl Traces {
         Ok(Trace { traces: Arc::clone(self), session })
     }
 
-    /// Ends the session if it is the current one, and tells the workers. Returns the number of this
-    /// request, for which the caller can wait. Returns `None` if the session has ended before.
+    /// Ends a session (a packet trace) if it still runs, and asks the workers to end it too.
+    /// Returns the number of this request, with which the caller can wait for the answers. Returns
+    /// `None` if the session has already ended.
     fn end(&self, session: &Arc<Session>) -> Option<u64> {
         let mut current = lock(&self.session);
         current.take_if(|current| Arc::ptr_eq(current, session))?;
@@ -125,8 +126,8 @@ struct Kept {
     numbers: u64,
     /// Number of packets that matched the filter and were chosen.
     chosen: u64,
-    /// Number of packets whose record is complete and belongs to the trace. It is used only in a
-    /// trace of dropped packets.
+    /// Number of dropped packets whose record is complete. It is used only in a trace of dropped
+    /// packets.
     finished: u64,
     /// Number of packets that workers are tracing now.
     active: u64,
@@ -218,8 +219,8 @@ impl Trace {
         let started = Instant::now();
         let mut kept = lock(&self.session.kept);
         loop {
-            // This order matters: if the workers have ended before the lock is taken, all packets
-            // that they handed over are visible.
+            // The end of the workers is checked before the lock is taken. If they have ended, all
+            // packets that they handed over are then visible under the lock.
             drop(kept);
             let have_ended = self.traces.epochs.have_all_ended();
             kept = lock(&self.session.kept);

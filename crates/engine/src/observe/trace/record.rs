@@ -81,8 +81,8 @@ pub enum Fate {
     Sent,
     /// The packet and all its copies were dropped.
     Dropped,
-    /// A function holds the packet or has merged it into another packet. The steps of the merged
-    /// packet are in the record of the packet that completed the set.
+    /// A function holds the packet, or has merged it with other packets. The record of the packet
+    /// that arrived last contains the steps of the merged packet.
     Held,
     /// The packet was in flight when the trace ended.
     InFlight,
@@ -123,9 +123,9 @@ pub enum StepKind {
     Prepared { function: String, variant: Option<String> },
     /// The packet was put into a bin (a batch of packets for one function) of the device.
     Binned { function: String, device: String, variant: String },
-    /// The packet was submitted to the device. `chunk` is the number of its chunk (the bins of one
-    /// launch) among the chunks of this worker. `bin` is the position of its bin, counted from 1 in
-    /// the order in which the device starts the bins.
+    /// The packet was submitted to the device in a chunk (the bins of one launch). `chunk` is the
+    /// number of this chunk among the chunks of the worker. `bin` is the position of the packet's
+    /// bin, counted from 1. The device starts the bins in this order.
     Submitted { device: String, chunk: u64, bin: usize, bins: usize, bin_packets: u16, chunk_packets: u32 },
     /// The device rejected the chunk that contains the packet. The packet moves to another device.
     NotTaken { device: String },

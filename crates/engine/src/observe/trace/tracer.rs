@@ -1,9 +1,9 @@
 //! Tracer: the part of a packet trace that runs on one worker. It chooses arriving packets and
 //! records their steps.
 //!
-//! The tracer identifies a packet by its buffer, which the packet owns until it leaves. Slots of
-//! the order ring cannot identify packets, because several packets can share a slot. The slots only
-//! serve as a fast test that a packet is not traced.
+//! The tracer identifies a packet by its buffer, which the packet owns until it leaves. The order
+//! ring stores packets in arrival order, and several packets can share a slot of this ring. The
+//! slot of a packet therefore serves only as a fast test that the packet is not traced.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,9 +32,9 @@ const SAMPLE_PACKETS: usize = 32;
 /// Length of the pause after a sample, as a multiple of the sample's duration. The worker traces
 /// nothing during the pause, so a trace costs at most 1/(1 + 24) of the packet rate.
 const PAUSE_FACTOR: u64 = 24;
-/// Limits of the sample duration from which the pause is computed, in nanoseconds. The minimum
-/// covers the cost of starting and ending a sample. The maximum keeps pauses short at low packet
-/// rates, where the tracer mostly waits for packets.
+/// Range to which the duration of a sample is limited before the pause is computed, in nanoseconds.
+/// The minimum covers the cost of starting and ending a sample. The maximum keeps pauses short at
+/// low packet rates, where the tracer mostly waits for packets.
 const SAMPLE_NS: std::ops::RangeInclusive<u64> = 50_000..=1_000_000;
 
 /// Part of a packet trace that runs on one worker.
@@ -46,8 +46,9 @@ pub(crate) struct Tracer {
     buffers: HashMap<u32, u64>,
     /// Records of the traced packets, by their number in the trace.
     traced: HashMap<u64, TracedPacket>,
-    /// Sieve: number of traced packets and copies in each slot of the order ring, where the slot is
-    /// taken modulo [`SIEVE_SLOTS`]. A packet whose counter is 0 is not traced.
+    /// Sieve: a table that quickly excludes packets that are not traced. It counts traced packets
+    /// and copies by their slot in the order ring, modulo [`SIEVE_SLOTS`]. A packet whose count is
+    /// 0 is not traced.
     sieve: Box<[u16]>,
     /// Traced packets that are about to leave. Each entry contains the packet's number in the
     /// trace, the name of the egress port, and the length in bytes.
@@ -77,7 +78,7 @@ struct Sample {
 struct TracedPacket {
     packet: Packet,
     arrival_ns: u64,
-    /// Number of instances of the packet that have not left: the packet itself and its copies.
+    /// Number of copies of the packet that have not left. The packet itself counts as a copy.
     copies: usize,
     is_sent: bool,
 }
@@ -163,8 +164,8 @@ impl Tracer {
     fn change(&mut self) {
         self.end();
         let current = lock(&self.traces.session);
-        // Requests are made only under this lock. The number of the request is therefore read under
-        // the lock too.
+        // A request to the workers is made under the lock of the session. The number of the request
+        // is read under the same lock, so that it belongs to this session.
         let requested = self.epoch.requested();
         self.session.clone_from(&current);
         drop(current);

@@ -10,12 +10,12 @@ use godwit_packet::{Descriptor, Stamp};
 use super::shared::{Destination, SharedPacket};
 use super::{FLOODED, Flood, GONE, Order, SHARED};
 
-/// Minimum number of packets for which whole ranges of the order ring are copied, when they start
-/// to wait for their turn to leave. Fewer packets are stored one by one.
+/// Minimum number of packets that are stored in the order ring as a whole range, when they start to
+/// wait for their turn to leave. Fewer packets are stored one by one.
 const RANGE_COPY_PACKETS_MIN: usize = 4;
 
-/// Minimum number of consecutive packets for one port that leave as one run. Shorter runs are
-/// interrupted by dropped packets. Another loop, which has no branch, handles them together.
+/// Minimum number of consecutive packets for one port that leave as one run. A shorter run usually
+/// ends at a dropped packet. Another loop handles such runs without a branch per packet.
 const RUN_PACKETS_MIN: usize = 32;
 
 impl Order {
@@ -47,8 +47,8 @@ impl Order {
     #[inline]
     pub(crate) fn wait_exit(&mut self, descriptors: &[Descriptor], port: u8) {
         let exit = self.exit();
-        // Packets usually come in arrival order, so whole ranges of the ring are copied. If there
-        // are few packets, it is as fast to store them one by one.
+        // Packets usually come in arrival order, so whole ranges of the order ring are copied. If
+        // there are few packets, it is as fast to store them one by one.
         if descriptors.len() >= RANGE_COPY_PACKETS_MIN
             && let Some(slots) = self.slots(descriptors)
         {
@@ -171,9 +171,9 @@ impl Order {
         }
     }
 
-    /// Handles a run of ring slots with packets for `port` and dropped packets. Appends the packets
-    /// for `port` to `out`. The loop has no branch per packet, because the positions of dropped
-    /// packets are unpredictable.
+    /// Handles a run of ring slots. Each slot contains a packet for `port` or a packet that was
+    /// dropped. Appends the packets for `port` to `out`. The loop has no branch per packet, because
+    /// the positions of dropped packets are unpredictable.
     fn leave_with_gaps(
         &mut self,
         slots: Range<usize>,

@@ -48,9 +48,9 @@ pub(crate) struct Flood {
     pub(crate) set: u32,
 }
 
-/// Order ring: the packets in flight of one worker in arrival order. A packet owns the ring slot
-/// `descriptor.order` from its arrival until it has left or was dropped and all earlier packets
-/// have too.
+/// Order ring: the packets in flight of one worker in arrival order. A packet occupies the ring
+/// slot `descriptor.order` from its arrival on. The slot becomes free when this packet and all
+/// earlier packets have left or were dropped.
 #[derive(Debug)]
 pub(crate) struct Order {
     mask: usize,
