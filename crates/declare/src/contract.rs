@@ -1,4 +1,4 @@
-//! Contract of a packet function, as data for the rest of Godwit.
+//! Contracts of packet functions. A contract describes a function to the other parts of Godwit.
 
 use crate::HostUse;
 
@@ -9,26 +9,26 @@ use crate::HostUse;
 /// and the documentation use it.
 #[derive(Clone, Copy, Debug)]
 pub struct Contract {
-    /// Name of the function. The folders, test vectors, benchmark and page of the function also
-    /// have this name. It is the prefix of the counters.
+    /// Name of the function, which is also the prefix of its counters. The folders, test vectors,
+    /// benchmark and documentation page have the same name.
     pub kind: &'static str,
     /// Summary of the function, in one sentence.
     pub summary: &'static str,
-    /// Kernel number. It is `None` if the function has no kernel. Its host half (the part that runs
-    /// on the CPU) then settles every packet.
+    /// Number of the kernel, or `None` if the function has no kernel. Without a kernel, the part of
+    /// the function that runs on the CPU determines every verdict.
     pub kernel: Option<u8>,
-    /// Verdicts (results for packets) of the function. `Outcome::verdict` is an index into this
-    /// slice.
+    /// Verdicts, which are the results that the function returns for packets. `Outcome::verdict` is
+    /// an index into this slice.
     pub verdicts: &'static [Verdict],
     /// Drop reasons of the function. `Outcome::reason` is an index into this slice.
     pub drops: &'static [Drop],
-    /// Names of the variants, which are the kinds of processing of the function. The number of a
-    /// variant is its index.
+    /// Names of the variants, by variant number. A variant is a kind of processing that packets
+    /// need, such as encapsulation with a certain cipher.
     pub variants: &'static [&'static str],
-    /// Whether the host half (the part of the function that runs on the CPU) must see packets in
-    /// arrival order. For example, it needs this order to assign sequence numbers.
+    /// Whether the part of the function that runs on the CPU must see packets in arrival order, for
+    /// example to assign sequence numbers.
     pub in_order: bool,
-    /// Capabilities of the host half (the part of the function that runs on the CPU).
+    /// Capabilities of the part of the function that runs on the CPU.
     pub host: HostUse,
     /// Number of bytes from the start of the frame that the function may read. A device with its
     /// own memory needs a copy of this part of the frame. [`Contract::ALL`] stands for the whole
@@ -38,9 +38,8 @@ pub struct Contract {
     /// own memory must copy this part back.
     ///
     /// The value is 0 if the function writes nothing. It is [`Contract::ALL`] if the function moves
-    /// the start of the frame. Such a function may write anywhere in the buffer of the packet. The
-    /// value is at most `reads_bytes`, because a device with its own memory has no other bytes of
-    /// the frame.
+    /// the start of the frame, because it may then write anywhere in the packet's buffer. It is at
+    /// most `reads_bytes`, because a device with its own memory receives only these bytes.
     pub writes_bytes: u16,
     /// Maximum number of bytes that the function prepends to a frame.
     pub headroom_bytes: u16,
@@ -92,7 +91,7 @@ impl Contract {
     /// for such a bin.
     pub const NO_KERNEL: u8 = u8::MAX;
 
-    /// Returns the kernel number that a bin (a batch of packets) of the function contains.
+    /// Returns the kernel number for bins (batches of packets) of the function.
     pub fn bin_kernel(&self) -> u8 {
         self.kernel.unwrap_or(Self::NO_KERNEL)
     }

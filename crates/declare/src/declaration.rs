@@ -5,8 +5,8 @@ use crate::types::{Field, Scalar};
 /// Declaration of a packet function.
 #[derive(Clone, Debug)]
 pub struct Declaration {
-    /// Name of the function. It is also the kind in the configuration and the prefix of the
-    /// counters and C names of the function.
+    /// Name of the function, which is its kind in the configuration. It is also the prefix of the
+    /// function's counters and C names.
     pub name: String,
     /// Line of the C file on which the declaration begins.
     pub line: usize,
@@ -17,8 +17,8 @@ pub struct Declaration {
     /// Kernel number of a built-in function. A function of a user gets its number when Godwit
     /// starts.
     pub number: Option<u8>,
-    /// Whether the function has a kernel, which runs on any processor. Without a kernel, its host
-    /// half (the part that runs on the CPU) settles every packet.
+    /// Whether the function has a kernel, which runs on any processor. Without a kernel, the part
+    /// of the function that runs on the CPU determines every verdict.
     pub has_kernel: bool,
     /// First word of the table image, in little-endian byte order.
     pub magic: u32,
@@ -30,15 +30,15 @@ pub struct Declaration {
     pub headroom_bytes: u16,
     /// Maximum number of bytes that the function appends to a frame.
     pub tailroom_bytes: u16,
-    /// Whether the host half (the part of the function that runs on the CPU) must see packets in
-    /// arrival order.
+    /// Whether the part of the function that runs on the CPU must see packets in arrival order.
     pub in_order: bool,
-    /// Capabilities of a host half (the part of the function that runs on the CPU) in Rust.
+    /// Capabilities of the part of the function that runs on the CPU, if this part is written in
+    /// Rust.
     pub host: HostUse,
-    /// Form of the kernel on devices, which tells how work-items share the packets.
+    /// Form of the kernel on devices, which tells how the work-items of a device share the packets.
     pub form: Form,
-    /// Names of the variants, which are the kinds of processing of the function. The number of a
-    /// variant is its index.
+    /// Names of the variants, by variant number. A variant is a kind of processing that packets
+    /// need, such as encapsulation with a certain cipher.
     pub variants: Vec<String>,
     /// Verdicts, which are the results that the function returns for packets. The number of a
     /// verdict is its index.
@@ -49,17 +49,19 @@ pub struct Declaration {
     pub counters: Vec<CounterDeclaration>,
     /// Numbers that C and Rust share.
     pub constants: Vec<Constant>,
-    /// Structs of a table image that the function builds itself in Rust.
+    /// Structs of the function's table image (the bytes of its tables), if Rust code of the
+    /// function builds this image.
     pub records: Vec<Record>,
     /// Parameters of the configuration.
     pub params: Vec<Param>,
     /// Tables that Godwit builds and that commands change.
     pub tables: Vec<Table>,
-    /// State of flows, if the function has any. The worker that owns a flow keeps its state.
+    /// State that the function keeps per flow, if any. The worker that owns a flow keeps the state
+    /// of the flow.
     pub flows: Option<Flows>,
     /// Resources that flows take and give back, such as ports.
     pub resources: Vec<Resource>,
-    /// Word of the command line that runs the commands of the function, such as `route`.
+    /// Word on the command line that selects the commands of the function, such as `route`.
     pub alias: Option<String>,
     /// Commands that the function implements in Rust.
     pub commands: Vec<Command>,
@@ -78,8 +80,8 @@ pub enum Extent {
 }
 
 impl Extent {
-    /// Returns the size of the part in bytes, in the encoding of
-    /// [`Contract::reads_bytes`](crate::Contract::reads_bytes).
+    /// Returns the size of the part in bytes, or [`Contract::ALL`](crate::Contract::ALL) for the
+    /// whole frame.
     pub fn bytes(self) -> u16 {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -88,30 +90,30 @@ impl Extent {
     }
 }
 
-/// Capabilities of a host half (the part of a function that runs on the CPU).
+/// Capabilities of the part of a function that runs on the CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostUse {
-    /// Whether the host half reads, for each packet, the outcome of the previous function. This
-    /// requires a host half that arranges packets (it splits, joins or creates them). It also
-    /// requires that the function does not need packets in arrival order.
+    /// Whether the function reads, for each packet, the outcome of the previous function. Such a
+    /// function must arrange packets (split, join or create them), and must not need them in
+    /// arrival order.
     pub reads_previous: bool,
-    /// Whether a device may run the next function before the host half sees the outcomes of this
-    /// function. The host half then receives the descriptors as the last function left them. Of
-    /// each outcome, only the verdict is valid.
+    /// Whether a device may run the next function before the CPU sees the outcomes of this
+    /// function. The CPU then receives the descriptors as the last function left them. Only the
+    /// verdict of each outcome is valid.
     pub continues_on_device: bool,
 }
 
-/// Form of a kernel on devices. It tells how the lanes (work-items) of a group (work-group) process
-/// a bin (a batch of packets).
+/// Form of a kernel on devices. It tells how the work-items of a work-group share a bin (a batch of
+/// packets).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// Each lane (work-item) processes whole packets.
+    /// Each work-item processes whole packets.
     #[default]
     Lane,
-    /// All lanes (work-items) of a group process one bin (a batch of packets) together.
+    /// All work-items of a work-group process one bin (a batch of packets) together.
     Group,
-    /// Like [`Form::Group`], but the lanes (work-items) exchange words with each other. A device
-    /// whose lanes cannot do this uses [`Form::Lane`].
+    /// Like [`Form::Group`], but the work-items exchange words with each other. A device whose
+    /// work-items cannot do this uses [`Form::Lane`].
     Team,
 }
 
@@ -146,9 +148,8 @@ pub struct CounterDeclaration {
     pub unit: String,
     /// Description of the counter, in one sentence.
     pub text: String,
-    /// Name of a verdict and number of elements, for an array of counters. `Outcome::value` of
-    /// packets with this verdict is the index of the counter. The worker counts the packets and
-    /// bytes after the kernel.
+    /// Name of a verdict and number of elements, for an array of counters. The worker counts the
+    /// packets and bytes with this verdict in the element at index `Outcome::value`.
     pub array: Option<(String, u32)>,
 }
 
@@ -174,14 +175,15 @@ pub struct Record {
     pub text: String,
     /// Fields of the struct, in the order of memory.
     pub fields: Vec<Field>,
-    /// Whether all bits of the struct may be zero. Rust then implements `Default` for the struct.
+    /// Whether a struct that contains only zeros is valid. If so, the Rust struct implements
+    /// `Default`.
     pub has_default: bool,
 }
 
 /// A parameter in the configuration of a function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Param {
-    /// Key of the parameter in the configuration, and its name in C.
+    /// Key of the parameter in the configuration. The member in C has the same name.
     pub name: String,
     /// Shape of the value.
     pub shape: ParamShape,
@@ -237,8 +239,8 @@ pub enum Shape {
     Lpm6,
     /// Array that finds a row by its index.
     Array,
-    /// Access control list, which finds the row of the matching pattern with the lowest priority
-    /// number. A pattern covers several fields.
+    /// Access control list, in which a pattern covers several fields. Of all rows whose patterns
+    /// match, a lookup finds the row with the lowest priority number.
     Acl,
     /// Consistent hash table, which maps a hash to one of the rows (Eisenbud et al., Maglev, NSDI
     /// 2016).
@@ -275,8 +277,8 @@ pub struct Flows {
     pub text: String,
     /// Fields of the key of a flow.
     pub key: Vec<Field>,
-    /// Fields of the second key, by which packets in the other direction find their flow. The list
-    /// is empty if there is no second key.
+    /// Fields of the second key, which identifies the flow of packets in the opposite direction.
+    /// The list is empty if flows have only one key.
     pub reverse: Vec<Field>,
     /// Fields of the row, which is the state that the function keeps for a flow.
     pub row: Vec<Field>,
@@ -286,21 +288,21 @@ pub struct Flows {
     pub capacity: u32,
     /// Name and duration in seconds of each timer. A flow uses one timer at a time.
     pub timers: Vec<(String, u32)>,
-    /// Limit of the number of flows that share a field, if there is one.
+    /// Limit on the number of flows with the same value of a key field, if there is one.
     pub limit: Option<FlowLimit>,
 }
 
-/// Limit of the number of flows that share a field of the key.
+/// Limit on the number of flows with the same value of a key field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowLimit {
-    /// Name of a field of the key. Packets are steered by this field, so that one worker counts all
-    /// flows with the same value.
+    /// Name of the key field. All packets with the same value of this field go to one worker, which
+    /// counts their flows.
     pub by: String,
     /// Name of the parameter that contains the maximum number of flows.
     pub max: String,
 }
 
-/// Resource that flows take and give back. It is a pool of pairs of an address and a port.
+/// Pool of address and port pairs that flows take and give back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
     /// Name of the resource.
@@ -309,15 +311,15 @@ pub struct Resource {
     pub addresses: String,
     /// First and last port of the pool.
     pub ports: (u16, u16),
-    /// Names of the fields of the second key that contain the address and the port. A packet to a
-    /// port of the pool is steered to the worker that owns this port.
+    /// Names of the address field and the port field in the key for packets of the opposite
+    /// direction. A packet to a port of the pool goes to the worker that owns this port.
     pub reverse: (String, String),
 }
 
 /// A command that the operator sends to a running function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// Word of the command, which follows the name of the function on the command line.
+    /// Name of the command, which follows the name of the function on the command line.
     pub name: String,
     /// Value of the key `command` in the request.
     pub request: String,
@@ -325,36 +327,37 @@ pub struct Command {
     pub text: String,
     /// Options of the command line.
     pub arguments: Vec<CommandArgument>,
-    /// Key of the request that contains the rows, if the command sends rows.
+    /// Key in the request under which the rows are sent, if the command sends rows.
     pub rows: Option<String>,
-    /// Names of the words that form a row, on the command line and in a line of the file `--file`.
-    /// If rows have one word, the command accepts several rows.
+    /// Names of the words that form a row, on the command line or in a line of the `--file` file.
+    /// If rows have one word, the command line may contain several rows.
     pub words: Vec<String>,
     /// Whether a row of one word is sent as a text instead of an object.
     pub plain: bool,
-    /// Name of the TOML stanzas in the file `--file`. If it is `None`, each line of the file is a
-    /// row.
+    /// Name of the TOML tables that contain the rows in the `--file` file. If it is `None`, each
+    /// line of the file is a row.
     pub stanza: Option<String>,
     /// Whether the command accepts the option `--file`.
     pub file: bool,
-    /// Whether requests may contain cryptographic keys. Their texts are then wiped from memory.
+    /// Whether requests may contain cryptographic keys. If so, the text of a request is wiped from
+    /// memory.
     pub secret: bool,
     /// Sentence that is printed after success. `{}` is replaced by the number of rows with their
     /// noun.
     pub done: String,
     /// Noun for a row, in the singular and in the plural.
     pub noun: (String, String),
-    /// Columns of the printed list, if the command prints a list. The values of a row without a
-    /// column follow them.
+    /// Columns of the list that the command prints, if any. Values without a column are printed
+    /// after the columns.
     pub columns: Vec<Column>,
     /// Key of the reply that contains the list.
     pub list: Option<String>,
     /// Key of the reply that contains the total number of rows.
     pub total: Option<String>,
-    /// Keys whose values in the last row request the next page of the list. It is empty if the list
-    /// has no pages.
+    /// Keys whose values select the next page of the list. The next request contains their values
+    /// from the last row. There are no keys if the list has no pages.
     pub page: Vec<String>,
-    /// Whether the list is printed as lines of words, as in a file, instead of a table.
+    /// Whether each row of the list is printed as a line of words instead of as a row of a table.
     pub lines: bool,
 }
 
@@ -416,13 +419,13 @@ impl Declaration {
         if self.verdict(name).is_some() { format!("drop_{name}") } else { name.to_owned() }
     }
 
-    /// Returns whether the function builds its table image itself, by a host half in Rust.
+    /// Returns whether Rust code of the function builds its table image (the bytes of its tables).
     pub fn has_own_image(&self) -> bool {
         self.records.iter().any(|record| record.name == "image")
     }
 
-    /// Returns whether packets must reach the host half (the part that runs on the CPU before the
-    /// kernel) in arrival order. Functions with flows need this order.
+    /// Returns whether packets must reach the part of the function that runs on the CPU in arrival
+    /// order. Functions with flows need this order.
     pub fn needs_order(&self) -> bool {
         self.in_order || self.flows.is_some()
     }

@@ -10,8 +10,8 @@ pub struct Error {
     pub message: String,
 }
 
-/// Returns the end of a message about an unknown name. It suggests the most similar of the `known`
-/// names, or lists all of them.
+/// Returns the last part of an error message about an unknown name. This part suggests the most
+/// similar of the `known` names, or lists all of them.
 pub(crate) fn suggest(unknown: &str, known: &[&str]) -> String {
     let similar = known.iter().map(|name| (strsim::damerau_levenshtein(unknown, name), name)).min();
     match similar {

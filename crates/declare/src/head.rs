@@ -58,8 +58,8 @@ pub(crate) fn check_name(name: &str, what: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that a name is also valid as a member of a C struct. A member has no prefix, so its name
-/// must not be a reserved word.
+/// Checks that a name is valid as a member of a C struct. A member has no prefix, so its name must
+/// not be a reserved word.
 pub(crate) fn check_field_name(name: &str, what: &str) -> Result<(), String> {
     check_name(name, what)?;
     match RESERVED.contains(&name) {

@@ -1,4 +1,5 @@
-//! Layout of structs and table images in memory, by the rules of C compilers.
+//! Memory layout of structs and of table images (the bytes of a function's tables). It follows the
+//! rules of C compilers.
 
 use crate::declaration::{Declaration, Flows, Param, ParamShape, Record};
 use crate::types::{Field, FieldType, Scalar};
@@ -19,8 +20,7 @@ impl RecordLayout {
     /// Returns the layout of a declared struct.
     ///
     /// # Errors
-    /// Returns an error if the struct has holes, because other compilers and hosts leave their
-    /// bytes undefined.
+    /// Returns an error if the struct needs padding, because the bytes of padding are undefined.
     pub(crate) fn of(record: &Record, records: &[Record]) -> Result<Self, String> {
         let layout = Self::with(&record.fields, records);
         let mut end = 0;
@@ -43,7 +43,7 @@ impl RecordLayout {
         }
     }
 
-    /// Returns the layout of a key or a row. Holes between the fields are allowed and contain
+    /// Returns the layout of a key or a row. Padding between the fields is allowed and contains
     /// zeros.
     pub fn padded(fields: &[Field]) -> Self {
         Self::with(fields, &[])
@@ -84,14 +84,14 @@ fn size(kind: &FieldType, records: &[Record]) -> (usize, usize) {
 
 /// Size of the header of each table in a table image, in bytes.
 const TABLE_HEADER_BYTES: usize = 128;
-/// Size of the first fields of a table image, in bytes. They are a magic number, a reserved word,
-/// and the size of the image.
+/// Size of the first fields of a table image (the bytes of a function's tables), in bytes. These
+/// fields are a magic number, a reserved word, and the size of the image.
 const HEADER_BYTES: usize = 16;
 /// Alignment of the parts of a table image, in bytes.
 const PART_ALIGN_BYTES: usize = 64;
 
-/// Layout of the headers in a table image. A table image contains the parameters and tables of a
-/// function, and Godwit builds it.
+/// Layout of the headers in a table image, which Godwit builds from the parameters and tables of a
+/// function.
 ///
 /// ```text
 /// 0        16                    64 * n
@@ -101,8 +101,8 @@ const PART_ALIGN_BYTES: usize = 64;
 pub struct ImageLayout {
     /// Offset of the parameters in the image, in bytes.
     pub params_offset: usize,
-    /// Offset of each parameter from the start of the parameters, in bytes. The order is the order
-    /// of the declaration.
+    /// Layout of each parameter, in the order of the declaration. The offsets count from the start
+    /// of the parameters.
     pub params: Vec<ParamLayout>,
     /// Size of the parameters in bytes.
     pub params_bytes: usize,
@@ -115,9 +115,10 @@ pub struct ImageLayout {
 /// Offsets of the members that a parameter has in C, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamLayout {
-    /// Offset of the number of elements for a list, or of the value for another parameter.
+    /// Offset of the first member. It is the length of a list, the address of a prefix, or the
+    /// value of any other parameter.
     pub first: usize,
-    /// Offset of the mask for a prefix, or of the elements for a list.
+    /// Offset of the second member, which is the mask of a prefix or the elements of a list.
     pub second: usize,
 }
 
@@ -166,14 +167,14 @@ fn params(params: &[Param]) -> (Vec<ParamLayout>, usize) {
     (layouts, end.next_multiple_of(8))
 }
 
-/// Numbers of bits in an entry of a packed table. A packed table is an exact table whose key and
-/// row fit into one 64-bit entry.
+/// Sizes of the bit fields in an entry of a packed table. A packed table is a hash table whose key
+/// and row fit into one 64-bit entry.
 ///
-/// An entry contains the row, two flags, and a part of the permuted key. The number of the entry's
-/// bucket determines the rest of the key.
+/// An entry contains the row, two flags, and a part of the permuted key. The bucket number
+/// determines the rest of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packing {
-    /// Half of the number of bits of the permuted key. A key has at most twice this number of bits.
+    /// Half the number of bits of the permuted key, which has at least as many bits as the key.
     pub half_bits: u32,
     /// Number of bits of a row.
     pub row_bits: u32,
@@ -182,11 +183,11 @@ pub struct Packing {
 }
 
 impl Packing {
-    /// Number of flags in the low bits of an entry. The flags tell whether the entry is valid, and
-    /// whether it is in its second bucket.
+    /// Number of flag bits at the low end of an entry. One flag marks a valid entry. The other flag
+    /// marks an entry in the second bucket of its key.
     pub const FLAG_BITS: u32 = 2;
-    /// Maximum of `bucket_bits_min`. A table that needs more bits is not packed. The smallest packed
-    /// table has at most 2^14 buckets of 32 bytes.
+    /// Upper limit of `bucket_bits_min`, at which the buckets occupy 512 KiB. A table that would
+    /// need more buckets is not packed.
     const BUCKET_BITS_MIN_MAX: u32 = 14;
 
     /// Returns how the entries of a table are packed, or `None` if a key and a row do not fit into
@@ -205,13 +206,13 @@ impl Packing {
         if half_bits > 31 {
             return None;
         }
-        // The entry contains the key without the bits that its bucket determines.
+        // An entry does not contain the bits of the key that the bucket number determines.
         let needed = (2 * half_bits + row_bits + Self::FLAG_BITS).saturating_sub(64).max(8);
         (needed <= Self::BUCKET_BITS_MIN_MAX).then_some(Self { half_bits, row_bits, bucket_bits_min: needed })
     }
 
-    /// Returns the number of low bits in an entry that hold the row and the flags. The bits above
-    /// them hold the rest of the key.
+    /// Returns the number of low bits in an entry that hold the row and the flags. The higher bits
+    /// hold a part of the key.
     pub fn rest_shift(&self) -> u32 {
         self.row_bits + Self::FLAG_BITS
     }

@@ -2,17 +2,18 @@
 
 use crate::error::suggest;
 
-/// A type of values of at most 16 bytes. A value is stored as one number, or as two numbers for an
-/// IPv6 address.
+/// Type of a value, which has at most 16 bytes. A value is stored as one number, or as two numbers
+/// for an IPv6 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scalar {
     /// Unsigned number of 1 to 64 bits. It is stored in 8, 16, 32 or 64 bits, whichever is the
     /// smallest that holds it.
     Unsigned(u8),
-    /// IPv4 address. It is stored as the number that `gw_load_be32` reads from a packet.
+    /// IPv4 address. It is stored as a number whose most significant byte is the first byte of the
+    /// address.
     Ipv4,
-    /// IPv6 address. It is stored as the two numbers that `gw_load_be64` reads from a packet, the
-    /// upper half first.
+    /// IPv6 address. It is stored as two 64-bit numbers, of which the first holds the upper half of
+    /// the address.
     Ipv6,
     /// Ethernet address of 48 bits. Its first byte is the most significant one.
     Mac,
@@ -111,8 +112,8 @@ pub enum FieldType {
 }
 
 impl FieldType {
-    /// Parses a type such as `u32`, `u64[4]`, `slot` or `slot[7]`. `records` are the names of the
-    /// structs that are declared before.
+    /// Parses a type such as `u32`, `u64[4]`, or `slot[7]` with a struct called `slot`. `records`
+    /// contains the names of the structs that are declared earlier.
     pub(crate) fn parse(text: &str, records: &[String]) -> Result<Self, String> {
         let (name, count) = match text.split_once('[') {
             None => (text, None),

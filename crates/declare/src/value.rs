@@ -146,7 +146,7 @@ fn unsigned(text: &str) -> Option<u64> {
     }
 }
 
-/// Parses a dotted IPv4 address to a number, if the number has 32 bits.
+/// Parses an IPv4 address in dotted notation to a number. Returns `None` unless `bits` is 32.
 fn dotted(text: &str, bits: u8) -> Option<u64> {
     (bits == 32).then(|| text.parse::<Ipv4Addr>().ok().map(|address| u32::from(address).into()))?
 }

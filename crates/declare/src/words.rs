@@ -1,16 +1,15 @@
-//! Keys as 64-bit words. Tables store and compare keys in this representation.
+//! Keys as sequences of 64-bit words. Tables store and compare keys in this form.
 
 use crate::types::{Field, FieldType, Scalar};
 use crate::value::Words;
 
-/// Part of a word of a key. It is a field, or one half of an IPv6 address, at a bit position of the
-/// word.
+/// Part of a key word. It holds a field, or one half of an IPv6 address, at a certain bit position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Index of the field in the key.
     pub field: usize,
-    /// Index of the number within the value of the field. It is 1 for the lower half of an IPv6
-    /// address, otherwise 0.
+    /// Index of the number within the value of the field. It is 0, except that the lower half of an
+    /// IPv6 address has index 1.
     pub word: usize,
     /// Number of bits by which the value is shifted left in the word.
     pub shift: u32,
@@ -18,13 +17,13 @@ pub struct Part {
     pub bits: u32,
 }
 
-/// Words of a key, each as the list of its parts. The fields fill a word from its low bits on. A
-/// field never continues in the next word.
+/// Words of a key, each as the list of its parts. The fields fill each word from its low bits. A
+/// field that does not fit into the rest of a word begins the next word.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyWords(pub Vec<Vec<Part>>);
 
 impl KeyWords {
-    /// Distributes the fields of a key over words. Fields that are arrays or structs are left out.
+    /// Distributes the fields of a key over words. Fields that are arrays or structs are omitted.
     pub fn of(fields: &[Field]) -> Self {
         let mut words: Vec<Vec<Part>> = Vec::new();
         let mut used = 64;

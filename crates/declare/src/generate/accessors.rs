@@ -10,8 +10,7 @@ use crate::words::KeyWords;
 use super::header::plain_struct;
 use super::prefix;
 
-/// Size of all rows of a table, in bytes, above which the load of a row is likely to miss every
-/// cache.
+/// Total size of a table's rows, in bytes, above which reading a row is likely to miss every cache.
 const FAR_BYTES: usize = 1 << 20;
 
 /// Returns the C structs and the lookup function of each table.
@@ -87,7 +86,7 @@ fn find(table: &Table, name: &str, offset: usize) -> String {
     }
 }
 
-/// Returns the body of the C function that looks up an exact table.
+/// Returns the body of the C function that looks up a key in a hash table.
 fn exact(table: &Table, name: &str) -> String {
     let words = KeyWords::of(&table.key);
     let Some(packing) = Packing::of(&table.key, &table.row) else { return exact_wide(table, name, &words) };
@@ -112,8 +111,8 @@ fn exact(table: &Table, name: &str) -> String {
     text + "    return 1;\n}\n"
 }
 
-/// Returns the body of the C function that looks up an exact table whose entries refer to records.
-/// It is for keys and rows that do not fit into an entry.
+/// Returns the body of the C function that looks up a key in a hash table whose entries refer to
+/// records. Such a table is used if a key and a row do not fit into one 64-bit entry.
 fn exact_wide(table: &Table, name: &str, words: &KeyWords) -> String {
     let mut text = String::new();
     let (count, row_offset) = (words.len(), words.len() * 8);
@@ -159,7 +158,7 @@ pub(super) fn word(parts: &[crate::words::Part], key: &[Field]) -> String {
     parts.iter().map(part).collect::<Vec<_>>().join(" | ")
 }
 
-/// Returns the C expressions for all words of a key. Zeros follow them up to `count` words.
+/// Returns the C expressions for all words of a key, followed by zeros up to `count` words.
 fn word_list(words: &KeyWords, key: &[Field], count: usize) -> String {
     let list = words.0.iter().map(|parts| word(parts, key)).chain(std::iter::repeat("0".to_owned()));
     list.take(count).collect::<Vec<_>>().join(", ")

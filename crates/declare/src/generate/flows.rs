@@ -1,5 +1,5 @@
-//! Generates the C structs and functions for flows. The host half (the part of the function that
-//! runs on the CPU) uses them.
+//! Generates the C structs and functions for flows. The part of the function that runs on the CPU
+//! uses them.
 
 use std::fmt::Write as _;
 
@@ -74,7 +74,7 @@ fn sizes(flows: &Flows, names: &Names) -> String {
     )
 }
 
-/// Returns the declarations of the C functions that the author of the packet function defines.
+/// Returns the C declarations of the functions that the author of the packet function must define.
 fn prototypes(declaration: &Declaration, flows: &Flows, names: &Names) -> String {
     let Names { prefix, flow, .. } = names;
     let name = &declaration.name;
@@ -145,7 +145,7 @@ fn field_of(fields: &[Field], name: &str) -> String {
     "0".to_owned()
 }
 
-/// Returns the C functions that count the flows that share a field.
+/// Returns the C functions that count the flows with the same value of a key field.
 fn limit(declaration: &Declaration, flows: &Flows, names: &Names) -> String {
     let Names { prefix, .. } = names;
     let Some(FlowLimit { by, max }) = &flows.limit else {
@@ -171,8 +171,8 @@ fn limit(declaration: &Declaration, flows: &Flows, names: &Names) -> String {
     )
 }
 
-/// Returns the C functions that take a resource, give it back, and compute the steering bucket of a
-/// packet.
+/// Returns the C functions for the pool of address and port pairs. They take a pair, give it back,
+/// and compute the steering bucket of a packet.
 fn resources(declaration: &Declaration, flows: &Flows, names: &Names) -> String {
     let Names { prefix, .. } = names;
     let mut text = String::new();
@@ -225,7 +225,8 @@ fn resources(declaration: &Declaration, flows: &Flows, names: &Names) -> String 
     text
 }
 
-/// Returns the C functions with which `miss` and `update` create, change and remove rows of flows.
+/// Returns the C functions that create, change and remove the rows of flows. The functions `miss`
+/// and `update`, written by the author, call them.
 fn create(declaration: &Declaration, flows: &Flows, names: &Names) -> String {
     let Names { prefix, upper, flow } = names;
     let (key_words, reverse_words) = (KeyWords::of(&flows.key).len(), KeyWords::of(&flows.reverse).len());

@@ -22,8 +22,8 @@ fn upper(declaration: &Declaration) -> String {
     format!("GW_{}", declaration.name.to_ascii_uppercase())
 }
 
-/// Returns the contract of a function that is loaded when Godwit starts. The texts of the contract
-/// are never freed, because a process loads few functions.
+/// Returns the contract of a function that is loaded when Godwit starts. The strings of the
+/// contract are never freed, because a process loads few functions.
 pub fn contract(declaration: &Declaration, number: Option<u8>) -> &'static Contract {
     fn text(text: &str) -> &'static str {
         Box::leak(text.to_owned().into_boxed_str())

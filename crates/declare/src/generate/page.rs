@@ -77,7 +77,7 @@ pub fn columns(shape: Shape, key: &[Field], row: &[Field]) -> Vec<String> {
     first.iter().map(|column| (*column).to_owned()).chain(fields).collect()
 }
 
-/// Returns a whole documentation page in Markdown, for a function whose page is not in the
+/// Returns a whole documentation page in Markdown, for a function that has no page in the
 /// repository.
 pub fn page(declaration: &Declaration) -> String {
     let mut text =

@@ -13,8 +13,8 @@ use crate::head::{self, Head};
 use crate::{Error, RecordLayout};
 use section::Section;
 
-/// Maximum number of verdicts, of drop reasons, and of variants. `Outcome` stores them in one byte,
-/// in which the values from 128 on are reserved.
+/// Maximum number of verdicts, of drop reasons, and of variants. `Outcome` stores each of these
+/// numbers in one byte, in which the values from 128 on are reserved.
 const NUMBERS_MAX: usize = 128;
 
 impl Declaration {
@@ -74,8 +74,9 @@ fn read(head: &Head<'_>, mut root: Section<'_>) -> Result<Declaration, Error> {
     Ok(Declaration { alias, commands, ..declaration })
 }
 
-/// Returns the default magic number of a table image. It is the first four bytes of the function's
-/// name in upper case, filled with spaces.
+/// Returns the default magic number of a table image (the bytes of the function's tables). It
+/// consists of the first four characters of the function's name in upper case. Spaces follow a
+/// shorter name.
 fn default_magic(name: &str) -> [u8; 4] {
     let mut magic = [b' '; 4];
     for (byte, letter) in magic.iter_mut().zip(name.bytes()) {

@@ -7,15 +7,16 @@ use crate::Error;
 use crate::error::suggest;
 use crate::head::{Head, lines_before};
 
-/// A TOML table of the declaration. Each value can be taken once. [`Section::finish`] refuses a
-/// table with values that were not taken.
+/// A TOML table of the declaration. Each value can be taken once. [`Section::finish`] reports an
+/// error if a value was not taken.
 pub(super) struct Section<'a> {
     head: &'a Head<'a>,
-    /// Path of the table for messages, such as `tables.senders`. It is empty for the root.
+    /// Path of the table in error messages, such as `tables.senders`. It is empty for the root
+    /// table.
     name: String,
     line: usize,
     table: DeTable<'a>,
-    /// Keys that were looked up. Messages about unknown keys suggest them.
+    /// Keys that were looked up. An error message about an unknown key suggests one of them.
     known: Vec<&'static str>,
 }
 
@@ -179,7 +180,7 @@ impl<'a> Entry<'a> {
         if number > max { Err(refuse()) } else { Ok(number) }
     }
 
-    /// Returns a number, text or boolean as text. For a list, returns the texts of its elements,
+    /// Returns a number, string or boolean as text. For a list, returns the texts of its elements,
     /// joined by commas.
     pub(super) fn literal(self, path: &str) -> Result<String, Error> {
         literal(self.value.get_ref())
@@ -220,7 +221,7 @@ fn literal(value: &DeValue<'_>) -> Option<String> {
     })
 }
 
-/// Converts an offset in the TOML text to the line of the C file that contains it.
+/// Returns the line of the C file that contains an offset of the TOML text.
 fn line_of(head: &Head<'_>, offset: usize) -> usize {
     head.line + 1 + lines_before(head.toml, offset)
 }

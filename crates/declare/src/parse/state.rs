@@ -192,8 +192,8 @@ pub(super) fn resources(root: &mut Section<'_>) -> Result<Vec<Resource>, Error> 
     Ok(resources)
 }
 
-/// Checks that the names by which tables, parameters, flows and resources refer to each other are
-/// valid.
+/// Checks that flows and resources refer to parameters and fields that exist, and that no table has
+/// the name of another item.
 pub(super) fn check(declaration: &Declaration) -> Result<(), Error> {
     let refuse = |message: String| Err(Error { line: declaration.line, message });
     let param = |name: &str| declaration.params.iter().find(|param| param.name == name);
