@@ -1,5 +1,5 @@
-//! Compiles the C functions that connect the port `dpdk` to the library DPDK. This happens only if
-//! the feature `dpdk` is on.
+//! Compiles the C functions that connect the port `dpdk` to the library DPDK, if the feature `dpdk`
+//! is on.
 #![forbid(unsafe_code)]
 
 fn main() {
@@ -26,13 +26,13 @@ fn dpdk() {
     };
     let mut shim = cc::Build::new();
     shim.files(SOURCES).includes(&library.include_paths).flag("-include").flag("rte_config.h");
-    // The inline functions of DPDK use instructions of SSE4.2. Debian builds the libraries of DPDK
-    // for the same processor.
+    // The inline functions of DPDK use SSE4.2 instructions. Debian also compiles its DPDK libraries
+    // for the processor type corei7.
     if std::env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "x86_64") {
         shim.flag("-march=corei7");
     }
-    // This definition permits calls of rte_dev_dma_map(), which DPDK has marked as experimental
-    // since version 18.11.
+    // This macro permits calls of rte_dev_dma_map(), which DPDK has marked as experimental since
+    // version 18.11.
     shim.define("ALLOW_EXPERIMENTAL_API", None).opt_level(3).flag("-std=gnu11").warnings(true);
     // DPDK contains the driver net_af_xdp only if it was built with libxdp. Without this driver,
     // the program does not need libxdp.

@@ -115,7 +115,7 @@ impl PortCounters {
     /// Number of counters.
     pub const COUNT: usize = RECEIVE_COUNTERS.len() + TRANSMIT_COUNTERS.len();
 
-    /// Creates the struct from a list of values. The values are in the order in which
+    /// Creates a set of counters from a list of values. The values are in the order in which
     /// [`PortCounters::iter`] returns them.
     pub fn from_values(values: [u64; Self::COUNT]) -> Self {
         let mut counters = Self::default();

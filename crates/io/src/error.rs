@@ -17,8 +17,8 @@ pub enum Error {
         /// Problem with the value, and the valid values.
         reason: String,
     },
-    /// A value in the configuration cannot be parsed. The text is one sentence. The parser of the
-    /// configuration file adds the line number.
+    /// A value in the configuration cannot be parsed. The error contains one sentence, and the
+    /// parser of the configuration file adds the line number.
     #[error("{0}")]
     Value(String),
     /// The operating system refused an operation.
@@ -29,8 +29,8 @@ pub enum Error {
         /// Error of the operating system.
         source: io::Error,
     },
-    /// The device or interface of a port cannot do what the configuration requires. The text is one
-    /// sentence.
+    /// The device or interface of a port cannot do what the configuration requires. The error
+    /// contains one sentence.
     #[error("{0}")]
     Port(String),
     /// A required key is missing in the configuration.

@@ -43,8 +43,9 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// Returns the smallest value such that at least a fraction `share` (0 to 1) of the entries is
-    /// not larger. The result is accurate to 3 %. Returns 0 if the histogram is empty.
+    /// Returns a quantile of the entries. It is the smallest value that at least a fraction `share`
+    /// (0 to 1) of the entries does not exceed. The result is accurate to 3 %. Returns 0 if the
+    /// histogram is empty.
     pub fn quantile(&self, share: f64) -> u64 {
         let rank = ((self.total as f64 * share).ceil() as u64).clamp(1, self.total.max(1));
         let mut seen = 0;

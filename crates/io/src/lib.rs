@@ -50,8 +50,9 @@ pub struct QueueContext {
     pub port: u8,
     /// Index of the worker that owns the queue.
     pub worker: usize,
-    /// Selects the worker that processes a packet. The queues of all workers read the same packet
-    /// sequence of a software port. Each queue returns only the packets of its own worker.
+    /// Selects the worker that processes a packet. In a software port, such as a packet generator,
+    /// the queues of all workers read the same packets. Each queue returns only the packets of its
+    /// own worker.
     pub steering: Arc<Steering>,
 }
 
@@ -119,8 +120,8 @@ impl AsRef<Descriptor> for Departure {
     }
 }
 
-/// Queue that sends the packets of one worker to one port. Either the worker makes all calls, or
-/// one thread that sends packets for the worker.
+/// Queue that sends the packets of one worker to one port. Only one thread uses the queue. This
+/// thread is the worker, or a thread that sends packets for the worker.
 pub trait Transmit: Send {
     /// Sends `packets`, which are in the order of their arrival at the worker. The queue takes over
     /// all buffers. It frees the buffer of each sent packet, or hands the buffer over to the port.
@@ -146,7 +147,7 @@ pub trait Transmit: Send {
     /// Reports that all packets of this worker with a sequence number below `sequence` were sent or
     /// dropped.
     ///
-    /// A port that merges packets of several workers can then write all packets up to this number.
+    /// A port that merges packets of several workers can then write all packets below this number.
     /// The worker calls this method often, so the method returns quickly if nothing changed. In the
     /// last call, `sequence` is `u64::MAX`.
     ///

@@ -28,8 +28,8 @@ use godwit_packet::{ArenaHandle, Batch, Descriptor, Region, Stamp};
 
 use crate::{Clock, Error, PortCounters, QueueContext, Receive, Transmit};
 
-/// Requirements of a live port, such as a NIC, on the arena, which is the memory of all packets.
-/// The program collects the requirements of all ports before it allocates the arena.
+/// Requirements that a live port, such as a NIC, has for the memory of all packets (the arena). The
+/// program collects the requirements of all ports before it allocates the arena.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArenaNeeds {
     /// Minimum headroom of a received frame, in bytes.
@@ -49,7 +49,7 @@ pub struct ArenaNeeds {
     pub buffers: usize,
 }
 
-/// Parameters for opening a port with a NIC or an interface of the kernel.
+/// Parameters for opening a port that uses a NIC or a kernel network interface.
 #[derive(Debug)]
 pub struct LiveContext<'a> {
     /// Name of the port in the configuration.
@@ -76,7 +76,7 @@ pub struct LiveContext<'a> {
     pub frame_bytes_max: usize,
 }
 
-/// Configuration of a port with a NIC or an interface of the kernel.
+/// Configuration of a port that uses a NIC or a kernel network interface.
 pub trait Live: Debug + Send + Sync {
     /// Returns the requirements of the port on the arena, which is the memory of all packets.
     fn needs(&self) -> ArenaNeeds;
@@ -106,8 +106,8 @@ pub trait Live: Debug + Send + Sync {
     fn open(&self, context: &LiveContext<'_>) -> Result<Arc<dyn LivePort>, Error>;
 }
 
-/// An open port with a NIC or an interface of the kernel. When the port and its queues are dropped,
-/// the port detaches its XDP program and releases its device.
+/// An open port that uses a NIC or a kernel network interface. When the port and its queues are
+/// dropped, the port detaches its XDP program and releases its device.
 pub trait LivePort: Send + Sync {
     /// Gives the buffers of a worker to the port, before the queues of the worker are created.
     ///
@@ -149,8 +149,8 @@ pub trait LivePort: Send + Sync {
     fn counters(&self) -> PortCounters;
 }
 
-/// Converts received frames into packets. All ports with a NIC or an interface of the kernel use
-/// this conversion.
+/// Converts received frames into packets. All ports that use a NIC or a kernel network interface
+/// share this code.
 ///
 /// The sequence number of a packet is its arrival time in nanoseconds, increased if necessary so
 /// that it is unique within the worker. The packets of several workers can therefore be merged in
@@ -244,8 +244,8 @@ pub struct Arrived {
     pub head: u16,
     /// Length of the frame in bytes.
     pub length: u16,
-    /// Symmetric Toeplitz hash of the addresses and ports, or `None` if the device does not compute
-    /// it.
+    /// Symmetric Toeplitz hash of the packet's addresses and ports, or `None` if the device does
+    /// not compute it.
     pub flow_hash: Option<u32>,
 }
 
@@ -257,7 +257,8 @@ pub struct SharedCounters {
 }
 
 impl SharedCounters {
-    /// Publishes new values of the counters. Only the thread of the queue calls this method.
+    /// Makes new values of the counters visible to other threads. Only the thread of the queue
+    /// calls this method.
     #[inline]
     pub fn publish(&self, counters: &PortCounters) {
         for (value, (_, counted)) in self.values.iter().zip(counters.iter()) {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::{BUFFER_UNIT_BYTES, Error, Memory, Region};
 
-/// The size of a region is rounded up to a multiple of this number of bytes if a port prescribes
-/// the positions of the buffers.
+/// Size of a memory page in bytes. Each region consists of whole pages if a port requires a certain
+/// distance between buffers, or space before each buffer.
 const PAGE_BYTES: usize = 4096;
 
 /// Arrangement of the packet buffers in the region of a worker.
@@ -23,12 +23,13 @@ pub enum Layout {
 /// Selects which free buffer the next packet gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reuse {
-    /// The buffer that was freed last. Its content is probably still in the cache of the core.
+    /// The next packet gets the buffer that was freed last. The content of this buffer is probably
+    /// still in the cache of the core.
     #[default]
     Last,
-    /// The buffer that was freed first. If packets are freed in about the order of their arrival,
-    /// successive packets get adjacent buffers. A device can then copy adjacent buffers in one
-    /// transfer.
+    /// The next packet gets the buffer that was freed first. If packets are freed in about the
+    /// order of their arrival, successive packets get adjacent buffers. A device can then copy
+    /// adjacent buffers in one transfer.
     Oldest,
 }
 
@@ -50,9 +51,9 @@ pub struct ArenaConfig {
     /// Number of free bytes after a received frame. Functions that append padding or trailers use
     /// this space.
     pub tailroom_bytes: usize,
-    /// Number of tailroom bytes that a frame does not need, indexed by its length modulo 16.
-    /// Functions that pad frames to whole cipher blocks need less tailroom for some lengths.
-    /// Buffers of layout `dense` are then smaller, so less data is copied to devices.
+    /// Number of bytes by which the tailroom of a frame is reduced. The index is the length of the
+    /// frame modulo 16. Functions that pad frames to whole cipher blocks need less tailroom for
+    /// some lengths. Buffers of layout `dense` are then smaller, so less data is copied to devices.
     pub tailroom_saved: [u8; 16],
     /// Alignment of buffers in bytes, 64 or 128. The copy engines of devices are fastest with 128.
     pub align_bytes: usize,
@@ -93,7 +94,7 @@ impl ArenaConfig {
     /// Returns the distance in bytes between the starts of two buffers in layout `slots`.
     ///
     /// If no port prescribes the distance, it is an odd multiple of the alignment. The frames of a
-    /// batch are then distributed over all sets of the caches.
+    /// batch are then distributed over all sets of the processor's caches.
     pub(crate) fn slot_stride_bytes(&self) -> usize {
         if let Some(bytes) = self.slot_bytes {
             return bytes;

@@ -52,24 +52,24 @@ pub struct Region {
     id: u64,
     /// Set of the 64-byte units that belong to buffers that other threads or ports hold.
     ///
-    /// In layout `slots`, only the first unit of a buffer tells whether the buffer is lent. All
-    /// other units are always in the set. A descriptor that starts at such a unit is therefore
-    /// invalid.
+    /// In layout `slots`, the set contains the first unit of a buffer only while the buffer is
+    /// lent. It always contains all other units, so a descriptor that starts at such a unit is
+    /// refused.
     lent: Units,
     /// Number of buffers that ports hold. A port holds a buffer to write a received frame into it,
     /// or to send its frame.
     ///
-    /// The number can be negative for a short time. A thread that sends packets may pass a buffer
-    /// to a port and report this late. The port may return the buffer with a received frame before.
+    /// The number can be negative for a short time. A port may return a buffer before the thread
+    /// that passed the buffer to the port has reported this.
     in_ports: isize,
     /// Distance in bytes between the starts of two buffers. It is 0 in layout `dense`, in which
     /// buffers have different sizes.
     slot_bytes: usize,
-    /// Inverse of the number of units per slot: 2^64 divided by this number, rounded up. It is 0 if
-    /// a slot has one unit.
+    /// Quotient of 2^64 and the number of units per slot (the memory of one buffer), rounded up. It
+    /// is 0 if a slot has one unit.
     ///
-    /// A multiplication by the inverse gives the offset within a slot. A division instead would
-    /// double the cost of the check.
+    /// A multiplication by this quotient gives the offset of a unit in its slot, and is much faster
+    /// than a division.
     slot_inverse: u64,
     /// Size of the largest buffer, in units of 64 bytes.
     room_max: u8,
@@ -365,7 +365,7 @@ impl Region {
         if self.slot_bytes > 0 { self.lent.has(unit) } else { self.lent.any(unit, usize::from(room)) }
     }
 
-    /// Returns the number of units of a buffer that are in the set [`Region::lent`] while the
+    /// Returns how many of a buffer's 64-byte units the set [`Region::lent`] contains while the
     /// buffer is lent.
     #[inline(always)]
     fn marks(&self, room: u8) -> usize {
@@ -504,8 +504,8 @@ impl Region {
     /// Returns the base address of the arena. The offsets in packet descriptors are relative to
     /// this address.
     ///
-    /// A device may access only buffers of this region that are not lent. It must hold `&mut
-    /// Region`, or the worker must have submitted the packets to it.
+    /// A device may access only buffers of this region that are not lent. The worker must have
+    /// submitted the packets to the device, or the device's code must hold `&mut Region`.
     pub fn arena_base(&mut self) -> *mut u8 {
         self.memory.base().as_ptr()
     }

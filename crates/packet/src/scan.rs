@@ -31,8 +31,8 @@ pub struct Scan {
     pub head: u32,
     /// Largest distance from the start of a buffer to the end of its frame.
     pub frame_end: u32,
-    /// Number of frame bytes that a function reads. For each frame, it is at most the limit that
-    /// the caller gives.
+    /// Total number of frame bytes that a function reads. The function reads at most a given number
+    /// of bytes of each frame.
     pub read_bytes: u64,
     /// Whether the frame of at least one descriptor ends after its buffer.
     pub beyond: bool,

@@ -30,8 +30,8 @@ pub struct Config {
     /// Selects where the XDP program runs.
     #[serde(default)]
     pub attach: Attach,
-    /// Whether workers process received packets in the driver themselves (busy polling). Otherwise,
-    /// the driver processes packets after an interrupt.
+    /// Whether busy polling is used. The worker then runs the driver's receive processing itself.
+    /// Otherwise, the driver processes received packets after an interrupt.
     #[serde(default)]
     pub busy_poll: bool,
     /// Number of entries of each worker's fill ring and RX ring. It is a power of two.
@@ -40,11 +40,11 @@ pub struct Config {
     /// Number of entries of each worker's TX ring and completion ring. It is a power of two.
     #[serde(default = "ring_packets")]
     pub tx_packets: u32,
-    /// Selects the frames that the workers receive if no rule matches.
+    /// Selects the frames that the workers receive if no filter rule matches.
     #[serde(default)]
     pub take: Take,
-    /// Rules that take precedence over `take`. The first rule that matches a frame decides about
-    /// the frame.
+    /// Filter rules that take precedence over the setting `take`. The first rule that matches a
+    /// frame determines whether a worker or the kernel processes the frame.
     #[serde(default)]
     pub rules: Vec<Rule>,
 }
@@ -73,19 +73,20 @@ pub enum Copy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Attach {
-    /// The program runs in the driver if the driver supports XDP. Otherwise it runs in the kernel's
-    /// network stack.
+    /// The XDP program runs in the driver if the driver supports XDP. Otherwise, it runs in the
+    /// kernel's network stack.
     #[default]
     Auto,
-    /// The program runs in the driver. Opening the port fails if the driver does not support XDP.
+    /// The XDP program runs in the driver. Opening the port fails if the driver does not support
+    /// XDP.
     Native,
-    /// The program runs in the kernel's network stack, after the driver. This is slower, but every
-    /// interface supports it.
+    /// The XDP program runs in the kernel's network stack, after the driver. This is slower, but
+    /// every interface supports it.
     Generic,
 }
 
-/// Selects the frames that the workers receive if no rule matches. The kernel processes all other
-/// frames.
+/// Selects the frames that the workers receive if no filter rule matches. The kernel processes all
+/// other frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Take {

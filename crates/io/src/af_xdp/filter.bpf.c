@@ -14,7 +14,7 @@ typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-// These definitions are copied from linux/bpf.h. The program needs no others.
+// These definitions are copied from linux/bpf.h. The XDP program needs no other definitions.
 enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_PERCPU_ARRAY = 6, MAP_XSKMAP = 17 };
 enum { XDP_PASS = 2, XDP_REDIRECT = 4 };
 struct xdp_md {

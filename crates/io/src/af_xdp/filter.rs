@@ -75,7 +75,7 @@ impl RawRule {
     }
 }
 
-/// Returns the address and the mask of a prefix. An IPv4 prefix is converted to the IPv4-mapped
+/// Returns the address and the mask of an IP prefix. An IPv4 prefix is converted to the IPv4-mapped
 /// form of IPv6. If there is no prefix, the mask is zero and matches every address.
 fn prefix(prefix: Option<Prefix>) -> ([u8; 16], [u8; 16]) {
     let Some(Prefix { address, length_bits }) = prefix else { return Default::default() };
@@ -94,9 +94,9 @@ fn mapped(address: IpAddr) -> [u8; 16] {
 /// Counters of the XDP program, which counts the frames that it does not pass to a worker.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FilterCounters {
-    /// Number of frames that the kernel kept because of the rules or the `take` setting.
+    /// Number of frames that the filter rules or the setting `take` left to the kernel.
     pub(super) passed: u64,
-    /// Number of frames that were selected, but whose queue had no socket.
+    /// Number of frames that the XDP program selected for a worker, but whose queue had no socket.
     pub(super) no_socket: u64,
 }
 
@@ -169,7 +169,7 @@ impl Filter {
         map.and_then(change).map_err(map_error)
     }
 
-    /// Selects the socket that receives the selected frames of a queue.
+    /// Sets the socket that receives the frames that the XDP program selects from a queue.
     pub(super) fn set_socket(&mut self, queue: usize, socket: BorrowedFd<'_>) -> Result<(), Error> {
         use std::os::fd::AsRawFd;
         let map = XskMap::try_from(map(&mut self.ebpf, "sockets"));
@@ -190,7 +190,7 @@ impl Filter {
             let program = program(&mut self.ebpf);
             match program.attach_to_if_index(index, mode).and_then(|link| program.take_link(link)) {
                 Ok(link) => {
-                    // The link needs a file descriptor. Without a file descriptor, the program
+                    // The BPF link needs a file descriptor. Without a file descriptor, the program
                     // would stay attached after the process is killed.
                     let link = FdLink::try_from(link);
                     let link = link.map_err(|_| Error::Port("XDP requires Linux 5.9 or later".to_owned()))?;
@@ -198,7 +198,7 @@ impl Filter {
                     return Ok(is_native);
                 }
                 // If another program is attached or a permission is missing, the other attachment
-                // mode would fail too. Do not try it.
+                // mode would fail too, so it is not tried.
                 Err(error) => {
                     let errno = errno(&error);
                     let is_final = matches!(errno, Some(libc::EBUSY | libc::EPERM));

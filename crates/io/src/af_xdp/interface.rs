@@ -94,8 +94,8 @@ impl Interface {
     /// Returns the number of packets that the interface dropped instead of sending. Returns 0 if
     /// the interface does not exist.
     pub(super) fn send_drops(&self) -> u64 {
-        // This file lists the interfaces of the calling thread's network namespace. The directory
-        // /sys may show another namespace.
+        // The file /proc/thread-self/net/dev lists the interfaces of the calling thread's network
+        // namespace. The directory /sys may show another namespace.
         let text = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
         send_drops_of(&self.name, &text).unwrap_or_default()
     }

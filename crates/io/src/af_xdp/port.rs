@@ -36,15 +36,15 @@ pub(super) struct Shared {
     /// MTU of the interface, in bytes. It is the maximum length of a packet without the Ethernet
     /// header.
     pub(super) mtu: AtomicUsize,
-    /// Whether the interface is up and has a carrier. If it is not, the port refuses packets. The
-    /// driver would drop the packets but report them as sent.
+    /// Whether the interface is up and has a carrier. Otherwise, the port refuses packets, because
+    /// the driver would drop them but report them as sent.
     pub(super) is_up: AtomicBool,
     /// Number of frames that the XDP program left to the kernel.
     pub(super) left_to_kernel: AtomicU64,
 }
 
-/// State of one interface queue. The receive queue and the transmit queue of a worker and the
-/// control thread share it.
+/// State of one interface queue. The control thread and the two queues of a worker (receive and
+/// transmit) share this state.
 pub(super) struct Pair {
     /// Position of the worker's memory in the arena, as a range of bytes.
     pub(super) region: Range<usize>,

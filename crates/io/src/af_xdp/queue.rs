@@ -229,8 +229,8 @@ impl Receive for ReceiveQueue {
 /// Frees the buffer of a frame that was not accepted.
 #[cold]
 fn give_back(region: &mut Region, offset: usize, start: usize) {
-    // If the frame starts inside a buffer, its offset identifies the buffer. The buffer then
-    // becomes an empty packet and is freed.
+    // If the frame starts inside a buffer that the kernel held, the buffer becomes an empty packet,
+    // which is freed.
     match region.arrived(offset, 0) {
         Some(descriptor) => region.release(&descriptor),
         None => region.reclaim(buffer(start)),

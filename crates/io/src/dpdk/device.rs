@@ -1,5 +1,5 @@
-//! A network device of DPDK. It is attached and configured when the port is opened. It starts after
-//! all workers have given it buffers.
+//! A network device of DPDK. The device is attached and configured when the port is opened. It
+//! starts after all workers have given packet buffers to it.
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ use crate::{Error, PortCounters, QueueContext, Receive, Transmit};
 const FILL_RING: usize = 4096;
 /// Length of the Ethernet header in bytes. The MTU does not include this header.
 const HEADER_BYTES: usize = 14;
-/// Time that the device gets to send the packets in its transmit rings before it is stopped.
+/// Time that the device has to send the packets in its transmit rings before it is stopped.
 const DRAIN_TIME: Duration = Duration::from_millis(10);
 
 /// Lock that is held while a device is attached, started or closed. These functions of DPDK are not
@@ -46,8 +46,8 @@ pub(super) struct Port {
     buffers: u32,
     pub(super) frame_bytes_max: usize,
     pub(super) drop_bad_checksums: bool,
-    /// Maximum length of a sent frame in bytes. The length is unlimited if the device does not send
-    /// through an interface of the kernel.
+    /// Maximum length of a sent frame in bytes. The length is unlimited if the device does not use
+    /// a kernel network interface.
     pub(super) sent_bytes_max: AtomicUsize,
     pub(super) pools: Vec<Arc<Pool>>,
     state: Mutex<State>,

@@ -12,8 +12,8 @@ use crate::Error;
 /// the EAL only once.
 static ARGUMENTS: Mutex<Option<Result<Vec<String>, String>>> = Mutex::new(None);
 
-/// Completes the configured arguments of the EAL with default arguments. If no arguments are
-/// configured, DPDK uses no hugepages and no PCI devices except the configured ones.
+/// Completes the configured arguments of the EAL with default arguments. Without configured
+/// arguments, DPDK uses no hugepages, and it uses PCI devices only if a port needs one.
 pub(super) fn arguments(given: Option<&[String]>, needs_pci: bool, core: usize) -> Vec<String> {
     let mut all: Vec<String> = vec!["godwit".into()];
     let given = given.unwrap_or_default();

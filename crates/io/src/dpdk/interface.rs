@@ -18,8 +18,8 @@ use super::{Config, ffi};
 use crate::Error;
 use crate::af_xdp::interface::{Interface, State};
 
-/// Default size in bytes of a block in the rings of the driver net_af_packet. FRAME_BYTES is the
-/// default size of a frame.
+/// Default size in bytes of a block in the rings of the driver net_af_packet. A block contains two
+/// frames of the default size FRAME_BYTES.
 const BLOCK_BYTES: usize = 4096;
 const FRAME_BYTES: usize = 2048;
 
@@ -28,8 +28,8 @@ const FRAME_BYTES: usize = 2048;
 const FILLED_AT_ONCE: u16 = 2048;
 
 /// Returns the number of entries of the receive ring. With net_af_xdp, the ring has an entry for
-/// each buffer that the kernel may fill. Packets are then lost only if buffers are missing, and the
-/// kernel counts all these losses.
+/// each buffer that the kernel may fill. Packets are then lost only if no buffer is free, and the
+/// kernel counts these packets.
 pub(super) fn receive_entries(config: &Config) -> u16 {
     if config.is_af_xdp() { config.receive_ring.max(FILLED_AT_ONCE) } else { config.receive_ring }
 }
@@ -211,8 +211,8 @@ mod tests {
         assert_eq!(completed("net_af_packet0,iface=a", [33, 32]), "net_af_packet0,iface=a,framecnt=34");
         let large = "net_af_packet0,iface=a,blocksz=65536,framesz=4096";
         assert_eq!(completed(large, [1000, 32]), format!("{large},framecnt=1008"));
-        // An argument that the operator gives is not repeated, and other drivers have no rings of
-        // this kind.
+        // The function adds no ring size if the operator has already given one, or if the driver is
+        // not net_af_packet.
         for device in ["net_af_packet0,iface=a,framecnt=64", "net_af_xdp0,iface=a", "net_null0"] {
             assert_eq!(completed(device, [1024, 1024]), device);
         }

@@ -94,8 +94,8 @@ impl Config {
             && parts.all(is_hex)
     }
 
-    /// Returns whether the device has the driver net_af_xdp. The kernel fills the rings of this
-    /// driver, and their size is independent of the configuration.
+    /// Returns whether the device has the driver net_af_xdp, which receives and sends through
+    /// AF_XDP sockets.
     fn is_af_xdp(&self) -> bool {
         self.name().starts_with("net_af_xdp")
     }

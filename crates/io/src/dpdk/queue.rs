@@ -54,8 +54,8 @@ impl ReceiveQueue {
     fn take(&mut self, region: &mut Region, batch: &mut Batch, count: usize) -> Result<(), Error> {
         let rejected_flags = if self.port.drop_bad_checksums { TOO_LONG | BAD_CHECKSUM } else { TOO_LONG };
         let frame_bytes_max = self.port.frame_bytes_max;
-        // A length of 0 wraps around to the largest integer, so the comparison rejects empty
-        // packets too.
+        // For a length of 0, the subtraction wraps around to the largest integer. The comparison
+        // therefore rejects empty packets too.
         let is_rejected = |packet: &Packet| {
             (packet.flags & rejected_flags != 0) | (usize::from(packet.length).wrapping_sub(1) >= frame_bytes_max)
         };

@@ -318,8 +318,8 @@ uint32_t gw_dpdk_receive(struct gw_dpdk_pool *pool, uint16_t port, uint16_t queu
         }
         packets[i] = (struct gw_dpdk_packet){
             .buffer = buffer_number_of(pool, mbuf),
-            // Use the buffer address of the mbuf, because the sender of a packet through a net_ring
-            // may have changed this address.
+            // Read the buffer address from the mbuf. If the packet came through a net_ring (a DPDK
+            // device in memory), its sender may have changed this address.
             .head = (uint16_t)((uint8_t *)mbuf->buf_addr - (uint8_t *)mbuf - MBUF_BYTES -
                                PRIVATE_BYTES + mbuf->data_off),
             .length = mbuf->data_len,

@@ -119,8 +119,8 @@ void gw_dpdk_pool_own(struct gw_dpdk_pool *pool);
 uint32_t gw_dpdk_pool_ready(struct gw_dpdk_pool *pool);
 void gw_dpdk_pool_give(struct gw_dpdk_pool *pool, const uint32_t *buffers, uint32_t count);
 uint32_t gw_dpdk_pool_take(struct gw_dpdk_pool *pool, uint32_t *buffers, uint32_t count);
-// Removes buffers from the pool that other threads than the owner have freed. Any thread may call
-// this function.
+// Removes buffers from the pool that were freed by threads other than the owner of the pool. Any
+// thread may call this function.
 uint32_t gw_dpdk_pool_take_foreign(struct gw_dpdk_pool *pool, uint32_t *buffers, uint32_t count);
 
 uint32_t gw_dpdk_receive(struct gw_dpdk_pool *pool, uint16_t port, uint16_t queue,

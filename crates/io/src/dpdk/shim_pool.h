@@ -3,8 +3,8 @@
 //
 //     | header 64 | mbuf 128 | private 64 | buffer ...  | to the next slot |
 //
-// The distance between an mbuf and its buffer is constant. Drivers such as net_af_xdp compute the
-// address of a buffer from its mbuf and work with this layout too.
+// The distance between an mbuf and its buffer is constant, because drivers such as net_af_xdp
+// compute the address of a buffer from its mbuf.
 
 #ifndef GW_DPDK_SHIM_POOL_H
 #define GW_DPDK_SHIM_POOL_H
@@ -25,8 +25,8 @@ _Static_assert(sizeof(struct rte_mempool_objhdr) <= HEADER_BYTES,
                "the header of a mempool's element");
 
 // Free buffers for the queues of one worker. The thread of the worker uses the list `ready` without
-// a lock. Other threads add buffers to the list `foreign`. Such a thread sends packets for the
-// worker, or receives its packets through a net_ring.
+// a lock. Other threads put the buffers that they free into the list `foreign`. Such a thread sends
+// packets for the worker, or receives them through a net_ring (a DPDK device in memory).
 struct gw_dpdk_pool {
     struct rte_mempool *mempool;
     uint8_t *arena;

@@ -39,7 +39,7 @@ impl Input {
     }
 
     /// Reads from the source until `bytes` bytes are available. `bytes` is at most
-    /// [`PIECE_BYTES_MAX`]. Returns false if the file ends before.
+    /// [`PIECE_BYTES_MAX`]. Returns false if the file ends earlier.
     #[inline]
     pub(super) fn fill(&mut self, bytes: usize) -> std::io::Result<bool> {
         if self.end - self.start >= bytes {
@@ -73,7 +73,7 @@ impl Input {
     }
 
     /// Skips `bytes` bytes of the source, which may exceed the size of the buffer. Returns false if
-    /// the file ends before.
+    /// the file ends earlier.
     pub(super) fn skip(&mut self, mut bytes: u64) -> std::io::Result<bool> {
         while bytes > 0 {
             if !self.fill(1)? {

@@ -19,8 +19,8 @@ const BUFFER_BYTES: usize = 256 << 10;
 const MODE: u32 = 0o600;
 
 /// A file that appears under its name only when [`Output::finish`] is called. If the value is
-/// dropped before, no file remains. If the process is killed before, no file remains either,
-/// provided that the file system supports unnamed files.
+/// dropped before this call, no file remains. If the file system supports unnamed files, this also
+/// holds when the process is killed.
 ///
 /// If the path already exists and is not a regular file, the data is written to it directly. Such a
 /// path is a pipe or a device.

@@ -26,8 +26,8 @@ const OPB_MAGIC: u32 = 2;
 /// Maximum number of interfaces in one section of a file. Real capture files have far fewer.
 const INTERFACES_MAX: usize = 1 << 16;
 
-/// One record of a capture file. [`Reader::frame`] returns its bytes until [`Reader::next`] is
-/// called again.
+/// One record of a capture file. [`Reader::frame`] returns the frame of the record until
+/// [`Reader::next`] is called again.
 #[derive(Clone, Debug)]
 pub(super) struct Record {
     /// Capture time, in nanoseconds since the Unix epoch.

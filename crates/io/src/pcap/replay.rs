@@ -1,5 +1,5 @@
-//! Receive queue that reads packets from capture files. It merges the packets of all files in the
-//! order of their time.
+//! Receive queue that reads packets from capture files. It merges the packets of all files by the
+//! capture times of the packets.
 
 use std::path::PathBuf;
 use std::sync::Arc;

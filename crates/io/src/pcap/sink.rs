@@ -61,7 +61,7 @@ struct Shared {
     merge: Mutex<Merge>,
     /// Signaled when frames were written, or when a transmit queue was dropped.
     progress: Condvar,
-    /// Whether only the file ends after a failed write, and the program continues.
+    /// If this is true, a failed write ends only the capture file, and the program continues.
     is_tolerant: bool,
     /// Message for the operator about a failed write. It has a separate lock, because a write to
     /// the file may block while `merge` is locked.
@@ -83,7 +83,7 @@ struct Merge {
     spare: Vec<Vec<u8>>,
     packets: u64,
     frame_bytes: u64,
-    /// Number of packets, and of their bytes, that are not written to the file yet.
+    /// Number of packets that are not written to the file yet, and the number of their bytes.
     buffered: (u64, u64),
     /// Number of packets that were accepted but could not be written, and that no transmit queue
     /// has counted as refused yet.
@@ -115,9 +115,8 @@ impl Sink {
         Self::create_with_limit(path, format, interfaces, workers, HELD_BYTES_MAX)
     }
 
-    /// Selects what happens after a failed write. The file ends with the last complete packet, and
-    /// the program continues without it. This method must be called before the first transmit queue
-    /// is created.
+    /// Lets the program continue after a failed write. The file then ends with the last complete
+    /// packet. This method must be called before the first transmit queue is created.
     pub fn tolerant(mut self) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
             shared.is_tolerant = true;
@@ -200,7 +199,8 @@ impl Sink {
                 let output = merge.output.take();
                 self.shared.fail(&mut merge, output, error)
             }
-            // A tolerant sink has already completed the file after the failed write.
+            // If the sink tolerates failed writes, it has already completed the file after the
+            // failed write.
             Some(Ok(())) | None => Ok(()),
         }
     }

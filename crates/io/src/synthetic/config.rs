@@ -63,9 +63,9 @@ pub struct Config {
     /// File that describes how the rate, the frame lengths and the shares of traffic classes change
     /// over time. It replaces the keys `rate` and `size`.
     pub load: Option<PathBuf>,
-    /// Maximum number of waiting packets per worker if a rate is set. Like the ring of a NIC, the
-    /// port then discards the oldest packets and counts them as missed. With 0, the port discards
-    /// no packets, so the content of the packets never depends on time.
+    /// Maximum number of packets per worker that wait to be received, if a rate is set. If more
+    /// packets wait, the port discards the oldest packets and counts them as missed. With 0, the
+    /// port discards no packets, so the content of the packets never depends on time.
     pub queue_packets: u32,
     /// Number of packets to generate, or 0 for no limit.
     pub packets: u64,

@@ -20,8 +20,8 @@ use crate::Error;
 /// If all packets have the same length, the headers are complete for a packet whose payload is
 /// zero. For another payload, only the transport checksum must be changed.
 ///
-/// If lengths differ, the length fields and the checksum fields are 0. The sums do not include
-/// these fields.
+/// If lengths differ, the length fields and the checksum fields are 0. The partial checksums in
+/// `sums` do not cover these fields.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(super) struct Flow {
@@ -164,8 +164,9 @@ impl Flows {
         let mut counts = [0; BUCKETS];
         for (class, maker) in makers.iter().enumerate() {
             let seed = draw(config.seed, u64::MAX / 3 - class as u64);
-            // The random numbers may produce the same flow more than once. If the prefixes and
-            // ports permit too few different flows, no attempts remain and the function fails.
+            // The random numbers may produce the same flow more than once. The number of attempts
+            // is limited, because the prefixes and ports may permit too few different flows. The
+            // function then fails.
             let mut attempts = 0..64 * (config.flows as u64 + 64);
             while seen.len() < config.flows * (class + 1) {
                 let attempt = attempts.next().ok_or_else(|| {
@@ -276,8 +277,8 @@ impl FlowMaker {
         headers[transport_at + 2..transport_at + 4].copy_from_slice(&ports[1].to_be_bytes());
         let mut sums = self.shape.sums(&headers);
 
-        // Select the worker by the headers only, as a NIC does. The frame for this selection has no
-        // payload.
+        // The worker is selected by the headers only, as in a NIC. The frame for this selection
+        // therefore needs no payload.
         let mut frame = headers;
         self.shape.set_lengths(sums, self.shape.headers_bytes() as u16, &mut frame);
         let frame = &frame[..self.shape.headers_bytes()];

@@ -38,8 +38,8 @@ impl Pace {
         if self.unit_ns == 0.0 {
             return self.start_ns;
         }
-        // Unused entries of a block may have an index below `first`. Nothing reads the times of
-        // these entries.
+        // For unused entries of a block of packets, `unit` may be below `first`. Nothing reads the
+        // times of these entries.
         self.start_ns.wrapping_add((unit.wrapping_sub(self.first) as f64 * self.unit_ns) as u64)
     }
 }
@@ -47,7 +47,7 @@ impl Pace {
 /// Reason for which [`Generator::fill`] stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// The requested number of packets was generated, or enough packets of the sequence were
+    /// The requested number of packets was generated, or the maximum number of packets was
     /// examined.
     Enough,
     /// No packet buffer is free.
@@ -79,7 +79,8 @@ pub struct Generator {
     /// Position in the schedule of the next packet that may belong to this worker.
     at: Cursor,
     sequence_end: u64,
-    /// Sequence number at which the frame lengths or the shares of the traffic classes change.
+    /// Sequence number of the first packet with other frame lengths or other shares of the traffic
+    /// classes. Without such a packet, it is the end of the sequence.
     until: u64,
     units_per: UnitsPer,
     load: Option<Load>,
@@ -90,13 +91,14 @@ pub struct Generator {
 #[derive(Debug)]
 struct Load {
     program: Arc<Program>,
-    /// Frame lengths for each value of `size` in the program. The lengths that are in use are in
-    /// the generator instead.
+    /// Frame lengths for each value of `size` in the load program. The entry of the lengths that
+    /// are in use is `None`, because the generator contains these lengths.
     lengths: Vec<Option<Lengths>>,
     /// Index of the frame lengths that are in use.
     size: usize,
-    /// Limit of each traffic class. A random number selects the first class whose limit is above
-    /// the number. The list is empty if there are no classes.
+    /// Limits that determine the traffic class of a packet, one for each class. A packet belongs to
+    /// the first class whose limit is above the packet's random number. The list is empty if there
+    /// are no classes.
     limits: Vec<u32>,
 }
 
@@ -106,7 +108,8 @@ enum UnitsPer {
     Bit,
 }
 
-/// Arguments of [`Generator::fill_prepared`]. The constants describe the headers of the packets.
+/// Arguments of [`Generator::fill_prepared`]. The generic constants give the IP version, the
+/// transport protocol, and the number of header bytes to copy.
 struct FillPrepared<'a, const V6: bool, const TCP: bool, const COPY: usize> {
     generator: &'a mut Generator,
     region: &'a mut Region,
@@ -261,8 +264,8 @@ impl Generator {
     }
 
     /// Appends packets of the prepared flows. It first selects the flows of a block of packets, and
-    /// then writes the packets. In the meantime, the prefetched flows arrive in the cache. Both
-    /// loops are short, so the processor can work on several packets at once.
+    /// then writes the packets. The prefetched flows arrive in the cache between these steps. Each
+    /// step is a short loop, so the processor can work on several packets at once.
     #[inline(always)]
     fn fill_prepared<const V6: bool, const TCP: bool, const COPY: usize>(
         &mut self,
@@ -277,9 +280,9 @@ impl Generator {
         let (frame_bytes_max, steps, fixed_bytes) =
             (region.frame_bytes_max(), self.schedule.steps(), self.lengths.fixed());
         let (mut at, mut counters) = (self.at, self.counters);
-        // Check the last packet of a block instead of every packet, if possible. If it is due, all
-        // packets of the block are due. This requires that no packet is too long and that the rate
-        // counts packets.
+        // Check only whether the last packet of a block is due, if possible. All earlier packets of
+        // the block are then due too. The condition is that the rate counts packets, no packet is
+        // too long, and there are no traffic classes.
         let is_plain = self.units_per == UnitsPer::Packet
             && usize::from(self.lengths.longest()) <= frame_bytes_max
             && limits.is_empty();
@@ -500,8 +503,9 @@ impl Generator {
         }
     }
 
-    /// Skips the oldest packets until at most `units` packets or bits wait before `due`. Skipped
-    /// packets that belong to this worker are counted as missed.
+    /// Skips the oldest packets until at most `units` packets or bits wait. `due` is the number of
+    /// packets or bits that are due. Skipped packets that belong to this worker are counted as
+    /// missed.
     pub(super) fn miss(&mut self, due: u64, units: u64) {
         let steps = self.schedule.steps();
         while self.at.sequence < self.sequence_end {

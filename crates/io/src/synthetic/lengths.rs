@@ -6,9 +6,9 @@ use super::draw::{Shares, draw};
 use super::schedule::{Slot, shuffle};
 use super::units::Size;
 
-/// Number of packets after which the lengths repeat. It is a prime number above the length of any
-/// round of the schedule. A packet at a given position of the round therefore has different lengths
-/// in successive rounds.
+/// Number of packets after which the lengths repeat. The number is prime and larger than a round,
+/// which is the period after which the packet schedule repeats. Packets at the same position of
+/// successive rounds therefore have different lengths.
 const CYCLE_PACKETS: usize = 16519;
 
 /// Frame lengths of all packets in a sequence.

@@ -24,8 +24,8 @@ use crate::{Clock, Histogram};
 pub const PROBE_BYTES: usize = 16;
 const MAGIC: u16 = 0x6764;
 
-/// Shared state and statistics of all probe packets of one run. All clones of this value share the
-/// same state.
+/// Shared state and statistics of all probes of one run. A probe is a packet that contains its
+/// number and the time of its generation. All clones of this value share the same state.
 #[derive(Clone, Debug)]
 pub struct Probes {
     run: u16,

@@ -15,8 +15,9 @@ use godwit_packet::BUCKETS;
 
 use super::draw::{below, draw};
 
-/// Approximate number of packets in a round of the schedule. With this number, the share of each
-/// hash bucket is correct within 1 %. The schedule still fits in a cache.
+/// Approximate number of packets in a round of the schedule, after which the distribution to hash
+/// buckets repeats. With this number, the share of each hash bucket is correct within 1 %. The
+/// schedule still fits in a cache.
 const ROUND_PACKETS: u32 = 16 << 10;
 
 /// Position in each round whose packet belongs to this worker.
@@ -28,7 +29,8 @@ pub(super) struct Slot {
     pub(super) group: u16,
 }
 
-/// The positions in a round whose packets belong to one worker.
+/// Positions of one worker's packets in a round of the packet sequence. The positions are the same
+/// in every round.
 #[derive(Debug)]
 pub(super) struct Schedule {
     slots: Vec<Slot>,
@@ -48,7 +50,8 @@ pub(super) struct Cursor {
 }
 
 impl Schedule {
-    /// Creates a schedule in which the worker examines every packet. All packets belong to group 0.
+    /// Creates a schedule that contains every packet of the sequence, for a worker that examines
+    /// all packets. All packets belong to group 0 of the flows.
     pub(super) fn all() -> Self {
         Self { slots: vec![Slot { position: 0, group: 0 }], round_packets: 1 }
     }

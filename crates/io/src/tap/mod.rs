@@ -33,8 +33,8 @@ const NAME_BYTES_MAX: usize = libc::IFNAMSIZ - 1;
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// Name of the TAP interface. If no interface with this name exists, the port creates one and
-    /// removes it at the end. The port keeps an existing interface (`ip tuntap add NAME mode tap
-    /// multi_queue`).
+    /// removes it at the end. The port does not remove an interface that already exists, for
+    /// example after `ip tuntap add NAME mode tap multi_queue`.
     pub interface: String,
 }
 

@@ -46,8 +46,8 @@ impl Receive for Receiver {
             let bytes = match (&self.queue.file).read(&mut self.frame) {
                 Ok(bytes) => bytes,
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => break,
-                // The read fails with EIO if the interface is down. It is not an error, because the
-                // interface may come up again.
+                // The read fails with EIO if the interface is down. This failure is not an error,
+                // because the interface may come up again.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EIO | libc::EBADFD)) => break,
                 Err(source) => return Err(Error::system("read from a tap interface", source)),
             };

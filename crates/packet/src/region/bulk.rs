@@ -7,15 +7,16 @@ use crate::{BUFFER_UNIT_BYTES, Descriptor};
 /// Maximum size of buffers that are prefetched completely, in units of 64 bytes. Of larger buffers,
 /// only the cache lines for the headers are prefetched.
 const FETCHED_UNITS_MAX: u8 = 4;
-/// Distance in bytes by which such small buffers are prefetched ahead of the writes.
+/// Distance in bytes by which buffers of up to [`FETCHED_UNITS_MAX`] units are prefetched ahead of
+/// the writes.
 const FETCHED_AHEAD_BYTES: usize = 2048;
 
 impl Region {
     /// Number of packets by which the cache lines for headers are prefetched ahead of the writes. A
     /// core writes about this many packets during one memory access.
     ///
-    /// In the benchmark `worker_cost imix`, a distance of 8 packets cost 1.5 ns more per packet
-    /// than 16. A distance of 28 packets cost the same as 16.
+    /// In the benchmark `worker_cost imix`, a distance of 8 packets was slower, and a distance of
+    /// 28 packets was not faster.
     pub const FETCHED_AHEAD_PACKETS: usize = 16;
 
     /// Allocates buffers for frames of the given lengths, and appends the packets to `packets`.
@@ -112,7 +113,7 @@ impl Region {
             && length <= self.frame_bytes_max
         {
             let units = units(self.headroom_bytes, length, &self.tailroom_bytes, dense.align_units);
-            // This is the usual case. All buffers fit before the end of the ring.
+            // In the usual case, all buffers fit before the end of the ring.
             if dense.fits_at_head(packets * units) {
                 let unit = dense.take_at_head(packets * units).0;
                 self.allocated += packets;
@@ -138,7 +139,8 @@ impl Region {
         let (start, first) = (packets.len(), self.start / BUFFER_UNIT_BYTES + dense.head);
         let (mut sum, mut longest) = (0, 0);
         // Write the packets in place. With a closure for `extend`, the compiler would keep the sum
-        // in memory, and each packet would wait for the previous packet.
+        // of the buffer sizes in memory. Each packet would then wait until the sum of the previous
+        // packet is stored.
         packets.resize(start + lengths.len(), Descriptor::default());
         for (packet, &length) in packets[start..].iter_mut().zip(lengths) {
             let room = units(self.headroom_bytes, length.into(), &self.tailroom_bytes, dense.align_units);
@@ -157,8 +159,8 @@ impl Region {
     }
 
     /// Writes the frames of packets that [`Region::allocate_adjacent`] has allocated. `lengths`
-    /// yields the lengths of these packets, and then the expected lengths of the packets after
-    /// them.
+    /// yields the lengths of these packets. It then yields the expected lengths of later packets,
+    /// whose buffers are prefetched.
     #[inline(always)]
     fn write_adjacent<'a>(
         &mut self,
@@ -205,8 +207,9 @@ fn fetch_headers(frame: *mut u8) {
 
 /// Prefetches a cache line for writing.
 ///
-/// The lines of a buffer are usually not in the cache of the core. A device used the buffer last,
-/// or it was used long ago. A store that waits for its cache line delays all later stores.
+/// The lines of a packet buffer are usually not in the cache of the core, because a device used the
+/// buffer last, or it was used long ago. A store that waits for its cache line delays all later
+/// stores.
 #[inline(always)]
 fn fetch_to_write(line: *mut u8) {
     #[cfg(target_arch = "x86_64")]

@@ -147,8 +147,8 @@ impl Dense {
     /// Frees several buffers. Each buffer is given by its first unit and its size.
     #[inline(always)]
     pub(super) fn release_all(&mut self, buffers: impl Iterator<Item = (usize, u32)>) {
-        // Local variables keep both values in registers. In memory, each buffer would wait for the
-        // store of the previous buffer.
+        // Keep the tail and the number of used units in registers. In memory, the update for each
+        // buffer would wait for the update for the previous buffer.
         let (mut tail, mut used) = (self.tail, self.used);
         for (unit, units) in buffers {
             debug_assert_eq!(self.returned[unit], 0, "a buffer was returned twice");

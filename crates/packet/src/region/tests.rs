@@ -22,8 +22,8 @@ fn region(packets: usize, (layout, reuse): (Layout, Reuse)) -> Region {
 }
 
 proptest! {
-    /// Checks that the check of many descriptors together gives the same result as separate checks.
-    /// Some buffers may be lent to other threads.
+    /// Checks that `contains_all` gives the same result for many descriptors as separate calls of
+    /// `contains`. Some buffers may be lent to other threads.
     #[test]
     fn contains_all_equals_contains_of_each(
         lends: bool,
@@ -118,7 +118,8 @@ proptest! {
     }
 
     /// Checks that a frame becomes a packet only once, and only if it lies within a buffer that a
-    /// port holds. The region contains the packet but no buffer that a port holds.
+    /// port holds. The region then accepts the descriptor of this packet, but refuses the buffers
+    /// that ports still hold.
     #[test]
     fn only_posted_buffers_arrive(
         config in slots(),

@@ -20,16 +20,16 @@ const _: () = {
     assert!(offset_of!(Descriptor, room) == 8 && size_of::<Descriptor>() == 16);
 };
 
-/// Maximum number of packets after which 32-bit sums are added to 64-bit sums. At most twice this
-/// number of packets are summed before, so no sum of lengths overflows.
+/// Maximum number of packets in one step of the scan. The 32-bit sums are added to 64-bit sums
+/// after at most twice this number, so no sum overflows.
 const PACKETS_MAX: usize = 1 << 15;
 
 /// Distance in bytes by which descriptors are prefetched ahead of the scan. The prefetched
 /// descriptors usually belong to later bins (batches of packets for one function).
 const AHEAD_BYTES: usize = 4096;
 
-/// Masks for loading fewer than eight descriptors. The words from `MASKS[32 - 4 * n]` on select the
-/// words of the first `n` descriptors.
+/// Masks for loading fewer than eight descriptors of four words each. The 32 masks after the first
+/// `32 - 4 * n` masks select the words of the first `n` descriptors.
 static MASKS: [i32; 64] = {
     let mut masks = [0; 64];
     let mut word = 0;
@@ -126,8 +126,8 @@ impl Eights {
         Scan {
             first,
             last,
-            // The sum overflows if a buffer lies at the end of the 32-bit range. Such a buffer is
-            // outside every arena. Return an end that is outside every arena too.
+            // The 32-bit end of a buffer overflows if the buffer lies at the end of the 32-bit
+            // range. The returned end is then outside every arena, as the buffer is.
             end: if last > u32::MAX - 0xff { u64::from(u32::MAX) + 0xff } else { end.into() },
             units: units.into(),
             room,

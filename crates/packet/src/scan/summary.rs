@@ -133,9 +133,9 @@ fn span_each<T: AsRef<Descriptor>>(packets: &[T]) -> Span {
     packets.iter().fold(none, |span, packet| span.and(packet.as_ref()))
 }
 
-// A packet descriptor consists of four 32-bit words. They contain the buffer, the head and length,
-// the room, port and order tag, and the flow hash. Each function reads only the words that it
-// needs.
+// A packet descriptor consists of four 32-bit words. The first word contains the buffer. The second
+// word contains the head and the length. The third word contains the room, the port and the order
+// tag. The fourth word contains the flow hash. Each function reads only the words that it needs.
 #[cfg(target_arch = "x86_64")]
 const _: () = {
     use std::mem::offset_of;
@@ -163,8 +163,8 @@ unsafe fn extents_avx2(descriptors: &[Descriptor]) -> Extents {
     }
     let (shortest, longest, units) = (lanes(shortest), lanes(longest), lanes(units));
     let pairs_result = Extents {
-        // Frame lengths have 16 bits. If there were no pairs of descriptors, the vector still holds
-        // `u32::MAX`.
+        // If there are no pairs of descriptors, the vector still contains `u32::MAX`. The result is
+        // therefore limited to 16 bits.
         shortest: shortest[1].min(shortest[5]).min(u16::MAX.into()) as u16,
         longest: longest[1].max(longest[5]) as u16,
         units: u64::from(units[2]) + u64::from(units[6]),

@@ -55,8 +55,8 @@ pub(super) struct File {
     pub(super) steps: Vec<StepKeys>,
 }
 
-/// A class of packets, which are generated alike. A key that is absent has the value that is
-/// configured for the port.
+/// A traffic class, whose packets are generated with the same settings. If a key is absent, the
+/// value that is configured for the port applies.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in super::super) struct ClassKeys {
@@ -77,10 +77,10 @@ pub(super) struct StepKeys {
     /// Rate at the end of the step.
     pub(super) to: Option<Rate>,
     /// Frame lengths of the step. If this key is absent, the step has the lengths of the previous
-    /// step. The first step then has the lengths that are configured for the port.
+    /// step. In the first step, an absent key selects the lengths that are configured for the port.
     pub(super) size: Option<Size>,
     /// Relative share of each traffic class. If this key is absent, the step has the shares of the
-    /// previous step. In the first step, all classes then have equal shares.
+    /// previous step. In the first step, an absent key means equal shares.
     #[serde(default)]
     pub(super) shares: Option<BTreeMap<String, f64>>,
 }

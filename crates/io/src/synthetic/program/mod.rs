@@ -31,8 +31,8 @@ const SECOND_NS: f64 = 1e9;
 /// A load program in the form that the generator uses.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
-    /// Segments of the program in the order of time. After the last segment, the program ends or
-    /// starts again.
+    /// Segments of the program (periods with a constant rate) in chronological order. After the
+    /// last segment, the program ends or starts again.
     segments: Vec<Segment>,
     /// List of the different frame lengths in the program. Each segment refers to one of them.
     pub(super) sizes: Vec<Size>,
@@ -52,8 +52,8 @@ struct Segment {
     /// Time between two packets, in nanoseconds.
     packet_ns: f64,
     size: usize,
-    /// Limit of each traffic class. A random number selects the first class whose limit is above
-    /// the number.
+    /// Limits that determine the traffic class of a packet, one for each class. A packet belongs to
+    /// the first class whose limit is above the packet's random number.
     limits: Vec<u32>,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct Position<'a> {
     pub(super) packet_ns: f64,
     /// Index of the frame lengths in [`Program::sizes`].
     pub(super) size: usize,
-    /// Limit of each traffic class in the segment.
+    /// Limits that determine the traffic class of each packet in the segment.
     pub(super) limits: &'a [u32],
 }
 
@@ -115,7 +115,8 @@ impl Program {
     }
 
     /// Returns the number of packets that are due `elapsed_ns` nanoseconds after the start of the
-    /// program. A packet is due when the rate has left enough time for all earlier packets.
+    /// program. A packet is due when enough time for all earlier packets has passed at the
+    /// configured rate.
     pub(super) fn due(&self, elapsed_ns: u64) -> u64 {
         let (cycle, within_ns) = match self.repeat {
             true => (elapsed_ns / self.duration_ns, elapsed_ns % self.duration_ns),
@@ -189,8 +190,8 @@ impl Builder {
         let parts = if from == to { 1.0 } else { (step.seconds / RAMP_SECONDS).ceil() };
         let parts = parts.min(SEGMENTS_MAX as f64 + 1.0);
         for part in 0..parts as usize {
-            // A part has a constant rate, which is the linear rate at the middle of the part. The
-            // total number of packets is therefore the same as with a linear rate.
+            // A step with a linear rate change is divided into parts. Each part has the rate at its
+            // middle. The total number of packets is therefore the same as with a linear rate.
             let rate = from + (to - from) * (part as f64 + 0.5) / parts;
             program.segments.push(Segment {
                 start_ns: (self.seconds * SECOND_NS).round() as u64,
@@ -209,8 +210,8 @@ fn equal_limits(classes: usize) -> Vec<u32> {
     limits(&vec![1.0; classes])
 }
 
-/// Returns the limit of each share. A limit is the sum of the shares up to this one, as a fraction
-/// of 2^32.
+/// Converts the shares of the traffic classes to limits for 32-bit random numbers. The limit of a
+/// class is the sum of the shares of this class and all earlier classes, scaled to 2^32.
 fn limits(shares: &[f64]) -> Vec<u32> {
     let total: f64 = shares.iter().sum();
     let mut sum = 0.0;
@@ -219,9 +220,9 @@ fn limits(shares: &[f64]) -> Vec<u32> {
         (sum / total * 4_294_967_296.0) as u32
     };
     let mut limits: Vec<u32> = shares.iter().map(limit).collect();
-    // Every random number must select a class in spite of rounding. The last class with a share
-    // therefore gets the highest limit. No number selects a later class, because later classes have
-    // no share.
+    // Rounding can make the highest limit too low, and a large random number would select no class.
+    // The last class whose share is not 0 therefore gets the maximum limit. Later classes are never
+    // selected.
     let last = shares.iter().rposition(|share| *share > 0.0);
     last.into_iter().for_each(|last| limits[last..].fill(u32::MAX));
     limits
@@ -292,8 +293,8 @@ mod tests {
             assert!(due > sequence && due <= sequence + 2, "{sequence}: {due}");
             sequence += 1 + sequence / 97;
         }
-        // The first step has 0.3 s at an average of 45.5 kpps. The second step has 0.2 s at 1 Mbps
-        // with frames of 360 bytes.
+        // The first step lasts 0.3 s at an average rate of 45.5 kpps. The second step lasts 0.2 s
+        // at 1 Mbps with frames of 360 bytes.
         assert!(program.packets.abs_diff(13_650 + 69) <= 3, "{}", program.packets);
     }
 
