@@ -43,8 +43,8 @@ gw_u64 GW_SYMBOL(gw_probe)(const gw_u8 *image, gw_u64 lines, gw_u64 seed, gw_u32
                            gw_u32 group);
 
 /* Reads rounds * GW_PROBE_READS random cache lines of a table, to measure the latency of its
- * memory. With group 0, each read waits for the result of the read before. With any other value,
- * `group` independent lookups are interleaved. */
+ * memory. If `group` is 0, each read waits for the result of the previous read. Otherwise, `group`
+ * independent lookups are interleaved. */
 gw_u64 GW_SYMBOL(gw_probe)(const gw_u8 *image, gw_u64 lines, gw_u64 seed, gw_u32 rounds,
                            gw_u32 group)
 {

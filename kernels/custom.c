@@ -1,6 +1,6 @@
 /*
- * Frame for a function that a user wrote, on the CPU. Godwit compiles it at start into a library
- * without libc. src/custom.rs replaces the parts between the lines `begin` and `end`.
+ * Source text around a function that a user wrote, for the CPU. Godwit compiles it at startup into
+ * a library without libc. src/custom.rs replaces the parts between the lines `begin` and `end`.
  */
 #include "dialect/dialect.h"
 #include "common/frame.h"
@@ -86,8 +86,8 @@ int memcmp(const void *a, const void *b, size_t bytes)
 
 #define GOPT_GROUP     group
 #define GOPT_GROUP_MAX 64
-/* Number of packets by which frames are prefetched ahead of the current packet. dialect/loop_gopt.c
- * has the same number. */
+/* Distance from the current packet to the packet whose frame is prefetched, in packets.
+ * dialect/loop_gopt.c has the same number. */
 #define GW_FRAMES_AHEAD 32u
 
 /* begin loops */

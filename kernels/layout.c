@@ -1,5 +1,5 @@
-/* Sizes and offsets of the structs in abi.h, and of gw_bin_call. Rust declares the same structs,
- * and tests/layout.rs compares both. */
+/* Sizes and field offsets of the structs in abi.h, and of gw_bin_call. Rust declares the same
+ * structs, and tests/layout.rs checks that both languages lay them out alike. */
 #include "dialect/dialect.h"
 #include "functions.h"
 #include "dialect/loops_cpu.h"

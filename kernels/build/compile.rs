@@ -8,7 +8,7 @@ use crate::levels::{GENERIC_LEVELS, NATIVE_FEATURES, NATIVE_FLAGS, X86_64_LEVELS
 use crate::sources::CpuText;
 use crate::write;
 
-/// Compiles the kernels once per x86-64 level, and the native (AVX-512) forms once.
+/// Compiles the kernels once per x86-64 level. Also compiles the AVX-512 versions of kernels.
 pub(super) fn compile(root: &Path, out: &Path, cpu: &CpuText) {
     let x86_64 = env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "x86_64");
     let levels = if x86_64 { X86_64_LEVELS } else { GENERIC_LEVELS };

@@ -11,8 +11,8 @@ use crate::{compile, read};
 /// Headers that only the compilers of devices include.
 const NOT_CPU: &[&str] = &["dialect/cuda.h", "dialect/opencl.h"];
 const NOT_CUDA: &[&str] = &["dialect/cpu.h", "dialect/aes_ni.h", "dialect/ghash_clmul.h", "dialect/opencl.h"];
-/// Headers that the OpenCL text leaves out. OpenCL has no function forms whose work-items exchange
-/// words (GW_TEAM_FORM).
+/// Headers that the OpenCL text leaves out. No OpenCL kernel uses functions whose work-items
+/// exchange words (GW_TEAM_FORM).
 const NOT_OPENCL: &[&str] = &[
     "dialect/cpu.h",
     "dialect/aes_ni.h",
@@ -55,9 +55,9 @@ pub(super) struct CpuText {
     loops: Vec<String>,
 }
 
-/// Returns the text of `cpu.c` with its includes expanded. Also writes the list of kernels with a
-/// loop of `dialect/loop_gopt.c` as Rust. Each kernel with accesses that likely miss every cache
-/// has such a loop.
+/// Returns the text of `cpu.c` with its includes expanded. Also writes a Rust file that lists the
+/// kernels which interleave packets (`dialect/loop_gopt.c`). These are all kernels with accesses
+/// that likely miss every cache.
 pub(super) fn cpu_text(root: &Path, out: &Path, functions: &Functions) -> CpuText {
     let text = flatten(root, &functions.headers(), "cpu.c", NOT_CPU);
     let (begin, end) = ("/* begin NAME */\n", "/* end NAME */\n");
@@ -99,8 +99,9 @@ pub(super) fn cpu_text(root: &Path, out: &Path, functions: &Functions) -> CpuTex
 }
 
 impl CpuText {
-    /// Writes `cpu.c` with the packet loops that gopt transformed for one level. The result depends
-    /// on the level, because macros do. Returns the path of the file.
+    /// Writes `cpu.c` for one level (set of CPU features), with packet loops that gopt has
+    /// transformed. Returns the path of the file. The text differs between levels, because
+    /// predefined macros of the compiler differ.
     pub(super) fn write_transformed(&self, build: &cc::Build, folder: &Path) -> PathBuf {
         let options = gopt::Options {
             name: "cpu.c",
@@ -115,7 +116,8 @@ impl CpuText {
     }
 }
 
-/// Returns the C compiler of a build in the form in which gopt runs it as a preprocessor.
+/// Returns the path and the flags of a build's C compiler. gopt, which transforms packet loops,
+/// runs this compiler as a preprocessor.
 fn preprocessor(build: &cc::Build) -> gopt::Compiler {
     let tool = build.get_compiler();
     gopt::Compiler {

@@ -87,8 +87,9 @@ GW_RARE void gw_dpi_found(const GW_GLOBAL gw_dpi_image *image, gw_u32 row, gw_ou
     gw_verdict(outcome, GW_DPI_MATCH, count, before == 0 ? match.pattern : outcome->value);
 }
 
-/* Returns the header of the table image. It is a separate function for the sake of gopt. At a
- * switch between packets, gopt then saves only this result instead of all fields of `lane`. */
+/* Returns the header of the table image. The code that gopt generates switches between packets.
+ * With this separate function, it saves only the result at a switch, instead of all fields of
+ * `lane`. */
 GW_LANE const GW_GLOBAL gw_dpi_image *gw_dpi_header(const gw_lane *lane)
 {
     return (const GW_GLOBAL gw_dpi_image *)lane->image;

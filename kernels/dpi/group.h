@@ -87,19 +87,19 @@ GW_LANE gw_u32 gw_dpi_segments_log2(gw_u32 bytes, gw_u32 min_bytes, gw_u32 lanes
     return log2;
 }
 
-/* Assigns the work-items of the work-group to packets. A work-item reads some bytes before its
- * segment, the run-up, to reach the correct state. The run-up is normally at most half a segment,
- * so run-ups cause at most a third of all loads. If work-items would otherwise be idle, a segment
- * may be as short as its run-up. */
+/* Assigns the work-items of the work-group to packets. Several work-items may share a packet, and
+ * each one searches one segment of the payload. A work-item also reads some bytes before its
+ * segment, so that its automaton reaches the correct state. These bytes are normally at most half a
+ * segment, so they cause at most a third of all loads. If work-items would otherwise be idle, these
+ * bytes may be as long as the segment. */
 GW_LANE gw_dpi_shares gw_dpi_share(const gw_work *work)
 {
     const gw_u32 longest_bytes = ((const GW_GLOBAL gw_dpi_image *)work->image)->longest_bytes;
     const gw_u32 lanes =
         gw_lane_count() < GW_DPI_GROUP_LANES ? gw_lane_count() : GW_DPI_GROUP_LANES;
     gw_dpi_shares shares;
-    /* The run-up (the bytes that a work-item reads before its segment) is limited to the maximum
-     * payload length. A longer run-up would give one segment without run-up, and could overflow the
-     * arithmetic. */
+    /* The number of bytes that a work-item reads before its segment is limited to the maximum
+     * payload length. A larger number could overflow the arithmetic. */
     shares.run_up_bytes = longest_bytes < 0xffff ? longest_bytes : 0xffff;
     shares.run_up_bytes -= shares.run_up_bytes != 0;
     gw_u32 lanes_max = GW_PACKET_LANES;
@@ -249,8 +249,8 @@ GW_LANE void gw_dpi_merge(const GW_LOCAL gw_dpi_part *parts, gw_u32 lanes, gw_ou
  * work-group run the same rounds.
  *
  * One barrier per round is enough, because even and odd rounds use separate result arrays. A
- * work-item that writes results of round r + 2 has passed the barrier of round r + 1. All
- * work-items reach that barrier only after they have read the results of round r. */
+ * work-item writes results of round r + 2 only after the barrier of round r + 1. Before this
+ * barrier, all work-items have read the results of round r. */
 GW_GROUP void gw_dpi_bin(const gw_work *work, GW_LOCAL gw_dpi_scratch *scratch)
 {
     const gw_dpi_shares shares = gw_dpi_share(work);

@@ -101,8 +101,8 @@ struct Block {
 /* The CUDA block that the current OS thread runs. Each OS thread has its own block. */
 inline thread_local Block block;
 
-/* Work of the emulated host. The emulation calls it when a kernel reads memory that host and device
- * share. */
+/* Function that does the work of the emulated host. The emulation calls it when a kernel reads
+ * memory that host and device share. */
 inline std::function<void()> host = [] {};
 
 inline void wait(const unsigned *generation, unsigned awaited)
@@ -129,8 +129,8 @@ inline void meet_block()
     Sanitizer::acquire(&block.barriers[now & 1]);
 }
 
-/* Value for `operation` of meet_warp: a barrier that also orders the memory accesses of the
- * threads. */
+/* Value for the parameter `operation` of meet_warp. It selects a barrier that also orders the
+ * memory accesses of the threads. */
 constexpr unsigned BARRIER = 1;
 
 /* Waits until all threads of the warp that `mask` selects have arrived. Returns the values that

@@ -117,9 +117,9 @@ struct Arrays {
 /* Number of slots in a mailbox. */
 constexpr gw_u32 SLOTS = 4;
 
-/* The emulated host of all persistent work-groups. It serves one group after another. It gives each
- * group its share of the bins, a few at a time, and stops the group when these bins are
- * finished. */
+/* The emulated host of all persistent work-groups. It serves one work-group after another. It gives
+ * each work-group its part of the bins (batches of packets), a few at a time. It stops the
+ * work-group when these bins are finished. */
 struct Host {
     Array<gw_bin> &bins;
     Array<gw_descriptor> &descriptors;
@@ -138,9 +138,9 @@ struct Host {
           box_bytes(sizeof(gw_mailbox) + SLOTS * GW_MAILBOX_SLOT_BYTES(bin_packets)),
           boxes(header.blocks * box_bytes), random(header.seed)
     {
+        /* The counters start just below 2^32, so that tests cover their wrap-around to 0. */
         for (uint64_t i = 0; i < blocks; i++) {
             *box(i) = gw_mailbox{};
-            /* The counters start just below 2^32, so that tests cover their wrap-around to 0. */
             box(i)->posted = box(i)->finished = 0u - 2 * SLOTS;
         }
         begin(0);
@@ -185,9 +185,9 @@ struct Host {
         next += blocks;
     }
 
-    /* Returns the extent of a bin: the arena range that its buffers occupy, as abi.h defines it. At
-     * random, it returns the outdated extent of the previous bin instead, because a kernel must
-     * accept both. */
+    /* Returns the address range that the buffers of a bin (a batch of packets) occupy, in the
+     * format of abi.h. At random, it returns the outdated range of the previous bin instead,
+     * because kernels must accept both. */
     gw_u64 extent(const gw_descriptor *buffers, gw_u32 count)
     {
         gw_u32 units = 0;

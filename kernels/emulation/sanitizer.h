@@ -15,8 +15,9 @@ extern "C" void AnnotateIgnoreWritesEnd(const char *file, int line);
 namespace emulation
 {
 
-/* Makes the thread sanitizer treat every fiber as a thread whose accesses only barriers order. The
- * sanitizer then reports a missing barrier as a data race, whatever order the fibers ran in. */
+/* Makes the thread sanitizer treat each fiber as a thread, and only barriers as synchronization
+ * between threads. The sanitizer then reports a missing barrier as a data race, in whatever order
+ * the fibers run. */
 #if defined(__SANITIZE_THREAD__)
 struct Sanitizer {
     void *fiber = nullptr;

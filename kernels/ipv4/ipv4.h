@@ -167,8 +167,8 @@ GW_LANE void gw_ipv4_fetch(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u32 
     GW_FETCH(image + header->tbl24_offset + ((gw_u64)(address >> 8) << shift));
 }
 
-/* Applies rules 4 to 6 at the top of this file, which check the IPv4 header, to any header. Returns
- * the drop reason, or GW_IPV4_SOUND. */
+/* Checks an IPv4 header by rules 4 to 6 at the top of this file. Returns the drop reason, or
+ * GW_IPV4_SOUND. */
 GW_RARE gw_u32 gw_ipv4_check_any(const GW_GLOBAL gw_u8 *ip, gw_u32 available)
 {
     const gw_u32 first = gw_load_be32(ip);
@@ -186,16 +186,16 @@ GW_RARE gw_u32 gw_ipv4_check_any(const GW_GLOBAL gw_u8 *ip, gw_u32 available)
 /*
  * Returns whether a router must not forward a packet with this source or destination address (RFC
  * 1812 section 5.3.7). This includes multicast and broadcast addresses, which the table does not
- * route (sections 5.2.1 and 5.3.5.1). A single comparison covers 0/8 and all addresses from
- * 224.0.0.0 on, because the subtraction wraps 0/8 to the largest values.
+ * route (sections 5.2.1 and 5.3.5.1). The subtraction makes the addresses of 0/8 the largest
+ * numbers. One comparison then covers 0/8 and all addresses from 224.0.0.0 on.
  */
 GW_LANE gw_u32 gw_ipv4_martian(gw_u32 address)
 {
     return (gw_u32)(address - 0x01000000u >= 0xdf000000u || address >> 24 == 127);
 }
 
-/* Applies rules 1 to 7 at the top of this file, which check the headers, to any frame. Returns the
- * offset of the IPv4 header, or 0 if a rule has already written the packet's outcome. */
+/* Checks the headers of any frame by rules 1 to 7 at the top of this file. Returns the offset of
+ * the IPv4 header, or 0 if a rule has already written the packet's outcome. */
 GW_RARE gw_u32 gw_ipv4_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_outcome *outcome)
 {
     const gw_l3 l3 = gw_l3_parse(frame, length);
@@ -225,11 +225,11 @@ GW_RARE gw_u32 gw_ipv4_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw
     return l3.offset;
 }
 
-/* Applies rules 1 to 7 at the top of this file, which check the headers before the lookup. A fast
- * path handles an untagged frame with a valid header without options, and loads each word once.
+/* Checks the headers by rules 1 to 7 at the top of this file, before the lookup. A fast path
+ * handles untagged frames with a valid header without options, and loads each word once.
  *
- * The fast path checks the header checksum with 32-bit words. Their sum is a multiple of 0xffff
- * exactly if the sum of the 16-bit words is (RFC 1071 section 2 (C)). The sum is never 0. */
+ * The fast path adds the header as 32-bit words. The header checksum is correct exactly if this sum
+ * is divisible by 0xffff (RFC 1071 section 2 (C)). The sum is never 0. */
 GW_LANE void gw_ipv4_begin(const gw_lane *lane, const gw_descriptor *descriptor,
                            gw_half *first_half, gw_outcome *outcome)
 {
@@ -277,10 +277,10 @@ GW_RARE void gw_ipv4_special(gw_u32 flags, gw_u32 port, gw_u32 index, gw_u32 ttl
 /*
  * Looks up the destination, applies rules 8 to 15 at the top of this file, and rewrites the frame.
  *
- * A branch for packets without a route would be mispredicted for random addresses. The code
- * therefore gives such a packet next hop 0 and masks all results out. It then writes the old bytes
- * of the frame again. Next hop 0 is always readable: if the image has no next hops, other bytes of
- * the table are at its place.
+ * Packets without a route take no branch of their own, because random addresses would mispredict
+ * it. Such a packet reads next hop 0, but the results are masked out, so the old bytes of the frame
+ * are written again. Reading next hop 0 is valid even if the table has no next hops, because the
+ * image has other bytes there.
  */
 GW_LANE void gw_ipv4_end(const gw_lane *lane, const gw_half *first_half, gw_outcome *outcome)
 {

@@ -18,9 +18,9 @@ typedef struct gw_ipv6_block {
     gw_u32 bucket_count;
 } gw_ipv6_block;
 
-/* Divides lookups into those at a node and those at a bucket of the trie, by the tags of their
- * entries. `list` holds the indices of the lookups. If it is null, the lookups are 0 to count - 1.
- * The loop has no branch on the tag, because the processor could not predict it. */
+/* Separates the lookups that are at a node of the trie from those that are at a bucket, by the tags
+ * of their entries. `list` holds the indices of the lookups. If it is null, the indices are 0 to
+ * count - 1. The loop has no branch on the tag, because the processor could not predict it. */
 static inline void gw_ipv6_sort(gw_ipv6_block *block, const gw_u32 *entries, const gw_u32 *list,
                                 gw_u32 count)
 {

@@ -236,8 +236,8 @@ GW_RARE gw_u32 gw_ipv6_options(const GW_GLOBAL gw_u8 *ip, gw_u32 payload_bytes, 
     return 1;
 }
 
-/* Applies rules 1 to 8 at the top of this file, which check the headers, to any frame. Returns the
- * value for gw_half.offset, or 0 if a rule has already written the packet's outcome. */
+/* Checks the headers of any frame by rules 1 to 8 at the top of this file. Returns the value for
+ * gw_half.offset, or 0 if a rule has already written the packet's outcome. */
 GW_RARE gw_u32 gw_ipv6_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_outcome *outcome)
 {
     const gw_l3 l3 = gw_l3_parse(frame, length);
@@ -279,9 +279,9 @@ GW_RARE gw_u32 gw_ipv6_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw
     return l3.offset | (scope == GW_IPV6_LINK_SOURCE ? GW_IPV6_FROM_LINK : 0);
 }
 
-/* Applies rules 1 to 8 at the top of this file, which check the headers before the lookup. A fast
- * path handles untagged packets between addresses of 2000::/3 without hop-by-hop options. It loads
- * each word of the headers once. */
+/* Checks the headers by rules 1 to 8 at the top of this file, before the lookup. A fast path
+ * handles untagged packets between addresses of 2000::/3 without hop-by-hop options. It loads each
+ * word of the headers once. */
 GW_LANE void gw_ipv6_begin(const gw_lane *lane, const gw_descriptor *descriptor,
                            gw_half *first_half, gw_outcome *outcome)
 {

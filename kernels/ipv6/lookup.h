@@ -37,8 +37,8 @@
  * the complete old or the complete new state.
  */
 
-/* Bound of the loop that tries prefix lengths. It exceeds the number of lengths in any search,
- * because each try excludes at least one length. */
+/* Maximum number of iterations of the loop that tries prefix lengths. No search needs more, because
+ * each iteration excludes at least one length. */
 #define GW_IPV6_TRIES 128u
 
 GW_LANE const GW_GLOBAL gw_u8 *gw_ipv6_lines(const GW_GLOBAL gw_u8 *image)

@@ -51,8 +51,8 @@ pub struct CustomKernel {
 pub struct CpuText {
     /// The text. Its batch loops are not transformed yet.
     pub text: String,
-    /// Name of the C function whose packet loop gopt must transform. It is `None` if no access of
-    /// the kernel likely misses every cache.
+    /// Name of the C function whose packet loop gopt must transform. It is `None` if the kernel has
+    /// no access that likely misses every cache.
     pub batch: Option<String>,
 }
 
@@ -66,8 +66,8 @@ impl CustomText<'_> {
             .fold(0xcbf2_9ce4_8422_2325, |digest, byte| (digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
     }
 
-    /// Returns the source text for the CPU. `expensive` receives a text. It returns the C functions
-    /// that contain an access marked with `GW_EXPENSIVE`, or call such a function.
+    /// Returns the source text for the CPU. For any text, `expensive` returns the C functions that
+    /// contain an access marked with `GW_EXPENSIVE`, or call such a function.
     ///
     /// # Errors
     /// Returns the error of `expensive`.

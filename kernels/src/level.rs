@@ -27,9 +27,9 @@ pub struct BinCall {
     pub count: u32,
     /// Variant of the function, the same for all packets.
     pub variant: u32,
-    /// Number of packets that a kernel of [`GOPT_KERNELS`] interleaves. With 1, the loop processes
-    /// one packet after another. With 0, it does the same and also prefetches frames. All other
-    /// kernels ignore this field.
+    /// Number of packets that a kernel of [`GOPT_KERNELS`] interleaves (processes in alternation).
+    /// With 0 or 1, the kernel processes one packet after another. With 0, it also prefetches
+    /// frames. All other kernels ignore this field.
     pub group: u32,
 }
 

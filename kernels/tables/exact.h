@@ -1,7 +1,7 @@
 /*
- * exact: a table that finds the row of a key by exact match, a cuckoo hash table. A key has two
- * buckets of four entries of 64 bits (Pagh, Rodler, Cuckoo Hashing, ESA 2001; Zhou et al.,
- * CuckooSwitch, CoNEXT 2013). l2 uses the same table.
+ * exact: a cuckoo hash table, which finds the row of a key by exact match. A key has two buckets of
+ * four entries of 64 bits (Pagh, Rodler, Cuckoo Hashing, ESA 2001; Zhou et al., CuckooSwitch,
+ * CoNEXT 2013). l2 uses the same table.
  *
  * In the packed form, a keyed permutation is applied to the key. The lower bucket_bits of the
  * result are the first bucket. The other bits, `rest`, identify the key within the bucket, so the
@@ -16,8 +16,8 @@
  *   63          34 33           2       1       0
  *   | tag        | record       | second | valid |
  *
- * second: the entry is in the key's second bucket. An empty entry is 0. kernels/l2/l2.h explains
- * the order of changes while lookups run.
+ * The bit `second` tells that the entry is in the key's second bucket. An empty entry is 0.
+ * kernels/l2/l2.h explains the order of changes while lookups run.
  */
 #ifndef GODWIT_TABLES_EXACT_H
 #define GODWIT_TABLES_EXACT_H
@@ -52,15 +52,15 @@ GW_LANE gw_u64 gw_exact_mix(const GW_GLOBAL gw_exact *table, gw_u64 key, const g
     return left << half | right;
 }
 
-/* Starts the hash of a key that has several words. Each word later adds the products of its two
- * halves with secret multipliers. The result is a strongly universal hash. */
+/* Returns the initial value for the hash of a wide key, which consists of several words. The hash
+ * is strongly universal. */
 GW_LANE gw_u64 gw_exact_begin(const GW_GLOBAL gw_exact *table)
 {
     return table->hash[10];
 }
 
-/* Adds one word of a wide key to the hash of the key. `index` is the position of the word in the
- * key, 0 to 4. */
+/* Adds one word of a wide key to the hash of the key. Each half of the word is multiplied by its
+ * own secret multiplier. `index` is the position of the word in the key, 0 to 4. */
 GW_LANE gw_u64 gw_exact_step(const GW_GLOBAL gw_exact *table, gw_u64 mixed, gw_u64 word,
                              const gw_u32 index)
 {
@@ -68,8 +68,8 @@ GW_LANE gw_u64 gw_exact_step(const GW_GLOBAL gw_exact *table, gw_u64 mixed, gw_u
            (word >> 32) * table->hash[2 * index + 1];
 }
 
-/* Completes the hash of a wide key. The other functions use its bits in the same way as the bits of
- * a permuted key. */
+/* Completes the hash of a wide key. The lower bits of the hash select the bucket, and the other
+ * bits are the tag. */
 GW_LANE gw_u64 gw_exact_finish(const GW_GLOBAL gw_exact *table, gw_u64 mixed)
 {
     mixed = (mixed ^ mixed >> 32) * table->second;
@@ -127,8 +127,9 @@ GW_LANE gw_u64 gw_exact_tagged(const GW_GLOBAL gw_exact *table, gw_u64 mixed)
     return (mixed >> table->bucket_bits) << GW_EXACT_TAG_SHIFT | GW_EXACT_VALID;
 }
 
-/* Returns the entry with index `wanted` among those entries whose tag equals the tag of a hash, or
- * 0 if there are fewer. Two keys rarely have the same tag, so this function is rarely called. */
+/* Searches the buckets of a key for entries with the key's tag. Skips the first `wanted` of these
+ * entries, and returns the next one, or 0 if there is none. Two keys rarely have the same tag, so
+ * this function is rarely called. */
 GW_RARE gw_u64 gw_exact_again(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_exact *table,
                               gw_u64 mixed, gw_u32 wanted)
 {
@@ -150,8 +151,8 @@ GW_RARE gw_u64 gw_exact_again(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_e
     return 0;
 }
 
-/* Returns the next entry whose tag equals the tag of a hash, in a table in the wide form, or 0 if
- * there is none. `at` counts the entries that were already returned. */
+/* Returns the next entry with the tag of a key, or 0 if there is none. The table must have the wide
+ * form. `at` counts the entries that were already returned. */
 GW_LANE gw_u64 gw_exact_next(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_exact *table,
                              gw_u64 mixed, gw_u32 *at)
 {

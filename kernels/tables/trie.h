@@ -12,8 +12,8 @@
 #define GW_LPM6_NONE       0x3fffffffu /* entry without a row */
 #define GW_LPM6_KEYS       5u
 
-/* Bound of the loop over the levels of a trie. It exceeds the depth of any trie. A node consumes at
- * least six of 64 bits, and each node may have a bucket above it. */
+/* Maximum number of steps of a lookup, which exceeds the depth of any trie. A node consumes at
+ * least six of the 64 bits of a key, and each node may have a bucket above it. */
 #define GW_LPM6_LEVELS 40u
 
 /* A bucket divides the keys into intervals. values[i] applies to the keys from keys[i - 1] up to

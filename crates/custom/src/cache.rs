@@ -1,5 +1,5 @@
-//! A cache of compiled libraries on disk. The key of a library is the SHA-256 of everything on
-//! which it depends: source text, compiler flags, compiler and level.
+//! Caches compiled libraries on disk. The key of a library is the SHA-256 digest of everything that
+//! determines its content. This includes the source text, the compiler, and the compiler flags.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};

@@ -45,7 +45,7 @@ const FLAGS: &[&str] = &[
     "-Wl,-z,noexecstack",
     "-Wl,--build-id=none",
 ];
-/// Optimisation flag of all libraries except the reference, which is not optimised.
+/// Compiler flag for optimisation. The reference library is compiled without it.
 const OPTIMISED: &str = "-O3";
 
 /// Paths of the compiled libraries of one function. All libraries have passed the inspection.
@@ -85,8 +85,8 @@ pub(crate) fn libraries(path: &Path, custom: &CustomText<'_>) -> Result<Librarie
     let mut paths: Vec<Option<PathBuf>> = keys.iter().map(|key| cache.find(key)).collect::<Result<_, _>>()?;
     let is_compiled = paths.iter().any(Option::is_none);
     if is_compiled {
-        // The reference is compiled first. It shows errors in the user's text, and gopt transforms
-        // only texts that the C compiler accepts.
+        // The reference library is compiled first, so that the C compiler reports errors in the
+        // user's text. gopt transforms only texts that the C compiler accepts.
         let reference = compiler.compile(path, custom, &text::reference(custom), &jobs[0].flags)?;
         paths[0] = Some(cache.store(&keys[0], &reference)?);
         let plain = text::plain(path, custom, &compiler.front(&jobs[0].flags))?;
@@ -170,7 +170,8 @@ impl Compiler {
         cache::digest(&parts.map(str::as_bytes))
     }
 
-    /// Returns the C compiler in the form in which gopt runs it as its front end.
+    /// Returns the path and the flags of the C compiler. gopt, which transforms packet loops, runs
+    /// this compiler to preprocess a source text.
     fn front(&self, flags: &[&str]) -> gopt::Compiler {
         let flags = FLAGS.iter().chain(flags).map(|flag| (*flag).to_owned()).collect();
         gopt::Compiler { program: self.program.display().to_string(), flags, ..gopt::Compiler::default() }

@@ -72,7 +72,7 @@ pub(crate) fn command(program: &Path, folder: &Path) -> Command {
     command
 }
 
-/// Gives the folder to the user as whom the child process runs.
+/// Makes the user of the child process the owner of the folder.
 pub(crate) fn give(folder: &Path) -> std::io::Result<()> {
     // SAFETY: the call has no preconditions.
     match unsafe { libc::geteuid() } {
@@ -81,7 +81,8 @@ pub(crate) fn give(folder: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Restricts the calling process. It is the child process, before it executes the compiler.
+/// Restricts the calling process. The child process calls this function before it executes the
+/// compiler.
 fn restrict(is_root: bool, filter: Option<&BpfProgram>) -> std::io::Result<()> {
     let check = |result: libc::c_int| if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) };
     for (resource, most) in [
@@ -111,8 +112,7 @@ fn restrict(is_root: bool, filter: Option<&BpfProgram>) -> std::io::Result<()> {
     }
 }
 
-/// Returns the filter of system calls (seccomp), or `None` if the filter does not support this
-/// architecture.
+/// Returns the system-call filter (seccomp), or `None` if it does not support this architecture.
 fn filter() -> Option<BpfProgram> {
     let architecture = TargetArch::try_from(std::env::consts::ARCH).ok()?;
     let rules = DENIED.iter().map(|&call| (call, Vec::new())).collect();

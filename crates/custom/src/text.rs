@@ -1,5 +1,5 @@
-//! Checks the source text of a user's function. Joins it with the dialect, the C headers that all
-//! kernels use.
+//! Checks the source text of a user's function, and joins it with the C headers that all kernels
+//! use.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -127,15 +127,15 @@ pub(crate) fn code_lines(text: &str) -> Vec<String> {
     lines
 }
 
-/// Returns the source text for the CPU, with a loop that processes one packet after another. It is
-/// the text of the reference.
+/// Returns the source text for the CPU, with a loop that processes one packet after another. The
+/// reference library is compiled from this text.
 pub(crate) fn reference(custom: &CustomText<'_>) -> String {
     let Ok(text) = custom.cpu(|_| Ok::<_, Infallible>(BTreeSet::new()));
     text.text
 }
 
-/// Returns the source text for the CPU, before gopt transforms the loop so that it interleaves
-/// packets.
+/// Returns the source text for the CPU that gopt takes as input. gopt then makes its packet loop
+/// interleave packets.
 pub(crate) fn plain(path: &Path, custom: &CustomText<'_>, compiler: &gopt::Compiler) -> Result<CpuText, Error> {
     let options = gopt::Options { name: "custom.c", compiler: compiler.clone(), ..gopt::Options::default() };
     let expensive = |text: &str| match gopt::expensive(text, &options) {
@@ -145,8 +145,8 @@ pub(crate) fn plain(path: &Path, custom: &CustomText<'_>, compiler: &gopt::Compi
     custom.cpu(expensive).map_err(|error| explain(path, custom, error))
 }
 
-/// Returns the source text after gopt has transformed its packet loop so that the loop interleaves
-/// packets. Returns the text unchanged if the kernel has no loop for gopt.
+/// Returns the source text in which gopt has made the packet loop interleave packets. Returns the
+/// text unchanged if the kernel has no loop for gopt.
 pub(crate) fn interleaved(
     path: &Path,
     custom: &CustomText<'_>,

@@ -1,9 +1,9 @@
 //! The device chain: the part of the function chain that a device runs without returning packets to
 //! the host.
 //!
-//! The engine connects verdicts of one function to another function on the same device. A verdict
-//! is the result that a function returns for a packet. Kernels look up these connections
-//! (`gw_chain` in `kernels/abi/abi.h`) and record the path of each packet in its trail.
+//! A verdict is the result that a function returns for a packet. For each verdict, the engine can
+//! select a next function on the same device. Kernels look up this function (`gw_chain` in
+//! `kernels/abi/abi.h`), and record the path of each packet in its trail.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ pub struct DeviceChain {
     /// Number of rows in use, at the start of `own_rows`.
     rows: usize,
     verdicts: usize,
-    /// The next function for each combination of function, row (packet class) and verdict. The
-    /// value is `rank << 16 | instance`, or `HOP_NONE` without a next function.
+    /// The next function for each combination of function, row (packet class) and verdict. An
+    /// element is `rank << 16 | instance`, or `HOP_NONE` if the packet leaves the device.
     hops: Vec<u32>,
     /// For each function: whether the host needs no packets that leave the device after this
     /// function or after a function that follows it. The device then does not copy these packets
@@ -53,8 +53,8 @@ impl DeviceChain {
     }
 
     /// Places the chain in a larger table on the device. The table has `table_rows` rows, of which
-    /// the chain occupies `own_rows`. [`Bin::row`](godwit_abi::Bin::row) counts the rows of the
-    /// table.
+    /// the chain occupies `own_rows`. [`Bin::row`](godwit_abi::Bin::row) is an index into all rows
+    /// of the table.
     ///
     /// # Panics
     /// Panics if the chain does not fit into `own_rows`, or if the table has more than 256 rows.
@@ -71,8 +71,8 @@ impl DeviceChain {
     }
 
     /// Makes packets continue with the function `to` after the function `from` returns `verdict`.
-    /// This applies to the packet class whose row in this chain is `row`. The rank of `to` must be
-    /// smaller than the rank of every function after it.
+    /// This applies to the packet class whose row in this chain is `row`. `rank` belongs to `to`,
+    /// and must be smaller than the rank of every function after `to`.
     ///
     /// # Panics
     /// Panics if the function, row or verdict does not exist, or if the rank is 0 or greater than
@@ -197,9 +197,8 @@ impl DeviceChain {
         (0..instances).map(part).collect()
     }
 
-    /// Removes connections until the packets of each function need no more bytes copied than
-    /// `reserved` provides for this function. Packets whose connection is removed return to the
-    /// host between the two functions.
+    /// Removes connections between functions until no function needs more bytes of its packets
+    /// copied than `reserved` allows. Packets return to the host where a connection was removed.
     ///
     /// # Errors
     /// Returns the index of a function that needs more than `reserved` provides even without
@@ -223,8 +222,8 @@ impl DeviceChain {
         }
     }
 
-    /// Returns which bytes of a packet the device needs, for packets that enter the device at each
-    /// of the functions.
+    /// Returns, for each function, which bytes the device needs of the packets that enter the
+    /// device at this function.
     pub(crate) fn needs(chain: Option<&Self>, programs: &[Arc<dyn Program>]) -> Vec<AccessNeeds> {
         let all = |head: usize| {
             let mut needs = AccessNeeds::of(&*programs[head]);

@@ -1,4 +1,4 @@
-//! Checks of a chunk (the bins of one launch) before a kernel processes it.
+//! Checks a chunk (the bins of one launch) before a kernel processes it.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -22,11 +22,11 @@ pub(crate) fn check(region: &Region, chunk: &Chunk, kernel: impl Fn(u16) -> Opti
     Ok(())
 }
 
-/// Checks the bins (batches of packets for one function) of a chunk, but not their packets. It is
-/// for callers that visit every packet anyway and then check it.
+/// Checks the bins (batches of packets for one function) of a chunk, but not their packets. Callers
+/// use this function if they later check every packet themselves.
 pub(crate) fn check_bins(chunk: &Chunk, kernel: impl Fn(u16) -> Option<u8>) -> Result<(), Error> {
     let refuse = |reason: String| Err(Error::Chunk { reason });
-    // The previous entry, if the next entry must be another part of the same bin.
+    // The previous bin (a batch of packets), if the next entry must be another part of it.
     let mut unfinished: Option<&Bin> = None;
     for bin in &chunk.bins {
         if unfinished.map(|previous| previous.instance) != (bin.part & PART_REST != 0).then_some(bin.instance) {

@@ -165,8 +165,8 @@ pub trait Device: Send + Sync {
 pub struct Choice {
     /// Name of the configured function.
     pub function: String,
-    /// The form by its name in reports. It is `ref`, a level such as `x86-64-v3`, or a native form
-    /// followed by the level for all other variants, such as `avx512, x86-64-v4`.
+    /// Name of the form in reports: `ref`, or a level such as `x86-64-v3`. In a name such as
+    /// `avx512, x86-64-v4`, the second part is the level that runs all other variants.
     pub form: String,
     /// Each form that was measured, with its name and its time per packet in nanoseconds.
     pub measured: Vec<(String, f64)>,

@@ -32,8 +32,8 @@ pub struct Kind {
     /// Whether the machine may have several devices of this kind. The device names then contain a
     /// number.
     is_numbered: bool,
-    /// Finds the devices of this kind. It is `None` if every machine has all of them, as for the
-    /// CPU and for modelled devices.
+    /// Finds the devices of this kind. It is `None` for kinds whose devices exist on every machine,
+    /// such as the CPU.
     probe: Option<fn() -> Probe>,
     /// Whether devices of this kind exist only for tests. Error messages do not list their names.
     is_for_tests: bool,
@@ -60,7 +60,8 @@ enum PacketMemory {
     Host,
     /// The device's own memory.
     Own,
-    /// The device works on either memory, as its [`Found::host_memory`] states.
+    /// Each device of the kind works on the host's memory or on its own, as [`Found::host_memory`]
+    /// tells.
     Probed,
 }
 
@@ -295,7 +296,7 @@ pub fn open(
 
 /// Allocates `bytes` bytes for the arena, which holds all packets, so that the devices `ids` can
 /// use it. The first device that provides shared virtual or page-locked memory allocates it.
-/// Without such a device, it is ordinary process memory.
+/// Without such a device, ordinary process memory is used.
 ///
 /// # Errors
 /// Returns [`Error::Memory`] if the machine has too little memory.

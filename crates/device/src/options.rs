@@ -84,15 +84,16 @@ pub struct DeviceOptions {
     pub transfer: Transfer,
     /// Costs that [`Transfer::Auto`] compares.
     pub costs: TransferCosts,
-    /// Share of each program (packet function) in the persistent work-groups of a lane, for
-    /// [`Mode::Persistent`]. The work-groups of a share serve only that program. Any work-group
-    /// serves a program whose share is 0 or missing. A device with fewer work-groups than shares
+    /// Share of each packet function in the persistent work-groups of one worker, for
+    /// [`Mode::Persistent`]. The work-groups of a share serve only that function. Any work-group
+    /// serves a function whose share is 0 or missing. A device with fewer work-groups than shares
     /// uses [`Mode::Launch`] and gives the reason in [`Device::fallback`](crate::Device::fallback).
     pub share: Vec<u32>,
     /// The part of the function chain that the device runs without returning packets to the host.
     /// Some devices do not support this (see [`Device::runs_chain`](crate::Device::runs_chain)).
     pub chain: Option<Arc<DeviceChain>>,
-    /// Costs, clock and state of a [modelled device](crate::model), which other devices ignore.
+    /// Costs, clock and state of a [modelled device](crate::model). Other devices ignore this
+    /// option.
     pub model: ModelOptions,
 }
 

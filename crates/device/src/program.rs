@@ -26,7 +26,7 @@ pub trait Program: Send + Sync {
     fn image(&self) -> ImageRef<'_>;
 
     /// Returns a variant of the function that its table image supports. Devices run this variant to
-    /// measure the forms of the kernel.
+    /// measure which compiled version of the kernel is fastest.
     fn variant(&self) -> u8;
 
     /// Returns how many bytes the kernel reads, counted from the start of the frame. `u16::MAX`
@@ -74,9 +74,9 @@ pub enum Implementation {
     /// The kernel with interleaved packets. Interleaving hides memory latency when the table is
     /// larger than the cache.
     Gopt,
-    /// A form of the kernel for one type of CPU that processes all packets of a bin (a batch of
-    /// packets) at once. It is used if this machine has such a form and it is faster. Otherwise the
-    /// value means the same as `gopt`.
+    /// A version of the kernel for one type of CPU, which processes all packets of a batch at once.
+    /// It is used if it exists for this CPU and is faster. Otherwise, this value means the same as
+    /// `gopt`.
     #[default]
     Native,
 }

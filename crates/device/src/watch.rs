@@ -9,12 +9,12 @@ use godwit_sched::Chunk;
 
 use crate::error::{Error, Unavailable};
 
-/// A lane (one worker's connection) without results declares the device lost after this many
-/// timeouts, even if other lanes still get results.
+/// Number of timeouts after which a worker without results declares the device lost, even if other
+/// workers still get results.
 const STARVED_TIMEOUTS: u32 = 8;
 
-/// State of the watchdog. If one lane (one worker's connection) declares the device lost, the
-/// device is lost for all lanes.
+/// State of the watchdog. If one worker declares the device lost, the device is lost for all
+/// workers.
 #[derive(Debug)]
 pub(crate) struct Watch {
     id: String,
@@ -41,10 +41,9 @@ impl Watch {
         now
     }
 
-    /// Returns whether the device takes too long for work that a lane (one worker's connection)
-    /// submitted at `since`. The chunks of several lanes may queue for the same cores, so a lane
-    /// waits longer while other lanes get results. It does not wait forever, because a chunk may be
-    /// stuck while other lanes continue.
+    /// Returns whether the device takes too long for work that a worker submitted at `since`. Work
+    /// of several workers may queue for the same cores, so a worker waits longer while others get
+    /// results. It does not wait forever, because its own work may be stuck.
     pub(crate) fn is_overdue(&self, since: Instant) -> bool {
         self.is_overdue_at(since, Instant::now())
     }
@@ -74,8 +73,8 @@ impl Watch {
         self.lost.get().map(String::as_str)
     }
 
-    /// Returns the error with which a lane (one worker's connection) of a lost device returns its
-    /// chunks.
+    /// Returns the error for a lost device. It contains the chunks that a worker gets back from the
+    /// device.
     pub(crate) fn lost_with(&self, chunks: Vec<Chunk>) -> Error {
         Error::Lost { id: self.id.clone(), reason: self.lost().unwrap_or_default().to_owned(), chunks }
     }
@@ -120,8 +119,8 @@ mod tests {
         let (since, progress) = (watch.created, watch.created + TIMEOUT * 3);
         assert!(!watch.is_overdue_at(since, progress + TIMEOUT));
         assert!(watch.is_overdue_at(since, progress + TIMEOUT + MOMENT));
-        // The device made progress before the lane submitted its work. This does not shorten the
-        // time that the lane waits.
+        // The device made progress before the worker submitted its work. This does not shorten the
+        // time that the worker waits.
         let later = progress + TIMEOUT * 5;
         assert!(!watch.is_overdue_at(later, later + TIMEOUT));
         assert!(watch.is_overdue_at(later, later + TIMEOUT + MOMENT));

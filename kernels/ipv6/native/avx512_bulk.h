@@ -47,7 +47,8 @@ static inline __m512i gw_ipv6_avx512_shifted(const gw_u64 *keys, __m512i shifts)
     return _mm512_inserti64x4(_mm512_castsi256_si512(front), back, 1);
 }
 
-/* Moves sixteen lookups one step down the trie. Lookups that are not at a node keep their entry. */
+/* Takes sixteen lookups, and moves those that are at a node of the trie one step down. Returns the
+ * new entries. All other entries stay unchanged. */
 static inline __m512i gw_ipv6_avx512_step(const gw_u8 *lines, __m512i entries, const gw_u64 *keys)
 {
     const __mmask16 at_node = gw_ipv6_avx512_at(entries, GW_IPV6_NODE >> 30);
@@ -61,8 +62,8 @@ static inline __m512i gw_ipv6_avx512_step(const gw_u8 *lines, __m512i entries, c
     return _mm512_mask_i32gather_epi32(entries, at_node, words, lines, 4);
 }
 
-/* Adds the unfinished ones of sixteen lookups to the lists of the block. `first` is the index of
- * the first lookup. */
+/* Adds those of sixteen lookups that are not finished to the lists `nodes` and `buckets`. `first`
+ * is the index of the first lookup. */
 static inline void gw_ipv6_avx512_list(gw_ipv6_avx512 *block, __m512i entries, gw_u32 first)
 {
     const __m512i indices =
@@ -78,10 +79,10 @@ static inline void gw_ipv6_avx512_list(gw_ipv6_avx512 *block, __m512i entries, g
     block->bucket_count += gw_popcount32(at_bucket);
 }
 
-/* Divides the lookups of a list into lookups at a node and lookups at a bucket of the trie. The tag
- * of a lookup's new entry decides. The loop has no branch on the tag, because the processor could
- * not predict it. `list` may be one of the two result lists, because each element is read before it
- * is overwritten. */
+/* Separates the lookups that are at a node of the trie from those that are at a bucket, by the tags
+ * of their entries. The loop has no branch on the tag, because the processor could not predict it.
+ * `list` may be one of the two result lists, because each element is read before it is
+ * overwritten. */
 static inline void gw_ipv6_avx512_relist(gw_ipv6_avx512 *block, const gw_u32 *entries,
                                          const gw_u32 *list, gw_u32 count)
 {

@@ -1,5 +1,5 @@
-//! Selects how many packets a function interleaves. The selection follows from measured read times
-//! of the function's table.
+//! Selects how many packets a function interleaves (processes in alternation). The selection
+//! follows from measured read times of the function's table.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -12,11 +12,11 @@ const ROUNDS: u32 = 1024;
 /// Number of times that each measurement is repeated. Only the fastest result counts.
 const PASSES: u32 = 4;
 /// Read latency in nanoseconds below which the table is assumed to lie in a cache near the core.
-/// Interleaving then hides no latency of a single read. The value is an estimate from the latency
-/// of second-level caches, not a measurement.
+/// With such a table, interleaving packets does not make a single read faster. The value is an
+/// estimate from the latency of second-level caches, not a measurement.
 const NEAR_NS: f64 = 6.0;
-/// Factor by which the time of a smaller number of interleaved packets may exceed the best time.
-/// The smallest such number is preferred, because it uses less cache.
+/// Ratio to the best measured time up to which another time is good enough. The smallest number of
+/// interleaved packets with such a time is selected, because it uses less cache.
 const NEAR_BEST: f64 = 1.03;
 const LINE_BYTES: usize = 64;
 
@@ -33,8 +33,8 @@ pub(super) const SAMPLE: u32 = 16;
 const SAMPLE_GAIN: f64 = 1.1;
 
 impl Interleaving {
-    /// Decides again for a table that lies in a near cache. `plain_ns` is the time of a sample
-    /// packet without interleaving. `interleaved_ns` is its time with [`SAMPLE`] interleaved
+    /// Reconsiders the selection for a table that lies in a near cache. `plain_ns` is the time of a
+    /// sample packet without interleaving. `interleaved_ns` is its time with [`SAMPLE`] interleaved
     /// packets. Interleaving also helps functions with many dependent reads, such as an automaton
     /// that reads a payload byte by byte.
     pub(super) fn with_sample(self, plain_ns: f64, interleaved_ns: f64) -> Self {
@@ -49,7 +49,8 @@ impl Interleaving {
     }
 }
 
-/// Measures reads of a table, with a level (set of CPU features) that this machine supports.
+/// Measures reads of a table, and selects the number of interleaved packets. This machine must
+/// support `level` (a set of CPU features).
 pub(super) fn choose(level: &Level, image: ImageRef<'_>) -> Interleaving {
     assert!(level.supported());
     let lines = (image.len() / LINE_BYTES) as u64;

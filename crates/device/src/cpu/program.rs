@@ -35,8 +35,8 @@ enum LoadedForm {
     Kernel(Kernels),
 }
 
-/// Compiled forms of a kernel. The native form runs the variants that it covers, and the level runs
-/// all other variants.
+/// Compiled versions of a kernel. The native version, for one type of CPU, runs the variants that
+/// it covers. The version for a level (set of CPU features) runs all other variants.
 #[derive(Clone, Copy)]
 struct Kernels {
     native: Option<&'static Native>,
@@ -93,8 +93,8 @@ impl Loaded {
         Ok(loaded)
     }
 
-    /// Selects the number of interleaved packets. Only kernels whose accesses are likely to miss
-    /// every cache interleave packets.
+    /// Selects how many packets the kernel interleaves (processes in alternation). Interleaving
+    /// hides cache misses, so only kernels with likely misses use it.
     fn group(&mut self, implementation: Implementation) -> Result<u32, Error> {
         let interleaves = match self.program.custom_kernel() {
             Some(kernel) => kernel.interleaves,
@@ -228,8 +228,8 @@ impl Loaded {
             self.run_kernel(kernels, &mut region, &mut descriptors, &parameters, &mut outcomes, variant);
             best_ns = best_ns.min(started.elapsed().as_nanos() as f64);
         }
-        // The kernel may have copied keys of the table to the stack. Later data structures could
-        // include these bytes in their padding.
+        // The kernel may have copied secret keys to the stack. They are erased, because padding of
+        // later data structures could expose them.
         wipe_stack();
         let is_significant = outcomes.iter().any(|outcome| outcome.verdict != godwit_abi::VERDICT_DROP);
         Ok((best_ns / fresh.len() as f64, is_significant))

@@ -7,8 +7,7 @@ use cudarc::driver::result::DriverError;
 
 use super::slot::Slot;
 
-/// After a chunk has waited for a time t, the driver is queried again after t divided by this
-/// number.
+/// Ratio between the time that a chunk has waited and the time until the next query of the driver.
 const QUERY_DIVISOR: u32 = 16;
 /// Maximum time between two queries of the driver.
 const QUERY_INTERVAL_MAX: Duration = Duration::from_micros(100);
@@ -48,7 +47,8 @@ impl Queries {
         submitted: Instant,
         bind: impl FnOnce() -> Result<(), DriverError>,
     ) -> Progress {
-        // This load acquires the writes of all work-groups (`gw_signal_done`).
+        // This load has acquire order, so that this thread sees the results of all work-groups
+        // (`gw_signal_done`).
         let is_signaled = slot.signals_done && slot.done().load(Ordering::Acquire) != 0;
         let now = Instant::now();
         let since = submitted.max(self.last_result);

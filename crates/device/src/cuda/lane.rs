@@ -27,9 +27,8 @@ use crate::error::Error;
 use crate::options::Transfer;
 use crate::transfer::{ChunkPlan, ChunkTransfer};
 
-/// Number of returned slots (resources of one chunk) that stay unused for a while. The stream of
-/// such a slot may still be ending a launch whose completion was already signaled. A new launch in
-/// this stream would wait for that end.
+/// Number of free slots (resources of one chunk) that are not reused yet. The stream of a recently
+/// used slot may still be ending its launch. A new launch in this stream would wait for that end.
 const SPARE_SLOTS: usize = 4;
 
 /// One worker's connection to the device in launch mode. It returns chunks in the order of

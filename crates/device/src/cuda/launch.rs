@@ -15,8 +15,8 @@ use crate::error::Error;
 use crate::transfer::{Blocks, ChunkPlan, ChunkTransfer, Direction};
 
 /// Two streams for all copies of one worker's chunks, one per direction. They keep the copies of
-/// one direction in the order of the chunks. When the copies were in the stream of each chunk, the
-/// bus was often busy in one direction only.
+/// one direction in the order of the chunks. With separate streams for the copies of each chunk,
+/// the bus would often be busy in one direction only.
 pub(super) struct CopyStreams {
     to_device: Stream,
     to_host: Stream,

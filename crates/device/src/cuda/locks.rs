@@ -8,8 +8,8 @@ use godwit_sched::Chunk;
 
 use super::driver::{Context, DevicePointer, PageLock};
 
-/// Maximum number of chunks whose arrays one worker page-locks. With the smallest chunks whose own
-/// arrays are used, they hold half a million packets.
+/// Maximum number of chunks whose arrays one worker page-locks. With 2048 packets per chunk, the
+/// arrays hold half a million packets.
 const LOCKED_CHUNKS_MAX: usize = 256;
 
 /// Page locks of one worker's chunk arrays.

@@ -21,8 +21,8 @@ use crate::options::DeviceOptions;
 const SLOTS: u32 = 4;
 /// Minimum timeout for persistent work-groups to start and to stop.
 const START_STOP_TIMEOUT_MIN: Duration = Duration::from_secs(1);
-/// Maximum number of work-groups per lane (one worker's connection). More work-groups were not
-/// faster in measurements.
+/// Maximum number of persistent work-groups per worker. More work-groups were not faster in
+/// measurements.
 const GROUPS_PER_LANE_MAX: usize = 64;
 
 /// All persistent work-groups of a device, and their mailboxes.
@@ -30,7 +30,7 @@ pub(super) struct Groups {
     pub(super) mailboxes: Mailboxes,
     pub(super) lanes: LanePool,
     _memory: PinnedMemory,
-    /// Number of work-groups that each lane (one worker's connection) owns.
+    /// Number of persistent work-groups that serve each worker.
     per_lane: usize,
     /// See [`DeviceOptions::share`].
     pub(super) share: Vec<u32>,
@@ -109,7 +109,8 @@ impl Groups {
             .map_err(failed(&self.context.id, "start the persistent groups"))
     }
 
-    /// Returns the range of work-groups that the lane with the number `lane` owns.
+    /// Returns the range of persistent work-groups that serve the worker's connection with the
+    /// number `lane`.
     pub(super) fn of_lane(&self, lane: usize) -> Range<usize> {
         lane * self.per_lane..(lane + 1) * self.per_lane
     }
@@ -123,9 +124,8 @@ impl Groups {
     }
 }
 
-/// Returns the number of persistent work-groups per lane (one worker's connection), which is at
-/// least `minimum`. Returns the reason if the device has too few. `resident` work-groups can run at
-/// once on an idle device.
+/// Returns the number of persistent work-groups per worker, which is at least `minimum`. Returns
+/// the reason if the device has too few. `resident` work-groups can run at once on an idle device.
 fn groups_per_lane(resident: usize, lanes: usize, minimum: usize) -> Result<usize, Unavailable> {
     // Half of the device stays free for launches. Each polling work-group also costs some bus
     // bandwidth.

@@ -51,8 +51,8 @@ pub(super) struct Slot {
     packets_max: usize,
     /// Whether the device runs a chain.
     pub(super) runs_chain: bool,
-    /// Offset of the scratch memory, which follows the arrays of the largest chunk, and the number
-    /// of packets for which it has room.
+    /// Offset of the scratch memory, in bytes, and the number of packets for which it has room. It
+    /// follows the arrays of the largest chunk.
     pub(super) scratch: (usize, usize),
     pub(super) offsets: ArrayOffsets,
     /// The parts of the arrays that are copied to the device, and the parts that are copied back.
@@ -67,7 +67,8 @@ pub(super) struct Slot {
     pub(super) signals_done: bool,
 }
 
-/// Number of parameters of the kernel `gw_chunk`. No other parameter is longer than the first one.
+/// Number of parameters of the kernel `gw_chunk`. The first parameter is the longest, so a
+/// placeholder of its size can stand for any parameter.
 pub(super) const ARGUMENTS: usize = 13;
 
 /// Size of the C struct `gw_counters` (kernels/dialect/loops_cuda.h), in bytes.
@@ -147,7 +148,8 @@ impl Slot {
                 }
             }
         }
-        // The result always counts the bins, including bins that the work-groups read over the bus.
+        // The result includes the bytes of the bins. If the bins are not copied, the work-groups
+        // read them over the bus.
         let bins = if is_direct { offsets.parameters - offsets.bins } else { 0 };
         let [to_device, to_host] = self.copied.map(|parts| parts.iter().map(|part| part.1).sum::<usize>());
         [bins + to_device, to_host]

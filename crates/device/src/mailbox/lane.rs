@@ -21,12 +21,12 @@ use crate::watch::Watch;
 /// the same core may need it. With two workers and two work-groups on two cores, values from 1 to
 /// 64 are equally fast (test `no_stale_data_is_read`).
 const POLLS_BEFORE_YIELD: u32 = 16;
-/// Time between two polls while a dropped lane (one worker's connection) waits until its bins are
+/// Time between two polls while a dropped connection waits until its bins (batches of packets) are
 /// finished.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
-/// A device with persistent work-groups, which process the bins of its lanes (the connections of
-/// workers).
+/// A device with persistent work-groups, which process the bins (batches of packets) of all
+/// workers.
 pub(crate) trait GroupsDevice: Send + Sync {
     fn mailboxes(&self) -> &Mailboxes;
 
@@ -40,7 +40,8 @@ pub(crate) trait GroupsDevice: Send + Sync {
     /// Checks that a chunk is valid and that the device is not lost.
     fn check(&self, region: &mut Region, chunk: &Chunk) -> Result<(), Error>;
 
-    /// Makes the number of a closed lane available again. All bins of that lane are finished.
+    /// Makes the number of a closed connection available again. All bins (batches of packets) of
+    /// the connection are finished.
     fn return_lane(&self, lane: usize);
 }
 
@@ -63,8 +64,8 @@ pub(crate) struct PersistentLane {
     /// Number of chunks in flight whose bins are all finished.
     done: usize,
     times: Vec<BinTime>,
-    /// Time when any work-group of the lane last finished a bin. If all mailboxes were empty, it is
-    /// the time when a work-group received a bin.
+    /// Time when the device last finished a bin (a batch of packets) of this worker. If all
+    /// mailboxes were empty after that, it is the time when a bin was next posted.
     since: Instant,
     idle_polls: u32,
     reported_lost: bool,
@@ -80,8 +81,8 @@ struct GroupState {
     bins: VecDeque<Posted>,
     /// Sum of the estimated work of the bins in the mailbox.
     weight: u64,
-    /// Time when the work-group last finished a bin. If its mailbox was empty, it is the time when
-    /// the work-group received a bin.
+    /// Time when the work-group last finished a bin (a batch of packets). If its mailbox was empty
+    /// after that, it is the time when a bin was next posted.
     since: Instant,
     /// Number of bins that the work-group received for each program (packet function).
     received: Vec<u64>,
@@ -112,9 +113,9 @@ impl Flight {
 }
 
 impl PersistentLane {
-    /// Opens the lane (one worker's connection) with the number `number`, which owns the persistent
-    /// work-groups `groups`. `programs` is the number of packet functions. `share` divides the
-    /// work-groups between them ([`DeviceOptions::share`](crate::DeviceOptions::share)).
+    /// Opens a worker's connection with the number `number` and the persistent work-groups
+    /// `groups`. `programs` is the number of packet functions. `share` divides the work-groups
+    /// between these functions ([`DeviceOptions::share`](crate::DeviceOptions::share)).
     pub(crate) fn new(
         device: Arc<dyn GroupsDevice>,
         number: usize,
@@ -125,7 +126,8 @@ impl PersistentLane {
         let now = Instant::now();
         let split = Split::new(groups.len(), share);
         let group = |group| {
-            // The previous lane with this number has finished all of its bins.
+            // The previous connection with this number has finished all of its bins (batches of
+            // packets).
             let posted = device.mailboxes().posted(group);
             let received = vec![0; programs];
             GroupState { group, posted, finished: posted, bins: VecDeque::new(), weight: 0, since: now, received }

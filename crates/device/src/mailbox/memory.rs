@@ -17,7 +17,8 @@ use crate::check::packets_of;
 const COUNTERS_START: u32 = u32::MAX - 80;
 /// Alignment of mailboxes, in bytes.
 const ALIGN_BYTES: usize = 128;
-/// Value of [`Mailbox::stop`] in the 8-byte word that contains `posted` and `stop`.
+/// The value 1 of [`Mailbox::stop`] in the 8-byte word whose lower half is `posted` and whose upper
+/// half is `stop`.
 const STOP: u64 = 1 << 32;
 
 /// Size of the atomic operations by which the host writes its words of a mailbox.

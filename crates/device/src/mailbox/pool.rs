@@ -1,11 +1,11 @@
-//! Numbers of the lanes (connections of workers) between which the persistent work-groups of a
-//! device are divided.
+//! Manages the numbers of the connections between workers and a device. The persistent work-groups
+//! of the device are divided between these connections.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Unavailable};
 
-/// Numbers of the lanes (connections of workers) that are not in use.
+/// Numbers of connections that no worker uses.
 #[derive(Debug)]
 pub(crate) struct LanePool {
     lanes: usize,
@@ -13,15 +13,15 @@ pub(crate) struct LanePool {
 }
 
 impl LanePool {
-    /// Creates a pool with the lane numbers 0 to `lanes` - 1, all of which are free.
+    /// Creates a pool of the connection numbers 0 to `lanes` - 1, all of which are free.
     pub(crate) fn new(lanes: usize) -> Self {
         Self { lanes, free: Mutex::new((0..lanes).rev().collect()) }
     }
 
-    /// Takes the number of a free lane out of the pool. `id` names the device in the error.
+    /// Takes the number of a free connection out of the pool. `id` names the device in the error.
     ///
     /// # Errors
-    /// Returns [`Error::Unusable`] if all lanes are in use.
+    /// Returns [`Error::Unusable`] if all connections are in use.
     pub(crate) fn take(&self, id: &str) -> Result<usize, Error> {
         self.free().pop().ok_or_else(|| {
             let reason = format!("it was opened for {} lanes, and all of them are in use", self.lanes);
@@ -29,7 +29,8 @@ impl LanePool {
         })
     }
 
-    /// Puts the number of a lane back into the pool. All bins of that lane are finished.
+    /// Puts the number of a connection back into the pool. All bins (batches of packets) of the
+    /// connection are finished.
     pub(crate) fn put(&self, lane: usize) {
         self.free().push(lane);
     }

@@ -97,8 +97,9 @@ impl Split {
     }
 }
 
-/// Returns each program with a share above 0 and the number of its work-groups, by the D'Hondt
-/// method. Each of these programs gets at least one work-group.
+/// Divides `groups` work-groups between the programs (packet functions) by the D'Hondt method.
+/// Returns each program with a share above 0 and the number of its work-groups, which is at least
+/// 1.
 fn counts(groups: usize, shares: &[u32]) -> Vec<(usize, usize)> {
     let named = shares.iter().enumerate().filter(|(_, share)| **share > 0);
     let mut counts: Vec<(usize, usize)> = named.map(|(program, _)| (program, 1)).collect();
@@ -111,8 +112,8 @@ fn counts(groups: usize, shares: &[u32]) -> Vec<(usize, usize)> {
     counts
 }
 
-/// Returns the minimum number of work-groups that a lane (one worker's connection) needs. Each
-/// program with a share above 0 needs one.
+/// Returns the minimum number of work-groups for one worker. Each program (packet function) with a
+/// share above 0 needs one.
 pub(crate) fn groups_min(shares: &[u32]) -> usize {
     shares.iter().filter(|share| **share > 0).count().max(1)
 }

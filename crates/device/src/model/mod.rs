@@ -31,8 +31,7 @@ pub use options::{ModelClock, ModelOptions, ModelState};
 /// Name of this kind in device names, as in `model:0`.
 pub const ID: &str = "model";
 
-/// Costs for a program (packet function) for which the options give no costs. They are typical of a
-/// small GPU.
+/// Default costs of a packet function. They are typical of a small GPU.
 const DEFAULT_COSTS: Fit = Fit {
     chunk_ns: 5_000.0,
     packet_ns: 10.0,

@@ -31,7 +31,7 @@ impl ModelClock {
 /// State of a modelled device that a test can change while packets flow.
 #[derive(Debug)]
 pub struct ModelState {
-    /// Processing time of the device as a percentage of its modelled costs.
+    /// Processing time of the device as a percentage of the modelled time.
     percent: AtomicU32,
     lost: AtomicBool,
     /// Time at which the device finishes all chunks that were submitted so far, in nanoseconds.
@@ -50,8 +50,8 @@ impl ModelState {
         self.percent.store(percent, Ordering::Relaxed);
     }
 
-    /// Makes the device fail. Each lane (connection of a worker) then returns its chunks with the
-    /// error [`Error::Lost`](crate::Error::Lost).
+    /// Makes the device fail. Each worker then gets its chunks back with the error
+    /// [`Error::Lost`](crate::Error::Lost).
     pub fn lose(&self) {
         self.lost.store(true, Ordering::Relaxed);
     }

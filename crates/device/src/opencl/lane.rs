@@ -26,8 +26,7 @@ use super::slot::Slot;
 use crate::device::{BinTime, Lane, Rejected};
 use crate::error::Error;
 
-/// Time between two polls while a dropped lane (one worker's connection) waits until its chunks are
-/// finished.
+/// Time between two polls while a dropped connection waits until its chunks are finished.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
 /// One worker's connection to the device in launch mode. It returns chunks in the order of
@@ -47,8 +46,8 @@ pub(super) struct LaunchLane {
     reported_lost: bool,
 }
 
-/// Resources of a lane (one worker's connection) that are leaked if the device is lost. A lost
-/// device may still access them, and the release of driver objects could wait for the device.
+/// Resources of a worker's connection that are leaked if the device is lost. A lost device may
+/// still access them, and the release of driver objects could wait for the device.
 // The order of the fields matters, because Rust drops them in this order.
 struct Held {
     /// Chunks in flight, oldest first.

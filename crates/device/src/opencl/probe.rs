@@ -158,8 +158,8 @@ fn aborts_on_barriers(platform: &str, driver: &str) -> bool {
 /// operations in the memory scope that contains the host and all devices.
 fn modes(device: &Device, platform: &str, is_cpu: bool, svm: Svm) -> Vec<ModeFound> {
     const NEEDED: u64 = CL_DEVICE_ATOMIC_ORDER_ACQ_REL | CL_DEVICE_ATOMIC_SCOPE_ALL_DEVICES;
-    // OpenCL 2 does not have this query. It always has the atomic operations that are optional in
-    // OpenCL 3.
+    // OpenCL 2 has no query for atomic operations, because it always supports those that are
+    // optional in OpenCL 3.
     let is_version_2 = text(device.version()).starts_with("OpenCL 2.");
     let has_scope = is_version_2 || device.atomic_memory_capabilities().unwrap_or(0) & NEEDED == NEEDED;
     // PoCL 3.1 supports atomic operations in the scope of host and devices, but its compiler does

@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::found::Found;
 use crate::program::AccessNeeds;
 
-/// Parts of a device that its slots (the resources of one chunk each) need.
+/// Parts of a device that a slot uses. A slot holds the resources of one chunk in flight.
 #[derive(Clone, Copy)]
 pub(super) struct SlotParts<'a> {
     pub(super) found: &'a Found,
@@ -150,7 +150,7 @@ impl Slot {
             Packets::Shared(arena) => arena,
             Packets::Own(shadow) => &shadow.buffer,
         };
-        // The device owns these buffers, and lives longer than the slot.
+        // The device owns the arena and the table images. The device lives longer than the slot.
         set_buffer(&kernel, ARGUMENT_ARENA, packets).map_err(&set)?;
         set_buffer(&kernel, ARGUMENT_IMAGES, &from.tables.images).map_err(&set)?;
         set_buffer(&kernel, ARGUMENT_IMAGE_OFFSETS, &from.tables.offsets).map_err(&set)?;

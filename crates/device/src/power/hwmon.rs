@@ -114,7 +114,7 @@ mod tests {
         let mut intel = of_pci(root.path(), "opencl:1", "0000:00:02.0").unwrap().meter.unwrap();
         write(root.path(), &[("class/hwmon/hwmon2/energy1_input", "4500000\n")]);
         assert_eq!(intel.joules(), Ok(0.5));
-        // The other two devices are one without a sensor, and one that does not exist.
+        // The device at 0000:01:00.0 has no energy sensor. No device exists at 0000:09:00.0.
         assert!(of_pci(root.path(), "opencl:2", "0000:01:00.0").is_none());
         assert!(of_pci(root.path(), "opencl:2", "0000:09:00.0").is_none());
         assert!(of_cpu(root.path(), "cpu").is_empty());

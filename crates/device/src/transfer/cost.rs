@@ -21,11 +21,14 @@ pub struct TransferCosts {
     /// Bytes of the chunk's arrays that are copied per packet. A descriptor and a parameter go to
     /// the device. A descriptor and an outcome come back.
     pub copy_packet_bytes: usize,
-    /// Fixed cost of a packet that the kernel accesses over the bus by zero-copy.
+    /// Fixed cost of a packet that the kernel accesses over the bus by zero-copy, as a number of
+    /// bytes that a copy engine moves.
     pub zero_copy_packet_bytes: usize,
-    /// Cost of 100 bytes that the kernel reads over the bus by zero-copy.
+    /// Cost of 100 bytes that the kernel reads over the bus by zero-copy, as a number of bytes that
+    /// a copy engine moves.
     pub zero_copy_read_percent: usize,
-    /// Cost of 100 bytes that the kernel writes over the bus by zero-copy.
+    /// Cost of 100 bytes that the kernel writes over the bus by zero-copy, as a number of bytes
+    /// that a copy engine moves.
     pub zero_copy_write_percent: usize,
     /// Minimum number of packets for which the chunk's own arrays are copied to the device. For
     /// smaller chunks, the host first packs the arrays into one block. The additional copy by the

@@ -150,8 +150,8 @@ impl Planner {
         Ok(needed)
     }
 
-    /// Returns a plan in which copy engines copy these whole buffers, or the needed columns of
-    /// them. Also returns the cost of these copies.
+    /// Returns a plan in which copy engines copy `buffers`, either whole or only the byte ranges
+    /// that are needed. Also returns the cost of these copies.
     fn copies(&self, needed: &Needed, buffers: &Blocks) -> (ChunkPlan, usize) {
         let (to_device, to_host, cost_bytes) = match self.pitch {
             None => (*buffers, *buffers, buffers.bytes()),

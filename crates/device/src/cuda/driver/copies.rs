@@ -22,7 +22,7 @@ pub(crate) struct Copies {
     blocks: Vec<Rows>,
 }
 
-/// A block of rows at equal distances, which consists of the same columns of several buffers.
+/// A block of rows at equal distances. Each row is the same range of bytes of another buffer.
 struct Rows {
     direction: Direction,
     /// Device address of the first row.

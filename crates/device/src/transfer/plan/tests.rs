@@ -209,8 +209,8 @@ proptest! {
             // SAFETY: the range lies in buffers of the chunk.
             shadow[start..end].copy_from_slice(unsafe { &*host(&mut region, start, end) });
         }
-        // Simulates the functions. They write 150 to the bytes that they may write, except to every
-        // third one.
+        // The simulated functions write 150 to all bytes that they may write, except to every third
+        // byte.
         let mut written = chunk.descriptors.clone();
         bytes_of_mut(&mut written[..]).copy_from_slice(&on_device);
         let mut expected: Vec<Vec<u8>> = descriptors.iter().map(|packet| region.buffer_mut(packet).to_vec()).collect();
