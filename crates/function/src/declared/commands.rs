@@ -62,8 +62,8 @@ fn words(row: &Value) -> Option<Vec<&str>> {
     row.as_array()?.iter().map(Value::as_str).collect()
 }
 
-/// Returns the text of each column from the words of a command. A word without the name of a column
-/// belongs to the column after that of the previous word.
+/// Returns the text of each column from the words of a command. A word such as `name=text` sets the
+/// column that it names. Any other word sets the column after that of the previous word.
 fn texts<'a>(columns: &[String], words: &[&'a str]) -> Result<Vec<&'a str>, Error> {
     let mut texts: Vec<Option<&str>> = vec![None; columns.len()];
     let mut next = 0;

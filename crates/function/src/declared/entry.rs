@@ -27,8 +27,8 @@ pub(super) enum Key {
 /// Bytes of a row.
 pub(super) type Row = Box<[u8]>;
 
-/// Change of the entry with a key. With a row, the entry is added or changed. Without a row, it is
-/// removed.
+/// Change to the entry with the given key. If the change contains a row, the entry is added or
+/// replaced. Otherwise, the entry is removed.
 pub(super) type Change = (Key, Option<Row>);
 
 /// Converts entries of one table from and to text.
@@ -132,8 +132,8 @@ impl Format {
         })
     }
 
-    /// Divides a pattern with ranges into simple patterns. Returns the values and the bit mask of
-    /// each simple pattern, as words.
+    /// Divides a pattern with ranges into patterns that each consist of values and a bit mask, as
+    /// words.
     pub(super) fn masked(&self, patterns: &[String]) -> Result<Vec<(Vec<u64>, Vec<u64>)>, String> {
         let mut all: Vec<Vec<(Words, Words)>> = vec![Vec::new()];
         for (field, pattern) in self.key.iter().zip(patterns) {

@@ -30,7 +30,7 @@ pub(crate) struct Declared {
     tables: Mutex<Vec<State>>,
 }
 
-/// Table of a function, with its entries in the form that the operator sees.
+/// Table of a function, with its entries as the operator configured them.
 pub(super) struct State {
     pub(super) name: String,
     pub(super) capacity: usize,
@@ -86,13 +86,13 @@ impl Declared {
 
     /// Returns the image and the tables, for commands.
     pub(super) fn parts(&self) -> (&Arc<Image>, MutexGuard<'_, Vec<State>>) {
-        // A poisoned lock is safe to use. A failed change leaves the entries and the image
-        // consistent, so a panic of another command does no harm.
+        // If a command panics while it holds this lock, the lock is poisoned but safe to use. The
+        // entries and the image are consistent even after a failed change.
         (&self.image, self.tables.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Returns an error if the configuration contains keys that the declaration lacks.
+/// Returns an error if the configuration contains a key that the function does not declare.
 fn known<'a>(
     section: &str,
     keys: impl Iterator<Item = (&'a String, std::ops::Range<usize>)>,

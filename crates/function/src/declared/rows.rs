@@ -68,8 +68,8 @@ impl Rows {
             self.taken[index as usize].1 += 1;
             return Some((index, Written::Already));
         }
-        // Places that were never used are taken first, because no device has their old contents in
-        // a cache.
+        // Rows that were never used are taken first, because no device has their old contents in a
+        // cache.
         let (index, written) = if self.taken.len() < self.capacity {
             self.taken.push((None, 0));
             (self.taken.len() as u32 - 1, Written::First)
@@ -125,7 +125,6 @@ pub(super) enum Written {
     Already,
     /// The row takes a place that was never used.
     First,
-    /// The row takes a place that was in use before. A device may have the old bytes of this place
-    /// in a cache.
+    /// This row was in use before, so a device may have its old bytes in a cache.
     Again,
 }

@@ -8,8 +8,8 @@ use super::Case;
 /// Matches in a payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Matches {
-    /// Number of the pattern whose match ends first in the payload. If several matches end there,
-    /// it is the lowest of their numbers.
+    /// Number of the pattern whose match ends first in the payload. If several matches end at the
+    /// same byte, this is the lowest number among their patterns.
     pub(super) first: u32,
     /// Number of matches, including overlaps and equal patterns.
     pub(super) count: usize,
@@ -18,8 +18,8 @@ pub(super) struct Matches {
 /// Searches the payload for all patterns.
 pub(super) fn search(payload: &[u8], patterns: &[Vec<u8>], case: Case) -> Matches {
     let equal = |(a, b): (&u8, &u8)| case.fold(*a) == case.fold(*b);
-    // The patterns are grouped by their last byte. Without groups, ten thousand patterns would take
-    // 20 ms per packet.
+    // The patterns are grouped by their last byte, so that the search tries few of them at each
+    // position. Otherwise, ten thousand patterns would take 20 ms per packet.
     let mut ending: [Vec<(u32, &[u8])>; 256] = std::array::from_fn(|_| Vec::new());
     for (pattern, number) in patterns.iter().zip(0..) {
         if let Some(last) = pattern.last() {
@@ -67,7 +67,8 @@ pub(super) fn payload(frame: &[u8]) -> Option<&[u8]> {
             Err(Error::Truncated) => None,
             Err(_) => Some(packet),
         },
-        // The search includes IPv6 extension headers (RFC 8200, section 3).
+        // The search begins after the fixed IPv6 header, so it includes any extension headers (RFC
+        // 8200, section 3).
         ethertype::IPV6 => match Ipv6::new_checked(packet) {
             Ok(header) => {
                 let data = &packet[godwit_wire::ipv6::HEADER_BYTES..][..usize::from(header.payload_bytes())];

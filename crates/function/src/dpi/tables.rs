@@ -46,8 +46,8 @@ pub(super) fn image(patterns: &[Vec<u8>], case: Case) -> Result<(Memory, usize),
         return Err(Error::Value { span: None, message });
     }
     let matches_offset = (DPI_TRANSITIONS_OFFSET + states * classes.count * 4).next_multiple_of(ALIGNMENT_BYTES);
-    // The image has room for a match in every state, because the number of states with a match is
-    // known only at the end.
+    // The image reserves room for a match in every state, because the number of states with a match
+    // is known only after the automaton is built.
     let mut image = Memory::new(matches_offset + states * MATCH_BYTES, "the patterns of a dpi function")?;
 
     let mut automaton = Automaton {
@@ -67,8 +67,8 @@ pub(super) fn image(patterns: &[Vec<u8>], case: Case) -> Result<(Memory, usize),
         match_states: matches.len() as u32,
         start: start * classes.count as u32,
         patterns: patterns.len() as u32,
-        // The length fits into 32 bits, because each byte of a pattern is a state and the number of
-        // states fits.
+        // The length of a pattern fits into 32 bits, because the automaton has at least one state
+        // per byte of the pattern.
         longest_bytes: patterns.iter().map(Vec::len).max().unwrap_or(0) as u32,
         match_limit: (matches.len() * classes.count) as u32,
         matches_offset: matches_offset as u64,
@@ -82,7 +82,7 @@ pub(super) fn image(patterns: &[Vec<u8>], case: Case) -> Result<(Memory, usize),
     Ok((image, bytes))
 }
 
-/// Map from bytes to classes. All bytes of a class lead to the same transitions of the automaton.
+/// Map from bytes to byte classes. The automaton treats all bytes of a class alike.
 struct Classes {
     of_byte: [u8; 256],
     count: usize,
@@ -116,8 +116,8 @@ impl Classes {
 /// Pattern as a sequence of byte classes, with the pattern's number.
 type Sorted = (Vec<u8>, u32);
 
-/// Replaces the bytes of all patterns by their classes and sorts the patterns. Equal patterns are
-/// sorted by their numbers.
+/// Replaces each byte of the patterns by the number of its class, and sorts the patterns. Equal
+/// patterns are sorted by their numbers.
 fn sort(patterns: &[Vec<u8>], classes: &Classes) -> Vec<Sorted> {
     let translate = |pattern: &Vec<u8>| pattern.iter().map(|&byte| classes.of_byte[usize::from(byte)]).collect();
     let mut sorted: Vec<Sorted> = patterns.iter().map(translate).zip(0..).collect();
@@ -125,8 +125,8 @@ fn sort(patterns: &[Vec<u8>], classes: &Classes) -> Vec<Sorted> {
     sorted
 }
 
-/// Returns the number of states of the trie for sorted patterns. Each pattern adds one state for
-/// every byte that it does not share with the previous pattern.
+/// Returns the number of states of the trie. Each pattern adds one state for every byte after the
+/// prefix that it shares with the previous sorted pattern.
 fn count_states(sorted: &[Sorted]) -> usize {
     let mut states = 1;
     let mut last: &[u8] = &[];
@@ -140,14 +140,14 @@ fn count_states(sorted: &[Sorted]) -> usize {
 
 /// An automaton whose transition table is being filled.
 struct Automaton<'a> {
-    /// Transition table with one row per state. A row has `classes` entries, and an entry is the
-    /// row offset of the next state in little-endian order.
+    /// Transition table with one row of `classes` entries per state. An entry is the position of
+    /// the next state's row, in little-endian byte order.
     rows: &'a mut [[u8; 4]],
     classes: u32,
     /// Matches of the states from number 0 on.
     matches: Vec<DpiMatch>,
-    /// States without a match get descending numbers. All states from this number on are such
-    /// states and have their numbers already.
+    /// Lowest number that was given to a state without a match. These states are numbered downwards
+    /// from the highest number.
     others_end: u32,
 }
 
@@ -178,8 +178,8 @@ impl Automaton<'_> {
             let longer = &node.patterns[longer.unwrap_or(node.patterns.len())..];
             for patterns in longer.chunk_by(|(a, _), (b, _)| a[depth] == b[depth]) {
                 let class = u32::from(patterns[0].0[depth]);
-                // The entry is still a copy of the failure state's transition. This transition
-                // leads to the failure state of the child.
+                // This entry was copied from the failure state, so it still holds the failure
+                // state's transition. The transition leads to the failure state of the child.
                 let fail = self.next(node.state, class);
                 let state = self.number(patterns, depth + 1, fail);
                 self.set(node.state, class, state);

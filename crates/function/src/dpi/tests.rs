@@ -33,7 +33,7 @@ fn search_image(function: &Dpi, payload: &[u8]) -> reference::Matches {
 }
 
 /// Searches each segment of the payload separately, as the work-items of a GPU do. Each search
-/// starts some bytes before its segment, so that it also finds matches across segment borders
+/// begins before its segment, so that it also finds matches across segment borders
 /// (`kernels/dpi/group.h`).
 fn search_segments(function: &Dpi, payload: &[u8], segment_bytes: usize) -> reference::Matches {
     let longest = u32::from_le_bytes(function.image().to_vec()[24..28].try_into().unwrap()) as usize;
@@ -48,7 +48,8 @@ fn search_segments(function: &Dpi, payload: &[u8], segment_bytes: usize) -> refe
     found
 }
 
-/// Returns the first pattern and the number of matches that end after the first `run_up` bytes.
+/// Returns the first pattern and the number of matches in a payload. Matches that end within the
+/// first `run_up` bytes do not count.
 fn search_from(function: &Dpi, payload: &[u8], run_up: usize) -> reference::Matches {
     let image = function.image().to_vec();
     let u32_at = |at: usize| u32::from_le_bytes(image[at..at + 4].try_into().unwrap()) as usize;
@@ -154,8 +155,8 @@ fn more_than_a_table_has_room_for_is_an_error() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Generates texts of few different letters, so that patterns contain, overlap and equal each
-    /// other.
+    /// Generates patterns of few different letters, so that many patterns overlap, contain or equal
+    /// each other.
     #[test]
     fn the_image_finds_what_a_comparison_finds(
         patterns in prop::collection::vec(prop::collection::vec(0x40u8..0x44, 1..6), 1..30),
@@ -163,8 +164,8 @@ proptest! {
         upper: bool,
     ) {
         let (patterns, case) = match upper {
-            // The patterns become lower-case text. The search must still find them in upper-case
-            // payloads, because it ignores the case.
+            // The patterns become lower-case text. They still match upper-case payloads, because
+            // the search ignores the case.
             true => (patterns.iter().map(|p| p.to_ascii_lowercase()).collect(), Case::Insensitive),
             false => (patterns, Case::Sensitive),
         };

@@ -1,8 +1,8 @@
 //! The function `echo` sends every frame back to its sender. A number in the payload selects the
 //! port on which the frame leaves.
 //!
-//! It is the cheapest function that reads a packet and chooses a port. The authors of G-Opt use
-//! such a function to measure the cost of everything around a function.
+//! The function does very little work per packet, so its run time shows the cost of everything
+//! around a function. The authors of G-Opt use such a function for the same purpose.
 
 mod config;
 mod reference;

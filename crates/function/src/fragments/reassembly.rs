@@ -39,8 +39,8 @@ pub enum Added {
     Held,
     /// The fragment completed its packet. [`Reassembler::whole`] returns the reassembled frame.
     Whole {
-        /// Number of held fragments that became part of the frame. The last fragment was not held
-        /// and does not count.
+        /// Number of fragments that were held before and are now part of the frame. The fragment
+        /// that completes the packet does not count.
         held: u32,
     },
 }
@@ -50,8 +50,8 @@ pub enum Added {
 pub enum Refusal {
     /// The fragment is not valid.
     Malformed,
-    /// The fragment overlaps other fragments of its packet, or contradicts them about the packet's
-    /// length.
+    /// The fragment overlaps another fragment of its packet, or implies a different length of the
+    /// packet.
     Overlap,
     /// The packet would be too long or have too many fragments, or the memory limit would be
     /// exceeded.
@@ -60,8 +60,8 @@ pub enum Refusal {
     Timeout,
 }
 
-/// Identity of the packet to which a fragment belongs. An IPv4 address occupies the first four
-/// bytes of an address field.
+/// Fields that identify the packet to which a fragment belongs. An IPv4 address occupies the first
+/// four bytes of an address field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     source: [u8; 16],
@@ -82,8 +82,8 @@ struct Fragment<'a> {
     /// Ethernet header and the IP headers that every fragment carries. The fragment header of IPv6
     /// is left out.
     front: &'a [u8],
-    /// For IPv6, the "next header" field that must be restored, as its offset in `front` and its
-    /// value.
+    /// Offset in `front` and new value of the "next header" field that referred to the removed
+    /// fragment header. It is `None` for IPv4.
     next_header: Option<(usize, u8)>,
     ip_at: usize,
     ecn: u8,
@@ -116,8 +116,8 @@ struct Packet {
 pub struct Reassembler {
     limits: Limits,
     packets: HashMap<Key, Packet>,
-    /// Packets in the order in which their first fragments arrived. An entry is stale if `packets`
-    /// has no packet with the same key and number.
+    /// Packets in the order in which their first fragments arrived. An entry is obsolete if
+    /// `packets` no longer contains the packet with this key and number.
     ages: VecDeque<(Key, u64)>,
     next_number: u64,
     bytes: usize,
@@ -172,8 +172,7 @@ impl Reassembler {
         if packet.total != Some(packet.bytes) {
             packet.parts.insert(index, (fragment.offset, fragment.payload.into()));
             self.bytes += cost(fragment.payload);
-            // The packet that this call gives up may be the one to which the fragment was just
-            // added.
+            // This call may drop the packet to which the fragment was just added.
             self.make_room();
             return Ok(Added::Held);
         }
@@ -253,7 +252,7 @@ impl Reassembler {
             void: false,
         };
         self.ages.push_back((fragment.key, self.next_number));
-        // Completed packets leave stale entries in `ages`. The stale entries are removed before the
+        // The queue `ages` keeps obsolete entries of completed packets. They are removed before the
         // queue grows too long.
         if self.ages.len() > 2 * self.limits.packets + 16 {
             let packets = &self.packets;
@@ -308,7 +307,7 @@ impl Packet {
     }
 
     /// Returns the position in `parts` at which a fragment must be inserted. Returns `None` if the
-    /// fragment overlaps other fragments or contradicts them about the packet's length.
+    /// fragment overlaps another fragment or implies a different length of the packet.
     fn insert_index(&self, fragment: &Fragment<'_>) -> Option<usize> {
         let (begin, end) = (fragment.offset, fragment.offset + fragment.payload.len());
         let index = self.parts.partition_point(|(offset, _)| *offset < begin);

@@ -21,7 +21,7 @@ pub struct Split<'a> {
     /// into it.
     later: [u8; HEADER_BYTES_MAX],
     later_bytes: usize,
-    /// Number of payload bytes in the first fragment. The field `each_bytes` is the number in each
+    /// Number of payload bytes in the first fragment. The field `each_bytes` is the number for each
     /// later fragment except the last.
     first_bytes: usize,
     each_bytes: usize,
@@ -81,7 +81,8 @@ impl<'a> Split<'a> {
         header_bytes + payload.len()
     }
 
-    /// Writes the fragment `index` to `out`, whose length must be [`Split::bytes`].
+    /// Writes a fragment to `out`, whose length must be [`Split::bytes`]. The number `index` of the
+    /// fragment counts from 0.
     pub fn emit(&self, index: usize, out: &mut [u8]) {
         let (header_bytes, payload) = self.part(index);
         let header = if index == 0 { &self.packet[..header_bytes] } else { &self.later[..header_bytes] };
@@ -92,8 +93,8 @@ impl<'a> Split<'a> {
 
     /// Returns the header of the first fragment and the length of this header.
     ///
-    /// The caller turns the original packet into the first fragment. It overwrites the header and
-    /// cuts the packet to the length `bytes(0)`.
+    /// To turn the original packet into the first fragment, the caller overwrites the header and
+    /// truncates the packet to `bytes(0)`.
     pub fn first_header(&self) -> ([u8; HEADER_BYTES_MAX], usize) {
         let mut header = [0; HEADER_BYTES_MAX];
         header[..self.header_bytes].copy_from_slice(&self.packet[..self.header_bytes]);

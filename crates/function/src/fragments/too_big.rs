@@ -28,8 +28,8 @@ pub enum Fault {
     NoHost,
 }
 
-/// Returns the ICMP error that reports the MTU of a link to the sender of `packet`. The function
-/// [`message`] describes the arguments.
+/// Returns the ICMP error that tells the sender of `packet` that the packet exceeds the MTU of a
+/// link. The function [`message`] describes the arguments.
 pub fn too_big(packet: &[u8], mtu: usize, from: IpAddr) -> Option<Vec<u8>> {
     message(packet, Fault::TooBig(mtu), from)
 }

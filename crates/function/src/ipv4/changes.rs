@@ -1,9 +1,8 @@
 //! Changes to next hops while kernels look up routes. The routes themselves change in the table of
 //! [`crate::tables::lpm4`].
 //!
-//! The slot of a removed next hop is reused when all packets that may have read its old contents
-//! have left. The groups of the route table follow the same rule. Slots that were never used are
-//! taken first.
+//! The slot of a removed next hop is reused only after all packets that may have read its old
+//! contents have left.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -93,7 +92,7 @@ impl Changer {
             self.table.changed(self.write_next_hop(index, &next_hop));
         }
         let sent = self.table.send_again(running);
-        // A device may have the old contents of a reused slot in a cache.
+        // A reused slot may still be in a cache of a device with its old contents.
         let sent = sent.and_then(|()| if was_used { self.quiesce(running) } else { Ok(()) });
         if let Err(error) = sent {
             for &index in &indexes {
@@ -116,9 +115,9 @@ impl Changer {
         if next_hops.iter().any(|(index, _)| self.next_hops.at(*index).is_none()) {
             return Err(refusal("there is no next hop with this index".to_owned()));
         }
-        // A packet must not see a next hop with only one of its two words changed. If both words
-        // change, the next hop is first marked as unresolved. The change waits until all packets
-        // that may have read an old word have left.
+        // A packet must not see a next hop with one new word and one old word. If both words
+        // change, the next hop is first marked as unresolved. The new words are written after all
+        // packets that may have read an old word have left.
         let mut slow = Vec::new();
         for &(index, next_hop) in next_hops {
             let at = self.layout.next_hop(index);

@@ -35,8 +35,8 @@ pub struct Config {
     reverse_path: Option<ReversePathConfig>,
 }
 
-/// Maximum of the two configurable spare capacities (next hops and groups). It equals the number of
-/// address blocks (/24), each of which needs at most one group.
+/// Maximum of the configurable spare capacity for next hops, and of that for groups. There are this
+/// many /24 address blocks, and each block needs at most one group.
 const SPARE_MAX: usize = 1 << 24;
 
 impl Config {

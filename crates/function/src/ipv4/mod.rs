@@ -60,8 +60,8 @@ pub struct Ipv4 {
     /// Names of the configured next hops, by index.
     names: Vec<String>,
     table: Mutex<Table>,
-    /// Table of the reference implementation `ref`. It is larger than the list of routes, so it is
-    /// created when `ref` first runs. A thread that needs both locks takes `table` first.
+    /// Table of the reference implementation `ref`. It is created when `ref` first runs, because it
+    /// takes much memory. A thread that needs both locks takes `table` first.
     reference: RwLock<Option<Reference>>,
     /// Copies routes of the operating system into the table, if the configuration asks for it.
     kernel_routes: Option<KernelRoutes>,
@@ -71,8 +71,8 @@ pub struct Ipv4 {
     reverse_path: Option<ReversePath>,
 }
 
-/// Routes and next hops of the function. They stay in their initial form until a command first
-/// reads or changes them.
+/// Routes and next hops of the function. The state for changes is created when a command first
+/// reads or changes the routes.
 #[derive(Debug)]
 enum Table {
     Start { routes: Vec<Route>, next_hops: Vec<NextHop>, groups: Vec<Group> },

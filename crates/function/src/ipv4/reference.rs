@@ -70,8 +70,8 @@ pub(super) fn run_ref(
     let (adjacency, is_resolved) = match next_hops[next_hop as usize] {
         NextHop::Unreachable => return Outcome::verdict(VERDICT_NO_ROUTE),
         NextHop::Blackhole => return Outcome::drop(DROP_BLACKHOLE),
-        // A packet for the router itself is delivered even if its TTL does not allow another hop
-        // (RFC 1812, section 5.3.1).
+        // A packet for the router itself is delivered even if its TTL would not allow the router to
+        // forward it (RFC 1812, section 5.3.1).
         NextHop::Local => return Outcome { value: next_hop, ..Outcome::verdict(VERDICT_LOCAL) },
         NextHop::Forward(adjacency) => (adjacency, true),
         NextHop::Unresolved(adjacency) => (adjacency, false),

@@ -24,7 +24,8 @@ impl Ipv4Sources {
         }
     }
 
-    /// Returns the index of the next hop for an address, with the same steps as the kernel.
+    /// Returns the index of the next hop for an address. The lookup takes the same steps as the
+    /// lookup in the kernel.
     pub(super) fn lookup(&self, address: u32) -> Option<u32> {
         let top = self.layout.table.top();
         let mut entry = self.entry(self.layout.table.tbl24_offset, (address >> 8) as usize);

@@ -100,7 +100,7 @@ fn the_reverse_path_filter_looks_up_the_source() {
     for (source, strict, loose) in [
         ([10, 0, 0, 1], Ok(()), Ok(())),
         ([10, 1, 2, 200], Ok(()), Ok(())),
-        // The routes to these sources lead to this machine, to a blackhole, and nowhere.
+        // The next three sources have a local route, a blackhole route, and no route.
         ([10, 1, 0, 1], refused, refused),
         ([10, 1, 2, 128], refused, refused),
         ([192, 0, 2, 1], refused, refused),
@@ -422,7 +422,7 @@ impl Running for Idle {
     }
 }
 
-/// Returns a change that adds `route` if `is_there` is set, and removes it otherwise.
+/// Returns a change that adds `route` if `is_there` is `true`, and that removes `route` otherwise.
 fn to(route: Route, is_there: bool) -> RouteChange {
     let prefix = Prefix::of(std::net::Ipv4Addr::from_bits(route.prefix).into(), route.length).unwrap();
     RouteChange { prefix, next_hop: is_there.then_some(route.next_hop) }
@@ -443,8 +443,7 @@ proptest! {
         let function = Ipv4::with_room(start.clone(), hops, Vec::new(), room).unwrap();
         prop_assert_eq!(function.layout.table.entry_bytes, if wide { 4 } else { 2 });
         let running = Idle::default();
-        // This lookup creates the table of `ref`. The changes below then update this table, instead
-        // of building it from their result.
+        // This lookup creates the table of `ref`, so that the changes below must update it.
         function.lookup_ref(0);
         let mut oracle = std::collections::BTreeMap::new();
         for route in start {
@@ -490,13 +489,14 @@ fn reuses_groups_after_a_grace_period() {
         assert_eq!(lookup_image(&function, 0x0a00_0000 | octet), Some(octet % 3));
     }
     assert!(running.waits.get() >= 97, "{}", running.waits.get());
-    // The routes now need three different groups, but the table has only two.
+    // The routes now need three different groups of 256 entries, but the table has room for only
+    // two.
     let other = |block: u32, hop| to(route(0x0b00_0000 | block << 8, 32, hop), true);
     let Unchanged { made, error } = function.change(&[other(0, 0), other(1, 1), other(2, 0)], &running).unwrap_err();
     assert!(made == 1 && error.to_string().contains("spare_groups"), "{made}: {error}");
     assert_eq!(lookup_image(&function, 0x0b00_0000), Some(0));
     assert_eq!((lookup_image(&function, 0x0b00_0100), function.routes().len()), (None, 100));
-    // If a device refused a change, the change is sent again with the next one.
+    // A change that was not copied to a device is copied together with the next change.
     running.refuses.set(true);
     let narrow = to(route(0x0c00_0000, 24, 1), true);
     function.change(&[narrow], &running).unwrap_err();
@@ -526,8 +526,8 @@ fn adds_changes_and_removes_next_hops() {
     assert_eq!((there(&function).1[..6].to_vec(), running.waits.get()), (vec![2; 6], 0));
     function.set_next_hops(&[(0, NextHop::Unresolved(station(1, 1, 1500)))], &running).unwrap();
     assert_eq!((there(&function).0.verdict, running.waits.get()), (VERDICT_UNRESOLVED, 0));
-    // A next hop on another port also has another source address. Both words change, which takes
-    // two waits.
+    // A next hop on another port also has another source address, so both of its words change. The
+    // change waits twice for packets in flight.
     function.set_next_hops(&[(0, NextHop::Forward(station(2, 7, 1500)))], &running).unwrap();
     assert_eq!((there(&function).0.port, running.waits.get()), (2, 2));
     function.change(&[RouteChange { next_hop: None, ..lead }], &running).unwrap();

@@ -46,11 +46,11 @@ pub(super) struct Changer {
     image: Arc<Image>,
     layout: Layout,
     rib: Rib,
-    /// For each entry of the root table, the next hop of the longest route that covers all
-    /// addresses of the entry.
+    /// Next hop of the longest route that covers all addresses of a root table entry, for each
+    /// entry.
     covering: Vec<u32>,
     lines: Lines,
-    /// Lines of the image that no entry refers to. Packets in flight may still read them, so they
+    /// Runs of lines that no entry refers to. Packets in flight may still read these lines, so they
     /// are not reused yet.
     retired: Vec<Run>,
     pub(super) next_hops: NextHops,
@@ -60,7 +60,7 @@ pub(super) struct Changer {
     unsent: Vec<Range<usize>>,
 }
 
-/// Writer of lookup structures into the free lines of an image that is in use.
+/// Writer that stores lookup structures in the free lines of an image that kernels already read.
 struct FreeLineWriter<'a> {
     image: &'a Image,
     layout: &'a Layout,
@@ -124,7 +124,7 @@ impl Changer {
                     done += sound;
                     size = TRANSACTION_CHANGES.min(2 * size);
                 }
-                // The image may have room for half of the batch, so retry with a smaller batch.
+                // The image has too little room for the batch, so the loop tries half of it.
                 Ok(false) if sound > 1 => size = sound / 2,
                 Ok(false) => {
                     let message = format!(
@@ -170,7 +170,7 @@ impl Changer {
             merge(taken.iter().map(bytes).collect()).into_iter().try_for_each(|range| running.image_changed(range));
         let sent = sent.and_then(|()| if was_used { self.quiesce(running) } else { Ok(()) });
         if let Err(error) = sent {
-            // No entry refers to these lines yet, so they can be freed at once.
+            // No entry of the table refers to these new lines yet, so they can be freed at once.
             taken.into_iter().for_each(|run| self.lines.give(run));
             self.undo(changes, &before);
             return Err(error);
@@ -203,8 +203,8 @@ impl Changer {
 
     /// Builds the lookup structures below the affected entries of the root table (step 2).
     ///
-    /// Returns the index, the new value and the covering next hop of each entry. Also returns the
-    /// lines that the structures occupy.
+    /// For each entry, returns its index, its new value, and the next hop of the longest route that
+    /// covers it. Also returns the lines that the structures occupy.
     #[allow(clippy::type_complexity, reason = "used once")]
     fn build(&mut self, changes: &[Change]) -> Result<(Vec<(u32, u32, u32)>, Vec<Run>), Full> {
         let root_bits = self.layout.root_bits;
@@ -234,7 +234,8 @@ impl Changer {
         slots.extend(outsides.iter().map(|&(slot, _)| slot));
         slots.sort_unstable();
         slots.dedup();
-        // Both lists of entries are sorted. An entry may occur in both lists.
+        // The lists `slots` and `outsides` are both sorted, and an entry of the root table may
+        // occur in both.
         let mut outsides = outsides.into_iter().peekable();
         let mut outside_of = |slot: u32| {
             let now = outsides.next_if(|&(changed, _)| changed == slot);
@@ -243,9 +244,8 @@ impl Changer {
         let (image, layout) = (&*self.image, &self.layout);
         let mut writer = FreeLineWriter { image, layout, lines: &mut self.lines, taken: Vec::new() };
         let mut entries = Vec::with_capacity(slots.len());
-        // Entries of the root table below this index have no routes longer than the root's bits. A
-        // short prefix affects many entries, most of which have no longer routes. This bound
-        // therefore avoids most searches.
+        // A short prefix affects many entries of the root table, most of which have no longer
+        // routes inside them. Entries below this index have none, so they need no search.
         let mut bare_until = 0;
         for slot in slots {
             let outside = outside_of(slot);
@@ -271,8 +271,8 @@ impl Changer {
         Ok((entries, writer.taken))
     }
 
-    /// Stores the new entries of the root table and retires the lines below the old entries (steps
-    /// 3 and 4).
+    /// Stores the new entries of the root table and retires the lines that the old entries refer to
+    /// (steps 3 and 4).
     fn publish(&mut self, entries: &[(u32, u32, u32)]) {
         let mut changed: Vec<Range<usize>> = Vec::new();
         let read = |line: u32, word: usize| self.image.load_u32(self.layout.line(line) + 4 * word);

@@ -9,15 +9,15 @@ use super::tables::Built;
 use super::walk::Table;
 use crate::routes::Address;
 
-/// Number of addresses that a round looks up. Their lookup paths exceed a small cache, so the
-/// measurement includes cache misses.
+/// Number of addresses that each round of the measurement looks up. The lookups read more memory
+/// than a small cache holds, so the measurement includes cache misses.
 const ADDRESSES: usize = 1 << 14;
-/// Number of rounds per table. The fastest round counts, because other load on the machine only
-/// makes rounds slower.
+/// Number of times that each table is measured. Only the shortest time counts, because other load
+/// on the machine can only increase the times.
 const ROUNDS: usize = 5;
 
-/// Measures two tables with the same routes and returns the faster one. The measurement alternates
-/// between the tables, so that other load affects both.
+/// Measures two tables with the same routes and returns the faster one. The measurements of the
+/// tables alternate, so that other load on the machine affects both tables.
 pub(super) fn faster(trie: Built, hash: Built, rib: &Rib) -> Built {
     let addresses = addresses(rib);
     let mut fastest = [Duration::MAX; 2];

@@ -37,8 +37,8 @@ pub struct Config {
     reverse_path: Option<ReversePathConfig>,
 }
 
-/// Maximum of the two configurable spare capacities (next hops and lines). It is the number of
-/// indices that an entry of the table can hold.
+/// Maximum of the configurable spare capacity for next hops, and of that for lines. It is the
+/// number of different indices that a table entry can hold.
 const SPARE_MAX: usize = 1 << 23;
 
 impl Config {

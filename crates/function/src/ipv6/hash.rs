@@ -25,7 +25,8 @@ const ROPE_MAX: usize = 8;
 /// seed, the table is enlarged.
 const SEEDS: usize = 4;
 
-/// Upper or lower half of a route's prefix, with the entry that a lookup finds there.
+/// Key of a hash table. It is the upper or lower half of a route's prefix, with the entry that a
+/// lookup finds for it.
 #[derive(Clone, Copy, Debug)]
 struct Key {
     prefix: u64,
@@ -42,7 +43,7 @@ struct Record {
 }
 
 /// Builds the hash tables for `routes`, which must be sorted. Returns the entry that refers to the
-/// tables.
+/// hash tables.
 ///
 /// `outside` is the next hop of the longest route that covers all of `routes`.
 pub(super) fn build(routes: &[Route], outside: u32, writer: &mut dyn Writer) -> Result<u32, Full> {
@@ -74,7 +75,8 @@ pub(super) fn build(routes: &[Route], outside: u32, writer: &mut dyn Writer) -> 
         let mut bytes = [0; IPV6_LINE_BYTES];
         bytes[..4].copy_from_slice(&entry.to_le_bytes());
         writer.write(line, &bytes);
-        // The entry for longer prefixes replaces the entry of the route to the /64 itself.
+        // The /64 has longer routes inside it. The entry that leads to these routes replaces the
+        // entry of a route to the /64 itself.
         if keys.last().is_some_and(|last| (last.prefix, last.length) == (high, 64)) {
             keys.pop();
         }
@@ -113,8 +115,8 @@ fn table(keys: &[Key], outside: u32, writer: &mut dyn Writer) -> Result<u32, Ful
     Ok(IPV6_TABLE | first)
 }
 
-/// Returns the rope (the sequence of prefix lengths to try) for sorted keys. Appends the records of
-/// the keys and the markers between them to `records`.
+/// Returns the rope (the sequence of prefix lengths to try) for sorted keys. Appends the records
+/// that a lookup with this rope needs to `records`.
 fn rope(mut keys: Vec<Key>, outside: u32, records: &mut Vec<Record>) -> u64 {
     let mut rope = 0;
     let mut tried = 0;
@@ -153,9 +155,8 @@ fn rope(mut keys: Vec<Key>, outside: u32, records: &mut Vec<Record>) -> u64 {
     rope
 }
 
-/// Returns the prefix length to try next, which is the median of the keys' lengths. A rope holds a
-/// limited number of lengths. The choice ensures that the shorter lengths, which remain after a
-/// miss, fit into the rest of the rope.
+/// Returns the prefix length to try next. It is the median length of the keys, or a shorter length
+/// if the remaining shorter lengths would otherwise not fit into the rope.
 fn pivot(keys: &[Key], tried: usize) -> u8 {
     let mut counts = [0usize; 65];
     keys.iter().for_each(|key| counts[usize::from(key.length)] += 1);
@@ -170,7 +171,7 @@ fn pivot(keys: &[Key], tried: usize) -> u8 {
 }
 
 /// Stores each record in the line that its hash selects, or in one of the next lines. Returns
-/// `None` if the lines in reach of a record are full.
+/// `None` if a record finds no room in any of these lines.
 fn fill(records: &[Record], hash: &Ipv6Hash) -> Option<Vec<Ipv6HashLine>> {
     let count = 1usize << (64 - hash.shift);
     let mut lines = vec![Ipv6HashLine::default(); count];

@@ -11,8 +11,8 @@ pub(super) struct Run {
     pub(super) count: u32,
 }
 
-/// Allocator for the lines (64 bytes each) of an image. The lines from `next` on have never been in
-/// use. Some of the earlier lines are free again.
+/// Allocator for the lines (64 bytes each) of an image. The lines from index `next` on have never
+/// been in use. Some of the lines before this index are free again.
 #[derive(Debug)]
 pub(super) struct Lines {
     next: u32,

@@ -54,11 +54,11 @@ pub enum Form {
 pub struct Spare {
     /// Number of next hops.
     pub next_hops: usize,
-    /// Number of lines of 64 bytes. A line holds up to six intervals or three prefixes. Changes
-    /// need free lines in addition to the lines that they replace.
+    /// Number of spare lines of 64 bytes. A line holds up to six intervals or three prefixes. A
+    /// change writes new lines before it frees the old ones.
     ///
-    /// With `None`, the table has as many spare lines as lines in use, and at least enough for
-    /// 200,000 routes.
+    /// With `None`, there are as many spare lines as lines in use, or enough spare lines for
+    /// 200,000 routes if that is more.
     pub lines: Option<usize>,
 }
 
@@ -171,8 +171,8 @@ impl Ipv6 {
         self.layout.line(self.changer().lines_used() as u32)
     }
 
-    /// Looks up an address in a copy of the table image, with the same steps as a kernel. Returns
-    /// the index of the next hop.
+    /// Looks up an address in a copy of the table image, as a kernel does. Returns the index of the
+    /// next hop.
     #[cfg(test)]
     fn lookup_image(&self, image: &[u8], address: u128) -> Option<u32> {
         let (root, lines) =

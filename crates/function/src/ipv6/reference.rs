@@ -82,9 +82,8 @@ pub(super) fn run_ref(
     let (adjacency, is_resolved) = match next_hops[next_hop as usize] {
         NextHop::Unreachable => return Outcome::verdict(VERDICT_NO_ROUTE),
         NextHop::Blackhole => return Outcome::drop(DROP_BLACKHOLE),
-        // "The node that is the destination of a packet should not discard a packet with Hop Limit
-        // equal to zero" (RFC 8200, section 3). A packet for this machine may also come from the
-        // link-local address of a neighbour.
+        // A packet for this machine is delivered even if its hop limit is 0 (RFC 8200, section 3)
+        // or its source is a link-local address.
         NextHop::Local => return Outcome { value: next_hop, ..Outcome::verdict(VERDICT_LOCAL) },
         NextHop::Forward(adjacency) => (adjacency, true),
         NextHop::Unresolved(adjacency) => (adjacency, false),

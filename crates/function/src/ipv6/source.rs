@@ -17,7 +17,8 @@ pub(super) struct Ipv6Sources {
 }
 
 impl Ipv6Sources {
-    /// Returns the index of the next hop for an address, with the same steps as the kernel.
+    /// Returns the index of the next hop for an address. The lookup takes the same steps as the
+    /// lookup in the kernel.
     pub(super) fn lookup(&self, address: u128) -> Option<u32> {
         let part = |offset| Part { image: &self.image, offset };
         let Layout { form, root_bits, root_offset, lines_offset, .. } = self.layout;
@@ -30,9 +31,8 @@ impl SourceLookup for Ipv6Sources {
         &self.image
     }
 
-    /// Returns the route to the source address of the packet in `frame`. The filter ignores
-    /// link-local sources and the source `::` of neighbour discovery, because these sources are
-    /// valid only on their link and have no route.
+    /// Returns the route to the source address of the packet in `frame`. Link-local sources and the
+    /// source `::` are not filtered, because these addresses have no routes.
     fn route(&self, frame: &[u8]) -> SourceRoute {
         let Some(packet) = packet_of(frame, ethertype::IPV6, HEADER_BYTES) else { return SourceRoute::NotFiltered };
         let source = u128::from_be_bytes(*packet[8..].first_chunk().unwrap_or(&[0; 16]));

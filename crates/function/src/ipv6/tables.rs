@@ -35,11 +35,11 @@ pub(super) const ROOT_BITS: u32 = 20;
 /// Maximum number of next hops in a table.
 pub(super) const NEXT_HOPS_MAX: usize = IPV6_NONE as usize;
 
-/// Number of lines for a full table of 200,000 routes, added to an empty table by changes. The
-/// number suffices for both lookup structures, including the lines that the changes replace.
+/// Number of lines of 64 bytes with which changes can add 200,000 routes to an empty table. The
+/// number suffices for both kinds of lookup structure, and for the lines that the changes replace.
 ///
-/// The lines take 32 MiB. The host uses only the lines that are written. A device with its own
-/// memory allocates all of them.
+/// The lines take 32 MiB of address space on the host, but only written lines take memory. A device
+/// with its own memory allocates all lines.
 pub(super) const FULL_TABLE_LINES: usize = 1 << 19;
 
 /// Error that reports that the image has too few free lines.
@@ -162,9 +162,9 @@ impl Built {
     /// and the allocator of its lines.
     pub(super) fn image(mut self, next_hops: &[Ipv6NextHop], spare: Spare) -> Result<(Memory, Layout, Lines), Error> {
         let used = self.lines.touched();
-        // The default number of spare lines equals the number of lines in use, because changes
-        // write new lines before they free old ones. The default is at least sufficient for a full
-        // table that a routing daemon adds to an empty one.
+        // By default, there are as many spare lines as lines in use, because changes write new
+        // lines before they free old ones. A small table gets enough spare lines for a full table
+        // from a routing daemon.
         let spare_lines = spare.lines.unwrap_or(used.max(FULL_TABLE_LINES));
         let lines = used.saturating_add(spare_lines).min(IPV6_LINES_MAX);
         let room = next_hops.len().saturating_add(spare.next_hops).min(NEXT_HOPS_MAX);
@@ -208,8 +208,8 @@ pub(super) fn record_of(next_hop: &NextHop) -> Ipv6NextHop {
     }
 }
 
-/// Returns covering next hops for `count` entries of the root table. The covering next hop belongs
-/// to the longest route that covers all addresses of the entry.
+/// Returns the next hops for `count` entries of the root table. The next hop of an entry is that of
+/// the longest route that covers all its addresses.
 pub(super) fn covering(rib: &Rib, root_bits: u32, first: u32, count: usize) -> Vec<u32> {
     let start = u128::from(first) << (128 - root_bits);
     let (first, end) = (u64::from(first), u64::from(first) + count as u64);
@@ -222,8 +222,8 @@ pub(super) fn covering(rib: &Rib, root_bits: u32, first: u32, count: usize) -> V
             slots[(slot.max(first) - first) as usize..(until - first) as usize].fill(route.next_hop);
         }
     };
-    // The routes that begin before `start` come first, and the later ones follow. A shorter route
-    // thus comes before the longer routes inside it, which overwrite its next hop.
+    // The routes that begin before `start` are handled first. A shorter route thus comes before the
+    // longer routes inside it, which overwrite its next hop.
     rib.around(start, root_bits as u8).for_each(&mut cover);
     rib.from(start).take_while(|route| slot_of(route) < end).for_each(cover);
     slots

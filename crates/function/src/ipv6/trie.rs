@@ -15,24 +15,23 @@ use super::tables::{Full, Writer, leaf};
 
 /// Possible numbers of address bits (strides) that select an entry of a node.
 const STRIDES: [u32; 4] = [6, 8, 10, 12];
-/// Cost of a step through a bucket, where a step through a node costs 1. A bucket costs more,
-/// because one gather instruction takes sixteen steps through nodes at once.
+/// Cost of a step through a bucket, where a step through a node costs 1. Steps through nodes are
+/// cheaper, because one gather instruction takes sixteen of them at once.
 const BUCKET_COST: f64 = 1.5;
-/// Cost of a bucket that skips address bits, where a step through a node costs 1. The lookups of a
-/// batch wait for each other once more at such a bucket.
+/// Cost of a bucket that skips address bits, where a step through a node costs 1. At such a bucket,
+/// the lookups of a batch wait for each other once more.
 const SKIP_COST: f64 = 3.0;
-/// Cost of the memory for one line, where a step of one lookup through a node costs 1. The cost
-/// model assumes one lookup for each border between two pieces.
+/// Cost of the memory for one line of 64 bytes, where a step of one lookup through a node costs 1.
 ///
-/// With 0.3 instead, lookups of the 160,147 prefixes of `bench ipv6-lookup` take 4.2 instead of 4.5
-/// ns each. The table then takes 15.7 instead of 11.3 MB, and a table of 200,000 random prefixes
-/// takes 21 instead of 13 MB.
+/// A lower cost makes lookups faster and the table larger. With the value 0.3, a lookup in `bench
+/// ipv6-lookup` takes 4.2 instead of 4.5 ns. The table then takes 15.7 instead of 11.3 MB.
 const LINE_COST: f64 = 1.0;
-/// Minimum number of address bits that a bucket skips. For fewer bits, a node is at least as good.
+/// Minimum number of address bits that a bucket may skip. If there are fewer bits to skip, a node
+/// is at least as good as such a bucket.
 const SKIPPED_MIN: u32 = 6;
 
-/// Range of keys with the same entry. It begins at the key `start` and ends where the next piece
-/// begins.
+/// Range of keys that all lead to the same entry. It begins at the key `start` and ends where the
+/// next piece begins.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     start: u64,
@@ -54,14 +53,15 @@ pub(super) fn build(intervals: &[Interval], bits: u32, writer: &mut dyn Writer) 
             at += 1;
             continue;
         }
-        // Routes divide this /64. The previous interval covers the beginning of the /64.
+        // This /64 contains several next hops. Its first addresses belong to the interval that
+        // began before the /64.
         let before = intervals[at - 1].next_hop;
         let mut low = vec![Piece { start: 0, entry: leaf(before) }];
         let inside = intervals[at..].iter().take_while(|inside| (inside.start >> 64) as u64 == high);
         low.extend(inside.map(|inside| Piece { start: inside.start as u64, entry: leaf(inside.next_hop) }));
         at += low.len() - 1;
-        // If an interval begins at the first address of the /64, its piece was appended already.
-        // The piece of the divided /64 replaces it below.
+        // A piece for this /64 exists already if an interval begins at its first address. The new
+        // piece, which leads to the intervals inside the /64, replaces it.
         let entry = divide(&low, 0, 64, &mut Divisions::new(), writer)?;
         let line = writer.take(1)?;
         let mut bytes = [0; IPV6_LINE_BYTES];
@@ -75,7 +75,8 @@ pub(super) fn build(intervals: &[Interval], bits: u32, writer: &mut dyn Writer) 
             pieces.push(Piece { start: next, entry: leaf(intervals[at - 1].next_hop) });
         }
     }
-    // If the last /64 of the range is divided, the last piece may begin after the range.
+    // If the last /64 of the range contains several next hops, the last piece may begin after the
+    // range.
     let last = from.wrapping_add(u64::MAX >> (64 - bits));
     pieces.retain(|piece| piece.start <= last);
     divide(&pieces, from, bits, &mut Divisions::new(), writer)
@@ -174,8 +175,8 @@ fn tree(pieces: &[Piece], writer: &mut dyn Writer) -> Result<u32, Full> {
     bucket(&below, writer)
 }
 
-/// Returns the height of the bucket [`tree`] for a number of pieces, and the number of lines that
-/// it needs.
+/// Returns the height of a search tree of buckets for `pieces` pieces, and the number of lines that
+/// the tree needs.
 fn tree_size(pieces: usize) -> (u32, usize) {
     let (mut levels, mut lines, mut count) = (0, 0, pieces);
     while count > 1 {
@@ -193,8 +194,8 @@ enum DivisionKind {
     Node(u32),
     /// A search tree of buckets.
     Buckets,
-    /// A bucket that skips address bits. A single interval of the bucket contains all borders and
-    /// is divided further. A lookup does not examine the skipped bits again.
+    /// A bucket that skips address bits. All borders lie within one interval of the bucket, and
+    /// this interval is divided further.
     Skip,
 }
 
@@ -205,15 +206,15 @@ struct Division {
     kind: DivisionKind,
 }
 
-/// Cheapest division of each examined part of the address space. A part is identified by its first
-/// key and its number of bits.
+/// Cheapest division of each part of the address space that was examined. A part is identified by
+/// its first key and its number of bits.
 type Divisions = HashMap<(u64, u32), Division>;
 
 /// Returns the cheapest way to divide `2^bits` keys. `borders` are the pieces that begin after the
 /// first key.
 ///
-/// Each part of the address space is examined once, no matter how many nodes lead to it. Each
-/// border is therefore visited a few times for each of at most 32 lengths.
+/// The result for each part of the address space is stored in `known`, so that each part is
+/// examined only once.
 fn cheapest(borders: &[Piece], bits: u32, known: &mut Divisions) -> Division {
     let [first, ..] = borders else { return Division { cost: 0.0, kind: DivisionKind::Buckets } };
     let total = borders.len() as f64;
@@ -259,7 +260,7 @@ fn inner_borders(borders: &[Piece], bits: u32) -> &[Piece] {
 }
 
 /// Returns the number of low key bits in which the borders differ. The number is rounded up to an
-/// even number, because an entry stores half of a shift.
+/// even number, because a table entry cannot store an odd shift.
 fn differing_bits(borders: &[Piece]) -> u32 {
     (64 - (borders[0].start ^ borders[borders.len() - 1].start).leading_zeros()).next_multiple_of(2)
 }

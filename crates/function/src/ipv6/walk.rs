@@ -13,7 +13,8 @@ use super::lines::Run;
 /// Mask of the bits of an entry that hold its tag.
 const TAG: u32 = 3 << 30;
 
-/// Table bytes from which a lookup reads words, by their offset.
+/// Bytes of a table from which a lookup reads words. The argument `at` is the offset of a word in
+/// bytes.
 pub(super) trait Words: Copy {
     fn u32(self, at: usize) -> u32;
     fn u64(self, at: usize) -> u64;
@@ -46,7 +47,7 @@ impl Words for Part<'_> {
     }
 }
 
-/// View of the root table and the lines of an image, for lookups.
+/// Root table and lines of an image, from which lookups read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Table<W> {
     pub(super) form: Form,
@@ -66,7 +67,7 @@ fn line_offset(entry: u32) -> usize {
     line_of(entry) as usize * IPV6_LINE_BYTES
 }
 
-/// Returns the shift and the stride of the node that an entry refers to, in bits.
+/// Returns the shift and the number of address bits (stride) of the node that an entry refers to.
 fn node(entry: u32) -> (u32, u32) {
     (entry >> 24 & 62, 6 + (entry >> 22 & 6))
 }

@@ -30,7 +30,7 @@ const NEAR_BYTES: usize = 4096;
 /// Number of addresses that `learn_all` adds before it publishes them in the table image.
 const LEARNED_AT_ONCE: usize = 16_384;
 
-/// Number of times that the ageing process visits each slot within the ageing time.
+/// Number of times that the ageing process visits each slot of the table during one ageing time.
 const SWEEPS: f64 = 8.0;
 
 /// Known addresses, each with its key `VID << 48 | MAC`.
@@ -42,8 +42,8 @@ pub(super) struct Entry {
     pub(super) port: u8,
     pub(super) is_static: bool,
     pub(super) is_fresh: bool,
-    /// Time of the last notice about the address, or of the last visit of the ageing process that
-    /// cleared `is_fresh`.
+    /// Time at which a worker last reported a frame from the address, or at which the ageing
+    /// process last cleared `is_fresh`.
     pub(super) since: Duration,
 }
 
@@ -108,7 +108,8 @@ impl Control {
     /// Learns addresses from the notices of workers, ages entries, and publishes the changes in the
     /// image.
     pub(super) fn housekeeping(&mut self, now: Duration, running: &dyn Running) -> Result<(), Error> {
-        // The changes whose publication failed the last time are published first.
+        // An earlier call may have failed to publish its changes, so these changes are published
+        // first.
         self.publish(Some(running))?;
         let entries = Arc::clone(&self.entries);
         {
@@ -124,8 +125,9 @@ impl Control {
             self.age(&mut entries, now);
         }
         let published = self.publish(Some(running));
-        // The new round number makes workers repeat their recent notices, because some of these
-        // addresses may not have been learned.
+        // A worker does not repeat a recent notice about a source address within a housekeeping
+        // round. It repeats the notice in a new round, because the address may not have been
+        // learned.
         self.shared.rounds.fetch_add(1, Ordering::Relaxed);
         published
     }
@@ -193,12 +195,12 @@ impl Control {
         }
     }
 
-    /// Visits the slots of the table whose turn it is, and ages their entries. All slots are
-    /// visited within an eighth of the ageing time.
+    /// Visits the next slots of the table and ages their entries. The number of slots depends on
+    /// the time since the last call. All slots are visited within an eighth of the ageing time.
     fn age(&mut self, entries: &mut Entries, now: Duration) {
         let Some(ageing) = self.limits.ageing else { return };
-        // Time before the first call does not count. Otherwise, the first call would visit a large
-        // table completely, and every address would cause a notice.
+        // On the first call, only one housekeeping interval counts as passed. Otherwise, this call
+        // would visit all slots of a large table at once.
         let passed = self
             .last_housekeeping
             .map_or(HOUSEKEEPING_INTERVAL, |last| now.saturating_sub(last).max(HOUSEKEEPING_INTERVAL));
@@ -226,7 +228,7 @@ impl Control {
     ///
     /// # Errors
     /// Returns an error if the copy to a device failed or a wait timed out. The next call continues
-    /// at the same wave. Until then, some entries occupy two slots.
+    /// at the same wave.
     pub(super) fn publish(&mut self, running: Option<&dyn Running>) -> Result<(), Error> {
         loop {
             let more = self.waves.len() > 1;
@@ -239,8 +241,8 @@ impl Control {
                     running.image_changed(range)?;
                 }
                 if more {
-                    // Before the next wave is stored, all lookups that began before this wave must
-                    // end.
+                    // All lookups that began before this wave (a group of writes) must end before
+                    // the next wave is stored.
                     running.quiesce()?;
                 }
             }

@@ -19,7 +19,8 @@ use crate::{HostHalf, Work};
 
 /// Number of notices that the queue of a worker has room for.
 pub(super) const QUEUE: usize = 4096;
-/// Number of recent notices that a worker remembers. It is a power of two.
+/// Number of recent notices that a worker remembers, so that it does not repeat them. It must be a
+/// power of two.
 const RECENT: usize = 1024;
 
 /// Notice for the control side: a frame with the source address `key` arrived on `port`.
@@ -62,8 +63,8 @@ pub(super) fn count(counter: &AtomicU64, by: u64) {
 pub(super) struct NoticeSender {
     queue: SyncSender<Notice>,
     shared: Arc<SharedState>,
-    /// Recently sent notices, indexed by hash. Each one has the number of the housekeeping round in
-    /// which it was sent.
+    /// Recently sent notices, indexed by a hash of the address. Each one has the number of the
+    /// housekeeping round in which it was sent.
     recent: Box<[(Notice, u32)]>,
     unheard: u64,
 }
@@ -87,8 +88,8 @@ impl NoticeSender {
             Ok(()) => *recent = (notice, round),
             Err(_) => {
                 self.unheard += 1;
-                // The counter that all workers share is updated in steps. Otherwise, a flood of new
-                // source addresses would make the workers contend for its cache line.
+                // All workers share the published counter. It is updated only in steps, so that
+                // workers do not contend for its cache line when many notices are lost.
                 if self.unheard.is_power_of_two() || self.unheard.is_multiple_of(1024) {
                     self.publish_unheard();
                 }

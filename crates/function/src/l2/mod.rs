@@ -105,8 +105,8 @@ impl L2 {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds addresses (see [`key`]) to the table, as if frames from them had arrived at these
-    /// ports. Benchmarks and tests call this method before packets flow.
+    /// Adds pairs of an address (see [`key`]) and a port to the table, as if a frame from each
+    /// address had arrived at its port. Benchmarks and tests call this method before packets flow.
     ///
     /// # Errors
     /// Returns [`Error::Command`] if the table has no room for all addresses.

@@ -150,7 +150,8 @@ fn forwards_to_learned_addresses_and_follows_moves() {
     // The changed words are reported to the engine.
     let offsets: HashSet<usize> = switch.engine.changed.borrow().iter().flat_map(|range| range.clone()).collect();
     assert!(offsets.len() >= 16 && *switch.engine.waited.borrow() == 0);
-    // The source and the destination of the frame are at the same port.
+    // The destination of this frame is at the port where the frame arrived, so the frame is
+    // dropped.
     let (outcome, left) = switch.pass(0, &frame(mac(1), mac(3), None));
     assert_eq!((outcome.verdict, outcome.reason, left.len()), (VERDICT_DROP, DROP_SAME_PORT, 0));
     switch.housekeeping(0.1);
@@ -197,7 +198,7 @@ fn adds_and_removes_tags_as_ports_require() {
     assert_eq!(copies[1].1[..18], [&bare[..12], &[0x81, 0, 0, 10, 8, 0]].concat());
     assert_eq!(copies[1].1.len(), 64);
     assert_eq!(rest(&copies[1].1, 18), rest(&bare, 14));
-    // The access ports remove the tag. A tag that stays keeps its priority.
+    // The frame arrives with a tag, which the access ports remove.
     let copies = left(&mut switch, 2, &tagged(0xe00a));
     assert_eq!(copies.iter().map(|(port, frame)| (*port, frame.len())).collect::<Vec<_>>(), [(0, 56), (1, 56)]);
     assert_eq!(copies[0].1, [&bare[..14], &tagged(0)[18..]].concat());
@@ -297,7 +298,8 @@ fn first_housekeeping_ages_no_more_than_later_ones() {
     assert_eq!(fresh(), 500);
     switch.housekeeping(1e6);
     assert!(fresh() > 450, "{} of 500 are fresh", fresh());
-    // After the first housekeeping, all slots are visited within an eighth of the ageing time.
+    // The second housekeeping visits all slots, because more than an eighth of the ageing time has
+    // passed.
     switch.housekeeping(1e6 + 100.0);
     assert_eq!(fresh(), 0);
 }
@@ -492,8 +494,8 @@ fn publishes_the_rest_after_a_failed_wait() {
     let addresses = |range: Range<u32>| range.map(|number| (key(1, mac(number)), 0)).collect::<Vec<_>>();
     switch.function.learn_all(&addresses(0..900)).unwrap();
     *switch.engine.fails.borrow_mut() = true;
-    // The table is nearly full, so the insertion moves some entries, which takes more than one wave
-    // of writes.
+    // The table is nearly full, so the insertion must move some entries. The moves take more than
+    // one wave (group of writes).
     let error = switch.function.control().learn_all(&addresses(900..977), Some(&switch.engine)).unwrap_err();
     assert!(error.to_string().contains("timed out"));
     assert!(switch.function.control().housekeeping(Duration::ZERO, &switch.engine).is_err());

@@ -23,8 +23,8 @@ const LIST_MAX: u64 = 10_000;
 /// Table of names, with the data that control commands need.
 pub(super) struct Control {
     table: Table,
-    /// Log of all added, changed and deleted names, in order. An entry without a next hop deletes
-    /// the name.
+    /// Log of all added, changed and deleted names, in order. An entry of the log without a next
+    /// hop means that the name was deleted.
     names: Names,
     next_hops: Vec<(String, NextHop)>,
     next_hops_max: usize,
@@ -39,8 +39,7 @@ impl Control {
         let next_hops_max = next_hops.len() + spare_next_hops;
         let shape = Shape::new(&names, key, guide);
         let mut table = Table::new(shape, key, spare_names, next_hops_max, udp_port)?;
-        // No device has a copy of the image yet, so the collected list of written ranges is
-        // discarded.
+        // No device has a copy of the image yet, so the list of written ranges is not needed.
         let mut written = Written::default();
         for (index, (_, next_hop)) in (0..).zip(&next_hops) {
             table.set_next_hop(index, next_hop, &mut written);
@@ -119,8 +118,8 @@ fn refuse<T>(message: impl Into<String>) -> Result<T, Error> {
     Err(Error::Command { message: message.into() })
 }
 
-/// Copies the written ranges of the image to the devices. New contents are copied before the words
-/// that refer to them.
+/// Copies the changed ranges of the table image to the devices. New contents are copied first, and
+/// then the words that refer to the contents.
 fn upload(written: Written, running: &dyn Running) -> Result<(), Error> {
     for mut ranges in [written.contents, written.words] {
         ranges.sort_unstable_by_key(|range| (range.start, range.end));
@@ -191,14 +190,14 @@ fn add(control: &mut Control, request: &Value, running: &dyn Running) -> Result<
     for (name, next_hop) in &requested {
         control.log_change(name, *next_hop);
     }
-    // A command ends when the last lookup that saw the table before the change has ended. The next
-    // change can then begin.
+    // The command waits until all lookups that began before the change have ended. The next change
+    // can then begin.
     running.quiesce()?;
     Ok(json!({ "added": requested.len() }))
 }
 
-/// Restores the previous next hops of names after a failed change. If the copy to a device fails as
-/// well, the engine stops using the device.
+/// Restores the previous next hops of names after a failed change. If a device cannot receive the
+/// restored table, the engine stops using the device.
 fn undo(control: &mut Control, before: &[(&Vec<u8>, Option<u32>)], running: &dyn Running) {
     let mut written = Written::default();
     let mut freed = Freed::new();
@@ -326,9 +325,9 @@ fn next_hop(
         control.table.set_next_hop(index as u32, next_hop, &mut written);
     }
     upload(written, running)?;
-    // A next hop has two copies, and a change overwrites the copy that lookups do not use. This
-    // wait ends the last lookup that may use the old copy, so that the next change can overwrite
-    // it.
+    // The image holds two copies of each next hop, and a change writes the unused copy. Earlier
+    // lookups may still use the old copy. This command waits for them, so that the next change can
+    // overwrite the old copy.
     running.quiesce()?;
     Ok(json!({ "next_hops": requested.len() }))
 }

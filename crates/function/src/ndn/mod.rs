@@ -175,8 +175,8 @@ impl Ndn {
         self.with_fib(|fib| fib.lookup_bytes(name))
     }
 
-    /// Locks the state of the control commands. A poisoned lock is safe to use, because every
-    /// change is complete or refused before code that can panic.
+    /// Locks the state of the control commands. If a command panics while it holds the lock, the
+    /// state is still consistent, so a poisoned lock is safe to use.
     fn control(&self) -> MutexGuard<'_, Control> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }

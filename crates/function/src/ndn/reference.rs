@@ -370,8 +370,8 @@ fn parse_interest(frame: &[u8], outer: &Outer) -> Result<Option<Interest>, Outco
     };
     match kind {
         5 => {
-            // The value ends where the packet ends. The offset of an element in the frame therefore
-            // follows from the number of bytes that remain.
+            // The elements end where the packet ends. The offset of an element therefore follows
+            // from the number of bytes from its beginning to the end.
             Ok(interest_elements(value, |rest| outer.value.end - rest.len()))
         }
         6 => Err(Outcome::verdict(VERDICT_DATA)),
@@ -424,8 +424,8 @@ enum Inside<'a> {
 }
 
 /// Parses the fields of an LpPacket (NDNLPv2). Their types must be in ascending order, and the
-/// Fragment field must be the last one. Only fields that may be ignored can occur repeatedly. Their
-/// types are multiples of 4 from 800 to 959.
+/// Fragment field must be the last one. Only fields that a receiver may ignore can occur
+/// repeatedly. The types of these fields are multiples of 4 from 800 to 959.
 fn inside_lp(mut value: &[u8]) -> Option<Inside<'_>> {
     let mut fields = Vec::new();
     while !value.is_empty() {

@@ -1,5 +1,5 @@
-//! Dimensions of a table of names. They consist of the required capacity and the number of
-//! components of a guide (a prefix whose record lists the lengths of the names below it).
+//! Required capacity of a table of names, and the best length of its guides. A guide is a prefix
+//! whose record lists the lengths of the names below it.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use super::names::Names;
 
 /// Maximum number of guide components that the estimate tries.
 const GUIDE_MAX: usize = 6;
-/// Approximate number of names from which the number of guide components is estimated.
+/// Approximate number of names that are examined to choose the number of components of a guide.
 const SAMPLE: usize = 1 << 18;
 
 /// Required capacity of a table.
@@ -73,15 +73,14 @@ impl Shape {
 
 /// Returns the number of guide components for which lookups visit the fewest buckets and records.
 ///
-/// The estimate uses about `sample` of the names, and Interests that have more components than
-/// these names.
+/// The estimate looks up about `sample` of the names, each extended by further components.
 fn best_guide(names: &Names, key: [u64; 2], sample: usize) -> u32 {
     let depths = depths(names);
     let deepest = depths.iter().rposition(|&count| count > 0).unwrap_or(0);
     let sampled = || names.iter().step_by(names.len() / sample + 1).map(|(name, _)| name);
     let cost = |guide: usize| {
-        // The estimate samples names instead of guides, because a few guides may have most of the
-        // names below them. However, the lengths below a guide are known only from all names.
+        // The estimate examines a sample of the names, so that guides (prefixes) with many names
+        // count accordingly. The lengths of the names below each guide are taken from all names.
         let mut below: HashMap<u64, u32> = HashMap::new();
         for name in sampled() {
             if let Some(end) = ends(name).nth(guide - 1) {
@@ -99,8 +98,8 @@ fn best_guide(names: &Names, key: [u64; 2], sample: usize) -> u32 {
         }
         let shorter = depths[1..guide].iter().filter(|&&count| count > 0).count();
         let one = |name: &[u8]| match ends(name).nth(guide - 1) {
-            // The name is shorter than a guide. The lookup visits the record of the name. It also
-            // visits the bucket in which it does not find the guide of the Interest.
+            // The name is shorter than a guide. The lookup reads the record of the name, and the
+            // bucket in which it finds no guide.
             None => shorter + 2,
             Some(end) => {
                 let bits = below.get(&hash(key, &name[..end])).copied().unwrap_or(0);
@@ -120,23 +119,24 @@ fn depths(names: &Names) -> [u64; NDN_DEPTHS as usize + 1] {
     depths
 }
 
-/// Average number of buckets that a lookup visits, by search method. The looked-up names have a
-/// given number of components more than the names in the table.
+/// Average number of buckets that a lookup visits with each search method. A lookup is for a name
+/// of the table that is extended by a given number of components.
 #[derive(Clone, Copy, Debug)]
 pub struct Probes {
     /// Number of visited buckets if a lookup uses guides, as the kernel does.
     pub guided: f64,
-    /// Number of visited buckets if a lookup tries prefixes from the longest to the shortest. It
-    /// skips numbers of components that no name has.
+    /// Number of visited buckets if a lookup tries prefixes from the longest to the shortest.
+    /// Prefix lengths that no name has are skipped.
     pub longest_first: f64,
-    /// Number of visited buckets if a lookup searches the numbers of components in binary order.
-    /// This search needs markers in the table.
+    /// Number of visited buckets if a lookup finds the prefix length by binary search. The table
+    /// then needs additional entries that guide the search.
     pub binary: f64,
 }
 
-/// Returns the number of buckets that a lookup visits with each of three search methods. `guide` is
-/// the number of guide components of a table of these names. `more` is the number of components
-/// that Interests have in addition.
+/// Returns the average number of buckets that a lookup visits with each of three search methods.
+/// `guide` is the number of components of a guide (a prefix whose record lists the lengths of the
+/// names below it). `more` is the number of components by which an Interest is longer than a name
+/// of the table.
 pub fn probes(names: &Names, guide: u32, more: usize) -> Probes {
     let (key, guide) = ([1, 2], guide as usize);
     let depths = depths(names);
@@ -154,8 +154,8 @@ pub fn probes(names: &Names, guide: u32, more: usize) -> Probes {
         let own = ends(name).count();
         let requested = own + more;
         guided += used.iter().filter(|&&depth| depth < guide && depth <= requested).count();
-        // The Interest may have more components than a guide even if the name does not. The bit
-        // mask covers only names below the guide that are no longer than the Interest.
+        // The guide lists the lengths of the names below it. The bit mask selects the lengths that
+        // are at most the length of the Interest.
         if let Some(at) = guide_of(name) {
             let bits = below[&at] & (1u64 << (requested - guide).min(31)).wrapping_sub(1) as u32;
             guided += 1 + bits.count_ones() as usize;
@@ -178,7 +178,8 @@ pub fn probes(names: &Names, guide: u32, more: usize) -> Probes {
 mod tests {
     use super::*;
 
-    /// Most names of this table are below a single guide, which a sample of guides would miss.
+    /// Most names of this table are below a single guide. A sample of guides would probably miss
+    /// this guide.
     #[test]
     fn guide_does_not_depend_on_the_sample() {
         let mut names = Names::new();

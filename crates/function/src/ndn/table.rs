@@ -43,8 +43,8 @@ use crate::Error;
 const HEADER_BYTES: usize = size_of::<NdnImage>();
 const RECORD_BYTES: usize = size_of::<NdnRecord>();
 const NEXT_HOP_BYTES: usize = size_of::<NdnNextHop>();
-/// Average number of names per bucket. A bucket has seven slots, so about 5 % of the buckets need
-/// an overflow bucket.
+/// Average number of names per bucket. A bucket has seven slots, so about 5 % of the buckets
+/// overflow into an additional bucket.
 const BUCKET_LOAD: usize = 4;
 
 /// Offsets of words in the image.
@@ -65,8 +65,8 @@ pub(super) struct Table {
     depths: [u64; NDN_DEPTHS as usize + 1],
 }
 
-/// Written ranges of the image, for devices with a copy of the image. New contents are copied to
-/// the devices before the words that refer to them.
+/// Changed ranges of the table image, which must be copied to devices. New contents are copied
+/// first, and then the words that refer to the contents.
 #[derive(Debug, Default)]
 pub(super) struct Written {
     pub(super) contents: Vec<Range<usize>>,
@@ -80,7 +80,7 @@ struct Location {
     unit: u32,
 }
 
-/// Runs of record units (64 bytes each) that nothing refers to any more. Each run is given by its
+/// Runs of record units (64 bytes each) that no record uses any more. Each run consists of its
 /// first unit and its number of units.
 pub(super) type Freed = Vec<(u32, u32)>;
 
@@ -92,8 +92,8 @@ impl Table {
         next_hops: usize,
         udp_port: u16,
     ) -> Result<Self, Error> {
-        // An added name may need a record for itself and another one for its guide. Each record is
-        // assumed to take two units.
+        // The spare capacity allows two records for each added name: one for the name and one for
+        // its guide. Each record takes about two units of 64 bytes.
         let entries = shape.entries + 2 * spare;
         let records = 1 + shape.units + 4 * spare;
         let buckets = entries.div_ceil(BUCKET_LOAD).max(1);
@@ -258,8 +258,8 @@ impl Table {
         }
     }
 
-    /// Returns the number of components of a name. Also returns the end of its guide if the name
-    /// has more components than a guide.
+    /// Returns the number of components of a name. If the name is longer than a guide, also returns
+    /// the offset at which the guide ends within the name.
     fn depth(&self, name: &[u8]) -> (u32, Option<usize>) {
         let (mut depth, mut guide_end) = (0, None);
         for end in ends(name) {
@@ -271,9 +271,9 @@ impl Table {
         (depth, guide_end)
     }
 
-    /// Publishes the numbers of prefix components that a lookup must try. They include each number
-    /// below that of a guide for which a name exists. They include the number of a guide's
-    /// components if a name has at least as many.
+    /// Publishes the prefix lengths (numbers of components) that a lookup must try. They are the
+    /// lengths of the names in the table. For a name longer than a guide, the length of the guide
+    /// is published instead.
     fn publish_depths(&mut self, written: &mut Written) {
         let guide = self.header.guide as usize;
         let mut bits = 0;

@@ -39,27 +39,25 @@ pub(crate) const RETRY_NS: u64 = SECOND_NS;
 /// Number of unanswered requests after which a station counts as silent (MAX_MULTICAST_SOLICIT and
 /// MAX_UNICAST_SOLICIT of RFC 4861, section 10).
 pub(crate) const REQUESTS_MAX: u8 = 3;
-/// Time without a frame from a station after which the station is asked again, in nanoseconds
+/// Time after the last frame from a station until the station is asked again, in nanoseconds
 /// (REACHABLE_TIME of RFC 4861, section 10).
 pub(crate) const REACHABLE_NS: u64 = 30 * SECOND_NS;
 /// Pause before a silent station is asked again.
 pub(crate) const SILENCE_NS: u64 = 3 * SECOND_NS;
-/// Time from a station's answer until routes use its address, in nanoseconds. Packets that waited
-/// for the station leave within this time, so no later packet overtakes them.
+/// Time after a station's answer until routes use its address, in nanoseconds. Packets that were
+/// held for the station leave first, so that later packets do not overtake them.
 pub(crate) const SETTLE_NS: u64 = 20 * MILLISECOND_NS;
 /// Minimum interval between two checks of due entries.
 const LOOK_NS: u64 = 5 * MILLISECOND_NS;
 /// Maximum number of stations in the table, including stations that do not answer.
 pub(crate) const STATIONS_MAX: usize = 4096;
-/// Maximum number of stations on one port that have not answered (RFC 6583, section 7.1). Because
-/// of the rate limit [`NEW_A_SECOND`], each of these stations stays in the table for at least two
-/// seconds.
+/// Maximum number of stations on one port that have not answered (RFC 6583, section 7.1). With the
+/// rate limit [`NEW_A_SECOND`], each of these stations stays in the table for at least two seconds.
 const UNANSWERED_MAX: usize = 1024;
-/// Maximum number of new stations per second that the table accepts for each port on which stations
-/// are.
+/// Maximum number of new stations on one port that the table accepts per second.
 const NEW_A_SECOND: u32 = 512;
-/// Maximum number of new stations per second that the table accepts because of packets from one
-/// port. Packets from the other ports can use the rest of [`NEW_A_SECOND`].
+/// Maximum number of new stations per second that packets from one ingress port can add to the
+/// table. Packets from other ports can use the rest of [`NEW_A_SECOND`].
 pub(crate) const NEW_PER_SENDER: u32 = NEW_A_SECOND / 2;
 
 /// Station (a host or router on the link of a port), identified by its port and IP address.
@@ -71,8 +69,7 @@ pub struct Neighbours {
     /// Ethernet addresses of this machine, indexed by port.
     sources: Vec<Option<MacAddress>>,
     table: Mutex<Table>,
-    /// Version of the table. The number grows with each change that concerns held packets or
-    /// routes.
+    /// Version of the table. The number grows with each change that affects held packets or routes.
     version: AtomicU64,
     /// Time of the next search for due entries.
     next_ns: AtomicU64,
@@ -100,7 +97,8 @@ pub(crate) enum Resolution {
         /// Whether all packets that were held for the station have left.
         is_settled: bool,
     },
-    /// The station is being resolved. The packet may be held until then.
+    /// The address of the station is being resolved. The packet may be held until the address is
+    /// known.
     Pending,
     /// The station does not answer.
     Silent,
@@ -145,7 +143,7 @@ impl Neighbours {
         self.used.load(Ordering::Acquire)
     }
 
-    /// Returns the version of the table. The number grows with each change that concerns held
+    /// Returns the version of the table. The number grows with each change that affects held
     /// packets or routes.
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
@@ -184,8 +182,8 @@ impl Neighbours {
 
     /// Returns the state of a station for which packets are held.
     pub(crate) fn resolution(&self, station: Station) -> Resolution {
-        // A station that is not in the table had not answered, because only such stations are
-        // forgotten.
+        // Only stations that have not answered are removed from the table, so a missing station
+        // counts as silent.
         self.lock().resolution(station).unwrap_or(Resolution::Silent)
     }
 
@@ -216,8 +214,8 @@ impl Neighbours {
         }
     }
 
-    /// Returns the stations whose addresses routes may use, with these addresses. The list is
-    /// sorted by station.
+    /// Returns each station whose address routes may use, with this address. The list is sorted by
+    /// station.
     pub(crate) fn settled(&self) -> Vec<(Station, MacAddress)> {
         let mut settled = self.lock().settled();
         settled.sort_unstable_by_key(|(station, _)| *station);

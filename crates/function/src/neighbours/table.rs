@@ -1,4 +1,4 @@
-//! Table of stations, whose work per packet is constant.
+//! Table of stations. The work for each packet is constant, no matter how many stations there are.
 //!
 //! | structure | answers |
 //! |---|---|
@@ -6,8 +6,8 @@
 //! | `timers` | which station is due next |
 //! | `Port::unanswered` | which station of a port has waited longest for an answer |
 //!
-//! The timers and queues may contain outdated items of a station. An item is valid if the entry of
-//! its station refers to it. Outdated items are skipped.
+//! The timers and queues may contain outdated items, which are skipped. An item is valid if the
+//! entry of its station refers to it.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -24,8 +24,8 @@ pub(super) struct Table {
     /// Next hops that need resolution, by the number of their function and their index.
     targets: HashMap<(usize, u32), Target>,
     stations: HashMap<Station, Entry>,
-    /// Stations with the times at which they are due. An item is valid if its time equals
-    /// [`Entry::timer_ns`] of the station.
+    /// Stations, each with the time at which it needs attention. An item is valid if its time
+    /// equals the station's [`Entry::timer_ns`].
     timers: BinaryHeap<Reverse<(u64, Station)>>,
     /// State of each port on which stations are.
     ports: Vec<Port>,
@@ -44,8 +44,8 @@ pub(super) struct Table {
 #[derive(Debug)]
 struct Port {
     new: Bucket,
-    /// Stations without an answer, in the order in which they were added. An item is valid if its
-    /// number equals [`Entry::item`] of the station.
+    /// Stations that have not answered, in the order in which they were added. An item is valid if
+    /// its number equals the station's [`Entry::item`].
     unanswered: VecDeque<(u64, Station)>,
     /// Number of valid items in `unanswered`.
     count: usize,
@@ -150,8 +150,8 @@ impl Table {
         let port = &mut ports[usize::from(station.0)];
         port.count += 1;
         port.unanswered.push_back((item, station));
-        // The amortized cost of this cleanup is constant, because at least as many items were
-        // appended since the previous one.
+        // At least half of the examined items were appended since the previous cleanup, so the
+        // average cost per item is constant.
         if port.unanswered.len() > 2 * port.count.max(UNANSWERED_MAX) {
             port.unanswered.retain(|(item, station)| stations.get(station).is_some_and(|entry| entry.is_item(*item)));
         }
@@ -301,8 +301,8 @@ impl Entry {
                 (Action::Silent, true, SILENCE_NS)
             }
             Phase::Silent if !self.is_kept => (Action::Forget, false, 0),
-            // A station that no longer answers may have a new address, so all stations are asked.
-            // For a gateway, the requests start over after each pause.
+            // A station that no longer answers may have a new address, so the request is sent to
+            // all stations of the link. A gateway is asked again after each pause.
             Phase::Known { .. } | Phase::Silent => {
                 self.phase = Phase::Resolving { requests: 1 };
                 (Action::Request(None), true, RETRY_NS)

@@ -25,7 +25,7 @@ pub(super) struct NidsHost {
     /// Egress port for the packets of each ingress port.
     pub(super) peers: Arc<[u16]>,
     pub(super) inline: bool,
-    /// Time of the clock for records minus the time of the engine's clock, in nanoseconds.
+    /// Difference between the clock of the records and the clock of the engine, in nanoseconds.
     pub(super) clock_offset_ns: u64,
 }
 

@@ -42,8 +42,8 @@ use rules::Rules;
 /// reasons.
 pub use godwit_kernels::declared::nids::*;
 
-/// Names of the statistics in `godwit_nids::stats` that form the first counters of the contract. If
-/// a counter has several names, their values are added.
+/// Names of the statistics in `godwit_nids::stats` that become the first counters of this function.
+/// If a counter has several names, their values are added.
 const COUNTED: [&[&str]; 6] = [
     &["detect.alert"],
     &["detect.alerts_suppressed"],
@@ -198,7 +198,8 @@ impl Function for Nids {
         counts
     }
 
-    /// Inspects the packet as if it were the first packet of its flow.
+    /// Inspects a packet without the state of its flow, as if the packet were the first one of the
+    /// flow.
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
         let mut inspector = Inspector::new(self.rules.current().0, self.settings_of(1));
         let result = inspector.frame(LinkType::Ethernet, crate::frame_mut(buffer, descriptor), 0, 0);

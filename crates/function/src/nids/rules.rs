@@ -12,8 +12,8 @@ use godwit_nids::rules::{RuleSet, Variables};
 
 use crate::Error;
 
-/// Maximum time that a replacement waits until all workers have taken the new rules. A worker
-/// without packets takes them within 100 ms.
+/// Maximum time to wait until all workers use the new rules. A worker without packets switches to
+/// the new rules within 100 ms.
 const RETIRE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Result of loading rules.
@@ -101,7 +101,7 @@ impl Rules {
         Ok(loaded)
     }
 
-    /// Returns the current rules, and the state with which a worker notices new ones.
+    /// Returns the current rules, and an object that tells the worker when the rules were replaced.
     pub(super) fn current(&self) -> (Arc<Engine>, Follower) {
         let engine = Arc::clone(&self.current.load().engine);
         let seen = engine.number;

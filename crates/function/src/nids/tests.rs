@@ -175,8 +175,8 @@ fn a_reload_replaces_the_rules_and_keeps_flows() {
         "alert udp any any -> any any (content:\"nothing\"; sid:7;)\nalert nonsense\n",
     )
     .unwrap();
-    // The command waits until the worker has taken the new rules. The worker takes them in this
-    // loop.
+    // The command waits until the worker uses the new rules. The worker switches to the new rules
+    // within this loop.
     let result = std::thread::scope(|scope| {
         let command = scope.spawn(|| bench.function.command(&json!({ "command": "reload" }), &Idle).unwrap());
         while !command.is_finished() {

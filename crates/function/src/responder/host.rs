@@ -1,5 +1,5 @@
-//! Handling of each packet by the responder. It depends on the verdict of the function that had the
-//! packet before.
+//! Handling of each packet by the responder, on the CPU. The steps depend on the verdict of the
+//! function that processed the packet before.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use crate::fragments::{Fault, Split, ip_at, message};
 use crate::neighbours::{Bucket, Request, Resolution, Station};
 use crate::{Arrangement, HostHalf, PreviousOutcome, Step, Work};
 
-/// Interval at which a worker that holds packets checks whether other workers received answers, in
-/// nanoseconds.
+/// Interval at which a worker checks the neighbour table while it holds packets, in nanoseconds.
+/// Another worker may have received the answer that its packets wait for.
 const LOOK_NS: u64 = 1_000_000;
 
 /// State of the responder on one worker.
@@ -32,7 +32,7 @@ pub(super) struct ResponderHost {
     unreachable: Unreachable,
     /// Held packets to stations that the responder resolves.
     waiting: Waiting,
-    /// Version of the neighbour table at the time of the last check of the held packets.
+    /// Version of the neighbour table when this worker last checked its held packets.
     seen_version: u64,
     requests: Vec<Request>,
 }
@@ -106,9 +106,8 @@ impl ResponderHost {
         let (station, target, resolution) =
             settings.neighbours.resolve(previous.function, previous.outcome.value, to, packet.port.into(), now_ns)?;
         if ip_bytes(&frame[at..])? > usize::from(target.mtu) {
-            // The kernel did not compare the packet length with the MTU, because the next hop is
-            // unresolved. A packet that needs fragmentation is dropped rather than held. Later
-            // packets are fragmented once the station is known.
+            // For an unresolved next hop, the kernel does not compare the packet length with the
+            // MTU. A packet that needs fragmentation is dropped rather than held.
             let may_be_cut = frame[at] >> 4 == 4 && frame.get(at + 6)? & 0x40 == 0;
             let fault = Fault::TooBig(target.mtu.into());
             return Some(if may_be_cut { drop } else { self.send_error(region, packet, fault, now_ns) });
@@ -118,11 +117,11 @@ impl ResponderHost {
                 let work = forwarded(&settings, region.frame_mut(packet), at, station, address);
                 Some(work.map_or(drop, |work| vec![Step::Keep { packet: *packet, work }]))
             }
-            // Packets that were held earlier are now at the end of the order ring (the queue in
-            // which packets leave). This packet must leave after them.
+            // Earlier packets to the station may still be held, and this packet must leave after
+            // them.
             Resolution::Known { is_settled: false, .. } | Resolution::Pending => {
-                // If the address of the station is known, the packet is held only until the end of
-                // this call.
+                // If the address of the station is known, the packet leaves at the end of this
+                // call.
                 let is_known = resolution != Resolution::Pending;
                 let limit = if is_known { usize::MAX } else { settings.held_packets };
                 let is_held = self.waiting.hold(station, packet, frame, limit, now_ns);
@@ -230,7 +229,8 @@ impl ResponderHost {
 }
 
 impl HostHalf for ResponderHost {
-    /// The trait requires this method, but the engine calls `arrange` instead.
+    /// The trait requires this method. The engine does not call it, because [`HostHalf::arranges`]
+    /// returns `true`.
     fn prepare(&mut self, _region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
         work.extend(descriptors.iter().map(|_| Work::Done(Outcome::verdict(VERDICT_OTHER))));
     }
@@ -335,8 +335,8 @@ fn split(region: &mut Region, packet: &Descriptor, outcome: Outcome) -> Option<V
     Some(std::iter::once(Step::Keep { packet: first, work }).chain(others).collect())
 }
 
-/// Returns the length that the IP header states for the packet, in bytes. Returns `None` if the
-/// data is shorter.
+/// Returns the length of the packet according to its IP header, in bytes. Returns `None` if
+/// `packet` contains fewer bytes.
 fn ip_bytes(packet: &[u8]) -> Option<usize> {
     let word = |at: usize| Some(usize::from(u16::from_be_bytes([*packet.get(at)?, *packet.get(at + 1)?])));
     let bytes = match packet.first()? >> 4 {

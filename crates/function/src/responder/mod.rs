@@ -75,8 +75,8 @@ impl Function for Responder {
         self.settings.neighbours.counts().to_vec()
     }
 
-    /// Answers a packet that arrives without a verdict of an earlier function. Otherwise, this work
-    /// happens on the CPU before the kernel runs.
+    /// Answers a packet that no other function has processed. In a running engine, this work is
+    /// done on the CPU before the kernel runs.
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
         let frame = crate::frame_mut(buffer, descriptor);
         match answers::answer(&self.settings, descriptor.port.into(), frame) {

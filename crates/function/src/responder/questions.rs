@@ -80,10 +80,10 @@ fn ethernet(frame: &mut [u8], to: MacAddress, from: MacAddress, ether_type: u16)
     frame[12..14].copy_from_slice(&ether_type.to_be_bytes());
 }
 
-/// Returns the station that sent an ARP packet, a neighbour solicitation or a neighbour
-/// advertisement, and the Ethernet address of the station.
+/// Returns the station that sent a frame, and its Ethernet address. The frame must be an ARP
+/// packet, a neighbour solicitation or a neighbour advertisement.
 ///
-/// Returns `None` for tagged frames, for all other frames, and for frames that are not addressed to
+/// Returns `None` for all other frames, for tagged frames, and for frames that are not addressed to
 /// this machine.
 pub(super) fn announced(settings: &Settings, port: u16, frame: &[u8]) -> Option<(Station, MacAddress)> {
     let interface = settings.interface(port)?;

@@ -9,10 +9,11 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// Time after which a station without an answer counts as unreachable, in nanoseconds. Linux uses
 /// the same time: it sends three requests, one second apart.
 const SILENCE_NS: u64 = 3 * SECOND_NS;
-/// Pause in the packets to a station after which its resolution starts over, in nanoseconds.
+/// Time without packets to a station after which the station is forgotten, in nanoseconds. The next
+/// packet then starts its resolution anew.
 const FORGET_NS: u64 = 10 * SECOND_NS;
-/// Maximum number of stations that are remembered. With the rate limit [`NEW_PER_SENDER`], packets
-/// from one port cannot displace a station before [`SILENCE_NS`] has passed.
+/// Maximum number of stations that are remembered. Because of the rate limit [`NEW_PER_SENDER`],
+/// packets from one port cannot displace a station within [`SILENCE_NS`].
 const STATIONS_MAX: usize = 1024;
 
 /// Stations to which packets could not be forwarded.

@@ -1,5 +1,5 @@
-//! Packets that a worker holds until the addresses of their stations are resolved. Their copies are
-//! stored outside of the arena, which holds all other packets.
+//! Packets that a worker holds until the addresses of their stations are resolved. The worker
+//! copies these packets, so that their buffers are free for other packets.
 
 use std::collections::HashMap;
 
@@ -9,9 +9,9 @@ use crate::neighbours::Station;
 
 /// Maximum number of packets that a worker holds, for all stations together.
 const HELD_MAX: usize = 1024;
-/// Age beyond which a held packet is certainly older than all packets in flight, in nanoseconds. In
-/// this time, fewer than 2^15 packets must arrive, because the 16-bit sequence numbers of packets
-/// wrap.
+/// Age from which a held packet counts as older than every packet in flight, in nanoseconds.
+/// Younger packets are compared by their 16-bit sequence numbers, which wrap. Fewer than 2^15
+/// packets must therefore arrive in this time.
 const IN_FLIGHT_NS: u64 = 2_000_000;
 
 /// Held packets, grouped by station.
@@ -50,8 +50,9 @@ impl Waiting {
             return false;
         }
         let queue = self.by_station.entry(station).or_default();
-        // Batches of packets complete in any order, but held packets must leave in arrival order.
-        // Their order tags are sequence numbers of 16 bits, so they are compared modulo 2^16.
+        // Held packets must leave in the order of arrival, but the packets come here in any order.
+        // Their 16-bit sequence numbers (order tags) determine the position. The comparison allows
+        // for their wrap-around.
         let is_before = |held: &Held| {
             let is_long_ago = now_ns.saturating_sub(held.since_ns) > IN_FLIGHT_NS;
             is_long_ago || packet.order.wrapping_sub(held.packet.order) as i16 >= 0

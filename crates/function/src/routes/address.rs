@@ -9,7 +9,7 @@ pub trait Address: Copy + Debug + Eq + Ord + Send + Sync + 'static {
     const BITS: u8;
     /// Description of a prefix of this address family with an example, for error messages.
     const EXAMPLE: &'static str;
-    /// Hint for error messages about a prefix of the other address family.
+    /// Hint in the error message for a prefix of the wrong address family.
     const OTHER: &'static str;
 
     /// Returns the address with its first `length` bits, and with all other bits set to 0.

@@ -10,8 +10,8 @@ use godwit_packet::Image;
 use super::NextHop;
 use crate::{Error, Running};
 
-/// Encoded next hop of an image, 16 bytes long. The word `from` holds the properties of the egress
-/// port.
+/// Encoded next hop of a table image, 16 bytes long. The word `to` holds the destination address,
+/// the port and the flags. The word `from` holds the source address and the MTU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) to: u64,
@@ -22,7 +22,8 @@ pub(crate) struct Record {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Format {
     pub(crate) record: fn(&NextHop) -> Record,
-    /// Flag in the lowest byte of `to`, which marks a next hop whose Ethernet address is unknown.
+    /// Flag in the lowest byte of [`Record::to`]. It means that the Ethernet address of the next
+    /// hop is unknown.
     pub(crate) unresolved: u8,
 }
 
@@ -155,9 +156,9 @@ impl NextHops {
         if next_hops.iter().any(|(index, _)| self.at(*index).is_none()) {
             return Err(refusal("there is no next hop with this index".to_owned()));
         }
-        // A packet must not see a next hop with only one of its two words changed. If both words
-        // change, the next hop is first marked as unresolved. The change waits until all packets
-        // that may have read an old word have left.
+        // A packet must not see a next hop with one new word and one old word. If both words
+        // change, the next hop is first marked as unresolved. The new words are written after all
+        // packets that may have read an old word have left.
         let mut slow = Vec::new();
         for &(index, next_hop) in next_hops {
             let (at, record) = (self.record_offset(index), (self.format.record)(&next_hop));

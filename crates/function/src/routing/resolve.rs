@@ -82,14 +82,14 @@ impl Resolver {
             let DynamicNextHop { next_hop, gateway, adjacency: Adjacency { port, mtu, .. }, .. } = *dynamic;
             table.register(own, next_hop, Target { port, gateway, mtu });
         }
-        // The result is ignored, because this code runs once per configuration. A second call would
-        // find the same functions.
+        // An error means that the tables are set already. They are then the same tables, so the
+        // error is ignored.
         let _ = self.tables.set(tables);
         Ok(())
     }
 
-    /// Schedules an update of next hops and host routes. An operator changed routes, and these
-    /// routes may cover resolved stations.
+    /// Schedules an update of next hops and host routes. An operator changed routes, which may lead
+    /// to stations whose addresses are resolved.
     pub(crate) fn changed_by_operator(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).seen.clear();
     }

@@ -88,8 +88,8 @@ pub(crate) struct ReversePathHost<L> {
     pub(crate) variant: u8,
     /// Drop reason of the packets that do not pass the filter.
     pub(crate) reason: u8,
-    /// Further work that the function does on the CPU without the filter. This work must not
-    /// prepare packets.
+    /// Work that the function does on the CPU in addition to the filter. This work must not prepare
+    /// packets.
     pub(crate) inner: Option<Box<dyn HostHalf>>,
 }
 

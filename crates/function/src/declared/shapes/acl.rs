@@ -1,5 +1,5 @@
 //! Table shape `acl`, which matches patterns by tuple space search (`kernels/tables/acl.h`). Each
-//! change rebuilds the whole block of patterns.
+//! change rebuilds all patterns in the table image.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ const TUPLES_MAX: usize = 64;
 const PROBES: u32 = 32;
 /// Value that marks a slot without a pattern.
 const NONE: u32 = u32::MAX;
-/// Average number of simple patterns that replace a pattern with ranges. The size of a block is
-/// planned with this number.
+/// Assumed average number of value-and-mask patterns that replace a pattern with ranges. The table
+/// reserves memory for this number.
 const EXPANSION: usize = 8;
 
 type Words = [u64; WORDS];
@@ -76,8 +76,8 @@ fn hash(words: &Words, seed: u64) -> u64 {
 /// Slots of a tuple. A used slot holds a key, a priority and the index of a row.
 type Slots = Vec<Option<(Words, u32, u32)>>;
 
-/// Places the keys of a tuple (the patterns with the same mask) in slots. Returns `None` if a
-/// lookup could not reach the free slot for a key.
+/// Places the keys of a tuple (all patterns with the same mask) in slots. Returns `None` if a key
+/// has no free slot among the [`PROBES`] slots that a lookup reads.
 fn place(keys: &BTreeMap<Words, (u32, u32)>, bits: u32, seed: u64) -> Option<Slots> {
     let mut slots: Slots = vec![None; 1 << bits];
     for (words, (priority, row)) in keys {
@@ -96,7 +96,7 @@ fn place(keys: &BTreeMap<Words, (u32, u32)>, bits: u32, seed: u64) -> Option<Slo
 }
 
 impl Acl {
-    /// Builds the block of all patterns in the format that the kernel reads.
+    /// Returns the bytes of all patterns in the format that the kernel reads.
     fn block(&self, patterns: &BTreeMap<Key, u32>) -> Result<Vec<u8>, Error> {
         let mut tuples: BTreeMap<Words, BTreeMap<Words, (u32, u32)>> = BTreeMap::new();
         let wide = |words: &[u64]| -> Words { std::array::from_fn(|index| words.get(index).copied().unwrap_or(0)) };
@@ -104,8 +104,8 @@ impl Acl {
             let Key::Pattern(priority, texts) = key else { unreachable!("the key of an acl") };
             for (words, masks) in self.format.masked(texts).map_err(refusal)? {
                 let keys = tuples.entry(wide(&masks)).or_default();
-                // The patterns are sorted by priority, so the first pattern with these words and
-                // masks has the best priority.
+                // If several patterns have the same value and mask, the first one has the best
+                // priority, because the patterns are sorted by priority.
                 keys.entry(wide(&words)).or_insert((*priority, *row));
             }
         }
@@ -121,8 +121,8 @@ impl Acl {
         let mut block = vec![0; LINE_BYTES * (1 + sorted.len())];
         block[..4].copy_from_slice(&(sorted.len() as u32).to_le_bytes());
         for (index, (masks, keys)) in sorted.into_iter().enumerate() {
-            // The tuple gets at least two slots per key. Several seeds are tried, until no key lies
-            // far from the slot that its hash selects.
+            // The tuple gets at least two slots per key. The loop tries hash seeds until a lookup
+            // can find each key within a few slots.
             let mut bits = (2 * keys.len()).next_power_of_two().trailing_zeros().max(1);
             let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
             let slots = loop {
@@ -186,8 +186,9 @@ impl Acl {
                 return Err(error);
             }
         };
-        // The block has two copies. Lookups that began before the previous change may still read
-        // the copy that is written next.
+        // The image holds two copies of the patterns, and a change writes the unused copy. Lookups
+        // that began before the previous change may still read this copy, so the change waits for
+        // them.
         running.quiesce()?;
         for row in new {
             running.image_changed(self.rows.write(image, row))?;

@@ -1,4 +1,4 @@
-//! Table shape `exact` in the packed form, where one word holds both the key and the row
+//! Table shape `exact` in the packed form, where a word of 64 bits holds both the key and the row
 //! (`kernels/tables/exact.h`).
 
 use std::collections::HashMap;
@@ -19,8 +19,8 @@ struct Exact {
     permutation: Permutation,
     cuckoo: Cuckoo,
     waves: Waves,
-    /// For each field of a row, its position and number of bits in an entry, and its offset and
-    /// size in the row.
+    /// Location of each field of a row. It consists of the first bit and the number of bits in a
+    /// table entry, and the offset and size in the row.
     fields: Vec<(u32, u32, usize, usize)>,
     offset: usize,
     bucket_bits: u32,
@@ -80,7 +80,8 @@ impl Exact {
         })
     }
 
-    /// Enters one change into the control side's copy of the table.
+    /// Applies a change to the copy of the table outside the image, and records the writes that the
+    /// image needs.
     fn enter(&mut self, (key, row): &Change) -> Result<(), Error> {
         let Key::Words(words) = key else { unreachable!("the key of an exact table") };
         let mixed = self.permutation.mix(words.first().copied().unwrap_or(0));
@@ -104,7 +105,8 @@ impl Exact {
         Ok(())
     }
 
-    /// Stores the pending waves (groups of writes) in the image and copies them to the devices.
+    /// Stores the pending waves (groups of writes) in the table image and copies them to the
+    /// devices.
     fn publish(&mut self, image: &Image, running: &dyn Running) -> Result<(), Error> {
         loop {
             let more = self.waves.len() > 1;
@@ -117,7 +119,8 @@ impl Exact {
                 running.image_changed(range)?;
             }
             if more {
-                // Before the next wave is stored, all lookups that began before this wave must end.
+                // All lookups that began before this wave (a group of writes) must end before the
+                // next wave is stored.
                 running.quiesce()?;
             }
             self.waves.pop();
@@ -127,7 +130,8 @@ impl Exact {
 
 impl Content for Exact {
     fn change(&mut self, image: &Arc<Image>, changes: &[Change], running: &dyn Running) -> Result<(), (usize, Error)> {
-        // The changes whose publication failed the last time are published first.
+        // An earlier call may have failed to publish its changes, so these changes are published
+        // first.
         self.publish(image, running).map_err(|error| (0, error))?;
         for (batch, part) in changes.chunks(BATCH).enumerate() {
             let mut failed = None;
@@ -144,5 +148,5 @@ impl Content for Exact {
     }
 }
 
-/// Map from keys to the indices of their records, for the wide form of the table.
+/// Map from each key to the index of its record, for a table whose entries refer to records.
 pub(super) type Index = HashMap<Vec<u64>, u32>;

@@ -1,5 +1,5 @@
-//! Table shape `exact` in the wide form, where an entry refers to a record with the key and the row
-//! (`kernels/tables/exact.h`).
+//! Table shape `exact` in the wide form. An entry of the hash table refers to a record that
+//! contains the key and the row (`kernels/tables/exact.h`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,13 +15,15 @@ use crate::{Error, Running};
 
 const BUCKET_BITS_MIN: u32 = 8;
 const BUCKET_BITS_MAX: u32 = 28;
-/// Number of low bits of an entry, which lie below the tag (a part of the key's hash).
+/// Position of the tag in an entry of the hash table, in bits. The tag is a part of the key's hash.
 const TAG_SHIFT: u32 = 64 - TAG_BITS;
-/// Position of the lowest bit of the record's index in an entry.
+/// Position of the record's index in an entry of the hash table, in bits.
 const RECORD_SHIFT: u32 = 2;
-/// Maximum number of entries with the same tag. The kernel calls it `GW_EXACT_PROBES`.
+/// Maximum number of entries in a table that have the same tag (a part of the key's hash). The
+/// kernel calls it `GW_EXACT_PROBES`.
 const ALIKE_MAX: usize = 8;
-/// Number of spare records. Changes take them while old records are retired.
+/// Number of spare records. Changes use them, because packets in flight may still read the records
+/// that they replace.
 const SPARE_RECORDS: usize = 2 * BATCH;
 
 struct ExactWide {
@@ -137,7 +139,8 @@ impl ExactWide {
         Ok(taken)
     }
 
-    /// Enters one change into the control side's copy of the table.
+    /// Applies a change to the copy of the table outside the image, and records the writes that the
+    /// image needs.
     fn enter(&mut self, (key, _): &Change, record: Option<u32>) -> Result<(), Error> {
         let Key::Words(words) = key else { unreachable!("the key of an exact table") };
         let mixed = self.hash.mix(words);
@@ -166,7 +169,8 @@ impl ExactWide {
         Ok(())
     }
 
-    /// Stores the pending waves (groups of writes) in the image and copies them to the devices.
+    /// Stores the pending waves (groups of writes) in the table image and copies them to the
+    /// devices.
     fn publish(&mut self, image: &Image, running: &dyn Running) -> Result<(), Error> {
         loop {
             let more = self.waves.len() > 1;
@@ -195,7 +199,8 @@ impl Content for ExactWide {
             let mut failed = None;
             for (index, (change, record)) in part.iter().zip(records).enumerate() {
                 match &failed {
-                    // The change is not made, so its record is retired and can be reused later.
+                    // This change failed or came after a failed change, so nothing refers to its
+                    // new record. The record can be reused later.
                     Some(_) => self.records.retired.extend(record),
                     None => {
                         if let Err(error) = self.enter(change, record) {

@@ -22,8 +22,8 @@ const COPY_BYTES: usize = (ENTRIES * 2).next_multiple_of(64);
 
 struct Maglev {
     rows: Rows,
-    /// Row of each name. The names are sorted, so that the table does not depend on the order of
-    /// changes.
+    /// Index of the row of each name. The names are sorted, so that the table does not depend on
+    /// the order of changes.
     names: BTreeMap<String, u32>,
     offset: usize,
     header: usize,
@@ -48,8 +48,7 @@ pub(super) fn plan(table: &Table, format: &Format, entries: &[(Key, Row)]) -> Re
     Ok(Plan { bytes: rows_bytes + 2 * COPY_BYTES, write: Box::new(write) })
 }
 
-/// Returns two hashes of a name. They are FNV-1a hashes with different start values, whose bits are
-/// mixed.
+/// Returns two different FNV-1a hashes of a name.
 fn hashes(name: &str) -> (u64, u64) {
     let hash = |start: u64| {
         let hash = name.bytes().fold(start, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
@@ -59,8 +58,8 @@ fn hashes(name: &str) -> (u64, u64) {
     (hash(0xcbf2_9ce4_8422_2325), hash(0x9ae1_6a3b_2f90_404f))
 }
 
-/// Returns the row of each entry. The names take turns. Each name takes the free entry that comes
-/// first in its own permutation of the entries.
+/// Returns the index of the row for each entry of the table. The names take turns. At its turn, a
+/// name takes the first free entry in a pseudo-random order of its own.
 fn populate(names: &BTreeMap<String, u32>) -> Vec<u16> {
     let mut entries = vec![NONE; ENTRIES];
     let mut permutations: Vec<(usize, usize, u32)> = names
@@ -115,8 +114,9 @@ impl Maglev {
         }
         let copy = 1 - self.copy;
         let at = self.offset + copy * COPY_BYTES;
-        // The table has two copies. Lookups that began before the previous change may still read
-        // the copy that is written next.
+        // The image holds two copies of the table, and a change writes the unused copy. Lookups
+        // that began before the previous change may still read this copy, so the change waits for
+        // them.
         running.quiesce()?;
         for (index, entry) in populate(&names).into_iter().enumerate() {
             image.fill_u16(at + 2 * index, 1, entry);
@@ -153,8 +153,8 @@ mod tests {
         assert!(populate(&BTreeMap::new()).iter().all(|row| *row == NONE));
     }
 
-    /// As in figure 12 of the paper, few entries of other backends change when one of several
-    /// backends is removed.
+    /// When one of several backends is removed, few entries of the remaining backends change
+    /// (figure 12 of the Maglev paper).
     #[test]
     fn few_entries_move_when_a_backend_leaves() {
         let (before, mut left) = (names(20), names(20));

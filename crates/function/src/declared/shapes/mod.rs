@@ -1,9 +1,9 @@
 //! Shapes (kinds) of declared tables. Each shape builds its part of the table image, and changes it
 //! while kernels look up entries.
 //!
-//! A change writes new rows, which no entry refers to, and copies them to the devices. It then
-//! stores each changed entry with one store, and copies the entries. Old rows are retired until the
-//! packets in flight have left.
+//! A change first writes its new rows and copies them to the devices. It then stores each changed
+//! entry with a single store, and copies the entries. The old rows are not reused until all packets
+//! in flight have left.
 
 mod acl;
 mod array;
@@ -22,20 +22,20 @@ use crate::{Error, Running};
 
 /// Table in the image of a running function.
 pub(super) trait Content: Send {
-    /// Applies changes to the table. Each key must be valid, and a key to remove must exist. While
-    /// no lookup runs, `running` is `Idle`, so the changes need no waits.
+    /// Applies changes to the table. Each key must be valid, and a key to remove must exist. If no
+    /// lookup can run, `running` is `Idle`, which never waits.
     ///
     /// # Errors
     /// Returns the number of changes that took effect, and the reason why the next one failed.
     fn change(&mut self, image: &Arc<Image>, changes: &[Change], running: &dyn Running) -> Result<(), (usize, Error)>;
 }
 
-/// Table whose size is known, but which is not written to an image yet.
+/// Table whose size is computed, but which is not yet written to an image.
 pub(super) struct Plan {
     /// Number of bytes that the table takes in the image.
     pub(super) bytes: usize,
-    /// Writes the table and its header to the image, at a given place. Returns the state for later
-    /// changes.
+    /// Writes the table and its header to the given place in the image. Returns the state that
+    /// later changes need.
     #[allow(clippy::type_complexity)]
     pub(super) write: Box<dyn FnOnce(&Arc<Image>, Place) -> Result<Box<dyn Content>, Error>>,
 }
@@ -77,7 +77,7 @@ pub(super) fn invalid(table: &Table, message: impl std::fmt::Display) -> Error {
     Error::Value { span: None, message: format!("table `{}`: {message}", table.name) }
 }
 
-/// Engine that runs no lookups, so nothing needs to be copied or awaited.
+/// Stand-in for an engine while no lookup can run. It copies nothing to devices and never waits.
 pub(super) struct Idle;
 
 impl Running for Idle {

@@ -179,8 +179,8 @@ fn drops_the_packet_and_its_later_fragments_after_an_overlap() {
         for part in &parts {
             assert_eq!(add(&mut reassembler, part, 0), Err(Refusal::Overlap));
         }
-        // After the dropped packet has timed out, a packet with the same identification can be
-        // reassembled.
+        // After the timeout of the dropped packet, another packet with the same identification can
+        // be reassembled.
         for (part, expected) in parts.iter().zip([Added::Held, Added::Held, Added::Whole { held: 2 }]) {
             assert_eq!(add(&mut reassembler, part, SECOND), Ok(expected));
         }

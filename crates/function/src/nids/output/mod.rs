@@ -59,8 +59,8 @@ struct Writer {
 /// Connection of one worker to the writer.
 pub(super) struct Sender {
     shared: Arc<Shared>,
-    /// Channel to the writer, and whether the worker waits when the channel is full. The value is
-    /// `None` if the output was not started.
+    /// Channel to the writer, and a flag. The flag means that the worker waits when the channel is
+    /// full. The value is `None` if the output was not started.
     channel: Option<(SyncSender<Message>, bool)>,
 }
 
@@ -183,8 +183,8 @@ fn write(receiver: &Receiver<Message>, target: &Target, mut open: Option<Open>, 
             Ok(message) => message,
             Err(TryRecvError::Disconnected) => break,
             Err(TryRecvError::Empty) => {
-                // The queue is empty. The collected records are written now, so that a reader of
-                // the file sees all of them.
+                // All queued records were collected. They are written now, so that a reader of the
+                // file sees them without delay.
                 flush(&mut open, target, shared, &mut failed);
                 match receiver.recv_timeout(RETRY) {
                     Ok(message) => message,

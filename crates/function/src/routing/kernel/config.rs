@@ -16,8 +16,8 @@ use crate::{BuildContext, Error};
 const TABLE_MAIN: u32 = 254;
 /// Default port of FRR's FPM plugin.
 const FPM_PORT: u16 = 2620;
-/// Default of `fpm_users`. The default consists of the user of FRR's daemons, and of root, which
-/// may change the kernel's routes anyway.
+/// Users whose processes may connect to the FPM listener by default. They are the user of FRR's
+/// daemons, and root, which can change the kernel's routes anyway.
 const FPM_USERS: [&str; 2] = ["root", "frr"];
 
 /// Keys of the stanza `[function.follow]`.

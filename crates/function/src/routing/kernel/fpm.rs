@@ -22,15 +22,15 @@ use super::peers::Peers;
 const HEADER_BYTES: usize = 4;
 const VERSION: u8 = 1;
 const NETLINK: u8 = 1;
-/// Pause in zebra's messages after which its initial state counts as complete.
+/// Time without messages from zebra after which zebra is assumed to have sent all its routes.
 const SILENCE: Duration = Duration::from_secs(3);
-/// Maximum number of bytes that one poll reads. The limit lets the first routes of a large table
-/// take effect soon.
+/// Maximum number of bytes that are read from zebra at a time. Because of this limit, the first
+/// routes of a large table take effect soon.
 const POLL_BYTES: usize = 4 << 20;
-/// Maximum number of connections that one poll accepts or refuses.
+/// Maximum number of connections that are accepted or refused at a time.
 const ACCEPTS_MAX: usize = 256;
-/// Maximum number of unread notifications of a function. While a function has more, nothing is read
-/// from zebra, so zebra waits.
+/// Maximum number of unread notifications of a function. If a function reaches this number, the
+/// server stops reading, so that zebra must wait.
 const NOTICES_MAX: usize = 1 << 18;
 
 /// Servers with their listening addresses. Zebra sends the routes of all address families over one
@@ -62,7 +62,7 @@ struct Inbox {
 struct Server {
     listener: TcpListener,
     zebra: Option<Zebra>,
-    /// Newest of the connections that arrived while `zebra` was connected.
+    /// The most recent connection that arrived while `zebra` was connected.
     waiting: Option<TcpStream>,
     inboxes: Vec<Weak<Mutex<Inbox>>>,
 }
@@ -73,14 +73,14 @@ struct Zebra {
     read: Vec<u8>,
     last_read: Instant,
     is_syncing: bool,
-    /// Whether zebra has announced a route on this connection. A connection without announcements
-    /// is no reason to remove routes.
+    /// Whether zebra has announced a route on this connection. Without any announcement, the routes
+    /// from earlier connections are kept.
     has_announced: bool,
 }
 
 impl Fpm {
     /// Subscribes a function to the server at `address`, and starts the server if necessary. Closes
-    /// zebra's connection, so that zebra reconnects and sends its complete state again.
+    /// zebra's connection, so that zebra reconnects and sends all its routes again.
     pub(super) fn listen(address: SocketAddr, peers: Peers, family: Family) -> std::io::Result<Self> {
         let mut servers = lock(&SERVERS);
         servers.retain(|(_, server)| server.strong_count() > 0);
@@ -113,7 +113,7 @@ impl Fpm {
         refusal
     }
 
-    /// Closes zebra's connection, so that zebra reconnects and sends its complete state again.
+    /// Closes zebra's connection, so that zebra reconnects and sends all its routes again.
     pub(super) fn disconnect(&self) {
         lock(&self.server).zebra = None;
     }

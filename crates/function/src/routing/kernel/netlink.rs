@@ -52,8 +52,8 @@ pub(super) enum Event {
         interface: u32,
         address: IpAddr,
         station: Option<MacAddress>,
-        /// Whether the neighbour has not answered for a while. The kernel probes such a neighbour
-        /// when it has a packet for it.
+        /// Whether the neighbour has not answered for a while. The kernel asks such a neighbour
+        /// again when a packet must be sent to it.
         is_stale: bool,
     },
     Route {
@@ -64,8 +64,8 @@ pub(super) enum Event {
         id: u32,
         target: Option<Target>,
     },
-    /// The kernel removed an address of this machine. It may have removed routes at the same time
-    /// without a message.
+    /// The kernel removed an address of this machine. It may also have removed routes without any
+    /// message about them.
     AddressGone,
 }
 
@@ -173,7 +173,8 @@ fn link(message: &LinkMessage) -> Option<Event> {
             _ => {}
         }
     }
-    // A bridge sends messages about its ports, which have other attributes.
+    // A bridge also sends messages about its ports, which have other attributes and are ignored
+    // here.
     if link.name.is_empty() || message.header.interface_family != AddressFamily::Unspec {
         return None;
     }
@@ -305,8 +306,8 @@ impl Monitor {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         let of_family = |(group, _): &&(Option<Family>, u32)| group.is_none_or(|group| group == family);
         let groups = GROUPS.iter().filter(of_family).fold(0, |groups, (_, bit)| groups | bit);
-        // The kernel may refuse this buffer size to an ordinary user. The default size suffices,
-        // unless a full table of routes arrives at once.
+        // The kernel may refuse this buffer size to an unprivileged process. The default size
+        // normally suffices, except when a full table of routes arrives at once.
         let _ = socket.set_rx_buf_sz(RECEIVE_BYTES as i32);
         socket.bind(&SocketAddr::new(0, groups))?;
         socket.set_non_blocking(true)?;

@@ -30,16 +30,15 @@ const PROBES_MAX: usize = 32;
 const REQUESTED_MAX: usize = 4096;
 /// Pause after an error before the next attempt.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum number of routes from zebra that wait for installation in the table. One poll reads
-/// fewer routes, and the next installation follows. The limit is therefore reached only if the
-/// table is full.
+/// Maximum number of routes from zebra that are received but not yet in the table. The limit is
+/// reached only if the table is full.
 const WAITING_MAX: usize = 1 << 17;
-/// Duration for which a refused connection is reported. Repeated attempts within this time appear
-/// once in the log.
+/// Time for which a refused connection is reported as an error. If attempts repeat within this
+/// time, the log shows one error.
 const REPORT_TIME: Duration = Duration::from_secs(60);
 
-/// Targets of the kernel's routes for one prefix, in order of preference. A route of the local
-/// table comes first, then the route with the lowest metric.
+/// Targets of the kernel's routes for one prefix, with the preferred target first. A route of the
+/// local routing table is preferred, and then the route with the lowest metric.
 type Candidates = BTreeMap<(bool, u32), Target>;
 
 pub(super) struct State {
@@ -51,16 +50,15 @@ pub(super) struct State {
     /// Neighbours that have not answered the kernel for a while.
     stale: HashSet<(u32, IpAddr)>,
     routes: HashMap<Prefix, Candidates>,
-    /// Routes from zebra. The flag tells whether zebra has sent the route since its last connection
-    /// began.
+    /// Routes from zebra. The value `true` means that zebra has sent the route on its latest
+    /// connection.
     zebra_routes: HashMap<Prefix, (Target, bool)>,
     objects: HashMap<u32, Target>,
-    /// Number of routes and nexthop objects from zebra that were ignored since its last connection
-    /// began.
+    /// Number of routes and nexthop objects that were ignored since zebra last connected.
     ignored: usize,
     /// Last refused connection to the FPM listener, with its time.
     refusal: Option<(String, Instant)>,
-    /// Neighbour to which the operating system forbids this process to send a packet.
+    /// Neighbour to which the operating system does not allow this process to send packets.
     forbidden: Option<IpAddr>,
     /// Prefixes whose route comes from the configuration or an operator. Tracked routes must not
     /// replace these routes.
@@ -79,8 +77,7 @@ pub(super) struct State {
     retry_at: Instant,
 }
 
-/// Key of a next hop of the table. Stations and on-link prefixes are identified by their network
-/// interface.
+/// Key that identifies a next hop of the table. The number is the index of a network interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum HopKey {
     Station(u32, IpAddr),
@@ -208,8 +205,8 @@ impl State {
         let Some((monitor, requester)) = self.kernel.take() else { return Ok(()) };
         let read = monitor.read(|event| self.event(event, family));
         let read = read.and_then(|is_whole| {
-            // The monitor reads notifications that arrive after the kernel's reply in a later call.
-            // At worst, they repeat parts of the reply.
+            // Notifications may arrive while the complete state is read. A later call reads them,
+            // and at worst they repeat parts of the state.
             if !is_whole || std::mem::take(&mut self.needs_resync) {
                 self.resync(&requester, family)?;
             }
@@ -232,8 +229,8 @@ impl State {
             if let Some(reason) = refusal {
                 self.refusal.get_or_insert((reason, Instant::now()));
             }
-            // Some routes were ignored, and enough routes have been withdrawn since then. The table
-            // has room again, so the complete state is requested from zebra.
+            // Some routes were ignored because the table was full. It now has room again, so zebra
+            // must send all its routes again.
             if self.ignored > 0 && self.zebra_routes.len() + WAITING_MAX / 2 < self.zebra_routes_max() {
                 self.ignored = 0;
                 fpm.disconnect();
@@ -260,7 +257,7 @@ impl State {
         Ok(())
     }
 
-    /// Removes the routes that zebra has not sent since its last connection began.
+    /// Removes the routes that zebra has not sent on its latest connection.
     fn sweep(&mut self) {
         let gone = self.zebra_routes.extract_if(|_, (_, is_current)| !*is_current);
         self.dirty.extend(gone.map(|(prefix, _)| prefix));
@@ -345,8 +342,8 @@ impl State {
         }
     }
 
-    /// Returns the maximum number of routes from zebra. It adds the routes that the table holds and
-    /// the routes that may wait for installation.
+    /// Returns the maximum number of routes from zebra, which grows with the number of routes in
+    /// the table.
     fn zebra_routes_max(&self) -> usize {
         self.installed.len() + self.static_routes.as_ref().map_or(0, HashSet::len) + WAITING_MAX
     }
@@ -491,9 +488,9 @@ impl State {
                 }
             }
         }
-        // The kernel does not see the packets that this function sends to its neighbours. Without a
-        // probe, it would miss that a neighbour has gone or has a new Ethernet address. Some time
-        // after a probe, the neighbour becomes stale again, and the kernel sends a notification.
+        // The kernel does not see the packets that this function sends to its neighbours. Without
+        // these probes, it would not notice that a neighbour has gone or has a new Ethernet
+        // address.
         let in_use =
             |&(interface, address): &(u32, IpAddr)| self.hops.contains_key(&HopKey::Station(interface, address));
         for (interface, address) in self.stale.extract_if(in_use).take(PROBES_MAX) {

@@ -19,9 +19,9 @@ use super::waves::Waves;
 pub(crate) const BUCKET_SLOTS: u32 = 4;
 /// Maximum number of buckets that an insertion searches for a free slot.
 const SEARCH_BUCKETS_MAX: usize = 2048;
-/// Maximum number of entries in a table, per thousand slots. A cuckoo table with four slots per
-/// bucket can be filled up to 976 per thousand slots (Fountoulakis, Khosla, Panagiotou, SODA 2011).
-/// Up to the limit here, an insertion moves few other entries.
+/// Maximum number of entries in a table, per thousand slots. Up to 976 are possible with four slots
+/// per bucket (Fountoulakis, Khosla, Panagiotou, SODA 2011). With this lower limit, an insertion
+/// moves only few other entries.
 const FILLED_PER_MILLE: u64 = 955;
 
 const VALID: u64 = 1;
@@ -35,7 +35,8 @@ pub(crate) struct Geometry {
     /// Multiplier of the hash that determines the second bucket of a key. The number is odd and
     /// secret.
     pub(crate) second: u64,
-    /// Number of low bits of an entry that lie below the field `rest`.
+    /// Position of the lowest bit of the field `rest` in an entry. This field holds the bits that
+    /// identify the key.
     pub(crate) rest_shift: u32,
 }
 
@@ -45,14 +46,14 @@ impl Geometry {
         (mixed & ((1 << self.bucket_bits) - 1)) as u32
     }
 
-    /// Returns the bits of a mixed key that the bucket number does not determine. An entry stores
-    /// them to identify its key.
+    /// Returns the bits of a mixed key that an entry stores to identify the key. The remaining bits
+    /// follow from the bucket number.
     pub(crate) fn rest(&self, mixed: u64) -> u64 {
         mixed >> self.bucket_bits
     }
 
     /// Returns the bits in which the numbers of a key's two buckets differ. The result is never 0,
-    /// so the buckets are different.
+    /// so that the buckets are different.
     pub(crate) fn flip(&self, rest: u64) -> u32 {
         (rest.wrapping_mul(self.second) >> (64 - self.bucket_bits)) as u32 | 2
     }
@@ -77,8 +78,8 @@ pub(crate) struct Cuckoo {
 /// Step of the search for a free slot.
 struct Step {
     bucket: u32,
-    /// Origin of the entry that moves to this bucket: the index of the previous step, and a slot in
-    /// the bucket of that step. The origin is `None` for the first bucket of a path.
+    /// Source of the entry that moves to this bucket. It consists of the index of an earlier step
+    /// and a slot in the bucket of that step. It is `None` for the first bucket of a path.
     from: Option<(usize, u32)>,
 }
 
@@ -97,7 +98,8 @@ impl Cuckoo {
         [first, first ^ self.geometry.flip(self.geometry.rest(mixed))]
     }
 
-    /// Returns the first slot that contains the mixed key with a value that `accepts` allows.
+    /// Returns the first slot that holds the mixed key and a value for which `accepts` returns
+    /// `true`.
     pub(crate) fn find(&self, mixed: u64, accepts: impl Fn(u64) -> bool) -> Option<u32> {
         let expected = self.geometry.rest(mixed) << self.geometry.rest_shift | VALID;
         let mask = self.geometry.value_mask();
@@ -111,7 +113,7 @@ impl Cuckoo {
         self.buckets(mixed).into_iter().zip([expected, expected | SECOND]).find_map(in_bucket)
     }
 
-    /// Returns the number of entries whose stored bits equal those of a mixed key.
+    /// Returns the number of entries that hold the mixed key.
     pub(crate) fn count(&self, mixed: u64) -> usize {
         let count = std::cell::Cell::new(0);
         self.find(mixed, |_| {
@@ -130,7 +132,7 @@ impl Cuckoo {
         (word != 0).then_some(rest << self.geometry.bucket_bits | first)
     }
 
-    /// Inserts a mixed key with a value, whose bits are already at their position in the entry.
+    /// Inserts a mixed key with a value, which is already shifted to its position in the entry.
     /// Returns the number of entries that were moved to make room.
     ///
     /// Returns `None` if there is no room. The table is then unchanged.
@@ -190,8 +192,8 @@ impl Cuckoo {
     }
 }
 
-/// Returns whether the path to a step already visits a bucket. Such a path must not continue there,
-/// because it could move an entry twice.
+/// Returns whether the path that ends at the step `at` already contains a bucket. The path must not
+/// visit it again, because an entry could then move twice.
 fn passes(steps: &[Step], at: usize, bucket: u32) -> bool {
     let mut step = Some(&steps[at]);
     while let Some(Step { bucket: passed, from }) = step {

@@ -59,8 +59,8 @@ pub(crate) struct LongHash {
 }
 
 impl LongHash {
-    /// Returns the hash bits of a key that the number of its bucket and its table entry hold
-    /// together.
+    /// Returns the hash of a key. The bucket number and the table entry together determine all bits
+    /// of this hash.
     pub(crate) fn mix(&self, key: &[u64]) -> u64 {
         let mut mixed = self.words[10];
         for (index, word) in key.iter().enumerate() {

@@ -1,9 +1,8 @@
 //! Order in which words of a table are written while kernels look up entries. Writes are grouped
-//! into waves. After each wave, the control side waits until all lookups that began before it have
-//! ended.
+//! into waves. After each wave, the writer waits until all lookups that began earlier have ended.
 //!
 //! To move an entry, one wave copies the entry to its new slot, and a later wave overwrites its old
-//! slot. The words of one wave can be written, and copied to devices, in any order.
+//! slot. Within a wave, the order of the writes does not matter.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -14,7 +13,7 @@ pub(crate) type Write = (u32, u64);
 #[derive(Debug, Default)]
 pub(crate) struct Waves {
     waves: VecDeque<Vec<Write>>,
-    /// Number of waves that were written before the first wave in `waves`.
+    /// Number of waves (groups of writes) that are complete and were removed from `waves`.
     done: u32,
     /// Number of the last wave that writes each slot.
     last: HashMap<u32, u32>,
@@ -28,7 +27,7 @@ impl Waves {
     }
 
     /// Adds the writes of an insertion. Each entry of `path` moves to the next slot of the path,
-    /// and the last entry moves first. `words` returns the final word of each slot.
+    /// beginning with the last entry. `words` returns the new contents of each slot.
     pub(crate) fn write_path(&mut self, path: &[u32], words: impl Fn(u32) -> u64) {
         let wave = self.first_wave(path);
         for (wave, &slot) in (wave..).zip(path.iter().rev()) {

@@ -52,12 +52,10 @@ pub(crate) struct Layout {
     pub(crate) end: usize,
 }
 
-/// Capacity of a table with 2-byte entries: the maximum number of next hops, and the maximum number
-/// of groups. An index of all ones is reserved for "no route" among next hops, but is valid for
-/// groups.
+/// Maximum number of next hops and maximum number of groups in a table with 2-byte entries. One
+/// index of a next hop is reserved for "no route".
 pub(crate) const NARROW: (usize, usize) = (0x7fff, 0x8000);
-/// Capacity of a table with 4-byte entries: the maximum number of next hops, and the maximum number
-/// of groups.
+/// Maximum number of next hops and maximum number of groups in a table with 4-byte entries.
 pub(crate) const WIDE: (usize, usize) = (0x7fff_ffff, 0x8000_0000);
 
 impl Layout {
@@ -182,8 +180,8 @@ fn begin(intervals: &mut Vec<Interval>, start: u64, next_hop: u32) {
     }
 }
 
-/// Group of the image, which holds one entry for each last octet. `pieces` are its contents. `uses`
-/// is the number of address blocks (/24) that refer to it.
+/// Group of 256 entries in the image, one for each last octet of an address. The field `pieces`
+/// describes the entries. `uses` is the number of address blocks (/24) that refer to the group.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Group {
     pub(crate) pieces: Vec<Piece>,
@@ -192,16 +190,16 @@ pub(crate) struct Group {
 
 /// Blocks of 256 addresses that have more than one next hop.
 struct Groups {
-    /// Index of each group, by the group's contents. The pieces of a group are in ascending order
-    /// of their octets.
+    /// Map from the contents of each group to the index of the group. The contents are pieces in
+    /// ascending order of their octets.
     contents: HashMap<Vec<Piece>, u32>,
-    /// Blocks of addresses that refer to groups, each with its group. The blocks are in ascending
-    /// order.
+    /// Blocks of 256 addresses that refer to groups, each with the index of its group. The blocks
+    /// are in ascending order.
     of_block: Vec<(u32, u32)>,
 }
 
-/// Start of a range of last octets with the same next hop, encoded as `octet << 32 | next_hop`. A
-/// single number hashes faster than a pair.
+/// Range of last octets with the same next hop. It is encoded as `octet << 32 | next_hop` with the
+/// first octet, because a single number hashes faster than a pair.
 pub(crate) type Piece = u64;
 
 impl Groups {
@@ -242,7 +240,8 @@ fn fill<const N: usize>(intervals: &[Interval], groups: &Groups, tbl24: &mut [u8
     let (tbl24, tbl8) = (tbl24.as_chunks_mut::<N>().0, tbl8.as_chunks_mut::<N>().0);
     let top = 1u32 << (8 * N - 1);
     let entry = |value: u32| -> [u8; N] {
-        // The bytes are in little-endian order, so the first `N` bytes are the low ones.
+        // The number is in little-endian byte order, so its first `N` bytes are the least
+        // significant ones.
         let bytes = value.to_le_bytes();
         std::array::from_fn(|at| bytes[at])
     };
@@ -250,7 +249,8 @@ fn fill<const N: usize>(intervals: &[Interval], groups: &Groups, tbl24: &mut [u8
 
     let ends = intervals[1..].iter().map(|next| next.start as usize).chain([1 << 32]);
     for (interval, end) in intervals.iter().zip(ends) {
-        // These blocks lie entirely within the interval, so each of them has a single next hop.
+        // These blocks of 256 addresses lie entirely within the interval, so each block has a
+        // single next hop.
         let (first, last) = ((interval.start as usize).div_ceil(GROUP_ENTRIES), end / GROUP_ENTRIES);
         if first < last {
             tbl24[first..last].fill(next_hop(interval.next_hop));

@@ -1,6 +1,5 @@
 //! Routes of a table, stored separately from its image. For each block of 256 addresses, the
-//! [`Rib`] knows the prefix that applies. It also finds the prefix that takes over when a route is
-//! removed.
+//! [`Rib`] knows the longest prefix up to /24 that covers it.
 
 use std::collections::BTreeMap;
 
@@ -114,8 +113,8 @@ impl Rib {
         let successor =
             if next_hop.is_some() { length + 1 } else { self.shorter(prefix, length).map_or(0, |cover| cover + 1) };
         for owner in &mut self.owners[range] {
-            // A new route takes over blocks from shorter prefixes. A removed route gives up only
-            // the blocks for which it was the longest prefix.
+            // A new route takes blocks from shorter prefixes. A removed route returns only the
+            // blocks for which it was the longest prefix.
             let is_ours =
                 if next_hop.is_some() { *owner & !HAS_LONGER <= length } else { *owner & !HAS_LONGER == length + 1 };
             if is_ours {
@@ -160,9 +159,9 @@ impl Rib {
         }
     }
 
-    /// Divides a block of 256 addresses with routes longer than /24 into `pieces` with the same
-    /// next hop. Addresses that no such route covers get the next hop `base`. Returns `false` if
-    /// the block has no such routes.
+    /// Divides a block of 256 addresses into `pieces` with the same next hop, according to the
+    /// routes longer than /24. Addresses that none of these routes covers get the next hop `base`.
+    /// Returns `false` if the block has no route longer than /24.
     pub(crate) fn pieces(&self, block: u32, base: u32, pieces: &mut Vec<Piece>) -> bool {
         if self.owners[block as usize] & HAS_LONGER == 0 {
             return false;

@@ -122,8 +122,8 @@ enum Target {
 /// Changes that one batch makes to the image.
 #[derive(Default)]
 struct TableUpdate {
-    /// Runs of consecutive blocks whose entries get the same new value. Each run consists of the
-    /// first block, the number of blocks and the value.
+    /// Runs of consecutive address blocks whose entries get the same new value. Each run consists
+    /// of the first block, the number of blocks and the value.
     runs: Vec<(u32, u32, Target)>,
     /// Contents of the new groups.
     new_groups: Vec<Arc<[Piece]>>,
@@ -212,8 +212,8 @@ impl Table {
         }
     }
 
-    /// Computes the entries that the new routes change (step 1). The routes were entered into the
-    /// [`Rib`] before.
+    /// Computes the table entries that change because of new routes (step 1). The [`Rib`] must
+    /// already contain these routes.
     fn prepare(&self, mut dirty: Vec<(u32, u32)>) -> TableUpdate {
         dirty.sort_unstable();
         let mut update = TableUpdate::default();
@@ -275,8 +275,8 @@ impl Table {
         Ok(())
     }
 
-    /// Writes the new groups to the image and copies them to the devices (step 2). Returns the
-    /// indices of the groups. If the copy to a device fails, all new groups are given up.
+    /// Writes the new groups of 256 entries to the image and copies them to the devices (step 2).
+    /// Returns the indices of the groups. If a copy fails, all new groups are freed again.
     fn write(&mut self, update: &TableUpdate, running: &dyn Running) -> Result<Vec<u32>, Error> {
         let mut made = Vec::with_capacity(update.new_groups.len());
         let mut was_used = false;
@@ -300,7 +300,8 @@ impl Table {
         let sent = ranges.into_iter().try_for_each(|range| running.image_changed(range));
         let sent = sent.and_then(|()| if was_used { self.quiesce(running) } else { Ok(()) });
         if let Err(error) = sent {
-            // No entry refers to these groups yet, so the failed batch can give them up.
+            // No entry of the table refers to these groups yet, so they can be freed after the
+            // failure.
             made.iter().for_each(|group| drop(self.groups.slots.retire(*group)));
             return Err(error);
         }
@@ -377,8 +378,8 @@ impl Table {
 
     fn entry(&self, block: u32) -> u32 {
         let at = self.layout.tbl24_offset + block as usize * self.layout.entry_bytes;
-        // The value of a 2-byte entry is not converted, because [`Layout::top`] is the top bit of
-        // an entry of the same width.
+        // [`Layout::top`] is the highest bit of an entry with the same width, so a 2-byte entry
+        // needs no conversion.
         match self.layout.entry_bytes {
             2 => self.image.load_u16(at).into(),
             _ => self.image.load_u32(at),

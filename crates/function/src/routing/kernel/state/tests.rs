@@ -16,7 +16,7 @@ fn memory_for_routes_of_zebra_is_bounded_by_the_table() {
     for number in 0..WAITING_MAX + ignored {
         state.zebra_event(event(number, true));
         state.zebra_event(Event::NextHop { id: number as u32, target: Some(Target::Local) });
-        // The withdrawal of a route that was never announced must not take memory either.
+        // A route that was never announced is withdrawn. The withdrawal must not take memory.
         state.zebra_event(event(1 << 30 | number, false));
     }
     let lengths = (state.zebra_routes.len(), state.objects.len(), state.dirty.len(), state.ignored);
