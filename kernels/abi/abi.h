@@ -1,8 +1,9 @@
 /*
- * Structs that the host and the kernels share. src/lib.rs in this folder declares the same structs
- * for Rust. Both files assert every size and offset, and a test compares the two. The dialect
- * header includes this file and defines gw_u8 .. gw_u64, GW_STATIC_ASSERT and GW_ASSERT_OFFSET for
- * each compiler. All fields are little-endian.
+ * Structs that the host shares with the kernels, the code that processes packets on each device.
+ * src/lib.rs in this folder declares the same structs for Rust. Both files assert the size of each
+ * struct and the offset of each field. A test compares the layouts that the two compilers choose.
+ * The file that includes this header must define gw_u8 to gw_u64, GW_STATIC_ASSERT and
+ * GW_ASSERT_OFFSET. All fields are little-endian.
  */
 #ifndef GODWIT_ABI_H
 #define GODWIT_ABI_H
@@ -37,8 +38,8 @@ GW_ASSERT_OFFSET(gw_descriptor, port, 9);
 GW_ASSERT_OFFSET(gw_descriptor, order, 10);
 GW_ASSERT_OFFSET(gw_descriptor, flow_hash, 12);
 
-/* Verdict (result of a function for a packet) of a dropped packet. Every other verdict is an index
- * into the list of verdicts that the function declares. */
+/* Verdict of a packet that is dropped. A verdict is the result of a function for a packet. All
+ * other verdicts are indices into the list of verdicts that the function declares. */
 #define GW_VERDICT_DROP 255u
 
 /* Value of gw_outcome.port for a flooded packet. The packet leaves through all ports of a port set
@@ -57,8 +58,9 @@ GW_ASSERT_OFFSET(gw_outcome, reason, 1);
 GW_ASSERT_OFFSET(gw_outcome, port, 2);
 GW_ASSERT_OFFSET(gw_outcome, value, 4);
 
-/* A bin: a batch of packets for one function, processed by one work-group of a device. All packets
- * have the same variant (kind of processing), length class, and row of the device chain. */
+/* A bin is a batch of packets for one function. One work-group of a device processes it. All
+ * packets of a bin need the same kind of processing (variant), and their frames have similar
+ * lengths. */
 typedef struct gw_bin {
     gw_u32 first;        /* index of the first packet in the chunk's arrays */
     gw_u16 count;        /* number of packets */
@@ -81,9 +83,9 @@ GW_ASSERT_OFFSET(gw_bin, row, 14);
 GW_ASSERT_OFFSET(gw_bin, part, 15);
 
 /*
- * A bin (a batch of packets for one function) can contain packets of several variants. It is then
- * stored in a chunk as consecutive parts, one for each variant. One work-group runs all parts in
- * order. Otherwise, lanes in lockstep would wait for each other at each branch on the variant.
+ * Flags of gw_bin.part. A bin (a batch of packets for one function) can contain packets that need
+ * different kinds of processing (variants). It then consists of consecutive parts, one for each
+ * variant. One work-group runs all parts in order, so its threads always take the same branches.
  */
 #define GW_PART_MORE 1u /* the next entry of the chunk is another part of the same bin */
 #define GW_PART_REST 2u /* the previous entry is another part: no other work-group starts here */
@@ -108,10 +110,9 @@ GW_STATIC_ASSERT(sizeof(gw_chain) == 64, chain_size);
 GW_ASSERT_OFFSET(gw_chain, verdicts, 4);
 GW_ASSERT_OFFSET(gw_chain, instances, 8);
 
-/* Kernel and variant (kind of processing) of one configured function on the device chain. The
- * device chain is the sequence of functions that a device executes without the host. Packets that
- * reach the function through this chain have the parameter 0, because no host code has prepared
- * them. */
+/* Kernel and variant (kind of processing) with which a device runs one configured function after
+ * another function. Packets that come from another function on the device have the parameter 0,
+ * because no host code has prepared them. */
 typedef struct gw_chain_stage {
     gw_u32 kernel;  /* kernel number */
     gw_u32 variant; /* variant of all packets */
@@ -120,24 +121,23 @@ GW_STATIC_ASSERT(sizeof(gw_chain_stage) == 8, chain_stage_size);
 GW_ASSERT_OFFSET(gw_chain_stage, variant, 4);
 
 /*
- * A hop is the transition of a packet to its next function on a device. The lower 16 bits hold the
- * index of that function. The upper 16 bits hold the rank of that function, which is lower than the
- * rank of every function that follows it.
+ * A hop names the function that processes a packet next on a device. Bits 0 to 15 hold the index of
+ * this function. Bits 16 to 31 hold its rank in the order of execution. Functions with lower ranks
+ * run first.
  */
 #define GW_HOP_NONE 0xffffffffu /* the packet does not continue on the device */
 
 /*
- * The trail of a packet records the transitions between functions (hops) that it made on a device.
- * The host reads the trail. Each hop takes one byte, which holds the verdict that caused it. The
- * first hop is in the lowest bits, and unused bytes are 0xff. The packet's outcome is the outcome
- * of its last function.
+ * The trail of a packet tells the host which path the packet took on a device. Each byte holds a
+ * verdict that led to a next function on the device. The first verdict is in the lowest byte, and
+ * unused bytes are 0xff. The verdict of the last function is only in gw_outcome.
  */
 #define GW_TRAIL_NONE 0xffffffffu /* no hop */
 #define GW_HOPS_MAX   4u          /* maximum number of hops on a device */
 
-/* Size of the chain scratch for `packets` packets, in bytes. The chain scratch is the memory in
- * which a work-group collects the packets that continue to the next function. `packets` must be a
- * multiple of 16. */
+/* Size of the chain scratch for `packets` packets, in bytes. The chain scratch is memory in which a
+ * work-group collects the packets that continue to a next function on the device. `packets` must be
+ * a multiple of 16. */
 #define GW_CHAIN_SCRATCH_BYTES(packets) (40u * (packets))
 
 /*
@@ -180,8 +180,9 @@ GW_ASSERT_OFFSET(gw_mailbox, finished, 64);
 #define GW_MAILBOX_POLLING 1u /* the group polls */
 #define GW_MAILBOX_ENDED   2u /* the group has ended */
 
-/* Size of a mailbox slot and offsets of its arrays, in bytes. `bin_packets` is the capacity of the
- * slot in packets. It is a multiple of 16, so slots begin at multiples of 64 bytes. */
+/* Size of one slot of a mailbox (queue from the host to a work-group) and offsets of the arrays in
+ * the slot, in bytes. A slot has room for `bin_packets` packets. This number is a multiple of 16,
+ * so that slots begin at multiples of 64 bytes. */
 #define GW_MAILBOX_SLOT_BYTES(bin_packets)      (64u + 36u * (bin_packets))
 #define GW_MAILBOX_SLOT_DESCRIPTORS             64u
 #define GW_MAILBOX_SLOT_PARAMETERS(bin_packets) (64u + 16u * (bin_packets))

@@ -36,9 +36,9 @@ GW_LANE gw_u32 gw_aes_lane_column(const GW_LOCAL gw_u8 *table, gw_u32 row0, gw_u
     return even ^ gw_rotate_left32(odd, 8) ^ key;
 }
 
-/* Computes one column of the state after the last AES round, which has no MixColumns. The
- * substituted byte is in bytes 1 and 2 of a table entry. In a rotated entry, it is in bytes 0 and
- * 3. */
+/* Computes one column of the state after the last AES round, which has no MixColumns. A table entry
+ * contains the result of SubBytes in bytes 1 and 2. An entry that is rotated by two bytes contains
+ * it in bytes 0 and 3. */
 GW_LANE gw_u32 gw_aes_lane_last(const GW_LOCAL gw_u8 *table, gw_u32 row0, gw_u32 row1, gw_u32 row2,
                                 gw_u32 row3, gw_u32 key)
 {

@@ -1,10 +1,10 @@
 /*
  * AES (FIPS 197) for compilers without AES instructions. One table combines the S-box with
- * MixColumns, so each lookup yields one column. The header aes.h includes this file and documents
- * its functions.
+ * MixColumns, so each lookup yields one column. A column is a word in memory order whose lowest
+ * byte is row 0. The header aes.h includes this file and documents its functions.
  *
- * A column is a word in memory order whose lowest byte is row 0. The time of a lookup can depend on
- * the contents of the cache. The consequence is described in aes.h.
+ * The time of a lookup can depend on the contents of the cache. An attacker who can observe the
+ * cache of this core may learn key bits.
  */
 #ifndef GODWIT_AES_TABLES_H
 #define GODWIT_AES_TABLES_H

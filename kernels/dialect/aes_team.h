@@ -56,8 +56,8 @@ GW_GROUP void gw_aes_team_fill(GW_LOCAL gw_aes_team_table *table, gw_u32 inverse
     for (gw_u32 i = gw_lane_id(); i < 256; i += gw_lane_count()) {
         const gw_u32 entry = inverse ? gw_aes_inverse_columns[i] : gw_aes_columns[i];
         for (gw_u32 j = 0; j < GW_AES_TABLE_LANES; j++) {
-            /* Neighbouring lanes start with different copies, so that they write to different
-             * banks. */
+            /* Neighbouring lanes start with different copies of an entry, so that they write to
+             * different memory banks. */
             const gw_u32 lane = (i + j) % GW_AES_TABLE_LANES;
             table->words[i][0][lane] = entry;
             table->words[i][1][lane] = gw_rotate_left32(entry, 16);
@@ -169,8 +169,8 @@ GW_LANE gw_aes_half gw_aes_team_rounds(const gw_aes_team *team, gw_u32 inverse, 
     return state;
 }
 
-/* Computes the remaining AES rounds, from number 10 on, except for the end of the last round.
- * Returns the table entries of the last round in `rows`. */
+/* Computes the AES rounds from number 10 on. For the last round, it performs only the table lookups
+ * and returns the entries in `rows`. */
 GW_LANE void gw_aes_team_last_rounds(const gw_aes_team *team, gw_u32 inverse, gw_aes_half state,
                                      gw_u32 rows[GW_AES_TEAM_WORDS][4])
 {
@@ -193,8 +193,8 @@ GW_LANE gw_aes_half gw_aes_team_encrypt_end(const gw_aes_team *team, gw_aes_half
     gw_aes_team_last_rounds(team, 0, state, rows);
     GW_UNROLL
     for (gw_u32 i = 0; i < GW_AES_TEAM_WORDS; i++) {
-        /* The substituted byte is in bytes 1 and 2 of a table entry. In an entry that is rotated by
-         * two bytes, it is in bytes 0 and 3. */
+        /* A table entry contains the result of SubBytes in bytes 1 and 2. An entry that is rotated
+         * by two bytes contains it in bytes 0 and 3. */
         state.word[i] = (((rows[i][0] >> 8) & 0x000000ffu) | (rows[i][1] & 0x0000ff00u) |
                          ((rows[i][2] >> 8) & 0x00ff0000u) | (rows[i][3] & 0xff000000u)) ^
                         team->last.word[i];

@@ -1,16 +1,18 @@
 /*
- * Copies packet data between host memory and device memory under CUDA, with the lanes of a
- * work-group. The functions gw_fetch and gw_return copy the bytes of packets that a function reads
- * and writes, in words of 16 bytes. The functions gw_fetch_arrays and gw_return_arrays copy the
- * arrays with one element per packet.
+ * Copies packet data between host memory and device memory under CUDA. All lanes (threads) of a
+ * work-group take part in the copy.
+ *
+ * gw_fetch copies the packet bytes that a function reads to the device. gw_return copies the packet
+ * bytes that a function has written to the host. gw_fetch_arrays and gw_return_arrays copy the
+ * arrays with one element per packet, such as the packet descriptors.
  */
 #ifndef GODWIT_BUS_CUDA_H
 #define GODWIT_BUS_CUDA_H
 
 #include "loops_device.h"
 
-/* Maximum numbers of bytes at the start of a frame that a configured function reads and writes.
- * They come from Contract::reads_bytes and Contract::writes_bytes. */
+/* Limits of a configured function: it reads and writes at most this many bytes at the start of each
+ * frame. The limits come from Contract::reads_bytes and Contract::writes_bytes. */
 typedef struct gw_reach {
     gw_u32 reads_bytes;
     gw_u32 writes_bytes;
@@ -34,8 +36,8 @@ typedef struct gw_span {
     gw_u32 words;
 } gw_span;
 
-/* Returns the range of aligned words that contains the first bytes of a frame. The number of bytes
- * is the length of the frame, but at most reach_bytes. */
+/* Returns the range of aligned words that contains the first reach_bytes bytes of a frame. For a
+ * shorter frame, the range contains the whole frame. */
 GW_LANE gw_span gw_span_of(const gw_descriptor *descriptor, gw_u32 reach_bytes)
 {
     /* first descriptor words: buffer | head, length */
@@ -49,8 +51,8 @@ GW_LANE gw_span gw_span_of(const gw_descriptor *descriptor, gw_u32 reach_bytes)
     return span;
 }
 
-/* Returns the range of aligned words that contains the first bytes of one packet in a batch. If
- * `outcomes` is not 0, the range of a dropped packet is empty. */
+/* Returns the range of aligned words that contains the first reach_bytes bytes of one packet in a
+ * batch. If `outcomes` is not 0, the range of a dropped packet is empty. */
 GW_LANE gw_span gw_span_at(const gw_descriptor *descriptors, const gw_outcome *outcomes,
                            gw_u32 packet, gw_u32 reach_bytes)
 {
@@ -132,17 +134,17 @@ GW_GROUP void gw_copy_packets(gw_u8 *to, const gw_u8 *from, const gw_descriptor 
     }
 }
 
-/* Copies the bytes that a function reads from host memory to the shadow, which is the copy of the
- * packet buffers in device memory. */
+/* Copies packet bytes from host memory to device memory before a function reads them. `shadow` is
+ * the copy of all packet buffers in device memory. */
 GW_GROUP void gw_fetch(gw_u8 *shadow, const gw_u8 *host, const gw_descriptor *descriptors,
                        gw_u32 count, gw_reach reach)
 {
     gw_copy_packets(shadow, host, descriptors, 0, count, reach.reads_bytes);
 }
 
-/* Copies the bytes that a function wrote back to host memory. The first and last word of a packet
- * may contain other bytes. These were fetched before or are outside the frame, so the copy does no
- * harm. */
+/* Copies packet bytes from device memory to host memory after a function has written them. The
+ * first and the last copied word of a packet may contain other bytes. These were fetched before or
+ * are outside the frame, so the copy does no harm. */
 GW_GROUP void gw_return(gw_u8 *shadow, gw_u8 *host, const gw_descriptor *descriptors,
                         const gw_outcome *outcomes, gw_u32 count, gw_reach reach)
 {
@@ -152,9 +154,9 @@ GW_GROUP void gw_return(gw_u8 *shadow, gw_u8 *host, const gw_descriptor *descrip
 }
 
 /*
- * Address of the parameters of a launch in host memory, or 0 if copy engines transfer arrays and
- * buffers. The arrays have the same layout in host memory and in device memory, so this address
- * locates all of them.
+ * Host address of the array of packet parameters, or 0 if the copy engines of the GPU transfer all
+ * packet data. All packet arrays have the same layout in host memory and in device memory. This
+ * address therefore locates each of them.
  */
 typedef gw_u64 gw_host_arrays;
 
@@ -181,8 +183,8 @@ GW_GROUP void gw_fetch_arrays(const gw_chunk_arrays *chunk, gw_host_arrays host,
 
 /*
  * Copies the results of the packets in a bin (a batch of packets) to host memory. If the work-group
- * has more than one warp, the first warp does not take part. One of its lanes takes the next bin at
- * the same time.
+ * has several warps, the first warp does not copy. One of its lanes takes the next bin at the same
+ * time.
  */
 GW_GROUP void gw_return_arrays(const gw_chunk_arrays *chunk, gw_host_arrays host, gw_u32 has_chain,
                                gw_u32 first, gw_u32 count)

@@ -1,5 +1,6 @@
-/* The dialect for the system's C compiler (gcc or clang). On a CPU, a work-group consists of one
- * lane. */
+/* Defines the primitives of the kernel dialect for the system's C compiler (gcc or clang). The
+ * kernel dialect is the C subset in which packet functions are written. On a CPU, a work-group
+ * consists of one lane (thread). */
 #ifndef GODWIT_DIALECT_CPU_H
 #define GODWIT_DIALECT_CPU_H
 
@@ -40,7 +41,8 @@ GW_LANE gw_u32 gw_lane_count(void)
     return 1;
 }
 
-/* Maximum number of lanes that scan one packet together. A CPU core has only one lane. */
+/* Maximum number of lanes (threads) that scan one packet together. A work-group on a CPU has only
+ * one lane. */
 #define GW_PACKET_LANES 1u
 
 GW_LANE void gw_barrier(void)
@@ -153,9 +155,9 @@ GW_LANE gw_u32 gw_rank_line(const gw_u64 *keys, gw_u32 count, gw_u64 key)
 }
 #endif
 
-/* Returns the ones' complement sum of 16-bit words. It adds native 64-bit words with end-around
- * carry. The sum does not depend on the width of the words. Only its last step depends on the byte
- * order (RFC 1071, section 2 (B) and (C)). */
+/* Returns the ones' complement sum of 16-bit words (RFC 1071, section 2 (B) and (C)). It adds
+ * native 64-bit words with end-around carry, which gives the same sum. Only the last step depends
+ * on the byte order. */
 GW_LANE gw_u32 gw_ones_sum(const gw_u8 *bytes, gw_u32 length)
 {
     gw_u64 sum = 0;

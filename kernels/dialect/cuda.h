@@ -1,5 +1,6 @@
-/* The dialect for NVRTC (CUDA C++). Its pointers are generic, so each primitive needs only one
- * definition for all address spaces. */
+/* Defines the primitives of the kernel dialect for NVRTC, the run-time compiler of CUDA C++. The
+ * kernel dialect is the C subset in which packet functions are written. CUDA pointers are generic,
+ * so one definition of a primitive serves all address spaces. */
 #ifndef GODWIT_DIALECT_CUDA_H
 #define GODWIT_DIALECT_CUDA_H
 
@@ -9,8 +10,9 @@ typedef unsigned int gw_u32;
 typedef unsigned long long gw_u64;
 
 #define GW_STATIC_ASSERT(condition, name) static_assert(condition, #name)
-/* The asserts of struct offsets need a compiler that evaluates offsetof at compile time. NVRTC 13.5
- * does so, and NVRTC 13.0 does not. All versions assert the sizes of structs. */
+/* To assert the offset of a struct field, the compiler must evaluate offsetof at compile time.
+ * NVRTC 13.5 does so, and NVRTC 13.0 does not. The sizes of structs are asserted with all versions.
+ */
 #if defined(__has_builtin) && __has_builtin(__builtin_offsetof)
 #define GW_ASSERT_OFFSET(type, field, bytes)                                                       \
     static_assert(__builtin_offsetof(type, field) == (bytes), #type "." #field)
@@ -24,15 +26,16 @@ typedef unsigned long long gw_u64;
 #define GW_PRIVATE
 #define GW_TABLE static __constant__ const
 
-/* Number of threads per CUDA block. It suffices for nine threads for each of 32 packets, or for
- * three threads for each of 64 packets. */
+/* Number of threads per CUDA block. It suffices for 32 packets with nine threads each, or for 64
+ * packets with three threads each. */
 #define GW_GROUP_LANES 288u
 
-/* Minimum number of resident blocks per multiprocessor. With two blocks, each lane can use 112
+/* Minimum number of resident blocks per multiprocessor. With two blocks, each thread can use 112
  * registers. */
 #define GW_GROUPS_MIN 2
 
-/* Functions whose lanes exchange words run with several lanes per packet. */
+/* With CUDA, functions whose lanes (threads) exchange words process each packet with several lanes.
+ */
 #define GW_TEAM_FORM        GW_BY_GROUP
 #define GW_TEAM_FORMS(list) list
 
@@ -122,7 +125,7 @@ GW_LANE void gw_local_max(gw_u32 *word, gw_u32 value)
  * Loads and stores at unaligned addresses. A device accesses only aligned words, with one
  * instruction per word, so these functions access as few words as possible. Every aligned word that
  * they read lies within the same packet buffer or table image. Buffers and images begin and end at
- * multiples of 64 bytes. Most frames begin at an even address.
+ * multiples of 64 bytes.
  */
 GW_LANE gw_u32 gw_load_be16(const gw_u8 *bytes)
 {
@@ -209,9 +212,8 @@ GW_LANE gw_u64 gw_rotate_left64(gw_u64 value, gw_u32 bits)
     return (value << (bits & 63)) | (value >> ((64 - bits) & 63));
 }
 
-/* Returns the XOR of three words, computed with one instruction. The inline assembly prevents the
- * compiler from using two instructions. The first of these would wait for the operand that is ready
- * last. */
+/* Returns the XOR of three words, computed with one instruction. Without the inline assembly, the
+ * compiler could use two dependent instructions. */
 GW_LANE gw_u32 gw_xor3(gw_u32 a, gw_u32 b, gw_u32 c)
 {
     gw_u32 sum;

@@ -1,6 +1,7 @@
-/* gw_find_word searches two rows of four 64-bit words each, in order. A word matches if it equals
- * the expected value of its row in the bits of `mask`. The function returns the first match, or 0
- * if there is no match. An expected value is never 0. Each word is read with a single load. */
+/* gw_find_word searches two rows of four 64-bit words each, in order. A word matches if the bits
+ * that `mask` selects equal those of the expected value of its row. The function returns the first
+ * match, or 0 if there is no match. An expected value is never 0. Each word is read with a single
+ * load. */
 #ifndef GODWIT_DIALECT_FIND_H
 #define GODWIT_DIALECT_FIND_H
 
@@ -24,8 +25,8 @@ GW_LANE gw_u64 gw_find_word(const gw_u64 *first, gw_u64 expected_first, const gw
 
 #else
 
-/* Searches for a word in portable C. The code has no branches, because random words would
- * mispredict them. It scans backwards, so that the first match is the result. */
+/* Searches for a word in portable C. The code has no branches, because a CPU cannot predict them
+ * for random words. It scans backwards, so that the first match is the result. */
 GW_LANE gw_u64 gw_find_word(const GW_GLOBAL gw_u64 *first, gw_u64 expected_first,
                             const GW_GLOBAL gw_u64 *second, gw_u64 expected_second, gw_u64 mask)
 {

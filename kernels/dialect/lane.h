@@ -1,5 +1,5 @@
-/* Inputs of packet functions, for one lane and for a work-group, and helpers that write a packet's
- * outcome. */
+/* Inputs of packet functions, and helpers that write the outcome of a packet. A function processes
+ * a packet with one lane (thread), or a batch of packets with all lanes of a work-group. */
 #ifndef GODWIT_LANE_H
 #define GODWIT_LANE_H
 

@@ -1,8 +1,11 @@
 /*
  * Templates of the loops over packets that the tool gopt transforms (docs/gopt.md). The transformed
- * loop switches to another packet at each access that likely misses all caches. The build
- * instantiates gw_bin_NAME for each function with such accesses. Other functions use loops_cpu.h.
- * With a group of 0 or 1 packets, the loop processes one packet after the other.
+ * loop processes a group of packets in turns. It switches to another packet at each memory access
+ * that likely misses all caches. With a group of 0 or 1 packets, it processes one packet after the
+ * other.
+ *
+ * The build instantiates gw_bin_NAME for each function with such accesses. Other functions use the
+ * loop in loops_cpu.h.
  */
 
 #define GOPT_GROUP     group
@@ -50,27 +53,29 @@ static __attribute__((noinline, flatten)) void gw_bin_NAME(const gw_bin_call *ca
     const gw_u32 variant = call->variant;
     const gw_u32 group = call->group;
 
-    /* The loop reads the frames in this order, so it prefetches the frames of the next packets. */
+    /* This loop prefetches the frames of the first packets. The loop below prefetches all other
+     * frames ahead of their use. */
     for (gw_u32 i = 0; group != 1 && i < count && i < GW_FRAMES_AHEAD; i++) {
         GW_FETCH(arena + (gw_u64)descriptors[i].buffer * GW_BUFFER_UNIT + descriptors[i].head);
     }
-    /* The packets of a bin (a batch of packets) are in different buffers, so the iterations are
-     * independent. */
+    /* The packets of a bin (a batch of packets) are in different buffers, so the loop iterations
+     * are independent. */
 #pragma gopt independent
     for (gw_u32 i = 0; i < count; i++) {
         if (group != 1 && i + GW_FRAMES_AHEAD < count) {
             const gw_descriptor *far = &descriptors[i + GW_FRAMES_AHEAD];
             GW_FETCH(arena + (gw_u64)far->buffer * GW_BUFFER_UNIT + far->head);
         }
-        /* The function modifies the descriptor in place. With a local copy, gopt would save the
-         * copy at every switch between packets. Only head and length change. */
+        /* The function modifies the packet descriptor in its array. The transformed loop would have
+         * to save a local copy at every switch between packets. */
         gw_descriptor *descriptor = descriptors + i;
         gw_outcome *outcome = outcomes + i;
         outcome->verdict = 0;
         outcome->reason = 0;
         outcome->port = 0;
         outcome->value = 0;
-        /* At a switch between packets, gopt saves only the values that differ between packets. */
+        /* When the transformed loop switches between packets, it saves only the values that differ
+         * between packets. */
         gw_u8 *buffer = arena + (gw_u64)descriptor->buffer * GW_BUFFER_UNIT;
         const gw_u64 parameter = parameters[i];
         const gw_lane lane = {buffer, image, parameter, variant};

@@ -32,7 +32,7 @@
 #define GODWIT_LOOPS_CHAIN_H
 
 /* Upper bound for the number of functions that a device runs one after another for a batch of
- * packets. The loop never reaches it, because the rank of the function increases in each step. */
+ * packets. The loop never reaches this bound, because each function runs at most once. */
 #define GW_STEPS_MAX 0xffffu
 
 /* Returns whether the device executes several functions one after another without the host. The
@@ -82,9 +82,9 @@ GW_LANE gw_u32 gw_trail_hops(gw_u32 trail)
     return hops;
 }
 
-/* Stores the next function and the updated trail of each packet that the current function has
- * processed. If the packets are packed in the chain scratch, copies them back to the arrays of the
- * batch first. */
+/* Stores the next function of each packet that the current function has processed. Adds the verdict
+ * of the packet to its trail, the record of its path on the device. If the packets are in the chain
+ * scratch, first copies their results to the arrays of the batch. */
 GW_GROUP void gw_record_hops(const gw_chunk_arrays *chunk, const GW_LOCAL gw_steps *steps,
                              gw_u32 step)
 {
@@ -120,8 +120,8 @@ GW_GROUP void gw_record_hops(const gw_chunk_arrays *chunk, const GW_LOCAL gw_ste
     }
 }
 
-/* Copies the packets that continue to function `hop` into consecutive elements of the chain
- * scratch, so that no lane is idle. */
+/* Collects the packets whose next function is `hop` in consecutive elements of the chain scratch.
+ * Otherwise, the lanes of packets with another next function would be idle. */
 GW_GROUP void gw_pack_packets(const gw_chunk_arrays *chunk, GW_LOCAL gw_steps *steps, gw_u32 hop)
 {
     const gw_u64 first = steps->bin.first;
@@ -138,9 +138,8 @@ GW_GROUP void gw_pack_packets(const gw_chunk_arrays *chunk, GW_LOCAL gw_steps *s
  * Selects the next function of a bin (a batch of packets) and the packets that this function
  * processes. Returns 0 if no packet continues on the device.
  *
- * All lanes of the work-group call this function. It contains four barriers. They ensure that other
- * lanes have written the outcomes, the hops, the minimum and maximum hop, and the packed packets
- * before this lane reads them.
+ * All lanes of the work-group call this function, which contains four barriers. The barriers ensure
+ * that each lane sees what the other lanes have written.
  */
 GW_GROUP gw_u32 gw_next_step(const gw_chunk_arrays *chunk, GW_LOCAL gw_steps *steps, gw_u32 step)
 {

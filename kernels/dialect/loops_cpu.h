@@ -2,9 +2,9 @@
  * The loop over the packets of a bin (a batch of packets for one function) on a CPU core. It calls
  * a function for one packet at a time.
  *
- * Memory accesses stall the core, so the loop prefetches in two steps. It prefetches the frame of
- * the packet that follows in 2 * GW_AHEAD iterations. It also prefetches the lines of the table
- * that the function needs for the packet that follows in GW_AHEAD iterations.
+ * Memory accesses stall the core, so the loop prefetches data for later packets. It prefetches
+ * frames 2 * GW_AHEAD packets before they are processed. It prefetches the lines of the function's
+ * table GW_AHEAD packets before they are needed.
  */
 #ifndef GODWIT_LOOPS_CPU_H
 #define GODWIT_LOOPS_CPU_H
@@ -31,7 +31,8 @@ typedef void gw_packet_function(const gw_lane *, gw_descriptor *, gw_outcome *);
 typedef void gw_touch_function(const gw_lane *, const gw_descriptor *);
 
 /* Runs a function over all packets of a bin (a batch of packets). The loop is inlined once for each
- * function, so that the compiler turns the calls through both pointers into direct calls. */
+ * function. The compiler can then replace the calls through `packet` and `touch` with direct calls.
+ */
 static inline __attribute__((always_inline)) void gw_bin_loop(const gw_bin_call *call,
                                                               gw_u32 variant,
                                                               gw_packet_function *packet,
@@ -72,7 +73,8 @@ static inline __attribute__((always_inline)) void gw_bin_loop(const gw_bin_call 
     }
 }
 
-/* Defines a touch function (prefetch of table lines) that does nothing. */
+/* Defines a touch function that does nothing, for a packet function without table lines to
+ * prefetch. */
 #define GW_NO_TOUCH(name)                                                                          \
     GW_LANE void gw_##name##_touch(const gw_lane *lane, const gw_descriptor *descriptor)           \
     {                                                                                              \
@@ -80,9 +82,9 @@ static inline __attribute__((always_inline)) void gw_bin_loop(const gw_bin_call 
         (void)descriptor;                                                                          \
     }
 
-/* Defines gw_bin_<name>, the loop over a batch of packets for a function without accesses that
- * likely miss all caches. The compiler generates separate code for variants 0 and 1, in which the
- * variant is a constant. */
+/* Defines gw_bin_<name>, the loop over a batch of packets for a function that gopt does not
+ * transform. The compiler generates separate code for the variants (kinds of processing) 0 and 1,
+ * in which the variant is a constant. */
 #define GW_BIN_LOOP(name)                                                                          \
     static __attribute__((noinline)) void gw_bin_##name(const gw_bin_call *call)                   \
     {                                                                                              \

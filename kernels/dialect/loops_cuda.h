@@ -16,7 +16,8 @@
 
 #include "bus_cuda.h"
 
-/* Arguments that both entry points share. All pointers are accessible to the device. */
+/* Arguments that the kernels gw_chunk and gw_persistent share. The device can access the memory
+ * behind all pointers. */
 typedef struct gw_device {
     gw_u8 *shadow;               /* copy of all packet buffers in device memory; 64-byte aligned */
     gw_u8 *host;                 /* all packet buffers in host memory, accessed over the bus */
@@ -113,9 +114,9 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     __shared__ gw_reach reach;
     __shared__ gw_u32 taken;
     __shared__ long long started;
-    /* For each lane, the configured functions for which the parts of the local memory are prepared.
-     * The array is in shared memory to save registers, because each lane reads it only once per bin
-     * (batch of packets). */
+    /* For each lane, records the configured functions for which the work-group has prepared its
+     * local memory. The array is in shared memory to save registers, because each lane reads it
+     * only once per bin (batch of packets). */
     __shared__ gw_prepared prepared[GW_GROUP_LANES];
     gw_unprepare(&prepared[gw_lane_id()]);
     gw_chunk_arrays chunk;
@@ -162,10 +163,8 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
             const long long now = clock64();
             cycles[taken] = (gw_u32)(now - started);
             started = now;
-            /* The counter starts at 0, and work-groups take bins (batches of packets) from it.
-             * Together, the work-groups increment it bin_count times, including one last increment
-             * per work-group that finds no bin. It therefore wraps to 0 at the end of the launch.
-             */
+            /* Each bin of the launch (batch of packets) causes one increment of this counter. The
+             * increment number bin_count sets the counter to 0 again, for the next launch. */
             const gw_u32 more = steps.bin.part & GW_PART_MORE;
             const gw_u32 index = more ? taken + 1 : gridDim.x + atomicInc(next_bin, bin_count - 1);
             taken = gw_take(&steps, &reach, &device, bins, bin_count, next_bin, index, more);
@@ -177,14 +176,14 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     }
 }
 
-/* The words of a mailbox (queue between host and work-group) that the host writes. */
+/* Words of a mailbox (queue from the host to a work-group) that the host writes. */
 typedef struct gw_mailbox_words {
     gw_u64 counters; /* posted | stop << 32 */
     gw_u64 extent;
 } gw_mailbox_words;
 
-/* Reads both words of a mailbox in one bus request, with acquire order. The host may write between
- * the reads of the two words, so they can belong to different states. */
+/* Reads the two words of a mailbox that the host writes, in one bus request and with acquire order.
+ * The host may write during the request, so one of the words may be newer than the other. */
 GW_LANE gw_mailbox_words gw_read_mailbox(const gw_mailbox *box)
 {
     gw_mailbox_words words;
@@ -200,7 +199,8 @@ GW_LANE gw_mailbox_words gw_read_mailbox(const gw_mailbox *box)
 #define GW_POLLS_BEFORE_PAUSE 4096u
 #define GW_PAUSE_NS           256u
 
-/* State of a mailbox (queue between host and work-group) that lane 0 shares with its work-group. */
+/* State of a mailbox (queue from the host to a work-group). Lane 0 reads it and shares it with the
+ * other lanes of the work-group. */
 typedef struct gw_mailbox_view {
     gw_u32 posted; /* value of gw_mailbox.posted; if no slot is new, the work-group must end */
     gw_u32 first;  /* first unit of the next bin's buffers, if they are contiguous */
@@ -220,8 +220,8 @@ GW_LANE gw_mailbox_view gw_await(const gw_mailbox *box, gw_u32 taken)
     }
     gw_mailbox_view view;
     view.posted = (gw_u32)words.counters;
-    /* `extent` describes the slot that the host filled last. It may be older or newer than the
-     * counters that were read with it, so its tag must match. */
+    /* `extent` is the address range of the packet buffers in the slot that the host filled last. It
+     * may be older or newer than the counters, so its upper 16 bits must match `posted`. */
     const gw_u32 matches =
         view.posted == taken + 1 && words.extent >> 48 == (view.posted & 0xffffu);
     view.first = (gw_u32)words.extent;
@@ -233,13 +233,14 @@ GW_LANE gw_mailbox_view gw_await(const gw_mailbox *box, gw_u32 taken)
  * Capacity for packet buffers in the shared memory of a work-group, in words of 16 bytes. A load
  * from shared memory takes a tenth of the time of a load from device memory.
  *
- * The buffers keep the order that they have in host memory. The work-group loads them together with
- * the mailbox slot, because it already knows their address range. A batch of packets then waits for
- * one bus round trip instead of two.
+ * The mailbox contains the address range of contiguous packet buffers. The work-group can therefore
+ * load the buffers and the mailbox slot at the same time. A batch of packets then waits for one bus
+ * round trip instead of two.
  */
 #define GW_NEAR_WORDS (GW_EXTENT_UNITS_MAX * GW_UNIT_WORDS)
 
-/* Number of words of packet buffers in shared memory that each lane loads. */
+/* Number of words that each lane (thread) loads when the work-group copies packet buffers to shared
+ * memory. */
 #define GW_NEAR_LANE_WORDS ((GW_NEAR_WORDS + GW_GROUP_LANES - 1) / GW_GROUP_LANES)
 
 /* Maximum number of packets whose descriptors, parameters, outcomes and trails a persistent
@@ -256,8 +257,8 @@ typedef struct gw_instance {
 #define GW_INSTANCES     16u
 #define GW_INSTANCE_NONE 0xffffffffu
 
-/* Returns the data of a configured function. Reads device memory only if the cache slot holds
- * another function. */
+/* Returns the data of a configured function. Reads device memory only if the cache slot `cached`
+ * holds the data of another function. */
 GW_LANE gw_instance gw_instance_of(const gw_device *device, const gw_instance *cached,
                                    gw_u32 number)
 {
@@ -296,9 +297,9 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     __shared__ gw_instance instances[GW_INSTANCES];
     __shared__ gw_mailbox_view view;
     __shared__ gw_reach reach;
-    /* For each lane, the configured functions for which the parts of the local memory are prepared.
-     * The array is in shared memory to save registers, because each lane reads it only once per bin
-     * (batch of packets). */
+    /* For each lane, records the configured functions for which the work-group has prepared its
+     * local memory. The array is in shared memory to save registers, because each lane reads it
+     * only once per bin (batch of packets). */
     __shared__ gw_prepared prepared[GW_GROUP_LANES];
     gw_unprepare(&prepared[gw_lane_id()]);
     gw_mailbox *box = (gw_mailbox *)(mailboxes + blockIdx.x * mailbox_bytes);

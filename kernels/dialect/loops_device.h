@@ -83,9 +83,9 @@ GW_LANE void gw_unprepare(gw_prepared *prepared)
     }                                                                                              \
     gw_##name##_bin(&work, &scratch->name##_);
 
-/* If GW_LANE_FORMS is defined, all functions run with one lane per packet. This is for compilers
- * that cannot handle barriers in functions. It also prevents the device from continuing with the
- * next function without the host. */
+/* If GW_LANE_FORMS is defined, all functions run with one lane (thread) per packet, and all packets
+ * return to the host after each function. This mode is for compilers that cannot handle barriers in
+ * functions. */
 #ifdef GW_LANE_FORMS
 #define GW_GROUP_FORM GW_BY_LANE
 #else

@@ -1,9 +1,12 @@
 /*
- * The entry points under OpenCL. Work sizes are one-dimensional.
+ * Entry points of the kernels under OpenCL. Work sizes are one-dimensional.
  *
- *   gw_chunk        launched once per chunk (the bins of one launch), with any number of groups
- *   gw_persistent   launched once; group i serves mailbox i until the host stops it. It needs
- *                   OpenCL C 2.0 for atomics between host and device
+ * gw_chunk is launched once for each chunk (the batches of packets of one launch), with any number
+ * of work-groups.
+ *
+ * gw_persistent is launched once. Work-group i processes the batches of packets in mailbox i, a
+ * queue shared with the host, until the host stops it. It needs OpenCL C 2.0 for atomics between
+ * host and device.
  */
 #ifndef GODWIT_LOOPS_OPENCL_H
 #define GODWIT_LOOPS_OPENCL_H
@@ -64,7 +67,7 @@ __kernel void gw_chunk(__global gw_u8 *arena, const __global gw_u8 *images,
 /*
  * Memory scope of atomic operations that includes the host and the device. A compiler of OpenCL C
  * 3.0 may lack this scope. The host then starts persistent work-groups only on CPU devices, where
- * both scopes are the same.
+ * the scope of the device includes the host.
  */
 #if __OPENCL_C_VERSION__ == 200 || defined(__opencl_c_atomic_scope_all_devices)
 #define GW_SCOPE_HOST memory_scope_all_svm_devices
@@ -72,8 +75,8 @@ __kernel void gw_chunk(__global gw_u8 *arena, const __global gw_u8 *images,
 #define GW_SCOPE_HOST memory_scope_device
 #endif
 
-/* Reads a word that the host writes, with acquire order. All writes of the host before its store of
- * the word are visible afterwards. */
+/* Reads a word that the host writes, with acquire order. A caller that reads a new value also sees
+ * all writes that the host made before. */
 GW_LANE gw_u32 gw_load_acquire(volatile __global gw_u32 *word)
 {
     return atomic_load_explicit((volatile __global atomic_uint *)word, memory_order_acquire,

@@ -1,7 +1,10 @@
 /*
- * The dialect for OpenCL C 1.2 and later, without the generic address space. Each primitive on
- * bytes has one overload for each address space. Overloading is an attribute of clang, and every
- * OpenCL compiler that we know is built on clang.
+ * Defines the primitives of the kernel dialect for OpenCL C 1.2 and later. The kernel dialect is
+ * the C subset in which packet functions are written.
+ *
+ * Each primitive on bytes has one overload for each address space, because not all versions of
+ * OpenCL C have generic pointers. Overloading is an attribute of clang, and every OpenCL compiler
+ * that we know is built on clang.
  */
 #ifndef GODWIT_DIALECT_OPENCL_H
 #define GODWIT_DIALECT_OPENCL_H
@@ -59,9 +62,9 @@ GW_LANE gw_u32 gw_lane_count(void)
 
 #define gw_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 
-/* Functions whose lanes exchange words run with one lane per packet here. OpenCL C 1.2 has no
- * shuffles. The usual OpenCL device is a CPU, which runs the lanes one after another and pays for
- * every barrier. */
+/* Under OpenCL, functions whose lanes exchange words process each packet with one lane, because
+ * OpenCL C 1.2 has no shuffles. The usual OpenCL device is a CPU. It runs the lanes one after
+ * another, so every barrier is expensive. */
 #define GW_TEAM_FORM GW_BY_LANE
 #define GW_TEAM_FORMS(list)
 

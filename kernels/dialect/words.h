@@ -1,7 +1,7 @@
 /*
- * Vocabulary for code that computes with the 32-bit words of one lane (packet). Code that uses
- * these names also compiles for words of sixteen lanes (words_avx512.h). README.md describes the
- * names.
+ * Macros for code that computes with the 32-bit words of packets. With this header, each value is a
+ * word of one packet. The same code also compiles with words_avx512.h, where each value is a word
+ * of each of sixteen packets. README.md describes the macros.
  */
 #ifndef GODWIT_WORDS_H
 #define GODWIT_WORDS_H

@@ -1,5 +1,6 @@
-/* Vocabulary for code that computes with the 32-bit words of sixteen lanes (packets) at once, in
- * AVX-512 registers. After this header, the names that words.h defines have this meaning. */
+/* Redefines the macros of words.h, so that each value holds a 32-bit word of each of sixteen
+ * packets in an AVX-512 register. Code that uses these macros then processes sixteen packets at
+ * once. */
 #ifndef GODWIT_WORDS_AVX512_H
 #define GODWIT_WORDS_AVX512_H
 
@@ -8,8 +9,8 @@
 /* One word of each of sixteen lanes. */
 typedef gw_u32 gw_words_16 __attribute__((vector_size(64)));
 
-/* Converts its argument to a register. The argument is the words of sixteen lanes, or one number
- * for all lanes. */
+/* Converts its argument to an AVX-512 register. The argument is either one word of each of sixteen
+ * packets, or one number for all of them. */
 #define GW_REGISTER(a) ((__m512i)((a) + (gw_words_16){0}))
 
 #undef GW_WORD

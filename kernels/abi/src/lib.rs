@@ -75,9 +75,11 @@ impl Descriptor {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Index into the verdicts that the function declares, or [`VERDICT_DROP`].
+    /// Verdict of the packet: an index into the verdicts that the function declares, or
+    /// [`VERDICT_DROP`].
     pub verdict: u8,
-    /// Index into the drop reasons that the function declares, if the verdict is [`VERDICT_DROP`].
+    /// Reason for the drop, if the verdict is [`VERDICT_DROP`]: an index into the drop reasons that
+    /// the function declares.
     pub reason: u8,
     /// Egress port of the packet, if the verdict requires a port, or [`PORT_FLOOD`].
     pub port: u16,
@@ -99,14 +101,16 @@ impl Outcome {
     }
 }
 
-/// A bin: a batch of packets for one function, processed by one work-group of a device (`gw_bin`).
+/// A bin is a batch of packets for one function (`gw_bin`). One work-group of a device processes
+/// it.
 ///
-/// All packets have the same variant (kind of processing), length class, and row of the device
-/// chain.
+/// All packets of a bin need the same kind of processing (variant), and their frames have similar
+/// lengths.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bin {
-    /// Index of the first packet in the arrays of the chunk (the bins of one launch).
+    /// Index of the bin's first packet in the packet arrays of the chunk (the bins that are
+    /// launched together).
     pub first: u32,
     /// Number of packets.
     pub count: u16,
@@ -122,29 +126,31 @@ pub struct Bin {
     pub length_class: u16,
     /// Row of the configured function in the device chain.
     pub row: u8,
-    /// Flags [`PART_MORE`] and [`PART_REST`] of a bin that contains packets of several variants.
+    /// Flags [`PART_MORE`] and [`PART_REST`], which connect the parts of a bin with several
+    /// variants (kinds of processing).
     pub part: u8,
 }
 
-/// Flag of [`Bin::part`]: the next entry of the chunk is another part of the same bin, with another
-/// variant. The same work-group runs that part next (`GW_PART_MORE`).
+/// Flag of [`Bin::part`]: the next [`Bin`] of the launch belongs to the same batch of packets. The
+/// work-group that runs this part also runs the next part (`GW_PART_MORE`).
 pub const PART_MORE: u8 = 1;
-/// Flag of [`Bin::part`]: the previous entry of the chunk is another part of the same bin. No other
-/// work-group may start with this part (`GW_PART_REST`).
+/// Flag of [`Bin::part`]: the previous [`Bin`] of the launch belongs to the same batch of packets.
+/// Only the work-group that ran the previous part runs this part (`GW_PART_REST`).
 pub const PART_REST: u8 = 2;
 
-/// Header of the device chain: the functions that a device executes one after another without
-/// returning packets to the host (`gw_chain`).
+/// Header of the device chain (`gw_chain`). The device chain lets a device run several functions
+/// one after another without returning packets to the host.
 ///
-/// A [`ChainStage`] for each configured function follows the header. After these, a table holds the
-/// next function for each configured function, row and verdict, as a `u32`.
+/// A [`ChainStage`] for each configured function follows the header. After these, a table of `u32`
+/// holds the next function for each configured function, class of packets and verdict.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chain {
-    /// Number of rows in the table for each configured function, one for each class of packets. The
-    /// value is 0 if there is no chain.
+    /// Number of rows that each configured function has in the table of next functions. There is
+    /// one row for each class of packets. The value is 0 if there is no device chain.
     pub rows: u32,
-    /// Number of columns per row. Packets with a higher verdict do not continue on the device.
+    /// Number of columns in each row, one for each verdict. A packet does not continue on the
+    /// device if its verdict has no column.
     pub verdicts: u32,
     /// Number of configured functions.
     pub instances: u32,
@@ -152,35 +158,36 @@ pub struct Chain {
     pub reserved: [u32; 13],
 }
 
-/// Kernel and variant of one configured function on the device chain (`gw_chain_stage`).
+/// Kernel and variant (kind of processing) with which a device runs one configured function after
+/// another function (`gw_chain_stage`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChainStage {
     /// Kernel number of the function.
     pub kernel: u32,
-    /// Variant (kind of processing) of all packets that reach the function on the device.
+    /// Variant (kind of processing) of all packets that the device passes to the function.
     pub variant: u32,
 }
 
-/// Value that marks the end of a packet's path on the device (`GW_HOP_NONE`).
+/// Marks the end of a packet's path on a device (`GW_HOP_NONE`).
 ///
-/// A hop is the transition of a packet to its next function on a device. The lower 16 bits hold the
-/// index of that function. The upper 16 bits hold the rank of that function, which is lower than
-/// the rank of every function that follows it.
+/// All other values of a hop name the function that processes the packet next. Bits 0 to 15 hold
+/// the index of this function. Bits 16 to 31 hold its rank in the order of execution. Functions
+/// with lower ranks run first.
 pub const HOP_NONE: u32 = u32::MAX;
-/// Trail of a packet that made no transition between functions on a device (`GW_TRAIL_NONE`).
+/// Trail of a packet that ran through only one function on a device (`GW_TRAIL_NONE`).
 ///
-/// A trail records the transitions of a packet (hops) for the host. Each hop takes one byte, which
-/// holds the verdict that caused it. The first hop is in the lowest bits, and unused bytes are
-/// 0xff.
+/// The trail of a packet tells the host which path the packet took on a device. Each byte holds a
+/// verdict that led to a next function on the device. The first verdict is in the lowest byte, and
+/// unused bytes are 0xff.
 pub const TRAIL_NONE: u32 = u32::MAX;
 /// Maximum number of transitions between functions that a packet makes on a device (`GW_HOPS_MAX`).
 pub const HOPS_MAX: usize = 4;
 /// Size of the chain scratch per packet, in bytes (`GW_CHAIN_SCRATCH_BYTES`).
 ///
-/// A work-group uses the chain scratch to collect the packets that continue to the next function on
-/// the device. The capacity is a multiple of [`MAILBOX_SLOT_PACKETS`], and the host zeroes the
-/// memory once.
+/// The chain scratch is memory in which a work-group collects the packets that continue to a next
+/// function on the device. Its capacity is a multiple of [`MAILBOX_SLOT_PACKETS`]. The host zeroes
+/// the memory once.
 pub const CHAIN_SCRATCH_PACKET_BYTES: usize = 40;
 
 /// Header of a mailbox, the queue through which the host gives batches of packets to one persistent
@@ -193,7 +200,8 @@ pub struct Mailbox {
     /// Stop request, written by the host. If it is not 0, the work-group ends after the last filled
     /// slot.
     pub stop: u32,
-    /// Address range of the last posted bin ([`extent`]). The host writes it.
+    /// Address range of the packet buffers of the bin that the host posted last ([`extent`]). The
+    /// host writes it.
     pub extent: u64,
     /// Must be 0.
     pub reserved_host: [u32; 12],
@@ -213,8 +221,8 @@ pub const EXTENT_UNITS_MAX: u32 = 192;
 /// Returns the value of [`Mailbox::extent`] for a bin (a batch of packets): the address range of
 /// its packet buffers.
 ///
-/// The range is valid only if the buffers are contiguous in the order of `descriptors`. Otherwise,
-/// its length is 0. `posted` is the value of [`Mailbox::posted`] that includes the bin.
+/// If the buffers are not contiguous in the order of `descriptors`, the length of the range is 0.
+/// `posted` is the value that [`Mailbox::posted`] has after the host has posted the bin.
 pub fn extent(descriptors: &[Descriptor], posted: u32) -> u64 {
     let tag = u64::from(posted as u16) << 48;
     let Some(first) = descriptors.first() else { return tag };
@@ -234,8 +242,8 @@ pub const MAILBOX_POLLING: u32 = 1;
 /// Value of [`Mailbox::running`] after the work-group has ended.
 pub const MAILBOX_ENDED: u32 = 2;
 
-/// Granularity of a slot's capacity, in packets. If the capacity is a multiple of this number,
-/// slots begin at multiples of 64 bytes.
+/// The capacity of a mailbox slot must be a multiple of this number of packets. Slots then begin at
+/// multiples of 64 bytes.
 pub const MAILBOX_SLOT_PACKETS: usize = 16;
 
 /// Layout of a slot in a mailbox (queue between host and work-group). All offsets are bytes from
@@ -312,8 +320,8 @@ mod tests {
         let tag = 7_u64 << 48;
         let side_by_side = [buffer(1000, 2), buffer(1002, 3), buffer(1005, 2)];
         assert_eq!(extent(&side_by_side, 0x1_0007), tag | 7 << 32 | 1000);
-        // Buffers with a gap, buffers in the wrong order, or one unit too many give the length 0.
-        // The upper bits still hold `posted`.
+        // The address range has length 0 if the buffers have a gap, are in the wrong order, or are
+        // one unit too long. The upper bits still hold `posted`.
         assert_eq!(extent(&[side_by_side[0], side_by_side[2]], 7), tag);
         assert_eq!(extent(&[side_by_side[1], side_by_side[0]], 7), tag);
         let large: Vec<_> = (0..9).map(|at| buffer(24 * at, 24)).collect();
