@@ -10,8 +10,8 @@
 #define GW_PROTOCOL_TCP    6u
 #define GW_PROTOCOL_UDP    17u
 
-/* Intermediate result of a function for one packet. The code before the table lookup passes it to
- * the code that runs the lookup. */
+/* Intermediate result of a function for one packet. The code that runs before the table lookup
+ * passes it to the code of the lookup. */
 typedef struct gw_half {
     GW_GLOBAL gw_u8 *frame; /* first byte of the frame */
     gw_u32 offset;          /* offset at which the second half continues; 0: nothing left to do */

@@ -47,12 +47,12 @@ typedef struct gw_dpi_scratch {
     gw_dpi_part parts[2][GW_DPI_GROUP_LANES]; /* of even and of odd rounds */
 } gw_dpi_scratch;
 
-/* Assignment of work-items to the packets of a bin (a batch of packets). All work-items of the
+/* Tells which work-items search which packets of a bin (a batch of packets). All work-items of the
  * work-group compute the same values. */
 typedef struct gw_dpi_shares {
     gw_u32 run_up_bytes;
     gw_u32 segment_bytes; /* minimum length of a segment */
-    gw_u32 lanes_log2;    /* binary logarithm of the lanes per packet */
+    gw_u32 lanes_log2;    /* binary logarithm of the work-items per packet */
     gw_u32 packets;       /* packets per round */
 } gw_dpi_shares;
 
@@ -197,8 +197,8 @@ GW_LANE void gw_dpi_walk_bytes(gw_dpi_walk *walk, const GW_GLOBAL gw_u8 *buffer,
     }
 }
 
-/* Searches one segment of the payload, which occupies start..end of the buffer. Returns no matches
- * if the payload has no segment with this number. */
+/* Searches the segment with the number `segment` of the payload, which occupies start..end of the
+ * buffer. Returns no matches if the payload has fewer segments. */
 GW_LANE gw_dpi_part gw_dpi_segment(const gw_work *work, const GW_LOCAL gw_dpi_scratch *scratch,
                                    const gw_dpi_shares *shares, const GW_GLOBAL gw_u8 *buffer,
                                    gw_u32 start, gw_u32 end, gw_u32 segment)

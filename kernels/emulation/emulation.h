@@ -59,8 +59,8 @@ asm(".text\n"
 #error "emulation.h switches fibers on x86-64 only"
 #endif
 
-/* Meeting point of those threads of a warp that a mask selects. Each thread leaves a value that the
- * other threads of the mask can read. */
+/* Barrier for those threads of a warp that a mask selects. Each thread leaves a value that the
+ * other threads can read. */
 struct Meeting {
     unsigned arrived = 0;
     unsigned generation = 0;
@@ -74,7 +74,7 @@ struct Fiber {
     Sanitizer sanitizer;
     unsigned thread = 0;
     bool done = false;
-    /* The waiting fiber may continue once *generation differs from `awaited`. */
+    /* The fiber waits while *generation equals `awaited`. */
     const unsigned *generation = nullptr;
     unsigned awaited = 0;
 };

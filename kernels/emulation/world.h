@@ -41,7 +41,7 @@ constexpr auto TIMEOUT = std::chrono::seconds(30);
     abort();
 }
 
-/* An allocated memory area, which may be the source or the destination of a copy. */
+/* An allocated range of memory, which may be the source or the destination of a copy. */
 struct Area {
     uint64_t bytes;
     bool on_device;

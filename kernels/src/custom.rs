@@ -37,7 +37,7 @@ pub struct CustomText<'a> {
 /// The compiled and loaded kernel of a function that a user wrote.
 #[derive(Debug)]
 pub struct CustomKernel {
-    /// The kernel, compiled for each x86-64 level that this machine supports. The lowest level is
+    /// The kernel as compiled for each x86-64 level that this machine supports. The lowest level is
     /// first.
     pub levels: &'static [Level],
     /// Whether packets can be interleaved.
@@ -116,7 +116,8 @@ pub fn device_source(text: &str, customs: &[CustomText<'_>]) -> String {
     let mut rows = String::new();
     for custom in customs {
         let name = &custom.declaration.name;
-        // A table header has an include guard, so several functions may add the same header.
+        // Several functions may add the header of the same table type. Its include guard makes this
+        // valid.
         added += &custom.shapes();
         added += &custom.function();
         added += &format!("#define GW_FORM_{name} GW_BY_LANE\n");

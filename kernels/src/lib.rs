@@ -26,8 +26,8 @@ pub struct KernelInfo {
 
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
-/// Contracts and numbers of the packet functions. The build generates them from the declarations of
-/// the functions.
+/// Properties and kernel numbers of the packet functions. The build generates them from the
+/// declarations of the functions.
 pub mod declared {
     include!(concat!(env!("OUT_DIR"), "/declared.rs"));
 }

@@ -16,8 +16,8 @@
  * least six of the 64 bits of a key, and each node may have a bucket above it. */
 #define GW_LPM6_LEVELS 40u
 
-/* A bucket divides the keys into intervals. values[i] applies to the keys from keys[i - 1] up to
- * but not including keys[i]. */
+/* A bucket divides the possible keys into intervals. values[i] belongs to the interval from keys[i
+ * - 1] up to but not including keys[i]. */
 typedef struct gw_lpm6_bucket {
     gw_u64 keys[GW_LPM6_KEYS];
     gw_u32 values[GW_LPM6_KEYS + 1];

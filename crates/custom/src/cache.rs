@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{Error, source};
 
-/// Bits of a file mode that give rights to anybody except the owner of the file.
+/// Permission bits of a file mode for all users except the owner of the file.
 const OTHERS: u32 = 0o077;
 
 /// Folder of compiled libraries, with mode 0700.

@@ -1,5 +1,5 @@
-//! Compiles a function that a user wrote with the C compiler of the system, once per level (set of
-//! CPU features).
+//! Runs the C compiler of the system to compile a function that a user wrote. Compiles it once per
+//! level (set of CPU features).
 
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;

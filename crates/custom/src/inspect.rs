@@ -70,8 +70,8 @@ fn needs_nothing(file: &ElfFile64<'_, Endianness>, bytes: &[u8]) -> Result<(), S
     Ok(())
 }
 
-/// Converts a tag of the dynamic section to 64 bits. The type of a tag depends on the word size of
-/// the file.
+/// Converts a tag of the dynamic section to 64 bits. Tags have 32 or 64 bits, depending on the word
+/// size of the file.
 trait IntoU64 {
     fn into_u64(self) -> u64;
 }

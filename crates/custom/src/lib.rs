@@ -87,7 +87,7 @@ impl Compiled {
     }
 }
 
-/// All functions that were loaded in this process, with the digests of their texts.
+/// All functions that this process has loaded, with the digests of their source texts.
 static LOADED: Mutex<Vec<(String, &'static Compiled)>> = Mutex::new(Vec::new());
 
 /// Loads a function from a C file, and compiles it if necessary. If the same text was already

@@ -11,7 +11,7 @@ struct Unit {
     _bytes: [u8; BUFFER_UNIT_BYTES],
 }
 
-/// Runs a built-in kernel on one packet, in the form for the lowest level (set of CPU features).
+/// Runs a built-in kernel on one packet, compiled for the lowest level (set of CPU features).
 /// `buffer` is the whole buffer of the packet, and `image` is the table image of the function.
 ///
 /// # Panics

@@ -1,4 +1,5 @@
-//! Accesses the arrays of a chunk (the bins of one launch) as bytes, which host and device share.
+//! Accesses the arrays of a chunk (the bins of one launch) as bytes. Host and device share these
+//! bytes.
 
 use godwit_packet::Plain;
 

@@ -33,12 +33,11 @@ pub struct DeviceChain {
     /// The next function for each combination of function, row (packet class) and verdict. An
     /// element is `rank << 16 | instance`, or `HOP_NONE` if the packet leaves the device.
     hops: Vec<u32>,
-    /// For each function: whether the host needs no packets that leave the device after this
-    /// function or after a function that follows it. The device then does not copy these packets
-    /// back.
+    /// Whether the host needs no packets that leave the device after a function or its successors,
+    /// for each function. The device does not copy such packets back.
     unneeded: Vec<bool>,
-    /// Whether the device keeps room for a table even if this chain has no connections. A later
-    /// chain can then use this table.
+    /// Whether the device keeps room for a table even if this chain has no connections between
+    /// functions. A later chain can then use the table.
     reserves_table: bool,
 }
 
@@ -65,7 +64,7 @@ impl DeviceChain {
     }
 
     /// Makes the device keep room for a table even if no functions are connected. A later chain can
-    /// then use this table.
+    /// then use the table.
     pub fn reserve_table(&mut self) {
         self.reserves_table = true;
     }

@@ -79,8 +79,8 @@ pub(crate) fn packets_of(bin: &Bin) -> Range<usize> {
     first..first + usize::from(bin.count)
 }
 
-/// Returns the length of the used part of a chunk's arrays, which ends after the last packet of any
-/// bin.
+/// Returns the number of elements in a chunk's arrays, up to the last element that belongs to a
+/// packet.
 pub(crate) fn used_entries(chunk: &Chunk) -> usize {
     chunk.bins.iter().map(|bin| packets_of(bin).end).max().unwrap_or(0)
 }

@@ -74,15 +74,15 @@ pub trait Lane: Send {
     /// result is empty if the device does not measure these times.
     fn bin_times(&self) -> &[BinTime];
 
-    /// Returns how many bins each persistent work-group of this lane received, as
-    /// `[group][program]`. The result is empty if the lane has no persistent work-groups.
+    /// Returns how many bins (batches of packets) each persistent work-group received for each
+    /// packet function, as `[group][program]`. The result is empty if this lane has no persistent
+    /// work-groups.
     fn bins_by_group(&self) -> Vec<Vec<u64>> {
         Vec::new()
     }
 
-    /// Returns the number of bytes that this lane has copied to the device and back since it was
-    /// opened. Both numbers include the arrays of chunks. They are 0 if the device works on the
-    /// host's memory.
+    /// Returns how many bytes this lane has copied to the device and back since it was opened. Both
+    /// numbers include the arrays of chunks. They are 0 if the device works on the host's memory.
     fn moved_bytes(&self) -> [u64; 2] {
         [0, 0]
     }
@@ -170,8 +170,8 @@ pub struct Choice {
     pub form: String,
     /// Each form that was measured, with its name and its time per packet in nanoseconds.
     pub measured: Vec<(String, f64)>,
-    /// Number of packets that the form interleaves, and the reason for this number. It is `None` if
-    /// the form does not interleave packets.
+    /// Number of packets that the form interleaves (processes in alternation), and the reason for
+    /// this number. It is `None` if the form does not interleave packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<String>,
 }

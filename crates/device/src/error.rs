@@ -38,8 +38,8 @@ pub enum Error {
         /// Maximum size of a buffer.
         bytes_max: u64,
     },
-    /// A changed function chain needs packets from a device that does not copy them back, because
-    /// no function needed them at startup.
+    /// A changed function chain needs packets back from a device that does not copy them back. At
+    /// startup, no function on the host needed them.
     #[error(
         "device `{id}` does not copy packets of `{function}` back: no function needed them when Godwit started; restart \
          Godwit with this chain"

@@ -39,8 +39,8 @@ pub enum Transfer {
     /// For each chunk, Godwit chooses the cheaper one of `Copy` and `ZeroCopy`.
     #[default]
     Auto,
-    /// Copy engines move whole buffers. This is possible only if the buffers of a chunk form at
-    /// most two blocks without gaps.
+    /// Copy engines of the device move whole buffers. This requires that the buffers of a chunk
+    /// form at most two blocks without gaps.
     Copy,
     /// Zero-copy (APUNet, section 4.1): the kernel reads packets and the arrays of the chunk over
     /// the bus, and writes the results back over the bus.
@@ -64,8 +64,8 @@ impl Transfer {
 /// Options that a device must know before it allocates memory.
 #[derive(Clone, Debug)]
 pub struct DeviceOptions {
-    /// The mode (how the device receives work) that the operator requests. A device that does not
-    /// support it uses [`Mode::Launch`], and gives the reason in
+    /// How the device receives work, as the operator requests. A device that does not support this
+    /// mode uses [`Mode::Launch`], and gives the reason in
     /// [`Device::fallback`](crate::Device::fallback).
     pub mode: Mode,
     /// Number of lanes to open. A lane is one worker's connection to the device.

@@ -73,8 +73,7 @@ impl Watch {
         self.lost.get().map(String::as_str)
     }
 
-    /// Returns the error for a lost device. It contains the chunks that a worker gets back from the
-    /// device.
+    /// Returns the error for a lost device. It contains the chunks that the worker gets back.
     pub(crate) fn lost_with(&self, chunks: Vec<Chunk>) -> Error {
         Error::Lost { id: self.id.clone(), reason: self.lost().unwrap_or_default().to_owned(), chunks }
     }

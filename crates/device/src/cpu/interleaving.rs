@@ -15,8 +15,8 @@ const PASSES: u32 = 4;
 /// With such a table, interleaving packets does not make a single read faster. The value is an
 /// estimate from the latency of second-level caches, not a measurement.
 const NEAR_NS: f64 = 6.0;
-/// Ratio to the best measured time up to which another time is good enough. The smallest number of
-/// interleaved packets with such a time is selected, because it uses less cache.
+/// Maximum ratio to the best measured time at which another time is good enough. The smallest
+/// number of interleaved packets with such a time is selected, because it uses less cache.
 const NEAR_BEST: f64 = 1.03;
 const LINE_BYTES: usize = 64;
 

@@ -11,7 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::Unavailable;
 
-/// Number and kind of the engines that use each device, by device number.
+/// How many engines use each device, and whether one of them has persistent work-groups there. The
+/// key is the device number.
 static USERS: Mutex<BTreeMap<usize, Users>> = Mutex::new(BTreeMap::new());
 
 #[derive(Debug, Default)]

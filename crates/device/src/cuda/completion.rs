@@ -11,8 +11,8 @@ use super::slot::Slot;
 const QUERY_DIVISOR: u32 = 16;
 /// Maximum time between two queries of the driver.
 const QUERY_INTERVAL_MAX: Duration = Duration::from_micros(100);
-/// Minimum time until the driver is queried, for chunks whose work-groups signal completion
-/// themselves. These queries only detect errors.
+/// Minimum time until the driver is queried about a chunk whose work-groups signal completion
+/// themselves. Such a query only detects errors.
 const QUERY_INTERVAL_SIGNALED: Duration = Duration::from_millis(1);
 
 /// State of a chunk.

@@ -120,8 +120,8 @@ impl LaunchLane {
         self.reported_lost = true;
         let chunks = self.in_flight.drain(..).map(|Flight { mut chunk, slot, .. }| {
             std::mem::forget(slot);
-            // The device may still write to the arrays of a chunk. Their content is therefore
-            // copied to new arrays, which the error returns.
+            // The device may still write to the arrays of a chunk. The error therefore returns
+            // copies of these arrays.
             let mut safe = Chunk::new(chunk.bins.capacity(), chunk.descriptors.len());
             safe.descriptors.copy_from_slice(&chunk.descriptors.volatile_copy());
             safe.parameters.copy_from_slice(&chunk.parameters);

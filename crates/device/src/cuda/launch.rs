@@ -70,8 +70,8 @@ pub(super) fn warm_up(slot: &mut Slot, kernels: &Kernels, arguments: &DeviceArgu
     slot.stream.synchronize()
 }
 
-/// Addresses of the arrays of one chunk, for copies. If the chunk's own arrays are copied, they
-/// have the same order as the arrays on the device.
+/// Addresses of the arrays of one chunk on the host and on the device. If the chunk's own arrays
+/// are copied, both have the same order.
 struct Arrays {
     /// Host address of the parameters.
     host: *mut u8,

@@ -43,7 +43,7 @@ pub(super) struct Opened {
     pub(super) parts: ManuallyDrop<Parts>,
 }
 
-/// Resources of a device. They are freed with it, unless the device is lost.
+/// Resources of a device. They are freed when the device is closed, unless the device is lost.
 // The order of the fields matters, because Rust drops them in this order.
 pub(super) struct Parts {
     pub(super) groups: Option<Running>,

@@ -15,7 +15,7 @@ use crate::chain::DeviceChain;
 use crate::error::Error;
 use crate::program::{AccessNeeds, Program};
 
-/// Arguments that all launches have in common, as in the C struct `gw_device`
+/// Kernel arguments that all launches have in common. The C struct is `gw_device`
 /// (kernels/dialect/loops_cuda.h).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

@@ -84,7 +84,7 @@ struct GroupState {
     /// Time when the work-group last finished a bin (a batch of packets). If its mailbox was empty
     /// after that, it is the time when a bin was next posted.
     since: Instant,
-    /// Number of bins that the work-group received for each program (packet function).
+    /// Number of bins (batches of packets) that the work-group received for each packet function.
     received: Vec<u64>,
 }
 

@@ -1,5 +1,5 @@
-//! Accesses mailboxes, the memory through which the host gives bins to persistent work-groups. Host
-//! and device use them at the same time.
+//! Accesses mailboxes, the memory through which the host gives bins (batches of packets) to
+//! persistent work-groups. Host and device use mailboxes at the same time.
 
 use std::mem::{offset_of, size_of};
 use std::ptr::NonNull;
@@ -12,8 +12,8 @@ use godwit_sched::Chunk;
 use crate::bytes::{get, put};
 use crate::check::packets_of;
 
-/// Initial value of the mailbox counters. The counters wrap to 0 soon after the start, so that
-/// errors in the wrap-around are found early.
+/// Initial value of the mailbox counters. It lies just below 2^32, so that errors in the
+/// wrap-around to 0 are found early.
 const COUNTERS_START: u32 = u32::MAX - 80;
 /// Alignment of mailboxes, in bytes.
 const ALIGN_BYTES: usize = 128;
@@ -21,7 +21,7 @@ const ALIGN_BYTES: usize = 128;
 /// half is `stop`.
 const STOP: u64 = 1 << 32;
 
-/// Size of the atomic operations by which the host writes its words of a mailbox.
+/// Size of the atomic operations with which the host writes to a mailbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HostWords {
     /// The host writes 4 bytes at a time. Work-groups do not read [`Mailbox::extent`].

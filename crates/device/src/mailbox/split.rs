@@ -1,5 +1,5 @@
-//! Divides the persistent work-groups of a lane (one worker's connection) between packet functions,
-//! in proportion to configured shares.
+//! Divides the persistent work-groups of one worker between packet functions, in proportion to
+//! configured shares.
 //!
 //! ```text
 //! groups of a lane   | 0 | 1 | 2 | 3 | 4 | 5 |        share: esp 2, dpi 1
@@ -17,13 +17,14 @@ use std::ops::Range;
 
 use godwit_abi::{Bin, PART_REST};
 
-/// The work-groups that serve each program (packet function), and the bins that wait for them.
+/// The work-groups that serve each packet function, and the bins (batches of packets) that wait for
+/// them.
 #[derive(Debug)]
 pub(crate) struct Split {
     /// The range of work-groups that serve the bins of each queue.
     groups: Vec<Range<usize>>,
-    /// Number of the queue for each program (packet function). A program without an entry uses
-    /// queue 0, which every work-group serves.
+    /// Number of the queue for each packet function. A function without an entry uses queue 0,
+    /// which every work-group serves.
     queue_of: Vec<usize>,
     /// The bins (batches of packets) that wait in each queue.
     waiting: Vec<VecDeque<Waiting>>,
@@ -37,17 +38,17 @@ struct Waiting {
     chunk: u64,
     /// Index of the bin (batch of packets) in its chunk.
     bin: usize,
-    /// Whether the bin is another part of the previous bin, so that it must go to the same
-    /// work-group.
+    /// Whether this entry is another part of the previous bin (a batch of packets). It must then go
+    /// to the same work-group.
     is_rest: bool,
 }
 
 impl Split {
-    /// Divides `groups` work-groups between the programs (packet functions), in proportion to their
-    /// shares. Any work-group serves a program with share 0.
+    /// Divides `groups` work-groups between the packet functions, in proportion to their shares.
+    /// Any work-group serves a function with share 0.
     ///
     /// # Panics
-    /// Panics if there are fewer work-groups than programs with a share above 0 (see
+    /// Panics if there are fewer work-groups than functions with a share above 0 (see
     /// [`groups_min`]).
     pub(crate) fn new(groups: usize, shares: &[u32]) -> Self {
         assert!(groups >= groups_min(shares), "{groups} groups for {shares:?}");
@@ -81,8 +82,8 @@ impl Split {
         for queue in (1..self.waiting.len()).chain([0]) {
             let (waiting, groups, last) = (&mut self.waiting[queue], &self.groups[queue], &mut self.last[queue]);
             while let Some(&Waiting { chunk, bin, is_rest }) = waiting.front() {
-                // All parts of a bin belong to the same function. The previous part was therefore
-                // the last bin that left this queue.
+                // All parts of a bin (a batch of packets) belong to one function, so they are in
+                // the same queue. The previous part was the last entry that left this queue.
                 let serving = if is_rest { *last..*last + 1 } else { groups.clone() };
                 let Some(group) = post(chunk, bin, serving) else { break };
                 *last = group;
@@ -97,9 +98,8 @@ impl Split {
     }
 }
 
-/// Divides `groups` work-groups between the programs (packet functions) by the D'Hondt method.
-/// Returns each program with a share above 0 and the number of its work-groups, which is at least
-/// 1.
+/// Divides `groups` work-groups between the packet functions by the D'Hondt method. Returns each
+/// function with a share above 0 and the number of its work-groups, which is at least 1.
 fn counts(groups: usize, shares: &[u32]) -> Vec<(usize, usize)> {
     let named = shares.iter().enumerate().filter(|(_, share)| **share > 0);
     let mut counts: Vec<(usize, usize)> = named.map(|(program, _)| (program, 1)).collect();
@@ -112,8 +112,8 @@ fn counts(groups: usize, shares: &[u32]) -> Vec<(usize, usize)> {
     counts
 }
 
-/// Returns the minimum number of work-groups for one worker. Each program (packet function) with a
-/// share above 0 needs one.
+/// Returns the minimum number of work-groups for one worker. Each packet function with a share
+/// above 0 needs one.
 pub(crate) fn groups_min(shares: &[u32]) -> usize {
     shares.iter().filter(|share| **share > 0).count().max(1)
 }

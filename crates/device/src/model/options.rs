@@ -76,8 +76,7 @@ impl ModelState {
 /// Options of a modelled device.
 #[derive(Clone, Debug, Default)]
 pub struct ModelOptions {
-    /// Costs of each program (packet function). A program without costs gets the costs of a small
-    /// GPU.
+    /// Costs of each packet function. A function without costs gets the costs of a small GPU.
     pub costs: Vec<Fit>,
     /// Clock that determines when chunks are returned.
     pub clock: ModelClock,

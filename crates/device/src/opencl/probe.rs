@@ -146,9 +146,8 @@ fn describe(number: usize, platform: &str, device: &Device) -> Found {
 }
 
 /// Returns whether the driver is a version of PoCL whose compiler may end the process while it
-/// compiles kernels with barriers. An assertion on PHI nodes at the entry of a region fails if
-/// values leave a loop before a barrier. This was seen with version 5.0 of Ubuntu 24.04. Versions
-/// 3.1 and 6.0 compile all kernels.
+/// compiles kernels with barriers. This was seen with version 5.0 of Ubuntu 24.04. Versions 3.1 and
+/// 6.0 compile all kernels.
 fn aborts_on_barriers(platform: &str, driver: &str) -> bool {
     platform == "Portable Computing Language" && (driver.starts_with("4.") || driver.starts_with("5."))
 }
@@ -158,8 +157,8 @@ fn aborts_on_barriers(platform: &str, driver: &str) -> bool {
 /// operations in the memory scope that contains the host and all devices.
 fn modes(device: &Device, platform: &str, is_cpu: bool, svm: Svm) -> Vec<ModeFound> {
     const NEEDED: u64 = CL_DEVICE_ATOMIC_ORDER_ACQ_REL | CL_DEVICE_ATOMIC_SCOPE_ALL_DEVICES;
-    // OpenCL 2 has no query for atomic operations, because it always supports those that are
-    // optional in OpenCL 3.
+    // OpenCL 2 has no query for atomic operations. It always supports those that are optional in
+    // OpenCL 3.
     let is_version_2 = text(device.version()).starts_with("OpenCL 2.");
     let has_scope = is_version_2 || device.atomic_memory_capabilities().unwrap_or(0) & NEEDED == NEEDED;
     // PoCL 3.1 supports atomic operations in the scope of host and devices, but its compiler does

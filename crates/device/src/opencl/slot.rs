@@ -31,7 +31,7 @@ pub(super) struct SlotParts<'a> {
     pub(super) kernels: &'a Kernels,
     pub(super) tables: &'a Tables,
     pub(super) packets: &'a Packets,
-    /// The bytes of a packet that each program (packet function) needs on the device.
+    /// The bytes of a packet that each packet function needs on the device.
     pub(super) needs: &'a [AccessNeeds],
     /// Whether the device runs a chain.
     pub(super) runs_chain: bool,

@@ -80,7 +80,7 @@ impl Blocks {
     }
 }
 
-/// The range of arena addresses that several buffers occupy, in buffer units.
+/// The address range that several packet buffers occupy in the arena, in buffer units.
 #[derive(Clone, Copy)]
 pub(super) struct BufferExtent {
     first: u64,
@@ -121,9 +121,10 @@ impl BufferExtent {
     /// Returns at most two blocks that contain all of the buffers, or `None` if more blocks would
     /// be needed.
     ///
-    /// A region allocates buffers in a ring. If the ring wraps between the buffers of a chunk, the
-    /// two blocks lie in different halves of the region, or are adjacent. `middle` is the middle of
-    /// the region, and `pitch` is the distance between buffers in bytes, if it is fixed.
+    /// A region (a worker's own memory) allocates buffers in a ring. If the ring wraps between the
+    /// buffers of a chunk, the two blocks lie in different halves of the region, or are adjacent.
+    /// `middle` is the middle of the region, and `pitch` is the distance between buffers in bytes,
+    /// if it is fixed.
     pub(super) fn blocks(&self, chunk: &Chunk, middle: u64, pitch: Option<usize>) -> Option<Blocks> {
         if self.packets == 0 {
             return Some(Blocks::NONE);

@@ -1,4 +1,4 @@
-//! Costs of the ways to transfer packets, as data that a profile can replace.
+//! Defines what each way to transfer packets costs. A profile can replace these costs.
 
 use serde::{Deserialize, Serialize};
 
@@ -31,8 +31,8 @@ pub struct TransferCosts {
     /// that a copy engine moves.
     pub zero_copy_write_percent: usize,
     /// Minimum number of packets for which the chunk's own arrays are copied to the device. For
-    /// smaller chunks, the host first packs the arrays into one block. The additional copy by the
-    /// host then costs less than additional driver calls.
+    /// smaller chunks, the host first packs the arrays into one block. This costs less than the
+    /// additional driver calls.
     pub direct_packets_min: usize,
     /// Maximum gap between two arrays that one call copies together. Copying a gap of this size
     /// costs about as much as a separate copy call.

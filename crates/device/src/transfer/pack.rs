@@ -21,9 +21,9 @@ pub(crate) fn packed_bytes(chunk: &Chunk) -> usize {
     chunk.bins.iter().flat_map(packets_of).map(|index| chunk.descriptors[index].room_bytes()).sum()
 }
 
-/// Copies those bytes of a chunk's packets that kernels read into the buffer `staging`.
-/// `descriptors` are the descriptors for the device, as bytes. They are changed so that they name
-/// the packed buffers.
+/// Copies bytes of a chunk's packets into the buffer `staging`. These are the bytes that kernels
+/// read. `descriptors` are the descriptors for the device, as bytes. They are changed so that they
+/// name the packed buffers.
 pub(crate) fn pack(chunk: &Chunk, region: &Region, needs: &[AccessNeeds], staging: &mut [u8], descriptors: &mut [u8]) {
     let mut next = 0_u32;
     for bin in &chunk.bins {
@@ -41,9 +41,9 @@ pub(crate) fn pack(chunk: &Chunk, region: &Region, needs: &[AccessNeeds], stagin
     }
 }
 
-/// Copies those bytes that kernels may have written from the staging buffer back to the packets'
-/// own buffers. `buffers` are these buffers, in the order of the chunk's bins (batches of packets).
-/// The descriptors name these buffers again afterwards.
+/// Copies bytes from the staging buffer back to the packets' own buffers. These are the bytes that
+/// kernels may have written. `buffers` are the packets' own buffers, in the order of the chunk's
+/// bins (batches of packets). The descriptors name these buffers again afterwards.
 pub(crate) fn unpack(chunk: &mut Chunk, region: &mut Region, needs: &[AccessNeeds], staging: &[u8], buffers: &[u32]) {
     let mut buffers = buffers.iter();
     for bin in &chunk.bins {

@@ -37,13 +37,13 @@ pub(crate) struct ChunkPlan {
     pub(crate) writes: bool,
     /// Numbers of bytes in packet buffers that are transferred to the device and back.
     pub(crate) bytes: [usize; 2],
-    /// Whether the device should use the arrays of the chunk itself instead of copies. This
-    /// requires that their pages can be locked.
+    /// Whether the device should use the chunk's own arrays instead of copies. This requires that
+    /// the pages of the arrays can be locked.
     pub(crate) uses_own_arrays: bool,
 }
 
 impl ChunkPlan {
-    /// The plan for a chunk without packets, for which nothing is copied.
+    /// The plan for a chunk without packets. It copies nothing.
     pub(crate) const EMPTY: Self = Self {
         transfer: ChunkTransfer::Copy,
         to_device: Blocks::NONE,
@@ -57,7 +57,7 @@ impl ChunkPlan {
 /// Plans the transfers of all chunks of a device.
 #[derive(Debug)]
 pub(crate) struct Planner {
-    /// The bytes of a packet that each program (packet function) needs on the device.
+    /// The bytes of a packet that each packet function needs on the device.
     pub(crate) needs: Vec<AccessNeeds>,
     /// Distance between the starts of two packet buffers in bytes, if the arena has a layout with
     /// equal distances.
@@ -82,8 +82,8 @@ struct Needed {
 }
 
 impl Planner {
-    /// Plans how the packets of a chunk reach the device and return. Checks that all of its packets
-    /// lie in `region`, the worker's own memory.
+    /// Plans how the packets of a chunk reach the device and return. Checks that all of these
+    /// packets lie in `region`, the worker's own memory.
     ///
     /// # Errors
     /// Returns [`Error::Chunk`] if a packet lies outside the region.
@@ -104,8 +104,8 @@ impl Planner {
         Ok(ChunkPlan { uses_own_arrays: self.uses_own_arrays(chunk, plan.transfer), ..plan })
     }
 
-    /// Returns whether the device should use the arrays of the chunk itself instead of copies. The
-    /// arrays must share their pages, as [`Chunk::new`] allocates them. The transfer must be
+    /// Returns whether the device should use the chunk's own arrays instead of copies. The arrays
+    /// must lie in the same pages, as [`Chunk::new`] allocates them. The transfer must be
     /// zero-copy, or the chunk must be large and have few gaps between its bins (batches of
     /// packets).
     fn uses_own_arrays(&self, chunk: &Chunk, transfer: ChunkTransfer) -> bool {
