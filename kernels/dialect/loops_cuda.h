@@ -163,8 +163,8 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
             const long long now = clock64();
             cycles[taken] = (gw_u32)(now - started);
             started = now;
-            /* Each bin of the launch (batch of packets) causes one increment of this counter. The
-             * increment number bin_count sets the counter to 0 again, for the next launch. */
+            /* Each of the bin_count bins (batches of packets) causes one increment of this counter.
+             * The last increment resets the counter to 0 for the next launch. */
             const gw_u32 more = steps.bin.part & GW_PART_MORE;
             const gw_u32 index = more ? taken + 1 : gridDim.x + atomicInc(next_bin, bin_count - 1);
             taken = gw_take(&steps, &reach, &device, bins, bin_count, next_bin, index, more);

@@ -133,8 +133,8 @@ GW_APART void gw_ipsec_ah_decapsulate_begin(const gw_lane *lane, gw_ipsec_found 
         return;
     }
     input->bytes = location.total_bytes;
-    /* The packet contains only the lower 32 bits of its sequence number. The part of ipsec that
-     * runs on the CPU inferred the upper bits, and the parameter holds them. */
+    /* The packet contains only the lower 32 bits of an extended sequence number. The host has
+     * inferred the upper bits and passes them in the parameter of the packet. */
     input->sequence =
         (gw_ipsec_sequence(lane->parameter) & ~(gw_u64)0xffffffffu) | gw_load_be32(input->ah + 8);
     if (gw_ipsec_iv_bytes(suite) != 0) {

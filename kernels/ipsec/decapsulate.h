@@ -57,8 +57,8 @@ GW_APART gw_ipsec_decryption gw_ipsec_esp_decapsulate_begin(const gw_lane *lane,
         } else if (gw_load_be32(decryption.esp) != sa->spi) {
             reason = GW_IPSEC_NO_SA;
         } else {
-            /* The packet contains only the lower 32 bits of its sequence number. The part of ipsec
-             * that runs on the CPU inferred the upper bits, and the parameter holds them. */
+            /* The packet contains only the lower 32 bits of an extended sequence number. The host
+             * has inferred the upper bits and passes them in the parameter of the packet. */
             decryption.sequence = (gw_ipsec_sequence(lane->parameter) & ~(gw_u64)0xffffffffu) |
                                   gw_load_be32(decryption.esp + 4);
             decryption.cipher_bytes = esp_bytes - around;

@@ -1,7 +1,7 @@
 /*
- * Computes the fields of the headers that ESP and AH add and remove. The code works on words of one
- * packet or of sixteen packets (dialect/words.h). The file has no include guard, because it is
- * included once for each of the two.
+ * Computes the fields of the headers that ESP and AH add and remove. The code is compiled twice:
+ * for words of one packet and for words of sixteen packets (dialect/words.h). The file therefore
+ * has no include guard.
  */
 
 /* The first words of an SA (security association), loaded into registers. */
@@ -88,7 +88,7 @@ GW_WORDWISE GW_WORD GW_NAME(gw_ipsec_cipher_bytes)(gw_ipsec_suite suite, GW_WORD
 }
 
 /* Returns whether the encrypted data of a packet has a valid length: at least one block, and a
- * multiple of the suite's block size. `around` is the number of other bytes in `bytes`. */
+ * multiple of the suite's block size. `bytes` also counts `around` bytes that are not encrypted. */
 GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_cipher_bytes_valid)(gw_ipsec_suite suite, GW_WORD bytes,
                                                          GW_WORD around)
 {

@@ -56,7 +56,7 @@ GW_LANE const GW_GLOBAL gw_ipsec_sa *gw_ipsec_named_sa(gw_ipsec_sas sas, gw_u64 
     return sas.first + (number < sas.count ? number : 0);
 }
 
-/* Returns whether ESP packets of an SA with these flags need a UDP checksum.
+/* Returns whether ESP packets of an SA (security association) with these flags need a UDP checksum.
  * gw_ipsec_esp_encapsulate_end writes this checksum. */
 GW_LANE gw_u32 gw_ipsec_has_udp_checksum(gw_u32 flags)
 {
@@ -69,12 +69,13 @@ GW_LANE gw_u32 gw_ipsec_has_udp_checksum(gw_u32 flags)
 
 /* Number of packets that a work-group processes in one round. */
 #define GW_IPSEC_ROUND 64u
-/* Number of lanes that encrypt or decrypt the packets of a round (two per packet). */
+/* Number of lanes (threads) that encrypt or decrypt packets: two for each packet that the
+ * work-group processes at the same time. */
 #define GW_IPSEC_TEAM_LANES_ALL (GW_IPSEC_ROUND * GW_AES_TEAM_LANES)
 
-/* Index of the first lane that hashes packets. With up to 32 packets, two warps encrypt and one
- * warp hashes. With this index, the warp that hashes has one of the multiprocessor's four
- * schedulers for itself, with its instruction cache. */
+/* Index of the first lane (thread) that hashes packets. For up to 32 packets, two warps encrypt and
+ * one warp hashes. With this index, the warp that hashes uses a scheduler of the multiprocessor
+ * that no encrypting warp uses. */
 #define GW_IPSEC_HASH_LANE_FIRST (GW_IPSEC_TEAM_LANES_ALL + 64u)
 GW_STATIC_ASSERT(GW_GROUP_LANES >= GW_IPSEC_HASH_LANE_FIRST + GW_IPSEC_ROUND, ipsec_group_lanes);
 
@@ -132,8 +133,8 @@ GW_LANE gw_u32 gw_ipsec_words_max(const GW_LOCAL gw_ipsec_scratch *scratch)
     return gw_uniform(gw_warp_max(words_max));
 }
 
-/* Returns the number of steps in a round whose longest packet has words_max words. A step processes
- * 64 bytes of each packet and ends with a barrier. */
+/* Returns the number of steps that the work-group needs for packets of at most words_max words. A
+ * step processes 64 bytes of each packet and ends with a barrier. */
 GW_LANE gw_u32 gw_ipsec_steps(gw_ipsec_suite suite, gw_u32 words_max)
 {
     if (words_max == 0) {
@@ -142,17 +143,18 @@ GW_LANE gw_u32 gw_ipsec_steps(gw_ipsec_suite suite, gw_u32 words_max)
     if (suite.auth == GW_IPSEC_AUTH_NONE) {
         return (words_max + GW_IPSEC_STEP_WORDS - 1) / GW_IPSEC_STEP_WORDS;
     }
-    /* One word is added for the upper half of an extended sequence number. Two steps are added,
-     * because encryption is one step ahead of the hash and the outer hash of HMAC needs another
-     * step. */
+    /* The text can have one more word for the upper half of an extended sequence number. Two steps
+     * are added, because the hash lags one step behind the encryption, and the outer hash of HMAC
+     * needs another step. */
     return gw_ipsec_hash_blocks(gw_ipsec_front_words(suite) + words_max + 1) + 2;
 }
 
 #include "group_cipher.h"
 #include "group_hash.h"
 
-/* Prepares the local memory of the work-group for a table image: loads the location of its SAs. The
- * AES table depends on the direction of the packets, so it is filled later. */
+/* Stores the location of the SAs (security associations) of a table image in the local memory of
+ * the work-group. The AES table is filled later, because it depends on the direction of the
+ * packets. */
 GW_GROUP void gw_ipsec_prepare(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_ipsec_scratch *scratch)
 {
     if (gw_lane_id() == 0) {
@@ -164,8 +166,8 @@ GW_GROUP void gw_ipsec_prepare(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_ipsec_s
     gw_barrier();
 }
 
-/* Returns whether the suite is processed with several lanes per packet, by teams that encrypt and
- * lanes that hash. Other suites use other code. */
+/* Returns whether the work-group processes this suite with separate lanes for encryption and for
+ * hashing. Other suites use other code. */
 GW_LANE gw_u32 gw_ipsec_has_teams(gw_ipsec_suite suite)
 {
     return suite.protocol == GW_IPSEC_ESP &&
@@ -202,9 +204,9 @@ GW_GROUP void gw_ipsec_fill_table(GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 dir
     }
 }
 
-/* Processes a bin (a batch of packets) with teams of lanes that encrypt and with lanes that hash.
- * Each role has a separate function, so that it does not need the registers of another role. All
- * roles reach the same number of barriers. */
+/* Processes a bin (a batch of packets) with some lanes that encrypt or decrypt and with other lanes
+ * that hash. Each of these roles has its own function, so that it needs no registers for another
+ * role. All roles reach the same number of barriers. */
 GW_GROUP void gw_ipsec_by_team(const gw_work *work, gw_ipsec_suite suite,
                                GW_LOCAL gw_ipsec_scratch *scratch)
 {

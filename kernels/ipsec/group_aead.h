@@ -39,8 +39,9 @@
 GW_STATIC_ASSERT(GW_GROUP_LANES == GW_AEAD_TEAM_LANES + GW_AEAD_PACKETS_MAX, aead_lanes);
 #define GW_AEAD_UNIT_BYTES 64u
 #define GW_AEAD_UNIT_WORDS 16u
-/* Size of a team's part of the key stream, in words. The part contains 64 bytes per lane, the last
- * 16 bytes of the previous step, and padding against bank conflicts. */
+/* Size of the key stream buffer of one packet that `lanes` lanes share, in words. The buffer
+ * contains 64 bytes per lane, the last 16 bytes of the previous step, and padding against bank
+ * conflicts. */
 #define GW_AEAD_STREAM_WORDS(lanes) (17u * (lanes) + 8u)
 
 /* Local memory of the work-group, through which the lanes of a packet communicate. */
@@ -55,7 +56,7 @@ typedef struct gw_aead_scratch {
     } shared;
 } gw_aead_scratch;
 
-/* The packets that the work-group processes together, with values that all lanes have in common. */
+/* Packets that the work-group processes at the same time. The values are the same in all lanes. */
 typedef struct gw_aead_round {
     const gw_work *work;
     gw_ipsec_suite suite;
@@ -64,7 +65,7 @@ typedef struct gw_aead_round {
     gw_u32 lanes; /* lanes per team */
 } gw_aead_round;
 
-/* State of one lane in a team, which is the set of lanes that encrypt or decrypt one packet. */
+/* State of a lane (thread). The lanes of a team encrypt or decrypt one packet together. */
 typedef struct gw_aead_lane {
     const GW_GLOBAL gw_ipsec_sa *sa;
     GW_GLOBAL gw_u8 *data;
@@ -120,8 +121,8 @@ GW_LANE gw_u32 gw_aead_bytes_max(const GW_LOCAL gw_aead_scratch *scratch)
 #include "group_aead_team.h"
 #include "group_aead_head.h"
 
-/* Returns the number of lanes that share a packet, for `packets` packets. The number is as large as
- * possible without an additional round of the work-group. */
+/* Returns the number of lanes that share one packet of a batch of `packets` packets. The number is
+ * as large as possible without an additional pass of the work-group over the batch. */
 GW_LANE gw_u32 gw_aead_lanes(gw_u32 packets)
 {
     gw_u32 lanes = GW_AEAD_TEAM_LANES / GW_AEAD_PACKETS_MAX;
@@ -140,8 +141,8 @@ GW_LANE gw_u32 gw_aead_supports(gw_ipsec_suite suite)
 
 /* Processes all packets of a bin (a batch of packets) with GCM, GMAC or ChaCha20-Poly1305. All
  * lanes of the work-group call this function after a barrier. `table` is the AES table for
- * encryption, which ChaCha20 ignores. The function is not inlined, so that its registers do not
- * reduce those of other code. */
+ * encryption, which ChaCha20 ignores. The function is not inlined, so that other code does not lose
+ * registers to it. */
 GW_APART void gw_aead_bin(const gw_work *work, gw_ipsec_suite suite, gw_ipsec_sas sas,
                           const GW_LOCAL gw_aes_team_table *table,
                           GW_LOCAL gw_aead_scratch *scratch)

@@ -1,10 +1,10 @@
-/* Work of the head lanes (group_aead.h), which do the work that occurs once per packet. They
- * process the headers, compute the first blocks of the key stream and the tag, and set the outcome.
- */
+/* Work that occurs once per packet when several lanes share a packet (group_aead.h). One additional
+ * lane per packet, the head lane, does this work. It processes the headers, computes the first
+ * blocks of the key stream and the tag, and sets the outcome. */
 #ifndef GODWIT_IPSEC_GROUP_AEAD_HEAD_H
 #define GODWIT_IPSEC_GROUP_AEAD_HEAD_H
 
-/* State of a head lane, which does the work that occurs once per packet. */
+/* State of the lane (thread) that processes the headers and the tag of a packet. */
 typedef struct gw_aead_head {
     gw_ipsec_found found;
     gw_u32 packet; /* index of the packet in the round */
@@ -17,8 +17,8 @@ typedef struct gw_aead_head {
     gw_u32 mask[4];      /* GCM: encrypted first counter block, added to the sum */
 } gw_aead_head;
 
-/* Checks or writes the headers of any packet with the functions that process one packet per lane.
- * Simple packets, which have a faster path, do not need this function. */
+/* Checks or writes the headers of a packet with code that supports all packets. Simple packets
+ * (IPv4 in a tunnel, see simple.h) have a faster path. */
 GW_LANE void gw_aead_head_check(gw_aead_head *head, const gw_aead_round *round, gw_u32 index)
 {
     const gw_work *work = round->work;
@@ -119,9 +119,9 @@ GW_LANE void gw_aead_head_gcm_mask(gw_aead_head *head, const gw_aead_round *roun
     }
 }
 
-/* Returns the tag of a packet. The tag is the sum of the partial sums of its lanes and a final
- * term. This term is the second half of the one-time key (Poly1305) or the encrypted first counter
- * block (GCM). */
+/* Returns the tag of a packet. Adds the partial sums that the lanes of the packet have computed.
+ * Then adds the second half of the one-time key (Poly1305) or the encrypted first counter block
+ * (GCM). */
 GW_LANE gw_ipsec_tag gw_aead_head_tag(const gw_aead_head *head, const gw_aead_round *round,
                                       const GW_LOCAL gw_aead_scratch *scratch)
 {
@@ -211,8 +211,8 @@ GW_LANE void gw_aead_head_finish(const gw_aead_head *head, const gw_aead_round *
     work->outcomes[index] = outcome;
 }
 
-/* Runs one round of the head lanes, which do the work that occurs once per packet. The round has
- * the same barriers as gw_aead_team_round. */
+/* Processes the headers and the tags of the packets that the work-group currently processes, one
+ * packet per lane. The function has the same barriers as gw_aead_team_round. */
 GW_GROUP void gw_aead_head_round(const gw_aead_round *round,
                                  const GW_LOCAL gw_aes_team_table *table,
                                  GW_LOCAL gw_aead_scratch *scratch)

@@ -1,11 +1,10 @@
-/* Work of the teams of lanes that share a packet (group_aead.h). They compute the key stream,
- * encrypt or decrypt the data, and compute partial sums over the authenticated text. */
+/* Work of the lanes that share a packet (group_aead.h). They compute the key stream, encrypt or
+ * decrypt the data, and compute partial sums over the authenticated text. */
 #ifndef GODWIT_IPSEC_GROUP_AEAD_TEAM_H
 #define GODWIT_IPSEC_GROUP_AEAD_TEAM_H
 
-/* Number of the 64-byte unit of the key stream that contains the one-time key. This unit is
- * ChaCha20's block 0, and the key stream for the data starts with block 1 (RFC 8439, section 2.6).
- */
+/* Argument of gw_aead_unit that selects block 0 of ChaCha20, which contains the one-time key of
+ * Poly1305 (RFC 8439, section 2.6). The key stream for the data starts with block 1. */
 #define GW_AEAD_UNIT_KEY 0xffffffffu
 
 /* Stores the one-time key of Poly1305. This key is the first half of ChaCha20's block 0. */
@@ -43,18 +42,17 @@ GW_LANE void gw_aead_unit(const gw_aead_round *round, const gw_aead_lane *lane,
     }
 }
 
-/* Returns the index of a key stream word in local memory. `word` counts from 16 words before the
- * current step, and only the last four of these 16 words are stored. The gaps between lanes avoid
- * bank conflicts. */
+/* Returns the position of a key stream word in local memory. The words of the current step have the
+ * numbers from 16 on. The words 12 to 15 are the last four words of the previous step. Gaps between
+ * the words of different lanes avoid bank conflicts. */
 GW_LANE gw_u32 gw_aead_stream_at(gw_u32 word)
 {
     return word + (word >> 4) - 12;
 }
 
-/* Computes the start of the key stream of an outbound packet before the packet is checked. Each
- * lane of the packet's team computes 64 bytes (one unit). With Poly1305, the last lane computes the
- * one-time key instead, because short packets do not need its unit. Returns whether `words` holds
- * the lane's unit. */
+/* Computes 64 bytes of the key stream of an outbound packet before the packet is checked. With
+ * Poly1305, the last lane computes the one-time key instead, because short packets do not need its
+ * part of the key stream. Returns whether `words` contains key stream for the data. */
 GW_LANE gw_u32 gw_aead_early_unit(const gw_aead_round *round, const gw_aead_lane *lane,
                                   const GW_LOCAL gw_u8 *table, GW_LOCAL gw_aead_scratch *scratch,
                                   gw_u32 *words)
@@ -81,7 +79,7 @@ GW_LANE void gw_aead_store_unit(const gw_aead_round *round, const gw_aead_lane *
     }
 }
 
-/* Combines the packet with the key stream of one step by XOR. `skew` is the offset of the packet's
+/* Applies the key stream of one step to the packet by XOR. `skew` is the offset of the packet's
  * data within its first aligned word of 16 bytes. */
 GW_LANE void gw_aead_xor(const gw_aead_round *round, const gw_aead_lane *lane,
                          const GW_LOCAL gw_u32 *stream, gw_u32 step, gw_u32 skew)
@@ -110,8 +108,8 @@ GW_LANE void gw_aead_xor(const gw_aead_round *round, const gw_aead_lane *lane,
 }
 
 /* Encrypts or decrypts the packets that the work-group currently processes. All lanes that encrypt
- * call this function together. `ready` is 1 if `words` already holds the lane's first 64 bytes of
- * the key stream. */
+ * call this function together. If `ready` is 1, `words` already contains the lane's first 64 bytes
+ * of the key stream. */
 GW_GROUP void gw_aead_cipher(const gw_aead_round *round, const gw_aead_lane *lane,
                              const GW_LOCAL gw_u8 *table, GW_LOCAL gw_aead_scratch *scratch,
                              gw_u32 bytes_max, gw_u32 *words, gw_u32 ready)
@@ -236,7 +234,8 @@ GW_LANE gw_ghash_element gw_aead_ghash(const gw_aead_round *round, const gw_aead
         step = gw_ghash_multiply(step, step);
     }
     const gw_u32 rows = (blocks->count + round->lanes - 1) / round->lanes;
-    /* The last row of blocks ends with the last block, so blocks are missing in the first row. */
+    /* A row has one block for each lane. The last row ends with the last block of the packet, so
+     * the first row may be incomplete. */
     const gw_u32 missing = rows * round->lanes - blocks->count;
     gw_ghash_element sum = gw_ghash_zero();
     GW_NO_COPY
@@ -244,8 +243,8 @@ GW_LANE gw_ghash_element gw_aead_ghash(const gw_aead_round *round, const gw_aead
         const gw_u32 index = row * round->lanes + lane->rank - missing;
         sum = gw_ghash_add(gw_ghash_multiply(sum, step), gw_aead_ghash_block(blocks, index));
     }
-    /* Multiply the sum by a power of the key, with an exponent from 1 to `lanes`. The exponent is
-     * one more than the number of blocks that follow this lane's block in the row. */
+    /* Multiply the sum by a power of the key. The exponent is one more than the number of blocks
+     * that follow this lane's block in the row. */
     const gw_u32 following = round->lanes - 1 - lane->rank;
     sum = gw_ghash_multiply(sum, gw_ghash_key(powers + (following & 3u) * GW_GHASH_KEY_WORDS));
     step = fourth;
@@ -322,8 +321,8 @@ GW_LANE void gw_aead_sum(const gw_aead_round *round, const gw_aead_lane *lane,
     }
 }
 
-/* Runs one round of the lanes that encrypt or decrypt packets. The round has the same barriers as
- * gw_aead_head_round. */
+/* Encrypts or decrypts the packets that the work-group currently processes, and computes the sums
+ * for their tags. The function has the same barriers as gw_aead_head_round. */
 GW_GROUP void gw_aead_team_round(const gw_aead_round *round,
                                  const GW_LOCAL gw_aes_team_table *table,
                                  GW_LOCAL gw_aead_scratch *scratch)

@@ -11,8 +11,8 @@
 #ifndef GODWIT_IPSEC_GROUP_CIPHER_H
 #define GODWIT_IPSEC_GROUP_CIPHER_H
 
-/* Number of independent AES blocks that a team of lanes processes at once. The instructions of one
- * block fill the time in which the other block waits for lane exchanges and table lookups. */
+/* Number of independent AES blocks that the two lanes of a packet process at once. While one block
+ * waits for lane exchanges and table lookups, the lanes work on the other block. */
 #define GW_IPSEC_PARALLEL_BLOCKS 2u
 
 /* Returns the number of AES blocks that contain the given number of words. */
@@ -48,9 +48,8 @@ typedef struct gw_ipsec_cipher {
     gw_ipsec_raw raw[GW_IPSEC_STEP_BLOCKS]; /* words of blocks that are loaded ahead */
 } gw_ipsec_cipher;
 
-/* Loads the words of the half block that this lane processes. After the last block, it loads the
- * first block again, because a branch would split the warp. The next exchange between lanes would
- * then have to rejoin it. */
+/* Loads this lane's half of an AES block. After the last block, it loads the first block again
+ * instead of branching, because a branch would split the warp. */
 GW_LANE void gw_ipsec_fetch(gw_ipsec_cipher *lane, gw_ipsec_raw *raw, gw_u32 block)
 {
     const GW_GLOBAL gw_u32 *words =
@@ -69,10 +68,9 @@ GW_LANE gw_aes_half gw_ipsec_fetched(const gw_ipsec_cipher *lane, gw_ipsec_raw r
     return half;
 }
 
-/* Writes this lane's half of a block to the packet. Both lanes of the team call this function
- * together. In an unaligned packet, the last bytes of a block share an aligned word with the next
- * block and are written with that block. After the last block, `third` supplies the bytes that
- * follow. */
+/* Writes this lane's half of a block to the packet. Both lanes of the packet call this function
+ * together. In an unaligned packet, an aligned word can contain bytes of two blocks. It is written
+ * together with the second block. `third` contains the bytes that follow the last block. */
 GW_LANE void gw_ipsec_write(gw_ipsec_cipher *lane, gw_u32 block, gw_aes_half half, gw_u32 third)
 {
     const gw_u32 before = gw_pair_word(lane->half == 0 ? half.word[1] : lane->written);
@@ -80,7 +78,7 @@ GW_LANE void gw_ipsec_write(gw_ipsec_cipher *lane, gw_u32 block, gw_aes_half hal
     GW_GLOBAL gw_u32 *words =
         lane->words + GW_IPSEC_BLOCK_WORDS * (block + 1) - GW_IPSEC_BLOCK_WORDS;
     const gw_u32 last = lane->half != 0 && lane->shift != 0 && block + 1 == lane->blocks;
-    /* Block -1 is the IV. It exists if the packet has at least one block. */
+    /* Block -1 is the IV. A packet has an IV only if it has at least one block. */
     const gw_u32 has_block = block + 1 <= lane->blocks && lane->blocks != 0;
     /* The shifts are outside the conditions below, so that the compiler needs no branches for them.
      */
@@ -110,8 +108,8 @@ GW_LANE void gw_ipsec_write_ring(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratc
 }
 
 /* Computes the IV of an outbound CBC packet (gw_ipsec_cbc_iv) while another lane checks the packet.
- * The parameter of the packet contains all that is needed: the index of the SA and the sequence
- * number. */
+ * The IV depends only on the SA and on the sequence number, which the parameter of the packet
+ * contains. */
 GW_LANE void gw_ipsec_team_iv(gw_ipsec_cipher *lane, const GW_GLOBAL gw_ipsec_sa *sa,
                               gw_u64 parameter)
 {
@@ -140,7 +138,7 @@ GW_LANE void gw_ipsec_team_begin(gw_ipsec_cipher *lane, const gw_work *work,
         lane->raw[i].word[1] = 0;
         lane->raw[i].word[2] = 0;
     }
-    /* A team without a packet reads the header of the table image repeatedly and writes nothing. */
+    /* Lanes without a packet read the header of the table image instead and write nothing. */
     const gw_u64 data = words == 0 ? 0 : scratch->data[lane->packet];
     const GW_GLOBAL gw_u8 *from = words == 0 ? work->image : work->arena + (data & ~(gw_u64)3);
     lane->words = (GW_GLOBAL gw_u32 *)from + GW_AES_TEAM_WORDS * lane->half;
@@ -149,9 +147,8 @@ GW_LANE void gw_ipsec_team_begin(gw_ipsec_cipher *lane, const gw_work *work,
 }
 
 /* Encrypts all packets of a warp with CBC, in step with the lanes that hash them. The longest
- * packet has blocks_max blocks, and lane->previous holds the IV. The AES rounds of a block leave
- * time for other work. During these rounds, the previous block is written to the packet and to the
- * ring buffer. */
+ * packet has blocks_max blocks, and lane->previous holds the IV. While the AES rounds of a block
+ * wait for lookups, the lane writes the previous block to the packet and to the ring buffer. */
 GW_GROUP void gw_ipsec_encrypt_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
                                      gw_u32 blocks_max, gw_u32 steps)
 {
@@ -188,8 +185,8 @@ GW_GROUP void gw_ipsec_encrypt_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_sc
     gw_ipsec_wait(steps);
 }
 
-/* Copies all packets of a round to the ring buffer without changing them, so that other lanes can
- * hash them. */
+/* Copies the packets that the work-group currently processes to the ring buffer without changing
+ * them, so that other lanes can hash them. */
 GW_GROUP void gw_ipsec_stage_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
                                    gw_u32 steps)
 {
@@ -260,11 +257,10 @@ GW_LANE void gw_ipsec_decrypt_round(gw_ipsec_cipher *lane, gw_u32 blocks_max)
 
 /*
  * Encrypts or decrypts all packets of a warp with CTR (RFC 3686, section 2.1). The longest packet
- * has blocks_max blocks. For outbound packets, `steps` is not 0. The function then also copies the
- * result to the ring buffer, in step with the lanes that hash it.
+ * has blocks_max blocks. If `steps` is not 0, the function also copies the result to the ring
+ * buffer, in step with the lanes that hash it.
  *
- * The last block of a packet may contain bytes after the data, which belong to the ICV. They stay
- * unchanged.
+ * The last block of a packet may extend into the ICV. These bytes stay unchanged.
  */
 GW_GROUP void gw_ipsec_counter_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
                                      const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 blocks_max,
@@ -321,9 +317,9 @@ GW_LANE gw_u32 gw_ipsec_team_index(gw_ipsec_cipher *lane, gw_u32 first)
     return first + lane->packet;
 }
 
-/* Runs one round of the lanes that encrypt or decrypt packets. The round has the same barriers as
- * gw_ipsec_hash_round. `rounds` is the number of AES rounds. `encrypts` is 1 for outbound packets
- * with CBC. Callers pass both as constants where possible. */
+/* Does the work of the lanes that encrypt or decrypt the current packets of the work-group.
+ * `rounds` is the number of AES rounds. `encrypts` is 1 for outbound packets with CBC. The function
+ * has the same barriers as gw_ipsec_hash_round. */
 GW_LANE void gw_ipsec_team_work(const gw_work *work, gw_ipsec_suite suite,
                                 GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first, gw_u32 rounds,
                                 gw_u32 encrypts)
@@ -371,9 +367,9 @@ GW_LANE gw_u32 gw_ipsec_is_chained(const gw_work *work, gw_ipsec_suite suite)
            gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND;
 }
 
-/* Runs one round of the lanes that encrypt or decrypt packets, for all suites except those with
- * CTR. This function and the next two are not inlined, so that the round keys of AES stay in
- * registers. Otherwise, each block would wait for its round keys. */
+/* Encrypts or decrypts the current packets of the work-group, for all suites except those with CTR.
+ * The function is not inlined, so that the AES round keys stay in registers. Otherwise, each block
+ * would wait for its round keys. */
 GW_APART void gw_ipsec_team_round(const gw_work *work, gw_ipsec_suite suite,
                                   GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
 {
@@ -381,8 +377,8 @@ GW_APART void gw_ipsec_team_round(const gw_work *work, gw_ipsec_suite suite,
                        gw_ipsec_is_chained(work, suite));
 }
 
-/* Runs one round of the lanes that encrypt outbound packets with AES-128 in CBC mode. Because the
- * arguments are constants, the AES rounds contain no branches and all round keys are in registers.
+/* Encrypts the current packets of the work-group with AES-128 in CBC mode. Because the number of
+ * AES rounds is a constant, the rounds contain no branches and all round keys are in registers.
  * This matters because the blocks of a packet are processed one after the other. */
 GW_APART void gw_ipsec_team_chain_128(const gw_work *work, gw_ipsec_suite suite,
                                       GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
@@ -390,7 +386,7 @@ GW_APART void gw_ipsec_team_chain_128(const gw_work *work, gw_ipsec_suite suite,
     gw_ipsec_team_work(work, suite, scratch, first, GW_AES_TEAM_SPLIT, 1);
 }
 
-/* Runs one round of the lanes that encrypt or decrypt packets with CTR. The key stream is the same
+/* Encrypts or decrypts the current packets of the work-group with CTR. The key stream is the same
  * for both directions. */
 GW_APART void gw_ipsec_team_counter(const gw_work *work, gw_ipsec_suite suite,
                                     GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
@@ -414,7 +410,8 @@ GW_APART void gw_ipsec_team_counter(const gw_work *work, gw_ipsec_suite suite,
     gw_barrier();
 }
 
-/* Runs one round of the lanes that have no work. These lanes only wait at the barriers. */
+/* Waits at the barriers of the lanes that encrypt and hash packets. The lanes that have no work
+ * call this function. */
 GW_GROUP void gw_ipsec_idle_round(const gw_work *work, gw_ipsec_suite suite,
                                   const GW_LOCAL gw_ipsec_scratch *scratch)
 {

@@ -1,5 +1,5 @@
-/* Work of the hash lanes (group.h). One hash lane per packet processes the headers, computes the
- * ICV and sets the outcome. */
+/* Work of the lanes that hash packets (group.h). One lane (thread) per packet processes the
+ * headers, computes the ICV and sets the outcome. */
 #ifndef GODWIT_IPSEC_GROUP_HASH_H
 #define GODWIT_IPSEC_GROUP_HASH_H
 
@@ -106,8 +106,8 @@ GW_LANE void gw_ipsec_hash_data(gw_ipsec_hash *hash, const gw_work *work, gw_ips
     }
 }
 
-/* Checks or writes the headers of any packet with the functions that process one packet per lane.
- * Simple packets, which have a faster path, do not need this function. */
+/* Checks or writes the headers of a packet with code that supports all packets. Simple packets
+ * (IPv4 in a tunnel, see simple.h) have a faster path. */
 GW_LANE void gw_ipsec_hash_check(gw_ipsec_hash *hash, const gw_work *work, gw_ipsec_suite suite,
                                  GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 index)
 {
@@ -314,8 +314,8 @@ GW_LANE void gw_ipsec_finish_decrypted(const gw_ipsec_hash *hash, const gw_work 
     work->outcomes[index] = outcome;
 }
 
-/* Runs one round of the lanes that hash packets. `first` is the index of the first packet of the
- * round in the batch. */
+/* Hashes the packets that the work-group currently processes, one packet per lane. `first` is the
+ * index of the first of these packets in the batch. */
 GW_GROUP void gw_ipsec_hash_round(const gw_work *work, gw_ipsec_suite suite,
                                   GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
 {

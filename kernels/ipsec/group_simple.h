@@ -38,9 +38,9 @@ GW_LANE void gw_ipsec_pad_words(GW_GLOBAL gw_u8 *trailer, gw_u32 pad_bytes, gw_u
     *(GW_GLOBAL gw_u16 *)(trailer + pad_bytes) = (gw_u16)(next_header << 8 | pad_bytes);
 }
 
-/* Encapsulates packet `index` of a batch, if the packet is simple. Writes its headers and padding,
- * and sets `out`. Returns the ESP header of the packet, which the IV, the data and the ICV follow.
- * If the packet is not simple, returns 0 and writes nothing. */
+/* Encapsulates packet `index` of a batch, if the packet is simple: IPv4 in a tunnel, without VLAN
+ * tag and UDP header. Writes its headers and padding, and sets `out`. Returns the ESP header of the
+ * packet. If the packet is not simple, returns 0 and writes nothing. */
 GW_LANE GW_GLOBAL gw_u8 *gw_ipsec_encapsulate_simple(const gw_work *work, gw_ipsec_suite suite,
                                                      gw_ipsec_sas sas, gw_u32 index,
                                                      gw_ipsec_simple_out *out)
@@ -100,8 +100,8 @@ GW_LANE GW_GLOBAL gw_u8 *gw_ipsec_encapsulate_simple(const gw_work *work, gw_ips
         front[i] = gw_swap32(front[i]);
     }
     /* If the frame's address is a multiple of 4, each stored word combines halves of two array
-     * elements. The last store is then a half word. Otherwise, each array element is stored
-     * unchanged, and the first store is a half word. With CBC, other lanes write the IV. */
+     * elements. The last store is then a half word. For other addresses, the array elements are
+     * stored unchanged, and the first store is a half word. With CBC, other lanes write the IV. */
     const gw_u32 count = GW_IPSEC_SIMPLE_FRONT - (iv_bytes == 8 ? 0 : 2);
     GW_GLOBAL gw_u8 *to = buffer + head - 2 - added + shift / 8;
     GW_UNROLL

@@ -128,8 +128,8 @@ GW_LANE gw_ipsec_extensions gw_ipsec_no_extensions(gw_u32 protocol, gw_u32 at,
 }
 
 /* Parses IPv6 extension headers. The first header begins at offset `at`, and `protocol` is its
- * number. The field at offset next_header_at contains this number. `bytes` is the number of bytes
- * from `packet` to the end. */
+ * number. The field at offset next_header_at contains this number. The packet starts at `packet`
+ * and has `bytes` bytes. */
 GW_LANE gw_ipsec_extensions gw_ipsec_walk(const GW_GLOBAL gw_u8 *packet, gw_u32 bytes, gw_u32 at,
                                           gw_u32 protocol, gw_u32 next_header_at)
 {
@@ -159,9 +159,9 @@ GW_LANE gw_ipsec_extensions gw_ipsec_walk(const GW_GLOBAL gw_u8 *packet, gw_u32 
         extensions.next_header_at = extensions.at;
         extensions.protocol = packet[extensions.at];
         extensions.at += length;
-        /* ESP is inserted before the destination options, which it then protects. If a routing
-         * header follows the destination options, ESP is inserted after both headers. In this case,
-         * each node on the route must read the options. */
+        /* ESP is inserted before the destination options and thus protects them. If a routing
+         * header follows the destination options, ESP is inserted after both, because each node on
+         * the route must read the options. */
         if (kind != GW_PROTOCOL_DESTINATION) {
             extensions.insert_protocol = extensions.protocol;
             extensions.insert_at = extensions.at;
@@ -209,8 +209,8 @@ GW_LANE void gw_ipsec_move_l2(GW_GLOBAL gw_u8 *to, const GW_GLOBAL gw_u8 *from, 
     }
 }
 
-/* Moves the L2 header and the headers that follow it towards the start of the buffer. The remainder
- * of bytes / 4 must be 2, which is the case for an L2 header followed by IP headers. */
+/* Moves the L2 header and the headers that follow it towards the start of the buffer. `bytes`
+ * modulo 4 must be 2, which is the case for an L2 header followed by IP headers. */
 GW_LANE void gw_ipsec_move_forward(GW_GLOBAL gw_u8 *to, const GW_GLOBAL gw_u8 *from, gw_u32 bytes)
 {
     for (gw_u32 i = 0; i + 4 <= bytes; i += 4) {

@@ -97,7 +97,7 @@ GW_LANE void gw_sha1_finish(gw_sha1 *state, gw_text text)
             w[i] = gw_text_word(text, at + 4 * i, 0x80u);
         }
         if (at + GW_SHA1_BLOCK_BYTES == end) {
-            /* The length in bits has two words. A frame is far shorter than 2^29 bytes, so the
+            /* The length in bits occupies two words. A frame is far shorter than 2^29 bytes, so the
              * upper word is 0. */
             w[15] = 8 * (GW_SHA1_BLOCK_BYTES + bytes);
         }
@@ -117,8 +117,8 @@ GW_LANE gw_sha1 gw_sha1_load(const GW_GLOBAL gw_u32 *words)
     return state;
 }
 
-/* Returns HMAC-SHA1 of a text (RFC 2104, section 2). `inner` is the SHA-1 state after the block key
- * xor ipad. `outer` is the state after the block key xor opad (RFC 2104, section 4). */
+/* Returns HMAC-SHA1 of a text (RFC 2104, section 2). `inner` is the SHA-1 state after the block
+ * (key XOR ipad). `outer` is the state after the block (key XOR opad) (RFC 2104, section 4). */
 GW_APART gw_sha1 gw_hmac_sha1(const GW_GLOBAL gw_u32 *inner, const GW_GLOBAL gw_u32 *outer,
                               gw_text text)
 {

@@ -118,7 +118,7 @@ GW_LANE void gw_sha256_finish(gw_sha256 *state, gw_text text)
             w[i] = gw_text_word(text, at + 4 * i, 0x80u);
         }
         if (at + GW_SHA256_BLOCK_BYTES == end) {
-            /* The length in bits has two words. A frame is far shorter than 2^29 bytes, so the
+            /* The length in bits occupies two words. A frame is far shorter than 2^29 bytes, so the
              * upper word is 0. */
             w[15] = 8 * (GW_SHA256_BLOCK_BYTES + bytes);
         }
@@ -141,8 +141,8 @@ GW_LANE gw_sha256 gw_sha256_load(const GW_GLOBAL gw_u32 *words)
     return state;
 }
 
-/* Returns HMAC-SHA-256 of a text. `inner` is the SHA-256 state after the block key xor ipad.
- * `outer` is the state after the block key xor opad (RFC 2104, section 4). */
+/* Returns HMAC-SHA-256 of a text. `inner` is the SHA-256 state after the block (key XOR ipad).
+ * `outer` is the state after the block (key XOR opad) (RFC 2104, section 4). */
 GW_APART gw_sha256 gw_hmac_sha256(const GW_GLOBAL gw_u32 *inner, const GW_GLOBAL gw_u32 *outer,
                                   gw_text text)
 {

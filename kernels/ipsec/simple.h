@@ -11,12 +11,12 @@
  * has no include guard, because it is included once for each kind of words.
  */
 
-/* Maximum number of words in the headers of a simple packet: the outer IPv4 header, the ESP header
- * and the IV. */
+/* Maximum number of words in the new headers of a packet: the outer IPv4 header, the ESP header and
+ * the IV. */
 #define GW_IPSEC_SIMPLE_WORDS 11u
 
-/* Returns whether an SA (security association) has the given variant and can carry simple packets.
- */
+/* Returns whether an SA (security association) has the given variant and can carry simple packets
+ * (IPv4 in a tunnel, without UDP header). */
 GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_sa)(GW_NAME(gw_ipsec_sa_words) sa, gw_u32 variant)
 {
     const gw_u32 inbound =
@@ -53,7 +53,7 @@ typedef struct GW_NAME(gw_ipsec_simple_out) {
 } GW_NAME(gw_ipsec_simple_out);
 
 /* Checks an outbound packet and computes its lengths after encapsulation. Returns whether the
- * packet is simple and its buffer has room for the headers and the trailer. */
+ * packet is simple (IPv4 in a tunnel) and its buffer has room for the headers and the trailer. */
 GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_encapsulate_begin)(GW_NAME(gw_ipsec_simple_out) *
                                                                    packet,
                                                                gw_u32 variant, gw_ipsec_suite suite)
@@ -125,7 +125,7 @@ GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_decapsulate_begin)(GW_NAME(gw_ipsec_
            GW_EQUAL(packet->spi, packet->sa.spi);
 }
 
-/* Words of a simple packet after decryption, from which the checks compute its lengths. */
+/* Words of a packet after decryption. The checks compute the lengths of the packet from them. */
 typedef struct GW_NAME(gw_ipsec_simple_content) {
     GW_WORD first; /* first word of the inner packet */
     GW_WORD last;  /* last word of the decrypted data */
@@ -136,7 +136,7 @@ typedef struct GW_NAME(gw_ipsec_simple_content) {
     GW_WORD pad_bytes;
 } GW_NAME(gw_ipsec_simple_content);
 
-/* Maximum number of padding bytes in a simple packet. ESP never needs more. */
+/* Maximum number of padding bytes in a packet. ESP never needs more padding. */
 #define GW_IPSEC_SIMPLE_PAD_BYTES 15u
 
 /* Checks the decrypted content of an inbound packet, except its padding bytes and its selectors.

@@ -42,8 +42,8 @@ typedef struct gw_avx512_sas {
     const gw_ipsec_sa *sa[GW_AVX512_LANES] __attribute__((aligned(64)));
 } gw_avx512_sas;
 
-/* Transposes four rows of 64 bytes, one per packet, to four registers with one 16-byte block of
- * each packet. The function is its own inverse. */
+/* Transposes four rows of 64 bytes, one row per packet. Each of the resulting registers contains
+ * one 16-byte block of each packet. The function is its own inverse. */
 GW_AVX512 void gw_avx512_transpose(__m512i *a, __m512i *b, __m512i *c, __m512i *d)
 {
     const __m512i ab_low = _mm512_shuffle_i32x4(*a, *b, 0x44);
@@ -56,8 +56,8 @@ GW_AVX512 void gw_avx512_transpose(__m512i *a, __m512i *b, __m512i *c, __m512i *
     *d = _mm512_shuffle_i32x4(ab_high, cd_high, 0xdd);
 }
 
-/* Transposes the 16-byte blocks of sixteen packets (four registers) to four registers with one word
- * of each packet. The function is its own inverse. */
+/* Transposes the 16-byte blocks of sixteen packets, which are in four registers. Each of the
+ * resulting registers contains one word of each packet. The function is its own inverse. */
 GW_AVX512 void gw_avx512_words(__m512i *words, const __m512i *blocks)
 {
     const __m512i low_01 = _mm512_unpacklo_epi32(blocks[0], blocks[1]);
@@ -92,8 +92,8 @@ GW_AVX512 __mmask64 gw_avx512_mask(gw_u32 bytes, gw_u32 offset)
     return left >= GW_AVX512_ROW_BYTES ? ~(gw_u64)0 : ((gw_u64)1 << left) - 1;
 }
 
-/* Loads 32 bytes from each of two addresses into one register. The second load includes a blend,
- * which avoids shuffles, because all shuffles compete for one execution port. */
+/* Loads 32 bytes from each of two addresses into one register. The second load inserts its bytes
+ * without a shuffle, because all shuffles compete for one execution port. */
 GW_AVX512 __m512i gw_avx512_load_halves(const gw_u8 *low, const gw_u8 *high)
 {
     const __m512i first = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)low));

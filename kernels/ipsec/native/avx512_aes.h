@@ -29,8 +29,8 @@ GW_AVX512 void gw_avx512_keys_load(gw_avx512_keys *keys, const gw_avx512_sas *sa
 }
 
 /* Computes one quarter of the AES rounds on one block of each packet, without the first
- * AddRoundKey. The rounds that all key lengths have are unrolled. Other instructions between the
- * quarters then fill the time in which the rounds wait for each other. */
+ * AddRoundKey. Callers place other instructions between the quarters, which fill the time in which
+ * the AES instructions wait for each other. */
 GW_AVX512 void gw_avx512_rounds(__m512i x[4], const gw_avx512_keys *keys, gw_u32 part,
                                 gw_u32 decrypt)
 {
@@ -137,8 +137,8 @@ GW_AVX512 void gw_avx512_cipher_load(gw_avx512_cipher *cipher)
     }
 }
 
-/* Computes one of the sixteen parts of a step, which encrypts or decrypts 64 bytes of each packet.
- * Each of the four blocks has four parts, and x holds the AES state between these parts. */
+/* Computes one of the sixteen parts of a step, which encrypts or decrypts four blocks of each
+ * packet. Each block has four parts, and x holds the AES state between these parts. */
 GW_AVX512 void gw_avx512_cipher_part(gw_avx512_cipher *cipher, __m512i x[4], gw_u32 mode,
                                      gw_u32 part)
 {

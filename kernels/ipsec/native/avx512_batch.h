@@ -7,12 +7,12 @@
 /* Maximum number of packets in a batch. */
 #define GW_AVX512_BATCH 256u
 
-/* Number of length classes by which packets are sorted. All packets that are too long for the other
- * classes share the last class. */
+/* Number of length classes by which packets are sorted. The last class contains all packets that
+ * are too long for the other classes. */
 #define GW_AVX512_CLASSES 128u
 
-/* Returns the length class of a frame. IP packets in Ethernet frames without VLAN tag have the same
- * number of 16-byte blocks if they are in the same class. */
+/* Returns the length class of a frame. IP packets in the same class have the same number of 16-byte
+ * blocks, if their frames have no VLAN tag. */
 GW_AVX512 gw_u32 gw_avx512_length_class(const gw_descriptor *descriptor)
 {
     const gw_u32 length_class = (descriptor->length + 3u) / 16;
@@ -77,9 +77,9 @@ GW_AVX512 gw_lane gw_avx512_lane(const gw_bin_call *call, gw_u32 index)
     return lane;
 }
 
-/* Prefetches the cache lines of up to `packets` packets that are processed next: the lines around
- * the start of each packet, and its SA. Several small calls while other packets are processed avoid
- * overloading the second-level cache. */
+/* Prefetches up to `packets` packets that are processed next: the cache lines around the start of
+ * each packet, and its SA (security association). Callers prefetch a few packets at a time, because
+ * many prefetches at once would overload the second-level cache. */
 GW_AVX512 void gw_avx512_prefetch_upcoming(gw_avx512_batch *batch, gw_u32 packets)
 {
     gw_avx512_upcoming *upcoming = &batch->upcoming;

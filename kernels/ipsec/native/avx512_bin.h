@@ -8,16 +8,16 @@
 #include "avx512_next.h"
 #include "avx512_simple_finish.h"
 
-/* Returns whether the suite is CBC with HMAC. Special code processes this suite if all sixteen
- * packets have the same length. */
+/* Returns whether the suite is CBC with HMAC. If all packets of a group have the same length,
+ * special code processes this suite. */
 GW_AVX512 gw_u32 gw_avx512_is_cbc_hmac(gw_avx512_operation operation)
 {
     return operation.suite.cipher == GW_IPSEC_CIPHER_CBC &&
            gw_avx512_state_words(operation.suite) != 0;
 }
 
-/* Returns the number of packets whose per-packet state (gw_avx512_packet) must be filled for up to
- * sixteen simple outbound packets. */
+/* Returns how many separate states (gw_avx512_packet) up to sixteen simple outbound packets need.
+ * With GHASH, they need none. With CBC and HMAC, packets of the same length need only one. */
 GW_AVX512 gw_u32 gw_avx512_slots_needed(gw_avx512_operation operation, gw_u32 same_length,
                                         gw_u32 count)
 {
@@ -27,8 +27,8 @@ GW_AVX512 gw_u32 gw_avx512_slots_needed(gw_avx512_operation operation, gw_u32 sa
     return same_length && gw_avx512_is_cbc_hmac(operation) ? 1 : count;
 }
 
-/* Makes up to sixteen simple packets, whose headers are checked, the current group, and removes
- * them from the batch. */
+/* Takes up to sixteen packets with checked headers from the batch and makes them the current group.
+ * All packets must be simple (IPv4 in a tunnel, see simple.h). */
 GW_AVX512 void gw_avx512_simple_group(gw_avx512_group *group, gw_avx512_batch *batch,
                                       const gw_avx512_simple *simple, gw_u32 count)
 {
@@ -78,8 +78,8 @@ GW_AVX512 void gw_avx512_simple_pad(const gw_avx512_simple *simple, gw_u32 count
     }
 }
 
-/* Writes the headers and trailers of up to sixteen outbound packets at once, if all of them are
- * simple (simple.h). Otherwise, returns 0 and changes nothing. */
+/* Writes the headers and trailers of up to sixteen outbound packets at once. If any packet is not
+ * simple (IPv4 in a tunnel, see simple.h), returns 0 and changes nothing. */
 GW_AVX512 gw_u32 gw_avx512_fill_outbound(gw_avx512_group *group, gw_avx512_batch *batch,
                                          gw_avx512_operation operation)
 {
@@ -113,8 +113,8 @@ GW_AVX512 gw_u32 gw_avx512_fill_outbound(gw_avx512_group *group, gw_avx512_batch
     return 1;
 }
 
-/* Checks the headers of up to sixteen inbound packets at once, if all of them are simple
- * (simple.h). Otherwise, returns 0 and changes nothing. */
+/* Checks the headers of up to sixteen inbound packets at once. If any packet is not simple (IPv4 in
+ * a tunnel, see simple.h), returns 0 and changes nothing. */
 GW_AVX512 gw_u32 gw_avx512_fill_inbound(gw_avx512_group *group, gw_avx512_batch *batch,
                                         gw_avx512_operation operation)
 {
@@ -141,7 +141,7 @@ GW_AVX512 gw_u32 gw_avx512_fill_inbound(gw_avx512_group *group, gw_avx512_batch 
 }
 
 /* Writes the headers of up to sixteen outbound packets, or checks the headers of inbound packets.
- * All packets must be simple (simple.h). Otherwise, returns 0 and changes nothing. */
+ * If any packet is not simple (IPv4 in a tunnel, see simple.h), returns 0 and changes nothing. */
 GW_AVX512 gw_u32 gw_avx512_fill_simple(gw_avx512_group *group, gw_avx512_batch *batch,
                                        gw_avx512_operation operation)
 {
@@ -154,9 +154,8 @@ GW_AVX512 gw_u32 gw_avx512_fill_simple(gw_avx512_group *group, gw_avx512_batch *
     return gw_avx512_fill_inbound(group, batch, operation);
 }
 
-/* Collects the next group of up to sixteen packets that need encryption, decryption or
- * authentication. Writes or checks the headers of each packet. Ends when the group is full or the
- * batch has no more packets. */
+/* Takes the next packets from the batch and writes or checks their headers. Ends when sixteen
+ * packets need encryption, decryption or authentication, or when the batch has no more packets. */
 GW_AVX512 void gw_avx512_fill(gw_avx512_group *group, gw_avx512_batch *batch,
                               gw_avx512_operation operation)
 {
@@ -255,12 +254,12 @@ GW_AVX512 void gw_avx512_run_groups(gw_avx512_group *to_cipher, gw_avx512_group 
 }
 
 /*
- * Processes a batch of packets in groups of sixteen. With GCM or ChaCha20, groups are processed one
- * after the other. With CBC and HMAC, this is also done for groups in which all packets have the
- * same length.
+ * Processes a batch of packets in groups of sixteen. Groups with GCM or ChaCha20 are processed one
+ * after the other. The same holds for groups with CBC and HMAC in which all packets have the same
+ * length.
  *
  * All other groups overlap. Outbound groups are encrypted while the previous group is hashed.
- * Inbound groups are hashed while the authentic packets of the previous group are decrypted.
+ * Inbound groups are hashed while the previous group is decrypted.
  */
 GW_AVX512 void gw_avx512_batch_run(gw_avx512_batch *batch, gw_avx512_operation operation)
 {

@@ -17,8 +17,8 @@
 #include "avx512_batch.h"
 #include "avx512_group.h"
 
-/* State of the HMAC of sixteen texts. It consists of the HMAC states and the words that are not yet
- * hashed, which are up to two more than a hash block. */
+/* State of the HMAC computation of sixteen texts. `words` contains the text that is not hashed yet:
+ * up to one hash block and two more words. */
 typedef struct gw_avx512_text {
     __m512i words[18];
     __m512i state[8];
@@ -60,8 +60,8 @@ GW_AVX512 void gw_avx512_text_begin(gw_avx512_text *text, const gw_avx512_group 
     text->words[1] = _mm512_load_si512(group->sequence[1]);
 }
 
-/* Appends block k of the current 64 bytes of each packet to the texts that are hashed. The block
- * becomes words 2 + 4k to 5 + 4k. */
+/* Appends a 16-byte block of each packet to the texts that are hashed. Block k becomes words 2 + 4k
+ * to 5 + 4k of the texts. */
 GW_AVX512 void gw_avx512_text_append(gw_avx512_text *text, const __m512i blocks[4], gw_u32 k)
 {
     __m512i swapped[4];
@@ -133,8 +133,8 @@ GW_AVX512 void gw_avx512_text_hash(gw_avx512_text *text, gw_u32 state_words)
     }
 }
 
-/* Hashes one block of each of sixteen packets. If `decrypting` is not 0, decrypts the blocks that
- * it holds at the same time. */
+/* Hashes one block of each of sixteen packets. If `decrypting` is not 0, also decrypts the blocks
+ * in `decrypting` at the same time. */
 GW_AVX512 void gw_avx512_text_hash_and_decrypt(gw_avx512_text *text, gw_avx512_cipher *decrypting,
                                                gw_u32 state_words)
 {
@@ -159,9 +159,9 @@ GW_AVX512 void gw_avx512_text_clear(gw_avx512_text *text, gw_u32 from, gw_u32 to
     }
 }
 
-/* Hashes the end of all texts and then the outer block of HMAC (RFC 2104). words_left words (2 to
- * 14) of each text remain. Stores the digests in text->state. If `decrypting` is not 0, its blocks
- * are decrypted together with the first hash block. */
+/* Hashes the last words_left words (2 to 14) of each text and then the outer block of HMAC (RFC
+ * 2104). Stores the digests in text->state. If `decrypting` is not 0, also decrypts the blocks in
+ * `decrypting` during the first hash block. */
 GW_AVX512 void gw_avx512_text_end(gw_avx512_text *text, const gw_avx512_group *group,
                                   gw_avx512_batch *batch, gw_u32 words_left,
                                   gw_avx512_cipher *decrypting, gw_u32 state_words)
@@ -233,8 +233,8 @@ static __attribute__((noinline)) void gw_avx512_cbc_hmac_cipher(gw_avx512_cipher
     }
 }
 
-/* Moves the two words that follow a hashed block to the start of the array, where the next hash
- * block begins. */
+/* Moves the two words that follow a hashed block to the start of the array. The next hash block
+ * begins with these words. */
 GW_AVX512 void gw_avx512_text_shift(gw_avx512_text *text)
 {
     text->words[0] = text->words[16];
@@ -242,8 +242,8 @@ GW_AVX512 void gw_avx512_text_shift(gw_avx512_text *text)
 }
 
 /* Encrypts and authenticates a group of sixteen packets of the same length. Each step encrypts up
- * to four blocks of each packet and hashes the blocks of the previous step. The IV counts as the
- * first block. */
+ * to four blocks of each packet and hashes the blocks of the previous step. The first of all blocks
+ * is the IV. */
 static __attribute__((noinline)) void gw_avx512_cbc_hmac_encrypt(const gw_avx512_group *group,
                                                                  gw_avx512_batch *batch,
                                                                  gw_ipsec_suite suite,
@@ -336,7 +336,7 @@ static __attribute__((noinline)) void gw_avx512_reencrypt(const gw_avx512_packet
 }
 
 /* Verifies and decrypts a group of sixteen packets of the same length. Each step hashes up to four
- * blocks of each packet and decrypts them at the same time. The IV counts as the first block. */
+ * blocks of each packet and decrypts them at the same time. The first of all blocks is the IV. */
 static __attribute__((noinline)) void gw_avx512_cbc_hmac_decrypt(const gw_avx512_group *group,
                                                                  gw_avx512_batch *batch,
                                                                  gw_ipsec_suite suite,

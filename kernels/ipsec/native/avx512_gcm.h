@@ -31,8 +31,8 @@
 #define GW_GCM_DECRYPT 1u
 #define GW_GCM_GMAC    2u /* in both directions */
 
-/* Values that depend only on the length of a packet and on the size of its sequence number. They
- * are computed once for all packets with the same values. */
+/* Values that depend only on the length of a packet and on the size of its sequence number. Packets
+ * with the same length and size share these values. */
 typedef struct gw_gcm_shape {
     __m512i counters;     /* counters of the first row, big-endian */
     __m512i lengths;      /* lengths in the last row, otherwise zeros */
@@ -95,8 +95,8 @@ GW_AVX512 __m512i gw_gcm_reduce(gw_gcm_product product)
                                      _mm512_clmulepi64_epi128(middle, polynomial, 0x00), 0x96);
 }
 
-/* Converts a mask of 32-bit words in memory to a byte mask for GHASH elements, whose bytes are
- * reversed. */
+/* Converts a mask of 32-bit words to a mask of bytes. The byte order is reversed, because GHASH
+ * elements contain the bytes of a block in reverse order. */
 GW_AVX512 __m512i gw_gcm_swapped_mask(__mmask16 words)
 {
     return gw_avx512_swap128(_mm512_maskz_set1_epi32(words, -1));

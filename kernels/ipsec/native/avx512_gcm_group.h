@@ -67,8 +67,8 @@ GW_AVX512 gw_u32 gw_gcm_shape_id(const gw_avx512_group *group, gw_u32 i)
     return group->data_bytes[i] << 1 | (group->extended >> i & 1u);
 }
 
-/* Encrypts or decrypts consecutive packets with the same shape (length and size of the sequence
- * number). It starts with packet `from`, and returns the index after the last packet that it
+/* Encrypts or decrypts consecutive packets that have the same length and the same size of sequence
+ * number. Starts with packet `from`, and returns the index after the last packet that it has
  * processed. */
 GW_AVX512 gw_u32 gw_gcm_same_shape(gw_gcm_shape shape, const gw_avx512_group *group,
                                    const gw_gcm_fronts *fronts, gw_u32 from, gw_u32 end,
@@ -117,7 +117,7 @@ GW_AVX512 void gw_gcm_packets(gw_gcm_shape *shape, const gw_avx512_group *group,
     }
 }
 
-/* Returns a mask of the words that contain ICVs, for `count` packets (up to four) from packet
+/* Returns a mask of the words that contain the ICVs of `count` packets (up to four) from packet
  * `first` on. */
 GW_AVX512 __mmask16 gw_gcm_icv_mask(const gw_avx512_group *group, gw_u32 first, gw_u32 count)
 {
@@ -165,8 +165,8 @@ GW_AVX512 __mmask16 gw_gcm_tags_wrong(const gw_avx512_group *group, gw_u32 first
 }
 
 /* Processes a group of up to sixteen packets with GCM or GMAC. Returns a mask of the packets with
- * wrong ICVs. `shape` holds the values for the length of the previous packet, which are computed
- * again only if the length changes. */
+ * wrong ICVs. `shape` holds values that depend on the packet length and are computed again only if
+ * the length changes. */
 GW_AVX512 gw_u32 gw_gcm_group(const gw_avx512_group *group, gw_avx512_batch *batch,
                               gw_gcm_shape *shape, gw_u32 rounds, gw_u32 mode, gw_u32 outbound,
                               gw_gcm_many_blocks *many_blocks)

@@ -9,8 +9,8 @@
  * A group of up to sixteen packets that are processed together. With fewer packets, the unused SIMD
  * lanes repeat the last packet.
  *
- * If all packets are simple, possibly none or only the first of the `slots` is filled. The other
- * arrays then contain everything that encryption and authentication need.
+ * The array `slots` contains the state of each packet. If all packets are simple (simple.h), it may
+ * be incomplete, because the other arrays suffice for encryption and authentication.
  */
 typedef struct gw_avx512_group {
     gw_avx512_packet slots[GW_AVX512_LANES];
@@ -95,8 +95,8 @@ GW_AVX512 void gw_avx512_group_lanes(gw_avx512_lanes *lanes, const gw_avx512_gro
     }
 }
 
-/* Prepares the encryption or decryption of a group of sixteen packets. For outbound CBC, the data
- * starts with a nonce, whose encryption is the IV. */
+/* Prepares the encryption or decryption of a group of sixteen packets. For outbound packets with
+ * CBC, the data starts with a nonce, which is encrypted to the IV. */
 static __attribute__((noinline)) void gw_avx512_group_cipher(gw_avx512_cipher *cipher,
                                                              const gw_avx512_group *group,
                                                              gw_ipsec_suite suite, gw_u32 mode)

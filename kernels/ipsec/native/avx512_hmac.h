@@ -31,8 +31,8 @@ GW_AVX512 void gw_avx512_end_of(gw_avx512_end *end, const gw_u8 *last, gw_u32 by
     }
 }
 
-/* Loads 64 bytes from each of sixteen addresses, and converts them to big-endian words: one
- * register for each word position. */
+/* Loads 64 bytes from each of sixteen addresses and converts them to big-endian words. Each of the
+ * sixteen resulting registers contains one word of each packet. */
 GW_AVX512 void gw_avx512_rows_to_words(__m512i *w, const gw_u8 *const *rows)
 {
     __m512i blocks[4][4];

@@ -13,8 +13,8 @@ typedef struct gw_avx512_inputs {
     __m512i parameter[2]; /* lower and upper half */
 } gw_avx512_inputs;
 
-/* Returns every fourth word of four registers, which is one word of each of sixteen packet
- * descriptors. `first` contains the positions of these words within two registers. */
+/* Returns one word of each of sixteen packet descriptors, which are in four registers. A descriptor
+ * has four words. `first` contains the positions of the wanted words in two of the registers. */
 GW_AVX512 __m512i gw_avx512_every_fourth(const __m512i rows[4], __m512i first)
 {
     const __m512i low = _mm512_permutex2var_epi32(rows[0], first, rows[1]);

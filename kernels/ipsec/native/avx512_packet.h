@@ -25,7 +25,7 @@ typedef struct gw_avx512_packet {
 } gw_avx512_packet;
 GW_STATIC_ASSERT(sizeof(gw_avx512_packet) == 64, avx512_packet_size);
 
-/* Suite and direction of the packets that are processed. In inlined loops, both are constants. */
+/* Suite and direction of the packets in a batch. Both are constants in inlined loops. */
 typedef struct gw_avx512_operation {
     gw_ipsec_suite suite;
     gw_u32 outbound;

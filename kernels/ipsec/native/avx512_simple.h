@@ -159,8 +159,7 @@ GW_AVX512 gw_u32 gw_avx512_common_value(__m512i numbers)
     return gw_avx512_all_equal(numbers) ? (gw_u32)_mm512_cvtsi512_si32(numbers) : 0;
 }
 
-/* Sets the results that inbound and outbound packets have in common. Some results exist for each
- * packet, and others exist once for all sixteen packets. */
+/* Sets the results that inbound and outbound packets have in common. */
 GW_AVX512 void gw_avx512_simple_results(gw_avx512_simple *simple, const gw_ipsec_sa_words_16 *sa,
                                         gw_words_16 cipher_bytes, gw_words_16 icv_bytes)
 {
@@ -173,8 +172,8 @@ GW_AVX512 void gw_avx512_simple_results(gw_avx512_simple *simple, const gw_ipsec
         (extended == 0 || extended == GW_AVX512_ALL) && gw_avx512_all_equal((__m512i)cipher_bytes);
 }
 
-/* Checks sixteen outbound packets. If all of them are simple, writes their headers and stores the
- * results. Otherwise, returns 0 and changes nothing. */
+/* Checks sixteen outbound packets. If all of them are simple (IPv4 in a tunnel, see ../simple.h),
+ * writes their headers and stores the results. Otherwise, returns 0 and changes nothing. */
 static __attribute__((noinline)) gw_u32
 gw_avx512_simple_encapsulate(gw_avx512_simple *simple, gw_u32 variant, gw_ipsec_suite suite)
 {

@@ -88,8 +88,8 @@ GW_AVX512 void gw_avx512_fill_slots(gw_avx512_group *group, const gw_avx512_batc
     group->slots_filled = 1;
 }
 
-/* Returns a mask of the packets of a group whose ICV is not wrong. As long as the per-packet states
- * in `slots` are not filled, no ICV is known to be wrong. */
+/* Returns a mask of the packets of a group whose ICV is not known to be wrong. If the states in
+ * `slots` are not filled, no ICV is known to be wrong. */
 GW_AVX512 gw_u32 gw_avx512_authentic(const gw_avx512_group *group)
 {
     gw_u32 wrong = 0;
@@ -99,7 +99,8 @@ GW_AVX512 gw_u32 gw_avx512_authentic(const gw_avx512_group *group)
     return gw_avx512_first_lanes(group->count) & ~wrong;
 }
 
-/* Loads the 16-byte blocks at offset `from` from each of sixteen addresses. */
+/* Loads one 16-byte block from each of sixteen addresses. `from` is an offset that is added to each
+ * address. */
 GW_AVX512 void gw_avx512_blocks_at(__m512i blocks[4], gw_u8 *const *at, long long from)
 {
     GW_AVX512_UNROLL
@@ -110,8 +111,8 @@ GW_AVX512 void gw_avx512_blocks_at(__m512i blocks[4], gw_u8 *const *at, long lon
 }
 
 /* Returns a mask of the packets whose padding consists of up to 15 bytes 1, 2, 3 and so on. `tails`
- * holds the last 16 bytes of each packet's data. They contain all padding bytes, except the first
- * byte of a padding of 15 bytes. */
+ * holds the last 16 bytes of each packet's data. A padding of 15 bytes starts one byte before them.
+ */
 GW_AVX512 gw_u32 gw_avx512_paddings_valid(const __m512i tails[4], gw_u8 *const *ends,
                                           gw_words_16 pad_bytes)
 {
@@ -168,8 +169,9 @@ GW_AVX512 void gw_avx512_move_l2(gw_u8 *data, gw_u32 removed)
     _mm_mask_storeu_epi8(data - 16, (__mmask16)(0xffff << GW_AVX512_LEAD), l2);
 }
 
-/* Decapsulates the simple packets of a group that their SAs accept. Returns a mask of these
- * packets. All other packets stay unchanged, because they must be dropped or are not simple. */
+/* Decapsulates the packets of a group that are simple (IPv4 in a tunnel) and that their SAs accept.
+ * Returns a mask of these packets. All other packets stay unchanged, because slower code processes
+ * or drops them. */
 static __attribute__((noinline)) gw_u32
 gw_avx512_simple_decapsulate_end(const gw_avx512_group *group, const gw_avx512_batch *batch,
                                  gw_ipsec_suite suite)

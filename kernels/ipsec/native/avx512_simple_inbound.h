@@ -45,8 +45,9 @@ GW_AVX512 gw_u32 gw_avx512_sas_accept_any(const __m512i words[4], const gw_bin_c
            gw_avx512_selector_accepts_any(call, (gw_u32)_mm512_cvtsi512_si32(words[1]));
 }
 
-/* Checks the headers of sixteen inbound packets. Returns whether all of them are simple, and sets
- * the length of their encrypted data. Does not change the packets. */
+/* Checks the headers of sixteen inbound packets, without changes to the packets. Returns whether
+ * all of them are simple (IPv4 in a tunnel, see ../simple.h). Sets the length of their encrypted
+ * data. */
 static __attribute__((noinline)) gw_u32 gw_avx512_simple_decapsulate_begin(gw_avx512_simple *simple,
                                                                            const gw_bin_call *call,
                                                                            gw_ipsec_suite suite)

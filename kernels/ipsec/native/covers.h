@@ -9,7 +9,7 @@ GW_LANE gw_u32 gw_avx512_covers(gw_u32 variant)
     if (suite.protocol == 0) {
         return 0;
     }
-    /* AH with GMAC is not supported here. The scalar kernel processes it. */
+    /* AH with GMAC is not supported with AVX-512. The scalar kernel processes it. */
     return suite.protocol == GW_IPSEC_ESP || suite.auth != GW_IPSEC_AUTH_GHASH;
 }
 
