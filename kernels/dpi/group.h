@@ -50,7 +50,7 @@ typedef struct gw_dpi_scratch {
 /* Tells which work-items search which packets of a bin (a batch of packets). All work-items of the
  * work-group compute the same values. */
 typedef struct gw_dpi_shares {
-    gw_u32 run_up_bytes;
+    gw_u32 run_up_bytes;  /* bytes that a work-item reads before its segment */
     gw_u32 segment_bytes; /* minimum length of a segment */
     gw_u32 lanes_log2;    /* binary logarithm of the work-items per packet */
     gw_u32 packets;       /* packets per round */
@@ -225,7 +225,7 @@ GW_LANE gw_dpi_part gw_dpi_segment(const gw_work *work, const GW_LOCAL gw_dpi_sc
     }
     const gw_u32 counted = begin < start ? start : begin;
     const gw_u32 to = begin + bytes < end ? begin + bytes : end;
-    /* Round the run-up up to whole words, by at most 3 bytes. */
+    /* Add up to 3 bytes before the segment, so that whole words are read. */
     const gw_u32 run_up = (shares->run_up_bytes + 3) & ~3u;
     const gw_u32 from = counted - start <= run_up ? start : counted - run_up;
     gw_dpi_walk_bytes(&walk, buffer, from, counted, to);

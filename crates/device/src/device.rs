@@ -114,7 +114,7 @@ pub trait Device: Send + Sync {
     }
 
     /// Returns the form (compiled version of the kernel) that the device has selected for each
-    /// program, for reports.
+    /// packet function, for reports.
     fn choices(&self) -> Vec<Choice>;
 
     /// Copies the changed bytes `range` of the image of program `program` ([`Program::image`]) to
@@ -159,8 +159,8 @@ pub trait Device: Send + Sync {
     fn lane(self: Arc<Self>) -> Result<Box<dyn Lane>, Error>;
 }
 
-/// The form (compiled version of the kernel) that a device runs for a program, and the measurements
-/// behind this choice.
+/// The form (compiled version of the kernel) that a device runs for a packet function, and the
+/// measurements behind this choice.
 #[derive(Clone, Debug, Serialize)]
 pub struct Choice {
     /// Name of the configured function.

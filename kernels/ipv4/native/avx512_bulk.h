@@ -6,9 +6,9 @@
 
 #define GW_IPV4_AVX512_LANES 16u
 
-/* Gathers the table entries of those of sixteen lookups that `lanes` selects. All other elements of
- * the result come from `otherwise`. To get an entry of 2 bytes, the gather reads the aligned 4
- * bytes that contain it, so it reads no byte outside the table. */
+/* Loads the table entries for those of sixteen lookups that the mask `lanes` selects. All other
+ * elements of the result come from `otherwise`. To get an entry of 2 bytes, the gather reads the
+ * aligned 4 bytes that contain it, so it reads no byte outside the table. */
 static inline __m512i gw_ipv4_avx512_entries(const gw_u8 *table, gw_u32 narrow, __mmask16 lanes,
                                              __m512i index, __m512i otherwise)
 {
