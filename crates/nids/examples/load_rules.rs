@@ -1,4 +1,4 @@
-//! Loads rule files, and prints for each option how many rules do not load because of it.
+//! Loads rule files. For each rule option that is not supported, prints how many rules do not load.
 
 use godwit_nids::rules::{RuleSet, Variables};
 use std::collections::BTreeMap;

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-/// Errors that prevent the start. A rule that cannot be loaded does not prevent it. Such rules are
-/// listed in [`crate::rules::Unsupported`], and the remaining rules load.
+/// Errors that prevent the start. A rule that cannot be loaded is not such an error. It is listed
+/// in [`crate::rules::Unsupported`], and the remaining rules load.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The user must correct the path or the permissions of a rule file.

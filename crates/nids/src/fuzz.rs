@@ -98,8 +98,8 @@ fn settings(choice: u8) -> Settings {
     settings
 }
 
-/// Fuzz target for the rule parser. `data` is a rule file. Each rule loads or is reported as
-/// unsupported, and the loaded rules then inspect a connection.
+/// Fuzz target for the rule parser. `data` is the text of a rule file. Each rule must load or be
+/// reported as unsupported. The loaded rules then inspect a TCP connection.
 pub fn nids_rules(data: &[u8]) {
     let mut connection = Connection::open(settings(0), engine(data));
     connection.segment(0, tcp::ACK | tcp::PSH, 1, 1, b"GET /ab?cd HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -108,9 +108,9 @@ pub fn nids_rules(data: &[u8]) {
     connection.close();
 }
 
-/// Fuzz target for TCP reassembly. The first byte of `data` selects the settings. A list of
-/// segments follows. Each one has a byte with side and flags, a sequence number, a length, and the
-/// payload.
+/// Fuzz target for TCP reassembly. The first byte of `data` selects the settings, and TCP segments
+/// follow. A segment is encoded as one byte for side and flags, a sequence number, a length, and
+/// the payload.
 pub fn nids_streams(data: &[u8]) {
     let Some((choice, mut rest)) = data.split_first() else { return };
     let mut connection = Connection::open(settings(*choice), fixed_engine());

@@ -15,8 +15,8 @@ pub struct Settings {
     /// Checks the checksums of TCP, UDP and ICMP. Packets with a wrong checksum do not take part in
     /// reassembly.
     pub checksums: bool,
-    /// Number of new stream bytes, by direction, that must arrive before rules inspect the raw
-    /// stream.
+    /// Number of new bytes in one direction of a TCP stream that must arrive before rules inspect
+    /// them. Each direction has its own value.
     pub chunk_bytes: [u32; 2],
     /// Maximum number of flows.
     pub flows_max: usize,
@@ -33,7 +33,7 @@ pub struct Settings {
     /// Memory for the bytes of all streams.
     pub stream_memory_bytes: u64,
     /// If the memory for streams is used up, packets whose bytes cannot be stored pass without
-    /// inspection. If this is false, they are dropped in inline mode.
+    /// inspection. If the value is false, inline mode drops these packets.
     pub fail_open: bool,
     /// Kinds of records that are written.
     pub records: Kinds,

@@ -46,8 +46,8 @@ counters! {
     DROPPED_MEMCAP = "ips.drop_reason.stream_memcap";
 }
 
-/// Values of all counters, in the order of [`NAMES`]. The values of several inspectors can be
-/// added.
+/// Values of all counters, in the order of [`NAMES`]. To combine several inspectors, the values of
+/// each counter are added.
 pub type Stats = [u64; NAMES.len()];
 
 /// Returns the value of the counter with this name, or `None` if no counter has this name.

@@ -52,7 +52,6 @@ pub(crate) struct Stage {
     /// (points that restore arrival order) before the function.
     pub(crate) progress: u8,
     pub(crate) counters: FunctionLayout,
-    /// Whether the next stage of a packet depends on its traffic class as well as on the verdict,
     /// Whether the next stage of a packet depends on its traffic class. It always depends on the
     /// verdict, the result of the function for the packet.
     pub(crate) is_routed_by_class: bool,

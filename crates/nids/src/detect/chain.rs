@@ -61,7 +61,8 @@ pub(super) fn matches(tests: &[Test], subject: Subject<'_>, scratch: &mut Scratc
     run(tests, subject, 0, scratch) == Outcome::Match
 }
 
-/// Runs a list of tests in order. `end` is the offset where the match of the previous test ended.
+/// Runs a list of tests in order. `end` is the offset at which the match of the previous test
+/// ended.
 fn run(tests: &[Test], subject: Subject<'_>, end: usize, scratch: &mut Scratch) -> Outcome {
     let Some((test, rest)) = tests.split_first() else { return Outcome::Match };
     scratch.steps += 1;
@@ -122,13 +123,13 @@ pub(super) fn value(value: Value, variables: &[u64; 16]) -> i64 {
     }
 }
 
-/// Returns the number that a number field contains, or `None` if the field does not have eight
-/// bytes.
+/// Returns the number that a field of eight bytes contains, or `None` if the field has another
+/// length.
 fn number(bytes: &[u8]) -> Option<u64> {
     bytes.try_into().ok().map(u64::from_be_bytes)
 }
 
-/// Returns the range of the field in which a match of the byte string must lie.
+/// Returns the part of the field in which the byte string must occur.
 fn range(content: &Content, length: usize, end: usize, variables: &[u64; 16]) -> (usize, usize) {
     let length = length as i64;
     let operand = |operand: Option<Value>| operand.map(|operand| value(operand, variables));
@@ -165,8 +166,7 @@ fn run_content(content: &Content, rest: &[Test], subject: Subject<'_>, end: usiz
         let found = if from <= high { find(content, &bytes[from..high]).map(|at| from + at) } else { None };
         let found = match found {
             Some(at) if content.ends && at + content.bytes.len() != bytes.len() => {
-                // The match must end at the end of the field, so only the last possible place is
-                // tested.
+                // The match must end at the end of the field, so only this position is tested.
                 let last = bytes.len().saturating_sub(content.bytes.len());
                 if last > at && last >= from {
                     find(content, &bytes[last..high.max(last)]).map(|at| last + at)

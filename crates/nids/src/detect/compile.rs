@@ -28,7 +28,7 @@ pub enum Kind {
     Transaction,
 }
 
-/// Byte strings of one field for the prefilter, with the rules that contain them.
+/// Byte strings that the prefilter searches for in one field, with the rules that contain them.
 type FieldPatterns = (Field, Vec<Transform>, Vec<(Pattern, u32)>);
 
 /// Test of a field in one direction of a transaction.
@@ -40,7 +40,7 @@ pub struct FieldTest {
     pub ready: u8,
 }
 
-/// Test or change of a named bit. Names are replaced by numbers.
+/// Test or change of a named bit. Each name is replaced by a number.
 #[derive(Debug, Clone)]
 pub struct BitOp {
     /// Owner.
@@ -53,7 +53,7 @@ pub struct BitOp {
     pub expire_micros: Option<u64>,
 }
 
-/// Test or change of a named number. Names are replaced by numbers.
+/// Test or change of a named number. Each name is replaced by the index of the named number.
 #[derive(Debug, Clone)]
 pub struct IntOp {
     /// Name.
@@ -75,8 +75,8 @@ pub struct Compiled {
     pub payload: Option<usize>,
     /// Chains of other parts of the packet.
     pub packet_chains: Vec<usize>,
-    /// Tests of fields of a transaction, by direction. They are sorted by the parser progress at
-    /// which the fields become available.
+    /// Tests of the fields of a transaction (such as an HTTP request), by direction. Tests of
+    /// fields that the parser makes available earlier come first.
     pub engines: [Vec<FieldTest>; 2],
     /// Application protocols to which the rule applies. The set is empty if it applies to all
     /// protocols.
@@ -95,7 +95,7 @@ pub struct Compiled {
     pub int_changes: Vec<IntOp>,
 }
 
-/// Byte strings of one field, after the transformations of the field.
+/// Byte strings to search for in one field, after the same transformations of the field.
 #[derive(Debug)]
 pub struct FieldSet {
     /// Field.
@@ -115,7 +115,8 @@ pub struct Engine {
     pub classes: Classes,
     /// Literals of the payload.
     pub payload: Search,
-    /// Sets of byte strings, one for each field and its transformations.
+    /// Sets of byte strings. Each set belongs to a field and the transformations that are applied
+    /// to it.
     pub sets: Vec<FieldSet>,
     /// Indices into `sets` for each application protocol and direction.
     pub app_sets: Vec<[Vec<u32>; 2]>,
@@ -123,20 +124,21 @@ pub struct Engine {
     pub addresses: Vec<u32>,
     /// Rules of kind `Protocol`.
     pub protocols: Vec<u32>,
-    /// Rules of kind `Packet` without a prefilter. There is one list for TCP, one for UDP, one for
-    /// ICMP, and one for all other IP protocols.
+    /// Rules of kind `Packet` without a byte string for the prefilter. There is one list for TCP,
+    /// one for UDP, one for ICMP, and one for all other IP protocols.
     pub packets: [Vec<u32>; 4],
-    /// Rules of kind `Transaction` without a prefilter, by application protocol.
+    /// Rules of kind `Transaction` without a byte string for the prefilter, by application
+    /// protocol.
     pub transactions: Vec<Vec<u32>>,
     /// Names of bits and numbers.
     pub names: Names,
-    /// Length of the longest byte string for the payload, in bytes.
+    /// Length in bytes of the longest byte string that the prefilter searches for in payloads.
     pub longest_bytes: usize,
     /// Number of rule sets that this process has loaded before.
     pub number: u32,
 }
 
-/// Returns the class of an IP protocol number. The class is an index in [`Engine::packets`].
+/// Returns the class of an IP protocol number, which is an index into [`Engine::packets`].
 pub(super) fn protocol_class(number: u8) -> usize {
     match number {
         6 => 0,
@@ -180,7 +182,8 @@ impl Engine {
         engine
     }
 
-    /// Adds each rule to the list that decides when it is evaluated, or to a set of the prefilter.
+    /// Adds the byte string of each rule to a set of the prefilter. A rule without such a byte
+    /// string is added to a list for its kind.
     fn distribute(&mut self, frequencies: &Frequencies, seed: u64) {
         let mut payload: Vec<(Pattern, u32)> = Vec::new();
         let mut fields: Vec<FieldPatterns> = Vec::new();
@@ -257,8 +260,8 @@ fn apps_of(compiled: &Compiled) -> AppSet {
     apps
 }
 
-/// Returns the sort key that decides the order of evaluation. Actions come first, then rules that
-/// set bits come before rules that test them, then the priority decides.
+/// Returns the sort key that decides the order of evaluation. The action decides first. Rules that
+/// set bits come before rules that test them. The priority decides last.
 fn order(compiled: &Compiled) -> (u8, u8, u8, u8) {
     let action = match compiled.rule.action {
         Action::Pass => 0,

@@ -36,8 +36,8 @@ pub struct Detector {
     /// Rules whose literal (the byte string for the prefilter) occurs in the payload of the packet
     /// or in its stream.
     pub(super) candidates: Vec<u32>,
-    /// Number of the candidate list in which each rule was last added. It prevents that a rule
-    /// appears twice in one list.
+    /// For each rule, the number of the candidate list to which it was last added. With this
+    /// number, no rule is added twice to one list.
     stamps: Vec<u32>,
     stamp: u32,
     counters: Counters,
@@ -134,8 +134,8 @@ impl Detector {
         result
     }
 
-    /// Evaluates the rules that only test addresses, and the rules that only test the application
-    /// protocol. Each kind runs once per direction of a flow.
+    /// Evaluates the rules that only test addresses, and those that only test the application
+    /// protocol. Each of these rules is evaluated once per direction of a flow.
     fn once_per_flow(&mut self, engine: &Engine, input: &mut Input<'_, '_>) {
         let mut addresses = true;
         let mut protocol = false;
@@ -159,7 +159,8 @@ impl Detector {
         }
     }
 
-    /// Collects the rules whose byte string for the prefilter occurs in the payload.
+    /// Collects the rules whose byte string for the prefilter occurs in the payload of the packet
+    /// or in its stream.
     fn collect(&mut self, engine: &Engine, input: &Input<'_, '_>) {
         self.candidates.clear();
         if engine.payload.is_empty() {
@@ -186,7 +187,8 @@ impl Detector {
         self.candidates = candidates;
     }
 
-    /// Evaluates the candidate rules and the rules without a prefilter, in the order of the engine.
+    /// Evaluates the candidate rules, and the rules without a byte string for the prefilter. Rules
+    /// are evaluated in the order of their numbers.
     fn packet_rules(&mut self, engine: &Engine, input: &mut Input<'_, '_>) {
         let mut rules: Vec<u32> = self.candidates.clone();
         rules.extend_from_slice(&engine.packets[protocol_class(input.packet.protocol)]);
@@ -223,7 +225,8 @@ impl Detector {
         }
     }
 
-    /// Returns whether all tests of a rule match, except the tests of fields.
+    /// Returns whether a rule matches apart from its tests of fields. The function tests the
+    /// application protocol, the headers, the flow, and the named bits and numbers.
     pub(super) fn head_matches(
         &mut self,
         compiled: &Compiled,
@@ -241,7 +244,7 @@ impl Detector {
             && self.state_matches(compiled, input, bits)
     }
 
-    /// Tests the payload. The reassembled data is tested first, then the packet.
+    /// Tests the payload. The reassembled data is tested before the payload of the packet.
     pub(super) fn payload(&mut self, compiled: &Compiled, chain: &Chain, input: &Input<'_, '_>) -> PayloadMatch {
         self.scratch.captures.clear();
         let tcp = input.packet.protocol == 6;
@@ -300,8 +303,8 @@ impl Detector {
     }
 }
 
-/// Adapts the inspection state of a flow to a new rule set, because rules have other numbers in
-/// each rule set.
+/// Forgets how far rules have inspected the flow if the rules were replaced, because rule numbers
+/// differ between rule sets.
 fn follow(engine: &Engine, flow: &mut Flow) {
     if flow.rule_set != engine.number {
         flow.rule_set = engine.number;

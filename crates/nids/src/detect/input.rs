@@ -14,8 +14,9 @@ pub struct Input<'i, 'p> {
     pub direction: Option<Direction>,
     /// The flow is established.
     pub established: bool,
-    /// Reassembled data for the rules. In passive mode, this is the data that rules have not seen
-    /// yet, without missing bytes. In inline mode, it is a window of the stream around the packet.
+    /// Reassembled data for the rules. In passive mode, this is the data that rules have not
+    /// inspected yet. Each entry is one contiguous part. In inline mode, it is a part of the stream
+    /// around the packet.
     pub streams: &'i [&'i [u8]],
     /// The payload of the packet is part of the stream.
     pub in_stream: bool,

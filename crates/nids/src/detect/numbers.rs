@@ -78,7 +78,7 @@ pub(super) fn test(test: &ByteTest, subject: Subject<'_>, end: usize, variables:
     holds != test.negated
 }
 
-/// Returns the offset to which a `byte_jump` option leads, or `None` if the offset is outside the
+/// Returns the offset to which a `byte_jump` option moves, or `None` if this offset is outside the
 /// field.
 pub(super) fn jump(jump: &ByteJump, subject: Subject<'_>, end: usize, variables: &Variables) -> Option<usize> {
     let zero = value(jump.source.bytes, variables) == 0;

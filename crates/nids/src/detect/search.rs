@@ -8,8 +8,8 @@ use std::collections::HashMap;
 #[derive(Debug, Default)]
 pub struct Search {
     image: Option<Image>,
-    /// Index in `rules` of the first rule of each literal. One more entry at the end holds the
-    /// length of `rules`.
+    /// Index of the first rule of each byte string in `rules`. The last entry is the length of
+    /// `rules`.
     starts: Vec<u32>,
     rules: Vec<u32>,
 }

@@ -1,5 +1,5 @@
-//! Tests the named bits and numbers of a flow before a rule matches, and changes them after the
-//! match.
+//! Tests the named bits and numbers of a flow during the evaluation of a rule, and changes them
+//! after a match.
 
 use super::compile::{BitOp, Compiled, IntOp};
 use super::detector::Detector;
@@ -29,7 +29,7 @@ impl Detector {
         }) && compiled.int_tests.iter().all(|op| input.flow.as_deref().is_some_and(|flow| int_matches(op, flow)))
     }
 
-    /// Applies the changes of named bits and numbers of a rule that matched.
+    /// Applies the changes of named bits and numbers that a rule requests after a match.
     pub(super) fn apply_state(&mut self, rule: u32, input: &mut Input<'_, '_>, bits: &mut TransactionBits) {
         let engine = self.engine.clone();
         let compiled = &engine.rules[rule as usize];

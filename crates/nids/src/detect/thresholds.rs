@@ -41,12 +41,12 @@ struct BitKey {
 pub(super) struct Thresholds {
     counters: HashMap<CounterKey, Counter>,
     bits: HashMap<BitKey, Micros>,
-    /// Number of entries that were not stored because a table was full.
+    /// Number of entries that could not be stored because a table was full.
     pub refused: u64,
 }
 
 impl Thresholds {
-    /// Counts a match of a rule. Returns whether the threshold permits an alert.
+    /// Counts a match of a rule, and returns whether the threshold of the rule permits an alert.
     pub(super) fn pass(&mut self, rule: RuleKey, threshold: &Threshold, input: &mut Input<'_, '_>) -> bool {
         let now = input.packet.time;
         if threshold.track == Track::Flow {

@@ -70,7 +70,7 @@ impl Detector {
         self.next_stamp();
         let mut rules = Vec::new();
         for state in &inspection.rules {
-            // Rules that have matched, or can no longer match, are not evaluated again.
+            // Rules that have matched, or that can no longer match, are left out.
             if self.is_new(state.rule) && !state.done {
                 rules.push(state.rule);
             }
@@ -94,7 +94,8 @@ impl Detector {
         }
     }
 
-    /// Searches the fields that have become available for the byte strings of the prefilter.
+    /// Searches those fields that are available so far for the byte strings of the prefilter, and
+    /// collects the rules of the byte strings that occur.
     fn search_fields(
         &mut self,
         engine: &Engine,

@@ -94,8 +94,8 @@ fn rule_metadata(rule: &Rule, json: &mut Json) {
     });
 }
 
-/// Writes the named bits and variables of a flow. Bits named `traffic/id/...` and
-/// `traffic/label/...` are also written separately, because they classify the traffic.
+/// Writes the named bits and variables of a flow. Bits whose names begin with `traffic/id/` or
+/// `traffic/label/` classify the traffic, and are also written separately.
 fn names(flow: &Flow, engine: &Engine, json: &mut Json) {
     let bits: Vec<&str> = flow.bits.iter().filter_map(|bit| engine.names.name(*bit)).collect();
     if !bits.is_empty() || !flow.captures.is_empty() || !flow.ints.is_empty() {
@@ -382,7 +382,8 @@ fn packet_members(packet: &Packet<'_>, json: &mut Json) {
     json.string("pkt_src", packet.origin.name());
 }
 
-/// Writes the frame number and the origin of the packet that caused a record.
+/// Writes the frame number of the packet that caused a record, and whether the packet was received
+/// or created.
 fn origin(packet: &Packet<'_>, json: &mut Json) {
     if packet.number > 0 {
         json.number("pcap_cnt", packet.number);
@@ -454,7 +455,7 @@ pub(crate) fn address(address: IpAddr) -> String {
 pub(crate) fn timestamp(time: Micros) -> String {
     let (seconds, micros) = (time / 1_000_000, time % 1_000_000);
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // The days are counted from 0000-03-01, in eras of 400 years (Howard Hinnant,
+    // The days are counted from 1 March of the year 0, in periods of 400 years (Howard Hinnant,
     // "chrono-Compatible Low-Level Date Algorithms").
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);

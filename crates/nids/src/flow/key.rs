@@ -76,7 +76,8 @@ impl Key {
     }
 }
 
-/// Returns the ICMP type of the reply to a request, or of the request to a reply.
+/// Returns the ICMP type of the reply if `kind` is a request, and the type of the request if `kind`
+/// is a reply.
 fn icmp_answer(version: u8, kind: u8) -> Option<u8> {
     Some(match (version, kind) {
         (4, 8) => 0,
@@ -103,7 +104,8 @@ impl Eq for Key {}
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // The function writes few wide values, because each write costs a call of the hasher.
+        // The fields are combined into few wide values, because each value costs a call of the
+        // hasher.
         let ((low, low_port), (high, high_port)) = self.ordered();
         for address in [low, high] {
             match address {

@@ -30,11 +30,11 @@ pub struct TableCounters {
 /// Timeouts of flows in seconds. The values are the defaults of Suricata.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timeouts {
-    /// Timeouts of TCP flows before the handshake is complete, after it, and after the connection
-    /// is closed.
+    /// Timeouts of TCP flows: before the handshake is complete, while the connection is
+    /// established, and after it is closed.
     pub tcp: [u32; 3],
-    /// Timeouts of other flows with packets in one direction, with packets in both directions, and
-    /// after the flow is closed.
+    /// Timeouts of all other flows: with packets in one direction only, with packets in both
+    /// directions, and after the flow is closed.
     pub other: [u32; 3],
 }
 
@@ -48,8 +48,8 @@ const NONE: u32 = u32::MAX;
 
 struct Slot {
     flow: Option<Flow>,
-    /// Previous and next slot in the list of flows of the same class. The list is sorted by the
-    /// time of the last packet.
+    /// Slots before and after this slot in the list of flows of the same class. The list is sorted
+    /// by the time of the last packet.
     before: u32,
     after: u32,
     class: u8,
@@ -68,8 +68,8 @@ pub struct FlowTable {
     index: HashTable<u32>,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// One list of flows for each class. The class depends on the state of the flow and on whether
-    /// it uses TCP.
+    /// One list of flows for each class. A class consists of TCP flows or of other flows, in one of
+    /// three states.
     lists: [List; 6],
     flows_max: usize,
     timeouts: Timeouts,
@@ -129,8 +129,8 @@ impl FlowTable {
         self.flow_at(id.0)
     }
 
-    /// Returns a flow that the caller may change. The caller must call [`Self::touch`] after each
-    /// packet.
+    /// Returns a flow that the caller may change. After each packet of the flow, the caller must
+    /// call [`Self::touch`].
     pub fn get_mut(&mut self, id: FlowId) -> Option<&mut Flow> {
         self.slots.get_mut(id.0 as usize)?.flow.as_mut()
     }

@@ -58,7 +58,7 @@ pub(super) struct Core {
     pub(super) alert: Option<u32>,
 }
 
-/// Direction of a packet in its flow, and the result of the TCP processing.
+/// Direction of a packet in its flow, and the result of processing its TCP header.
 pub(super) struct Placed {
     pub(super) direction: Direction,
     pub(super) handled: Handled,
@@ -261,16 +261,16 @@ impl Core {
         is_end: bool,
     ) -> Detection {
         let (ranges, progress) = self.raw_view(packet, flow, placed, is_end);
-        // The data of the stream is borrowed from the session, so the session is taken out of the
-        // flow meanwhile.
+        // The rules borrow the stream data from the session while they change the flow, so the
+        // session is taken out of the flow.
         let session = flow.session.take();
         let view = |range: &std::ops::Range<u64>| {
             let bytes = session.as_ref()?.side(placed.direction).data.from(range.start);
             Some(&bytes[..bytes.len().min((range.end - range.start) as usize)])
         };
         let streams: Vec<&[u8]> = ranges.iter().filter_map(view).collect();
-        // Some rules test the size of the stream. The flow therefore keeps a copy of the session
-        // without its data.
+        // Some rules test the size of the stream, so the flow gets a copy of the session without
+        // its data.
         let numbers = session.as_ref().map(|session| Box::new(session.numbers()));
         flow.session = numbers;
         let mut input = Input {

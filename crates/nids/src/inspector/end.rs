@@ -59,8 +59,8 @@ impl Core {
         open || unseen || session.state >= State::Established && session.state != State::Closed
     }
 
-    /// Inspects the remaining data of one direction. A packet that was never received stands for
-    /// the end of the flow.
+    /// Inspects the remaining data of one direction. Rules need a packet, so an artificial packet
+    /// stands for the end of the flow.
     fn end_direction(&mut self, flow: &mut Flow, direction: Direction) {
         let mut direction = direction;
         if self.feed(flow, direction, true) {

@@ -82,7 +82,8 @@ impl Core {
         swapped
     }
 
-    /// Skips missing bytes that can no longer arrive. Returns whether more data follows them.
+    /// Skips missing bytes of the stream that can no longer arrive. Returns whether data follows
+    /// the missing bytes.
     fn skip_gap(&mut self, flow: &mut Flow, direction: Direction, end: bool) -> bool {
         let Some(session) = flow.session.as_deref_mut() else { return false };
         let side = session.side_mut(direction);
@@ -112,7 +113,7 @@ impl Core {
         self.take_triggers(flow);
     }
 
-    /// When a transaction is complete, rules inspect the payload immediately.
+    /// Requests that rules inspect the raw stream immediately when a transaction is complete.
     fn take_triggers(&mut self, flow: &mut Flow) {
         for direction in Direction::BOTH {
             let Some(parser) = flow.app.parser.as_mut() else { return };
@@ -129,8 +130,8 @@ fn session_is_midstream(flow: &Flow) -> bool {
     flow.session.as_ref().is_some_and(|session| session.midstream)
 }
 
-/// Returns whether one direction has more than 8 KiB of data whose protocol is unknown. The data of
-/// the other direction then cannot change the result.
+/// Returns whether more than 8 KiB have arrived in one direction. If their protocol is still
+/// unknown, data in the other direction cannot change this.
 fn side_is_long(flow: &Flow, direction: Direction) -> bool {
     flow.session.as_ref().is_some_and(|session| session.side(direction).data.end() > 8192)
 }

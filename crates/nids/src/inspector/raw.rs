@@ -13,8 +13,8 @@ use crate::stream::side::Side;
 use std::ops::Range;
 
 impl Core {
-    /// Returns the ranges of the stream that rules inspect together with this packet, and the
-    /// offset up to which the stream is then inspected.
+    /// Returns the ranges of the stream that rules inspect together with this packet. Also returns
+    /// the offset up to which rules have then inspected the stream.
     pub(super) fn raw_view(
         &self,
         packet: &Packet<'_>,
@@ -59,8 +59,8 @@ impl Core {
     }
 }
 
-/// Returns the range of the packet in the stream with the data around it. The range has at most
-/// `chunk` bytes. If the packet is not shorter than this, the limit is its length plus a third.
+/// Returns the range of the stream that contains the packet and data around it. The range has at
+/// most `chunk` bytes. For packets of this length or longer, the limit is 4/3 of their length.
 fn inline_view(side: &Side, start: u64, length: u64, chunk: u64) -> (Vec<Range<u64>>, Option<u64>) {
     let chunk = if chunk <= length { length + length / 3 } else { chunk };
     let Some((first, bytes)) = side.data.around(start) else { return (Vec::new(), None) };

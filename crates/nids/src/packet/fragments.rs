@@ -28,7 +28,7 @@ pub struct FragmentCounters {
     pub fragments: u64,
     /// Datagrams completed.
     pub completed: u64,
-    /// Datagrams that were discarded because the memory or their number is bounded.
+    /// Datagrams that were discarded because too many datagrams waited or their memory was used up.
     pub evicted: u64,
     /// Datagrams that were discarded after the timeout.
     pub expired: u64,
@@ -156,8 +156,8 @@ impl Fragments {
 }
 
 impl Datagram {
-    /// Adds the bytes of a fragment that are not set yet. Returns whether bytes that are already
-    /// set differ.
+    /// Adds those bytes of a fragment that have not arrived yet. Returns whether the other bytes
+    /// differ from the bytes that have arrived.
     fn add(&mut self, fragment: &Fragment<'_>) -> bool {
         let (start, end) = (fragment.offset, fragment.offset + fragment.bytes.len());
         if !fragment.more && self.end.is_none() {

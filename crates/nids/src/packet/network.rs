@@ -31,7 +31,7 @@ impl Decoder {
         if header_bytes < 20 || total < header_bytes || header.len() < header_bytes {
             return (step.sink)(&step.packet);
         }
-        // If a capture contains only a part of a packet, this part is decoded.
+        // A capture file may contain only the first bytes of a packet. These bytes are decoded.
         let end = start + total.min(header.len());
         let packet = &mut step.packet;
         packet.version = 4;
@@ -172,8 +172,8 @@ impl Decoder {
         let flags = u16::from_be_bytes([rest[0], rest[1]]);
         let ethertype = u16::from_be_bytes([rest[2], rest[3]]);
         let mut bytes = 4;
-        // Each flag of the GRE header adds an optional field of four bytes: checksum or routing,
-        // key, sequence number, and (in version 1) acknowledgment number.
+        // Each of these flags of the GRE header adds an optional field of four bytes. The fields
+        // are checksum or routing, key, sequence number, and (in version 1) acknowledgment number.
         bytes += if flags & 0xc000 != 0 { 4 } else { 0 };
         bytes += if flags & 0x2000 != 0 { 4 } else { 0 };
         bytes += if flags & 0x1000 != 0 { 4 } else { 0 };
@@ -194,8 +194,8 @@ impl Decoder {
     }
 }
 
-/// Returns the reassembled datagram. Its IP header is adapted to the length and to the missing
-/// fragmentation.
+/// Returns the reassembled datagram. Its IP header gets the new length and no longer describes a
+/// fragment.
 fn rebuild(packet: &Packet<'_>, next: u8, bytes: &[u8]) -> Vec<u8> {
     let header = packet.network_header();
     let mut datagram = Vec::with_capacity(header.len() + bytes.len());

@@ -22,13 +22,13 @@ impl WindowOptions {
     pub const FILE: Self = Self { limit: 0, minimum: 100_000, window: 100_000 };
 }
 
-/// Bytes of a body. Bytes that no later window needs are released.
+/// Bytes of a message body. Bytes that rules have inspected and no longer need are removed.
 #[derive(Debug, Default)]
 pub struct Body {
     data: Vec<u8>,
     /// Offset of the first byte of `data`.
     base: u64,
-    /// Number of bytes that have arrived, without the bytes after the limit.
+    /// Number of bytes that have arrived, up to the limit for the size of a body.
     stored: u64,
     /// Number of bytes that have arrived.
     total: u64,
@@ -89,7 +89,7 @@ impl Body {
         Some(&self.data[(start.max(self.base) - self.base) as usize..])
     }
 
-    /// Marks all bytes as inspected, and releases the bytes that no later window contains.
+    /// Marks all bytes as inspected, and removes bytes that rules no longer need.
     pub fn mark_inspected(&mut self, options: &WindowOptions) {
         self.inspected = self.stored;
         if self.inspected > options.minimum {

@@ -67,7 +67,8 @@ impl File {
         self.body.add(bytes, limit);
     }
 
-    /// Counts bytes of the file that are stored elsewhere, and adds them to the digests.
+    /// Counts bytes of the file that the caller stores elsewhere, and adds them to the digests of
+    /// the file.
     pub fn count(&mut self, bytes: &[u8]) {
         self.size += bytes.len() as u64;
         if let Some(digests) = self.digests.as_mut() {
@@ -88,8 +89,8 @@ impl File {
         self.closed
     }
 
-    /// Returns the description of the file, at most once. It is available when the file is
-    /// complete, or if `end` is true.
+    /// Returns the description of a complete file. If `end` is true, the file may be incomplete.
+    /// The description is returned only once.
     pub fn take_record(&mut self, transaction: u64, direction: Direction, end: bool) -> Option<FileRecord> {
         if self.reported || !(self.closed || end) {
             return None;

@@ -8,12 +8,12 @@ use crate::app::{App, Direction};
 /// Result of an identification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Identified {
-    /// The protocol was identified. If `reversed` is true, the sender of the bytes is the server
-    /// where the flow assumes the client, or the reverse.
+    /// The protocol was identified. If `reversed` is true, the flow has confused its client and its
+    /// server.
     App {
         /// Protocol.
         app: App,
-        /// The sender of the bytes has the other role than the flow assumes.
+        /// The flow has confused its client and its server.
         reversed: bool,
     },
     /// More bytes are needed.
@@ -22,7 +22,7 @@ pub enum Identified {
     Unknown,
 }
 
-/// Number of bytes after which the identification waits for no more bytes.
+/// Number of bytes after which a protocol that is still not identified counts as unknown.
 const BYTES_MAX: usize = 64;
 
 /// Identifies the protocol of a TCP stream.

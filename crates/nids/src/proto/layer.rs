@@ -10,7 +10,8 @@ use std::collections::VecDeque;
 pub struct RuleState {
     /// Number of the rule.
     pub rule: u32,
-    /// Bit set of the field tests that have matched, by their position.
+    /// Field tests of the rule that have matched, as a bit set. The bit number is the position of
+    /// the test.
     pub matched: u32,
     /// The rule matched, or can no longer match.
     pub done: bool,
@@ -19,7 +20,8 @@ pub struct RuleState {
 /// Progress of the inspection of one direction of a transaction.
 #[derive(Debug, Default)]
 pub struct Inspection {
-    /// Bit set of the literal sets that were already searched, by their number.
+    /// Sets of byte strings that the prefilter has already searched for, as a bit set by their
+    /// number.
     pub searched: [u64; 4],
     /// Rules whose evaluation has begun or is complete.
     pub rules: Vec<RuleState>,
@@ -30,8 +32,8 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    /// Returns whether the set of literals with this number was already searched. If `mark` is
-    /// true, marks the set as searched.
+    /// Returns whether the prefilter has already searched for the set of byte strings with this
+    /// number. If `mark` is true, marks the set as searched.
     pub fn searched(&mut self, set: usize, mark: bool) -> bool {
         let Some(word) = self.searched.get_mut(set / 64) else { return false };
         let known = *word >> (set % 64) & 1 == 1;
@@ -115,8 +117,8 @@ impl AppLayer {
         *self.inspection(id, direction) = inspection;
     }
 
-    /// Forgets how far rules have inspected open transactions, because the rules have changed.
-    /// Complete transactions are not inspected again.
+    /// Resets the progress of the inspection in open transactions, because the rules have changed.
+    /// Rules do not inspect complete transactions again.
     pub fn restart_inspections(&mut self) {
         for inspection in self.inspections.iter_mut().flatten() {
             inspection.searched = [0; 4];
@@ -132,7 +134,8 @@ impl AppLayer {
         })
     }
 
-    /// Releases the completely inspected transactions, up to the first one that is not.
+    /// Releases completely inspected transactions in order, and stops at the first one that is not
+    /// completely inspected.
     pub fn release_done(&mut self) {
         let Some(range) = self.parser.as_ref().map(|parser| parser.transactions()) else { return };
         for id in range {

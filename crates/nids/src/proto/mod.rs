@@ -96,8 +96,8 @@ pub trait Parser: Send + std::fmt::Debug {
         false
     }
 
-    /// Tells the parser that rules have inspected the transaction. The windows of bodies then move
-    /// forward.
+    /// Tells the parser that rules have inspected the transaction. The parser may then release
+    /// bytes of message bodies that rules no longer need.
     fn inspected(&mut self, id: u64, direction: Direction) {
         let _ = (id, direction);
     }
@@ -113,7 +113,7 @@ pub trait Parser: Send + std::fmt::Debug {
     }
 
     /// Returns whether rules should inspect the payload of this direction immediately, because a
-    /// transaction is complete.
+    /// transaction has become complete.
     fn take_trigger(&mut self, direction: Direction) -> bool {
         let _ = direction;
         false

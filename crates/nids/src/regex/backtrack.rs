@@ -146,7 +146,8 @@ impl Search {
             negative if negative < 0 => return Outcome::Limit,
             _ => {}
         }
-        // If the result is 0, the pattern has more capture groups than the match data has room for.
+        // A result of 0 means that the pattern has more capture groups than the match data has room
+        // for.
         let groups = if result == 0 { GROUPS as usize } else { result as usize };
         // SAFETY: after a match, the vector has two entries for each of `groups` groups.
         let vector = unsafe { std::slice::from_raw_parts(ffi::pcre2_get_ovector_pointer_8(self.data), 2 * groups) };

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 /// Limit for the memory of one compiled expression, bytes.
 const NFA_BYTES_MAX: usize = 1 << 20;
-/// Memory in bytes with which one search of the fast linear matcher records visited states. Texts
-/// that need more memory use a slower matcher.
+/// Memory in bytes for one search of the fast linear matcher. Texts that need more memory use a
+/// slower linear matcher.
 const VISITED_BYTES: usize = 64 << 10;
 
 /// Flags of an expression that apply to both matchers.

@@ -115,8 +115,8 @@ impl Translator<'_> {
         }
     }
 
-    /// Writes a byte unchanged. If the byte has a special meaning in the output, the caller has
-    /// decided that it keeps this meaning. Bytes that are not printable are written in hexadecimal.
+    /// Writes a byte that keeps its meaning. Bytes that are not printable are written in
+    /// hexadecimal.
     fn literal(&mut self, byte: u8) {
         if byte.is_ascii_graphic() || byte == b' ' || byte == b'\t' || byte == b'\n' {
             self.output.push(char::from(byte));
@@ -160,8 +160,8 @@ impl Translator<'_> {
         self.output.push_str(text);
     }
 
-    /// Translates a backslash with digits after it. With at least two octal digits it is a byte in
-    /// octal, and otherwise a back-reference, which is unsuitable.
+    /// Translates a backslash that digits follow. Two or three octal digits stand for one byte. Any
+    /// other number is a back-reference, which cannot be translated.
     fn numbered(&mut self) -> Result<(), Unsuitable> {
         let digits: Vec<u8> =
             self.input[self.at + 1..].iter().copied().take(3).take_while(|d| (b'0'..=b'7').contains(d)).collect();

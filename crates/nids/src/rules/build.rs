@@ -213,7 +213,7 @@ impl Builder {
         self.state_option(name, value)
     }
 
-    /// Adds an option that keeps state, or one of the few remaining options.
+    /// Adds one of the options that keep state across packets, or one of a few other options.
     fn state_option(&mut self, name: &str, value: Option<&str>) -> Result<(), &'static str> {
         match (name, value) {
             ("flow", Some(value)) => {

@@ -186,8 +186,7 @@ fn signed(text: &str) -> Option<i64> {
     Some(if negative { -number } else { number })
 }
 
-/// Modifiers that all four byte options share. The parser collects them from the words after the
-/// positional values.
+/// Modifiers that the options `byte_test`, `byte_jump`, `byte_extract` and `byte_math` share.
 struct Flags {
     relative: bool,
     little: bool,

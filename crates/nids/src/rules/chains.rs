@@ -1,5 +1,5 @@
-//! Collects the tests of a rule by the field that they inspect, while the rule is built. Keywords
-//! before or after a `content` option select its field.
+//! Collects the tests of a rule by the field that they inspect. Keywords before or after a
+//! `content` option select its field.
 
 use super::bytes::{Names, base64_decode};
 use super::content::{Content, Value};
@@ -19,7 +19,7 @@ pub(super) struct Chains {
     last: Option<(usize, usize)>,
     /// Group of the last test.
     last_chain: Option<usize>,
-    /// New tests apply to the decoded data of the last Base64 test.
+    /// New tests inspect the bytes that the last `base64_decode` option decodes.
     in_base64: bool,
     /// The name of a field stands before the `content` options that use it, as in Snort 3.
     snort3: bool,
@@ -283,8 +283,8 @@ impl Chains {
         self.chains.len() - 1
     }
 
-    /// Returns the finished tests by field. If they are invalid, returns the keyword that caused
-    /// the problem, and the reason.
+    /// Returns the finished tests, grouped by field. If the tests are invalid, returns the keyword
+    /// that caused the problem, and the reason.
     pub(super) fn finish(mut self) -> Result<Vec<Chain>, (String, &'static str)> {
         for chain in &mut self.chains {
             if chain.tests.is_empty() && chain.field != Field::Payload {
@@ -300,7 +300,8 @@ impl Chains {
     }
 }
 
-/// Returns whether the byte string is longer than the depth in which it must lie.
+/// Returns whether the byte string is longer than the part of the field (option `depth`) in which
+/// it must occur.
 fn is_too_deep(content: &Content) -> bool {
     matches!(content.depth, Some(Value::Number(depth)) if depth < content.bytes.len() as i64)
 }
@@ -320,7 +321,7 @@ fn is_relative(test: &Test) -> bool {
     }
 }
 
-/// Marks the `content` tests to whose match a later test is relative.
+/// Marks each `content` test whose match determines where a later test starts.
 fn mark_relative(tests: &mut [Test]) {
     for index in 1..tests.len() {
         if is_relative(&tests[index]) {

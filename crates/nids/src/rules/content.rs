@@ -25,7 +25,8 @@ pub struct Content {
     pub depth: Option<Value>,
     /// First position at which the bytes may match, counted from the end of the previous match.
     pub distance: Option<Value>,
-    /// Number of bytes after the end of the previous match within which this match must lie.
+    /// Number of bytes, from the first position that `distance` permits, within which the match
+    /// must lie.
     pub within: Option<Value>,
     /// Matches only at the start of the field.
     pub starts: bool,

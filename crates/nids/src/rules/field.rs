@@ -2,8 +2,8 @@
 
 use crate::app::{App, AppSet, Direction};
 
-/// Availability of a field of a transaction. It depends on the progress number that the protocol
-/// parser reports.
+/// Availability of a field of a transaction. It depends on how far the protocol parser has
+/// progressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ready {
     /// The field does not exist in this direction.
@@ -20,8 +20,8 @@ pub enum Kind {
     Packet,
     /// Part of a transaction.
     Transaction,
-    /// Part of a transaction that can occur several times, such as a header line. All tests of one
-    /// chain must match within the same occurrence.
+    /// Part of a transaction that can occur several times, such as a header line. One occurrence
+    /// must match all tests of a rule for this field.
     Repeated,
     /// Number in a transaction. It is stored as 8 bytes, most significant byte first.
     Number,
@@ -70,8 +70,8 @@ macro_rules! fields {
     };
 }
 
-// The numbers are the parser progress at which a field is available. HTTP uses 1 for the start
-// line, 2 for headers, 3 for the body, 4 for the trailer and 5 for complete.
+// Each number is the progress of the protocol parser at which a field is available. For HTTP, 1 is
+// the start line, 2 the headers, 3 the body, 4 the trailer, and 5 the end.
 fields! {
     Payload "pkt_data" [] {} Packet NO, NO;
     Ipv4Header "ipv4.hdr" [] {} Packet NO, NO;

@@ -53,7 +53,7 @@ impl RuleSet {
         Ok(set)
     }
 
-    /// Adds the rules of one file. `name` is the file name in the places of its rules.
+    /// Adds the rules of one file. `name` is the file name that is recorded for each rule.
     pub fn add(&mut self, name: &str, bytes: &[u8], variables: &Variables, with_commented: bool) {
         // The file is read as Latin-1, in which every byte is one character. Byte strings therefore
         // keep bytes above 127.

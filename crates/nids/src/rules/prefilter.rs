@@ -4,11 +4,12 @@ use super::content::Content;
 use super::field::{Field, Kind};
 use super::rule::{Chain, Prefilter, Test};
 
-/// Chooses the `content` test of a rule that the prefilter searches for. Returns `None` if no such
-/// test is suitable.
+/// Chooses the `content` test of a rule for which the prefilter searches. Returns `None` if no
+/// `content` test is suitable.
 ///
-/// A `content` marked with `fast_pattern` is preferred. Next come fields of transactions, because
-/// they are shorter than the payload. Among equals, the rarest byte string is chosen.
+/// A test with the modifier `fast_pattern` is preferred. Tests of transaction fields come next,
+/// because these fields are shorter than the payload. Among equal tests, the one with the rarest
+/// bytes is chosen.
 pub fn choose(chains: &[Chain]) -> Option<Prefilter> {
     let mut best: Option<(bool, bool, usize, Prefilter)> = None;
     for (chain_index, chain) in chains.iter().enumerate() {
@@ -34,15 +35,15 @@ pub fn choose(chains: &[Chain]) -> Option<Prefilter> {
     best.map(|rank| rank.3)
 }
 
-/// Returns whether the prefilter searches the field of these tests.
+/// Returns whether the prefilter can search the field that these tests inspect.
 fn is_searched(chain: &Chain) -> bool {
     let searched = match chain.field.info().kind {
         Kind::Packet => chain.field == Field::Payload,
         Kind::Transaction | Kind::Repeated => true,
         Kind::Number | Kind::Numbers => false,
     };
-    // With the option `absent`, a rule can match although the field is missing. Its `content` tests
-    // then do not decide.
+    // With the option `absent`, a rule can match without the field. The prefilter must therefore
+    // not search the field for this rule.
     searched && !chain.tests.iter().any(|test| matches!(test, Test::Absent { .. }))
 }
 
@@ -58,8 +59,8 @@ pub fn searched_part(content: &Content) -> &[u8] {
     }
 }
 
-/// Estimates how rarely a byte string occurs in traffic. Rare bytes and distinct bytes increase the
-/// result.
+/// Estimates how rare a byte string is in traffic. Rare bytes and different bytes make the result
+/// larger.
 fn strength(bytes: &[u8]) -> usize {
     let mut seen = [false; 256];
     let mut sum = 0;

@@ -101,7 +101,7 @@ pub enum Test {
     Pcre(Pcre),
     /// Comparison of a number in the field.
     ByteTest(ByteTest),
-    /// Moves the end of the previous match by a number in the field.
+    /// Moves the end of the previous match by a number that is read from the field.
     ByteJump(ByteJump),
     /// Stores a number from the field in a variable.
     ByteExtract(ByteExtract),
@@ -192,8 +192,8 @@ pub struct Rule {
     pub ints: Vec<FlowInt>,
     /// Limit for alerts.
     pub threshold: Option<Threshold>,
-    /// Test that the prefilter searches for. If it is `None`, the rule is evaluated for every
-    /// packet.
+    /// Test for whose byte string the prefilter searches. If it is `None`, the prefilter cannot
+    /// exclude the rule.
     pub prefilter: Option<Prefilter>,
     /// The rule can match without reporting an alert.
     pub noalert: bool,

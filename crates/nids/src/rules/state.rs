@@ -11,7 +11,7 @@ pub struct FlowTest {
     pub direction: Option<Direction>,
     /// The flow must be established (true) or not established (false).
     pub established: Option<bool>,
-    /// The rule inspects only reassembled data (true) or only packets (false).
+    /// The rule inspects only reassembled TCP data (true), or only single packets (false).
     pub stream: Option<bool>,
     /// The rule inspects only reassembled datagrams (true) or no reassembled datagrams (false).
     pub fragments: Option<bool>,
@@ -235,7 +235,7 @@ pub struct Threshold {
     pub count: u32,
     /// Interval in seconds. The value is 0 for `backoff`.
     pub seconds: u32,
-    /// Factor by which `backoff` multiplies the count after each alert.
+    /// Factor by which the required number of matches grows after each alert (option `backoff`).
     pub multiplier: u32,
 }
 
@@ -269,7 +269,8 @@ pub enum Track {
     Flow,
 }
 
-/// Parses the option `threshold`. If `filter` is true, parses the option `detection_filter`.
+/// Parses the value of the option `threshold`. If `filter` is true, it is the value of the option
+/// `detection_filter`.
 pub fn threshold(value: &str, filter: bool) -> Result<Threshold, &'static str> {
     const BAD: &str = "a word of the threshold is not supported";
     let mut kind = filter.then_some(ThresholdKind::Filter);

@@ -128,7 +128,7 @@ fn header_words(header: &str) -> Option<Vec<&str>> {
 }
 
 /// Splits options at semicolons. A semicolon after a backslash or within a quoted value does not
-/// end an option. A quote opens at the start of a value and closes before a comma or semicolon.
+/// end an option.
 fn split_options(body: &str) -> Result<Vec<OptionText<'_>>, &'static str> {
     let bytes = body.as_bytes();
     let mut options = Vec::new();

@@ -13,7 +13,8 @@
 use super::policy::OverlapPolicy;
 use std::collections::VecDeque;
 
-/// Memory in bytes that an empty buffer keeps for segments that arrive later.
+/// Size in bytes that the buffer keeps when it becomes empty, so that later segments need no
+/// allocation.
 const RESERVE_BYTES: usize = 1 << 14;
 
 /// Boundaries of one segment.
@@ -241,8 +242,8 @@ mod tests {
         assert_eq!(stream.from(5), b"fg");
     }
 
-    /// Reference model of the assembler. It applies the policy to each byte separately, over whole
-    /// segments.
+    /// Simple model of the assembler, with which the tests compare it. The model applies the policy
+    /// for overlapping segments to each byte.
     fn model(segments: &[(u64, Vec<u8>)], policy: OverlapPolicy) -> Vec<Option<u8>> {
         let length = segments.iter().map(|(start, bytes)| *start as usize + bytes.len()).max().unwrap_or(0);
         let mut bytes: Vec<Option<u8>> = vec![None; length];
@@ -269,7 +270,7 @@ mod tests {
             policy in 0usize..6,
         ) {
             // The model compares single bytes, and the assembler compares whole overlaps. Each
-            // segment repeats a single byte value, so that both decide alike.
+            // segment repeats one byte value, so that both give the same result.
             let policy = OverlapPolicy::ALL[policy];
             let segments: Vec<(u64, Vec<u8>)> =
                 segments.iter().enumerate().map(|(i, (at, bytes))| (*at, vec![b'a' + i as u8; bytes.len()])).collect();

@@ -60,8 +60,8 @@ impl Session {
             client.next_win = client.last_ack.wrapping_add(server.window);
             self.timestamps = header.timestamp.is_some();
             if swap {
-                // The sides of the session are already correct. The caller only exchanges the
-                // client and the server of the flow.
+                // The session already has the client and the server in the right order. The caller
+                // only exchanges them in the flow.
                 return Handled { valid: true, swap, ..Handled::default() };
             }
             return Handled { valid: true, ..Handled::default() };
@@ -103,7 +103,8 @@ impl Session {
     ) -> Handled {
         let flags = header.flags;
         let syn = flags & (flag::SYN | flag::ACK);
-        // The client is the side that sent the SYN, unless this SYN came from the other side.
+        // The sender of the SYN is normally the client of the flow, so packets to the server come
+        // from it.
         let from_client = direction == Direction::ToServer;
         if !from_client && flags & (flag::RST | flag::FIN) != 0 && !self.echo_ok(header) {
             return Handled::invalid("pkt_invalid_timestamp");

@@ -4,7 +4,7 @@
 //! The names follow Novak and Sturges, Target-Based TCP Stream Reassembly (2007), and Suricata's
 //! `host-os-policy`.
 
-/// Policy that decides which of two overlapping segments provides the common bytes.
+/// Policy that decides which of two overlapping segments provides the bytes that both contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OverlapPolicy {
     /// The first segment wins. Inline mode uses this policy and ensures that the receiver sees the

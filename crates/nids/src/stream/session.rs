@@ -6,7 +6,7 @@ use super::state::State;
 use crate::app::Direction;
 use crate::packet::{Micros, Tcp, tcp as flag};
 
-/// Directions whose new data goes to the protocol parser after a packet.
+/// Directions in which the protocol parser receives new data after a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Update {
     /// The direction of the packet has new data to process.
@@ -65,8 +65,8 @@ pub struct Session {
 
 /// Event of segments that overlap with different bytes.
 pub(super) const OVERLAP_DIFFERS: &str = "reassembly_overlap_different_data";
-/// Age in microseconds from which the last timestamp of a connection is too old for a comparison
-/// (RFC 7323, section 5.5).
+/// Age in microseconds at which a timestamp is too old to compare it with new timestamps (RFC 7323,
+/// section 5.5).
 const PAWS_MICROS: u64 = 24 * 86_400 * 1_000_000;
 
 impl Session {
@@ -236,7 +236,7 @@ impl Session {
         };
     }
 
-    /// Chooses the directions whose new data is processed after this packet.
+    /// Chooses the directions in which the protocol parser receives data after this packet.
     fn choose_update(&self, _direction: Direction, header: &Tcp, options: &Options, handled: &mut Handled) {
         let acks = header.flags & flag::ACK != 0;
         handled.update = if self.is_immediate(options) {

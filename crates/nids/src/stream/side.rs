@@ -14,7 +14,8 @@ pub struct Side {
     pub next_seq: u32,
     /// Highest acknowledgment number that the other side sent.
     pub last_ack: u32,
-    /// Sequence number at the right edge of the window. The other side accepts bytes before it.
+    /// Sequence number at the right edge of the receive window. The other side accepts bytes before
+    /// this number.
     pub next_win: u32,
     /// Scaled window that this side offers.
     pub window: u32,
@@ -22,14 +23,14 @@ pub struct Side {
     pub scale: u8,
     /// Last timestamp value that this side sent, and the time at which its packet arrived.
     pub timestamp: Option<(u32, u64)>,
-    /// Sequence number and stream offset of the same byte. They convert other sequence numbers to
-    /// offsets.
+    /// Sequence number and stream offset of one byte. Other sequence numbers are converted to
+    /// offsets by their distance from this byte.
     anchor: (u32, u64),
     /// Offsets of urgent bytes that are left out of the stream.
     urgent: Vec<u64>,
     /// Bytes.
     pub data: Assembler,
-    /// Offset up to which the protocol parser has received the bytes.
+    /// Stream offset up to which the protocol parser has received bytes.
     pub app_progress: u64,
     /// Offset up to which rules have inspected the raw stream.
     pub raw_progress: u64,
@@ -47,7 +48,7 @@ pub struct Side {
     pub gap: bool,
     /// The first bytes of this side belong to no known protocol.
     pub unidentified: bool,
-    /// Maximum number of separate ranges of bytes that the stream has had at the same time.
+    /// Largest number of separate byte ranges that were stored at the same time.
     pub ranges_max: u16,
 }
 
@@ -72,15 +73,15 @@ impl Side {
     }
 
     /// Returns the stream offset of a sequence number, or `None` if the number is before the first
-    /// byte. Urgent bytes outside the stream do not count.
+    /// byte. Urgent bytes that are left out of the stream do not count.
     pub fn offset(&self, seq: u32) -> Option<u64> {
         let offset = self.raw_offset(seq)?;
         let urgent = self.urgent.iter().filter(|urgent| **urgent < offset).count() as u64;
         Some(offset - urgent)
     }
 
-    /// Returns the stream offset of a sequence number. Urgent bytes count as part of the stream
-    /// here.
+    /// Returns the stream offset of a sequence number as if all urgent bytes were part of the
+    /// stream.
     fn raw_offset(&self, seq: u32) -> Option<u64> {
         let distance = i64::from(seq.wrapping_sub(self.anchor.0) as i32);
         u64::try_from(self.anchor.1 as i64 + distance).ok()
@@ -96,8 +97,8 @@ impl Side {
         }
     }
 
-    /// Moves the reference point for conversions to the sequence number `seq`, so that offsets stay
-    /// correct beyond 2^31 bytes.
+    /// Moves the reference byte for conversions to the sequence number `seq`. Conversions are
+    /// correct for sequence numbers within 2^31 bytes of this byte.
     pub fn move_anchor(&mut self, seq: u32) {
         if let Some(offset) = self.raw_offset(seq) {
             self.anchor = (seq, offset);

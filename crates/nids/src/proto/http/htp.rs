@@ -20,8 +20,8 @@ use suricata_htp::transaction::{Data, Transaction};
 pub struct Options {
     /// Maximum number of nested encodings that are decompressed.
     pub layers_max: u32,
-    /// Size in bytes above which decompressed data counts as a decompression bomb. It must also be
-    /// many times larger than the compressed data.
+    /// Size in bytes above which decompressed data may count as a decompression bomb. The
+    /// decompressed data must also be many times larger than the compressed data.
     pub bomb_bytes: usize,
     /// Time limit of decompression per transaction, microseconds.
     pub time_limit_micros: u32,

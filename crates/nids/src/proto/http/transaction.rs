@@ -25,7 +25,7 @@ pub(super) struct TxData {
     begun: bool,
 }
 
-/// Returns the window of the body in one direction that rules inspect.
+/// Returns the part of the message body in one direction that rules inspect now.
 pub(super) fn window_options(direction: Direction) -> &'static WindowOptions {
     match direction {
         Direction::ToServer => &WindowOptions::REQUEST,
