@@ -1,4 +1,5 @@
-//! AES key expansion (FIPS 197, section 5.2) for the kernels. It runs once per SA, not per packet.
+//! AES key expansion (FIPS 197, section 5.2) for the kernels. It runs once per security association
+//! (SA), not per packet.
 
 use zeroize::{Zeroize, Zeroizing};
 
@@ -53,11 +54,11 @@ pub(super) fn invert(mut keys: RoundKeys) -> RoundKeys {
     keys
 }
 
-/// Returns the value of the AES S-box for a byte (FIPS 197, section 5.1.1). It is the inverse in
-/// GF(2^8), followed by an affine map.
+/// Returns the value of the AES S-box for a byte (FIPS 197, section 5.1.1). The value is an affine
+/// map of the byte's inverse in GF(2^8).
 fn substitute(byte: u8) -> u8 {
-    // The inverse of a byte is its 254th power. For the byte 0, the result is 0. The loop
-    // multiplies the powers 2, 4, 8, ... and 128, whose exponents sum to 254.
+    // The inverse of a byte is its 254th power, which is 0 for the byte 0. The loop multiplies the
+    // powers 2, 4, 8, ... and 128, whose exponents sum to 254.
     let mut inverse = 1;
     let mut power = byte;
     for _ in 0..7 {
@@ -86,7 +87,7 @@ fn times_x(a: u8) -> u8 {
 mod tests {
     use super::*;
 
-    /// Compares the first and the last round keys with the example in FIPS 197, appendix A.1.
+    /// Compares the first and last round keys with the example in FIPS 197, appendix A.1.
     #[test]
     fn expands_the_example_of_the_standard() {
         let key = 0x2b7e1516_28aed2a6_abf71588_09cf4f3c_u128.to_be_bytes();
@@ -110,8 +111,8 @@ mod tests {
         assert_eq!(u128::from_be_bytes(keys[12]), 0xe98ba06f_448c773c_8ecc7204_01002202);
     }
 
-    /// Compares the round keys with `ik_sch` of the equivalent inverse cipher, the example in FIPS
-    /// 197, appendix C.1.
+    /// Compares round keys of the equivalent inverse cipher with the values `ik_sch` in the example
+    /// of FIPS 197, appendix C.1.
     #[test]
     fn inverts_the_example_of_the_standard() {
         let keys = invert(expand(&0x00010203_04050607_08090a0b_0c0d0e0f_u128.to_be_bytes()));

@@ -1,5 +1,6 @@
 //! Handles packets that exceed the MTU of their SA, reassembles fragments that are sent to local
-//! endpoints, and sends keepalives. See `docs/decisions/0006-fragments.md`.
+//! endpoints, and sends keepalives. The file `docs/decisions/0006-fragments.md` explains the
+//! design.
 
 use std::net::IpAddr;
 
@@ -19,24 +20,24 @@ use crate::{Arrangement, Step, Work, WorkColumns};
 /// Maximum number of ICMP errors that a worker sends per second (RFC 1812, section 4.3.2.8).
 const MESSAGES_A_SECOND: u32 = 100;
 const SECOND_NS: u64 = 1_000_000_000;
-/// An IPv6 packet of at most this size, in bytes, is never too big, because every IPv6 link carries
-/// it (RFC 8200, section 5).
+/// Minimum MTU of every IPv6 link, in bytes (RFC 8200, section 5). No link rejects an IPv6 packet
+/// of up to this size.
 const IPV6_MTU_MIN: usize = 1280;
 const DONT_FRAGMENT: u8 = 0x40;
 
-/// Packet that may exceed the MTU of its SA, and the fragments that it was reassembled from, if
-/// any.
+/// Packet that may exceed the MTU of its SA. `joined` identifies the fragments of a reassembled
+/// packet.
 #[derive(Clone, Copy)]
 struct Origin {
     packet: Descriptor,
-    /// For a reassembled packet, the descriptor of the fragment that arrived last, and the number
-    /// of fragments that were held before it.
+    /// For a reassembled packet, the descriptor of the last fragment that arrived, and the number
+    /// of fragments that were stored before it.
     joined: Option<(Descriptor, u32)>,
 }
 
 impl Origin {
-    /// Returns the step that keeps the packet. `packet` is its descriptor, which may differ from
-    /// the original one.
+    /// Returns the step that keeps the packet. `packet` is the descriptor of the packet after
+    /// changes to its frame.
     fn keep(self, packet: Descriptor, work: Work) -> Step {
         match self.joined {
             Some((last, held)) => Step::Join { packet: last, whole: packet, held, work },
@@ -44,8 +45,8 @@ impl Origin {
         }
     }
 
-    /// Returns the step that drops the packet. For a reassembled packet, the step replaces the
-    /// fragments by the packet and drops the packet.
+    /// Returns the step that drops the packet. If the packet was reassembled, the step drops it in
+    /// place of its fragments.
     fn drop(self, reason: u8) -> Step {
         match self.joined {
             Some(_) => self.keep(self.packet, Work::Done(Outcome::drop(reason))),
@@ -82,7 +83,8 @@ impl Arranger {
         self.run_timers(host, packets)
     }
 
-    /// Prepares consecutive packets that need neither fragmentation nor reassembly.
+    /// Keeps consecutive packets that need neither fragmentation nor reassembly, and prepares their
+    /// encapsulation or decapsulation.
     fn keep_run(&mut self, host: &mut IpsecHost, packets: &mut Arrangement<'_>, run: &[Descriptor]) {
         self.work.clear();
         host.prepare_all(packets.region, run, &mut self.work);
@@ -107,8 +109,8 @@ impl Arranger {
         }
     }
 
-    /// Handles a packet that exceeds the MTU of its outbound SA. If the packet fits or has no
-    /// outbound SA, returns false and adds no step.
+    /// Handles a packet that exceeds the MTU of its outbound SA. Returns false and does nothing if
+    /// the packet fits or has no outbound SA.
     fn handle_too_long(
         &mut self,
         host: &mut IpsecHost,
@@ -215,8 +217,8 @@ impl Arranger {
         self.messages.1 <= MESSAGES_A_SECOND
     }
 
-    /// Stores a fragment until its packet is complete. If this fragment completes the packet,
-    /// reassembles the packet.
+    /// Stores a fragment until all fragments of its packet have arrived. The last fragment to
+    /// arrive completes the packet, which is then reassembled.
     fn join(&mut self, host: &mut IpsecHost, packets: &mut Arrangement<'_>, packet: &Descriptor, at: usize) {
         let region = &mut *packets.region;
         let frame_bytes = region.frame_bytes_max();
@@ -236,8 +238,8 @@ impl Arranger {
                 };
                 region.frame_mut(&whole).copy_from_slice(reassembler.whole());
                 let whole = Descriptor { port: packet.port, ..whole };
-                // A reassembled packet that belongs to no inbound SA may exceed the MTU of an
-                // outbound tunnel.
+                // If no inbound SA accepts a reassembled packet, the packet may be forwarded into a
+                // tunnel and exceed the tunnel's MTU.
                 if self.handle_too_long(host, packets, Origin { packet: whole, joined: Some((*packet, held)) }, at) {
                     return;
                 }
@@ -249,8 +251,8 @@ impl Arranger {
         }
     }
 
-    /// Expires old fragments and sends keepalives. Returns the time of the next call, in
-    /// nanoseconds.
+    /// Drops fragments that have waited too long, and sends keepalives. Returns the time in
+    /// nanoseconds at which the function must be called again.
     fn run_timers(&mut self, host: &IpsecHost, packets: &mut Arrangement<'_>) -> u64 {
         let mut wake_ns = u64::MAX;
         if let Some(reassembler) = &mut self.reassembler {

@@ -1,8 +1,8 @@
-//! Decisions for the frames of a burst (the packets that a worker receives together), in several
-//! passes. One pass reads the headers, and another one looks up policies.
+//! Decides what happens to the packets that a worker receives together, such as encapsulation with
+//! an SA. One pass reads all headers, and another pass looks up all policies.
 //!
-//! Every pass is a short loop. The memory accesses of different packets therefore overlap, and the
-//! state of the loop stays in registers.
+//! Each pass is a short loop. The memory accesses of different packets therefore overlap, and the
+//! loop's state stays in registers.
 
 use godwit_packet::simd::{self, Isa, Vectorized};
 use godwit_wire::{ethertype, protocol};
@@ -14,8 +14,8 @@ use super::policies::{Answer, Policies, Table};
 /// Buffers for the decisions of one burst.
 #[derive(Default)]
 pub(super) struct Burst {
-    /// Source and destination address of each packet, as the key of the policy table. The entry of
-    /// a packet in `others` has no meaning.
+    /// Source and destination address of each packet, as the key of the policy table. If `others`
+    /// contains a packet, its entry here is meaningless.
     pairs: Vec<u64>,
     /// Decisions for packets that need no lookup in the policy table. Each decision comes with the
     /// index of its packet.
@@ -82,8 +82,8 @@ impl<'a, F: ExactSizeIterator<Item = &'a [u8]>> Vectorized for ByTable<'_, F> {
         let Self { database, policies, table, frames, burst } = self;
         let Burst { pairs, others, decisions } = burst;
         others.clear();
-        // Old entries need no clearing. Each entry is overwritten, or an entry of `others` replaces
-        // its decision.
+        // Old entries need no clearing. The loops below either overwrite the entry of a packet or
+        // add the packet to `others`.
         pairs.resize(frames.len(), 0);
         decisions.resize(frames.len(), Decision::encrypt(0));
         let accepts_udp = database.accepts_udp();
@@ -102,8 +102,8 @@ impl<'a, F: ExactSizeIterator<Item = &'a [u8]>> Vectorized for ByTable<'_, F> {
                 }
             }
             let Some(other) = other else { break };
-            // Inbound packets usually arrive together. This loop decides ESP packets up to the
-            // first other packet.
+            // This loop decides consecutive ESP packets. Inbound packets usually arrive together,
+            // so the loop rarely ends after a few packets.
             let mut not_esp = None;
             for (index, (frame, pair)) in std::iter::once(other).chain(&mut packets) {
                 match PlainEsp::parse(frame).and_then(|esp| database.decide_esp(esp, isa)) {
@@ -136,8 +136,8 @@ impl<'a, F: ExactSizeIterator<Item = &'a [u8]>> Vectorized for ByTable<'_, F> {
     }
 }
 
-/// Decides packets that need full parsing. Stops at the first packet that the policy table decides.
-/// Similar packets usually arrive together, so one call decides many packets.
+/// Decides packets that need full parsing, and stops at the first packet that only needs a lookup
+/// in the policy table. Similar packets usually arrive together, so one call decides many packets.
 #[inline(never)]
 fn decide_others<'f, 'p>(
     packets: impl Iterator<Item = (usize, (&'f [u8], &'p mut u64))>,
@@ -162,9 +162,8 @@ fn may_be_inbound(protocol: u8, accepts_udp: bool) -> bool {
     matches!(protocol, protocol::ESP | protocol::AH) || (protocol == protocol::UDP && accepts_udp)
 }
 
-/// Returns the source and destination address of a frame that [`Plain::parse`] accepts and that
-/// cannot belong to an inbound SA. The protocol of such a frame is not ESP, AH or
-/// `inbound_protocol`. This fast check accepts most outbound frames.
+/// Returns the source and destination address of a plain frame that cannot belong to an inbound SA.
+/// Its protocol is not ESP, AH or `inbound_protocol`. This fast check accepts most outbound frames.
 #[inline(always)]
 fn plain_pair(frame: &[u8], inbound_protocol: u32) -> Option<u64> {
     let header = frame.first_chunk::<{ Plain::BYTES }>()?;
@@ -172,7 +171,8 @@ fn plain_pair(frame: &[u8], inbound_protocol: u32) -> Option<u64> {
     // Bytes 12 to 19 contain the EtherType, version and header length, type of service, total
     // length and identification.
     let start = eight(12);
-    // The payload length wraps to a large number if the total length is shorter than the header.
+    // If the total length is shorter than the header, the subtraction wraps and gives a very large
+    // payload length.
     let payload_bytes = (start >> 16 & 0xffff).wrapping_sub(IPV4_BYTES as u64);
     let is_plain = start >> 40 == (u64::from(ethertype::IPV4) << 8 | 0x45);
     let is_whole = payload_bytes <= (frame.len() - Plain::BYTES) as u64;
@@ -184,8 +184,8 @@ fn plain_pair(frame: &[u8], inbound_protocol: u32) -> Option<u64> {
 
 const _: () = assert!(protocol::ESP & 1 == 0 && protocol::AH == protocol::ESP + 1);
 
-/// Decides a packet by the lookup in both buckets of the policy table, after the first bucket gave
-/// no SA.
+/// Decides a packet by a lookup in both buckets of the policy table. The first bucket alone has not
+/// given an SA.
 #[cold]
 #[inline(never)]
 fn decide_by_table(table: Table<'_>, pair: u64) -> Decision {

@@ -17,8 +17,8 @@ use super::state::SaFacts;
 use super::suite::Protocol;
 use crate::{Error, Running};
 
-/// Executes one command completely or not at all. The function is not inlined, so that its caller
-/// can wipe the part of the stack that it used.
+/// Executes one command completely or not at all. It is not inlined, so its caller can overwrite
+/// the stack that it used, which may contain keys.
 #[inline(never)]
 pub(super) fn run(control: &mut Control, request: &Value, running: &dyn Running) -> Result<Value, Error> {
     control.wipe_retired(running);
@@ -42,9 +42,9 @@ impl From<Refusal> for Error {
     }
 }
 
-/// Converts an error of the configuration reader to an error of a command. The location is omitted,
-/// because it refers to TOML text that the request was converted to. A string of the wrong type is
-/// not quoted, because it may be a key.
+/// Converts an error of the configuration reader to an error of a command. The result does not
+/// quote a string of the wrong type, because it may be a key. It also has no location, because the
+/// operator did not write the TOML text.
 fn command_error(error: Error) -> Error {
     let message = match &error {
         Error::Toml(error) => match error.message().split_once("invalid type: string \"") {
@@ -56,8 +56,8 @@ fn command_error(error: Error) -> Error {
     Error::Command { message }
 }
 
-/// Parses the SAs and policies of a request with the configuration reader. An error names the SA or
-/// the policy that causes it.
+/// Parses the SAs and policies of a request with the configuration reader. If an entry is invalid,
+/// the error names the SA or policy.
 fn stanzas(request: &Value) -> Result<Config, Error> {
     let mut lists: Vec<(&str, &[Value])> = Vec::new();
     for key in ["sa", "policy"] {
@@ -81,8 +81,8 @@ fn stanzas(request: &Value) -> Result<Config, Error> {
 
 fn read(lists: &[(&str, &[Value])]) -> Result<Config, Error> {
     let mut text = Zeroizing::new(String::new());
-    // All memory is reserved now, because a string that grows leaves copies of its text that are
-    // not wiped.
+    // A string that grows leaves copies of its text in memory, which would not be wiped. All memory
+    // for the text is therefore reserved at once.
     text.reserve_exact(lists.iter().map(|(key, values)| 8 + key.len() + bytes_of(values)).sum());
     for (key, values) in lists {
         let _ = write!(*text, "{key} = ");
@@ -108,7 +108,7 @@ fn bytes_of(values: &[Value]) -> usize {
     values.iter().map(|value| 2 + bytes(value)).sum::<usize>() + 2
 }
 
-/// Writes a JSON value as TOML. The basic strings of TOML have the same escapes as JSON strings.
+/// Writes a JSON value as TOML. In both formats, strings have the same escape sequences.
 fn emit(out: &mut String, value: &Value) -> Result<(), Error> {
     match value {
         Value::Null => return refuse("null is not a valid value: leave the key out"),
@@ -183,9 +183,11 @@ fn index(control: &Control, name: &str) -> Result<u32, Error> {
     control.index(name).ok_or_else(unknown)
 }
 
-/// Installs SAs, or none of them if an error occurs. Writes them to the table image, copies them to
-/// the devices, and makes them visible to packets. Each SA comes with the index of the SA that it
+/// Installs SAs, or none of them if an error occurs. Each SA comes with the index of the SA that it
 /// replaces, if any.
+///
+/// The function writes the SAs to the table image, copies them to the devices, and then makes them
+/// visible to packets.
 fn install(control: &mut Control, sas: Vec<(Sa, Option<u32>)>, running: &dyn Running) -> Result<Vec<u32>, Error> {
     let mut staged = Vec::with_capacity(sas.len());
     let mut done = Ok(());
@@ -324,9 +326,8 @@ fn describe(control: &Control, index: u32, sa: &Sa) -> Value {
     description
 }
 
-/// Lists the policies in order, or replaces all of them. The policies determine the worker that
-/// receives a packet. Packets that arrived before the change may therefore be at a worker that does
-/// not own their new SA.
+/// Lists the policies in order, or replaces all of them. A packet goes to a worker according to the
+/// policies at its arrival. After a change, this worker may not own the packet's new SA.
 fn policies(control: &mut Control, request: &Value) -> Result<Value, Error> {
     if request.get("policy").is_none() && request.get("sa").is_none() {
         let described = control.policies().iter().map(|policy| describe_policy(control, policy));

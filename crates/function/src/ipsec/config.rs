@@ -26,17 +26,19 @@ pub struct Config {
     pub(super) sa_capacity: Option<Spanned<usize>>,
     /// Number of selectors that the function has space for. Only inbound SAs have selectors.
     pub(super) selector_capacity: Option<Spanned<usize>>,
-    /// Path MTU of outbound tunnels that configure no own path MTU, in bytes.
+    /// Path MTU of outbound tunnels that do not configure a path MTU, in bytes.
     pub(super) path_mtu: Option<Spanned<u16>>,
-    /// Limits for the reassembly of fragments to local endpoints. Without this key, there is no
-    /// reassembly.
+    /// Limits for the reassembly of fragments to local endpoints. Without this key, fragments are
+    /// not reassembled.
     pub(super) reassembly: Option<Spanned<ReassemblyConfig>>,
     /// Names of the unprotected ports, which lead to the network outside the tunnels.
     #[serde(default)]
     pub(super) unprotected_ports: Vec<Spanned<String>>,
-    /// Minimum headroom of packets, in bytes. It reserves headroom for SAs that are added later.
+    /// Minimum headroom of packets, in bytes. A value above the current need leaves space for SAs
+    /// that are added later.
     pub(super) headroom_bytes: Option<u16>,
-    /// Minimum tailroom of packets, in bytes. It reserves tailroom for SAs that are added later.
+    /// Minimum tailroom of packets, in bytes. A value above the current need leaves space for SAs
+    /// that are added later.
     pub(super) tailroom_bytes: Option<u16>,
 }
 
@@ -152,8 +154,8 @@ impl PolicyConfig {
     }
 }
 
-/// Checks that a selector with ports has a protocol with ports, and that both prefixes of the
-/// selector are of one address family.
+/// Checks that a selector with ports also has a protocol that uses ports. Also checks that both
+/// prefixes belong to the same address family.
 fn check<T>(selector: &Selector, key: &Spanned<T>) -> Result<(), Error> {
     let ports = selector.source_ports.is_some() || selector.destination_ports.is_some();
     if ports && !selector.protocol.is_some_and(has_ports) {

@@ -53,10 +53,10 @@ pub(super) struct SaConfig {
     hop_limit: Option<Spanned<u8>>,
     lifetime: Option<Spanned<LifetimeConfig>>,
     selectors: Option<Spanned<Vec<Spanned<SelectorConfig>>>>,
-    /// Whether settings that do not protect the traffic are accepted.
+    /// Whether insecure settings are accepted, such as encryption without authentication.
     #[serde(default)]
     insecure: bool,
-    /// Whether the operator configures a new key for every start of the process.
+    /// Whether the operator configures a new key each time the process starts.
     key_is_new: Option<Spanned<bool>>,
 }
 
@@ -129,8 +129,8 @@ struct UdpConfig {
     keepalive_s: u16,
 }
 
-/// Minimum path MTU, in bytes. With a smaller path MTU, less than 400 bytes would be left for
-/// packets inside a tunnel.
+/// Minimum path MTU, in bytes. A smaller path MTU would leave less than 400 bytes for packets
+/// inside a tunnel.
 pub(super) const PATH_MTU_MIN: u16 = 576;
 
 pub(super) fn check_path_mtu(given: &Spanned<u16>) -> Result<u16, Error> {
@@ -153,7 +153,8 @@ struct LifetimeConfig {
     hard_packets: Option<u64>,
 }
 
-/// DSCP of the outer header in the configuration: a number, or `None` for the value `"copy"`.
+/// DSCP of the outer header. The configuration contains a number or the value `"copy"`, which is
+/// represented by `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Dscp(Option<u8>);
 
@@ -173,8 +174,8 @@ impl<'de> Deserialize<'de> for Dscp {
     }
 }
 
-/// Returns the cipher for a configured name, and the key size of the cipher or of GMAC in bytes.
-/// The third value is the authentication that the cipher implies, if any.
+/// Returns the cipher for a configured name, and the size in bytes of its key or of the GMAC key.
+/// The third value is the authentication that the name implies, if any.
 fn encryption(name: Encryption) -> (Cipher, usize, Option<Authentication>) {
     use Encryption as E;
     let ghash = Some(Authentication::Ghash);
@@ -196,8 +197,8 @@ fn encryption(name: Encryption) -> (Cipher, usize, Option<Authentication>) {
     }
 }
 
-/// Returns the authentication for a configured name, and the key size in bytes if it is GMAC. The
-/// key size is 0 for any other authentication.
+/// Returns the authentication for a configured name. The second value is the size of the GMAC key
+/// in bytes, or 0 without GMAC.
 fn authentication(name: AuthenticationName) -> (Authentication, usize) {
     use AuthenticationName as A;
     match name {
@@ -210,8 +211,8 @@ fn authentication(name: AuthenticationName) -> (Authentication, usize) {
     }
 }
 
-/// Returns the size of the HMAC key in bytes, or 0 without HMAC. It equals the size of the hash
-/// (RFC 2404, section 3; RFC 4868, section 2.1.1).
+/// Returns the size of the HMAC key in bytes, or 0 without HMAC. The key is as long as the hash
+/// value (RFC 2404, section 3; RFC 4868, section 2.1.1).
 fn hmac_key_bytes(authentication: Authentication) -> usize {
     match authentication {
         Authentication::Sha1 => 20,
@@ -271,8 +272,8 @@ impl SaConfig {
         Ok(sa)
     }
 
-    /// Returns an error at the location of the SA's name. An error message shows the source line of
-    /// its location, and that line must not contain a key.
+    /// Returns an error about the SA. The error message quotes the line with the SA's name, because
+    /// other lines may contain keys.
     fn refuse<T>(&self, problem: &str) -> Result<T, Error> {
         value(&self.name, format!("SA \"{}\" {problem}", self.name.get_ref()))
     }
@@ -383,8 +384,8 @@ impl SaConfig {
             let lengths = match (&self.salt, salt_bytes) {
                 (_, 0) => vec![suite.key_bytes],
                 (Some(_), _) => vec![suite.key_bytes],
-                // Without a configured salt, the salt follows the cipher key, as in KEYMAT (RFC
-                // 4106, section 8.1; RFC 3686, section 5.1).
+                // Without a configured salt, the configured key ends with the salt, as in KEYMAT
+                // (RFC 4106, section 8.1; RFC 3686, section 5.1).
                 (None, _) => vec![suite.key_bytes + salt_bytes],
             };
             let key = self.key(name, key, &lengths)?;
@@ -447,7 +448,7 @@ impl SaConfig {
                 value(given, message)
             }
             Some(given) if *given.get_ref() == 0 && self.esn => {
-                // The receiver needs the replay window to infer the upper half of an extended
+                // The receiver needs the replay window to determine the upper half of an extended
                 // sequence number (RFC 4303, section 3.4.3).
                 value(given, format!("replay_window = 0 of SA \"{name}\" cannot be combined with esn = true"))
             }

@@ -1,8 +1,8 @@
-//! Changes of the SA database and the policy database, by the configuration at the start and by
-//! commands at run time. Only one thread at a time makes changes.
+//! Changes to the SA database and the policy database. They come from the configuration at the
+//! start and from commands at run time. Only one thread at a time makes changes.
 //!
-//! An SA is written to the table image before packets can find the SA. It is wiped from the image
-//! after the last packet that refers to it.
+//! An SA is written to the table image (which kernels read) before packets can find the SA. It is
+//! wiped from the image after the last packet that uses the SA.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -22,12 +22,12 @@ use super::tables::{self, Shape};
 use crate::fragments::Limits;
 use crate::{Error, Running};
 
-/// The SA database, the policy database, and the bookkeeping to change them.
+/// SA database and policy database, together with the data that is needed to change them.
 pub(super) struct Control {
     pub(super) database: Arc<Database>,
     pub(super) image: Arc<Image>,
     arranges: bool,
-    /// Path MTU of outbound tunnels that configure no own path MTU, in bytes.
+    /// Path MTU of outbound tunnels that do not configure a path MTU, in bytes.
     path_mtu: Option<u16>,
     shape: Shape,
     room: Room,
@@ -35,27 +35,28 @@ pub(super) struct Control {
     selector_slots: RangeAllocator,
     /// Index of each SA, by the name of the SA.
     names: HashMap<String, u32>,
-    /// Index of each SA, by its SPI. For an outbound SA, the key also contains the destination.
+    /// Index of each SA, by its SPI and, for an outbound SA, its destination address.
     spis: HashMap<(u32, Option<IpAddr>), u32>,
-    /// Digests of the nonces that outbound SAs use or have used, as [`Sa::nonce_name`] returns
-    /// them. A digest stays after its SA is deleted, unless the SA has protected no packet.
+    /// Digests of the keys and other nonce inputs of outbound SAs, from [`Sa::nonce_name`]. A
+    /// digest stays after its SA is deleted, so that no nonce repeats. It is removed only if the SA
+    /// has protected no packet.
     nonces: HashSet<ShortName>,
-    /// Digests of the keys that inbound SAs use or have used, as [`Sa::stream_name`] returns them.
-    /// The value is the number of SAs with this digest.
+    /// Digests of the keys of present and deleted inbound SAs, from [`Sa::stream_name`], with the
+    /// number of SAs that have each digest.
     received_nonces: HashMap<ShortName, u32>,
-    /// SAs that new packets no longer find, but that packets in flight may still refer to. Each SA
-    /// comes with a ticket. The engine tells by the ticket whether these packets are done.
+    /// SAs that new packets no longer find, but that packets in flight may still use. With the
+    /// ticket of an SA, the engine tells whether these packets are done.
     retired: Vec<(u32, u64)>,
     endpoints: Endpoints,
     records: HashMap<u32, Record>,
     policies: Vec<Policy>,
-    /// State of the process, and configured name of the function. Both are set by
-    /// [`Control::start`].
+    /// Durable state of the process, and configured name of the function. [`Control::start`] sets
+    /// both.
     state: Option<(Arc<State>, String)>,
 }
 
-/// First bytes of a digest of a key. Among a billion keys, two keys have the same first bytes with
-/// a probability of 3 %. The second one is then refused.
+/// First eight bytes of a digest of a key. A new key with the same bytes as an earlier key is
+/// refused. Among a billion different keys, this happens with a probability of 3 %.
 type ShortName = u64;
 
 fn short(name: [u8; 32]) -> ShortName {
@@ -77,7 +78,7 @@ struct Record {
 
 /// Reason why an SA cannot be added.
 pub(super) struct Refusal {
-    /// Whether the SPI causes the refusal, so that an error message can point at the SPI.
+    /// Whether the SPI causes the refusal. If so, the error message refers to the line of the SPI.
     pub(super) concerns_spi: bool,
     pub(super) message: String,
 }
@@ -92,8 +93,7 @@ const SELECT_ALL: Range<u32> = 0..1;
 
 impl Control {
     /// Creates empty databases. Bit `n` of `unprotected` is set if port `n` is unprotected.
-    /// `arranges` tells whether the host halves (the parts of the function that run on the CPU)
-    /// support path MTUs and keepalives.
+    /// `arranges` tells whether SAs may have path MTUs and keepalives.
     pub(super) fn new(
         shape: Shape,
         room: Room,
@@ -166,12 +166,11 @@ impl Control {
         &self.policies
     }
 
-    /// Writes an SA to a free slot of the table image. Packets find the SA only after
-    /// [`Control::publish`].
+    /// Writes an SA to a free slot of the table image, which kernels read. Packets find the SA only
+    /// after [`Control::publish`].
     ///
-    /// `replaced` is the index of the SA that the new SA replaces. The new SA takes over the name
-    /// and the steering bucket of that SA. With reassembly, other SAs between the same endpoints
-    /// may require another bucket.
+    /// `replaced` is the index of an SA that the new SA replaces. The new SA takes over its name
+    /// and, if possible, its steering bucket.
     pub(super) fn stage(&mut self, mut sa: Sa, replaced: Option<u32>) -> Result<u32, Refusal> {
         sa.inherit_path_mtu(self.path_mtu);
         let name = &sa.name;
@@ -221,8 +220,8 @@ impl Control {
                 self.shape.selectors
             )));
         };
-        // With reassembly, all fragments between two endpoints must go to one worker, so the SAs
-        // between these endpoints share a steering bucket.
+        // With reassembly, all fragments between two endpoints must go to one worker. The SAs
+        // between these endpoints therefore share a steering bucket.
         let bucket = self.database.lengths.bucket(&sa).or(replaced.map(Database::bucket));
         let slot = match bucket {
             Some(bucket) => self.sa_slots.allocate_in(bucket),
@@ -257,8 +256,8 @@ impl Control {
         Ok(index)
     }
 
-    /// Connects the databases to the durable state of the process, before packets arrive. Each SA
-    /// continues after the sequence numbers that it may have used before a restart.
+    /// Connects the databases to the durable state of the process, before packets arrive. After a
+    /// restart, no SA repeats sequence numbers that it may have used before.
     pub(super) fn start(&mut self, name: &str, state: &Arc<State>) -> Result<(), Error> {
         if state.is_durable() {
             self.database.states.grants.use_folder(Arc::clone(state), self.shape.sas);
@@ -270,8 +269,8 @@ impl Control {
         self.make_durable(&self.indexes())
     }
 
-    /// Claims the keys of SAs that no packet can find yet, and reserves the first sequence numbers
-    /// of these SAs.
+    /// Prepares SAs that no packet can find yet. Claims their keys and reserves their first
+    /// sequence numbers.
     pub(super) fn make_durable(&self, indexes: &[u32]) -> Result<(), Error> {
         let Some((state, name)) = &self.state else { return Ok(()) };
         let refuse = |error: godwit_state::Error| Error::Command { message: error.to_string() };
@@ -327,8 +326,8 @@ impl Control {
         joined.into_iter().try_for_each(|range| running.image_changed(range))
     }
 
-    /// Wipes SAs that no packet refers to, and frees their slots in the table image. A device that
-    /// does not accept the change is lost, and its memory is freed.
+    /// Wipes SAs that no packet uses, and frees their slots in the table image. If a device does
+    /// not accept the change, the device is lost and its memory is freed.
     pub(super) fn wipe(&mut self, indexes: &[u32], running: Option<&dyn Running>) {
         for &index in indexes {
             let [sa, selectors] = self.bytes(index);
@@ -361,8 +360,8 @@ impl Control {
         }
     }
 
-    /// Removes the nonces of an inbound SA that has received no packet, so that an outbound SA may
-    /// use them.
+    /// Forgets the nonces of an inbound SA that has received no packet. An outbound SA may then use
+    /// them.
     fn remove_received_nonces(&mut self, sa: &Sa) {
         let Some(stream) = sa.stream_name().map(short).filter(|_| sa.is_inbound()) else { return };
         if let Some(count) = self.received_nonces.get_mut(&stream) {
@@ -373,11 +372,12 @@ impl Control {
         }
     }
 
-    /// Wipes SAs that new packets no longer find. If packets in flight do not drain in time, the
-    /// SAs are kept, and [`Control::wipe_retired`] wipes them later.
+    /// Waits until no packet in flight uses the SAs, and then wipes them. After a timeout, the SAs
+    /// are kept, and [`Control::wipe_retired`] wipes them later.
     ///
     /// # Errors
-    /// Returns the error of [`Running::quiesce`] if packets in flight do not drain in time.
+    /// Returns the error of [`Running::quiesce`] if the packets are still in flight after the
+    /// timeout.
     pub(super) fn retire(&mut self, indexes: &[u32], running: &dyn Running) -> Result<(), Error> {
         let quiet = running.quiesce();
         match quiet {
@@ -390,8 +390,8 @@ impl Control {
         quiet
     }
 
-    /// Wipes the retired SAs (which new packets no longer find) that no packet in flight refers to.
-    /// The function does not wait. Returns whether there were retired SAs.
+    /// Wipes SAs that new packets no longer find and that no packet in flight uses. The function
+    /// does not wait. Returns whether there were SAs to be wiped, now or later.
     #[inline(never)]
     pub(super) fn wipe_retired(&mut self, running: &dyn Running) -> bool {
         if self.retired.is_empty() {
@@ -420,8 +420,8 @@ impl Control {
         }
     }
 
-    /// Replaces all policies. The new policies apply to packets that a worker prepares after this
-    /// call.
+    /// Replaces all policies. The new policies apply to each packet whose policy lookup happens
+    /// after this call.
     pub(super) fn set_policies(&mut self, policies: Vec<Policy>) {
         self.database.policies.store(Arc::new(Policies::new(&policies)));
         self.records.values_mut().for_each(|record| record.policies.clear());
@@ -435,8 +435,8 @@ impl Control {
         self.policies = policies;
     }
 
-    /// Makes the policies of the SA with index `old` use the SA with index `new`. The new SA also
-    /// takes over the name.
+    /// Makes the policies of the SA `old` use the SA `new` instead. The new SA also takes over the
+    /// name.
     pub(super) fn switch(&mut self, old: u32, new: u32) {
         let orders = self.records.get_mut(&old).map(|record| std::mem::take(&mut record.policies)).unwrap_or_default();
         let published = self.database.policies.load();
@@ -453,8 +453,8 @@ impl Control {
         }
     }
 
-    /// Returns messages for the operator about the events of SAs since the last call, such as an
-    /// expired lifetime.
+    /// Returns messages for the operator about the events of SAs, such as an expired lifetime. Each
+    /// event is reported once.
     pub(super) fn notices(&mut self) -> Vec<String> {
         use super::state::SaFacts;
         let mut notices = Vec::new();
@@ -479,8 +479,8 @@ impl Control {
     }
 }
 
-/// Returns the key that identifies an SA and must be unique. An inbound SA is identified by the SPI
-/// alone (RFC 4301, section 4.1). An outbound SA is identified by the SPI and the destination.
+/// Returns the unique key that identifies an SA. It is the SPI for an inbound SA (RFC 4301, section
+/// 4.1), and the SPI with the destination for an outbound SA.
 fn spi(sa: &Sa) -> (u32, Option<IpAddr>) {
     (sa.spi, (!sa.is_inbound()).then_some(sa.destination))
 }

@@ -23,9 +23,8 @@ use super::{
 };
 use crate::fragments::Limits;
 
-/// Decision about a frame, as the result of the lookup. It is packed into one word and passed in a
-/// register. As a struct in memory, it would be loaded with a wider access than it was stored with.
-/// The load would then stall for every packet.
+/// Decision about a frame, such as encapsulation with an SA. It is packed into one word, so that it
+/// is passed in a register and not through memory.
 ///
 /// ```text
 /// | kind | SA   | sequence number's lower half, verdict or drop reason |
@@ -39,8 +38,8 @@ pub(super) struct Decision(u64);
 pub(super) enum Decided {
     /// Encapsulate the packet with the outbound SA of this index.
     Encrypt(u32),
-    /// Decapsulate the packet with the inbound SA of this index. The second number is the lower
-    /// half of the packet's sequence number.
+    /// Decapsulate the packet with the inbound SA of this index. The second value is the lower half
+    /// of the packet's sequence number.
     Decrypt(u32, u32),
     /// Let the packet pass with this verdict.
     Pass(u8),
@@ -119,13 +118,14 @@ pub(super) struct Database {
     /// Set of the unprotected ports, which lead to the network outside the tunnels. Bit `n` is set
     /// for port `n`.
     unprotected: u64,
-    /// Inbound SAs by [`Endpoint::sa_key`]. A value contains the index and the [`Encapsulation`] of
-    /// the SA.
+    /// Inbound SAs by [`Endpoint::sa_key`]. Each value in the table contains the index and the
+    /// [`Encapsulation`] of the SA.
     inbound: Lookup,
-    /// Set of the local endpoints of inbound SAs, each as its [`Endpoint::endpoint_key`].
+    /// Set of the local endpoints of inbound SAs. [`Endpoint::endpoint_key`] returns the key of an
+    /// endpoint.
     endpoints: Lookup,
-    /// Filter for the UDP ports of inbound SAs. Bit `port % 64` is set for every such port, so most
-    /// other ports are recognized without a lookup.
+    /// Filter for the UDP ports of inbound SAs. Bit `port % 64` is set for each of these ports.
+    /// Most packets to other ports therefore need no lookup.
     udp_ports: AtomicU64,
     pub(super) states: States,
     pub(super) lengths: Lengths,
@@ -152,8 +152,7 @@ impl Database {
         }
     }
 
-    /// Returns the SA at `index`. The function takes a lock, so it is not for the usual packet
-    /// path.
+    /// Returns the SA at `index`. The function takes a lock, so only rare packets use it.
     pub(super) fn sa(&self, index: u32) -> Option<Arc<Sa>> {
         self.all().get(index as usize).cloned().flatten()
     }
@@ -243,23 +242,24 @@ impl Database {
     }
 
     /// Applies the rule for packets from unprotected ports (RFC 4301, section 5.2, step 3b). Such a
-    /// packet is dropped if a policy would protect it. Any other decision stays the same.
+    /// packet is dropped if a policy requires its protection. Any other decision stays the same.
     pub(super) fn apply_port(&self, decision: Decision, port: u8) -> Decision {
         let is_unprotected = self.unprotected.checked_shr(port.into()).unwrap_or(0) & 1 == 1;
         if is_unprotected && decision.to_encrypt().is_some() { Decision::drop(DROP_UNPROTECTED) } else { decision }
     }
 
-    /// Decides what happens to a frame from a protected port. The decision does not depend on keys.
+    /// Decides what happens to a frame from a protected port. The decision does not depend on
+    /// cryptographic keys.
     ///
-    /// Most frames are IPv4 packets without VLAN tag and options and take a fast path. The decision
-    /// is always the same as the decision of [`Database::decide_any`].
+    /// Most frames are IPv4 packets without VLAN tag and options. They take a fast path, which
+    /// makes the same decision as [`Database::decide_any`].
     #[inline(always)]
     pub(super) fn decide(&self, policies: &Policies, frame: &[u8]) -> Decision {
         self.decide_parsed(policies, Plain::parse(frame), frame)
     }
 
-    /// Decides a frame like [`Database::decide`], but is not inlined. The function is for loops
-    /// that rarely call it.
+    /// Decides a frame like [`Database::decide`], for loops that rarely need it. The function is
+    /// not inlined.
     #[inline(never)]
     pub(super) fn decide_out_of_line(&self, policies: &Policies, frame: &[u8]) -> Decision {
         self.decide(policies, frame)
@@ -284,8 +284,8 @@ impl Database {
         }
     }
 
-    /// Decides a plain ESP packet (IPv4 without VLAN tag and options). Returns `None` unless the
-    /// first bucket of its key in the hash table contains an SA without UDP encapsulation.
+    /// Decides a plain ESP packet (IPv4 without VLAN tag and options) by one bucket of the hash
+    /// table. Returns `None` if this bucket contains no SA for ESP without UDP encapsulation.
     #[inline(always)]
     pub(super) fn decide_esp(&self, esp: PlainEsp, isa: impl Isa) -> Option<Decision> {
         let value = self.inbound.get_in_first_bucket(esp.key, isa);
@@ -330,8 +330,8 @@ impl Database {
         bytes: &[u8],
         is_fragment: bool,
     ) -> Option<Decision> {
-        // Reassembly precedes IPsec processing (RFC 4303, section 3.4.1). A packet that is still a
-        // fragment here was not reassembled, so it is dropped.
+        // A fragment at this point was not reassembled, so it is dropped. Reassembly precedes IPsec
+        // processing (RFC 4303, section 3.4.1).
         let found = if is_fragment { Err(DROP_FRAGMENT) } else { self.inbound_sa(packet, encapsulation, bytes) };
         match found {
             Ok((index, sequence)) => Some(Decision::decrypt(index, sequence)),
@@ -340,8 +340,8 @@ impl Database {
         }
     }
 
-    /// Returns the index of the SA for an ESP or AH header, and the sequence number in the header.
-    /// Returns the drop reason if there is no such SA.
+    /// Returns the index of the SA for an ESP or AH header, and the sequence number from the
+    /// header. Returns the drop reason if there is no such SA.
     #[inline]
     fn inbound_sa<A: Endpoint>(
         &self,
@@ -349,7 +349,7 @@ impl Database {
         encapsulation: Encapsulation,
         bytes: &[u8],
     ) -> Result<(u32, u32), u8> {
-        // In AH, four bytes precede the SPI: next header, length and a reserved field (RFC 4302,
+        // In AH, the SPI follows four bytes: next header, length and a reserved field (RFC 4302,
         // section 2).
         let skipped = if encapsulation == Encapsulation::Ah { 4 } else { 0 };
         let Some(&[a, b, c, d, e, f, g, h]) = bytes.get(skipped..).and_then(|bytes| bytes.first_chunk()) else {
@@ -386,8 +386,7 @@ impl Database {
         match bytes {
             // The packet is a keepalive (RFC 3948, section 2.3).
             [0xff] => Some(Decision::drop(DROP_KEEPALIVE)),
-            // The packet begins with the non-ESP marker (RFC 3948, section 2.2), because no SPI is
-            // 0.
+            // No SPI is 0, so this packet begins with the non-ESP marker (RFC 3948, section 2.2).
             [0, 0, 0, 0, ..] => None,
             _ => self.inbound(packet, Encapsulation::Udp, Some(port), bytes, packet.is_fragment()),
         }
@@ -400,8 +399,8 @@ impl Database {
         Self::policy_decision(A::policies(policies).find(packet.source(), packet.destination(), || packet.fields()))
     }
 
-    /// Converts the action of the matching policy to a decision. `None` means that no policy
-    /// matches.
+    /// Converts the action of the matching policy to a decision. `None` stands for the case that no
+    /// policy matches.
     #[inline(always)]
     pub(super) fn policy_decision(action: Option<Action>) -> Decision {
         match action {
@@ -439,8 +438,8 @@ impl Endpoint for u32 {
     }
 }
 
-/// The keys contain a hash of the IPv6 address. The SPI in the key is exact. The kernel compares
-/// the full destination address, so it drops packets to another address with the same hash.
+/// The keys contain a hash of the IPv6 address. Another address may have the same hash. The kernel
+/// therefore compares the full destination address and drops packets to other addresses.
 impl Endpoint for u128 {
     fn sa_key(self, spi: u32) -> u64 {
         Self::pair(self, 0) << 32 | u64::from(spi)
@@ -452,9 +451,8 @@ impl Endpoint for u128 {
 }
 
 impl SteerKey for Database {
-    /// Returns the bucket of the packet's SA, which selects the worker. All packets of an SA have
-    /// the same bucket. SAs are spread evenly over the buckets and thus over the workers. Packets
-    /// without SA use their flow hash.
+    /// Returns the number that selects the worker of a packet. All packets of an SA have the same
+    /// number, the bucket of the SA. Packets without an SA use their flow hash.
     fn steer_key(&self, frame: &[u8], _parsed: &Parsed, flow_hash: u32) -> u32 {
         if let Some(bucket) = self.lengths.bucket_of_fragment(frame) {
             return bucket as u32;

@@ -50,15 +50,16 @@ pub(super) trait Packet {
     /// headers.
     fn protocol(&self) -> u8;
 
-    /// Returns the payload of the IP packet, without IPv6 extension headers. In a fragment after
-    /// the first one, it is any part of the original payload.
+    /// Returns the payload of the IP packet, which begins after any IPv6 extension headers. A
+    /// fragment contains only a part of the original payload.
     fn payload(&self) -> &[u8];
 
-    /// Returns whether the packet is a fragment. In a fragment, the offset is not 0 or more
+    /// Returns whether the packet is a fragment, because its fragment offset is not 0 or more
     /// fragments follow.
     fn is_fragment(&self) -> bool;
 
-    /// Returns whether the packet is a fragment after the first one, so that its offset is not 0.
+    /// Returns whether the packet is a fragment after the first one. Its fragment offset is then
+    /// not 0.
     fn is_later_fragment(&self) -> bool;
 
     /// Returns the fields that selectors compare.
@@ -132,14 +133,14 @@ impl Packet for Ipv4Frame<'_> {
     }
 }
 
-/// Fields of a plain packet: an IPv4 packet with correct lengths, without VLAN tag and IP options.
-/// Most packets are plain.
+/// Fields of a plain packet, which is an IPv4 packet with correct lengths and without VLAN tag and
+/// IP options. Most packets are plain.
 pub(super) struct Plain {
     pub(super) source: u32,
     pub(super) destination: u32,
     pub(super) protocol: u8,
-    /// SPI and sequence number (RFC 4303, section 2). `None` if the packet is not ESP or is a
-    /// fragment.
+    /// SPI and sequence number (RFC 4303, section 2), or `None` if the packet is a fragment or not
+    /// an ESP packet.
     pub(super) esp: Option<(u32, u32)>,
 }
 
@@ -153,11 +154,12 @@ impl Plain {
     pub(super) fn parse(frame: &[u8]) -> Option<Self> {
         let header = frame.first_chunk::<{ Self::BYTES }>()?;
         let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-        // The word contains the EtherType and one byte with version and header length.
+        // The four bytes from offset 12 contain the EtherType, and one byte with the version and
+        // header length.
         let is_plain = word(12) >> 8 == (u32::from(ethertype::IPV4) << 8 | 0x45);
         let total_bytes = (word(ETHERNET_BYTES) & 0xffff) as usize;
-        // The payload length wraps to a large number if the total length is shorter than the
-        // header.
+        // If the total length is shorter than the header, the subtraction wraps and gives a very
+        // large payload length.
         let payload_bytes = total_bytes.wrapping_sub(IPV4_BYTES);
         if !is_plain || payload_bytes > frame.len() - Self::BYTES {
             return None;
@@ -197,8 +199,8 @@ pub(super) struct PlainEsp {
 }
 
 impl PlainEsp {
-    /// Parses a plain ESP packet (IPv4 without VLAN tag and options) with few instructions. Accepts
-    /// exactly the frames for which [`Plain::parse`] returns `esp`.
+    /// Parses a plain ESP packet (IPv4 without VLAN tag and options) with few instructions. The
+    /// function accepts the same ESP packets as [`Plain::parse`].
     #[inline(always)]
     pub(super) fn parse(frame: &[u8]) -> Option<Self> {
         const BYTES: usize = Plain::BYTES + 8;
@@ -207,12 +209,12 @@ impl PlainEsp {
         // Bytes 12 to 19 contain the EtherType, version and header length, type of service, total
         // length and identification.
         let start = eight(12);
-        // The length of the payload after the ESP header wraps to a large number if the packet is
-        // too short for that header.
+        // If the packet is too short for the ESP header, the subtraction wraps and gives a very
+        // large payload length.
         let payload_bytes = (start >> 16 & 0xffff).wrapping_sub((IPV4_BYTES + 8) as u64);
         let is_plain = start >> 40 == (u64::from(ethertype::IPV4) << 8 | 0x45);
         let is_whole = payload_bytes <= (frame.len() - BYTES) as u64;
-        // The mask selects the fragment fields and the protocol in bytes 16 to 23.
+        // The mask keeps the fragment fields and the protocol from bytes 16 to 23 of the frame.
         let is_esp = eight(16) & 0x3fff_00ff == u64::from(protocol::ESP);
         let sequence = u32::from_be_bytes(*header[38..].first_chunk().unwrap_or(&[0; 4]));
         (is_plain && is_whole && is_esp).then_some(Self { key: eight(30), sequence })

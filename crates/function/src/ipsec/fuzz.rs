@@ -1,5 +1,5 @@
-//! Support for fuzzing the inbound path. It contains an `ipsec` function with fixed SAs, and frames
-//! that these SAs authenticate.
+//! Support for fuzzing the inbound path. It provides an `ipsec` function with fixed SAs, and frames
+//! that pass the authentication of these SAs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -81,9 +81,8 @@ pub fn function() -> Arc<dyn Function> {
     super::build(stanza, &context).expect("the stanza is a valid ipsec configuration")
 }
 
-/// Converts fuzzer input to a frame. A first byte of 0xf0 to 0xf2 selects one of the first three
-/// SAs. The other bytes are then the contents of a packet that this SA authenticates. Any other
-/// input is the frame itself.
+/// Converts fuzzer input to a frame. If the first byte is 0xf0, 0xf1 or 0xf2, it selects an SA, and
+/// the remaining bytes become an authentic packet of this SA. Any other input is the frame itself.
 pub fn frame(data: &[u8]) -> Vec<u8> {
     match data {
         [0xf0, inside @ ..] => ipv4(50, &esp(0x1001, inside)),
@@ -103,8 +102,7 @@ fn esp(spi: u32, inside: &[u8]) -> Vec<u8> {
     esp
 }
 
-/// Returns an AH packet that the receiver authenticates. The first byte of `inside` is the next
-/// header.
+/// Returns an authentic AH packet. The first byte of `inside` is the next header.
 fn ah(inside: &[u8]) -> Vec<u8> {
     let (next_header, inside) = inside.split_first().unwrap_or((&4, &[]));
     let mut ah = vec![*next_header, 4, 0, 0, 0, 0, 0x10, 2, 0, 0, 0, 1];

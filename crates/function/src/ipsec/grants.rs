@@ -1,6 +1,6 @@
-//! Sequence numbers that the state folder permits. They end at the ceiling of each SA. A worker
-//! uses numbers up to the ceiling, and asks for more at the mark before the ceiling. The thread of
-//! the state folder makes a higher ceiling durable and then stores it here.
+//! Sequence numbers that each SA may use. The state folder (durable storage) permits the numbers up
+//! to a ceiling. A worker asks for more numbers when it reaches a mark below the ceiling. Another
+//! thread first writes the higher ceiling to the state folder and then stores it here.
 //!
 //! ```text
 //! sequence          mark                  ceiling
@@ -22,13 +22,13 @@ use godwit_state::{Entry, KeyName, Source, State};
 use super::database::Database;
 use super::sa::Sa;
 
-/// Minimum and maximum distance from the last used sequence number of an outbound SA to its
-/// ceiling. After a crash, the SA skips at most the maximum.
+/// Minimum and maximum number of unused sequence numbers up to the ceiling of an outbound SA. A
+/// crash makes the SA skip at most the maximum.
 const OUT: (u64, u64) = (1 << 18, 1 << 26);
 /// Minimum and maximum distance from the largest sequence number of an inbound SA to its ceiling.
-/// After a crash, the SA drops at most the maximum number of authentic packets.
+/// After a crash, the SA drops at most this maximum number of authentic packets.
 const IN: (u64, u64) = (64, 1 << 22);
-/// Time in seconds for which the sequence numbers up to the ceiling suffice at the measured packet
+/// Time in seconds for which a new reservation of sequence numbers lasts at the measured packet
 /// rate.
 const AHEAD_S: f64 = 2.0;
 
@@ -37,10 +37,10 @@ const AHEAD_S: f64 = 2.0;
 struct Grant {
     /// Last sequence number that is durable in the state folder.
     ceiling: AtomicU64,
-    /// Sequence number after which the worker asks for a higher ceiling.
+    /// When an SA has used this sequence number, its worker asks for a higher ceiling.
     mark: AtomicU64,
-    /// For an inbound SA, the largest authentic sequence number whose packet was dropped because it
-    /// was above the ceiling.
+    /// For an inbound SA, the largest authentic sequence number that required a check of the
+    /// ceiling. The packet may have been dropped because its number exceeded the ceiling.
     wanted: AtomicU64,
     /// Whether [`Grants::requests`] contains the index of the SA.
     is_requested: AtomicBool,
@@ -54,12 +54,13 @@ struct User {
     last: u64,
     /// Sequence number after which the SA began in this process.
     first: u64,
-    /// Sequence number and time of the last reservation, to measure the packet rate.
+    /// Last sequence number at the time of the last reservation, and that time. The packet rate is
+    /// measured from them.
     at: (u64, Instant),
 }
 
-/// Sequence numbers that all SAs of a function may use. Without a state folder, all numbers are
-/// permitted.
+/// Sequence numbers that all SAs of a function may use. Without a state folder (durable storage),
+/// all numbers are permitted.
 #[derive(Default)]
 pub(super) struct Grants {
     durable: OnceLock<Durable>,
@@ -78,16 +79,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Grants {
-    /// Permits only sequence numbers that the state folder has reserved. The function is called
-    /// once, before packets arrive.
+    /// Permits only sequence numbers that are reserved in the state folder (durable storage). The
+    /// function is called once, before packets arrive.
     pub(super) fn use_folder(&self, state: Arc<State>, capacity: usize) {
         let grants = (0..capacity).map(|_| Grant::default()).collect();
         let durable = Durable { state, grants, requests: Mutex::default(), users: Mutex::default() };
         drop(self.durable.set(durable));
     }
 
-    /// Returns the sequence number after which an SA begins, and the first reservation for the SA.
-    /// The reservation must be durable before [`Grants::begin`].
+    /// Returns the number after which the sequence numbers of an SA begin, and the first
+    /// reservation. The reservation must be written to durable storage before [`Grants::begin`].
     pub(super) fn plan(&self, sa: &Sa) -> (u64, Option<Entry>) {
         let Some((durable, name)) = self.durable.get().and_then(|durable| Some((durable, sa.durable_name()?))) else {
             return (0, None);
@@ -102,8 +103,8 @@ impl Grants {
         self.durable.get().map_or(Ok(()), |durable| durable.state.reserve(entries))
     }
 
-    /// Permits the sequence numbers of a durable reservation, for an SA that no packet can find
-    /// yet.
+    /// Permits the reserved sequence numbers of an SA that no packet can find yet. The reservation
+    /// is already in durable storage.
     pub(super) fn begin(&self, index: u32, sa: &Sa, first: u64, reserved: Option<Entry>) {
         let Some(durable) = self.durable.get() else { return };
         let mut users = lock(&durable.users);
@@ -126,20 +127,19 @@ impl Grants {
         }
     }
 
-    /// Returns the sequence number after which an SA began in this process.
+    /// Returns the number after which the SA's sequence numbers began in this process.
     pub(super) fn first(&self, index: u32) -> u64 {
         self.durable.get().and_then(|durable| Some(lock(&durable.users).get(&index)?.first)).unwrap_or(0)
     }
 
-    /// Returns the last sequence number that may be used before the next call, which is the mark or
-    /// the ceiling. `next` is the next sequence number to use. Returns `None` if the state folder
-    /// does not permit it durably yet.
+    /// Returns the last sequence number that an SA may use before the next call. `next` is the next
+    /// number to use. Returns `None` if durable storage does not permit it yet.
     #[cold]
     pub(super) fn limit(&self, index: u32, next: u64) -> Option<u64> {
         let Some(durable) = self.durable.get() else { return Some(u64::MAX) };
         let grant = &durable.grants[index as usize];
-        // The ceiling is stored after its mark, so a thread that reads a new ceiling also reads its
-        // mark.
+        // The writer stores the mark before the ceiling. A thread that reads a new ceiling
+        // therefore also reads its mark.
         let ceiling = grant.ceiling.load(Acquire);
         let mark = grant.mark.load(Relaxed);
         if next <= mark {
@@ -161,7 +161,7 @@ impl Grants {
 }
 
 impl Grant {
-    /// Permits sequence numbers up to `ceiling`. The last `ahead` of them are unused.
+    /// Permits sequence numbers up to `ceiling`, of which the last `ahead` numbers are unused.
     fn permit(&self, ceiling: u64, ahead: u64) {
         self.mark.store(ceiling - ahead / 2, Relaxed);
         self.is_requested.store(false, Relaxed);
@@ -181,8 +181,8 @@ impl Source for Database {
             let elapsed = now.duration_since(user.at.1).as_secs_f64().max(1e-3);
             let (least, most) = if user.is_inbound { IN } else { OUT };
             let ahead = (used.saturating_sub(user.at.0) as f64 / elapsed * AHEAD_S) as u64;
-            // The new ceiling is never below the current one, because the worker may already use
-            // numbers up to the current one.
+            // The worker may already use numbers up to the current ceiling, so the new ceiling is
+            // never lower.
             let ceiling = durable.grants[*index as usize].ceiling.load(Relaxed);
             Some(Entry { name: user.name, number: (used + ahead.clamp(least, most)).min(user.last).max(ceiling) })
         };
@@ -193,8 +193,8 @@ impl Source for Database {
         let Some(durable) = self.states.grants.durable.get() else { return };
         let mut users = lock(&durable.users);
         let numbers: HashMap<KeyName, u64> = entries.iter().map(|entry| (entry.name, entry.number)).collect();
-        // Requests that arrived after the call of `due` stay in the list. A slot may have another
-        // SA since its request.
+        // Requests that arrived after the call of `due` stay in the list. A request is removed if
+        // its SA no longer exists.
         lock(&durable.requests).retain(|index| {
             let Some(user) = users.get_mut(index) else { return false };
             let Some(&number) = numbers.get(&user.name) else { return true };

@@ -1,5 +1,5 @@
-//! Host half of `ipsec` (the part of the function that runs on the CPU). It looks up the SA and
-//! assigns sequence numbers before the kernel. After the kernel, it maintains replay windows.
+//! The part of `ipsec` that runs on the CPU. It looks up the SA and assigns sequence numbers before
+//! the kernel, and maintains replay windows after the kernel.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ use crate::{Arrangement, HostHalf, Work};
 
 const VERDICT_DROP: u8 = godwit_abi::VERDICT_DROP;
 
-/// Host half of `ipsec` (the part that runs on the CPU) for one worker. It is aligned to two cache
-/// lines, because processors prefetch cache lines in pairs. Without the alignment, adjacent host
-/// halves of two workers would share such a pair.
+/// The part of `ipsec` that runs on the CPU, for one worker. It is aligned to two cache lines,
+/// because processors prefetch cache lines in pairs. With this alignment, two workers never use the
+/// same pair.
 #[repr(align(128))]
 pub(super) struct IpsecHost {
     pub(super) database: Arc<Database>,
-    /// Whether the packets for the SAs of each bucket are steered to this worker.
+    /// Whether this worker receives the packets of the SAs in each steering bucket.
     owned: [bool; BUCKETS],
     /// Buffers for the current burst.
     burst: Burst,
-    /// Buffer for callers that need one row per packet instead of columns.
+    /// Buffer for callers that need a list of work items instead of one array per field.
     columns: WorkColumns,
     /// State for splitting, joining and creating packets, if the configuration needs it.
     arranger: Option<Box<Arranger>>,
@@ -54,8 +54,8 @@ impl IpsecHost {
         }
     }
 
-    /// Returns the variant and the parameter with which the kernel processes a packet. If the
-    /// packet needs no kernel, returns its outcome (a verdict or a drop reason).
+    /// Returns the variant (kind of processing) and the parameter for the kernel. If the packet
+    /// needs no kernel, returns its verdict or drop reason instead.
     #[inline(always)]
     fn assign_number(&self, decision: Decision, frame_bytes: u16) -> Result<(u8, u64), Outcome> {
         let states = &self.database.states;
@@ -76,14 +76,15 @@ impl IpsecHost {
 }
 
 impl IpsecHost {
-    /// Returns the outbound SA of a packet that must be encapsulated, if this worker owns the SA.
+    /// Returns the outbound SA of a packet that must be encapsulated, or `None` if another worker
+    /// owns the SA.
     #[inline(always)]
     fn owned_outbound(&self, decision: Decision) -> Option<u32> {
         decision.to_encrypt().filter(|&sa| self.owned[Database::bucket(sa)])
     }
 
-    /// Assigns sequence numbers to packets that must be encapsulated, up to the first other packet.
-    /// Returns the number of packets handled. Most packets take this path, so it is a separate loop
+    /// Assigns sequence numbers to packets that must be encapsulated. Stops at the first other
+    /// packet and returns the number of packets handled. Most packets take this separate loop,
     /// whose state fits into registers.
     #[inline(never)]
     fn number_encrypted(&self, decisions: &[Decision], descriptors: &[Descriptor], mut work: Slots<'_>) -> usize {
@@ -101,14 +102,14 @@ impl IpsecHost {
     }
 
     /// Returns the inbound SA and the received sequence number of a packet that must be
-    /// decapsulated, if this worker owns the SA.
+    /// decapsulated. Returns `None` if another worker owns the SA.
     #[inline(always)]
     fn owned_inbound(&self, decision: Decision) -> Option<(u32, u32)> {
         decision.to_decrypt().filter(|&(sa, _)| self.owned[Database::bucket(sa)])
     }
 
-    /// Checks the sequence numbers of packets that must be decapsulated, up to the first other
-    /// packet. Returns the number of packets handled.
+    /// Checks the sequence numbers of packets that must be decapsulated. Stops at the first other
+    /// packet and returns the number of packets handled.
     #[inline(never)]
     fn number_decrypted(&self, decisions: &[Decision], mut work: Slots<'_>) -> usize {
         let states = &self.database.states;
@@ -122,8 +123,8 @@ impl IpsecHost {
         decisions.len()
     }
 
-    /// Sets the outcomes of packets that pass or are dropped without a kernel, up to the first
-    /// other packet. Returns the number of packets handled.
+    /// Sets the results of packets that pass or are dropped without a kernel. Stops at the first
+    /// other packet and returns the number of packets handled.
     #[inline(never)]
     fn number_others(&self, decisions: &[Decision], descriptors: &[Descriptor], mut work: Slots<'_>) -> usize {
         for (index, ((&decision, descriptor), slot)) in
@@ -212,9 +213,8 @@ impl HostHalf for IpsecHost {
     }
 }
 
-/// Records all packets of a bin (a batch of packets for one function) as authentic. Usually the
-/// kernel drops no packet of a bin. This case therefore has a separate loop whose state fits into
-/// registers.
+/// Records all packets of a bin (a batch of packets for one function) as authentic. This separate
+/// loop handles the usual case that the kernel drops no packet. Its state fits into registers.
 #[inline(never)]
 fn accept_all(states: &States, descriptors: &[Descriptor], parameters: &[u64], outcomes: &mut [Outcome]) {
     for ((descriptor, &parameter), outcome) in descriptors.iter().zip(parameters).zip(outcomes) {

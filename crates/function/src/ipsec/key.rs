@@ -1,4 +1,5 @@
-//! Keys in the configuration. They consist of hex digits, which no message or log may show.
+//! Cryptographic keys in the configuration. They are written as hex digits, which no message or log
+//! may show.
 
 use std::fmt;
 
@@ -6,8 +7,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
 use zeroize::Zeroizing;
 
-/// Key from the configuration. Dropping it wipes its memory. Neither `Debug` nor an error shows its
-/// bytes.
+/// Cryptographic key from the configuration. Its memory is wiped on drop. Neither `Debug` nor an
+/// error shows its bytes.
 pub(super) struct Key(Value);
 
 enum Value {
@@ -16,7 +17,7 @@ enum Value {
     NotHex,
 }
 
-/// Error of a key. Its text is written after the name of the key.
+/// Problem of a key. An error message contains the name of the key before this text.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum KeyError {
     #[error("must have {bytes} bytes ({digits} hex digits), but has {found}")]
@@ -53,7 +54,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Accepts a value of any type. Otherwise, the deserializer would report the wrong type and quote
+/// Accepts a value of any type, because the error of the deserializer for a wrong type would quote
 /// the key.
 impl<'de> Deserialize<'de> for Key {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -23,8 +23,8 @@ use super::suite::{Authentication, Cipher, Suite};
 pub const KEY_AREA_BYTES: usize = 320;
 /// Offset of the keys in the key area, in bytes.
 const KEYS: usize = 64;
-/// Offset of the powers 5 to 8 of the GHASH key H in the key area, in bytes. Only keys of
-/// [`AES128_BYTES`] leave space for them.
+/// Offset of the powers 5 to 8 of the GHASH key H, in bytes. Only AES keys of [`AES128_BYTES`]
+/// bytes leave space for these powers in the key area (the keys of one SA).
 const MORE_POWERS: usize = KEYS + 11 * 16;
 const AES128_BYTES: usize = 16;
 /// Offset of the outer HMAC state in the key area, in bytes.
@@ -124,7 +124,8 @@ fn encrypt_block(key: &[u8], block: &mut [u8; 16]) {
     }
 }
 
-/// Reduction polynomial of the field of POLYVAL, as the value of `x^128` (RFC 8452, section 3).
+/// Reduction polynomial of the field of POLYVAL, without the term `x^128` (RFC 8452, section 3).
+/// Bit `n` stands for `x^n`.
 const POLYNOMIAL: u128 = 0xc200_0000_0000_0000_0000_0000_0000_0001;
 
 fn times_x(a: u128) -> u128 {
@@ -136,8 +137,8 @@ fn dot(a: u128, b: u128) -> u128 {
     let mut product = 0;
     for bit in 0..128 {
         product ^= a & (b >> bit & 1).wrapping_neg();
-        // The product is divided by x. If bit 0 is set, the polynomial is added first. It clears
-        // bit 0 and sets bit 128, which becomes bit 127.
+        // Each step divides the product by x with a right shift. If bit 0 is set, the polynomial is
+        // added before the shift, which clears bit 0.
         product = product >> 1 ^ ((POLYNOMIAL >> 1 | 1 << 127) & (product & 1).wrapping_neg());
     }
     product

@@ -18,22 +18,24 @@ const L2_BYTES: usize = 14;
 
 /// MTUs and keepalive intervals of all SAs.
 pub(super) struct Lengths {
-    /// Maximum length of packets inside the tunnel of each SA, in bytes, by the index of the SA. 0
-    /// means no limit.
+    /// Maximum length of a packet inside the tunnel of each SA, in bytes. The index is that of the
+    /// SA, and 0 means no limit.
     inner_mtus: Box<[AtomicU16]>,
     /// Length of the longest frame that fits into the tunnel of every SA, in bytes.
     frame_bytes: AtomicUsize,
-    /// Keepalive interval of each SA, in seconds, by the index of the SA. 0 means that the SA sends
-    /// no keepalives.
+    /// Interval between the keepalives of each SA, in seconds. The index is that of the SA, and 0
+    /// means that the SA sends no keepalives.
     keepalives: Box<[AtomicU16]>,
     has_keepalives: AtomicBool,
-    /// Reassembly limits, if reassembly is enabled. Each worker replaces `frame_bytes` by the limit
-    /// of its own packet buffers.
+    /// Reassembly limits, or `None` if reassembly is disabled. Each worker replaces the frame size
+    /// limit by the size of its own packet buffers.
     pub(super) reassembly: Option<Limits>,
-    /// Steering bucket of each pair of endpoints of inbound SAs. All SAs between two endpoints
-    /// share it. The table is used only with reassembly.
+    /// Steering bucket (number that selects the worker) for each pair of endpoints of inbound SAs.
+    /// The table is used only with reassembly, because all fragments between two endpoints must
+    /// reach one worker.
     peers: Lookup,
-    /// Number of inbound SAs between each pair of endpoints. The packet path does not use it.
+    /// Number of inbound SAs between each pair of endpoints. It is only used when SAs are added or
+    /// removed.
     peer_sas: Mutex<HashMap<u64, u32>>,
 }
 
@@ -63,8 +65,8 @@ impl Lengths {
         if let Some(pair) = self.pair(sa) {
             let mut sas = self.peer_sas.lock().unwrap_or_else(PoisonError::into_inner);
             let count = sas.entry(pair).or_default();
-            // The table has capacity for one pair per SA, so a failed insertion is very unlikely.
-            // If a pair has no entry, its fragments are steered by their flow hash.
+            // Insertion almost never fails, because the table has capacity for one pair of
+            // endpoints per SA. Without an entry, fragments are steered by their flow hash.
             let _ = *count > 0 || self.peers.insert(pair, bucket as u64);
             *count += 1;
         }
@@ -93,7 +95,7 @@ impl Lengths {
         })
     }
 
-    /// Returns the steering bucket that an inbound SA must have, because other SAs have the same
+    /// Returns the steering bucket that an inbound SA shares with other SAs between the same
     /// endpoints. Returns `None` if there are no such SAs.
     pub(super) fn bucket(&self, sa: &Sa) -> Option<usize> {
         self.pair(sa).and_then(|pair| self.peer(pair))
@@ -121,8 +123,8 @@ impl Lengths {
             }
             _ => return None,
         };
-        // UDP fragments after the first one do not contain ports, so all UDP packets between the
-        // endpoints are reassembled. A reassembled packet that is not ESP in UDP finds no SA.
+        // A UDP fragment after the first one contains no ports, so it may belong to ESP in UDP. All
+        // UDP fragments between the endpoints of an SA are therefore reassembled.
         matches!(number, protocol::ESP | protocol::AH | protocol::UDP).then(|| self.peer(pair)).flatten()
     }
 
@@ -153,7 +155,8 @@ impl Lengths {
     }
 }
 
-/// Returns whether a frame may be a fragment. If the result is true, a full parse must confirm it.
+/// Returns whether a frame may be a fragment. The check is fast but not exact, so the caller must
+/// parse the frame if the result is true.
 #[inline]
 fn is_perhaps_fragment(frame: &[u8]) -> bool {
     let be16 = |at: usize| frame.get(at..at + 2).map_or(0, |word| u16::from_be_bytes([word[0], word[1]]));
@@ -175,8 +178,8 @@ fn pair_ipv4(source: u32, destination: u32) -> u64 {
     u64::from(source) << 32 | u64::from(destination)
 }
 
-/// Returns a hash of two IPv6 addresses. If the hash equals the hash of two endpoints, fragments of
-/// other senders are held too. The reassembly limits bound their number.
+/// Returns a hash of two IPv6 addresses. Other senders may have the same hash as the endpoints of
+/// an SA. Their fragments are then also stored, up to the reassembly limits.
 fn pair_ipv6(source: u128, destination: u128) -> u64 {
     let fold = |address: u128| mix((address >> 64) as u64 ^ mix(address as u64));
     mix(fold(source) ^ fold(destination).rotate_left(1))

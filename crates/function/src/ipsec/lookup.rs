@@ -33,13 +33,13 @@ pub(super) struct Lookup {
 #[repr(align(64))]
 struct Bucket {
     keys: Four,
-    /// Values of the keys, each stored plus one. 0 marks a free slot. The last value also contains
-    /// the flag [`OVERFLOWED`].
+    /// Values of the keys, each increased by 1. The number 0 marks a free slot. The last value also
+    /// contains the flag [`OVERFLOWED`].
     values: [AtomicU64; WAYS],
 }
 
-/// Flag of a bucket. It means that some key whose first bucket is this one may be stored in its
-/// second bucket.
+/// Flag of a bucket that was full when a key was inserted. Such a key is stored in its second
+/// bucket instead, so a lookup must search both buckets.
 const OVERFLOWED: u64 = 1 << 63;
 
 impl Bucket {
@@ -55,21 +55,21 @@ impl Bucket {
 
     #[inline]
     fn get(&self, key: u64) -> u64 {
-        // All keys are compared without a branch, because the matching slot is unpredictable. A
-        // free slot may hold a stale copy of the key. A used slot with this key precedes it,
-        // because a key is stored in the first free slot.
+        // All keys are compared without a branch, because no branch predictor can predict the
+        // matching slot. A free slot may still contain an old copy of the key. The used slot comes
+        // first, because a key is stored in the first free slot.
         let same = |way: usize| u32::from(self.key(way) == key) << way;
         self.get_among(key, same(0) | same(1) | same(2) | same(3))
     }
 
-    /// Returns the value of `key`. Bit `n` of `ways` is set if the key of slot `n` was equal to
-    /// `key`.
+    /// Returns the value of `key`. Bit `n` of `ways` is set if slot `n` contained `key` when the
+    /// caller compared the keys.
     #[inline(always)]
     fn get_among(&self, key: u64, ways: u32) -> u64 {
         let way = ways.trailing_zeros() as usize % WAYS;
         let value = self.value(way);
-        // The key is compared before and after the value is loaded. If another thread has stored
-        // another key in between, the second comparison fails.
+        // The slot's key is compared again after its value is loaded. The comparison fails if
+        // another thread has stored another key meanwhile.
         if ways != 0 && self.key(way) == key { value } else { Lookup::ABSENT }
     }
 
@@ -97,7 +97,7 @@ impl Bucket {
         free.is_some()
     }
 
-    /// Stores the encoded value of slot `way`. The flag of the bucket does not change.
+    /// Stores the encoded value of slot `way`, without changing the bucket's [`OVERFLOWED`] flag.
     fn set(&self, way: usize, stored: u64) {
         let mark = self.values[way].load(Ordering::Relaxed) & OVERFLOWED;
         self.values[way].store(stored | mark, Ordering::Release);
@@ -127,9 +127,8 @@ impl Lookup {
         }
     }
 
-    /// Inserts a key that is not in the table. Returns false if there is no free slot. This is very
-    /// unlikely unless the table holds more keys than its capacity. Only one thread may change the
-    /// table at a time.
+    /// Inserts a key that is not in the table. Returns false if both of its buckets are full, which
+    /// is very unlikely within the capacity. Only one thread may change the table at a time.
     pub(super) fn insert(&self, key: u64, value: u64) -> bool {
         debug_assert!(value < OVERFLOWED - 1);
         let (first, second) = self.buckets_of(key);
@@ -150,8 +149,8 @@ impl Lookup {
         inserted
     }
 
-    /// Moves one key from its full first bucket to its second bucket, to make room for another key.
-    /// Returns false if that is not possible.
+    /// Moves one key from a full bucket to the second bucket of this key, to make room for another
+    /// key. Returns false if no key can move.
     fn make_room(&self, full: usize) -> bool {
         let bucket = &self.buckets[full];
         (0..WAYS).any(|way| {
@@ -214,12 +213,11 @@ impl Lookup {
     }
 }
 
-/// Returns a hash of a key. Its two halves select the two buckets of the key. Different keys have
-/// different hashes.
+/// Returns a hash of a key. The two halves of the hash select the two buckets of the key. Different
+/// keys have different hashes.
 ///
-/// All bits of the key affect the upper bits of the product, and these affect the lower half of the
-/// hash. The function needs one multiplication less than [`mix`]. If it distributes the keys of a
-/// new table badly, the table gets more buckets.
+/// The function needs one multiplication less than [`mix`], but distributes some sets of keys
+/// badly. A new table with such keys gets more buckets.
 #[inline(always)]
 fn spread(key: u64) -> u64 {
     let product = (key ^ key >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -291,7 +289,8 @@ mod tests {
     fn moves_a_key_out_of_a_full_bucket() {
         let table = Lookup::with_capacity(64);
         let (first, second) = table.buckets_of(0);
-        // Both buckets of key 0 are filled with keys whose first bucket is one of these two.
+        // Both buckets of key 0 are filled with keys that have one of these buckets as their first
+        // bucket.
         let keys: Vec<u64> = (1..).filter(|&key| [first, second].contains(&table.buckets_of(key).0)).take(9).collect();
         assert!(keys.iter().all(|&key| table.insert(key, key)) && table.insert(0, 77));
         assert_eq!(table.get(0), 77);

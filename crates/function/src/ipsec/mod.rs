@@ -80,7 +80,7 @@ pub const VARIANT_DECRYPT: u8 = suite::variant(0, true);
 /// Registration of this function kind.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
-/// Number of bits of the kernel parameter that hold the sequence number.
+/// Number of bits of the sequence number in the parameter that the kernel receives for each packet.
 const SEQUENCE_BITS: u32 = 44;
 
 /// Packs the index of an SA and the sequence number of a packet into the parameter that the kernel
@@ -89,14 +89,15 @@ pub const fn parameter(sa: u32, sequence: u64) -> u64 {
     (sa as u64) << SEQUENCE_BITS | sequence
 }
 
-/// Unpacks the index of the SA and the sequence number from a [`parameter`].
+/// Unpacks the index of an SA and the sequence number of a packet from the kernel's [`parameter`].
 const fn sa_and_sequence(parameter: u64) -> (u32, u64) {
     ((parameter >> SEQUENCE_BITS) as u32, parameter & ((1 << SEQUENCE_BITS) - 1))
 }
 
 /// Interval between checks whether replaced and deleted SAs can be wiped from memory.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum number of SAs. The kernel parameter has 20 bits for the index of an SA.
+/// Maximum number of SAs. The parameter that the kernel receives for each packet has 20 bits for
+/// the index of an SA.
 const SAS_MAX: usize = 1 << 20;
 /// Maximum number of policies.
 const POLICIES_MAX: usize = 1 << 20;
@@ -149,7 +150,8 @@ impl Ipsec {
             Some(given) => within("sa_capacity", given, sas.len().max(1)..SAS_MAX + 1)?,
             None => {
                 let spread_evenly = |count: usize| count + count / 4 + 2 * BUCKETS;
-                // With reassembly, SAs with the same endpoints share a steering bucket.
+                // With reassembly, all SAs with the same endpoints use slots of one steering
+                // bucket.
                 let per_bucket = reassembly.map_or(0, |_| max_sas_per_endpoint_pair(&sas));
                 spread_evenly(sas.len()).max(BUCKETS * (per_bucket + per_bucket / 4 + 2)).min(SAS_MAX)
             }
@@ -159,8 +161,8 @@ impl Ipsec {
             Some(given) => within("selector_capacity", given, own_selectors.max(1)..(1 << 24) + 1)?,
             None => own_selectors + own_selectors / 4 + 2 * BUCKETS,
         };
-        // The image has one more selector, which accepts every packet. All SAs that accept every
-        // packet share it.
+        // The table image contains one more selector, which accepts every packet. All SAs that
+        // accept every packet share this selector.
         let shape = Shape { sas: capacity.next_multiple_of(BUCKETS), selectors: selectors + 1 };
         let room = Room::new(&sas, headroom_bytes.unwrap_or(0), tailroom_bytes.unwrap_or(0));
         let mut control = Control::new(shape, room, reassembly, arranges, path_mtu, unprotected)?;
@@ -230,8 +232,8 @@ impl Function for Ipsec {
     }
 
     fn notices(&self) -> Vec<String> {
-        // A command may hold the lock while it waits for packets to drain. In this case, the
-        // function returns at once, and the caller tries again later.
+        // A command may hold the lock for a long time while it waits for packets in flight. The
+        // function then returns no notices, and the caller tries again later.
         match self.control.try_lock() {
             Ok(mut control) if self.database.states.take_events() => control.notices(),
             _ => Vec::new(),

@@ -53,8 +53,8 @@ impl Action {
     }
 }
 
-/// Minimum number of policies that a group needs for a hash table. A lookup in a table takes as
-/// long as a comparison with this many policies, measured with `examples/prepare_ipsec.rs`.
+/// Minimum number of policies in a group that uses a hash table. One table lookup takes as long as
+/// comparing a packet with this many policies (measured by `examples/prepare_ipsec.rs`).
 const GROUP_MIN: usize = 4;
 
 /// All policies, indexed for searching.
@@ -65,7 +65,7 @@ pub(super) struct Policies {
 
 impl Policies {
     /// Builds the index of the policies. There can be at most 2^30 policies and 2^30 SAs, because
-    /// an [`Answer`] has space for 30-bit indexes.
+    /// their indexes must fit into 30 bits of an [`Answer`].
     pub(super) fn new(policies: &[Policy]) -> Self {
         debug_assert!(policies.len() <= 1 << 30);
         Self { ipv4: FamilyPolicies::new(policies), ipv6: FamilyPolicies::new(policies) }
@@ -77,8 +77,8 @@ impl Policies {
         &self.ipv4
     }
 
-    /// Makes a policy with the action `protect` use another SA. `order` is the index of the policy.
-    /// A concurrent search finds the old or the new SA.
+    /// Replaces the SA of a policy with the action `protect`. `order` is the index of the policy. A
+    /// concurrent search finds either the old or the new SA.
     pub(super) fn set_sa(&self, order: u32, policy: &Policy, sa: u32) {
         self.ipv4.set_sa(order, &policy.selector, sa);
         self.ipv6.set_sa(order, &policy.selector, sa);
@@ -87,7 +87,7 @@ impl Policies {
 
 /// Address type by which policies are indexed.
 pub(super) trait PolicyAddress: Address {
-    /// Whether different address pairs always have different [`PolicyAddress::pair`] keys.
+    /// Whether [`PolicyAddress::pair`] returns different keys for different address pairs.
     const IS_EXACT: bool;
 
     /// Returns the key of a pair of a source and a destination address.
@@ -129,27 +129,28 @@ impl PolicyAddress for u128 {
 pub(super) struct FamilyPolicies<A> {
     /// Groups in the order of their first policies.
     groups: Vec<Group<A>>,
-    /// Lists of candidate policies, one after the other. The [`Answer`]s in the tables of the
-    /// groups refer to them.
+    /// Lists of candidate policies, one after the other. An [`Answer`] in a hash table contains the
+    /// position of a list.
     lists: Vec<Rule<A>>,
-    /// Policies whose groups are too small for a hash table, in order.
+    /// Policies without a hash table, in order. Their groups have too few policies for a table.
     rest: Vec<Rule<A>>,
-    /// Whether the table of one group holds all policies. A lookup in this table then gives the
-    /// final answer.
+    /// Whether one hash table contains all policies, so that one lookup decides a packet.
     is_one_table: bool,
 }
 
 /// Hash table that holds all policies for IPv4.
 #[derive(Clone, Copy)]
 pub(super) struct Table<'a> {
-    /// Masks of the source and the destination prefix, in the layout of [`PolicyAddress::pair`].
+    /// Masks of the source and destination prefix, packed into one number like two addresses by
+    /// [`PolicyAddress::pair`].
     masks: u64,
     lookup: &'a Lookup,
 }
 
 impl Table<'_> {
-    /// Returns the SA that protects packets with this address pair, if the first bucket of the pair
-    /// holds it. If the result is `None`, the caller must call [`Table::answer`].
+    /// Returns the SA that protects packets with this address pair. The function searches only one
+    /// of two buckets of the hash table. If it returns `None`, the caller must call
+    /// [`Table::answer`].
     #[inline(always)]
     pub(super) fn first_bucket_sa(self, pair: u64, isa: impl Isa) -> Option<u32> {
         Answer(self.lookup.get_in_first_bucket(pair & self.masks, isa)).sa()
@@ -186,7 +187,7 @@ impl<A: PolicyAddress> Group<A> {
     }
 }
 
-/// Policy in the index. `order` is the number of policies that precede it.
+/// Policy in the index. `order` is its position among all policies.
 struct Rule<A> {
     pattern: Pattern<A>,
     action: AtomicU32,
@@ -208,15 +209,16 @@ impl<A: Address> Rule<A> {
     fn applies_to(&self, fields: &PacketFields<A>) -> bool {
         match self.pattern.matches(fields) {
             Match::Yes => true,
-            // A fragment without ports must not evade a policy that discards packets to its port.
+            // A fragment may not contain its ports. It must not evade a policy that discards
+            // packets to a certain port.
             Match::Unknown => self.action() == Action::Discard,
             Match::No => false,
         }
     }
 }
 
-/// Result of a table lookup, packed into one number. If several tables give a result, the smallest
-/// number has precedence:
+/// Result of a table lookup, packed into one number. If several tables return results, the smallest
+/// number takes precedence, because it has the first policy:
 ///
 /// ```text
 /// | order of the policy | action or list |
@@ -228,9 +230,9 @@ pub(super) struct Answer(u64);
 impl Answer {
     /// No policy matches.
     const NONE: Self = Self(Lookup::ABSENT);
-    /// Flag in the lower half of an answer. If it is set, the answer is a list of candidate
-    /// policies. The other bits of the lower half are the index of the list. The order is the order
-    /// of the first policy in the list.
+    /// Flag in the lower half of a table lookup's result. It marks a list of candidate policies,
+    /// whose index is in the other bits of the lower half. The upper half then holds the order of
+    /// the first policy in the list.
     const LIST: u32 = 1 << 30;
 
     fn new(order: u32, action: Action) -> Self {
@@ -245,7 +247,7 @@ impl Answer {
         (self.0 >> 32) as u32
     }
 
-    /// Returns the index of the list in [`FamilyPolicies::lists`] if the answer is a list.
+    /// Returns the position of a list in [`FamilyPolicies::lists`] if the answer is a list.
     fn as_list(self) -> Option<usize> {
         let low = self.0 as u32;
         (low >> 30 == 1).then_some((low & !Self::LIST) as usize)
@@ -292,15 +294,15 @@ impl<A: PolicyAddress> FamilyPolicies<A> {
         family
     }
 
-    /// Adds a group of policies with the same prefix lengths. `rules` contains at least one policy,
-    /// and its policies are in order.
+    /// Adds a group of policies that have the same prefix lengths. `rules` contains these policies
+    /// in order, and at least one.
     fn add_group(&mut self, masks: (A, A), rules: Vec<Rule<A>>) {
         let first = rules[0].order;
         let mut by_prefixes = HashMap::<u64, Vec<Rule<A>>>::new();
         for rule in rules {
             let same = by_prefixes.entry(prefixes(&rule.pattern)).or_default();
-            // A policy that compares only the prefixes matches all packets of its table entry.
-            // Later policies of the entry are never reached.
+            // If a policy compares only addresses, it matches all packets that reach this table
+            // entry. Later policies of the entry can never apply.
             if !A::IS_EXACT || same.last().is_none_or(|before| !before.pattern.is_address_only()) {
                 same.push(rule);
             }
@@ -326,8 +328,8 @@ impl<A: PolicyAddress> FamilyPolicies<A> {
     }
 
     /// Returns the action of the first matching policy, or `None` if no policy matches. `fields`
-    /// extracts the fields of the packet. It is called only if the addresses do not suffice, which
-    /// is rare.
+    /// extracts the fields of the packet. It is called only in the rare case that the addresses do
+    /// not determine the policy.
     #[inline(always)]
     pub(super) fn find(&self, source: A, destination: A, fields: impl Fn() -> PacketFields<A>) -> Option<Action> {
         match self.groups.first() {
@@ -336,8 +338,8 @@ impl<A: PolicyAddress> FamilyPolicies<A> {
         }
     }
 
-    /// Searches the policies like [`FamilyPolicies::find`], for any combination of groups, lists
-    /// and other policies.
+    /// Searches the policies like [`FamilyPolicies::find`]. The function supports several hash
+    /// tables, lists of candidates, and policies without a table.
     #[inline(never)]
     fn find_general(&self, source: A, destination: A, fields: impl Fn() -> PacketFields<A>) -> Option<Action> {
         let mut found = Answer::NONE;
@@ -550,7 +552,7 @@ mod tests {
 
     #[test]
     fn random_databases_use_tables_lists_and_the_rest() {
-        // The comparisons with a linear search are meaningful only if the random policies use every
+        // The comparison with a linear search is meaningful only if the random policies use every
         // part of the index.
         let mut runner = proptest::test_runner::TestRunner::deterministic();
         let (mut groups, mut lists, mut rest, mut actions) = (0, 0, 0, [0; 4]);

@@ -1,5 +1,5 @@
-//! Anti-replay window of an SA. It is a ring of bit blocks that never shifts (RFC 6479). This
-//! module also infers the upper half of extended sequence numbers.
+//! Anti-replay window of an SA. It is a ring of bit blocks in which no bits are shifted (RFC 6479).
+//! This module also infers the upper half of extended sequence numbers.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const BLOCK: u64 = u64::BITS as u64;
 /// Number of sequence numbers in a cache line.
 const LINE: u64 = 8 * BLOCK;
-/// Number of blocks in a ring. The ring records more sequence numbers than the largest window.
-/// While a packet waits for authentication, other packets in flight may advance the window beyond
-/// its sequence number.
+/// Number of blocks in a ring. A ring is larger than the largest window, because the window may
+/// advance while a packet waits for authentication. The packet's number must still fit into the
+/// ring.
 const BLOCKS: u64 = 128;
 
 /// Maximum window size, in packets.
@@ -17,7 +17,8 @@ pub(super) const WINDOW_MAX: u32 = 4096;
 /// Minimum window size, in packets (RFC 4303, section 3.4.3).
 pub(super) const WINDOW_MIN: u32 = 32;
 
-/// Record of the recent sequence numbers whose packets were authentic. Only one thread writes it.
+/// Set of the recent sequence numbers whose packets were authentic. Only one thread changes the
+/// set.
 #[repr(align(64))]
 pub(super) struct Ring([AtomicU64; BLOCKS as usize]);
 
@@ -27,7 +28,7 @@ impl Default for Ring {
     }
 }
 
-/// Ring whose first block is shifted by a number of cache lines.
+/// Ring of bit blocks whose start is shifted by `lines` cache lines.
 #[derive(Clone, Copy)]
 pub(super) struct RotatedRing<'a> {
     pub(super) ring: &'a Ring,
@@ -52,8 +53,8 @@ impl RotatedRing<'_> {
         self.ring.commit(self.rotated(largest), self.rotated(sequence))
     }
 
-    /// Adds the offset of the ring to a sequence number. The sum cannot overflow, because sequence
-    /// numbers have at most 44 bits.
+    /// Adds the offset of the first block to a sequence number. The sum cannot overflow, because
+    /// sequence numbers have at most 44 bits.
     #[inline(always)]
     fn rotated(self, sequence: u64) -> u64 {
         sequence + self.lines as u64 * LINE
@@ -78,11 +79,12 @@ impl Ring {
         self.0.iter().for_each(|block| block.store(0, Relaxed));
     }
 
-    /// Records all sequence numbers up to `largest`, for an SA that continues after this number.
+    /// Marks all sequence numbers up to `largest` as received. The SA then continues after
+    /// `largest`.
     pub(super) fn fill(&self, largest: u64) {
         self.0.iter().for_each(|block| block.store(u64::MAX, Relaxed));
-        // Later sequence numbers of this block are new. Later blocks are cleared when a sequence
-        // number first reaches them.
+        // Higher sequence numbers in this block are not marked. A later block is cleared when a
+        // sequence number first reaches it.
         self.block(largest).store(Self::bit(largest) | (Self::bit(largest) - 1), Relaxed);
     }
 
@@ -94,21 +96,21 @@ impl Ring {
         1 << (sequence % BLOCK)
     }
 
-    /// Returns whether an authentic packet with this sequence number was recorded. `sequence` must
-    /// lie within the window and must not exceed the largest recorded number.
+    /// Returns whether a sequence number was recorded. `sequence` must lie within the window and
+    /// must not exceed the largest recorded number.
     #[inline]
     pub(super) fn has(&self, sequence: u64) -> bool {
         self.block(sequence).load(Relaxed) & Self::bit(sequence) != 0
     }
 
-    /// Records a sequence number, which may exceed the largest recorded number `largest`. Returns
-    /// false if it is already recorded or too old for the ring.
+    /// Records a sequence number. `largest` is the largest number recorded before. Returns false if
+    /// the new number was recorded already or is too old for the ring.
     #[inline]
     pub(super) fn commit(&self, largest: u64, sequence: u64) -> bool {
         let (last, current) = (largest / BLOCK, sequence / BLOCK);
         if current > last {
-            // The blocks in between are cleared, because they hold sequence numbers that are one
-            // ring length older.
+            // These blocks still contain marks of old sequence numbers, so they are cleared. The
+            // old numbers are one ring length below the new ones.
             for block in last + 1..=current.min(last + BLOCKS) {
                 self.0[(block % BLOCKS) as usize].store(0, Relaxed);
             }
@@ -130,7 +132,7 @@ pub(super) fn infer(largest: u64, low: u32, window: u64) -> Option<u64> {
     let (largest_high, largest_low) = (largest >> 32, largest & 0xffff_ffff);
     let low = u64::from(low);
     let high = if largest_low >= window - 1 {
-        // All sequence numbers in the window have the same upper half.
+        // The upper half of the sequence number does not change within the window.
         if low >= largest_low - (window - 1) { largest_high } else { largest_high + 1 }
     } else if low >= (1 << 32) + largest_low - (window - 1) {
         largest_high.checked_sub(1)?
@@ -148,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the smallest sequence number that has these lower 32 bits and is not older than the
+    /// Returns the smallest sequence number that has the lower half `low` and is not older than the
     /// window.
     fn nearest(largest: u64, low: u32, window: u64) -> Option<u64> {
         let before_window = largest as i128 - window as i128;
@@ -169,8 +171,8 @@ mod tests {
             prop_assert_eq!(infer(largest, received, window), nearest(largest, received, window));
         }
 
-        /// Compares the ring with a set that forgets old sequence numbers. Some of the sequence
-        /// numbers jump far forward or far back.
+        /// Compares the ring with a simple set of sequence numbers. Some of the numbers jump far
+        /// forward or back.
         #[test]
         fn behaves_as_a_set(first in prop_oneof![Just(0), 1..100_000u64], steps in prop::collection::vec(
             prop_oneof![8 => -300..300i64, 2 => -9000..9000i64, 1 => -100_000..100_000i64], 1..400,

@@ -1,5 +1,5 @@
-//! Security association (RFC 4301, section 4.4.2.1), and the headroom and tailroom that its packets
-//! need.
+//! Security association (SA; RFC 4301, section 4.4.2.1), and the headroom and tailroom that its
+//! packets need.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use super::config::{Direction, Mode};
 use super::selector::Selector;
 use super::suite::{Authentication, Cipher, Protocol, SUITES, Suite};
 
-/// Security association. Dropping it wipes its keys, and its `Debug` output omits them.
+/// Security association. Its keys are wiped on drop, and its `Debug` output omits them.
 pub(super) struct Sa {
     pub(super) name: String,
     pub(super) spi: u32,
@@ -18,15 +18,15 @@ pub(super) struct Sa {
     /// Suite number: the index in [`SUITES`].
     pub(super) suite: u8,
     pub(super) mode: Mode,
-    /// Source endpoint of the tunnel, or source host in transport mode. `destination` has the same
-    /// address family.
+    /// Source of the tunnel's outer packets, or source host in transport mode. `destination` has
+    /// the same address family.
     pub(super) source: IpAddr,
     pub(super) destination: IpAddr,
-    /// Key of the cipher or of GMAC, without the salt. The suite defines its length.
+    /// Key of the cipher or of GMAC, without the salt. The cipher suite determines its length.
     pub(super) key: Zeroizing<Vec<u8>>,
-    /// Salt, which precedes the IV in the nonce. Only some suites use it.
+    /// Salt, which precedes the IV in the nonce. Only some cipher suites use it.
     pub(super) salt: Zeroizing<[u8; 4]>,
-    /// HMAC key. It is empty if the SA uses another authentication than HMAC.
+    /// HMAC key. It is empty if the SA does not use HMAC.
     pub(super) hmac_key: Zeroizing<Vec<u8>>,
     /// Length of the transmitted ICV, in bytes.
     pub(super) icv_bytes: u8,
@@ -43,8 +43,7 @@ pub(super) struct Sa {
     /// DSCP of the outer header. `None` copies the DSCP of the inner header.
     pub(super) dscp: Option<u8>,
     pub(super) df: Df,
-    /// Whether ECN is handled in the normal mode of RFC 6040. If not, it is handled in the
-    /// compatibility mode.
+    /// Whether ECN is handled in the normal mode of RFC 6040 instead of the compatibility mode.
     pub(super) ecn: bool,
     /// TTL or hop limit of the outer header.
     pub(super) hop_limit: u8,
@@ -52,10 +51,9 @@ pub(super) struct Sa {
     /// Selectors that the inner packets of an inbound SA must match. An outbound SA has no
     /// selectors.
     pub(super) selectors: Vec<Selector>,
-    /// Whether the operator accepts insecure settings, such as sharing a key with the other
-    /// direction.
+    /// Whether the operator accepts insecure settings, such as one key for both directions.
     pub(super) insecure: bool,
-    /// Whether the operator configures a new key for every start of the process, so that sequence
+    /// Whether the operator configures a new key each time the process starts, so that sequence
     /// numbers may begin at 1.
     pub(super) key_is_new: bool,
 }
@@ -77,8 +75,8 @@ pub(super) enum Df {
     Set,
 }
 
-/// Lifetime of an SA. At a soft limit, the operator is asked to replace the SA. At a hard limit,
-/// the SA ends. `u64::MAX` means no limit.
+/// Lifetime limits of an SA. At a soft limit, the operator is asked to replace the SA. At a hard
+/// limit, the SA ends. `u64::MAX` means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lifetime {
     pub(super) soft_bytes: u64,
@@ -140,22 +138,22 @@ impl Sa {
         outer + header
     }
 
-    /// Returns the maximum number of bytes that the SA adds after a packet.
+    /// Returns the maximum number of bytes that the SA adds after a packet of any length.
     pub(super) fn tailroom_bytes(&self) -> usize {
         (0..16).map(|length| self.tail_bytes(length)).max().unwrap_or(0)
     }
 
-    /// Returns the maximum number of bytes that the SA adds after the packet of a frame. Only the
-    /// remainder of `frame_bytes` (the frame length) modulo 16 matters.
+    /// Returns the maximum number of bytes that the SA adds after the packet in a frame of this
+    /// length. The result depends on `frame_bytes` modulo 16.
     pub(super) fn tail_bytes(&self, frame_bytes: usize) -> usize {
         let suite = self.suite();
         if self.is_inbound() || suite.protocol == Protocol::Ah {
             return 0;
         }
         let block = suite.block_bytes();
-        // A packet that is shorter than its frame ends before the frame and needs no extra room.
-        // The prefix before ESP is the Ethernet header, with or without a VLAN tag. In transport
-        // mode, an IP header of any number of 32-bit words follows the Ethernet header.
+        // A packet that ends before the end of its frame needs no extra room. The data before ESP
+        // is the Ethernet header, with or without a VLAN tag. In transport mode, an IP header of
+        // any number of 32-bit words follows it.
         let prefixes: &[usize] = match self.mode {
             Mode::Tunnel => &[14, 18],
             Mode::Transport => &[14, 14 + 4, 14 + 8, 14 + 12],
@@ -165,7 +163,8 @@ impl Sa {
         padding + ESP_TAIL_BYTES + usize::from(self.icv_bytes)
     }
 
-    /// Gives an outbound tunnel that configures no own path MTU the path MTU of the function.
+    /// Assigns the path MTU of the function to an outbound tunnel that does not configure a path
+    /// MTU.
     pub(super) fn inherit_path_mtu(&mut self, path_mtu: Option<u16>) {
         if self.path_mtu == 0 && !self.is_inbound() && self.mode == Mode::Tunnel {
             self.path_mtu = path_mtu.unwrap_or(0);
@@ -186,17 +185,17 @@ impl Sa {
         Some(inner as u16)
     }
 
-    /// Returns a digest of the key and the salt, if the suite uses a counter as the nonce. If SAs
-    /// of both directions had the same digest, both ends would use the same nonces (RFC 8221,
-    /// section 3).
+    /// Returns a digest of the key and the salt, if the nonces are counters. SAs of opposite
+    /// directions must not have the same digest, because both ends would use the same nonces (RFC
+    /// 8221, section 3).
     pub(super) fn stream_name(&self) -> Option<[u8; 32]> {
         use sha2::{Digest, Sha256};
         let digest = || Sha256::new().chain_update(&*self.key).chain_update(*self.salt).finalize().into();
         self.suite().is_counter_mode().then(digest)
     }
 
-    /// Returns a digest of the key and of all constant inputs of the nonces or IVs. Two outbound
-    /// SAs with the same digest would repeat nonces or IVs. Returns `None` if a repetition is
+    /// Returns a digest of the key and of all constant inputs of the nonces or IVs. Outbound SAs
+    /// with the same digest would repeat nonces or IVs. Returns `None` if a repetition is
     /// impossible or harmless.
     pub(super) fn nonce_name(&self) -> Option<[u8; 32]> {
         use sha2::{Digest, Sha256};
@@ -222,16 +221,16 @@ impl Sa {
         if self.esn { (1 << super::SEQUENCE_BITS) - 1 } else { u32::MAX.into() }
     }
 
-    /// Returns the name under which the state folder keeps the sequence numbers of the SA. The name
-    /// is the same in every process. Returns `None` if the SA accepts repeated sequence numbers.
+    /// Returns the name of the SA's sequence numbers in the state folder (durable storage). It
+    /// stays the same after a restart. Returns `None` if the SA accepts repeated sequence numbers.
     pub(super) fn durable_name(&self) -> Option<[u8; 32]> {
         use sha2::{Digest, Sha256};
         if self.is_inbound() && self.replay_window == 0 {
             return None;
         }
         let digest = Sha256::new().chain_update([u8::from(self.is_inbound())]);
-        // All outbound SAs with the same nonces have the same name, so they share one sequence of
-        // numbers.
+        // All outbound SAs with the same nonce inputs have the same name. They therefore share one
+        // sequence of numbers and repeat no nonce.
         if let Some(nonces) = self.nonce_name() {
             return Some(digest.chain_update(nonces).finalize().into());
         }

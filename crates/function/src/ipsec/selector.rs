@@ -32,8 +32,8 @@ pub(super) struct PacketFields<A> {
     pub(super) source: A,
     pub(super) destination: A,
     pub(super) protocol: u8,
-    /// Source and destination port. `None` if the protocol has no ports, or if the packet does not
-    /// contain the ports.
+    /// Source and destination port, or `None` if the protocol has no ports or if the packet does
+    /// not contain them.
     pub(super) ports: Option<(u16, u16)>,
 }
 
@@ -42,13 +42,14 @@ pub(super) struct PacketFields<A> {
 pub(super) enum Match {
     Yes,
     No,
-    /// The selector has ports, but the packet does not contain its ports. All other fields match.
+    /// The selector requires ports that the packet does not contain. All other fields match.
     Unknown,
 }
 
 /// An address as a number: `u32` for IPv4, `u128` for IPv6.
 pub(super) trait Address: Copy + Eq + Hash + Ord + Default + BitAnd<Output = Self> + Not<Output = Self> {
-    /// Returns the address and the mask of a prefix, if the prefix covers this address family.
+    /// Returns the address and the mask of a prefix, or `None` if the prefix does not cover this
+    /// address family.
     fn bits(prefix: Prefix) -> Option<Bits<Self>>;
 }
 
@@ -124,8 +125,8 @@ impl<A: Address> Pattern<A> {
 }
 
 impl Selector {
-    /// Returns the selector for packets of one address family, or `None` if the selector matches no
-    /// packet of this family.
+    /// Returns the selector for packets of one address family, or `None` if it matches no packet of
+    /// this family.
     pub(super) fn pattern<A: Address>(&self) -> Option<Pattern<A>> {
         Some(Pattern {
             source: A::bits(self.source)?,
@@ -136,8 +137,8 @@ impl Selector {
         })
     }
 
-    /// Returns whether the selector can match any packet. For this, both prefixes must allow the
-    /// same address family.
+    /// Returns whether the selector can match any packet, because both prefixes allow the same
+    /// address family.
     pub(super) fn is_possible(&self) -> bool {
         self.pattern::<u32>().is_some() || self.pattern::<u128>().is_some()
     }

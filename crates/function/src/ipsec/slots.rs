@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use godwit_packet::BUCKETS;
 
-/// Allocator of slots for SAs in the table image. The number of a slot determines the bucket by
-/// which the packets of its SA are steered to a worker. The allocator therefore fills all buckets
-/// evenly.
+/// Allocator of slots for SAs in the table image, which kernels read. The slot of an SA determines
+/// the bucket by which its packets are steered to a worker. The allocator therefore fills all
+/// buckets evenly.
 pub(super) struct SlotAllocator {
     capacity: u32,
     /// Free slots of each bucket that were in use before.
@@ -50,11 +50,11 @@ impl SlotAllocator {
     }
 }
 
-/// Allocator of slots for selectors in the table image. The selectors of an SA occupy consecutive
-/// slots.
+/// Allocator of slots for selectors in the table image, which kernels read. The selectors of an SA
+/// occupy consecutive slots.
 pub(super) struct RangeAllocator {
-    /// Free ranges, as a map from the first slot to the number of slots. Adjacent ranges are always
-    /// merged.
+    /// Free ranges of slots. The map goes from the first slot of a range to the number of slots.
+    /// Adjacent ranges are merged.
     free: BTreeMap<u32, u32>,
 }
 

@@ -34,13 +34,12 @@ use super::{
 pub(super) struct Hot {
     /// Encoded [`SaFacts`].
     facts: AtomicU64,
-    /// For an outbound SA, the last sequence number assigned. For an inbound SA, the lower
-    /// [`SEQUENCE_BITS`] bits hold the largest authentic sequence number. The upper bits hold the
-    /// number of further sequence numbers that may be accepted before the next call of
-    /// [`Grants::limit`].
+    /// For an outbound SA, the last sequence number assigned. For an inbound SA, it consists of two
+    /// numbers. The lower [`SEQUENCE_BITS`] bits hold the largest authentic sequence number. The
+    /// upper bits hold how much this number may grow before the next call of [`Grants::limit`].
     sequence: AtomicU64,
-    /// For an outbound SA, the last sequence number before the limits must be checked again. For an
-    /// inbound SA, the number of authentic packets.
+    /// For an outbound SA, the last sequence number that may be used before the limits must be
+    /// checked again. For an inbound SA, the number of authentic packets.
     stop_or_packets: AtomicU64,
     bytes: AtomicU64,
 }
@@ -76,8 +75,8 @@ pub(super) struct Cold {
     hard_packets: AtomicU64,
 }
 
-/// Properties of an SA that every packet needs, and the events that have occurred. They are packed
-/// into one word:
+/// Properties of an SA that every packet needs, and the events of the SA, such as an expired
+/// lifetime. They are packed into one word:
 ///
 /// ```text
 /// | events | window | flags | variant |
@@ -88,7 +87,7 @@ pub(super) struct SaFacts(u64);
 
 impl SaFacts {
     const ESN: u64 = 1 << 8;
-    /// Flag of an inbound SA that has a lifetime. The lifetime must be checked for each packet.
+    /// Flag of an inbound SA that has a lifetime, which must be checked for each packet.
     const LIMITED: u64 = 1 << 9;
     const WINDOW: u32 = 16;
 
@@ -96,7 +95,7 @@ impl SaFacts {
     pub(super) const WARNED: u64 = 1 << 32;
     /// Event that the soft lifetime has expired.
     pub(super) const SOFT: u64 = 1 << 33;
-    /// Event that the hard lifetime has expired, or that all sequence numbers are used.
+    /// Event that the hard lifetime has expired or that no sequence numbers are left.
     pub(super) const ENDED: u64 = 1 << 34;
 
     fn new(sa: &Sa) -> Self {
@@ -104,8 +103,8 @@ impl SaFacts {
         let window = if sa.is_inbound() { sa.replay_window } else { 0 };
         let Lifetime { soft_bytes, hard_bytes, soft_packets, hard_packets } = sa.lifetime;
         let limits = [soft_bytes, hard_bytes, soft_packets, hard_packets];
-        // Outbound SAs check their limits only at certain sequence numbers, by
-        // [`States::check_limits`].
+        // The flag is for inbound SAs only. Outbound SAs check their limits at certain sequence
+        // numbers, in [`States::check_limits`].
         let is_limited = sa.is_inbound() && limits.into_iter().any(|limit| limit < u64::MAX);
         Self(
             u64::from(variant(sa.suite, sa.is_inbound()))
@@ -131,7 +130,7 @@ impl SaFacts {
         if self.is(Self::ESN) { SEQUENCE } else { u32::MAX.into() }
     }
 
-    /// Returns the last sequence number that an SA uses before the operator is warned.
+    /// Returns the last sequence number that an SA may use before the operator is warned.
     fn sequence_warned(self) -> u64 {
         self.sequence_last() / 4 * 3
     }
@@ -150,30 +149,31 @@ impl Hot {
         self.bytes.load(Relaxed)
     }
 
-    /// Returns the number of packets that used the SA. For an outbound SA, it is the number of
-    /// sequence numbers used after `first`.
+    /// Returns the number of packets that have used the SA. An outbound SA began after the sequence
+    /// number `first` and uses one number per packet.
     pub(super) fn packets(&self, is_inbound: bool, first: u64) -> u64 {
         if is_inbound { self.stop_or_packets.load(Relaxed) } else { self.sequence().saturating_sub(first) }
     }
 }
 
-/// Number of SAs in a bucket whose replay rings are allocated together, on the first use of one of
-/// these SAs.
+/// Number of replay rings that are allocated together, on the first use of an SA among them. The
+/// rings belong to SAs with the same steering bucket.
 const RINGS: usize = 32;
 
 /// Per-packet state of all SAs.
 pub(super) struct States {
-    /// Pages of all buckets, in the order of the buckets. Each bucket has `bucket_pages` pages.
+    /// Pages of all steering buckets, in the order of the buckets. Each bucket has `bucket_pages`
+    /// pages.
     pages: Box<[Page]>,
     bucket_pages: usize,
     cold: Box<[Cold]>,
-    /// Replay rings of all buckets, in the order of the buckets. Each bucket has `bucket_rings`
-    /// blocks of rings.
+    /// Replay rings of all steering buckets, in the order of the buckets. Each bucket has
+    /// `bucket_rings` blocks of [`RINGS`] rings.
     rings: Box<[OnceLock<Box<[Ring; RINGS]>>]>,
     bucket_rings: usize,
     /// Sequence numbers that the state folder permits.
     pub(super) grants: Grants,
-    /// Whether an event has occurred that has not been reported to the operator.
+    /// Whether an event of an SA has not yet been reported to the operator.
     has_events: AtomicBool,
 }
 
@@ -196,8 +196,8 @@ impl States {
     #[inline]
     pub(super) fn hot(&self, index: u32) -> &Hot {
         let (bucket, number) = (index as usize % BUCKETS, index as usize / BUCKETS);
-        // The first SA of each bucket has another offset within its page. With equal offsets, the
-        // SAs would compete for few cache sets.
+        // The state of the first SA in a bucket begins at a different offset in its page for each
+        // bucket. With equal offsets, the SAs would compete for few cache sets.
         let rotated = number + bucket * LINE_SAS;
         &self.pages[bucket * self.bucket_pages + number / PAGE_SAS].0[rotated % PAGE_SAS]
     }
@@ -211,8 +211,8 @@ impl States {
         let (bucket, number) = (index as usize % BUCKETS, index as usize / BUCKETS);
         let rings = &self.rings[bucket * self.bucket_rings + number / RINGS];
         let rings = rings.get_or_init(Ring::array);
-        // The ring of each SA is rotated. Otherwise, rings of SAs with equal sequence numbers would
-        // use the same offset of their pages if there are few SAs per bucket.
+        // The ring of each SA is rotated by some cache lines. Otherwise, SAs with similar sequence
+        // numbers would use the same offset in many pages and compete for few cache sets.
         RotatedRing { ring: &rings[(number + bucket / Ring::LINES) % RINGS], lines: bucket % Ring::LINES }
     }
 
@@ -239,12 +239,12 @@ impl States {
         hot.facts.store(SaFacts::new(sa).0, Relaxed);
     }
 
-    /// Returns the variant and the sequence number of the next packet of an outbound SA, or the
-    /// drop reason. Sequence numbers start at 1 (RFC 4303, section 2.2).
+    /// Returns the variant (kind of processing) and the sequence number for the next packet of an
+    /// outbound SA, or the drop reason. Sequence numbers start at 1 (RFC 4303, section 2.2).
     #[inline]
     pub(super) fn next(&self, index: u32, frame_bytes: u64) -> Result<(u8, u64), u8> {
-        // Only the worker that owns the SA calls this function, so there are no concurrent writes.
-        // No other data depends on the order of the writes.
+        // Only the worker that owns the SA writes these fields, so the loads and stores need no
+        // ordering.
         let hot = self.hot(index);
         debug_assert!(frame_bytes <= FRAME_BYTES_MAX);
         let (facts, last, bytes) = (hot.facts(), hot.sequence.load(Relaxed), hot.bytes() + frame_bytes);
@@ -256,9 +256,8 @@ impl States {
         Ok((facts.variant(), last + 1))
     }
 
-    /// Checks all limits of an outbound SA for the next packet, and computes when the limits must
-    /// be checked again. `bytes` is the number of bytes that the SA has processed, including this
-    /// packet.
+    /// Checks all limits of an outbound SA for the next packet. Also computes the next check.
+    /// `bytes` is the number of bytes that the SA has processed, including this packet.
     #[cold]
     #[inline(never)]
     fn check_limits(&self, index: u32, bytes: u64) -> Result<(), u8> {
@@ -269,8 +268,8 @@ impl States {
         let reason = if next > facts.sequence_last() {
             Some(DROP_SEQUENCE_EXHAUSTED)
         } else if next > hard_packets || bytes > hard_bytes || facts.is(SaFacts::ENDED) {
-            // An ended SA also drops a shorter packet that is within the limit, because the
-            // operator has been told that the SA has ended.
+            // After a packet exceeded the byte limit, a shorter packet may still be within it. This
+            // packet is also dropped, because the operator has been told that the SA has ended.
             Some(DROP_LIFETIME)
         } else {
             None
@@ -290,8 +289,8 @@ impl States {
         if next > soft_packets || bytes > soft_bytes {
             self.record_event(hot, SaFacts::SOFT);
         }
-        // No frame is longer than FRAME_BYTES_MAX, so this number of packets cannot exceed the byte
-        // limits.
+        // Until this sequence number, no byte limit can be exceeded, because no frame is longer
+        // than FRAME_BYTES_MAX.
         let bytes_left = [soft_bytes, hard_bytes].into_iter().filter_map(|limit| limit.checked_sub(bytes)).min();
         let byte_check = bytes_left.map_or(u64::MAX, |left| next.saturating_add(left / FRAME_BYTES_MAX));
         let stops = [facts.sequence_warned(), soft_packets, hard_packets, facts.sequence_last(), byte_check, granted];
@@ -300,8 +299,8 @@ impl States {
         Ok(())
     }
 
-    /// Returns the variant and the full sequence number of a packet for an inbound SA, or the drop
-    /// reason. `sequence_low` is the lower half of the sequence number.
+    /// Returns the variant (kind of processing) and the full sequence number of an inbound packet,
+    /// or the drop reason. `sequence_low` is the lower half of the sequence number.
     #[inline(always)]
     pub(super) fn check(&self, index: u32, sequence_low: u32) -> Result<(u8, u64), u8> {
         let hot = self.hot(index);
@@ -328,8 +327,8 @@ impl States {
         Ok((facts.variant(), sequence))
     }
 
-    /// Records an authentic packet of an inbound SA. Returns the drop reason if the packet must be
-    /// dropped nevertheless.
+    /// Records an authentic packet of an inbound SA. Returns a drop reason if the packet is a
+    /// replay, exceeds the lifetime, or has a number that is not yet permitted.
     #[inline(always)]
     pub(super) fn accept(&self, index: u32, sequence: u64, frame_bytes: u64) -> Result<(), u8> {
         let hot = self.hot(index);
@@ -348,7 +347,7 @@ impl States {
         Ok(())
     }
 
-    /// Returns the value that [`Hot::sequence`] of an inbound SA has after an authentic packet.
+    /// Returns the value of [`Hot::sequence`] after an authentic packet of an inbound SA.
     #[inline(always)]
     fn advance(&self, index: u32, old: u64, sequence: u64) -> Result<u64, u8> {
         let step = sequence.saturating_sub(old & SEQUENCE);
@@ -358,9 +357,9 @@ impl States {
         self.extend(index, sequence)
     }
 
-    /// Returns the value of [`Hot::sequence`] after a packet of an inbound SA whose sequence number
-    /// exceeds the permitted ones. Returns the drop reason if the state folder does not permit this
-    /// number yet.
+    /// Returns the value of [`Hot::sequence`] after a packet whose number exceeds the permitted
+    /// sequence numbers. Returns the drop reason if the state folder (durable storage) does not
+    /// permit this number yet.
     #[cold]
     #[inline(never)]
     fn extend(&self, index: u32, sequence: u64) -> Result<u64, u8> {
@@ -375,7 +374,7 @@ impl States {
         }
     }
 
-    /// Counts a packet that was already received or is too old, and returns the drop reason.
+    /// Counts a packet that is a replay or too old, and returns the drop reason.
     #[cold]
     #[inline(never)]
     fn replayed(&self, index: u32) -> u8 {
@@ -409,8 +408,8 @@ impl States {
         add(if reason == DROP_AUTHENTICATION { &cold.not_authentic } else { &cold.other_drops }, 1);
     }
 
-    /// Returns whether a packet that the kernel dropped for `reason` was authentic. The sequence
-    /// number of an authentic packet counts as used.
+    /// Returns whether packets that the kernel drops for `reason` are authentic. The sequence
+    /// number of an authentic packet must not be accepted again.
     pub(super) fn was_authentic(reason: u8) -> bool {
         matches!(reason, DROP_PADDING | DROP_POLICY_MISMATCH | DROP_DUMMY | DROP_CONGESTION)
     }
@@ -431,7 +430,7 @@ impl States {
         let facts = hot.facts();
         if !facts.is(event) {
             hot.facts.store(facts.0 | event, Relaxed);
-            // The store has release ordering, so that a thread that reads this flag also reads the
+            // This store releases the event, so that a thread that reads the flag also reads the
             // event.
             self.has_events.store(true, Release);
         }

@@ -1,5 +1,5 @@
-//! Suites, each of which combines an IPsec protocol, a cipher, an authentication and a key size.
-//! `kernels/ipsec/suite.h` contains the same list.
+//! Cipher suites, each of which combines an IPsec protocol, a cipher, an authentication and a key
+//! size. `kernels/ipsec/suite.h` contains the same list.
 
 /// IPsec protocol of a suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,7 +32,7 @@ pub enum Authentication {
     Sha1,
     /// HMAC-SHA-256-128 (RFC 4868).
     Sha256,
-    /// GHASH. AES-GCM authenticates with it (RFC 4106). With the null cipher, the suite is AES-GMAC
+    /// GHASH, the authentication of AES-GCM (RFC 4106). With the null cipher, the suite is AES-GMAC
     /// (RFC 4543).
     Ghash,
     /// Poly1305 (RFC 7634).

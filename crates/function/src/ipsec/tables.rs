@@ -1,4 +1,5 @@
-//! Table image of the function, which the kernel reads. `kernels/ipsec/image.h` defines its layout.
+//! Table image of the `ipsec` function, which the kernel reads. It contains the SAs and their
+//! selectors. `kernels/ipsec/image.h` defines its layout.
 //!
 //! ```text
 //! 0        64                          selector_offset
@@ -63,7 +64,7 @@ impl Shape {
             return Err(Error::Value { span: None, message });
         }
         let mut image = Memory::new(bytes, "the SAs of an ipsec function")?;
-        // All these numbers are below the size of the image, which fits into 32 bits.
+        // All these numbers are smaller than the size of the table image, which fits into 32 bits.
         let header = [sas, HEADER_BYTES, selectors, self.selectors(0..0).start].map(|number| number as u32);
         put(&mut image, 0, &[MAGIC]);
         put(&mut image, 4, &header);
@@ -76,14 +77,15 @@ impl Shape {
         first..first + SA_BYTES
     }
 
-    /// Returns the byte range of consecutive selectors in the image.
+    /// Returns the byte range of consecutive selectors in the table image.
     pub(super) fn selectors(self, indexes: Range<u32>) -> Range<usize> {
         let first = HEADER_BYTES + self.sas * SA_BYTES;
         first + indexes.start as usize * SELECTOR_BYTES..first + indexes.end as usize * SELECTOR_BYTES
     }
 }
 
-/// Encodes an SA for the image. `selectors` are the indexes of the SA's selectors in the image.
+/// Encodes an SA for the table image. `selectors` contains the indexes of the SA's selectors in the
+/// image.
 pub(super) fn sa(sa: &Sa, selectors: &Range<u32>) -> Zeroizing<[u8; SA_BYTES]> {
     let mut out = Zeroizing::new([0; SA_BYTES]);
     let flag = |is: bool, flag| if is { flag } else { 0 };

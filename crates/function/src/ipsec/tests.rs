@@ -1,5 +1,5 @@
-//! Tests of configuration, policies and SAs of `ipsec`. The files `tests/ipsec_*.rs` test the
-//! kernel.
+//! Tests of the configuration, policies and SAs of `ipsec`. The kernel has its own tests, in the
+//! files `tests/ipsec_*.rs`.
 
 mod changes;
 mod configuration;
@@ -120,11 +120,12 @@ fn policies_match_in_order() {
         frame(here, there, 17, 0, &ports(511, 500)),
         frame(here, elsewhere, 17, 0, &ports(1, 1)),
         frame(elsewhere, there, 1, 0, &[]),
-        // A TCP fragment after the first one may belong to a connection to the discarded port. A
-        // first fragment contains its ports.
+        // A later TCP fragment contains no ports, so it may belong to a connection to the discarded
+        // port. A first fragment contains its ports.
         frame(here, there, 6, 0x0001, &ports(1, 1)),
         frame(here, there, 6, 0x2000, &ports(1, 1)),
-        // A UDP fragment that does not contain ports does not match the bypass policy.
+        // A UDP fragment that contains no ports does not match the bypass policy, which requires a
+        // port.
         frame(here, there, 17, 0x0001, &ports(500, 500)),
         // The TCP header is too short to contain the ports.
         frame(here, there, 6, 0, &[0, 1]),
@@ -277,8 +278,8 @@ fn two_outbound_sas_may_share_an_spi() {
 }
 
 proptest! {
-    /// The host half (the part of the function that runs on the CPU) never panics, and returns work
-    /// for every frame.
+    /// The part of the function that runs on the CPU never panics, and returns work for every
+    /// frame.
     #[test]
     fn accepts_arbitrary_bytes(mut bytes in prop::collection::vec(any::<u8>(), 0..120), ipv4: bool, esp: bool) {
         if ipv4 && bytes.len() > 34 {
@@ -305,8 +306,8 @@ proptest! {
         prop_assert_eq!(database.decide(&policies, &bytes), database.decide_any(&policies, &bytes));
     }
 
-    /// The decisions for a burst equal the decisions for its frames one by one. This holds with one
-    /// policy table or several, and after SAs were replaced.
+    /// Deciding several frames together gives the same decisions as deciding them one by one. This
+    /// holds with one policy table or several, and after SAs were replaced.
     #[test]
     fn burst_decisions_equal_single_decisions(
         bursts in prop::collection::vec(prop::collection::vec(any_frame(), 0..40), 3),

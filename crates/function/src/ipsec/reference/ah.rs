@@ -21,8 +21,8 @@ pub(super) fn header_bytes(sa: &Association<'_>, ipv6: bool) -> usize {
     (FIXED_BYTES + iv_bytes(sa) + sa.icv_bytes).next_multiple_of(if ipv6 { 8 } else { 4 })
 }
 
-/// Inserts the AH header between `front` (the headers before AH) and `rest`. The length fields in
-/// `front` must already include AH.
+/// Inserts the AH header between `front` (the preceding headers) and `rest`. The length fields in
+/// `front` must already include the size of AH.
 pub(super) fn add_header(
     sa: &Association<'_>,
     sequence: u64,
@@ -46,7 +46,7 @@ pub(super) fn add_header(
     Ok(packet)
 }
 
-/// Checks the AH header at `at`. Returns the offset of its end, and its next header field.
+/// Checks the AH header at offset `at`. Returns the offset of its end, and its next header field.
 pub(super) fn check_header(sa: &Association<'_>, sequence: u64, packet: &[u8], at: usize) -> Result<(usize, u8), u8> {
     let ah_bytes = header_bytes(sa, ip::is_ipv6(packet));
     let header = packet.get(at..at + ah_bytes).ok_or(DROP_MALFORMED)?;
@@ -63,7 +63,7 @@ pub(super) fn check_header(sa: &Association<'_>, sequence: u64, packet: &[u8], a
     Ok((at + ah_bytes, header[0]))
 }
 
-/// Returns the ICV of a packet with its AH header at `at`, before it is truncated.
+/// Returns the full ICV of a packet, before it is truncated. The AH header begins at offset `at`.
 fn icv(sa: &Association<'_>, sequence: u64, packet: &[u8], at: usize, outbound: bool) -> Result<Vec<u8>, u8> {
     let mut data = ip::without_mutable_fields(packet, at, outbound)?;
     let iv = data[at + FIXED_BYTES..][..iv_bytes(sa)].to_vec();

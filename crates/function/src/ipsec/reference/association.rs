@@ -47,7 +47,7 @@ pub(super) struct Association<'a> {
     pub(super) dont_fragment: DontFragment,
     /// DSCP of the outer header. `None` copies the DSCP of the inner header.
     pub(super) dscp: Option<u8>,
-    /// Whether ECN is handled in compatibility mode (RFC 6040, section 4.1).
+    /// Whether ECN is handled in the compatibility mode of RFC 6040, section 4.1.
     pub(super) ecn_ignored: bool,
     pub(super) hop_limit: u8,
     pub(super) selectors: &'a [Selector],
@@ -80,8 +80,8 @@ impl<'a> Association<'a> {
     }
 
     /// Checks that the inner packet matches a selector of the SA (RFC 4301, section 5.2, step 4).
-    /// `packet` contains the addresses. `inside` contains the headers to whose positions `headers`
-    /// refers.
+    /// `packet` contains the addresses. `inside` contains the bytes to which the offsets in
+    /// `headers` refer.
     pub(super) fn accepts(&self, packet: &[u8], headers: Headers, inside: &[u8]) -> Result<(), u8> {
         // Only the first fragment of a packet contains the ports (RFC 4301, section 7).
         let protocol = headers.end.protocol;
@@ -99,8 +99,8 @@ impl<'a> Association<'a> {
         }
     }
 
-    /// Returns the IV for AES-CBC, which must be unpredictable (RFC 3602, section 3). The IV is an
-    /// encrypted nonce (NIST SP 800-38A, appendix C, first method).
+    /// Returns the IV for AES-CBC, which must be unpredictable (RFC 3602, section 3). It is the
+    /// encryption of a nonce (NIST SP 800-38A, appendix C, first method).
     pub(super) fn cbc_iv(&self, sequence: u64) -> [u8; 16] {
         let mut nonce = [0; 16];
         nonce[..4].copy_from_slice(&self.spi.to_be_bytes());

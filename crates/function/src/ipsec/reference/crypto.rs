@@ -13,7 +13,7 @@ use hmac::{Hmac, Mac};
 use sha1::Sha1;
 use sha2::Sha256;
 
-/// Calls a function that is generic over the AES cipher. The length of the key selects the cipher.
+/// Calls a function with the AES type that belongs to the length of the key.
 macro_rules! with_aes {
     ($key:expr, $function:ident, $($argument:expr),*) => {
         match $key.len() {
@@ -61,7 +61,7 @@ pub(super) fn cbc_decrypt(key: &[u8], iv: &[u8], data: &mut [u8]) {
 }
 
 /// Encrypts or decrypts with AES-CTR. The block counter is the last 32 bits of the counter block
-/// and starts at `first`.
+/// and starts with `first`.
 pub(super) fn ctr(key: &[u8], nonce: &[u8; 12], first: u32, data: &mut [u8]) {
     fn run<C: Aes>(key: &[u8], block: &[u8], data: &mut [u8]) {
         ctr::Ctr32BE::<C>::new_from_slices(key, block).expect(KEY).apply_keystream(data);
@@ -70,7 +70,7 @@ pub(super) fn ctr(key: &[u8], nonce: &[u8; 12], first: u32, data: &mut [u8]) {
     with_aes!(key, run, &block, data);
 }
 
-/// Encrypts with AES-GCM (NIST SP 800-38D, section 7.1). Returns the tag, which is not truncated.
+/// Encrypts with AES-GCM (NIST SP 800-38D, section 7.1). Returns the full tag, without truncation.
 pub(super) fn gcm_encrypt(key: &[u8], nonce: &[u8; 12], aad: &[u8], data: &mut [u8]) -> [u8; 16] {
     fn run<C: Aes>(key: &[u8], nonce: &[u8; 12], aad: &[u8], data: &mut [u8]) -> [u8; 16] {
         let cipher = AesGcm::<C, U12>::new_from_slice(key).expect(KEY);
@@ -83,8 +83,8 @@ pub(super) fn gcm_encrypt(key: &[u8], nonce: &[u8; 12], aad: &[u8], data: &mut [
 /// Decrypts with AES-GCM (NIST SP 800-38D, section 7.2). Returns the computed tag, which the caller
 /// compares with the transmitted tag.
 pub(super) fn gcm_decrypt(key: &[u8], nonce: &[u8; 12], aad: &[u8], data: &mut [u8]) -> [u8; 16] {
-    // The crate cannot decrypt with tags of 8 bytes. GCM decrypts like AES-CTR with a counter that
-    // starts at 2. The tag is computed by encrypting the plaintext again.
+    // The crate cannot decrypt packets with tags of 8 bytes. The data is therefore decrypted with
+    // AES-CTR, whose counter starts at 2. Encrypting the plaintext again gives the tag.
     ctr(key, nonce, 2, data);
     gcm_encrypt(key, nonce, aad, &mut data.to_vec())
 }

@@ -1,4 +1,4 @@
-//! Parsing and changing of IPv4 and IPv6 headers (RFC 791, RFC 8200), as far as IPsec needs it.
+//! Parses and changes IPv4 and IPv6 headers (RFC 791, RFC 8200), as far as IPsec needs it.
 
 use std::net::IpAddr;
 
@@ -24,7 +24,7 @@ pub(super) fn is_ipv6(packet: &[u8]) -> bool {
 }
 
 /// Returns the IP packet at the start of `bytes`, without the bytes after its end. Returns the drop
-/// reason if the version does not match `ipv6`, or if a length is wrong.
+/// reason if the version contradicts `ipv6` or a length is wrong.
 pub(super) fn packet(bytes: &[u8], ipv6: bool) -> Result<&[u8], u8> {
     let fixed_bytes = if ipv6 { IPV6_BYTES } else { IPV4_BYTES };
     let header = bytes.get(..fixed_bytes).ok_or(DROP_TRUNCATED)?;
@@ -41,7 +41,7 @@ pub(super) fn packet(bytes: &[u8], ipv6: bool) -> Result<&[u8], u8> {
     bytes.get(..total_bytes).ok_or(DROP_TRUNCATED)
 }
 
-/// Returns the size of the IP header in bytes. IPv6 extension headers do not count.
+/// Returns the size of the IP header in bytes, without IPv6 extension headers.
 pub(super) fn header_bytes(packet: &[u8]) -> usize {
     if is_ipv6(packet) { IPV6_BYTES } else { usize::from(packet[0] & 15) * 4 }
 }
@@ -66,8 +66,8 @@ pub(super) fn traffic_class(packet: &[u8]) -> u8 {
     if is_ipv6(packet) { packet[0] << 4 | packet[1] >> 4 } else { packet[1] }
 }
 
-/// Sets DSCP and ECN, and updates the IPv4 header checksum. A wrong checksum stays wrong, because
-/// it is updated and not computed again.
+/// Sets DSCP and ECN, and adjusts the IPv4 header checksum to the change. A wrong checksum
+/// therefore stays wrong.
 fn set_traffic_class(packet: &mut [u8], class: u8) {
     if is_ipv6(packet) {
         packet[0] = packet[0] & 0xf0 | class >> 4;
@@ -103,8 +103,7 @@ pub(super) fn combine_ecn(inner: &mut [u8], outer: u8) -> Result<(), u8> {
 }
 
 /// Updates the length field of the packet, and the protocol of the header at `position`. A wrong
-/// IPv4 header checksum stays wrong (RFC 1624), because a forwarder must not hide errors from the
-/// receiver.
+/// IPv4 header checksum stays wrong (RFC 1624), so that the receiver still detects the error.
 pub(super) fn rewrite(packet: &mut [u8], position: HeaderPosition, protocol: u8) {
     if is_ipv6(packet) {
         let payload_bytes = (packet.len() - IPV6_BYTES) as u16;
@@ -123,7 +122,7 @@ pub(super) fn rewrite(packet: &mut [u8], position: HeaderPosition, protocol: u8)
     packet[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// Recomputes the TCP or UDP checksum of the header at `at`. A NAT may have changed the addresses
+/// Recomputes the checksum of the TCP or UDP header at `at`. A NAT may have changed the addresses
 /// that the checksum covers (RFC 3948, section 3.1.2).
 pub(super) fn recompute_checksum(packet: &mut [u8], at: usize, protocol: u8) {
     const TCP: u8 = 6;
@@ -150,7 +149,7 @@ pub(super) fn recompute_checksum(packet: &mut [u8], at: usize, protocol: u8) {
 pub(super) struct HeaderPosition {
     /// Offset of the header.
     pub(super) at: usize,
-    /// Offset of the byte that contains `protocol`. This byte belongs to the preceding header.
+    /// Offset of the byte with the protocol number. This byte belongs to the preceding header.
     pub(super) protocol_at: usize,
     /// Protocol number of the header.
     pub(super) protocol: u8,
@@ -162,23 +161,22 @@ pub(super) struct Headers {
     /// Position after all IP headers.
     pub(super) end: HeaderPosition,
     /// Position of AH or ESP in transport mode (RFC 4303, section 3.1.1; RFC 4302, section 3.1.1).
-    /// In IPv4, it follows the IP header with its options. In IPv6, it follows the extension
-    /// headers that routers process. Destination options belong to them if another such header
-    /// follows.
+    /// In IPv4, this is the end of the IP header. In IPv6, it is the end of the extension headers
+    /// that routers process. This includes destination options before another such header.
     pub(super) transport: HeaderPosition,
     /// Whether the packet is a fragment.
     pub(super) is_fragment: bool,
-    /// Whether the packet is a fragment after the first one. In such a fragment, no header begins
-    /// at `end`.
+    /// Whether the packet is a fragment after the first one. No header begins at `end` in such a
+    /// fragment.
     pub(super) is_later_fragment: bool,
     /// Whether a routing header has segments left.
     pub(super) has_segments_left: bool,
 }
 
-/// Maximum number of extension headers. No legitimate packet needs as many.
+/// Maximum number of extension headers, which no legitimate packet needs.
 const EXTENSIONS_MAX: usize = 8;
 
-/// Parses the headers of an IP packet. An IPv4 packet has only one.
+/// Parses the headers of an IP packet. An IPv4 packet has only one IP header.
 pub(super) fn headers(packet: &[u8]) -> Result<Headers, u8> {
     if !is_ipv6(packet) {
         let end = HeaderPosition { at: header_bytes(packet), protocol_at: 9, protocol: packet[9] };
@@ -223,8 +221,8 @@ pub(super) fn extension_headers(packet: &[u8], first: HeaderPosition) -> Result<
     Ok(headers)
 }
 
-/// Returns the position after an extension header. The second byte of an extension header is its
-/// length. A fragment header has a fixed length instead (RFC 8200, section 4).
+/// Returns the position after an extension header. The second byte gives the length of most
+/// extension headers, but a fragment header has a fixed length (RFC 8200, section 4).
 fn next_header(packet: &[u8], position: HeaderPosition) -> Result<HeaderPosition, u8> {
     let header = packet.get(position.at..position.at + 8).ok_or(DROP_MALFORMED)?;
     let more = if position.protocol == FRAGMENT { 0 } else { 8 * usize::from(header[1]) };
@@ -235,9 +233,9 @@ fn next_header(packet: &[u8], position: HeaderPosition) -> Result<HeaderPosition
     Ok(HeaderPosition { at, protocol_at: position.at, protocol: header[0] })
 }
 
-/// Returns the packet as AH authenticates it (RFC 4302, section 3.3.3.1 and appendix A). Mutable
-/// fields are zero. Fields with a predictable change have the value that they have at the receiver.
-/// For outbound packets, this value is computed. `ah` is the offset of the AH header.
+/// Returns the packet in the form that AH authenticates (RFC 4302, section 3.3.3.1 and appendix A).
+/// Mutable fields are zero. Fields with a predictable change have their value at the receiver,
+/// which is computed for outbound packets. `ah` is the offset of the AH header.
 pub(super) fn without_mutable_fields(packet: &[u8], ah: usize, outbound: bool) -> Result<Vec<u8>, u8> {
     let mut packet = packet.to_vec();
     if !is_ipv6(&packet) {
@@ -254,7 +252,7 @@ pub(super) fn without_mutable_fields(packet: &[u8], ah: usize, outbound: bool) -
     packet[0] &= 0xf0;
     packet[1..4].fill(0);
     packet[7] = 0;
-    // The fixed header has five mutable bytes, the first four bytes and the hop limit.
+    // The fixed header has five mutable bytes: its first four bytes and the hop limit.
     let mut mutable_bytes = 5;
     let mut position = HeaderPosition { at: IPV6_BYTES, protocol_at: 6, protocol: packet[6] };
     while position.at < ah {
@@ -270,7 +268,7 @@ pub(super) fn without_mutable_fields(packet: &[u8], ah: usize, outbound: bool) -
                 predict_route(&mut packet, position.at, next.at)?;
                 mutable_bytes += 1;
             }
-            // In an inbound packet, the routing header already has its final value.
+            // The routing header of an inbound packet already has its final value.
             ROUTING => {}
             _ => return Err(DROP_MALFORMED),
         }
@@ -279,8 +277,8 @@ pub(super) fn without_mutable_fields(packet: &[u8], ah: usize, outbound: bool) -
     if mutable_bytes > MUTABLE_BYTES_MAX { Err(DROP_NO_ROOM) } else { Ok(packet) }
 }
 
-/// Fills mutable IPv4 options with zeros (RFC 4302, appendix A1). If a source route has addresses
-/// that the packet has not yet visited, returns its last address.
+/// Fills mutable IPv4 options with zeros (RFC 4302, appendix A1). Returns the last address of a
+/// source route, if the packet has not yet visited all addresses of the route.
 fn clear_ipv4_options(options: &mut [u8]) -> Result<Option<[u8; 4]>, u8> {
     const LOOSE_SOURCE_ROUTE: u8 = 131;
     const STRICT_SOURCE_ROUTE: u8 = 137;
@@ -297,8 +295,8 @@ fn clear_ipv4_options(options: &mut [u8]) -> Result<Option<[u8; 4]>, u8> {
                     return Err(DROP_MALFORMED);
                 }
                 let (option, after) = rest.split_at_mut(bytes);
-                // The third byte of a source route option is the position of the next address. At
-                // the end of the route, this position is beyond the option (RFC 791, section 3.1).
+                // The third byte of a source route option points to the next address. At the end of
+                // the route, it points beyond the option (RFC 791, section 3.1).
                 let is_route = matches!(kind, LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE);
                 if is_route && bytes >= 7 && usize::from(option[2]) <= bytes {
                     last = option.last_chunk().copied();
@@ -315,8 +313,8 @@ fn clear_ipv4_options(options: &mut [u8]) -> Result<Option<[u8; 4]>, u8> {
     Ok(last)
 }
 
-/// Maximum number of mutable bytes in an IPv6 packet, which is the limit of the kernel. No
-/// legitimate packet has as many.
+/// Maximum number of mutable bytes in an IPv6 packet. The kernel has the same limit, which no
+/// legitimate packet reaches.
 const MUTABLE_BYTES_MAX: usize = 64;
 
 /// Fills the data of mutable IPv6 options with zeros. The type of such an option has the third bit
@@ -344,10 +342,9 @@ fn clear_ipv6_options(options: &mut [u8]) -> Result<usize, u8> {
     Ok(cleared)
 }
 
-/// Changes a routing header to the value that it has at the receiver (RFC 4302, section
-/// 3.3.3.1.2.3). No segment is left then. The destination of the packet is the last address of the
-/// list, and the list contains the visited addresses. Types 0 (RFC 2460, section 4.4) and 2 (RFC
-/// 6275, section 6.4) work this way.
+/// Changes a routing header to its value at the receiver (RFC 4302, section 3.3.3.1.2.3). There,
+/// the number of segments left is 0, and the packet's destination is the last address of the list.
+/// Types 0 (RFC 2460, section 4.4) and 2 (RFC 6275, section 6.4) are supported.
 fn predict_route(packet: &mut [u8], at: usize, end: usize) -> Result<(), u8> {
     let (kind, left) = (packet[at + 2], usize::from(packet[at + 3]));
     if left == 0 {
@@ -357,7 +354,7 @@ fn predict_route(packet: &mut [u8], at: usize, end: usize) -> Result<(), u8> {
     if !matches!(kind, 0 | 2) || left > addresses {
         return Err(DROP_MALFORMED);
     }
-    // Each router on the route exchanges the destination and the next address of the list.
+    // Each router on the route swaps the packet's destination and the next address of the list.
     for hop in addresses - left..addresses {
         for byte in 0..16 {
             packet.swap(24 + byte, at + 8 + 16 * hop + byte);

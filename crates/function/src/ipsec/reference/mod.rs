@@ -1,9 +1,9 @@
 //! Reference implementation of the `ipsec` kernel. It is written directly from the standards, with
 //! the ciphers and hashes of RustCrypto.
 //!
-//! It shares no code with the kernel. With the host half (the part of the function that runs on the
-//! CPU), it shares the meaning of selectors. It is simple instead of fast, because it disassembles
-//! each packet and builds a new one.
+//! It shares no code with the kernel, and only the meaning of selectors with the part of `ipsec`
+//! that runs on the CPU. It is simple and slow, because it takes each packet apart and builds a new
+//! one.
 
 mod ah;
 mod association;
@@ -37,8 +37,8 @@ const ETHER_TYPE_VLAN: [u8; 2] = [0x81, 0x00];
 struct Done {
     l2: Vec<u8>,
     packet: Vec<u8>,
-    /// Number of bytes that are added before the payload. The payload itself stays in place. The
-    /// number is negative if bytes are removed.
+    /// Number of bytes that are added before the payload, or a negative number if bytes are
+    /// removed. The payload itself stays in place.
     added_in_front: isize,
 }
 
@@ -72,7 +72,7 @@ pub(super) fn run_ref(
 }
 
 /// Parts of a frame: the Ethernet header with at most one VLAN tag, the bytes after it, and whether
-/// these bytes are IPv6.
+/// these bytes are an IPv6 packet.
 type Layers<'a> = (&'a [u8], &'a [u8], bool);
 
 /// Splits a frame into the Ethernet header and the IP packet. Returns `None` if the frame contains
@@ -129,8 +129,8 @@ fn encapsulate(sa: &Association<'_>, sequence: u64, l2: &[u8], packet: &[u8], ip
         }
         Protocol::Ah => {
             let ah_bytes = ah::header_bytes(sa, ip::is_ipv6(&front));
-            // AH also authenticates the length fields, so the length fields must have their final
-            // values first.
+            // The length fields must have their final values before the ICV is computed, because AH
+            // authenticates them.
             front.resize(front_bytes + ah_bytes + rest.len(), 0);
             ip::rewrite(&mut front, position, ip::AH);
             front.truncate(front_bytes);
@@ -153,8 +153,8 @@ fn outer_header(sa: &Association<'_>, sequence: u64, inner: &[u8]) -> Vec<u8> {
             let dont_fragment = match sa.dont_fragment {
                 DontFragment::Set => true,
                 DontFragment::Clear => false,
-                // Routers do not fragment IPv6 packets, so an IPv6 packet counts as a packet with
-                // the DF bit.
+                // An IPv6 packet is treated like an IPv4 packet with the DF bit, because routers do
+                // not fragment IPv6 packets.
                 DontFragment::Copy => ip::is_ipv6(inner) || inner[6] & 0x40 != 0,
             };
             let [.., id_high, id_low] = sequence.to_be_bytes();
@@ -208,8 +208,8 @@ fn decapsulate(sa: &Association<'_>, sequence: u64, l2: &[u8], packet: &[u8], ip
                 check_udp(&packet[position.at..], port)?;
             }
             let (payload, next_header) = esp::decapsulate(sa, sequence, &packet[position.at + udp_bytes..])?;
-            // The packet is a dummy packet for traffic flow confidentiality (RFC 4303, section
-            // 2.6).
+            // This packet is a dummy packet, which hides the pattern of the traffic (RFC 4303,
+            // section 2.6).
             if next_header == ip::NONE {
                 return Err(DROP_DUMMY);
             }
@@ -229,8 +229,8 @@ fn decapsulate(sa: &Association<'_>, sequence: u64, l2: &[u8], packet: &[u8], ip
             _ => return Err(DROP_POLICY_MISMATCH),
         };
         set_family(&mut l2, ipv6);
-        // The payload must contain a whole IP packet. Bytes after the IP packet are traffic flow
-        // padding (RFC 4303, section 2.7).
+        // The payload must contain a whole IP packet. Further bytes after the IP packet are padding
+        // that hides its length (RFC 4303, section 2.7).
         let inner = ip::packet(&payload, ipv6).map_err(|_| DROP_MALFORMED)?;
         let headers = ip::headers(inner)?;
         sa.accepts(inner, headers, inner)?;
@@ -256,8 +256,8 @@ fn decapsulate(sa: &Association<'_>, sequence: u64, l2: &[u8], packet: &[u8], ip
     Ok(Done { l2, packet: inner, added_in_front: -(removed as isize) })
 }
 
-/// Checks the IP headers of a packet that is addressed to the local endpoint of the SA. Returns the
-/// position of AH, of ESP, or of the UDP header before ESP.
+/// Checks the IP headers of a packet to the local endpoint of the SA. Returns the position of AH,
+/// of ESP, or of the UDP header before ESP.
 fn check_arrival(sa: &Association<'_>, packet: &[u8], headers: Headers) -> Result<HeaderPosition, u8> {
     let expected = match (sa.suite.protocol, sa.udp_ports) {
         (Protocol::Ah, _) => ip::AH,
@@ -265,7 +265,8 @@ fn check_arrival(sa: &Association<'_>, packet: &[u8], headers: Headers) -> Resul
         (Protocol::Esp, Some(_)) => ip::UDP,
     };
     let is_other = headers.end.protocol != expected;
-    // The checksum over a header with a correct header checksum is zero (RFC 1071, section 1).
+    // If the header checksum is correct, the checksum over the whole header is zero (RFC 1071,
+    // section 1).
     let is_wrong = godwit_wire::checksum::checksum(&packet[..ip::header_bytes(packet)]) != 0;
     if !ip::is_ipv6(packet) && (is_other || is_wrong) {
         return Err(DROP_MALFORMED);
@@ -299,14 +300,13 @@ fn set_family(l2: &mut [u8], ipv6: bool) {
     *ether_type = if ipv6 { ETHER_TYPE_IPV6 } else { ETHER_TYPE_IPV4 };
 }
 
-/// Writes the packet to the position in the buffer that the kernel uses, at which the payload is
-/// not moved.
+/// Writes the packet to the buffer. The payload stays at its position, as in the kernel.
 fn emit(buffer: &mut [u8], descriptor: &mut Descriptor, done: Done) -> Result<(), u8> {
     let frame = [done.l2, done.packet].concat();
     let head = descriptor.head as isize - done.added_in_front;
     let head = usize::try_from(head).map_err(|_| DROP_NO_ROOM)?;
     buffer.get_mut(head..head + frame.len()).ok_or(DROP_NO_ROOM)?.copy_from_slice(&frame);
-    // Both numbers are offsets in the buffer, which is smaller than 2^16 bytes.
+    // The conversions lose no bits, because the buffer is smaller than 2^16 bytes.
     (descriptor.head, descriptor.length) = (head as u16, frame.len() as u16);
     Ok(())
 }

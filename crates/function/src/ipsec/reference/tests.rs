@@ -1,5 +1,5 @@
-//! Tests with packets of other IPsec implementations. `crates/function/tests/ipsec/vectors.rs` runs
-//! the same packets through every kernel.
+//! Tests with packets from other IPsec implementations. `crates/function/tests/ipsec/vectors.rs`
+//! runs the same packets through every kernel.
 
 use std::collections::HashMap;
 
