@@ -70,7 +70,7 @@ pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     pub(crate) fn add(&self, count: u64) {
-        // Only one thread writes the counter, so a plain load and store are sufficient.
+        // Only one thread writes the counter, so no atomic addition is needed.
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
     }
 

@@ -1,7 +1,7 @@
 //! Copies bytes between two connections in both directions.
 //!
-//! An idle connection has no buffer. All reads use one buffer per thread. Only bytes that cannot be
-//! written immediately are stored for the connection.
+//! All connections of a thread share one read buffer, so an idle connection needs no buffer. Only
+//! bytes that cannot be written immediately are stored for a connection.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::counters::Counter;
 
-/// Size in bytes of the read buffer of a thread. It holds four TLS records.
+/// Size in bytes of the read buffer of a thread, which is the size of four TLS records.
 const BUFFER_BYTES: usize = 64 << 10;
 /// Maximum number of reads from one connection before other connections have a turn.
 const READS: usize = 16;
@@ -52,8 +52,8 @@ enum State {
 }
 
 impl Direction {
-    /// Copies bytes of one direction until the source or the destination would block. Returns ready
-    /// if the direction is complete.
+    /// Copies bytes in one direction until no more bytes can be read or written. Returns ready when
+    /// the direction is complete.
     fn poll<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &mut self,
         cx: &mut Context<'_>,
@@ -75,8 +75,8 @@ impl Direction {
             match self.state {
                 State::Copying => {
                     if self.poll_copy(cx, from, to, counter, moved)?.is_pending() {
-                        // No more bytes can be read now, so bytes that TLS still holds back are
-                        // sent.
+                        // No more bytes can be read now. A flush sends the bytes that TLS has
+                        // buffered.
                         if self.flushing {
                             ready!(Pin::new(&mut *to).poll_flush(cx))?;
                             self.flushing = false;

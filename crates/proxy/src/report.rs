@@ -14,8 +14,8 @@ pub struct Report {
     /// Number of the current configuration. The first configuration has the number 1, and each
     /// reload adds 1.
     pub generation: u64,
-    /// Name and version of the library crypto_mb, which signs in SIMD lanes, or the reason why it
-    /// is not used.
+    /// Name and version of the library crypto_mb, which signs in SIMD lanes. If the library is not
+    /// used, the text is the reason.
     pub lanes: String,
     /// Counters of the signing engine, over all workers.
     pub signer: godwit_sign::Counters,
@@ -56,7 +56,7 @@ pub struct UpstreamReport {
 
 impl Report {
     /// Returns whether the counters account for every connection, handshake, request and signature.
-    /// The workers must have stopped, because they do not update related counters at the same time.
+    /// The result is only reliable after the workers have stopped.
     pub fn is_conserved(&self) -> bool {
         self.signer.is_conserved() && self.proxies.iter().all(ProxyReport::is_conserved)
     }

@@ -19,8 +19,8 @@ use crate::state::{Generation, Phase, ProxyState, Stop};
 use crate::worker::{self, Seed};
 use crate::{Error, listen};
 
-/// Time that workers wait at the end for remaining connections to update their counters. The wait
-/// follows the time for connections to end.
+/// Time that workers wait after the end of all connections was requested, so that the last
+/// connections can update their counters.
 const LAST: Duration = Duration::from_secs(5);
 
 /// Handle of the running proxies. If it is dropped without [`Running::stop`], the proxies continue
@@ -95,8 +95,8 @@ impl Running {
             };
             let thread = std::thread::Builder::new().name(format!("proxy-{index}"));
             let body = move || {
-                // Locking the key memory of the first signer has succeeded, so the limit for locked
-                // memory is large enough.
+                // The first signer was able to lock its key memory, so the limit for locked memory
+                // is large enough.
                 let signer = Signer::new(policy, library, Vec::new()).map_err(std::io::Error::other)?;
                 worker::run(seed, signer)
             };
@@ -197,7 +197,7 @@ impl Running {
         wait(LAST, &|| false);
         let report = self.report();
         for worker in self.workers.drain(..).filter(JoinHandle::is_finished) {
-            // If a worker panicked, its message was already printed. The report shows what is
+            // The message of a worker that panicked was already printed. The report shows what is
             // missing.
             let _ = worker.join();
         }

@@ -30,7 +30,7 @@ pub(crate) struct Generation {
     pub(crate) proxies: Vec<Arc<ProxyState>>,
 }
 
-/// State of the program that all connections watch for changes.
+/// State of the program, which connections watch in order to end in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Phase {
     /// Number of the current configuration. Connections that an earlier configuration accepted end
@@ -101,8 +101,8 @@ impl ProxyState {
             .collect();
         let certificates = Arc::new(Certificates::load(&files, SystemTime::now()).map_err(tls)?);
         let settings = settings(proxy);
-        // If the settings are equal, the new acceptor keeps the session tickets. It reads the
-        // authorities for client certificates again in both cases.
+        // If the settings are equal, the new acceptor keeps the session tickets. In both cases, it
+        // reads the certificates of the authorities for client certificates again.
         let acceptor = match old.filter(|old| old.settings == settings) {
             Some(old) => old.acceptor.with_certificates(&settings, Arc::clone(&certificates)),
             None => RustlsAcceptor::new(&settings, Arc::clone(&certificates)),

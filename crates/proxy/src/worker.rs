@@ -22,7 +22,7 @@ use crate::{tcp, upstream};
 
 /// Interval at which a worker publishes the counters of its signer.
 const PUBLISH: Duration = Duration::from_millis(50);
-/// Pause after a connection could not be accepted, which happens when no file descriptor is free.
+/// Pause after a connection could not be accepted because no file descriptor was free.
 const ACCEPT_RETRY: Duration = Duration::from_millis(20);
 
 /// Data with which a worker starts. The thread that starts the workers creates it.
@@ -89,8 +89,8 @@ async fn work(seed: Seed, signer: Signer) -> std::io::Result<()> {
             spawn_local(check_health(Rc::clone(&worker), proxy));
         }
     }
-    // The worker ends when its listeners are closed and no connection is left. At `Stop::Now` it
-    // also gives the remaining connections time to update their counters.
+    // The worker ends when its listeners are closed and no connection is left. After `Stop::Now`,
+    // it briefly waits for the remaining connections to update their counters.
     let mut phase = worker.phase.clone();
     loop {
         publish();
@@ -98,7 +98,8 @@ async fn work(seed: Seed, signer: Signer) -> std::io::Result<()> {
         if stop > Stop::No && Rc::strong_count(&connections) == 1 {
             break;
         }
-        // The loop continues after a change of the phase, or after the interval.
+        // The loop continues when the state of the program changes, or when the interval has
+        // passed.
         let _ = tokio::time::timeout(PUBLISH, phase.changed()).await;
         if stop == Stop::Now {
             tokio::task::yield_now().await;

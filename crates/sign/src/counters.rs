@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 
-/// Number of SIMD lanes, which is the maximum number of jobs in a batch on the CPU.
+/// Number of SIMD lanes, which is also the maximum number of jobs that the CPU signs at once.
 pub const LANES: usize = 8;
 
-/// Counters of jobs and batches. The equation `received = signed + refused + in_flight` holds at
-/// any time.
+/// Counters of jobs and batches. The number of received jobs always equals the sum of the signed
+/// jobs, the refused jobs, and the jobs in flight.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     /// Jobs received.
@@ -32,14 +32,15 @@ pub struct Counters {
     pub signed_lanes: u64,
     /// Signatures made by devices.
     pub signed_device: u64,
-    /// Number of batches in SIMD lanes. The index is the number of jobs in the batch minus one.
+    /// Number of batches that were signed in SIMD lanes, by the number of jobs in the batch. The
+    /// index 0 stands for one job.
     pub batches_by_fill: [u64; LANES],
     /// Batches submitted to devices.
     pub device_batches: u64,
-    /// Results of the SIMD lanes that failed the check with the public key. These jobs were signed
+    /// Signatures of the SIMD lanes that the public key did not verify. These jobs were signed
     /// again.
     pub faults_lanes: u64,
-    /// Results of devices that failed the check with the public key. These jobs were signed again.
+    /// Signatures of devices that the public key did not verify. These jobs were signed again.
     pub faults_device: u64,
     /// Jobs whose device did not answer before the deadline. The CPU signs these jobs as well.
     pub late: u64,

@@ -1,5 +1,5 @@
-//! Memory for keys. It is locked in RAM, missing from core dumps and from forked processes, and
-//! overwritten with zeros at the end.
+//! Memory for keys. The memory is locked in RAM, and is missing from core dumps and from forked
+//! processes. It is overwritten with zeros before it is freed.
 #![allow(unsafe_code, reason = "mlock and madvise need the addresses of a mapping")]
 
 use std::ops::{Deref, DerefMut};

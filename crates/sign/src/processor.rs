@@ -34,8 +34,8 @@ pub struct DeviceLost;
 
 /// Device that signs batches of jobs. It belongs to one signer.
 ///
-/// The signer checks results with the public key of the job. If a device returns no result for a
-/// job, the signer treats the job as late. A device may therefore lose jobs.
+/// The signer verifies signatures with the public key of the job. If a device returns no result in
+/// time, the CPU signs the job as well. A device may therefore lose jobs.
 pub trait Device {
     /// Returns costs and limits.
     fn spec(&self) -> DeviceSpec;

@@ -1,4 +1,5 @@
-//! Signer of one thread. It connects the policy with the processors.
+//! Signs the jobs of one thread. The policy decides which processor signs each job, and this module
+//! runs the processors.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -37,8 +38,7 @@ pub struct Signer {
     pending: Vec<Option<Pending>>,
     lanes: Option<Lanes>,
     devices: Vec<Box<dyn Device>>,
-    /// Fraction of device results to check. One in `check_every` results is checked with the public
-    /// key.
+    /// One in `check_every` signatures of devices is verified with the public key.
     check_every: u64,
     results: u64,
     // Buffers that calls reuse.
@@ -76,9 +76,9 @@ impl Signer {
         })
     }
 
-    /// Sets which device results are checked with the public key: one in `every` results. By
-    /// default, each result is checked. Values above 1 are only safe for devices that check their
-    /// results themselves.
+    /// Sets how often signatures of devices are verified with the public key. One in `every`
+    /// signatures is verified. By default, each signature is verified. Values above 1 are only safe
+    /// for devices that verify their own signatures.
     pub fn check_device_results(&mut self, every: u64) {
         self.check_every = every.max(1);
     }
@@ -107,8 +107,8 @@ impl Signer {
         }
     }
 
-    /// Submits the device batches that are due, collects results of devices, and signs at most one
-    /// batch on this thread. Appends all answers to `done`.
+    /// Submits the batches that are due to devices, and collects the results of devices. Then signs
+    /// at most one batch on this thread. Appends all answers to `done`.
     ///
     /// Returns whether more jobs wait for this thread.
     pub fn turn(&mut self, now_ns: u64, done: &mut Vec<Done>) -> bool {
@@ -129,7 +129,8 @@ impl Signer {
         self.policy.waiting() > 0
     }
 
-    /// Returns the latest time of the next call of [`Signer::turn`], if no job is submitted before.
+    /// Returns the latest time at which [`Signer::turn`] must be called again, if no job is
+    /// submitted before.
     pub fn deadline_ns(&self) -> Option<u64> {
         self.policy.deadline_ns()
     }
@@ -162,8 +163,8 @@ impl Signer {
 
     fn sign_in_lanes(&mut self, class: Class, ids: &[JobId], done: &mut Vec<Done>) {
         let Self { pending, lanes: Some(lanes), .. } = self else {
-            // If there are no SIMD lanes, their costs are not set, so the policy does not choose
-            // them.
+            // The policy does not choose the SIMD lanes if they are not available, so this case
+            // does not occur.
             return ids.iter().for_each(|&id| self.sign_single(id, done));
         };
         let job = |id: &JobId| {
@@ -198,7 +199,7 @@ impl Signer {
             }
             let polled = self.devices[index].poll(now_ns, &mut found);
             for DeviceResult { id, signature } in found.drain(..) {
-                // An earlier wrong result in this loop may have ended the use of the device.
+                // An earlier wrong signature in this loop may have ended the use of the device.
                 if self.policy.is_lost(index) {
                     continue;
                 }

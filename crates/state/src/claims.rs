@@ -62,7 +62,7 @@ impl Claims {
             Some(other) => return refuse(format!("function `{other}`")),
             None => {}
         }
-        // The position is limited to 63 bits, because file offsets are signed.
+        // File offsets are signed, so the position has at most 63 bits.
         let position = u64::from_le_bytes(*name.first_chunk().unwrap_or(&[0; 8])) >> 1;
         let lock = flock {
             l_type: F_WRLCK as i16,

@@ -6,11 +6,12 @@ use crate::disk::Disk;
 use crate::error::Error;
 use crate::record::{self, Contents, Entry, KeyName};
 
-/// Minimum number of records after which the journal is rewritten. It is rewritten only if most
-/// records are outdated.
+/// Minimum number of records in the journal before it is rewritten. The journal is rewritten only
+/// if most of its records are outdated.
 const RECORDS_MIN: usize = 4096;
 
-/// Journal of reserved sequence numbers. All numbers that it returns are stored durably.
+/// Journal of reserved sequence numbers. A number counts as reserved only when it is stored
+/// durably.
 pub struct Journal {
     disk: Box<dyn Disk>,
     numbers: HashMap<KeyName, u64>,

@@ -17,19 +17,19 @@ use crate::folder;
 use crate::journal::Journal;
 use crate::record::{Entry, KeyName};
 
-/// Minimum time between two writes to the journal. Several security associations (SAs) can share a
-/// write.
+/// Minimum time between two writes to the journal. Reservations of several security associations
+/// (SAs) are collected into one write.
 const WRITE_INTERVAL: Duration = Duration::from_millis(10);
 /// Time until a failed write is repeated.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
 /// User of reserved sequence numbers, such as a packet function.
 pub trait Source: Send + Sync {
-    /// Returns the reservations that are needed now. The method returns the same reservations again
-    /// until [`Source::grant`] is called.
+    /// Returns the reservations that this user needs now. The method returns the same reservations
+    /// again until [`Source::grant`] is called.
     fn due(&self) -> Vec<Entry>;
 
-    /// Permits the use of reserved numbers, which are now stored durably.
+    /// Permits the use of the reserved numbers in `entries`, which are now stored durably.
     fn grant(&self, entries: &[Entry]);
 
     /// Returns the last number that was actually used for each key. It is called when no packets
@@ -101,8 +101,8 @@ impl State {
         self.journal.as_ref().map_or(Ok(()), |journal| lock(journal).write(entries))
     }
 
-    /// Adds a user of sequence numbers. The thread that [`State::start`] starts writes its
-    /// reservations.
+    /// Adds a user of sequence numbers. The thread that [`State::start`] creates writes the
+    /// reservations of this user.
     pub fn add(&self, source: &Arc<dyn Source>) {
         lock(&self.sources).push(Arc::downgrade(source));
     }
@@ -111,7 +111,8 @@ impl State {
         lock(&self.sources).iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Asks the thread to call [`Source::due`] soon, and returns without waiting.
+    /// Asks the thread that writes reservations to check for new ones soon, and returns without
+    /// waiting.
     pub fn wake(&self) {
         if let Some(keeper) = self.keeper.get() {
             keeper.unpark();
@@ -131,7 +132,8 @@ impl State {
         let thread = thread::Builder::new().name("state".to_owned()).spawn(body);
         let thread = thread.map_err(Error::io("start the thread of the state folder"))?;
         let _ = self.keeper.set(thread.thread().clone());
-        // A call of [`State::wake`] before this point has found no thread to wake.
+        // Earlier calls of [`State::wake`] had no effect, because the thread was not known yet. The
+        // thread is therefore woken once here.
         thread.thread().unpark();
         Ok(Keeper { state: Arc::clone(self), thread: Some(thread) })
     }
@@ -156,8 +158,8 @@ impl State {
         }
     }
 
-    /// Writes all reservations that are due, and permits their use. Returns whether there were any
-    /// reservations.
+    /// Writes the reservations that are due, and then permits the use of their numbers. Returns
+    /// whether there were any reservations.
     fn write_due(&self) -> Result<bool, Error> {
         let sources = self.sources();
         let due: Vec<Vec<Entry>> = sources.iter().map(|source| source.due()).collect();
@@ -170,16 +172,16 @@ impl State {
     }
 }
 
-/// Thread that writes reservations. Dropping this value ends the thread. The reserved numbers stay
-/// as they are, as after a crash.
+/// Thread that writes reservations of sequence numbers. Dropping this value ends the thread, but
+/// leaves the reservations in the journal, as after a crash.
 pub struct Keeper {
     state: Arc<State>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Keeper {
-    /// Ends the thread and records the last used numbers, so that the next start skips no number.
-    /// No packets may be processed any more.
+    /// Ends the thread, and records the last sequence numbers that were used, so that the next
+    /// start skips no number. Packets must not be processed any more.
     ///
     /// # Errors
     /// Returns an error if the disk reports an error. The next start then skips the reserved

@@ -66,7 +66,8 @@ pub(crate) fn journal_bytes(batch: u64, entries: &[Entry]) -> Vec<u8> {
     bytes
 }
 
-/// Returns the number of the first batch and the number of its records.
+/// Returns the two numbers in the header of a journal: the number of the first batch, and the
+/// number of records in this batch.
 fn parse_header(header: &[u8]) -> Option<(u64, u64)> {
     let rest = header.strip_prefix(TEXT)?;
     let (batch, rest) = rest.split_first_chunk::<8>()?;
@@ -115,8 +116,8 @@ pub(crate) struct Contents {
     pub(crate) batch: u64,
 }
 
-/// Reads a journal. The last batch of records may be incomplete. In this case, none of its numbers
-/// was used.
+/// Reads a journal. A power loss may leave the last batch of records incomplete. In this case, none
+/// of the sequence numbers in this batch was used.
 ///
 /// # Errors
 /// Returns [`Error::Damaged`] if any other batch is incomplete.
@@ -137,8 +138,8 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Contents, Error> {
         expected = if index + 1 < count { (batch, index + 1) } else { (batch + 1, 0) };
         at += RECORD_BYTES;
     }
-    // A batch is only written after the previous batch is durable. If a later batch exists, a power
-    // loss cannot have caused the damage.
+    // A batch is written only when the previous batch is stored durably. If a batch follows the
+    // damaged one, a power loss cannot have caused the damage.
     let (damaged, _) = expected;
     let is_later = |chunk: &[u8]| parse(chunk).is_some_and(|record| record.batch > damaged);
     if damaged == first || bytes.get(at..).unwrap_or_default().chunks(RECORD_BYTES).any(is_later) {
@@ -181,8 +182,8 @@ mod tests {
     }
 
     proptest! {
-        /// A power loss leaves any subset of the records of the last batch. A damaged record in an
-        /// older batch is refused.
+        /// After a power loss, any of the records of the last batch may be missing. A damaged
+        /// record in an earlier batch is an error.
         #[test]
         fn only_the_last_batch_may_be_incomplete(
             sizes in prop::collection::vec(1..6usize, 1..6),

@@ -93,13 +93,12 @@ impl Acceptor for RustlsAcceptor {
     type Stream = TlsStream<TcpStream>;
 
     async fn accept(&self, connection: TcpStream) -> Result<Accepted<Self::Stream>, Failure> {
-        // Only the handshake runs in the fiber. The polls of tokio's own futures are never
+        // Only the handshake runs in the fiber, so polls of tokio's own futures are never
         // suspended.
         let handshake = Fiber::new(self.acceptor.accept(connection));
         let stream = match tokio::time::timeout(self.timeout, handshake).await {
             Err(_) => return Err(Failure::Timeout),
-            // No stack could be allocated, because the machine has too little memory for more
-            // handshakes.
+            // The fiber has no stack, because there is too little memory for more handshakes.
             Ok(Err(_)) => return Err(Failure::Signing),
             Ok(Ok(Err(error))) => return Err(classify(&error)),
             Ok(Ok(Ok(stream))) => stream,

@@ -1,4 +1,4 @@
-//! Certificates, found by server name. They can be replaced while handshakes run.
+//! Finds certificates by server name. The certificates can be replaced while handshakes run.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -21,11 +21,12 @@ const OCSP_BYTES_MAX: u64 = 64 << 10;
 /// Files of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyFiles {
-    /// Certificate chain in PEM form. The first certificate belongs to the key.
+    /// File with the certificate chain in PEM form. The first certificate in the file belongs to
+    /// the key.
     pub certificate: PathBuf,
     /// Private key in PEM form.
     pub key: PathBuf,
-    /// OCSP response in DER form, which the server sends in handshakes.
+    /// File with the OCSP response in DER form, which the server sends in handshakes.
     pub ocsp: Option<PathBuf>,
 }
 
@@ -43,7 +44,7 @@ struct Store {
     /// Certificates in the order of the configuration. The first one serves clients with an unknown
     /// server name.
     entries: Vec<Entry>,
-    /// Indices into `entries` by DNS name in lower case. A wildcard name has the form
+    /// Indices of the certificates for each DNS name in lower case. A wildcard name has the form
     /// `*.example.com`.
     names: HashMap<String, Vec<usize>>,
 }
@@ -94,7 +95,7 @@ impl ResolvesServerCert for Certificates {
                 &all
             }
         };
-        // If client and server have no signature scheme in common, the first candidate is returned,
+        // If no certificate suits the signature schemes of the client, the first one is returned,
         // and rustls reports the failure.
         let suits = |index: &&usize| {
             let key = &store.entries[**index].certified.key;
@@ -121,15 +122,15 @@ impl Store {
                 store.names.entry(name).or_default().push(index);
             }
         }
-        // RSA signatures need the most time. RSA keys therefore come last, and only serve clients
-        // that support no other key.
+        // RSA signatures take the longest, so RSA keys come last. They only serve clients that
+        // support no other key.
         let is_rsa = |index: &usize| store.entries[*index].key.class().rsa_bits().is_some();
         store.names.values_mut().for_each(|indices| indices.sort_by_key(is_rsa));
         if store.entries.is_empty() { Err(Error::NoCertificates) } else { Ok(store) }
     }
 
-    /// Returns the certificates of a host name. If none exists for the name itself, returns those
-    /// of the wildcard that contains it.
+    /// Returns the certificates for a host name. If there are none, returns the certificates for
+    /// the wildcard name that covers the host name.
     fn named(&self, name: &str) -> Option<&Vec<usize>> {
         let name = name.to_ascii_lowercase();
         self.names.get(&name).or_else(|| self.names.get(&format!("*.{}", name.split_once('.')?.1)))

@@ -31,8 +31,8 @@ type Resume = Waker;
 type Suspend = Yielder<Resume, ()>;
 
 thread_local! {
-    /// Yielder of the fiber that currently runs on this thread, and the waker of the task that
-    /// polls the fiber. The yielder suspends the fiber.
+    /// Yielder of the fiber that currently runs on this thread, which can suspend the fiber. The
+    /// waker belongs to the task that polls the fiber.
     static CURRENT: RefCell<Option<(NonNull<Suspend>, Waker)>> = const { RefCell::new(None) };
     /// Unused stacks.
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
@@ -44,7 +44,7 @@ thread_local! {
 ///
 /// It is not `Send`, because a suspended poll may hold values that belong to its thread.
 pub(crate) struct Fiber<F: Future> {
-    /// Poll that is suspended in the middle. It borrows `future`, so it is dropped before `future`.
+    /// Poll that is suspended in the middle. It borrows `future`, so it must be dropped first.
     suspended: Option<Coroutine<Resume, (), Poll<F::Output>, DefaultStack>>,
     future: Pin<Box<F>>,
 }
@@ -74,7 +74,7 @@ impl<F: Future + 'static> Future for Fiber<F> {
     type Output = std::io::Result<F::Output>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // The fields are not structurally pinned, because the inner future is in a box.
+        // Pinning is not passed on to the fields, because the inner future is in a box.
         let this = self.get_mut();
         let mut coroutine = match this.suspended.take() {
             Some(suspended) => {
@@ -112,7 +112,7 @@ impl<F: Future> Drop for Fiber<F> {
         // Dropping a suspended coroutine unwinds its stack, so that the values on the stack are
         // dropped.
         if let Some(coroutine) = self.suspended.take() {
-            // While a thread ends, its thread-local counters may already be destroyed.
+            // When a thread ends, its thread-local counter may already be destroyed.
             let _ = SUSPENDED.try_with(|suspended| suspended.set(suspended.get() - 1));
             let _outer = Outer::enter();
             drop(coroutine);
@@ -120,8 +120,8 @@ impl<F: Future> Drop for Fiber<F> {
     }
 }
 
-/// Yielder of the outer fiber while an inner fiber runs. Dropping this value makes the outer fiber
-/// current again, even after a panic.
+/// Saved state of the outer fiber while an inner fiber runs. Dropping this value makes the outer
+/// fiber current again, even after a panic.
 struct Outer(Option<(NonNull<Suspend>, Waker)>);
 
 impl Outer {
@@ -132,7 +132,7 @@ impl Outer {
 
 impl Drop for Outer {
     fn drop(&mut self) {
-        // While a thread ends, the thread-local variable may already be destroyed.
+        // When a thread ends, its thread-local variable may already be destroyed.
         let _ = CURRENT.try_with(|current| current.replace(self.0.take()));
     }
 }
@@ -140,7 +140,7 @@ impl Drop for Outer {
 /// Suspends the current fiber until `poll` returns ready. Returns `None` outside a fiber.
 ///
 /// `poll` must store the waker of its context, as in [`Future::poll`]. Other tasks run during the
-/// call. No value of a thread-local variable may therefore be borrowed.
+/// call, so the caller must not borrow the value of a thread-local variable.
 pub(crate) fn wait<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Option<T> {
     let (yielder, mut waker) = CURRENT.with_borrow(|current| current.clone())?;
     loop {
@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    /// Test value that one task sets, and the waker of the fiber that waits for the value.
+    /// Value for a test that one task sets, and the waker of the fiber that waits for it.
     #[derive(Default)]
     struct Slot(Cell<Option<u32>>, Cell<Option<Waker>>);
 

@@ -1,5 +1,5 @@
-//! Private keys in the form that rustls expects. They sign through the signing service of the
-//! current thread.
+//! Private keys in the form that rustls expects. The signing service of the current thread creates
+//! their signatures.
 
 use std::sync::Arc;
 

@@ -12,8 +12,8 @@ use tokio::sync::Notify;
 
 use crate::fiber;
 
-/// Number of turns of the event loop between the arrival of a job and its signature. In these
-/// turns, other handshakes can also reach their signature, so that one batch signs them all.
+/// Number of turns of the event loop between the arrival of a job and its signature. In this time,
+/// other handshakes can add jobs to the same batch.
 const TURNS: usize = 4;
 
 thread_local! {
@@ -51,7 +51,7 @@ pub(crate) enum NoSignature {
 }
 
 impl Service {
-    /// Creates the signing service of the current thread. It replaces an earlier service of this
+    /// Creates the signing service of the current thread. It replaces any earlier service of this
     /// thread.
     pub fn new(signer: Signer) -> Self {
         let shared = Rc::new(Shared {
@@ -100,7 +100,7 @@ impl Shared {
             None => self.arrived.notified().await,
             Some(at_ns) => {
                 let at = self.started + Duration::from_nanos(at_ns);
-                // Both events, a new job and the deadline, are a reason to continue.
+                // A new job and the expiry of the deadline both end the wait.
                 let _ = tokio::time::timeout_at(at.into(), self.arrived.notified()).await;
             }
         }

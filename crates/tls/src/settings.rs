@@ -88,7 +88,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Creates a configuration of rustls. All threads share it. It includes the keys of session
+    /// Creates a configuration of rustls, which all threads share. It contains the keys for session
     /// tickets, which change every six hours.
     pub(crate) fn server_config(&self, certificates: Arc<Certificates>) -> Result<ServerConfig, Error> {
         let provider = CryptoProvider {
@@ -111,7 +111,8 @@ impl Settings {
         };
         let mut config = builder.with_cert_resolver(certificates);
         config.alpn_protocols.clone_from(&self.alpn);
-        // Session tickets need no storage, so the server keeps no state about clients.
+        // The state of a session is stored only in its ticket, so the server keeps no state about
+        // clients.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         if self.tickets {
             config.ticketer = Ticketer::new().map_err(Error::Settings)?;

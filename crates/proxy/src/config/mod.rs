@@ -134,8 +134,8 @@ pub struct Proxy {
     /// Whether TLS 1.2 is accepted.
     #[serde(default = "yes")]
     pub tls12: bool,
-    /// Protocols that ALPN offers. The default is `h2` and `http/1.1` in mode `http`, and no
-    /// protocol in mode `tcp`.
+    /// Application protocols that the proxy offers (ALPN). The default is `h2` and `http/1.1` in
+    /// mode `http`, and no protocol in mode `tcp`.
     #[serde(default)]
     pub alpn: Option<Vec<String>>,
     /// Whether clients can resume earlier sessions.

@@ -26,7 +26,8 @@ impl Idle {
         Self { timer: Box::pin(tokio::time::sleep(limit)), limit }
     }
 
-    /// Restarts the timer if `polled` is ready. Returns an error if the timer has expired.
+    /// Restarts the timer if `polled` is ready. Returns an error if `polled` is pending and the
+    /// timer has expired.
     fn check<T>(&mut self, cx: &mut Context<'_>, polled: &Poll<T>) -> io::Result<()> {
         if polled.is_ready() {
             self.timer.as_mut().reset(Instant::now() + self.limit);

@@ -107,9 +107,8 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Sends the request to one server after another until one of them answers. If a server may
-    /// have received the request, the request is sent again only if its method is idempotent and it
-    /// has no body.
+    /// Sends the request to one server after another until one of them answers. A request that a
+    /// server may have received is sent again only if its method is idempotent and it has no body.
     async fn run(&self, head: Parts, body: Incoming, limit: u64) -> Result<(Response<Incoming>, Returned), Failure> {
         let (link, counters) = (&self.client.link, self.client.link.counters());
         let proxy = &link.proxy;
@@ -179,8 +178,8 @@ impl Attempt<'_> {
             match connected.await {
                 Some((sender, connection)) => {
                     counters.upstream_connections.increment();
-                    // This task ends when the sender of the connection is dropped or the server
-                    // closes the connection. The request also receives any error.
+                    // This task runs the connection until its sender is dropped or the server
+                    // closes it. Errors are ignored here, because the request receives them.
                     spawn_local(async move {
                         let _ = connection.with_upgrades().await;
                     });

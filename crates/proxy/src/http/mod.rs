@@ -145,7 +145,8 @@ where
     client.progress();
     tokio::select! {
         result = connection.as_mut() => result,
-        // This wait ends if the client does not read the end of the last response.
+        // Without this limit, a client that does not read the last response would keep the
+        // connection open.
         _ = client.quiet(GRACE, busy) => Ok(()),
     }
 }

@@ -18,7 +18,7 @@ const IDLE_MAX: usize = 256;
 pub(super) type Key = (usize, u64, usize);
 pub(super) type Sender = SendRequest<RequestBody>;
 
-/// Unused server connections for each key. The newest connection is the last.
+/// Unused server connections for each key, with the newest connection last.
 #[derive(Default)]
 pub(crate) struct Pool(RefCell<HashMap<Key, Vec<(Sender, Instant)>>>);
 
@@ -40,7 +40,7 @@ impl Pool {
 
     fn give_back(&self, key: Key, sender: Sender) {
         let mut pool = self.0.borrow_mut();
-        // Connections of earlier configurations are not used any more.
+        // Connections that were opened under an earlier configuration are not used any more.
         pool.retain(|(proxy, generation, _), _| *proxy != key.0 || *generation >= key.1);
         let idle = pool.entry(key).or_default();
         if idle.len() >= IDLE_MAX {
@@ -50,8 +50,8 @@ impl Pool {
     }
 }
 
-/// Server connection of a response whose body is not complete yet. It can return to the pool
-/// afterwards. Until then, the server counts as in use.
+/// Server connection that still receives the body of a response. It can return to the pool when the
+/// body is complete. Until then, the server counts as in use.
 pub(super) struct Returned {
     pub(super) pool: Rc<Pool>,
     pub(super) key: Key,

@@ -30,7 +30,7 @@ pub(crate) struct Server {
     /// Configured address.
     pub(crate) name: String,
     pub(crate) address: SocketAddr,
-    /// Number that is derived from the configured address. Consistent hashing uses it.
+    /// Hash of the configured address, which consistent hashing uses.
     seed: u64,
     /// Whether the last health check succeeded. It stays true for servers without health checks.
     healthy: AtomicBool,
@@ -40,7 +40,7 @@ pub(crate) struct Server {
     active: AtomicUsize,
 }
 
-/// Use of a server by a connection or a request. The use ends when the value is dropped.
+/// Marks a server as in use by a connection or a request until the value is dropped.
 pub(crate) struct Lease {
     upstreams: Arc<Upstreams>,
     pub(crate) index: usize,
@@ -77,8 +77,8 @@ impl Upstreams {
         self.started.elapsed().as_millis() as u64
     }
 
-    /// Selects a server that is not listed in `tried`. If none of them is available, the function
-    /// selects an unavailable one, because its state may be outdated.
+    /// Selects a server that is not listed in `tried`. If all such servers seem unavailable, the
+    /// function still selects one of them, because their state may be outdated.
     pub(crate) fn choose(self: &Arc<Self>, client: SocketAddr, tried: &[usize]) -> Option<Lease> {
         let now_ms = self.now_ms();
         let open = |index: &usize| !tried.contains(index);

@@ -1,5 +1,5 @@
-//! Parses the parts of a certificate that must match its key (RFC 5280, section 4.1): the validity
-//! period and the public key. rustls checks everything else.
+//! Parses the validity period and the public key of a certificate (RFC 5280, section 4.1). rustls
+//! checks everything else.
 
 use std::time::Duration;
 

@@ -15,7 +15,7 @@ use crate::memory::Locked;
 
 /// Largest file with a key or a certificate chain, in bytes.
 const FILE_BYTES_MAX: usize = 1 << 20;
-/// Permission bits of all users except the owner and the group of a file.
+/// Permission bits that give access to users other than the owner and the group of a file.
 const OTHERS: u32 = 0o007;
 
 /// Key and certificate chain from files.

@@ -112,8 +112,8 @@ fn pkcs1(bytes: &[u8]) -> Result<Private<'_>, Reason> {
     Ok(Private::Rsa { pkcs1: bytes, modulus, exponent, crt: [next()?, next()?, next()?, next()?, next()?] })
 }
 
-/// Parses the structure `ECPrivateKey`. In PKCS #8, the name of the curve is outside this
-/// structure, and `curve` contains it. In SEC 1, the name is inside.
+/// Parses the structure `ECPrivateKey`. In the format SEC 1, the structure contains the name of the
+/// curve. In PKCS #8, the name is outside the structure, and `curve` gives it.
 fn sec1<'a>(whole: &'a [u8], bytes: &'a [u8], curve: Option<&[u8]>) -> Result<Private<'a>, Reason> {
     let mut fields = sequence(bytes)?;
     uint(&mut fields)?; // version

@@ -42,8 +42,7 @@ impl RsaWords {
         &self.modulus
     }
 
-    /// Flips one bit of d mod (p-1), so that one of the two CRT (Chinese remainder theorem) results
-    /// becomes wrong.
+    /// Flips one bit of d mod (p-1), so that signatures with this key become wrong.
     #[cfg(test)]
     pub(crate) fn flip_bit(&mut self, bit: usize) {
         let half = self.modulus.len() / 2;

@@ -1,4 +1,4 @@
-//! Signs with ECDSA in SIMD lanes. Creates the nonces and encodes the signatures.
+//! Signs with ECDSA in SIMD lanes. This module creates the nonces and encodes the signatures.
 #![allow(unsafe_code, reason = "calls of crypto_mb take pointers to the data of each lane")]
 
 use std::ptr::{null, null_mut};
@@ -88,8 +88,7 @@ fn make_nonce(order: &[u64], key: &[u64], digest: &[u8], into: &mut [u64]) -> Op
         for (word, bytes) in into.iter_mut().zip(candidate.as_ref().chunks_exact(8)) {
             *word = bytes.iter().fold(0, |word, &byte| word << 8 | u64::from(byte));
         }
-        // A rejected candidate is never used, so the time of this comparison reveals nothing about
-        // the nonce.
+        // The comparison need not be constant-time, because a rejected candidate is never used.
         if into.iter().any(|&word| word != 0) && into.iter().rev().lt(order.iter().rev()) {
             return Some(());
         }

@@ -1,5 +1,5 @@
-//! Signs up to eight jobs at once in SIMD lanes. Prepares the batches for crypto_mb and checks its
-//! results.
+//! Signs up to eight jobs at once in SIMD lanes. This module prepares batches for the library
+//! crypto_mb and checks the signatures.
 #![allow(unsafe_code, reason = "calls of crypto_mb take pointers to the data of each lane")]
 
 mod ecdsa;
@@ -36,8 +36,8 @@ pub(crate) struct Lanes {
     library: Arc<Library>,
     /// Scratch memory of crypto_mb, which contains parts of keys.
     scratch: Locked<u64>,
-    /// For each SIMD lane: the padded message, its signature, and the signature raised to the
-    /// public exponent, which must equal the padded message.
+    /// For each SIMD lane, these arrays hold the padded message, its signature, and the message
+    /// that is recovered from the signature with the public key.
     padded: Box<[[u8; MODULUS_BYTES_MAX]; LANES]>,
     signed: Box<[[u8; MODULUS_BYTES_MAX]; LANES]>,
     checked: Box<[[u8; MODULUS_BYTES_MAX]; LANES]>,
@@ -62,7 +62,7 @@ impl Lanes {
     }
 
     /// Returns whether the library produces correct signatures for `class`. The library of Debian
-    /// 13 (crypto_mb 11.15) produces wrong ones for Ed25519.
+    /// 13 (crypto_mb 11.15) produces wrong signatures for Ed25519.
     pub(crate) fn works(&self, class: Class) -> bool {
         self.works[class.index()]
     }
@@ -131,9 +131,8 @@ impl Lanes {
         self.scratch[..rsa.scratch_words].zeroize();
         std::array::from_fn(|lane| {
             let done = !from[lane].is_null() && is_ok(private, lane) && is_ok(public, lane);
-            // An RSA signature in which only one of the two CRT halves is correct reveals a prime
-            // factor of the modulus (Bellcore attack). Wrong signatures are therefore never
-            // returned.
+            // A faulty RSA signature can reveal a prime factor of the modulus (Bellcore attack), so
+            // a wrong signature is never returned.
             let correct = done && self.checked[lane][..bytes] == self.padded[lane][..bytes];
             let signature = correct.then(|| self.signed[lane][..bytes].to_vec());
             self.signed[lane].zeroize();

@@ -14,8 +14,8 @@ pub struct CpuCost {
 }
 
 impl CpuCost {
-    /// Returns whether the SIMD lanes finish `jobs` jobs earlier than AWS-LC would, which signs
-    /// them one by one.
+    /// Returns whether the SIMD lanes sign `jobs` jobs faster than AWS-LC, which signs one job
+    /// after another.
     pub(super) fn prefers_lanes(&self, jobs: usize) -> bool {
         self.lanes_ns.is_some_and(|lanes_ns| jobs as u64 * self.single_ns > lanes_ns)
     }
@@ -38,7 +38,7 @@ impl CpuCost {
 pub struct DeviceCost {
     /// Time in nanoseconds from the submission of a job to an idle device until its completion.
     pub latency_ns: u64,
-    /// Time in nanoseconds by which each further job in a batch delays the next batch.
+    /// Time in nanoseconds that each job in a batch occupies the device.
     pub job_ns: u64,
 }
 

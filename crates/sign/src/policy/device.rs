@@ -31,7 +31,7 @@ pub(super) struct InFlight {
     pub(super) submitted_ns: u64,
     /// Jobs without a result.
     pub(super) jobs: Vec<JobId>,
-    /// Whether the jobs of the batch were given to the CPU as well.
+    /// Whether the batch is late, so that the CPU signs its jobs as well.
     pub(super) late: bool,
 }
 
@@ -68,7 +68,8 @@ impl Device {
         Some(submitted_ns.max(self.busy_until_ns) + jobs * cost.job_ns + cost.latency_ns)
     }
 
-    /// Returns whether the batch of `class` that is being filled must be submitted now.
+    /// Returns whether the batch of `class` must be submitted now, because it is full or has waited
+    /// long enough.
     pub(super) fn is_due(&self, now_ns: u64, class: Class, fill_ns: u64) -> bool {
         let filling = &self.filling[class.index()];
         !filling.jobs.is_empty()

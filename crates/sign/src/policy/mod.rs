@@ -37,10 +37,10 @@ pub struct PolicyConfig {
     pub costs: Costs,
     /// Largest number of jobs in flight. Further jobs are refused.
     pub jobs_max: usize,
-    /// Maximum time that a device batch waits for more jobs, in nanoseconds.
+    /// Maximum time in nanoseconds that a batch for a device waits for more jobs.
     pub fill_ns: u64,
-    /// Time in nanoseconds after which a device is late. The CPU then also signs the jobs of the
-    /// batch.
+    /// Time in nanoseconds after which a batch on a device is late. The CPU then signs its jobs as
+    /// well.
     pub deadline_ns: u64,
     /// Time in nanoseconds without a result after which a device is declared lost.
     pub lost_ns: u64,
@@ -97,8 +97,8 @@ pub enum Refusal {
 pub enum Effect {
     /// The job is answered with this result.
     Answered,
-    /// The result is ignored, because another processor has already answered the job, or the job
-    /// was cancelled.
+    /// The result is ignored, because the job was cancelled or another processor has already signed
+    /// it.
     Ignored,
     /// The result was wrong. Another processor signs the job.
     Retried,
@@ -199,8 +199,8 @@ impl Policy {
         Some(self.take_for_cpu(class, jobs))
     }
 
-    /// Returns the latest time of the next call of [`Policy::next`], if no other event occurs
-    /// before.
+    /// Returns the latest time at which [`Policy::next`] must be called again, if no other event
+    /// occurs before.
     pub fn deadline_ns(&self) -> Option<u64> {
         let config = &self.config;
         let devices = self.devices.iter().filter(|device| !device.lost);
@@ -264,8 +264,8 @@ impl Policy {
         true
     }
 
-    /// Puts jobs back to the front of their queues, in their original order. Only the CPU may sign
-    /// them then. Jobs that already wait or are answered do not change.
+    /// Puts jobs back to the front of their queues, in their original order. From then on, only the
+    /// CPU may sign them. Jobs that are still queued or already answered do not change.
     fn return_to_cpu(&mut self, jobs: &[JobId]) {
         for &id in jobs.iter().rev() {
             let Some(job) = self.jobs.get_mut(id) else { continue };
@@ -385,7 +385,7 @@ impl Policy {
         self.config.costs.of(class).time_ns(self.waiting[class.index()])
     }
 
-    /// Returns a device batch that is full or has waited long enough, if there is one.
+    /// Takes a batch for a device that is full or has waited long enough, if there is one.
     fn due_batch(&mut self, now_ns: u64, jobs: &mut Vec<JobId>) -> Option<Work> {
         for (index, device) in self.devices.iter_mut().enumerate().filter(|(_, device)| !device.lost) {
             for class in Class::ALL {
