@@ -39,7 +39,7 @@ struct Builder<'a> {
     first: Vec<u64>,
 }
 
-/// Window of a pattern that the image contains.
+/// Window (a short byte string) of a pattern, which the image contains.
 struct Entry {
     hash: u32,
     pattern: u32,

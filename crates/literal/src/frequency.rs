@@ -8,7 +8,7 @@ const BITS: u32 = 18;
 const K1: u32 = 0x9e37_79b1;
 const K2: u32 = 0x85eb_ca77;
 
-/// Counts of windows, by hash.
+/// Counts how often windows (short byte strings) occur in traffic, by their hash.
 pub struct Frequencies {
     three: Vec<u32>,
     four: Vec<u32>,

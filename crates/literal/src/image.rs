@@ -3,14 +3,14 @@
 
 /// Number of groups of patterns, by length.
 pub(crate) const GROUPS: usize = 4;
-/// Number of `u32` words of a group header.
+/// Number of `u32` words in the header of a group of patterns.
 pub(crate) const GROUP_WORDS: usize = 12;
-/// Number of `u32` words that precede the group headers.
+/// Number of `u32` words in the image header before the headers of the groups.
 pub(crate) const HEAD_WORDS: usize = 16;
 /// Length of the header, bytes.
 pub(crate) const HEADER_BYTES: usize = (HEAD_WORDS + GROUPS * GROUP_WORDS) * 4;
 
-/// Words of the header.
+/// Positions of the `u32` words in the header of the image.
 pub(crate) mod head {
     /// Length of the image, bytes.
     pub(crate) const BYTES: usize = 0;
@@ -33,7 +33,7 @@ pub(crate) mod head {
     pub(crate) const LONGEST: usize = 8;
 }
 
-/// Words of a group header.
+/// Positions of the `u32` words in the header of a group of patterns.
 pub(crate) mod group {
     /// Number of patterns in the group.
     pub(crate) const PATTERNS: usize = 0;
@@ -99,7 +99,7 @@ impl Image {
         self.head(head::LONGEST) as usize
     }
 
-    /// Returns the image as aligned words.
+    /// Returns the image as aligned 64-bit words.
     pub fn words(&self) -> &[u64] {
         &self.words
     }

@@ -9,11 +9,11 @@ use crate::Image;
 /// Form of the search code. Each form is a separately compiled version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// Form in Rust. The other forms are compared with it.
+    /// Version in Rust, with which the other versions are compared.
     Rust,
-    /// Form in C that runs on every CPU.
+    /// Version in C that runs on every CPU.
     Portable,
-    /// Form in C that uses AVX-512.
+    /// Version in C that uses AVX-512.
     Avx512,
 }
 
@@ -43,7 +43,7 @@ impl Form {
     /// All forms of the search code.
     pub const ALL: [Self; 3] = [Self::Rust, Self::Portable, Self::Avx512];
 
-    /// Returns the name of the form.
+    /// Returns the name of this version of the search code.
     pub fn name(self) -> &'static str {
         match self {
             Self::Rust => "rust",
@@ -52,7 +52,7 @@ impl Form {
         }
     }
 
-    /// Returns whether this CPU has the instructions of the form.
+    /// Returns whether this CPU can run this version of the search code.
     pub fn is_supported(self) -> bool {
         match self {
             Self::Rust | Self::Portable => true,
@@ -73,7 +73,7 @@ impl Form {
         }
     }
 
-    /// Returns the fastest form that this CPU supports.
+    /// Returns the fastest version of the search code that this CPU supports.
     pub fn best() -> Self {
         static BEST: OnceLock<Form> = OnceLock::new();
         *BEST.get_or_init(|| if Self::Avx512.is_supported() { Self::Avx512 } else { Self::Portable })

@@ -101,7 +101,7 @@ impl Image {
         true
     }
 
-    /// Compares the entries of the bucket of a window.
+    /// Compares the text at offset `at` with the entries of one bucket, which the hash selects.
     fn bucket(&self, number: usize, text: &[u8], at: usize, hash: u32, found: Found<'_>) -> bool {
         let bucket = (hash >> (32 - self.group(number, group::STARTS_BITS) as u32)) as usize;
         let starts = self.group(number, group::STARTS_AT) + bucket * 4;

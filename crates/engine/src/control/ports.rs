@@ -66,7 +66,7 @@ enum Exit {
 }
 
 impl Ports {
-    /// Opens everything that the workers share.
+    /// Opens the parts of all ports that the workers share.
     pub(crate) fn open(config: &Config, options: &Options, workers: usize) -> Result<Self, Error> {
         let names: Vec<String> = config.ports.iter().map(|port| port.name.clone()).collect();
         let live = vec![None; names.len()];

@@ -1,4 +1,4 @@
-//! A configured function in the form that a device runs.
+//! Adapter that lets devices run a packet function.
 
 use std::sync::Arc;
 

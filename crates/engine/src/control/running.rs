@@ -1,4 +1,4 @@
-//! The running engine as the commands of a function see it.
+//! Gives the control commands of a packet function access to the running engine.
 
 use std::ops::Range;
 use std::time::Duration;

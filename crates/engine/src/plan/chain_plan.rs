@@ -77,7 +77,7 @@ impl Stage {
 pub(crate) struct Entries {
     /// Number of the first stage for each port and class.
     numbers: Box<[u8]>,
-    /// Stage of each number.
+    /// Processing stage that belongs to each number.
     stages: Vec<Next>,
     classes: usize,
 }

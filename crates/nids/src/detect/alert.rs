@@ -20,7 +20,7 @@ pub struct Alert {
     pub transaction: Option<u64>,
     /// The rule matched reassembled data and not a single packet.
     pub stream: bool,
-    /// The action of the rule applies to the rest of the flow.
+    /// The action of the rule also applies to all later packets of the flow.
     pub whole_flow: bool,
 }
 

@@ -14,7 +14,7 @@ use crate::rules::rule::{Capture, Pcre, Test};
 /// (`inspection-recursion-limit`).
 const STEPS_MAX: u32 = 3000;
 
-/// Working memory of evaluations. All rules of one thread share it.
+/// Working memory for the evaluation of rules, which all rules of one thread share.
 #[derive(Default)]
 pub(super) struct Scratch {
     /// Variables of the current rule.

@@ -36,18 +36,18 @@ type FieldPatterns = (Field, Vec<Transform>, Vec<(Pattern, u32)>);
 pub struct FieldTest {
     /// Index in [`Rule::chains`].
     pub chain: usize,
-    /// Parser progress from which on the field is available.
+    /// Progress of the protocol parser at which the field becomes available.
     pub ready: u8,
 }
 
 /// Test or change of a named bit. Each name is replaced by a number.
 #[derive(Debug, Clone)]
 pub struct BitOp {
-    /// Owner.
+    /// Owner of the bit.
     pub scope: Scope,
     /// Operation.
     pub action: BitAction,
-    /// Names.
+    /// Numbers of the named bits.
     pub names: Vec<u32>,
     /// Life of the bit, microseconds.
     pub expire_micros: Option<u64>,
@@ -56,7 +56,7 @@ pub struct BitOp {
 /// Test or change of a named number. Each name is replaced by the index of the named number.
 #[derive(Debug, Clone)]
 pub struct IntOp {
-    /// Name.
+    /// Number of the named number.
     pub name: u32,
     /// Operation.
     pub action: IntAction,
@@ -64,16 +64,16 @@ pub struct IntOp {
     pub other: Option<u32>,
 }
 
-/// Rule in an engine.
+/// Compiled rule.
 #[derive(Debug)]
 pub struct Compiled {
-    /// Rule.
+    /// Rule as parsed.
     pub rule: Rule,
-    /// Kind.
+    /// Time at which the rule is evaluated.
     pub kind: Kind,
-    /// Index in [`Rule::chains`] of the tests of the payload.
+    /// Index of the tests of the payload in [`Rule::chains`].
     pub payload: Option<usize>,
-    /// Chains of other parts of the packet.
+    /// Indices in [`Rule::chains`] of the tests of other parts of the packet.
     pub packet_chains: Vec<usize>,
     /// Tests of the fields of a transaction (such as an HTTP request), by direction. Tests of
     /// fields that the parser makes available earlier come first.
@@ -102,7 +102,7 @@ pub struct FieldSet {
     pub field: Field,
     /// Transformations.
     pub transforms: Vec<Transform>,
-    /// Literals, and the rules of each.
+    /// Byte strings to search for, and the rules that contain each byte string.
     pub search: Search,
 }
 
@@ -113,7 +113,7 @@ pub struct Engine {
     pub rules: Vec<Compiled>,
     /// Rule classes.
     pub classes: Classes,
-    /// Literals of the payload.
+    /// Byte strings that the prefilter searches for in payloads.
     pub payload: Search,
     /// Sets of byte strings. Each set belongs to a field and the transformations that are applied
     /// to it.

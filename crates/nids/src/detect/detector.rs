@@ -52,7 +52,7 @@ pub(super) enum PayloadMatch {
 }
 
 impl Detector {
-    /// Returns a detector for an engine.
+    /// Creates a detector for compiled rules.
     pub fn new(engine: Arc<Engine>) -> Self {
         let stamps = vec![0; engine.rules.len()];
         Self {
@@ -67,7 +67,7 @@ impl Detector {
         }
     }
 
-    /// Returns the engine.
+    /// Returns the compiled rules.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }

@@ -41,12 +41,12 @@ impl Search {
         Self { image: Some(build(&patterns, frequencies, seed)), starts, rules }
     }
 
-    /// Returns whether the set has no literals.
+    /// Returns whether there is no byte string to search for.
     pub fn is_empty(&self) -> bool {
         self.image.is_none()
     }
 
-    /// Calls `candidate` with the rules of each literal in `text`.
+    /// Calls `candidate` with the rules of each byte string that occurs in `text`.
     pub fn scan(&self, text: &[u8], candidate: &mut dyn FnMut(u32)) {
         let Some(image) = &self.image else { return };
         image.scan(text, &mut |literal, _| {
@@ -60,12 +60,12 @@ impl Search {
         self.image.as_ref().map_or(0, Image::len_bytes)
     }
 
-    /// Returns the number of literals.
+    /// Returns the number of byte strings.
     pub fn literals(&self) -> usize {
         self.starts.len().saturating_sub(1)
     }
 
-    /// Returns the length of the longest literal, bytes.
+    /// Returns the length of the longest byte string, in bytes.
     pub fn longest_bytes(&self) -> usize {
         self.image.as_ref().map_or(0, Image::longest_bytes)
     }

@@ -1,7 +1,7 @@
 //! Stores the body of a message or the content of a file, and selects the window of bytes that
 //! rules inspect.
 
-/// Sizes of the window.
+/// Sizes of the part of a body (the window) that rules inspect at once.
 #[derive(Debug, Clone, Copy)]
 pub struct WindowOptions {
     /// Maximum number of bytes of a body that are kept for rules.
@@ -9,7 +9,7 @@ pub struct WindowOptions {
     /// Number of bytes that must arrive before the first inspection, unless the body is complete
     /// earlier.
     pub minimum: u64,
-    /// Number of bytes in the window of a later inspection.
+    /// Number of bytes that rules inspect at once after the first inspection.
     pub window: u64,
 }
 

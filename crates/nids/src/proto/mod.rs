@@ -35,7 +35,7 @@ use std::ops::Range;
 pub enum Status {
     /// The parser accepts more data.
     Ok,
-    /// The rest of the flow is not parsed.
+    /// The remaining data of the flow is not parsed.
     Stop,
     /// The flow continues with another protocol.
     Become(App),

@@ -63,7 +63,7 @@ struct Linear {
     number: usize,
 }
 
-/// Memory of searches. All expressions of one thread share it.
+/// Memory for searches, which all expressions of one thread share.
 pub struct Cache {
     short: Option<(usize, bounded::Cache)>,
     long: Option<(usize, pikevm::Cache)>,

@@ -26,7 +26,7 @@ pub(super) struct Problem {
     pub(super) reason: &'static str,
 }
 
-/// Data that the construction of all rules of a set shares.
+/// Data that the parsers of all rules of a rule set share.
 pub(super) struct Context<'a> {
     /// Variables of headers.
     pub(super) variables: &'a Variables,

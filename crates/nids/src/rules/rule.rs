@@ -84,7 +84,7 @@ pub struct Endpoint {
 /// Tests of one field, in the order of the rule.
 #[derive(Debug, Clone)]
 pub struct Chain {
-    /// Field.
+    /// Field that the tests inspect.
     pub field: Field,
     /// Transformations of the field, first to last.
     pub transforms: Vec<Transform>,
@@ -157,9 +157,9 @@ pub enum Capture {
 /// Position of the test for which the prefilter searches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefilter {
-    /// Index in [`Rule::chains`].
+    /// Index of the tests of the field in [`Rule::chains`].
     pub chain: usize,
-    /// Index in [`Chain::tests`].
+    /// Index of the test in [`Chain::tests`].
     pub test: usize,
 }
 

@@ -39,7 +39,7 @@ impl FlowTest {
     }
 }
 
-/// Owner of a named bit.
+/// Object to which a named bit belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// The flow.
@@ -57,7 +57,7 @@ pub enum Scope {
 /// Test or change of a named bit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bit {
-    /// Owner.
+    /// Object to which the bit belongs.
     pub scope: Scope,
     /// Operation.
     pub action: BitAction,
@@ -229,7 +229,7 @@ pub fn flowint(value: &str) -> Result<FlowInt, &'static str> {
 pub struct Threshold {
     /// Behaviour.
     pub kind: ThresholdKind,
-    /// Owner of the counter.
+    /// Object for which matches are counted.
     pub track: Track,
     /// Number of matches.
     pub count: u32,
@@ -254,7 +254,7 @@ pub enum ThresholdKind {
     Backoff,
 }
 
-/// Owner of the counter of a threshold.
+/// Object for which a threshold counts matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Track {
     /// Source address.

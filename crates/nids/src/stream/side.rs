@@ -32,7 +32,7 @@ pub struct Side {
     pub data: Assembler,
     /// Stream offset up to which the protocol parser has received bytes.
     pub app_progress: u64,
-    /// Offset up to which rules have inspected the raw stream.
+    /// Stream offset up to which rules have inspected bytes directly.
     pub raw_progress: u64,
     /// All TCP flags that packets of this side have had.
     pub flags_seen: u8,
@@ -42,7 +42,7 @@ pub struct Side {
     pub closed: bool,
     /// The limit for stored bytes is reached, so later bytes are not stored.
     pub depth_reached: bool,
-    /// Rules inspect all new bytes of the raw stream with the next packet.
+    /// Rules inspect all new bytes of the stream together with the next packet.
     pub trigger_raw: bool,
     /// Bytes are missing from the stream, and the inspection has continued without them.
     pub gap: bool,

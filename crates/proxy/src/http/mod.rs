@@ -35,7 +35,7 @@ const SEND_BYTES_MAX: usize = 64 << 10;
 /// Extra time for a connection to end after its last request. It also covers timers that fire late.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Facts about a connection that its requests share.
+/// Properties of a client connection that all of its requests share.
 pub(crate) struct Client {
     pub(crate) link: Rc<Link>,
     pub(crate) address: SocketAddr,

@@ -46,7 +46,7 @@ impl<'a> Private<'a> {
         label.ends_with(b"PRIVATE KEY")
     }
 
-    /// Parses a key in the form PKCS #8.
+    /// Parses a key in the format PKCS #8.
     pub(super) fn parse_pkcs8(bytes: &'a [u8]) -> Result<Self, Reason> {
         pkcs8(bytes)
     }

@@ -12,7 +12,7 @@ pub(crate) enum Words {
     Rsa(RsaWords),
     /// Scalar of ECDSA.
     Ec(Locked<u64>),
-    /// Seed of Ed25519, and the public key.
+    /// Seed of an Ed25519 key, and the public key.
     Ed25519 {
         /// Seed as in RFC 8032, section 5.1.5.
         seed: Locked<u8>,

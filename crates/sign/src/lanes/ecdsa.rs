@@ -13,7 +13,7 @@ use crate::key::Words;
 use crate::memory::Locked;
 use crate::scheme::{Class, Hash};
 
-/// Words of a scalar of P-384, the longest.
+/// Number of 64-bit words in the longest scalar, which is that of P-384.
 const SCALAR_WORDS_MAX: usize = 6;
 /// Bytes of a scalar of P-384.
 const SCALAR_BYTES_MAX: usize = 8 * SCALAR_WORDS_MAX;

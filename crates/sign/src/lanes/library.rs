@@ -95,7 +95,7 @@ unsafe impl Send for Rsa {}
 // SAFETY: as above.
 unsafe impl Sync for Rsa {}
 
-/// The loaded library. All threads share it; it has no state.
+/// Loaded library crypto_mb. It has no state, so all threads share it.
 #[derive(Debug)]
 pub struct Library {
     file: PathBuf,
@@ -227,7 +227,7 @@ impl Library {
         unsafe { (self.rsa_public)(from, to, modulus, rsa.bits, rsa.public, scratch.as_mut_ptr().cast()) }
     }
 
-    /// Signs a digest in each lane. Returns a status of 4 bits for each lane.
+    /// Signs a digest in each SIMD lane. Returns a status of 4 bits for each lane.
     ///
     /// # Safety
     /// For every lane that is not null: all pointers refer to 32 bytes for P-256 and 48 bytes for
@@ -246,7 +246,7 @@ impl Library {
         unsafe { sign(r.as_ptr(), s.as_ptr(), digest, nonce, key, std::ptr::null_mut()) }
     }
 
-    /// Signs a message in each lane. Returns a status of 4 bits for each lane.
+    /// Signs a message in each SIMD lane. Returns a status of 4 bits for each lane.
     ///
     /// # Safety
     /// For every lane that is not null: messages have their `length`, and all other pointers refer

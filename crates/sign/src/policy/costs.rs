@@ -68,7 +68,7 @@ impl Costs {
         self.0[class.index()]
     }
 
-    /// Returns these costs without the use of SIMD lanes.
+    /// Returns these costs with the use of SIMD lanes disabled.
     #[must_use]
     pub fn without_lanes(mut self) -> Self {
         self.0.iter_mut().for_each(|cost| cost.lanes_ns = None);

@@ -36,7 +36,7 @@ pub(super) struct Job {
 /// Table of jobs in flight.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
-    /// Generation of each slot, and its job.
+    /// For each slot, a number that changes when the slot becomes free, and the job in the slot.
     slots: Vec<(u32, Option<Job>)>,
     free: Vec<u32>,
 }

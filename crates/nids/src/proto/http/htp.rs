@@ -154,7 +154,7 @@ tx_callback!(response_complete, Direction::ToClient);
 pub(super) enum Status {
     /// More data is welcome.
     Ok,
-    /// The rest of the connection is not HTTP.
+    /// The remaining data of the connection is not HTTP.
     Stop,
 }
 

@@ -7,7 +7,7 @@ use crate::detect::digest;
 pub(super) struct Certificate {
     /// Subject, as in `C=US, O=Example, CN=example.com`.
     pub subject: Vec<u8>,
-    /// Issuer, in the same form.
+    /// Issuer of the certificate, as in `C=US, O=Example, CN=example.com`.
     pub issuer: Vec<u8>,
     /// Serial number: hexadecimal bytes with colons.
     pub serial: String,
