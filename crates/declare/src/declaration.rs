@@ -1,4 +1,4 @@
-//! A declaration of a packet function as data.
+//! Declaration of a packet function, as the result of parsing.
 
 use crate::types::{Field, Scalar};
 
@@ -20,7 +20,8 @@ pub struct Declaration {
     /// Whether the function has a kernel, which runs on any processor. Without a kernel, the part
     /// of the function that runs on the CPU determines every verdict.
     pub has_kernel: bool,
-    /// First word of the table image, in little-endian byte order.
+    /// First word of the table image (the bytes of the function's tables), in little-endian byte
+    /// order.
     pub magic: u32,
     /// Part of the frame that the function reads, from the start of the frame.
     pub reads: Extent,
@@ -43,7 +44,7 @@ pub struct Declaration {
     /// Verdicts, which are the results that the function returns for packets. The number of a
     /// verdict is its index.
     pub verdicts: Vec<VerdictDeclaration>,
-    /// Drop reasons. The number of a drop reason is its index.
+    /// Drop reasons, which tell why packets were dropped. The number of a drop reason is its index.
     pub drops: Vec<DropDeclaration>,
     /// Counters of the function, in addition to the counters of verdicts and drop reasons.
     pub counters: Vec<CounterDeclaration>,
@@ -72,7 +73,7 @@ pub struct Declaration {
 /// Part of a frame that begins at its first byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Extent {
-    /// The first bytes of the frame, in this number.
+    /// A number of bytes at the start of the frame.
     Bytes(u16),
     /// The whole frame.
     #[default]
@@ -173,7 +174,7 @@ pub struct Record {
     pub name: String,
     /// Meaning of the struct.
     pub text: String,
-    /// Fields of the struct, in the order of memory.
+    /// Fields of the struct, in the order in which they lie in memory.
     pub fields: Vec<Field>,
     /// Whether a struct that contains only zeros is valid. If so, the Rust struct implements
     /// `Default`.
@@ -224,7 +225,7 @@ pub struct Table {
     pub row: Vec<Field>,
     /// Number of entries that the table must hold.
     pub capacity: u32,
-    /// Number of different rows that an `lpm4` table must hold.
+    /// Number of different rows that a table for IPv4 prefixes must hold.
     pub rows: u32,
 }
 

@@ -21,7 +21,7 @@
 //! | [`mod@generate`]`::page` | tables of the documentation page |
 //! | [`mod@generate`]`::schema` | JSON Schema of the configuration |
 //!
-//! The crate is pure: it reads no files and starts no processes.
+//! The crate reads no files and starts no processes.
 #![forbid(unsafe_code)]
 
 mod contract;

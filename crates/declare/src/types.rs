@@ -37,7 +37,7 @@ impl Scalar {
             "bool" => Self::Bool,
             _ => {
                 let bits: u8 = name.strip_prefix('u')?.parse().ok().filter(|bits| (1..=64).contains(bits))?;
-                // `u08` is not a name.
+                // A name such as `u08` is invalid, although its number is 8.
                 (format!("u{bits}") == name).then_some(Self::Unsigned(bits))?
             }
         })
@@ -77,7 +77,7 @@ impl Scalar {
         }
     }
 
-    /// Returns how many numbers a value is stored as.
+    /// Returns the number of integers that store a value.
     pub fn words(self) -> usize {
         if self == Self::Ipv6 { 2 } else { 1 }
     }
@@ -145,7 +145,7 @@ pub struct Field {
     pub name: String,
     /// Type of the field.
     pub kind: FieldType,
-    /// Meaning of the field. May be empty.
+    /// Meaning of the field. It may be empty.
     pub text: String,
 }
 

@@ -1,4 +1,4 @@
-//! Tables of the documentation page of a function.
+//! Generates the tables of a function's documentation page.
 
 use std::fmt::Write as _;
 

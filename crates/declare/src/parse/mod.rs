@@ -212,7 +212,7 @@ fn check(declaration: &Declaration) -> Result<(), Error> {
         }
     }
     state::check(declaration)?;
-    // The computation of a layout reports holes in structs.
+    // Computing the layout of a struct gives an error if the struct has unused bytes.
     for record in &declaration.records {
         RecordLayout::of(record, &declaration.records).map_err(|message| Error { line: declaration.line, message })?;
     }

@@ -11,7 +11,7 @@ use super::database::{Database, Decision};
 use super::frame::{IPV4_BYTES, Plain, PlainEsp};
 use super::policies::{Answer, Policies, Table};
 
-/// Buffers for the decisions of one burst.
+/// Buffers for the decisions about packets that a worker receives together.
 #[derive(Default)]
 pub(super) struct Burst {
     /// Source and destination address of each packet, as the key of the policy table. If `others`

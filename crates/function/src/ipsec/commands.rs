@@ -167,7 +167,7 @@ fn sas(request: &Value) -> Result<Vec<Sa>, Error> {
     config.sa.iter().map(|sa| sa.resolve().map_err(command_error)).collect()
 }
 
-/// Returns the SA names of a request, if it has any.
+/// Returns the SA names in a request, if the request contains names.
 fn names(request: &Value) -> Result<Option<Vec<&str>>, Error> {
     match request.get("sa") {
         None => Ok(None),

@@ -19,7 +19,7 @@ pub struct Config {
     /// Security associations.
     #[serde(default)]
     pub(super) sa: Vec<SaConfig>,
-    /// Policies in order. The first match applies.
+    /// Policies in order. The first policy that matches a packet applies.
     #[serde(default)]
     pub(super) policy: Vec<PolicyConfig>,
     /// Number of SAs that the function has space for, including SAs that are added later.

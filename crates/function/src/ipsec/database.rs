@@ -366,7 +366,7 @@ impl Database {
     #[inline(always)]
     fn inbound_index(&self, key: u64, encapsulation: Encapsulation) -> Option<u32> {
         let value = self.inbound.get(key);
-        // The upper half of `Lookup::ABSENT` equals no encapsulation.
+        // The upper half of `Lookup::ABSENT` differs from every encapsulation.
         (value >> 32 == encapsulation as u64).then_some(value as u32)
     }
 
@@ -410,13 +410,13 @@ impl Database {
         }
     }
 
-    /// Returns the steering bucket of an SA, below [`BUCKETS`].
+    /// Returns the steering bucket of an SA, which is less than [`BUCKETS`].
     pub(super) fn bucket(index: u32) -> usize {
         index as usize % BUCKETS
     }
 }
 
-/// Address of a local endpoint of inbound SAs.
+/// Address of a local endpoint, to which the packets of inbound SAs are sent.
 trait Endpoint: PolicyAddress {
     /// Returns the key of [`Database::inbound`], which contains the SPI and the destination
     /// address.

@@ -193,7 +193,7 @@ impl Plain {
 /// Fields of a plain ESP packet.
 #[derive(Clone, Copy)]
 pub(super) struct PlainEsp {
-    /// Destination and SPI: the key of an inbound SA.
+    /// Destination address and SPI, which together are the key of an inbound SA.
     pub(super) key: u64,
     pub(super) sequence: u32,
 }
@@ -224,7 +224,7 @@ impl PlainEsp {
 /// IPv6 packet whose lengths and extension headers are correct (RFC 8200, sections 3 and 4).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ipv6Frame<'a> {
-    /// Fixed header.
+    /// Fixed part of the IPv6 header.
     header: &'a [u8; IPV6_BYTES],
     protocol: u8,
     payload: &'a [u8],
@@ -241,7 +241,7 @@ impl<'a> Ipv6Frame<'a> {
         let payload = rest.get(..usize::from(u16::from_be_bytes([header[4], header[5]]))).ok_or(DROP_TRUNCATED)?;
         let mut walk = Extensions::new(header[6], payload);
         let (mut is_fragment, mut is_later_fragment) = (false, false);
-        // Stop at AH instead of skipping it as an extension header.
+        // The parser stops at AH, which would otherwise count as an extension header.
         while walk.protocol() != protocol::AH
             && let Some(step) = walk.next()
         {

@@ -35,7 +35,7 @@ const AHEAD_S: f64 = 2.0;
 /// Sequence numbers that one SA may use.
 #[derive(Default)]
 struct Grant {
-    /// Last sequence number that is durable in the state folder.
+    /// Last sequence number that the state folder (durable storage) permits.
     ceiling: AtomicU64,
     /// When an SA has used this sequence number, its worker asks for a higher ceiling.
     mark: AtomicU64,
@@ -46,7 +46,7 @@ struct Grant {
     is_requested: AtomicBool,
 }
 
-/// SA whose sequence numbers the state folder permits.
+/// SA whose sequence numbers are reserved in the state folder (durable storage).
 struct User {
     name: KeyName,
     is_inbound: bool,
@@ -98,7 +98,7 @@ impl Grants {
         (first, Some(Entry { name, number: (first + ahead).min(sa.sequence_last()) }))
     }
 
-    /// Makes reservations durable.
+    /// Writes reservations of sequence numbers to durable storage.
     pub(super) fn reserve(&self, entries: &[Entry]) -> Result<(), godwit_state::Error> {
         self.durable.get().map_or(Ok(()), |durable| durable.state.reserve(entries))
     }
@@ -120,7 +120,7 @@ impl Grants {
         grant.permit(number, if number == last { 0 } else { number - first });
     }
 
-    /// Forgets an SA. Its reservations stay in the state folder.
+    /// Forgets an SA. Its reservations stay in durable storage.
     pub(super) fn end(&self, index: u32) {
         if let Some(durable) = self.durable.get() {
             lock(&durable.users).remove(&index);

@@ -24,7 +24,7 @@ pub(super) struct IpsecHost {
     pub(super) database: Arc<Database>,
     /// Whether this worker receives the packets of the SAs in each steering bucket.
     owned: [bool; BUCKETS],
-    /// Buffers for the current burst.
+    /// Buffers for the packets that are prepared together.
     burst: Burst,
     /// Buffer for callers that need a list of work items instead of one array per field.
     columns: WorkColumns,
@@ -34,7 +34,7 @@ pub(super) struct IpsecHost {
 
 impl IpsecHost {
     pub(super) fn new(database: Arc<Database>, worker: usize, workers: usize, arranges: bool) -> Self {
-        // This is the same formula as in `Steering::worker`.
+        // The function `Steering::worker` uses the same formula.
         let owned = std::array::from_fn(|bucket| bucket % workers.max(1) == worker);
         Self {
             database,
@@ -45,7 +45,7 @@ impl IpsecHost {
         }
     }
 
-    /// Returns the work for one packet.
+    /// Returns the work that the kernel has for one packet, or the packet's result.
     #[inline(always)]
     pub(super) fn work(&self, decision: Decision, frame_bytes: u16) -> Work {
         match self.assign_number(decision, frame_bytes) {

@@ -29,10 +29,10 @@ pub(super) struct Keepalives {
 
 /// Keepalive state of one SA.
 struct Idle {
-    /// Time of the last packet, in nanoseconds.
+    /// Time at which the SA last sent a packet, in nanoseconds.
     since_ns: u64,
     interval_ns: u64,
-    /// Layer 2 header of the last packet.
+    /// Layer 2 header of the last packet that the SA sent.
     l2: Vec<u8>,
     port: u8,
     flow_hash: u32,

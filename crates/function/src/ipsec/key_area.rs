@@ -1,5 +1,5 @@
-//! Key material of an SA in the table image. `kernels/ipsec/image.h` declares the same layout, from
-//! its member `authentication` on.
+//! Keys of an SA in the table image, which the kernel reads. `kernels/ipsec/image.h` declares the
+//! same layout, beginning with its member `authentication`.
 //!
 //! ```text
 //! 0                            64                     304        320
@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 use super::aes_key;
 use super::suite::{Authentication, Cipher, Suite};
 
-/// Size of the key area, in bytes.
+/// Size of the keys of one SA in the table image, in bytes.
 pub const KEY_AREA_BYTES: usize = 320;
 /// Offset of the keys in the key area, in bytes.
 const KEYS: usize = 64;

@@ -7,15 +7,17 @@
 //! ```
 //!
 //! Every key has two buckets. It is stored in the second one only if the first one was full at
-//! insertion. Most lookups therefore read one cache line, and none reads more than two. Remote
-//! senders choose which keys are looked up, but never which keys are stored. They cannot raise this
-//! bound, so the hash function needs no secret.
+//! insertion. A lookup therefore usually reads one cache line, and at most two.
 //!
-//! Readers take no lock. The writer stores a value after its key (release). A reader loads the
-//! value between two comparisons of the key (acquire), so it never returns the value of another
-//! key. A removed key must not be inserted again before all concurrent readers are done; the
-//! callers ensure this with grace periods. A key that moves to its second bucket is stored there
-//! before it leaves the first, so readers find it at all times.
+//! Remote senders choose which keys are looked up, but never which keys are stored. They cannot
+//! raise this bound, so the hash function needs no secret.
+//!
+//! Readers take no lock. The writer stores a key before its value (release). A reader compares the
+//! key before and after it loads the value (acquire), so it never returns the value of another key.
+//!
+//! A removed key must not be inserted again before all concurrent readers are done. The callers
+//! ensure this with grace periods. A key that moves to its second bucket is stored there before it
+//! is removed from the first, so readers always find it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,9 +1,9 @@
 //! `ipsec`: ESP and AH (RFC 4303, RFC 4302) in tunnel and transport mode, controlled by RFC 4301
 //! policies.
 //!
-//! The host half (`host`) matches policies, assigns sequence numbers and maintains replay windows.
-//! Only the kernel works with keys. `docs/functions/ipsec.md` describes the configuration and the
-//! limitations.
+//! The part that runs on the CPU (`host`) matches policies, assigns sequence numbers and maintains
+//! replay windows. Only the kernel uses keys. `docs/functions/ipsec.md` describes the configuration
+//! and the limitations.
 //!
 //! | file | contents |
 //! |---|---|

@@ -1,13 +1,17 @@
-//! Security policy database (RFC 4301, section 4.4.1): the first matching policy applies.
+//! Security policy database (RFC 4301, section 4.4.1). The first policy that matches a packet
+//! applies to it.
 //!
-//! Policies with the same two prefix lengths form a group. A hash table per group maps the packet's
-//! masked addresses to the policies that can match: tuple space search (Srinivasan, Suri, Varghese,
+//! Policies with the same two prefix lengths form a group. Each group has a hash table from masked
+//! addresses to the policies that can match (tuple space search; Srinivasan, Suri, Varghese,
 //! SIGCOMM 1999). The cost per packet grows with the number of groups, not with the number of
-//! policies. Groups are searched in the order of their first policies. The search ends when all
-//! remaining groups start after the best match.
+//! policies.
 //!
-//! IPv4 and IPv6 have separate groups. Two IPv4 addresses form an exact key. Two IPv6 addresses are
-//! hashed, so the full pattern of each candidate is compared.
+//! Groups are searched in the order of their first policies. The search ends when the remaining
+//! groups contain only policies after the best match.
+//!
+//! IPv4 and IPv6 have separate groups. The key of a table is exact for two IPv4 addresses, but a
+//! hash for two IPv6 addresses. For IPv6, all fields of each candidate policy are therefore
+//! compared.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -32,7 +36,7 @@ pub(super) enum Action {
 }
 
 impl Action {
-    // Encoded actions. Neither value is the index of an SA.
+    // These values encode actions without an SA. No index of an SA has these values.
     const BYPASS: u32 = 1 << 31;
     const DISCARD: u32 = 1 << 31 | 1;
 
@@ -85,7 +89,7 @@ impl Policies {
     }
 }
 
-/// Address type by which policies are indexed.
+/// Type of the addresses by which policies are indexed, for IPv4 or IPv6.
 pub(super) trait PolicyAddress: Address {
     /// Whether [`PolicyAddress::pair`] returns different keys for different address pairs.
     const IS_EXACT: bool;
@@ -127,7 +131,7 @@ impl PolicyAddress for u128 {
 
 /// Policies for one address family.
 pub(super) struct FamilyPolicies<A> {
-    /// Groups in the order of their first policies.
+    /// Groups of policies with the same two prefix lengths, in the order of their first policies.
     groups: Vec<Group<A>>,
     /// Lists of candidate policies, one after the other. An [`Answer`] in a hash table contains the
     /// position of a list.
@@ -138,7 +142,7 @@ pub(super) struct FamilyPolicies<A> {
     is_one_table: bool,
 }
 
-/// Hash table that holds all policies for IPv4.
+/// The only hash table, if it holds all policies for IPv4.
 #[derive(Clone, Copy)]
 pub(super) struct Table<'a> {
     /// Masks of the source and destination prefix, packed into one number like two addresses by
@@ -156,14 +160,14 @@ impl Table<'_> {
         Answer(self.lookup.get_in_first_bucket(pair & self.masks, isa)).sa()
     }
 
-    /// Returns the answer for an address pair.
+    /// Returns the result of the lookup for an address pair.
     pub(super) fn answer(self, pair: u64) -> Answer {
         Answer(self.lookup.get(pair & self.masks))
     }
 }
 
 impl FamilyPolicies<u32> {
-    /// Returns the only table if it holds all policies.
+    /// Returns the hash table of the only group, if it holds all policies.
     #[inline]
     pub(super) fn table(&self) -> Option<Table<'_>> {
         let group = self.groups.first().filter(|_| self.is_one_table)?;
@@ -176,7 +180,7 @@ struct Group<A> {
     masks: (A, A),
     /// Position of the first policy of the group among all policies.
     first: u32,
-    /// [`Answer`]s by address pair.
+    /// Results of lookups, by masked address pair.
     lookup: Lookup,
 }
 
@@ -386,7 +390,7 @@ impl<A: PolicyAddress> FamilyPolicies<A> {
         let answer = Answer(group.lookup.get(key));
         if let Some(start) = answer.as_list() {
             let end = self.lists[start..].iter().position(|rule| rule.last).unwrap_or(0);
-            // A policy that no packet can reach is not in the list.
+            // The list omits a policy that no packet can reach.
             if let Some(rule) = self.lists[start..=start + end].iter().find(|rule| rule.order == order) {
                 rule.action.store(sa, Ordering::Release);
             }

@@ -1,9 +1,9 @@
-//! Headroom and tailroom that packets need for the SAs.
+//! Headroom and tailroom that packets need for encapsulation by the SAs.
 
 use super::sa::Sa;
 use crate::Error;
 
-/// Room before and after the frame in a buffer.
+/// Free space before and after the frame in a packet buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Room {
     pub(super) headroom_bytes: u16,
@@ -33,7 +33,7 @@ impl Room {
         }
     }
 
-    /// Checks that the room is enough for an SA.
+    /// Checks that the headroom and tailroom are enough for an SA.
     pub(super) fn check(&self, sa: &Sa) -> Result<(), Error> {
         let (headroom, tailroom) = (sa.headroom_bytes(), sa.tailroom_bytes());
         let available = |length: usize| usize::from(self.tailroom_bytes) - usize::from(self.tailroom_saved[length]);

@@ -37,7 +37,7 @@ pub(super) struct PacketFields<A> {
     pub(super) ports: Option<(u16, u16)>,
 }
 
-/// Result of comparing a packet with a selector.
+/// Result of the comparison of a packet with a selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Match {
     Yes,

@@ -1,4 +1,4 @@
-//! Allocation of slots in the table image.
+//! Allocation of slots for SAs and selectors in the table image, which the kernel reads.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,9 +12,9 @@ pub(super) struct SlotAllocator {
     capacity: u32,
     /// Free slots of each bucket that were in use before.
     freed: Vec<Vec<u32>>,
-    /// Number of slots of each bucket that were ever allocated.
+    /// Number of slots of each bucket that were allocated at least once.
     used: Vec<u32>,
-    /// Bucket of the next allocation.
+    /// Bucket from which the next slot is allocated.
     next: usize,
 }
 

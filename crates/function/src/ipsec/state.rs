@@ -1,10 +1,10 @@
 //! Per-packet state of SAs: sequence numbers, replay windows and counters. Only the worker that
 //! owns an SA writes the state of the SA.
 //!
-//! The index of an SA in the table image also determines the steering bucket and thereby the worker
-//! of the SA. The bucket is the index modulo the number of buckets. The state that changes with
-//! every packet is stored per bucket, in pages. Hardware prefetchers read ahead up to the end of a
-//! page, so a page shared by two workers would cause false sharing.
+//! The index of an SA also determines its steering bucket (the index modulo the number of buckets)
+//! and thereby its worker. The state that changes with every packet is stored per bucket, in pages.
+//! Hardware prefetchers read ahead up to the end of a page. A page shared by two workers would
+//! therefore cause false sharing.
 //!
 //! ```text
 //!         +------+----------+----------+-- ... --+
@@ -12,8 +12,8 @@
 //!         +------+----------+----------+-- ... --+   (rotated within the page by i lines)
 //! ```
 //!
-//! The state belongs to the function and not to its host halves (the parts that run on the
-//! workers). Restarting the workers therefore repeats no sequence number and no IV.
+//! The state belongs to the function and not to its workers. Restarting the workers therefore
+//! repeats no sequence number and no IV.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Relaxed, Ordering::Release};
@@ -29,7 +29,7 @@ use super::{
     DROP_POLICY_MISMATCH, DROP_REPLAYED, DROP_SEQUENCE_EXHAUSTED, SEQUENCE_BITS,
 };
 
-/// State of an SA that every packet needs.
+/// Part of an SA's state that every packet needs.
 #[derive(Default)]
 pub(super) struct Hot {
     /// Encoded [`SaFacts`].
@@ -59,7 +59,7 @@ const LINE_SAS: usize = 64 / size_of::<Hot>();
 #[repr(align(4096))]
 struct Page([Hot; PAGE_SAS]);
 
-/// State of an SA that few packets need.
+/// Part of an SA's state that few packets need.
 #[derive(Default)]
 #[repr(align(64))]
 pub(super) struct Cold {
@@ -171,7 +171,7 @@ pub(super) struct States {
     /// `bucket_rings` blocks of [`RINGS`] rings.
     rings: Box<[OnceLock<Box<[Ring; RINGS]>>]>,
     bucket_rings: usize,
-    /// Sequence numbers that the state folder permits.
+    /// Sequence numbers that the state folder (durable storage) permits.
     pub(super) grants: Grants,
     /// Whether an event of an SA has not yet been reported to the operator.
     has_events: AtomicBool,

@@ -42,7 +42,7 @@ pub enum Authentication {
 /// Combination of protocol, cipher and authentication that an SA uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Suite {
-    /// Name of the suite in variants, benchmarks and reports.
+    /// Name of the suite in lists of variants, benchmarks and reports.
     pub name: &'static str,
     /// ESP or AH.
     pub protocol: Protocol,
@@ -101,7 +101,7 @@ pub fn number(name: &str) -> Option<u8> {
     u8::try_from(index).ok()
 }
 
-/// Returns the variant for packets of one suite and direction.
+/// Returns the variant (kind of processing) for packets of one suite and direction.
 pub const fn variant(suite: u8, inbound: bool) -> u8 {
     2 * suite + inbound as u8
 }

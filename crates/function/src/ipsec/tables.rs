@@ -53,7 +53,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Creates an image without SAs.
+    /// Creates a table image without SAs.
     pub(super) fn empty(self) -> Result<Memory, Error> {
         let Self { sas, selectors } = self;
         let bytes = self.selectors(0..selectors as u32).end;
@@ -71,7 +71,7 @@ impl Shape {
         Ok(image)
     }
 
-    /// Returns the byte range of an SA in the image.
+    /// Returns the byte range of an SA in the table image.
     pub(super) fn sa(self, index: u32) -> Range<usize> {
         let first = HEADER_BYTES + index as usize * SA_BYTES;
         first..first + SA_BYTES
@@ -112,7 +112,7 @@ pub(super) fn sa(sa: &Sa, selectors: &Range<u32>) -> Zeroizing<[u8; SA_BYTES]> {
     out
 }
 
-/// Encodes a selector for the image.
+/// Encodes a selector for the table image.
 pub(super) fn selector(selector: &Selector) -> [u8; SELECTOR_BYTES] {
     let mut out = [0; SELECTOR_BYTES];
     let (mut bits, mut family) = ([0; 2], 0);

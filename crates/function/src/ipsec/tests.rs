@@ -162,7 +162,7 @@ fn the_spi_identifies_the_inbound_sa() {
     let esp = |spi: u32| [spi.to_be_bytes(), [0, 0, 0, 9]].concat();
     let frames = [
         frame(peer, us, 50, 0, &esp(0x2001)),
-        // The source address is irrelevant (RFC 4301, section 4.1).
+        // The source address does not affect the lookup of an SA (RFC 4301, section 4.1).
         frame([1, 2, 3, 4], us, 50, 0x4000, &esp(0x2001)),
         frame(peer, us, 50, 0, &esp(0x2003)),
         frame(peer, us, 50, 0, &esp(0x2002)),
@@ -171,7 +171,7 @@ fn the_spi_identifies_the_inbound_sa() {
         frame(peer, us, 50, 0x0004, &esp(0x2001)),
         frame(peer, us, 50, 0, &[0, 0, 0x20, 1]),
         frame(peer, us, 50, 0, &esp(0)),
-        // Policies decide packets to other destinations.
+        // If the packet has another destination, a policy decides what happens to it.
         frame(peer, [192, 0, 2, 77], 50, 0, &esp(0x2001)),
         frame(peer, [192, 0, 2, 77], 50, 0x2000, &esp(0x2001)),
         frame(peer, [192, 0, 2, 77], 50, 0, &[]),

@@ -1,4 +1,4 @@
-//! Properties of an SA that the reference implementation uses.
+//! The properties of an SA that the reference implementation needs.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use super::super::suite::{Suite, variant};
 use super::ip::Headers;
 use super::{crypto, ip};
 
-/// Returns the variant for packets of an SA.
+/// Returns the variant (kind of processing) for packets of an SA.
 pub(super) fn variant_of(sa: &Sa) -> u8 {
     variant(sa.suite, sa.is_inbound())
 }

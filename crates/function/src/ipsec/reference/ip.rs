@@ -323,7 +323,7 @@ fn clear_ipv6_options(options: &mut [u8]) -> Result<usize, u8> {
     let mut cleared = 0;
     let mut rest = options;
     while let [kind, ..] = *rest {
-        // Pad1 is a single byte.
+        // The option Pad1 consists of a single byte.
         if kind == 0 {
             rest = &mut rest[1..];
             continue;

@@ -14,7 +14,7 @@ const HERE: [u8; 4] = [10, 1, 2, 3];
 const THERE: [u8; 4] = [10, 2, 3, 4];
 const PROTECT: &str = "[[policy]]\naction = \"protect\"\nsa = \"west\"\n";
 
-/// Host half (the part of the function that runs on the CPU) with its packet memory.
+/// The part of the function that runs on the CPU, with its packet memory.
 struct Host {
     host: Box<dyn HostHalf>,
     region: Region,
@@ -36,8 +36,8 @@ impl Host {
         packet
     }
 
-    /// Passes new frames to the host half. Returns the steps of the host half, and the time of the
-    /// next call.
+    /// Passes new frames to the function. Returns its steps, and the time at which it must be
+    /// called again.
     fn arrange(&mut self, frames: &[Vec<u8>], now_ns: u64) -> (Vec<Step>, u64) {
         self.arrange_with(frames, now_ns, true, false)
     }
@@ -384,8 +384,7 @@ fn rejects_invalid_limits() {
     assert!(error("path_mtu = 60").contains("at least 576"));
 }
 
-/// The host halves (the parts of the function that run on the CPU) support path MTUs only if the
-/// initial configuration has a path MTU.
+/// The function supports path MTUs only if its initial configuration contains a path MTU.
 #[test]
 fn a_path_mtu_needs_one_at_the_start() {
     struct Quiet;

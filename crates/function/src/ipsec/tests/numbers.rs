@@ -8,7 +8,7 @@ fn esp_frame(sequence: u32) -> Vec<u8> {
     frame([192, 0, 2, 2], [192, 0, 2, 1], 50, 0, &[[0, 0, 0x20, 1], sequence.to_be_bytes()].concat())
 }
 
-/// Host half (the part of the function that runs on the CPU) of one worker.
+/// The part of the function that runs on the CPU, for one worker.
 struct Worker {
     host: Box<dyn HostHalf>,
 }
@@ -188,7 +188,7 @@ fn lifetimes_end_inbound_sas() {
         let mut worker = Worker::new(&function);
         assert_eq!([worker.pass(1), worker.pass(2)], [Ok(1), Ok(2)]);
         assert!(function.notices()[..].concat().contains("soft lifetime"));
-        // The host half prepares this packet before the lifetime has expired.
+        // The worker prepares this packet before the lifetime has expired.
         let _ = worker.prepare(3);
         assert_eq!(worker.authentic(3), Err(DROP_LIFETIME));
         assert_eq!(worker.prepare(4), Err(DROP_LIFETIME), "{lifetime}");
