@@ -51,8 +51,8 @@ pub struct Edge {
     pub from: String,
     /// Class of the packets, or `None` for all classes.
     pub class: Option<String>,
-    /// Verdict (result of the function) of the packets, or `None` for all verdicts. An edge from a
-    /// port must not have a verdict.
+    /// Verdict (result of the function) of the packets that take the edge, or `None` for all
+    /// verdicts. An edge from a port must not have a verdict.
     pub verdict: Option<String>,
     /// Target of the edge: the name of a function or port, or [`DROP`](crate::DROP), or
     /// [`EGRESS`](crate::EGRESS).
@@ -69,7 +69,7 @@ pub enum Warning {
         /// Affected classes. The list is empty if all classes are affected.
         classes: Vec<String>,
     },
-    /// Packets with one of a function's verdicts (results) match no edge.
+    /// No edge applies to the packets for which a function returns a certain verdict (result).
     VerdictWithoutEdge {
         /// Name of the function.
         function: String,
@@ -142,7 +142,7 @@ impl fmt::Display for Warning {
 pub struct Chain {
     pub(crate) stages: Stages,
     pub(crate) decider: Decider,
-    /// Whether a packet of a class can reach a function, at index `function * classes + class`.
+    /// Whether packets of a class can reach a function, at index `function * classes + class`.
     pub(crate) reachable: Vec<bool>,
     ranks: Vec<u16>,
     /// For each function: the functions that directly follow it.
@@ -176,13 +176,14 @@ impl Chain {
         &self.decider
     }
 
-    /// Returns the rank of each function. Ranks start at 1, and each edge leads to a function with
-    /// a higher rank. Rank 0 is for packets that have not visited any function.
+    /// Returns the rank of each function. Each edge leads to a function with a higher rank. Ranks
+    /// start at 1, because packets that have not visited any function have rank 0.
     pub fn ranks(&self) -> &[u16] {
         &self.ranks
     }
 
-    /// Returns the rank of leaving the chain, which is higher than the rank of any function.
+    /// Returns the rank of packets that have left the chain. It is higher than the rank of any
+    /// function.
     pub fn rank_of_departure(&self) -> u16 {
         self.ranks.iter().max().map_or(1, |rank| rank + 1)
     }

@@ -24,10 +24,11 @@ pub struct Rule {
     pub source: Option<Prefix>,
     /// Prefix of the destination address.
     pub destination: Option<Prefix>,
-    /// Range of the source port. A rule with a range matches only packets whose ports are visible.
+    /// Range of the source port. A rule with a range never matches fragments or packets of a
+    /// protocol without ports.
     pub source_ports: Option<RangeInclusive<u16>>,
-    /// Range of the destination port. A rule with a range matches only packets whose ports are
-    /// visible.
+    /// Range of the destination port. A rule with a range never matches fragments or packets of a
+    /// protocol without ports.
     pub destination_ports: Option<RangeInclusive<u16>>,
 }
 
@@ -83,7 +84,8 @@ struct Key<A> {
     destination: A,
     source_port: u16,
     destination_port: u16,
-    /// Protocol number. The bit [`HAS_PORTS`] is set if the packet has visible ports.
+    /// Protocol number. The bit [`HAS_PORTS`] is set if the packet is no fragment and its protocol
+    /// has ports.
     protocol: u16,
 }
 

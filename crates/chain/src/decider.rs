@@ -11,14 +11,14 @@ pub enum Next {
     Function(u16),
     /// The port with this index, which sends the packet.
     Port(u8),
-    /// The port that the function chose (`Outcome::port`), which sends the packet.
+    /// The packet leaves through the port that the function chose (`Outcome::port`).
     Egress,
-    /// No further stage (port or function), because an edge drops the packet.
+    /// The function or an edge of the chain drops the packet.
     Drop,
 }
 
-/// A [`Next`] in 16 bits. The upper two bits contain the kind, and the lower 14 bits contain the
-/// index.
+/// A [`Next`] (the next stage of a packet) in 16 bits. The upper two bits contain the kind, and the
+/// lower 14 bits contain the index.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Code(u16);
 
@@ -78,8 +78,8 @@ pub struct Decider {
 }
 
 impl Decider {
-    /// Creates a decider without edges. `classes` counts all classes, including class 0. `verdicts`
-    /// is the largest number of verdicts of any function.
+    /// Creates a decider without edges. `classes` is the number of classes, including class 0.
+    /// `verdicts` is the largest number of verdicts of any function.
     pub(crate) fn new(ports: usize, functions: usize, classes: usize, verdicts: usize) -> Self {
         let functions_start = ports * classes;
         let entries = vec![Code::NONE; functions_start + functions * classes * verdicts].into();

@@ -7,8 +7,8 @@ use crate::{Chain, Next};
 
 /// Packets that leave a stage (a port or a function) and have the same next stage.
 struct Group {
-    /// Verdict and classes of the packets. The text is empty if the group contains all packets that
-    /// leave the stage (port or function).
+    /// Text with the verdict and the classes of the packets. The text is empty if all packets that
+    /// leave the stage have the same next stage.
     label: String,
     next: Next,
 }

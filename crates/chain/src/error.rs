@@ -25,7 +25,7 @@ pub enum Error {
     Duplicate {
         /// Index of the later edge.
         edge: usize,
-        /// Description of the packets: stage (port or function), verdict and class.
+        /// Text that describes the packets by their stage (port or function), verdict and class.
         what: String,
         /// Name of the stage (port or function) where the earlier edge ends.
         first: String,
@@ -54,8 +54,8 @@ pub enum Error {
         /// Name of the port.
         port: String,
     },
-    /// An edge leads to `egress`, but the function does not choose a port for the packets of the
-    /// edge.
+    /// An edge leads to `egress` (the port that the function chooses), but the function chooses no
+    /// port for these packets.
     #[error("`{from}` chooses no port{}, so this edge cannot lead to `egress`", verdict.as_ref().map(|verdict| format!(" with verdict `{verdict}`")).unwrap_or_default())]
     NoPortChosen {
         /// Index of the edge.

@@ -1,7 +1,7 @@
 //! Suggestions for unknown names in a configuration.
 
-/// Largest length of names that are compared, in bytes. The time of a comparison grows with the
-/// square of the length, and longer names are unlikely to be typing errors.
+/// Largest length of names that are compared, in bytes. Longer names are unlikely to be typing
+/// errors. The limit keeps a comparison fast, because its time grows with the square of the length.
 const NAME_BYTES_MAX: usize = 64;
 
 /// Returns the candidate with the smallest edit distance to `name`. Returns `None` if no candidate

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use godwit_wire::IpAddress;
 
-/// An address prefix, which contains all addresses whose first `bits` bits equal those of
+/// An address prefix, which contains all addresses whose first `bits` bits are the same as in
 /// `address`.
 ///
 /// ```
@@ -37,7 +37,7 @@ pub enum PrefixError {
         /// Length of an address of this family (IPv4 or IPv6), in bits.
         bits_max: u8,
     },
-    /// The address has bits set after the first bits that the prefix covers.
+    /// The address has bits set beyond the length of the prefix.
     #[error("`{text}` has bits set after its prefix, did you mean `{meant}`?")]
     HostBits {
         /// Input text.
@@ -57,8 +57,8 @@ impl Prefix {
     /// bits.
     pub(crate) fn value_and_mask(&self) -> (u128, u128) {
         let (value, width) = number(self.address);
-        // A shift by the full width returns `None`. The result is then the mask of the empty
-        // prefix.
+        // A shift by the full width returns `None`. In this case, the prefix is empty and its mask
+        // is 0.
         let below = u128::MAX.checked_shr(128 - (width - u32::from(self.bits))).unwrap_or(0);
         let all = u128::MAX >> (128 - width);
         (value, all & !below)

@@ -49,8 +49,8 @@ impl Stages {
         }
     }
 
-    /// Returns the number of decider entries of a stage (port or function) for each class. A port
-    /// has one entry, and a function has one entry per verdict.
+    /// Returns how many table entries a stage (port or function) needs for each class. A port needs
+    /// one entry, and a function needs one entry per verdict.
     pub(crate) fn entries_per_class(&self, stage: Stage) -> usize {
         match stage {
             Stage::Port(_) => 1,
@@ -74,10 +74,11 @@ pub(crate) fn next(decider: &Decider, stage: Stage, class: usize, verdict: usize
     }
 }
 
-/// The decider, and the way in which it results from the configured edges.
+/// Result of resolving the configured edges: the decider, which selects the next stage of each
+/// packet, and facts about the edges.
 pub(crate) struct Resolved {
     pub(crate) decider: Decider,
-    /// For each edge: whether it applies to any packet, and therefore sets an entry of the decider.
+    /// For each edge: whether it applies to any packet.
     is_used: Vec<bool>,
     /// For each function: its direct successors. Each successor has the index of one edge that
     /// leads to it.
@@ -113,7 +114,7 @@ impl IndexedEdge {
     }
 }
 
-/// Checks each edge. Sets the decider entry for every combination of stage (port or function),
+/// Checks each edge. Determines the next stage for every combination of stage (port or function),
 /// class and verdict (result of a function).
 pub(crate) fn resolve(stages: &Stages, edges: &[Edge]) -> Result<Resolved, Error> {
     let by_stage = index_edges(stages, edges)?;
@@ -244,9 +245,9 @@ fn packets_of(edge: &Edge) -> String {
 /// Returns the rank of each function, which is the number of functions on the longest path to it,
 /// including itself.
 ///
-/// All classes share one graph. If an edge a → b applies to one class and an edge b → a to another
-/// class, they form a cycle. The reason is that packet order is restored at gates (points where
-/// packets wait), which need one order of all functions.
+/// All classes share one graph. An edge a → b for one class and an edge b → a for another class
+/// therefore form a cycle. Packets wait at gates until they are in arrival order, and gates need
+/// one order of all functions.
 pub(crate) fn ranks(stages: &Stages, resolved: &Resolved) -> Result<Vec<u16>, Error> {
     let count = stages.functions.len();
     let mut incoming = vec![0usize; count];
@@ -276,8 +277,8 @@ pub(crate) fn ranks(stages: &Stages, resolved: &Resolved) -> Result<Vec<u16>, Er
 
 /// Returns the error that names a cycle of functions.
 ///
-/// A function is done if its rank is final. Every function that is not done has a predecessor that
-/// is not done. Following these predecessors from such a function therefore closes a cycle.
+/// Every function without a final rank has a predecessor without a final rank. Following these
+/// predecessors therefore closes a cycle.
 fn cycle(stages: &Stages, resolved: &Resolved, done: &[bool], start: usize) -> Error {
     let predecessor = |function: usize| {
         let leads_to_it = |from: &usize| {
@@ -288,8 +289,8 @@ fn cycle(stages: &Stages, resolved: &Resolved, done: &[bool], start: usize) -> E
     let mut walk = vec![start];
     let cycle_start = loop {
         let here = walk[walk.len() - 1];
-        // No function in `walk` is done (has a final rank), so each function has a predecessor that
-        // is not done.
+        // No function in `walk` has a final rank, so each function has a predecessor without a
+        // final rank.
         let from = predecessor(here).unwrap_or(here);
         match walk.iter().position(|&seen| seen == from) {
             Some(at) => break at,
@@ -350,8 +351,8 @@ fn reachable_from(stages: &Stages, decider: &Decider, mut todo: Vec<Stage>, clas
 pub(crate) fn warnings(stages: &Stages, edges: &[Edge], resolved: &Resolved, reachable: &[bool]) -> Vec<Warning> {
     let classes = stages.classes.len();
     let mut warnings = Vec::new();
-    // Returns the names of the classes in `candidates` whose packets match no edge. The result is
-    // `None` if all classes match an edge, and an empty list if no class matches one.
+    // Returns the names of the classes in `candidates` whose packets match no edge. Returns `None`
+    // if every class matches an edge, and an empty list if no class matches one.
     let without_edge = |stage, verdict, candidates: &[usize]| {
         let none = |class: &&usize| next(&resolved.decider, stage, **class, verdict) == Next::None;
         let without: Vec<usize> = candidates.iter().filter(none).copied().collect();

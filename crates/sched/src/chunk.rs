@@ -28,9 +28,9 @@ pub struct Chunk {
     /// A bin whose packets have several variants is split into adjacent parts of one variant each
     /// ([`Bin::part`]). A chunk that a packer creates has at least one bin.
     pub bins: Vec<Bin>,
-    /// Total length of the frames in each bin (a batch of packets), in bytes, at the time when the
-    /// packer closed the chunk. A device changes the lengths in `descriptors`, even if it does not
-    /// complete the chunk.
+    /// Total length of the frames in each bin (a batch of packets) when the packer closed the
+    /// chunk, in bytes. The lengths in `descriptors` do not serve this purpose, because a device
+    /// changes them.
     pub bin_bytes: Vec<u64>,
     /// Descriptor of each packet.
     pub descriptors: Array<Descriptor>,
@@ -47,16 +47,17 @@ pub struct Chunk {
     pub ran_chain: bool,
     /// Number of packets in all bins (batches of packets) of the chunk.
     pub packets: u32,
-    /// Arrival time of the oldest packet in the chunk (a set of bins), in nanoseconds of the
-    /// caller's clock.
+    /// Arrival time of the oldest packet in the chunk (packets that are submitted together), in
+    /// nanoseconds of the caller's clock.
     pub opened_ns: u64,
-    /// Time when the packer closed the chunk (a set of bins), in nanoseconds of the caller's clock.
+    /// Time when the packer closed the chunk (packets that are submitted together), in nanoseconds
+    /// of the caller's clock.
     pub closed_ns: u64,
 }
 
 impl Chunk {
-    /// Creates an empty chunk (a set of bins) with room for `bins` entries in [`Chunk::bins`] and
-    /// for `packets` packets.
+    /// Creates an empty chunk with room for `bins` bins (batches of packets) and for `packets`
+    /// packets in total.
     pub fn new(bins: usize, packets: usize) -> Self {
         // The arrays are adjacent in memory, in the order in which a device reads and writes them.
         let (parameters, descriptors, outcomes, trails) = arrays(packets);

@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Smallest width of a length class, in bytes. It limits the size of the label table, which has an
-/// entry for each length class.
+/// Smallest width of a length class (a range of frame lengths), in bytes. Narrower classes would
+/// make the label table, which has an entry for each class, too large.
 const GRANULARITY_BYTES_MIN: u64 = 16;
 /// Largest number of packets in a queue, or in all bins (batches of packets) of a chunk. The arrays
 /// for 2^24 packets occupy half a gigabyte.
 const PACKETS_MAX: u64 = 1 << 24;
-/// Limit of counts that have 16 bits. Such counts are the packets of a bin (`Bin::count`) and the
-/// bin numbers in the label table, where 0 means no bin.
+/// Limit for numbers that are stored in 16 bits. They are the packet count of a bin (a batch of
+/// packets) and the bin numbers in the label table.
 const U16_MAX: u64 = u16::MAX as u64;
 
 /// Number of variants that a function can have. A variant is a kind of processing within a
@@ -49,8 +49,8 @@ pub enum Error {
         /// Number of configured functions.
         functions: usize,
     },
-    /// There are fewer than two sets of bins. One set must fill while another set is on the device.
-    /// The engine causes this error, not the operator.
+    /// The packer has fewer than two chunks (packets that are submitted together). One chunk must
+    /// fill while another chunk is on the device. The engine causes this error, not the operator.
     #[error("{chunks} sets of bins: at least 2 are required, one to fill while another is on the device")]
     TooFewChunks {
         /// Requested number of sets.
@@ -88,38 +88,38 @@ pub enum Grouping {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PackerConfig {
-    /// Largest number of packets in a chunk (the bins that are submitted together), 1 to 2^24. It
+    /// Largest number of packets in a chunk (packets that are submitted together), 1 to 2^24. It
     /// may be less than `bins` times `bin_packets`, because bins that are not full cost little.
     pub chunk_packets: u32,
-    /// Number of buffer bytes that make a chunk (a set of bins) full, 1 to 2^32 - 1, or `None` for
-    /// no limit. Copies to a device get faster up to a certain size in bytes, independent of the
-    /// packet length.
+    /// Number of buffer bytes that make a chunk (packets that are submitted together) full, 1 to
+    /// 2^32 - 1, or `None` for no limit. Large copies to a device are more efficient than small
+    /// copies.
     pub chunk_bytes: Option<u32>,
     /// Number of bins (batches of packets for one function) per chunk, 1 to 65535. A bin with
-    /// several variants counts once, although it has several entries
-    /// ([`PackerConfig::entries_max`]).
+    /// several variants counts once, although [`Chunk::bins`](crate::Chunk::bins) has one entry per
+    /// variant.
     pub bins: u32,
     /// Largest number of packets in a bin (a batch of packets), 1 to 65535. It should be a multiple
     /// of the device's warp size.
     pub bin_packets: u32,
     /// Width of a length class, in bytes, 16 to 65535.
     pub length_granularity_bytes: u32,
-    /// Time after which a chunk (a set of bins) is ready for submission even if it is not full, in
-    /// nanoseconds. It starts when the oldest packet of the chunk arrives.
+    /// Longest time for which the oldest packet of a chunk waits, in nanoseconds. After this time,
+    /// the chunk is ready for submission even if it is not full.
     pub deadline_ns: u64,
     /// Whether the bins (batches of packets) of a chunk are sorted by estimated processing time,
     /// longest first.
     pub sort: bool,
     /// Rule that decides which packets share a bin (a batch of packets).
     pub grouping: Grouping,
-    /// Capacity of the leftover queue, in packets, 1 to 2^24. Packets that find no bin (a batch of
-    /// packets) in the current chunk wait in this queue for the next chunk.
+    /// Capacity of the leftover queue, in packets, 1 to 2^24. Packets that do not fit in the
+    /// current chunk (packets that are submitted together) wait in this queue for the next chunk.
     pub leftover_packets: u32,
 }
 
 impl Default for PackerConfig {
-    /// Returns the configuration for a CPU core. The packets of a chunk (a set of bins) fit in the
-    /// L2 cache. The deadline is the time in which a busy core fills a chunk.
+    /// Returns the configuration for a CPU core. The packets of a chunk (packets that are submitted
+    /// together) fit in the L2 cache. The deadline is the time in which a busy core fills a chunk.
     fn default() -> Self {
         Self {
             chunk_packets: 256,

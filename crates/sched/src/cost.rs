@@ -72,8 +72,8 @@ impl CostModel {
     /// Estimates the time that a device needs for `bin`, in nanoseconds. The result is never
     /// negative.
     ///
-    /// Before the first observation of the bin's variant, estimates serve only to sort bins
-    /// (batches of packets), because their absolute values have no meaning.
+    /// An estimate before the first observation of the bin's variant serves only to sort bins
+    /// (batches of packets). Its absolute value has no meaning.
     ///
     /// # Panics
     /// Panics if the function of the bin does not exist.
@@ -86,7 +86,7 @@ impl CostModel {
         features.iter().zip(fit.weights_ns).map(|(feature, weight)| feature * weight).sum::<f64>().max(0.0)
     }
 
-    /// Adds the observation that a device needed `elapsed_ns` nanoseconds for `bin`.
+    /// Records that a device needed `elapsed_ns` nanoseconds for `bin`.
     ///
     /// # Panics
     /// Panics if the function of the bin does not exist.

@@ -11,8 +11,8 @@ const LABELS_MAX: usize = 1 << 26;
 /// label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label {
-    /// Stream that contains the packets. In most cases, a stream contains the packets of one
-    /// configured function.
+    /// Stream (input of the packer) that contains the packets. A configured function usually has
+    /// one stream.
     pub stream: u16,
     /// Variant, which is the kind of processing within the function.
     pub variant: u8,
@@ -87,8 +87,8 @@ impl LabelIndex {
         ((u64::from(length_bytes) * self.reciprocal) >> 32) as u16
     }
 
-    /// Returns the index of a packet's label (function, variant and length class). If the stream
-    /// does not exist, the index is at least [`LabelIndex::count`].
+    /// Returns the index of a packet's label (function, variant and length class). The result is at
+    /// least [`LabelIndex::count`] if the stream does not exist.
     #[inline]
     pub(crate) fn of(&self, stream: u16, variant: u8, length_bytes: u16) -> usize {
         self.of_class(stream, variant, self.class(length_bytes))

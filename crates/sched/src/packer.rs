@@ -21,14 +21,14 @@ use crate::parts::Parts;
 pub enum Insert {
     /// The packet is in a bin (a batch of packets for one function), and more packets fit.
     Binned,
-    /// The packet is in a bin (a batch of packets for one function). The chunk (the set of bins)
-    /// has no room for another packet.
+    /// The packet is in a bin (a batch of packets for one function). The chunk (packets that are
+    /// submitted together) has no room for another packet.
     ChunkFull,
-    /// No bin has room for the packet. It waits in the leftover queue until the next chunk (set of
-    /// bins) opens.
+    /// The packet does not fit in the current chunk (packets that are submitted together). It waits
+    /// in the leftover queue for the next chunk.
     Leftover,
     /// The packer did not accept the packet, because the leftover queue is full. The caller must
-    /// take a chunk (a set of bins) and insert the packet again.
+    /// take a chunk (packets that are submitted together) and insert the packet again.
     Refused,
 }
 
@@ -57,22 +57,23 @@ pub enum Insert {
 pub struct Packer {
     // The fields that every insertion accesses come first.
     label_index: LabelIndex,
-    /// For each label: the number of the open bin (a batch of packets) for packets with this label,
-    /// plus 1. The value 0 means that the label has no open bin.
+    /// For each label: the number of the bin (a batch of packets) that takes packets with this
+    /// label, plus 1. The value 0 means that no bin takes them.
     table: Box<[u16]>,
     /// Position of the next packet in each bin (a batch of packets). The index is the bin's number
     /// plus 1. The entry at index 0 has no room, so a label without a bin needs no separate test.
     cursors: Box<[Cursor]>,
-    /// Chunk (set of bins) that is being filled. Its fields `bins`, `bin_bytes`, `packets` and
-    /// `closed_ns` are set when the chunk closes.
+    /// Chunk (packets that are submitted together) that is being filled. Its fields `bins`,
+    /// `bin_bytes`, `packets` and `closed_ns` are set when the chunk closes.
     filling: Chunk,
-    /// Number of packets for which the filling chunk has room. Each packet must also find a bin (a
-    /// batch of packets) for its label.
+    /// Number of packets that still fit in the filling chunk (packets that are submitted together).
     room: u32,
-    /// Sum of `room` and the number of packets in the filling chunk (a set of bins).
+    /// Sum of `room` and the number of packets in the filling chunk (packets that are submitted
+    /// together).
     budget: u32,
-    /// Number of buffer units that can be added until the filling chunk (a set of bins) is full.
-    /// The type has enough bits for a chunk without a limit.
+    /// Buffer memory that can be added until the filling chunk (packets that are submitted
+    /// together) is full, in units of `BUFFER_UNIT_BYTES`. It is the largest number if the chunk
+    /// has no limit.
     units: u64,
 
     /// Label of each open bin (a batch of packets). The packet path does not need it, so it is not
@@ -110,9 +111,9 @@ pub struct Stream {
 
 /// Position of the next packet in an open bin (a batch of packets).
 ///
-/// All fields have 32 bits. If the last two fields had 16 and 8 bits, the compiler would load both
-/// with one 32-bit load. This load must wait until the store of the previous packet has left the
-/// store buffer. An insertion then takes 5.0 ns instead of 3.7 ns (`insert_cost`).
+/// All fields have 32 bits. If the last two fields were smaller, the compiler would load both with
+/// one wide load. That load would have to wait for the stores of the previous packet. An insertion
+/// would then take 5.0 ns instead of 3.7 ns (`insert_cost`).
 #[derive(Debug, Clone, Copy, Default)]
 struct Cursor {
     next: u32,
@@ -123,7 +124,8 @@ struct Cursor {
     variant: u32,
 }
 
-/// A packet in the leftover queue, where packets wait that found no bin (a batch of packets).
+/// A packet in the leftover queue, which holds packets that do not fit in the current chunk
+/// (packets that are submitted together).
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
     arrived_ns: u64,
@@ -134,22 +136,22 @@ struct Waiting {
 }
 
 impl Packer {
-    /// Creates a packer with `chunks` sets of bins. One set fills while the other sets are on the
-    /// device. PIPSEA has two sets, called active and wait.
+    /// Creates a packer with `chunks` chunks, which are sets of bins (batches of packets). One
+    /// chunk fills while a device processes the other chunks.
     ///
     /// `kernels` contains the kernel number of each function.
     ///
     /// # Errors
-    /// Returns an error if a key is out of range, or if there are no functions or fewer than two
-    /// sets of bins. Also returns an error if the length classes are too fine for the number of
-    /// functions.
+    /// Returns an error if a number in `config` is out of range, if `kernels` is empty, or if
+    /// `chunks` is below 2. Also returns an error if the length classes are too narrow for the
+    /// number of functions.
     pub fn new(config: PackerConfig, kernels: &[u8], chunks: usize) -> Result<Self, Error> {
         let stream = |(instance, &kernel): (u16, &u8)| Stream { instance, kernel, row: 0 };
         Self::with_streams(config, &(0..).zip(kernels).map(stream).collect::<Vec<_>>(), chunks)
     }
 
-    /// Returns all chunks (sets of bins) that the caller has not taken: the filling chunk and the
-    /// free chunks.
+    /// Returns all chunks (packets that are submitted together) that the caller has not taken,
+    /// including the chunk that is being filled.
     pub fn chunks(&self) -> impl Iterator<Item = &Chunk> {
         std::iter::once(&self.filling).chain(&self.free)
     }
@@ -198,17 +200,17 @@ impl Packer {
     /// Checks whether [`Packer::set_streams`] would accept these streams.
     ///
     /// # Errors
-    /// Returns an error if the length classes are too fine for the number of streams.
+    /// Returns an error if the length classes are too narrow for the number of streams.
     pub fn check_streams(config: &PackerConfig, streams: &[Stream]) -> Result<(), Error> {
         LabelIndex::new(config, streams.len()).map(|_| ())
     }
 
-    /// Replaces the streams, whose packets share bins (batches of packets) only with each other.
-    /// The functions must stay the same. Chunks on the device keep the earlier streams.
+    /// Replaces the streams, which are the inputs of the packer. The functions must stay the same.
+    /// Chunks on the device keep the earlier streams.
     ///
     /// # Errors
-    /// Returns an error if the length classes are too fine for the number of streams. The packer is
-    /// then unchanged.
+    /// Returns an error if the length classes are too narrow for the number of streams. The packer
+    /// is then unchanged.
     ///
     /// # Panics
     /// Panics if packets wait in the packer, or if a stream refers to a new function.
@@ -268,9 +270,9 @@ impl Packer {
     /// for each packet. Packets with the same label are copied together, which takes 1.3 ns instead
     /// of 2.9 ns per packet (`insert_cost`).
     ///
-    /// The function stops after the packet that fills the chunk (a set of bins). The caller can
-    /// then take the chunk and insert the remaining packets. If the chunk is already full, packets
-    /// go to the leftover queue.
+    /// The function stops after the packet that fills the chunk (packets that are submitted
+    /// together). The caller can then take the chunk and insert the remaining packets. If the chunk
+    /// is already full, packets go to the leftover queue.
     ///
     /// Returns the number of inserted packets and the result of the last attempt. For
     /// [`Insert::Refused`], the last attempt is the packet after the inserted packets. Without
@@ -313,8 +315,9 @@ impl Packer {
         (taken, last)
     }
 
-    /// Returns whether the caller should take a chunk (a set of bins) now. A chunk is ready if it
-    /// is full, if its oldest packet has reached the deadline, or if the leftover queue is full.
+    /// Returns whether the caller should take a chunk (packets that are submitted together) now. A
+    /// chunk is ready if it is full, if its oldest packet has reached the deadline, or if the
+    /// leftover queue is full.
     #[inline]
     pub fn ready(&self, now_ns: u64) -> bool {
         match self.next_deadline_ns() {
@@ -325,12 +328,12 @@ impl Packer {
         }
     }
 
-    /// Returns the deadline of the oldest waiting packet, in a bin (a batch of packets) or in the
-    /// leftover queue, in nanoseconds. Returns `None` if no packet waits.
+    /// Returns the time at which the oldest waiting packet reaches its deadline, in nanoseconds.
+    /// Returns `None` if no packet waits.
     #[inline]
     pub fn next_deadline_ns(&self) -> Option<u64> {
-        // The oldest packet in the leftover queue always gets the first bin (a batch of packets) of
-        // the next empty chunk. No packet in the queue is therefore older than the filling chunk.
+        // The leftover queue need not be checked, because none of its packets is older than the
+        // oldest packet of the filling chunk.
         (self.packets() > 0).then(|| self.filling.opened_ns.saturating_add(self.config.deadline_ns))
     }
 
@@ -341,13 +344,14 @@ impl Packer {
         self.packets() as usize + self.leftovers.len()
     }
 
-    /// Returns whether the filling chunk (set of bins) has no room for another packet.
+    /// Returns whether the filling chunk (packets that are submitted together) has no room for
+    /// another packet.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.room == 0 && self.packets() > 0
     }
 
-    /// Returns whether a set of bins is free, so that [`Packer::take`] can open the next chunk.
+    /// Returns whether [`Packer::take`] has an empty chunk that it can open as the next chunk.
     #[inline]
     pub fn has_free_set(&self) -> bool {
         !self.free.is_empty()
@@ -416,10 +420,9 @@ impl Packer {
     }
 
     /// Copies packets with several labels into the open bins (batches of packets) of these labels.
-    /// Stops at the first packet whose bin has no room, and returns the number of copied packets.
+    /// Stops at the first packet that does not fit, and returns the number of copied packets.
     ///
-    /// The caller ensures that the filling chunk has room for all buffer units. The only check per
-    /// packet is then whether its bin has room.
+    /// The caller ensures that the filling chunk has enough buffer memory left for all packets.
     #[inline]
     fn insert_open(
         &mut self,
@@ -455,8 +458,8 @@ impl Packer {
         taken
     }
 
-    /// Subtracts the buffer units of inserted packets from the remaining units of the chunk (a set
-    /// of bins). Marks the chunk as full if it has reached its byte limit.
+    /// Subtracts the buffer memory of inserted packets from the remaining memory of the filling
+    /// chunk (packets that are submitted together). Marks the chunk as full if nothing remains.
     #[inline]
     fn count_units(&mut self, units: u64) {
         self.units = self.units.saturating_sub(units);
@@ -465,7 +468,7 @@ impl Packer {
         }
     }
 
-    /// Marks the filling chunk (set of bins) as full.
+    /// Marks the filling chunk (packets that are submitted together) as full.
     #[cold]
     fn fill_up(&mut self) {
         (self.budget, self.room) = (self.packets(), 0);
@@ -547,8 +550,8 @@ impl Packer {
         number
     }
 
-    /// Sets the number of packets that still fit in the filling chunk (a set of bins), which
-    /// contains `packets` packets.
+    /// Sets the number of packets that still fit in the filling chunk (packets that are submitted
+    /// together), which contains `packets` packets.
     fn set_room(&mut self, packets: u32) {
         let slots = self.config.bins * self.config.bin_packets - packets;
         self.room = slots.min(self.config.chunk_packets - packets);
@@ -563,8 +566,7 @@ impl Packer {
     }
 }
 
-/// Returns the number of packets that are needed until their buffers reach `units` buffer units in
-/// total.
+/// Returns how many of the packets fill up `units` units of buffer memory.
 #[cold]
 fn fitting(descriptors: &[Descriptor], units: u64) -> usize {
     let mut sum = 0;

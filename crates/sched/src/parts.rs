@@ -12,12 +12,12 @@ use godwit_abi::{Bin, Descriptor, PART_MORE, PART_REST};
 use crate::chunk::Chunk;
 use crate::config::{PackerConfig, VARIANTS};
 
-/// Positions where the variant changes, in bins (batches of packets) that are filled in order of
-/// arrival. The type allocates no memory if each bin has only one variant.
+/// Records where the variant (the kind of processing) changes within a bin (a batch of packets). It
+/// allocates no memory if the configuration allows only one variant per bin.
 #[derive(Debug)]
 pub(crate) struct Parts {
     /// For each packet slot of a chunk: the variant that starts there within a bin (a batch of
-    /// packets), plus 1. The value 0 means that the variant of the previous slot continues.
+    /// packets), plus 1. The value 0 means that the variant does not change.
     begins: Box<[u16]>,
     /// For each bin (batch of packets): whether its packets have several variants.
     mixed: Box<[bool]>,
@@ -49,7 +49,7 @@ impl Parts {
         self.mixed[bin] = true;
     }
 
-    /// Adds the bin with the number `number` to the chunk (the set of bins).
+    /// Adds the bin (a batch of packets) with the number `number` to the chunk.
     ///
     /// A bin whose packets have one variant is added unchanged. In a bin with several variants, the
     /// packets are sorted by variant. Packets of one variant stay in order of arrival. Each variant

@@ -41,7 +41,7 @@ fn length_bytes(bytes: &[u8]) -> usize {
 }
 
 fields! { Arp;
-    /// Hardware type. The value 1 stands for Ethernet.
+    /// Hardware type. The value 1 means Ethernet.
     0 => hardware_type / set_hardware_type: u16,
     /// Protocol type, an ethertype.
     2 => protocol_type / set_protocol_type: u16,

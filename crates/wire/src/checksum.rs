@@ -82,8 +82,8 @@ impl Checksum {
 #[inline]
 pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
     let sum = u64::from(!checksum) + u64::from(!old) + u64::from(new);
-    // The sum is 0 if HC was -0 (0xffff) and the word changed from -0 to +0. The remaining data
-    // then sums to -0, so HC' is +0.
+    // The sum is 0 only if the checksum was 0xffff and the word changed from 0xffff to 0. The
+    // correct new checksum is then 0.
     if sum == 0 { 0 } else { !fold(sum) }
 }
 

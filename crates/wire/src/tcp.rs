@@ -146,7 +146,7 @@ pub enum TcpOption<'a> {
         /// Timestamp of the receiver's clock, which the sender echoes.
         echo: u32,
     },
-    /// An option of any other kind, or of a kind above but with a wrong length.
+    /// An option of any other kind, or an option with a wrong length.
     Other {
         /// Kind of the option. It is neither 0 nor 1.
         kind: u8,

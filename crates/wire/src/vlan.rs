@@ -1,4 +1,5 @@
-//! VLAN tags (IEEE 802.1Q, clause 9). A tag starts after its own ethertype, so double tags nest:
+//! VLAN tags (IEEE 802.1Q, clause 9). A tag starts after the ethertype that announces it, so double
+//! tags nest:
 //!
 //! ```text
 //! Ethernet (ethertype 88a8) -> Vlan (ethertype 8100) -> Vlan (ethertype 0800) -> IPv4

@@ -7,8 +7,8 @@ use super::{Classifier, Compiled, HAS_PORTS};
 
 /// Number of packets in a block. A rule is compared with all packets of a block together.
 const BLOCK_PACKETS: usize = 64;
-/// Number of rules between two checks whether all packets of the block have a class. If they do,
-/// the comparison ends.
+/// Number of rules after which the comparison checks whether all packets of the block have a class.
+/// If so, the comparison ends early.
 const RULES_PER_CHECK: usize = 16;
 /// Protocol value for a packet without an IPv4 five-tuple. No IPv4 rule matches this value.
 const NOT_IPV4: u32 = 0x200;
@@ -21,7 +21,7 @@ struct Block {
     /// the lower half.
     ports: [u32; BLOCK_PACKETS],
     /// Protocol number of each packet, or [`NOT_IPV4`]. The bit [`HAS_PORTS`] is set if the packet
-    /// has visible ports.
+    /// is no fragment and its protocol has ports.
     protocol: [u32; BLOCK_PACKETS],
     /// Class of each packet, or 0 while no rule has matched the packet.
     class: [u32; BLOCK_PACKETS],
@@ -112,7 +112,7 @@ impl Block {
         is_plain_ipv4 & !is_fragment & has_ports & is_whole
     }
 
-    /// Sets the class of each packet to that of the first rule that matches it.
+    /// Sets the class of each packet to the class of the first rule that matches the packet.
     #[inline(always)]
     fn compare(&mut self, rules: &[Compiled<u32>]) {
         for rules in rules.chunks(RULES_PER_CHECK) {

@@ -1,4 +1,5 @@
-//! Closes a chunk (a set of bins) for submission to a device, and takes completed chunks back.
+//! Closes a chunk (packets that are submitted together) for submission to a device, and takes
+//! completed chunks back.
 
 use std::mem;
 
@@ -9,11 +10,11 @@ use crate::chunk::Chunk;
 use crate::cost::CostModel;
 
 impl Packer {
-    /// Closes the filling chunk (a set of bins) and opens the next chunk. The next chunk first
-    /// takes all packets from the leftover queue that fit. If configured, the bins of the closed
-    /// chunk are sorted by estimated time, longest first.
+    /// Closes the filling chunk (packets that are submitted together) and opens the next chunk,
+    /// which first takes packets from the leftover queue. The bins (batches of packets) of the
+    /// closed chunk are sorted by estimated time if the configuration demands it.
     ///
-    /// Returns `None` if no packet waits or no set of bins is free.
+    /// Returns `None` if no packet waits or no empty chunk is left.
     #[inline(never)]
     pub fn take(&mut self, now_ns: u64) -> Option<Chunk> {
         if self.packets() == 0 {
@@ -27,8 +28,8 @@ impl Packer {
         Some(closed)
     }
 
-    /// Gives a chunk (a set of bins) back to the packer after its packets were processed, so that
-    /// the packer can fill it again.
+    /// Gives a chunk (packets that are submitted together) back to the packer after its packets
+    /// were processed, so that the packer can fill it again.
     ///
     /// # Panics
     /// Panics if the chunk does not come from this packer.

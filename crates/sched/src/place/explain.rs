@@ -7,13 +7,13 @@ use super::placement::{Choice, PlaceSet};
 use super::planner::{Decision, Move, Outcome, Reason};
 use super::policy::Goal;
 
-/// Smallest change of a share (fraction of a function's packets) that a sentence mentions.
+/// Smallest change that a sentence mentions, as a fraction of a function's packets.
 const SHARE_MIN: f64 = 0.005;
 /// Largest number of changes of a placement that a sentence mentions.
 const CHANGES_MAX: usize = 4;
 
-/// Describes a decision of the planner in one sentence. An additional sentence names places
-/// (devices in one mode) that lost work because they were too slow.
+/// Describes a decision of the planner in one sentence. An additional sentence names the devices
+/// that lost work because they were too slow.
 pub fn explain(machine: &Machine, goal: &Goal, decision: &Decision) -> String {
     match (&decision.moved, decision.outcome) {
         (Some(moved), Outcome::Moved) => explain_move(machine, goal, decision, moved),
@@ -32,8 +32,8 @@ fn explain_move(machine: &Machine, goal: &Goal, decision: &Decision, moved: &Mov
     text
 }
 
-/// Returns a sentence about each place (a device in one mode) that lost work because it was slower
-/// than its profile predicts.
+/// Returns a sentence about each device that lost work because it was slower than its profile
+/// (measured costs) predicts.
 fn slow_places(machine: &Machine, moved: &Move) -> String {
     let Some(from) = &moved.from else { return String::new() };
     let places = machine.places.len();
@@ -88,7 +88,7 @@ fn changes(machine: &Machine, from: Option<&Choice>, to: &Choice) -> String {
     if list.is_empty() { "the same shares".to_owned() } else { list.join(", ") }
 }
 
-/// Returns a place (a device in one mode) that is in use and whose chunk size changes.
+/// Returns the index of a device in use whose chunk size (packets per submission) changes.
 fn chunk_change(machine: &Machine, from: Option<&Choice>, to: &Choice) -> Option<usize> {
     let old = from.map_or(0, |from| from.setting.level);
     to.setting

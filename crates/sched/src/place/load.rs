@@ -4,13 +4,13 @@
 pub const LENGTH_CLASSES: usize = 4;
 /// Longest frame of each length class except the last class, in bytes.
 const CLASS_BYTES_MAX: [u16; LENGTH_CLASSES - 1] = [128, 512, 1024];
-/// Share of a function's packets below which the model assumes no separate bin (a batch of packets)
-/// for a length class.
+/// Smallest fraction of a function's packets for which the model assumes separate bins (batches of
+/// packets) for a length class.
 const CLASS_SHARE_MIN: f64 = 0.02;
 /// Fraction of all packets below which a function counts as idle.
 const IDLE_SHARE: f64 = 1e-4;
-/// Ratio between two neighbouring load buckets. All loads in a bucket share one cached result of
-/// the search.
+/// Ratio between two neighbouring load buckets. The search caches one result for all loads in a
+/// bucket.
 pub const BUCKET_RATIO: f64 = 1.05;
 
 /// Returns the length class of a frame of `bytes` bytes.
@@ -26,8 +26,8 @@ pub struct FunctionLoad {
     pub pps: f64,
     /// Mean frame length, in bytes.
     pub bytes: f64,
-    /// Share of the function's packets in each length class. The sum of the shares is 1, or 0 if
-    /// there are no packets.
+    /// Fraction of the function's packets in each length class. The sum of the fractions is 1, or 0
+    /// if there are no packets.
     pub classes: [f64; LENGTH_CLASSES],
 }
 

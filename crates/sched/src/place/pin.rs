@@ -25,30 +25,30 @@ pub enum PinError {
         /// Names of all functions.
         known: String,
     },
-    /// The function cannot run on a place (a device in one mode) of the text.
+    /// The text assigns a function to a device that cannot run it.
     #[error("function `{function}` cannot run on `{place}`; it can run on {known}")]
     Place {
         /// Name of the function.
         function: String,
-        /// Name of the place (a device in one mode) in the text.
+        /// Name of the device, as in the text.
         place: String,
-        /// Places (devices in one mode) where the function can run.
+        /// Names of the devices that can run the function.
         known: String,
     },
-    /// The shares (fractions of packets) of a function do not add up to 100 %.
+    /// The percentages of a function's packets do not add up to 100 %.
     #[error("the shares of `{function}` add up to {percent} %; they must add up to 100 %")]
     Sum {
         /// Name of the function.
         function: String,
-        /// Sum of the shares, in percent.
+        /// Sum of the percentages.
         percent: u32,
     },
     /// The placement uses both modes of one device.
     #[error("`{one}` and `{two}` are two modes of one device; choose one of them")]
     Modes {
-        /// First place (a device in one mode).
+        /// Name of the device in its first mode.
         one: String,
-        /// Second place (a device in one mode).
+        /// Name of the device in its second mode.
         two: String,
     },
     /// A number in the text is out of range.
@@ -110,7 +110,7 @@ impl Choice {
     }
 }
 
-/// Rounds shares (fractions of packets) to whole percents whose sum is 100.
+/// Rounds fractions of packets to whole percents whose sum is 100.
 fn percents(shares: &[(usize, f64)]) -> Vec<i64> {
     let mut percents: Vec<i64> = shares.iter().map(|(_, share)| (share * 100.0).round() as i64).collect();
     let missing = 100 - percents.iter().sum::<i64>();
@@ -155,8 +155,8 @@ fn set_function(machine: &Machine, choice: &mut Choice, name: &str, value: &str)
     Ok(())
 }
 
-/// Derives the set of awake places (devices in one mode) from the shares (fractions of packets).
-/// Checks that no device has two modes and that the number of feeding workers is valid.
+/// Determines which devices are awake: all devices that receive packets. Checks that no device has
+/// two modes and that the number of workers that only feed devices is valid.
 fn finish(machine: &Machine, mut choice: Choice) -> Result<Choice, PinError> {
     let places = machine.places.len();
     let used = (0..machine.functions.len()).map(|function| choice.used_by(function, places));

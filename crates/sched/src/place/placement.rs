@@ -3,7 +3,8 @@
 
 use super::model::Machine;
 
-/// Set of places (devices in one mode), as a bit mask of their indices.
+/// Set of places (devices in one mode), as a bit mask of their indices. A mode is either to launch
+/// kernels or to run persistent groups of threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PlaceSet(pub u32);
 
@@ -11,7 +12,7 @@ impl PlaceSet {
     /// Maximum number of places (devices in one mode).
     pub const PLACES_MAX: usize = 32;
 
-    /// Creates the set that contains `places` (indices of devices in one mode).
+    /// Creates the set of the places with the indices `places`.
     pub fn of(places: impl IntoIterator<Item = usize>) -> Self {
         Self(places.into_iter().fold(0, |bits, place| bits | 1 << place))
     }
@@ -22,17 +23,17 @@ impl PlaceSet {
         self.0 >> place & 1 == 1
     }
 
-    /// Returns the places (devices in one mode) that are in at least one of the two sets.
+    /// Returns the union of the two sets.
     pub fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Returns the places (devices in one mode) that are in this set but not in `other`.
+    /// Returns the places of this set that are not in `other`.
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Returns the places (devices in one mode) that are in both sets.
+    /// Returns the intersection of the two sets.
     pub fn common(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
@@ -53,44 +54,43 @@ impl PlaceSet {
     }
 }
 
-/// The part of a placement that does not depend on shares: the devices in use, the chunk size, the
-/// awake workers and their roles.
+/// The devices in use, the chunk size (packets per submission), the awake workers and their roles.
+/// A setting does not contain the division of packets between devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Setting {
-    /// Places (devices in one mode) that process packets. Their devices are awake, and all other
-    /// devices sleep.
+    /// Devices that process packets, each in one mode. They are awake, and all other devices sleep.
     pub on: PlaceSet,
     /// Number of awake workers.
     pub workers: u16,
     /// Number of awake workers that only feed devices. The value 0 means that every worker feeds
     /// devices and also runs kernels.
     pub feeders: u16,
-    /// Exponent of the chunk size. All devices except the CPU use the configured size, divided by 4
-    /// to the power of `level`.
+    /// Reduction of the chunk size (packets per submission). Every device except the CPU uses the
+    /// configured size, divided by 4 to the power of `level`.
     pub level: u8,
 }
 
-/// A placement in the form that the search uses: a setting, and the share of each function on each
-/// place (a device in one mode).
+/// A placement in the form that the search uses: a setting, and the fraction of each function's
+/// packets that each device receives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
-    /// Devices in use, chunk size, and number and roles of workers.
+    /// Devices in use, chunk size (packets per submission), and number and roles of workers.
     pub setting: Setting,
-    /// Share of each function's packets on each place (a device in one mode), at index `function *
-    /// places + place`. The shares of a function add up to 1.
+    /// Fraction of each function's packets on each place (a device in one mode), at index
+    /// `function * places + place`. The fractions of a function add up to 1.
     pub shares: Vec<f64>,
 }
 
 impl Choice {
-    /// Returns the places that receive packets of the function `function`. The machine has `places`
-    /// places (devices in one mode).
+    /// Returns the set of devices that receive packets of the function `function`. `places` is the
+    /// number of places (devices in one mode) of the machine.
     pub fn used_by(&self, function: usize, places: usize) -> PlaceSet {
         let shares = &self.shares[function * places..][..places];
         PlaceSet::of((0..places).filter(|&place| shares[place] > 0.0))
     }
 
-    /// Returns the largest difference between the two placements in the share of a function on a
-    /// place (a device in one mode).
+    /// Returns the largest difference between the two placements in the fraction of a function's
+    /// packets that a device receives.
     pub fn shares_moved(&self, other: &Self) -> f64 {
         self.shares.iter().zip(&other.shares).map(|(one, two)| (one - two).abs()).fold(0.0, f64::max)
     }
@@ -112,22 +112,22 @@ pub enum Role {
 /// Placement of one function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
-    /// Share of the function's packets on each place (a device in one mode). The sum of the shares
-    /// is 1.
+    /// Fraction of the function's packets that each place (a device in one mode) receives. The sum
+    /// of the fractions is 1.
     pub shares: Vec<f32>,
-    /// Additional places (devices in one mode) that a worker may use while it is overloaded.
+    /// Additional devices that a worker may use while it is overloaded.
     pub overflow: PlaceSet,
 }
 
 /// Chunk limits and state of one place (a device in one mode).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlaceLimits {
-    /// Packet limit of a chunk (the bins that are submitted together).
+    /// Packet limit of a chunk (packets that are submitted together).
     pub chunk_packets: u32,
-    /// Longest time that the oldest packet of a chunk (a set of bins) waits for the chunk to fill,
-    /// in nanoseconds.
+    /// Longest time that the oldest packet of a chunk (packets that are submitted together) waits
+    /// for the chunk to fill, in nanoseconds.
     pub deadline_ns: u64,
-    /// Maximum number of chunks (sets of bins) in flight per worker.
+    /// Maximum number of chunks (packets that are submitted together) in flight per worker.
     pub chunks: u8,
     /// Whether the place's device is awake.
     pub awake: bool,
@@ -149,9 +149,9 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Creates the placement that `choice` describes. `burst` is the placement for a larger load,
-    /// whose places (devices in one mode) and workers overloaded workers may use. They use only the
-    /// places in `fast`, which wake up soon enough.
+    /// Creates the placement that `choice` describes. Overloaded workers may use the additional
+    /// devices and workers of `burst`, which is the placement for a larger load. They may use only
+    /// devices in `fast`, which wake up soon enough.
     pub(super) fn new(machine: &Machine, number: u64, choice: &Choice, burst: &Choice, fast: PlaceSet) -> Self {
         let places = machine.places.len();
         let route = |function: usize| {
@@ -178,9 +178,9 @@ impl Placement {
     }
 }
 
-/// Assigns a role to each worker. Workers that only feed devices are divided between the places
-/// (devices in one mode) by D'Hondt's method, in proportion to the shares (fractions of packets).
-/// Each place in use has at least one such worker if there are enough.
+/// Assigns a role to each worker. Workers that only feed devices are divided between the devices by
+/// D'Hondt's method, in proportion to the packets that the devices receive. Each device in use has
+/// at least one such worker if there are enough.
 fn roles(machine: &Machine, choice: &Choice) -> Vec<Role> {
     let (setting, places) = (choice.setting, machine.places.len());
     let awake = usize::from(setting.workers);

@@ -16,11 +16,11 @@ use super::policy::{Goal, Splits};
 const PERIOD_NS: u64 = 100_000_000;
 /// Relative change of the packet rate that the monitor ignores.
 const SAME_RATE: f64 = 0.1;
-/// Largest number of configurations in the pool. If functions and devices have more combinations,
-/// the further combinations are left out.
+/// Largest number of configurations in the pool. Further combinations of functions and devices are
+/// left out.
 const POOL_MAX: usize = 4096;
 
-/// State of the thesis's rule between two looks of the monitor.
+/// State of the thesis's rule between two checks of the packet rate.
 #[derive(Debug)]
 pub(super) struct Thesis {
     pool: Vec<Choice>,
@@ -53,7 +53,8 @@ impl Thesis {
             return None;
         }
         self.rate = rate;
-        // Step 3: the rule searches the sorted structure of the policy.
+        // Step 3: the thesis searches a sorted list of measured configurations. This code compares
+        // the predictions for all configurations instead.
         let corrections = Corrections::none(machine);
         let mut table = Table::default();
         let mut best: Option<(usize, [f64; 2])> = None;
@@ -79,8 +80,8 @@ impl Thesis {
     }
 }
 
-/// Returns all assignments of functions to places (devices in one mode). An assignment uses at most
-/// one mode of a device. Assignments that use more than the CPU are returned for three chunk sizes.
+/// Returns all assignments of functions to devices. An assignment uses at most one mode of a
+/// device. Each assignment that uses more than the CPU is returned with three chunk sizes.
 fn pool(machine: &Machine) -> Vec<Choice> {
     let places = machine.places.len();
     let mut assignments: Vec<Vec<usize>> = vec![Vec::new()];

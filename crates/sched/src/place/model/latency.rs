@@ -1,13 +1,12 @@
-//! Latency of one function on one place (a device in one mode), as a function of the load of the
-//! place.
+//! Latency of one function on one device, as a function of the load of the device.
 
 use super::super::profile::{CurvePoint, Fit};
 
-/// Loads at which the latency of a place (a device in one mode) is stored, as fractions of its
-/// capacity. `godwit profile` measures at these loads.
+/// Loads of a device for which its latency is stored, as fractions of its capacity.
+/// `godwit profile` measures at these loads.
 pub(super) const USES: [f64; 4] = [0.05, 0.25, 0.6, 0.95];
-/// Relative growth of the latency per unit of load above the last load of [`USES`]. A queue grows
-/// in this range.
+/// Relative growth of the latency per unit of load, for loads above the highest load of [`USES`]. A
+/// queue grows in this range.
 const OVERLOAD_GROWTH: f64 = 40.0;
 /// 99th percentile of an exponentially distributed waiting time, as a multiple of its mean: ln 100.
 const WAIT_P99: f64 = 4.6;
@@ -57,20 +56,19 @@ impl LatencyCurve {
     }
 }
 
-/// Inputs of the latency estimate for a place (a device in one mode) without measured latencies.
+/// Inputs of the latency estimate for a device without measured latencies.
 pub(super) struct Way<'a> {
     pub(super) fit: &'a Fit,
     /// Frame length, in bytes.
     pub(super) bytes: f64,
-    /// Largest number of packets in a chunk (the bins that are submitted together).
+    /// Largest number of packets in a chunk (packets that are submitted together).
     pub(super) chunk: f64,
     pub(super) deadline_ns: f64,
-    /// Number of chunks (sets of bins) in flight per worker.
+    /// Number of chunks (packets that are submitted together) in flight per worker.
     pub(super) chunks: f64,
-    /// Time per packet of the scarcest resource that the place (a device in one mode) uses, in
-    /// nanoseconds.
+    /// Time per packet of the scarcest resource that the device needs, in nanoseconds.
     pub(super) packet_ns: f64,
-    /// Number of workers that fill chunks (sets of bins) for the place (a device in one mode).
+    /// Number of workers that fill chunks (packets that are submitted together) for the device.
     pub(super) lanes: f64,
 }
 
@@ -96,9 +94,8 @@ impl Knots {
         })
     }
 
-    /// Estimates the latencies of a place (a device in one mode) without measurements. A latency is
-    /// the sum of the latency of an idle device, the time to fill a chunk, and the wait for earlier
-    /// chunks.
+    /// Estimates the latencies of a device without measurements. A latency is the sum of the
+    /// latency of an idle device, the time to fill a chunk, and the wait for earlier chunks.
     ///
     /// A packet waits for its chunk to fill only if the device is busy. For the 99th percentile,
     /// the device counts as busy with twice its load. The wait for earlier chunks is the wait in a
@@ -128,8 +125,8 @@ impl Knots {
         self.p50_ns.iter_mut().chain(&mut self.p99_ns).for_each(|value| *value *= factor);
     }
 
-    /// Returns the median and the 99th percentile of the latency at a load of the place (a device
-    /// in one mode), in nanoseconds.
+    /// Returns the median and the 99th percentile of the latency at a load of the device, in
+    /// nanoseconds.
     #[inline]
     pub(super) fn at(&self, load: f64) -> (f64, f64) {
         let last = USES.len() - 1;

@@ -55,39 +55,40 @@ pub enum ModelError {
         /// Limit of the model.
         max: usize,
     },
-    /// The first place (a device in one mode) is not the CPU, or there are no workers or no
-    /// functions. The engine causes this error, not the operator.
+    /// The CPU is not the first device, or there are no workers or no functions. The engine causes
+    /// this error, not the operator.
     #[error("a model needs the CPU as its first place, a worker and a function")]
     Empty,
 }
 
-/// A place of the configuration: a device in one mode.
+/// A place of the configuration: a device in one mode. A mode is either to launch kernels or to run
+/// persistent groups of threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlaceSetup {
-    /// Name of the place (a device in one mode) in placements and messages, such as `cuda:0` or
+    /// Name of the device and its mode in placements and messages, such as `cuda:0` or
     /// `cuda:0/mailbox`.
     pub id: String,
     /// Name of the device.
     pub device: String,
     /// Whether the device runs persistent groups, which wait for packets instead of being launched.
     pub persistent: bool,
-    /// Configured packet limit of a chunk (the bins that are submitted together).
+    /// Configured packet limit of a chunk (packets that are submitted together).
     pub chunk_packets: u32,
     /// Packet limit of a bin (a batch of packets for one function).
     pub bin_packets: u32,
-    /// Longest time that a chunk (set of bins) waits for more packets, in nanoseconds.
+    /// Longest time that a chunk (packets that are submitted together) waits for more packets, in
+    /// nanoseconds.
     pub deadline_ns: u64,
-    /// Maximum number of chunks (sets of bins) in flight per worker.
+    /// Maximum number of chunks (packets that are submitted together) in flight per worker.
     pub chunks: u8,
 }
 
-/// A configured function, and the places (devices in one mode) that the configuration allows for
-/// it.
+/// A configured function, and the devices that the configuration allows for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionSetup {
     /// Name of the function.
     pub name: String,
-    /// Allowed places (devices in one mode).
+    /// Devices that may run the function, each in one mode.
     pub places: PlaceSet,
 }
 
@@ -105,9 +106,9 @@ pub struct MachineSetup {
 /// A place (a device in one mode) of the model.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// Configuration of the place (a device in one mode).
+    /// Configuration of the device in this mode.
     pub setup: PlaceSetup,
-    /// Index of the place's device among the devices other than the CPU, or `None` for the CPU.
+    /// Index of the device among the devices other than the CPU, or `None` for the CPU.
     pub(super) device: Option<usize>,
 }
 
@@ -140,8 +141,8 @@ pub(super) struct Cost {
 #[derive(Clone, Debug)]
 pub(super) struct ModelBus {
     pub(super) name: String,
-    /// Transfer time per byte, in nanoseconds. The first entry is towards the devices, and the
-    /// second entry is back.
+    /// Transfer time per byte, in nanoseconds. The first entry is for transfers to the devices, and
+    /// the second entry is for transfers back.
     pub(super) byte_ns: [f64; 2],
     pub(super) packet_bytes: f64,
 }
@@ -153,8 +154,8 @@ pub struct Machine {
     pub workers: u16,
     /// Names of the functions.
     pub functions: Vec<String>,
-    /// Places (devices in one mode) of each function that the configuration allows and that have
-    /// measured costs.
+    /// Devices that the configuration allows for each function and that have measured costs, each
+    /// in one mode.
     pub allowed: Vec<PlaceSet>,
     /// Places (devices in one mode). The first place is the CPU.
     pub places: Vec<Place>,
@@ -173,17 +174,16 @@ pub struct Machine {
     pub(super) noise_cv: f64,
 }
 
-/// Ratios of measured to predicted values for each function on each place (a device in one mode),
-/// at index `function * places + place`.
+/// Corrections of the predicted values by measured values. Each list has an entry for each function
+/// on each place (a device in one mode), at index `function * places + place`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Corrections {
-    /// Ratio for the time of the device or, on the CPU, for the time of the kernel.
+    /// Ratio of the measured to the predicted time of the device or, on the CPU, of the kernel.
     pub cost: Vec<f64>,
     /// Ratio for the latency.
     pub latency: Vec<f64>,
-    /// Change of the relative error of the prediction. It is negative where measurements confirm
-    /// the prediction, and positive for a place (a device in one mode) that is slower than
-    /// predicted.
+    /// Change of the prediction's relative error. It is negative where measurements confirm the
+    /// prediction, and positive where a device is slower than predicted.
     pub error: Vec<f64>,
 }
 
@@ -288,8 +288,8 @@ impl Machine {
         table.predict(self, choice)
     }
 
-    /// Returns the packet limit of a chunk on a place (a device in one mode). On all devices except
-    /// the CPU, it is the configured limit divided by 4 to the power of `level`.
+    /// Returns the packet limit of a chunk (packets that are submitted together) on a device. On
+    /// all devices except the CPU, it is the configured limit divided by 4 to the power of `level`.
     pub(super) fn chunk_packets(&self, place: usize, level: u8) -> u32 {
         let setup = &self.places[place].setup;
         match self.places[place].device {
@@ -298,8 +298,8 @@ impl Machine {
         }
     }
 
-    /// Returns the time until a place (a device in one mode) can process packets if its device
-    /// sleeps now, in nanoseconds.
+    /// Returns the time that a sleeping device needs to wake up and process packets, in
+    /// nanoseconds.
     pub(super) fn wake_ns(&self, place: usize) -> f64 {
         let power = match self.places[place].device {
             None => self.cpu_power,

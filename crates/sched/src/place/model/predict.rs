@@ -18,9 +18,9 @@ pub enum Resource {
     Compute,
     /// The device with this index.
     Device(usize),
-    /// The bus with this index, in the direction towards the devices.
+    /// The bus with this index, for transfers to the devices.
     BusIn(usize),
-    /// The bus with this index, in the direction towards the memory.
+    /// The bus with this index, for transfers back to the memory.
     BusOut(usize),
 }
 
@@ -46,8 +46,7 @@ pub struct Prediction {
     pub cores: f64,
     /// Number of cores whose workers are awake.
     pub awake: f64,
-    /// Largest relative error of the model among the functions and places (devices in one mode) in
-    /// use.
+    /// Largest relative error of the model among the functions and devices in use.
     pub error: f64,
 }
 
@@ -105,8 +104,8 @@ impl Totals {
         }
     }
 
-    /// Adds the additional use because functions on the same device slow each other down. `row`
-    /// returns the resource use of one function.
+    /// Adds the resource use that arises because functions on the same device slow each other down.
+    /// `row` returns the resource use of one function.
     #[inline]
     pub(in super::super) fn interfere<'a>(
         &mut self,
@@ -179,9 +178,8 @@ impl Totals {
 }
 
 impl Prediction {
-    /// Sets the latency and the error from the places (devices in one mode) that each function
-    /// uses. Packets leave a worker in order, so they wait for the slowest place. The slowest place
-    /// therefore determines both values.
+    /// Sets the latency and the error to the largest values among the devices in use. Packets leave
+    /// a worker in order, so they wait for the slowest device.
     #[inline]
     pub(in super::super) fn set_latency(
         &mut self,

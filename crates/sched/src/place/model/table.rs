@@ -1,5 +1,5 @@
-//! Table of the times and latencies of all functions on all places (devices in one mode), for one
-//! load and one setting.
+//! Table of the times and latencies of all functions on all devices, for one load and one setting
+//! (devices in use, chunk size and workers).
 
 use super::super::load::Load;
 use super::super::placement::{Choice, Setting};
@@ -7,8 +7,8 @@ use super::latency::{Knots, Way};
 use super::predict::{Prediction, RESOURCES_MAX, Totals};
 use super::{Corrections, Machine};
 
-/// Resource index of the cores of all workers. If some workers only feed devices, the index stands
-/// for the cores of these workers.
+/// Resource index of the cores of all workers. If some workers only feed devices, this resource
+/// contains only the cores of these workers.
 pub(super) const FEED: usize = 0;
 /// Resource index of the cores of workers that only run kernels.
 pub(super) const COMPUTE: usize = 1;
@@ -16,7 +16,7 @@ pub(super) const COMPUTE: usize = 1;
 pub(super) const DEVICES: usize = 2;
 
 /// Use of every resource by every function on every place (a device in one mode). Each value
-/// assumes that the place receives all packets of the function.
+/// assumes that one device processes all packets of the function.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Table {
     pub(super) setting: Setting,
@@ -132,7 +132,7 @@ impl Table {
         self.finish_way(machine, corrections, way, scarcest_ns, lanes, chunk, of.bytes);
     }
 
-    /// Sets the latency and the error of a function on a place (a device in one mode).
+    /// Sets the latency and the error of a function on a device.
     #[expect(clippy::too_many_arguments, reason = "intermediate results of `fill_way`")]
     fn finish_way(
         &mut self,
@@ -155,8 +155,7 @@ impl Table {
         self.errors[way] = (error + corrections.error[way]).max(machine.noise_cv);
     }
 
-    /// Returns the use of all resources by a function if one place (a device in one mode) processes
-    /// all of its packets.
+    /// Returns the use of all resources by a function if one device processes all of its packets.
     #[inline]
     pub(in super::super) fn row(&self, function: usize, place: usize) -> &[f64] {
         &self.rows[(function * self.places + place) * self.resources..][..self.resources]
@@ -167,9 +166,8 @@ impl Table {
         self.setting
     }
 
-    /// Returns the resource of a place (a device in one mode) that becomes more expensive if
-    /// functions slow each other down. It is the device of the place or, on the CPU, the cores that
-    /// run kernels.
+    /// Returns the resource that becomes more expensive if functions on a device slow each other
+    /// down. It is the device itself or, on the CPU, the cores that run kernels.
     pub(in super::super) fn own_resource(&self, machine: &Machine, place: usize) -> usize {
         match machine.places[place].device {
             Some(device) => DEVICES + device,
@@ -178,9 +176,8 @@ impl Table {
         }
     }
 
-    /// Returns the power that a function needs if one place (a device in one mode) processes all of
-    /// its packets, in watts. Without a power meter, returns the number of cores that the function
-    /// uses.
+    /// Returns the power that a function needs if one device processes all of its packets, in
+    /// watts. Without a power meter, returns the number of cores that the function uses.
     pub(in super::super) fn power_of(&self, machine: &Machine, function: usize, place: usize) -> f64 {
         let row = self.row(function, place);
         let (workers, feeders) = (f64::from(self.setting.workers), f64::from(self.setting.feeders));
@@ -232,7 +229,7 @@ impl Table {
         self.active[function]
     }
 
-    /// Returns the predicted effect of the shares of `choice`. The table must have been computed
+    /// Returns the predicted effect of the placement `choice`. The table must have been computed
     /// for the setting (devices, chunk size and workers) of `choice`.
     pub(in super::super) fn predict(&self, machine: &Machine, choice: &Choice) -> Prediction {
         let totals = self.totals(machine, choice);
@@ -243,7 +240,7 @@ impl Table {
         prediction
     }
 
-    /// Returns the use of all resources if functions are divided as `choice` describes.
+    /// Returns the use of all resources if packets are divided between devices as in `choice`.
     fn totals(&self, machine: &Machine, choice: &Choice) -> Totals {
         let functions = machine.functions.len();
         let mut totals = Totals::new(self.resources);
@@ -262,8 +259,7 @@ impl Table {
 }
 
 impl Machine {
-    /// Returns the predicted kernel time per packet of a function on a place (a device in one
-    /// mode), in nanoseconds.
+    /// Returns the predicted kernel time per packet of a function on a device, in nanoseconds.
     pub(in super::super) fn kernel_ns(
         &self,
         load: &Load,
@@ -292,7 +288,7 @@ fn bus_times(machine: &Machine, bus: usize, bytes: f64) -> ModelBusTimes {
     ModelBusTimes { inward_ns, outward_ns }
 }
 
-/// Returns the resources that a place (a device in one mode) uses, as a bit mask.
+/// Returns the resources that a device uses, as a bit mask.
 fn mask(machine: &Machine, setting: Setting, place: usize) -> u32 {
     const { assert!(RESOURCES_MAX <= 32) };
     let Some(device) = machine.places[place].device else {

@@ -2,8 +2,8 @@
 
 use super::super::load::{FunctionLoad, LENGTH_CLASSES, Load};
 
-/// Number of planner looks that the mean covers. The planner looks every 10 ms, so the mean covers
-/// 50 ms.
+/// Number of measurements that the mean covers. The planner measures the load every 10 ms, so the
+/// mean covers 50 ms.
 const WINDOW: usize = 5;
 
 /// Ratio of the forecast to the latest measured load above which the load counts as falling.
@@ -14,7 +14,7 @@ const FALLING: f64 = 1.1;
 type Sums = [f64; 2 + LENGTH_CLASSES];
 
 /// Forecast of the load. For each function, it is the larger of the latest measurement and the mean
-/// over the last measurements.
+/// of the last measurements.
 ///
 /// The forecast rises with a single measurement. It falls only when the mean has fallen, so a short
 /// gap in the traffic does not change the placement.
@@ -55,7 +55,7 @@ impl Forecast {
             let sums = sums(function);
             let old = std::mem::replace(look, sums);
             for ((total, new), old) in total.iter_mut().zip(sums).zip(old) {
-                // Rounding errors of earlier looks must not leave a negative rate.
+                // Rounding errors of earlier measurements must not leave a negative rate.
                 *total = (*total + new - old).max(0.0);
             }
             let mean_pps = total[0] / self.filled as f64;

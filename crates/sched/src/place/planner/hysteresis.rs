@@ -3,12 +3,11 @@
 use super::super::load::Load;
 use super::super::placement::Choice;
 
-/// Number of consecutive looks (runs of the planner) for which a gain must last before a move.
+/// Number of consecutive runs of the planner for which a gain must last before a move.
 const LOOKS: u32 = 3;
 /// Shortest time between a move and the next move that is not urgent, in nanoseconds.
 const DWELL_NS: u64 = 300_000_000;
-/// Shortest time between a move and the next move if the load has changed in between, in
-/// nanoseconds.
+/// Shortest time between two moves if the load has changed since the first move, in nanoseconds.
 const DWELL_CHANGED_NS: u64 = 50_000_000;
 /// Relative change of the load above which [`DWELL_CHANGED_NS`] applies.
 const CHANGED_LOAD: f64 = 0.25;
@@ -28,17 +27,18 @@ const QUIET_WAKES: f64 = 10.0;
 /// Reason to wait before a move to a better placement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Wait {
-    /// The gain has not lasted long enough. The value is the number of looks (runs of the planner)
-    /// that are left.
+    /// The gain has not lasted long enough. The value is the number of further runs of the planner
+    /// for which it must last.
     Looks(u32),
-    /// The last move was too recent. The value is the time that is left, in nanoseconds.
+    /// The last move was too recent. The value is the remaining time until the next move, in
+    /// nanoseconds.
     Dwell(u64),
-    /// The saving does not yet justify waking the devices again later. The value is the energy that
-    /// is left, in joules.
+    /// Letting devices sleep does not yet save enough energy to justify waking them again later.
+    /// The value is the missing energy, in joules.
     Unearned(f64),
 }
 
-/// State of the hysteresis between two looks (runs of the planner).
+/// State of the hysteresis between two runs of the planner.
 #[derive(Debug)]
 pub(super) struct Hysteresis {
     streak: u32,
@@ -94,8 +94,8 @@ impl Hysteresis {
         if better_ns < quiet_ns {
             return Some(Wait::Dwell(quiet_ns - better_ns));
         }
-        // The wait ends when the missed saving equals the energy of a wake-up. This costs at most
-        // twice the optimum (ski rental problem).
+        // The wait ends when the missed saving equals the energy of a wake-up. Waiting this long
+        // costs at most twice the optimum (ski rental problem).
         let wasted = cost.saved_watts * better_ns as f64 * 1e-9;
         (cost.joules > 0.0 && wasted < cost.joules).then_some(Wait::Unearned(cost.joules - wasted))
     }
@@ -127,11 +127,11 @@ impl Hysteresis {
     }
 }
 
-/// Smallest difference of a share (fraction of a function's packets) for which two placements count
-/// as different.
+/// Smallest difference for which two placements count as different, as a fraction of a function's
+/// packets.
 pub(in super::super) const SHARE_STEP: f64 = 0.1;
 
-/// Returns whether two placements differ only by small shares (fractions of a function's packets).
+/// Returns whether two placements differ only by small fractions of a function's packets.
 pub(in super::super) fn alike(one: &Choice, two: &Choice) -> bool {
     one.setting == two.setting && one.shares_moved(two) < SHARE_STEP
 }

@@ -28,37 +28,36 @@ const GAIN_MIN: f64 = 0.05;
 const GAIN_ERRORS: f64 = 2.0;
 /// Relative gain that justifies a move while workers are overloaded.
 const GAIN_OVERLOADED: f64 = 0.02;
-/// Relative gain that justifies a move that changes only small shares (fractions of a function's
-/// packets).
+/// Relative gain that justifies a move that affects only a small fraction of a function's packets.
 const GAIN_TUNING: f64 = 0.01;
-/// Shortest time between two moves that change only small shares (fractions of packets), in
+/// Shortest time between two moves that affect only a small fraction of a function's packets, in
 /// nanoseconds.
 const TUNING_NS: u64 = 100_000_000;
 /// Time in which the corrections of the model settle after a move, in nanoseconds.
 const SETTLE_NS: u64 = 300_000_000;
 /// Fill level of a worker's packet ring from which the worker counts as overloaded.
 const BACKLOG: f64 = 0.5;
-/// Packet rate for which the overflow places (additional devices of overloaded workers) are chosen,
-/// in packets per second. Only the mix of packets matters, because overflow uses the placement with
+/// Packet rate for which the planner chooses the additional devices of overloaded workers, in
+/// packets per second. The exact rate has no effect, because the planner chooses the placement with
 /// the largest capacity.
 const BURST_PPS: f64 = 1e8;
 /// Factor by which the use of the fullest resource may exceed its limit before a placement counts
-/// as overloaded. New placements are chosen to stay below the limit.
+/// as overloaded. The planner chooses new placements that stay below the limit.
 const TOLERANCE: f64 = 1.08;
 /// Largest factor by which load peaks of the last second can raise the forecast.
 const MARGIN_MAX: f64 = 1.1;
-/// Factor by which the remembered peak load shrinks at each look of the planner. The peak shrinks
-/// to a third in one second.
+/// Factor by which the remembered peak load shrinks at each run of the planner. The peak shrinks to
+/// a third in one second.
 const PEAK_DECAY: f64 = 0.99;
-/// Longest wake-up time of a place (a device in one mode) that may take overflow, in nanoseconds. A
-/// worker's packet rings hold a burst for about this time.
+/// Longest wake-up time of an additional device for overloaded workers, in nanoseconds. The packet
+/// rings of a worker can hold a burst for about this time.
 const OVERFLOW_WAKE_NS: f64 = 1e6;
 /// Step by which the assumed load grows if packet rings are full and the model does not explain it.
 const PRESSURE_STEP: f64 = 0.25;
 /// Largest growth of the assumed load, as a fraction of the forecast.
 const PRESSURE_MAX: f64 = 1.0;
-/// Factor by which the growth of the assumed load shrinks at each look of the planner without a
-/// full ring.
+/// Factor by which the growth of the assumed load shrinks at each run of the planner without a full
+/// ring.
 const PRESSURE_DECAY: f64 = 0.99;
 
 /// Rule by which placements are chosen.
@@ -72,8 +71,7 @@ pub enum Rule {
     Thesis,
 }
 
-/// Measured work of one function on one place (a device in one mode) since the last look of the
-/// planner.
+/// Measured work of one function on one device since the last run of the planner.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
     /// Number of packets.
@@ -83,7 +81,7 @@ pub struct Measured {
     pub busy_ns: f64,
 }
 
-/// Measurements since the last look of the planner.
+/// Measurements since the last run of the planner.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observation {
     /// Time of the measurements on the caller's clock, in nanoseconds. It must not decrease.
@@ -98,7 +96,7 @@ pub struct Observation {
     pub p99_ns: Vec<f64>,
     /// Fill level of the fullest packet ring of all workers, 0 to 1.
     pub backlog: f64,
-    /// Places (devices in one mode) whose device is lost.
+    /// Devices that are lost, each in all of its modes.
     pub lost: PlaceSet,
 }
 
@@ -111,7 +109,7 @@ pub struct PlannerConfig {
     pub grid: Grid,
 }
 
-/// Outcome of one look of the planner.
+/// Outcome of one run of the planner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The planner has chosen a new placement.
@@ -129,34 +127,36 @@ pub enum Reason {
     Goal,
     /// The operator holds the placement.
     Held,
-    /// A place (a device in one mode) in use is lost or far too slow.
+    /// A device in use is lost or far too slow.
     Lost(PlaceSet),
     /// Workers are overloaded, or a resource is nearly full.
     Overload,
     /// The predicted gain is large enough.
     Gain,
-    /// Only small shares (fractions of a function's packets) change.
+    /// The move affects only a small fraction of a function's packets.
     Tuning,
     /// The current placement is the best placement.
     Best,
     /// The best other placement would gain too little.
     SmallGain,
-    /// The gain has lasted for too few looks (runs of the planner). The value is the number of
-    /// looks that are left.
+    /// The gain has not lasted long enough. The value is the number of further runs of the planner
+    /// for which it must last.
     Lasting(u32),
-    /// The load is falling, and the forecast has not yet followed it completely.
+    /// The load is falling, and the forecast is still higher than the load.
     Falling,
-    /// The last move was too recent. The value is the time that is left, in nanoseconds.
+    /// The last move was too recent. The value is the remaining time until the next move, in
+    /// nanoseconds.
     Dwell(u64),
-    /// The saving does not yet justify waking the devices again later. The value is the energy that
-    /// is left, in joules.
+    /// Letting devices sleep does not yet save enough energy to justify waking them again later.
+    /// The value is the missing energy, in joules.
     Unearned(f64),
-    /// The remaining places (devices in one mode) cannot run all functions.
+    /// The remaining devices cannot run all functions.
     NoPlace,
-    /// The rule of the thesis keeps the placement. The packet rate has changed by less than 10 %,
-    /// or less than 100 ms have passed.
+    /// The placement stays, because the packet rate has changed by less than 10 % or less than 100
+    /// ms have passed. Only [`Rule::Thesis`] gives this reason.
     SameRate,
-    /// The rule of the thesis moves, because the packet rate has changed.
+    /// The placement changes, because the packet rate has changed. Only [`Rule::Thesis`] gives this
+    /// reason.
     Rate,
 }
 
@@ -169,15 +169,15 @@ pub struct Move {
     pub to: Choice,
     /// Load for which the new placement was chosen.
     pub load: Load,
-    /// Places (devices in one mode) that are not trusted, because they are slower than predicted.
-    /// Each place has its rate relative to the profile.
+    /// Devices that are slower than predicted. Each entry contains the index of the place (a device
+    /// in one mode) and its rate relative to the profile (measured costs).
     pub slow: Vec<(usize, f64)>,
 }
 
-/// Decision of one look of the planner.
+/// Decision of one run of the planner.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// Time of the look, in nanoseconds.
+    /// Time of the decision, in nanoseconds.
     pub now_ns: u64,
     /// Whether the placement changed.
     pub outcome: Outcome,
@@ -214,8 +214,8 @@ pub struct Planner {
     /// Highest forecast of about the last second, in packets per second.
     peak_pps: f64,
     tuned_ns: u64,
-    /// Key of the last search problem. The fields `best` and `own` contain the results for this
-    /// problem.
+    /// Key of the last search problem. The fields `best` and `own` contain the results of this
+    /// search.
     key: LoadKey,
     next_key: LoadKey,
     best: Option<Found>,
@@ -225,7 +225,7 @@ pub struct Planner {
 }
 
 impl Planner {
-    /// Creates a planner without a placement. Its first look chooses a placement.
+    /// Creates a planner without a placement. The planner chooses a placement when it first runs.
     pub fn new(machine: Machine, goal: Goal, config: PlannerConfig) -> Self {
         let functions = machine.functions.len();
         let thesis = (config.rule == Rule::Thesis).then(|| Thesis::new(&machine));
@@ -264,14 +264,14 @@ impl Planner {
         &self.goal
     }
 
-    /// Returns the current placement. Before the first look of the planner, every function is on
-    /// the first place (device in one mode) that it can use.
+    /// Returns the current placement. Before the first run of the planner, each function is on the
+    /// first device that can run it.
     pub fn placement(&self) -> &Placement {
         &self.placement
     }
 
-    /// Returns the current placement in the form that the search uses, or `None` before the
-    /// planner's first look.
+    /// Returns the current placement in the form that the search uses, or `None` before the first
+    /// run of the planner.
     pub fn choice(&self) -> Option<&Choice> {
         self.current.as_ref()
     }
@@ -281,7 +281,7 @@ impl Planner {
         &self.burst
     }
 
-    /// Sets another goal. The planner chooses a placement for this goal at its next look.
+    /// Sets another goal. The next run of the planner chooses a placement for this goal.
     pub fn set_goal(&mut self, goal: Goal) {
         self.goal = goal;
         self.is_new_goal = true;
@@ -289,7 +289,7 @@ impl Planner {
         self.forget();
     }
 
-    /// Pins a placement. The planner moves to this placement at its next look, and keeps it until
+    /// Pins a placement. The next run of the planner moves to this placement, which stays until
     /// another goal is set.
     pub fn pin(&mut self, choice: Choice) {
         self.pinned = Some(choice);
@@ -370,8 +370,8 @@ impl Planner {
             self.hysteresis.no_gain();
             return Err(Reason::SmallGain);
         }
-        // Policies about power save energy by following a falling load. Other policies gain little
-        // by that.
+        // A policy about power saves energy by following a falling load. Every other policy gains
+        // little by this, so it waits until the load has stopped falling.
         if self.goal.policy.splits != Splits::Power && self.forecast.is_falling() {
             self.hysteresis.no_gain();
             return Err(Reason::Falling);
@@ -385,9 +385,9 @@ impl Planner {
         }
     }
 
-    /// Returns whether a move because of overload is due at once. If the load is the same as at the
-    /// last move, only corrections of the model have changed. In this case, the rings must be full,
-    /// and the move must be late and useful enough.
+    /// Returns whether an overload justifies a move at once. If the load has not changed since the
+    /// last move, the packet rings must be full, and the move must gain enough and must not be too
+    /// early.
     fn is_new_overload(&self, seen: &Observation, before: &Prediction, best: &Found) -> bool {
         let is_worth = best.prediction.headroom > (1.0 + GAIN_MIN) * before.headroom;
         let is_rested = self.hysteresis.rested_ns(seen.now_ns) >= SETTLE_NS;
@@ -403,8 +403,8 @@ impl Planner {
         GAIN_MIN.max(GAIN_ERRORS * before.error.max(best.error))
     }
 
-    /// Returns the cost of letting devices sleep after a move, which is the energy and time for
-    /// waking them again.
+    /// Returns the cost of waking the devices again that sleep after a move. The cost is an energy
+    /// and a time.
     fn sleep_cost(&self, before: &Prediction, best: &Found) -> SleepCost {
         let Some(current) = &self.current else { return SleepCost::default() };
         let mut cost = SleepCost {
@@ -422,8 +422,8 @@ impl Planner {
         cost
     }
 
-    /// Returns the places (devices in one mode) that must not be used, because they are lost or far
-    /// too slow. Slow places stay allowed if a function would otherwise have no place.
+    /// Returns the devices that must not be used, because they are lost or far too slow. Slow
+    /// devices stay allowed if a function could otherwise run nowhere.
     fn excluded(&self, seen: &Observation) -> PlaceSet {
         let failing = self.trust.failing(&self.machine, seen.now_ns).with(seen.lost);
         let remains =
@@ -431,16 +431,16 @@ impl Planner {
         if remains(failing) { failing } else { seen.lost }
     }
 
-    /// Returns whether the current placement uses one of `places` (devices in one mode).
+    /// Returns whether the current placement uses one of the devices in `places`.
     fn uses(&self, places: PlaceSet) -> bool {
         let count = self.machine.places.len();
         let Some(current) = self.current.as_ref().filter(|_| !places.is_empty()) else { return false };
         (0..self.machine.functions.len()).any(|function| !current.used_by(function, count).common(places).is_empty())
     }
 
-    /// Returns the load for which the planner chooses a placement. If rings are full although the
-    /// model predicts no overload, the model is wrong. The function then increases the forecast
-    /// step by step.
+    /// Returns the load for which the planner chooses a placement. If packet rings are full
+    /// although the model predicts no overload, the model is wrong. The function then increases the
+    /// load step by step.
     fn expected_load(&mut self, seen: &Observation) -> Load {
         let full = TOLERANCE * self.goal.limits.carry;
         let explained = self.own.is_none_or(|(prediction, _)| prediction.load > full);
@@ -451,8 +451,8 @@ impl Planner {
         }
         let pps = self.forecast.load().pps();
         self.peak_pps = (self.peak_pps * PEAK_DECAY).max(pps);
-        // Policies that leave no reserve choose a placement that can also process the last peak
-        // load.
+        // Policies that let idle workers sleep choose a placement that can also process the last
+        // peak load.
         let margin = if self.goal.policy.folds_workers { (self.peak_pps / pps.max(1.0)).min(MARGIN_MAX) } else { 1.0 };
         self.forecast.load().scaled(margin * (1.0 + self.pressure))
     }
@@ -493,8 +493,7 @@ impl Planner {
         self.table.fill(machine, &top, &self.trust.corrections, to.setting);
         let after = self.table.predict(machine, &to);
         let before = self.own.map_or(after, |(prediction, _)| prediction);
-        // Places (devices in one mode) that wake up soon enough may take the overflow. All other
-        // places are excluded.
+        // Overloaded workers may use only devices that wake up soon enough.
         let slow_to_wake = (0..machine.places.len())
             .filter(|&place| !to.setting.on.contains(place) && machine.wake_ns(place) > OVERFLOW_WAKE_NS);
         let unusable = PlaceSet::of(slow_to_wake).with(excluded);
@@ -553,7 +552,7 @@ impl Planner {
             Some(choice) if self.current.as_ref() != Some(&choice) => {
                 let reason = if self.current.is_none() { Reason::Start } else { Reason::Rate };
                 let decision = self.move_to(seen, choice.clone(), reason, 0.0, 0.0, seen.lost, &load);
-                // The rule of the thesis has no overflow places.
+                // The rule of the thesis has no additional devices for overloaded workers.
                 self.burst = choice;
                 let burst = self.burst.clone();
                 self.placement =
@@ -567,8 +566,8 @@ impl Planner {
         }
     }
 
-    /// Returns the places (devices in one mode) that are not trusted, because they are slower than
-    /// predicted. Each place has the lowest rate of its functions, relative to the profile.
+    /// Returns the devices that are slower than predicted. Each entry contains the index of the
+    /// device and the lowest rate of its functions, relative to the measured profile.
     fn slow(&self) -> Vec<(usize, f64)> {
         let (functions, places) = (self.machine.functions.len(), self.machine.places.len());
         let rate = |place: usize| {

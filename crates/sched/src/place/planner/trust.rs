@@ -1,5 +1,4 @@
-//! Corrects the model with measurements, and distrusts places (devices in one mode) that are slower
-//! than predicted.
+//! Corrects the model with measurements, and distrusts devices that are slower than predicted.
 
 use super::super::load::Load;
 use super::super::model::{Corrections, Machine, Table};
@@ -17,46 +16,42 @@ const RANGE: (f64, f64) = (0.5, 2.0);
 const FADE_NS: f64 = 30e9;
 /// Interval between two steps in which corrections fade, in nanoseconds.
 const FADE_STEP_NS: u64 = 100_000_000;
-/// Rate relative to the prediction below which a place (a device in one mode) is not trusted.
+/// Rate relative to the prediction below which a device is not trusted.
 const DISTRUST_BELOW: f64 = 0.8;
-/// Rate relative to the prediction below which a place (a device in one mode) is not trusted after
-/// a single measurement.
+/// Rate relative to the prediction below which a device is not trusted after a single measurement.
 const DISTRUST_AT_ONCE: f64 = 0.55;
-/// Rate relative to the prediction below which a place (a device in one mode) is not used for some
-/// time.
+/// Rate relative to the prediction below which a device is not used for some time.
 const FAILING_BELOW: f64 = 0.3;
-/// Time for which a place (a device in one mode) must be slower than predicted before it is not
-/// trusted, in nanoseconds.
+/// Time for which a device must be slower than predicted before it is not trusted, in nanoseconds.
 const DISTRUST_NS: u64 = 1_000_000_000;
-/// Rate relative to the prediction from which a place (a device in one mode) is trusted again.
+/// Rate relative to the prediction from which a device is trusted again.
 const TRUST_ABOVE: f64 = 0.9;
 /// Fraction of the profile's error that remains when measurements confirm a prediction.
 const CONFIRMED: f64 = 0.2;
 /// Number of measurements after which a prediction counts as confirmed.
 const CONFIRMATIONS: u32 = 10;
-/// Longest time for which an unused place (a device in one mode) keeps its correction, in
-/// nanoseconds.
+/// Longest time for which an unused device keeps its correction, in nanoseconds.
 const MEMORY_NS: u64 = 300_000_000_000;
 
-/// Knowledge about one function on one place (a device in one mode).
+/// Knowledge about one function on one device.
 #[derive(Clone, Copy, Debug, Default)]
 struct Way {
-    /// Number of measurements since the correction was last forgotten, up to [`CONFIRMATIONS`].
+    /// Number of measurements since the last reset of the correction, up to [`CONFIRMATIONS`].
     confirmations: u32,
-    /// Time since when the place (a device in one mode) has been slower than predicted, in
-    /// nanoseconds, or 0.
+    /// Time at which the device became slower than predicted, in nanoseconds, or 0 if it is fast
+    /// enough.
     slow_since_ns: u64,
     distrusted: bool,
     /// Time of the last measurement, in nanoseconds.
     seen_ns: u64,
-    /// Time for which the correction does not fade while the place (a device in one mode) is not
-    /// used, in nanoseconds. It doubles each time the place loses trust.
+    /// Time for which the correction does not fade while the device is not used, in nanoseconds. It
+    /// doubles each time the device loses trust.
     keep_ns: u64,
-    /// Time until which the place (a device in one mode) is not used, in nanoseconds.
+    /// Time until which the device is not used, in nanoseconds.
     failing_until_ns: u64,
 }
 
-/// Corrections of the model, and the places (devices in one mode) that are not trusted.
+/// Corrections of the model, and the devices that are not trusted.
 #[derive(Debug)]
 pub(super) struct Trust {
     pub(super) corrections: Corrections,
@@ -127,9 +122,8 @@ impl Trust {
         };
     }
 
-    /// Corrects the latency of all places (devices in one mode) that a function uses by the same
-    /// ratio. The reason is that the latency histogram of the function does not distinguish the
-    /// places.
+    /// Corrects the latency of all devices that a function uses by the same ratio. The latency
+    /// histogram of the function does not distinguish its devices.
     fn learn_latency(&mut self, machine: &Machine, load: &Load, p99_ns: &[f64], choice: &Choice, table: &Table) {
         let places = machine.places.len();
         for (function, &measured_ns) in p99_ns.iter().enumerate() {
@@ -142,7 +136,7 @@ impl Trust {
             }
             for place in choice.used_by(function, places).iter() {
                 let correction = &mut self.corrections.latency[function * places + place];
-                // The prediction of the table already contains the correction, so the ratio is
+                // The prediction already contains the earlier correction, so the ratio is
                 // multiplied by it.
                 let ratio = *correction * measured_ns / predicted_ns;
                 *correction = (*correction + WEIGHT * (ratio - *correction)).clamp(RANGE.0, RANGE.1);
@@ -174,16 +168,15 @@ impl Trust {
         }
     }
 
-    /// Returns the places (devices in one mode) that are so slow that they are not used for some
-    /// time.
+    /// Returns the devices that are so slow that they are not used for some time.
     pub(super) fn failing(&self, machine: &Machine, now_ns: u64) -> PlaceSet {
         let places = machine.places.len();
         let failing = self.ways.iter().enumerate().filter(|(_, way)| way.failing_until_ns > now_ns);
         PlaceSet::of(failing.map(|(index, _)| index % places))
     }
 
-    /// Returns the rate of a function on a place (a device in one mode) relative to the profile, if
-    /// the place is not trusted.
+    /// Returns the rate of a function on a device relative to the profile (measured costs), if the
+    /// device is not trusted. `way` is the index of this pair.
     pub(super) fn distrusted(&self, way: usize) -> Option<f64> {
         self.ways[way].distrusted.then(|| 1.0 / self.corrections.cost[way])
     }

@@ -39,11 +39,11 @@ pub struct Policy {
     pub summary: &'static str,
     /// Unit of the limit after `--under`, if the policy has one.
     pub unit: Option<Unit>,
-    /// Method that finds the best shares (fractions of a function's packets on each device).
+    /// Method that finds the best division of each function's packets between devices.
     pub splits: Splits,
     /// Whether the score depends on latencies.
     pub needs_latency: bool,
-    /// Whether smaller chunks (sets of bins) can improve the score.
+    /// Whether smaller chunks (packets that are submitted together) can improve the score.
     pub shrinks_chunks: bool,
     /// Whether fewer awake workers can improve the score.
     pub folds_workers: bool,
@@ -70,15 +70,15 @@ pub enum Unit {
     Watts,
 }
 
-/// Method that finds the best shares (fractions of a function's packets on each device).
+/// Method that finds the best division of each function's packets between devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Splits {
     /// A linear program that maximises the load that can be processed.
     Capacity,
     /// A linear program that minimises the power, on condition that the load can be processed.
     Power,
-    /// A search over shares (fractions of packets) that are multiples of one eighth, because the
-    /// score is not linear in the shares.
+    /// A search over divisions in multiples of one eighth, for scores that are not linear in the
+    /// fractions of packets.
     Eighths,
 }
 
@@ -211,8 +211,7 @@ impl Unit {
         }
     }
 
-    /// Parses a positive quantity with this unit. Returns a time in nanoseconds or a power in
-    /// watts.
+    /// Parses a positive number with its unit. Returns a time in nanoseconds or a power in watts.
     fn parse(self, text: &str) -> Option<f64> {
         let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let (number, unit) = (f64::from_str(&text[..digits]).ok()?, text[digits..].trim_start());

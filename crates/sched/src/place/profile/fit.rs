@@ -67,7 +67,7 @@ const PACKET: u8 = 0b010;
 
 /// Returns the weights that minimise the relative errors of `features * weights`, or `None` if
 /// there are no rows. Only weights in the bit mask `signed` may be negative. The function tries
-/// every choice of weights that are not 0, because three weights allow only a few choices.
+/// each subset of the weights and sets all other weights to 0.
 fn least_squares(rows: impl Iterator<Item = ([f64; 3], f64)>, signed: u8) -> Option<[f64; 3]> {
     let mut rows: Vec<[f64; 3]> = rows.filter(|(_, y)| *y > 0.0).map(|(x, y)| x.map(|value| value / y)).collect();
     // The columns are scaled to equal size, so that the test for linearly dependent columns does

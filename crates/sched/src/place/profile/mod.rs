@@ -51,7 +51,7 @@ pub enum ProfileError {
     /// A number is impossible.
     #[error("{location}: {key} = {value} is impossible, it must be {valid}; measure the profile again")]
     Number {
-        /// Table that contains the number, with its function and device.
+        /// Name of the table that contains the number, with the table's function and device.
         location: String,
         /// Key of the number.
         key: &'static str,
@@ -123,7 +123,8 @@ pub struct Profile {
     pub summary: Option<Summary>,
 }
 
-/// Costs of a worker for each packet that do not depend on a device, in nanoseconds of core time.
+/// Core time that a worker needs for each packet, whichever device processes the packet, in
+/// nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Host {
@@ -131,7 +132,7 @@ pub struct Host {
     pub receive_ns: f64,
     /// Additional cost while more than one function has packets.
     pub stream_ns: f64,
-    /// Additional cost while workers both feed a device and run kernels.
+    /// Additional core time per packet while workers both feed a device and run kernels.
     pub mixed_ns: f64,
 }
 
@@ -163,7 +164,7 @@ fn launch() -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CurvePoint {
-    /// Packet limit of a chunk (the bins that are submitted together).
+    /// Packet limit of a chunk (packets that are submitted together).
     pub chunk: u32,
     /// Frame length, in bytes.
     pub bytes: u16,
@@ -210,7 +211,7 @@ fn once() -> u32 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Fit {
-    /// Time of the device per chunk (a set of bins), in nanoseconds.
+    /// Time of the device per chunk (packets that are submitted together), in nanoseconds.
     pub chunk_ns: f64,
     /// Time of the device per packet, in nanoseconds. It may be negative if long frames cost more
     /// per byte than short frames.
@@ -224,7 +225,8 @@ pub struct Fit {
     pub bin_ns: f64,
     /// Time of a core per packet for feeding the device, in nanoseconds.
     pub host_ns: f64,
-    /// Time of a core per chunk (a set of bins) for feeding the device, in nanoseconds.
+    /// Time of a core per chunk (packets that are submitted together) for feeding the device, in
+    /// nanoseconds.
     pub submit_ns: f64,
     /// Median latency of an idle device, in nanoseconds.
     pub trip_ns: f64,
@@ -246,7 +248,7 @@ pub struct Pair {
     pub device: String,
     /// Names of the functions.
     pub functions: Vec<String>,
-    /// Packet limit of a chunk (the bins that are submitted together).
+    /// Packet limit of a chunk (packets that are submitted together).
     pub chunk: u32,
     /// Frame length, in bytes.
     pub bytes: u16,
@@ -273,8 +275,8 @@ pub struct Power {
     /// Power while the device is awake and idle, in watts. For the CPU, it is the power while all
     /// workers spin.
     pub awake: f64,
-    /// Time from waking the device until its first chunk (a set of bins) is finished, in
-    /// microseconds.
+    /// Time from waking the device until its first chunk (packets that are submitted together) is
+    /// finished, in microseconds.
     #[serde(default)]
     pub wake_us: f64,
     /// Power under load.
@@ -305,8 +307,8 @@ pub struct Bus {
     pub in_gbps: f64,
     /// Transfer rate of the bus from the devices, in gigabits per second.
     pub out_gbps: f64,
-    /// Number of bytes that accompany a packet in each direction, such as its descriptor, its
-    /// parameter, its outcome and gaps.
+    /// Number of bytes per packet that each direction transfers in addition to the frame, such as
+    /// the packet's descriptor.
     #[serde(default)]
     pub packet_bytes: f64,
 }

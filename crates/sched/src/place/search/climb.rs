@@ -1,5 +1,5 @@
-//! Finds the shares of functions on devices by single steps, for policies whose score is not linear
-//! in the shares.
+//! Divides the packets of functions between devices in single steps, for policies whose score is
+//! not linear in the fractions of packets.
 
 use super::super::model::Table;
 use super::super::placement::Choice;
@@ -9,9 +9,9 @@ use super::{Found, Problem, linear};
 /// Maximum number of improving steps in one climb.
 const STEPS_MAX: usize = 200;
 
-/// Returns the best shares (fractions of packets) that can be reached in steps of eighths. The
-/// climbs start from the current shares, from the shares with the largest capacity, and from each
-/// function's first place (a device in one mode).
+/// Returns the best division of packets between devices that steps of one eighth can reach. The
+/// climbs start from the current division, from the division with the largest capacity, and from
+/// each function's first device.
 pub(super) fn shares(problem: &Problem<'_>, table: &Table, near: Option<&Choice>) -> Found {
     let machine = problem.machine;
     let first = idle_shares(machine, table.setting());
@@ -62,14 +62,14 @@ fn climb(problem: &Problem<'_>, table: &Table, start: Choice) -> Found {
     best
 }
 
-/// Rounds shares (fractions of packets) to eighths.
+/// Rounds the fractions of each function's packets to eighths.
 fn round(problem: &Problem<'_>, mut choice: Choice) -> Choice {
     let places = problem.machine.places.len();
     for shares in choice.shares.chunks_exact_mut(places) {
         shares.iter_mut().for_each(|share| *share = (*share * f64::from(PARTS)).round() / f64::from(PARTS));
         let total: f64 = shares.iter().sum();
-        // Rounding can change the sum by a few eighths. The largest share (fraction of packets)
-        // absorbs the difference.
+        // Rounding can change the sum by a few eighths. The largest fraction absorbs the
+        // difference.
         if let Some(largest) = shares.iter_mut().max_by(|one, two| one.total_cmp(two)) {
             *largest += 1.0 - total;
         }

@@ -1,4 +1,4 @@
-//! Finds the shares of functions on devices by trying all multiples of one eighth.
+//! Divides the packets of functions between devices by trying all multiples of one eighth.
 
 use super::super::model::{Machine, Prediction, Table, Totals};
 use super::super::placement::{Choice, PlaceSet, Setting};
@@ -7,32 +7,31 @@ use super::{Found, Problem};
 
 /// Number of equal parts into which the packets of a function are divided.
 pub(super) const PARTS: u8 = 8;
-/// Largest number of functions for which all combinations of shares (fractions of packets) are
-/// tried.
+/// Largest number of functions for which all combinations of divisions are tried.
 const FUNCTIONS_MAX: usize = 8;
 
-/// Working memory for enumerating all combinations of shares.
+/// Working memory for trying all divisions of packets between devices.
 #[derive(Debug, Default)]
 pub(super) struct Eighths {
-    /// For each function with packets: the ways to split its packets between places (devices in one
-    /// mode).
+    /// For each function with packets: the ways to divide its packets between devices.
     functions: Vec<Options>,
     picks: Vec<usize>,
 }
 
-/// Ways to split the packets of one function between places (devices in one mode).
+/// Ways to divide the packets of one function between devices.
 #[derive(Debug, Default)]
 struct Options {
     function: usize,
-    /// Number of eighths on each place (a device in one mode), at index `option * places + place`.
+    /// Number of eighths of the packets that each place (a device in one mode) receives, at index
+    /// `option * places + place`.
     parts: Vec<u8>,
     /// Use of each resource, at index `option * resources + resource`.
     rows: Vec<f64>,
-    /// Places (devices in one mode) that receive packets in each option.
+    /// Devices that receive packets in each option.
     used: Vec<PlaceSet>,
 }
 
-/// Best combination of shares (fractions of packets) so far.
+/// Best division of packets between devices so far.
 struct Best {
     score: Score,
     prediction: Option<Prediction>,
@@ -40,8 +39,8 @@ struct Best {
 }
 
 impl Eighths {
-    /// Returns the number of combinations of shares for a setting (devices, chunk size and
-    /// workers), or `usize::MAX` if there are too many functions.
+    /// Returns the number of ways to divide all packets between the devices of a setting. Returns
+    /// `usize::MAX` if there are too many functions.
     pub(super) fn combinations(problem: &Problem<'_>, setting: Setting) -> usize {
         let total_pps = problem.load.pps();
         let active = (0..problem.machine.functions.len()).filter(|&index| !problem.load.is_idle(index, total_pps));
@@ -53,8 +52,7 @@ impl Eighths {
         counts.into_iter().fold(1, usize::saturating_mul)
     }
 
-    /// Returns the combination of shares (fractions of packets) with the best score, if this score
-    /// is better than `bound`.
+    /// Returns the division of packets with the best score, if this score is better than `bound`.
     pub(super) fn best(&mut self, problem: &Problem<'_>, table: &Table, bound: Score) -> Option<Found> {
         let machine = problem.machine;
         self.prepare(machine, table);
@@ -149,8 +147,8 @@ impl Eighths {
     }
 }
 
-/// Returns shares that put each function on its first place (device in one mode) of the setting.
-/// They apply to functions without packets.
+/// Returns a choice in which the first device of the setting that can run a function processes all
+/// of its packets. This choice applies to functions without packets.
 pub(super) fn idle_shares(machine: &Machine, setting: Setting) -> Choice {
     let places = machine.places.len();
     let mut shares = vec![0.0; machine.functions.len() * places];
@@ -162,15 +160,15 @@ pub(super) fn idle_shares(machine: &Machine, setting: Setting) -> Choice {
     Choice { setting, shares }
 }
 
-/// Returns the number of ways to split the eighths of a function between `places` places (devices
-/// in one mode).
+/// Returns the number of ways to distribute the eighths of a function's packets to `places`
+/// devices.
 fn splits(places: usize) -> usize {
     // The number is the binomial coefficient of `PARTS + places - 1` over `places - 1`.
     let parts = usize::from(PARTS);
     (1..places).fold(1, |count, place| count * (parts + place) / place)
 }
 
-/// Appends all ways to split `left` eighths between `places` to `out`.
+/// Appends all ways to distribute `left` eighths to the devices `places` to `out`.
 fn push_splits(places: &[usize], left: u8, parts: &mut [u8], out: &mut Vec<u8>) {
     let Some((&place, rest)) = places.split_first() else { return };
     if rest.is_empty() {

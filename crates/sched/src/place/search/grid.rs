@@ -5,8 +5,8 @@ use super::Problem;
 
 /// Maximum number of settings (devices, chunk size and workers) that are tried one by one.
 const SETTINGS_MAX: usize = 2_000;
-/// Number of equal parts into which the workers are divided to count feeders (workers that only
-/// feed devices).
+/// Number of equal parts into which the workers are divided. The search tries multiples of one part
+/// as the number of feeders (workers that only feed devices).
 const QUARTERS: u16 = 4;
 
 /// Values that the search tries for the chunk size and the workers of a setting.
@@ -33,7 +33,7 @@ impl Grid {
     pub(super) fn all(&self, problem: &Problem<'_>) -> Option<Vec<Setting>> {
         let machine = problem.machine;
         let mut sets = vec![PlaceSet::default()];
-        // The CPU and every other device are either off, or on in exactly one mode (place).
+        // Each device is either off, or on in exactly one of its modes.
         for device in std::iter::once(None).chain((0..machine.devices.len()).map(Some)) {
             let places = (0..machine.places.len()).filter(|&place| machine.places[place].device == device);
             let places: Vec<usize> = places.filter(|&place| !problem.excluded.contains(place)).collect();
@@ -49,7 +49,7 @@ impl Grid {
         (settings.len() <= SETTINGS_MAX).then_some(settings)
     }
 
-    /// Returns the settings that use exactly the places (devices in one mode) in `on`.
+    /// Returns the settings that use exactly the devices in `on`.
     fn of_set(&self, problem: &Problem<'_>, on: PlaceSet) -> Vec<Setting> {
         let policy = problem.goal.policy;
         let one = |values: &[u8]| values[..values.len().min(1)].to_vec();
@@ -111,14 +111,15 @@ impl Grid {
     }
 }
 
-/// Returns whether every function can run on a place (a device in one mode) in `on`.
+/// Returns whether the devices in `on` can run every function.
 fn runs_all(problem: &Problem<'_>, on: PlaceSet) -> bool {
     problem.machine.allowed.iter().all(|allowed| !allowed.common(on).is_empty())
 }
 
 fn setting(problem: &Problem<'_>, on: PlaceSet, level: u8, halving: u8, quarters: u16) -> Setting {
     let workers = (problem.machine.workers >> halving).max(1);
-    // Separate roles need the CPU, another device, and at least one worker for each of them.
+    // Workers may be reserved for feeding devices only if the CPU and another device are in use. At
+    // least one worker must remain for running kernels.
     let has_both = on.contains(0) && on.len() > 1 && workers > 1;
     let feeders = if has_both && quarters > 0 { (workers * quarters / QUARTERS).clamp(1, workers - 1) } else { 0 };
     let level = if on.without(PlaceSet::of([0])).is_empty() { 0 } else { level };

@@ -1,4 +1,4 @@
-//! Finds the shares of functions on devices with a linear program.
+//! Divides the packets of functions between devices with a linear program.
 
 use microlp::{ComparisonOp, OptimizationDirection, Problem as Program, Variable};
 
@@ -8,18 +8,18 @@ use super::super::policy::Splits;
 use super::Problem;
 use super::eighths::idle_shares;
 
-/// Smallest share of a function on a place (a device in one mode). Smaller shares are moved to the
-/// function's other places.
+/// Smallest fraction of a function's packets that a device receives. Smaller fractions are moved to
+/// the function's other devices.
 const SHARE_MIN: f64 = 0.01;
-/// Number of linear programs that are solved while functions slow each other down. Each program
-/// uses the shares (fractions of packets) of the previous solution.
+/// Number of linear programs that are solved if functions slow each other down. Each program uses
+/// the solution of the previous program.
 const ROUNDS: usize = 3;
-/// Smallest coefficient of a constraint that is kept, relative to the largest coefficient. The
+/// Smallest coefficient that is kept in a constraint, relative to the largest coefficient. The
 /// solver requires a ratio below 10^6.
 const COEFFICIENT_MIN: f64 = 1e-6;
 
-/// Returns the shares (fractions of packets) that maximise the capacity. For policies about power,
-/// returns the shares that minimise the power, on condition that the load can be processed. Returns
+/// Returns the division of packets that maximises the capacity. For policies about power, returns
+/// the division that minimises the power, on condition that the load can be processed. Returns
 /// `None` if the solver fails.
 pub(super) fn solve(problem: &Problem<'_>, table: &Table) -> Option<Choice> {
     let machine = problem.machine;
@@ -37,8 +37,8 @@ pub(super) fn solve(problem: &Problem<'_>, table: &Table) -> Option<Choice> {
     Some(choice)
 }
 
-/// Solves one linear program. The variables are the shares of functions on places (devices in one
-/// mode). If the capacity is maximised, they are multiplied by the common growth factor of the
+/// Solves one linear program. The variables are the fractions of each function's packets on each
+/// device. If the capacity is maximised, they are multiplied by the common growth factor of the
 /// load.
 fn program(problem: &Problem<'_>, table: &Table, factors: &[f64], by_power: bool) -> Option<Vec<f64>> {
     let machine = problem.machine;
@@ -102,8 +102,7 @@ fn program(problem: &Problem<'_>, table: &Table, factors: &[f64], by_power: bool
     Some(shares)
 }
 
-/// Removes tiny shares (fractions of packets), and scales the remaining shares so that their sum is
-/// 1.
+/// Removes tiny fractions of packets, and scales the remaining fractions so that their sum is 1.
 fn tidy(shares: &mut [f64]) {
     let total: f64 = shares.iter().sum();
     shares.iter_mut().filter(|share| **share < SHARE_MIN * total).for_each(|share| *share = 0.0);

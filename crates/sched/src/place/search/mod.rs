@@ -1,11 +1,11 @@
 //! Searches the best placement for a load.
 //!
-//! A placement consists of a [setting](Setting) (devices, chunk size and workers) and shares
-//! (fractions of packets on each device). The search tries all settings if there are few settings,
-//! and otherwise climbs from setting to setting. Within a setting, the module `eighths` tries all
-//! shares that are multiples of one eighth, if there are few combinations. Otherwise, a linear
-//! program (`linear`) or single steps (`climb`) find the shares. Results are cached for each load
-//! bucket, which is a range of similar loads.
+//! A placement consists of a [setting](Setting) (devices, chunk size and workers) and a division of
+//! each function's packets between the devices. The search tries all settings if there are few
+//! settings, and otherwise climbs from setting to setting. Within a setting, the module `eighths`
+//! tries all divisions in multiples of one eighth, if there are few combinations. Otherwise, a
+//! linear program (`linear`) or single steps (`climb`) find the division. Results are cached for
+//! each load bucket, which is a range of similar loads.
 
 mod climb;
 mod eighths;
@@ -21,20 +21,20 @@ use super::policy::{Goal, Score, Splits};
 use eighths::Eighths;
 pub use grid::Grid;
 
-/// Largest number of combinations of shares, in eighths, that are tried one by one within a setting
+/// Largest number of divisions of packets, in eighths, that are tried one by one within a setting
 /// (devices, chunk size and workers).
 const COMBINATIONS_MAX: usize = 7_000;
-/// Largest number of combinations of shares over all settings (devices, chunk size and workers). If
+/// Largest number of divisions of packets over all settings (devices, chunk size and workers). If
 /// there are more, the search climbs from setting to setting.
 const WORK_MAX: usize = 1_000_000;
 /// Largest number of settings (devices, chunk size and workers) that one climb tries.
 const CLIMB_SETTINGS: usize = 40;
-/// Number of best settings (devices, chunk size and workers) whose shares a linear program refines.
+/// Number of best settings (devices, chunk size and workers) that a linear program refines.
 const REFINED: usize = 3;
 /// Maximum number of cached results. The cache is emptied when it is full.
 const CACHE_MAX: usize = 4096;
-/// Ratio between two neighbouring buckets of correction factors. Factors in one bucket share cached
-/// results.
+/// Ratio between two neighbouring buckets of correction factors. The search caches one result for
+/// all factors in a bucket.
 const CORRECTION_RATIO: f64 = 1.04;
 
 /// Best placement that was found for a load.
@@ -45,7 +45,7 @@ pub(super) struct Found {
     pub(super) score: Score,
 }
 
-/// Search with its working memory and its cache of results. One search serves one machine.
+/// Search with its working memory and its cache of results. Each machine needs a separate search.
 #[derive(Debug, Default)]
 pub struct Search {
     grid: Grid,
@@ -62,7 +62,7 @@ pub(super) struct Problem<'a> {
     pub(super) load: &'a Load,
     pub(super) corrections: &'a Corrections,
     pub(super) goal: &'a Goal,
-    /// Places (devices in one mode) that must not be used, for example because a device is lost.
+    /// Devices that must not be used, for example because they are lost.
     pub(super) excluded: PlaceSet,
 }
 
@@ -90,9 +90,8 @@ impl Search {
         key.extend(corrections.latency.iter().map(step));
     }
 
-    /// Returns the best placement for the load bucket (a range of similar loads) of the problem,
-    /// from the cache if possible. Returns `None` if the places (devices in one mode) that are not
-    /// excluded cannot run all functions.
+    /// Returns the best placement for a load that is similar to the load of the problem, from the
+    /// cache if possible. Returns `None` if the allowed devices cannot run all functions.
     pub(super) fn best_of_bucket(&mut self, problem: &Problem<'_>, near: Option<&Choice>) -> Option<Found> {
         let mut key = std::mem::take(&mut self.key);
         Self::write_key(problem, &mut key);
@@ -123,8 +122,7 @@ impl Search {
         }
     }
 
-    /// Tries all settings (devices, chunk size and workers), and refines the shares of the best
-    /// settings.
+    /// Tries all settings (devices, chunk size and workers), and refines the best settings.
     fn best_of(&mut self, problem: &Problem<'_>, settings: &[Setting], near: Option<&Choice>) -> Option<Found> {
         let mut best: Vec<Found> = Vec::with_capacity(REFINED + 1);
         for &setting in settings {
@@ -144,7 +142,7 @@ impl Search {
         best.into_iter().reduce(|one, two| if two.score.is_better(&one.score) { two } else { one })
     }
 
-    /// Returns the best shares of functions on devices for one setting, if their score is better
+    /// Returns the best division of packets between devices for one setting, if its score is better
     /// than `bound`.
     fn solve(&mut self, problem: &Problem<'_>, setting: Setting, near: Option<&Choice>, bound: Score) -> Option<Found> {
         self.table.fill(problem.machine, problem.load, problem.corrections, setting);
@@ -162,8 +160,8 @@ impl Search {
         found.score.is_better(&bound).then_some(found)
     }
 
-    /// Replaces the shares (fractions of packets) by the solution of the linear program, if this
-    /// solution has a better score.
+    /// Replaces the division of packets by the solution of the linear program, if this solution has
+    /// a better score.
     fn refine(&mut self, problem: &Problem<'_>, found: &mut Found) {
         self.table.fill(problem.machine, problem.load, problem.corrections, found.choice.setting);
         let Some(choice) = linear::solve(problem, &self.table) else { return };
@@ -206,8 +204,8 @@ impl Search {
     }
 }
 
-/// Returns a placement for a machine without load. Every function is on its first place (device in
-/// one mode).
+/// Returns a placement for a machine without load. Every function is on the first device that can
+/// run it.
 pub(super) fn idle_choice(machine: &Machine) -> Choice {
     let on = PlaceSet::of(machine.allowed.iter().filter_map(|allowed| allowed.iter().next()));
     eighths::idle_shares(machine, Setting { on, workers: machine.workers, feeders: 0, level: 0 })

@@ -49,7 +49,7 @@ pub fn machine(wake: Wake) -> Machine {
             place("cuda:0/mailbox", "cuda:0", true, 1024, 100_000),
         ],
     };
-    // The profile contains the costs of every function on every place (a device in one mode).
+    // The profile contains the costs of every function on every device.
     Machine::new(&profile(wake), &setup).expect("complete profile")
 }
 

@@ -22,7 +22,7 @@ impl Oracle {
     }
 
     /// Returns the effect of the best placement, predicted from the true costs. Returns `None` if
-    /// the places (devices in one mode) that are not excluded cannot run all functions.
+    /// the allowed devices cannot run all functions.
     pub fn best(
         &mut self,
         machine: &Machine,

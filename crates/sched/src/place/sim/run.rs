@@ -13,15 +13,17 @@ use super::world::World;
 
 /// Period of the planner, in nanoseconds.
 const PERIOD_NS: u64 = 10_000_000;
-/// Number of planner looks between two measurements of the latency.
+/// Number of runs of the planner between two measurements of the latency.
 const LATENCY_LOOKS: u64 = 10;
 /// Relative error of a simulated measurement.
 const NOISE: f64 = 0.01;
-/// Time window for [`Report::starvation`], in looks of the planner. It covers one second.
+/// Time window for [`Report::starvation`], in runs of the planner. It covers one second.
 const WINDOW: usize = 100;
-/// Time within which a return to the earlier placement counts as a flap, in nanoseconds.
+/// Time within which a return to the earlier placement counts as an undone move (flap), in
+/// nanoseconds.
 const FLAP_NS: u64 = 250_000_000;
-/// Relative change of the load below which a return to the earlier placement counts as a flap.
+/// Relative change of the load below which a return to the earlier placement counts as an undone
+/// move (flap).
 const FLAP_LOAD: f64 = 0.1;
 
 /// Configuration of a run.
@@ -47,14 +49,14 @@ pub struct Report {
     /// Energy that the planner uses beyond the energy of the oracle, as a fraction of the oracle's
     /// energy.
     pub joules: f64,
-    /// Packets that the oracle processes but the planner does not, as a fraction of the oracle's
-    /// packets.
+    /// Packets that the oracle processes beyond the packets of the planner, as a fraction of the
+    /// oracle's packets.
     pub carried: f64,
     /// Packets that the planner loses beyond the losses of the oracle, as a fraction of the offered
     /// packets.
     pub lost: f64,
-    /// Relative increase of the latency over the latency of the oracle. It compares the geometric
-    /// means over time of the 99th percentile.
+    /// Relative increase of the planner's latency over the oracle's latency. The latency is the
+    /// geometric mean over time of the 99th percentile.
     pub latency: f64,
     /// Packets that the planner processes in its worst second, as a fraction of the oracle's
     /// packets in the same second.
@@ -64,13 +66,13 @@ pub struct Report {
     /// Number of moves that undid the previous move within 0.25 s, while the load changed by less
     /// than 10 %.
     pub flaps: u32,
-    /// Fraction of the time in which overloaded workers used overflow places (additional devices).
+    /// Fraction of the time in which overloaded workers used additional devices.
     pub reflex: f64,
     /// Time from the loss of a device until the planner chose the next placement, in nanoseconds.
     pub lost_ns: u64,
 }
 
-/// Number of packets that the planner and the oracle have processed before a look of the planner.
+/// Number of packets that the planner and the oracle have processed up to some time.
 #[derive(Clone, Copy, Default)]
 struct Mark {
     carried: f64,
@@ -161,7 +163,7 @@ impl Run<'_> {
         }
     }
 
-    /// Fills in the measurements since the last look of the planner.
+    /// Fills in the measurements since the last run of the planner.
     fn measure(
         &self,
         world: &World<'_>,
@@ -211,8 +213,7 @@ struct State {
     oracle_joules: f64,
     oracle_ln_p99: f64,
     marks: Vec<Mark>,
-    /// Sum of the loads since the last look of the planner. Each load is multiplied by its
-    /// duration.
+    /// Sum of the loads since the last run of the planner. Each load is multiplied by its duration.
     sums: Load,
     elapsed_ns: u64,
     /// Times, placements and loads of the last moves.

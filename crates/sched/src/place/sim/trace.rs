@@ -27,7 +27,7 @@ pub enum Kind {
     Diurnal,
     /// Two loads alternate. Each load lasts for 0.5 to 4 periods of the planner.
     Square,
-    /// The shares (fractions of packets) of the functions and the frame lengths change slowly.
+    /// The fraction of packets for each function and the frame lengths change slowly.
     Drift,
     /// The load is constant, and the GPU is lost at some time.
     Loss,
@@ -55,14 +55,14 @@ pub struct Trace {
     pub segments: Vec<Segment>,
     /// End, in nanoseconds.
     pub end_ns: u64,
-    /// Time at which the places (devices in one mode) in `lost` fail, in nanoseconds.
+    /// Time at which the devices in `lost` fail, in nanoseconds.
     pub loss_ns: Option<u64>,
-    /// Places (devices in one mode) that fail.
+    /// Devices that fail, each in all of its modes.
     pub lost: PlaceSet,
 }
 
-/// Mix of the packets of two functions: the share of the first function, and the mean frame length
-/// of each function.
+/// Mix of the packets of two functions: the fraction of packets for the first function, and the
+/// mean frame length of each function.
 #[derive(Clone, Copy)]
 struct Mix {
     share: f64,

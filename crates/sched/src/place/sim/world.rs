@@ -1,5 +1,5 @@
-//! The simulated machine at work: its queues, wake-up times, power, and reflex. With the reflex,
-//! overloaded workers use additional devices.
+//! The simulated machine at work: its queues, wake-up times and power. It also simulates that
+//! overloaded workers use additional devices (the reflex).
 
 use super::super::load::Load;
 use super::super::model::{Corrections, Machine, Prediction};
@@ -9,10 +9,10 @@ use super::super::placement::{Choice, PlaceSet};
 const IN_FLIGHT: f64 = 65_536.0;
 /// Number of packets in the ring of a port, per worker.
 const PORT_RING: f64 = 4096.0;
-/// Used fraction of a worker's packets in flight from which the worker uses overflow places
-/// (additional devices).
+/// Fraction of the limit of packets in flight. A worker with more packets in flight uses additional
+/// devices.
 const REFLEX_AT: f64 = 0.5;
-/// Time from the overload of a worker until overflow places and further workers process packets, in
+/// Time from the overload of a worker until additional devices and workers process packets, in
 /// nanoseconds.
 const REFLEX_NS: f64 = 200e3;
 /// Time until all workers apply a new placement, in nanoseconds.
@@ -28,8 +28,7 @@ pub(super) struct Sums {
     /// Integral over time of the logarithm of the latency's 99th percentile. The percentile is in
     /// nanoseconds and the time in seconds.
     pub(super) ln_p99: f64,
-    /// Time in which overflow places (additional devices of overloaded workers) were used, in
-    /// nanoseconds.
+    /// Time in which overloaded workers used additional devices, in nanoseconds.
     pub(super) reflex_ns: f64,
 }
 
@@ -49,12 +48,12 @@ pub(super) struct World<'a> {
     machine: &'a Machine,
     truth: &'a Corrections,
     active: Option<Active>,
-    /// Next placement, its placement for overload, and the time at which both take effect, in
-    /// nanoseconds.
+    /// Next placement, the placement for overloaded workers, and the time at which both take
+    /// effect, in nanoseconds.
     next: Option<(Choice, Choice, f64)>,
     queue: f64,
     reflex: bool,
-    /// Largest used fraction of the packets in flight since the last look of the planner.
+    /// Largest used fraction of the limit of packets in flight since the last run of the planner.
     backlog: f64,
     pub(super) sums: Sums,
 }
@@ -89,8 +88,8 @@ impl<'a> World<'a> {
         self.next = Some((choice.clone(), burst.clone(), now_ns + APPLY_NS + wake_ns));
     }
 
-    /// Removes lost places (devices in one mode) at once. Functions on a lost place move to the
-    /// CPU, as they do in real workers.
+    /// Removes lost devices at once. Functions on a lost device move to the CPU, as they do in real
+    /// workers.
     pub(super) fn lose(&mut self, lost: PlaceSet) {
         let Some(active) = &mut self.active else { return };
         let places = self.machine.places.len();
@@ -106,7 +105,7 @@ impl<'a> World<'a> {
         self.next = None;
     }
 
-    /// Returns the largest used fraction of the packets in flight since the last call.
+    /// Returns the largest used fraction of the limit of packets in flight since the last call.
     pub(super) fn take_backlog(&mut self) -> f64 {
         std::mem::take(&mut self.backlog)
     }
@@ -168,7 +167,7 @@ impl<'a> World<'a> {
 
         let mut left = seconds;
         if own < offered && !self.reflex {
-            // The queue grows until the reflex acts, which lets workers use overflow places.
+            // The queue grows until the overloaded workers use additional devices.
             let until = ((half - self.queue).max(0.0) / (offered - own) + REFLEX_NS * 1e-9).min(left);
             self.queue += (offered - own) * until;
             self.sums.carried += own * until;
@@ -184,7 +183,7 @@ impl<'a> World<'a> {
             self.sums.joules += watts * left;
             self.reflex = false;
         } else if left > 0.0 {
-            // The overflow places process the packets that exceed the capacity of the placement.
+            // Additional devices process the packets that exceed the capacity of the placement.
             let share = if burst > own { ((offered - own) / (burst - own)).min(1.0) } else { 0.0 };
             let served = offered.min(burst) * left;
             self.queue += offered * left - served;
