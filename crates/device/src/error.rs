@@ -7,7 +7,6 @@ use serde::{Serialize, Serializer};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     // A change of the configuration resolves the following errors.
-
     /// The configuration names a device that this machine does not have.
     #[error("device `{id}` does not exist on this machine; `godwit devices` lists the available devices")]
     Absent {
@@ -51,7 +50,6 @@ pub enum Error {
         function: String,
     },
     // The driver causes the following errors.
-
     /// The compiler of the device rejects the kernels. Either the driver or the kernels are at
     /// fault.
     #[error("the kernels do not compile for device `{id}` (driver {driver}); try another driver version: {log}")]
@@ -74,7 +72,6 @@ pub enum Error {
         reason: String,
     },
     // The caller must handle the packets that the following errors return.
-
     /// The device accepted a chunk (the bins of one launch) and failed to finish it. All other
     /// chunks in flight still return from [`Lane::poll`](crate::Lane::poll), either finished or
     /// with this error.
@@ -103,7 +100,6 @@ pub enum Error {
         chunks: Vec<Chunk>,
     },
     // A bug in the calling code causes the following error.
-
     /// A chunk refers to a program, a packet or an array element that does not exist.
     #[error("chunk refused: {reason}")]
     Chunk {

@@ -132,6 +132,13 @@ impl Cuckoo {
         (word != 0).then_some(rest << self.geometry.bucket_bits | first)
     }
 
+    /// Returns the value in a slot. Its bits are at their position in the entry.
+    #[cfg(test)]
+    pub(crate) fn value(&self, slot: u32) -> Option<u64> {
+        let word = self.words[slot as usize];
+        (word != 0).then_some(word & self.geometry.value_mask())
+    }
+
     /// Inserts a mixed key with a value, which is already shifted to its position in the entry.
     /// Returns the number of entries that were moved to make room.
     ///
