@@ -167,17 +167,20 @@ fn packets_of_a_running_godwit() {
     while run(trace(&control).args(["--count", "1"])).code != Some(0) {}
 
     // A waiting trace ends with the run, and returns its packets.
-    let waiting = trace(&control)
-        .args(["--destination", "192.0.2.1", "--json"])
-        .arg(path("none.json"))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
     let mut other = Client::connect(&control);
-    // The trace has started.
+    let start_waiting = || {
+        let mut command = trace(&control);
+        command.args(["--destination", "192.0.2.1", "--json"]).arg(path("none.json"));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut waiting = start_waiting();
+    // A refused start shows that the waiting trace has started. The waiting trace is itself refused
+    // if it starts between a start and a stop below. It is then started again.
     while other.ask(&json!({ "command": "trace", "action": "start" }))["ok"] == true {
         assert_eq!(other.ask(&json!({ "command": "trace", "action": "stop" }))["ok"], true);
+        if waiting.try_wait().unwrap().is_some() {
+            waiting = start_waiting();
+        }
     }
     assert_eq!(other.ask(&json!({ "command": "stop" }))["ok"], true);
     let printed = Finished::from_output(waiting.wait_with_output().unwrap()).succeeded();
