@@ -277,10 +277,10 @@ GW_RARE void gw_ipv4_special(gw_u32 flags, gw_u32 port, gw_u32 index, gw_u32 ttl
 /*
  * Looks up the destination, applies rules 8 to 15 at the top of this file, and rewrites the frame.
  *
- * Packets without a route take no branch of their own, because random addresses would mispredict
- * it. Such a packet reads next hop 0, but the results are masked out, so the old bytes of the frame
- * are written again. Reading next hop 0 is valid even if the table has no next hops, because the
- * image has other bytes there.
+ * Packets without a route take no separate branch, because random addresses would mispredict it.
+ * Such a packet reads next hop 0, but the results are masked out, so the old bytes of the frame are
+ * written again. Reading next hop 0 is valid even if the table has no next hops, because the image
+ * has other bytes there.
  */
 GW_LANE void gw_ipv4_end(const gw_lane *lane, const gw_half *first_half, gw_outcome *outcome)
 {

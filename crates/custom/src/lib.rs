@@ -16,8 +16,8 @@
 //! | `cache` | stores libraries by the SHA-256 of everything that they depend on |
 //! | `load` | loads a library and returns its entry points |
 //!
-//! The inspection stops mistakes, such as a call to libc, but not attacks. Whoever may write the
-//! configuration may run code with the rights of the Godwit process.
+//! The inspection stops mistakes, such as a call to libc, but not attacks. Any user who may write
+//! the configuration may run code with the rights of the Godwit process.
 
 mod cache;
 mod compiler;

@@ -31,8 +31,7 @@ pub struct Contract {
     /// Capabilities of the part of the function that runs on the CPU.
     pub host: HostUse,
     /// Number of bytes from the start of the frame that the function may read. A device with its
-    /// own memory needs a copy of this part of the frame. [`Contract::ALL`] stands for the whole
-    /// frame.
+    /// own memory needs a copy of this part of the frame. [`Contract::ALL`] means the whole frame.
     pub reads_bytes: u16,
     /// Number of bytes from the start of the frame that the function may write. A device with its
     /// own memory must copy this part back.
@@ -84,7 +83,7 @@ pub struct Counter {
 }
 
 impl Contract {
-    /// Value of `reads_bytes` and `writes_bytes` that stands for a whole frame of any length.
+    /// Value of `reads_bytes` and `writes_bytes` that means a whole frame of any length.
     pub const ALL: u16 = u16::MAX;
 
     /// Kernel number in a bin (a batch of packets) whose function has no kernel. Devices do nothing

@@ -240,8 +240,8 @@ pub enum Shape {
     Lpm6,
     /// Array that finds a row by its index.
     Array,
-    /// Access control list, in which a pattern covers several fields. Of all rows whose patterns
-    /// match, a lookup finds the row with the lowest priority number.
+    /// Access control list, in which a pattern covers several fields. A lookup finds the row with
+    /// the lowest priority number among all rows whose patterns match.
     Acl,
     /// Consistent hash table, which maps a hash to one of the rows (Eisenbud et al., Maglev, NSDI
     /// 2016).

@@ -108,21 +108,21 @@ pub enum Error {
     },
 }
 
-/// Why a device, a mode or an energy meter cannot be used. Each variant tells who can remove the
-/// reason. The text of a reason is one clause or sentence.
+/// Why a device, a mode or an energy meter cannot be used. Each variant states which party can
+/// remove the reason, if any can. The text of a reason is one clause or sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
     /// The operator can remove the reason: software is missing or too old, a permission is missing,
     /// or another program uses the device.
     #[error("{0}")]
     Setup(String),
-    /// Nobody can remove the reason: the hardware or its driver lacks a feature.
+    /// No party can remove the reason: the hardware or its driver lacks a feature.
     #[error("{0}")]
     Unsupported(String),
     /// The vendor can remove the reason: the driver or the hardware failed.
     #[error("{0}")]
     Failed(String),
-    /// Nobody can remove the reason during this run: the device was lost.
+    /// No party can remove the reason during this run: the device was lost.
     #[error("it is lost: {0}")]
     Lost(String),
 }

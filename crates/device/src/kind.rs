@@ -70,7 +70,7 @@ enum PacketMemory {
 pub(crate) enum PowerMeter {
     /// The meters of the processors measure the device.
     Processors,
-    /// The device has no meter of its own. It runs on cores of the CPU, whose meters include its
+    /// The device has no separate meter. It runs on cores of the CPU, whose meters include its
     /// energy.
     PartOfCpu,
     /// The meter at the PCI address of the device.

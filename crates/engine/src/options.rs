@@ -56,6 +56,6 @@ pub struct Replay {
     /// replaces the first port whose packets enter the function chain.
     pub inputs: Vec<(Option<String>, PathBuf)>,
     /// Output capture files, each with the name of the port that it replaces. A file without a name
-    /// receives the packets of all ports that have no file of their own.
+    /// receives the packets of all ports without their own file.
     pub outputs: Vec<(Option<String>, PathBuf)>,
 }

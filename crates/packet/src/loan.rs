@@ -286,7 +286,7 @@ impl Borrower {
     }
 }
 
-/// Access to the buffers of packets that are to be sent.
+/// Access to the buffers of packets that must be sent.
 #[derive(Debug)]
 pub enum Outgoing<'a> {
     /// The worker that received the packets also sends them.

@@ -21,8 +21,8 @@ pub(crate) struct AccessLog {
 }
 
 impl AccessLog {
-    /// Opens the access log. The path `-` stands for standard output. The log ends when all senders
-    /// are dropped.
+    /// Opens the access log. The path `-` means standard output. The log ends when all senders are
+    /// dropped.
     pub(crate) fn open(path: &Path) -> io::Result<(Self, std::thread::JoinHandle<()>)> {
         let mut file = open(path)?;
         let (lines, received) = sync_channel(LINES_MAX);

@@ -1,5 +1,5 @@
-//! Labels, and the index of each label in a dense table. A label is the key by which packets are put
-//! into bins (batches of packets): function, variant and length class.
+//! Labels, and the index of each label in a dense table. A label is the key by which packets are
+//! put into bins (batches of packets): function, variant and length class.
 
 use crate::config::{Error, Grouping, PackerConfig, VARIANTS};
 

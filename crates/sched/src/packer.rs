@@ -528,8 +528,8 @@ impl Packer {
         true
     }
 
-    /// Opens the next empty bin (batch of packets) for the packet's label. Returns the number of the
-    /// bin plus 1.
+    /// Opens the next empty bin (batch of packets) for the packet's label. Returns the number of
+    /// the bin plus 1.
     fn open_bin(&mut self, index: usize, packet: &Waiting) -> usize {
         if self.packets() == 0 {
             self.filling.opened_ns = packet.arrived_ns;

@@ -33,7 +33,7 @@ pub struct Counters {
     /// Signatures made by devices.
     pub signed_device: u64,
     /// Number of batches that were signed in SIMD lanes, by the number of jobs in the batch. The
-    /// index 0 stands for one job.
+    /// index 0 means one job.
     pub batches_by_fill: [u64; LANES],
     /// Batches submitted to devices.
     pub device_batches: u64,

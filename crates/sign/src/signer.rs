@@ -77,7 +77,7 @@ impl Signer {
     }
 
     /// Sets how often signatures of devices are verified with the public key. One in `every`
-    /// signatures is verified. By default, each signature is verified. Values above 1 are only safe
+    /// signatures is verified. Each signature is verified by default. Values above 1 are only safe
     /// for devices that verify their own signatures.
     pub fn check_device_results(&mut self, every: u64) {
         self.check_every = every.max(1);

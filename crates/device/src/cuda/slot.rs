@@ -68,7 +68,7 @@ pub(super) struct Slot {
 }
 
 /// Number of parameters of the kernel `gw_chunk`. The first parameter is the longest, so a
-/// placeholder of its size can stand for any parameter.
+/// placeholder of its size is large enough for any parameter.
 pub(super) const ARGUMENTS: usize = 13;
 
 /// Size of the C struct `gw_counters` (kernels/dialect/loops_cuda.h), in bytes.

@@ -252,7 +252,7 @@ impl Terms {
 impl<'de> Deserialize<'de> for Terms {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // The position is read together with the value. A single value needs this position, but the
-        // elements of a list have positions of their own.
+        // elements of a list have their own positions.
         let value = Spanned::<OneOrMore>::deserialize(deserializer)?;
         let span = value.span();
         Ok(Self(match value.into_inner() {

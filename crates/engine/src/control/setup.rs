@@ -88,7 +88,7 @@ fn arena(config: &Config) -> Result<Arena, Error> {
     }
     let workers = config.engine.workers;
     let bytes = Arena::bytes_for(&arena, workers)?;
-    // A device in launch mode that has no memory of its own can access any memory of the process,
+    // A device in launch mode without its own memory can access any memory of the process,
     // including huge pages. Such a device is therefore not listed here.
     let ids_of = |is_wanted: &dyn Fn(&DeviceConfig) -> bool| {
         let used = config.devices.iter().filter(|device| is_used(config, &device.id) && is_wanted(device));

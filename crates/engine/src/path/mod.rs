@@ -67,7 +67,7 @@ use crate::plan::grace::WorkerGrace;
 
 /// Number of idle loop iterations before the worker yields its core to other threads.
 const IDLE_LOOPS_BEFORE_YIELD: u32 = 64;
-/// Number of idle loop iterations before the worker sleeps, if the configuration allows it. So many
+/// Number of idle loop iterations before the worker sleeps, if the configuration allows it. 256
 /// iterations take about as long as the operating system needs to wake a thread.
 const IDLE_LOOPS_BEFORE_SLEEP: u32 = 256;
 /// Number of completed packets after which the worker transmits, even if its chunk contains more.

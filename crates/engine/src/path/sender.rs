@@ -24,8 +24,8 @@ use crate::control::cores::pin_to;
 use crate::error::Error;
 use crate::path::egress::{Departing, Queues, Sent};
 
-/// Number of batches of a worker. The worker can be ahead of its sender thread by so many loop
-/// iterations.
+/// Number of batches of a worker. The worker can be ahead of its sender thread by one loop
+/// iteration per batch.
 const BATCHES: usize = 16;
 /// Number of polls of an empty ring after which the sender thread yields its core.
 const IDLE_LOOPS_BEFORE_YIELD: u32 = 64;

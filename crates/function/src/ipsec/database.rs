@@ -399,8 +399,8 @@ impl Database {
         Self::policy_decision(A::policies(policies).find(packet.source(), packet.destination(), || packet.fields()))
     }
 
-    /// Converts the action of the matching policy to a decision. `None` stands for the case that no
-    /// policy matches.
+    /// Converts the action of the matching policy to a decision. `None` means that no policy
+    /// matches.
     #[inline(always)]
     pub(super) fn policy_decision(action: Option<Action>) -> Decision {
         match action {

@@ -125,7 +125,7 @@ fn encrypt_block(key: &[u8], block: &mut [u8; 16]) {
 }
 
 /// Reduction polynomial of the field of POLYVAL, without the term `x^128` (RFC 8452, section 3).
-/// Bit `n` stands for `x^n`.
+/// Bit `n` is the coefficient of `x^n`.
 const POLYNOMIAL: u128 = 0xc200_0000_0000_0000_0000_0000_0000_0001;
 
 fn times_x(a: u128) -> u128 {

@@ -28,7 +28,7 @@ pub(super) struct Lengths {
     keepalives: Box<[AtomicU16]>,
     has_keepalives: AtomicBool,
     /// Reassembly limits, or `None` if reassembly is disabled. Each worker replaces the frame size
-    /// limit by the size of its own packet buffers.
+    /// limit by the size of the packet buffers that the worker owns.
     pub(super) reassembly: Option<Limits>,
     /// Steering bucket (number that selects the worker) for each pair of endpoints of inbound SAs.
     /// The table is used only with reassembly, because all fragments between two endpoints must

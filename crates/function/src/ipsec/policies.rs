@@ -1,17 +1,14 @@
-//! Security policy database (RFC 4301, section 4.4.1). The first policy that matches a packet
-//! applies to it.
+//! Security policy database (RFC 4301, section 4.4.1). The first matching policy applies.
 //!
 //! Policies with the same two prefix lengths form a group. Each group has a hash table from masked
 //! addresses to the policies that can match (tuple space search; Srinivasan, Suri, Varghese,
-//! SIGCOMM 1999). The cost per packet grows with the number of groups, not with the number of
-//! policies.
+//! SIGCOMM 1999). The cost per packet grows with the number of groups, not of policies.
 //!
 //! Groups are searched in the order of their first policies. The search ends when the remaining
 //! groups contain only policies after the best match.
 //!
 //! IPv4 and IPv6 have separate groups. The key of a table is exact for two IPv4 addresses, but a
-//! hash for two IPv6 addresses. For IPv6, all fields of each candidate policy are therefore
-//! compared.
+//! hash for two IPv6 addresses. For IPv6, all fields of each candidate are therefore compared.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -133,8 +130,7 @@ impl PolicyAddress for u128 {
 pub(super) struct FamilyPolicies<A> {
     /// Groups of policies with the same two prefix lengths, in the order of their first policies.
     groups: Vec<Group<A>>,
-    /// Lists of candidate policies, one after the other. An [`Answer`] in a hash table contains the
-    /// position of a list.
+    /// Lists of candidate policies, one after the other. An [`Answer`] contains a list's position.
     lists: Vec<Rule<A>>,
     /// Policies without a hash table, in order. Their groups have too few policies for a table.
     rest: Vec<Rule<A>>,
@@ -152,9 +148,8 @@ pub(super) struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// Returns the SA that protects packets with this address pair. The function searches only one
-    /// of two buckets of the hash table. If it returns `None`, the caller must call
-    /// [`Table::answer`].
+    /// Returns the SA that protects packets with this address pair. It searches only one of two
+    /// hash buckets. On `None`, the caller must call [`Table::answer`].
     #[inline(always)]
     pub(super) fn first_bucket_sa(self, pair: u64, isa: impl Isa) -> Option<u32> {
         Answer(self.lookup.get_in_first_bucket(pair & self.masks, isa)).sa()
@@ -257,8 +252,7 @@ impl Answer {
         (low >> 30 == 1).then_some((low & !Self::LIST) as usize)
     }
 
-    /// Returns the action of the policy, or `None` if no policy matches. The answer must not be a
-    /// list.
+    /// Returns the policy's action, or `None` if no policy matches. The answer must not be a list.
     #[inline(always)]
     pub(super) fn action(self) -> Option<Action> {
         // Most packets are protected, so this case comes first and needs one comparison.

@@ -245,7 +245,8 @@ impl Changer {
         let mut writer = FreeLineWriter { image, layout, lines: &mut self.lines, taken: Vec::new() };
         let mut entries = Vec::with_capacity(slots.len());
         // A short prefix affects many entries of the root table, most of which have no longer
-        // routes inside them. Entries below this index have none, so they need no search.
+        // routes inside them. Entries below this index contain no longer routes, so they need no
+        // search.
         let mut bare_until = 0;
         for slot in slots {
             let outside = outside_of(slot);

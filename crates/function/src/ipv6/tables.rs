@@ -162,9 +162,9 @@ impl Built {
     /// and the allocator of its lines.
     pub(super) fn image(mut self, next_hops: &[Ipv6NextHop], spare: Spare) -> Result<(Memory, Layout, Lines), Error> {
         let used = self.lines.touched();
-        // By default, there are as many spare lines as lines in use, because changes write new
-        // lines before they free old ones. A small table gets enough spare lines for a full table
-        // from a routing daemon.
+        // There are by default as many spare lines as lines in use, because changes write new lines
+        // before they free old ones. A small table gets enough spare lines for a full table from a
+        // routing daemon.
         let spare_lines = spare.lines.unwrap_or(used.max(FULL_TABLE_LINES));
         let lines = used.saturating_add(spare_lines).min(IPV6_LINES_MAX);
         let room = next_hops.len().saturating_add(spare.next_hops).min(NEXT_HOPS_MAX);

@@ -68,7 +68,7 @@ impl HostHalf for NidsHost {
         for (packet, stamp) in packets.arrived.iter().zip(packets.stamps) {
             self.clock_offset_ns = stamp.time_ns.wrapping_sub(packets.now_ns);
             // In records, frames from a capture file have numbers, as in Suricata. Frames of live
-            // traffic have none.
+            // traffic are not numbered.
             let number = if packets.live { 0 } else { stamp.sequence + 1 };
             let frame = packets.region.frame(packet);
             let result = self.inspector.frame(LinkType::Ethernet, frame, number, stamp.time_ns / 1000);

@@ -10,7 +10,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// the same time: it sends three requests, one second apart.
 const SILENCE_NS: u64 = 3 * SECOND_NS;
 /// Time without packets to a station after which the station is forgotten, in nanoseconds. The next
-/// packet then starts its resolution anew.
+/// packet then starts its resolution again.
 const FORGET_NS: u64 = 10 * SECOND_NS;
 /// Maximum number of stations that are remembered. Because of the rate limit [`NEW_PER_SENDER`],
 /// packets from one port cannot displace a station within [`SILENCE_NS`].

@@ -72,8 +72,8 @@ impl<A> Default for Resolved<A> {
 
 impl Stanza<'_> {
     /// Reads the routes and resolves all names as [`Stanza::resolve`] does, for a function that
-    /// also tracks the kernel's routes. The stanza needs no routes of its own. It must not contain
-    /// next hops whose addresses a responder function resolves.
+    /// also tracks the kernel's routes. The stanza itself may be without routes. It must not
+    /// contain next hops whose addresses a responder function resolves.
     pub(crate) fn resolve_with_kernel_routes<A: Address>(
         &self,
         context: &BuildContext<'_>,

@@ -29,7 +29,7 @@ impl Family {
     }
 }
 
-/// IP prefix, which stands for all addresses that begin with the same bits.
+/// IP prefix: the set of all addresses that begin with the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix {
     address: IpAddr,

@@ -1,6 +1,6 @@
 // Attaches the XDP program of net_af_xdp through a BPF link.
 //
-// By default, the driver net_af_xdp lets libxdp attach its program by netlink. Such a program stays
+// The driver net_af_xdp by default lets libxdp attach its program by netlink. Such a program stays
 // attached after the process is killed. If the program is already attached, libxdp uses it. A BPF
 // link is better, because the kernel detaches its program when no process has the link open.
 

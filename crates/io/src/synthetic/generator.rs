@@ -47,8 +47,7 @@ impl Pace {
 /// Reason for which [`Generator::fill`] stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// The requested number of packets was generated, or the maximum number of packets was
-    /// examined.
+    /// The requested number of packets was generated, or the maximum number was examined.
     Enough,
     /// No packet buffer is free.
     RegionFull,

@@ -5,8 +5,8 @@
 //! a function of the configuration and `k`.
 //!
 //! The hash bucket of packet `k` follows from `k` alone, and each bucket belongs to one worker. A
-//! worker therefore generates only the packets of its own buckets. With `flows = 0`, the hash
-//! bucket follows from the random addresses, so each worker must compute all packets.
+//! worker therefore generates only the packets of the buckets that it owns. With `flows = 0`, the
+//! hash bucket follows from the random addresses, so each worker must compute all packets.
 //!
 //! | file | contents |
 //! |---|---|

@@ -60,7 +60,7 @@ impl Core {
     }
 
     /// Inspects the remaining data of one direction. Rules need a packet, so an artificial packet
-    /// stands for the end of the flow.
+    /// marks the end of the flow.
     fn end_direction(&mut self, flow: &mut Flow, direction: Direction) {
         let mut direction = direction;
         if self.feed(flow, direction, true) {
@@ -76,7 +76,7 @@ impl Core {
     }
 }
 
-/// Returns a packet without payload that stands for the end of one direction of a flow.
+/// Returns a packet without payload that marks the end of one direction of a flow.
 fn end_packet(flow: &Flow, direction: Direction) -> Packet<'static> {
     let mut packet = Packet::empty(&[], 0, flow.last);
     let key = &flow.key;

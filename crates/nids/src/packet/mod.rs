@@ -43,7 +43,7 @@ pub enum Origin {
     Erspan,
     /// Reassembled datagram.
     Fragments,
-    /// The packet stands for the end of a flow and was not received.
+    /// The packet marks the end of a flow and was not received.
     FlowTimeout,
 }
 

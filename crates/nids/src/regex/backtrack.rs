@@ -60,7 +60,7 @@ impl Code {
         size
     }
 
-    /// Returns the names of the capture groups. The first entry stands for the whole match.
+    /// Returns the names of the capture groups. The first entry is for the whole match.
     pub(super) fn names(&self) -> Vec<Option<String>> {
         let (mut count, mut entries, mut entry_bytes) = (0u32, 0u32, 0u32);
         let mut table: *const u8 = ptr::null();

@@ -129,7 +129,7 @@ impl Regex {
         matches!(self.inner.matcher, Matcher::Backtrack(_))
     }
 
-    /// Returns the names of the capture groups. The first entry stands for the whole match.
+    /// Returns the names of the capture groups. The first entry is for the whole match.
     pub fn names(&self) -> &[Option<String>] {
         &self.inner.names
     }

@@ -160,7 +160,7 @@ impl Translator<'_> {
         self.output.push_str(text);
     }
 
-    /// Translates a backslash that digits follow. Two or three octal digits stand for one byte. Any
+    /// Translates a backslash that digits follow. Two or three octal digits mean one byte. Any
     /// other number is a back-reference, which cannot be translated.
     fn numbered(&mut self) -> Result<(), Unsuitable> {
         let digits: Vec<u8> =
@@ -186,7 +186,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Consumes an escape sequence that stands for one byte, and returns this byte.
+    /// Consumes an escape sequence that means one byte, and returns this byte.
     fn single_escape(&mut self) -> Result<u8, Unsuitable> {
         let kind = self.peek(1).ok_or(Unsuitable)?;
         self.at += 2;

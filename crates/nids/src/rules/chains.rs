@@ -21,7 +21,7 @@ pub(super) struct Chains {
     last_chain: Option<usize>,
     /// New tests inspect the bytes that the last `base64_decode` option decodes.
     in_base64: bool,
-    /// The name of a field stands before the `content` options that use it, as in Snort 3.
+    /// The name of a field precedes the `content` options that use it, as in Snort 3.
     snort3: bool,
 }
 

@@ -78,8 +78,8 @@ impl Content {
     }
 }
 
-/// Decodes a quoted byte string. Bytes between bars are hexadecimal. A backslash stands before `"`,
-/// `;`, `:`, `\` and `|`. Each character of `spelling` is one byte.
+/// Decodes a quoted byte string. Bytes between bars are hexadecimal. A backslash precedes `"`, `;`,
+/// `:`, `\` and `|`. Each character of `spelling` is one byte.
 pub fn decode(spelling: &str) -> Result<Vec<u8>, &'static str> {
     let mut bytes = Vec::with_capacity(spelling.len());
     let mut chars = spelling.chars().map(byte_of);
@@ -104,8 +104,8 @@ pub fn decode(spelling: &str) -> Result<Vec<u8>, &'static str> {
     if hex { Err("a bar is not closed") } else { Ok(bytes) }
 }
 
-/// Returns the byte that a character stands for. Rule files are read as Latin-1, in which every
-/// byte is one character.
+/// Returns the byte that a character means. Rule files are read as Latin-1, in which every byte is
+/// one character.
 pub fn byte_of(c: char) -> u8 {
     u8::try_from(u32::from(c)).unwrap_or(b'?')
 }

@@ -181,7 +181,7 @@ fn push_option<'a>(text: &'a str, options: &mut Vec<OptionText<'a>>) -> Result<(
     Ok(())
 }
 
-/// Removes the quotes around a value. Also returns whether a `!` stands before the value.
+/// Removes the quotes around a value. Also returns whether a `!` precedes the value.
 pub fn unquote(value: &str) -> (bool, &str) {
     let value = value.trim();
     let (negated, value) = match value.strip_prefix('!') {

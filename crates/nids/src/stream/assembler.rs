@@ -83,7 +83,7 @@ impl Assembler {
         self.ranges.iter().find(|range| range.1 > offset).map(|range| range.0.max(offset))
     }
 
-    /// Returns at most `limit` bytes of the stream. A short text stands in place of missing bytes.
+    /// Returns at most `limit` bytes of the stream. A short text replaces missing bytes.
     pub fn with_gaps(&self, limit: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut at = self.base;

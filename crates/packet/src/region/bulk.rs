@@ -4,8 +4,8 @@ use super::dense::aligned;
 use super::{Buffers, Region};
 use crate::{BUFFER_UNIT_BYTES, Descriptor};
 
-/// Maximum size of buffers that are prefetched completely, in units of 64 bytes. Of larger buffers,
-/// only the cache lines for the headers are prefetched.
+/// Maximum size of buffers that are prefetched completely, in units of 64 bytes. Only the cache
+/// lines for the headers are prefetched if a buffer is larger.
 const FETCHED_UNITS_MAX: u8 = 4;
 /// Distance in bytes by which buffers of up to [`FETCHED_UNITS_MAX`] units are prefetched ahead of
 /// the writes.

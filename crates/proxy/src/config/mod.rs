@@ -33,7 +33,7 @@ pub use error::ConfigError;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Number of worker threads. By default, this is the number of CPU cores.
+    /// Number of worker threads. The default is the number of CPU cores.
     #[serde(default)]
     pub workers: Option<usize>,
     /// Whether worker `n` runs only on CPU core `n`.
@@ -45,7 +45,7 @@ pub struct Config {
     /// User under which the process continues after all sockets are open and all keys are loaded.
     #[serde(default)]
     pub user: Option<String>,
-    /// File of the access log. The path `-` stands for standard output.
+    /// File of the access log. The path `-` means standard output.
     #[serde(default)]
     pub access_log: Option<PathBuf>,
     /// Maximum time in seconds that connections have to end after a stop is requested.
@@ -72,7 +72,7 @@ pub struct Signer {
     /// installed.
     #[serde(default = "yes")]
     pub lanes: bool,
-    /// File of the library crypto_mb. By default, the search path of the dynamic loader is used.
+    /// File of the library crypto_mb. The search path of the dynamic loader is used by default.
     #[serde(default)]
     pub crypto_mb: Option<PathBuf>,
     /// Maximum number of unfinished signatures per worker. Handshakes that need a further signature
@@ -244,8 +244,8 @@ pub enum Balance {
 pub struct UpstreamTls {
     /// Accepted authorities in PEM form.
     pub authorities: PathBuf,
-    /// Host name that the certificates of the servers must contain. By default, this is the host of
-    /// the server's address.
+    /// Host name that the certificates of the servers must contain. The default is the host of the
+    /// server's address.
     #[serde(default)]
     pub server_name: Option<String>,
 }

@@ -101,9 +101,9 @@ impl Packer {
     }
 }
 
-/// Sorts bins (batches of packets) by estimated processing time, longest first, so that the last bin
-/// ends early. PIPSEA (section 3.4) and Graham (SIAM Journal on Applied Mathematics, 1969) describe
-/// this order.
+/// Sorts bins (batches of packets) by estimated processing time, longest first, so that the last
+/// bin ends early. PIPSEA (section 3.4) and Graham (SIAM Journal on Applied Mathematics, 1969)
+/// describe this order.
 ///
 /// Bins with equal estimates keep the order in which they were opened. The parts of a split bin
 /// stay together, because each part counts with the estimate of the whole bin.

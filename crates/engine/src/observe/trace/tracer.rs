@@ -1,5 +1,4 @@
-//! Tracer: the part of a packet trace that runs on one worker. It chooses arriving packets and
-//! records their steps.
+//! Tracer: chooses packets that arrive at one worker, and records their steps.
 //!
 //! The tracer identifies a packet by its buffer, which the packet owns until it leaves. The order
 //! ring stores packets in arrival order, and several packets can share a slot of this ring. The
@@ -22,12 +21,10 @@ use super::{PACKETS_MAX, Session, Traces, lock};
 use crate::plan::chain_plan::ChainPlan;
 use crate::plan::epoch::WorkerEpoch;
 
-/// Number of counters in the sieve, a small table that quickly excludes packets that are not
-/// traced. The value must be a power of two.
+/// Number of counters in the sieve, a fast test for untraced packets. It must be a power of two.
 const SIEVE_SLOTS: usize = 4096;
-/// Number of arriving packets in a sample. A trace of dropped packets cannot know which packets
-/// will be dropped, and tracing all packets would be slow. In a live run, it therefore traces only
-/// samples.
+/// Number of arriving packets in a sample. A live trace of dropped packets traces only samples. It
+/// cannot know which packets will be dropped, and tracing all would be slow.
 const SAMPLE_PACKETS: usize = 32;
 /// Length of the pause after a sample, as a multiple of the sample's duration. The worker traces
 /// nothing during the pause, so a trace costs at most 1/(1 + 24) of the packet rate.
@@ -41,17 +38,14 @@ const SAMPLE_NS: std::ops::RangeInclusive<u64> = 50_000..=1_000_000;
 pub(crate) struct Tracer {
     /// Whether the tracer looks for matching packets among arriving packets.
     is_choosing: bool,
-    /// For the buffer of each traced packet, the number of the packet in the trace. Copies of a
-    /// packet have the number of the original.
+    /// Number in the trace, by packet buffer. Copies of a packet have the number of the original.
     buffers: HashMap<u32, u64>,
     /// Records of the traced packets, by their number in the trace.
     traced: HashMap<u64, TracedPacket>,
-    /// Sieve: a table that quickly excludes packets that are not traced. It counts traced packets
-    /// and copies by their slot in the order ring, modulo [`SIEVE_SLOTS`]. A packet whose count is
-    /// 0 is not traced.
+    /// Sieve: number of traced packets and copies, by their slot in the order ring modulo
+    /// [`SIEVE_SLOTS`]. A packet whose count is 0 is not traced.
     sieve: Box<[u16]>,
-    /// Traced packets that are about to leave. Each entry contains the packet's number in the
-    /// trace, the name of the egress port, and the length in bytes.
+    /// Traced packets about to leave: number in the trace, name of the egress port, bytes.
     departing: Vec<(u64, String, u16)>,
     traces: Arc<Traces>,
     worker: usize,
@@ -61,8 +55,7 @@ pub(crate) struct Tracer {
     sample: Sample,
 }
 
-/// State of the current sample of arriving packets. Only a live trace of dropped packets uses
-/// samples.
+/// State of the current sample of arriving packets in a live trace of dropped packets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sample {
     is_used: bool,
@@ -113,15 +106,13 @@ impl Tracer {
         }
     }
 
-    /// Returns whether the tracer looks for matching packets. If so, the worker must pass arriving
-    /// packets to [`Tracer::choose`].
+    /// Returns whether the worker must pass arriving packets to [`Tracer::choose`].
     #[inline]
     pub(crate) fn is_choosing(&self) -> bool {
         self.is_choosing
     }
 
-    /// Returns whether any packet is being traced. The worker records steps of packets only in this
-    /// case.
+    /// Returns whether any packet is being traced. The worker records steps only in this case.
     #[inline]
     pub(crate) fn is_tracing(&self) -> bool {
         !self.buffers.is_empty()
@@ -139,8 +130,7 @@ impl Tracer {
         }
     }
 
-    /// Ends the sample of arriving packets once all its packets have left. Starts the next sample
-    /// after a pause.
+    /// Ends the sample once all its packets have left. Starts the next sample after a pause.
     #[cold]
     fn poll_sample(&mut self) {
         match self.sample.resume_ns {
@@ -180,8 +170,7 @@ impl Tracer {
         }
     }
 
-    /// Ends the trace session on this worker, and hands over the records of packets that are still
-    /// being traced.
+    /// Ends the trace session on this worker. Hands over the records of packets still traced.
     fn end(&mut self) {
         self.departing.clear();
         for (_, mut traced) in std::mem::take(&mut self.traced) {
@@ -222,8 +211,7 @@ impl Tracer {
         debug_assert_eq!(other, None, "a buffer has one packet");
     }
 
-    /// Stops tracing the buffer of a packet. Returns the packet's number in the trace, or `None` if
-    /// the packet was not traced.
+    /// Stops tracing a packet's buffer. Returns the packet's number in the trace if it was traced.
     fn unregister(&mut self, packet: &Descriptor) -> Option<u64> {
         let number = self.number(packet)?;
         self.sieve[Self::sieve_slot(packet)] -= 1;
@@ -250,8 +238,7 @@ impl Tracer {
         }
     }
 
-    /// Records that a packet or one of its copies has left or was dropped. The record of the packet
-    /// is complete after the last copy.
+    /// Records that a packet or a copy left or was dropped. The last copy completes the record.
     fn copy_gone(&mut self, number: u64) {
         let Some(traced) = self.traced.get_mut(&number) else { return };
         traced.copies -= 1;
@@ -280,12 +267,10 @@ impl Tracer {
     }
 }
 
-/// Methods that record steps of packets, in the order in which a packet takes these steps. The
-/// worker calls them only if [`Tracer::is_tracing`] returns true. [`Tracer::choose`] is the
-/// exception.
+/// Methods that record steps of packets, in the order of the steps. The worker calls all except
+/// [`Tracer::choose`] only if [`Tracer::is_tracing`] returns true.
 impl Tracer {
-    /// Chooses the packets in `packets` that match the filter of the trace. The packets have just
-    /// arrived from a port, or a function has created them.
+    /// Chooses the newly arrived or created packets in `packets` that match the trace's filter.
     #[cold]
     pub(crate) fn choose(
         &mut self,
@@ -452,8 +437,7 @@ impl Tracer {
         });
     }
 
-    /// Records the verdicts (results) that a function returned for packets. Packets that the
-    /// function drops are recorded by [`Tracer::dropped`].
+    /// Records the verdicts (results) of a function. [`Tracer::dropped`] records dropped packets.
     #[cold]
     pub(crate) fn verdicts(
         &mut self,
@@ -508,8 +492,7 @@ impl Tracer {
         }
     }
 
-    /// Records that a function joined `packet` with `held` earlier packets. `whole` is the joined
-    /// packet.
+    /// Records that a function joined `packet` with `held` earlier packets into `whole`.
     #[cold]
     pub(crate) fn joined(&mut self, function: &str, packet: &Descriptor, whole: &Descriptor, held: u32) {
         let length = whole.length;
@@ -579,8 +562,7 @@ impl Tracer {
         }
     }
 
-    /// Returns whether traced packets are about to leave, so that [`Tracer::departed`] must be
-    /// called.
+    /// Returns whether traced packets are leaving, so that [`Tracer::departed`] must be called.
     #[inline]
     pub(crate) fn has_departing(&self) -> bool {
         !self.departing.is_empty()

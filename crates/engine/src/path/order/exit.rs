@@ -72,7 +72,7 @@ impl Order {
     }
 
     /// Stores packets that wait for their turn to leave and did not arrive one after the other.
-    /// Each packet must have a slot of the order ring of its own.
+    /// Each packet must have a separate slot of the order ring.
     fn scatter(&mut self, descriptors: &[Descriptor], port: u8) {
         let (mask, at_exit) = (self.mask, Self::waiting_at(self.exit()));
         // The slices have the length of the ring, so the loop needs no bounds checks.

@@ -59,7 +59,7 @@ fn hashes(name: &str) -> (u64, u64) {
 }
 
 /// Returns the index of the row for each entry of the table. The names take turns. At its turn, a
-/// name takes the first free entry in a pseudo-random order of its own.
+/// name takes the first free entry in its own pseudo-random order.
 fn populate(names: &BTreeMap<String, u32>) -> Vec<u16> {
     let mut entries = vec![NONE; ENTRIES];
     let mut permutations: Vec<(usize, usize, u32)> = names

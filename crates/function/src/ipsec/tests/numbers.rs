@@ -95,7 +95,7 @@ fn a_second_copy_in_flight_is_dropped_when_it_completes() {
     let function = ipsec(&sa("east", 0x2001, "in", ""));
     let mut worker = Worker::new(&function);
     assert_eq!([worker.prepare(7), worker.prepare(7), worker.prepare(7)], [Ok(7); 3]);
-    // The first copy was forged. Of the other two copies, one is accepted.
+    // The first copy was forged. One of the other two copies is accepted.
     assert_eq!(worker.complete(7, Outcome::drop(DROP_AUTHENTICATION)), Err(DROP_AUTHENTICATION));
     assert_eq!([worker.authentic(7), worker.authentic(7)], [Ok(()), Err(DROP_REPLAYED)]);
 }

@@ -5,8 +5,8 @@
 //! big-endian). Netlink messages follow. Zebra sends its complete state whenever it connects. No
 //! message marks the end of that state, so it counts as complete after a pause.
 //!
-//! The server reads one connection at a time, until the connection ends. Of the other connections,
-//! the newest one waits. A zebra that restarts thus takes over as soon as the connection of its
+//! The server reads one connection at a time, until the connection ends. The newest of the other
+//! connections waits. A zebra that restarts thus takes over as soon as the connection of its
 //! predecessor has been read to the end.
 
 use std::collections::VecDeque;

@@ -19,7 +19,7 @@ use netlink_sys::{Socket, SocketAddr};
 use super::super::{Family, Prefix};
 
 /// Multicast groups of rtnetlink(7) as bits, each with the address family of its messages. `None`
-/// stands for groups that concern both families.
+/// means that a group concerns both families.
 const GROUPS: [(Option<Family>, u32); 6] = [
     (None, 1),
     (None, 4),
@@ -237,7 +237,7 @@ fn route(message: &RouteMessage, is_there: bool) -> Option<Route> {
             RouteAttribute::Priority(priority) => metric = *priority,
             RouteAttribute::Table(number) => table = *number,
             RouteAttribute::NhId(id) => object = Some(*id),
-            // Of a multipath route, only the first usable path is used.
+            // Only the first usable path of a multipath route is used.
             RouteAttribute::MultiPath(paths) => {
                 let dead = RouteNextHopFlags::Dead | RouteNextHopFlags::Linkdown;
                 let path = paths.iter().find(|path| !path.flags.intersects(dead))?;

@@ -29,7 +29,7 @@ pub(crate) const GROUP_ENTRIES: usize = 256;
 pub(crate) const ROUTES_MAX: usize = 1 << SEQUENCE_BITS;
 const SEQUENCE_BITS: u32 = 26;
 
-/// Next hop that stands for addresses without a route.
+/// Next hop of addresses without a route.
 pub(crate) const NO_ROUTE: u32 = u32::MAX;
 
 /// Range of addresses with the same next hop. It begins at `start` and ends where the next interval
