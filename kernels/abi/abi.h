@@ -1,20 +1,20 @@
 /*
- * Structs that the host shares with the kernels, the code that processes packets on each device.
- * src/lib.rs in this folder declares the same structs for Rust. Both files assert the size of each
- * struct and the offset of each field. A test compares the layouts that the two compilers choose.
- * The file that includes this header must define gw_u8 to gw_u64, GW_STATIC_ASSERT and
- * GW_ASSERT_OFFSET. All fields are little-endian.
+ * Structs that the host shares with the kernels. Kernels are the parts of packet functions that run
+ * on devices. src/lib.rs in this folder declares the same structs for Rust. Both files assert the
+ * size of each struct and the offset of each field, and a test compares the layouts that the two
+ * compilers choose. The file that includes this header must define the types gw_u8 to gw_u64,
+ * GW_STATIC_ASSERT and GW_ASSERT_OFFSET. All fields are little-endian.
  */
 #ifndef GODWIT_ABI_H
 #define GODWIT_ABI_H
 
-/* Size of one buffer unit, in bytes. Offsets and sizes of packet buffers are multiples of this
- * unit. */
+/* Size of one buffer unit, in bytes. Packet buffers begin at multiples of this unit, and their
+ * sizes are multiples of it. */
 #define GW_BUFFER_UNIT 64u
 
 /*
- * Descriptor of one packet: the location of its buffer and frame in the arena (the memory that
- * holds all packets). A buffer consists of headroom, frame and tailroom:
+ * Descriptor of one packet. It locates the packet's buffer and frame in the arena, the memory that
+ * holds all packets. A buffer consists of headroom, frame and tailroom:
  *
  *   buffer*64            +head              +head+length        +room*64
  *   |<---- headroom ---->|<---- frame ----->|<---- tailroom --->|
@@ -38,8 +38,9 @@ GW_ASSERT_OFFSET(gw_descriptor, port, 9);
 GW_ASSERT_OFFSET(gw_descriptor, order, 10);
 GW_ASSERT_OFFSET(gw_descriptor, flow_hash, 12);
 
-/* Verdict of a packet that is dropped. A verdict is the result of a function for a packet. All
- * other verdicts are indices into the list of verdicts that the function declares. */
+/* Verdict of a dropped packet. A verdict is the result that a packet function returns for a packet.
+ * Each function declares a list of its other verdicts, and the verdict is then an index into this
+ * list. */
 #define GW_VERDICT_DROP 255u
 
 /* Value of gw_outcome.port for a flooded packet. The packet leaves through all ports of a port set
@@ -58,19 +59,18 @@ GW_ASSERT_OFFSET(gw_outcome, reason, 1);
 GW_ASSERT_OFFSET(gw_outcome, port, 2);
 GW_ASSERT_OFFSET(gw_outcome, value, 4);
 
-/* A bin is a batch of packets for one function. One work-group of a device processes it. All
- * packets of a bin need the same kind of processing (variant), and their frames have similar
- * lengths. */
+/* A batch of packets for one function. One work-group of a device processes the batch. All packets
+ * of the batch need the same kind of processing, and their frames have similar lengths. */
 typedef struct gw_bin {
-    gw_u32 first;        /* index of the first packet in the chunk's arrays */
+    gw_u32 first;        /* index of the first packet in the packet arrays */
     gw_u16 count;        /* number of packets */
     gw_u8 kernel;        /* kernel number */
-    gw_u8 variant;       /* variant of the kernel */
+    gw_u8 variant;       /* kind of processing */
     gw_u16 instance;     /* index of the configured function in the table images */
     gw_u16 length_bytes; /* length of the longest frame */
     gw_u16 length_class; /* length class of all frames */
-    gw_u8 row;           /* row of the configured function in the device chain */
-    gw_u8 part;          /* flags GW_PART_MORE and GW_PART_REST of a bin with several variants */
+    gw_u8 row;           /* row of the configured function in gw_chain */
+    gw_u8 part;          /* flags GW_PART_MORE and GW_PART_REST of a batch with several parts */
 } gw_bin;
 GW_STATIC_ASSERT(sizeof(gw_bin) == 16, bin_size);
 GW_ASSERT_OFFSET(gw_bin, count, 4);
@@ -83,26 +83,26 @@ GW_ASSERT_OFFSET(gw_bin, row, 14);
 GW_ASSERT_OFFSET(gw_bin, part, 15);
 
 /*
- * Flags of gw_bin.part. A bin (a batch of packets for one function) can contain packets that need
- * different kinds of processing (variants). It then consists of consecutive parts, one for each
- * variant. One work-group runs all parts in order, so its threads always take the same branches.
+ * Flags of gw_bin.part. If the packets of a batch need different kinds of processing, the batch
+ * consists of consecutive parts, one for each kind. One work-group runs all parts in order, so its
+ * threads always take the same branches.
  */
-#define GW_PART_MORE 1u /* the next entry of the chunk is another part of the same bin */
+#define GW_PART_MORE 1u /* the next entry is another part of the same batch */
 #define GW_PART_REST 2u /* the previous entry is another part: no other work-group starts here */
 
 /*
- * The device chain: the part of the function chain that a device executes without returning packets
- * to the host. It is stored at the beginning of the table images:
+ * The part of the function chain that a device executes without returning packets to the host. It
+ * is stored at the beginning of the table images:
  *
  *   | gw_chain, 64 bytes | a gw_chain_stage per instance | hops: gw_u32 [instance][row][verdict] |
  *
- * An instance is one configured function. After it returns a verdict (result) for a packet, the hop
- * for its instance, row and verdict selects the packet's next function. The value GW_HOP_NONE means
- * that the device is done with the packet and that the host continues.
+ * After a configured function returns a verdict for a packet, an entry of this table selects the
+ * packet's next function. The value GW_HOP_NONE means that the device is done with the packet and
+ * that the host continues.
  */
 typedef struct gw_chain {
     gw_u32 rows;      /* rows per configured function, one per class of packets; 0: no chain */
-    gw_u32 verdicts;  /* columns per row; higher verdicts have no hop */
+    gw_u32 verdicts;  /* columns per row; higher verdicts have no entry */
     gw_u32 instances; /* number of configured functions */
     gw_u32 reserved[13];
 } gw_chain;
@@ -110,41 +110,40 @@ GW_STATIC_ASSERT(sizeof(gw_chain) == 64, chain_size);
 GW_ASSERT_OFFSET(gw_chain, verdicts, 4);
 GW_ASSERT_OFFSET(gw_chain, instances, 8);
 
-/* Kernel and variant (kind of processing) with which a device runs one configured function after
- * another function. Packets that come from another function on the device have the parameter 0,
- * because no host code has prepared them. */
+/* Kernel and kind of processing with which a device runs a configured function, if the packets come
+ * from another function on the device. The parameter of such packets is 0, because no code on the
+ * CPU has prepared them. */
 typedef struct gw_chain_stage {
     gw_u32 kernel;  /* kernel number */
-    gw_u32 variant; /* variant of all packets */
+    gw_u32 variant; /* kind of processing of all packets */
 } gw_chain_stage;
 GW_STATIC_ASSERT(sizeof(gw_chain_stage) == 8, chain_stage_size);
 GW_ASSERT_OFFSET(gw_chain_stage, variant, 4);
 
 /*
- * A hop names the function that processes a packet next on a device. Bits 0 to 15 hold the index of
- * this function. Bits 16 to 31 hold its rank in the order of execution. Functions with lower ranks
- * run first.
+ * Next function of a packet on a device, as one number. Bits 0 to 15 hold the index of the next
+ * function. Bits 16 to 31 hold its rank in the order of execution. Functions with lower ranks run
+ * first.
  */
 #define GW_HOP_NONE 0xffffffffu /* the packet does not continue on the device */
 
 /*
- * The trail of a packet tells the host which path the packet took on a device. Each byte holds a
- * verdict that led to a next function on the device. The first verdict is in the lowest byte, and
- * unused bytes are 0xff. The verdict of the last function is only in gw_outcome.
+ * Record of the path that a packet took on a device, for the host. Each byte holds a verdict that
+ * led to a next function on the device. The first verdict is in the lowest byte, and unused bytes
+ * are 0xff. The verdict of the last function is only in gw_outcome.
  */
-#define GW_TRAIL_NONE 0xffffffffu /* no hop */
-#define GW_HOPS_MAX   4u          /* maximum number of hops on a device */
+#define GW_TRAIL_NONE 0xffffffffu /* only one function */
+#define GW_HOPS_MAX   4u          /* maximum number of next functions */
 
-/* Size of the chain scratch for `packets` packets, in bytes. The chain scratch is memory in which a
- * work-group collects the packets that continue to a next function on the device. `packets` must be
- * a multiple of 16. */
+/* Size in bytes of the memory in which a work-group collects the packets that continue to a next
+ * function on the device. The number of packets must be a multiple of 16. */
 #define GW_CHAIN_SCRATCH_BYTES(packets) (40u * (packets))
 
 /*
- * Mailbox: a queue through which the host gives bins (batches of packets for one function) to one
- * persistent work-group. The design follows Hummingbird, algorithms 1 and 2. The mailbox contains a
- * ring of slots. The host fills slot `posted % slots` and increments `posted`. The work-group
- * processes the bin in the slot and increments `finished`.
+ * Queue through which the host gives batches of packets to one persistent work-group. The design
+ * follows Hummingbird, algorithms 1 and 2. The queue is a ring of slots. The host fills slot
+ * `posted % slots` and increments `posted`. The work-group processes the batch in the slot and
+ * increments `finished`.
  *
  *   | gw_mailbox | slot 0 | slot 1 | ...          all at 64-byte boundaries
  *
@@ -154,7 +153,7 @@ GW_ASSERT_OFFSET(gw_chain_stage, variant, 4);
 typedef struct gw_mailbox {
     gw_u32 posted; /* written by the host: slots filled, modulo 2^32 */
     gw_u32 stop;   /* written by the host: if not 0, the group ends after the last filled slot */
-    gw_u64 extent; /* written by the host: address range of the last posted bin, see below */
+    gw_u64 extent; /* written by the host: address range of the last posted batch, see below */
     gw_u32 reserved_host[12];
     gw_u32 finished; /* written by the group: slots processed, modulo 2^32 */
     gw_u32 running;  /* written by the group: GW_MAILBOX_POLLING, then GW_MAILBOX_ENDED */
@@ -165,13 +164,13 @@ GW_ASSERT_OFFSET(gw_mailbox, extent, 8);
 GW_ASSERT_OFFSET(gw_mailbox, finished, 64);
 
 /*
- * gw_mailbox.extent is the address range of the packet buffers of a bin (a batch of packets). It
- * exists if these buffers are contiguous in the order of the packets. A work-group can then load
- * the buffers before it has read the packet descriptors.
+ * gw_mailbox.extent is the address range of the packet buffers of a batch. It exists if these
+ * buffers are contiguous in the order of the packets. A work-group can then load the buffers before
+ * it has read the packet descriptors.
  *
  *   bits 0 to 31    gw_descriptor.buffer of the first packet
  *   bits 32 to 47   length of all buffers in buffer units; 0: not contiguous, or too long
- *   bits 48 to 63   value of posted that includes the bin, modulo 2^16
+ *   bits 48 to 63   value of posted that includes the batch, modulo 2^16
  *
  * GW_EXTENT_UNITS_MAX is the maximum length.
  */
@@ -180,9 +179,9 @@ GW_ASSERT_OFFSET(gw_mailbox, finished, 64);
 #define GW_MAILBOX_POLLING 1u /* the group polls */
 #define GW_MAILBOX_ENDED   2u /* the group has ended */
 
-/* Size of one slot of a mailbox (queue from the host to a work-group) and offsets of the arrays in
- * the slot, in bytes. A slot has room for `bin_packets` packets. This number is a multiple of 16,
- * so that slots begin at multiples of 64 bytes. */
+/* Size of one slot of the queue from the host to a work-group, and offsets of the arrays in the
+ * slot, in bytes. `bin_packets` is the capacity of the slot in packets. The capacity is a multiple
+ * of 16, so that slots begin at multiples of 64 bytes. */
 #define GW_MAILBOX_SLOT_BYTES(bin_packets)      (64u + 36u * (bin_packets))
 #define GW_MAILBOX_SLOT_DESCRIPTORS             64u
 #define GW_MAILBOX_SLOT_PARAMETERS(bin_packets) (64u + 16u * (bin_packets))

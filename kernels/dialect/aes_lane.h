@@ -1,33 +1,33 @@
 /*
- * AES with one lane (GPU thread) per block, for modes whose blocks are independent. The code uses
- * the table of aes_team.h in the local memory of the work-group. Each 32-bit word is one column of
- * the AES state, in memory order.
+ * AES with one thread per block, for modes whose blocks are independent. The code uses the table of
+ * aes_team.h in the local memory of the work-group. Each 32-bit word is one column of the AES
+ * state, in memory order.
  */
 #ifndef GODWIT_AES_LANE_H
 #define GODWIT_AES_LANE_H
 
 #include "aes_team.h"
 
-/* Number of AES blocks that a lane encrypts together. The table loads of one block then overlap
+/* Number of AES blocks that a thread encrypts together. The table loads of one block then overlap
  * with the computation of the other block. */
 #define GW_AES_LANE_BLOCKS 2u
 
-/* Returns the address of entry 0 in this lane's copy of the AES table. */
+/* Returns the address of entry 0 in this thread's copy of the AES lookup table. */
 GW_LANE const GW_LOCAL gw_u8 *gw_aes_lane_table(const GW_LOCAL gw_aes_team_table *table)
 {
     return (const GW_LOCAL gw_u8 *)&table->words[0][0][gw_lane_id() % GW_AES_TABLE_LANES];
 }
 
-/* Returns the AES table entry for the byte in row `row` of a column. The entries for rows 2 and 3
- * come from the half of the table that is rotated by two bytes. */
+/* Returns the entry of the AES lookup table for the byte in row `row` of a column. For rows 2 and
+ * 3, returns an entry that is rotated by two bytes. */
 GW_LANE gw_u32 gw_aes_lane_entry(const GW_LOCAL gw_u8 *table, gw_u32 column, gw_u32 row)
 {
     return *(const GW_LOCAL gw_u32 *)(table + (row < 2 ? 0 : 4 * GW_AES_TABLE_LANES) +
                                       gw_byte_above(column, row, 0));
 }
 
-/* Computes one column of the next AES state: applies SubBytes, MixColumns and the round key. The
- * words row0 to row3 are the columns from which ShiftRows takes rows 0 to 3. */
+/* Computes one column of the next AES state: applies SubBytes, MixColumns and the round key.
+ * ShiftRows takes rows 0 to 3 from the columns row0 to row3. */
 GW_LANE gw_u32 gw_aes_lane_column(const GW_LOCAL gw_u8 *table, gw_u32 row0, gw_u32 row1,
                                   gw_u32 row2, gw_u32 row3, gw_u32 key)
 {
@@ -36,9 +36,8 @@ GW_LANE gw_u32 gw_aes_lane_column(const GW_LOCAL gw_u8 *table, gw_u32 row0, gw_u
     return even ^ gw_rotate_left32(odd, 8) ^ key;
 }
 
-/* Computes one column of the state after the last AES round, which has no MixColumns. A table entry
- * contains the result of SubBytes in bytes 1 and 2. An entry that is rotated by two bytes contains
- * it in bytes 0 and 3. */
+/* Computes one column of the state after the last AES round, which has no MixColumns. Bytes 1 and 2
+ * of a table entry contain the result of SubBytes. In a rotated entry, bytes 0 and 3 contain it. */
 GW_LANE gw_u32 gw_aes_lane_last(const GW_LOCAL gw_u8 *table, gw_u32 row0, gw_u32 row1, gw_u32 row2,
                                 gw_u32 row3, gw_u32 key)
 {

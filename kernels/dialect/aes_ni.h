@@ -5,8 +5,8 @@
 
 #include <immintrin.h>
 
-/* Number of AES blocks that are processed together, to hide the latency of the instructions. AESENC
- * has a latency of about 4 cycles and a throughput of 1 or 2 per cycle. */
+/* Number of AES blocks that are encrypted together. The instruction AESENC has a latency of about 4
+ * cycles and a throughput of 1 or 2 per cycle. Independent blocks fill the latency. */
 #define GW_AES_LANES 8u
 
 /* Marks functions that are inlined once for each number of AES rounds. With a constant number of

@@ -3,8 +3,8 @@
  * MixColumns, so each lookup yields one column. A column is a word in memory order whose lowest
  * byte is row 0. The header aes.h includes this file and documents its functions.
  *
- * The time of a lookup can depend on the contents of the cache. An attacker who can observe the
- * cache of this core may learn key bits.
+ * The time of a lookup can depend on the contents of the cache. An attacker who can observe this
+ * cache may learn key bits.
  */
 #ifndef GODWIT_AES_TABLES_H
 #define GODWIT_AES_TABLES_H

@@ -1,21 +1,21 @@
 /*
- * AES (FIPS 197) on devices, with a team of two neighbouring lanes (threads of a warp) for each
- * block. Lane h of a team holds columns 2h and 2h + 1 of a block. A column is a word in memory
- * order whose lowest byte is row 0. All lanes of a warp call these functions together.
+ * AES (FIPS 197) on devices, with a team of two neighbouring threads (threads of a warp) for each
+ * block. Thread h of a team holds columns 2h and 2h + 1 of a block. A column is a word in memory
+ * order whose lowest byte is row 0. All threads of a warp call these functions together.
  *
  * SubBytes and MixColumns together are one lookup in a table of 256 words for row 0. For each
  * further row, the entry is rotated by one more byte. The local memory of the work-group holds one
- * copy of the table per lane of a warp. Each lane thus reads from a separate bank. It also holds a
- * second set of copies, rotated by two bytes:
+ * copy of the table per thread of a warp. Each thread thus reads from a separate bank. It also
+ * holds a second set of copies, rotated by two bytes:
  *
- *   | entry 0: lane 0, lane 1 ... lane 31 | rotated: lane 0 ... lane 31 | entry 1: ...
+ *   | entry 0: thread 0 ... thread 31 | rotated: thread 0 ... thread 31 | entry 1: ...
  *
- * An entry takes 256 bytes. The address of a lookup is therefore the byte followed by the lane's
+ * An entry takes 256 bytes. The address of a lookup is therefore the byte followed by the thread's
  * offset, without arithmetic. The time of a lookup is independent of keys and data.
  *
- * A team has two lanes rather than four. With two lanes, a round takes two exchanges and eight
- * dependent lookups per lane. This is faster than three exchanges and four lookups with four lanes.
- * Fewer exchanges also leave capacity for more packets.
+ * A team has two threads rather than four. With two threads, a round takes two exchanges and eight
+ * dependent lookups per thread. This is faster than three exchanges and four lookups with four
+ * threads. Fewer exchanges also leave capacity for more packets.
  */
 #ifndef GODWIT_AES_TEAM_H
 #define GODWIT_AES_TEAM_H
@@ -23,12 +23,13 @@
 #include "aes.h"
 
 #define GW_AES_TEAM_LANES 2u
-/* Number of columns of an AES block that one lane holds. */
+/* Number of columns of an AES block that one thread holds. */
 #define GW_AES_TEAM_WORDS 2u
 /* Number of AES rounds with a key of 256 bits. */
 #define GW_AES_ROUNDS_MAX 14u
 
-/* Number of lanes in a warp. It equals the number of banks in the local memory of a work-group. */
+/* Number of threads in a warp. It equals the number of banks in the local memory of a work-group.
+ */
 #define GW_AES_TABLE_LANES 32u
 
 typedef struct gw_aes_team_table {
@@ -40,23 +41,23 @@ typedef struct gw_aes_half {
     gw_u32 word[GW_AES_TEAM_WORDS];
 } gw_aes_half;
 
-/* AES state of one lane for one packet. */
+/* AES state of one thread for one packet. */
 typedef struct gw_aes_team {
     const GW_LOCAL gw_u8 *table;
-    gw_u32 lane_offset;                  /* offset of this lane's copy within an entry, in bytes */
-    gw_u32 rounds;                       /* the same for all lanes of a work-group */
-    gw_aes_half keys[GW_AES_ROUNDS_MAX]; /* this lane's half of each round key except the last */
-    gw_aes_half last;                    /* this lane's half of the last round key */
+    gw_u32 lane_offset;                  /* offset of this thread's copy in an entry, in bytes */
+    gw_u32 rounds;                       /* the same for all threads of a work-group */
+    gw_aes_half keys[GW_AES_ROUNDS_MAX]; /* this thread's half of all round keys but the last */
+    gw_aes_half last;                    /* this thread's half of the last round key */
 } gw_aes_team;
 
-/* Fills the AES table in local memory, for encryption or for decryption (`inverse`). All lanes of
- * the work-group call this function, and a barrier must follow. */
+/* Fills the AES lookup table in local memory, for encryption or decryption. All threads of the
+ * work-group call this function, and a barrier must follow. */
 GW_GROUP void gw_aes_team_fill(GW_LOCAL gw_aes_team_table *table, gw_u32 inverse)
 {
     for (gw_u32 i = gw_lane_id(); i < 256; i += gw_lane_count()) {
         const gw_u32 entry = inverse ? gw_aes_inverse_columns[i] : gw_aes_columns[i];
         for (gw_u32 j = 0; j < GW_AES_TABLE_LANES; j++) {
-            /* Neighbouring lanes start with different copies of an entry, so that they write to
+            /* Neighbouring threads start with different copies of an entry, so that they write to
              * different memory banks. */
             const gw_u32 lane = (i + j) % GW_AES_TABLE_LANES;
             table->words[i][0][lane] = entry;
@@ -73,8 +74,8 @@ GW_LANE gw_aes_half gw_aes_team_key(const GW_GLOBAL gw_u32 *keys, gw_u32 round)
     return key;
 }
 
-/* Loads this lane's half of the AES round keys. `keys` points to round keys in the format of aes.h.
- * `half` is the index of the lane in its team of two lanes. */
+/* Loads this thread's half of the AES round keys. `keys` points to round keys in the format of
+ * aes.h. `half` is the index of the thread in its team of two threads. */
 GW_LANE void gw_aes_team_begin(gw_aes_team *team, const GW_LOCAL gw_aes_team_table *table,
                                const GW_GLOBAL gw_u32 *keys, gw_u32 rounds, gw_u32 half)
 {
@@ -92,11 +93,10 @@ GW_LANE void gw_aes_team_begin(gw_aes_team *team, const GW_LOCAL gw_aes_team_tab
 }
 
 /*
- * Returns the AES table entry for the byte in row `row` of a column. The entries for rows 2 and 3
- * come from the half of the table that is rotated by two bytes.
- *
- * The load is volatile, so that the compiler issues all loads of a round before it uses any of
- * them. Otherwise, it delays some loads to save registers, and a block takes 20 % longer.
+ * Returns the entry of the AES lookup table for the byte in row `row` of a column. For rows 2 and
+ * 3, returns an entry that is rotated by two bytes. The load is volatile, so that the compiler
+ * issues all loads of an AES round before it uses any of them. Without this, a block takes 20 %
+ * longer.
  */
 GW_LANE gw_u32 gw_aes_team_lookup(const gw_aes_team *team, gw_u32 column, gw_u32 row)
 {
@@ -105,9 +105,9 @@ GW_LANE gw_u32 gw_aes_team_lookup(const gw_aes_team *team, gw_u32 column, gw_u32
                                                gw_byte_above(column, row, team->lane_offset));
 }
 
-/* Looks up the table entries for this lane's half of the next AES state: four entries for each of
- * its two columns. ShiftRows takes row r from the column that is r positions to the right.
- * InvShiftRows takes it from the column that is r positions to the left. */
+/* Looks up the table entries for this thread's half of the next AES state. Each of its two columns
+ * needs four entries. ShiftRows takes row r from the column that is r positions to the right.
+ * InvShiftRows takes row r from the column that is r positions to the left. */
 GW_LANE void gw_aes_team_rows(const gw_aes_team *team, gw_u32 inverse, gw_aes_half state,
                               gw_u32 rows[GW_AES_TEAM_WORDS][4])
 {
@@ -149,7 +149,7 @@ GW_LANE gw_aes_half gw_aes_team_round(const gw_aes_team *team, gw_u32 inverse, g
  */
 #define GW_AES_TEAM_SPLIT 10u
 
-/* Applies the first AddRoundKey of AES to the half block that this lane holds. */
+/* Applies the first AddRoundKey of AES to the half block that this thread holds. */
 GW_LANE gw_aes_half gw_aes_team_start(const gw_aes_team *team, gw_aes_half block)
 {
     block.word[0] ^= team->keys[0].word[0];
@@ -157,8 +157,7 @@ GW_LANE gw_aes_half gw_aes_team_start(const gw_aes_team *team, gw_aes_half block
     return block;
 }
 
-/* Computes the AES rounds from number `from` to number `to` - 1. `to` is at most GW_AES_TEAM_SPLIT.
- */
+/* Computes the AES rounds `from` to `to` - 1, where `to` is at most GW_AES_TEAM_SPLIT. */
 GW_LANE gw_aes_half gw_aes_team_rounds(const gw_aes_team *team, gw_u32 inverse, gw_aes_half state,
                                        gw_u32 from, gw_u32 to)
 {
@@ -169,8 +168,8 @@ GW_LANE gw_aes_half gw_aes_team_rounds(const gw_aes_team *team, gw_u32 inverse, 
     return state;
 }
 
-/* Computes the AES rounds from number 10 on. For the last round, it performs only the table lookups
- * and returns the entries in `rows`. */
+/* Computes the AES rounds from round 10 on. For the last round, only looks up the table entries and
+ * returns them in `rows`. */
 GW_LANE void gw_aes_team_last_rounds(const gw_aes_team *team, gw_u32 inverse, gw_aes_half state,
                                      gw_u32 rows[GW_AES_TEAM_WORDS][4])
 {
@@ -186,15 +185,15 @@ GW_LANE void gw_aes_team_last_rounds(const gw_aes_team *team, gw_u32 inverse, gw
 }
 
 /* Completes the encryption of an AES block after gw_aes_team_rounds (FIPS 197, section 5.1).
- * Returns the half block that this lane holds. */
+ * Returns the half block that this thread holds. */
 GW_LANE gw_aes_half gw_aes_team_encrypt_end(const gw_aes_team *team, gw_aes_half state)
 {
     gw_u32 rows[GW_AES_TEAM_WORDS][4];
     gw_aes_team_last_rounds(team, 0, state, rows);
     GW_UNROLL
     for (gw_u32 i = 0; i < GW_AES_TEAM_WORDS; i++) {
-        /* A table entry contains the result of SubBytes in bytes 1 and 2. An entry that is rotated
-         * by two bytes contains it in bytes 0 and 3. */
+        /* Bytes 1 and 2 of a table entry contain the result of SubBytes. In a rotated entry, bytes
+         * 0 and 3 contain it. */
         state.word[i] = (((rows[i][0] >> 8) & 0x000000ffu) | (rows[i][1] & 0x0000ff00u) |
                          ((rows[i][2] >> 8) & 0x00ff0000u) | (rows[i][3] & 0xff000000u)) ^
                         team->last.word[i];
@@ -202,8 +201,8 @@ GW_LANE gw_aes_half gw_aes_team_encrypt_end(const gw_aes_team *team, gw_aes_half
     return state;
 }
 
-/* Returns the result s of InvSubBytes from an entry of the inverse AES table. The bytes of the
- * entry are 14s, 9s, 13s and 11s in GF(2^8), and their XOR is s. */
+/* Returns the result s of InvSubBytes. The bytes of an entry of the inverse AES table are 14s, 9s,
+ * 13s and 11s in GF(2^8), and their XOR is s. */
 GW_LANE gw_u32 gw_aes_team_plain(gw_u32 entry)
 {
     entry ^= entry >> 16;
@@ -211,7 +210,7 @@ GW_LANE gw_u32 gw_aes_team_plain(gw_u32 entry)
 }
 
 /* Completes the decryption of an AES block with the equivalent inverse cipher (FIPS 197, section
- * 5.3.5). Returns the half block that this lane holds. */
+ * 5.3.5). Returns the half block that this thread holds. */
 GW_LANE gw_aes_half gw_aes_team_decrypt_end(const gw_aes_team *team, gw_aes_half state)
 {
     gw_u32 rows[GW_AES_TEAM_WORDS][4];

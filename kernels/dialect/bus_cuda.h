@@ -1,18 +1,18 @@
 /*
- * Copies packet data between host memory and device memory under CUDA. All lanes (threads) of a
- * work-group take part in the copy.
+ * Copies packet data between host memory and device memory under CUDA. All threads of a work-group
+ * take part in the copy.
  *
  * gw_fetch copies the packet bytes that a function reads to the device. gw_return copies the packet
  * bytes that a function has written to the host. gw_fetch_arrays and gw_return_arrays copy the
- * arrays with one element per packet, such as the packet descriptors.
+ * packet descriptors and the other arrays that have one element per packet.
  */
 #ifndef GODWIT_BUS_CUDA_H
 #define GODWIT_BUS_CUDA_H
 
 #include "loops_device.h"
 
-/* Limits of a configured function: it reads and writes at most this many bytes at the start of each
- * frame. The limits come from Contract::reads_bytes and Contract::writes_bytes. */
+/* Maximum number of bytes that a configured function reads and writes at the start of each frame.
+ * The values are Contract::reads_bytes and Contract::writes_bytes. */
 typedef struct gw_reach {
     gw_u32 reads_bytes;
     gw_u32 writes_bytes;
@@ -25,19 +25,19 @@ typedef struct gw_reach {
 #define GW_WORD_BYTES 16u
 #define GW_UNIT_WORDS (GW_BUFFER_UNIT / GW_WORD_BYTES)
 
-/* Number of words that one thread loads before it waits for the first of them. A round trip over
- * the bus takes as long for one word as for all of them. */
+/* Number of words that one thread loads before it waits for them. One round trip over the bus
+ * suffices for all of these words. */
 #define GW_WORDS_IN_FLIGHT 12u
 
-/* Range of aligned words that contains some bytes of a packet. The range stays within the packet's
+/* Range of aligned words that covers some bytes of a packet. The range stays within the packet's
  * buffer, because buffers begin and end at multiples of 64 bytes. */
 typedef struct gw_span {
     gw_u64 first; /* index of the first word, from the arena's start */
     gw_u32 words;
 } gw_span;
 
-/* Returns the range of aligned words that contains the first reach_bytes bytes of a frame. For a
- * shorter frame, the range contains the whole frame. */
+/* Returns the range of aligned words that covers the first reach_bytes bytes of a frame, or the
+ * whole frame if it is shorter. */
 GW_LANE gw_span gw_span_of(const gw_descriptor *descriptor, gw_u32 reach_bytes)
 {
     /* first descriptor words: buffer | head, length */
@@ -51,7 +51,7 @@ GW_LANE gw_span gw_span_of(const gw_descriptor *descriptor, gw_u32 reach_bytes)
     return span;
 }
 
-/* Returns the range of aligned words that contains the first reach_bytes bytes of one packet in a
+/* Returns the range of aligned words that covers the first reach_bytes bytes of one packet in a
  * batch. If `outcomes` is not 0, the range of a dropped packet is empty. */
 GW_LANE gw_span gw_span_at(const gw_descriptor *descriptors, const gw_outcome *outcomes,
                            gw_u32 packet, gw_u32 reach_bytes)
@@ -63,8 +63,8 @@ GW_LANE gw_span gw_span_at(const gw_descriptor *descriptors, const gw_outcome *o
     return span;
 }
 
-/* Returns the number of words to copy for the longest packet in a bin (a batch of packets). All
- * lanes of a warp call this function together. */
+/* Returns the number of words to copy for the longest packet in a batch of packets. All threads of
+ * a warp call this function together. */
 GW_LANE gw_u32 gw_span_words_max(const gw_descriptor *descriptors, const gw_outcome *outcomes,
                                  gw_u32 count, gw_u32 reach_bytes)
 {
@@ -78,9 +78,9 @@ GW_LANE gw_u32 gw_span_words_max(const gw_descriptor *descriptors, const gw_outc
 }
 
 /*
- * Copies the packets of a bin (a batch of packets) between host memory and device memory.
- * Consecutive threads copy consecutive words, as if all packets were as long as the longest. This
- * wastes few threads, because the packets of a bin have similar lengths.
+ * Copies the packets of a batch between host memory and device memory. Consecutive threads copy
+ * consecutive words, as if all packets were as long as the longest. This wastes few threads,
+ * because the packets of a batch have similar lengths.
  */
 GW_GROUP void gw_copy_packets(gw_u8 *to, const gw_u8 *from, const gw_descriptor *descriptors,
                               const gw_outcome *outcomes, gw_u32 count, gw_u32 reach_bytes)
@@ -105,7 +105,7 @@ GW_GROUP void gw_copy_packets(gw_u8 *to, const gw_u8 *from, const gw_descriptor 
     const gw_u32 packet_step = blockDim.x / words;
     const gw_u32 word_step = blockDim.x % words;
     while (packet < count) {
-        /* The loads below have no branch between them, because a branch would serialise them. */
+        /* A branch between the loads below would serialise them. */
         gw_u64 indices[GW_WORDS_IN_FLIGHT];
         gw_u32 valid = 0;
         GW_UNROLL
@@ -134,8 +134,8 @@ GW_GROUP void gw_copy_packets(gw_u8 *to, const gw_u8 *from, const gw_descriptor 
     }
 }
 
-/* Copies packet bytes from host memory to device memory before a function reads them. `shadow` is
- * the copy of all packet buffers in device memory. */
+/* Copies packet bytes from host memory to device memory before a function reads them. The device
+ * memory `shadow` holds a copy of all packet buffers. */
 GW_GROUP void gw_fetch(gw_u8 *shadow, const gw_u8 *host, const gw_descriptor *descriptors,
                        gw_u32 count, gw_reach reach)
 {
@@ -143,8 +143,8 @@ GW_GROUP void gw_fetch(gw_u8 *shadow, const gw_u8 *host, const gw_descriptor *de
 }
 
 /* Copies packet bytes from device memory to host memory after a function has written them. The
- * first and the last copied word of a packet may contain other bytes. These were fetched before or
- * are outside the frame, so the copy does no harm. */
+ * first and the last word may also contain bytes that the function has not written. Copying these
+ * bytes is harmless. */
 GW_GROUP void gw_return(gw_u8 *shadow, gw_u8 *host, const gw_descriptor *descriptors,
                         const gw_outcome *outcomes, gw_u32 count, gw_reach reach)
 {
@@ -154,9 +154,9 @@ GW_GROUP void gw_return(gw_u8 *shadow, gw_u8 *host, const gw_descriptor *descrip
 }
 
 /*
- * Host address of the array of packet parameters, or 0 if the copy engines of the GPU transfer all
- * packet data. All packet arrays have the same layout in host memory and in device memory. This
- * address therefore locates each of them.
+ * Host address of the array `parameters`, or 0 if the copy engines of the GPU transfer all packet
+ * data. The packet arrays have the same layout in host memory and in device memory, so this one
+ * address locates all of them in host memory.
  */
 typedef gw_u64 gw_host_arrays;
 
@@ -164,8 +164,8 @@ typedef gw_u64 gw_host_arrays;
 #define GW_HOST_ARRAY(type, host, chunk, array)                                                    \
     ((type *)((host) + ((gw_u64)(array) - (gw_u64)(chunk)->parameters)))
 
-/* Copies the descriptors and parameters of the packets in a bin (a batch of packets) from host
- * memory to device memory. */
+/* Copies the descriptors and parameters of the packets in a batch from host memory to device
+ * memory. */
 GW_GROUP void gw_fetch_arrays(const gw_chunk_arrays *chunk, gw_host_arrays host, gw_u32 first,
                               gw_u32 count)
 {
@@ -182,9 +182,8 @@ GW_GROUP void gw_fetch_arrays(const gw_chunk_arrays *chunk, gw_host_arrays host,
 }
 
 /*
- * Copies the results of the packets in a bin (a batch of packets) to host memory. If the work-group
- * has several warps, the first warp does not copy. One of its lanes takes the next bin at the same
- * time.
+ * Copies the results of the packets in a batch to host memory. If the work-group has several warps,
+ * the first warp takes the next batch instead of copying.
  */
 GW_GROUP void gw_return_arrays(const gw_chunk_arrays *chunk, gw_host_arrays host, gw_u32 has_chain,
                                gw_u32 first, gw_u32 count)

@@ -1,6 +1,6 @@
-/* Defines the primitives of the kernel dialect for the system's C compiler (gcc or clang). The
- * kernel dialect is the C subset in which packet functions are written. On a CPU, a work-group
- * consists of one lane (thread). */
+/* Defines the basic operations of kernels for the system's C compiler (gcc or clang). Kernels are
+ * written in a subset of C that also compiles for GPUs. On a CPU, a work-group consists of one
+ * thread. */
 #ifndef GODWIT_DIALECT_CPU_H
 #define GODWIT_DIALECT_CPU_H
 
@@ -41,8 +41,8 @@ GW_LANE gw_u32 gw_lane_count(void)
     return 1;
 }
 
-/* Maximum number of lanes (threads) that scan one packet together. A work-group on a CPU has only
- * one lane. */
+/* Maximum number of threads that scan one packet together. A work-group on a CPU has only one
+ * thread. */
 #define GW_PACKET_LANES 1u
 
 GW_LANE void gw_barrier(void)
@@ -174,7 +174,7 @@ GW_LANE gw_u32 gw_ones_sum(const gw_u8 *bytes, gw_u32 length)
         sum += word;
         sum += sum < word;
     }
-    /* The upper half of x + rotate(x, 32) is the sum of both halves of x, including the carry. */
+    /* The upper half of x + rotate(x, 32) is the sum of both halves of x with the carry. */
     const gw_u32 half = (gw_u32)((sum + gw_rotate_left64(sum, 32)) >> 32);
     return __builtin_bswap16((gw_u16)((half + gw_rotate_left32(half, 16)) >> 16));
 }

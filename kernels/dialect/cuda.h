@@ -1,6 +1,6 @@
-/* Defines the primitives of the kernel dialect for NVRTC, the run-time compiler of CUDA C++. The
- * kernel dialect is the C subset in which packet functions are written. CUDA pointers are generic,
- * so one definition of a primitive serves all address spaces. */
+/* Defines the basic operations of kernels for NVRTC, the run-time compiler of CUDA C++. Kernels are
+ * written in a subset of C that also compiles for CPUs. CUDA pointers are generic, so one
+ * definition of an operation serves all address spaces. */
 #ifndef GODWIT_DIALECT_CUDA_H
 #define GODWIT_DIALECT_CUDA_H
 
@@ -10,9 +10,8 @@ typedef unsigned int gw_u32;
 typedef unsigned long long gw_u64;
 
 #define GW_STATIC_ASSERT(condition, name) static_assert(condition, #name)
-/* To assert the offset of a struct field, the compiler must evaluate offsetof at compile time.
- * NVRTC 13.5 does so, and NVRTC 13.0 does not. The sizes of structs are asserted with all versions.
- */
+/* Asserts the offset of a struct field. NVRTC 13.5 evaluates offsetof at compile time, but NVRTC
+ * 13.0 does not. The sizes of structs are asserted with all versions. */
 #if defined(__has_builtin) && __has_builtin(__builtin_offsetof)
 #define GW_ASSERT_OFFSET(type, field, bytes)                                                       \
     static_assert(__builtin_offsetof(type, field) == (bytes), #type "." #field)
@@ -26,16 +25,15 @@ typedef unsigned long long gw_u64;
 #define GW_PRIVATE
 #define GW_TABLE static __constant__ const
 
-/* Number of threads per CUDA block. It suffices for 32 packets with nine threads each, or for 64
- * packets with three threads each. */
+/* Number of threads per CUDA block. It suffices for 32 packets with nine threads each or 64 packets
+ * with three threads each. */
 #define GW_GROUP_LANES 288u
 
 /* Minimum number of resident blocks per multiprocessor. With two blocks, each thread can use 112
  * registers. */
 #define GW_GROUPS_MIN 2
 
-/* With CUDA, functions whose lanes (threads) exchange words process each packet with several lanes.
- */
+/* Under CUDA, functions whose threads exchange words process each packet with several threads. */
 #define GW_TEAM_FORM        GW_BY_GROUP
 #define GW_TEAM_FORMS(list) list
 
@@ -65,24 +63,24 @@ GW_LANE void gw_barrier(void)
     __syncthreads();
 }
 
-/* Exchanges a word with the neighbouring lane: lanes 2n and 2n + 1 form a pair. Returns the word of
- * the other lane. All lanes of the warp must call this function. */
+/* Exchanges a word with the neighbouring thread, and returns the word of that thread. Threads 2n
+ * and 2n + 1 are neighbours. All threads of the warp must call this function. */
 GW_LANE gw_u32 gw_pair_word(gw_u32 word)
 {
     return __shfl_xor_sync(0xffffffffu, word, 1);
 }
 
 /*
- * Returns `value`, which must be the same in all lanes of the warp. The shuffle makes this fact
- * known to the compiler. Branches on the result then keep the warp together, and lane exchanges
- * need no extra synchronisation.
+ * Returns `value`, which must be the same in all threads of the warp. The shuffle tells the
+ * compiler that the value is uniform. Branches on the value then keep the warp together, and
+ * exchanges between threads need no extra synchronisation.
  */
 GW_LANE gw_u32 gw_uniform(gw_u32 value)
 {
     return __shfl_sync(0xffffffffu, value, 0);
 }
 
-/* Returns the maximum of `value` over all lanes of the warp. */
+/* Returns the maximum of `value` over all threads of the warp. */
 GW_LANE gw_u32 gw_warp_max(gw_u32 value)
 {
 #if __CUDA_ARCH__ >= 800
@@ -96,13 +94,13 @@ GW_LANE gw_u32 gw_warp_max(gw_u32 value)
 #endif
 }
 
-/* Waits for all lanes of the caller's warp and orders their memory accesses. */
+/* Waits for all threads of the caller's warp and orders their memory accesses. */
 GW_LANE void gw_warp_barrier(void)
 {
     __syncwarp();
 }
 
-/* Atomic operations on the memory that a work-group shares. gw_local_add returns the old value. */
+/* Atomic operations on the shared memory of a work-group. gw_local_add returns the old value. */
 GW_LANE gw_u32 gw_local_add(gw_u32 *word, gw_u32 value)
 {
     return atomicAdd(word, value);
@@ -122,10 +120,10 @@ GW_LANE void gw_local_max(gw_u32 *word, gw_u32 value)
 #define GW_FETCH(address)     ((void)(address))
 
 /*
- * Loads and stores at unaligned addresses. A device accesses only aligned words, with one
- * instruction per word, so these functions access as few words as possible. Every aligned word that
- * they read lies within the same packet buffer or table image. Buffers and images begin and end at
- * multiples of 64 bytes.
+ * Loads and stores at unaligned addresses. A GPU accesses only aligned words, with one instruction
+ * per word, so these functions access as few words as possible. Every aligned word that they read
+ * lies within the same packet buffer or table image, because both begin and end at multiples of 64
+ * bytes.
  */
 GW_LANE gw_u32 gw_load_be16(const gw_u8 *bytes)
 {
@@ -226,8 +224,7 @@ GW_LANE gw_u32 gw_swap32(gw_u32 value)
     return __byte_perm(value, 0, 0x0123);
 }
 
-/* Returns 256 * b + low, where b is the byte of `word` at position `index`, and `low` is below 256.
- */
+/* Returns 256 * b + low, where b is byte `index` of `word` and `low` is below 256. */
 GW_LANE gw_u32 gw_byte_above(gw_u32 word, gw_u32 index, gw_u32 low)
 {
     return __byte_perm(word, low, 0x7704u + (index << 4));

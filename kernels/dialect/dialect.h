@@ -1,7 +1,7 @@
 /*
- * Entry point of the kernel dialect, the C subset in which packet functions are written
- * (README.md). This file includes the header for the current compiler. Only this file and the three
- * headers (cpu.h, opencl.h, cuda.h) depend on the device.
+ * Entry point of the kernel dialect, the subset of C in which packet functions are written
+ * (README.md). This file includes the header for the current compiler. Only this file, cpu.h,
+ * opencl.h and cuda.h depend on the compiler.
  */
 #ifndef GODWIT_DIALECT_H
 #define GODWIT_DIALECT_H
@@ -18,8 +18,8 @@
 #include "lane.h"
 #include "find.h"
 
-/* Reads a word of a table image with exactly one load, because the host may change the word at the
- * same time. */
+/* Reads a word of a function's tables with exactly one load, because the host may change the word
+ * at the same time. */
 #define GW_ONCE(type, address) (*(const volatile GW_GLOBAL type *)(address))
 
 #endif

@@ -71,8 +71,8 @@ GW_LANE gw_u64 gw_ghash_multiply32(gw_u32 x, gw_u32 y)
     return (z0 & mask) | (z1 & mask << 1) | (z2 & mask << 2) | (z3 & mask << 3);
 }
 
-/* The product of two polynomials with 64 coefficients each. Karatsuba's method computes it with
- * three multiplications. */
+/* Product of two polynomials with 64 coefficients each. Karatsuba's method needs only three
+ * multiplications. */
 typedef struct gw_ghash_half {
     gw_u64 low;
     gw_u64 high;

@@ -1,26 +1,26 @@
 /* Inputs of packet functions, and helpers that write the outcome of a packet. A function processes
- * a packet with one lane (thread), or a batch of packets with all lanes of a work-group. */
+ * either one packet per thread or a batch of packets per work-group. */
 #ifndef GODWIT_LANE_H
 #define GODWIT_LANE_H
 
-/* Inputs of a function that processes one packet in one lane. */
+/* Inputs of a function that processes one packet in one thread. */
 typedef struct gw_lane {
     GW_GLOBAL gw_u8 *buffer;      /* start of the packet's buffer in the arena, 64-byte aligned */
     const GW_GLOBAL gw_u8 *image; /* the function's table image, 64-byte aligned */
     gw_u64 parameter;             /* value from the part of the function that runs on the CPU */
-    gw_u32 variant;               /* kind of processing, the same for all packets of a bin */
+    gw_u32 variant;               /* kind of processing, the same for all packets of a batch */
 } gw_lane;
 
-/* Inputs of a function that processes a bin (a batch of packets) with all lanes of a work-group.
- * The arrays begin with the first packet of the bin. */
+/* Inputs of a function that processes a batch of packets with all threads of a work-group. Each
+ * array begins with the first packet of the batch. */
 typedef struct gw_work {
     GW_GLOBAL gw_u8 *arena;       /* base of all buffer offsets; 64-byte aligned */
     const GW_GLOBAL gw_u8 *image; /* the function's table image, 64-byte aligned */
     GW_GLOBAL gw_descriptor *descriptors;
     const GW_GLOBAL gw_u64 *parameters;
     GW_GLOBAL gw_outcome *outcomes;
-    gw_u32 count;        /* packets in the bin */
-    gw_u32 variant;      /* the same for all packets of the bin */
+    gw_u32 count;        /* packets in the batch */
+    gw_u32 variant;      /* the same for all packets of the batch */
     gw_u32 length_bytes; /* length of the longest frame */
 } gw_work;
 
@@ -30,8 +30,7 @@ GW_LANE GW_GLOBAL gw_u8 *gw_frame(const gw_lane *lane, const gw_descriptor *desc
     return lane->buffer + descriptor->head;
 }
 
-/* Writes the outcome of a packet. `verdict` is an index into the verdicts that the function
- * declares. */
+/* Writes the outcome of a packet. `verdict` is an index into the verdicts of the function. */
 GW_LANE void gw_verdict(gw_outcome *outcome, gw_u32 verdict, gw_u32 port, gw_u32 value)
 {
     outcome->verdict = (gw_u8)verdict;
@@ -40,8 +39,8 @@ GW_LANE void gw_verdict(gw_outcome *outcome, gw_u32 verdict, gw_u32 port, gw_u32
     outcome->value = value;
 }
 
-/* Writes the outcome of a dropped packet. `reason` is an index into the drop reasons that the
- * function declares. */
+/* Writes the outcome of a dropped packet. `reason` is an index into the drop reasons of the
+ * function. */
 GW_LANE void gw_drop(gw_outcome *outcome, gw_u32 reason)
 {
     outcome->verdict = GW_VERDICT_DROP;

@@ -1,17 +1,16 @@
 /*
  * Templates of the loops over packets that the tool gopt transforms (docs/gopt.md). The transformed
- * loop processes a group of packets in turns. It switches to another packet at each memory access
- * that likely misses all caches. With a group of 0 or 1 packets, it processes one packet after the
- * other.
- *
- * The build instantiates gw_bin_NAME for each function with such accesses. Other functions use the
- * loop in loops_cpu.h.
+ * loop processes a group of packets in turns. At each memory access that is likely to miss all
+ * caches, it switches to another packet of the group. With a group size of 0 or 1, it processes one
+ * packet after the other. The build instantiates gw_bin_NAME for each function with such memory
+ * accesses. Other functions use the loop in loops_cpu.h.
  */
 
 #define GOPT_GROUP     group
 #define GOPT_GROUP_MAX 64
 
-/* Prefetch distance of frames, in packets. It was determined with `bench ipv4`. */
+/* Number of packets by which the loop prefetches frames ahead of their use. The value was measured
+ * with `bench ipv4`. */
 #define GW_FRAMES_AHEAD 32u
 
 #define GW_PROBE_READS 4u
@@ -23,14 +22,14 @@ GW_LANE gw_u64 gw_probe_next(gw_u64 state)
     return state ^ state >> 31;
 }
 
-/* Returns the offset of the cache line that a state of the random generator selects. */
+/* Returns the offset of a pseudo-random cache line. */
 GW_LANE gw_u64 gw_probe_line(gw_u64 state, gw_u64 lines)
 {
     return (state >> 32) * lines >> 32 << 6;
 }
 
-/* Reads random cache lines of a table, to measure the latency of a read. The address of each read
- * depends on the previous read. */
+/* Reads random cache lines of a table, to measure the latency of memory. Each address depends on
+ * the previous read. */
 static gw_u64 gw_probe_chain(const gw_u8 *image, gw_u64 lines, gw_u64 seed, gw_u32 reads)
 {
     gw_u64 state = seed;
@@ -53,21 +52,20 @@ static __attribute__((noinline, flatten)) void gw_bin_NAME(const gw_bin_call *ca
     const gw_u32 variant = call->variant;
     const gw_u32 group = call->group;
 
-    /* This loop prefetches the frames of the first packets. The loop below prefetches all other
-     * frames ahead of their use. */
+    /* Prefetch the frames of the first packets. The loop below prefetches the frames of all later
+     * packets. */
     for (gw_u32 i = 0; group != 1 && i < count && i < GW_FRAMES_AHEAD; i++) {
         GW_FETCH(arena + (gw_u64)descriptors[i].buffer * GW_BUFFER_UNIT + descriptors[i].head);
     }
-    /* The packets of a bin (a batch of packets) are in different buffers, so the loop iterations
-     * are independent. */
+    /* The packets are in different buffers, so the loop iterations are independent. */
 #pragma gopt independent
     for (gw_u32 i = 0; i < count; i++) {
         if (group != 1 && i + GW_FRAMES_AHEAD < count) {
             const gw_descriptor *far = &descriptors[i + GW_FRAMES_AHEAD];
             GW_FETCH(arena + (gw_u64)far->buffer * GW_BUFFER_UNIT + far->head);
         }
-        /* The function modifies the packet descriptor in its array. The transformed loop would have
-         * to save a local copy at every switch between packets. */
+        /* The packet descriptor is modified in its array. With a local copy, the transformed loop
+         * would save the copy at every switch between packets. */
         gw_descriptor *descriptor = descriptors + i;
         gw_outcome *outcome = outcomes + i;
         outcome->verdict = 0;

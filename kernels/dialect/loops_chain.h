@@ -1,42 +1,40 @@
 /*
- * The device chain: packets continue from function to function on a device without returning to the
+ * Loop in which packets continue from function to function on a device without returning to the
  * host.
  *
- * A bin is a batch of packets for one function. After this function, the work-group looks up the
- * next function of each packet in gw_chain (abi.h). The entry for a verdict is a hop: the index of
- * the next function and its rank. A function's rank is lower than the rank of every function that
- * follows it.
+ * After a function has processed a batch of packets, the work-group looks up the next function of
+ * each packet in gw_chain (abi.h). The entry for a verdict contains the index and the rank of the
+ * next function. A function's rank is lower than the rank of every function that follows it.
  *
- * In each step, the work-group runs the function with the lowest rank among the hops of the bin.
- * Paths that split and meet again are thus joined where they meet, and each function runs once per
- * bin. If all packets have the same hop, they stay in the bin's arrays. Otherwise, the work-group
- * packs the continuing packets into the chain scratch, so that no lane is idle. It copies them back
+ * In each step, the work-group runs the next function with the lowest rank. Paths that split and
+ * meet again are thus joined where they meet, and each function runs once per batch. If all packets
+ * have the same next function, they stay in the arrays of the batch. Otherwise, the work-group
+ * packs the continuing packets into separate memory, so that no thread is idle. It copies them back
  * after the function.
  *
  * All of this happens within the work-group. Between two functions there is no kernel launch, no
  * list and no atomic operation across the device. A launched kernel and a persistent work-group use
  * the same code.
  *
- * The chain scratch holds five arrays of chain_packets elements:
+ * The separate memory (chain_scratch) holds five arrays of chain_packets elements:
  *
  *   zeros | descriptors | outcomes | hops | origins
  *
  *   zeros     parameters of packets that no host code has prepared; never written
- *   hops      the hop of each packet of the bin
- *   origins   for each packed packet, its index in the bin
+ *   hops      the next function of each packet of the batch
+ *   origins   for each packed packet, its index in the batch
  *
- * A bin uses the elements from bin.first onward, as in the arrays of the chunk (the bins of one
- * launch).
+ * A batch uses the elements from bin.first onward, as in the packet arrays of the launch.
  */
 #ifndef GODWIT_LOOPS_CHAIN_H
 #define GODWIT_LOOPS_CHAIN_H
 
-/* Upper bound for the number of functions that a device runs one after another for a batch of
- * packets. The loop never reaches this bound, because each function runs at most once. */
+/* Upper bound for the number of functions that a device runs for one batch. The loop never reaches
+ * this bound, because each function runs at most once. */
 #define GW_STEPS_MAX 0xffffu
 
-/* Returns whether the device executes several functions one after another without the host. The
- * result is the same in all lanes of all work-groups. */
+/* Returns whether the device runs several functions one after another without the host. The result
+ * is the same in all threads of all work-groups. */
 GW_LANE gw_u32 gw_has_chain(const GW_GLOBAL gw_u8 *images)
 {
     return (gw_u32)(((const GW_GLOBAL gw_chain *)images)->rows != 0);
@@ -72,7 +70,7 @@ GW_LANE GW_GLOBAL gw_u32 *gw_chain_origins(const gw_chunk_arrays *chunk)
     return (GW_GLOBAL gw_u32 *)(chunk->chain_scratch + (gw_u64)chunk->chain_packets * 36);
 }
 
-/* Returns the number of transitions between functions that the trail of a packet records. */
+/* Returns how often a packet has continued to a next function on the device. */
 GW_LANE gw_u32 gw_trail_hops(gw_u32 trail)
 {
     gw_u32 hops = 0;
@@ -82,9 +80,9 @@ GW_LANE gw_u32 gw_trail_hops(gw_u32 trail)
     return hops;
 }
 
-/* Stores the next function of each packet that the current function has processed. Adds the verdict
- * of the packet to its trail, the record of its path on the device. If the packets are in the chain
- * scratch, first copies their results to the arrays of the batch. */
+/* Stores the next function of each packet that the current function has processed, and adds the
+ * packet's verdict to the record of its path. If the packets were packed into separate memory,
+ * first copies their results to the arrays of the batch. */
 GW_GROUP void gw_record_hops(const gw_chunk_arrays *chunk, const GW_LOCAL gw_steps *steps,
                              gw_u32 step)
 {
@@ -120,8 +118,8 @@ GW_GROUP void gw_record_hops(const gw_chunk_arrays *chunk, const GW_LOCAL gw_ste
     }
 }
 
-/* Collects the packets whose next function is `hop` in consecutive elements of the chain scratch.
- * Otherwise, the lanes of packets with another next function would be idle. */
+/* Packs the packets whose next function is `hop` into consecutive elements of separate memory. No
+ * thread is then idle because of packets that have another next function. */
 GW_GROUP void gw_pack_packets(const gw_chunk_arrays *chunk, GW_LOCAL gw_steps *steps, gw_u32 hop)
 {
     const gw_u64 first = steps->bin.first;
@@ -135,11 +133,11 @@ GW_GROUP void gw_pack_packets(const gw_chunk_arrays *chunk, GW_LOCAL gw_steps *s
 }
 
 /*
- * Selects the next function of a bin (a batch of packets) and the packets that this function
- * processes. Returns 0 if no packet continues on the device.
+ * Selects the next function of a batch of packets and the packets that this function processes.
+ * Returns 0 if no packet continues on the device.
  *
- * All lanes of the work-group call this function, which contains four barriers. The barriers ensure
- * that each lane sees what the other lanes have written.
+ * All threads of the work-group call this function, which contains four barriers. The barriers
+ * ensure that each thread sees what the other threads have written.
  */
 GW_GROUP gw_u32 gw_next_step(const gw_chunk_arrays *chunk, GW_LOCAL gw_steps *steps, gw_u32 step)
 {

@@ -1,15 +1,13 @@
 /*
- * The loop over the packets of a bin (a batch of packets for one function) on a CPU core. It calls
- * a function for one packet at a time.
- *
- * Memory accesses stall the core, so the loop prefetches data for later packets. It prefetches
- * frames 2 * GW_AHEAD packets before they are processed. It prefetches the lines of the function's
- * table GW_AHEAD packets before they are needed.
+ * Loop over a batch of packets on a CPU core, which calls a function for one packet at a time.
+ * Memory accesses stall the core, so the loop prefetches data for later packets. It prefetches each
+ * frame 2 * GW_AHEAD packets before it is processed. It prefetches table data GW_AHEAD packets
+ * before it is needed.
  */
 #ifndef GODWIT_LOOPS_CPU_H
 #define GODWIT_LOOPS_CPU_H
 
-/* Arguments for processing one bin (a batch of packets) on a CPU core. src/level.rs declares the
+/* Arguments of a loop over a batch of packets on a CPU core. The file src/level.rs declares the
  * same struct for Rust. */
 typedef struct gw_bin_call {
     gw_u8 *arena;               /* base of the arena, 64-byte aligned */
@@ -17,22 +15,21 @@ typedef struct gw_bin_call {
     gw_descriptor *descriptors; /* one per packet; head and length change */
     const gw_u64 *parameters;   /* one per packet */
     gw_outcome *outcomes;       /* one per packet, written */
-    gw_u32 count;               /* packets in the bin */
+    gw_u32 count;               /* packets in the batch */
     gw_u32 variant;
     gw_u32 group; /* number of interleaved packets; 1: none; 0: none, but frames are prefetched */
 } gw_bin_call;
 
-/* Prefetch distance of table lines, in packets. The kernel `ipv4` was measured with 900,000
- * prefixes and random addresses. It takes 21, 15.3, 13.2 and 13.2 ns per packet at distances of 8,
- * 16, 32 and 64. */
+/* Number of packets by which the loop prefetches table data ahead of its use. With 900,000 prefixes
+ * and random addresses, the kernel `ipv4` takes 21, 15.3, 13.2 and 13.2 ns per packet at distances
+ * of 8, 16, 32 and 64. */
 #define GW_AHEAD 32u
 
 typedef void gw_packet_function(const gw_lane *, gw_descriptor *, gw_outcome *);
 typedef void gw_touch_function(const gw_lane *, const gw_descriptor *);
 
-/* Runs a function over all packets of a bin (a batch of packets). The loop is inlined once for each
- * function. The compiler can then replace the calls through `packet` and `touch` with direct calls.
- */
+/* Runs a function for each packet of a batch. The loop is inlined once for each function, so that
+ * the compiler can call `packet` and `touch` directly. */
 static inline __attribute__((always_inline)) void gw_bin_loop(const gw_bin_call *call,
                                                               gw_u32 variant,
                                                               gw_packet_function *packet,
@@ -73,8 +70,7 @@ static inline __attribute__((always_inline)) void gw_bin_loop(const gw_bin_call 
     }
 }
 
-/* Defines a touch function that does nothing, for a packet function without table lines to
- * prefetch. */
+/* Defines an empty prefetch function, for a packet function that prefetches no table data. */
 #define GW_NO_TOUCH(name)                                                                          \
     GW_LANE void gw_##name##_touch(const gw_lane *lane, const gw_descriptor *descriptor)           \
     {                                                                                              \
@@ -83,8 +79,7 @@ static inline __attribute__((always_inline)) void gw_bin_loop(const gw_bin_call 
     }
 
 /* Defines gw_bin_<name>, the loop over a batch of packets for a function that gopt does not
- * transform. The compiler generates separate code for the variants (kinds of processing) 0 and 1,
- * in which the variant is a constant. */
+ * transform. The kind of processing is a constant in the code for kinds 0 and 1. */
 #define GW_BIN_LOOP(name)                                                                          \
     static __attribute__((noinline)) void gw_bin_##name(const gw_bin_call *call)                   \
     {                                                                                              \

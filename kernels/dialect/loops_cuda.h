@@ -1,15 +1,15 @@
 /*
- * The entry points under CUDA. Grids are one-dimensional. A CUDA block of GW_GROUP_LANES threads is
- * a work-group, and each thread is a lane.
+ * The entry points under CUDA. Grids are one-dimensional. A work-group is a CUDA block of
+ * GW_GROUP_LANES threads.
  *
- *   gw_chunk        launched once per chunk (the bins of one launch), with any number of groups
- *   gw_persistent   launched once; group i serves mailbox i until the host stops it
+ *   gw_chunk        launched for each set of batches, with any number of work-groups
+ *   gw_persistent   launched once; work-group i serves queue i until the host stops it
  *
- * The functions work on a shadow of the arena: a copy of all packet buffers in device memory, with
- * the same offsets. Copy engines transfer the arrays of the chunk, and its buffers if these are
- * contiguous. Otherwise, the work-group copies both over the bus itself (bus_cuda.h). A persistent
- * work-group always copies the data itself. It keeps contiguous buffers in shared memory instead of
- * the shadow (GW_NEAR_WORDS).
+ * The functions work on a copy of all packet buffers in device memory, with the same offsets as in
+ * host memory. Copy engines transfer the packet arrays of a launch, and the packet buffers if these
+ * are contiguous. Otherwise, the work-group copies both over the bus (bus_cuda.h). A persistent
+ * work-group always copies the data itself. It keeps contiguous buffers in shared memory
+ * (GW_NEAR_WORDS).
  */
 #ifndef GODWIT_LOOPS_CUDA_H
 #define GODWIT_LOOPS_CUDA_H
@@ -26,8 +26,8 @@ typedef struct gw_device {
     const gw_reach *reaches;     /* per instance */
 } gw_device;
 
-/* Shared memory of the work-group. It exceeds the size that a kernel gets by default, so the host
- * requests gw_scratch_bytes at each launch. */
+/* Shared memory of the work-group. It exceeds the default limit of CUDA, so the host requests
+ * gw_scratch_bytes at each launch. */
 #ifndef GW_SHARED_SCRATCH
 #define GW_SHARED_SCRATCH(name) extern __shared__ uint4 name[]
 #endif
@@ -35,13 +35,12 @@ GW_STATIC_ASSERT(sizeof(gw_scratch) <= 96 << 10, scratch_bytes);
 extern "C" __device__ const gw_u32 gw_scratch_bytes = sizeof(gw_scratch);
 
 /*
- * Takes the next bin (a batch of packets) of a chunk (the bins of one launch). Also loads the read
- * and write limits of the bin's function. Returns the index of the bin, which is bin_count or more
- * if no bin is left. Only lane 0 of the work-group calls this function.
+ * Takes the next batch of packets of a launch, and loads the read and write limits of the batch's
+ * function. Returns the index of the batch, which is bin_count or more if no batch is left. Only
+ * thread 0 of the work-group calls this function.
  *
- * If `more` is not 0, the next part of the current bin is at `index`. Otherwise, the function skips
- * entries that are later parts of another bin, and takes further indices from the counter
- * `next_bin`.
+ * If `more` is not 0, the next part of the current batch is at `index`. Otherwise, the function
+ * skips later parts of other batches, and takes further indices from the counter `next_bin`.
  */
 GW_LANE gw_u32 gw_take(gw_steps *steps, gw_reach *reach, const gw_device *device,
                        const gw_bin *bins, gw_u32 bin_count, gw_u32 *next_bin, gw_u32 index,
@@ -60,23 +59,23 @@ GW_LANE gw_u32 gw_take(gw_steps *steps, gw_reach *reach, const gw_device *device
     return index;
 }
 
-/* Writes a word that the host reads, with release order. A host that reads the new value also sees
- * all writes of the work-group before its last barrier. */
+/* Writes a word that the host reads, with release order. When the host sees the new value, it also
+ * sees all earlier writes of the work-group. */
 GW_LANE void gw_store_release(gw_u32 *address, gw_u32 value)
 {
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
 }
 
 /*
- * Signals to the host that a chunk (the bins of one launch) is complete, earlier than the driver
- * does. One lane of each work-group calls this function after the barrier that follows its last
- * bin. The last work-group writes the flag.
+ * Signals to the host that a launch is complete, earlier than the driver does. One thread of each
+ * work-group calls this function after the barrier that follows its last batch. The last work-group
+ * writes the flag.
  *
- * Memory order: each lane writes to host memory before the barrier, the barrier precedes the fence,
- * and the fence precedes the increment. The last work-group increments the counter after all others
- * and then releases the flag at system scope. Fences and releases are cumulative, so a host that
- * acquires the flag sees the writes of every work-group. A fence at system scope in each work-group
- * would also work, but it waits for the bus and costs 10 % under load.
+ * Memory order: each thread writes to host memory before the barrier, the barrier precedes the
+ * fence, and the fence precedes the increment. The last work-group increments the counter after all
+ * others and then releases the flag at system scope. Fences and releases are cumulative, so a host
+ * that acquires the flag sees the writes of every work-group. A fence at system scope in each
+ * work-group would also work, but it waits for the bus and costs 10 % under load.
  */
 GW_LANE void gw_signal_done(gw_u32 *host_done, gw_u32 *ended)
 {
@@ -94,11 +93,11 @@ typedef struct gw_counters {
 } gw_counters;
 
 /*
- * Runs the bins (batches of packets) of one chunk, which is the work of one launch.
+ * Runs the batches of packets of one launch.
  *
  * If host_arrays is not 0, the work-groups copy packet buffers and arrays from and to the host.
  * They set host_done to 1 when all results are in host memory. If copy engines transfer this data
- * instead, host_arrays and host_done are 0. `bins` and `cycles` (one element per bin) may be in
+ * instead, host_arrays and host_done are 0. `bins` and `cycles` (one element per batch) may be in
  * host memory, because each element is accessed only once.
  */
 extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
@@ -114,9 +113,9 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     __shared__ gw_reach reach;
     __shared__ gw_u32 taken;
     __shared__ long long started;
-    /* For each lane, records the configured functions for which the work-group has prepared its
-     * local memory. The array is in shared memory to save registers, because each lane reads it
-     * only once per bin (batch of packets). */
+    /* Configured functions for which the work-group has prepared its shared memory, as each thread
+     * knows them. The array is in shared memory to save registers, because each thread reads it
+     * only once per batch. */
     __shared__ gw_prepared prepared[GW_GROUP_LANES];
     gw_unprepare(&prepared[gw_lane_id()]);
     gw_chunk_arrays chunk;
@@ -132,8 +131,8 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     chunk.bins = bins;
     chunk.bin_count = bin_count;
     if (gw_lane_id() == 0) {
-        /* Work-group i starts with bin i of the chunk. A counter assigns the remaining bins
-         * (batches of packets) to the work-groups. */
+        /* Work-group i starts with batch i. A counter assigns the remaining batches to the
+         * work-groups. */
         taken = gw_take(&steps, &reach, &device, bins, bin_count, next_bin, blockIdx.x, 0);
         started = clock64();
     }
@@ -163,8 +162,8 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
             const long long now = clock64();
             cycles[taken] = (gw_u32)(now - started);
             started = now;
-            /* Each of the bin_count bins (batches of packets) causes one increment of this counter.
-             * The last increment resets the counter to 0 for the next launch. */
+            /* Each batch increments this counter once. The last increment resets the counter to 0
+             * for the next launch. */
             const gw_u32 more = steps.bin.part & GW_PART_MORE;
             const gw_u32 index = more ? taken + 1 : gridDim.x + atomicInc(next_bin, bin_count - 1);
             taken = gw_take(&steps, &reach, &device, bins, bin_count, next_bin, index, more);
@@ -176,13 +175,13 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     }
 }
 
-/* Words of a mailbox (queue from the host to a work-group) that the host writes. */
+/* Words that the host writes in the queue from the host to a work-group. */
 typedef struct gw_mailbox_words {
     gw_u64 counters; /* posted | stop << 32 */
     gw_u64 extent;
 } gw_mailbox_words;
 
-/* Reads the two words of a mailbox that the host writes, in one bus request and with acquire order.
+/* Reads the two words that the host writes in the queue, in one bus request and with acquire order.
  * The host may write during the request, so one of the words may be newer than the other. */
 GW_LANE gw_mailbox_words gw_read_mailbox(const gw_mailbox *box)
 {
@@ -194,20 +193,20 @@ GW_LANE gw_mailbox_words gw_read_mailbox(const gw_mailbox *box)
     return words;
 }
 
-/* Number of unsuccessful polls of the mailbox after which a work-group pauses between polls. The
- * second constant is the length of the pause in nanoseconds. */
+/* Number of polls of an empty queue after which a work-group pauses between polls, and length of
+ * the pause in nanoseconds. */
 #define GW_POLLS_BEFORE_PAUSE 4096u
 #define GW_PAUSE_NS           256u
 
-/* State of a mailbox (queue from the host to a work-group). Lane 0 reads it and shares it with the
- * other lanes of the work-group. */
+/* State of the queue from the host to a work-group. Thread 0 reads it and shares it with the other
+ * threads of the work-group. */
 typedef struct gw_mailbox_view {
     gw_u32 posted; /* value of gw_mailbox.posted; if no slot is new, the work-group must end */
-    gw_u32 first;  /* first unit of the next bin's buffers, if they are contiguous */
+    gw_u32 first;  /* first unit of the next batch's buffers, if they are contiguous */
     gw_u32 units;  /* length of these buffers, in units; 0: not contiguous, or not known */
 } gw_mailbox_view;
 
-/* Waits until the host fills the next slot of the mailbox or stops the work-group. Only one lane of
+/* Waits until the host fills the next slot of the queue or stops the work-group. Only one thread of
  * the work-group calls this function. */
 GW_LANE gw_mailbox_view gw_await(const gw_mailbox *box, gw_u32 taken)
 {
@@ -220,8 +219,8 @@ GW_LANE gw_mailbox_view gw_await(const gw_mailbox *box, gw_u32 taken)
     }
     gw_mailbox_view view;
     view.posted = (gw_u32)words.counters;
-    /* `extent` is the address range of the packet buffers in the slot that the host filled last. It
-     * may be older or newer than the counters, so its upper 16 bits must match `posted`. */
+    /* The address range `extent` may be older or newer than the counters. It is valid only if its
+     * upper 16 bits match `posted`. */
     const gw_u32 matches =
         view.posted == taken + 1 && words.extent >> 48 == (view.posted & 0xffffu);
     view.first = (gw_u32)words.extent;
@@ -233,13 +232,13 @@ GW_LANE gw_mailbox_view gw_await(const gw_mailbox *box, gw_u32 taken)
  * Capacity for packet buffers in the shared memory of a work-group, in words of 16 bytes. A load
  * from shared memory takes a tenth of the time of a load from device memory.
  *
- * The mailbox contains the address range of contiguous packet buffers. The work-group can therefore
- * load the buffers and the mailbox slot at the same time. A batch of packets then waits for one bus
- * round trip instead of two.
+ * The queue contains the address range of contiguous packet buffers. The work-group can therefore
+ * load the buffers and the slot of the queue at the same time. A batch of packets then waits for
+ * one bus round trip instead of two.
  */
 #define GW_NEAR_WORDS (GW_EXTENT_UNITS_MAX * GW_UNIT_WORDS)
 
-/* Number of words that each lane (thread) loads when the work-group copies packet buffers to shared
+/* Number of words that each thread loads when the work-group copies packet buffers to shared
  * memory. */
 #define GW_NEAR_LANE_WORDS ((GW_NEAR_WORDS + GW_GROUP_LANES - 1) / GW_GROUP_LANES)
 
@@ -247,7 +246,7 @@ GW_LANE gw_mailbox_view gw_await(const gw_mailbox *box, gw_u32 taken)
  * work-group keeps in shared memory. */
 #define GW_NEAR_PACKETS 64u
 
-/* Cached data of a configured function. The data never changes. */
+/* Cached data of a configured function, which never changes. */
 typedef struct gw_instance {
     gw_u64 image_offset;
     gw_reach reach;
@@ -257,8 +256,8 @@ typedef struct gw_instance {
 #define GW_INSTANCES     16u
 #define GW_INSTANCE_NONE 0xffffffffu
 
-/* Returns the data of a configured function. Reads device memory only if the cache slot `cached`
- * holds the data of another function. */
+/* Returns the data of a configured function. Reads device memory only if `cached` holds the data of
+ * another function. */
 GW_LANE gw_instance gw_instance_of(const gw_device *device, const gw_instance *cached,
                                    gw_u32 number)
 {
@@ -272,15 +271,16 @@ GW_LANE gw_instance gw_instance_of(const gw_device *device, const gw_instance *c
 }
 
 /*
- * Serves one mailbox per work-group until the host stops it. A mailbox is a queue of bins (batches
- * of packets for one function). Persistent work-groups exist for low latency rather than for
- * throughput, so a work-group may use all registers of a multiprocessor.
+ * Serves one queue of batches per work-group until the host stops it. Persistent work-groups exist
+ * for low latency rather than for throughput, so a work-group may use all registers of a
+ * multiprocessor.
  *
- * The work-group works on a copy of the mailbox slot. Each access to the slot crosses the bus, so
- * the slot is read once and written once. Copies of small bins are in shared memory.
+ * The work-group works on a copy of the queue slot. Each access to the slot crosses the bus, so the
+ * slot is read once and written once. Copies of small batches are in shared memory.
  *
- * `group_areas` is device memory. For each work-group, it holds a mailbox slot (abi.h) for bins of
- * more than GW_NEAR_PACKETS packets. The chain scratch of the work-group follows the slot.
+ * The device memory `group_areas` holds, for each work-group, a queue slot (abi.h) for batches of
+ * more than GW_NEAR_PACKETS packets. The memory for packets that continue to a next function
+ * follows the slot.
  */
 extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     gw_persistent(gw_device device, gw_u8 *mailboxes, gw_u64 mailbox_bytes, gw_u32 slots,
@@ -297,16 +297,16 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     __shared__ gw_instance instances[GW_INSTANCES];
     __shared__ gw_mailbox_view view;
     __shared__ gw_reach reach;
-    /* For each lane, records the configured functions for which the work-group has prepared its
-     * local memory. The array is in shared memory to save registers, because each lane reads it
-     * only once per bin (batch of packets). */
+    /* Configured functions for which the work-group has prepared its shared memory, as each thread
+     * knows them. The array is in shared memory to save registers, because each thread reads it
+     * only once per batch. */
     __shared__ gw_prepared prepared[GW_GROUP_LANES];
     gw_unprepare(&prepared[gw_lane_id()]);
     gw_mailbox *box = (gw_mailbox *)(mailboxes + blockIdx.x * mailbox_bytes);
     gw_u8 *area = group_areas + (gw_u64)blockIdx.x * (GW_MAILBOX_SLOT_BYTES(bin_packets) +
                                                       GW_CHAIN_SCRATCH_BYTES(bin_packets));
-    /* Lanes copy descriptors and parameters in the largest possible words, because each word is one
-     * bus request. */
+    /* Each access is one bus request, so threads copy descriptors and parameters in the largest
+     * possible words. */
     uint4 *descriptors = near_descriptors;
     gw_u64 *parameters = near_parameters;
     uint2 *outcomes = near_outcomes;
@@ -331,9 +331,9 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     for (gw_u32 i = gw_lane_id(); i < GW_INSTANCES; i += gw_lane_count()) {
         instances[i].number = GW_INSTANCE_NONE;
     }
-    /* The counters in the mailbox may start at any value. */
+    /* The counters of the queue may start at any value. */
     gw_u32 taken = box->finished;
-    gw_mailbox_view last = {taken, 0, 0}; /* valid in lane 0 */
+    gw_mailbox_view last = {taken, 0, 0}; /* valid in thread 0 */
     gw_barrier();
     if (gw_lane_id() == 0) {
         gw_store_release(&box->running, GW_MAILBOX_POLLING);
@@ -353,7 +353,7 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
         uint4 *host_descriptors = (uint4 *)(slot + GW_MAILBOX_SLOT_DESCRIPTORS);
         const gw_u32 units = gw_uniform(view.units);
         const gw_u32 first = units != 0 ? gw_uniform(view.first) : 0;
-        /* Each lane issues all its loads of packet buffers at once, because they share one bus
+        /* Each thread issues all its loads of packet buffers at once, so that they share one bus
          * round trip. The number of loads does not depend on the number of packets. */
         const uint4 *host_words = (const uint4 *)device.host + (gw_u64)first * GW_UNIT_WORDS;
         uint4 words[GW_NEAR_LANE_WORDS];

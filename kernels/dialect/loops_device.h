@@ -1,23 +1,22 @@
 /*
  * Loops that run packet functions on a device. OpenCL and CUDA share them.
  *
- * In a launched chunk (the bins of one launch), each work-group takes the next bin from a counter
- * until no bin is left. A bin is a batch of packets for one function. Bins are sorted longest
- * first, so a work-group with a long bin takes fewer bins (longest processing time first; PIPSEA,
- * Park et al., ANCS 2016). The host zeroes the counter before each launch. Any number of
- * work-groups is valid. A bin with several variants consists of parts (GW_PART_MORE), and the
- * work-group that takes the first part also runs the other parts.
+ * In a kernel launch, each work-group takes the next batch of packets from a counter until no batch
+ * is left. Batches are sorted longest first, so a work-group with a long batch takes fewer batches
+ * (longest processing time first; PIPSEA, Park et al., ANCS 2016). The host zeroes the counter
+ * before each launch. Any number of work-groups is valid. A batch with several kinds of processing
+ * consists of parts (GW_PART_MORE), and the work-group that takes the first part also runs the
+ * other parts.
  *
- * Barriers ensure that all lanes of the work-group have finished a bin before any lane continues.
- * After that, the memory of the work-group and the shared index of the bin can be overwritten.
+ * Barriers ensure that all threads of the work-group have finished a batch before any thread
+ * continues. The local memory and the index of the batch can then be overwritten.
  */
 #ifndef GODWIT_LOOPS_DEVICE_H
 #define GODWIT_LOOPS_DEVICE_H
 
 #include "../groups.h"
 
-/* The arrays of one chunk (the batches of packets of one launch), in memory that the device can
- * access. */
+/* Packet arrays of one kernel launch, in memory that the device can access. */
 typedef struct gw_chunk_arrays {
     GW_GLOBAL gw_u8 *arena;        /* 64-byte aligned */
     const GW_GLOBAL gw_u8 *images; /* base of all table images, 64-byte aligned; gw_chain first */
@@ -32,16 +31,16 @@ typedef struct gw_chunk_arrays {
     gw_u32 bin_count;
 } gw_chunk_arrays;
 
-/* Local memory of the work-group. Each function prepares and uses a separate part of it. The parts
- * stay valid when the work-group continues with another function. */
+/* Local memory of the work-group. Each function prepares and uses a separate part of it, which
+ * stays valid while other functions run. */
 #define GW_SCRATCH_FIELD(name) gw_##name##_scratch name##_;
 typedef struct gw_scratch {
     gw_u64 words[2];
     GW_GROUP_FORMS(GW_SCRATCH_FIELD)
 } gw_scratch;
 
-/* For each part of the local memory (gw_scratch), the configured function for which the work-group
- * has prepared it. */
+/* Configured function for which the work-group has prepared each part of its local memory
+ * (gw_scratch). */
 #define GW_PREPARED_FIELD(name) gw_u32 name##_;
 typedef struct gw_prepared {
     gw_u32 none;
@@ -58,8 +57,8 @@ GW_LANE void gw_unprepare(gw_prepared *prepared)
     GW_GROUP_FORMS(GW_UNPREPARE)
 }
 
-/* Runs a function with one lane per packet over a bin (a batch of packets). This is a macro,
- * because OpenCL has no function pointers. */
+/* Runs a function with one thread per packet over a batch of packets. This is a macro, because
+ * OpenCL has no function pointers. */
 #define GW_BY_LANE(name)                                                                           \
     for (gw_u32 i = gw_lane_id(); i < work.count; i += gw_lane_count()) {                          \
         gw_descriptor descriptor = work.descriptors[i];                                            \
@@ -74,7 +73,7 @@ GW_LANE void gw_unprepare(gw_prepared *prepared)
         work.outcomes[i] = outcome;                                                                \
     }
 
-/* Runs a function with several lanes per packet over a bin (a batch of packets). Prepares the local
+/* Runs a function with several threads per packet over a batch of packets. Prepares the local
  * memory of the work-group only if the configured function has changed. */
 #define GW_BY_GROUP(name)                                                                          \
     if (prepared->name##_ != steps->bin.instance) {                                                \
@@ -83,9 +82,9 @@ GW_LANE void gw_unprepare(gw_prepared *prepared)
     }                                                                                              \
     gw_##name##_bin(&work, &scratch->name##_);
 
-/* If GW_LANE_FORMS is defined, all functions run with one lane (thread) per packet, and all packets
- * return to the host after each function. This mode is for compilers that cannot handle barriers in
- * functions. */
+/* If GW_LANE_FORMS is defined, all functions run with one thread per packet, and all packets return
+ * to the host after each function. Compilers that cannot handle barriers in functions need this
+ * mode. */
 #ifdef GW_LANE_FORMS
 #define GW_GROUP_FORM GW_BY_LANE
 #else
@@ -96,20 +95,20 @@ GW_LANE void gw_unprepare(gw_prepared *prepared)
     case number:                                                                                   \
         GW_FORM_##name(name) break;
 
-/* State of the bin (batch of packets) that a work-group processes, in its local memory. Lane 0
- * initialises the state, and a barrier follows. */
+/* State of the batch that a work-group processes, in local memory. Thread 0 initialises the state,
+ * and a barrier follows. */
 typedef struct gw_steps {
-    gw_bin bin;          /* the bin; instance, kernel and variant change with each function */
+    gw_bin bin;          /* the batch; instance, kernel and variant change with each function */
     gw_u64 image_offset; /* offset of the function's table image from the base of all images */
     gw_u32 count;        /* packets that the current function processes */
     gw_u32 continued;    /* whether these packets come from another function on the device */
     gw_u32 packed;       /* whether these packets are packed in the chain scratch */
     gw_u32 has_chain;    /* value of gw_has_chain */
-    gw_u32 hop_min;      /* minimum of the packets' next functions (hops) */
-    gw_u32 hop_max;      /* maximum of the packets' next functions (hops) */
+    gw_u32 hop_min;      /* minimum of the packets' next functions */
+    gw_u32 hop_max;      /* maximum of the packets' next functions */
 } gw_steps;
 
-/* Initialises the state for a new bin (batch of packets). Only lane 0 calls this function. */
+/* Initialises the state for a new batch of packets. Only thread 0 calls this function. */
 GW_LANE void gw_begin_steps(GW_LOCAL gw_steps *steps, gw_bin bin, gw_u64 image_offset,
                             gw_u32 has_chain)
 {
@@ -123,8 +122,8 @@ GW_LANE void gw_begin_steps(GW_LOCAL gw_steps *steps, gw_bin bin, gw_u64 image_o
 
 #include "loops_chain.h"
 
-/* Runs the current function of a bin (a batch of packets). All lanes of the work-group call this
- * function and take the same case of the switch. */
+/* Runs the current function for a batch of packets. All threads of the work-group call this
+ * function and take the same branch. */
 GW_GROUP void gw_run_step(const gw_chunk_arrays *chunk, const GW_LOCAL gw_steps *steps,
                           GW_LOCAL gw_scratch *scratch, gw_prepared *prepared)
 {
@@ -155,9 +154,9 @@ GW_GROUP void gw_run_step(const gw_chunk_arrays *chunk, const GW_LOCAL gw_steps 
 }
 
 /*
- * Runs a bin (a batch of packets) through its function, and through the functions that follow on
- * the device. All lanes of the work-group call this function after the barrier that follows
- * gw_begin_steps. Each lane passes its own `prepared`.
+ * Runs a batch of packets through its function, and through the functions that follow on the
+ * device. All threads of the work-group call this function after the barrier that follows
+ * gw_begin_steps. Each thread passes its own `prepared`.
  */
 GW_GROUP void gw_run_bin(const gw_chunk_arrays *chunk, GW_LOCAL gw_steps *steps,
                          GW_LOCAL gw_scratch *scratch, gw_prepared *prepared)

@@ -1,12 +1,11 @@
 /*
  * Entry points of the kernels under OpenCL. Work sizes are one-dimensional.
  *
- * gw_chunk is launched once for each chunk (the batches of packets of one launch), with any number
- * of work-groups.
+ * gw_chunk is launched for several batches of packets, with any number of work-groups.
  *
- * gw_persistent is launched once. Work-group i processes the batches of packets in mailbox i, a
- * queue shared with the host, until the host stops it. It needs OpenCL C 2.0 for atomics between
- * host and device.
+ * gw_persistent is launched once. Work-group i processes the batches in queue i, which it shares
+ * with the host, until the host stops it. This kernel needs OpenCL C 2.0 for atomic operations
+ * between host and device.
  */
 #ifndef GODWIT_LOOPS_OPENCL_H
 #define GODWIT_LOOPS_OPENCL_H
@@ -40,9 +39,8 @@ __kernel void gw_chunk(__global gw_u8 *arena, const __global gw_u8 *images,
     for (gw_u32 iteration = 0; iteration < bin_count; iteration++) {
         gw_barrier();
         if (gw_lane_id() == 0) {
-            /* If the current bin (batch of packets) has another part, continue with that part.
-             * Otherwise, take the next bin, and skip entries that are later parts of another bin.
-             */
+            /* If the current batch has another part, continue with that part. Otherwise, take the
+             * next batch, and skip later parts of other batches. */
             const gw_u32 more = iteration > 0 ? steps.bin.part & GW_PART_MORE : 0;
             gw_u32 index = more ? taken + 1 : atomic_inc(next_bin);
             while (!more && index < bin_count && (bins[index].part & GW_PART_REST)) {
@@ -75,23 +73,23 @@ __kernel void gw_chunk(__global gw_u8 *arena, const __global gw_u8 *images,
 #define GW_SCOPE_HOST memory_scope_device
 #endif
 
-/* Reads a word that the host writes, with acquire order. A caller that reads a new value also sees
- * all writes that the host made before. */
+/* Reads a word that the host writes, with acquire order. A caller that sees a new value also sees
+ * all earlier writes of the host. */
 GW_LANE gw_u32 gw_load_acquire(volatile __global gw_u32 *word)
 {
     return atomic_load_explicit((volatile __global atomic_uint *)word, memory_order_acquire,
                                 GW_SCOPE_HOST);
 }
 
-/* Writes a word that the host reads, with release order. A host that reads the new value also sees
- * all writes of the work-group before its last barrier. */
+/* Writes a word that the host reads, with release order. When the host sees the new value, it also
+ * sees all earlier writes of the work-group. */
 GW_LANE void gw_store_release(volatile __global gw_u32 *word, gw_u32 value)
 {
     atomic_store_explicit((volatile __global atomic_uint *)word, value, memory_order_release,
                           GW_SCOPE_HOST);
 }
 
-/* Waits until the host fills the next slot of the mailbox. Only one lane of the work-group calls
+/* Waits until the host fills the next slot of the queue. Only one thread of the work-group calls
  * this function. Returns 0 if the work-group must end. */
 GW_LANE gw_u32 gw_await(volatile __global gw_mailbox *box, gw_u32 taken)
 {
@@ -106,10 +104,10 @@ GW_LANE gw_u32 gw_await(volatile __global gw_mailbox *box, gw_u32 taken)
 }
 
 /*
- * Serves one mailbox (queue between host and work-group) per work-group. The design follows
- * Hummingbird, algorithms 1 and 2. One lane polls the mailbox while barriers hold the other lanes.
- * All lanes then process the bin (batch of packets) in the slot. One lane reports completion, so
- * there is one atomic store per bin instead of one per lane.
+ * Serves one queue from the host per work-group. The design follows Hummingbird, algorithms 1 and
+ * 2. One thread polls the queue while the other threads wait at a barrier. All threads then process
+ * the batch of packets in the slot. One thread reports completion, so there is one atomic store per
+ * batch instead of one per thread.
  *
  * `slots` is a power of two, so the slot index stays correct when the counters wrap.
  */
@@ -135,7 +133,7 @@ __kernel void gw_persistent(__global gw_u8 *arena, const __global gw_u8 *images,
     chunk.chain_packets = bin_packets;
     chunk.bins = 0;
     chunk.bin_count = 1;
-    /* All lanes must read `finished` before any lane writes it. */
+    /* All threads must read `finished` before any thread writes it. */
     gw_barrier();
     if (gw_lane_id() == 0) {
         gw_store_release(&box->running, GW_MAILBOX_POLLING);
@@ -161,8 +159,8 @@ __kernel void gw_persistent(__global gw_u8 *arena, const __global gw_u8 *images,
         chunk.trails = (__global gw_u32 *)(slot + GW_MAILBOX_SLOT_TRAILS(bin_packets));
         gw_run_bin(&chunk, &steps, &scratch, &prepared);
         taken++;
-        /* All lanes have finished the batch of packets. This barrier orders their writes before the
-         * store to `finished`. */
+        /* All threads have finished the batch of packets. This barrier orders their writes before
+         * the store to `finished`. */
         gw_barrier();
         if (gw_lane_id() == 0) {
             gw_store_release(&box->finished, taken);

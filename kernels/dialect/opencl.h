@@ -1,10 +1,8 @@
 /*
- * Defines the primitives of the kernel dialect for OpenCL C 1.2 and later. The kernel dialect is
- * the C subset in which packet functions are written.
- *
- * Each primitive on bytes has one overload for each address space, because not all versions of
- * OpenCL C have generic pointers. Overloading is an attribute of clang, and every OpenCL compiler
- * that we know is built on clang.
+ * Defines the basic operations of kernels for OpenCL C 1.2 and later. Kernels are written in a
+ * subset of C that also compiles for CPUs. Not all versions of OpenCL C have generic pointers, so
+ * each operation on bytes is overloaded for each address space. Overloading is an attribute of
+ * clang, on which every known OpenCL compiler is built.
  */
 #ifndef GODWIT_DIALECT_OPENCL_H
 #define GODWIT_DIALECT_OPENCL_H
@@ -34,8 +32,8 @@ typedef ulong gw_u64;
 #define GW_GROUP static inline
 #define GW_RARE  static __attribute__((noinline))
 #define GW_APART static __attribute__((noinline))
-/* Marks functions for one packet that are called instead of inlined. The inliner of LLVM 15 (PoCL
- * 3.1) aborts if a function with all its callees becomes too large. */
+/* Marks functions that are not inlined. The inliner of LLVM 15 (PoCL 3.1) aborts if a function with
+ * all its callees becomes too large. */
 #define GW_CALLED static __attribute__((noinline))
 
 GW_LANE gw_u32 gw_lane_id(void)
@@ -43,7 +41,7 @@ GW_LANE gw_u32 gw_lane_id(void)
     return (gw_u32)get_local_id(0);
 }
 
-/* Returns `value`, which must be the same in all lanes of a warp. */
+/* Returns `value`, which must be the same in all threads of a warp. */
 GW_LANE gw_u32 gw_uniform(gw_u32 value)
 {
     return value;
@@ -54,21 +52,21 @@ GW_LANE gw_u32 gw_lane_count(void)
     return (gw_u32)get_local_size(0);
 }
 
-/* Maximum number of lanes that scan one packet together. The host sets it for devices that run the
- * lanes of a work-group in parallel. */
+/* Maximum number of threads that scan one packet together. The host sets it for devices that run
+ * the threads of a work-group in parallel. */
 #ifndef GW_PACKET_LANES
 #define GW_PACKET_LANES 1u
 #endif
 
 #define gw_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 
-/* Under OpenCL, functions whose lanes exchange words process each packet with one lane, because
- * OpenCL C 1.2 has no shuffles. The usual OpenCL device is a CPU. It runs the lanes one after
- * another, so every barrier is expensive. */
+/* Under OpenCL, functions whose threads would exchange words use one thread per packet, because
+ * OpenCL C 1.2 has no such exchange. The usual OpenCL device is a CPU. It runs the threads one
+ * after another, so every barrier is expensive. */
 #define GW_TEAM_FORM GW_BY_LANE
 #define GW_TEAM_FORMS(list)
 
-/* Atomic operations on the memory that a work-group shares. gw_local_add returns the old value. */
+/* Atomic operations on the local memory of a work-group. gw_local_add returns the old value. */
 #define gw_local_add(word, value) atomic_add((volatile __local gw_u32 *)(word), (value))
 #define gw_local_min(word, value) ((void)atomic_min((volatile __local gw_u32 *)(word), (value)))
 #define gw_local_max(word, value) ((void)atomic_max((volatile __local gw_u32 *)(word), (value)))

@@ -6,11 +6,11 @@
 
 #include <immintrin.h>
 
-/* One word of each of sixteen lanes. */
+/* One 32-bit word of each of sixteen packets. */
 typedef gw_u32 gw_words_16 __attribute__((vector_size(64)));
 
 /* Converts its argument to an AVX-512 register. The argument is either one word of each of sixteen
- * packets, or one number for all of them. */
+ * packets, or one number that applies to all of them. */
 #define GW_REGISTER(a) ((__m512i)((a) + (gw_words_16){0}))
 
 #undef GW_WORD

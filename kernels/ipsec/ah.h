@@ -20,8 +20,8 @@ GW_LANE gw_u32 gw_ipsec_ah_bytes(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite
     return (GW_AH_HEADER_BYTES + gw_ipsec_iv_bytes(suite) + sa->icv_bytes + unit - 1) & ~(unit - 1);
 }
 
-/* State of an AH packet before its tag is computed. It consists of the location of the
- * authenticated bytes and the fields that must be restored afterwards. */
+/* State of an AH packet before its tag is computed: the location of the authenticated bytes, and
+ * the fields that must be restored afterwards. */
 typedef struct gw_ipsec_ah_input {
     GW_GLOBAL gw_u8 *header; /* IP header, where the authenticated bytes begin */
     GW_GLOBAL gw_u8 *ah;
@@ -90,7 +90,7 @@ GW_APART void gw_ipsec_ah_encapsulate_end(gw_ipsec_found found, gw_ipsec_suite s
 }
 
 /* Moves the ICV out of an AH packet and clears it in the packet. If `restore` is not 0, writes the
- * ICV back instead. Padding after the ICV stays unchanged, because it is authenticated (RFC 4302,
+ * ICV back instead. Padding after the ICV is authenticated, so it stays unchanged (RFC 4302,
  * section 3.3.3.2.1). */
 GW_LANE void gw_ipsec_move_icv(gw_ipsec_ah_input *input, gw_u32 iv_bytes, gw_u32 icv_bytes,
                                gw_u32 restore)
@@ -134,7 +134,7 @@ GW_APART void gw_ipsec_ah_decapsulate_begin(const gw_lane *lane, gw_ipsec_found 
     }
     input->bytes = location.total_bytes;
     /* The packet contains only the lower 32 bits of an extended sequence number. The host has
-     * inferred the upper bits and passes them in the parameter of the packet. */
+     * inferred the upper bits and passes them to the kernel with the packet. */
     input->sequence =
         (gw_ipsec_sequence(lane->parameter) & ~(gw_u64)0xffffffffu) | gw_load_be32(input->ah + 8);
     if (gw_ipsec_iv_bytes(suite) != 0) {

@@ -1,7 +1,7 @@
 /* Decapsulation of inbound ESP packets (RFC 4303, section 3.4). First,
- * gw_ipsec_esp_decapsulate_begin checks the headers and locates the data to verify and decrypt. The
- * caller then verifies and decrypts this data. Finally, gw_ipsec_esp_decapsulate_end removes the
- * headers and the padding. */
+ * gw_ipsec_esp_decapsulate_begin checks the headers and locates the encrypted data. The caller then
+ * verifies and decrypts this data. Finally, gw_ipsec_esp_decapsulate_end removes the headers and
+ * the padding. */
 #ifndef GODWIT_IPSEC_DECAPSULATE_H
 #define GODWIT_IPSEC_DECAPSULATE_H
 
@@ -26,8 +26,8 @@ GW_LANE gw_u32 gw_ipsec_check_udp(const GW_GLOBAL gw_ipsec_sa *sa, const GW_GLOB
     return gw_load_be16(udp + 2) == sa->udp_destination ? GW_IPSEC_OK : GW_IPSEC_NO_SA;
 }
 
-/* Checks the headers of an inbound ESP packet and locates the data to verify and decrypt. If the
- * packet must be dropped, writes its outcome. Otherwise, writes nothing. */
+/* Checks the headers of an inbound ESP packet and locates the encrypted data. If the packet must be
+ * dropped, writes its outcome. Otherwise, writes nothing. */
 GW_APART gw_ipsec_decryption gw_ipsec_esp_decapsulate_begin(const gw_lane *lane,
                                                             gw_ipsec_found found,
                                                             gw_ipsec_suite suite,
@@ -58,7 +58,7 @@ GW_APART gw_ipsec_decryption gw_ipsec_esp_decapsulate_begin(const gw_lane *lane,
             reason = GW_IPSEC_NO_SA;
         } else {
             /* The packet contains only the lower 32 bits of an extended sequence number. The host
-             * has inferred the upper bits and passes them in the parameter of the packet. */
+             * has inferred the upper bits and passes them to the kernel with the packet. */
             decryption.sequence = (gw_ipsec_sequence(lane->parameter) & ~(gw_u64)0xffffffffu) |
                                   gw_load_be32(decryption.esp + 4);
             decryption.cipher_bytes = esp_bytes - around;

@@ -52,8 +52,8 @@ GW_APART gw_ipsec_encryption gw_ipsec_esp_encapsulate_begin(const gw_lane *lane,
     const gw_u32 payload_bytes = ip.total_bytes - layout.kept_bytes;
     const gw_u32 cipher_bytes = gw_ipsec_cipher_bytes(suite, payload_bytes);
     const gw_u32 length = added + found.l2_bytes + layout.kept_bytes + cipher_bytes + sa->icv_bytes;
-    /* A buffer is far smaller than 2^16 bytes. Any packet that fits into its buffer therefore has a
-     * valid IP length. */
+    /* A buffer is far smaller than 2^16 bytes, so the length of any packet in it fits into the IP
+     * header. */
     if (descriptor->head < added ||
         descriptor->head - added + length > descriptor->room * GW_BUFFER_UNIT) {
         gw_drop(outcome, GW_IPSEC_NO_ROOM);
@@ -79,7 +79,7 @@ GW_APART gw_ipsec_encryption gw_ipsec_esp_encapsulate_begin(const gw_lane *lane,
 }
 
 /* Writes the UDP checksum if the SA uses ESP in UDP over IPv6. The checksum covers the ICV, so the
- * ICV must be written before. Packets of all other SAs are already complete. */
+ * ICV must be written before. All other packets need no change. */
 GW_APART void gw_ipsec_esp_encapsulate_end(gw_ipsec_found found, gw_ipsec_suite suite,
                                            gw_ipsec_encryption encryption)
 {

@@ -1,7 +1,7 @@
 /*
- * Computes the fields of the headers that ESP and AH add and remove. The code is compiled twice:
- * for words of one packet and for words of sixteen packets (dialect/words.h). The file therefore
- * has no include guard.
+ * Computes the fields of the headers that ESP and AH add and remove. The code is compiled twice,
+ * for one packet and for sixteen packets at once (dialect/words.h). The file therefore has no
+ * include guard.
  */
 
 /* The first words of an SA (security association), loaded into registers. */
@@ -66,7 +66,7 @@ GW_WORDWISE GW_WORD GW_NAME(gw_ipsec_outer_df)(GW_NAME(gw_ipsec_sa_words) sa, GW
 
 /* Computes the words of an outer IPv4 header (RFC 4301, section 5.1.2). `protocol` is the protocol
  * that follows the header. `tos` and `df` are fields of the inner packet. The identification field
- * is the lower half of the sequence number, so every run produces the same bytes. */
+ * is the lower half of the sequence number, so repeated runs produce the same bytes. */
 GW_WORDWISE void GW_NAME(gw_ipsec_outer_ipv4)(GW_WORD *outer, GW_NAME(gw_ipsec_sa_words) sa,
                                               GW_WORD tos, GW_WORD df, GW_WORD sequence,
                                               GW_WORD total_bytes, gw_u32 protocol)
@@ -80,15 +80,15 @@ GW_WORDWISE void GW_NAME(gw_ipsec_outer_ipv4)(GW_WORD *outer, GW_NAME(gw_ipsec_s
 }
 
 /* Returns the number of bytes that ESP encrypts. These are the payload, the padding and the
- * trailer. Their total length is a multiple of the suite's block size (RFC 4303, section 2.4). */
+ * trailer. The total length is a multiple of the suite's block size (RFC 4303, section 2.4). */
 GW_WORDWISE GW_WORD GW_NAME(gw_ipsec_cipher_bytes)(gw_ipsec_suite suite, GW_WORD payload_bytes)
 {
     const gw_u32 block_bytes = gw_ipsec_block_bytes(suite);
     return (payload_bytes + (GW_ESP_TAIL_BYTES + block_bytes - 1)) & ~(block_bytes - 1);
 }
 
-/* Returns whether the encrypted data of a packet has a valid length: at least one block, and a
- * multiple of the suite's block size. `bytes` also counts `around` bytes that are not encrypted. */
+/* Returns whether the encrypted data of a packet has a valid length, which is at least one block
+ * and a multiple of the block size. `bytes` includes `around` bytes that are not encrypted. */
 GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_cipher_bytes_valid)(gw_ipsec_suite suite, GW_WORD bytes,
                                                          GW_WORD around)
 {

@@ -3,9 +3,8 @@
 #ifndef GODWIT_IPSEC_FIND_H
 #define GODWIT_IPSEC_FIND_H
 
-/* Returns the SA (security association) with the index that the packet's parameter contains.
- * Returns 0 if the table image has no such SA, or if the SA has another suite or direction than the
- * packet. */
+/* Returns the SA (security association) of a packet, whose index the host has passed with the
+ * packet. Returns 0 if the SA does not exist or has another suite or direction than the packet. */
 GW_LANE const GW_GLOBAL gw_ipsec_sa *gw_ipsec_sa_of(const gw_lane *lane)
 {
     const GW_GLOBAL gw_ipsec_image *image = (const GW_GLOBAL gw_ipsec_image *)lane->image;

@@ -1,30 +1,31 @@
 /*
- * Form of ipsec in which a work-group of a GPU processes a batch of packets, with three lanes
- * (threads) for each packet. A round processes 64 packets. A team of two lanes encrypts or decrypts
- * each packet, and a hash lane hashes it one step later.
+ * IPsec for GPUs. A work-group processes a batch of packets, with three threads for each packet and
+ * 64 packets at a time. A team of two threads encrypts or decrypts each packet, and a third thread
+ * hashes it one step later.
  *
- *   lanes 0..127     team of packet 0 | team of packet 1 | ... | team of packet 63
- *   lanes 192..255   hash lane of packet 0, of packet 1, ...
- *   other lanes      wait at the barriers; AEADs use them (group_aead.h)
+ *   threads 0..127     team of packet 0 | team of packet 1 | ... | team of packet 63
+ *   threads 192..255   hash thread of packet 0, of packet 1, ...
+ *   other threads      wait at the barriers; AEADs use them (group_aead.h)
  *
  * A step processes 64 bytes of each packet and ends with a barrier. In step k, the teams write the
- * words of step k to a ring buffer in local memory. The hash lanes read the words of step k - 1.
+ * words of step k to a ring buffer in local memory. The hash threads read the words of step k - 1.
  * The authenticated text begins front_words words before the encrypted data, with SPI, sequence
  * number and IV. A block of the hash therefore covers parts of two steps:
  *
  *   hash     | block 0: front, 16 - front words | block 1: front, 16 - front words | ...
  *   cipher           | step 0: 16 words                 | step 1: 16 words         | ...
  *
- * The ring holds the words that the hash lanes have not read and the words that the teams write.
+ * The ring holds the words that the hash threads have not read and the words that the teams write.
  * These are at most 16 + 6 + 16 words.
  *
  * For outbound packets, each step encrypts: CBC one block after the other, CTR two blocks at once.
  * For inbound packets, the steps only copy the packet to the ring, and authentic packets are
- * decrypted afterwards. The lanes of a finished or dropped packet idle until the longest packet of
- * the round ends. All lanes must reach the same barriers (dummy packets, Hummingbird, section 4).
+ * decrypted afterwards. The threads of a finished or dropped packet idle until the longest packet
+ * of the round ends. All threads must reach the same barriers (dummy packets, Hummingbird, section
+ * 4).
  *
- * The hash lanes process headers, checks and verdicts, with the same code that processes one packet
- * per lane.
+ * The hash threads process headers, checks and verdicts, with the same code that processes one
+ * packet per thread.
  */
 #ifndef GODWIT_IPSEC_GROUP_H
 #define GODWIT_IPSEC_GROUP_H
@@ -48,8 +49,8 @@ typedef struct gw_ipsec_sas {
     gw_u32 count;
 } gw_ipsec_sas;
 
-/* Returns the SA with the index that a packet's parameter contains. It does not check the packet.
- * If no SA has this index, it returns the first SA, and a later check drops the packet. */
+/* Returns the SA whose index the host has passed with a packet. If no SA has this index, returns
+ * the first SA, and a later check drops the packet. */
 GW_LANE const GW_GLOBAL gw_ipsec_sa *gw_ipsec_named_sa(gw_ipsec_sas sas, gw_u64 parameter)
 {
     const gw_u32 number = gw_ipsec_sa_index(parameter);
@@ -69,13 +70,13 @@ GW_LANE gw_u32 gw_ipsec_has_udp_checksum(gw_u32 flags)
 
 /* Number of packets that a work-group processes in one round. */
 #define GW_IPSEC_ROUND 64u
-/* Number of lanes (threads) that encrypt or decrypt packets: two for each packet that the
- * work-group processes at the same time. */
+/* Number of threads that encrypt or decrypt packets: two for each packet that the work-group
+ * processes at the same time. */
 #define GW_IPSEC_TEAM_LANES_ALL (GW_IPSEC_ROUND * GW_AES_TEAM_LANES)
 
-/* Index of the first lane (thread) that hashes packets. For up to 32 packets, two warps encrypt and
- * one warp hashes. With this index, the warp that hashes uses a scheduler of the multiprocessor
- * that no encrypting warp uses. */
+/* Index of the first thread that hashes packets. For up to 32 packets, two warps encrypt and one
+ * warp hashes. This index gives the warp that hashes a scheduler of the multiprocessor that no
+ * other warp uses. */
 #define GW_IPSEC_HASH_LANE_FIRST (GW_IPSEC_TEAM_LANES_ALL + 64u)
 GW_STATIC_ASSERT(GW_GROUP_LANES >= GW_IPSEC_HASH_LANE_FIRST + GW_IPSEC_ROUND, ipsec_group_lanes);
 
@@ -83,11 +84,11 @@ GW_STATIC_ASSERT(GW_GROUP_LANES >= GW_IPSEC_HASH_LANE_FIRST + GW_IPSEC_ROUND, ip
 #define GW_IPSEC_STEP_BLOCKS 4u
 #define GW_IPSEC_STEP_WORDS  16u
 #define GW_IPSEC_RING_WORDS  40u
-/* Distance between consecutive words of one packet in the ring buffer, in words. With this
- * distance, lanes read and write local memory without bank conflicts. */
+/* Distance between consecutive words of one packet in the ring buffer, in words. This distance
+ * avoids bank conflicts in local memory. */
 #define GW_IPSEC_STRIDE (GW_IPSEC_ROUND + 8u)
 
-/* Local memory of the work-group, through which the lanes of a packet communicate. */
+/* Local memory of the work-group, through which threads exchange data of their packets. */
 typedef struct gw_ipsec_scratch {
     gw_aes_team_table table;
     gw_u32 table_direction; /* direction of the AES table */
@@ -106,22 +107,22 @@ typedef struct gw_ipsec_scratch {
 
 #define GW_IPSEC_TABLE_NONE 0xffffffffu
 
-/* Returns the number of authenticated words before the encrypted data, which are the SPI, the
- * sequence number and the IV. */
+/* Returns the number of authenticated words before the encrypted data: the SPI, the sequence number
+ * and the IV. */
 GW_LANE gw_u32 gw_ipsec_front_words(gw_ipsec_suite suite)
 {
     return 2 + gw_ipsec_iv_bytes(suite) / 4;
 }
 
-/* Returns the number of hash blocks for a text of `words` words and its padding. The padding is the
- * word 0x80000000 and two words for the length. */
+/* Returns the number of hash blocks for a text of `words` words. The padding adds the word
+ * 0x80000000 and two words for the length. */
 GW_LANE gw_u32 gw_ipsec_hash_blocks(gw_u32 words)
 {
     return (words + 3 + GW_IPSEC_STEP_WORDS - 1) / GW_IPSEC_STEP_WORDS;
 }
 
-/* Returns the number of data words in the longest of the packets that the work-group currently
- * processes. All lanes of a warp call this function together. */
+/* Returns the data length in words of the longest packet that the work-group currently processes.
+ * All threads of a warp call this function together. */
 GW_LANE gw_u32 gw_ipsec_words_max(const GW_LOCAL gw_ipsec_scratch *scratch)
 {
     gw_u32 words_max = 0;
@@ -143,18 +144,17 @@ GW_LANE gw_u32 gw_ipsec_steps(gw_ipsec_suite suite, gw_u32 words_max)
     if (suite.auth == GW_IPSEC_AUTH_NONE) {
         return (words_max + GW_IPSEC_STEP_WORDS - 1) / GW_IPSEC_STEP_WORDS;
     }
-    /* The text can have one more word for the upper half of an extended sequence number. Two steps
-     * are added, because the hash lags one step behind the encryption, and the outer hash of HMAC
-     * needs another step. */
+    /* The text may contain one more word, which is the upper half of an extended sequence number.
+     * Two steps are added, because hashing lags one step behind encryption and the outer hash of
+     * HMAC takes another step. */
     return gw_ipsec_hash_blocks(gw_ipsec_front_words(suite) + words_max + 1) + 2;
 }
 
 #include "group_cipher.h"
 #include "group_hash.h"
 
-/* Stores the location of the SAs (security associations) of a table image in the local memory of
- * the work-group. The AES table is filled later, because it depends on the direction of the
- * packets. */
+/* Stores the location of the SAs (security associations) in the local memory of the work-group. The
+ * AES table is filled later, because it depends on the direction of the packets. */
 GW_GROUP void gw_ipsec_prepare(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_ipsec_scratch *scratch)
 {
     if (gw_lane_id() == 0) {
@@ -166,7 +166,7 @@ GW_GROUP void gw_ipsec_prepare(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_ipsec_s
     gw_barrier();
 }
 
-/* Returns whether the work-group processes this suite with separate lanes for encryption and for
+/* Returns whether the work-group processes this suite with separate threads for encryption and for
  * hashing. Other suites use other code. */
 GW_LANE gw_u32 gw_ipsec_has_teams(gw_ipsec_suite suite)
 {
@@ -191,7 +191,7 @@ GW_APART void gw_ipsec_by_lane(const gw_work *work)
 }
 
 /* Fills the AES table in local memory for a direction, unless it is already filled for this
- * direction. All lanes of the work-group call this function after a barrier. */
+ * direction. All threads of the work-group call this function after a barrier. */
 GW_GROUP void gw_ipsec_fill_table(GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 direction)
 {
     if (gw_uniform(scratch->table_direction) == direction) {
@@ -204,9 +204,9 @@ GW_GROUP void gw_ipsec_fill_table(GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 dir
     }
 }
 
-/* Processes a bin (a batch of packets) with some lanes that encrypt or decrypt and with other lanes
- * that hash. Each of these roles has its own function, so that it needs no registers for another
- * role. All roles reach the same number of barriers. */
+/* Processes a batch of packets. Some threads encrypt or decrypt, and other threads hash. Each of
+ * these two tasks has a separate function, which needs no registers for the other task. All threads
+ * reach the same number of barriers. */
 GW_GROUP void gw_ipsec_by_team(const gw_work *work, gw_ipsec_suite suite,
                                GW_LOCAL gw_ipsec_scratch *scratch)
 {
@@ -215,8 +215,8 @@ GW_GROUP void gw_ipsec_by_team(const gw_work *work, gw_ipsec_suite suite,
     } else if (suite.cipher == GW_IPSEC_CIPHER_CTR) {
         gw_ipsec_fill_table(scratch, GW_IPSEC_OUTBOUND);
     }
-    /* All lanes of a warp have the same role (encryption, hash or idle), so the lanes of a warp
-     * take the branches below together. */
+    /* All threads of a warp have the same task (encryption, hashing or none), so they take the
+     * branches below together. */
     const gw_u32 lane_id = gw_uniform(gw_lane_id());
     const gw_u32 chained_128 = gw_uniform(gw_ipsec_is_chained(work, suite) &&
                                           gw_ipsec_aes_rounds(suite) == GW_AES_TEAM_SPLIT);
@@ -236,9 +236,8 @@ GW_GROUP void gw_ipsec_by_team(const gw_work *work, gw_ipsec_suite suite,
     }
 }
 
-/* Processes all packets of a bin (a batch of packets with the same suite and direction). All lanes
- * of the work-group call this function after a barrier that follows gw_ipsec_prepare and the
- * previous bin. */
+/* Processes all packets of a batch. All threads of the work-group call this function after a
+ * barrier that follows gw_ipsec_prepare and the previous batch. */
 GW_GROUP void gw_ipsec_bin(const gw_work *work, GW_LOCAL gw_ipsec_scratch *scratch)
 {
     const gw_ipsec_suite suite = gw_ipsec_suite_of(work->variant);

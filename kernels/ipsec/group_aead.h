@@ -1,10 +1,12 @@
 /*
- * Form of ESP with AES-GCM, AES-GMAC and ChaCha20-Poly1305 in which a work-group of a GPU processes
- * a batch of packets. A team of 8, 16 or 32 lanes (threads) shares a packet. In addition, one head
- * lane per packet does the work that occurs once per packet.
+ * ESP with AES-GCM, AES-GMAC and ChaCha20-Poly1305 for GPUs. A work-group processes a batch of
+ * packets. A team of 8, 16 or 32 threads shares a packet. One more thread per packet does the work
+ * that occurs once per packet.
  *
- *   lanes 0..255     team of packet 0 | team of packet 1 | ...   8, 16 or 32 lanes each: more
- *   lanes 256..287   head of packet 0, of packet 1, ...          lanes if the bin has fewer packets
+ *   threads 0..255     team of packet 0 | team of packet 1 | ...
+ *   threads 256..287   head of packet 0, of packet 1, ...
+ *
+ * The fewer packets a batch has, the larger the teams are.
  *
  *              teams                     heads                          barrier that follows
  *   outbound   first part of key stream  headers, IV                    1
@@ -21,12 +23,12 @@
  * For outbound packets, the key stream depends only on the SA and the sequence number, so its
  * computation does not wait for the headers.
  *
- * The sums of GHASH and Poly1305 are polynomials in the key. With n lanes in a team, each lane adds
- * every n-th block and multiplies by the n-th power of the key. Finally, it multiplies its sum by
- * the power for its rank in the team. If the last row of n blocks is not full, zero blocks before
- * the first block fill it.
+ * The sums of GHASH and Poly1305 are polynomials in the key. With n threads in a team, each thread
+ * adds every n-th block and multiplies by the n-th power of the key. Finally, it multiplies its sum
+ * by the power that belongs to its position in the team. If the last row of n blocks is not full,
+ * zero blocks before the first block fill it.
  *
- * Encryption proceeds in steps of 64 bytes per lane. The lanes write the key stream to local
+ * Encryption proceeds in steps of 64 bytes per thread. The threads write the key stream to local
  * memory. The team then applies it to the packet in aligned, consecutive words of 16 bytes.
  */
 #ifndef GODWIT_IPSEC_GROUP_AEAD_H
@@ -39,12 +41,12 @@
 GW_STATIC_ASSERT(GW_GROUP_LANES == GW_AEAD_TEAM_LANES + GW_AEAD_PACKETS_MAX, aead_lanes);
 #define GW_AEAD_UNIT_BYTES 64u
 #define GW_AEAD_UNIT_WORDS 16u
-/* Size of the key stream buffer of one packet that `lanes` lanes share, in words. The buffer
- * contains 64 bytes per lane, the last 16 bytes of the previous step, and padding against bank
- * conflicts. */
+/* Size in words of a packet's key stream buffer, which `lanes` threads share. The buffer contains
+ * 64 bytes per thread, the last 16 bytes of the previous step, and padding against bank conflicts.
+ */
 #define GW_AEAD_STREAM_WORDS(lanes) (17u * (lanes) + 8u)
 
-/* Local memory of the work-group, through which the lanes of a packet communicate. */
+/* Local memory of the work-group, through which threads exchange data of their packets. */
 typedef struct gw_aead_scratch {
     gw_u64 data[GW_AEAD_PACKETS_MAX]; /* offset of the encrypted data from the arena, in bytes */
     gw_u64 sequence[GW_AEAD_PACKETS_MAX]; /* full 64-bit sequence number */
@@ -56,27 +58,27 @@ typedef struct gw_aead_scratch {
     } shared;
 } gw_aead_scratch;
 
-/* Packets that the work-group processes at the same time. The values are the same in all lanes. */
+/* Packets that the work-group currently processes. All threads have the same values. */
 typedef struct gw_aead_round {
     const gw_work *work;
     gw_ipsec_suite suite;
     gw_ipsec_sas sas;
     gw_u32 first; /* index of the round's first packet */
-    gw_u32 lanes; /* lanes per team */
+    gw_u32 lanes; /* threads per team */
 } gw_aead_round;
 
-/* State of a lane (thread). The lanes of a team encrypt or decrypt one packet together. */
+/* State of a thread. The threads of a team encrypt or decrypt one packet together. */
 typedef struct gw_aead_lane {
     const GW_GLOBAL gw_ipsec_sa *sa;
     GW_GLOBAL gw_u8 *data;
     gw_u32 iv[2];  /* words in memory byte order */
     gw_u32 bytes;  /* length of the data, a multiple of 4 */
     gw_u32 packet; /* index of the packet in the round */
-    gw_u32 rank;   /* index of the lane in its team */
+    gw_u32 rank;   /* index of the thread in its team */
 } gw_aead_lane;
 
-/* Assigns a packet to a lane before the headers of the packet are checked. For outbound packets,
- * the IV is already known, because it is the sequence number. */
+/* Assigns a packet to a thread before the packet's headers are checked. The IV of an outbound
+ * packet is already known, because it is the sequence number. */
 GW_LANE gw_aead_lane gw_aead_lane_of(const gw_aead_round *round)
 {
     const gw_work *work = round->work;
@@ -92,8 +94,8 @@ GW_LANE gw_aead_lane gw_aead_lane_of(const gw_aead_round *round)
     return lane;
 }
 
-/* Reads the location and length of the packet's data, which another lane has determined. If the
- * length is 0, this lane neither reads nor writes a packet. */
+/* Reads the location and length of the packet's data, which another thread has determined. If the
+ * length is 0, this thread has no work. */
 GW_LANE void gw_aead_lane_begin(gw_aead_lane *lane, const gw_aead_round *round,
                                 const GW_LOCAL gw_aead_scratch *scratch)
 {
@@ -105,8 +107,8 @@ GW_LANE void gw_aead_lane_begin(gw_aead_lane *lane, const gw_aead_round *round,
     }
 }
 
-/* Returns the data length of the longest of the packets that the work-group currently processes.
- * All lanes of a warp must take the number of steps that this packet needs. */
+/* Returns the data length of the longest packet that the work-group currently processes. All
+ * threads of a warp take the steps that this packet needs. */
 GW_LANE gw_u32 gw_aead_bytes_max(const GW_LOCAL gw_aead_scratch *scratch)
 {
     gw_u32 bytes_max = 0;
@@ -121,8 +123,8 @@ GW_LANE gw_u32 gw_aead_bytes_max(const GW_LOCAL gw_aead_scratch *scratch)
 #include "group_aead_team.h"
 #include "group_aead_head.h"
 
-/* Returns the number of lanes that share one packet of a batch of `packets` packets. The number is
- * as large as possible without an additional pass of the work-group over the batch. */
+/* Returns the number of threads that share one packet of a batch. The number is the largest with
+ * which the work-group needs no additional pass over the batch. */
 GW_LANE gw_u32 gw_aead_lanes(gw_u32 packets)
 {
     gw_u32 lanes = GW_AEAD_TEAM_LANES / GW_AEAD_PACKETS_MAX;
@@ -139,10 +141,9 @@ GW_LANE gw_u32 gw_aead_supports(gw_ipsec_suite suite)
            (suite.auth == GW_IPSEC_AUTH_GHASH || suite.auth == GW_IPSEC_AUTH_POLY1305);
 }
 
-/* Processes all packets of a bin (a batch of packets) with GCM, GMAC or ChaCha20-Poly1305. All
- * lanes of the work-group call this function after a barrier. `table` is the AES table for
- * encryption, which ChaCha20 ignores. The function is not inlined, so that other code does not lose
- * registers to it. */
+/* Processes all packets of a batch with GCM, GMAC or ChaCha20-Poly1305. All threads of the
+ * work-group call this function after a barrier. `table` is the AES lookup table for encryption,
+ * which ChaCha20 ignores. The function is not inlined, so that other code keeps its registers. */
 GW_APART void gw_aead_bin(const gw_work *work, gw_ipsec_suite suite, gw_ipsec_sas sas,
                           const GW_LOCAL gw_aes_team_table *table,
                           GW_LOCAL gw_aead_scratch *scratch)

@@ -1,15 +1,15 @@
-/* Work that occurs once per packet when several lanes share a packet (group_aead.h). One additional
- * lane per packet, the head lane, does this work. It processes the headers, computes the first
- * blocks of the key stream and the tag, and sets the outcome. */
+/* Work that occurs once per packet when several threads share a packet (group_aead.h). One
+ * additional thread per packet does this work. It processes the headers, computes the first blocks
+ * of the key stream and the tag, and sets the outcome. */
 #ifndef GODWIT_IPSEC_GROUP_AEAD_HEAD_H
 #define GODWIT_IPSEC_GROUP_AEAD_HEAD_H
 
-/* State of the lane (thread) that processes the headers and the tag of a packet. */
+/* State of the thread that processes the headers and the tag of a packet. */
 typedef struct gw_aead_head {
     gw_ipsec_found found;
     gw_u32 packet; /* index of the packet in the round */
     gw_u32 next_header_at;
-    gw_u32 cipher_bytes; /* 0: the lane has no packet, or the packet needs no further processing */
+    gw_u32 cipher_bytes; /* 0: no packet, or the packet needs no further processing */
     gw_u64 sequence;
     GW_GLOBAL gw_u8 *esp;
     gw_u32 icv_bytes;
@@ -51,8 +51,8 @@ GW_LANE void gw_aead_head_check(gw_aead_head *head, const gw_aead_round *round, 
     work->outcomes[index] = outcome;
 }
 
-/* Processes the headers of packet `index`. Stores the location and length of its data for the lanes
- * that encrypt or decrypt the packet. */
+/* Processes the headers of packet `index`. Stores the location and length of the packet's data for
+ * the threads that encrypt or decrypt the packet. */
 GW_LANE void gw_aead_head_begin(gw_aead_head *head, const gw_aead_round *round,
                                 GW_LOCAL gw_aead_scratch *scratch, gw_u32 index)
 {
@@ -81,7 +81,7 @@ GW_LANE void gw_aead_head_begin(gw_aead_head *head, const gw_aead_round *round,
 }
 
 /* Computes the one-time key of Poly1305 for an inbound packet (RFC 8439, section 2.6). For outbound
- * packets, another lane computes this key. */
+ * packets, another thread computes this key. */
 GW_LANE void gw_aead_head_poly1305_key(gw_aead_head *head, GW_LOCAL gw_aead_scratch *scratch)
 {
     if (head->cipher_bytes == 0) {
@@ -93,8 +93,8 @@ GW_LANE void gw_aead_head_poly1305_key(gw_aead_head *head, GW_LOCAL gw_aead_scra
     gw_aead_store_key(scratch, head->packet, block);
 }
 
-/* Encrypts the first counter block of GCM, which is later added to the tag. The result consists of
- * big-endian words. */
+/* Encrypts the first counter block of GCM, which is later added to the tag. Returns big-endian
+ * words. */
 GW_LANE void gw_aead_head_gcm_mask(gw_aead_head *head, const gw_aead_round *round,
                                    const GW_LOCAL gw_aes_team_table *table)
 {
@@ -119,9 +119,9 @@ GW_LANE void gw_aead_head_gcm_mask(gw_aead_head *head, const gw_aead_round *roun
     }
 }
 
-/* Returns the tag of a packet. Adds the partial sums that the lanes of the packet have computed.
- * Then adds the second half of the one-time key (Poly1305) or the encrypted first counter block
- * (GCM). */
+/* Returns the tag of a packet. Adds the partial sums of the threads that share the packet. Then
+ * adds the second half of the one-time key (Poly1305) or the encrypted first counter block (GCM).
+ */
 GW_LANE gw_ipsec_tag gw_aead_head_tag(const gw_aead_head *head, const gw_aead_round *round,
                                       const GW_LOCAL gw_aead_scratch *scratch)
 {
@@ -212,7 +212,7 @@ GW_LANE void gw_aead_head_finish(const gw_aead_head *head, const gw_aead_round *
 }
 
 /* Processes the headers and the tags of the packets that the work-group currently processes, one
- * packet per lane. The function has the same barriers as gw_aead_team_round. */
+ * packet per thread. It has the same number of barriers as gw_aead_team_round. */
 GW_GROUP void gw_aead_head_round(const gw_aead_round *round,
                                  const GW_LOCAL gw_aes_team_table *table,
                                  GW_LOCAL gw_aead_scratch *scratch)

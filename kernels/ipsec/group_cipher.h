@@ -1,6 +1,6 @@
 /*
- * Work of the lanes that encrypt or decrypt packets (group.h). They also copy the words of each
- * packet to a ring buffer, from which other lanes hash them. A team of two lanes processes one
+ * Work of the threads that encrypt or decrypt packets (group.h). They also copy the words of each
+ * packet to a ring buffer, from which other threads hash them. A team of two threads processes one
  * packet.
  *
  * Teams read and write packets in aligned words. A packet that is not aligned needs two
@@ -11,8 +11,8 @@
 #ifndef GODWIT_IPSEC_GROUP_CIPHER_H
 #define GODWIT_IPSEC_GROUP_CIPHER_H
 
-/* Number of independent AES blocks that the two lanes of a packet process at once. While one block
- * waits for lane exchanges and table lookups, the lanes work on the other block. */
+/* Number of independent AES blocks that the two threads of a packet process at once. While one
+ * block waits for table lookups and for the other thread, the threads work on the other block. */
 #define GW_IPSEC_PARALLEL_BLOCKS 2u
 
 /* Returns the number of AES blocks that contain the given number of words. */
@@ -21,7 +21,7 @@ GW_LANE gw_u32 gw_ipsec_blocks(gw_u32 words)
     return (words + GW_IPSEC_BLOCK_WORDS - 1) / GW_IPSEC_BLOCK_WORDS;
 }
 
-/* Waits at the barriers of the given number of steps, without any other work. */
+/* Waits at the barriers of the given number of steps. */
 GW_GROUP void gw_ipsec_wait(gw_u32 steps)
 {
     for (gw_u32 step = 0; step < steps; step++) {
@@ -29,27 +29,27 @@ GW_GROUP void gw_ipsec_wait(gw_u32 steps)
     }
 }
 
-/* Aligned words that contain the half of an AES block that one lane processes. */
+/* Aligned words that contain the half of an AES block that one thread processes. */
 typedef struct gw_ipsec_raw {
     gw_u32 word[3];
 } gw_ipsec_raw;
 
-/* State of one lane that encrypts or decrypts packets, with its current packet. */
+/* State of one thread that encrypts or decrypts packets, with its current packet. */
 typedef struct gw_ipsec_cipher {
     gw_aes_team aes;
     GW_GLOBAL gw_u32 *words;                /* aligned word at the start of this half of block 0 */
     gw_u32 shift;                           /* bits from that word to the half */
     gw_u32 packet;                          /* index of the packet in the round */
-    gw_u32 half;                            /* index of the lane in its team */
+    gw_u32 half;                            /* index of the thread in its team */
     gw_u32 blocks;                          /* number of blocks; 0: none */
-    gw_u32 ring;                            /* ring index for this lane's half of the next block */
+    gw_u32 ring;                            /* ring index of this thread's half block */
     gw_aes_half previous;                   /* encrypted half of the previous block */
     gw_u32 written;                         /* second word of the previous half, as written */
     gw_ipsec_raw raw[GW_IPSEC_STEP_BLOCKS]; /* words of blocks that are loaded ahead */
 } gw_ipsec_cipher;
 
-/* Loads this lane's half of an AES block. After the last block, it loads the first block again
- * instead of branching, because a branch would split the warp. */
+/* Loads this thread's half of an AES block. After the last block, loads the first block again,
+ * because a branch would split the warp. */
 GW_LANE void gw_ipsec_fetch(gw_ipsec_cipher *lane, gw_ipsec_raw *raw, gw_u32 block)
 {
     const GW_GLOBAL gw_u32 *words =
@@ -68,9 +68,9 @@ GW_LANE gw_aes_half gw_ipsec_fetched(const gw_ipsec_cipher *lane, gw_ipsec_raw r
     return half;
 }
 
-/* Writes this lane's half of a block to the packet. Both lanes of the packet call this function
- * together. In an unaligned packet, an aligned word can contain bytes of two blocks. It is written
- * together with the second block. `third` contains the bytes that follow the last block. */
+/* Writes this thread's half of a block to the packet. Both threads of the packet call this function
+ * together. In an unaligned packet, an aligned word can contain bytes of two blocks, and it is
+ * written together with the second block. `third` contains the bytes after the last block. */
 GW_LANE void gw_ipsec_write(gw_ipsec_cipher *lane, gw_u32 block, gw_aes_half half, gw_u32 third)
 {
     const gw_u32 before = gw_pair_word(lane->half == 0 ? half.word[1] : lane->written);
@@ -78,10 +78,9 @@ GW_LANE void gw_ipsec_write(gw_ipsec_cipher *lane, gw_u32 block, gw_aes_half hal
     GW_GLOBAL gw_u32 *words =
         lane->words + GW_IPSEC_BLOCK_WORDS * (block + 1) - GW_IPSEC_BLOCK_WORDS;
     const gw_u32 last = lane->half != 0 && lane->shift != 0 && block + 1 == lane->blocks;
-    /* Block -1 is the IV. A packet has an IV only if it has at least one block. */
+    /* Block -1 is the IV, which exists only if the packet has at least one block. */
     const gw_u32 has_block = block + 1 <= lane->blocks && lane->blocks != 0;
-    /* The shifts are outside the conditions below, so that the compiler needs no branches for them.
-     */
+    /* The shifts come before the conditions, so that the compiler needs no branches for them. */
     const gw_u32 first = gw_funnel_left32(before, half.word[0], lane->shift);
     const gw_u32 second = gw_funnel_left32(half.word[0], half.word[1], lane->shift);
     const gw_u32 tail = gw_funnel_left32(half.word[1], third >> lane->shift, lane->shift);
@@ -94,7 +93,7 @@ GW_LANE void gw_ipsec_write(gw_ipsec_cipher *lane, gw_u32 block, gw_aes_half hal
     }
 }
 
-/* Writes this lane's half of a block to the ring buffer, from which another lane hashes it. */
+/* Writes this thread's half of a block to the ring buffer, from which another thread hashes it. */
 GW_LANE void gw_ipsec_write_ring(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
                                  gw_aes_half half)
 {
@@ -107,9 +106,9 @@ GW_LANE void gw_ipsec_write_ring(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratc
     }
 }
 
-/* Computes the IV of an outbound CBC packet (gw_ipsec_cbc_iv) while another lane checks the packet.
- * The IV depends only on the SA and on the sequence number, which the parameter of the packet
- * contains. */
+/* Computes the IV of an outbound CBC packet (gw_ipsec_cbc_iv) while another thread checks the
+ * packet. The IV depends only on the SA and on the sequence number, which the host has passed with
+ * the packet. */
 GW_LANE void gw_ipsec_team_iv(gw_ipsec_cipher *lane, const GW_GLOBAL gw_ipsec_sa *sa,
                               gw_u64 parameter)
 {
@@ -122,11 +121,11 @@ GW_LANE void gw_ipsec_team_iv(gw_ipsec_cipher *lane, const GW_GLOBAL gw_ipsec_sa
     nonce = gw_aes_team_rounds(&lane->aes, 0, gw_aes_team_start(&lane->aes, nonce), 1,
                                GW_AES_TEAM_SPLIT);
     lane->previous = gw_aes_team_encrypt_end(&lane->aes, nonce);
-    /* In the packet, the lower half of the sequence number is the word before the IV. */
+    /* The word before the IV is the lower half of the sequence number. */
     lane->written = lower;
 }
 
-/* Starts the encryption or decryption of a packet whose headers another lane has checked. */
+/* Starts the encryption or decryption of a packet whose headers another thread has checked. */
 GW_LANE void gw_ipsec_team_begin(gw_ipsec_cipher *lane, const gw_work *work,
                                  const GW_LOCAL gw_ipsec_scratch *scratch)
 {
@@ -138,7 +137,7 @@ GW_LANE void gw_ipsec_team_begin(gw_ipsec_cipher *lane, const gw_work *work,
         lane->raw[i].word[1] = 0;
         lane->raw[i].word[2] = 0;
     }
-    /* Lanes without a packet read the header of the table image instead and write nothing. */
+    /* Threads without a packet read the start of the tables instead and write nothing. */
     const gw_u64 data = words == 0 ? 0 : scratch->data[lane->packet];
     const GW_GLOBAL gw_u8 *from = words == 0 ? work->image : work->arena + (data & ~(gw_u64)3);
     lane->words = (GW_GLOBAL gw_u32 *)from + GW_AES_TEAM_WORDS * lane->half;
@@ -146,9 +145,9 @@ GW_LANE void gw_ipsec_team_begin(gw_ipsec_cipher *lane, const gw_work *work,
     lane->ring = GW_AES_TEAM_WORDS * lane->half * GW_IPSEC_STRIDE + lane->packet;
 }
 
-/* Encrypts all packets of a warp with CBC, in step with the lanes that hash them. The longest
+/* Encrypts all packets of a warp with CBC, in step with the threads that hash them. The longest
  * packet has blocks_max blocks, and lane->previous holds the IV. While the AES rounds of a block
- * wait for lookups, the lane writes the previous block to the packet and to the ring buffer. */
+ * wait for lookups, the thread writes the previous block to the packet and to the ring buffer. */
 GW_GROUP void gw_ipsec_encrypt_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
                                      gw_u32 blocks_max, gw_u32 steps)
 {
@@ -185,8 +184,8 @@ GW_GROUP void gw_ipsec_encrypt_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_sc
     gw_ipsec_wait(steps);
 }
 
-/* Copies the packets that the work-group currently processes to the ring buffer without changing
- * them, so that other lanes can hash them. */
+/* Copies the packets that the work-group currently processes to the ring buffer, so that other
+ * threads can hash them. */
 GW_GROUP void gw_ipsec_stage_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
                                    gw_u32 steps)
 {
@@ -204,8 +203,8 @@ GW_GROUP void gw_ipsec_stage_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scra
     }
 }
 
-/* Loads this lane's half of the four words before the data of a packet. The four words contain the
- * IV of CBC, or the sequence number and the IV of CTR. */
+/* Loads this thread's half of the four words before the data of a packet. The four words contain
+ * the IV of CBC, or the sequence number and the IV of CTR. */
 GW_LANE void gw_ipsec_parallel_begin(gw_ipsec_cipher *lane)
 {
     lane->previous.word[0] = 0;
@@ -224,7 +223,7 @@ GW_LANE void gw_ipsec_parallel_begin(gw_ipsec_cipher *lane)
     }
 }
 
-/* Decrypts the packets of all lanes in a warp with AES in CBC mode. */
+/* Decrypts the packets of all threads in a warp with AES in CBC mode. */
 GW_LANE void gw_ipsec_decrypt_round(gw_ipsec_cipher *lane, gw_u32 blocks_max)
 {
     gw_ipsec_parallel_begin(lane);
@@ -258,7 +257,7 @@ GW_LANE void gw_ipsec_decrypt_round(gw_ipsec_cipher *lane, gw_u32 blocks_max)
 /*
  * Encrypts or decrypts all packets of a warp with CTR (RFC 3686, section 2.1). The longest packet
  * has blocks_max blocks. If `steps` is not 0, the function also copies the result to the ring
- * buffer, in step with the lanes that hash it.
+ * buffer, in step with the threads that hash it.
  *
  * The last block of a packet may extend into the ICV. These bytes stay unchanged.
  */
@@ -308,8 +307,8 @@ GW_GROUP void gw_ipsec_counter_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_sc
     gw_ipsec_wait(steps);
 }
 
-/* Assigns a packet and one half of each AES block to this lane. Returns the index of the packet in
- * the batch. */
+/* Assigns a packet and one half of each AES block to this thread. Returns the packet's index in the
+ * batch. */
 GW_LANE gw_u32 gw_ipsec_team_index(gw_ipsec_cipher *lane, gw_u32 first)
 {
     lane->packet = gw_lane_id() / GW_AES_TEAM_LANES;
@@ -317,9 +316,9 @@ GW_LANE gw_u32 gw_ipsec_team_index(gw_ipsec_cipher *lane, gw_u32 first)
     return first + lane->packet;
 }
 
-/* Does the work of the lanes that encrypt or decrypt the current packets of the work-group.
- * `rounds` is the number of AES rounds. `encrypts` is 1 for outbound packets with CBC. The function
- * has the same barriers as gw_ipsec_hash_round. */
+/* Encrypts or decrypts the current packets of the work-group. `rounds` is the number of AES rounds.
+ * `encrypts` is 1 for outbound packets with CBC. The function has the same number of barriers as
+ * gw_ipsec_hash_round. */
 GW_LANE void gw_ipsec_team_work(const gw_work *work, gw_ipsec_suite suite,
                                 GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first, gw_u32 rounds,
                                 gw_u32 encrypts)
@@ -330,8 +329,7 @@ GW_LANE void gw_ipsec_team_work(const gw_work *work, gw_ipsec_suite suite,
     const GW_GLOBAL gw_ipsec_sa *sa = gw_ipsec_named_sa(scratch->sas, parameter);
     if (encrypts) {
         gw_aes_team_begin(&lane.aes, &scratch->table, sa->keys, rounds, lane.half);
-        /* A warp without packets does not look up table entries, so it does not slow down other
-         * warps. */
+        /* A warp without packets skips the table lookups, which would slow down other warps. */
         if (gw_uniform(index) < work->count) {
             gw_ipsec_team_iv(&lane, sa, parameter);
         }
@@ -377,9 +375,9 @@ GW_APART void gw_ipsec_team_round(const gw_work *work, gw_ipsec_suite suite,
                        gw_ipsec_is_chained(work, suite));
 }
 
-/* Encrypts the current packets of the work-group with AES-128 in CBC mode. Because the number of
- * AES rounds is a constant, the rounds contain no branches and all round keys are in registers.
- * This matters because the blocks of a packet are processed one after the other. */
+/* Encrypts the current packets of the work-group with AES-128 in CBC mode. The number of AES rounds
+ * is a constant, so the code has no branches and keeps all round keys in registers. Speed matters
+ * here, because the blocks of a packet are encrypted one after the other. */
 GW_APART void gw_ipsec_team_chain_128(const gw_work *work, gw_ipsec_suite suite,
                                       GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
 {
@@ -410,8 +408,7 @@ GW_APART void gw_ipsec_team_counter(const gw_work *work, gw_ipsec_suite suite,
     gw_barrier();
 }
 
-/* Waits at the barriers of the lanes that encrypt and hash packets. The lanes that have no work
- * call this function. */
+/* Waits at the barriers of the given number of steps. */
 GW_GROUP void gw_ipsec_idle_round(const gw_work *work, gw_ipsec_suite suite,
                                   const GW_LOCAL gw_ipsec_scratch *scratch)
 {

@@ -1,9 +1,9 @@
-/* Work of the lanes that hash packets (group.h). One lane (thread) per packet processes the
- * headers, computes the ICV and sets the outcome. */
+/* Work of the threads that hash packets (group.h). One thread per packet processes the headers,
+ * computes the ICV and sets the outcome. */
 #ifndef GODWIT_IPSEC_GROUP_HASH_H
 #define GODWIT_IPSEC_GROUP_HASH_H
 
-/* State of a lane that hashes a packet. */
+/* State of a thread that hashes a packet. */
 typedef struct gw_ipsec_hash {
     const GW_GLOBAL gw_ipsec_sa *sa;
     GW_GLOBAL gw_u8 *data; /* data to encrypt or decrypt */
@@ -17,8 +17,8 @@ typedef struct gw_ipsec_hash {
     gw_u32 outer[8];     /* initial state of the outer hash */
 } gw_ipsec_hash;
 
-/* Packs three fields into one word: the offset of the next header field, the IP version, and the
- * length of the L2 header. They are needed again after decryption. */
+/* Packs the offset of the next header field, the IP version and the length of the L2 header into
+ * one word. They are needed again after decryption. */
 GW_LANE gw_u32 gw_ipsec_pack_found(gw_ipsec_found found, gw_u32 next_header_at)
 {
     return next_header_at << 16 | found.version << 8 | found.l2_bytes;
@@ -76,16 +76,16 @@ GW_LANE void gw_ipsec_compress(gw_ipsec_hash *hash, gw_ipsec_suite suite, gw_u32
     }
 }
 
-/* Writes one word of the text in front of the encrypted data to the ring buffer. `back` is the
- * distance of the word from the first word of the data. */
+/* Writes one word of the text in front of the encrypted data to the ring buffer. The word is `back`
+ * words before the data. */
 GW_LANE void gw_ipsec_put_front(const gw_ipsec_hash *hash, GW_LOCAL gw_ipsec_scratch *scratch,
                                 gw_u32 back, gw_u32 value)
 {
     scratch->ring[(GW_IPSEC_RING_WORDS - back) * GW_IPSEC_STRIDE + hash->packet] = value;
 }
 
-/* Prepares a packet with checked headers for encryption or decryption and for the hash. `esp`
- * points to the ESP header of the packet. */
+/* Prepares the encryption or decryption and the hash of a packet with checked headers. `esp` points
+ * to the packet's ESP header. */
 GW_LANE void gw_ipsec_hash_data(gw_ipsec_hash *hash, const gw_work *work, gw_ipsec_suite suite,
                                 GW_LOCAL gw_ipsec_scratch *scratch, GW_GLOBAL gw_u8 *esp,
                                 gw_u64 sequence, gw_u32 cipher_bytes, gw_u32 spi, gw_u32 flags)
@@ -99,7 +99,7 @@ GW_LANE void gw_ipsec_hash_data(gw_ipsec_hash *hash, const gw_work *work, gw_ips
     scratch->data[hash->packet] = (gw_u64)(hash->data - work->arena);
     gw_ipsec_put_front(hash, scratch, front_words, spi);
     gw_ipsec_put_front(hash, scratch, front_words - 1, (gw_u32)sequence);
-    /* With outbound CBC, the lanes that encrypt write the IV to the ring buffer. */
+    /* With outbound CBC, the encrypting threads write the IV to the ring buffer. */
     const gw_u32 iv_is_written = !gw_ipsec_is_chained(work, suite);
     for (gw_u32 i = 2; i < front_words && iv_is_written; i++) {
         gw_ipsec_put_front(hash, scratch, front_words - i, gw_load_be32(esp + 4 * i));
@@ -141,8 +141,8 @@ GW_LANE void gw_ipsec_hash_check(gw_ipsec_hash *hash, const gw_work *work, gw_ip
     work->outcomes[index] = outcome;
 }
 
-/* Processes the headers of packet `index`. Stores the location of its data and its number of words
- * for the lanes that encrypt or decrypt the packet. */
+/* Processes the headers of packet `index`. Stores the location and the length of the packet's data
+ * for the threads that encrypt or decrypt the packet. */
 GW_LANE void gw_ipsec_hash_begin(gw_ipsec_hash *hash, const gw_work *work, gw_ipsec_suite suite,
                                  GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 index)
 {
@@ -163,16 +163,15 @@ GW_LANE void gw_ipsec_hash_begin(gw_ipsec_hash *hash, const gw_work *work, gw_ip
         if (esp == 0) {
             gw_ipsec_hash_check(hash, work, suite, scratch, index);
         }
-        /* The HMAC states are loaded early, so that the loads complete while other lanes encrypt
-         * the first 64 bytes. */
+        /* The HMAC states are loaded early, while other threads encrypt the first 64 bytes. */
         hash->sa = gw_ipsec_named_sa(scratch->sas, work->parameters[index]);
         gw_ipsec_load_states(hash, hash->sa);
     }
     scratch->words[hash->packet] = hash->words;
 }
 
-/* Reads the 16 words of a hash block from the ring buffer. Words after the end of the text are
- * replaced with the upper half of an extended sequence number and the padding (FIPS 180-4, section
+/* Reads the 16 words of a hash block from the ring buffer. After the end of the text, the block
+ * contains the upper half of an extended sequence number and the padding (FIPS 180-4, section
  * 5.1.1). */
 GW_LANE void gw_ipsec_hash_words(const gw_ipsec_hash *hash, gw_ipsec_suite suite,
                                  const GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 block,
@@ -201,8 +200,7 @@ GW_LANE void gw_ipsec_hash_words(const gw_ipsec_hash *hash, gw_ipsec_suite suite
     }
 }
 
-/* Hashes one block of a packet. If all blocks of the text are hashed, hashes the outer block of
- * HMAC instead. */
+/* Hashes one block of a packet. After the last block, hashes the outer block of HMAC. */
 GW_LANE void gw_ipsec_hash_block(gw_ipsec_hash *hash, gw_ipsec_suite suite,
                                  const GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 block)
 {
@@ -233,8 +231,7 @@ GW_LANE void gw_ipsec_hash_block(gw_ipsec_hash *hash, gw_ipsec_suite suite,
     gw_ipsec_compress(hash, suite, w);
 }
 
-/* Writes an ICV as gw_ipsec_tag_store does, but with one store per word if the address is aligned.
- */
+/* Writes an ICV like gw_ipsec_tag_store, but with one store per word if the address is aligned. */
 GW_LANE void gw_ipsec_store_icv(GW_GLOBAL gw_u8 *to, gw_ipsec_tag tag, gw_u32 icv_bytes)
 {
     if (((gw_u32)(gw_u64)to & 3u) != 0) {
@@ -314,7 +311,7 @@ GW_LANE void gw_ipsec_finish_decrypted(const gw_ipsec_hash *hash, const gw_work 
     work->outcomes[index] = outcome;
 }
 
-/* Hashes the packets that the work-group currently processes, one packet per lane. `first` is the
+/* Hashes the packets that the work-group currently processes, one packet per thread. `first` is the
  * index of the first of these packets in the batch. */
 GW_GROUP void gw_ipsec_hash_round(const gw_work *work, gw_ipsec_suite suite,
                                   GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
@@ -325,8 +322,8 @@ GW_GROUP void gw_ipsec_hash_round(const gw_work *work, gw_ipsec_suite suite,
     gw_barrier();
     const gw_u32 steps = gw_ipsec_steps(suite, gw_ipsec_words_max(scratch));
     for (gw_u32 step = 0; step < steps; step++) {
-        /* The lanes that encrypt wrote the words of this block to the ring buffer in the previous
-         * step. */
+        /* In the previous step, the encrypting threads wrote the words of this block to the ring
+         * buffer. */
         if (step != 0 && suite.auth != GW_IPSEC_AUTH_NONE) {
             gw_ipsec_hash_block(&hash, suite, scratch, step - 1);
         }

@@ -2,7 +2,7 @@
  * Fast path for the headers of simple outbound packets (simple.h) at an even address, for
  * work-groups of a GPU. All other packets stay unchanged.
  *
- * A lane of a GPU waits hundreds of cycles for a load. The waits add up when loads depend on each
+ * A thread of a GPU waits hundreds of cycles for a load. The waits add up when loads depend on each
  * other, or follow stores that might change the loaded data. All loads therefore come first,
  * together. No branch comes before the stores, which write whole words.
  *
@@ -14,12 +14,12 @@
 
 #include "simple.h"
 
-/* GW_IPSEC_L2_WORDS is the number of words before the outer IP header. GW_IPSEC_SIMPLE_FRONT also
- * counts the outer IP header, the ESP header and an IV of 8 bytes. */
+/* GW_IPSEC_L2_WORDS is the number of words before the outer IP header. GW_IPSEC_SIMPLE_FRONT is the
+ * number of words up to the end of the IV, with an IV of 8 bytes. */
 #define GW_IPSEC_L2_WORDS     4u
 #define GW_IPSEC_SIMPLE_FRONT 13u
 
-/* Writes the ESP trailer as gw_ipsec_pad does, but with stores of whole words where possible.
+/* Writes the ESP trailer like gw_ipsec_pad, but with stores of whole words where possible.
  * `trailer` and the end of the padding must have even addresses. */
 GW_LANE void gw_ipsec_pad_words(GW_GLOBAL gw_u8 *trailer, gw_u32 pad_bytes, gw_u32 next_header)
 {
@@ -38,9 +38,9 @@ GW_LANE void gw_ipsec_pad_words(GW_GLOBAL gw_u8 *trailer, gw_u32 pad_bytes, gw_u
     *(GW_GLOBAL gw_u16 *)(trailer + pad_bytes) = (gw_u16)(next_header << 8 | pad_bytes);
 }
 
-/* Encapsulates packet `index` of a batch, if the packet is simple: IPv4 in a tunnel, without VLAN
- * tag and UDP header. Writes its headers and padding, and sets `out`. Returns the ESP header of the
- * packet. If the packet is not simple, returns 0 and writes nothing. */
+/* Encapsulates packet `index` of a batch if the packet is simple, which means IPv4 in a tunnel
+ * without VLAN tag and UDP header. Writes the headers and the padding, and sets `out`. Returns the
+ * packet's ESP header. If the packet is not simple, returns 0 and writes nothing. */
 GW_LANE GW_GLOBAL gw_u8 *gw_ipsec_encapsulate_simple(const gw_work *work, gw_ipsec_suite suite,
                                                      gw_ipsec_sas sas, gw_u32 index,
                                                      gw_ipsec_simple_out *out)
@@ -51,8 +51,8 @@ GW_LANE GW_GLOBAL gw_u8 *gw_ipsec_encapsulate_simple(const gw_work *work, gw_ips
     out->sa.spi = sa_front.word0;
     out->sa.flags = sa_front.word1;
     out->sa.bytes = sa_front.word3;
-    /* GW_ONCE forces the compiler to issue these loads here. Otherwise, it would move them after
-     * the branch below, where the lane would wait a second time. */
+    /* GW_ONCE forces the compiler to issue these loads here. After the branch below, the thread
+     * would wait for them separately. */
     out->sa.source = GW_ONCE(gw_u32, sa + 16);
     out->sa.destination = GW_ONCE(gw_u32, sa + 32);
     /* words of a descriptor: buffer | head, length | room, ... */
@@ -66,7 +66,7 @@ GW_LANE GW_GLOBAL gw_u8 *gw_ipsec_encapsulate_simple(const gw_work *work, gw_ips
         out->frame_bytes >= GW_ETHERNET_BYTES + GW_IPV4_BYTES && head >= 4 && head % 2 == 0;
 
     /* Load the words of the headers, starting two bytes before the frame. If the frame is too
-     * short, load the first words of the buffer instead and ignore them. */
+     * short, load and ignore the first words of the buffer instead. */
     const gw_u32 from = simple ? head - 2 : 0;
     const gw_u32 shift = 8 * (from & 2u);
     const GW_GLOBAL gw_u32 *words = (const GW_GLOBAL gw_u32 *)(buffer + (from & ~3u));
@@ -99,9 +99,9 @@ GW_LANE GW_GLOBAL gw_u8 *gw_ipsec_encapsulate_simple(const gw_work *work, gw_ips
     for (gw_u32 i = GW_IPSEC_L2_WORDS; i < GW_IPSEC_SIMPLE_FRONT; i++) {
         front[i] = gw_swap32(front[i]);
     }
-    /* If the frame's address is a multiple of 4, each stored word combines halves of two array
-     * elements. The last store is then a half word. For other addresses, the array elements are
-     * stored unchanged, and the first store is a half word. With CBC, other lanes write the IV. */
+    /* If the frame's address is a multiple of 4, each stored word combines two halves of array
+     * elements, and the last store has two bytes. Otherwise, the array elements are stored
+     * unchanged, and the first store has two bytes. With CBC, other threads write the IV. */
     const gw_u32 count = GW_IPSEC_SIMPLE_FRONT - (iv_bytes == 8 ? 0 : 2);
     GW_GLOBAL gw_u8 *to = buffer + head - 2 - added + shift / 8;
     GW_UNROLL

@@ -82,8 +82,8 @@ GW_ASSERT_OFFSET(gw_ipsec_sa, keys, 128);
 
 #define GW_IPSEC_PROTOCOL_ANY 256u
 
-/* A selector describes packets that an SA may carry, by addresses, protocol and ports (RFC 4301,
- * section 4.4.1.1). */
+/* Condition on the addresses, the protocol and the ports of the packets that an SA may carry,
+ * called a selector (RFC 4301, section 4.4.1.1). */
 typedef struct gw_ipsec_selector {
     gw_u32 source[4]; /* masked with the prefix length; IPv4 uses the first word */
     gw_u32 destination[4];
@@ -103,8 +103,8 @@ GW_STATIC_ASSERT(sizeof(gw_ipsec_selector) == 64, ipsec_selector_size);
 GW_ASSERT_OFFSET(gw_ipsec_selector, source_bits, 32);
 GW_ASSERT_OFFSET(gw_ipsec_selector, source_port_first, 40);
 
-/* Number of low bits of a packet's 64-bit parameter that hold its sequence number. The other bits
- * hold the index of its SA. */
+/* Number of low bits that hold the sequence number in the 64-bit value that the host passes with
+ * each packet. The other bits hold the index of the packet's SA. */
 #define GW_IPSEC_SEQUENCE_BITS 44u
 #define GW_IPSEC_SEQUENCE_MASK (((gw_u64)1 << GW_IPSEC_SEQUENCE_BITS) - 1)
 

@@ -4,8 +4,8 @@
 #ifndef GODWIT_IPSEC_MUTABLE_H
 #define GODWIT_IPSEC_MUTABLE_H
 
-/* Capacity for saved header fields, in bytes. It suffices for a whole IPv4 header. For IPv6, it
- * limits the mutable bytes of the IPv6 header and its extension headers. */
+/* Capacity for saved header fields, in bytes. It suffices for a whole IPv4 header. In IPv6 packets,
+ * it limits the number of mutable bytes. */
 #define GW_IPSEC_SAVED_BYTES 64u
 
 typedef struct gw_ipsec_saved {
@@ -146,10 +146,10 @@ GW_LANE void gw_ipsec_swap_address(GW_GLOBAL gw_u8 *one, GW_GLOBAL gw_u8 *other)
 }
 
 /*
- * Converts an outbound IPv6 routing header into the form that the receiver will see (RFC 4302,
- * section 3.3.3.1.2.1). It swaps the destination address with each remaining address of the route,
- * in the order of the route. To restore the header, it repeats the swaps in reverse order. Only
- * types 0 (RFC 2460, section 4.4) and 2 (RFC 6275, section 6.4) are supported.
+ * Changes an outbound IPv6 routing header to the value that the receiver will see (RFC 4302,
+ * section 3.3.3.1.2.1). It swaps the destination address with each remaining address of the route
+ * in order. To restore the header, it repeats the swaps in reverse order. Only types 0 (RFC 2460,
+ * section 4.4) and 2 (RFC 6275, section 6.4) are supported.
  */
 GW_LANE gw_u32 gw_ipsec_route(GW_GLOBAL gw_u8 *header, GW_GLOBAL gw_u8 *extension, gw_u32 length,
                               gw_u32 action, gw_ipsec_saved *saved, gw_u32 *count)

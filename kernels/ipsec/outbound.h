@@ -45,8 +45,8 @@ GW_LANE gw_ipsec_layout gw_ipsec_layout_of(const GW_GLOBAL gw_ipsec_sa *sa,
     if (ip.version != outer_version) {
         layout.error = GW_IPSEC_POLICY_MISMATCH;
     } else if (extensions.error == GW_IPSEC_OK && extensions.fragment) {
-        /* Transport mode is possible only for whole packets, not for fragments (RFC 4303, section
-         * 3.3.4). */
+        /* In transport mode, ESP and AH protect only whole packets, not fragments (RFC 4303,
+         * section 3.3.4). */
         layout.error = GW_IPSEC_FRAGMENT;
     }
     return layout;

@@ -39,7 +39,7 @@ GW_LANE gw_ipsec_inner gw_ipsec_inner_of(const GW_GLOBAL gw_u8 *packet, gw_u32 v
 {
     gw_ipsec_inner inner;
     inner.tos = gw_ipsec_tos(packet, version);
-    /* Routers do not fragment IPv6 packets (RFC 8200, section 5), so the outer IPv4 header gets the
+    /* IPv6 routers do not fragment packets (RFC 8200, section 5), so the outer IPv4 header gets the
      * DF (don't fragment) bit. */
     inner.df = version == 4 ? gw_load_be16(packet + 6) & GW_IPSEC_IPV4_DF : GW_IPSEC_IPV4_DF;
     return inner;
@@ -82,8 +82,8 @@ GW_LANE void gw_ipsec_write_outer(GW_GLOBAL gw_u8 *outer, const GW_GLOBAL gw_ips
 }
 
 /* Updates the IP header of a packet in transport mode. Sets the length to total_bytes, and the
- * field at offset next_header_at to `protocol`. The function adjusts the header checksum instead of
- * computing it again, so a wrong checksum stays wrong. */
+ * field at offset next_header_at to `protocol`. The header checksum is adjusted and not recomputed,
+ * so a wrong checksum stays wrong. */
 GW_LANE void gw_ipsec_rewrite_header(GW_GLOBAL gw_u8 *header, gw_u32 version, gw_u32 total_bytes,
                                      gw_u32 protocol, gw_u32 next_header_at)
 {

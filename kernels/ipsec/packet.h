@@ -40,8 +40,7 @@
 
 #include "fields.h"
 
-/* Lengths of an IP packet, which gw_ipsec_ip_parse has checked (RFC 791, section 3.1; RFC 8200,
- * section 3). */
+/* Checked lengths of an IP packet (RFC 791, section 3.1; RFC 8200, section 3). */
 typedef struct gw_ipsec_ip {
     gw_u32 version;      /* 4 or 6 */
     gw_u32 header_bytes; /* IPv4: 20..60; IPv6: 40, without extension headers */
@@ -92,8 +91,8 @@ GW_LANE void gw_ipsec_set_version(GW_GLOBAL gw_u8 *l3, gw_u32 version)
     gw_store_be16(l3 - 2, version == 4 ? GW_ETHER_TYPE_IPV4 : GW_ETHER_TYPE_IPV6);
 }
 
-/* Result of parsing the IPv6 extension headers of a packet. IPv4 packets have no extension headers.
- * Offsets count from the start of the parsed bytes. */
+/* Result of parsing the IPv6 extension headers of a packet, or the same fields for an IPv4 packet.
+ * Offsets are relative to the start of the parsed bytes. */
 typedef struct gw_ipsec_extensions {
     gw_u32 protocol;        /* protocol after all extension headers */
     gw_u32 at;              /* offset of that protocol's header */
@@ -127,9 +126,9 @@ GW_LANE gw_ipsec_extensions gw_ipsec_no_extensions(gw_u32 protocol, gw_u32 at,
     return extensions;
 }
 
-/* Parses IPv6 extension headers. The first header begins at offset `at`, and `protocol` is its
- * number. The field at offset next_header_at contains this number. The packet starts at `packet`
- * and has `bytes` bytes. */
+/* Parses IPv6 extension headers. The first header begins at offset `at`. Its number is `protocol`,
+ * which the field at offset next_header_at contains. The packet starts at `packet` and has `bytes`
+ * bytes. */
 GW_LANE gw_ipsec_extensions gw_ipsec_walk(const GW_GLOBAL gw_u8 *packet, gw_u32 bytes, gw_u32 at,
                                           gw_u32 protocol, gw_u32 next_header_at)
 {
@@ -159,9 +158,9 @@ GW_LANE gw_ipsec_extensions gw_ipsec_walk(const GW_GLOBAL gw_u8 *packet, gw_u32 
         extensions.next_header_at = extensions.at;
         extensions.protocol = packet[extensions.at];
         extensions.at += length;
-        /* ESP is inserted before the destination options and thus protects them. If a routing
-         * header follows the destination options, ESP is inserted after both, because each node on
-         * the route must read the options. */
+        /* ESP is inserted before the destination options, so that it protects them. If a routing
+         * header follows these options, ESP is inserted after both, because each node on the route
+         * must read the options. */
         if (kind != GW_PROTOCOL_DESTINATION) {
             extensions.insert_protocol = extensions.protocol;
             extensions.insert_at = extensions.at;
@@ -194,7 +193,7 @@ GW_LANE gw_u32 gw_ipsec_checksum_after(gw_u32 checksum, gw_u32 before, gw_u32 af
 }
 
 /* Copies an L2 header of 14 or 18 bytes. The source and the target must not overlap. All loads come
- * before the stores, so a GPU waits for memory only once. */
+ * before all stores, so a GPU waits for memory only once. */
 GW_LANE void gw_ipsec_move_l2(GW_GLOBAL gw_u8 *to, const GW_GLOBAL gw_u8 *from, gw_u32 bytes)
 {
     const gw_u64 front = gw_load_be64(from);
@@ -210,7 +209,7 @@ GW_LANE void gw_ipsec_move_l2(GW_GLOBAL gw_u8 *to, const GW_GLOBAL gw_u8 *from, 
 }
 
 /* Moves the L2 header and the headers that follow it towards the start of the buffer. `bytes`
- * modulo 4 must be 2, which is the case for an L2 header followed by IP headers. */
+ * modulo 4 must be 2, as for an L2 header followed by IP headers. */
 GW_LANE void gw_ipsec_move_forward(GW_GLOBAL gw_u8 *to, const GW_GLOBAL gw_u8 *from, gw_u32 bytes)
 {
     for (gw_u32 i = 0; i + 4 <= bytes; i += 4) {

@@ -41,8 +41,8 @@ GW_LANE gw_poly1305 gw_poly1305_words(gw_u32 a, gw_u32 b, gw_u32 c, gw_u32 d, gw
     return number;
 }
 
-/* Returns the number r of a Poly1305 key. The words a to d are the first half of the key, in which
- * the function clears the bits that RFC 8439, section 2.5 requires. */
+/* Returns the number r of a Poly1305 key. The words a to d are the first half of the key. The
+ * function clears some of their bits (RFC 8439, section 2.5). */
 GW_LANE gw_poly1305 gw_poly1305_clamp(gw_u32 a, gw_u32 b, gw_u32 c, gw_u32 d)
 {
     return gw_poly1305_words(a & 0x0fffffffu, b & 0x0ffffffcu, c & 0x0ffffffcu, d & 0x0ffffffcu, 0);
@@ -59,9 +59,8 @@ GW_LANE gw_poly1305 gw_poly1305_add(gw_poly1305 x, gw_poly1305 y)
 }
 
 /* Returns x * y modulo 2^130 - 5. The limbs of x must be below 2^28, and the limbs of y below 2^27.
- * The limbs of the product are below 2^26, except that the second limb may exceed this limit by one
- * bit. The part above 2^130 is multiplied by 5 and added, because 2^130 equals 5 modulo 2^130 - 5.
- */
+ * The limbs of the product are below 2^26, except the second limb, which may be below 2^27. The
+ * part above 2^130 is multiplied by 5 and added, because 2^130 equals 5 modulo 2^130 - 5. */
 GW_LANE gw_poly1305 gw_poly1305_multiply(gw_poly1305 x, gw_poly1305 y)
 {
     const gw_u64 x0 = x.limb0;
@@ -141,8 +140,8 @@ GW_LANE void gw_poly1305_tag(gw_poly1305 sum, const gw_u32 *s, gw_u32 *tag)
     }
     sum.limb1 += sum.limb0 >> 26;
     sum.limb0 &= GW_POLY1305_LIMB;
-    /* Compute whether the sum is at least 2^130 - 5. This is the case exactly if the sum plus 5 has
-     * a carry into bit 130. */
+    /* Check whether the sum is at least 2^130 - 5. It is if the sum plus 5 has a carry into bit
+     * 130. */
     gw_u32 carry = (sum.limb0 + 5) >> 26;
     carry = (sum.limb1 + carry) >> 26;
     carry = (sum.limb2 + carry) >> 26;

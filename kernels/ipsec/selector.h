@@ -10,8 +10,8 @@ GW_LANE gw_u32 gw_ipsec_has_ports(gw_u32 protocol)
     return protocol == 6 || protocol == 17 || protocol == 33 || protocol == 132 || protocol == 136;
 }
 
-/* The fields of a packet that selectors compare, above the IP layer: the protocol and the ports
- * (RFC 4301, section 4.4.1.1). */
+/* Fields above the IP layer that selectors compare: the protocol and the ports of a packet (RFC
+ * 4301, section 4.4.1.1). */
 typedef struct gw_ipsec_upper {
     gw_u32 protocol;
     gw_u32 has_ports;
@@ -19,9 +19,9 @@ typedef struct gw_ipsec_upper {
     gw_u32 destination_port;
 } gw_ipsec_upper;
 
-/* Returns the protocol and the ports of a packet of `bytes` bytes. `extensions` is the result of
- * parsing its extension headers. A fragment that is not the first one has no ports (RFC 4301,
- * section 7). */
+/* Returns the protocol and the ports of a packet of `bytes` bytes. `extensions` describes the
+ * packet's extension headers. Only the first fragment of a packet has ports (RFC 4301, section 7).
+ */
 GW_LANE gw_ipsec_upper gw_ipsec_upper_of(const GW_GLOBAL gw_u8 *packet, gw_u32 bytes,
                                          gw_ipsec_extensions extensions)
 {

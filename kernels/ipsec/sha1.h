@@ -1,5 +1,5 @@
-/* SHA-1 (FIPS 180-4, section 6.1) and HMAC-SHA1 (RFC 2104). The SA (security association) holds the
- * two states of HMAC in which the key is already hashed. */
+/* SHA-1 (FIPS 180-4, section 6.1) and HMAC-SHA1 (RFC 2104). The SA (security association) holds two
+ * hash states instead of the HMAC key, one after each key block. */
 #ifndef GODWIT_SHA1_H
 #define GODWIT_SHA1_H
 
@@ -21,8 +21,8 @@ typedef struct gw_sha1 {
 #define GW_SHA1_PARITY(b, c, d) ((b) ^ (c) ^ (d))
 #define GW_SHA1_MAJ(b, c, d)    (((b) & (c)) | ((d) & ((b) | (c))))
 
-/* Performs one of the 80 rounds of SHA-1. The round does not move the values of the five variables.
- * Instead, the caller permutes the variables that it passes. */
+/* Performs one of the 80 rounds of SHA-1. The caller permutes the five variables between rounds, so
+ * that no values move. */
 #define GW_SHA1_ROUND(f, k, a, b, c, d, e, word)                                                   \
     e += gw_rotate_left32(a, 5) + f(b, c, d) + (k) + (word);                                       \
     b = gw_rotate_left32(b, 30)
@@ -77,7 +77,7 @@ GW_LANE void gw_sha1_block(gw_sha1 *state, gw_u32 *w)
 }
 
 /* Hashes a text with SHA-1 and stores the digest in `state`. Before the call, `state` must be the
- * state after the block with the HMAC key. */
+ * hash state after the HMAC key block. */
 GW_LANE void gw_sha1_finish(gw_sha1 *state, gw_text text)
 {
     const gw_u32 bytes = text.bytes + text.suffix_bytes;
@@ -117,8 +117,8 @@ GW_LANE gw_sha1 gw_sha1_load(const GW_GLOBAL gw_u32 *words)
     return state;
 }
 
-/* Returns HMAC-SHA1 of a text (RFC 2104, section 2). `inner` is the SHA-1 state after the block
- * (key XOR ipad). `outer` is the state after the block (key XOR opad) (RFC 2104, section 4). */
+/* Returns HMAC-SHA1 of a text (RFC 2104, section 2). `inner` and `outer` are the SHA-1 states after
+ * the key blocks, which are the key XOR ipad and the key XOR opad (RFC 2104, section 4). */
 GW_APART gw_sha1 gw_hmac_sha1(const GW_GLOBAL gw_u32 *inner, const GW_GLOBAL gw_u32 *outer,
                               gw_text text)
 {

@@ -1,5 +1,5 @@
 /* SHA-256 (FIPS 180-4, section 6.2) and HMAC-SHA-256 (RFC 2104, RFC 4868). The SA (security
- * association) holds the two states of HMAC in which the key is already hashed. */
+ * association) holds two hash states instead of the HMAC key, one after each key block. */
 #ifndef GODWIT_SHA256_H
 #define GODWIT_SHA256_H
 
@@ -41,8 +41,8 @@ GW_TABLE gw_u32 gw_sha256_constants[64] = {
 #define GW_SHA256_SHIFT(x, i, j, k)                                                                \
     (gw_rotate_left32(x, 32 - (i)) ^ gw_rotate_left32(x, 32 - (j)) ^ ((x) >> (k)))
 
-/* Performs one of the 64 rounds of SHA-256. The round does not move the values of the eight
- * variables. Instead, the caller permutes the variables that it passes. */
+/* Performs one of the 64 rounds of SHA-256. The caller permutes the eight variables between rounds,
+ * so that no values move. */
 #define GW_SHA256_ROUND(a, b, c, d, e, f, g, h, word)                                              \
     h += GW_SHA256_TURN(e, 6, 11, 25) + GW_SHA256_CH(e, f, g) + (word);                            \
     d += h;                                                                                        \
@@ -97,7 +97,7 @@ GW_LANE void gw_sha256_block(gw_sha256 *state, gw_u32 *w)
 }
 
 /* Hashes a text with SHA-256 and stores the digest in `state`. Before the call, `state` must be the
- * state after the block with the HMAC key. */
+ * hash state after the HMAC key block. */
 GW_LANE void gw_sha256_finish(gw_sha256 *state, gw_text text)
 {
     const gw_u32 bytes = text.bytes + text.suffix_bytes;
@@ -141,8 +141,8 @@ GW_LANE gw_sha256 gw_sha256_load(const GW_GLOBAL gw_u32 *words)
     return state;
 }
 
-/* Returns HMAC-SHA-256 of a text. `inner` is the SHA-256 state after the block (key XOR ipad).
- * `outer` is the state after the block (key XOR opad) (RFC 2104, section 4). */
+/* Returns HMAC-SHA-256 of a text. `inner` and `outer` are the SHA-256 states after the key blocks,
+ * which are the key XOR ipad and the key XOR opad (RFC 2104, section 4). */
 GW_APART gw_sha256 gw_hmac_sha256(const GW_GLOBAL gw_u32 *inner, const GW_GLOBAL gw_u32 *outer,
                                   gw_text text)
 {

@@ -15,8 +15,8 @@
  * the IV. */
 #define GW_IPSEC_SIMPLE_WORDS 11u
 
-/* Returns whether an SA (security association) has the given variant and can carry simple packets
- * (IPv4 in a tunnel, without UDP header). */
+/* Returns whether an SA (security association) can carry simple packets of the given suite and
+ * direction. Simple packets are IPv4 packets in a tunnel, without UDP header. */
 GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_sa)(GW_NAME(gw_ipsec_sa_words) sa, gw_u32 variant)
 {
     const gw_u32 inbound =
@@ -70,9 +70,8 @@ GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_encapsulate_begin)(GW_NAME(gw_ipsec_
     return simple & GW_AT_LEAST(packet->head, added) & GW_AT_LEAST(packet->room_bytes + added, end);
 }
 
-/* Computes the words of the outer IP header and the ESP header. With CBC, the IV words contain the
- * nonce of gw_ipsec_cbc_iv, which is encrypted later. The words after the headers stay unchanged.
- */
+/* Computes the words of the outer IP header and the ESP header. With CBC, the IV words contain a
+ * nonce (gw_ipsec_cbc_iv) that is encrypted later. The words after the headers stay unchanged. */
 GW_WORDWISE void GW_NAME(gw_ipsec_simple_headers)(GW_WORD *words,
                                                   const GW_NAME(gw_ipsec_simple_out) * packet,
                                                   gw_ipsec_suite suite)
@@ -125,7 +124,7 @@ GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_decapsulate_begin)(GW_NAME(gw_ipsec_
            GW_EQUAL(packet->spi, packet->sa.spi);
 }
 
-/* Words of a packet after decryption. The checks compute the lengths of the packet from them. */
+/* Words of a packet after decryption, from which the checks compute the packet's lengths. */
 typedef struct GW_NAME(gw_ipsec_simple_content) {
     GW_WORD first; /* first word of the inner packet */
     GW_WORD last;  /* last word of the decrypted data */
@@ -136,12 +135,12 @@ typedef struct GW_NAME(gw_ipsec_simple_content) {
     GW_WORD pad_bytes;
 } GW_NAME(gw_ipsec_simple_content);
 
-/* Maximum number of padding bytes in a packet. ESP never needs more padding. */
+/* Maximum number of padding bytes that ESP needs in a packet. */
 #define GW_IPSEC_SIMPLE_PAD_BYTES 15u
 
 /* Checks the decrypted content of an inbound packet, except its padding bytes and its selectors.
- * Returns whether the content is an IPv4 packet with no more padding than ESP needs, and whether
- * its ECN stays unchanged. */
+ * Returns whether the content is an IPv4 packet with no more padding than ESP needs and with an ECN
+ * field that stays unchanged. */
 GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_decapsulate_end)(GW_NAME(gw_ipsec_simple_content) *
                                                              content)
 {

@@ -3,9 +3,8 @@
  * authentication algorithm. The file crates/function/src/ipsec/suite.rs contains the same list, and
  * a test compares both.
  *
- * The variant (kind of processing) of a packet is 2 * suite + direction. All packets of a bin (a
- * batch of packets for one function) have the same variant. All lanes of a work-group thus take the
- * same branches on the suite.
+ * The kind of processing of a packet is 2 * suite + direction. It is the same for all packets of a
+ * batch, so all threads of a work-group take the same branches.
  */
 #ifndef GODWIT_IPSEC_SUITE_H
 #define GODWIT_IPSEC_SUITE_H
@@ -72,8 +71,8 @@ GW_LANE gw_u32 gw_ipsec_direction(gw_u32 variant)
     return variant & 1u;
 }
 
-/* Table of all suites, each packed into one word: protocol | cipher << 8 | key_bytes << 16 | auth
- * << 24. A lookup is one load, whereas a switch would cost a GPU several branches. */
+/* Table of all suites. Each suite is packed into one word: protocol | cipher << 8 | key_bytes << 16
+ * | auth << 24. A lookup takes one load, whereas a switch takes a GPU several branches. */
 GW_TABLE gw_u32 gw_ipsec_suites[GW_IPSEC_SUITE_COUNT] = {
 #define GW_IPSEC_SUITE_ENTRY(number, name, protocol, cipher, key_bytes, auth)                      \
     (protocol) | (cipher) << 8 | (key_bytes) << 16 | (auth) << 24,
@@ -81,8 +80,8 @@ GW_TABLE gw_u32 gw_ipsec_suites[GW_IPSEC_SUITE_COUNT] = {
 #undef GW_IPSEC_SUITE_ENTRY
 };
 
-/* Returns the suite of a variant (2 * suite + direction). If the number of the suite is invalid,
- * the returned protocol is 0. */
+/* Returns the suite of a kind of processing (2 * suite + direction). If the number of the suite is
+ * invalid, the protocol of the result is 0. */
 GW_LANE gw_ipsec_suite gw_ipsec_suite_of(gw_u32 variant)
 {
     const gw_u32 number = variant >> 1;

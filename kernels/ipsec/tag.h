@@ -9,8 +9,8 @@
 #include "sha256.h"
 #include "text.h"
 
-/* Authentication tag: the first 16 bytes of the output of the algorithm, as big-endian words. The
- * ICV of a packet is the first icv_bytes bytes of the tag. */
+/* Authentication tag, which is the first 16 bytes of the algorithm's output, as big-endian words.
+ * The ICV of a packet is the first icv_bytes bytes of the tag. */
 typedef struct gw_ipsec_tag {
     gw_u32 words[4];
 } gw_ipsec_tag;
@@ -86,8 +86,8 @@ GW_LANE gw_ghash_element gw_ipsec_ghash_text(gw_ghash_element sum, const GW_GLOB
     return sum;
 }
 
-/* Completes the tag of GCM (SP 800-38D, section 7.1, steps 5 and 6). Adds the lengths and then the
- * encrypted first counter block to the GHASH sum. */
+/* Completes the tag of GCM (SP 800-38D, section 7.1, steps 5 and 6). Adds the lengths to the GHASH
+ * sum, and then the encrypted first counter block. */
 GW_LANE gw_ipsec_tag gw_ipsec_gcm_tag(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rounds,
                                       gw_ghash_element sum, gw_u32 aad_bytes, gw_u32 bytes,
                                       gw_u64 iv)

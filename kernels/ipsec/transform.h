@@ -4,8 +4,8 @@
  *   esp       | SPI, sequence | IV | encrypted data with padding | ICV |
  *   bytes            8       0/8/16         cipher_bytes          icv_bytes
  *
- * All packets of a bin (a batch of packets) have the same suite. All lanes of a work-group thus
- * take the same branches on the suite.
+ * All packets of a batch have the same suite, so all threads of a work-group take the same
+ * branches.
  */
 #ifndef GODWIT_IPSEC_TRANSFORM_H
 #define GODWIT_IPSEC_TRANSFORM_H
@@ -39,9 +39,9 @@ GW_LANE gw_aes_block gw_ipsec_cbc_iv(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rou
         gw_aes_words(sa->spi, (gw_u32)(sequence >> 32), (gw_u32)sequence, sa->destination[0]));
 }
 
-/* Returns the text that HMAC authenticates. The text is `data` and, with extended sequence numbers,
- * the upper half of the sequence number. This half is not in the packet (RFC 4303, section 2.2.1;
- * RFC 4302, section 2.5.1). */
+/* Returns the text that HMAC authenticates. The text is `data`, followed by the upper half of an
+ * extended sequence number, which is not in the packet (RFC 4303, section 2.2.1; RFC 4302, section
+ * 2.5.1). */
 GW_LANE gw_text gw_ipsec_text(const GW_GLOBAL gw_ipsec_sa *sa, const GW_GLOBAL gw_u8 *data,
                               gw_u32 bytes, gw_u64 sequence)
 {
@@ -74,8 +74,8 @@ GW_APART gw_ipsec_tag gw_ipsec_esp_tag(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec
 }
 
 /* Encrypts or decrypts data with CTR or ChaCha20, which are their own inverse. GCM and
- * ChaCha20-Poly1305 use the first block of the key stream for the tag. With these suites, the data
- * therefore uses the key stream from the second block on. */
+ * ChaCha20-Poly1305 use the first block of the key stream for the tag. With these suites, the key
+ * stream for the data therefore starts with the second block. */
 GW_LANE void gw_ipsec_stream(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
                              const GW_GLOBAL gw_u8 *iv, GW_GLOBAL gw_u8 *data, gw_u32 cipher_bytes)
 {

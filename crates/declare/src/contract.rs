@@ -86,11 +86,11 @@ impl Contract {
     /// Value of `reads_bytes` and `writes_bytes` that means a whole frame of any length.
     pub const ALL: u16 = u16::MAX;
 
-    /// Kernel number in a bin (a batch of packets) whose function has no kernel. Devices do nothing
-    /// for such a bin.
+    /// Kernel number in a batch of packets whose function has no kernel. Devices do nothing for
+    /// such a bin.
     pub const NO_KERNEL: u8 = u8::MAX;
 
-    /// Returns the kernel number for bins (batches of packets) of the function.
+    /// Returns the kernel number for batches of packets of the function.
     pub fn bin_kernel(&self) -> u8 {
         self.kernel.unwrap_or(Self::NO_KERNEL)
     }

@@ -20,8 +20,7 @@ pub struct Declaration {
     /// Whether the function has a kernel, which runs on any processor. Without a kernel, the part
     /// of the function that runs on the CPU determines every verdict.
     pub has_kernel: bool,
-    /// First word of the table image (the bytes of the function's tables), in little-endian byte
-    /// order.
+    /// First word of the binary image of the function's tables, in little-endian byte order.
     pub magic: u32,
     /// Part of the frame that the function reads, from the start of the frame.
     pub reads: Extent,
@@ -50,8 +49,8 @@ pub struct Declaration {
     pub counters: Vec<CounterDeclaration>,
     /// Numbers that C and Rust share.
     pub constants: Vec<Constant>,
-    /// Structs of the function's table image (the bytes of its tables), if Rust code of the
-    /// function builds this image.
+    /// Structs of the function's binary image of its tables, if Rust code of the function builds
+    /// this image.
     pub records: Vec<Record>,
     /// Parameters of the configuration.
     pub params: Vec<Param>,
@@ -104,14 +103,14 @@ pub struct HostUse {
     pub continues_on_device: bool,
 }
 
-/// Form of a kernel on devices. It tells how the work-items of a work-group share a bin (a batch of
-/// packets).
+/// Form of a kernel on devices. It tells how the work-items of a work-group share a batch of
+/// packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
     /// Each work-item processes whole packets.
     #[default]
     Lane,
-    /// All work-items of a work-group process one bin (a batch of packets) together.
+    /// All work-items of a work-group process one batch of packets together.
     Group,
     /// Like [`Form::Group`], but the work-items exchange words with each other. A device whose
     /// work-items cannot do this uses [`Form::Lane`].
@@ -420,7 +419,7 @@ impl Declaration {
         if self.verdict(name).is_some() { format!("drop_{name}") } else { name.to_owned() }
     }
 
-    /// Returns whether Rust code of the function builds its table image (the bytes of its tables).
+    /// Returns whether Rust code of the function builds its binary image of its tables.
     pub fn has_own_image(&self) -> bool {
         self.records.iter().any(|record| record.name == "image")
     }

@@ -1,5 +1,5 @@
-//! Memory layout of structs and of table images (the bytes of a function's tables). It follows the
-//! rules of C compilers.
+//! Memory layout of structs and of binary images of a function's tables. It follows the rules of C
+//! compilers.
 
 use crate::declaration::{Declaration, Flows, Param, ParamShape, Record};
 use crate::types::{Field, FieldType, Scalar};
@@ -84,8 +84,8 @@ fn size(kind: &FieldType, records: &[Record]) -> (usize, usize) {
 
 /// Size of the header of each table in a table image, in bytes.
 const TABLE_HEADER_BYTES: usize = 128;
-/// Size of the first fields of a table image (the bytes of a function's tables), in bytes. These
-/// fields are a magic number, a reserved word, and the size of the image.
+/// Size of the first fields of a binary image of a function's tables, in bytes. These fields are a
+/// magic number, a reserved word, and the size of the image.
 const HEADER_BYTES: usize = 16;
 /// Alignment of the parts of a table image, in bytes.
 const PART_ALIGN_BYTES: usize = 64;

@@ -13,11 +13,12 @@ pub const BUFFER_UNIT_BYTES: usize = 64;
 /// Verdict of a dropped packet. [`Outcome::reason`] then holds the reason for the drop.
 pub const VERDICT_DROP: u8 = 255;
 
-/// Value of [`Outcome::port`] for a flooded packet, which leaves through all ports of a port set
-/// except its ingress port. [`Outcome::value`] is then the index of the port set.
+/// Value of [`Outcome::port`] for a flooded packet. The packet leaves through all ports of a port
+/// set except its ingress port. [`Outcome::value`] is then the index of the port set.
 pub const PORT_FLOOD: u16 = u16::MAX;
 
-/// Location of one packet in the arena (`gw_descriptor`).
+/// Descriptor of one packet (`gw_descriptor`). It locates the packet's buffer and frame in the
+/// arena, the memory that holds all packets.
 ///
 /// ```text
 /// buffer*64            +head              +head+length        +room*64
@@ -64,8 +65,8 @@ impl Descriptor {
         self.buffer_offset() + usize::from(self.head)
     }
 
-    /// Returns the number of free bytes after the frame. Returns 0 if the frame does not fit into
-    /// its buffer.
+    /// Returns the number of free bytes after the frame, or 0 if the frame does not fit into its
+    /// buffer.
     pub fn tailroom_bytes(&self) -> usize {
         self.room_bytes().saturating_sub(usize::from(self.head) + usize::from(self.length))
     }
@@ -75,48 +76,46 @@ impl Descriptor {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Verdict of the packet: an index into the verdicts that the function declares, or
-    /// [`VERDICT_DROP`].
+    /// Verdict of the packet. It is [`VERDICT_DROP`] or an index into the verdicts that the
+    /// function declares.
     pub verdict: u8,
-    /// Reason for the drop, if the verdict is [`VERDICT_DROP`]: an index into the drop reasons that
-    /// the function declares.
+    /// Drop reason of the packet, if the verdict is [`VERDICT_DROP`]. It is an index into the drop
+    /// reasons that the function declares.
     pub reason: u8,
-    /// Egress port of the packet, if the verdict requires a port, or [`PORT_FLOOD`].
+    /// Egress port of the packet or [`PORT_FLOOD`], if the verdict requires a port.
     pub port: u16,
     /// Additional result. Its meaning depends on the function and the verdict.
     pub value: u32,
 }
 
 impl Outcome {
-    /// Returns the outcome of a dropped packet. `reason` is an index into the drop reasons that the
-    /// function declares.
+    /// Returns the outcome of a dropped packet. `reason` is an index into the drop reasons of the
+    /// function.
     pub const fn drop(reason: u8) -> Self {
         Self { verdict: VERDICT_DROP, reason, port: 0, value: 0 }
     }
 
-    /// Returns an outcome with the given verdict, which is an index into the verdicts that the
-    /// function declares.
+    /// Returns an outcome with the given verdict. `verdict` is an index into the verdicts of the
+    /// function.
     pub const fn verdict(verdict: u8) -> Self {
         Self { verdict, reason: 0, port: 0, value: 0 }
     }
 }
 
-/// A bin is a batch of packets for one function (`gw_bin`). One work-group of a device processes
-/// it.
+/// A batch of packets for one function (`gw_bin`). One work-group of a device processes the batch.
 ///
-/// All packets of a bin need the same kind of processing (variant), and their frames have similar
+/// All packets of the batch need the same kind of processing, and their frames have similar
 /// lengths.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bin {
-    /// Index of the bin's first packet in the packet arrays of the chunk (the bins that are
-    /// launched together).
+    /// Index of the first packet of this batch in the packet arrays of the kernel launch.
     pub first: u32,
     /// Number of packets.
     pub count: u16,
     /// Kernel number of the function.
     pub kernel: u8,
-    /// Variant (kind of processing) of all packets.
+    /// Kind of processing that all packets of the batch need.
     pub variant: u8,
     /// Index of the configured function in the table images.
     pub instance: u16,
@@ -126,31 +125,33 @@ pub struct Bin {
     pub length_class: u16,
     /// Row of the configured function in the device chain.
     pub row: u8,
-    /// Flags [`PART_MORE`] and [`PART_REST`], which connect the parts of a bin with several
-    /// variants (kinds of processing).
+    /// Flags [`PART_MORE`] and [`PART_REST`], for a batch whose packets need several kinds of
+    /// processing.
     pub part: u8,
 }
 
-/// Flag of [`Bin::part`]: the next [`Bin`] of the launch belongs to the same batch of packets. The
-/// work-group that runs this part also runs the next part (`GW_PART_MORE`).
+/// Flag of [`Bin::part`]. The next [`Bin`] of the launch is another part of the same batch, and the
+/// same work-group runs it (`GW_PART_MORE`).
 pub const PART_MORE: u8 = 1;
-/// Flag of [`Bin::part`]: the previous [`Bin`] of the launch belongs to the same batch of packets.
-/// Only the work-group that ran the previous part runs this part (`GW_PART_REST`).
+/// Flag of [`Bin::part`]. The previous [`Bin`] of the launch is another part of the same batch, and
+/// the same work-group runs this part (`GW_PART_REST`).
 pub const PART_REST: u8 = 2;
 
-/// Header of the device chain (`gw_chain`). The device chain lets a device run several functions
-/// one after another without returning packets to the host.
+/// Header of the function chain on a device (`gw_chain`). With this chain, the device runs several
+/// functions one after another without returning packets to the host.
 ///
-/// A [`ChainStage`] for each configured function follows the header. After these, a table of `u32`
-/// holds the next function for each configured function, class of packets and verdict.
+/// One [`ChainStage`] per configured function follows the header. The last part is a table of
+/// `u32`, which gives the next function of a packet by its last function, its class and its
+/// verdict.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chain {
-    /// Number of rows that each configured function has in the table of next functions. There is
-    /// one row for each class of packets. The value is 0 if there is no device chain.
+    /// Number of rows per configured function in the table that gives the next function of a
+    /// packet. Each class of packets has a row. The value is 0 if the device runs only one function
+    /// at a time.
     pub rows: u32,
-    /// Number of columns in each row, one for each verdict. A packet does not continue on the
-    /// device if its verdict has no column.
+    /// Number of columns in the table that gives the next function of a packet. Each verdict has a
+    /// column. Packets with a higher verdict return to the host.
     pub verdicts: u32,
     /// Number of configured functions.
     pub instances: u32,
@@ -158,71 +159,71 @@ pub struct Chain {
     pub reserved: [u32; 13],
 }
 
-/// Kernel and variant (kind of processing) with which a device runs one configured function after
-/// another function (`gw_chain_stage`).
+/// Kernel and kind of processing with which a device runs a configured function, if the packets
+/// come from another function on the device (`gw_chain_stage`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChainStage {
     /// Kernel number of the function.
     pub kernel: u32,
-    /// Variant (kind of processing) of all packets that the device passes to the function.
+    /// Kind of processing for all packets that come from another function on the device.
     pub variant: u32,
 }
 
-/// Marks the end of a packet's path on a device (`GW_HOP_NONE`).
+/// Value that marks the end of a packet's path on a device (`GW_HOP_NONE`).
 ///
-/// All other values of a hop name the function that processes the packet next. Bits 0 to 15 hold
-/// the index of this function. Bits 16 to 31 hold its rank in the order of execution. Functions
-/// with lower ranks run first.
+/// Any other value names the next function of the packet. Bits 0 to 15 hold the index of this
+/// function. Bits 16 to 31 hold its rank in the order of execution. Functions with lower ranks run
+/// first.
 pub const HOP_NONE: u32 = u32::MAX;
-/// Trail of a packet that ran through only one function on a device (`GW_TRAIL_NONE`).
+/// Trail of a packet that only one function has processed on a device (`GW_TRAIL_NONE`).
 ///
-/// The trail of a packet tells the host which path the packet took on a device. Each byte holds a
-/// verdict that led to a next function on the device. The first verdict is in the lowest byte, and
-/// unused bytes are 0xff.
+/// The trail records the path of a packet on a device, for the host. Each byte holds a verdict that
+/// led to a next function on the device. The first verdict is in the lowest byte, and unused bytes
+/// are 0xff.
 pub const TRAIL_NONE: u32 = u32::MAX;
 /// Maximum number of transitions between functions that a packet makes on a device (`GW_HOPS_MAX`).
 pub const HOPS_MAX: usize = 4;
-/// Size of the chain scratch per packet, in bytes (`GW_CHAIN_SCRATCH_BYTES`).
+/// Memory per packet that a work-group needs to run several functions, in bytes
+/// (`GW_CHAIN_SCRATCH_BYTES`).
 ///
-/// The chain scratch is memory in which a work-group collects the packets that continue to a next
-/// function on the device. Its capacity is a multiple of [`MAILBOX_SLOT_PACKETS`]. The host zeroes
-/// the memory once.
+/// In this memory, a work-group collects the packets that continue to a next function on the
+/// device. The capacity is a multiple of [`MAILBOX_SLOT_PACKETS`] packets. The host fills the
+/// memory with zeros once.
 pub const CHAIN_SCRATCH_PACKET_BYTES: usize = 40;
 
-/// Header of a mailbox, the queue through which the host gives batches of packets to one persistent
-/// work-group (`gw_mailbox`). The slots of the queue follow the header ([`MailboxSlot`]).
+/// Header of the queue through which the host gives batches of packets to one persistent work-group
+/// (`gw_mailbox`). The slots of the queue follow the header ([`MailboxSlot`]).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mailbox {
     /// Number of slots that the host has filled, modulo 2^32. The host writes it.
     pub posted: u32,
-    /// Stop request, written by the host. If it is not 0, the work-group ends after the last filled
-    /// slot.
+    /// Stop request of the host. If it is not 0, the work-group ends after the last filled slot.
     pub stop: u32,
-    /// Address range of the packet buffers of the bin that the host posted last ([`extent`]). The
+    /// Address range of the packet buffers in the slot that the host filled last ([`extent`]). The
     /// host writes it.
     pub extent: u64,
     /// Must be 0.
     pub reserved_host: [u32; 12],
     /// Number of slots that the work-group has processed, modulo 2^32. The work-group writes it.
     pub finished: u32,
-    /// State of the work-group, written by the work-group: first [`MAILBOX_POLLING`], then
-    /// [`MAILBOX_ENDED`].
+    /// State of the work-group, which is first [`MAILBOX_POLLING`] and then [`MAILBOX_ENDED`]. The
+    /// work-group writes it.
     pub running: u32,
     /// Must be 0.
     pub reserved_device: [u32; 14],
 }
 
-/// Maximum length of the address range that [`extent`] returns, in buffer units of 64 bytes
+/// Maximum length of the address range that [`extent`] returns, in units of 64 bytes
 /// (`GW_EXTENT_UNITS_MAX`).
 pub const EXTENT_UNITS_MAX: u32 = 192;
 
-/// Returns the value of [`Mailbox::extent`] for a bin (a batch of packets): the address range of
-/// its packet buffers.
+/// Returns the value of [`Mailbox::extent`], which is the address range of the packet buffers of a
+/// batch.
 ///
 /// If the buffers are not contiguous in the order of `descriptors`, the length of the range is 0.
-/// `posted` is the value that [`Mailbox::posted`] has after the host has posted the bin.
+/// `posted` is the value that [`Mailbox::posted`] has after the host has posted the batch.
 pub fn extent(descriptors: &[Descriptor], posted: u32) -> u64 {
     let tag = u64::from(posted as u16) << 48;
     let Some(first) = descriptors.first() else { return tag };
@@ -237,28 +238,28 @@ pub fn extent(descriptors: &[Descriptor], posted: u32) -> u64 {
     if units > EXTENT_UNITS_MAX { tag } else { tag | u64::from(units) << 32 | u64::from(first.buffer) }
 }
 
-/// Value of [`Mailbox::running`] while the work-group polls the mailbox.
+/// Value of [`Mailbox::running`] while the work-group polls the queue.
 pub const MAILBOX_POLLING: u32 = 1;
 /// Value of [`Mailbox::running`] after the work-group has ended.
 pub const MAILBOX_ENDED: u32 = 2;
 
-/// The capacity of a mailbox slot must be a multiple of this number of packets. Slots then begin at
+/// The capacity of a queue slot must be a multiple of this number of packets. Slots then begin at
 /// multiples of 64 bytes.
 pub const MAILBOX_SLOT_PACKETS: usize = 16;
 
-/// Layout of a slot in a mailbox (queue between host and work-group). All offsets are bytes from
-/// the start of the slot.
+/// Layout of a slot in the queue from the host to a work-group. All offsets are in bytes from the
+/// start of the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MailboxSlot {
     /// Size of the slot, in bytes.
     pub bytes: usize,
-    /// Offset of the packet descriptors. The description of the bin precedes them.
+    /// Offset of the packet descriptors, which follow the [`Bin`].
     pub descriptors: usize,
     /// Offset of the parameters.
     pub parameters: usize,
     /// Offset of the outcomes.
     pub outcomes: usize,
-    /// Offset of the trails, which record the functions that each packet passed.
+    /// Offset of the trails, which record the path of each packet on the device.
     pub trails: usize,
 }
 
@@ -320,7 +321,7 @@ mod tests {
         let tag = 7_u64 << 48;
         let side_by_side = [buffer(1000, 2), buffer(1002, 3), buffer(1005, 2)];
         assert_eq!(extent(&side_by_side, 0x1_0007), tag | 7 << 32 | 1000);
-        // The address range has length 0 if the buffers have a gap, are in the wrong order, or are
+        // The range has length 0 if the packet buffers have a gap, are in the wrong order, or are
         // one unit too long. The upper bits still hold `posted`.
         assert_eq!(extent(&[side_by_side[0], side_by_side[2]], 7), tag);
         assert_eq!(extent(&[side_by_side[1], side_by_side[0]], 7), tag);

@@ -49,7 +49,7 @@ GW_AVX512 gw_u32 gw_avx512_sort(const gw_descriptor *descriptors, gw_u32 count, 
  * fewer packets, the unused SIMD lanes repeat the last packet. */
 typedef struct gw_avx512_upcoming {
     gw_u8 *frame[GW_AVX512_LANES] __attribute__((aligned(64)));
-    gw_u32 index[GW_AVX512_LANES] __attribute__((aligned(64)));       /* indices in the bin */
+    gw_u32 index[GW_AVX512_LANES] __attribute__((aligned(64)));       /* indices in the batch */
     gw_u32 head_length[GW_AVX512_LANES] __attribute__((aligned(64))); /* length << 16 | head */
     gw_u32 room[GW_AVX512_LANES] __attribute__((aligned(64)));
     gw_u32 sequence[2][GW_AVX512_LANES] __attribute__((aligned(64))); /* upper and lower halves */
@@ -61,10 +61,10 @@ typedef struct gw_avx512_upcoming {
 /* State of the processing of a batch of packets. */
 typedef struct gw_avx512_batch {
     const gw_bin_call *call;
-    gw_u32 first; /* index of the first packet in the bin */
+    gw_u32 first; /* index of the first packet in `call` */
     gw_u32 count;
     gw_u32 next;        /* index in `order` of the next packet */
-    gw_u32 consecutive; /* `order` is the order of the bin */
+    gw_u32 consecutive; /* `order` is the order of arrival */
     gw_u16 order[GW_AVX512_BATCH];
     gw_avx512_upcoming upcoming;
 } gw_avx512_batch;

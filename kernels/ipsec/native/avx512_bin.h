@@ -1,5 +1,4 @@
-/* Processes a bin (a batch of packets with the same suite and direction), sixteen packets at a
- * time. */
+/* Processes a batch of packets, sixteen packets at a time. */
 #ifndef GODWIT_IPSEC_AVX512_BIN_H
 #define GODWIT_IPSEC_AVX512_BIN_H
 

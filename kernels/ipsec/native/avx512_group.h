@@ -30,7 +30,7 @@ typedef struct gw_avx512_group {
     /* Fields that are used only for groups of simple inbound packets. */
     gw_u32 slots_filled; /* 1: the slots are filled */
     gw_u32 accepts_any;  /* 1: the SAs accept any inner packet */
-    gw_u32 index[GW_AVX512_LANES] __attribute__((aligned(64)));       /* indices in the bin */
+    gw_u32 index[GW_AVX512_LANES] __attribute__((aligned(64)));       /* indices in the batch */
     gw_u32 head_length[GW_AVX512_LANES] __attribute__((aligned(64))); /* see gw_avx512_upcoming */
     gw_u32 ecn[GW_AVX512_LANES] __attribute__((aligned(64)));         /* ECN of the outer header */
 } gw_avx512_group;

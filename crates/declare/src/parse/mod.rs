@@ -74,9 +74,8 @@ fn read(head: &Head<'_>, mut root: Section<'_>) -> Result<Declaration, Error> {
     Ok(Declaration { alias, commands, ..declaration })
 }
 
-/// Returns the default magic number of a table image (the bytes of the function's tables). It
-/// consists of the first four characters of the function's name in upper case. Spaces follow a
-/// shorter name.
+/// Returns the default magic number of a binary image of the function's tables. It consists of the
+/// first four characters of the function's name in upper case. Spaces follow a shorter name.
 fn default_magic(name: &str) -> [u8; 4] {
     let mut magic = [b' '; 4];
     for (byte, letter) in magic.iter_mut().zip(name.bytes()) {

@@ -1,6 +1,6 @@
-//! Sequence numbers that each SA may use. The state folder (durable storage) permits the numbers up
-//! to a ceiling. A worker asks for more numbers when it reaches a mark below the ceiling. Another
-//! thread first writes the higher ceiling to the state folder and then stores it here.
+//! Sequence numbers that each SA may use. The state folder on disk permits the numbers up to a
+//! ceiling. A worker asks for more numbers when it reaches a mark below the ceiling. Another thread
+//! first writes the higher ceiling to the state folder and then stores it here.
 //!
 //! ```text
 //! sequence          mark                  ceiling
@@ -35,7 +35,7 @@ const AHEAD_S: f64 = 2.0;
 /// Sequence numbers that one SA may use.
 #[derive(Default)]
 struct Grant {
-    /// Last sequence number that the state folder (durable storage) permits.
+    /// Last sequence number that the state folder on disk permits.
     ceiling: AtomicU64,
     /// When an SA has used this sequence number, its worker asks for a higher ceiling.
     mark: AtomicU64,
@@ -46,7 +46,7 @@ struct Grant {
     is_requested: AtomicBool,
 }
 
-/// SA whose sequence numbers are reserved in the state folder (durable storage).
+/// SA whose sequence numbers are reserved in the state folder on disk.
 struct User {
     name: KeyName,
     is_inbound: bool,
@@ -59,8 +59,8 @@ struct User {
     at: (u64, Instant),
 }
 
-/// Sequence numbers that all SAs of a function may use. Without a state folder (durable storage),
-/// all numbers are permitted.
+/// Sequence numbers that all SAs of a function may use. Without a state folder on disk, all numbers
+/// are permitted.
 #[derive(Default)]
 pub(super) struct Grants {
     durable: OnceLock<Durable>,
@@ -79,8 +79,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Grants {
-    /// Permits only sequence numbers that are reserved in the state folder (durable storage). The
-    /// function is called once, before packets arrive.
+    /// Permits only sequence numbers that are reserved in the state folder on disk. The function is
+    /// called once, before packets arrive.
     pub(super) fn use_folder(&self, state: Arc<State>, capacity: usize) {
         let grants = (0..capacity).map(|_| Grant::default()).collect();
         let durable = Durable { state, grants, requests: Mutex::default(), users: Mutex::default() };

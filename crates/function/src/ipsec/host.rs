@@ -54,8 +54,8 @@ impl IpsecHost {
         }
     }
 
-    /// Returns the variant (kind of processing) and the parameter for the kernel. If the packet
-    /// needs no kernel, returns its verdict or drop reason instead.
+    /// Returns the kind of processing and the parameter for the kernel. If the packet needs no
+    /// kernel, returns its verdict or drop reason instead.
     #[inline(always)]
     fn assign_number(&self, decision: Decision, frame_bytes: u16) -> Result<(u8, u64), Outcome> {
         let states = &self.database.states;
@@ -213,8 +213,8 @@ impl HostHalf for IpsecHost {
     }
 }
 
-/// Records all packets of a bin (a batch of packets for one function) as authentic. This separate
-/// loop handles the usual case that the kernel drops no packet. Its state fits into registers.
+/// Records all packets of a batch of packets as authentic. This separate loop handles the usual
+/// case that the kernel drops no packet. Its state fits into registers.
 #[inline(never)]
 fn accept_all(states: &States, descriptors: &[Descriptor], parameters: &[u64], outcomes: &mut [Outcome]) {
     for ((descriptor, &parameter), outcome) in descriptors.iter().zip(parameters).zip(outcomes) {

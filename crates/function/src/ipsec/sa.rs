@@ -221,8 +221,8 @@ impl Sa {
         if self.esn { (1 << super::SEQUENCE_BITS) - 1 } else { u32::MAX.into() }
     }
 
-    /// Returns the name of the SA's sequence numbers in the state folder (durable storage). It
-    /// stays the same after a restart. Returns `None` if the SA accepts repeated sequence numbers.
+    /// Returns the name of the SA's sequence numbers in the state folder on disk. It stays the same
+    /// after a restart. Returns `None` if the SA accepts repeated sequence numbers.
     pub(super) fn durable_name(&self) -> Option<[u8; 32]> {
         use sha2::{Digest, Sha256};
         if self.is_inbound() && self.replay_window == 0 {

@@ -171,7 +171,7 @@ pub(super) struct States {
     /// `bucket_rings` blocks of [`RINGS`] rings.
     rings: Box<[OnceLock<Box<[Ring; RINGS]>>]>,
     bucket_rings: usize,
-    /// Sequence numbers that the state folder (durable storage) permits.
+    /// Sequence numbers that the state folder on disk permits.
     pub(super) grants: Grants,
     /// Whether an event of an SA has not yet been reported to the operator.
     has_events: AtomicBool,
@@ -239,8 +239,8 @@ impl States {
         hot.facts.store(SaFacts::new(sa).0, Relaxed);
     }
 
-    /// Returns the variant (kind of processing) and the sequence number for the next packet of an
-    /// outbound SA, or the drop reason. Sequence numbers start at 1 (RFC 4303, section 2.2).
+    /// Returns the kind of processing and the sequence number for the next packet of an outbound
+    /// SA, or the drop reason. Sequence numbers start at 1 (RFC 4303, section 2.2).
     #[inline]
     pub(super) fn next(&self, index: u32, frame_bytes: u64) -> Result<(u8, u64), u8> {
         // Only the worker that owns the SA writes these fields, so the loads and stores need no
@@ -299,8 +299,8 @@ impl States {
         Ok(())
     }
 
-    /// Returns the variant (kind of processing) and the full sequence number of an inbound packet,
-    /// or the drop reason. `sequence_low` is the lower half of the sequence number.
+    /// Returns the kind of processing and the full sequence number of an inbound packet, or the
+    /// drop reason. `sequence_low` is the lower half of the sequence number.
     #[inline(always)]
     pub(super) fn check(&self, index: u32, sequence_low: u32) -> Result<(u8, u64), u8> {
         let hot = self.hot(index);
@@ -358,8 +358,8 @@ impl States {
     }
 
     /// Returns the value of [`Hot::sequence`] after a packet whose number exceeds the permitted
-    /// sequence numbers. Returns the drop reason if the state folder (durable storage) does not
-    /// permit this number yet.
+    /// sequence numbers. Returns the drop reason if the state folder on disk does not permit this
+    /// number yet.
     #[cold]
     #[inline(never)]
     fn extend(&self, index: u32, sequence: u64) -> Result<u64, u8> {

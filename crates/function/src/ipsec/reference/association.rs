@@ -10,7 +10,7 @@ use super::super::suite::{Suite, variant};
 use super::ip::Headers;
 use super::{crypto, ip};
 
-/// Returns the variant (kind of processing) for packets of an SA.
+/// Returns the kind of processing for packets of an SA.
 pub(super) fn variant_of(sa: &Sa) -> u8 {
     variant(sa.suite, sa.is_inbound())
 }
