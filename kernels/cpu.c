@@ -14,8 +14,7 @@
 
 void GW_SYMBOL(gw_run_bin)(gw_u32 kernel, const gw_bin_call *call);
 
-/* Runs a kernel over one bin (a batch of packets for one function). Does nothing if no kernel has
- * this number. */
+/* Runs a kernel over one batch of packets. Does nothing if no kernel has this number. */
 void GW_SYMBOL(gw_run_bin)(gw_u32 kernel, const gw_bin_call *call)
 {
     gw_run(kernel, call);

@@ -103,7 +103,7 @@ gw_u32 gw_custom_interleaves(void)
     return GW_CUSTOM_INTERLEAVES;
 }
 
-/* Runs the kernel over one bin. */
+/* Runs the kernel over one batch. */
 void gw_custom_run_bin(gw_u32 kernel, const gw_bin_call *call)
 {
     (void)kernel;

@@ -13,8 +13,8 @@
 
 void gw_native_avx512(gw_u32 kernel, const gw_bin_call *call);
 
-/* Runs a kernel over one bin (a batch of packets for one function) with AVX-512. Does nothing if
- * there is no AVX-512 form of the kernel or variant. */
+/* Runs a kernel over one batch of packets with AVX-512. Does nothing if there is no AVX-512 form of
+ * the kernel or variant. */
 void gw_native_avx512(gw_u32 kernel, const gw_bin_call *call)
 {
     if (kernel == GW_IPSEC_NUMBER && gw_avx512_covers(call->variant)) {

@@ -99,9 +99,9 @@ pub(super) fn cpu_text(root: &Path, out: &Path, functions: &Functions) -> CpuTex
 }
 
 impl CpuText {
-    /// Writes `cpu.c` for one level (set of CPU features), with packet loops that gopt has
-    /// transformed. Returns the path of the file. The text differs between levels, because
-    /// predefined macros of the compiler differ.
+    /// Writes `cpu.c` for one level, with packet loops that gopt has transformed. Returns the path
+    /// of the file. The text differs between levels, because predefined macros of the compiler
+    /// differ.
     pub(super) fn write_transformed(&self, build: &cc::Build, folder: &Path) -> PathBuf {
         let options = gopt::Options {
             name: "cpu.c",

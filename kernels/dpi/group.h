@@ -29,8 +29,8 @@
 /* Maximum number of work-items that search packets. All other work-items of the work-group only
  * wait at barriers. */
 #define GW_DPI_GROUP_LANES 256u
-/* Maximum number of work-items per packet. Several work-items share a packet if the bin (a batch of
- * packets) has fewer packets than the work-group has work-items. */
+/* Maximum number of work-items per packet. Several work-items share a packet if the batch has fewer
+ * packets than the work-group has work-items. */
 #define GW_DPI_PACKET_LANES_MAX 32u
 /* Typical length of the Ethernet, IPv4 and UDP headers. It is used to estimate payload lengths from
  * frame lengths. */
@@ -47,8 +47,8 @@ typedef struct gw_dpi_scratch {
     gw_dpi_part parts[2][GW_DPI_GROUP_LANES]; /* of even and of odd rounds */
 } gw_dpi_scratch;
 
-/* Tells which work-items search which packets of a bin (a batch of packets). All work-items of the
- * work-group compute the same values. */
+/* Tells which work-items search which packets of a batch. All work-items of the work-group compute
+ * the same values. */
 typedef struct gw_dpi_shares {
     gw_u32 run_up_bytes;  /* bytes that a work-item reads before its segment */
     gw_u32 segment_bytes; /* minimum length of a segment */
@@ -245,8 +245,8 @@ GW_LANE void gw_dpi_merge(const GW_LOCAL gw_dpi_part *parts, gw_u32 lanes, gw_ou
     gw_verdict(outcome, count == 0 ? GW_DPI_CLEAN : GW_DPI_MATCH, count, first);
 }
 
-/* Searches all packets of a bin (a batch of packets), in several rounds. All work-items of the
- * work-group run the same rounds.
+/* Searches all packets of a batch, in several rounds. All work-items of the work-group run the same
+ * rounds.
  *
  * One barrier per round is enough, because even and odd rounds use separate result arrays. A
  * work-item writes results of round r + 2 only after the barrier of round r + 1. Before this

@@ -1,6 +1,6 @@
 /*
- * Runs one chunk (the bins of one launch) through the kernel gw_chunk or gw_persistent. This file
- * is included after the CUDA text of the kernels.
+ * Runs one submission through the kernel gw_chunk or gw_persistent. This file is included after the
+ * CUDA text of the kernels.
  *
  *   PROGRAM input output
  *
@@ -58,12 +58,11 @@ template <typename T> struct Array {
     }
 };
 
-/* Values of Header::mode. The mode selects how the work-groups of the kernel get packets and bins
- * (batches of packets for one function). */
+/* Values of Header::mode. The mode selects how the work-groups of the kernel get packets and
+ * batches. */
 enum Mode : uint64_t { IN_PLACE, BY_GROUP, PERSISTENT };
 
-/* The per-packet arrays of a chunk (the bins of one launch). Host memory and device memory use the
- * same layout. */
+/* The per-packet arrays of a submission. Host memory and device memory use the same layout. */
 struct Arrays {
     static constexpr size_t ALIGN = 64, COUNT = 4;
     static constexpr size_t SIZES[COUNT] = {sizeof(gw_u64), sizeof(gw_descriptor),
@@ -118,8 +117,8 @@ struct Arrays {
 constexpr gw_u32 SLOTS = 4;
 
 /* The emulated host of all persistent work-groups. It serves one work-group after another. It gives
- * each work-group its part of the bins (batches of packets), a few at a time. It stops the
- * work-group when these bins are finished. */
+ * each work-group its part of the batches of packets, a few at a time. It stops the work-group when
+ * these batches are finished. */
 struct Host {
     Array<gw_bin> &bins;
     Array<gw_descriptor> &descriptors;
@@ -164,8 +163,8 @@ struct Host {
         return (gw_u8 *)(box(block) + 1) + count % SLOTS * GW_MAILBOX_SLOT_BYTES(bin_packets);
     }
 
-    /* Posts the next bin (batch of packets) to the mailbox of the current work-group. Bin i of the
-     * chunk belongs to work-group i % blocks. */
+    /* Posts the next batch of packets to the mailbox of the current work-group. Batch i of the
+     * submission belongs to work-group i % blocks. */
     void post()
     {
         gw_bin bin = bins.values[next];
@@ -185,9 +184,9 @@ struct Host {
         next += blocks;
     }
 
-    /* Returns the address range that the buffers of a bin (a batch of packets) occupy, in the
-     * format of abi.h. At random, it returns the outdated range of the previous bin instead,
-     * because kernels must accept both. */
+    /* Returns the address range that the buffers of a batch of packets occupy, in the format of
+     * abi.h. At random, it returns the outdated range of the previous batch instead, because
+     * kernels must accept both. */
     gw_u64 extent(const gw_descriptor *buffers, gw_u32 count)
     {
         gw_u32 units = 0;
@@ -232,7 +231,7 @@ struct Host {
         while (collected != box(block)->finished) {
             collect();
         }
-        /* Post up to three bins, if there are free slots. */
+        /* Post up to three batches, if there are free slots. */
         random = random * 6364136223846793005u + 1442695040888963407u;
         for (uint64_t count = random >> 40 & 3;
              count != 0 && posted - collected < SLOTS && next < bins.count; count--) {

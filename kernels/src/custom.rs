@@ -9,8 +9,7 @@ use crate::Level;
 
 /// Source text for the CPU. Comment lines mark the parts that a user's function replaces.
 const CPU: &str = include_str!(concat!(env!("OUT_DIR"), "/custom.c"));
-/// Template of the loop over the packets of a bin (a batch of packets for one function). In this
-/// loop, gopt interleaves the packets.
+/// Template of the loop over the packets of a batch. In this loop, gopt interleaves the packets.
 const LOOP: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/dialect/loop_gopt.c"));
 /// The headers of the table types that a function can declare, by the name of the type.
 const SHAPES: &[(&str, &str)] = &[

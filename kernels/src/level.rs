@@ -5,8 +5,8 @@ use core::fmt;
 
 use godwit_abi::{Descriptor, Outcome};
 
-/// Arguments of a kernel on the CPU for one bin (a batch of packets for one function). The C struct
-/// is `gw_bin_call` in `dialect/loops_cpu.h`.
+/// Arguments of a kernel on the CPU for one batch of packets. The C struct is `gw_bin_call` in
+/// `dialect/loops_cpu.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BinCall {
@@ -15,7 +15,7 @@ pub struct BinCall {
     /// Table image of the function, aligned to 64 bytes. The pointer may be null if the function
     /// has no tables.
     pub image: *const u8,
-    /// Descriptors of the packets in the bin. The kernel may change their fields `head` and
+    /// Descriptors of the packets in the batch. The kernel may change their fields `head` and
     /// `length`.
     pub descriptors: *mut Descriptor,
     /// Parameters for the kernel, one per packet. The part of the function that runs on the worker
@@ -23,13 +23,13 @@ pub struct BinCall {
     pub parameters: *const u64,
     /// Outcomes, one per packet. The kernel writes them.
     pub outcomes: *mut Outcome,
-    /// Number of packets in the bin.
+    /// Number of packets in the batch.
     pub count: u32,
     /// Variant of the function, the same for all packets.
     pub variant: u32,
-    /// Number of packets that a kernel of [`GOPT_KERNELS`] interleaves (processes in alternation).
-    /// With 0 or 1, the kernel processes one packet after another. With 0, it also prefetches
-    /// frames. All other kernels ignore this field.
+    /// Number of packets that a kernel of [`GOPT_KERNELS`] interleaves. With 0 or 1, the kernel
+    /// processes one packet after another. With 0, it also prefetches frames. All other kernels
+    /// ignore this field.
     pub group: u32,
 }
 
@@ -84,7 +84,7 @@ impl Level {
         (self.supported)()
     }
 
-    /// Runs a kernel over one bin. Does nothing if there is no kernel of this number.
+    /// Runs a kernel over one batch. Does nothing if there is no kernel of this number.
     ///
     /// # Safety
     ///

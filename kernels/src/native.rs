@@ -1,5 +1,5 @@
-//! Native forms of kernels: C code for one kind of CPU that processes all packets of a bin (a batch
-//! of packets for one function) at once.
+//! Native forms of kernels: C code for one kind of CPU that processes all packets of a batch at
+//! once.
 
 use core::fmt;
 
@@ -37,7 +37,7 @@ impl Native {
         (self.covers)(u32::from(kernel), u32::from(variant)) != 0
     }
 
-    /// Runs a kernel over one bin. Does nothing if the form does not include the kernel and
+    /// Runs a kernel over one batch. Does nothing if the form does not include the kernel and
     /// variant.
     ///
     /// # Safety

@@ -1,5 +1,5 @@
-//! Caches compiled libraries on disk. The key of a library is the SHA-256 digest of everything that
-//! determines its content. This includes the source text, the compiler, and the compiler flags.
+//! Caches compiled libraries on disk. The name of a cached library is a SHA-256 digest of the
+//! source text, the compiler and the compiler flags.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{Error, source};
 
-/// Permission bits of a file mode for all users except the owner of the file.
+/// Permission bits of all users except the owner of a file.
 const OTHERS: u32 = 0o077;
 
 /// Folder of compiled libraries, with mode 0700.
@@ -81,8 +81,8 @@ impl Cache {
         self.folder.join(key).with_extension(extension)
     }
 
-    /// Returns the path of the library with this key. Returns `None` if the cache has no such
-    /// library, or if its content has changed since it was stored.
+    /// Returns the path of the cached library `key`. Returns `None` if the cache does not contain
+    /// the library, or if the library's content has changed since it was stored.
     pub(crate) fn find(&self, key: &str) -> Result<Option<PathBuf>, Error> {
         let path = self.path(key, "so");
         let (Ok(object), Ok(sum)) = (fs::read(&path), fs::read_to_string(self.path(key, "sha256"))) else {
@@ -95,8 +95,8 @@ impl Cache {
         Ok((sum.trim() == digest(&[&object])).then_some(path))
     }
 
-    /// Stores a library under a key. Each file is renamed atomically, because another process may
-    /// store the same library at the same time.
+    /// Stores a library under the name `key`. Each file is renamed atomically, because another
+    /// process may store the same library at the same time.
     pub(crate) fn store(&self, key: &str, object: &[u8]) -> Result<PathBuf, Error> {
         let path = self.path(key, "so");
         self.write(&path, object)?;

@@ -1,5 +1,5 @@
-//! Runs the C compiler of the system to compile a function that a user wrote. Compiles it once per
-//! level (set of CPU features).
+//! Compiles functions that users write, with the C compiler of the system. Compiles each function
+//! once per x86-64 level, such as x86-64-v3.
 
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -17,8 +17,8 @@ use crate::{Error, inspect, sandbox, text};
 const COMPILERS: &[&str] = &["/usr/bin/cc", "/usr/local/bin/cc", "/usr/bin/gcc", "/usr/bin/clang"];
 /// Name of the environment variable that selects another compiler by its absolute path.
 const COMPILER_VARIABLE: &str = "GODWIT_CC";
-/// Compiler flags for every library. For built-in functions, `kernels/build/compile.rs` has the
-/// same flags.
+/// Compiler flags for every library. The flags for built-in functions in `kernels/build/compile.rs`
+/// are the same.
 const FLAGS: &[&str] = &[
     "-std=gnu11",
     "-fno-math-errno",
@@ -45,14 +45,13 @@ const FLAGS: &[&str] = &[
     "-Wl,-z,noexecstack",
     "-Wl,--build-id=none",
 ];
-/// Compiler flag for optimisation. The reference library is compiled without it.
+/// Compiler flag for optimisation. The reference library is compiled without this flag.
 const OPTIMISED: &str = "-O3";
 
-/// Paths of the compiled libraries of one function. All libraries have passed the inspection.
+/// Paths of the compiled libraries of one function, all of which have passed the inspection.
 #[derive(Debug)]
 pub(crate) struct Libraries {
-    /// The library for each level (set of CPU features) that this machine supports. The lowest
-    /// level is first.
+    /// The library for each x86-64 level that this machine supports, in ascending order.
     pub(crate) levels: Vec<(&'static Level, PathBuf)>,
     /// The reference library, which is compiled without optimisation and without interleaved
     /// packets.
@@ -63,13 +62,13 @@ pub(crate) struct Libraries {
 
 /// One run of the compiler.
 struct Job {
-    /// The level (set of CPU features) of the library, or `None` for the reference.
+    /// x86-64 level of the library, or `None` for the reference library.
     level: Option<&'static Level>,
     flags: Vec<&'static str>,
 }
 
-/// Returns the libraries of a function from the cache. Compiles those that the cache does not
-/// contain.
+/// Returns the libraries of a function from the cache. Compiles the libraries that the cache does
+/// not contain.
 pub(crate) fn libraries(path: &Path, custom: &CustomText<'_>) -> Result<Libraries, Error> {
     let supported = levels().iter().filter(|level| level.supported());
     let mut jobs: Vec<Job> =
@@ -85,8 +84,8 @@ pub(crate) fn libraries(path: &Path, custom: &CustomText<'_>) -> Result<Librarie
     let mut paths: Vec<Option<PathBuf>> = keys.iter().map(|key| cache.find(key)).collect::<Result<_, _>>()?;
     let is_compiled = paths.iter().any(Option::is_none);
     if is_compiled {
-        // The reference library is compiled first, so that the C compiler reports errors in the
-        // user's text. gopt transforms only texts that the C compiler accepts.
+        // The reference library is compiled first, so that the C compiler reports the errors in the
+        // user's text before gopt reads it.
         let reference = compiler.compile(path, custom, &text::reference(custom), &jobs[0].flags)?;
         paths[0] = Some(cache.store(&keys[0], &reference)?);
         let plain = text::plain(path, custom, &compiler.front(&jobs[0].flags))?;
@@ -135,14 +134,14 @@ fn refused(path: &Path, message: impl Into<String>) -> Error {
 #[derive(Debug)]
 pub(crate) struct Compiler {
     program: PathBuf,
-    /// Digest that identifies the compiler. It covers the path, the size and the modification time
-    /// of its file.
+    /// Digest that identifies the compiler. The digest covers the path, the size and the
+    /// modification time of the compiler's file.
     identity: String,
 }
 
 impl Compiler {
-    /// Finds the C compiler. Only absolute paths are tried, so that the variable `PATH` cannot
-    /// select another program.
+    /// Finds the C compiler. Only absolute paths are tried, so that an attacker cannot select
+    /// another program through the variable `PATH`.
     pub(crate) fn find(path: &Path) -> Result<Self, Error> {
         let refused = |message: String| Error::Refused { path: path.to_owned(), message };
         let program = match std::env::var_os(COMPILER_VARIABLE) {
@@ -170,15 +169,14 @@ impl Compiler {
         cache::digest(&parts.map(str::as_bytes))
     }
 
-    /// Returns the path and the flags of the C compiler. gopt, which transforms packet loops, runs
-    /// this compiler to preprocess a source text.
+    /// Returns the path and the flags of the C compiler that gopt runs as a preprocessor.
     fn front(&self, flags: &[&str]) -> gopt::Compiler {
         let flags = FLAGS.iter().chain(flags).map(|flag| (*flag).to_owned()).collect();
         gopt::Compiler { program: self.program.display().to_string(), flags, ..gopt::Compiler::default() }
     }
 
     /// Compiles a source text to a library in a child process, and inspects the library. Returns
-    /// its bytes.
+    /// the bytes of the library.
     fn compile(&self, path: &Path, custom: &CustomText<'_>, text: &str, flags: &[&str]) -> Result<Vec<u8>, Error> {
         let folder = tempfile::tempdir().map_err(|source| Error::File { path: std::env::temp_dir(), source })?;
         let file_error = |source| Error::File { path: folder.path().to_owned(), source };
@@ -203,7 +201,7 @@ fn run(command: &mut Command, text: &str) -> std::io::Result<Result<(), String>>
     let mut input = child.stdin.take();
     let text = text.to_owned();
     // A separate thread writes the text, because the compiler may write messages before it has read
-    // everything. Otherwise both processes could wait for each other.
+    // the whole text. With a single thread, both processes could wait for each other.
     let writer = std::thread::spawn(move || {
         if let Some(input) = &mut input {
             // A compiler that ends early closes its input, so an error of this write is ignored.

@@ -1,5 +1,5 @@
-//! Inspects a compiled library before it is loaded. The library of a kernel may define functions
-//! and constants, but no code in it may run when it is loaded.
+//! Inspects a compiled library before it is loaded. The library may define functions and constants,
+//! but none of its code may run while it is loaded.
 
 use object::elf;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
@@ -95,8 +95,8 @@ mod tests {
 
     use super::*;
 
-    /// Compiles a text to a library with the C compiler of the system. It uses only the given
-    /// flags, not the flags for kernels.
+    /// Compiles a text to a library with the C compiler of the system. Passes only the given flags
+    /// to the compiler.
     fn library(text: &str, flags: &[&str]) -> Vec<u8> {
         let folder = tempfile::tempdir().unwrap();
         let (source, output) = (folder.path().join("a.c"), folder.path().join("a.so"));

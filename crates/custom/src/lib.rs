@@ -44,7 +44,7 @@ pub use reference::run_built_in;
 /// Lowest kernel number of functions that users write.
 pub const NUMBER_FIRST: u8 = 128;
 
-/// A function that a user wrote, after it was compiled and loaded. It is never unloaded.
+/// A compiled and loaded function that a user wrote. The function is never unloaded.
 #[derive(Debug)]
 pub struct Compiled {
     /// Declaration of the function.
@@ -55,22 +55,22 @@ pub struct Compiled {
     pub kernel: CustomKernel,
     /// The kernel without optimisation.
     reference: &'static Level,
-    /// Whether the libraries of the function were compiled or came from the cache.
+    /// Whether the libraries of the function were just compiled or came from the cache.
     pub origin: Origin,
 }
 
 /// Where the libraries of a function came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The C compiler has just created at least one of the libraries.
+    /// At least one of the function's libraries was just compiled.
     Compiler,
     /// All libraries came from the cache.
     Cache,
 }
 
 impl Compiled {
-    /// Runs the kernel on one packet, in its version without compiler optimisation. `buffer` is the
-    /// whole buffer of the packet, and `image` is the table image of the function.
+    /// Runs the kernel on one packet, in the version without compiler optimisation. `buffer` is the
+    /// whole buffer of the packet, and `image` contains the tables of the function.
     ///
     /// # Panics
     /// Panics if the frame does not lie within the buffer.
@@ -90,8 +90,8 @@ impl Compiled {
 /// All functions that this process has loaded, with the digests of their source texts.
 static LOADED: Mutex<Vec<(String, &'static Compiled)>> = Mutex::new(Vec::new());
 
-/// Loads a function from a C file, and compiles it if necessary. If the same text was already
-/// loaded, returns the loaded function.
+/// Loads a function from a C file, and compiles the function if necessary. Returns the existing
+/// function if the same text was loaded before.
 ///
 /// # Errors
 /// Returns an error whose text is one sentence for the user. It names the line of the file if the

@@ -9,9 +9,10 @@ use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
 use crate::Error;
 use crate::compiler::Libraries;
 
-/// Type of the C function that runs the kernel over a bin (a batch of packets).
+/// Type of the C function that runs the kernel over a batch of packets.
 type RunBin = unsafe extern "C" fn(u32, *const BinCall);
-/// Type of the C function that returns 1 if the kernel can interleave packets.
+/// Type of the C function that returns 1 if the kernel can interleave the processing of several
+/// packets.
 type Interleaves = extern "C" fn() -> u32;
 
 /// The loaded libraries of one function.

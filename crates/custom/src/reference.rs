@@ -1,21 +1,21 @@
-//! Runs a kernel on a single packet that does not lie in the arena, the memory of all packets.
+//! Runs a kernel on a single packet outside the arena, which is the shared memory of all packets.
 
 use godwit_abi::{BUFFER_UNIT_BYTES, Descriptor, Outcome};
 use godwit_kernels::{BinCall, Level};
 use godwit_packet::ImageRef;
 
-/// Memory for one packet, with the alignment of a packet buffer.
+/// Memory for one packet, aligned like a packet buffer.
 #[repr(align(64))]
 #[derive(Clone, Copy)]
 struct Unit {
     _bytes: [u8; BUFFER_UNIT_BYTES],
 }
 
-/// Runs a built-in kernel on one packet, compiled for the lowest level (set of CPU features).
-/// `buffer` is the whole buffer of the packet, and `image` is the table image of the function.
+/// Runs a built-in kernel, compiled for the lowest x86-64 level, on one packet. `buffer` is the
+/// whole buffer of the packet, and `image` contains the tables of the function.
 ///
 /// # Panics
-/// Panics if the frame does not lie within the buffer, or if the machine supports no level.
+/// Panics if the frame does not lie within the buffer, or if the machine supports no x86-64 level.
 pub fn run_built_in(
     number: u8,
     image: ImageRef<'_>,

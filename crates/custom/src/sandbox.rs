@@ -1,6 +1,6 @@
-//! Runs the C compiler in an unprivileged child process. The child runs as another user if
-//! possible, with an empty environment and resource limits. System calls that a compiler does not
-//! need fail.
+//! Runs the C compiler in an unprivileged child process. The child process runs as another user if
+//! possible, with an empty environment and resource limits. A system-call filter refuses all system
+//! calls that a compiler does not need.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;

@@ -9,15 +9,15 @@ use crate::Error;
 
 /// Bit of a file mode that lets everybody write to the file.
 const OTHERS_WRITE: u32 = 0o002;
-/// Bit of a file mode that lets the file's group write to the file.
+/// Permission bit that lets the group of a file write to the file.
 const GROUP_WRITE: u32 = 0o020;
-/// Bit of a folder's mode that lets only the owner of a file delete it.
+/// Permission bit of a folder that lets only the owner of a file delete the file.
 const STICKY: u32 = 0o1000;
 /// Maximum size of a source file or of a package, in bytes.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// Reads a file that decides which code runs. Refuses the file if anybody except root and the
-/// current user may change it. Also refuses a symbolic link that leads out of its folder.
+/// Reads a file that decides which code runs. Refuses the file if any user except root and the
+/// current user may change it. Also refuses a symbolic link to a file outside its folder.
 ///
 /// # Errors
 /// Returns [`Error::File`] if the file cannot be read, or [`Error::Refused`] if it is not trusted.
@@ -53,7 +53,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
 }
 
 /// Checks that only root and the current user may write to a file or a folder. Returns the reason
-/// if others may.
+/// if other users may write to it.
 pub(crate) fn trusted(metadata: &fs::Metadata) -> Result<(), String> {
     // SAFETY: the call has no preconditions.
     let own = unsafe { libc::geteuid() };

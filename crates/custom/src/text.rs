@@ -128,14 +128,14 @@ pub(crate) fn code_lines(text: &str) -> Vec<String> {
 }
 
 /// Returns the source text for the CPU, with a loop that processes one packet after another. The
-/// reference library is compiled from this text.
+/// reference library is compiled from this source text.
 pub(crate) fn reference(custom: &CustomText<'_>) -> String {
     let Ok(text) = custom.cpu(|_| Ok::<_, Infallible>(BTreeSet::new()));
     text.text
 }
 
-/// Returns the source text for the CPU that gopt takes as input. gopt then makes its packet loop
-/// interleave packets.
+/// Returns the source text for the CPU that gopt takes as input. gopt makes the packet loop in this
+/// text interleave packets.
 pub(crate) fn plain(path: &Path, custom: &CustomText<'_>, compiler: &gopt::Compiler) -> Result<CpuText, Error> {
     let options = gopt::Options { name: "custom.c", compiler: compiler.clone(), ..gopt::Options::default() };
     let expensive = |text: &str| match gopt::expensive(text, &options) {

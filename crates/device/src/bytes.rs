@@ -1,5 +1,5 @@
-//! Accesses the arrays of a chunk (the bins of one launch) as bytes. Host and device share these
-//! bytes.
+//! Accesses the packet arrays of a submission as bytes, in the format that the host and the device
+//! share.
 
 use godwit_packet::Plain;
 

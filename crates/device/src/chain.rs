@@ -1,9 +1,7 @@
-//! The device chain: the part of the function chain that a device runs without returning packets to
-//! the host.
+//! The part of the function chain that a device runs without returning packets to the host.
 //!
-//! A verdict is the result that a function returns for a packet. For each verdict, the engine can
-//! select a next function on the same device. Kernels look up this function (`gw_chain` in
-//! `kernels/abi/abi.h`), and record the path of each packet in its trail.
+//! Each function returns a verdict for a packet. The verdict selects the packet's next function on
+//! the same device. The device also records the functions that each packet passes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,27 +21,26 @@ use crate::program::{AccessNeeds, Program};
 /// ([`Device::update_chain`](crate::Device::update_chain)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceChain {
-    /// Number of rows in the table on the device. Each row belongs to one class of packets.
+    /// Number of rows in the device's table of next functions. Each class of packets has one row.
     table_rows: usize,
     /// Rows of the table that belong to this chain.
     own_rows: Range<usize>,
     /// Number of rows in use, at the start of `own_rows`.
     rows: usize,
     verdicts: usize,
-    /// The next function for each combination of function, row (packet class) and verdict. An
-    /// element is `rank << 16 | instance`, or `HOP_NONE` if the packet leaves the device.
+    /// The next function for each combination of function, packet class and verdict. Each element
+    /// encodes a rank and a function index, or is `HOP_NONE` if the packet leaves the device.
     hops: Vec<u32>,
-    /// Whether the host needs no packets that leave the device after a function or its successors,
-    /// for each function. The device does not copy such packets back.
+    /// For each function, whether the host needs no packets that leave the device at this function
+    /// or a later one. The device does not copy such packets back.
     unneeded: Vec<bool>,
-    /// Whether the device keeps room for a table even if this chain has no connections between
-    /// functions. A later chain can then use the table.
+    /// Whether the device reserves memory for a table even if this chain connects no functions. A
+    /// later chain can then use this memory.
     reserves_table: bool,
 }
 
 impl DeviceChain {
-    /// Creates a device chain without connections between functions. The device copies all packets
-    /// back to the host.
+    /// Creates a chain that connects no functions. The device copies all packets back to the host.
     pub fn new(instances: usize, rows: usize, verdicts: usize) -> Self {
         assert!(rows <= 256 && verdicts < 255 && instances <= 1 << 14, "{instances} functions, {rows} rows");
         let hops = vec![HOP_NONE; instances * rows * verdicts];
@@ -51,9 +48,9 @@ impl DeviceChain {
         Self { table_rows: rows, own_rows: 0..rows, rows, verdicts, hops, unneeded, reserves_table: false }
     }
 
-    /// Places the chain in a larger table on the device. The table has `table_rows` rows, of which
-    /// the chain occupies `own_rows`. [`Bin::row`](godwit_abi::Bin::row) is an index into all rows
-    /// of the table.
+    /// Places the chain in the rows `own_rows` of a larger table on the device, which has
+    /// `table_rows` rows. [`Bin::row`](godwit_abi::Bin::row) is an index into all rows of the
+    /// table.
     ///
     /// # Panics
     /// Panics if the chain does not fit into `own_rows`, or if the table has more than 256 rows.
@@ -63,15 +60,16 @@ impl DeviceChain {
         Self { own_rows, table_rows, ..self }
     }
 
-    /// Makes the device keep room for a table even if no functions are connected. A later chain can
-    /// then use the table.
+    /// Makes the device reserve memory for a table even if no functions are connected. A later
+    /// chain can then use this memory.
     pub fn reserve_table(&mut self) {
         self.reserves_table = true;
     }
 
     /// Makes packets continue with the function `to` after the function `from` returns `verdict`.
-    /// This applies to the packet class whose row in this chain is `row`. `rank` belongs to `to`,
-    /// and must be smaller than the rank of every function after `to`.
+    /// The connection applies to the packet class with the row `row` of this chain. Functions run
+    /// in the order of their ranks. `rank` is the rank of `to`, and must be smaller than the ranks
+    /// of all functions that follow `to`.
     ///
     /// # Panics
     /// Panics if the function, row or verdict does not exist, or if the rank is 0 or greater than
@@ -81,15 +79,15 @@ impl DeviceChain {
         self.hops[(from * self.rows + row) * self.verdicts + verdict] = u32::from(rank) << 16 | to as u32;
     }
 
-    /// Records that the host needs no packets that leave the device after the function `instance`
-    /// or after a function that follows it. The device then does not copy them back.
+    /// Records that the host needs no packets that leave the device at the function `instance` or a
+    /// later function. The device then does not copy these packets back.
     pub fn skip_copy_back(&mut self, instance: usize) {
         self.unneeded[instance] = true;
     }
 
-    /// Returns the function that a packet enters after the function `from` returned `verdict`, or
-    /// `None` if the packet leaves the device. `row` is the packet's row in the table on the
-    /// device.
+    /// Returns the next function of a packet for which the function `from` returned `verdict`.
+    /// Returns `None` if the packet leaves the device. `row` is the row of the packet's class in
+    /// the table on the device.
     #[inline]
     pub fn next(&self, from: usize, row: u8, verdict: u8) -> Option<usize> {
         let (row, verdict) = (usize::from(row).wrapping_sub(self.own_rows.start), usize::from(verdict));
@@ -112,8 +110,8 @@ impl DeviceChain {
         self.hops.iter().any(|&hop| hop != HOP_NONE)
     }
 
-    /// Returns whether a device must know this chain. This is the case if the chain needs a table,
-    /// or if some packets need not be copied back.
+    /// Returns whether the device must receive this chain. The device needs the chain if the chain
+    /// connects functions or reserves a table, or if some packets need not be copied back.
     pub fn is_needed(&self) -> bool {
         self.has_table() || self.unneeded.contains(&true)
     }
@@ -123,8 +121,7 @@ impl DeviceChain {
         self.reserves_table || self.continues_any()
     }
 
-    /// Returns whether packets of different rows (packet classes) take different paths after the
-    /// function `from`.
+    /// Returns whether packets of different classes take different paths after the function `from`.
     pub fn distinguishes_rows(&self, from: usize) -> bool {
         let rows = self.reached(from).into_iter().flat_map(|function| {
             let start = function * self.rows * self.verdicts;
@@ -155,8 +152,8 @@ impl DeviceChain {
         reached
     }
 
-    /// Returns the bytes that precede the table images in device memory: the header `gw_chain`, one
-    /// `gw_chain_stage` per function, and the connections between functions.
+    /// Returns the bytes that precede the tables of all functions in device memory: a header, one
+    /// entry per function, and the connections between functions.
     pub(crate) fn image(chain: Option<&Self>, programs: &[Arc<dyn Program>]) -> Vec<u8> {
         let chain = chain.filter(|chain| chain.has_table());
         let header = Chain {
@@ -182,8 +179,8 @@ impl DeviceChain {
         image
     }
 
-    /// Returns the parts of the table on the device that belong to this chain, including its unused
-    /// rows. Each part consists of its offset and its bytes.
+    /// Returns the parts of the device's table that belong to this chain, including unused rows.
+    /// Each part consists of an offset and bytes.
     pub(crate) fn parts(&self) -> Vec<(usize, Vec<u8>)> {
         let instances = self.unneeded.len();
         let hops_at = size_of::<Chain>() + instances * size_of::<ChainStage>();
@@ -196,12 +193,12 @@ impl DeviceChain {
         (0..instances).map(part).collect()
     }
 
-    /// Removes connections between functions until no function needs more bytes of its packets
-    /// copied than `reserved` allows. Packets return to the host where a connection was removed.
+    /// Removes connections between functions until no function requires more bytes to be copied
+    /// than `reserved` allows. Packets return to the host where a connection was removed.
     ///
     /// # Errors
-    /// Returns the index of a function that needs more than `reserved` provides even without
-    /// connections.
+    /// Returns the index of a function that requires more bytes than `reserved` allows, even
+    /// without connections.
     pub(crate) fn within(mut self, reserved: &[AccessNeeds], programs: &[Arc<dyn Program>]) -> Result<Self, usize> {
         let rank_of = |chain: &Self, instance: usize| {
             let to_it = chain.hops.iter().filter(|&&hop| hop != HOP_NONE && hop as usize & 0xffff == instance);
@@ -210,8 +207,8 @@ impl DeviceChain {
         loop {
             let needs = Self::needs(Some(&self), programs);
             let beyond = (0..programs.len()).filter(|&instance| !needs[instance].are_within(&reserved[instance]));
-            // The last functions of the chain lose their connections first. This may already be
-            // sufficient for the functions before them.
+            // Connections of later functions are removed first, because this may be sufficient for
+            // the earlier functions.
             let Some(instance) = beyond.max_by_key(|&instance| rank_of(&self, instance)) else { return Ok(self) };
             if !self.continues(instance) {
                 return Err(instance);
@@ -221,8 +218,8 @@ impl DeviceChain {
         }
     }
 
-    /// Returns, for each function, which bytes the device needs of the packets that enter the
-    /// device at this function.
+    /// Returns which bytes of a packet the device needs, for each function at which packets enter
+    /// the device.
     pub(crate) fn needs(chain: Option<&Self>, programs: &[Arc<dyn Program>]) -> Vec<AccessNeeds> {
         let all = |head: usize| {
             let mut needs = AccessNeeds::of(&*programs[head]);
@@ -232,8 +229,8 @@ impl DeviceChain {
                 assert!(other.writes_bytes != u16::MAX, "a connected function must not move frames");
                 needs.reads_bytes = needs.reads_bytes.max(other.reads_bytes);
                 needs.writes_bytes = needs.writes_bytes.max(other.writes_bytes);
-                // If the first function may move the start of the frame, the bytes that this later
-                // function reads are unknown.
+                // If the first function may move the start of the frame, the position of the bytes
+                // that a later function reads is unknown.
                 if needs.writes_bytes == u16::MAX {
                     needs.reads_bytes = u16::MAX;
                 }

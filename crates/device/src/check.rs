@@ -1,4 +1,4 @@
-//! Checks a chunk (the bins of one launch) before a kernel processes it.
+//! Checks the packets of a submission before a kernel processes them.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -9,9 +9,8 @@ use godwit_sched::Chunk;
 
 use crate::error::Error;
 
-/// Checks a chunk (the bins of one launch). After this check, kernels access only packets that the
-/// chunk contains. `kernel` maps the index of a program to its kernel number, or to `None` if no
-/// such program exists.
+/// Checks a submission. Kernels then access only packets that the submission contains. `kernel`
+/// returns the kernel number of a program by its index, or `None` if the program does not exist.
 pub(crate) fn check(region: &Region, chunk: &Chunk, kernel: impl Fn(u16) -> Option<u8>) -> Result<(), Error> {
     check_bins(chunk, kernel)?;
     for bin in &chunk.bins {
@@ -22,11 +21,11 @@ pub(crate) fn check(region: &Region, chunk: &Chunk, kernel: impl Fn(u16) -> Opti
     Ok(())
 }
 
-/// Checks the bins (batches of packets for one function) of a chunk, but not their packets. Callers
-/// use this function if they later check every packet themselves.
+/// Checks the batches of a submission, but not the packets in them. Callers use this function if
+/// they check every packet themselves later.
 pub(crate) fn check_bins(chunk: &Chunk, kernel: impl Fn(u16) -> Option<u8>) -> Result<(), Error> {
     let refuse = |reason: String| Err(Error::Chunk { reason });
-    // The previous bin (a batch of packets), if the next entry must be another part of it.
+    // The previous batch, if the next entry must continue this batch.
     let mut unfinished: Option<&Bin> = None;
     for bin in &chunk.bins {
         if unfinished.map(|previous| previous.instance) != (bin.part & PART_REST != 0).then_some(bin.instance) {
@@ -48,7 +47,7 @@ pub(crate) fn check_bins(chunk: &Chunk, kernel: impl Fn(u16) -> Option<u8>) -> R
     }
 }
 
-/// Checks that the packets of a chunk lie in the arena whose first byte is at `base`.
+/// Checks that all packets of a submission lie in the memory that begins at `base`.
 pub(crate) fn check_arena(region: &mut Region, base: NonNull<u8>) -> Result<(), Error> {
     match region.arena_base() == base.as_ptr() {
         true => Ok(()),
@@ -56,7 +55,7 @@ pub(crate) fn check_arena(region: &mut Region, base: NonNull<u8>) -> Result<(), 
     }
 }
 
-/// Checks that the packet counts of all bins add up to the packet count of their chunk.
+/// Checks that the packet counts of all batches add up to the packet count of the submission.
 pub(crate) fn check_count(chunk: &Chunk) -> Result<(), Error> {
     let packets: usize = chunk.bins.iter().map(|bin| usize::from(bin.count)).sum();
     match packets == chunk.packets as usize {
@@ -68,19 +67,19 @@ pub(crate) fn check_count(chunk: &Chunk) -> Result<(), Error> {
     }
 }
 
-/// Returns the error for a bin that contains a packet outside the worker's own memory region.
+/// Returns the error for a batch with a packet outside the memory of the worker.
 pub(crate) fn outside(bin: &Bin) -> Error {
     Error::Chunk { reason: format!("{bin:?} has a packet outside its worker's region") }
 }
 
-/// Returns the index range of the packets of a bin (batch of packets) in the arrays of its chunk.
+/// Returns the index range that the packets of a batch occupy in the arrays of the submission.
 pub(crate) fn packets_of(bin: &Bin) -> Range<usize> {
     let first = bin.first as usize;
     first..first + usize::from(bin.count)
 }
 
-/// Returns the number of elements in a chunk's arrays, up to the last element that belongs to a
-/// packet.
+/// Returns the number of array elements up to the last one that belongs to a packet of the
+/// submission.
 pub(crate) fn used_entries(chunk: &Chunk) -> usize {
     chunk.bins.iter().map(|bin| packets_of(bin).end).max().unwrap_or(0)
 }

@@ -37,8 +37,8 @@ pub enum Error {
         /// Maximum size of a buffer.
         bytes_max: u64,
     },
-    /// A changed function chain needs packets back from a device that does not copy them back. At
-    /// startup, no function on the host needed them.
+    /// A changed function chain needs the packets that a device does not copy back, because the
+    /// chain at startup did not need them.
     #[error(
         "device `{id}` does not copy packets of `{function}` back: no function needed them when Godwit started; restart \
          Godwit with this chain"
@@ -50,8 +50,8 @@ pub enum Error {
         function: String,
     },
     // The driver causes the following errors.
-    /// The compiler of the device rejects the kernels. Either the driver or the kernels are at
-    /// fault.
+    /// The compiler of the device rejects the kernels. The cause is either the driver or the
+    /// kernels.
     #[error("the kernels do not compile for device `{id}` (driver {driver}); try another driver version: {log}")]
     Build {
         /// Name of the device.
@@ -72,57 +72,55 @@ pub enum Error {
         reason: String,
     },
     // The caller must handle the packets that the following errors return.
-    /// The device accepted a chunk (the bins of one launch) and failed to finish it. All other
-    /// chunks in flight still return from [`Lane::poll`](crate::Lane::poll), either finished or
-    /// with this error.
+    /// The device accepted a submission and failed to finish it. All other submissions in flight
+    /// still return from [`Lane::poll`](crate::Lane::poll), either finished or with this error.
     #[error("device `{id}` failed with {} packets in flight: {reason}", .chunk.packets)]
     Failed {
         /// Name of the device.
         id: String,
         /// The driver's error.
         reason: String,
-        /// The chunk as it was submitted, except that the device may have changed heads and lengths
-        /// of its packets. The worker owns the buffers of these packets again, but their content is
+        /// The unchanged submission, except that the device may have changed the start and the
+        /// length of frames. The worker owns the packet buffers again, but their content is
         /// undefined.
         chunk: Box<Chunk>,
     },
-    /// The device does not respond, or its driver can no longer tell what the device does. The
-    /// device may still write to the buffers of packets in flight, so these buffers must never be
-    /// used again.
+    /// The device does not respond, or its driver has failed. The device may still write to the
+    /// buffers of packets in flight, so these buffers must never be used again.
     #[error("device `{id}` is lost with {} packets in flight: {reason}", .chunks.iter().map(|chunk| chunk.packets).sum::<u32>())]
     Lost {
         /// Name of the device.
         id: String,
         /// Why the device is considered lost.
         reason: String,
-        /// All chunks in flight as they were submitted, except that the device may have changed
-        /// heads and lengths of packets. The descriptors still name the same buffers.
+        /// All submissions in flight, unchanged except that the device may have changed the start
+        /// and the length of frames. The descriptors still refer to the same buffers.
         chunks: Vec<Chunk>,
     },
     // A bug in the calling code causes the following error.
-    /// A chunk refers to a program, a packet or an array element that does not exist.
+    /// A submission refers to a program, a packet or an array element that does not exist.
     #[error("chunk refused: {reason}")]
     Chunk {
-        /// Defect of the chunk.
+        /// Defect of the submission.
         reason: String,
     },
 }
 
-/// Why a device, a mode or an energy meter cannot be used. Each variant states which party can
-/// remove the reason, if any can. The text of a reason is one clause or sentence.
+/// Reason why a device, a mode or an energy meter cannot be used. The variant tells who can remove
+/// the reason. The text is one clause or sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
-    /// The operator can remove the reason: software is missing or too old, a permission is missing,
-    /// or another program uses the device.
+    /// The operator can remove the reason. For example, software or a permission is missing, or
+    /// another program uses the device.
     #[error("{0}")]
     Setup(String),
-    /// No party can remove the reason: the hardware or its driver lacks a feature.
+    /// Nobody can remove the reason, because the hardware or the driver lacks a feature.
     #[error("{0}")]
     Unsupported(String),
-    /// The vendor can remove the reason: the driver or the hardware failed.
+    /// The vendor can remove the reason, because the driver or the hardware failed.
     #[error("{0}")]
     Failed(String),
-    /// No party can remove the reason during this run: the device was lost.
+    /// Nobody can remove the reason during this run, because the device was lost.
     #[error("it is lost: {0}")]
     Lost(String),
 }

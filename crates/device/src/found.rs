@@ -1,4 +1,4 @@
-//! Results of a search for devices: the devices of one kind, and the reason why a device cannot be
+//! Results of a search for devices of one kind: the devices, and the reason if a device cannot be
 //! used.
 
 use serde::Serialize;
@@ -35,7 +35,10 @@ pub struct Capabilities {
 /// A device other than the CPU.
 #[derive(Clone, Debug, Serialize)]
 pub struct Found {
-    /// Properties that every device has.
+    /// Properties of a device. OpenCL devices are numbered over all platforms in the order of the
+    /// loader (`opencl:0`, `opencl:1`). CUDA devices are numbered in the order of the driver
+    /// (`cuda:0`, `cuda:1`). The field `warp_packets` is 1 if the driver does not report the number
+    /// of packets that run in lockstep.
     ///
     /// OpenCL devices are numbered over all platforms in the order of the loader (`opencl:0`,
     /// `opencl:1`). CUDA devices are numbered in the order of the driver (`cuda:0`, `cuda:1`). The
@@ -47,8 +50,8 @@ pub struct Found {
     pub driver: String,
     /// `cpu`, `gpu` or `other`.
     pub kind: &'static str,
-    /// Whether the device works on packets in the host's memory. If not, packets are copied to the
-    /// device and back.
+    /// Whether the device accesses packets in the host's memory. Otherwise, packets are copied to
+    /// the device and back.
     pub host_memory: bool,
     /// Local memory of a work-group, in bytes.
     pub local_memory_bytes: u64,
@@ -63,7 +66,7 @@ pub struct Found {
     /// PCI address of the device, as `domain:bus:device.function`. It is `None` if the driver does
     /// not report an address.
     pub pci: Option<String>,
-    /// `Ok` if Godwit can use the device, otherwise the reason why it cannot.
+    /// `Ok` if Godwit can use the device, otherwise the reason why Godwit cannot.
     pub usable: Result<(), Unavailable>,
 }
 
@@ -75,7 +78,7 @@ impl Found {
     }
 }
 
-/// Which features of shared virtual memory (SVM) a device supports. All fields are `false` before
+/// Features of shared virtual memory (SVM) that a device supports. All fields are `false` before
 /// OpenCL 2.0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Svm {

@@ -1,7 +1,7 @@
 //! The table of device kinds, such as CPU, OpenCL and CUDA. Code outside this crate never tests the
-//! kind of a device. It asks for a property in this table instead.
+//! kind of a device, but reads a property from this table.
 //!
-//! To add a kind, add a folder with the same file names as `opencl/` and `cuda/`, and a row in this
+//! A new kind needs a folder with the same file names as `opencl/` and `cuda/`, and a row in this
 //! table.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::options::{DeviceOptions, Mode, Transfer};
 use crate::program::{Implementation, Program};
 use crate::{cpu, cuda, model, opencl};
 
-/// The functions that a device runs, each with the implementation that the CPU uses for it.
+/// Functions that a device runs, each with the implementation that the CPU uses for it.
 pub type Programs = [(Arc<dyn Program>, Implementation)];
 
 /// Opens the device with this number.
@@ -29,26 +29,26 @@ pub struct Kind {
     /// Name of the kind. The name of a device consists of this name and a number, as in `cuda:0`.
     /// The CPU has no number.
     pub name: &'static str,
-    /// Whether the machine may have several devices of this kind. The device names then contain a
+    /// Whether the machine may have several devices of this kind. The device names then end with a
     /// number.
     is_numbered: bool,
-    /// Finds the devices of this kind. It is `None` for kinds whose devices exist on every machine,
-    /// such as the CPU.
+    /// Finds the devices of this kind. The value is `None` for kinds whose devices exist on every
+    /// machine, such as the CPU.
     probe: Option<fn() -> Probe>,
     /// Whether devices of this kind exist only for tests. Error messages do not list their names.
     is_for_tests: bool,
     /// Opens a device by its number.
     open: Open,
-    /// Allocates packet memory that suits a device of this kind. It is `None` if ordinary memory
-    /// suits the device.
+    /// Allocates packet memory that suits a device of this kind. The value is `None` if ordinary
+    /// memory suits the device.
     arena_memory: Option<ArenaMemory>,
     memory: PacketMemory,
     /// Modes that a device of this kind may support.
     modes: &'static [Mode],
     /// Transfers that the operator can choose in launch mode.
     transfers: &'static [Transfer],
-    /// Default sizes of chunks in launch mode. It is `None` if chunks run on the worker's own
-    /// thread.
+    /// Default sizes of submissions in launch mode. The value is `None` if the thread of the worker
+    /// processes submissions itself.
     launch_chunks: Option<ChunkDefaults>,
     power: PowerMeter,
 }
@@ -60,8 +60,8 @@ enum PacketMemory {
     Host,
     /// The device's own memory.
     Own,
-    /// Each device of the kind works on the host's memory or on its own, as [`Found::host_memory`]
-    /// tells.
+    /// Some devices of the kind use the host's memory and others have separate memory.
+    /// [`Found::host_memory`] tells which.
     Probed,
 }
 
@@ -70,37 +70,38 @@ enum PacketMemory {
 pub(crate) enum PowerMeter {
     /// The meters of the processors measure the device.
     Processors,
-    /// The device has no separate meter. It runs on cores of the CPU, whose meters include its
-    /// energy.
+    /// The device has no separate energy meter. It runs on cores of the CPU, whose meters include
+    /// its energy.
     PartOfCpu,
-    /// The meter at the PCI address of the device.
+    /// The energy meter with the PCI address of the device.
     PciDevice,
-    /// The meter at the PCI address of the device. Without an address, it is the meter with the
-    /// device's number, because NVML uses the same numbers.
+    /// The energy meter with the PCI address of the device. If the address is unknown, the meter
+    /// with the number of the device is used, because NVML has the same numbers.
     NvmlNumber,
 }
 
-/// Default chunk sizes for a device that runs chunks asynchronously. A chunk consists of the bins
-/// (batches of packets) of one launch.
+/// Default sizes of submissions for a device that works asynchronously. A submission consists of
+/// the batches that the device receives together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkDefaults {
-    /// Number of chunks per worker. One chunk fills while all others are on the device.
+    /// Number of submissions per worker. One submission fills while the device processes the
+    /// others.
     pub chunks: usize,
-    /// Maximum number of chunks in flight of all workers together.
+    /// Maximum number of submissions in flight of all workers together.
     pub in_flight_max: Option<usize>,
-    /// Maximum number of packets per chunk. A chunk of short packets reaches this limit before its
-    /// buffers reach the limit `bytes`.
+    /// Maximum number of packets per submission. A submission of short packets reaches this limit
+    /// before it reaches the limit `bytes`.
     pub packets_max: u32,
-    /// Total size of the buffers in a full chunk, in bytes.
+    /// Total size of the buffers in a full submission, in bytes.
     pub bytes: u32,
-    /// Number of packets per bin (batch of packets for one function). It equals two CUDA warps.
+    /// Number of packets per batch, which equals two CUDA warps.
     pub bin_packets: u32,
-    /// Maximum time that a packet waits until its chunk is full, in nanoseconds. It is about the
-    /// time in which a worker fills a large chunk.
+    /// Maximum time that a packet waits until its submission is full, in nanoseconds. A worker
+    /// fills a large submission in about this time.
     pub deadline_ns: u64,
 }
 
-/// Default chunks for persistent work-groups, and for OpenCL kernels in launch mode.
+/// Default sizes of submissions for persistent work-groups, and for OpenCL kernels in launch mode.
 const SMALL_CHUNKS: ChunkDefaults = ChunkDefaults {
     chunks: 4,
     in_flight_max: None,
@@ -110,20 +111,20 @@ const SMALL_CHUNKS: ChunkDefaults = ChunkDefaults {
     deadline_ns: 1_000_000,
 };
 
-/// Default chunks for devices to which copy engines move packets. On an H200, copies of 8 MiB reach
-/// 0.95 of the bus rate. Copies of 2 MiB, with the small copies that accompany them, reach 0.85.
-/// With 16 workers that have 18 MiB of buffers each, chunks of 6 MiB return sooner than chunks of 8
-/// MiB. Their throughput is 1.04 times as high at 512 bytes and with IMIX, and the same for longer
-/// frames.
+/// Default sizes of submissions for devices to which copy engines move packets. On an H200, copies
+/// of 8 MiB reach 0.95 of the bus rate. Copies of 2 MiB, with the small copies that accompany them,
+/// reach 0.85. With 16 workers that have 18 MiB of buffers each, submissions of 6 MiB return sooner
+/// than submissions of 8 MiB. Their throughput is 1.04 times as high at 512 bytes and with IMIX,
+/// and the same for longer frames.
 ///
-/// 16 chunks in flight are slightly more than both directions of the bus need. On an H200 with 16
-/// workers and 1408-byte frames, 16 chunks reach 0.88 of half the duplex copy rate, and 48 chunks
-/// reach 0.80.
+/// 16 submissions in flight are slightly more than both directions of the bus need. On an H200 with
+/// 16 workers and 1408-byte frames, 16 submissions reach 0.88 of half the duplex copy rate, and 48
+/// submissions reach 0.80.
 const COPIED_CHUNKS: ChunkDefaults =
     ChunkDefaults { in_flight_max: Some(16), packets_max: 32_768, bytes: 6 << 20, ..SMALL_CHUNKS };
 
-/// All kinds of devices, in order of preference. On a machine with usable devices of several kinds,
-/// the kind that comes first is preferred.
+/// All kinds of devices, with the most preferred kind first. Godwit uses this order on a machine
+/// with usable devices of several kinds.
 pub static KINDS: [Kind; 4] = [
     Kind {
         name: cuda::ID,
@@ -183,15 +184,15 @@ pub static KINDS: [Kind; 4] = [
     },
 ];
 
-/// Returns the functions of a device without their implementations on the CPU, which other devices
-/// do not need.
+/// Returns the functions of a device without the CPU implementations, which other devices do not
+/// need.
 fn loaded(programs: &Programs) -> Vec<Arc<dyn Program>> {
     programs.iter().map(|(program, _)| Arc::clone(program)).collect()
 }
 
 impl Kind {
-    /// Returns whether chunks run on the worker's own thread. A chunk is then finished when
-    /// `submit` returns. Every machine has such a device, [`LAST_RESORT`].
+    /// Returns whether the thread of the worker processes submissions itself. A submission is then
+    /// finished when `submit` returns. Every machine has such a device, [`LAST_RESORT`].
     pub fn is_synchronous(&self) -> bool {
         self.launch_chunks.is_none()
     }
@@ -201,20 +202,20 @@ impl Kind {
         self.is_for_tests
     }
 
-    /// Returns the modes that devices of this kind may support. If a certain device does not
-    /// support one of them, [`Found::lacks`] returns the reason.
+    /// Returns the modes that devices of this kind may support. If a device does not support one of
+    /// the modes, [`Found::lacks`] returns the reason.
     pub fn modes(&self) -> &'static [Mode] {
         self.modes
     }
 
-    /// Returns the ways of packet transfer between which the operator can choose in `mode`. The
-    /// result is empty if there is no choice.
+    /// Returns the ways of packet transfer that the operator can choose in `mode`. The result is
+    /// empty if there is no choice.
     pub fn transfers(&self, mode: Mode) -> &'static [Transfer] {
         if mode == Mode::Launch { self.transfers } else { &[] }
     }
 
-    /// Returns the default chunk sizes for a device that `workers` workers share. Returns `None` if
-    /// chunks run on the worker's own thread.
+    /// Returns the default sizes of submissions for a device that `workers` workers share. Returns
+    /// `None` if the threads of the workers process submissions themselves.
     pub fn chunks(&self, mode: Mode, workers: usize) -> Option<ChunkDefaults> {
         let launched = self.launch_chunks?;
         let defaults = if mode == Mode::Launch { launched } else { SMALL_CHUNKS };
@@ -222,8 +223,8 @@ impl Kind {
         Some(ChunkDefaults { chunks: in_flight.map_or(defaults.chunks, |in_flight| 1 + in_flight), ..defaults })
     }
 
-    /// Finds the devices of this kind. Returns `None` if every machine has all devices of the kind,
-    /// so that no search is needed.
+    /// Finds the devices of this kind. Returns `None` if no search is needed, because every machine
+    /// has all devices of the kind.
     pub fn probe(&self) -> Option<Probe> {
         self.probe.map(|probe| probe())
     }
@@ -245,8 +246,8 @@ impl Kind {
     }
 }
 
-/// Name of the device that every machine has. It runs chunks on the worker's own thread. It also
-/// takes over the work of a device that is lost.
+/// Name of the device that every machine has. This device runs on the thread of the worker. It also
+/// takes over the work of a lost device.
 pub const LAST_RESORT: &str = cpu::ID;
 
 /// Returns the kind of the device with the name `id`. The device need not exist on this machine.
@@ -261,8 +262,7 @@ fn named(id: &str) -> Result<(&'static Kind, usize), Error> {
     found.ok_or_else(|| Error::Absent { id: id.to_owned() })
 }
 
-/// Returns a text for error messages that lists the valid forms of device names: "`cpu`, `opencl:N`
-/// and `cuda:N`".
+/// Returns the valid forms of device names for error messages: "`cpu`, `opencl:N` and `cuda:N`".
 pub fn id_forms() -> String {
     let form = |kind: &Kind| format!("`{}{}`", kind.name, if kind.is_numbered { ":N" } else { "" });
     let forms: Vec<String> = KINDS.iter().rev().filter(|kind| !kind.is_for_tests).map(form).collect();
@@ -272,14 +272,14 @@ pub fn id_forms() -> String {
     }
 }
 
-/// Returns all devices of this machine that have a number, including those that Godwit cannot use.
-/// Devices of preferred kinds come first.
+/// Returns all numbered devices of this machine, including devices that Godwit cannot use. Devices
+/// of preferred kinds come first.
 pub fn found() -> Vec<Found> {
     KINDS.iter().filter_map(Kind::probe).flat_map(|probe| probe.found).collect()
 }
 
-/// Opens the device with the name `id`, such as `cpu`, `opencl:0` or `cuda:0`. `programs` are the
-/// functions that it runs, and `Bin::instance` is an index into them. Only the CPU uses the
+/// Opens the device with the name `id`, such as `cpu`, `opencl:0` or `cuda:0`. The device runs the
+/// functions in `programs`, and `Bin::instance` is an index into this list. Only the CPU uses the
 /// implementations in `programs`.
 ///
 /// # Errors
@@ -294,17 +294,17 @@ pub fn open(
     (kind.open)(number, programs, arena, options)
 }
 
-/// Allocates `bytes` bytes for the arena, which holds all packets, so that the devices `ids` can
-/// use it. The first device that provides shared virtual or page-locked memory allocates it.
-/// Without such a device, ordinary process memory is used.
+/// Allocates `bytes` bytes for all packets, in memory that the devices `ids` can use. The first
+/// device that provides shared virtual or page-locked memory allocates it. Without such a device,
+/// the memory is ordinary process memory.
 ///
 /// # Errors
 /// Returns [`Error::Memory`] if the machine has too little memory.
 pub fn arena_memory(ids: &[&str], bytes: usize) -> Result<Memory, Error> {
     let mut of_devices = ids.iter().filter_map(|id| {
         let (kind, number) = named(id).ok()?;
-        // If a device fails to allocate memory, ordinary memory is used instead. All devices can
-        // use it, so the error is ignored.
+        // If a device fails to allocate memory, ordinary memory is used instead. The error is
+        // ignored, because all devices can use ordinary memory.
         kind.arena_memory?(number, bytes).ok()
     });
     of_devices.next().map_or_else(|| Ok(Memory::new(bytes, "the packet arena")?), Ok)
@@ -316,7 +316,7 @@ pub fn is_id(id: &str) -> bool {
     kind_of(id).is_some()
 }
 
-/// Returns whether the device `id` runs chunks on the worker's own thread. See
+/// Returns whether the thread of the worker processes the submissions of device `id` itself. See
 /// [`Kind::is_synchronous`].
 pub fn is_synchronous(id: &str) -> bool {
     kind_of(id).is_some_and(Kind::is_synchronous)

@@ -1,4 +1,4 @@
-//! Runs bins of packets on the CPU, on OpenCL devices and on CUDA devices.
+//! Runs batches of packets on the CPU, on OpenCL devices and on CUDA devices.
 //!
 //! The three kinds implement the same traits, [`Device`] and [`Lane`], in files of the same names:
 //!
@@ -15,10 +15,10 @@
 //! | `driver/`: unsafe calls | none | OpenCL | driver API and NVRTC |
 //! | one [bin](godwit_abi::Bin) | loop over its packets | work-group | thread block |
 //!
-//! `kind.rs` is the table of kinds, `transfer/` plans how chunks reach GPUs, and `mailbox/` serves
-//! persistent groups. `probe.rs` finds devices. A fourth kind, [`model`], is for tests: it takes
-//! its times from a profile. Each worker opens its own lane on each device. A lane returns every
-//! submitted [`Chunk`](godwit_sched::Chunk), in any order.
+//! `kind.rs` is the table of kinds, `transfer/` plans how submissions reach GPUs, and `mailbox/`
+//! serves persistent groups. `probe.rs` finds devices. A fourth kind, [`model`], is for tests: it
+//! takes its times from a profile. Each worker opens its own lane on each device. A lane returns
+//! every submitted [`Chunk`](godwit_sched::Chunk), in any order.
 
 mod bytes;
 mod chain;

@@ -9,15 +9,15 @@ use crate::chain::DeviceChain;
 use crate::model::options::ModelOptions;
 use crate::transfer::cost::TransferCosts;
 
-/// How a device receives bins (batches of packets for one function).
+/// Way in which a device receives batches of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// The host launches the kernel once for each chunk (the bins that it submits together).
+    /// The host launches the kernel once for each group of batches that it submits together.
     #[default]
     Launch,
-    /// Persistent work-groups stay on the device. They take bins from mailboxes, which are queues
-    /// in memory that host and device share.
+    /// Persistent work-groups stay on the device. They take batches from mailboxes, which are
+    /// queues in memory that host and device share.
     Persistent,
 }
 
@@ -31,19 +31,18 @@ impl Mode {
     }
 }
 
-/// How the packets of a chunk in launch mode reach a device with its own memory, and how they
-/// return to the host.
+/// Way in which packets reach a device with separate memory and return to the host, in launch mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transfer {
-    /// For each chunk, Godwit chooses the cheaper one of `Copy` and `ZeroCopy`.
+    /// Godwit chooses the cheaper one of `Copy` and `ZeroCopy` for each submission.
     #[default]
     Auto,
-    /// Copy engines of the device move whole buffers. This requires that the buffers of a chunk
-    /// form at most two blocks without gaps.
+    /// Copy engines of the device move whole packet buffers. The buffers of a submission must form
+    /// at most two blocks without gaps.
     Copy,
-    /// Zero-copy (APUNet, section 4.1): the kernel reads packets and the arrays of the chunk over
-    /// the bus, and writes the results back over the bus.
+    /// Zero-copy (APUNet, section 4.1). The kernel reads packets over the bus and writes the
+    /// results back over the bus.
     ZeroCopy,
 }
 
@@ -64,33 +63,33 @@ impl Transfer {
 /// Options that a device must know before it allocates memory.
 #[derive(Clone, Debug)]
 pub struct DeviceOptions {
-    /// How the device receives work, as the operator requests. A device that does not support this
-    /// mode uses [`Mode::Launch`], and gives the reason in
-    /// [`Device::fallback`](crate::Device::fallback).
+    /// Mode that the operator requests. A device that does not support this mode uses
+    /// [`Mode::Launch`] and returns the reason in [`Device::fallback`](crate::Device::fallback).
     pub mode: Mode,
-    /// Number of lanes to open. A lane is one worker's connection to the device.
+    /// Number of connections to open. Each worker has one connection to the device.
     pub lanes: usize,
-    /// Maximum number of bins (batches of packets) in a chunk, which is the length of
+    /// Maximum number of batches in a submission, which limits the length of
     /// [`Chunk::bins`](godwit_sched::Chunk::bins).
     pub bins: usize,
-    /// Maximum number of packets in a bin.
+    /// Maximum number of packets in a batch.
     pub bin_packets: usize,
-    /// Timeout of the watchdog, which declares the device lost. This happens if no worker gets a
-    /// finished chunk within the timeout. It also happens if one worker with chunks in flight gets
-    /// none within eight times the timeout.
+    /// Timeout of the watchdog, which declares the device lost. The device is lost if no worker
+    /// gets a result within the timeout. It is also lost if one worker waits for a result for eight
+    /// times the timeout.
     pub watchdog: Duration,
-    /// How packets reach the device and return, in launch mode. Some kinds of devices have only one
-    /// way ([`Kind::transfers`](crate::Kind::transfers)) and ignore this option.
+    /// Way in which packets reach the device and return, in launch mode. Kinds of devices with a
+    /// single way ([`Kind::transfers`](crate::Kind::transfers)) ignore this option.
     pub transfer: Transfer,
     /// Costs that [`Transfer::Auto`] compares.
     pub costs: TransferCosts,
-    /// Share of each packet function in the persistent work-groups of one worker, for
-    /// [`Mode::Persistent`]. The work-groups of a share serve only that function. Any work-group
-    /// serves a function whose share is 0 or missing. A device with fewer work-groups than shares
-    /// uses [`Mode::Launch`] and gives the reason in [`Device::fallback`](crate::Device::fallback).
+    /// Fraction of a worker's persistent work-groups that each packet function gets, for
+    /// [`Mode::Persistent`]. These work-groups serve only the function. A function with the
+    /// fraction 0 or without an entry uses any work-group. A device with too few work-groups uses
+    /// [`Mode::Launch`] and returns the reason in [`Device::fallback`](crate::Device::fallback).
     pub share: Vec<u32>,
     /// The part of the function chain that the device runs without returning packets to the host.
-    /// Some devices do not support this (see [`Device::runs_chain`](crate::Device::runs_chain)).
+    /// [`Device::runs_chain`](crate::Device::runs_chain) tells whether the device supports this
+    /// option.
     pub chain: Option<Arc<DeviceChain>>,
     /// Costs, clock and state of a [modelled device](crate::model). Other devices ignore this
     /// option.

@@ -1,4 +1,4 @@
-//! Configured packet functions, with the properties that devices need.
+//! Configured packet functions, with the properties that a device must know to run them.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use godwit_kernels::custom::{CustomKernel, CustomText};
 use godwit_packet::ImageRef;
 use serde::Serialize;
 
-/// A configured packet function, with the properties that devices need.
+/// Configured packet function, with the properties that a device must know to run it.
 pub trait Program: Send + Sync {
     /// Configured name of the function.
     fn name(&self) -> &str;
@@ -15,27 +15,25 @@ pub trait Program: Send + Sync {
     /// Number of the function's kernel.
     fn kernel(&self) -> u8;
 
-    /// Returns the kernel if a user wrote the function, or `None` if the kernel is one of Godwit's
-    /// own.
+    /// Returns the kernel of a function that a user wrote, or `None` for a built-in function.
     fn custom_kernel(&self) -> Option<&'static CustomKernel> {
         None
     }
 
-    /// Returns the table image of the function (its tables as bytes). The bytes are the same on
-    /// every device.
+    /// Returns the tables of the function as bytes, which are the same on every device.
     fn image(&self) -> ImageRef<'_>;
 
-    /// Returns a variant of the function that its table image supports. Devices run this variant to
-    /// measure which compiled version of the kernel is fastest.
+    /// Returns a kind of processing that the tables of the function support. Devices use it in
+    /// measurements that select the fastest compiled version of the kernel.
     fn variant(&self) -> u8;
 
     /// Returns how many bytes the kernel reads, counted from the start of the frame. `u16::MAX`
     /// means the whole frame.
     fn reads_bytes(&self) -> u16;
 
-    /// Returns how many bytes the kernel may write, counted from the start of the frame. 0 means
-    /// that it writes none. `u16::MAX` means that it may write anywhere in the buffer, and may move
-    /// the start of the frame. With any other value, the start of the frame does not move.
+    /// Returns how many bytes the kernel may write, counted from the start of the frame. The value
+    /// `u16::MAX` means that the kernel may write anywhere in the packet buffer and may move the
+    /// start of the frame. With any other value, the start of the frame does not move.
     fn writes_bytes(&self) -> u16;
 
     /// Returns the maximum number of bytes that the kernel adds before the start of a frame.
@@ -45,12 +43,12 @@ pub trait Program: Send + Sync {
     fn tailroom_bytes(&self) -> u16;
 
     /// Processes one packet with the same result as the kernel. This independent implementation
-    /// follows the standard and serves as reference. `buffer` is the whole buffer of the packet.
+    /// follows the standard and serves as a reference. `buffer` is the whole buffer of the packet.
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome;
 }
 
-/// Returns the source text `source` with the kernels of those functions that users wrote added to
-/// it.
+/// Adds the kernels of functions that users wrote to the source text `source`. Returns the
+/// resulting text.
 pub(crate) fn with_custom_kernels(source: &str, programs: &[Arc<dyn Program>]) -> String {
     let mut texts: Vec<CustomText<'_>> = Vec::new();
     for kernel in programs.iter().filter_map(|program| program.custom_kernel()) {
@@ -68,14 +66,13 @@ pub(crate) fn with_custom_kernels(source: &str, programs: &[Arc<dyn Program>]) -
 pub enum Implementation {
     /// The slow reference implementation, which was written directly from the standard.
     Ref,
-    /// The kernel as the C compiler of the system translates it. It processes one packet after the
-    /// other.
+    /// The kernel without interleaving, which processes one packet after the other.
     Scalar,
-    /// The kernel with interleaved packets. Interleaving hides memory latency when the table is
-    /// larger than the cache.
+    /// The kernel with interleaving, which switches between several packets. Interleaving hides
+    /// memory latency if the table is larger than the cache.
     Gopt,
-    /// A version of the kernel for one type of CPU, which processes all packets of a batch at once.
-    /// It is used if it exists for this CPU and is faster. Otherwise, this value means the same as
+    /// A version of the kernel for one type of CPU, which processes several packets in parallel. It
+    /// is used if it exists for this CPU and is faster. Otherwise, this value means the same as
     /// `gopt`.
     #[default]
     Native,
@@ -96,13 +93,13 @@ impl Implementation {
     }
 }
 
-/// The bytes of a packet that a function accesses. For a function in a device chain, they include
-/// the bytes that all later functions on the device access.
+/// Bytes of a packet that a function accesses. In a function chain on the device, the numbers
+/// include the bytes that later functions on the device access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AccessNeeds {
     /// Number of bytes that must be copied to the device (see [`Program::reads_bytes`]).
     pub(crate) reads_bytes: u16,
-    /// Number of bytes that must be copied back (see [`Program::writes_bytes`]). It is also 0 if
+    /// Number of bytes that must be copied back (see [`Program::writes_bytes`]). The number is 0 if
     /// the host does not need the packets.
     pub(crate) writes_bytes: u16,
     /// See [`Program::headroom_bytes`].
@@ -116,9 +113,9 @@ impl AccessNeeds {
     pub(crate) const ALL: Self =
         Self { reads_bytes: u16::MAX, writes_bytes: u16::MAX, headroom_bytes: u16::MAX, tailroom_bytes: u16::MAX };
 
-    /// Returns the bytes that one function needs on the device. A function may leave some of its
-    /// writable bytes unchanged, but all of them are copied back. They must therefore be copied to
-    /// the device as well.
+    /// Returns the bytes that one function needs on the device. All bytes that the function may
+    /// write are copied back, even if the function leaves them unchanged. Therefore these bytes
+    /// must also be copied to the device.
     pub(crate) fn of(program: &dyn Program) -> Self {
         Self {
             reads_bytes: program.reads_bytes().max(program.writes_bytes()),
@@ -128,7 +125,7 @@ impl AccessNeeds {
         }
     }
 
-    /// Returns whether copies that satisfy the needs `others` also satisfy the needs `self`.
+    /// Returns whether copies that are sufficient for `others` are also sufficient for `self`.
     pub(crate) fn are_within(&self, others: &Self) -> bool {
         self.reads_bytes <= others.reads_bytes
             && self.writes_bytes <= others.writes_bytes

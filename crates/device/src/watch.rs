@@ -1,5 +1,5 @@
-//! The watchdog of a device, which declares the device lost if it does not respond. All workers
-//! that use the device share it.
+//! Watchdog that declares a device lost if the device does not respond. All workers that use the
+//! device share the watchdog.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use crate::error::{Error, Unavailable};
 /// workers still get results.
 const STARVED_TIMEOUTS: u32 = 8;
 
-/// State of the watchdog. If one worker declares the device lost, the device is lost for all
+/// State of the watchdog. When one worker declares the device lost, the device is lost for all
 /// workers.
 #[derive(Debug)]
 pub(crate) struct Watch {
@@ -32,7 +32,7 @@ impl Watch {
         Self { id: id.to_owned(), timeout, created, progress_ns, lost: OnceLock::new() }
     }
 
-    /// Records that the device has just finished some work. Returns the current time.
+    /// Records that the device has finished some work, and returns the current time.
     pub(crate) fn record_progress(&self) -> Instant {
         let now = Instant::now();
         let progress_ns = u64::try_from((now - self.created).as_nanos()).unwrap_or(u64::MAX);
@@ -41,9 +41,9 @@ impl Watch {
         now
     }
 
-    /// Returns whether the device takes too long for work that a worker submitted at `since`. Work
-    /// of several workers may queue for the same cores, so a worker waits longer while others get
-    /// results. It does not wait forever, because its own work may be stuck.
+    /// Returns whether the device takes too long for work that a worker submitted at `since`. The
+    /// worker waits longer while other workers get results, because its work may be queued behind
+    /// theirs. The wait is limited, because the work may be stuck.
     pub(crate) fn is_overdue(&self, since: Instant) -> bool {
         self.is_overdue_at(since, Instant::now())
     }
@@ -73,7 +73,7 @@ impl Watch {
         self.lost.get().map(String::as_str)
     }
 
-    /// Returns the error for a lost device. It contains the chunks that the worker gets back.
+    /// Returns the error for a lost device, which contains the worker's submissions in flight.
     pub(crate) fn lost_with(&self, chunks: Vec<Chunk>) -> Error {
         Error::Lost { id: self.id.clone(), reason: self.lost().unwrap_or_default().to_owned(), chunks }
     }
@@ -118,8 +118,8 @@ mod tests {
         let (since, progress) = (watch.created, watch.created + TIMEOUT * 3);
         assert!(!watch.is_overdue_at(since, progress + TIMEOUT));
         assert!(watch.is_overdue_at(since, progress + TIMEOUT + MOMENT));
-        // The device made progress before the worker submitted its work. This does not shorten the
-        // time that the worker waits.
+        // The device made progress before the worker submitted its work. Earlier progress does not
+        // shorten the worker's wait.
         let later = progress + TIMEOUT * 5;
         assert!(!watch.is_overdue_at(later, later + TIMEOUT));
         assert!(watch.is_overdue_at(later, later + TIMEOUT + MOMENT));

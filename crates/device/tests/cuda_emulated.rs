@@ -52,9 +52,9 @@ fn persistent_groups_use_a_device_exclusively() {
     cuda_suite::refuse_engines_next_to_groups();
 }
 
-/// Checks that a chunk needs few driver calls, because the driver has one lock for all threads. If
-/// the arrays of a chunk cannot be page-locked, copies of the arrays need the same number of calls.
-/// Chunks that use zero-copy need no copies at all.
+/// Checks that a submission needs few driver calls, because the driver has one lock for all
+/// threads. If the arrays of a submission cannot be page-locked, copies of the arrays need the same
+/// number of calls. Submissions that use zero-copy need no copies at all.
 #[test]
 fn a_large_chunk_needs_one_copy_call_per_direction() {
     const BINS: usize = 64;

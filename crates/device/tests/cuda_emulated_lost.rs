@@ -1,6 +1,7 @@
 //! Tests of an emulated CUDA device that hangs, and of a driver that fails. Every connection to the
-//! device must return its chunks, no call may block forever, and memory that the device may still
-//! write must stay allocated. Each test uses its own devices, because lost devices are leaked.
+//! device must return its submissions, no call may block forever, and memory that the device may
+//! still write must stay allocated. Each test uses its own devices, because lost devices are
+//! leaked.
 
 #[path = "common/lost.rs"]
 mod lost;
@@ -20,7 +21,7 @@ use godwit_test_support::cuda::{self, Emulation};
 use lost::{SILENT, assert_lost, chunk, chunk_of, until_lost};
 use template::Template;
 
-/// Driver calls of a chunk that may fail. Each entry has the device number, the way of packet
+/// Driver calls of a submission that may fail. Each entry has the device number, the way of packet
 /// transfer, the name of the call, and the number of calls that succeed before it fails.
 const CALLS: [(usize, Transfer, &CStr, u64); 11] = [
     (4, Transfer::Copy, c"cuMemcpyAsync", 0),
@@ -112,8 +113,8 @@ fn all_lanes_of_a_device_that_hangs_report_it_lost() {
     }
 }
 
-/// Checks that a lost device returns a chunk with new arrays. The chunk is so large that the device
-/// uses the arrays of the chunk itself, and may still write to them.
+/// Checks that a lost device returns a submission with new arrays. The submission is so large that
+/// the device uses the arrays of the submission itself, and may still write to them.
 #[test]
 fn a_device_that_hangs_never_writes_to_returned_chunks() {
     const PACKETS: u16 = 2048;
@@ -180,8 +181,8 @@ fn a_failing_driver_loses_the_device_but_no_chunk() {
     }
 }
 
-/// Checks that the driver is queried for errors. Work-groups that signal the completion of a chunk
-/// do not signal errors.
+/// Checks that the driver is queried for errors. Work-groups that signal the completion of a
+/// submission do not signal errors.
 #[test]
 fn a_failing_zero_copy_kernel_loses_the_device_but_no_chunk() {
     let Some(turn) = turn() else { return };

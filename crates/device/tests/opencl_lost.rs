@@ -1,6 +1,6 @@
 //! Tests of an OpenCL device whose kernel hangs. The watchdog must detect the hang, and every
-//! connection to the device must return its chunks. No call may block forever, and the process must
-//! be able to exit.
+//! connection to the device must return its submissions. No call may block forever, and the process
+//! must be able to exit.
 //!
 //! The kernel really hangs and occupies a core. Each test runs in its own process, which releases
 //! the core when it exits.
@@ -27,8 +27,8 @@ const HANG: u8 = 99;
 /// Timeout for a test process. A process that does not hang ends much earlier.
 const TIMEOUT: Duration = Duration::from_secs(100);
 
-/// Returns the source of Godwit's kernels with one change: a work-group that processes a bin of the
-/// variant [`HANG`] hangs.
+/// Returns the source of Godwit's kernels with one change: a work-group that processes a batch of
+/// the variant [`HANG`] hangs.
 fn hanging_kernels() -> String {
     let mut source = godwit_kernels::opencl_source().to_owned();
     for (after, bin) in [
@@ -66,7 +66,7 @@ fn device(regions: usize, mode: Mode) -> (Arc<OpenClDevice>, Vec<Region>) {
 fn hangs_under_two_lanes() {
     let (device, mut regions) = device(3, Mode::Launch);
     let mut lanes: Vec<_> = (0..3).map(|_| Arc::clone(&device).lane().unwrap()).collect();
-    // The first connection declares the device lost, and returns its chunks in the order of
+    // The first connection declares the device lost, and returns its submissions in the order of
     // submission.
     let (healthy, hanging, next) = (chunk(&mut regions[0], 0), chunk(&mut regions[0], HANG), chunk(&mut regions[0], 0));
     let buffers = [hanging.descriptors[0], next.descriptors[0]];
@@ -79,8 +79,8 @@ fn hangs_under_two_lanes() {
     let (back, chunks) = until_lost(&mut *lanes[0], &mut regions[0], SILENT);
     assert_eq!(back, 0);
     assert_eq!(chunks.iter().map(|chunk| chunk.descriptors[0]).collect::<Vec<_>>(), buffers);
-    // The second connection has one chunk, which the device may have finished. The third connection
-    // has no chunk.
+    // The second connection has one submission, which the device may have finished. The third
+    // connection has no submission.
     let (back, chunks) = until_lost(&mut *lanes[1], &mut regions[1], SILENT);
     assert_eq!(back + chunks.len(), 1);
     let (back, chunks) = until_lost(&mut *lanes[2], &mut regions[2], SILENT);

@@ -1,5 +1,5 @@
-//! Selects how many packets a function interleaves (processes in alternation). The selection
-//! follows from measured read times of the function's table.
+//! Selects how many packets a function processes in an interleaved way, from measured read times of
+//! the function's table.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -11,12 +11,12 @@ use godwit_packet::ImageRef;
 const ROUNDS: u32 = 1024;
 /// Number of times that each measurement is repeated. Only the fastest result counts.
 const PASSES: u32 = 4;
-/// Read latency in nanoseconds below which the table is assumed to lie in a cache near the core.
-/// With such a table, interleaving packets does not make a single read faster. The value is an
-/// estimate from the latency of second-level caches, not a measurement.
+/// Read latency below which a table is assumed to lie in a cache near the core, in nanoseconds.
+/// Interleaving does not make a single read of such a table faster. The value is an estimate from
+/// the latency of second-level caches, not a measurement.
 const NEAR_NS: f64 = 6.0;
-/// Maximum ratio to the best measured time at which another time is good enough. The smallest
-/// number of interleaved packets with such a time is selected, because it uses less cache.
+/// Maximum ratio between an acceptable time and the best measured time. The smallest number of
+/// interleaved packets with an acceptable time is selected, because it uses the least cache.
 const NEAR_BEST: f64 = 1.03;
 const LINE_BYTES: usize = 64;
 
@@ -26,15 +26,15 @@ pub(super) struct Interleaving {
     pub(super) reason: String,
 }
 
-/// Number of interleaved packets in a measurement with sample packets, for a table that lies in a
-/// near cache. In the benchmark `dpi`, 8 to 32 interleaved packets are equally fast.
+/// Number of packets that a measurement interleaves, for a table that lies in a near cache. In the
+/// benchmark `dpi`, 8 to 32 interleaved packets are equally fast.
 pub(super) const SAMPLE: u32 = 16;
-/// Minimum speedup for which packets are interleaved although the table lies in a near cache.
+/// Minimum speedup for which packets are interleaved if the table lies in a near cache.
 const SAMPLE_GAIN: f64 = 1.1;
 
 impl Interleaving {
-    /// Reconsiders the selection for a table that lies in a near cache. `plain_ns` is the time of a
-    /// sample packet without interleaving. `interleaved_ns` is its time with [`SAMPLE`] interleaved
+    /// Selects again for a table that lies in a near cache. `plain_ns` is the measured time of a
+    /// packet without interleaving. `interleaved_ns` is the time with [`SAMPLE`] interleaved
     /// packets. Interleaving also helps functions with many dependent reads, such as an automaton
     /// that reads a payload byte by byte.
     pub(super) fn with_sample(self, plain_ns: f64, interleaved_ns: f64) -> Self {
@@ -50,7 +50,7 @@ impl Interleaving {
 }
 
 /// Measures reads of a table, and selects the number of interleaved packets. This machine must
-/// support `level` (a set of CPU features).
+/// support the x86-64 level `level`.
 pub(super) fn choose(level: &Level, image: ImageRef<'_>) -> Interleaving {
     assert!(level.supported());
     let lines = (image.len() / LINE_BYTES) as u64;

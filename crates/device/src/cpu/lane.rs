@@ -1,5 +1,5 @@
-//! One worker's connection to the CPU as a device. It runs the bins (batches of packets) of a chunk
-//! one after the other.
+//! Connection of one worker to the CPU as a device. It processes the batches of a submission one
+//! after the other.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::check::{check, packets_of};
 use crate::device::{BinTime, Lane, Rejected};
 use crate::error::Error;
 
-/// One worker's connection to the CPU. A chunk is already finished when `submit` returns.
+/// Connection of one worker to the CPU. A submission is finished when `submit` returns.
 pub(super) struct CpuLane {
     programs: Arc<[Loaded]>,
     finished: VecDeque<(Chunk, Vec<BinTime>)>,

@@ -1,4 +1,5 @@
-//! The CPU as a device. It runs each chunk at once, on the thread of the worker that submits it.
+//! The CPU as a device. Submitted packets are processed at once, on the thread of the worker that
+//! submits them.
 
 mod interleaving;
 mod lane;
@@ -23,8 +24,8 @@ pub struct CpuDevice {
 }
 
 impl CpuDevice {
-    /// Loads the packet functions `programs`, and measures which x86-64 level runs each kernel
-    /// fastest. `Bin::instance` is an index into `programs`.
+    /// Loads the packet functions `programs`, and measures which x86-64 level is fastest for each
+    /// kernel. `Bin::instance` is an index into `programs`.
     ///
     /// # Errors
     /// Returns [`Error::Memory`] if the measurements cannot allocate memory.

@@ -1,4 +1,4 @@
-//! A packet function that is loaded for the CPU, in the form that this machine runs fastest.
+//! Packet function that is loaded for the CPU, in the fastest compiled version for this machine.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,17 +12,17 @@ use crate::device::Choice;
 use crate::error::Error;
 use crate::program::{Implementation, Program};
 
-/// Number of packets in the sample bin (batch of packets) of a measurement.
+/// Number of packets that a measurement processes at a time.
 const SAMPLE_PACKETS: usize = 64;
-/// Number of times that a measurement processes the sample bin. Only the fastest pass counts,
-/// because other work on the machine can only slow a pass down.
+/// Number of times that a measurement is repeated. Only the shortest time counts, because other
+/// work on the machine can only increase the times.
 const SAMPLE_PASSES: usize = 9;
 
-/// A packet function, and the form (compiled version of its kernel) that was selected for it.
+/// Packet function, and the compiled version of its kernel that was selected.
 pub(super) struct Loaded {
     program: Arc<dyn Program>,
-    /// Copy of the table image at the alignment that kernels need. It is `None` if the program's
-    /// own image is already aligned.
+    /// Copy of the function's tables with the alignment that kernels need. The value is `None` if
+    /// the original tables are already aligned.
     aligned: Option<Memory>,
     form: LoadedForm,
     measured: Vec<(String, f64)>,
@@ -35,8 +35,8 @@ enum LoadedForm {
     Kernel(Kernels),
 }
 
-/// Compiled versions of a kernel. The native version, for one type of CPU, runs the variants that
-/// it covers. The version for a level (set of CPU features) runs all other variants.
+/// Compiled versions of a kernel. The version for one type of CPU, such as AVX-512, supports only
+/// some kinds of processing. The version for an x86-64 level performs all others.
 #[derive(Clone, Copy)]
 struct Kernels {
     native: Option<&'static Native>,
@@ -69,12 +69,12 @@ impl Loaded {
         for level in loaded.levels().iter().filter(|level| level.supported()) {
             let (ns, is_significant) = loaded.measure_ns(Kernels { native: None, level, group })?;
             loaded.measured.push((level.name.to_owned(), ns));
-            // If no measurement is significant, the highest level is selected.
+            // If no measurement is significant, the highest x86-64 level is selected.
             if !is_significant || fastest.is_none_or(|(_, best)| ns < best) {
                 fastest = Some((level, if is_significant { ns } else { f64::INFINITY }));
             }
         }
-        // A machine that supports none of the levels runs the reference implementation.
+        // A machine that supports none of the x86-64 levels uses the reference implementation.
         let Some((level, mut best)) = fastest else {
             return Ok(loaded);
         };
@@ -93,8 +93,8 @@ impl Loaded {
         Ok(loaded)
     }
 
-    /// Selects how many packets the kernel interleaves (processes in alternation). Interleaving
-    /// hides cache misses, so only kernels with likely misses use it.
+    /// Selects how many packets the kernel interleaves. Interleaving hides cache misses, so it is
+    /// used only for kernels whose reads are likely to miss the caches.
     fn group(&mut self, implementation: Implementation) -> Result<u32, Error> {
         let interleaves = match self.program.custom_kernel() {
             Some(kernel) => kernel.interleaves,
@@ -116,8 +116,8 @@ impl Loaded {
                     selected = selected.with_sample(plain_ns, interleaved_ns);
                 }
                 self.interleaving = Some(selected.reason);
-                // With `native`, a kernel without interleaving uses group 0 instead of group 1,
-                // because the loop for group 0 also prefetches frames.
+                // With `native`, a kernel without interleaving uses group size 0 instead of 1,
+                // because the loop for group size 0 also prefetches frames.
                 Ok(if implementation == Implementation::Native && selected.group == 1 { 0 } else { selected.group })
             }
             _ => Ok(1),
@@ -155,8 +155,8 @@ impl Loaded {
         }
     }
 
-    /// Processes packets, which the caller has checked to lie in `region`. All slices have the same
-    /// length.
+    /// Processes packets. The caller has checked that the packets lie in `region`. All slices have
+    /// the same length.
     pub(super) fn run(
         &self,
         region: &mut Region,
@@ -206,9 +206,9 @@ impl Loaded {
         unsafe { kernels.run_bin(self.program.kernel(), &call) };
     }
 
-    /// Returns the time per packet of a sample bin (batch of packets) in nanoseconds, and whether
-    /// this time is significant. The time is not significant if the function drops every packet,
-    /// because its tables have no entry for the sample.
+    /// Measures the processing time per packet in nanoseconds with sample packets. Also returns
+    /// whether this time is significant. It is not significant if the function drops every sample
+    /// packet, because the function's tables do not contain the sample's addresses.
     fn measure_ns(&self, kernels: Kernels) -> Result<(f64, bool), Error> {
         let config = ArenaConfig { packets: SAMPLE_PACKETS, ..ArenaConfig::default() };
         let mut region = Arena::new(config, 1)?.split().remove(0);
@@ -228,19 +228,19 @@ impl Loaded {
             self.run_kernel(kernels, &mut region, &mut descriptors, &parameters, &mut outcomes, variant);
             best_ns = best_ns.min(started.elapsed().as_nanos() as f64);
         }
-        // The kernel may have copied secret keys to the stack. They are erased, because padding of
-        // later data structures could expose them.
+        // The kernel may have left secret keys on the stack. The keys are erased, because padding
+        // of later data structures could expose them.
         wipe_stack();
         let is_significant = outcomes.iter().any(|outcome| outcome.verdict != godwit_abi::VERDICT_DROP);
         Ok((best_ns / fresh.len() as f64, is_significant))
     }
 }
 
-/// Alignment of table images that kernels need, in bytes. It equals the size of a cache line.
+/// Alignment of tables that kernels need, in bytes. It equals the size of a cache line.
 const IMAGE_ALIGN_BYTES: usize = 64;
 
 fn aligned(image: ImageRef<'_>) -> Result<Option<Memory>, Error> {
-    // An image that changes at run time is always aligned. It must not be copied, because a copy
+    // Tables that change at run time are always aligned. They must not be copied, because a copy
     // would miss later changes.
     if matches!(image, ImageRef::Changing(_)) || image.as_ptr().addr().is_multiple_of(IMAGE_ALIGN_BYTES) {
         return Ok(None);
@@ -250,7 +250,7 @@ fn aligned(image: ImageRef<'_>) -> Result<Option<Memory>, Error> {
     Ok(Some(memory))
 }
 
-/// Returns a UDP packet of 256 bytes, which serves as sample in measurements.
+/// Returns a UDP packet of 256 bytes, which serves as a sample in measurements.
 fn sample_frame() -> Vec<u8> {
     let mut frame = vec![0x5a; 256];
     frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0]);

@@ -4,15 +4,15 @@
 //! has ended. Persistent work-groups end only with their engine. So a second engine on the device
 //! would block as soon as it frees something. If the first engine waits for the second, both block
 //! forever. The second engine is therefore refused before it allocates anything. Engines in launch
-//! mode wait only for each other's chunks. Other processes have separate contexts.
+//! mode wait only for each other's submissions. Other processes have separate contexts.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::Unavailable;
 
-/// How many engines use each device, and whether one of them has persistent work-groups there. The
-/// key is the device number.
+/// Number of engines that use each device, and whether one of them has persistent work-groups
+/// there. The map is indexed by device number.
 static USERS: Mutex<BTreeMap<usize, Users>> = Mutex::new(BTreeMap::new());
 
 #[derive(Debug, Default)]
@@ -21,8 +21,8 @@ struct Users {
     groups: bool,
 }
 
-/// Records that one [`CudaDevice`](super::CudaDevice) uses a device. The claim of a lost device is
-/// never released, because its persistent work-groups may still run.
+/// Records that a [`CudaDevice`](super::CudaDevice) uses a device. The record of a lost device is
+/// never removed, because its persistent work-groups may still run.
 #[derive(Debug)]
 pub(super) struct Claim {
     number: usize,
@@ -47,8 +47,8 @@ impl Claim {
         Ok(Self { number, groups: false })
     }
 
-    /// Reserves the device for the persistent work-groups of this claim's engine. Claims of other
-    /// engines then fail.
+    /// Reserves the device for the persistent work-groups of one engine. Other engines can then no
+    /// longer use the device.
     ///
     /// # Errors
     /// Returns the reason, in one sentence, if another engine already uses the device.

@@ -1,4 +1,4 @@
-//! Finds out whether the device has finished the oldest chunk in flight.
+//! Finds out whether the device has finished the oldest submission in flight.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -7,28 +7,29 @@ use cudarc::driver::result::DriverError;
 
 use super::slot::Slot;
 
-/// Ratio between the time that a chunk has waited and the time until the next query of the driver.
+/// Ratio between the time that a submission has waited so far and the time until the driver is
+/// queried again.
 const QUERY_DIVISOR: u32 = 16;
 /// Maximum time between two queries of the driver.
 const QUERY_INTERVAL_MAX: Duration = Duration::from_micros(100);
-/// Minimum time until the driver is queried about a chunk whose work-groups signal completion
-/// themselves. Such a query only detects errors.
+/// Minimum time until the driver is queried about a submission whose work-groups report their own
+/// completion. Such a query only detects errors.
 const QUERY_INTERVAL_SIGNALED: Duration = Duration::from_millis(1);
 
-/// State of a chunk.
+/// State of a submission.
 pub(super) enum Progress {
-    /// The chunk may be finished. The driver was queried recently.
+    /// The submission may be finished. The driver was queried recently.
     Unknown,
-    /// The chunk has not finished since the given time.
+    /// The submission has not finished since the given time.
     Running(Instant),
     Finished,
     Failed(DriverError),
 }
 
-/// Decides when the driver is queried for the state of chunks. The driver has one lock for all
-/// threads, so frequent queries would delay launches.
+/// Decides when the driver is queried for the state of submissions. Frequent queries would delay
+/// launches, because all threads share one lock of the driver.
 pub(super) struct Queries {
-    /// Time when the last chunk was returned.
+    /// Time when the last submission was returned.
     last_result: Instant,
     /// Time of the next query.
     query_at: Instant,
@@ -39,15 +40,15 @@ impl Queries {
         Self { last_result: Instant::now(), query_at: Instant::now() }
     }
 
-    /// Returns the state of the chunk in `slot`. It is the oldest chunk in flight and was submitted
-    /// at the time `submitted`. `bind` makes the device's context current in this thread.
+    /// Returns the state of the oldest submission in flight, which was submitted at the time
+    /// `submitted`. `bind` makes the device's context current in this thread.
     pub(super) fn progress(
         &mut self,
         slot: &Slot,
         submitted: Instant,
         bind: impl FnOnce() -> Result<(), DriverError>,
     ) -> Progress {
-        // This load has acquire order, so that this thread sees the results of all work-groups
+        // The load has acquire order, so that this thread sees the results of all work-groups
         // (`gw_signal_done`).
         let is_signaled = slot.signals_done && slot.done().load(Ordering::Acquire) != 0;
         let now = Instant::now();

@@ -1,6 +1,6 @@
 //! One worker's connection to a CUDA device in launch mode.
 //!
-//! A chunk (the bins of one launch) passes through these files in order:
+//! A submission passes through these files in order:
 //!
 //! ```text
 //! submit   opened.rs (checks, plan) -> locks.rs -> slot.rs (arrays) -> launch.rs (copies, kernel)
@@ -27,17 +27,16 @@ use crate::error::Error;
 use crate::options::Transfer;
 use crate::transfer::{ChunkPlan, ChunkTransfer};
 
-/// Number of free slots (resources of one chunk) that are not reused yet. The stream of a recently
-/// used slot may still be ending its launch. A new launch in this stream would wait for that end.
+/// Number of recently used streams that are not reused yet. Such a stream may still be ending its
+/// last launch, and a new launch in it would wait for that end.
 const SPARE_SLOTS: usize = 4;
 
-/// One worker's connection to the device in launch mode. It returns chunks in the order of
-/// submission. The number of chunks in flight is not limited. Slots (resources of one chunk) are
-/// created when they are first needed.
+/// Connection of one worker to the device in launch mode. It returns submissions in the order in
+/// which they were submitted. The number of submissions in flight is not limited.
 pub(super) struct LaunchLane {
     /// Free slots, longest idle first.
     slots: VecDeque<Slot>,
-    /// Chunks in flight, oldest first.
+    /// Submissions in flight, oldest first.
     in_flight: ManuallyDrop<VecDeque<Flight>>,
     copy_streams: ManuallyDrop<CopyStreams>,
     times: Vec<BinTime>,
@@ -48,13 +47,13 @@ pub(super) struct LaunchLane {
     device: ManuallyDrop<Arc<Opened>>,
 }
 
-/// A chunk on the device.
+/// A submission on the device.
 struct Flight {
     chunk: Chunk,
     slot: Slot,
     submitted: Instant,
-    /// Whether the driver accepted all commands of the chunk. If not, the events and the stream of
-    /// the slot still refer to its previous chunk.
+    /// Whether the driver accepted all commands of the submission. Otherwise, the events and the
+    /// stream still belong to an earlier submission.
     launched: bool,
 }
 
@@ -74,23 +73,23 @@ impl LaunchLane {
         })
     }
 
-    /// Returns a slot with room for the chunk.
+    /// Returns a slot with room for the submission.
     fn slot(&mut self, chunk: &Chunk, plan: &ChunkPlan) -> Result<Slot, Error> {
         let slot = match plan.transfer {
             ChunkTransfer::ZeroCopy if self.slots.len() <= SPARE_SLOTS => None,
             ChunkTransfer::ZeroCopy => self.slots.pop_front(),
             _ => self.slots.pop_back(),
         };
-        // A slot that is too small for the chunk is dropped. This is rare, because all chunks of a
-        // worker have the same size.
+        // Resources that are too small for the submission are freed. This is rare, because all
+        // submissions of a worker have the same size.
         match slot.filter(|slot| slot.holds(chunk)) {
             Some(slot) => Ok(slot),
             None => self.device.slot(chunk.bins.len().max(chunk.bins.capacity()), chunk.descriptors.len()),
         }
     }
 
-    /// Checks a chunk and plans its transfer. The function reports every possible error of the
-    /// chunk before it changes any state.
+    /// Checks a submission and plans its transfer. All errors are reported before any state
+    /// changes.
     fn prepare(&mut self, region: &mut Region, chunk: &Chunk) -> Result<(Slot, ChunkPlan), Error> {
         let plan = self.device.plan(region, chunk)?;
         self.device.bind()?;
@@ -107,20 +106,20 @@ impl LaunchLane {
         let (parts, arena) = (&self.device.parts, region.arena_base());
         let launched = launch(&mut slot, &self.copy_streams, &parts.kernels, &parts.arguments(), arena, plan, &chunk);
         self.in_flight.push_back(Flight { chunk, slot, submitted: Instant::now(), launched: launched.is_ok() });
-        // Some copies of the chunk may already be in flight. The chunk is therefore not rejected,
-        // and `poll` returns it with the error.
+        // Some copies may already be in flight. The submission is therefore not rejected, and
+        // `poll` returns it with the error.
         if let Err(error) = launched {
             self.device.watch.lose(format!("its driver failed to take a chunk: {}", text(error)));
         }
     }
 
-    /// Returns the error for a lost device, with all chunks in flight. Memory that the device may
-    /// still access is leaked.
+    /// Returns the error for a lost device, which contains all submissions in flight. Memory that
+    /// the device may still access is never freed.
     fn lose(&mut self) -> Error {
         self.reported_lost = true;
         let chunks = self.in_flight.drain(..).map(|Flight { mut chunk, slot, .. }| {
             std::mem::forget(slot);
-            // The device may still write to the arrays of a chunk. The error therefore returns
+            // The device may still write to the arrays of a submission. The error therefore returns
             // copies of these arrays.
             let mut safe = Chunk::new(chunk.bins.capacity(), chunk.descriptors.len());
             safe.descriptors.copy_from_slice(&chunk.descriptors.volatile_copy());
@@ -176,7 +175,7 @@ impl Lane for LaunchLane {
                 self.device.watch.lose(self.device.failed(error).to_string());
                 return Err(self.lose());
             }
-            // A finished chunk is returned to the caller even if the device was lost in the
+            // A finished submission is returned to the caller even if the device was lost in the
             // meantime.
             Progress::Finished => self.device.watch.record_progress(),
         };
@@ -203,8 +202,8 @@ impl Lane for LaunchLane {
 
 impl Drop for LaunchLane {
     fn drop(&mut self) {
-        // Dropping the lane waits for its chunks in flight. A lost device may continue to write, so
-        // its resources are leaked.
+        // Dropping the connection waits for its submissions in flight. A lost device may continue
+        // to write, so its resources are never freed.
         let waiting = Instant::now();
         let idle = |stream: &Stream| loop {
             match stream.is_idle() {
@@ -224,8 +223,8 @@ impl Drop for LaunchLane {
                 ManuallyDrop::drop(&mut self.device);
             }
         } else {
-            // The slots of a lost device are leaked too, because the driver could block forever
-            // while it frees them.
+            // The resources of a lost device are never freed, because the driver could block
+            // forever while it frees them.
             self.slots.drain(..).for_each(std::mem::forget);
         }
     }

@@ -1,4 +1,4 @@
-//! Enqueues the copies and the kernel launch of one chunk.
+//! Enqueues the copies and the kernel launch of one submission.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -14,9 +14,8 @@ use super::tables::DeviceArguments;
 use crate::error::Error;
 use crate::transfer::{Blocks, ChunkPlan, ChunkTransfer, Direction};
 
-/// Two streams for all copies of one worker's chunks, one per direction. They keep the copies of
-/// one direction in the order of the chunks. With separate streams for the copies of each chunk,
-/// the bus would often be busy in one direction only.
+/// Two streams for the copies of one worker, one stream per direction. With separate streams for
+/// each submission, the bus would often be busy in one direction only.
 pub(super) struct CopyStreams {
     to_device: Stream,
     to_host: Stream,
@@ -32,8 +31,8 @@ impl CopyStreams {
     }
 }
 
-/// Enqueues the copies and the kernel launch of a chunk. `arena` is the first byte of the arena,
-/// which holds the packets. After an error, some of the commands may already be in flight.
+/// Enqueues the copies and the kernel launch of a submission. `arena` is the address of the memory
+/// that holds all packets. After an error, some of the commands may already be in flight.
 pub(super) fn launch(
     slot: &mut Slot,
     streams: &CopyStreams,
@@ -70,8 +69,8 @@ pub(super) fn warm_up(slot: &mut Slot, kernels: &Kernels, arguments: &DeviceArgu
     slot.stream.synchronize()
 }
 
-/// Addresses of the arrays of one chunk on the host and on the device. If the chunk's own arrays
-/// are copied, both have the same order.
+/// Addresses of the arrays of one submission on the host and on the device. If the arrays are
+/// copied directly, they have the same order in both memories.
 struct Arrays {
     /// Host address of the parameters.
     host: *mut u8,

@@ -1,5 +1,4 @@
-//! Page-locks the arrays of chunks, so that the device can access them and the host need not copy
-//! them first.
+//! Page-locks the arrays of submissions, so that the device can access them directly.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,11 +7,11 @@ use godwit_sched::Chunk;
 
 use super::driver::{Context, DevicePointer, PageLock};
 
-/// Maximum number of chunks whose arrays one worker page-locks. With 2048 packets per chunk, the
-/// arrays hold half a million packets.
+/// Maximum number of submissions whose arrays one worker page-locks. With 2048 packets per
+/// submission, the arrays hold half a million packets.
 const LOCKED_CHUNKS_MAX: usize = 256;
 
-/// Page locks of one worker's chunk arrays.
+/// Page locks of one worker's submission arrays.
 pub(super) struct PageLocks {
     context: Arc<Context>,
     /// Page locks by the address of the locked arrays. `None` means that the driver cannot lock
@@ -25,17 +24,17 @@ impl PageLocks {
         Self { context: Arc::clone(context), locked: HashMap::new() }
     }
 
-    /// Page-locks the arrays of the chunk if they are not locked yet. Returns the device address of
-    /// their pages. Returns `None` if the pages cannot be locked, so that the caller must copy the
-    /// arrays.
+    /// Page-locks the arrays of the submission if they are not locked yet. Returns the device
+    /// address of their pages. Returns `None` if the pages cannot be locked, so that the caller
+    /// must copy the arrays.
     pub(super) fn lock(&mut self, chunk: &Chunk) -> Option<DevicePointer> {
         let pages = chunk.descriptors.pages();
         let address = pages.base().as_ptr().addr();
         if let Some(lock) = self.locked.get(&address) {
             return lock.as_ref().map(PageLock::pointer);
         }
-        // A worker reuses the same few chunks, so it rarely reaches this limit. The arrays of
-        // additional chunks are copied.
+        // A worker reuses the memory of a few submissions, so it rarely reaches this limit. The
+        // arrays of further submissions are copied.
         if self.locked.len() >= LOCKED_CHUNKS_MAX {
             return None;
         }

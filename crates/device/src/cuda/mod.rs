@@ -17,20 +17,20 @@
 //! | slot | host and device memory, one per chunk in flight |
 //! | mailboxes | page-locked host memory, one mailbox per persistent group |
 //!
-//! In launch mode, a chunk (the bins of one launch) takes four steps. Its arrays are copied to the
-//! device. Its buffers are copied to the shadow, which is the copy of the arena in device memory.
-//! The kernel runs. Buffers and arrays are copied back. Each chunk runs its kernel in its own
-//! stream. All copies of a lane (one worker's connection to the device) use two streams, one per
-//! direction, so that copies keep the order of the chunks. Events connect the streams. Chunks in
-//! flight overlap, so both directions of the bus and the multiprocessors work at the same time.
+//! In launch mode, a submission takes four steps. Its arrays are copied to the device. Its packet
+//! buffers are copied to device memory. The kernel runs. Buffers and arrays are copied back. Each
+//! submission runs its kernel in its own stream. All copies of a worker use two streams, one per
+//! direction, so that copies keep the order of the submissions. Events connect the streams.
+//! Submissions in flight overlap, so both directions of the bus and the multiprocessors work at the
+//! same time.
 //!
-//! `crate::transfer` selects the transfer of each chunk. A few large copies reach the full rate of
-//! the bus, if the buffers are contiguous. Otherwise the work-groups of the kernel transfer buffers
-//! and arrays themselves, so that a chunk is one launch without copies.
+//! `crate::transfer` selects the transfer of each submission. A few large copies reach the full
+//! rate of the bus, if the buffers are contiguous. Otherwise the work-groups of the kernel transfer
+//! buffers and arrays themselves, so that a submission is one launch without copies.
 //!
-//! In persistent mode, work-groups stay on the device and take bins from mailboxes
-//! (`persistent.rs`; `crate::mailbox` explains the memory order). A chunk then needs no driver
-//! call, which lowers the latency of small chunks.
+//! In persistent mode, work-groups stay on the device and take batches from mailboxes
+//! (`persistent.rs`; `crate::mailbox` explains the memory order). A submission then needs no driver
+//! call, which lowers the latency of small submissions.
 //!
 //! # Ordering in launch mode
 //!
@@ -38,10 +38,10 @@
 //! wrote before it submits. A stream that waits for an event sees what came before the event. The
 //! worker sees everything when the event after the last copy is complete.
 //!
-//! Zero-copy chunks have no event. The last work-group releases a word at system scope, which the
-//! worker acquires (`gw_signal_done` in kernels/dialect/loops_cuda.h, with the argument).
+//! Zero-copy submissions have no event. The last work-group releases a word at system scope, which
+//! the worker acquires (`gw_signal_done` in kernels/dialect/loops_cuda.h, with the argument).
 //!
-//! Only the device accesses slot and buffers between submission and completion. No two buffers
+//! Only the device accesses the packet buffers between submission and completion. No two buffers
 //! share a cache line.
 
 mod claim;
@@ -81,8 +81,8 @@ pub struct CudaDevice(Arc<Opened>);
 
 impl CudaDevice {
     /// Opens the device that [`probe`] lists under `number`. This compiles the kernels for the
-    /// architecture of the device, and copies the table images to it. It also page-locks the arena,
-    /// and allocates a copy of the arena on the device. `Bin::instance` is an index into
+    /// architecture of the device, and copies the tables of all functions to it. It also page-locks
+    /// the arena, and allocates a copy of the arena on the device. `Bin::instance` is an index into
     /// `programs`.
     ///
     /// The first compilation takes seconds. The result is cached in the user's cache folder.

@@ -105,8 +105,8 @@ impl Opened {
         Ok(opened)
     }
 
-    /// Creates a slot, which holds the resources of one chunk in flight. The chunk may have up to
-    /// `bins_max` bins (batches of packets) and `packets_max` packets.
+    /// Creates the resources of one submission in flight, which may have up to `bins_max` batches
+    /// and `packets_max` packets.
     pub(super) fn slot(&self, bins_max: usize, packets_max: usize) -> Result<Slot, Error> {
         let Parts { context, kernels, .. } = &*self.parts;
         Slot::new(context, &kernels.chunk, self.runs_chain, bins_max, packets_max)
@@ -121,7 +121,7 @@ impl Opened {
         failed(&self.found.capabilities.id, "answer")(error)
     }
 
-    /// Checks a chunk and plans its transfer.
+    /// Checks a submission and plans its transfer.
     pub(super) fn plan(&self, region: &mut Region, chunk: &Chunk) -> Result<ChunkPlan, Error> {
         self.watch.check_alive()?;
         check_arena(region, self.parts.arena.base())?;

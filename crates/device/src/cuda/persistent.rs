@@ -1,5 +1,5 @@
-//! Persistent work-groups of a CUDA device. They take bins (batches of packets) from mailboxes,
-//! whose memory is allocated here.
+//! Persistent work-groups of a CUDA device. They take batches of packets from mailboxes, which are
+//! queues in memory that host and device share.
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -16,8 +16,8 @@ use crate::error::{Error, Unavailable};
 use crate::mailbox::{HostWords, LanePool, Mailboxes, groups_min};
 use crate::options::DeviceOptions;
 
-/// Number of slots in the mailbox of a work-group. One slot holds the bin (batch of packets) in
-/// progress, and the others hold bins that wait for it.
+/// Number of batches in the mailbox of a work-group. One batch is in progress, and the others wait
+/// for it.
 const SLOTS: u32 = 4;
 /// Minimum timeout for persistent work-groups to start and to stop.
 const START_STOP_TIMEOUT_MIN: Duration = Duration::from_secs(1);
@@ -125,7 +125,8 @@ impl Groups {
 }
 
 /// Returns the number of persistent work-groups per worker, which is at least `minimum`. Returns
-/// the reason if the device has too few. `resident` work-groups can run at once on an idle device.
+/// the reason if the device has too few work-groups. `resident` is the number of work-groups that
+/// can run at once on an idle device.
 fn groups_per_lane(resident: usize, lanes: usize, minimum: usize) -> Result<usize, Unavailable> {
     // Half of the device stays free for launches. Each polling work-group also costs some bus
     // bandwidth.
@@ -139,8 +140,7 @@ fn groups_per_lane(resident: usize, lanes: usize, minimum: usize) -> Result<usiz
     )))
 }
 
-/// Running persistent work-groups. If they do not stop, they and all memory that they use are
-/// leaked.
+/// Running persistent work-groups. If the work-groups do not stop, their memory is never freed.
 pub(super) struct Running(ManuallyDrop<Groups>);
 
 impl Running {
@@ -149,7 +149,7 @@ impl Running {
     }
 
     /// Stops the persistent work-groups. Returns `false` if they do not respond. The caller must
-    /// then not free any memory that they use.
+    /// then never free their memory.
     pub(super) fn stop(mut self) -> bool {
         let stopped = self.0.context.bind().is_ok() && self.0.stop();
         if stopped {

@@ -15,10 +15,10 @@ use crate::options::Mode;
 /// Kind in device names, as in `cuda:0`.
 pub const ID: &str = "cuda";
 
-/// Minimum compute capability of a device: 7.0 (Volta). Since Volta, the threads of a warp can wait
+/// Minimum compute capability of a device, 7.0 (Volta). Since Volta, the threads of a warp can wait
 /// for each other individually, and the memory model has acquire and release operations.
 const CAPABILITY_MIN: (i32, i32) = (7, 0);
-/// Minimum driver version in the format of the driver: CUDA 12.0. Since this version, the kernel
+/// Minimum driver version, CUDA 12.0, in the format of the driver. Since this version, the kernel
 /// arguments in a CUDA graph can be replaced.
 const DRIVER_MIN: i32 = 12_000;
 
@@ -124,7 +124,7 @@ fn describe(number: usize) -> Result<Found, DriverError> {
     })
 }
 
-/// Returns the architecture of a context's device by its name in the compiler, such as `sm_90`.
+/// Returns the architecture of the device as the compiler names it, such as `sm_90`.
 pub fn architecture_of(context: &Context) -> String {
     architecture(capability(context.device))
 }
@@ -144,7 +144,7 @@ fn version(number: i32) -> String {
     format!("{}.{}", number / 1000, number % 1000 / 10)
 }
 
-/// Converts a compute capability to the name of the architecture in the compiler, such as `sm_90`.
+/// Converts a compute capability to the name of the architecture, such as `sm_90`.
 fn architecture((major, minor): (i32, i32)) -> String {
     format!("sm_{major}{minor}")
 }

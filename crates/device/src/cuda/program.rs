@@ -12,11 +12,11 @@ use crate::error::Error;
 pub(super) struct Kernels {
     pub(super) chunk: Function,
     pub(super) persistent: Function,
-    /// Maximum number of work-groups in a launch. Each work-group takes bins (batches of packets)
-    /// until none is left.
+    /// Maximum number of work-groups in a launch. Each work-group takes batches of packets until
+    /// none is left.
     pub(super) groups_max: usize,
-    /// Number of work-groups that can run at the same time on an otherwise idle device. It limits
-    /// the number of persistent work-groups.
+    /// Number of work-groups that can run at the same time on an idle device. It limits the number
+    /// of persistent work-groups.
     pub(super) groups_resident: usize,
     /// Clock rate of the cycle counter, in cycles per microsecond.
     pub(super) cycles_per_us: f64,

@@ -1,5 +1,5 @@
-//! Copies the results of a finished chunk from its slot (the resources of one chunk in flight) back
-//! to the chunk.
+//! Copies the results of finished packets from the memory that the device accesses to the
+//! submission.
 
 use godwit_sched::Chunk;
 
@@ -8,8 +8,8 @@ use crate::bytes::get;
 use crate::check::packets_of;
 use crate::device::BinTime;
 
-/// Copies the results in the slot into the chunk. Writes the processing times of the chunk's bins
-/// (batches of packets) into `times`.
+/// Copies the results of the packets into the submission. Writes the processing time of each batch
+/// into `times`.
 pub(super) fn read(slot: &mut Slot, chunk: &mut Chunk, cycles_per_us: f64, times: &mut Vec<BinTime>) {
     let (offsets, is_direct, runs_chain) = (slot.offsets, slot.direct.is_some(), slot.runs_chain);
     let bytes = &*slot.host.bytes_mut();

@@ -1,5 +1,5 @@
-//! A slot holds the resources of one chunk in flight: page-locked arrays on the host, a copy of the
-//! arrays on the device, and a stream.
+//! Resources of one submission in flight: page-locked arrays on the host, a copy of the arrays on
+//! the device, and a stream.
 
 use std::ffi::c_void;
 use std::mem::size_of;
@@ -19,10 +19,10 @@ use crate::error::Error;
 /// Alignment of the arrays, in bytes.
 const ALIGN_BYTES: usize = 64;
 
-/// The arrays of one chunk (the bins of one launch), with the same layout on host and device. The
-/// counters and the scratch memory exist only on the device. The word `done` and the cycle counts
-/// exist only on the host, where the device writes them over the bus with four bytes per bin.
-/// Trails and scratch memory are used only if the device runs a chain of functions.
+/// The arrays of one submission, with the same layout on host and device. The counters and the
+/// scratch memory exist only on the device. The word `done` and the cycle counts exist only on the
+/// host, where the device writes them over the bus with four bytes per batch. Scratch memory and
+/// the records of each packet's path are used only if the device runs a chain of functions.
 ///
 /// ```text
 /// 0                                              |---------- to the host --------|
@@ -30,10 +30,11 @@ const ALIGN_BYTES: usize = 64;
 ///                             |----------- to the device -------|
 /// ```
 ///
-/// The arrays of a small chunk are packed: the packets of its bins follow each other without gaps.
-/// A direct chunk keeps its own array layout, and the copies use its own arrays. The work-groups
-/// then read its bins over the bus, which saves a driver call. With zero-copy, the work-groups
-/// access all arrays over the bus. Nothing is copied, and the last work-group signals completion.
+/// The arrays of a small submission are packed: the packets of its batches follow each other
+/// without gaps. The arrays of a large submission keep their layout and are copied directly. The
+/// work-groups then read the list of batches over the bus, which saves a driver call. With
+/// zero-copy, the work-groups access all arrays over the bus. Nothing is copied, and the last
+/// work-group signals completion.
 pub(super) struct Slot {
     /// Stream of the kernel.
     pub(super) stream: Stream,
@@ -43,7 +44,7 @@ pub(super) struct Slot {
     pub(super) kernel_done: Event,
     /// Event after the copies to the host.
     pub(super) copied_out: Event,
-    /// Launch of zero-copy chunks.
+    /// Launch of zero-copy submissions.
     pub(super) launches: Repeated,
     pub(super) host: PinnedMemory,
     pub(super) device: DeviceMemory,
@@ -51,32 +52,31 @@ pub(super) struct Slot {
     packets_max: usize,
     /// Whether the device runs a chain.
     pub(super) runs_chain: bool,
-    /// Offset of the scratch memory, in bytes, and the number of packets for which it has room. It
-    /// follows the arrays of the largest chunk.
+    /// Offset of the scratch memory in bytes, and the number of packets for which the scratch
+    /// memory has room.
     pub(super) scratch: (usize, usize),
     pub(super) offsets: ArrayOffsets,
     /// The parts of the arrays that are copied to the device, and the parts that are copied back.
     pub(super) copied: [Parts; 2],
-    /// List of copies, which is empty between two calls. It is kept so that its memory can be
-    /// reused.
+    /// List of copies, which is empty between two calls. The list is kept to reuse its memory.
     pub(super) copies: Copies,
-    /// Device address of the parameters, if the device uses the chunk's own arrays. The
-    /// descriptors, outcomes and trails follow the parameters.
+    /// Device address of the submission's arrays, if the device accesses them directly. The array
+    /// of kernel parameters is the first one.
     pub(super) direct: Option<DevicePointer>,
-    /// Whether the work-groups of the kernel signal the completion of the chunk themselves.
+    /// Whether the work-groups themselves signal that the submission is complete.
     pub(super) signals_done: bool,
 }
 
-/// Number of parameters of the kernel `gw_chunk`. The first parameter is the longest, so a
-/// placeholder of its size is large enough for any parameter.
+/// Number of parameters of the kernel `gw_chunk`. The first parameter is the largest, so a
+/// placeholder of its size fits any parameter.
 pub(super) const ARGUMENTS: usize = 13;
 
 /// Size of the C struct `gw_counters` (kernels/dialect/loops_cuda.h), in bytes.
 const COUNTERS_BYTES: usize = 2 * size_of::<u32>();
 
 impl Slot {
-    /// Creates a slot for chunks of up to `bins_max` bins (batches of packets) and `packets_max`
-    /// packets. The chunks run on the device with the kernel `kernel`.
+    /// Creates the resources for submissions of up to `bins_max` batches and `packets_max` packets,
+    /// which the kernel `kernel` processes.
     pub(super) fn new(
         context: &Arc<Context>,
         kernel: &Function,
@@ -88,8 +88,8 @@ impl Slot {
         let scratch_packets = if runs_chain { packets_max.next_multiple_of(MAILBOX_SLOT_PACKETS) } else { 0 };
         let device_bytes = bytes + scratch_packets * CHAIN_SCRATCH_PACKET_BYTES;
         let device = DeviceMemory::new(context, device_bytes, "a chunk")?;
-        // The counters and the scratch memory are cleared once. Every launch leaves the counters at
-        // 0.
+        // The counters and the scratch memory are cleared once, because every launch leaves the
+        // counters at 0.
         device.fill(&vec![0; if runs_chain { device_bytes } else { COUNTERS_BYTES }])?;
         let mut nothing = [0_u64; size_of::<DeviceArguments>() / size_of::<u64>()];
         let mut arguments: [*mut c_void; ARGUMENTS] = [(&raw mut nothing).cast(); ARGUMENTS];
@@ -113,17 +113,17 @@ impl Slot {
         })
     }
 
-    /// Returns whether the slot has room for the chunk.
+    /// Returns whether the slot has room for the submission.
     pub(super) fn holds(&self, chunk: &Chunk) -> bool {
         chunk.bins.len() <= self.bins_max && chunk.descriptors.len() <= self.packets_max
     }
 
-    /// Writes the arrays of a chunk for the device. Returns how many bytes of them are transferred
-    /// to the device and back.
+    /// Prepares the arrays of a submission for the device. Returns how many bytes of the arrays are
+    /// transferred to the device and back.
     ///
-    /// The caller has checked that the chunk is valid and fits into the slot. `direct` is the
-    /// device address of the pages with the chunk's own arrays, if the device uses these arrays.
-    /// Two arrays are copied together if the gap between them has at most `gap_bytes_max` bytes.
+    /// The caller has checked that the submission is valid and not too large. `direct` is the
+    /// device address of the submission's own arrays, if the device accesses them directly. Two
+    /// arrays are copied together if the gap between them has at most `gap_bytes_max` bytes.
     pub(super) fn write(&mut self, chunk: &Chunk, direct: Option<DevicePointer>, gap_bytes_max: usize) -> [usize; 2] {
         self.direct = direct.map(|pages| pages + chunk.parameters.offset() as u64);
         let is_direct = direct.is_some();
@@ -148,14 +148,14 @@ impl Slot {
                 }
             }
         }
-        // The result includes the bytes of the bins. If the bins are not copied, the work-groups
-        // read them over the bus.
+        // The result includes the list of batches. If the list is not copied, the work-groups read
+        // it over the bus.
         let bins = if is_direct { offsets.parameters - offsets.bins } else { 0 };
         let [to_device, to_host] = self.copied.map(|parts| parts.iter().map(|part| part.1).sum::<usize>());
         [bins + to_device, to_host]
     }
 
-    /// Returns the word that the last work-group sets when the chunk is complete.
+    /// Returns the word that the last work-group sets when the submission is complete.
     pub(super) fn done(&self) -> &AtomicU32 {
         // SAFETY: the first word of the host memory, which lives as long as `self`, and which has
         // no other use.
@@ -163,7 +163,7 @@ impl Slot {
     }
 }
 
-/// Offsets of the arrays of the current chunk, in bytes.
+/// Offsets of the arrays of the current submission, in bytes.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ArrayOffsets {
     pub(super) bins: usize,
@@ -198,8 +198,8 @@ impl ArrayOffsets {
     }
 
     /// Returns the parts of the arrays to copy to the device, and the parts to copy back. The
-    /// arrays contain `packets` packet entries. If the chunk's own arrays are used, the bins are
-    /// not copied, because the work-groups read them from the host.
+    /// arrays contain `packets` packets. If the arrays are copied directly, the work-groups read
+    /// the list of batches from the host.
     fn copied(&self, is_direct: bool, packets: usize, gap_bytes_max: usize) -> [Parts; 2] {
         let to_device = [
             (self.bins, if is_direct { 0 } else { self.parameters - self.bins }),
@@ -216,8 +216,8 @@ impl ArrayOffsets {
     }
 }
 
-/// Joins array parts that have small gaps between them. Each part is an offset and a length, and
-/// the offsets are ascending. A part that was joined with the next part becomes empty.
+/// Joins parts of arrays that have small gaps between them. Each part consists of an offset and a
+/// length, and the offsets are ascending. A part that was joined with the next part becomes empty.
 fn joined(mut parts: Parts, gap_bytes_max: usize) -> Parts {
     for index in 1..parts.len() {
         let (previous, (offset, bytes)) = (parts[index - 1], parts[index]);

@@ -1,5 +1,4 @@
-//! Table images of all packet functions in device memory, and the launch arguments that point to
-//! them.
+//! Tables of all packet functions in device memory, and the kernel arguments that point to them.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +14,7 @@ use crate::chain::DeviceChain;
 use crate::error::Error;
 use crate::program::{AccessNeeds, Program};
 
-/// Kernel arguments that all launches have in common. The C struct is `gw_device`
+/// Kernel arguments that are the same in all launches. The C struct is `gw_device`
 /// (kernels/dialect/loops_cuda.h).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -27,15 +26,14 @@ pub(super) struct DeviceArguments {
     pub(super) reaches: DevicePointer,
 }
 
-/// Returns a capacity that is sufficient for all table images in [`Tables`], without the device
-/// chain. A vector with this capacity never reallocates. A reallocation would leave copies of keys
-/// in freed memory.
+/// Returns the total size of the tables of all functions. A vector with this capacity never
+/// reallocates, because a reallocation would leave copies of keys in freed memory.
 fn images_bytes(programs: &[Arc<dyn Program>]) -> usize {
     programs.iter().map(|program| program.image().len() + 5 * ALIGNMENT_BYTES).sum::<usize>() + 5 * ALIGNMENT_BYTES
 }
 
-/// Table images of all packet functions in device memory, and the number of bytes that each
-/// function accesses in a packet.
+/// Tables of all packet functions in device memory, and the number of bytes that each function
+/// accesses in a packet.
 pub(super) struct Tables {
     memory: DeviceMemory,
     offsets_at: u64,
@@ -44,13 +42,13 @@ pub(super) struct Tables {
     updates: Mutex<Updates>,
 }
 
-/// Resources for copies of table changes to the device. They are allocated in advance. While
-/// persistent work-groups run, the driver may wait for their end before it allocates memory.
+/// Resources that copy table changes to the device. They are allocated in advance, because a driver
+/// may block an allocation while persistent work-groups run.
 struct Updates {
     stream: Stream,
     staging: PinnedMemory,
     /// Whether a copy did not end within its timeout. The device may then still read the staging
-    /// buffer, which is never used again.
+    /// buffer, which must not be used again.
     stuck: bool,
 }
 
@@ -58,9 +56,9 @@ struct Updates {
 const STAGING_BYTES: usize = 64 << 10;
 
 impl Tables {
-    /// Copies the table images of all functions to device memory. The following layout starts with
-    /// the table of the device chain, and ends with the numbers of bytes that each function
-    /// accesses:
+    /// Copies the tables of all functions to device memory. The memory begins with the function
+    /// chain and ends with the number of bytes that each function accesses. It has the following
+    /// layout:
     ///
     /// ```text
     /// 0       offsets[0]      offsets[1]          offsets_at            reaches_at
@@ -125,8 +123,8 @@ impl Tables {
         chain.parts().into_iter().try_for_each(write)
     }
 
-    /// Writes `bytes` bytes to the device memory of the tables, at offset `target`.
-    /// `copy_to(offset, part)` fills each part of these bytes.
+    /// Writes `bytes` bytes to the tables in device memory, at offset `target`.
+    /// `copy_to(offset, part)` provides each part of these bytes.
     fn write(
         &self,
         context: &Context,

@@ -1,5 +1,5 @@
-//! One worker's connection to a device in persistent mode, in which work-groups stay on the device
-//! and take bins from mailboxes.
+//! Connection of one worker to a device in persistent mode. In this mode, work-groups stay on the
+//! device and take batches of packets from mailboxes.
 
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
@@ -17,16 +17,14 @@ use crate::device::{BinTime, Lane, Rejected};
 use crate::error::Error;
 use crate::watch::Watch;
 
-/// Number of polls without results after which the worker yields its core, because a work-group on
-/// the same core may need it. With two workers and two work-groups on two cores, values from 1 to
-/// 64 are equally fast (test `no_stale_data_is_read`).
+/// Number of polls without results after which the worker yields its core to a work-group that may
+/// run on the same core. With two workers and two work-groups on two cores, values from 1 to 64 are
+/// equally fast (test `no_stale_data_is_read`).
 const POLLS_BEFORE_YIELD: u32 = 16;
-/// Time between two polls while a dropped connection waits until its bins (batches of packets) are
-/// finished.
+/// Time between two polls while a dropped connection waits for its last batches.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
-/// A device with persistent work-groups, which process the bins (batches of packets) of all
-/// workers.
+/// A device with persistent work-groups, which process the batches of packets of all workers.
 pub(crate) trait GroupsDevice: Send + Sync {
     fn mailboxes(&self) -> &Mailboxes;
 
@@ -37,35 +35,34 @@ pub(crate) trait GroupsDevice: Send + Sync {
     /// Returns whether work-groups may run on the same cores as workers.
     fn shares_cores(&self) -> bool;
 
-    /// Checks that a chunk is valid and that the device is not lost.
+    /// Checks that a submission is valid and that the device is not lost.
     fn check(&self, region: &mut Region, chunk: &Chunk) -> Result<(), Error>;
 
-    /// Makes the number of a closed connection available again. All bins (batches of packets) of
-    /// the connection are finished.
+    /// Makes the number of a closed connection available again. The connection has no unfinished
+    /// batches.
     fn return_lane(&self, lane: usize);
 }
 
-/// One worker's connection to a device in persistent mode. Each bin (a batch of packets for one
-/// function) goes to a work-group that serves its function. Among these work-groups, the one with
-/// the least work is selected. If no mailbox has a free slot, a later [`Lane::poll`] posts the bin.
-/// Chunks may finish out of order.
+/// Connection of one worker to a device in persistent mode. Each batch of packets goes to the
+/// work-group with the least work among those that serve the function of the batch. If no mailbox
+/// has room, a later [`Lane::poll`] posts the batch. Submissions may finish out of order.
 ///
-/// Dropping a lane waits until its posted bins are finished, or until the watchdog declares the
-/// device lost.
+/// Dropping the connection waits until all posted batches are finished, or until the watchdog
+/// declares the device lost.
 pub(crate) struct PersistentLane {
     device: ManuallyDrop<Arc<dyn GroupsDevice>>,
     number: usize,
     groups: Vec<GroupState>,
     split: Split,
-    /// Chunks on the device, in the order of their numbers.
+    /// Submissions on the device, in the order of their numbers.
     in_flight: VecDeque<Flight>,
-    /// Number of the next chunk.
+    /// Number of the next submission.
     next: u64,
-    /// Number of chunks in flight whose bins are all finished.
+    /// Number of submissions in flight whose batches are all finished.
     done: usize,
     times: Vec<BinTime>,
-    /// Time when the device last finished a bin (a batch of packets) of this worker. If all
-    /// mailboxes were empty after that, it is the time when a bin was next posted.
+    /// Start of the current wait for the device. It is the time of the last finished batch of this
+    /// worker, or of the next posted batch if the mailboxes were empty in between.
     since: Instant,
     idle_polls: u32,
     reported_lost: bool,
@@ -77,31 +74,31 @@ struct GroupState {
     group: usize,
     posted: u32,
     finished: u32,
-    /// Bins in the mailbox, oldest first.
+    /// Batches in the mailbox, oldest first.
     bins: VecDeque<Posted>,
-    /// Sum of the estimated work of the bins in the mailbox.
+    /// Sum of the estimated work of the batches in the mailbox.
     weight: u64,
-    /// Time when the work-group last finished a bin (a batch of packets). If its mailbox was empty
-    /// after that, it is the time when a bin was next posted.
+    /// Start of the current wait for the work-group. It is the time of the last finished batch, or
+    /// of the next posted batch if the mailbox was empty in between.
     since: Instant,
-    /// Number of bins (batches of packets) that the work-group received for each packet function.
+    /// Number of batches that the work-group received for each packet function.
     received: Vec<u64>,
 }
 
-/// A bin (batch of packets) that occupies a slot of a mailbox.
+/// A batch of packets that occupies a slot of a mailbox.
 #[derive(Clone, Copy)]
 struct Posted {
-    /// Number of the chunk.
+    /// Number of the submission.
     chunk: u64,
     bin: usize,
     weight: u64,
 }
 
-/// A chunk on the device.
+/// A submission on the device.
 struct Flight {
     number: u64,
     chunk: Chunk,
-    /// Number of finished bins.
+    /// Number of finished batches.
     finished: usize,
     times: Vec<BinTime>,
 }
@@ -113,7 +110,7 @@ impl Flight {
 }
 
 impl PersistentLane {
-    /// Opens a worker's connection with the number `number` and the persistent work-groups
+    /// Opens the worker's connection number `number`, which uses the persistent work-groups
     /// `groups`. `programs` is the number of packet functions. `share` divides the work-groups
     /// between these functions ([`DeviceOptions::share`](crate::DeviceOptions::share)).
     pub(crate) fn new(
@@ -126,8 +123,7 @@ impl PersistentLane {
         let now = Instant::now();
         let split = Split::new(groups.len(), share);
         let group = |group| {
-            // The previous connection with this number has finished all of its bins (batches of
-            // packets).
+            // The previous connection with this number has no unfinished batches.
             let posted = device.mailboxes().posted(group);
             let received = vec![0; programs];
             GroupState { group, posted, finished: posted, bins: VecDeque::new(), weight: 0, since: now, received }
@@ -157,8 +153,8 @@ impl PersistentLane {
         }
     }
 
-    /// Posts waiting bins (batches of packets) while mailboxes have free slots. In each queue, the
-    /// bins of the oldest chunk are posted first.
+    /// Posts waiting batches of packets while mailboxes have room. In each queue, the batches of
+    /// the oldest submission are posted first.
     fn post(&mut self) {
         let Self { device, split, groups, in_flight, .. } = self;
         let mailboxes = device.mailboxes();
@@ -187,8 +183,8 @@ impl PersistentLane {
         }
     }
 
-    /// Copies the results of finished bins from the mailboxes into their chunks. Returns whether
-    /// any bin was finished.
+    /// Copies the results of finished batches from the mailboxes into their submissions. Returns
+    /// whether any batch was finished.
     fn collect(&mut self) -> bool {
         let mailboxes = self.device.mailboxes();
         let mut any = false;
@@ -204,7 +200,7 @@ impl PersistentLane {
             group.since = now;
             let total = group.bins.iter().take(count).map(|posted| u128::from(posted.weight)).sum::<u128>().max(1);
             for posted in group.bins.drain(..count) {
-                // The chunk is in flight until all of its bins are finished.
+                // The submission is in flight until all of its batches are finished.
                 let index = index_of(&self.in_flight, posted.chunk);
                 let flight = &mut self.in_flight[index];
                 // SAFETY: the group has finished the slot, as acquired above.
@@ -213,7 +209,7 @@ impl PersistentLane {
                 group.weight -= posted.weight;
                 flight.finished += 1;
                 self.done += usize::from(flight.is_done());
-                // The result fits: no bin takes more than the whole time.
+                // The result fits: no batch takes more than the whole time.
                 let elapsed_ns = (elapsed_ns * u128::from(posted.weight) / total) as u64;
                 flight.times.push(BinTime { bin: posted.bin as u32, elapsed_ns });
             }
@@ -221,7 +217,7 @@ impl PersistentLane {
         any
     }
 
-    /// Returns the oldest finished chunk, if any.
+    /// Returns the oldest finished submission, if any.
     fn take_done(&mut self) -> Option<Chunk> {
         if self.done == 0 {
             return None;
@@ -234,7 +230,7 @@ impl PersistentLane {
         Some(flight.chunk)
     }
 
-    /// Returns the error for a lost device, which contains all chunks in flight.
+    /// Returns the error for a lost device, which contains all submissions in flight.
     fn lose(&mut self) -> Error {
         self.reported_lost = true;
         self.groups.iter_mut().for_each(|group| group.bins.clear());
@@ -244,8 +240,8 @@ impl PersistentLane {
         self.device.watch().lost_with(chunks)
     }
 
-    /// Returns whether the device is lost. Declares it lost if it has not finished posted bins in
-    /// time.
+    /// Returns whether the device is lost. Declares the device lost if it has not finished posted
+    /// batches in time.
     fn is_lost(&self) -> bool {
         let watch = self.device.watch();
         if self.groups.iter().any(|group| !group.bins.is_empty()) && watch.is_overdue(self.since) {
@@ -264,7 +260,7 @@ impl Lane for PersistentLane {
         let times = Vec::with_capacity(chunk.bins.len());
         self.split.enqueue(self.next, &chunk.bins);
         let flight = Flight { number: self.next, chunk, finished: 0, times };
-        // A chunk without bins is finished at once.
+        // A submission without batches is finished at once.
         self.done += usize::from(flight.is_done());
         self.in_flight.push_back(flight);
         self.next += 1;
@@ -273,7 +269,8 @@ impl Lane for PersistentLane {
     }
 
     fn poll(&mut self, _region: &mut Region) -> Result<Option<Chunk>, Error> {
-        // A finished chunk is returned to the caller even if the device was lost in the meantime.
+        // A finished submission is returned to the caller even if the device was lost in the
+        // meantime.
         if !self.reported_lost && self.collect() {
             self.since = self.device.watch().record_progress();
             self.post();
@@ -302,10 +299,10 @@ impl Lane for PersistentLane {
         self.groups.iter().map(|group| group.received.clone()).collect()
     }
 
-    /// Returns the processing time of each bin of the last chunk. The time begins when the
-    /// work-group received the bin or finished the previous one. It ends when the worker saw that
-    /// the bin is finished. If a work-group finishes several bins between two polls, the time is
-    /// divided between them by packets and bytes.
+    /// Returns the processing time of each batch of the last submission. The time begins when the
+    /// work-group received the batch or finished the previous one. It ends when the worker notices
+    /// that the batch is finished. If a work-group finishes several batches between two polls,
+    /// their common time is divided in proportion to packets and bytes.
     fn bin_times(&self) -> &[BinTime] {
         &self.times
     }
@@ -320,7 +317,7 @@ impl Drop for PersistentLane {
                 std::thread::sleep(POLL_INTERVAL);
             }
         }
-        // A lost device and everything that its work-groups may access is leaked.
+        // Memory that the work-groups of a lost device may access is never freed.
         if !self.is_lost() {
             self.device.return_lane(self.number);
             // SAFETY: `self.device` is not used after this.
@@ -329,14 +326,13 @@ impl Drop for PersistentLane {
     }
 }
 
-/// Returns the position of the chunk with the number `number` in `in_flight`, which must contain
-/// it.
+/// Returns the position of the submission number `number` in `in_flight`, which must contain it.
 fn index_of(in_flight: &VecDeque<Flight>, number: u64) -> usize {
     in_flight.binary_search_by_key(&number, |flight| flight.number).expect("a chunk stays until all its bins are back")
 }
 
-/// Returns the estimated work of a bin (batch of packets), in arbitrary units. It is the number of
-/// packets times the longest frame, plus a cost per packet.
+/// Returns the estimated work of a batch, in arbitrary units. The estimate is the number of packets
+/// times the sum of the longest frame and a constant.
 fn weight(bin: &Bin) -> u64 {
     u64::from(bin.count) * (u64::from(bin.length_bytes) + 64) + 1
 }

@@ -1,5 +1,5 @@
-//! Accesses mailboxes, the memory through which the host gives bins (batches of packets) to
-//! persistent work-groups. Host and device use mailboxes at the same time.
+//! Accesses mailboxes, the queues through which the host gives batches of packets to persistent
+//! work-groups. Host and device access the mailboxes at the same time.
 
 use std::mem::{offset_of, size_of};
 use std::ptr::NonNull;
@@ -12,16 +12,16 @@ use godwit_sched::Chunk;
 use crate::bytes::{get, put};
 use crate::check::packets_of;
 
-/// Initial value of the mailbox counters. It lies just below 2^32, so that errors in the
+/// Initial value of the mailbox counters. It lies just below 2^32, so that errors in their
 /// wrap-around to 0 are found early.
 const COUNTERS_START: u32 = u32::MAX - 80;
 /// Alignment of mailboxes, in bytes.
 const ALIGN_BYTES: usize = 128;
-/// The value 1 of [`Mailbox::stop`] in the 8-byte word whose lower half is `posted` and whose upper
-/// half is `stop`.
+/// The value 1 in the upper half of an 8-byte word, which holds [`Mailbox::stop`]. The lower half
+/// holds `posted`.
 const STOP: u64 = 1 << 32;
 
-/// Size of the atomic operations with which the host writes to a mailbox.
+/// Number of bytes that the host writes to a mailbox in one atomic operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HostWords {
     /// The host writes 4 bytes at a time. Work-groups do not read [`Mailbox::extent`].
@@ -49,13 +49,13 @@ unsafe impl Send for Mailboxes {}
 unsafe impl Sync for Mailboxes {}
 
 impl Mailboxes {
-    /// Rounds a number of packets per mailbox slot up to a number that the slot layout supports.
+    /// Rounds the maximum number of packets in a batch up to a number that mailboxes support.
     pub(crate) fn bin_packets(bin_packets: usize) -> usize {
         bin_packets.max(1).next_multiple_of(MAILBOX_SLOT_PACKETS)
     }
 
-    /// Returns the size of one mailbox in bytes. The mailbox has `slots` slots, each for a bin of
-    /// up to `bin_packets` packets. [`Mailboxes::bin_packets`] has rounded this number.
+    /// Returns the size of one mailbox in bytes. The mailbox has room for `slots` batches of up to
+    /// `bin_packets` packets, a number that [`Mailboxes::bin_packets`] has rounded.
     pub(crate) fn bytes_each(slots: u32, bin_packets: usize) -> usize {
         (size_of::<Mailbox>() + slots as usize * MailboxSlot::new(bin_packets).bytes).next_multiple_of(ALIGN_BYTES)
     }
@@ -86,23 +86,23 @@ impl Mailboxes {
         self.slots as usize
     }
 
-    /// Returns the maximum number of packets in a bin.
+    /// Returns the maximum number of packets in a batch.
     pub(crate) fn bin_packets_max(&self) -> usize {
         self.bin_packets
     }
 
-    /// Returns the number of bins that were posted to a work-group, modulo 2^32.
+    /// Returns the number of batches that were posted to a work-group, modulo 2^32.
     pub(crate) fn posted(&self, group: usize) -> u32 {
         self.word(group, offset_of!(Mailbox, posted)).load(Ordering::Relaxed)
     }
 
-    /// Returns the number of bins that a work-group has finished, modulo 2^32. The load has acquire
-    /// order, so the caller can then read their results.
+    /// Returns the number of batches that a work-group has finished, modulo 2^32. The load has
+    /// acquire order, so that the caller can then read the results of these batches.
     pub(crate) fn finished(&self, group: usize) -> u32 {
         self.word(group, offset_of!(Mailbox, finished)).load(Ordering::Acquire)
     }
 
-    /// Writes a bin (batch of packets) to the slot with the number `posted`, and posts it to the
+    /// Writes a batch of packets to the slot with the number `posted`, and posts it to the
     /// work-group.
     ///
     /// # Safety
@@ -112,7 +112,7 @@ impl Mailboxes {
         // SAFETY: guaranteed by the caller. There is no other reference.
         let slot = unsafe { self.slot(group, posted) };
         let descriptors = &chunk.descriptors[packets_of(bin)];
-        // The packets of a bin start at index 0 of its slot.
+        // The packets of a batch start at index 0 of its slot.
         put(slot, 0, 0, &[Bin { first: 0, ..*bin }]);
         put(slot, self.slot.descriptors, 0, descriptors);
         put(slot, self.slot.parameters, 0, &chunk.parameters[packets_of(bin)]);
@@ -127,7 +127,7 @@ impl Mailboxes {
         }
     }
 
-    /// Copies the results of the bin with index `bin` from slot `number` to its chunk.
+    /// Copies the results of the batch with index `bin` from slot `number` to its submission.
     ///
     /// # Safety
     /// The caller must have acquired the completion of the slot.
@@ -158,8 +158,8 @@ impl Mailboxes {
         })
     }
 
-    /// Makes every work-group end after the last bin that was posted to it. The caller must not
-    /// post bins afterwards.
+    /// Makes every work-group end after its last posted batch. The caller must not post batches
+    /// afterwards.
     pub(crate) fn request_stop(&self) {
         for group in 0..self.groups {
             match self.words {
@@ -185,15 +185,16 @@ impl Mailboxes {
         unsafe { self.base.add(group * self.mailbox_bytes + offset) }
     }
 
-    /// Returns a word of a mailbox, which the host and the work-group access at the same time.
+    /// Returns a word of a mailbox as an atomic value, because the host and the work-group access
+    /// it at the same time.
     fn word(&self, group: usize, offset: usize) -> &AtomicU32 {
         // SAFETY: the word is aligned, and lives as long as the mailboxes. Host and device access
         // it only by atomic operations.
         unsafe { AtomicU32::from_ptr(self.at(group, offset).cast().as_ptr()) }
     }
 
-    /// Returns two adjacent words of a mailbox as one value, which the host and the work-group
-    /// access at the same time.
+    /// Returns two adjacent words of a mailbox as one atomic value, because the host and the
+    /// work-group access them at the same time.
     fn pair(&self, group: usize, offset: usize) -> &AtomicU64 {
         // SAFETY: the pair lies at a multiple of 8, and lives as long as the mailboxes. While
         // groups run, host and device access it only by 8-byte atomic operations.

@@ -1,5 +1,5 @@
-//! Manages the numbers of the connections between workers and a device. The persistent work-groups
-//! of the device are divided between these connections.
+//! Manages the numbers of connections between workers and a device, which divide the persistent
+//! work-groups between them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +13,7 @@ pub(crate) struct LanePool {
 }
 
 impl LanePool {
-    /// Creates a pool of the connection numbers 0 to `lanes` - 1, all of which are free.
+    /// Creates a pool of the free connection numbers 0 to `lanes` - 1.
     pub(crate) fn new(lanes: usize) -> Self {
         Self { lanes, free: Mutex::new((0..lanes).rev().collect()) }
     }
@@ -29,8 +29,8 @@ impl LanePool {
         })
     }
 
-    /// Puts the number of a connection back into the pool. All bins (batches of packets) of the
-    /// connection are finished.
+    /// Puts the number of a connection back into the pool. The connection has no unfinished
+    /// batches.
     pub(crate) fn put(&self, lane: usize) {
         self.free().push(lane);
     }

@@ -9,46 +9,44 @@
 //! ```
 //!
 //! Without shares, every work-group serves every function. Functions that the same work-groups
-//! serve have a common queue, so a bin waits only for bins of the same work-groups. All parts of a
-//! bin with several variants ([`godwit_abi::Bin::part`]) go to one work-group.
+//! serve have a common queue, so a batch waits only for batches of the same work-groups. All parts
+//! of a batch with several variants ([`godwit_abi::Bin::part`]) go to one work-group.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use godwit_abi::{Bin, PART_REST};
 
-/// The work-groups that serve each packet function, and the bins (batches of packets) that wait for
-/// them.
+/// Work-groups that serve each packet function, and the batches that wait for these work-groups.
 #[derive(Debug)]
 pub(crate) struct Split {
-    /// The range of work-groups that serve the bins of each queue.
+    /// The range of work-groups that serve the batches of each queue.
     groups: Vec<Range<usize>>,
-    /// Number of the queue for each packet function. A function without an entry uses queue 0,
-    /// which every work-group serves.
+    /// Number of the queue for each packet function. Functions without an entry use queue 0, which
+    /// every work-group serves.
     queue_of: Vec<usize>,
-    /// The bins (batches of packets) that wait in each queue.
+    /// The batches of packets that wait in each queue.
     waiting: Vec<VecDeque<Waiting>>,
-    /// The work-group that received the last bin of each queue.
+    /// The work-group that received the last batch of each queue.
     last: Vec<usize>,
 }
 
 #[derive(Debug)]
 struct Waiting {
-    /// Number of the chunk.
+    /// Number of the submission.
     chunk: u64,
-    /// Index of the bin (batch of packets) in its chunk.
+    /// Index of the batch of packets in its submission.
     bin: usize,
-    /// Whether this entry is another part of the previous bin (a batch of packets). It must then go
-    /// to the same work-group.
+    /// Whether this entry continues the previous batch. It must then go to the same work-group.
     is_rest: bool,
 }
 
 impl Split {
-    /// Divides `groups` work-groups between the packet functions, in proportion to their shares.
-    /// Any work-group serves a function with share 0.
+    /// Divides `groups` work-groups between the packet functions, in proportion to their weights.
+    /// Any work-group serves a function with the weight 0.
     ///
     /// # Panics
-    /// Panics if there are fewer work-groups than functions with a share above 0 (see
+    /// Panics if there are fewer work-groups than functions with a weight above 0 (see
     /// [`groups_min`]).
     pub(crate) fn new(groups: usize, shares: &[u32]) -> Self {
         assert!(groups >= groups_min(shares), "{groups} groups for {shares:?}");
@@ -65,7 +63,7 @@ impl Split {
         Self { last: vec![0; ranges.len()], groups: ranges, queue_of, waiting }
     }
 
-    /// Adds all bins of a chunk to the queues.
+    /// Adds all batches of a submission to the queues.
     pub(crate) fn enqueue(&mut self, chunk: u64, bins: &[Bin]) {
         for (bin, Bin { instance, part, .. }) in bins.iter().enumerate() {
             let queue = self.queue_of.get(usize::from(*instance)).copied().unwrap_or(0);
@@ -73,17 +71,17 @@ impl Split {
         }
     }
 
-    /// Assigns waiting bins (batches of packets) to work-groups, with the oldest bin of each queue
-    /// first. Bins that any work-group serves come last.
+    /// Assigns waiting batches of packets to work-groups, with the oldest batch of each queue
+    /// first. Batches that any work-group serves come last.
     ///
-    /// `post` receives the chunk, the bin, and the work-groups that serve this bin. It returns the
-    /// work-group that received the bin, or `None` if none of them has a free slot.
+    /// `post` receives the submission, the batch, and the work-groups that serve this batch. It
+    /// returns the work-group that received the batch, or `None` if none of them has a free slot.
     pub(crate) fn assign(&mut self, mut post: impl FnMut(u64, usize, Range<usize>) -> Option<usize>) {
         for queue in (1..self.waiting.len()).chain([0]) {
             let (waiting, groups, last) = (&mut self.waiting[queue], &self.groups[queue], &mut self.last[queue]);
             while let Some(&Waiting { chunk, bin, is_rest }) = waiting.front() {
-                // All parts of a bin (a batch of packets) belong to one function, so they are in
-                // the same queue. The previous part was the last entry that left this queue.
+                // All parts of a batch wait in the same queue, because they belong to one function.
+                // The previous part was the last entry that left this queue.
                 let serving = if is_rest { *last..*last + 1 } else { groups.clone() };
                 let Some(group) = post(chunk, bin, serving) else { break };
                 *last = group;
@@ -92,14 +90,14 @@ impl Split {
         }
     }
 
-    /// Removes all waiting bins.
+    /// Removes all waiting batches.
     pub(crate) fn clear(&mut self) {
         self.waiting.iter_mut().for_each(VecDeque::clear);
     }
 }
 
 /// Divides `groups` work-groups between the packet functions by the D'Hondt method. Returns each
-/// function with a share above 0 and the number of its work-groups, which is at least 1.
+/// function with a weight above 0 and the number of its work-groups, which is at least 1.
 fn counts(groups: usize, shares: &[u32]) -> Vec<(usize, usize)> {
     let named = shares.iter().enumerate().filter(|(_, share)| **share > 0);
     let mut counts: Vec<(usize, usize)> = named.map(|(program, _)| (program, 1)).collect();
@@ -112,8 +110,8 @@ fn counts(groups: usize, shares: &[u32]) -> Vec<(usize, usize)> {
     counts
 }
 
-/// Returns the minimum number of work-groups for one worker. Each packet function with a share
-/// above 0 needs one.
+/// Returns the minimum number of work-groups for one worker. Each packet function with a weight
+/// above 0 needs a work-group.
 pub(crate) fn groups_min(shares: &[u32]) -> usize {
     shares.iter().filter(|share| **share > 0).count().max(1)
 }
@@ -156,8 +154,8 @@ mod tests {
         split.enqueue(7, &bins(&[0, 0, 0, 1]));
         split.enqueue(8, &bins(&[9]));
         let mut given = Vec::new();
-        // In this test, the first work-group accepts one bin, and the second work-group accepts any
-        // number of bins.
+        // In this test, the first work-group accepts one batch, and the second work-group accepts
+        // any number of batches.
         let mut free = 1;
         split.assign(|chunk, bin, groups| {
             let takes = groups.contains(&1) || free > 0;
@@ -187,8 +185,8 @@ mod tests {
         chunk[2].part = PART_REST;
         chunk[4].part = PART_REST;
         split.enqueue(0, &chunk);
-        // In this test, each whole bin goes to a different work-group. The second part of the first
-        // bin finds no free slot in the first round.
+        // In this test, each undivided batch goes to a different work-group. The second part of the
+        // first batch finds no room at first.
         let mut given = Vec::new();
         for room in [1, usize::MAX] {
             let mut room = room;
@@ -202,7 +200,7 @@ mod tests {
         assert_eq!(given, [(0, 0), (5, 5), (3, 3), (4, 3), (1, 0), (2, 0)]);
     }
 
-    /// Returns one bin for each of the programs.
+    /// Returns one batch for each of the programs.
     fn bins(programs: &[u16]) -> Vec<Bin> {
         programs.iter().map(|&instance| Bin { instance, ..Bin::default() }).collect()
     }

@@ -1,5 +1,5 @@
-//! One worker's connection to a modelled device, whose processing times are computed from a
-//! profile.
+//! Connection of one worker to a modelled device. The processing times of the device are computed
+//! from a profile.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,8 +11,7 @@ use super::ModelDevice;
 use crate::device::{BinTime, Lane, Rejected};
 use crate::error::Error;
 
-/// A chunk (the bins of one launch) that is already processed. It is returned when the modelled
-/// processing time is over.
+/// Submission that is already processed, and that is returned after the modelled processing time.
 struct Waiting {
     chunk: Chunk,
     ready_ns: u64,
@@ -23,7 +22,7 @@ struct Waiting {
 pub(super) struct ModelLane {
     device: Arc<ModelDevice>,
     cpu: Box<dyn Lane>,
-    /// Chunks in the order in which they become ready.
+    /// Submissions in the order in which they become ready.
     waiting: VecDeque<Waiting>,
     times: Vec<BinTime>,
     reported_loss: bool,
@@ -39,7 +38,7 @@ impl ModelLane {
         Error::Lost { id, reason: "the test has lost it".to_owned(), chunks }
     }
 
-    /// Returns the modelled processing time of each bin (batch of packets) in a chunk.
+    /// Returns the modelled processing time of each batch of packets in a submission.
     fn bin_times(device: &ModelDevice, chunk: &Chunk) -> Vec<BinTime> {
         let bins = chunk.bins.iter().enumerate();
         let bytes = |index: usize| {
@@ -64,7 +63,8 @@ impl Lane for ModelLane {
         let trip_ns = device.trip_ns(&chunk);
         self.cpu.submit(region, chunk)?;
         let finished = self.cpu.poll(region);
-        // The CPU has finished a chunk when `submit` returns, and `poll` of the CPU never fails.
+        // The CPU has finished a submission when `submit` returns, and `poll` of the CPU never
+        // fails.
         let Ok(Some(chunk)) = finished else { unreachable!("the CPU has finished the chunk") };
         let busy_ns = chunk_ns as u64 + times.iter().map(|time| time.elapsed_ns).sum::<u64>();
         let end_ns = device.options.state.reserve(device.options.clock.now_ns(), busy_ns);

@@ -1,13 +1,13 @@
-//! A modelled device, for tests. It runs the kernels on the CPU. It returns each chunk as late as a
-//! device with the costs of a profile would.
+//! A modelled device, for tests. It runs the kernels on the CPU. It returns each submission as late
+//! as a device with the costs of a profile would.
 //!
 //! ```text
 //! submit ── CPU runs the kernel ──> chunk waits ──────────────────────────────> poll returns it
 //!                                   device busy until `free_ns` + chunk's time     + trip time
 //! ```
 //!
-//! All workers share one device, which processes one chunk at a time. With a virtual clock, every
-//! run is the same. A test can slow the device down or lose it while packets flow.
+//! All workers share one device, which processes one submission at a time. With a virtual clock,
+//! every run is the same. A test can slow the device down or lose it while packets flow.
 
 mod lane;
 pub(crate) mod options;
@@ -80,16 +80,16 @@ impl ModelDevice {
         self.options.costs.get(usize::from(program)).unwrap_or(&DEFAULT_COSTS)
     }
 
-    /// Returns the modelled processing time of one bin (a batch of packets), in nanoseconds. The
-    /// frames of the bin have `bytes` bytes in total.
+    /// Returns the modelled processing time of one batch of packets, in nanoseconds. The frames of
+    /// the batch have `bytes` bytes in total.
     fn bin_ns(&self, bin: &Bin, bytes: u64) -> f64 {
         let (costs, packets) = (self.costs(bin.instance), f64::from(bin.count));
         let linear = costs.packet_ns * packets + costs.byte_ns * bytes as f64;
         costs.bin_ns + linear.max(costs.floor_ns * packets)
     }
 
-    /// Returns the time between the end of a chunk on the device and the moment when the worker can
-    /// see this end, in nanoseconds.
+    /// Returns the delay in nanoseconds after which the worker can see that the device has finished
+    /// a submission.
     fn trip_ns(&self, chunk: &Chunk) -> f64 {
         let trip = |bin: &Bin| {
             let costs = self.costs(bin.instance);

@@ -34,7 +34,8 @@ pub struct ModelState {
     /// Processing time of the device as a percentage of the modelled time.
     percent: AtomicU32,
     lost: AtomicBool,
-    /// Time at which the device finishes all chunks that were submitted so far, in nanoseconds.
+    /// Time at which the device finishes all submissions that were submitted so far, in
+    /// nanoseconds.
     free_ns: AtomicU64,
 }
 
@@ -45,12 +46,12 @@ impl Default for ModelState {
 }
 
 impl ModelState {
-    /// Makes chunks that are submitted later take `percent` percent of their modelled time.
+    /// Makes all later submissions take `percent` percent of their modelled time.
     pub fn slow_down(&self, percent: u32) {
         self.percent.store(percent, Ordering::Relaxed);
     }
 
-    /// Makes the device fail. Each worker then gets its chunks back with the error
+    /// Makes the device fail. Each worker then gets its submissions back with the error
     /// [`Error::Lost`](crate::Error::Lost).
     pub fn lose(&self) {
         self.lost.store(true, Ordering::Relaxed);
@@ -67,8 +68,8 @@ impl ModelState {
         let end = |free_ns: u64| free_ns.max(now_ns) + busy_ns;
         // Relaxed: the time orders no other memory access.
         let update = self.free_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free_ns| Some(end(free_ns)));
-        // The closure never returns `None`, so `update` is always `Ok`. It holds the time before
-        // this update, and `end` adds the new work to it.
+        // The closure never returns `None`, so `update` always succeeds and returns the time before
+        // this update.
         update.map_or_else(end, end)
     }
 }
@@ -78,7 +79,7 @@ impl ModelState {
 pub struct ModelOptions {
     /// Costs of each packet function. A function without costs gets the costs of a small GPU.
     pub costs: Vec<Fit>,
-    /// Clock that determines when chunks are returned.
+    /// Clock that determines when submissions are returned.
     pub clock: ModelClock,
     /// State that a test can change while packets flow.
     pub state: Arc<ModelState>,

@@ -1,6 +1,6 @@
 //! One worker's connection to an OpenCL device in launch mode.
 //!
-//! A chunk (the bins of one launch) passes through these files in order:
+//! A submission passes through these files in order:
 //!
 //! ```text
 //! submit   opened.rs (checks, transfer plan) -> slot.rs (arrays) -> launch.rs (copies, kernel)
@@ -26,31 +26,31 @@ use super::slot::Slot;
 use crate::device::{BinTime, Lane, Rejected};
 use crate::error::Error;
 
-/// Time between two polls while a dropped connection waits until its chunks are finished.
+/// Time between two polls while a dropped connection waits for its last submissions.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
-/// One worker's connection to the device in launch mode. It returns chunks in the order of
-/// submission. The number of chunks in flight is not limited. Slots (resources of one chunk) are
-/// created when they are first needed.
+/// Connection of one worker to the device in launch mode. It returns submissions in the order in
+/// which they were submitted. The number of submissions in flight is not limited.
 ///
-/// Dropping a lane waits until its chunks in flight are finished, or until the watchdog declares
-/// the device lost. The packets of these chunks are then gone. To get them back, call
-/// [`Lane::poll`] until [`Lane::in_flight`] is 0.
+/// Dropping the connection waits until its submissions in flight are finished, or until the
+/// watchdog declares the device lost. The packets of these submissions are then lost. To get the
+/// packets back, call [`Lane::poll`] until [`Lane::in_flight`] is 0.
 pub(super) struct LaunchLane {
     held: ManuallyDrop<Held>,
     times: Vec<BinTime>,
-    /// Time when the oldest chunk in flight was submitted. If an older chunk has ended since then,
-    /// it is the time of that end.
+    /// Start of the current wait for the device. It is the time when the oldest submission in
+    /// flight was submitted, or when an earlier submission ended after that.
     since: Instant,
     /// Whether the lane has reported that the device is lost.
     reported_lost: bool,
 }
 
-/// Resources of a worker's connection that are leaked if the device is lost. A lost device may
-/// still access them, and the release of driver objects could wait for the device.
+/// Resources of a worker's connection that are never freed if the device is lost. A lost device may
+/// still access them, and the driver could block while it frees them. The order of the fields
+/// matters, because Rust drops them in this order.
 // The order of the fields matters, because Rust drops them in this order.
 struct Held {
-    /// Chunks in flight, oldest first.
+    /// Submissions in flight, oldest first.
     in_flight: VecDeque<Flight>,
     /// Free slots.
     slots: Vec<Slot>,
@@ -58,12 +58,12 @@ struct Held {
     device: Arc<Opened>,
 }
 
-/// A chunk on the device.
+/// A submission on the device.
 struct Flight {
     chunk: Chunk,
     slot: Slot,
-    /// Events that report the progress of the chunk. It is `None` if the driver accepted some of
-    /// the commands and then failed. The device is then lost.
+    /// Events that report the progress of the submission. The value is `None` if the driver
+    /// accepted some of the commands and then failed. The device is then lost.
     events: Option<Events>,
 }
 
@@ -74,8 +74,8 @@ impl Flight {
 }
 
 impl Held {
-    /// Returns the position of the oldest chunk in flight whose launch has ended, and the result of
-    /// this launch.
+    /// Returns the position of the oldest submission in flight whose launch has ended, and the
+    /// result of this launch.
     fn first_ended(&self) -> Option<(usize, Result<(), ClError>)> {
         self.in_flight.iter().map(Flight::progress).enumerate().find_map(|(index, progress)| match progress {
             Progress::Ended(result) => Some((index, result)),
@@ -91,17 +91,17 @@ impl LaunchLane {
         Ok(Self { held: ManuallyDrop::new(held), times: Vec::new(), since: Instant::now(), reported_lost: false })
     }
 
-    /// Returns a slot with room for the chunk.
+    /// Returns a slot with room for the submission.
     fn slot(&mut self, chunk: &Chunk) -> Result<Slot, Error> {
-        // A slot that is too small for the chunk is dropped. This is rare, because all chunks of a
-        // worker have the same size.
+        // Resources that are too small for the submission are freed. This is rare, because all
+        // submissions of a worker have the same size.
         if let Some(slot) = self.held.slots.pop().filter(|slot| slot.holds(chunk)) {
             return Ok(slot);
         }
         Slot::new(&self.held.device.parts(), chunk.bins.len().max(chunk.bins.capacity()), chunk.descriptors.len())
     }
 
-    /// Checks and launches a chunk.
+    /// Checks and launches a submission.
     fn launch(&mut self, region: &mut Region, chunk: &Chunk) -> Result<(Slot, Launched), Error> {
         let plan = self.held.device.plan(region, chunk)?;
         let mut slot = self.slot(chunk)?;
@@ -116,8 +116,8 @@ impl LaunchLane {
         }
     }
 
-    /// Returns the error for a lost device, which contains all chunks in flight. Their slots and
-    /// events are leaked, because the device may still access them.
+    /// Returns the error for a lost device, which contains all submissions in flight. Memory that
+    /// the device may still access is never freed.
     fn lose(&mut self) -> Error {
         self.reported_lost = true;
         let chunks = self.held.in_flight.drain(..).map(|Flight { chunk, slot, events }| {
@@ -128,8 +128,8 @@ impl LaunchLane {
         self.held.device.watch.lost_with(chunks)
     }
 
-    /// Waits until all chunks in flight have ended. Returns `false` if the watchdog declares the
-    /// device lost.
+    /// Waits until all submissions in flight have ended. Returns `false` if the watchdog declares
+    /// the device lost.
     fn drain(&mut self) -> bool {
         let watch = &self.held.device.watch;
         for flight in &self.held.in_flight {
@@ -159,8 +159,8 @@ impl Lane for LaunchLane {
         };
         let events = match launched {
             Launched::Whole(events) => Some(events),
-            // Some commands of the chunk were accepted and may be running. The chunk is therefore
-            // not rejected, and `poll` returns it.
+            // Some commands of the submission were accepted and may be running. The submission is
+            // therefore not rejected, and `poll` returns it.
             Launched::Part(error) => {
                 self.held.device.watch.lose(format!("the driver failed to take a chunk: {error}"));
                 None
@@ -170,8 +170,8 @@ impl Lane for LaunchLane {
             self.since = Instant::now();
         }
         self.held.in_flight.push_back(Flight { chunk, slot, events });
-        // A queue may delay its commands until a thread waits for them, so the queue is flushed. If
-        // the flush fails, `poll` reports the error.
+        // A command queue may delay its commands until a thread waits for them, so the queue is
+        // flushed. If the flush fails, `poll` reports the error.
         let _ = self.held.queue.flush();
         Ok(())
     }
@@ -188,8 +188,8 @@ impl Lane for LaunchLane {
                 if watch.lost().is_none() || self.reported_lost {
                     return Ok(None);
                 }
-                // The oldest chunk may be stuck, while younger chunks in other command queues have
-                // ended.
+                // The oldest submission may be stuck, while younger submissions in other command
+                // queues have ended.
                 match self.held.first_ended() {
                     Some(ended) => ended,
                     None => return Err(self.lose()),
@@ -219,8 +219,8 @@ impl Lane for LaunchLane {
         self.held.in_flight.len()
     }
 
-    /// Returns a processing time for each bin of the last chunk. The driver measures only the whole
-    /// launch, so this time is divided between the bins.
+    /// Returns a processing time for each batch of the last submission. The driver measures only
+    /// the whole launch, so this time is divided between the batches.
     fn bin_times(&self) -> &[BinTime] {
         &self.times
     }

@@ -1,4 +1,4 @@
-//! Enqueues the copies and the kernel launch of one chunk.
+//! Enqueues the copies and the kernel launch of one submission.
 
 use std::ffi::c_void;
 
@@ -18,23 +18,24 @@ use crate::check::packets_of;
 use crate::error::Error;
 use crate::transfer::{Block, Blocks, ChunkPlan, ChunkTransfer, Direction, pack, packed_bytes};
 
-/// Result of the launch of a chunk.
+/// Result of the launch of a submission.
 pub(super) enum Launched {
     Whole(Events),
-    /// The driver accepted some commands of the chunk and then failed. No event reports when these
-    /// commands have ended.
+    /// The driver accepted some commands of the submission and then failed. No event reports when
+    /// these commands have ended.
     Part(ClError),
 }
 
 /// Events that report the progress of a launch.
 pub(super) struct Events {
     pub(super) launched: Event,
-    /// Event of the last copy back to the host. It exists only for a device with its own memory.
+    /// Event of the last copy back to the host. The event exists only for a device with separate
+    /// memory.
     pub(super) copied: Option<Event>,
 }
 
-/// Enqueues the kernel for a chunk and the copies that it needs. A device that copies nothing uses
-/// the command queue `queue`. An error means that no command was enqueued.
+/// Enqueues the kernel and the copies for a submission. A device that copies nothing uses the
+/// command queue `queue`. An error means that no command was enqueued.
 pub(super) fn launch(
     slot: &mut Slot,
     parts: &SlotParts<'_>,
@@ -58,8 +59,8 @@ pub(super) fn launch(
     launched
 }
 
-/// Packs the packets of a chunk into the staging buffer if they are scattered in the arena. Returns
-/// the transfer plan, which then copies the staging buffer.
+/// Packs the packets of a submission into the staging buffer if the packets are scattered in
+/// memory. Returns the transfer plan, which then copies the staging buffer.
 fn prepare(
     slot: &mut Slot,
     own: &mut OwnSlot,
@@ -81,8 +82,8 @@ fn prepare(
     Ok(ChunkPlan { to_device: all, to_host: if plan.writes { all } else { Blocks::NONE }, ..plan })
 }
 
-/// Sets the kernel arguments of a chunk and enqueues its first copy. If this function fails, the
-/// driver has accepted no command of the chunk.
+/// Sets the kernel arguments of a submission and enqueues its first copy. If this function fails,
+/// the driver has accepted no command of the submission.
 fn begin(slot: &Slot, own: &OwnSlot, shadow: &Shadow, chunk: &Chunk) -> Result<(), ClError> {
     set_bins(slot, chunk)?;
     let packets: *mut c_void = match &own.staging {
@@ -123,8 +124,8 @@ fn enqueue_rest(
     // SAFETY: the lane owns the slot's memory, and accesses it only after the copy has ended.
     let copied =
         unsafe { copy_to_host(&own.queue, &own.arrays, offset, slot.memory.base().add(offset), end - offset)? };
-    // A queue may delay its commands until a thread waits for them, so the queue is flushed. If the
-    // flush fails, `poll` reports the error.
+    // A command queue may delay its commands until a thread waits for them, so the queue is
+    // flushed. If the flush fails, `poll` reports the error.
     let _ = own.queue.flush();
     Ok(Events { launched, copied: Some(copied) })
 }

@@ -1,7 +1,6 @@
-//! OpenCL devices. One kernel contains all packet functions, and one work-group processes each bin
-//! (a batch of packets for one function). In launch mode, a chunk of bins is one launch
-//! (`lane.rs`). In persistent mode, the work-groups of one launch take bins from mailboxes
-//! (`persistent.rs`).
+//! OpenCL devices. One kernel contains all packet functions, and one work-group processes each
+//! batch. In launch mode, a submission of batches is one launch (`lane.rs`). In persistent mode,
+//! the work-groups of one launch take batches from mailboxes (`persistent.rs`).
 //!
 //! Some devices work on packets in place: processors (PoCL), and GPUs that share coherent memory
 //! with the processor. For other devices, packets are copied to the device and back
@@ -37,18 +36,17 @@
 //!
 //! # Lost devices
 //!
-//! A lane is one worker's connection to the device. A waiting lane declares the device lost for all
-//! lanes if none of them gets a result within [`DeviceOptions::watchdog`]. While other lanes get
-//! results it waits longer, because its chunk may be queued after theirs, but not forever. A
-//! running kernel cannot be cancelled, so everything that it may access is leaked: slots, tables,
-//! arena, and driver objects, whose release could wait for the kernel. The process can still exit,
+//! Each worker has a connection to the device. A waiting worker declares the device lost if no
+//! worker gets a result within [`DeviceOptions::watchdog`]. While other workers get results, it
+//! waits longer, because its submission may be queued behind theirs. A running kernel cannot be
+//! cancelled, so everything that the kernel may access is never freed. The process can still exit,
 //! because the threads of PoCL end with it.
 //!
 //! # Threads
 //!
-//! Each lane belongs to one worker. Lanes share only read-only data. PoCL runs kernels on its own
-//! threads, one per core, which compete with the workers. On a machine with two cores, a spinning
-//! worker takes half of the device. PoCL is useful only on machines with free cores.
+//! Connections share only read-only data. PoCL runs kernels on its own threads, one per core, which
+//! compete with the workers. On a machine with two cores, a spinning worker takes half of the
+//! device. PoCL is useful only on machines with free cores.
 //!
 //! In persistent mode, each work-group spins on its own core, because OpenCL C has no wait
 //! operation. There are never more work-groups than cores, because additional work-groups would not
@@ -95,8 +93,8 @@ pub struct OpenClDevice(Arc<Opened>);
 
 impl OpenClDevice {
     /// Opens the device that [`probe`] lists under `number`. This compiles the kernels, copies the
-    /// table images, and gives the device access to the arena. `Bin::instance` is an index into
-    /// `programs`.
+    /// tables of all functions, and gives the device access to the arena. `Bin::instance` is an
+    /// index into `programs`.
     ///
     /// The first compilation by a driver takes seconds.
     ///
@@ -129,7 +127,7 @@ impl OpenClDevice {
     }
 
     /// Opens a device as [`OpenClDevice::new`] does, but always copies packets, as if the device
-    /// had its own memory. Tests use it on machines that have no device with its own memory.
+    /// had separate memory. Tests use this function on machines without such a device.
     #[doc(hidden)]
     pub fn with_own_memory(
         number: usize,

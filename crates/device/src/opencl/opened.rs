@@ -44,8 +44,8 @@ pub(super) struct Opened {
     pub(super) watch: Watch,
     /// Whether the device runs a chain.
     pub(super) runs_chain: bool,
-    /// Plans how packets reach the device and return. For a device that works on the host's memory,
-    /// the plans allow access to all bytes.
+    /// Plans the transfer of packets to the device and back. If the device works in the host's
+    /// memory, the plans allow access to all bytes.
     pub(super) planner: Planner,
     /// Timeout for copies of table changes.
     pub(super) copy_timeout: Duration,
@@ -53,7 +53,7 @@ pub(super) struct Opened {
 
 impl Opened {
     /// Opens a device. See [`OpenClDevice::new`](super::OpenClDevice::new). With `force_own`,
-    /// packets are copied to the device even if it works on the host's memory.
+    /// packets are copied to the device even if the device works in the host's memory.
     pub(super) fn new(
         number: usize,
         programs: Vec<Arc<dyn Program>>,
@@ -130,7 +130,7 @@ impl Opened {
         SlotParts { found, context, device, kernels, tables, packets, needs: &planner.needs, runs_chain: *runs_chain }
     }
 
-    /// Checks a chunk and plans its transfer.
+    /// Checks a submission and plans its transfer.
     pub(super) fn plan(&self, region: &mut Region, chunk: &Chunk) -> Result<ChunkPlan, Error> {
         self.watch.check_alive()?;
         check_arena(region, self.arena.base())?;

@@ -1,5 +1,5 @@
 //! Persistent work-groups of an OpenCL device. One kernel is launched once, and each of its
-//! work-groups takes bins (batches of packets) from its own mailbox.
+//! work-groups takes batches of packets from its own mailbox.
 
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -23,23 +23,22 @@ use crate::found::Found;
 use crate::mailbox::{HostWords, LanePool, Mailboxes, groups_min};
 use crate::options::{DeviceOptions, Mode};
 
-/// Number of slots in a mailbox. It is a power of two, so that slot numbers continue correctly when
-/// the counters wrap to 0.
+/// Number of batches in a mailbox. The number is a power of two, so that positions stay correct
+/// when the counters wrap to 0.
 ///
-/// Work-groups and workers that share cores alternate within milliseconds, so they need many slots.
-/// In the test `no_stale_data_is_read` on two cores, 64 slots carry 2.4 times as many packets as
-/// 16.
+/// If work-groups and workers share cores, they alternate within milliseconds and therefore need
+/// long queues. In the test `no_stale_data_is_read` on two cores, mailboxes of 64 batches carry 2.4
+/// times as many packets as mailboxes of 16.
 const SLOTS: u32 = 64;
-/// Timeout for the start of work-groups whose kernel is already compiled. They may have to wait for
-/// other work on the device.
+/// Timeout for the start of work-groups if the kernel is already compiled. The work-groups may have
+/// to wait for other work on the device.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
-/// Timeout for the first start of the work-groups. It includes the time in which the driver
-/// compiles the kernel.
+/// Timeout for the first start of the work-groups, which includes the time to compile the kernel.
 const COMPILE_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
-/// The persistent work-groups of a device. Dropping this value stops the work-groups and waits for
-/// their end, unless the device is lost.
+/// Persistent work-groups of a device. Unless the device is lost, dropping this value stops the
+/// work-groups and waits for their end.
 pub(super) struct Groups {
     held: ManuallyDrop<Held>,
     pub(super) mailboxes: Mailboxes,

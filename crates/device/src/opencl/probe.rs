@@ -22,11 +22,11 @@ pub const ID: &str = "opencl";
 /// `CL_PLATFORM_NOT_FOUND_KHR`).
 const PLATFORM_NOT_FOUND: i32 = -1001;
 
-/// Name of the OpenCL C 3.0 feature for atomic operations in the memory scope that contains the
-/// host and all devices.
+/// Name of the OpenCL C 3.0 feature for atomic operations that the host and all devices can see.
 const SCOPE_FEATURE: &[u8] = b"__opencl_c_atomic_scope_all_devices";
 
-/// Queries the OpenCL loader and all drivers. The call takes as long as the slowest driver.
+/// Queries the OpenCL loader and all drivers. The slowest driver determines the duration of the
+/// call.
 pub fn probe() -> Probe {
     match devices() {
         Ok(devices) => {
@@ -130,9 +130,9 @@ fn describe(number: usize, platform: &str, device: &Device) -> Found {
             kind if kind & CL_DEVICE_TYPE_GPU != 0 => "gpu",
             _ => "other",
         },
-        // The device can work on host memory only if its caches are coherent with those of the
-        // host. This holds if the device is the processor itself. It also holds with fine-grained
-        // SVM, which requires coherence.
+        // The device can work in host memory only if the caches of device and host are coherent.
+        // They are coherent if the device is the processor itself, or if it supports fine-grained
+        // SVM.
         host_memory: device.host_unified_memory().unwrap_or(false) && (is_cpu || svm.fine),
         local_memory_bytes: device.local_mem_size().unwrap_or(0),
         buffer_bytes_max: device.max_mem_alloc_size().unwrap_or(0),
@@ -152,18 +152,18 @@ fn aborts_on_barriers(platform: &str, driver: &str) -> bool {
     platform == "Portable Computing Language" && (driver.starts_with("4.") || driver.starts_with("5."))
 }
 
-/// Returns for each mode whether the device supports it. In persistent mode, work-groups and
-/// workers exchange bins in memory that both write while the kernel runs. This needs atomic
-/// operations in the memory scope that contains the host and all devices.
+/// Returns whether the device supports each mode. In persistent mode, work-groups and workers
+/// exchange batches in memory that both write while the kernel runs. This mode needs atomic
+/// operations that the host and all devices can see.
 fn modes(device: &Device, platform: &str, is_cpu: bool, svm: Svm) -> Vec<ModeFound> {
     const NEEDED: u64 = CL_DEVICE_ATOMIC_ORDER_ACQ_REL | CL_DEVICE_ATOMIC_SCOPE_ALL_DEVICES;
-    // OpenCL 2 has no query for atomic operations. It always supports those that are optional in
-    // OpenCL 3.
+    // OpenCL 2 has no query for atomic operations, but always supports the operations that are
+    // optional in OpenCL 3.
     let is_version_2 = text(device.version()).starts_with("OpenCL 2.");
     let has_scope = is_version_2 || device.atomic_memory_capabilities().unwrap_or(0) & NEEDED == NEEDED;
-    // PoCL 3.1 supports atomic operations in the scope of host and devices, but its compiler does
-    // not report this feature. If the device is the processor, the scope of the device includes the
-    // host anyway.
+    // PoCL 3.1 supports atomic operations that the host and all devices can see, but its compiler
+    // does not report this feature. If the device is the processor, the scope of the device
+    // includes the host.
     let features = device.opencl_c_features().unwrap_or_default();
     let has_feature = is_version_2 || is_cpu || features.iter().any(|feature| text_of(&feature.name) == SCOPE_FEATURE);
     let unsupported = |reason: &str| Some(Unavailable::Unsupported(reason.to_owned()));
@@ -232,8 +232,8 @@ fn pci(device: &Device, extensions: &str) -> Option<String> {
         return Some(write(address.pci_domain, address.pci_bus, address.pci_device, address.pci_function));
     }
     if extensions.contains("cl_nv_device_attribute_query") {
-        // The lower three bits of this slot number are the PCI function. The vendor extension does
-        // not report the PCI domain.
+        // The lower three bits of this PCI slot number are the PCI function. The vendor extension
+        // does not report the PCI domain.
         let slot = device.pci_slot_id_nv().ok()?;
         return Some(write(0, device.pci_bus_id_nv().ok()?, slot >> 3, slot & 7));
     }

@@ -12,11 +12,11 @@ use crate::found::Found;
 // Names of the kernels (`kernels/dialect/loops_opencl.h`).
 const ENTRY: &str = "gw_chunk";
 const ENTRY_PERSISTENT: &str = "gw_persistent";
-/// Compiler option that leaves out those forms of functions that use barriers
+/// Compiler option that leaves out the versions of functions that use barriers
 /// (`kernels/dialect/loops_device.h`).
 const LANE_FORMS: &str = " -DGW_LANE_FORMS";
-/// Minimum number of work-items in a work-group. With PoCL on two cores and chunks of 1024 packets,
-/// echo, ipv4, ipsec and dpi are equally fast with 8 to 64 work-items.
+/// Minimum number of work-items in a work-group. With PoCL on two cores and submissions of 1024
+/// packets, echo, ipv4, ipsec and dpi are equally fast with 8 to 64 work-items.
 const GROUP_LANES_MIN: usize = 32;
 /// Number of work-groups per compute unit. With several work-groups, a compute unit can run one
 /// while another one waits for memory.
@@ -28,15 +28,15 @@ pub(super) struct Kernels {
     entry: &'static str,
     /// Number of work-items in a work-group.
     pub(super) group_lanes: usize,
-    /// Maximum number of work-groups in a launch. Each work-group takes bins (batches of packets)
-    /// until none is left.
+    /// Maximum number of work-groups in a launch. Each work-group takes batches of packets until
+    /// none is left.
     pub(super) groups_max: usize,
     /// Whether the kernels can run a chain.
     pub(super) runs_chain: bool,
 }
 
 impl Kernels {
-    /// Builds the kernel that processes one chunk per launch.
+    /// Builds the kernel that processes one submission per launch.
     pub(super) fn build(found: &Found, context: &Context, device: &Device, source: &str) -> Result<Self, Error> {
         Self::with_entry(found, context, device, source, ENTRY, "-cl-std=CL1.2")
     }
@@ -75,7 +75,7 @@ impl Kernels {
         Ok(kernels)
     }
 
-    /// Creates a kernel object, which has its own set of arguments.
+    /// Creates a kernel object with a separate set of arguments.
     pub(super) fn entry(&self, id: &str) -> Result<Kernel, Error> {
         Kernel::create(&self.program, self.entry).map_err(failed(id, "create a kernel"))
     }

@@ -1,5 +1,5 @@
-//! Copies the results of a finished chunk from its slot (the resources of one chunk in flight) back
-//! to the chunk.
+//! Copies the results of finished packets from the memory that the device accesses to the
+//! submission.
 
 use godwit_abi::Bin;
 use godwit_packet::Region;
@@ -13,7 +13,7 @@ use crate::device::BinTime;
 use crate::program::AccessNeeds;
 use crate::transfer::unpack;
 
-/// Copies the results of a finished launch into the chunk.
+/// Copies the results of a finished launch into the submission.
 pub(super) fn read(slot: &Slot, needs: &[AccessNeeds], region: &mut Region, chunk: &mut Chunk) {
     let [descriptors, outcomes, trails] = [DESCRIPTORS, OUTCOMES, TRAILS].map(|array| slot.ranges[array].start);
     for bin in &chunk.bins {
@@ -31,8 +31,8 @@ pub(super) fn read(slot: &Slot, needs: &[AccessNeeds], region: &mut Region, chun
     }
 }
 
-/// Divides the time of a launch between its bins (batches of packets). Leaves `times` empty if the
-/// driver did not measure the time.
+/// Divides the time of a launch between its batches of packets. Leaves `times` empty if the driver
+/// did not measure the time.
 pub(super) fn bin_times(events: Option<&Events>, bins: &[Bin], times: &mut Vec<BinTime>) {
     times.clear();
     let Some(Events { launched, .. }) = events else { return };
@@ -41,16 +41,16 @@ pub(super) fn bin_times(events: Option<&Events>, bins: &[Bin], times: &mut Vec<B
     }
 }
 
-/// Divides the time of a launch between its bins (batches of packets). The part of a bin is
-/// proportional to its number of packets times its longest frame. The parts add up to the time,
-/// except for one nanosecond per bin.
+/// Divides the time of a launch between its batches. The time of a batch is proportional to its
+/// number of packets times its longest frame. Rounding loses at most one nanosecond per batch.
 ///
-/// Bins that ran in parallel count as if they ran one after the other on a faster device.
+/// Batches that ran in parallel count as if they ran one after the other on a faster device.
 fn divide_time(bins: &[Bin], elapsed_ns: u64, times: &mut Vec<BinTime>) {
     let weight = |bin: &Bin| u128::from(bin.count) * u128::from(bin.length_bytes.max(1));
     let total = bins.iter().map(weight).sum::<u128>().max(1);
     times.extend((0..).zip(bins).map(|(index, bin)| {
-        // The result fits into 64 bits, because no part exceeds the whole time.
+        // The result fits into 64 bits, because the time of a batch does not exceed the time of the
+        // launch.
         BinTime { bin: index, elapsed_ns: (u128::from(elapsed_ns) * weight(bin) / total) as u64 }
     }));
 }

@@ -1,5 +1,5 @@
-//! A slot holds the resources of one chunk in flight. They are the arrays of the chunk, in memory
-//! that the device accesses, and a kernel object with these arrays as arguments.
+//! Resources of one submission in flight: the arrays of the submission, in memory that the device
+//! accesses, and a kernel object with these arrays as arguments.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::found::Found;
 use crate::program::AccessNeeds;
 
-/// Parts of a device that a slot uses. A slot holds the resources of one chunk in flight.
+/// Parts of a device that each submission in flight uses.
 #[derive(Clone, Copy)]
 pub(super) struct SlotParts<'a> {
     pub(super) found: &'a Found,
@@ -31,7 +31,7 @@ pub(super) struct SlotParts<'a> {
     pub(super) kernels: &'a Kernels,
     pub(super) tables: &'a Tables,
     pub(super) packets: &'a Packets,
-    /// The bytes of a packet that each packet function needs on the device.
+    /// Number of bytes that each function accesses in a packet.
     pub(super) needs: &'a [AccessNeeds],
     /// Whether the device runs a chain.
     pub(super) runs_chain: bool,
@@ -39,9 +39,9 @@ pub(super) struct SlotParts<'a> {
 
 /// Where the device accesses the packets.
 pub(super) enum Packets {
-    /// The device accesses packets in the arena itself, through an OpenCL buffer over the arena.
+    /// The device accesses packets in host memory, through an OpenCL buffer over this memory.
     Shared(Buffer<u8>),
-    /// The device accesses copies of the packets in its own memory.
+    /// The device accesses copies of the packets in device memory.
     Own(Shadow),
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Shadow {
     pub(super) arena: ArenaHandle,
 }
 
-/// Arrays for one chunk. Each array starts on a new page.
+/// Arrays for one submission. Each array starts on a new page.
 ///
 /// ```text
 /// 0           NEXT_BIN ends
@@ -73,20 +73,20 @@ pub(super) struct Slot {
     packets_max: usize,
 }
 
-/// Additional resources of a slot on a device with its own memory.
+/// Additional resources of a submission on a device with separate memory.
 pub(super) struct OwnSlot {
     pub(super) queue: CommandQueue,
-    /// Device memory for all arrays of the slot. Each array is a part of this buffer, and is one
-    /// kernel argument.
+    /// Device memory for all arrays of the submission. Each array is a part of this buffer and is
+    /// one kernel argument.
     pub(super) arrays: Buffer<u8>,
     pub(super) staging: Option<Staging>,
-    /// The original buffers of the current chunk's packets, if the packets are packed into the
-    /// staging buffer. Otherwise it is empty.
+    /// Original buffers of the packets that are packed into the staging buffer. The list is empty
+    /// if no packets are packed.
     pub(super) packed: Vec<u32>,
 }
 
-/// A staging buffer, which holds packed copies of the packets of one chunk. It exists in host
-/// memory and in device memory.
+/// Staging buffer with packed copies of the packets of one submission. It exists in host memory and
+/// in device memory.
 pub(super) struct Staging {
     pub(super) host: Memory,
     pub(super) device: Buffer<u8>,
@@ -112,8 +112,7 @@ const ARGUMENT_SCRATCH_PACKETS: u32 = 11;
 const ARGUMENTS: [u32; ARRAYS] = [8, 6, 4, 3, 5, 9, 10];
 
 impl Slot {
-    /// Creates a slot for chunks of up to `bins_max` bins (batches of packets) and `packets_max`
-    /// packets.
+    /// Creates the resources for submissions of up to `bins_max` batches and `packets_max` packets.
     pub(super) fn new(from: &SlotParts<'_>, bins_max: usize, packets_max: usize) -> Result<Self, Error> {
         let id = &from.found.capabilities.id;
         let chain_packets = if from.runs_chain { packets_max } else { 0 };
@@ -150,7 +149,8 @@ impl Slot {
             Packets::Shared(arena) => arena,
             Packets::Own(shadow) => &shadow.buffer,
         };
-        // The device owns the arena and the table images. The device lives longer than the slot.
+        // The device owns the packet memory and the tables. The device lives longer than this
+        // value.
         set_buffer(&kernel, ARGUMENT_ARENA, packets).map_err(&set)?;
         set_buffer(&kernel, ARGUMENT_IMAGES, &from.tables.images).map_err(&set)?;
         set_buffer(&kernel, ARGUMENT_IMAGE_OFFSETS, &from.tables.offsets).map_err(&set)?;
@@ -158,13 +158,14 @@ impl Slot {
         Ok(Self { kernel, _buffers: buffers, own, memory, ranges, bins_max, packets_max })
     }
 
-    /// Returns whether the slot has room for the chunk.
+    /// Returns whether the slot has room for the submission.
     pub(super) fn holds(&self, chunk: &Chunk) -> bool {
         chunk.bins.len() <= self.bins_max && chunk.descriptors.len() <= self.packets_max
     }
 
-    /// Copies the bins of a chunk, and the descriptors and parameters of its packets, to the slot.
-    /// The caller has checked that the chunk is valid and fits into the slot.
+    /// Copies the batches of a submission, and the descriptors and parameters of their packets, to
+    /// memory that the device accesses. The caller has checked that the submission is valid and not
+    /// too large.
     pub(super) fn write(&mut self, chunk: &Chunk) {
         let [next_bin, bins, parameters, descriptors] =
             [NEXT_BIN, BINS, PARAMETERS, DESCRIPTORS].map(|array| self.ranges[array].start);
@@ -178,7 +179,7 @@ impl Slot {
     }
 }
 
-/// Returns the byte range of each array in the memory of a slot, and the size of this memory.
+/// Returns the byte range of each array, and the total size of all arrays.
 fn layout(
     bins_max: usize,
     packets_max: usize,
@@ -207,8 +208,8 @@ impl OwnSlot {
         Ok(Self { queue, arrays, staging: None, packed: Vec::new() })
     }
 
-    /// Fills the range `part` of the device arrays with zeros. `zeros` is zeroed host memory that
-    /// is at least as long as the arrays, and is the source of the copy.
+    /// Fills the range `part` of the device arrays with zeros. The zeros are copied from the host
+    /// memory `zeros`, which is at least as long as the arrays.
     fn clear(&self, zeros: &Memory, part: &Range<usize>, id: &str) -> Result<(), Error> {
         // SAFETY: the range lies within the memory, and the copy ends before this function returns.
         let copied =

@@ -33,15 +33,15 @@ pub(super) struct Tables {
 
 /// The memory to which changes of table images are written.
 enum Copies {
-    /// The buffers use host memory. The fields are this memory, and the offset of the images in it.
+    /// The buffers use host memory. The fields are this memory, and the offset of the tables in it.
     Shared(Image, usize),
-    /// The buffers are in device memory. The command queue copies changes to it.
+    /// The buffers are in device memory. The command queue copies changes to the device.
     Own(Mutex<CommandQueue>),
 }
 
 impl Tables {
-    /// Copies the table images of all functions to OpenCL buffers. The offsets of the images come
-    /// first. The table of the device chain and the images follow:
+    /// Copies the tables of all functions to OpenCL buffers. The first buffer holds the offset of
+    /// each table. The second buffer holds the function chain and the tables:
     ///
     /// ```text
     /// 0                                  offsets[0]       offsets[1]
@@ -55,7 +55,7 @@ impl Tables {
         chain: &[u8],
         is_own: bool,
     ) -> Result<Self, Error> {
-        // OpenCL does not allow empty buffers. Drivers share host memory in whole pages.
+        // OpenCL does not allow empty buffers, and drivers share host memory in whole pages.
         let offsets_bytes = (programs.len().max(1) * size_of::<u64>()).next_multiple_of(PAGE_BYTES);
         let mut offsets: Vec<u64> = Vec::with_capacity(programs.len());
         let mut image_offsets = Vec::with_capacity(programs.len());
@@ -113,8 +113,8 @@ impl Tables {
         parts.try_for_each(|(offset, bytes)| self.write(id, offset, Zeroizing::new(bytes), timeout))
     }
 
-    /// Writes `bytes` into the memory of the table images, at `offset`. Returns an error if the
-    /// copy takes longer than `timeout`.
+    /// Writes `bytes` into the memory of the tables, at `offset`. Returns an error if the copy
+    /// takes longer than `timeout`.
     fn write(&self, id: &str, offset: usize, bytes: Zeroizing<Vec<u8>>, timeout: Duration) -> Result<(), Error> {
         let action = "copy a part of a table image";
         match &self.copies {
@@ -140,7 +140,7 @@ impl Tables {
     }
 }
 
-/// Creates a buffer in the device's own memory, and copies `bytes` into it.
+/// Creates a buffer in device memory, and copies `bytes` into it.
 fn own_copy(found: &Found, context: &Context, device: &Device, bytes: &[u8]) -> Result<Buffer<u8>, Error> {
     let id = &found.capabilities.id;
     check_buffer_size(found, bytes.len(), "the table images")?;

@@ -1,4 +1,4 @@
-//! Reads the energy sensors of GPUs and of some processors, through the hwmon interface of Linux.
+//! Reads the energy sensors of GPUs and some processors through the hwmon interface of Linux:
 //!
 //! ```text
 //! /sys/class/hwmon/hwmon4/name             amdgpu
@@ -15,8 +15,8 @@ use crate::error::Unavailable;
 
 const KIND: &str = "hwmon";
 const MICRO: f64 = 1e-6;
-/// Names of drivers that measure processors. `amd_energy` measures each core and each socket, and
-/// `fam15h_power` measures each package.
+/// Names of drivers that measure processors. `amd_energy` measures each core and each processor
+/// socket, and `fam15h_power` measures each processor package.
 const ENERGY_OF_SOCKETS: &str = "amd_energy";
 const POWER_OF_PACKAGES: &str = "fam15h_power";
 
@@ -27,7 +27,7 @@ pub(super) fn of_cpu(sysfs: &Path, device: &str) -> Vec<FoundMeter> {
         let driver = text(&folder.join("name"));
         match driver.as_str() {
             ENERGY_OF_SOCKETS => {
-                // The energy of the cores is already included in the counters of the sockets.
+                // The counters of the processor sockets already include the energy of the cores.
                 let sockets = entries(&folder).into_iter().filter_map(|path| {
                     let label = text(&path);
                     let prefix = path.file_name()?.to_str()?.strip_suffix("_label")?.to_owned();
@@ -57,7 +57,7 @@ fn meter(device: &str, name: String, sensor: Sensor) -> FoundMeter {
     FoundMeter::new(device, name, KIND, Box::new(sensor))
 }
 
-/// Returns the best sensor in an hwmon folder. An energy counter is preferred to samples of the
+/// Returns the best sensor in an hwmon folder. An energy counter is better than samples of the
 /// power.
 fn sensor(folder: &Path) -> Option<Sensor> {
     let file = |name: &str| Some(folder.join(name)).filter(|file| file.exists());
@@ -73,8 +73,8 @@ enum Sensor {
 impl Source for Sensor {
     fn read(&self) -> Result<Reading, Unavailable> {
         Ok(match self {
-            // The file is a 64-bit counter of microjoules, which does not wrap in the lifetime of a
-            // machine.
+            // The file contains a 64-bit counter of microjoules, which does not wrap in the
+            // lifetime of a machine.
             Self::Energy(file) => Reading::Energy { joules: number(file)? as f64 * MICRO, wraps: None },
             Self::Power(file) => Reading::Watts(number(file)? as f64 * MICRO),
         })

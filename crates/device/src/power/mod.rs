@@ -30,9 +30,11 @@ use crate::kind::{Kind, PowerMeter, found, kind_of};
 pub struct FoundMeter {
     /// Name of the device, such as `cpu`, `cuda:0` or `opencl:1`.
     pub device: String,
-    /// Name of the meter, such as `package-0` or `amdgpu`. It is empty if the device has no meter.
+    /// Name of the energy meter, such as `package-0` or `amdgpu`. The name is empty if the device
+    /// has no meter.
     pub name: String,
-    /// Kind of the meter: `rapl`, `nvml` or `hwmon`. It is `None` if the device has no meter.
+    /// Kind of the energy meter: `rapl`, `nvml` or `hwmon`. The value is `None` if the device has
+    /// no meter.
     pub kind: Option<&'static str>,
     /// The meter, or the reason why there is none.
     #[serde(skip_serializing_if = "Result::is_ok", serialize_with = "reason")]
@@ -91,11 +93,11 @@ impl Meter {
     }
 
     /// Returns the energy in joules since the meter started. The caller must call this function
-    /// often. Power samples are integrated between calls, and an energy counter may wrap at most
-    /// once between two calls. At full load, RAPL counters wrap within a minute.
+    /// often, because power samples are integrated between calls, and an energy counter may wrap
+    /// only once between two calls. At full load, RAPL counters wrap within a minute.
     ///
     /// # Errors
-    /// Returns the reason if the source cannot be read. The energy that was measured so far is then
+    /// Returns the reason if the sensor cannot be read. The energy that was measured so far is then
     /// lost.
     pub fn joules(&mut self) -> Result<f64, Unavailable> {
         self.joules_at(Instant::now())
@@ -323,8 +325,8 @@ mod tests {
         assert!(reasons[3].contains("CPU's own cores"), "{reasons:?}");
     }
 
-    /// For each device of this machine, either a meter works and its energy does not decrease, or
-    /// there is a reason why no meter exists.
+    /// Each device of this machine either has a meter whose energy does not decrease, or a reason
+    /// why no meter exists.
     #[test]
     fn devices_of_this_machine_have_a_meter_or_a_reason() {
         let others = found();

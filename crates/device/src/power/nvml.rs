@@ -12,8 +12,9 @@ use crate::error::Unavailable;
 pub(super) const KIND: &str = "nvml";
 const MILLI: f64 = 1e-3;
 
-/// Returns the energy source for a GPU. `pci` is the PCI address of the GPU. Without an address,
-/// the function uses the GPU whose NVML number is `number`.
+/// Returns the energy sensor of the GPU with the PCI address `pci`. Without an address, `number` is
+/// the NVML number of the GPU. The numbers of CUDA and NVML differ if `CUDA_VISIBLE_DEVICES` or
+/// `CUDA_DEVICE_ORDER` is set, so the function then fails without an address.
 ///
 /// The numbers of CUDA and NVML differ if `CUDA_VISIBLE_DEVICES` or `CUDA_DEVICE_ORDER` is set. In
 /// this case, the function fails without an address.
@@ -75,8 +76,8 @@ impl Source for Gpu {
 mod tests {
     use super::*;
 
-    /// Checks that the reason for a missing meter names NVML. On a machine without NVML, the
-    /// library is missing. On a machine with NVML, no GPU has the PCI address of this test.
+    /// Checks that the reason for a missing meter names NVML. On a machine with NVML, no GPU has
+    /// the PCI address of this test.
     #[test]
     fn reports_why_a_gpu_has_no_meter() {
         let Err(reason) = source(Some(0), Some("ffff:ff:1f.7")) else { panic!("found a device at ffff:ff:1f.7") };

@@ -19,7 +19,7 @@ const KIND: &str = "rapl";
 const MICRO: f64 = 1e-6;
 
 /// Finds the energy meters of all processor packages and their memory. Ignores the folders
-/// `intel-rapl-mmio:N`, which measure a package a second time.
+/// `intel-rapl-mmio:N`, because they measure the same packages again.
 pub(super) fn meters(sysfs: &Path, device: &str) -> Vec<FoundMeter> {
     let domains = entries(&sysfs.join("class/powercap"));
     let domains = domains.into_iter().filter(|path| {

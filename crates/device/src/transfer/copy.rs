@@ -1,6 +1,6 @@
-//! Blocks of bytes that copy engines move between the arena (the memory of all packets) and its
-//! copy on the device. Both use the same offsets. In the dense layout of the arena, buffers follow
-//! each other without gaps. In the slot layout, they start at equal distances.
+//! Blocks of bytes that copy engines move between the arena and its copy on the device. Both use
+//! the same offsets. In the dense layout of the arena, buffers follow each other without gaps. In
+//! the layout with slots, buffers start at equal distances.
 //!
 //! ```text
 //! layout dense   | buffer | buffer | buffer |      one block of one row
@@ -9,8 +9,8 @@
 //!                    [--------)        [--------)       [--------)
 //! ```
 //!
-//! A block contains only bytes of the chunk's own buffers. Ports and other chunks may write the
-//! buffers of other packets at the same time.
+//! A block contains only buffers of the submission, because ports may write to the buffers of other
+//! packets at the same time.
 
 use godwit_abi::BUFFER_UNIT_BYTES;
 use godwit_packet::{Scan, scan};
@@ -23,7 +23,7 @@ pub(crate) enum Direction {
     ToHost,
 }
 
-/// A block consists of rows of equal length at equal distances.
+/// Block of byte ranges with equal lengths and equal distances, which are called rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Block {
     /// Offset of the first row from the start of the arena.
@@ -42,8 +42,7 @@ impl Block {
         Self { offset, bytes, rows: 1, pitch: bytes }
     }
 
-    /// Returns whether the block is one contiguous range of bytes, as in the dense layout of the
-    /// arena.
+    /// Returns whether the block is one contiguous range of bytes.
     pub(crate) const fn is_row(&self) -> bool {
         self.rows == 1 && self.pitch == self.bytes
     }
@@ -71,7 +70,7 @@ impl Blocks {
         self.iter().map(|block| block.bytes * block.rows).sum()
     }
 
-    /// Returns blocks that contain only the given columns (byte ranges) of each row.
+    /// Returns blocks that contain only the given byte ranges of each row.
     pub(super) fn columns(&self, columns: Columns) -> Self {
         if columns.bytes() == 0 {
             return Self::NONE;
@@ -80,7 +79,7 @@ impl Blocks {
     }
 }
 
-/// The address range that several packet buffers occupy in the arena, in buffer units.
+/// Address range that several packet buffers occupy, in units of `BUFFER_UNIT_BYTES`.
 #[derive(Clone, Copy)]
 pub(super) struct BufferExtent {
     first: u64,
@@ -103,8 +102,8 @@ impl BufferExtent {
     }
 
     /// Returns one block that contains all of the buffers, or `None` if there are gaps between the
-    /// buffers. Buffers do not overlap, so it is sufficient to compare the sum of their lengths
-    /// with the whole range. `pitch` is the distance between buffers in bytes, if it is fixed.
+    /// buffers. There are no gaps if the sum of the buffer lengths equals the length of the whole
+    /// range. `pitch` is the distance between buffers in bytes, if the distance is fixed.
     fn block(&self, pitch: Option<usize>) -> Option<Block> {
         let unit = BUFFER_UNIT_BYTES;
         let offset = self.first as usize * unit;
@@ -118,13 +117,12 @@ impl BufferExtent {
         }
     }
 
-    /// Returns at most two blocks that contain all of the buffers, or `None` if more blocks would
-    /// be needed.
+    /// Returns at most two blocks that contain all of the buffers, or `None` if two blocks are not
+    /// sufficient.
     ///
-    /// A region (a worker's own memory) allocates buffers in a ring. If the ring wraps between the
-    /// buffers of a chunk, the two blocks lie in different halves of the region, or are adjacent.
-    /// `middle` is the middle of the region, and `pitch` is the distance between buffers in bytes,
-    /// if it is fixed.
+    /// A worker allocates buffers from a ring. If the ring wraps between two buffers of a
+    /// submission, the buffers form two blocks. `middle` is the middle of the worker's memory.
+    /// `pitch` is the distance between buffers in bytes, if the distance is fixed.
     pub(super) fn blocks(&self, chunk: &Chunk, middle: u64, pitch: Option<usize>) -> Option<Blocks> {
         if self.packets == 0 {
             return Some(Blocks::NONE);
@@ -132,7 +130,8 @@ impl BufferExtent {
         if let Some(block) = self.block(pitch) {
             return Some(Blocks::one(block));
         }
-        // All buffers lie in the same half of the region, so the ring did not wrap between them.
+        // All buffers lie in the same half of the worker's memory, so the ring did not wrap between
+        // them.
         if self.last < middle || self.first >= middle {
             return None;
         }
@@ -141,8 +140,8 @@ impl BufferExtent {
         Some(Blocks([block(&first)?, block(&second)?]))
     }
 
-    /// Returns the address range of the buffers before the middle of the region, and of the buffers
-    /// after it.
+    /// Returns the address ranges of the buffers in the lower and in the upper half of the worker's
+    /// memory.
     fn halves(chunk: &Chunk, middle: u64) -> [Self; 2] {
         let mut halves = [Self::NONE; 2];
         let half = |buffer: u32| usize::from(u64::from(buffer) >= middle);
@@ -161,10 +160,10 @@ impl BufferExtent {
     }
 }
 
-/// Alignment of the copied bytes of a row, in bytes. Copy engines are faster with aligned rows.
+/// Alignment of copied byte ranges, in bytes. Copy engines are faster with aligned ranges.
 const COLUMN_BYTES: usize = 64;
 
-/// A range of bytes in each of several buffers that start at equal distances.
+/// Range of bytes in each packet buffer of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Columns {
     pub(super) first: usize,

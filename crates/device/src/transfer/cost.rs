@@ -1,10 +1,10 @@
-//! Defines what each way to transfer packets costs. A profile can replace these costs.
+//! Defines the cost of each way to transfer packets. A profile can replace these costs.
 
 use serde::{Deserialize, Serialize};
 
-/// Costs by which the cheapest transfer of a chunk (the bins of one launch) is selected. The unit
-/// of all costs is the byte. A cost is the number of bytes that a copy engine moves in the same
-/// time. It therefore does not depend on the rate of the bus.
+/// Costs by which the cheapest transfer of a submission is selected. The unit of all costs is the
+/// byte. A cost is the number of bytes that a copy engine moves in the same time. It therefore does
+/// not depend on the rate of the bus.
 ///
 /// The defaults were fitted to the rates of `ipsec`, `ipv6` and `l2` on an H200. An H100 on the
 /// same bus reaches 0.93 to 0.97 of its rate with these defaults. A profile of the machine can
@@ -12,30 +12,29 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TransferCosts {
-    /// Fixed cost of a chunk that copy engines move.
+    /// Fixed cost of a submission that copy engines move.
     pub copy_chunk_bytes: usize,
-    /// Minimum cost of one row of a copy. A row is the copied part of one packet buffer if buffers
-    /// start at equal distances. An H200 copies 247 million rows per second, in each direction at
-    /// the same time.
+    /// Minimum cost to copy a part of one packet buffer. An H200 copies 247 million parts per
+    /// second in each direction at the same time.
     pub copy_row_bytes_min: usize,
-    /// Bytes of the chunk's arrays that are copied per packet. A descriptor and a parameter go to
-    /// the device. A descriptor and an outcome come back.
+    /// Bytes of arrays that are copied per packet. A descriptor and a parameter are copied to the
+    /// device. A descriptor and an outcome are copied back.
     pub copy_packet_bytes: usize,
-    /// Fixed cost of a packet that the kernel accesses over the bus by zero-copy, as a number of
-    /// bytes that a copy engine moves.
+    /// Fixed cost of a packet that the kernel accesses over the bus by zero-copy. The unit of all
+    /// costs is a byte that a copy engine moves.
     pub zero_copy_packet_bytes: usize,
-    /// Cost of 100 bytes that the kernel reads over the bus by zero-copy, as a number of bytes that
-    /// a copy engine moves.
+    /// Cost of 100 bytes that the kernel reads over the bus by zero-copy. The unit of all costs is
+    /// a byte that a copy engine moves.
     pub zero_copy_read_percent: usize,
-    /// Cost of 100 bytes that the kernel writes over the bus by zero-copy, as a number of bytes
-    /// that a copy engine moves.
+    /// Cost of 100 bytes that the kernel writes over the bus by zero-copy. The unit of all costs is
+    /// a byte that a copy engine moves.
     pub zero_copy_write_percent: usize,
-    /// Minimum number of packets for which the chunk's own arrays are copied to the device. For
-    /// smaller chunks, the host first packs the arrays into one block. This costs less than the
-    /// additional driver calls.
+    /// Minimum number of packets for which the arrays of a submission are copied to the device
+    /// directly. With fewer packets, the host first packs the arrays into one block, because this
+    /// costs less than the additional driver calls.
     pub direct_packets_min: usize,
-    /// Maximum gap between two arrays that one call copies together. Copying a gap of this size
-    /// costs about as much as a separate copy call.
+    /// Maximum gap between two arrays that are copied together, in bytes. Copying such a gap costs
+    /// about as much as a separate driver call.
     pub array_gap_bytes_max: usize,
 }
 
@@ -55,14 +54,14 @@ impl Default for TransferCosts {
 }
 
 impl TransferCosts {
-    /// Returns the cost of a chunk that copy engines move. `buffers_bytes` is the cost of its
+    /// Returns the cost of a submission that copy engines move. `buffers_bytes` is the cost of its
     /// packet buffers alone.
     pub(super) fn copy(&self, packets: usize, buffers_bytes: usize) -> usize {
         buffers_bytes + packets * self.copy_packet_bytes + self.copy_chunk_bytes
     }
 
-    /// Returns the cost of a chunk that the kernel accesses over the bus by zero-copy. `bytes` are
-    /// the numbers of bytes that the kernel reads and writes.
+    /// Returns the cost of a submission that the kernel accesses over the bus by zero-copy. `bytes`
+    /// are the numbers of bytes that the kernel reads and writes.
     pub(super) fn zero_copy(&self, packets: usize, bytes: [usize; 2]) -> usize {
         packets * self.zero_copy_packet_bytes
             + bytes[0] * self.zero_copy_read_percent / 100
@@ -76,8 +75,8 @@ mod tests {
 
     use super::*;
 
-    /// Checks that costs decide between copy and zero-copy. Other costs select another transfer, so
-    /// a profile can replace the defaults.
+    /// Checks that the costs decide between copy and zero-copy, so that a profile can change the
+    /// decision.
     #[test]
     fn costs_decide_by_packets_and_bytes() {
         let costs = TransferCosts::default();

@@ -1,4 +1,4 @@
-//! Transfers of chunks to GPUs and back, for all kinds of GPU.
+//! Transfers of submissions to GPUs and back, for all kinds of GPU.
 //!
 //! | transfer | moves the bytes | used for |
 //! |---|---|---|
@@ -7,10 +7,10 @@
 //! | zero-copy (`zero_copy.rs`) | groups of the device | small chunks, few needed bytes, scattered buffers |
 //! | mailbox (`crate::mailbox`) | persistent groups | persistent mode |
 //!
-//! `plan.rs` checks and scans the packets of a chunk in one pass, and selects copy or zero-copy by
-//! the costs in `cost.rs`. It plans at most two blocks per direction, because buffers that a worker
-//! received one after another form one block, or two if the ring of the region wrapped between
-//! them.
+//! `plan.rs` checks and scans the packets of a submission in one pass, and selects copy or
+//! zero-copy by the costs in `cost.rs`. It plans at most two blocks per direction, because buffers
+//! that a worker received one after another form one block, or two if the ring of the region
+//! wrapped between them.
 //!
 //! Each variation of a transfer exists because of a measurement on an H200:
 //!

@@ -1,5 +1,5 @@
 //! Packs scattered packet buffers into a staging buffer, which is then copied to the device as one
-//! block.
+//! block:
 //!
 //! ```text
 //! arena     | buffer 7 |  other  | buffer 3 |  other  | buffer 9 |
@@ -7,7 +7,7 @@
 //! staging   | buffer 7 | buffer 3 | buffer 9 |              in the order of the chunk's bins
 //! ```
 //!
-//! The kernel uses the copy of the staging buffer on the device in place of the arena.
+//! The kernel accesses the copy of the staging buffer on the device.
 
 use godwit_abi::{BUFFER_UNIT_BYTES, Descriptor, Outcome, VERDICT_DROP};
 use godwit_packet::Region;
@@ -16,14 +16,14 @@ use godwit_sched::Chunk;
 use crate::check::packets_of;
 use crate::program::AccessNeeds;
 
-/// Returns the number of bytes that the buffers of a chunk occupy after they are packed.
+/// Returns the number of bytes that the buffers of a submission occupy after they are packed.
 pub(crate) fn packed_bytes(chunk: &Chunk) -> usize {
     chunk.bins.iter().flat_map(packets_of).map(|index| chunk.descriptors[index].room_bytes()).sum()
 }
 
-/// Copies bytes of a chunk's packets into the buffer `staging`. These are the bytes that kernels
-/// read. `descriptors` are the descriptors for the device, as bytes. They are changed so that they
-/// name the packed buffers.
+/// Copies the bytes that kernels read from the packets of a submission into `staging`.
+/// `descriptors` are the descriptors for the device, as bytes. The function changes them so that
+/// they refer to the packed buffers.
 pub(crate) fn pack(chunk: &Chunk, region: &Region, needs: &[AccessNeeds], staging: &mut [u8], descriptors: &mut [u8]) {
     let mut next = 0_u32;
     for bin in &chunk.bins {
@@ -41,9 +41,9 @@ pub(crate) fn pack(chunk: &Chunk, region: &Region, needs: &[AccessNeeds], stagin
     }
 }
 
-/// Copies bytes from the staging buffer back to the packets' own buffers. These are the bytes that
-/// kernels may have written. `buffers` are the packets' own buffers, in the order of the chunk's
-/// bins (batches of packets). The descriptors name these buffers again afterwards.
+/// Copies the bytes that kernels may have written from the staging buffer back to the original
+/// packet buffers. `buffers` are the original buffers, in the order of the batches. The descriptors
+/// then refer to the original buffers again.
 pub(crate) fn unpack(chunk: &mut Chunk, region: &mut Region, needs: &[AccessNeeds], staging: &[u8], buffers: &[u32]) {
     let mut buffers = buffers.iter();
     for bin in &chunk.bins {

@@ -1,4 +1,4 @@
-//! Checks the packets of a chunk, and selects how they reach the device and return.
+//! Checks the packets of a submission, and selects how they reach the device and return.
 
 use godwit_abi::{BUFFER_UNIT_BYTES, Bin};
 use godwit_packet::{Region, Scan, scan, scan_all};
@@ -12,20 +12,19 @@ use crate::error::Error;
 use crate::options::Transfer;
 use crate::program::AccessNeeds;
 
-/// How the packet buffers of a chunk reach the device and return.
+/// Way in which packet buffers reach the device and return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChunkTransfer {
     /// Copy engines copy the planned blocks.
     Copy,
-    /// The work-groups of the kernel access packet buffers and the arrays of the chunk over the
-    /// bus. Nothing is copied.
+    /// The kernel accesses packet buffers and arrays over the bus. Nothing is copied.
     ZeroCopy,
     /// The CPU packs the packet buffers into a staging buffer, and a copy engine copies this
     /// buffer.
     Pack,
 }
 
-/// Plan for the transfer of one chunk.
+/// Plan for the transfer of one submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkPlan {
     pub(crate) transfer: ChunkTransfer,
@@ -35,15 +34,16 @@ pub(crate) struct ChunkPlan {
     pub(crate) to_host: Blocks,
     /// Whether any function writes to its packets.
     pub(crate) writes: bool,
-    /// Numbers of bytes in packet buffers that are transferred to the device and back.
+    /// Number of bytes of packet buffers that are transferred to the device, and the number that is
+    /// transferred back.
     pub(crate) bytes: [usize; 2],
-    /// Whether the device should use the chunk's own arrays instead of copies. This requires that
-    /// the pages of the arrays can be locked.
+    /// Whether the device should access the submission's arrays directly, which requires that the
+    /// pages of the arrays can be locked.
     pub(crate) uses_own_arrays: bool,
 }
 
 impl ChunkPlan {
-    /// The plan for a chunk without packets. It copies nothing.
+    /// The plan for a submission without packets. It copies nothing.
     pub(crate) const EMPTY: Self = Self {
         transfer: ChunkTransfer::Copy,
         to_device: Blocks::NONE,
@@ -54,39 +54,39 @@ impl ChunkPlan {
     };
 }
 
-/// Plans the transfers of all chunks of a device.
+/// Plans the transfers of all submissions of a device.
 #[derive(Debug)]
 pub(crate) struct Planner {
-    /// The bytes of a packet that each packet function needs on the device.
+    /// Number of bytes that each packet function accesses in a packet.
     pub(crate) needs: Vec<AccessNeeds>,
-    /// Distance between the starts of two packet buffers in bytes, if the arena has a layout with
-    /// equal distances.
+    /// Distance between two packet buffers in bytes, if all distances are equal.
     pub(crate) pitch: Option<usize>,
     pub(crate) transfer: Transfer,
     pub(crate) costs: TransferCosts,
-    /// The transfer of chunks that copy engines do not copy.
+    /// Way of transfer for packets that copy engines do not copy.
     pub(crate) otherwise: ChunkTransfer,
 }
 
-/// The bytes of packet buffers that the functions of a chunk need.
+/// Bytes of packet buffers that the functions of a submission access.
 struct Needed {
     buffers: BufferExtent,
-    /// Byte range that contains the frames of all packets, relative to the starts of their buffers.
+    /// Byte range that contains all frames, relative to the starts of the packet buffers.
     frames: Columns,
-    /// Byte range that functions may write, relative to the starts of the buffers.
+    /// Byte range that functions may write, relative to the starts of the packet buffers.
     written: Columns,
     reads: bool,
     writes: bool,
-    /// Numbers of bytes that the kernel would read and write over the bus by zero-copy.
+    /// Number of bytes that the kernel would read over the bus by zero-copy, and the number that it
+    /// would write.
     zero_copy_bytes: [usize; 2],
 }
 
 impl Planner {
-    /// Plans how the packets of a chunk reach the device and return. Checks that all of these
-    /// packets lie in `region`, the worker's own memory.
+    /// Plans how the packets of a submission reach the device and return. Checks that all packets
+    /// lie in `region`, the memory of the worker.
     ///
     /// # Errors
-    /// Returns [`Error::Chunk`] if a packet lies outside the region.
+    /// Returns [`Error::Chunk`] if a packet lies outside the memory of the worker.
     pub(crate) fn plan(&self, region: &Region, chunk: &Chunk) -> Result<ChunkPlan, Error> {
         let needed = self.scan(region, chunk)?;
         let (start, bytes) = region.extent();
@@ -104,10 +104,9 @@ impl Planner {
         Ok(ChunkPlan { uses_own_arrays: self.uses_own_arrays(chunk, plan.transfer), ..plan })
     }
 
-    /// Returns whether the device should use the chunk's own arrays instead of copies. The arrays
-    /// must lie in the same pages, as [`Chunk::new`] allocates them. The transfer must be
-    /// zero-copy, or the chunk must be large and have few gaps between its bins (batches of
-    /// packets).
+    /// Returns whether the device should access the submission's arrays directly. The arrays must
+    /// lie in the same pages, as [`Chunk::new`] allocates them. In addition, the packets must use
+    /// zero-copy, or the submission must be large and have few gaps between its batches.
     fn uses_own_arrays(&self, chunk: &Chunk, transfer: ChunkTransfer) -> bool {
         let packets = chunk.packets as usize;
         let own = chunk.parameters.pages();
@@ -116,9 +115,9 @@ impl Planner {
         (transfer == ChunkTransfer::ZeroCopy || is_dense()) && others.iter().all(|other| other.base() == own.base())
     }
 
-    /// Checks all packets of a chunk, and sums up the bytes that their functions need. Adjacent
-    /// bins (batches of packets) with the same needs are scanned together. In most chunks, these
-    /// are all bins.
+    /// Checks all packets of a submission, and adds up the bytes that their functions access.
+    /// Adjacent batches with the same needs are scanned together, which includes all batches in
+    /// most submissions.
     fn scan(&self, region: &Region, chunk: &Chunk) -> Result<Needed, Error> {
         let mut needed = Needed {
             buffers: BufferExtent::NONE,
@@ -150,15 +149,15 @@ impl Planner {
         Ok(needed)
     }
 
-    /// Returns a plan in which copy engines copy `buffers`, either whole or only the byte ranges
-    /// that are needed. Also returns the cost of these copies.
+    /// Returns a plan in which copy engines copy whole packet buffers or only the byte ranges that
+    /// functions access. Also returns the cost of these copies.
     fn copies(&self, needed: &Needed, buffers: &Blocks) -> (ChunkPlan, usize) {
         let (to_device, to_host, cost_bytes) = match self.pitch {
             None => (*buffers, *buffers, buffers.bytes()),
             Some(pitch) => {
                 let columns_out = if needed.writes { needed.written.rounded(pitch) } else { Columns::NONE };
-                // All bytes of the frames that are copied back must also be copied to the device,
-                // because the kernel may leave some of them unchanged.
+                // All bytes that are copied back must also be copied to the device, because the
+                // kernel may leave some of them unchanged.
                 let mut read = needed.frames;
                 read.include(read.first.max(columns_out.first), read.end.min(columns_out.end));
                 let columns_in = read.rounded(pitch);
@@ -173,8 +172,8 @@ impl Planner {
         (plan, cost_bytes)
     }
 
-    /// Returns whether copy engines should move a chunk, if the copies of its buffers cost
-    /// `cost_bytes`.
+    /// Returns whether copy engines should transfer the packets, if the copies of their buffers
+    /// cost `cost_bytes`.
     fn prefers_copy(&self, needed: &Needed, cost_bytes: usize) -> bool {
         let packets = needed.buffers.packets;
         packets == 0
@@ -189,7 +188,7 @@ impl Planner {
 }
 
 impl Needed {
-    /// Adds the needs of `packets` packets that one function processes.
+    /// Adds the bytes that one function accesses in `packets` packets.
     fn add(&mut self, needs: &AccessNeeds, packets: usize, found: &Scan) {
         self.buffers.join(found, packets);
         let (head, end) = (found.head as usize, found.frame_end as usize);

@@ -49,8 +49,8 @@ impl matrix::Setup for Setup {
     }
 }
 
-/// Checks that every function gives the same results as its reference implementation. Each chunk
-/// contains bins of several functions.
+/// Checks that every function gives the same results as its reference implementation. Each
+/// submission contains batches of several functions.
 pub(crate) fn compare(scope: &Scope) {
     let _turn = turn();
     let modes = |number| SETUPS.map(|(mode, transfer)| Setup { number, mode, transfer });
@@ -93,9 +93,9 @@ pub(crate) fn dense_arena(packets: usize) -> ArenaConfig {
     }
 }
 
-/// Runs large and small chunks (sets of bins) at the same time through one connection to the
-/// device. Large chunks are copied, and small chunks use zero-copy, with the same slots. The caller
-/// must have exclusive use of the devices.
+/// Runs large and small submissions (sets of batches) at the same time through one connection to
+/// the device. Large submissions are copied, and small submissions use zero-copy, with the same
+/// slots. The caller must have exclusive use of the devices.
 pub(crate) fn mix_transfers(rounds: u64) {
     const BINS: [usize; 6] = [128, 4, 128, 1, 4, 128];
     for number in usable(&probe()) {
@@ -109,7 +109,7 @@ pub(crate) fn mix_transfers(rounds: u64) {
         let mut region = arena.split().remove(0);
         let mut chunks = Vec::from(BINS.map(|bins| Chunk::new(bins, bins * BIN_PACKETS)));
         for round in 0..rounds {
-            // In each round, a different chunk is submitted first.
+            // In each round, a different submission is submitted first.
             chunks.rotate_left(1);
             for (index, mut chunk) in (0..).zip(std::mem::take(&mut chunks)) {
                 fill_up(&mut region, &mut chunk, (round * BINS.len() as u64 + index) * 1_000_000);

@@ -1,11 +1,11 @@
-//! Defective chunks, which every device must reject unchanged.
+//! Defective submissions, which every device must reject unchanged.
 
 use godwit_abi::{Outcome, PART_MORE, PART_REST};
 use godwit_device::Lane;
 use godwit_packet::Region;
 use godwit_sched::Chunk;
 
-/// Changes a chunk of eight packets so that it is defective.
+/// Changes a submission of eight packets so that it is defective.
 pub(crate) type Damage = fn(&mut Chunk);
 
 /// The tested defects. Each entry has a part of the expected error message, and the function that
@@ -20,8 +20,8 @@ pub(crate) const FAULTS: [(&str, Damage); 7] = [
     ("requires another part", |chunk| chunk.bins.last_mut().unwrap().part = PART_MORE),
 ];
 
-/// Checks that the device rejects the chunk unchanged and gives this reason. Also checks that no
-/// chunk is in flight afterwards.
+/// Checks that the device rejects the submission unchanged and gives this reason. Also checks that
+/// no submission is in flight afterwards.
 pub(crate) fn assert_rejected(lane: &mut dyn Lane, region: &mut Region, mut wrong: Chunk, reason: &str) {
     wrong.outcomes.fill(Outcome::drop(77));
     let (bins, descriptors) = (wrong.bins.clone(), wrong.descriptors.clone());

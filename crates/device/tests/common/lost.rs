@@ -9,12 +9,12 @@ use godwit_sched::Chunk;
 
 /// Part of the reason that is given for a device that does not respond in time.
 pub(crate) const SILENT: &str = "no finished chunk";
-/// Returns a chunk with one packet for the function `template`.
+/// Returns a submission with one packet for the function `template`.
 pub(crate) fn chunk(region: &mut Region, variant: u8) -> Chunk {
     chunk_of(region, variant, 1)
 }
 
-/// Returns a chunk with one bin (batch) of `packets` packets for the function `template`.
+/// Returns a submission with one batch of `packets` packets for the function `template`.
 pub(crate) fn chunk_of(region: &mut Region, variant: u8, packets: u16) -> Chunk {
     let mut chunk = Chunk::new(1, packets.into());
     chunk.bins.push(Bin { count: packets, kernel: godwit_kernels::TEMPLATE, variant, ..Bin::default() });
@@ -24,7 +24,7 @@ pub(crate) fn chunk_of(region: &mut Region, variant: u8, packets: u16) -> Chunk 
 }
 
 /// Polls the device until it reports that it is lost. The reason must contain `why`. Returns the
-/// number of chunks that finished before, and the chunks that were still in flight.
+/// number of submissions that finished before, and the submissions that were still in flight.
 pub(crate) fn until_lost(lane: &mut dyn Lane, region: &mut Region, why: &str) -> (usize, Vec<Chunk>) {
     let mut back = 0;
     loop {

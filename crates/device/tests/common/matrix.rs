@@ -1,6 +1,6 @@
 //! Compares every device with the reference implementations of all functions. The comparison covers
-//! all combinations of devices, modes, arena layouts, batch sizes and orders. Each chunk contains
-//! bins of several functions, and every packet must be returned exactly once.
+//! all combinations of devices, modes, arena layouts, batch sizes and orders. Each submission
+//! contains batches of several functions, and every packet must be returned exactly once.
 //!
 //! [`godwit_test_cases::cases`] provides the functions and the frames.
 
@@ -16,9 +16,9 @@ use godwit_sched::{Chunk, Grouping, Insert, Packer, PackerConfig};
 use godwit_test_cases::Case;
 use godwit_test_support::Random;
 
-/// Maximum number of bins in a chunk.
+/// Maximum number of batches in a submission.
 const BINS: usize = 48;
-/// Maximum number of chunks in flight.
+/// Maximum number of submissions in flight.
 pub(crate) const IN_FLIGHT: usize = 4;
 
 /// A device in one of its modes.
@@ -38,14 +38,14 @@ pub(crate) trait Setup {
     fn lane(&self, programs: Vec<Arc<dyn Program>>, arena: &ArenaHandle) -> Box<dyn Lane>;
 }
 
-/// The order of packets and bins in chunks.
+/// The order of packets and batches in submissions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Order {
-    /// The buffers of a chunk are adjacent.
+    /// The buffers of a submission are adjacent.
     Neighbours,
-    /// Bins are in random order.
+    /// Batches are in random order.
     Random,
-    /// Packets are in random order and are put into bins in that order. Each bin therefore has
+    /// Packets are in random order and are put into batches in that order. Each batch therefore has
     /// packets of several variants and lengths.
     Arrival,
 }
@@ -53,7 +53,7 @@ pub(crate) enum Order {
 /// Selects which combinations are compared.
 pub(crate) struct Scope {
     pub(crate) layouts: &'static [Layout],
-    /// Numbers of packets per bin.
+    /// Numbers of packets per batch.
     pub(crate) batches: &'static [usize],
     pub(crate) orders: &'static [Order],
     /// Returns whether a packet is compared.
@@ -61,8 +61,8 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// Selects all combinations. A bin has one packet, about as many packets as a warp has threads,
-    /// or the maximum number.
+    /// Selects all combinations. A batch has one packet, about as many packets as a warp has
+    /// threads, or the maximum number.
     pub(crate) const ALL: Self = Self {
         layouts: &[Layout::Dense, Layout::Slots],
         batches: &[1, 2, 31, 32, 33, 256],
@@ -204,15 +204,15 @@ fn prepare(cases: &[Case], region: &mut Region) -> Vec<Packet> {
     packets
 }
 
-/// Returns all packets in chunks. A chunk has up to [`BINS`] bins, and a bin has up to `batch`
-/// packets.
+/// Returns all packets in submissions. A submission has up to [`BINS`] batches, and a batch has up
+/// to `batch` packets.
 fn chunks(cases: &[Case], packets: &[&Packet], batch: usize, order: Order, random: &mut Random) -> Vec<Chunk> {
     let mut packets = packets.to_vec();
     if order == Order::Arrival {
         shuffle(&mut packets, random);
         return arrivals(cases, &packets, batch);
     }
-    // All packets of a bin have the same function and variant.
+    // All packets of a batch have the same function and variant.
     packets.sort_by_key(|packet| (packet.instance, packet.variant));
     let mut bins: Vec<&[&Packet]> = packets
         .chunk_by(|a, b| (a.instance, a.variant) == (b.instance, b.variant))
@@ -230,8 +230,7 @@ fn shuffle<T>(list: &mut [T], random: &mut Random) {
     }
 }
 
-/// Returns chunks in which packets of different variants and lengths share bins (batches of
-/// packets).
+/// Returns submissions in which packets of different variants and lengths share batches.
 fn arrivals(cases: &[Case], packets: &[&Packet], batch: usize) -> Vec<Chunk> {
     let config = PackerConfig {
         chunk_packets: (BINS * batch) as u32,
@@ -245,7 +244,7 @@ fn arrivals(cases: &[Case], packets: &[&Packet], batch: usize) -> Vec<Chunk> {
     let mut chunks: Vec<Chunk> = Vec::new();
     let mut take = |packer: &mut Packer| {
         let taken = packer.take(0);
-        // The device keeps the chunk, so the packer gets a new one.
+        // The device keeps the submission, so the packer gets a new one.
         taken.iter().for_each(|_| packer.give_back(Chunk::new(config.entries_max(), BINS * batch)));
         let any = taken.is_some();
         chunks.extend(taken);
@@ -272,8 +271,8 @@ fn chunk(cases: &[Case], bins: &[&[&Packet]], batch: usize) -> Chunk {
     let mut chunk = Chunk::new(bins.len(), bins.len() * batch);
     chunk.outcomes.fill(Outcome { verdict: 77, reason: 77, port: 7777, value: 7777 });
     for (index, packets) in bins.iter().enumerate() {
-        // The packets of a bin may lie anywhere in the arrays of the chunk. Unused entries lie
-        // between the bins, as in the chunks of the engine.
+        // The packets of a batch may lie anywhere in the arrays of the submission. Unused entries
+        // lie between the batches, as in the submissions of the engine.
         let first = (bins.len() - 1 - index) * batch;
         for (at, packet) in (first..).zip(*packets) {
             chunk.descriptors[at] = packet.before;
@@ -344,7 +343,7 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// Polls the device, and compares the packets of a finished chunk with the reference.
+    /// Polls the device, and compares the packets of a finished submission with the reference.
     fn poll_one(&mut self, lane: &mut dyn Lane, region: &mut Region) {
         let Some(chunk) = lane.poll(region).unwrap() else {
             std::thread::yield_now();
@@ -369,7 +368,7 @@ impl Round<'_> {
                 );
             }
         }
-        // Array entries between two bins may have any content after copies.
+        // Array entries between two batches may have any content after copies.
         if !self.copies {
             let named: usize = chunk.bins.iter().map(|bin| usize::from(bin.count)).sum();
             let untouched = Outcome { verdict: 77, reason: 77, port: 7777, value: 7777 };

@@ -69,7 +69,7 @@ fn write(region: &mut Region, chunk: &mut Chunk, at: usize, number: u64) {
     chunk.outcomes[at] = Outcome::drop(77);
 }
 
-/// Fills a chunk with a random number of bins (batches of packets) of random sizes. Some bins are
+/// Fills a submission with a random number of batches of packets of random sizes. Some batches are
 /// empty.
 pub(crate) fn fill(region: &mut Region, mut chunk: Chunk, next: &mut u64, end: u64) -> Chunk {
     chunk.bins.clear();
@@ -90,7 +90,7 @@ pub(crate) fn fill(region: &mut Region, mut chunk: Chunk, next: &mut u64, end: u
     chunk
 }
 
-/// Fills a chunk with full bins (batches of packets). The buffers of these packets are adjacent.
+/// Fills a submission with full batches. The buffers of these packets are adjacent.
 pub(crate) fn fill_up(region: &mut Region, chunk: &mut Chunk, next: u64) {
     chunk.bins.clear();
     for (at, number) in (0..chunk.descriptors.len()).zip(next..) {
@@ -133,8 +133,8 @@ pub(crate) fn run(lane: &mut dyn Lane, region: &mut Region, next: u64, end: u64)
     run_programs(lane, region, next, end, 1);
 }
 
-/// Sends the packets `next..end` through one connection to the device. The bins (batches of
-/// packets) belong to `programs` programs in rotation. Returns the number of bins for each program.
+/// Sends the packets `next..end` through one connection to the device. The batches belong to
+/// `programs` programs in rotation. Returns the number of batches for each program.
 pub(crate) fn run_programs(
     lane: &mut dyn Lane,
     region: &mut Region,

@@ -1,5 +1,5 @@
-//! Tests of the CPU as a device. They cover the results of all forms of kernels, bins with several
-//! variants, and defective chunks.
+//! Tests of the CPU as a device. They cover the results of all forms of kernels, batches with
+//! several variants, and defective submissions.
 
 use std::sync::Arc;
 

@@ -14,8 +14,8 @@ use crate::template::Template;
 
 const FRAME_BYTES: usize = 100;
 
-/// Costs of the modelled device in these tests: 1 µs per chunk, 10 ns per packet, 1 ns per byte,
-/// and 50 µs until the worker sees the result.
+/// Costs of the modelled device in these tests: 1 µs per submission, 10 ns per packet, 1 ns per
+/// byte, and 50 µs until the worker sees the result.
 const COSTS: Fit = Fit {
     chunk_ns: 1_000.0,
     packet_ns: 10.0,
@@ -52,14 +52,14 @@ impl Bed {
         Self { now_ns, state, lanes, regions }
     }
 
-    /// Submits a chunk of `packets` packets through one connection to the device.
+    /// Submits a submission of `packets` packets through one connection to the device.
     fn submit(&mut self, lane: usize, packets: usize) {
         let chunk = chunk(&mut self.regions[lane], packets);
         self.lanes[lane].submit(&mut self.regions[lane], chunk).unwrap();
     }
 
-    /// Returns the number of packets in each chunk that one connection to the device returns until
-    /// the time `now_ns`.
+    /// Returns the number of packets in each submission that one connection to the device returns
+    /// until the time `now_ns`.
     fn poll(&mut self, lane: usize, now_ns: u64) -> Vec<u32> {
         self.now_ns.store(now_ns, Ordering::Relaxed);
         let region = &mut self.regions[lane];
@@ -83,8 +83,8 @@ fn chunks_return_at_their_time_and_in_order() {
     bed.submit(0, 10);
     bed.submit(0, 20);
     assert_eq!(bed.lanes[0].in_flight(), 2);
-    // A chunk takes 1 µs, and 110 ns per packet. The second chunk waits until the device has
-    // finished the first one.
+    // A submission takes 1 µs, and 110 ns per packet. The second submission waits until the device
+    // has finished the first one.
     let first = 1_000 + 1_000 + 10 * 110 + 50_000;
     assert!(bed.poll(0, first - 1).is_empty());
     assert_eq!(bed.poll(0, first), [10]);
@@ -137,7 +137,7 @@ fn lost_device_returns_all_chunks_once_and_takes_no_more() {
     let next = chunk(region, 3);
     let rejected = bed.lanes[0].submit(region, next).unwrap_err();
     assert_eq!(rejected.chunk.packets, 3);
-    // A connection without chunks in flight also reports that the device is lost.
+    // A connection without submissions in flight also reports that the device is lost.
     assert!(matches!(bed.lanes[1].poll(&mut bed.regions[1]), Err(Error::Lost { chunks, .. }) if chunks.is_empty()));
 }
 

@@ -1,5 +1,5 @@
-//! Tests of the OpenCL devices of this machine. They cover every function in mixed chunks, lost
-//! packets, defective chunks, and machines without OpenCL.
+//! Tests of the OpenCL devices of this machine. They cover every function in mixed submissions,
+//! lost packets, defective submissions, and machines without OpenCL.
 
 use std::process::Command;
 use std::sync::{Arc, MutexGuard};
@@ -192,8 +192,8 @@ fn echo() -> Vec<Arc<dyn Program>> {
     vec![Arc::new(FunctionProgram("echo", function))]
 }
 
-/// Checks a device that several workers use at the same time. Each worker submits chunks of all
-/// sizes through its own connection, and polls at random times.
+/// Checks a device that several workers use at the same time. Each worker submits submissions of
+/// all sizes through its own connection, and polls at random times.
 #[test]
 fn every_packet_of_every_worker_is_returned_once() {
     const WORKERS: usize = 3;
@@ -263,7 +263,7 @@ fn every_packet_of_every_worker_is_returned_once() {
     }
 }
 
-/// Returns a chunk of `packets` packets for the function `echo`.
+/// Returns a submission of `packets` packets for the function `echo`.
 fn echo_chunk(region: &mut Region, packets: usize) -> Chunk {
     let mut packer = Packer::new(PackerConfig::default(), &[godwit_kernels::ECHO], 2).unwrap();
     for mark in 0..packets {
@@ -291,7 +291,7 @@ fn rejects_defective_chunks_unchanged() {
         let (_other, mut others) = setup.small_arena(64, 1);
         let wrong = echo_chunk(&mut others[0], 8);
         assert_rejected(&mut *lane, &mut others[0], wrong, "not in the arena");
-        // The connection to the device still works after the rejected chunk.
+        // The connection to the device still works after the rejected submission.
         let fine = echo_chunk(region, 8);
         lane.submit(region, fine).unwrap();
         while lane.in_flight() > 0 {

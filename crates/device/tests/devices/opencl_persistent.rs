@@ -119,7 +119,7 @@ fn divides_groups_between_functions_by_share() {
                     .enumerate()
                     .any(|(other, (bins, share))| other != program && *share > 0 && *bins > 0)
             };
-            // A work-group that is reserved for this function has received no bin of another
+            // A work-group that is reserved for this function has received no batch of another
             // function with a share.
             let mixed = by_group.iter().filter(|group| *share > 0 && group[program] > 0).filter(others).count();
             assert_eq!(mixed, 0, "{share:?}: {by_group:?}");
@@ -146,8 +146,8 @@ fn a_dropped_lane_makes_room_for_another() {
         let Err(error) = Arc::clone(&device).lane() else { panic!("opened a second lane") };
         assert!(error.to_string().contains("1 lanes"), "{error}");
         run(&mut *lane, region, round * 1000, round * 1000 + 1000);
-        // The connection is dropped while a chunk is in flight. The drop waits until the chunk is
-        // finished.
+        // The connection is dropped while a submission is in flight. The drop waits until the
+        // submission is finished.
         let mut next = 0;
         let chunk = fill(region, Chunk::new(3, 3 * BIN_PACKETS), &mut next, 100);
         let buffers: Vec<_> = chunk.bins.iter().flat_map(|bin| chunk.descriptors[chunk.range(bin)].to_vec()).collect();

@@ -223,8 +223,8 @@ impl Control {
         }
     }
 
-    /// Stores the pending waves (groups of writes) in the image and copies them to the devices.
-    /// Without an engine, no lookup runs, so no wait between waves is needed.
+    /// Stores the pending waves in the image and copies them to the devices. Without an engine, no
+    /// lookup runs, so no wait between waves is needed.
     ///
     /// # Errors
     /// Returns an error if the copy to a device failed or a wait timed out. The next call continues
@@ -241,8 +241,8 @@ impl Control {
                     running.image_changed(range)?;
                 }
                 if more {
-                    // All lookups that began before this wave (a group of writes) must end before
-                    // the next wave is stored.
+                    // All lookups that began before this wave must end before the next wave is
+                    // stored.
                     running.quiesce()?;
                 }
             }

@@ -57,7 +57,7 @@ pub fn cubin(id: &str, source: &str, architecture: &str) -> Result<Vec<u8>, Erro
     Ok(cubin)
 }
 
-/// Returns the name of the cache file up to, but not including, the compiler version.
+/// Returns the name of the cache file without the compiler version.
 fn stem(source: &str, architecture: &str) -> String {
     // The digest is an FNV-1a hash. It distinguishes versions of the source, but does not protect
     // against attacks.
@@ -84,8 +84,7 @@ fn folder() -> Option<PathBuf> {
     Some(cache.or_else(home)?.join("godwit"))
 }
 
-/// Returns the cache file of this source text that any version of the compiler wrote, if there is
-/// one.
+/// Returns a cache file for this source text from any version of the compiler, if there is one.
 fn cached_by_any(source: &str, architecture: &str) -> Option<PathBuf> {
     let stem = format!("{}-", stem(source, architecture));
     let entries = fs::read_dir(folder()?).ok()?;

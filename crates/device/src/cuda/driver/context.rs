@@ -7,8 +7,8 @@ use cudarc::driver::sys;
 
 use crate::error::Error;
 
-/// Returns a function that converts an error of the CUDA driver to [`Error`]. The result names the
-/// device `id`, and the `action` that failed.
+/// Returns a function that converts an error of the CUDA driver to [`Error`]. The resulting error
+/// names the device `id` and the `action` that failed.
 pub fn failed(id: &str, action: &'static str) -> impl Fn(DriverError) -> Error {
     move |error| Error::Driver { id: id.to_owned(), action, reason: text(error) }
 }

@@ -11,9 +11,8 @@ use super::memory::DevicePointer;
 use super::stream::Stream;
 use crate::transfer::{Block, Direction};
 
-/// A list of copies between page-locked host memory and device memory. Copies of contiguous bytes
-/// are submitted together in one driver call. Each call takes the driver's lock, which all threads
-/// share.
+/// List of copies between page-locked host memory and device memory. Copies of contiguous bytes are
+/// submitted together in one driver call, because each call takes a lock that all threads share.
 #[derive(Default)]
 pub(crate) struct Copies {
     to: Vec<DevicePointer>,
@@ -22,7 +21,7 @@ pub(crate) struct Copies {
     blocks: Vec<Rows>,
 }
 
-/// A block of rows at equal distances. Each row is the same range of bytes of another buffer.
+/// Byte ranges of equal length at equal distances. Each range lies in another packet buffer.
 struct Rows {
     direction: Direction,
     /// Device address of the first row.
@@ -48,8 +47,8 @@ impl Copies {
         self.bytes.push(bytes);
     }
 
-    /// Adds the copy of a block between the memories at `host` and `device`. The block has the same
-    /// offset in both memories.
+    /// Adds a copy of a block between the memories at `host` and `device`. The offset of the block
+    /// is the same in both memories.
     pub(crate) fn add_block(&mut self, direction: Direction, device: DevicePointer, host: *mut u8, block: Block) {
         let (device, host) = (device + block.offset as u64, host.wrapping_add(block.offset));
         if block.is_row() {
@@ -133,7 +132,8 @@ impl Rows {
     }
 }
 
-/// Returns whether the driver can enqueue several copies in one call, which it can since CUDA 13.0.
+/// Returns whether the driver can enqueue several copies in one call, as drivers since CUDA 13.0
+/// can.
 fn supports_batches() -> bool {
     static SUPPORTED: OnceLock<bool> = OnceLock::new();
     *SUPPORTED.get_or_init(|| {

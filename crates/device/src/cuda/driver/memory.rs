@@ -10,8 +10,8 @@ use godwit_packet::Pages;
 use super::context::{Context, failed};
 use crate::error::Error;
 
-/// An address that the device can access. It points into the device's own memory, or into host
-/// memory that the device accesses over the bus.
+/// Address that the device can access. It refers to the device's memory, or to host memory that the
+/// device accesses over the bus.
 pub type DevicePointer = sys::CUdeviceptr;
 
 /// Device memory.
@@ -23,8 +23,8 @@ pub struct DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// Allocates `bytes` bytes of device memory. `what` names the use of this memory in an error
-    /// message.
+    /// Allocates `bytes` bytes of device memory. `what` names the purpose of this memory in an
+    /// error message.
     ///
     /// # Errors
     /// Returns [`Error::TooLarge`] if the device has too little memory, or [`Error::Driver`] if the
@@ -42,12 +42,12 @@ impl DeviceMemory {
         }
     }
 
-    /// Overwrites the memory with zeros, and waits until this has ended.
+    /// Overwrites the memory with zeros, and waits until it is overwritten.
     fn wipe(&self) {
         // SAFETY: `self.bytes` bytes are allocated.
         let _ = unsafe { result::memset_d8_sync(self.pointer, 0, self.bytes) };
-        // Without this wait, the zeros could overwrite later data of another user of the memory,
-        // who may use another stream.
+        // Without this wait, the zeros could overwrite data that another stream writes to the
+        // memory later.
         let _ = settle();
     }
 
@@ -191,7 +191,7 @@ impl Registration {
     }
 }
 
-/// Page lock of the pages that hold an array. It keeps the pages allocated.
+/// Page lock of an array. It also keeps the pages of the array allocated.
 pub(crate) struct PageLock {
     // Dropped before the pages.
     registration: Registration,

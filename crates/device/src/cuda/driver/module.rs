@@ -82,8 +82,7 @@ unsafe impl Send for Function {}
 unsafe impl Sync for Function {}
 
 impl Function {
-    /// Gives each work-group of later launches `bytes` bytes of shared memory, in addition to the
-    /// shared memory that the kernel declares.
+    /// Gives each work-group of later launches `bytes` bytes of additional shared memory.
     ///
     /// # Errors
     /// Returns the error of the driver if the device has too little shared memory.
@@ -95,8 +94,8 @@ impl Function {
         Ok(self)
     }
 
-    /// Returns how many work-groups of `lanes` threads each one multiprocessor can run at the same
-    /// time.
+    /// Returns how many work-groups one multiprocessor can run at the same time. Each work-group
+    /// has `lanes` threads.
     pub fn groups_per_unit(&self, lanes: u32) -> usize {
         // SAFETY: the function exists. If the driver fails, one group is assumed.
         let groups = unsafe {
@@ -129,9 +128,9 @@ impl Function {
     }
 }
 
-/// A launch that is repeated with different arguments, as a CUDA graph of one kernel. On the host
-/// of an H200, it costs the calling thread 2 µs if the number of work-groups stays the same, and
-/// 3.3 µs otherwise. An ordinary launch costs 3.5 µs.
+/// Launch that is repeated with different arguments, as a CUDA graph of one kernel. On the host of
+/// an H200, it takes 2 µs of the calling thread if the number of work-groups stays the same, and
+/// 3.3 µs otherwise. An ordinary launch takes 3.5 µs.
 pub(crate) struct Repeated {
     exec: sys::CUgraphExec,
     graph: sys::CUgraph,
@@ -169,8 +168,8 @@ impl Repeated {
         Ok(repeated)
     }
 
-    /// Creates the CUDA graph of the launch. If a driver call fails, the handles that it and later
-    /// calls would create stay null.
+    /// Creates the CUDA graph of the launch. If a driver call fails, its handle and all later
+    /// handles stay null.
     fn make(&mut self, arguments: &mut [*mut c_void]) -> Result<(), DriverError> {
         let node = self.described(1, arguments);
         // SAFETY: each call writes one handle. The node has no dependencies, and its arguments are

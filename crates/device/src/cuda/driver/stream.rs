@@ -41,8 +41,8 @@ impl Stream {
         unsafe { result::stream::synchronize(self.stream) }
     }
 
-    /// Makes all later commands of this stream wait until the position that `event` last recorded
-    /// is reached.
+    /// Makes all later commands of this stream wait until the device reaches the last recorded
+    /// position of `event`.
     pub(crate) fn await_event(&self, event: &Event) -> Result<(), DriverError> {
         // SAFETY: both exist, in the same context.
         unsafe { result::stream::wait_event(self.stream, event.event, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT) }
@@ -87,7 +87,7 @@ impl Event {
         unsafe { result::event::record(self.event, stream.stream) }
     }
 
-    /// Returns whether all commands before the last recorded position of the event have ended.
+    /// Returns whether the device has reached the last recorded position of the event.
     pub(crate) fn is_complete(&self) -> Result<bool, DriverError> {
         // SAFETY: the event exists.
         is_success(unsafe { sys::cuEventQuery(self.event) })

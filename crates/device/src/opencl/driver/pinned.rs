@@ -1,5 +1,4 @@
-//! Allocates page-locked host memory. Copy engines access it directly, without another copy by the
-//! driver.
+//! Allocates page-locked host memory, which copy engines access without another copy by the driver.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -18,10 +17,10 @@ use super::queue::queue;
 use crate::error::Error;
 use crate::found::Found;
 
-/// The error `CL_MAP_FAILURE`. It is reported if the driver maps memory at address 0.
+/// The error `CL_MAP_FAILURE`, which is reported if the driver maps memory at address 0.
 const MAP_FAILURE: i32 = -12;
 
-/// The owner of a piece of page-locked memory. Dropping it unmaps the memory.
+/// Owner of page-locked memory. Dropping this value unmaps the memory.
 struct PinnedOwner {
     mapped: NonNull<c_void>,
     buffer: Buffer<u8>,
@@ -43,8 +42,8 @@ impl Drop for PinnedOwner {
     }
 }
 
-/// Allocates zeroed page-locked memory, which copy engines access directly. `what` names the use of
-/// this memory in an error.
+/// Allocates zeroed page-locked memory, which copy engines access directly. `what` names the
+/// purpose of this memory in an error.
 pub(in crate::opencl) fn pinned(
     found: &Found,
     context: &Arc<Context>,

@@ -16,7 +16,7 @@ use super::error::failed;
 use crate::error::Error;
 use crate::found::Found;
 
-/// The owner of memory that [`allocate`] returned. Dropping it frees the memory.
+/// Owner of shared virtual memory. Dropping this value frees the memory.
 pub(in crate::opencl) struct SvmOwner {
     context: Arc<Context>,
     allocated: NonNull<c_void>,
@@ -57,8 +57,8 @@ pub(in crate::opencl) fn context(number: usize, id: &str, device: &Device) -> Re
     Ok(context)
 }
 
-/// Allocates zeroed shared virtual memory, aligned to pages. `what` names the use of this memory in
-/// an error.
+/// Allocates zeroed shared virtual memory, aligned to pages. `what` names the purpose of this
+/// memory in an error.
 pub(in crate::opencl) fn allocate(
     found: &Found,
     context: &Arc<Context>,

@@ -83,8 +83,8 @@ fn wait_for(lane: &LaunchLane, index: usize) {
     }
 }
 
-/// Simulates a launch that fails. The lane waits for an event, which the test completes with an
-/// error.
+/// Simulates a launch that fails. The connection to the device waits for an event, which the test
+/// completes with an error.
 #[test]
 fn returns_the_chunk_of_a_failed_launch_and_all_others() {
     let Some(number) = device_number() else { return };
@@ -111,7 +111,7 @@ fn returns_the_chunk_of_a_failed_launch_and_all_others() {
         }
     };
     assert_eq!(done.outcomes[0].verdict, 0);
-    // The third chunk may already be finished, but the lane must not return it before the second
+    // The third submission may already be finished, but it must not be returned before the second
     // one.
     for _ in 0..1000 {
         assert!(lane.poll(region).unwrap().is_none());
@@ -130,9 +130,9 @@ fn returns_the_chunk_of_a_failed_launch_and_all_others() {
     }
 }
 
-/// Simulates a driver that accepts only some commands of a chunk. The copy of the arena on the
-/// device is too short in this test. The driver therefore accepts the copy of the chunk's arrays,
-/// and refuses the copy of its packets.
+/// Simulates a driver that accepts only some commands of a submission. In this test, the device's
+/// memory for packets is too small. The driver therefore accepts the copy of the submission's
+/// arrays, and refuses the copy of its packets.
 #[test]
 fn a_partly_accepted_chunk_is_lost_and_finished_chunks_are_returned() {
     let Some(number) = device_number() else { return };
@@ -152,7 +152,7 @@ fn a_partly_accepted_chunk_is_lost_and_finished_chunks_are_returned() {
     let buffers = [near.descriptors[0], far.descriptors[0]];
     lane.submit(region, near).unwrap();
     wait_for(&lane, 0);
-    // The lane accepts the chunk, because the device may already have accessed it.
+    // The submission is accepted, because the device may already have accessed it.
     lane.submit(region, far).unwrap();
     assert_eq!(lane.in_flight(), 2);
     let done = lane.poll(region).unwrap().unwrap();
@@ -170,7 +170,8 @@ fn a_partly_accepted_chunk_is_lost_and_finished_chunks_are_returned() {
     drop((lane, other));
 }
 
-/// Simulates a launch that is stuck. The lane waits for an event that never completes.
+/// Simulates a launch that is stuck. The connection to the device waits for an event that never
+/// completes.
 #[test]
 fn returns_finished_chunks_before_it_reports_a_lost_device() {
     let Some(number) = device_number() else { return };

@@ -10,7 +10,7 @@ use crate::chain::DeviceChain;
 use crate::program::Program;
 use crate::transfer::{Block, pack, packed_bytes, unpack};
 
-/// A packet function that reads and writes the given numbers of bytes.
+/// Packet function that reads and writes the given numbers of bytes.
 struct Accessing {
     reads: u16,
     writes: u16,
@@ -58,8 +58,8 @@ fn programs(accessed: &[(u16, u16)]) -> Vec<Arc<dyn Program>> {
     accessed.iter().map(|&(reads, writes)| Arc::new(Accessing { reads, writes }) as Arc<dyn Program>).collect()
 }
 
-/// Returns a chunk with one bin (batch of packets) per program. Packet `i` belongs to the bin with
-/// the index `bin_of(i)`.
+/// Returns a submission with one batch per program. Packet `i` belongs to the batch with the index
+/// `bin_of(i)`.
 fn chunk(descriptors: &[Descriptor], programs: usize, bin_of: impl Fn(usize) -> usize) -> Chunk {
     let mut chunk = Chunk::new(programs, descriptors.len());
     let mut first = 0;
@@ -90,7 +90,7 @@ fn planner(programs: &[Arc<dyn Program>], pitch: Option<usize>, transfer: Transf
     Planner { needs, pitch, transfer, costs, otherwise: ChunkTransfer::Pack }
 }
 
-/// Returns the rows of all blocks as byte ranges, in ascending order. Adjacent ranges are joined.
+/// Returns the byte ranges of all blocks in ascending order. Adjacent ranges are joined.
 fn ranges(blocks: &Blocks) -> Vec<(usize, usize)> {
     let rows = |block: Block| {
         let start = move |row| block.offset + row * block.pitch;
@@ -122,9 +122,8 @@ const FUNCTIONS: [&[(u16, u16)]; 6] = [
     &[(0, 0)],
 ];
 
-/// Allocates packets of the given `lengths` in a region that allocates buffers in a ring. First
-/// allocates and releases packets of the lengths `before`, so that the ring begins at an arbitrary
-/// position.
+/// Allocates packets of the given `lengths` from a ring of buffers. First allocates and releases
+/// packets of the lengths `before`, so that the ring begins at an arbitrary position.
 fn allocate(region: &mut Region, before: &[usize], lengths: &[usize]) -> Vec<Descriptor> {
     for &length in before {
         let descriptor = region.allocate(length).unwrap();
@@ -136,8 +135,8 @@ fn allocate(region: &mut Region, before: &[usize], lengths: &[usize]) -> Vec<Des
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
-    /// Checks that the copied rows are exactly the buffers of the chunk. This must also hold if the
-    /// ring of buffers in the region wraps.
+    /// Checks that exactly the packet buffers of the submission are copied, even if the ring of
+    /// buffers wraps between them.
     #[test]
     fn blocks_are_exactly_the_buffers_of_the_chunk(
         before in prop::collection::vec(60usize..1518, 0..200),
@@ -162,15 +161,15 @@ proptest! {
         }
     }
 
-    /// Transfers a chunk to a simulated device, lets the functions write some bytes, and transfers
-    /// it back. Checks that every frame has the written bytes. Also checks that no byte of another
-    /// packet changes on the host or on the device.
+    /// Transfers a submission to a simulated device, lets the functions write some bytes, and
+    /// transfers it back. Checks that every frame has the written bytes. Also checks that no byte
+    /// of another packet changes on the host or on the device.
     #[test]
     fn transfers_have_the_same_effect_as_work_in_place(
         is_dense in any::<bool>(),
         before in prop::collection::vec(60usize..1518, 0..50),
         lengths in prop::collection::vec(60usize..1518, 1..60),
-        // Packets without a function do not belong to the chunk.
+        // Packets without a function do not belong to the submission.
         function_of in prop_oneof![
             3 => prop::collection::vec(Just(Some(0)), 60),
             1 => prop::collection::vec(prop::option::weighted(0.9, 0..2usize), 60),
@@ -180,7 +179,7 @@ proptest! {
         let (mut region, pitch) = region(if is_dense { Layout::Dense } else { Layout::Slots }, 64);
         let descriptors = allocate(&mut region, &before, &lengths);
         let arena_bytes = descriptors.iter().map(|packet| packet.buffer_offset() + 4096).max().unwrap_or(0);
-        // The values show where a byte comes from. Bytes of the host are below 64, and bytes on the
+        // The value of a byte shows its origin. Bytes of the host are below 64, and bytes on the
         // device are 200 before the transfer.
         for packet in &descriptors {
             region.buffer_mut(packet).iter_mut().enumerate().for_each(|(at, byte)| *byte = (at % 61) as u8);
@@ -243,8 +242,8 @@ proptest! {
             let frame = usize::from(packet.head)..usize::from(packet.head + packet.length);
             let buffer = &*region.buffer_mut(packet);
             match function {
-                // For a packet outside the chunk, no byte of the buffer may change. For a packet of
-                // the chunk, only the frame matters.
+                // The buffer of a packet outside the submission must not change. In a packet of the
+                // submission, only the frame matters.
                 None => prop_assert_eq!(buffer, &expected[..]),
                 Some(_) => prop_assert_eq!(&buffer[frame.clone()], &expected[frame], "{:?}", plan),
             }
@@ -291,8 +290,8 @@ fn rejects_a_packet_outside_the_region_in_any_bin() {
         let mut region = regions.pop().unwrap();
         let descriptors: Vec<Descriptor> = (0..90).map(|_| region.allocate(100).unwrap()).collect();
         let programs = programs(&[(u16::MAX, u16::MAX); 4]);
-        // Each bin (batch of packets) has 22 or 23 packets. The scan processes eight packets at a
-        // time, so this gives whole blocks and a remainder.
+        // Each batch has 22 or 23 packets. The scan processes eight packets at a time, so this
+        // gives whole blocks and a remainder.
         let good = chunk(&descriptors, 4, |index| index % 4);
         let beyond = Descriptor { length: u16::MAX, ..descriptors[0] };
         let far = Descriptor { buffer: u32::MAX, ..descriptors[0] };
@@ -326,8 +325,7 @@ fn the_transfer_option_selects_the_transfer() {
     let few = &descriptors[..100];
     assert_eq!(planned(few, Transfer::Auto), ChunkTransfer::ZeroCopy);
     assert_eq!(planned(few, Transfer::Copy), ChunkTransfer::Copy);
-    // These buffers are scattered. They do not form at most two blocks without gaps, so even `Copy`
-    // does not copy them.
+    // These buffers form more than two blocks, so even `Copy` does not copy them.
     let scattered: Vec<Descriptor> = descriptors.iter().copied().step_by(2).collect();
     assert_eq!(planned(&scattered, Transfer::Copy), ChunkTransfer::ZeroCopy);
     for transfer in Transfer::ALL {

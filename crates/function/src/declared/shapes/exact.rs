@@ -105,8 +105,7 @@ impl Exact {
         Ok(())
     }
 
-    /// Stores the pending waves (groups of writes) in the table image and copies them to the
-    /// devices.
+    /// Stores the pending waves in the table image and copies them to the devices.
     fn publish(&mut self, image: &Image, running: &dyn Running) -> Result<(), Error> {
         loop {
             let more = self.waves.len() > 1;
@@ -119,8 +118,7 @@ impl Exact {
                 running.image_changed(range)?;
             }
             if more {
-                // All lookups that began before this wave (a group of writes) must end before the
-                // next wave is stored.
+                // All lookups that began before this wave must end before the next wave is stored.
                 running.quiesce()?;
             }
             self.waves.pop();

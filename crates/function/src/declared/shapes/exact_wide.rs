@@ -169,8 +169,7 @@ impl ExactWide {
         Ok(())
     }
 
-    /// Stores the pending waves (groups of writes) in the table image and copies them to the
-    /// devices.
+    /// Stores the pending waves in the table image and copies them to the devices.
     fn publish(&mut self, image: &Image, running: &dyn Running) -> Result<(), Error> {
         loop {
             let more = self.waves.len() > 1;

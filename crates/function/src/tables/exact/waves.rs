@@ -13,7 +13,7 @@ pub(crate) type Write = (u32, u64);
 #[derive(Debug, Default)]
 pub(crate) struct Waves {
     waves: VecDeque<Vec<Write>>,
-    /// Number of waves (groups of writes) that are complete and were removed from `waves`.
+    /// Number of waves that are complete and were removed from `waves`.
     done: u32,
     /// Number of the last wave that writes each slot.
     last: HashMap<u32, u32>,

@@ -11,11 +11,11 @@
 //!    may have read an old entry have left.
 //!
 //! Some devices do not keep their caches coherent. A group that was in use before may still be in a
-//! cache of the device, fetched for an earlier packet. A bin (a batch of packets) that started
-//! before step 2 could then follow a new entry to old contents. If a batch of changes reuses a
-//! group, it therefore waits between steps 2 and 3 until all packets in flight have left. The same
-//! wait frees the groups that were retired earlier. Groups that were never used are taken first, so
-//! small numbers of changes never wait.
+//! cache of the device, fetched for an earlier packet. A batch of packets that started before step
+//! 2 could then follow a new entry to old contents. If a batch of changes reuses a group, it
+//! therefore waits between steps 2 and 3 until all packets in flight have left. The same wait frees
+//! the groups that were retired earlier. Groups that were never used are taken first, so small
+//! numbers of changes never wait.
 
 use std::collections::VecDeque;
 use std::ops::Range;
