@@ -1,5 +1,4 @@
-//! Ports, functions and edges of a chain (the graph of functions that packets pass), and the
-//! checked chain.
+//! Ports, functions and edges of a function chain, and the checked chain.
 
 use std::fmt;
 
@@ -25,34 +24,33 @@ pub struct Function {
     pub name: String,
     /// Kind of network function, such as `ipv4`.
     pub kind: String,
-    /// Verdicts (results for a packet) that the function can return. The number of a verdict is its
-    /// index in this list.
+    /// Verdicts that the function can return. The number of a verdict is its index in this list.
     pub verdicts: Vec<Verdict>,
 }
 
-/// A verdict (result) that a function can return for a packet.
+/// A verdict that a function can return for a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Name of the verdict (result of a function).
+    /// Name of the verdict.
     pub name: String,
     /// Whether the function chooses the egress port.
     pub chooses_port: bool,
 }
 
-/// An edge of the chain, as configured. It gives the next stage of some packets that leave a stage
-/// (a port or a function).
+/// An edge of the function chain, as configured. It determines where some packets go when they
+/// leave a port or a function.
 ///
 /// If several edges match a packet, the most specific edge applies. An edge with a class and a
-/// verdict (result of a function) comes first. An edge with only a verdict comes next, then an edge
-/// with only a class, and last an edge with neither.
+/// verdict comes first. An edge with only a verdict comes next, then an edge with only a class, and
+/// last an edge with neither.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edge {
     /// Name of the port or function that the packet leaves.
     pub from: String,
     /// Class of the packets, or `None` for all classes.
     pub class: Option<String>,
-    /// Verdict (result of the function) of the packets that take the edge, or `None` for all
-    /// verdicts. An edge from a port must not have a verdict.
+    /// Verdict of the packets that take the edge, or `None` for all verdicts. An edge from a port
+    /// must not have a verdict.
     pub verdict: Option<String>,
     /// Target of the edge: the name of a function or port, or [`DROP`](crate::DROP), or
     /// [`EGRESS`](crate::EGRESS).
@@ -69,11 +67,11 @@ pub enum Warning {
         /// Affected classes. The list is empty if all classes are affected.
         classes: Vec<String>,
     },
-    /// No edge applies to the packets for which a function returns a certain verdict (result).
+    /// No edge applies to the packets for which a function returns a certain verdict.
     VerdictWithoutEdge {
         /// Name of the function.
         function: String,
-        /// Name of the verdict (result of a function).
+        /// Name of the verdict.
         verdict: String,
         /// Affected classes. The list is empty if all classes that can reach the function are
         /// affected.
@@ -93,9 +91,9 @@ pub enum Warning {
     EdgeCovered {
         /// Index of the edge.
         edge: usize,
-        /// Name of the stage (port or function) where the edge starts.
+        /// Name of the port or function where the edge starts.
         from: String,
-        /// Name of the stage (port or function) where the edge ends.
+        /// Name of the port or function where the edge ends.
         to: String,
     },
 }
@@ -170,8 +168,8 @@ impl Chain {
         Ok(Self { stages, decider: resolved.decider, reachable, ranks, successors, warnings })
     }
 
-    /// Returns the route decider, which selects the next stage (port or function) of each packet on
-    /// the packet path.
+    /// Returns the route decider, which selects the next function or port of each packet on the
+    /// packet path.
     pub fn decider(&self) -> &Decider {
         &self.decider
     }
@@ -246,8 +244,8 @@ impl Chain {
         longest
     }
 
-    /// Returns the next stage for a packet of `class` after `stage`. If `stage` is a port,
-    /// `verdict` is ignored.
+    /// Returns the next function or port for a packet of `class` after `stage`. If `stage` is a
+    /// port, `verdict` is ignored.
     pub(crate) fn next(&self, stage: resolve::Stage, class: usize, verdict: usize) -> Next {
         resolve::next(&self.decider, stage, class, verdict)
     }

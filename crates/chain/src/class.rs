@@ -35,8 +35,8 @@ pub struct Rule {
 /// Classifier: assigns a packet the class of the first matching rule, or class 0 if no rule
 /// matches.
 ///
-/// The search is linear, with a few masked comparisons and no branch within a rule. It suits a few
-/// dozen rules. Packets that are not IP have class 0.
+/// The search is linear, with a few masked comparisons and no branch within a rule. It is fast
+/// enough for a few dozen rules. Packets that are not IP have class 0.
 ///
 /// ```
 /// use godwit_chain::{Classifier, Rule};

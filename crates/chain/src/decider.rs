@@ -1,8 +1,8 @@
-//! The route decider, which selects the next stage (function or port) of each packet.
+//! The route decider, which selects the next function or port of each packet.
 
 use godwit_abi::VERDICT_DROP;
 
-/// The next stage of a packet: a function, a port, or none.
+/// The next function or port of a packet, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Next {
     /// No edge of the chain matches the packet, so the packet is dropped and counted.
@@ -17,8 +17,8 @@ pub enum Next {
     Drop,
 }
 
-/// A [`Next`] (the next stage of a packet) in 16 bits. The upper two bits contain the kind, and the
-/// lower 14 bits contain the index.
+/// A [`Next`] in 16 bits, which is the next function or port of a packet. The upper two bits
+/// contain the kind, and the lower 14 bits contain the index.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Code(u16);
 
@@ -57,8 +57,8 @@ impl Code {
     }
 }
 
-/// Table that gives the next stage for each stage (port or function), class and verdict (result of
-/// a function). An entry has two bytes, and a lookup is one load.
+/// Table of the next functions and ports. It has one entry for each class and port, and for each
+/// class, function and verdict. An entry has two bytes, and a lookup is one load.
 ///
 /// ```text
 /// entries   port 0            ...  class 0 .. classes-1, one entry each
@@ -95,7 +95,7 @@ impl Decider {
         self.entries[index] = Code::new(next);
     }
 
-    /// Returns the next stage for a packet of `class` that arrived at `port`. Returns
+    /// Returns the next function or port for a packet of `class` that arrived at `port`. Returns
     /// [`Next::None`] if the port or class does not exist.
     #[inline]
     pub fn entry(&self, port: u8, class: u8) -> Next {
@@ -106,8 +106,8 @@ impl Decider {
         self.entries[port * self.classes + class].next()
     }
 
-    /// Returns the next stage (port or function) for a packet of `class` after function `function`
-    /// returned `verdict`.
+    /// Returns the next function or port for a packet of `class` after function `function` returned
+    /// `verdict`.
     ///
     /// Returns [`Next::Drop`] for [`VERDICT_DROP`], and [`Next::None`] if the function, class or
     /// verdict does not exist.

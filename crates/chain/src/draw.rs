@@ -5,10 +5,10 @@ use std::fmt::Write;
 use crate::resolve::Stage;
 use crate::{Chain, Next};
 
-/// Packets that leave a stage (a port or a function) and have the same next stage.
+/// Packets that leave a port or function and have the same next function or port.
 struct Group {
     /// Text with the verdict and the classes of the packets. The text is empty if all packets that
-    /// leave the stage have the same next stage.
+    /// leave the stage have the same next function or port.
     label: String,
     next: Next,
 }
@@ -114,11 +114,11 @@ impl Chain {
         }
     }
 
-    /// Groups the packets that leave a stage (a port or a function). Only classes whose packets can
-    /// reach the stage count.
+    /// Groups the packets that leave a port or function. Only classes whose packets can reach the
+    /// port or function count.
     ///
-    /// There is one group per verdict (result of a function). If classes with the same verdict have
-    /// different next stages, there is one group for each verdict and next stage.
+    /// There is one group per verdict. If classes with the same verdict have different next stages,
+    /// there is one group for each verdict and next function or port.
     fn groups(&self, stage: Stage) -> Vec<Group> {
         let classes: Vec<usize> = match stage {
             Stage::Port(_) => (0..self.classes().len()).collect(),

@@ -25,12 +25,12 @@ pub enum Error {
     Duplicate {
         /// Index of the later edge.
         edge: usize,
-        /// Text that describes the packets by their stage (port or function), verdict and class.
+        /// Text that describes the packets by their port or function, verdict and class.
         what: String,
-        /// Name of the stage (port or function) where the earlier edge ends.
+        /// Name of the port or function where the earlier edge ends.
         first: String,
     },
-    /// An edge from a port has a verdict (result of a function).
+    /// An edge from a port has a verdict.
     #[error("`{port}` is a port and returns no verdict, so an edge from it cannot have `verdict`")]
     VerdictOfPort {
         /// Index of the edge.
@@ -62,7 +62,7 @@ pub enum Error {
         edge: usize,
         /// Name of the port or function where the edge starts.
         from: String,
-        /// Verdict (result of a function) for which the function chooses no port.
+        /// Verdict for which the function chooses no port.
         verdict: Option<String>,
     },
     /// A packet could visit a function twice.

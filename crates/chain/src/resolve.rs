@@ -40,8 +40,7 @@ impl Stages {
         }
     }
 
-    /// Returns the verdicts (results for a packet) that a stage can give. The list is empty for a
-    /// port, because only functions return verdicts.
+    /// Returns the verdicts that a function can return. The list is empty for a port.
     pub(crate) fn verdicts(&self, stage: Stage) -> &[Verdict] {
         match stage {
             Stage::Port(_) => &[],
@@ -49,8 +48,8 @@ impl Stages {
         }
     }
 
-    /// Returns how many table entries a stage (port or function) needs for each class. A port needs
-    /// one entry, and a function needs one entry per verdict.
+    /// Returns how many table entries a port or function needs for each class. A port needs one
+    /// entry, and a function needs one entry per verdict.
     pub(crate) fn entries_per_class(&self, stage: Stage) -> usize {
         match stage {
             Stage::Port(_) => 1,
@@ -74,8 +73,8 @@ pub(crate) fn next(decider: &Decider, stage: Stage, class: usize, verdict: usize
     }
 }
 
-/// Result of resolving the configured edges: the decider, which selects the next stage of each
-/// packet, and facts about the edges.
+/// Result of resolving the configured edges: the decider, which selects the next function or port
+/// of each packet, and facts about the edges.
 pub(crate) struct Resolved {
     pub(crate) decider: Decider,
     /// For each edge: whether it applies to any packet.
@@ -92,8 +91,7 @@ impl Resolved {
     }
 }
 
-/// An edge in which the names of stages (ports or functions), class and verdict are replaced by
-/// indices.
+/// An edge in which indices replace the names of ports, functions, classes and verdicts.
 struct IndexedEdge {
     edge: usize,
     class: Option<usize>,
@@ -106,16 +104,15 @@ impl IndexedEdge {
         self.class.is_none_or(|own| own == class) && self.verdict.is_none_or(|own| own == verdict)
     }
 
-    /// Returns the precedence of the edge, where a larger value wins. An edge with a verdict
-    /// (result of a function) wins over an edge without a verdict. Otherwise, an edge with a class
-    /// wins.
+    /// Returns the precedence of the edge, where a larger value wins. An edge with a verdict wins
+    /// over an edge without a verdict. Otherwise, an edge with a class wins.
     fn specificity(&self) -> (bool, bool) {
         (self.verdict.is_some(), self.class.is_some())
     }
 }
 
-/// Checks each edge. Determines the next stage for every combination of stage (port or function),
-/// class and verdict (result of a function).
+/// Checks each edge. Determines where packets of each class go after each port, and after each
+/// verdict of a function.
 pub(crate) fn resolve(stages: &Stages, edges: &[Edge]) -> Result<Resolved, Error> {
     let by_stage = index_edges(stages, edges)?;
     let verdicts_max = stages.functions.iter().map(|function| function.verdicts.len()).max().unwrap_or(0);
@@ -150,8 +147,8 @@ pub(crate) fn resolve(stages: &Stages, edges: &[Edge]) -> Result<Resolved, Error
     Ok(Resolved { decider, is_used, successors })
 }
 
-/// Looks up the names in all edges. Returns the edges, grouped by the stage (port or function)
-/// where they start.
+/// Looks up the names in all edges. Returns the edges, grouped by the port or function where they
+/// start.
 fn index_edges(stages: &Stages, edges: &[Edge]) -> Result<HashMap<Stage, Vec<IndexedEdge>>, Error> {
     let mut by_stage: HashMap<Stage, Vec<IndexedEdge>> = HashMap::new();
     let mut keys = HashMap::new();

@@ -27,8 +27,8 @@ pub enum Error {
     /// For the operator: a number in the stanza `[packing]` is out of range.
     #[error("packing: {0}")]
     Packing(#[from] godwit_sched::Error),
-    /// For the operator: a device cannot be used. One case is for the developers: an invalid chunk
-    /// of packets is a bug of Godwit.
+    /// For the operator: a device cannot be used. An invalid submission, however, is a bug that the
+    /// developers must fix.
     #[error(transparent)]
     Device(#[from] godwit_device::Error),
     /// For the operator: a lost device holds most packet buffers of a worker, so no packet can

@@ -50,8 +50,8 @@ pub struct PreviousOutcome {
 }
 
 impl PreviousOutcome {
-    /// Returns the name of the previous function's verdict (its result for the packet). Returns
-    /// `None` if the packet comes directly from a port.
+    /// Returns the name of the previous function's verdict. Returns `None` if the packet comes
+    /// directly from a port.
     pub fn verdict(&self) -> Option<&'static str> {
         Some(self.contract?.verdicts.get(usize::from(self.outcome.verdict))?.name)
     }
@@ -70,7 +70,7 @@ pub enum Step {
     /// The function created a packet from the packet of the last [`Step::Keep`] or [`Step::Join`].
     /// The new packet follows that packet in arrival order.
     Split {
-        /// Descriptor of the new packet, in a buffer that was allocated for it.
+        /// Descriptor of the new packet, which is in a newly allocated buffer.
         packet: Descriptor,
         /// Work that the kernel has to do for the packet.
         work: Work,
@@ -87,9 +87,9 @@ pub enum Step {
         /// Descriptor of the packet that arrived last, as it arrived. This packet completes the
         /// joined packet.
         packet: Descriptor,
-        /// Descriptor of the joined packet. Its buffer was allocated for it, or is the buffer of
-        /// `packet`. The engine copies the port, the flow hash and the position in arrival order
-        /// from `packet`.
+        /// Descriptor of the joined packet. The packet is in a newly allocated buffer or in the
+        /// buffer of `packet`. The engine copies the port, the flow hash and the position in
+        /// arrival order from `packet`.
         whole: Descriptor,
         /// Number of previously held packets in the joined packet.
         held: u32,
@@ -99,8 +99,8 @@ pub enum Step {
     /// A packet that the function held continues as if it had just arrived. The engine drops it if
     /// the worker has too many packets in flight.
     Resume {
-        /// Descriptor of the packet, in a buffer that was allocated for it. Its port and flow hash
-        /// are those that the packet had at its arrival.
+        /// Descriptor of the packet, which is in a newly allocated buffer. The descriptor has the
+        /// ingress port and the flow hash that the packet had at its arrival.
         packet: Descriptor,
         /// Work that the kernel has to do for the packet.
         work: Work,
@@ -110,8 +110,8 @@ pub enum Step {
     /// The function created a packet that does not derive from another packet. The engine discards
     /// it if the worker has too many packets in flight.
     Create {
-        /// Descriptor of the packet, in a buffer that was allocated for it. Its port and flow hash
-        /// are those of the packet's flow.
+        /// Descriptor of the packet, which is in a newly allocated buffer. The port and the flow
+        /// hash in the descriptor are those of the packet's flow.
         packet: Descriptor,
         /// Work that the kernel has to do for the packet.
         work: Work,

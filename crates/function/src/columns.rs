@@ -7,9 +7,9 @@ use godwit_abi::Outcome;
 use crate::Work;
 
 /// Stores one [`Work`] for each of several packets, in two arrays (columns). The columns let a
-/// caller find runs of packets with the same variant several packets at a time, and copy their
-/// parameters together. If [`Work`] were stored in one array (rows), the caller would take 28
-/// instead of 2 instructions per packet (measured by `worker_cost`).
+/// caller find runs of packets with the same kind of processing quickly, and copy their parameters
+/// together. If [`Work`] were stored in one array (rows), the caller would take 28 instead of 2
+/// instructions per packet (measured by `worker_cost`).
 ///
 /// ```text
 /// kinds    |  2   |  2   | SETTLED |  2   |   variants
@@ -17,8 +17,8 @@ use crate::Work;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct WorkColumns {
-    /// For each packet, the variant that the kernel runs, or [`SETTLED`] if the packet does not
-    /// need the kernel.
+    /// For each packet, the kind of processing that it needs from the kernel, or [`SETTLED`] if it
+    /// does not need the kernel.
     kinds: Vec<u16>,
     /// For each packet, the parameter of the kernel, or the outcome if the packet does not need the
     /// kernel.
@@ -28,7 +28,8 @@ pub struct WorkColumns {
     rows: Vec<Work>,
 }
 
-/// Value in `kinds` for a packet that was finished before the kernel. It differs from all variants.
+/// Value in `kinds` for a packet that was finished before the kernel. No kind of processing has
+/// this value.
 const SETTLED: u16 = 1 << 8;
 
 impl WorkColumns {
@@ -68,9 +69,9 @@ impl WorkColumns {
         self.kinds.iter().zip(&self.values).map(|(&kind, &value)| row(kind, value))
     }
 
-    /// Returns the variant (the kind of processing) of the packet with index `from`. Also returns
-    /// the number of consecutive packets with this variant, starting at `from`. Returns `None` if
-    /// the packet does not need the kernel.
+    /// Returns the kind of processing of the packet with index `from`. Also returns the number of
+    /// consecutive packets with the same kind, starting at `from`. Returns `None` if the packet
+    /// does not need the kernel.
     ///
     /// # Panics
     /// If the packet does not exist.

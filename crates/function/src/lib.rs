@@ -1,6 +1,6 @@
-//! Network functions, such as IPsec, routing and pattern search. This crate contains their host
-//! halves, which are the parts that run on the CPU before and after the kernels. Each function has
-//! a folder with these files:
+//! Network functions, such as IPsec, routing and pattern search. This crate contains the parts of
+//! the functions that run on the CPU before and after the kernels. Each function has a folder with
+//! these files:
 //!
 //! | file | contents |
 //! |---|---|
@@ -100,7 +100,7 @@ pub struct BuildContext<'a> {
 /// the [`HostHalf`] of each worker.
 pub trait Function: Send + Sync {
     /// Returns the contract of the function. The contract states what the function reads and
-    /// writes, its verdicts (results) and its drop reasons.
+    /// writes, its verdicts and its drop reasons.
     fn contract(&self) -> &'static Contract;
 
     /// Returns the table image, a block of bytes that contains the tables of the function. It uses
@@ -126,13 +126,13 @@ pub trait Function: Send + Sync {
 
     /// Returns how many bytes of its tailroom the function does not need. The index is the length
     /// of the frame modulo 16. A function that pads frames to blocks needs its full tailroom only
-    /// for some lengths. The values hold for every L2 header.
+    /// for some lengths. The values do not depend on the layer-2 header.
     fn tailroom_saved(&self) -> [u8; 16] {
         [0; 16]
     }
 
-    /// Returns the variant (the kind of processing) of every packet. It is used if the function
-    /// does not prepare packets on the CPU.
+    /// Returns the kind of processing of every packet, for functions that do not prepare packets on
+    /// the CPU.
     fn variant(&self) -> u8 {
         0
     }
@@ -305,8 +305,8 @@ pub struct SendingKey {
     pub name: KeyName,
     /// Part of the function that uses the key, such as `SA "x"`.
     pub owner: String,
-    /// Whether the key needs a state folder. This is so if a repeated sequence number would reveal
-    /// plaintext, and the key may have been used before.
+    /// Whether the key needs a state folder. A key needs it if a repeated sequence number would
+    /// reveal plaintext, and if the key may have been used before.
     pub needs_folder: bool,
 }
 
@@ -314,9 +314,9 @@ pub struct SendingKey {
 /// tables while packets are in flight.
 ///
 /// To add an entry, a function writes it to parts of the table image that nothing refers to, and
-/// calls [`Running::image_changed`]. Then it makes the entry visible to host halves (its parts on
-/// the workers). To remove an entry, it hides the entry from host halves and calls
-/// [`Running::quiesce`]. Then it overwrites and frees the entry.
+/// calls [`Running::image_changed`]. Then it makes the entry visible to its parts on the workers.
+/// To remove an entry, it hides the entry from these parts and calls [`Running::quiesce`]. Then it
+/// overwrites and frees the entry.
 pub trait Running {
     /// Copies `range` of the function's table image to all devices that have a copy of the image.
     /// Returns after all copies are complete.
@@ -403,15 +403,15 @@ pub trait HostHalf: Send {
         u64::MAX
     }
 
-    /// Receives the outcomes of the kernel for the packets of one bin, which is a batch of packets
-    /// of the same variant. The function may change the outcomes, for example to drop packets. Bins
-    /// arrive in any order. `descriptors` are in the state in which the kernel left them.
-    /// `parameters` are the values of [`Work::Run`].
+    /// Receives the outcomes of the kernel for the packets of one batch. All packets of a batch
+    /// need the same kind of processing. The function may change the outcomes, for example to drop
+    /// packets. Batches arrive in any order. `descriptors` are in the state in which the kernel
+    /// left them. `parameters` are the values of [`Work::Run`].
     ///
     /// Each packet is completed at most once. If a device fails while it processes a packet, the
     /// engine drops and counts the packet, and the function does not get its parameter back. If a
     /// device is lost before it starts a packet, another device processes the packet with the same
-    /// variant and parameter. The packet is completed then.
+    /// kind of processing and the same parameter.
     fn complete(&mut self, variant: u8, descriptors: &[Descriptor], parameters: &[u64], outcomes: &mut [Outcome]) {
         let _ = (variant, descriptors, parameters, outcomes);
     }
@@ -437,7 +437,7 @@ pub trait HostHalf: Send {
 pub enum Work {
     /// The kernel must process the packet.
     Run {
-        /// Variant, which is the kind of processing that the packet needs.
+        /// Kind of processing that the packet needs.
         variant: u8,
         /// Parameter of the kernel for this packet.
         parameter: u64,

@@ -3,7 +3,7 @@
 //!
 //! The packet path of the whole engine has a budget of 25 ns per packet for frames of 64 bytes.
 //! Each row of the output shows the best of several rounds over prepared packets. The time includes
-//! taking, sorting and returning chunks (batches of packets for a device).
+//! taking, sorting and returning submissions.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -132,7 +132,7 @@ fn insert_bursts(packer: &mut Packer, traffic: &Traffic) {
     }
 }
 
-/// Takes a chunk from the packer and returns it at once, as if a device needed no time for it.
+/// Takes a submission from the packer and returns it at once, as if a device needed no time for it.
 #[inline(never)]
 fn submit(packer: &mut Packer) {
     if let Some(chunk) = black_box(packer.take(0)) {

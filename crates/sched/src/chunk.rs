@@ -1,11 +1,11 @@
-//! Chunks: sets of bins (batches of packets) that are submitted to a device together.
+//! Submissions: sets of batches that are submitted to a device together.
 
 use std::ops::Range;
 
 use godwit_abi::{Bin, Descriptor, Outcome};
 use godwit_packet::{Array, arrays};
 
-/// A set of bins that are submitted to a device together. A bin is a batch of packets for one
+/// A set of batches that are submitted to a device together. A batch contains packets for one
 /// function.
 ///
 /// ```text
@@ -17,47 +17,41 @@ use godwit_packet::{Array, arrays};
 /// trails:       ├── same indices, written by a device that runs the chain
 /// ```
 ///
-/// The arrays always have room for all bins at full size. Entries that belong to no bin hold data
-/// of earlier chunks. Outcomes are valid only after the device has written them. The arrays start
-/// on page boundaries, so that a device can access them directly.
+/// The arrays always have room for all batches at full size. Entries that belong to no batch hold
+/// data of earlier submissions. Outcomes are valid only after the device has written them. The
+/// arrays start on page boundaries, so that a device can access them directly.
 #[derive(Debug)]
 pub struct Chunk {
-    /// Bins (batches of packets for one function), in the order in which a device should start
-    /// them.
+    /// Batches, in the order in which a device should start them.
     ///
-    /// A bin whose packets have several variants is split into adjacent parts of one variant each
-    /// ([`Bin::part`]). A chunk that a packer creates has at least one bin.
+    /// A batch whose packets need several kinds of processing is split into adjacent parts, one for
+    /// each kind ([`Bin::part`]). A submission that a packer creates has at least one batch.
     pub bins: Vec<Bin>,
-    /// Total length of the frames in each bin (a batch of packets) when the packer closed the
-    /// chunk, in bytes. The lengths in `descriptors` do not serve this purpose, because a device
-    /// changes them.
+    /// Total length of the frames in each batch when the packer closed the submission, in bytes.
+    /// The lengths in `descriptors` do not serve this purpose, because a device changes them.
     pub bin_bytes: Vec<u64>,
     /// Descriptor of each packet.
     pub descriptors: Array<Descriptor>,
-    /// Parameter of each packet. The part of the function that runs on the CPU passes it to the
-    /// kernel.
+    /// Kernel parameter of each packet. The part of the function that runs on the CPU sets it.
     pub parameters: Array<u64>,
     /// Result of each packet, which the kernel writes.
     pub outcomes: Array<Outcome>,
-    /// Verdicts (results of functions) that moved each packet from function to function on the
-    /// device. See `GW_TRAIL_NONE` in `kernels/abi/abi.h`.
+    /// Verdicts that moved each packet from function to function on the device. See `GW_TRAIL_NONE`
+    /// in `kernels/abi/abi.h`.
     pub trails: Array<u32>,
     /// Whether the device passed packets from function to function by itself. Only then is `trails`
     /// valid.
     pub ran_chain: bool,
-    /// Number of packets in all bins (batches of packets) of the chunk.
+    /// Number of packets in all batches of the submission.
     pub packets: u32,
-    /// Arrival time of the oldest packet in the chunk (packets that are submitted together), in
-    /// nanoseconds of the caller's clock.
+    /// Arrival time of the oldest packet in the submission, in nanoseconds of the caller's clock.
     pub opened_ns: u64,
-    /// Time when the packer closed the chunk (packets that are submitted together), in nanoseconds
-    /// of the caller's clock.
+    /// Time when the packer closed the submission, in nanoseconds of the caller's clock.
     pub closed_ns: u64,
 }
 
 impl Chunk {
-    /// Creates an empty chunk with room for `bins` bins (batches of packets) and for `packets`
-    /// packets in total.
+    /// Creates an empty submission with room for `bins` batches and for `packets` packets in total.
     pub fn new(bins: usize, packets: usize) -> Self {
         // The arrays are adjacent in memory, in the order in which a device reads and writes them.
         let (parameters, descriptors, outcomes, trails) = arrays(packets);

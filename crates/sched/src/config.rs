@@ -3,17 +3,16 @@
 use serde::{Deserialize, Serialize};
 
 /// Smallest width of a length class (a range of frame lengths), in bytes. Narrower classes would
-/// make the label table, which has an entry for each class, too large.
+/// make the table with an entry for each length class too large.
 const GRANULARITY_BYTES_MIN: u64 = 16;
-/// Largest number of packets in a queue, or in all bins (batches of packets) of a chunk. The arrays
-/// for 2^24 packets occupy half a gigabyte.
+/// Largest number of packets in a queue, or in all batches of a submission. The arrays for 2^24
+/// packets occupy half a gigabyte.
 const PACKETS_MAX: u64 = 1 << 24;
-/// Limit for numbers that are stored in 16 bits. They are the packet count of a bin (a batch of
-/// packets) and the bin numbers in the label table.
+/// Limit for numbers that are stored in 16 bits. They are the number of packets in a batch and the
+/// number of a batch.
 const U16_MAX: u64 = u16::MAX as u64;
 
-/// Number of variants that a function can have. A variant is a kind of processing within a
-/// function, and its number is a `u8`.
+/// Number of kinds of processing that a function can have. The number of a kind is a `u8`.
 pub(crate) const VARIANTS: usize = 256;
 
 /// Reason why a packer cannot be created.
@@ -31,17 +30,17 @@ pub enum Error {
         /// Largest valid value.
         max: u64,
     },
-    /// All bins (batches of packets) of a chunk together would have room for too many packets. The
-    /// operator must reduce the number or the size of the bins.
+    /// All batches of a submission together would have room for too many packets. The operator must
+    /// reduce the number or the size of the batches.
     #[error("bins = {bins} times bin_packets = {bin_packets}: a chunk holds at most {PACKETS_MAX} packets")]
     ChunkTooLarge {
-        /// Number of bins (batches of packets) per chunk.
+        /// Number of batches per submission.
         bins: u32,
-        /// Number of packets per bin (batch of packets).
+        /// Number of packets per batch.
         bin_packets: u32,
     },
-    /// The label table, which maps labels to bins (batches of packets), would have too many
-    /// entries. The operator must choose wider length classes.
+    /// The table that assigns packets to batches would have too many entries. The operator must
+    /// choose wider length classes.
     #[error("length_granularity_bytes = {length_granularity_bytes}: too fine for {functions} functions")]
     TooManyLabels {
         /// Width of a length class, in bytes.
@@ -49,36 +48,36 @@ pub enum Error {
         /// Number of configured functions.
         functions: usize,
     },
-    /// The packer has fewer than two chunks (packets that are submitted together). One chunk must
-    /// fill while another chunk is on the device. The engine causes this error, not the operator.
+    /// The packer has fewer than two submissions. One submission must fill while another submission
+    /// is on the device. The engine causes this error, not the operator.
     #[error("{chunks} sets of bins: at least 2 are required, one to fill while another is on the device")]
     TooFewChunks {
         /// Requested number of sets.
         chunks: usize,
     },
-    /// The packer has no functions. The engine causes this error, not the operator.
+    /// The packer was created without functions. The engine causes this error, not the operator.
     #[error("no function is configured")]
     NoFunctions,
 }
 
-/// Rule that decides which packets share a bin (a batch of packets for one function).
+/// Rule that decides which packets share a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Grouping {
-    /// Packets of any variant and length share a bin (a batch of packets). Each function fills one
-    /// bin at a time, in order of arrival.
+    /// Packets share a batch whatever their kind of processing and their length are. Each function
+    /// fills one batch at a time, in order of arrival.
     ///
-    /// A device runs the variants of a bin one after another. Meanwhile, the work-items of packets
-    /// with other variants are idle. This grouping is the cheapest for functions with one variant.
-    /// For functions with several variants, it serves as the baseline of measurements.
+    /// A device runs the kinds of processing of a batch one after another. Meanwhile, the
+    /// work-items of all other packets are idle. This grouping is the cheapest for functions with
+    /// one kind of processing. For other functions, it serves as the baseline of measurements.
     #[serde(rename = "none")]
     None,
-    /// Packets of one function and variant share a bin (a batch of packets), whatever their lengths
+    /// Packets with the same function and kind of processing share a batch, whatever their lengths
     /// are.
     #[default]
     #[serde(rename = "variant")]
     Variant,
-    /// Packets of one function, variant and length class share a bin (a batch of packets). PIPSEA
-    /// calls this key a label (section 3.3).
+    /// Packets with the same function, kind of processing and length class share a batch. PIPSEA
+    /// calls this combination a label (section 3.3).
     #[serde(rename = "variant+length")]
     VariantLength,
 }
@@ -88,38 +87,35 @@ pub enum Grouping {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PackerConfig {
-    /// Largest number of packets in a chunk (packets that are submitted together), 1 to 2^24. It
-    /// may be less than `bins` times `bin_packets`, because bins that are not full cost little.
+    /// Largest number of packets in a submission, 1 to 2^24. It may be less than `bins` times
+    /// `bin_packets`, because batches that are not full cost little.
     pub chunk_packets: u32,
-    /// Number of buffer bytes that make a chunk (packets that are submitted together) full, 1 to
-    /// 2^32 - 1, or `None` for no limit. Large copies to a device are more efficient than small
-    /// copies.
+    /// Number of buffer bytes that make a submission full, 1 to 2^32 - 1, or `None` for no limit.
+    /// Large copies to a device are more efficient than small copies.
     pub chunk_bytes: Option<u32>,
-    /// Number of bins (batches of packets for one function) per chunk, 1 to 65535. A bin with
-    /// several variants counts once, although [`Chunk::bins`](crate::Chunk::bins) has one entry per
-    /// variant.
+    /// Number of batches per submission, 1 to 65535. A batch with several kinds of processing
+    /// counts once, although [`Chunk::bins`](crate::Chunk::bins) has one entry per kind.
     pub bins: u32,
-    /// Largest number of packets in a bin (a batch of packets), 1 to 65535. It should be a multiple
-    /// of the device's warp size.
+    /// Largest number of packets in a batch, 1 to 65535. It should be a multiple of the device's
+    /// warp size.
     pub bin_packets: u32,
     /// Width of a length class, in bytes, 16 to 65535.
     pub length_granularity_bytes: u32,
-    /// Longest time for which the oldest packet of a chunk waits, in nanoseconds. After this time,
-    /// the chunk is ready for submission even if it is not full.
+    /// Longest time for which the oldest packet of a submission waits, in nanoseconds. After this
+    /// time, the packets are ready for the device even if the submission is not full.
     pub deadline_ns: u64,
-    /// Whether the bins (batches of packets) of a chunk are sorted by estimated processing time,
-    /// longest first.
+    /// Whether the batches of a submission are sorted by estimated processing time, longest first.
     pub sort: bool,
-    /// Rule that decides which packets share a bin (a batch of packets).
+    /// Rule that decides which packets share a batch.
     pub grouping: Grouping,
     /// Capacity of the leftover queue, in packets, 1 to 2^24. Packets that do not fit in the
-    /// current chunk (packets that are submitted together) wait in this queue for the next chunk.
+    /// current submission wait in this queue for the next submission.
     pub leftover_packets: u32,
 }
 
 impl Default for PackerConfig {
-    /// Returns the configuration for a CPU core. The packets of a chunk (packets that are submitted
-    /// together) fit in the L2 cache. The deadline is the time in which a busy core fills a chunk.
+    /// Returns the configuration for a CPU core. The packets of a submission fit in the L2 cache.
+    /// The deadline is the time in which a busy core fills a submission.
     fn default() -> Self {
         Self {
             chunk_packets: 256,
@@ -157,13 +153,13 @@ impl PackerConfig {
         Ok(())
     }
 
-    /// Returns whether packets of several variants can share a bin (a batch of packets).
+    /// Returns whether packets that need different processing can share a batch.
     pub(crate) fn mixes_variants(&self) -> bool {
         self.grouping == Grouping::None
     }
 
-    /// Returns the largest number of entries in [`Chunk::bins`](crate::Chunk::bins). A bin with
-    /// packets of several variants has one entry per variant.
+    /// Returns the largest number of entries in [`Chunk::bins`](crate::Chunk::bins). A batch whose
+    /// packets need several kinds of processing has one entry per kind.
     pub fn entries_max(&self) -> usize {
         let bins = self.bins as usize;
         match self.mixes_variants() {

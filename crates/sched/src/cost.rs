@@ -1,5 +1,4 @@
-//! Cost model: estimates the processing time of a bin (a batch of packets for one function) from
-//! the times of earlier bins.
+//! Cost model: estimates the processing time of a batch from the times of earlier batches.
 
 use godwit_abi::Bin;
 
@@ -8,8 +7,8 @@ use crate::config::VARIANTS;
 /// Factor by which the weight of older observations shrinks at each new observation. The model
 /// therefore averages over about the last 64 observations.
 const KEEP: f64 = 1.0 - 1.0 / 64.0;
-/// Frame length that scales byte counts, in bytes. A full bin (a batch of packets) with frames of
-/// this length has the scaled byte count 1.
+/// Frame length that scales byte counts, in bytes. A full batch with frames of this length has the
+/// scaled byte count 1.
 const FRAME_BYTES: f64 = 1024.0;
 /// Regularisation of the fixed cost, the cost per packet and the cost per byte. It matters while
 /// the observations do not determine all three costs. The value for the cost per byte is the
@@ -17,13 +16,13 @@ const FRAME_BYTES: f64 = 1024.0;
 /// (PIPSEA, figure 7).
 const STIFFNESS: [f64; 3] = [1e-3, 1e-4, 1e-5];
 
-/// Estimates the processing time of a bin (a batch of packets for one function and variant). An
-/// estimate is the sum of a fixed cost, a cost per packet and a cost per byte.
+/// Estimates the processing time of a batch. An estimate is the sum of a fixed cost, a cost per
+/// packet and a cost per byte.
 ///
 /// PIPSEA measures these costs once, before the start (section 3.3). This model adapts to the
 /// device while traffic runs, with a least-squares fit to exponentially weighted observations.
-/// Before the first observation of a variant, the estimate is proportional to the bytes of the bin.
-/// The factor is then the average time per byte of all variants.
+/// Before the first observation of a kind of processing, the estimate is proportional to the bytes
+/// of the batch. The factor is then the average time per byte of all kinds.
 ///
 /// ```
 /// use godwit_sched::{Bin, CostModel};
@@ -39,14 +38,14 @@ const STIFFNESS: [f64; 3] = [1e-3, 1e-4, 1e-5];
 pub struct CostModel {
     variants: Vec<Fit>,
     bin_packets: f64,
-    /// Exponential average of the time per byte over all variants, in nanoseconds. The value is 1
-    /// before the first observation.
+    /// Exponential average of the time per byte over all kinds of processing, in nanoseconds. The
+    /// value is 1 before the first observation.
     byte_ns: f64,
     observed: bool,
 }
 
-/// Weighted sums over the observations of one variant. They add up products of two features of a
-/// bin (a batch of packets), and products of a feature and the measured time.
+/// Weighted sums over the observations of one kind of processing. They add up products of two
+/// features of a batch, and products of a feature and the measured time.
 #[derive(Debug, Clone, Copy, Default)]
 struct Fit {
     /// Sums of products of two features. They are the upper triangle of the symmetric matrix XX, in
@@ -58,8 +57,8 @@ struct Fit {
 }
 
 impl CostModel {
-    /// Creates a cost model without observations. It covers `functions` functions, whose bins
-    /// (batches of packets) have at most `bin_packets` packets.
+    /// Creates a cost model without observations. It covers `functions` functions, whose batches
+    /// have at most `bin_packets` packets.
     pub fn new(functions: usize, bin_packets: u32) -> Self {
         Self {
             variants: vec![Fit::default(); functions * VARIANTS],
@@ -72,11 +71,11 @@ impl CostModel {
     /// Estimates the time that a device needs for `bin`, in nanoseconds. The result is never
     /// negative.
     ///
-    /// An estimate before the first observation of the bin's variant serves only to sort bins
-    /// (batches of packets). Its absolute value has no meaning.
+    /// Before the first observation of this kind of processing, the result serves only to sort
+    /// batches.
     ///
     /// # Panics
-    /// Panics if the function of the bin does not exist.
+    /// Panics if the function of the batch does not exist.
     pub fn estimate_ns(&self, bin: &Bin) -> f64 {
         let fit = &self.variants[fit_index(bin)];
         if !fit.observed {
@@ -89,7 +88,7 @@ impl CostModel {
     /// Records that a device needed `elapsed_ns` nanoseconds for `bin`.
     ///
     /// # Panics
-    /// Panics if the function of the bin does not exist.
+    /// Panics if the function of the batch does not exist.
     pub fn observe(&mut self, bin: &Bin, elapsed_ns: u64) {
         // The conversion to a floating-point number is exact below 2^53 ns, which is about a
         // hundred days.
@@ -113,9 +112,9 @@ impl CostModel {
         fit.observed = true;
     }
 
-    /// Returns the scaled features of a bin (a batch of packets): the constant 1, its packet count
-    /// and its byte count. Each feature is about 1 for a full bin with frames of average length.
-    /// The regularisation therefore affects all three costs in a similar way.
+    /// Returns the scaled features of a batch: the constant 1, its packet count and its byte count.
+    /// Each feature is about 1 for a full batch with frames of average length. The regularisation
+    /// therefore affects all three costs in a similar way.
     fn features(&self, bin: &Bin) -> [f64; 3] {
         [1.0, f64::from(bin.count) / self.bin_packets, bytes(bin) / (self.bin_packets * FRAME_BYTES)]
     }
@@ -151,15 +150,14 @@ impl Fit {
     }
 }
 
-/// Returns the index in [`CostModel::variants`] for the function and variant of a bin (a batch of
-/// packets).
+/// Returns the index in [`CostModel::variants`] for a batch.
 fn fit_index(bin: &Bin) -> usize {
     usize::from(bin.instance) * VARIANTS + usize::from(bin.variant)
 }
 
-/// Returns the number of bytes that determines the time of a bin (a batch of packets). All packets
-/// count with the length of the longest frame, because a work-group ends with its longest packet
-/// (PIPSEA, section 3.4).
+/// Returns the number of bytes that determines the time of a batch. All packets count with the
+/// length of the longest frame, because a work-group ends with its longest packet (PIPSEA, section
+/// 3.4).
 fn bytes(bin: &Bin) -> f64 {
     f64::from(bin.length_bytes) * f64::from(bin.count)
 }

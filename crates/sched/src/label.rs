@@ -1,5 +1,5 @@
-//! Labels, and the index of each label in a dense table. A label is the key by which packets are
-//! put into bins (batches of packets): function, variant and length class.
+//! Maps packet labels to indices in a dense table. Packets with the same label share a batch. A
+//! label consists of function, kind of processing and length class.
 
 use crate::config::{Error, Grouping, PackerConfig, VARIANTS};
 
@@ -7,14 +7,12 @@ use crate::config::{Error, Grouping, PackerConfig, VARIANTS};
 /// space, but only pages in use occupy memory.
 const LABELS_MAX: usize = 1 << 26;
 
-/// Key by which packets are put into bins (batches of packets). All packets of a bin have the same
-/// label.
+/// Label of packets that share a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label {
-    /// Stream (input of the packer) that contains the packets. A configured function usually has
-    /// one stream.
+    /// Input of the packer that contains the packets. A configured function usually has one input.
     pub stream: u16,
-    /// Variant, which is the kind of processing within the function.
+    /// Kind of processing within the function.
     pub variant: u8,
     /// Length class of the frames. The class is 0 if the configured grouping ignores lengths.
     pub length_class: u16,
@@ -33,8 +31,8 @@ pub const fn length_class(length_bytes: u16, granularity_bytes: u16) -> u16 {
     length_bytes / granularity_bytes
 }
 
-/// Maps labels (stream, variant and length class) to indices in a dense table, without a branch or
-/// a division:
+/// Maps labels to indices in a dense table, without a branch or a division. A label consists of
+/// stream, kind of processing and length class:
 ///
 /// ```text
 /// index = stream * stream_stride + variant * variant_stride + (length * reciprocal >> 32)
@@ -87,8 +85,8 @@ impl LabelIndex {
         ((u64::from(length_bytes) * self.reciprocal) >> 32) as u16
     }
 
-    /// Returns the index of a packet's label (function, variant and length class). The result is at
-    /// least [`LabelIndex::count`] if the stream does not exist.
+    /// Returns the index of a packet's label. The result is at least [`LabelIndex::count`] if the
+    /// stream does not exist.
     #[inline]
     pub(crate) fn of(&self, stream: u16, variant: u8, length_bytes: u16) -> usize {
         self.of_class(stream, variant, self.class(length_bytes))

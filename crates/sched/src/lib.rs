@@ -1,11 +1,10 @@
-//! Packet scheduler: packs packets into bins (batches of packets), and bins into chunks for a
-//! device.
+//! Packet scheduler: packs packets into batches, and batches into submissions for a device.
 //!
 //! The algorithm is the packet scheduler of PIPSEA (Park et al., CCS 2016, sections 3.2-3.6). The
 //! crate has no I/O, no threads and no clock. The caller passes the time, so a whole run can use
 //! virtual time. The README of this crate draws the algorithm.
 //!
-//! The example packs two packets into a chunk:
+//! The example packs two packets into a submission:
 //!
 //! ```
 //! use godwit_sched::{Descriptor, Insert, Packer, PackerConfig};

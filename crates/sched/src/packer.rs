@@ -1,5 +1,5 @@
-//! Packer: puts packets into bins (batches of packets for one function). The module `close` closes
-//! chunks, which are sets of bins.
+//! Packer: puts packets into batches for a device. The module `close` completes a set of batches
+//! before its submission.
 
 mod close;
 
@@ -19,21 +19,20 @@ use crate::parts::Parts;
 /// Result of inserting a packet into the packer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Insert {
-    /// The packet is in a bin (a batch of packets for one function), and more packets fit.
+    /// The packet is in a batch, and the submission has room for more packets.
     Binned,
-    /// The packet is in a bin (a batch of packets for one function). The chunk (packets that are
-    /// submitted together) has no room for another packet.
+    /// The packet is in a batch, and the submission is now full.
     ChunkFull,
-    /// The packet does not fit in the current chunk (packets that are submitted together). It waits
-    /// in the leftover queue for the next chunk.
+    /// The packet does not fit in the current submission. It waits in the leftover queue for the
+    /// next submission.
     Leftover,
     /// The packer did not accept the packet, because the leftover queue is full. The caller must
-    /// take a chunk (packets that are submitted together) and insert the packet again.
+    /// submit the waiting packets and insert the packet again.
     Refused,
 }
 
-/// Packer of one worker and one device. It puts packets into bins (batches for one function) and
-/// bins into chunks for the device (PIPSEA, sections 3.2 and 3.3).
+/// Packer of one worker and one device. It puts packets into batches and batches into submissions
+/// for the device (PIPSEA, sections 3.2 and 3.3).
 ///
 /// [`Packer::new`] allocates all memory. The caller passes times in nanoseconds. They may have any
 /// origin and must not decrease.
@@ -57,36 +56,33 @@ pub enum Insert {
 pub struct Packer {
     // The fields that every insertion accesses come first.
     label_index: LabelIndex,
-    /// For each label: the number of the bin (a batch of packets) that takes packets with this
-    /// label, plus 1. The value 0 means that no bin takes them.
+    /// For each label: the number of the batch that takes packets with this label, plus 1. The
+    /// value 0 means that no batch takes them.
     table: Box<[u16]>,
-    /// Position of the next packet in each bin (a batch of packets). The index is the bin's number
-    /// plus 1. The entry at index 0 has no room, so a label without a bin needs no separate test.
+    /// Position of the next packet in each batch. The index is the batch's number plus 1. The entry
+    /// at index 0 has no room, so a label without a batch needs no separate test.
     cursors: Box<[Cursor]>,
-    /// Chunk (packets that are submitted together) that is being filled. Its fields `bins`,
-    /// `bin_bytes`, `packets` and `closed_ns` are set when the chunk closes.
+    /// Submission that is being filled. Its fields `bins`, `bin_bytes`, `packets` and `closed_ns`
+    /// are set when the submission closes.
     filling: Chunk,
-    /// Number of packets that still fit in the filling chunk (packets that are submitted together).
+    /// Number of packets that still fit in the current submission.
     room: u32,
-    /// Sum of `room` and the number of packets in the filling chunk (packets that are submitted
-    /// together).
+    /// Sum of `room` and the number of packets in the current submission.
     budget: u32,
-    /// Buffer memory that can be added until the filling chunk (packets that are submitted
-    /// together) is full, in units of `BUFFER_UNIT_BYTES`. It is the largest number if the chunk
-    /// has no limit.
+    /// Buffer memory for which the current submission still has room, in units of
+    /// `BUFFER_UNIT_BYTES`. It is the largest number if the submission has no limit.
     units: u64,
 
-    /// Label of each open bin (a batch of packets). The packet path does not need it, so it is not
-    /// part of `cursors`.
+    /// Label of each open batch. The packet path does not need it, so it is not part of `cursors`.
     labels: Box<[Label]>,
-    /// Number of open bins (batches of packets). Their indices are `0..open`.
+    /// Number of open batches. Their indices are `0..open`.
     open: u32,
-    /// Positions in the bins (batches of packets) where the variant changes.
+    /// Positions in the batches where the kind of processing changes.
     parts: Parts,
     leftovers: VecDeque<Waiting>,
     free: Vec<Chunk>,
     chunks: usize,
-    /// Scratch memory for sorting bins (batches of packets) by estimated time.
+    /// Scratch memory for sorting batches by estimated time.
     estimates: Vec<(f64, Bin)>,
     costs: CostModel,
     streams: Box<[Stream]>,
@@ -94,7 +90,7 @@ pub struct Packer {
 }
 
 /// A stream of packets, which is one input of the packer. Packets of different streams never share
-/// a bin (a batch of packets).
+/// a batch.
 ///
 /// A stream contains the packets of one configured function. If a device passes packets from
 /// function to function by itself, a stream contains only those packets that have the same class.
@@ -109,7 +105,7 @@ pub struct Stream {
     pub row: u8,
 }
 
-/// Position of the next packet in an open bin (a batch of packets).
+/// Position of the next packet in an open batch.
 ///
 /// All fields have 32 bits. If the last two fields were smaller, the compiler would load both with
 /// one wide load. That load would have to wait for the stores of the previous packet. An insertion
@@ -118,14 +114,13 @@ pub struct Stream {
 struct Cursor {
     next: u32,
     end: u32,
-    /// Length of the longest frame in the bin (a batch of packets) so far, in bytes.
+    /// Length of the longest frame in the batch so far, in bytes.
     longest: u32,
-    /// Variant of the last packet in the bin (a batch of packets).
+    /// Kind of processing of the last packet in the batch.
     variant: u32,
 }
 
-/// A packet in the leftover queue, which holds packets that do not fit in the current chunk
-/// (packets that are submitted together).
+/// A packet in the leftover queue, which holds packets that do not fit in the current submission.
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
     arrived_ns: u64,
@@ -136,8 +131,8 @@ struct Waiting {
 }
 
 impl Packer {
-    /// Creates a packer with `chunks` chunks, which are sets of bins (batches of packets). One
-    /// chunk fills while a device processes the other chunks.
+    /// Creates a packer with memory for `chunks` submissions. One submission fills while a device
+    /// processes the other submissions.
     ///
     /// `kernels` contains the kernel number of each function.
     ///
@@ -150,8 +145,8 @@ impl Packer {
         Self::with_streams(config, &(0..).zip(kernels).map(stream).collect::<Vec<_>>(), chunks)
     }
 
-    /// Returns all chunks (packets that are submitted together) that the caller has not taken,
-    /// including the chunk that is being filled.
+    /// Returns all submissions that the caller has not taken, including the submission that is
+    /// being filled.
     pub fn chunks(&self) -> impl Iterator<Item = &Chunk> {
         std::iter::once(&self.filling).chain(&self.free)
     }
@@ -206,7 +201,7 @@ impl Packer {
     }
 
     /// Replaces the streams, which are the inputs of the packer. The functions must stay the same.
-    /// Chunks on the device keep the earlier streams.
+    /// Packets that are on the device keep the earlier streams.
     ///
     /// # Errors
     /// Returns an error if the length classes are too narrow for the number of streams. The packer
@@ -219,7 +214,7 @@ impl Packer {
         let known = |stream: &Stream| self.streams.iter().any(|known| known.instance == stream.instance);
         assert!(streams.iter().all(known), "a stream refers to an unknown function");
         let label_index = LabelIndex::new(&self.config, streams.len())?;
-        // No bin (a batch of packets) is open, so the label table contains only zeros.
+        // No batch is open, so the label table contains only zeros.
         if label_index.count() != self.label_index.count() {
             self.table = vec![0; label_index.count()].into();
         }
@@ -229,15 +224,15 @@ impl Packer {
         Ok(())
     }
 
-    /// Inserts a packet into the open bin of its label. If that bin has no room, the packet goes
-    /// into an empty bin or, without an empty bin, into the leftover queue.
+    /// Inserts a packet into the open batch of its label. If that batch has no room, the packet
+    /// goes into an empty batch or, without an empty batch, into the leftover queue.
     ///
     /// `descriptor` is a descriptor or a reference to a descriptor. A reference into a batch is
     /// cheaper, because the descriptor is copied whole instead of field by field. An insertion then
     /// takes 2.7 ns instead of 3.3 ns (`insert_cost`).
     ///
-    /// The cost is a load from the table, a load and a store of the bin's cursor, and two stores of
-    /// the packet.
+    /// The cost is a load from the table, a load and a store of the batch's cursor, and two stores
+    /// of the packet.
     ///
     /// # Panics
     /// Panics if the stream does not exist.
@@ -266,13 +261,13 @@ impl Packer {
         if self.room == 0 { Insert::ChunkFull } else { Insert::Binned }
     }
 
-    /// Inserts packets of one stream and variant in order, with the result of [`Packer::insert`]
-    /// for each packet. Packets with the same label are copied together, which takes 1.3 ns instead
-    /// of 2.9 ns per packet (`insert_cost`).
+    /// Inserts packets of one stream and one kind of processing in order. Each packet is inserted
+    /// as by [`Packer::insert`]. Packets with the same label are copied together, which takes 1.3
+    /// ns instead of 2.9 ns per packet (`insert_cost`).
     ///
-    /// The function stops after the packet that fills the chunk (packets that are submitted
-    /// together). The caller can then take the chunk and insert the remaining packets. If the chunk
-    /// is already full, packets go to the leftover queue.
+    /// The function stops after the packet that fills the submission. The caller can then take the
+    /// submission and insert the remaining packets. If the submission is already full, packets go
+    /// to the leftover queue.
     ///
     /// Returns the number of inserted packets and the result of the last attempt. For
     /// [`Insert::Refused`], the last attempt is the packet after the inserted packets. Without
@@ -315,9 +310,8 @@ impl Packer {
         (taken, last)
     }
 
-    /// Returns whether the caller should take a chunk (packets that are submitted together) now. A
-    /// chunk is ready if it is full, if its oldest packet has reached the deadline, or if the
-    /// leftover queue is full.
+    /// Returns whether the caller should take the current submission now. A submission is ready if
+    /// it is full, if its oldest packet has reached the deadline, or if the leftover queue is full.
     #[inline]
     pub fn ready(&self, now_ns: u64) -> bool {
         match self.next_deadline_ns() {
@@ -333,25 +327,23 @@ impl Packer {
     #[inline]
     pub fn next_deadline_ns(&self) -> Option<u64> {
         // The leftover queue need not be checked, because none of its packets is older than the
-        // oldest packet of the filling chunk.
+        // oldest packet of the current submission.
         (self.packets() > 0).then(|| self.filling.opened_ns.saturating_add(self.config.deadline_ns))
     }
 
-    /// Returns the number of packets that wait in bins (batches of packets) or in the leftover
-    /// queue.
+    /// Returns the number of packets that wait in batches or in the leftover queue.
     #[inline]
     pub fn waiting(&self) -> usize {
         self.packets() as usize + self.leftovers.len()
     }
 
-    /// Returns whether the filling chunk (packets that are submitted together) has no room for
-    /// another packet.
+    /// Returns whether the current submission has no room for another packet.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.room == 0 && self.packets() > 0
     }
 
-    /// Returns whether [`Packer::take`] has an empty chunk that it can open as the next chunk.
+    /// Returns whether [`Packer::take`] can start to fill an empty submission.
     #[inline]
     pub fn has_free_set(&self) -> bool {
         !self.free.is_empty()
@@ -360,7 +352,7 @@ impl Packer {
     /// Tells the cost model that the device needed `elapsed_ns` nanoseconds for `bin`.
     ///
     /// # Panics
-    /// Panics if the function of the bin does not exist.
+    /// Panics if the function of the batch does not exist.
     pub fn observe(&mut self, bin: &Bin, elapsed_ns: u64) {
         self.costs.observe(bin, elapsed_ns);
     }
@@ -375,15 +367,15 @@ impl Packer {
         &self.config
     }
 
-    /// Returns the number of packets in the bins (batches of packets) of the filling chunk.
+    /// Returns the number of packets in the batches of the current submission.
     #[inline]
     fn packets(&self) -> u32 {
         self.budget - self.room
     }
 
-    /// Copies packets with one label into the open bin (a batch of packets) of this label, as many
-    /// as fit. Returns the number of copied packets. `all` holds the shortest length, the longest
-    /// length and the buffer units of all packets, if they are known.
+    /// Copies packets with one label into the open batch of this label, as many as fit. Returns the
+    /// number of copied packets. `all` holds the shortest length, the longest length and the buffer
+    /// units of all packets, if they are known.
     #[inline]
     fn insert_run(
         &mut self,
@@ -419,10 +411,11 @@ impl Packer {
         run
     }
 
-    /// Copies packets with several labels into the open bins (batches of packets) of these labels.
-    /// Stops at the first packet that does not fit, and returns the number of copied packets.
+    /// Copies packets with several labels into the open batches of these labels. Stops at the first
+    /// packet that does not fit, and returns the number of copied packets.
     ///
-    /// The caller ensures that the filling chunk has enough buffer memory left for all packets.
+    /// The caller ensures that the current submission has enough buffer memory left for all
+    /// packets.
     #[inline]
     fn insert_open(
         &mut self,
@@ -443,8 +436,8 @@ impl Packer {
             }
             let slot = cursor.next as usize;
             cursor.next += 1;
-            // This store is rare once a bin has a few packets, so the next packet does not wait for
-            // it.
+            // This store is rare once a batch has a few packets, so the next packet does not wait
+            // for it.
             if cursor.longest < descriptor.length.into() {
                 cursor.longest = descriptor.length.into();
             }
@@ -458,8 +451,8 @@ impl Packer {
         taken
     }
 
-    /// Subtracts the buffer memory of inserted packets from the remaining memory of the filling
-    /// chunk (packets that are submitted together). Marks the chunk as full if nothing remains.
+    /// Subtracts the buffer memory of inserted packets from the remaining memory of the current
+    /// submission. Marks the submission as full if nothing remains.
     #[inline]
     fn count_units(&mut self, units: u64) {
         self.units = self.units.saturating_sub(units);
@@ -468,7 +461,7 @@ impl Packer {
         }
     }
 
-    /// Marks the filling chunk (packets that are submitted together) as full.
+    /// Marks the current submission as full.
     #[cold]
     fn fill_up(&mut self) {
         (self.budget, self.room) = (self.packets(), 0);
@@ -495,8 +488,8 @@ impl Packer {
         Insert::Leftover
     }
 
-    /// Puts a packet into the open bin (a batch of packets) of its label or, if this bin has no
-    /// room, into an empty bin. Returns false if the packet fits in neither.
+    /// Puts a packet into the open batch of its label or, if this batch has no room, into an empty
+    /// batch. Returns false if the packet fits in neither.
     fn bin(&mut self, packet: &Waiting) -> bool {
         if self.room == 0 {
             return false;
@@ -513,8 +506,8 @@ impl Packer {
         };
         let cursor = &mut self.cursors[number];
         let slot = cursor.next as usize;
-        // The variants of packets in a bin (a batch of packets) differ only if the grouping ignores
-        // variants.
+        // Packets in a batch need different processing only if the grouping ignores the kind of
+        // processing.
         if cursor.variant != u32::from(packet.variant) {
             cursor.variant = packet.variant.into();
             self.parts.begin(number - 1, slot, packet.variant);
@@ -528,8 +521,7 @@ impl Packer {
         true
     }
 
-    /// Opens the next empty bin (batch of packets) for the packet's label. Returns the number of
-    /// the bin plus 1.
+    /// Opens the next empty batch for the packet's label. Returns the number of the batch plus 1.
     fn open_bin(&mut self, index: usize, packet: &Waiting) -> usize {
         if self.packets() == 0 {
             self.filling.opened_ns = packet.arrived_ns;
@@ -544,14 +536,14 @@ impl Packer {
         let number = self.open as usize;
         self.cursors[number] =
             Cursor { next: first, end: first + self.config.bin_packets, longest: 0, variant: packet.variant.into() };
-        // `validate` limits the number of bins (batches of packets) to 65535.
+        // `validate` limits the number of batches to 65535.
         self.table[index] = number as u16;
         self.set_room(self.packets());
         number
     }
 
-    /// Sets the number of packets that still fit in the filling chunk (packets that are submitted
-    /// together), which contains `packets` packets.
+    /// Sets the number of packets that still fit in the current submission, which contains
+    /// `packets` packets.
     fn set_room(&mut self, packets: u32) {
         let slots = self.config.bins * self.config.bin_packets - packets;
         self.room = slots.min(self.config.chunk_packets - packets);

@@ -1,8 +1,10 @@
-//! Bins (batches of packets) with several variants, and their split into parts of one variant each.
+//! Splits batches whose packets need several kinds of processing into one part for each kind.
+//!
+//! The drawing shows two batches with packets of the kinds A, B and C:
 //!
 //! ```text
 //! in order of arrival          | A C A B | C B |        work-items of a group
-//! parts of one bin, by variant | A A | B B | C C |      A A . . . .  the group runs A,
+//! parts of a batch, by kind    | A A | B B | C C |      A A . . . .  the group runs A,
 //!                               more  more,  rest       . . B B . .  then B (others are idle),
 //!                                     rest              . . . . C C  then C
 //! ```
@@ -12,16 +14,16 @@ use godwit_abi::{Bin, Descriptor, PART_MORE, PART_REST};
 use crate::chunk::Chunk;
 use crate::config::{PackerConfig, VARIANTS};
 
-/// Records where the variant (the kind of processing) changes within a bin (a batch of packets). It
-/// allocates no memory if the configuration allows only one variant per bin.
+/// Records where the kind of processing changes within a batch. It allocates no memory if the
+/// configuration does not allow such changes.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    /// For each packet slot of a chunk: the variant that starts there within a bin (a batch of
-    /// packets), plus 1. The value 0 means that the variant does not change.
+    /// For each packet slot: the kind of processing that starts there within a batch, plus 1. The
+    /// value 0 means that the kind does not change.
     begins: Box<[u16]>,
-    /// For each bin (batch of packets): whether its packets have several variants.
+    /// For each batch: whether its packets need several kinds of processing.
     mixed: Box<[bool]>,
-    // Scratch memory for splitting one bin (a batch of packets) into parts.
+    // Scratch memory for splitting one batch into parts.
     variants: Vec<u8>,
     descriptors: Vec<Descriptor>,
     parameters: Vec<u64>,
@@ -42,17 +44,17 @@ impl Parts {
         }
     }
 
-    /// Records that the variant changes in the middle of a bin (a batch of packets). Packets from
-    /// `slot` on have the variant `variant`.
+    /// Records that the kind of processing changes in the middle of a batch. Packets from `slot` on
+    /// need `variant`.
     pub(crate) fn begin(&mut self, bin: usize, slot: usize, variant: u8) {
         self.begins[slot] = 1 + u16::from(variant);
         self.mixed[bin] = true;
     }
 
-    /// Adds the bin (a batch of packets) with the number `number` to the chunk.
+    /// Adds the batch with the number `number` to the submission.
     ///
-    /// A bin whose packets have one variant is added unchanged. In a bin with several variants, the
-    /// packets are sorted by variant. Packets of one variant stay in order of arrival. Each variant
+    /// A batch with one kind of processing is added unchanged. In any other batch, the packets are
+    /// sorted by kind of processing. Packets of one kind stay in order of arrival. Each kind
     /// becomes one entry of [`Chunk::bins`].
     pub(crate) fn push(&mut self, number: usize, whole: Bin, chunk: &mut Chunk) {
         if self.mixed.get(number).is_none_or(|mixed| !mixed) {
@@ -87,7 +89,7 @@ impl Parts {
             next += u32::from(part.count);
             chunk.bins.push(*part);
         }
-        // The bin has at least two variants, so its first entry exists.
+        // The batch has at least two kinds of processing, so its first entry exists.
         chunk.bins[bins].part &= !PART_REST;
         if let Some(last) = chunk.bins.last_mut() {
             last.part &= !PART_MORE;

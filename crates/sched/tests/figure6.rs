@@ -1,5 +1,5 @@
 //! Follows the example of PIPSEA (CCS 2016, figure 6) with different numbers. Checks the contents
-//! of each bin (a batch of packets) after each step.
+//! of each batch after each step.
 
 use godwit_sched::{Bin, Chunk, Descriptor, Grouping, Insert, PART_MORE, PART_REST, Packer, PackerConfig};
 
@@ -7,7 +7,7 @@ const AES: u8 = 0;
 const SHA1: u8 = 1;
 const BOTH: u8 = 2;
 
-/// Returns the variant, the length class and the packet numbers of each bin. The parameter of a
+/// Returns the variant, the length class and the packet numbers of each batch. The parameter of a
 /// packet is its number.
 fn contents(chunk: &Chunk) -> Vec<(u8, u16, Vec<u64>)> {
     chunk.bins.iter().map(|bin| (bin.variant, bin.length_class, chunk.parameters[chunk.range(bin)].to_vec())).collect()
@@ -28,7 +28,7 @@ impl Receiver {
     }
 }
 
-/// Returns a packer with four bins of four packets and length classes of 256 bytes.
+/// Returns a packer with four batches of four packets and length classes of 256 bytes.
 fn receiver() -> Receiver {
     let config = PackerConfig {
         chunk_packets: 16,
@@ -48,7 +48,7 @@ fn receiver() -> Receiver {
 fn packs_leftovers_then_new_packets_and_sorts_longest_first() {
     let mut receiver = receiver();
 
-    // First round: packets with four labels take all bins. Packets with other labels go to the
+    // First round: packets with four labels take all batches. Packets with other labels go to the
     // leftover queue.
     for (variant, length) in [(AES, 100), (AES, 300), (SHA1, 100), (SHA1, 1300)] {
         assert_eq!(receiver.receive(variant, length), Insert::Binned);
@@ -68,9 +68,10 @@ fn packs_leftovers_then_new_packets_and_sorts_longest_first() {
     );
     assert_eq!((first.packets, first.opened_ns, first.closed_ns), (6, 0, 9));
 
-    // Step 1: packets from the leftover queue get two of the empty bins before any new packet.
+    // Step 1: packets from the leftover queue get two of the empty batches before any new packet.
     assert_eq!(receiver.packer.waiting(), 3);
-    // Step 2: new packets join these bins, open the two empty bins, or go to the leftover queue.
+    // Step 2: new packets join these batches, open the two empty batches, or go to the leftover
+    // queue.
     for (variant, length, expected) in [
         (AES, 700, Insert::Binned),    // 9, bin of packet 5
         (SHA1, 1400, Insert::Binned),  // 10, third bin
@@ -176,8 +177,8 @@ fn fills_bins_in_order_of_arrival_without_grouping() {
     assert_eq!(chunk.bin_bytes, [164 + 364, 64 + 264, 464 + 564 + 664 + 764, 1064, 964 + 64, 864]);
 }
 
-/// Checks that the estimated time of a bin with several variants is the sum of the estimates of its
-/// parts.
+/// Checks that the estimated time of a batch with several kinds of processing is the sum of the
+/// estimates of its parts.
 #[test]
 fn sorts_the_parts_of_a_bin_together() {
     let config = PackerConfig { grouping: Grouping::None, bins: 2, bin_packets: 3, ..PackerConfig::default() };

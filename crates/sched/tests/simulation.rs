@@ -36,7 +36,7 @@ struct Packet {
     out: bool,
 }
 
-/// Returns the bins in the order in which they were filled. Each bin is a slice of its parts.
+/// Returns the batches in the order in which they were filled. Each batch is a slice of its parts.
 fn wholes(bins: &[Bin]) -> impl Iterator<Item = &[Bin]> {
     bins.chunk_by(|bin, _| bin.part & PART_MORE != 0)
 }
@@ -126,7 +126,7 @@ impl World {
 
         let mut used = vec![false; room];
         let mut oldest_ns = u64::MAX;
-        // The loop checks the bins of each label in the order in which they were opened.
+        // The loop checks the batches of each label in the order in which they were opened.
         let mut bins = chunk.bins.clone();
         bins.sort_by_key(|bin| bin.first);
         for bin in &bins {
@@ -153,7 +153,7 @@ impl World {
         assert_eq!(chunk.opened_ns, oldest_ns, "seed {seed}");
 
         // Packets were inserted in order of their numbers. Before the last packet was inserted, the
-        // chunk was not full.
+        // submission was not full.
         let packets = || bins.iter().flat_map(|bin| &chunk.descriptors[chunk.range(bin)]);
         let last = packets().max_by_key(|packet| packet.buffer);
         let bytes: usize = packets().map(Descriptor::room_bytes).sum();
@@ -169,8 +169,9 @@ impl World {
         }
     }
 
-    /// Checks that bins with several variants are split into one part per variant. Also checks that
-    /// each bin was filled in order of arrival, and completely before the next bin.
+    /// Checks that batches with several kinds of processing are split into one part per variant.
+    /// Also checks that each batch was filled in order of arrival, and completely before the next
+    /// batch.
     fn check_parts(&self, chunk: &Chunk) {
         let seed = self.seed;
         let (bins, bin_packets) = (self.config.bins as usize, self.config.bin_packets as usize);

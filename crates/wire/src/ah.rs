@@ -1,5 +1,7 @@
 //! IP authentication header, AH (RFC 4302, section 2).
 //!
+//! The layout of the header is as follows, with offsets in bytes:
+//!
 //! ```text
 //! 0             1              2          4     8          12
 //! | next header | (len+2)*4 B  | reserved | SPI | sequence | ICV (with padding) | payload

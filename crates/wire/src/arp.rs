@@ -1,5 +1,7 @@
-//! ARP (RFC 826). Views support addresses of any length, but `emit` supports only Ethernet and
-//! IPv4.
+//! ARP packets (RFC 826). Views support addresses of any length, but `emit` supports only Ethernet
+//! and IPv4.
+//!
+//! The layout of a packet is as follows, with offsets in bytes:
 //!
 //! ```text
 //! 0          2          4      5      6           8

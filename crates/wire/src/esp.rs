@@ -1,5 +1,7 @@
 //! Encapsulating security payload, ESP (RFC 4303, section 2).
 //!
+//! The layout of a packet is as follows, with offsets in bytes:
+//!
 //! ```text
 //! 0     4          8
 //! | SPI | sequence | IV, encrypted: payload, padding 1 2 3 …, pad length, next header | ICV

@@ -1,5 +1,7 @@
 //! Ethernet II and IEEE 802.3 frames, without preamble and FCS.
 //!
+//! The layout of a frame is as follows, with offsets in bytes:
+//!
 //! ```text
 //! 0              6              12          14
 //! | destination  | source       | ethertype | payload (maybe with padding)

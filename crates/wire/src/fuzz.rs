@@ -294,8 +294,8 @@ fn emit_parsed(data: &[u8], buffer: &mut [u8; 2048]) {
     }
 }
 
-/// Checks that views stay within their buffer even if its length fields are overwritten after the
-/// check. Also checks that changes of the TTL and of addresses keep the checksum correct.
+/// Checks that views stay within their buffer even if length fields in the buffer are overwritten
+/// after the check. Also checks that changes of the TTL and of addresses keep the checksum correct.
 fn set_all(data: &[u8], buffer: &mut [u8; 2048]) {
     let copy = &mut buffer[..data.len().min(2048)];
     copy.copy_from_slice(&data[..copy.len()]);

@@ -1,4 +1,6 @@
-//! ICMP (RFC 792).
+//! ICMP messages (RFC 792).
+//!
+//! The layout of a message is as follows, with offsets in bytes:
 //!
 //! ```text
 //! 0      1      2          4                8

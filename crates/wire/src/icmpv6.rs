@@ -1,4 +1,7 @@
-//! ICMPv6 (RFC 4443). Unlike the checksum of ICMP, the checksum of ICMPv6 covers a pseudo header.
+//! ICMPv6 messages (RFC 4443). Unlike the checksum of ICMP, the checksum of ICMPv6 covers a pseudo
+//! header.
+//!
+//! The layout of a message is as follows, with offsets in bytes:
 //!
 //! ```text
 //! 0      1      2          4              8

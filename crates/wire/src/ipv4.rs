@@ -1,4 +1,6 @@
-//! IPv4 (RFC 791).
+//! IPv4 packets (RFC 791).
+//!
+//! The layout of a packet is as follows, with offsets in bytes:
 //!
 //! ```text
 //! 0          1     2              4                6                     8     9          10

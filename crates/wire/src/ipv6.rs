@@ -1,4 +1,7 @@
-//! IPv6 (RFC 8200, section 3). See [`ipv6_extension`](crate::ipv6_extension) for extension headers.
+//! IPv6 packets (RFC 8200, section 3). See [`ipv6_extension`](crate::ipv6_extension) for extension
+//! headers.
+//!
+//! The layout of a packet is as follows, with offsets in bytes:
 //!
 //! ```text
 //! 0                                        4                6             7           8        24

@@ -1,5 +1,7 @@
 //! IPv6 extension headers (RFC 8200, section 4), including AH (RFC 4302).
 //!
+//! The layouts of the headers are as follows, with offsets in bytes:
+//!
 //! ```text
 //! hop-by-hop, routing, destination options      fragment
 //! 0             1            2                  0             1          2              4

@@ -1,4 +1,6 @@
-//! TCP (RFC 9293, section 3.1).
+//! TCP segments (RFC 9293, section 3.1).
+//!
+//! The layout of a segment is as follows, with offsets in bytes:
 //!
 //! ```text
 //! 0             2                  4          8

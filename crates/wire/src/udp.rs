@@ -1,4 +1,6 @@
-//! UDP (RFC 768).
+//! UDP datagrams (RFC 768).
+//!
+//! The layout of a datagram is as follows, with offsets in bytes:
 //!
 //! ```text
 //! 0             2                  4        6          8

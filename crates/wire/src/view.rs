@@ -57,8 +57,8 @@ pub(crate) fn range_mut(bytes: &mut [u8], from: usize, to: usize) -> &mut [u8] {
     bytes.get_mut(from..to).unwrap_or(&mut [])
 }
 
-/// Declares the type of a view: `view! { /// doc  Name, check }`. Its constructor `new_checked`
-/// calls `check(&[u8]) -> Result<(), Error>` to validate the buffer.
+/// Declares the type of a header view: `view! { /// doc Name, check }`. The constructor
+/// `new_checked` calls `check(&[u8]) -> Result<(), Error>` to validate the buffer.
 macro_rules! view {
     ($(#[$doc:meta])* $name:ident, $check:path) => {
         $(#[$doc])*

@@ -1,5 +1,5 @@
-//! Reads the `[[chain]]` stanzas, and the chain files that they name. A chain maps the result of a
-//! function to the next function.
+//! Reads the function chain from the `[[chain]]` stanzas and from the files that they name. The
+//! chain determines the next function for each result of a function.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ struct ChainKeys {
     to: String,
 }
 
-/// Position of an edge of the function chain in the configuration.
+/// Place in the configuration that defines an edge of the function chain.
 enum Origin {
     /// The edge is a `[[chain]]` stanza. The field is the index of the stanza.
     Stanza(usize),
@@ -59,7 +59,7 @@ fn read_file(path: &Path, text: &str, edges: &mut Vec<(Edge, Origin)>) -> Result
 }
 
 /// Reads the edges of all `[[chain]]` stanzas and of the chain files that they name. Returns each
-/// edge with its position.
+/// edge with its position in the configuration.
 fn read_edges<'a>(
     document: &Document<'a>,
     stanzas: &mut [Stanza<'a>],

@@ -17,8 +17,7 @@ use super::{Config, STANZAS, chain, classes, feeds, folder, read, workers};
 pub struct ChainConfig {
     /// Classifier that maps a packet to its class.
     pub classifier: Classifier,
-    /// Function chain, which maps a function, the class of a packet and the function's result to
-    /// the next stage.
+    /// Function chain, which determines the next function or port of each packet.
     pub chain: Chain,
     /// Warnings about probable mistakes. Each warning is one sentence.
     pub warnings: Vec<String>,
@@ -27,7 +26,7 @@ pub struct ChainConfig {
 impl Config {
     /// Reads a new function chain that uses the ports and functions of this configuration. `text`
     /// must contain only `[[class]]` and `[[chain]]` stanzas. Errors show `origin` as the file
-    /// name. Relative paths start at `directory`.
+    /// name. Relative paths in `text` are resolved from `directory`.
     ///
     /// # Errors
     /// If the text is invalid, or the running engine cannot use the chain.

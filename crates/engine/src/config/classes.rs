@@ -30,8 +30,8 @@ pub fn protocol_name(protocol: u8) -> Option<&'static str> {
     PROTOCOLS.iter().find(|(_, number)| *number == protocol).map(|(name, _)| *name)
 }
 
-/// Maximum total number of rules of all classes. The limit is needed because the classifier checks
-/// the rules one after the other.
+/// Maximum number of rules in all packet classes together. The classifier checks the rules one
+/// after the other.
 pub(crate) const RULES_MAX: usize = 4096;
 
 #[derive(Deserialize)]
@@ -49,8 +49,8 @@ struct ClassKeys {
     destination_ports: Terms,
 }
 
-/// Reads all packet classes. Returns the names of the classes from class 1 on, and their rules in
-/// the order of the file.
+/// Reads all packet classes. Returns the names of the classes, starting with class 1, and their
+/// rules in the order of the file.
 pub(super) fn read<'a>(
     document: &Document<'a>,
     stanzas: Vec<Stanza<'a>>,
@@ -74,8 +74,8 @@ pub(super) fn read<'a>(
     Ok((names, rules))
 }
 
-/// Appends the rules of one packet class. Its keys have lists of values, and each combination of
-/// these values is one rule.
+/// Appends the rules of one packet class. Each key of the class has a list of values, and each
+/// combination of values is one rule.
 fn rules_of<'a>(
     document: &Document<'a>,
     stanza: &mut Stanza<'a>,
@@ -111,8 +111,8 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// Checks whether any packet can match these lists. If not, returns the key at fault and an
-    /// error message. `what` is the word for the lists in the message: `class` or `filter`.
+    /// Checks whether any packet can match these lists. If none can, returns the faulty key and an
+    /// error message. The message calls the lists `what`, which is `class` or `filter`.
     pub(crate) fn contradiction(&self, what: &str) -> Option<(&'static str, String)> {
         let has_ports = |protocol: &Option<u8>| protocol.is_none_or(protocol::has_ports);
         let ports = [("source_ports", &self.source_ports), ("destination_ports", &self.destination_ports)];
@@ -251,8 +251,8 @@ impl Terms {
 
 impl<'de> Deserialize<'de> for Terms {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // The position is read together with the value. A single value needs this position, but the
-        // elements of a list have their own positions.
+        // Only a single value needs the position that is read here. The elements of a list have
+        // their own positions.
         let value = Spanned::<OneOrMore>::deserialize(deserializer)?;
         let span = value.span();
         Ok(Self(match value.into_inner() {

@@ -11,21 +11,20 @@ use super::error::ConfigError;
 use super::functions::{FunctionConfig, no_device};
 use super::settings::{EngineConfig, PackingKeys, validate_packing, within};
 
-/// Number of chunks per worker for the CPU. A chunk is a set of bins (batches of packets) that is
-/// submitted together. The CPU finishes each chunk before the worker submits the next one.
+/// Number of submissions per worker for the CPU. The CPU finishes each submission before the worker
+/// submits the next one.
 const CHUNKS_SYNCHRONOUS: usize = 4;
-/// Maximum number of chunks per worker for a device. A chunk is a set of bins (batches of packets)
-/// that is submitted together. More than a few chunks in flight do not increase the throughput.
+/// Maximum number of submissions per worker for a device. More than a few submissions in flight do
+/// not increase the throughput.
 const CHUNKS_MAX: usize = 64;
 /// Maximum watchdog timeout: one hour, in milliseconds.
 const WATCHDOG_MS_MAX: usize = 3_600_000;
-/// Minimum number of bins (batches of packets) per submission to any device except the CPU.
+/// Minimum number of batches per submission to any device except the CPU.
 const BINS: u32 = 64;
-/// Maximum share of a function in the key `share`. The key divides the work-groups of a device
-/// between functions, in proportion to their shares.
+/// Maximum value for a function in the key `share`. The key divides the work-groups of a device
+/// between functions, in proportion to these values.
 const SHARE_MAX: u32 = 1000;
-/// Maximum number of packets for which a chunk has room. A chunk consists of the batches that are
-/// submitted to a device together.
+/// Maximum number of packets in a submission, which is a set of batches for a device.
 const BIN_CAPACITY_MAX: u32 = 1 << 24;
 
 /// Configuration of a device.
@@ -33,24 +32,24 @@ const BIN_CAPACITY_MAX: u32 = 1 << 24;
 pub struct DeviceConfig {
     /// Name of the device, such as `cpu`, `opencl:0` or `cuda:0`.
     pub id: String,
-    /// Mode in which the device runs kernels. A kernel is launched per chunk of packets (`launch`),
-    /// or runs all the time and waits for packets (`persistent`).
+    /// Mode in which the device runs kernels. In mode `launch`, each submission launches a kernel.
+    /// In mode `persistent`, a kernel runs all the time and waits for packets.
     pub mode: Mode,
-    /// Method by which packets reach the device's own memory and return. It applies to launch mode.
+    /// Method by which packets reach the device's own memory and return. It applies only to the
+    /// mode `launch`.
     pub transfer: Transfer,
-    /// Watchdog timeout, in milliseconds. If the device needs longer for a chunk of packets, it
-    /// counts as lost.
+    /// Watchdog timeout, in milliseconds. A device that needs longer for a submission counts as
+    /// lost.
     pub watchdog_ms: u64,
-    /// Number of chunks per worker. A chunk is a set of bins (batches of packets) that is submitted
-    /// together. The worker fills one chunk while the other chunks are on the device.
+    /// Number of submissions per worker. The worker fills one submission while the other
+    /// submissions are on the device.
     pub chunks: usize,
     /// Whether a packet may continue to the next function without leaving the device.
     pub device_chain: bool,
-    /// Names of functions with reserved work-groups, and their shares of the device's persistent
-    /// work-groups. All work-groups run the functions that are not named.
+    /// Functions that have reserved work-groups, with their shares of the device's persistent
+    /// work-groups. Functions that are not listed run on all work-groups.
     pub share: Vec<(String, u32)>,
-    /// Sizes and deadline of bins (batches of packets) and of chunks (bins that are submitted
-    /// together).
+    /// Sizes and deadline of batches and of submissions.
     pub packing: PackerConfig,
 }
 
@@ -79,25 +78,26 @@ impl DeviceConfig {
     }
 }
 
-/// Returns the default sizes of chunks (packets that are submitted together) for a device. Returns
-/// `None` for the CPU, which runs chunks on the worker's thread.
+/// Returns the default sizes of submissions for a device. Returns `None` for the CPU, which runs
+/// submissions on the worker's thread.
 fn chunk_defaults(id: &str, mode: Mode, engine: &EngineConfig) -> Option<ChunkDefaults> {
     kind_of(id)?.chunks(mode, engine.workers)
 }
 
-/// Returns the packing of a device: the sizes and the deadline of its bins (batches of packets) and
-/// chunks (bins that are submitted together). Later elements of `keys` override earlier ones, and
-/// all of them override the defaults of the device.
+/// Returns the packing of a device: the sizes and the deadline of its batches and submissions.
+/// Later elements of `keys` override earlier ones, and all of them override the defaults of the
+/// device.
 ///
-/// If `chunks` is `None`, the device is the CPU, which processes small chunks that stay in its
-/// caches. All other devices process more packets at once than fit into these caches. Their chunks
-/// are large, and several chunks are in flight. Their bins are small and contain packets with a
-/// similar processing time. The SIMD lanes that process a bin in lockstep then end together.
+/// If `chunks` is `None`, the device is the CPU, which processes small submissions that stay in its
+/// caches. All other devices process more packets at once than fit into these caches. Their
+/// submissions are large, and several submissions are in flight. Their batches are small and
+/// contain packets with a similar processing time, so the SIMD lanes that process a batch end
+/// together.
 fn packing_of(chunks: Option<ChunkDefaults>, engine: &EngineConfig, keys: &[&PackingKeys]) -> PackerConfig {
     let mut packing = PackerConfig::default();
     if let Some(chunks) = chunks {
-        // A worker has at most 65536 packets in flight, so the number of packets per chunk fits
-        // into 32 bits.
+        // A worker has at most 65536 packets in flight, so the number of packets per submission
+        // fits into 32 bits.
         let share = (engine.in_flight_packets / chunks.chunks).max(1) as u32;
         packing.chunk_packets = share.min(chunks.packets_max);
         packing.chunk_bytes = Some(chunks.bytes);
@@ -107,8 +107,8 @@ fn packing_of(chunks: Option<ChunkDefaults>, engine: &EngineConfig, keys: &[&Pac
     }
     keys.iter().for_each(|keys| keys.apply(&mut packing));
     if chunks.is_some() && keys.iter().all(|keys| keys.bins.is_none()) {
-        // Some bins (batches of packets) of a chunk stay partly empty. The chunk therefore has
-        // twice as many bins as its packets would fill.
+        // Some batches of a submission stay partly empty. The submission therefore has twice as
+        // many batches as its packets would fill.
         let bin_packets = packing.bin_packets.max(1);
         let bins = 2 * (packing.chunk_packets / bin_packets);
         packing.bins = bins.max(BINS).min(BIN_CAPACITY_MAX / bin_packets).clamp(1, u16::MAX.into());
@@ -237,8 +237,8 @@ fn read_one<'a>(
     Ok(config)
 }
 
-/// Checks the key `share` of a device. Each function in it must run on the device, and the device
-/// must have persistent work-groups.
+/// Checks the key `share` of a device. Each function in the key must run on the device, and the
+/// device must have persistent work-groups.
 fn validate_share(
     document: &Document<'_>,
     stanza: &Stanza<'_>,

@@ -101,8 +101,7 @@ impl<'a> Document<'a> {
     pub(super) fn refuse_toml(&self, error: &toml::de::Error, stanza: &Stanza<'_>, known: &[&str]) -> ConfigError {
         let message = error.message();
         let text = error.to_string();
-        // The last line of the text contains the path of the key. The TOML parser appends this line
-        // to its message.
+        // The TOML parser appends a line with the path of the key to its message.
         let path = text.trim_end().rsplit_once("\nin `").map(|(_, path)| path.trim_end_matches('`'));
         let mut at = error.span().unwrap_or(stanza.span());
         if let Some(key) = quoted_after(message, "unknown field ") {
@@ -298,8 +297,8 @@ impl<'a> Stanza<'a> {
 /// `None` if the message does not begin with `start`.
 fn quoted_after<'m>(message: &'m str, start: &str) -> Option<&'m str> {
     let rest = message.strip_prefix(start)?.strip_prefix('`')?;
-    // The quoted name can contain any character. Its end is therefore found by the text that the
-    // TOML parser appends to it.
+    // The quoted name can contain any character. The end of the name is therefore found by the text
+    // that follows it.
     let end = rest.rfind("`, expected ").or_else(|| rest.rfind("`, there are no ")).or_else(|| rest.rfind('`'))?;
     Some(&rest[..end])
 }

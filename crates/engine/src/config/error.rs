@@ -35,8 +35,8 @@ impl ConfigError {
     }
 }
 
-/// Replaces control characters by spaces, so that the message has one line. The characters can come
-/// from names and values that the message quotes.
+/// Replaces control characters by spaces, because an error message must have one line. Names and
+/// values that the message quotes can contain control characters.
 fn one_line(message: &str) -> String {
     message.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

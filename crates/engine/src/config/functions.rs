@@ -174,8 +174,8 @@ pub(super) fn no_device(name: &str) -> String {
     format!("`{}`: valid devices are {} with a device number N", name.escape_debug(), godwit_device::id_forms())
 }
 
-/// Converts an error of a function to an error of the configuration. It adds the position in the
-/// stanza, or in a file that the stanza names.
+/// Converts an error of a function to an error of the configuration. Adds the position of the error
+/// in the stanza, or in a file that the stanza names.
 fn refuse(document: &Document<'_>, stanza: &Stanza<'_>, name: &str, directory: &Path, error: &Error) -> ConfigError {
     match error {
         Error::Toml(error) => document.refuse_toml(error, stanza, &KEYS),

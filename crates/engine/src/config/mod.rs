@@ -58,7 +58,7 @@ pub struct Config {
     /// Whether the configuration sets the key `reuse` of `[arena]`. If it does not, the engine
     /// chooses the order in which buffers are reused, depending on the devices.
     pub has_reuse: bool,
-    /// Sizes and deadline of bins (batches of packets) for devices that do not configure their own.
+    /// Sizes and deadline of batches, for devices that do not set these values.
     pub packing: PackerConfig,
     /// Devices that run functions or have a `[[device]]` stanza. The CPU is always the first one.
     pub devices: Vec<DeviceConfig>,
@@ -68,8 +68,7 @@ pub struct Config {
     pub functions: Vec<FunctionConfig>,
     /// Classifier that maps a packet to its class.
     pub classifier: Classifier,
-    /// Function chain, which maps a function, the class of a packet and the function's result to
-    /// the next stage.
+    /// Function chain, which determines the next function or port of each packet.
     pub chain: Chain,
     /// Warnings about probable mistakes. Each warning is one sentence, and some start with
     /// `FILE:LINE: `.
@@ -85,7 +84,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the configuration file at `path`. Relative paths in the file start at its directory.
+    /// Reads the configuration file at `path`. Relative paths in the file are resolved from the
+    /// directory of the file.
     ///
     /// # Errors
     /// If the file cannot be read or is invalid. The error names the file and, if possible, the
@@ -99,8 +99,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads the configuration in `text`. Errors show `origin` as the file name. Relative paths
-    /// start at `directory`.
+    /// Reads the configuration in `text`. Errors show `origin` as the file name. Relative paths in
+    /// `text` are resolved from `directory`.
     ///
     /// # Errors
     /// If the text is invalid. The error names file and line.
@@ -257,7 +257,7 @@ fn read(path: &Path) -> Result<String, ConfigError> {
     })
 }
 
-/// Returns the directory at which relative paths in the configuration file `path` start.
+/// Returns the directory from which relative paths in the configuration file `path` are resolved.
 fn folder(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }

@@ -243,8 +243,8 @@ impl PackingKeys {
     }
 }
 
-/// Checks the settings for the packing of packets into batches. An error names the line of the key
-/// at fault.
+/// Checks the settings for the packing of packets into batches. An error names the line of the
+/// faulty key.
 pub(super) fn validate_packing(
     document: &Document<'_>,
     stanza: &Stanza<'_>,
@@ -387,7 +387,8 @@ impl<'a> ArenaStanza<'a> {
     }
 }
 
-/// Headroom and tailroom around a frame. Functions need them, and packet buffers provide them.
+/// Headroom and tailroom, which are the free bytes before and after a frame. Functions need this
+/// space, and packet buffers provide it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Room {
     pub(super) headroom_bytes: usize,
@@ -434,7 +435,7 @@ impl Room {
 /// Applies the requirements of live ports for packet buffers to `config`.
 ///
 /// # Errors
-/// Returns the key at fault and an error message.
+/// Returns the faulty key and an error message.
 pub(super) fn apply_port_needs(config: &mut ArenaConfig, ports: &[PortConfig]) -> Result<(), (&'static str, String)> {
     let live = ports.iter().filter_map(|port| match &port.kind {
         PortKind::Live(kind, live) => Some((format!("port `{}` ({kind})", port.name), live.needs())),

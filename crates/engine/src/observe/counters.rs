@@ -91,8 +91,8 @@ impl FunctionLayout {
         self.base + counter
     }
 
-    /// Returns the index of the counter of a verdict (a result of the function). A verdict that the
-    /// function does not declare is a bug of its kernel, and counts as the last declared verdict.
+    /// Returns the index of the counter of a verdict. A verdict that the function does not declare
+    /// is a bug of its kernel, and counts as the last declared verdict.
     #[inline]
     pub(crate) fn verdict(&self, verdict: u8) -> usize {
         self.base + FUNCTION_COUNTERS.len() + usize::from(verdict).min(self.verdicts - 1)

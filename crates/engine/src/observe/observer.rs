@@ -116,7 +116,7 @@ impl Observer {
         }
     }
 
-    /// Reports that packets were put into bins (batches of packets for one function) of a device.
+    /// Reports that packets were put into batches for a device.
     #[inline]
     pub(crate) fn binned(
         &mut self,
@@ -131,8 +131,8 @@ impl Observer {
         }
     }
 
-    /// Reports that a chunk (the bins of one launch) was submitted to a device. `number` is the
-    /// number of the chunk among all chunks that this worker submitted to the device.
+    /// Reports that packets were submitted to a device. `number` is the number of the submission
+    /// among all submissions of this worker to the device.
     #[inline]
     pub(crate) fn submitted(&mut self, device: &str, number: u64, chunk: &Chunk) {
         if self.tracer.is_tracing() {
@@ -140,7 +140,7 @@ impl Observer {
         }
     }
 
-    /// Reports that a device rejected a chunk of packets.
+    /// Reports that a device rejected a submission.
     #[inline]
     pub(crate) fn rejected(&mut self, device: &str, chunk: &Chunk) {
         if self.tracer.is_tracing() {
@@ -148,7 +148,7 @@ impl Observer {
         }
     }
 
-    /// Reports that a device returned a chunk of packets.
+    /// Reports that a device returned a submission.
     #[inline]
     pub(crate) fn returned(&mut self, device: &str, chunk: &Chunk) {
         if self.tracer.is_tracing() {
@@ -196,7 +196,7 @@ impl Observer {
         }
     }
 
-    /// Reports that `copy` was made of a flooded packet, to leave by `port`.
+    /// Reports that a flooded packet was copied to `copy`, which leaves by `port`.
     #[inline]
     pub(crate) fn copied(&mut self, packet: &Descriptor, copy: &Descriptor, port: u8) {
         if self.tracer.is_tracing() {
@@ -204,7 +204,7 @@ impl Observer {
         }
     }
 
-    /// Reports that the copy of a flooded packet for `port` was dropped.
+    /// Reports that a copy of a flooded packet was dropped. The copy was meant for `port`.
     #[inline]
     pub(crate) fn copy_dropped(&mut self, plan: &ChainPlan, packet: &Descriptor, port: u8, reason: usize) {
         if self.tracer.is_tracing() {

@@ -59,7 +59,7 @@ impl Power {
     }
 
     /// Returns the report of each device. `counted` takes the index of a device, and returns the
-    /// numbers of packets and chunks that the device processed.
+    /// numbers of packets and submissions that the device processed.
     pub(crate) fn reports(&self, elapsed_s: f64, counted: impl Fn(usize) -> [u64; 2]) -> Vec<PowerReport> {
         let report = |(index, device): (usize, &DevicePower)| {
             let joules = device.joules.as_ref().ok().copied();
@@ -80,9 +80,8 @@ impl Power {
 }
 
 impl DevicePower {
-    /// Creates the record of a device from its energy meters. Meters that cannot be read are
-    /// omitted from the sum and from the report. If no meter can be read, the energy is not
-    /// measured.
+    /// Creates the energy record of a device from its energy meters. Meters that cannot be read are
+    /// omitted from the record. If no meter can be read, the energy is not measured.
     fn new(device: &str, found: Vec<FoundMeter>) -> Self {
         let (mut meters, mut reason) = (Vec::new(), None);
         for FoundMeter { name, kind, meter, .. } in found {

@@ -109,8 +109,8 @@ pub struct FunctionReport {
     pub implementation: String,
     /// Number of packets that the kernel processed.
     pub packets: u64,
-    /// Total length of the frames that the kernel processed, in bytes. The length of each frame
-    /// before the kernel counts.
+    /// Total length of the frames that the kernel processed, in bytes. Lengths are measured before
+    /// the kernel runs.
     pub bytes: u64,
     /// Packet rate of the function over the run, in millions of packets per second.
     pub mpps: f64,
@@ -120,13 +120,11 @@ pub struct FunctionReport {
     /// in which packets wait for a full batch. The value is `None` if the function processed no
     /// packet.
     pub latency: Option<Latency>,
-    /// Average fill of the bins (batches of packets) of the function, from 0 for empty to 1 for
-    /// full.
+    /// Average fill of the function's batches, from 0 for empty to 1 for full.
     pub batch_fill: f64,
     /// Average processing time of the device per packet, in nanoseconds.
     pub busy_ns_per_packet: f64,
-    /// Number of packets for each verdict (result) of the function, including verdicts without
-    /// packets.
+    /// Number of packets for each verdict of the function, including verdicts without packets.
     #[serde(serialize_with = "as_map")]
     pub verdicts: Vec<(String, u64)>,
     /// Number of dropped packets for each drop reason that occurred.
@@ -151,7 +149,7 @@ pub struct PowerReport {
     /// Energy per processed packet, in joules. A packet counts once for each function that
     /// processed it.
     pub joules_per_packet: Option<f64>,
-    /// Energy per chunk (packets that are submitted to the device together), in joules.
+    /// Energy per submission of packets to the device, in joules.
     pub joules_per_chunk: Option<f64>,
 }
 

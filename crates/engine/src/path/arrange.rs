@@ -1,6 +1,6 @@
-//! Executes the steps of functions that hold, split, join and create packets. The host half of such
-//! a function (its part that runs on the CPU) returns the steps. Each step affects the packet
-//! counters, and the slot of the packet in the order ring, which stores packets in arrival order:
+//! Executes the steps of functions that hold, split, join and create packets. The part of such a
+//! function that runs on the CPU returns the steps. Each step affects the packet counters, and the
+//! slot of the packet in the order ring, which stores packets in arrival order:
 //!
 //! | step | slot in the order ring | counted as |
 //! |---|---|---|
@@ -64,9 +64,9 @@ impl Feed {
         );
     }
 
-    /// Moves packets to the inputs of the functions that created them. These packets were created
-    /// during a change of the function chain. They waited until all packets of the old chain had
-    /// left.
+    /// Moves waiting packets to the inputs of the functions that created them. The packets were
+    /// created during a change of the function chain. They waited until all packets of the old
+    /// chain had left.
     pub(crate) fn admit_created(&mut self, core: &mut Core, is_replay: bool) {
         for (function, packet, work) in std::mem::take(&mut self.created) {
             admit(core, function, &packet, is_replay);
@@ -158,7 +158,7 @@ impl Input {
         core.order.arrive(std::slice::from_mut(&mut packet), &[stamp], iteration.packets_ns);
         if iteration.drains {
             // Packets that arrived earlier already wait for the new function chain. They precede
-            // this packet in arrival order, so it waits too.
+            // this packet in arrival order, so this packet waits too.
             created.push((function, packet, work));
             return true;
         }

@@ -1,6 +1,6 @@
-//! Completes bins (batches of packets for one function) that return from a device. A device can
-//! pass packets on to further functions before it returns them. The part of the function chain that
-//! a device executes is its [device chain](crate::place::device_chain).
+//! Completes batches that return from a device. A device can pass packets on to further functions
+//! before it returns them. The module [`device_chain`](crate::place::device_chain) determines these
+//! functions.
 
 use std::ops::Range;
 
@@ -12,21 +12,21 @@ use crate::observe::counters::{BINS, BYTES, PACKETS};
 use crate::observe::histogram::Histogram;
 use crate::path::core::Core;
 
-/// Buffers for the completion of bins (batches of packets) whose packets passed several functions
-/// on the device. They are reused, so that the completion of a bin allocates no memory.
+/// Reusable memory for the completion of batches whose packets passed several functions on the
+/// device.
 #[derive(Default)]
 pub(super) struct ChainScratch {
     outcomes: Vec<Outcome>,
-    /// Functions that have processed packets of the current bin (a batch of packets) on the device.
-    /// The first function of the bin is not included.
+    /// Functions that have processed packets of the current batch on the device. The first function
+    /// of the batch is not included.
     seen: Vec<usize>,
 }
 
 impl ChainScratch {
-    /// Completes the bin (batch of packets) with this `index` in a chunk of `device`. Lets the
-    /// bin's first function finish its packets on the CPU, and counts the functions that processed
-    /// the packets on the device. Consecutive packets that passed the same functions form a run.
-    /// Appends each run with its last function to `completion`.
+    /// Completes the batch with this `index` in a submission of `device`. The batch's first
+    /// function finishes its packets on the CPU. Counts the functions that processed the packets on
+    /// the device. Consecutive packets that passed the same functions form a run. Appends each run
+    /// with its last function to `completion`.
     pub(super) fn complete_bin(
         &mut self,
         core: &mut Core,
@@ -94,8 +94,8 @@ impl ChainScratch {
         function
     }
 
-    /// Lets the first function of a bin (batch of packets) finish its packets on the CPU, with the
-    /// outcomes of that function.
+    /// Lets the first function of a batch finish its packets on the CPU, with the outcomes of that
+    /// function.
     ///
     /// If a packet passed further functions on the device, its entry in `outcomes` comes from the
     /// last of these functions. The outcome of the first function is then derived from the packet's
@@ -126,15 +126,15 @@ impl ChainScratch {
     }
 }
 
-/// State for the completion of the bins (batches of packets) of one chunk.
+/// State for the completion of the batches of one submission.
 #[derive(Default)]
 pub(super) struct Completion {
     /// For each function, a histogram of the time that packets spend in it.
     pub(super) latency: Vec<Histogram>,
-    /// Time since the first packet was put into the chunk, in nanoseconds.
+    /// Time since the first packet was put into the submission, in nanoseconds.
     pub(super) elapsed_ns: u64,
-    /// Packets of the bin (batch of packets) that was completed last. Each entry describes a run of
-    /// packets: its last function, and its position in the chunk.
+    /// Runs of packets in the batch that was completed last. Each entry contains the last function
+    /// of the run, and the position of the run in the submission.
     pub(super) done: Vec<(usize, Range<usize>)>,
 }
 

@@ -11,15 +11,15 @@ use crate::path::partition::{Group, Partition};
 #[derive(Default)]
 pub(crate) struct Classify {
     classes: Vec<u8>,
-    /// Number of the first stage (function or port) of each packet.
+    /// Number of the first port or function of each packet.
     keys: Vec<u16>,
     partition: Partition,
 }
 
 impl Classify {
     /// Stores the class of packets that arrived together, and passes the packets to `send`. Each
-    /// call of `send` gets packets whose first stage (function or port) is the same. Without class
-    /// rules, the first stage depends only on the ingress port.
+    /// call of `send` gets packets whose first port or function is the same. Without class rules,
+    /// the first function or port depends only on the ingress port.
     pub(crate) fn classify(
         &mut self,
         core: &mut Core,

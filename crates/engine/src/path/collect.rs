@@ -1,5 +1,5 @@
-//! Collect: submits chunks (packets in batches for a device) to the devices, and completes the
-//! chunks that return. It also moves packets away from a device that failed.
+//! Collect: submits batches of packets to the devices, and completes the submissions that return.
+//! It also moves packets away from a device that failed.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -30,16 +30,16 @@ pub(crate) struct Collect {
     completion: Completion,
     scratch: ChainScratch,
     /// Unprocessed packets of devices that are no longer used. The packets wait for room in the
-    /// bins (batches of packets) of the CPU.
+    /// batches for the CPU.
     stranded: VecDeque<(Bin, Descriptor, u64)>,
 }
 
 /// Result of [`Collect::poll`].
 pub(crate) enum Polled {
-    /// The device has finished no further chunk.
+    /// The device has finished no further submission.
     Nothing,
     Finished(Chunk),
-    /// The device failed to finish some chunks, and the packets in them are dropped.
+    /// The device failed to finish some submissions, and the packets in them are dropped.
     Failed,
 }
 
@@ -71,28 +71,29 @@ impl Collect {
         &mut self.devices[device]
     }
 
-    /// Returns whether the worker should now submit the chunk that is being filled for `device`. If
-    /// `flush` is set, a chunk is submitted before it is full.
+    /// Returns whether the worker should now submit the batches that it fills for `device`. If
+    /// `flush` is set, the worker submits batches before they are full.
     pub(crate) fn is_due(&self, device: usize, iteration: &Iteration, flush: bool) -> bool {
         self.devices[device].is_due(iteration.now_ns, iteration.is_idle, flush)
     }
 
-    /// Returns whether no packet waits in a bin (a batch for a device) and none is in flight.
+    /// Returns whether no packet waits in a batch and none is in flight.
     pub(crate) fn is_empty(&self) -> bool {
         self.devices.iter().all(WorkerDevice::is_empty)
     }
 
-    /// Replaces the streams of all packers. A packer fills bins (batches of packets), and a stream
-    /// is one of its inputs. The bins must be empty.
+    /// Replaces the inputs of all packers, which put packets into batches. The batches must be
+    /// empty.
     ///
     /// # Errors
-    /// If a packer cannot distinguish that many streams.
+    ///
+    /// If a packer cannot distinguish that many inputs.
     pub(crate) fn set_streams(&mut self, streams: &[Stream]) -> Result<(), Error> {
         self.devices.iter_mut().try_for_each(|device| Ok(device.packer.set_streams(streams)?))
     }
 
-    /// Chooses the device for the next chunk (batches of packets) of `function`. Returns whether
-    /// the choice changed. It never changes for a function with only one device.
+    /// Chooses the device for the next submission of `function`. Returns whether the choice
+    /// changed. It never changes for a function with only one device.
     pub(crate) fn balance(&mut self, core: &Core, function: usize) -> bool {
         let allowed = self.placement.allowed(function);
         if allowed.len() < 2 {
@@ -108,12 +109,13 @@ impl Collect {
         self.placement.place(function, device)
     }
 
-    /// Submits the chunk (a set of packet batches) that is being filled to `device`. Returns false
-    /// if no packets wait, or if no other chunk is free to be filled. If the device rejects the
-    /// chunk, the worker stops using the device, and the packets wait for the CPU.
+    /// Submits the current batches to `device`. Returns false if no packets wait, or if no empty
+    /// submission is left to fill next. If the device rejects the batches, the worker stops using
+    /// the device, and the packets wait for the CPU.
     ///
     /// # Errors
-    /// If the CPU rejected the chunk, or the chunk was invalid.
+    ///
+    /// If the CPU rejected the batches, or the submission was invalid.
     pub(crate) fn submit(&mut self, core: &mut Core, device: usize, now_ns: u64) -> Result<bool, Error> {
         let Core { plan, region, counts, observer, .. } = core;
         let WorkerDevice { id, packer, lane, load } = &mut self.devices[device];
@@ -134,8 +136,8 @@ impl Collect {
         Ok(true)
     }
 
-    /// Returns the next chunk that `device` has finished, and counts the processing time of its
-    /// bins. If the device failed to finish chunks, the packets in them are dropped.
+    /// Returns the next submission that `device` has finished, and counts the processing time of
+    /// its batches. If the device failed to finish submissions, the packets in them are dropped.
     ///
     /// # Errors
     /// If the CPU failed, or the worker has no usable buffer left.
@@ -164,9 +166,9 @@ impl Collect {
         }
     }
 
-    /// Completes the bin (batch of packets) with this `index` in the chunk that [`Collect::poll`]
-    /// returned last. Counts its packets, and lets their function finish them on the CPU.
-    /// Afterwards, [`Collect::done`] returns the packets.
+    /// Completes the batch with this `index` in the submission that [`Collect::poll`] returned
+    /// last. Counts its packets, and lets their function finish them on the CPU. Afterwards,
+    /// [`Collect::done`] returns the packets.
     pub(crate) fn complete(
         &mut self,
         core: &mut Core,
@@ -197,14 +199,14 @@ impl Collect {
         self.completion.done.push((function, range));
     }
 
-    /// Returns a run of packets of the bin (batch) that was completed last. The result contains the
-    /// last function that processed the run, and its position in the chunk. Returns `None` if
-    /// `index` is beyond the last run.
+    /// Returns a run of packets of the batch that was completed last. The result contains the last
+    /// function that processed the run, and the position of the run in the submission. Returns
+    /// `None` if `index` is beyond the last run.
     pub(crate) fn done(&self, index: usize) -> Option<(usize, Range<usize>)> {
         self.completion.done.get(index).cloned()
     }
 
-    /// Takes back a chunk whose packets have been completed, so that it can be filled again.
+    /// Takes back a submission whose packets have been completed, so that it can be filled again.
     pub(crate) fn give_back(&mut self, core: &mut Core, device: usize, chunk: Chunk) {
         let WorkerDevice { packer, lane, .. } = &mut self.devices[device];
         packer.give_back(chunk);
@@ -213,20 +215,20 @@ impl Collect {
         core.counts.set(core.plan.layout.device(device, DEVICE_MOVED_BACK), back);
     }
 
-    /// Returns whether packets of an unused device wait for room in the bins (batches) of the CPU.
+    /// Returns whether packets of an unused device wait for room in the batches for the CPU.
     pub(crate) fn has_stranded(&self) -> bool {
         !self.stranded.is_empty()
     }
 
-    /// Moves the packets of unused devices into bins (batches of packets) of the CPU. Returns false
-    /// if the bins are full and packets remain. The packets may be moved in any order, because
+    /// Moves the packets of unused devices into batches for the CPU. Returns false if the batches
+    /// are full and packets remain. The packets may be moved in any order, because
     /// [`Order`](crate::path::order::Order) restores the arrival order.
     #[cold]
     pub(crate) fn requeue(&mut self, core: &mut Core, now_ns: u64) -> bool {
         let WorkerDevice { id, packer, .. } = &mut self.devices[LAST_RESORT];
         while let Some((bin, packet, parameter)) = self.stranded.front() {
-            // Each function has a stream (an input of the packer) with the number of the function.
-            // This stream accepts packets of all classes.
+            // Each function has an input of the packer with the number of the function. This input
+            // accepts packets of all classes.
             if packer.insert(now_ns, bin.instance, bin.variant, packet, *parameter) == Insert::Refused {
                 return false;
             }
@@ -247,16 +249,16 @@ impl Collect {
 
 /// Handling of failed and lost devices. The table in `place/failover.rs` lists all cases.
 impl Collect {
-    /// Handles a chunk that `device` rejected. The worker stops using the device, and the packets
-    /// of the chunk wait for the CPU.
+    /// Handles a submission that `device` rejected. The worker stops using the device, and the
+    /// packets of the submission wait for the CPU.
     ///
     /// # Errors
-    /// If the device is the CPU, or the chunk was invalid.
+    /// If the device is the CPU, or the submission was invalid.
     #[cold]
     fn reject(&mut self, core: &mut Core, device: usize, rejected: Rejected, now_ns: u64) -> Result<(), Error> {
         let Rejected { chunk, error } = rejected;
-        // An invalid chunk is a bug of the program and not a fault of the device. The CPU has no
-        // replacement, so its faults are errors too.
+        // An invalid submission is a bug of the program and not a fault of the device. The CPU has
+        // no replacement, so its faults are errors too.
         if device == LAST_RESORT || matches!(error, DeviceError::Chunk { .. }) {
             return Err(Error::Device(error));
         }
@@ -268,7 +270,8 @@ impl Collect {
         Ok(())
     }
 
-    /// Handles the failure of `device` to finish chunks, and drops the packets in these chunks.
+    /// Handles the failure of `device` to finish submissions, and drops the packets in these
+    /// submissions.
     ///
     /// # Errors
     /// If the device is the CPU, or the worker has no usable buffer left.
@@ -331,9 +334,8 @@ impl Collect {
         }
     }
 
-    /// Empties the bins (batches of packets) of a device that is no longer used. Their packets then
-    /// wait for the CPU. The packer can release its last chunk, because the chunk that reported the
-    /// loss is free again.
+    /// Empties the batches for a device that is no longer used. Their packets then wait for the
+    /// CPU.
     fn strand_bins(&mut self, device: usize, now_ns: u64) {
         while self.placement.is_lost(device)
             && let Some(chunk) = self.devices[device].packer.take(now_ns)
@@ -348,7 +350,7 @@ impl Collect {
     }
 }
 
-/// Returns all packets of a chunk, each with its bin (batch) and its kernel parameter.
+/// Returns all packets of a submission, each with its batch and its kernel parameter.
 fn packets(chunk: &Chunk) -> impl Iterator<Item = (Bin, Descriptor, u64)> {
     chunk.bins.iter().flat_map(|bin| {
         let range = chunk.range(bin);

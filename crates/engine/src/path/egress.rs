@@ -143,9 +143,8 @@ impl Egress {
     /// `departing` if the sender thread has no room for them. Returns how many packets the ports
     /// accepted and refused since the last call.
     ///
-    /// `settled` is a sequence number. All packets of this worker with a lower number are in one of
-    /// these states: they have left, are in `departing`, are with the sender thread, or are
-    /// dropped.
+    /// Every packet of this worker with a sequence number below `settled` has left, is dropped, is
+    /// in `departing`, or is with the sender thread.
     pub(crate) fn send(&mut self, region: &mut Region, departing: &mut Departing, settled: u64) -> Result<Sent, Error> {
         match self {
             Self::Own(queues) => {

@@ -1,5 +1,5 @@
 //! Feed: collects the packets of each function and prepares them for the function's kernel. Then
-//! puts them into bins (batches of packets) of a device.
+//! puts them into batches for a device.
 
 use godwit_abi::Outcome;
 use godwit_function::{HostHalf, PreviousOutcome, Step, Work, WorkColumns};
@@ -11,15 +11,15 @@ use crate::path::core::{Core, Iteration};
 use crate::path::device::WorkerDevice;
 use crate::path::partition::Group;
 
-/// Minimum number of consecutive packets of one variant (kind of processing) that are put into a
-/// bin (a batch of packets) together. Shorter runs are inserted packet by packet.
+/// Minimum number of consecutive packets that are copied into a batch together. They must need the
+/// same kind of processing. Shorter runs are inserted packet by packet.
 const RUN_PACKETS_MIN: usize = 4;
 
 /// Inputs of all functions of a worker.
 pub(crate) struct Feed {
     pub(super) inputs: Vec<Input>,
     /// Packets that a function finished on the CPU before its kernel. They go directly to their
-    /// next stage.
+    /// next function or port.
     pub(crate) done: Done,
     /// Packets that functions created during a change of the function chain. Each packet has the
     /// number of its function and its work for the kernel.
@@ -33,8 +33,8 @@ pub(crate) struct Done {
     pub(crate) outcomes: Vec<Outcome>,
 }
 
-/// Input of a function: its host half (the part that runs on the CPU), and the packets that have
-/// not reached its kernel.
+/// Input of a function: its part that runs on the CPU, and the packets that have not reached its
+/// kernel.
 #[derive(Default)]
 pub(super) struct Input {
     pub(super) host_half: Option<Box<dyn HostHalf>>,
@@ -59,7 +59,7 @@ pub(super) struct Input {
     /// empty if the current function does not read it.
     pub(super) previous_outcomes: Vec<PreviousOutcome>,
     /// Packets that are prepared for the kernel. The packets from index `taken` on are not yet in
-    /// bins (batches for a device).
+    /// batches.
     pub(super) prepared: Vec<Descriptor>,
     work: WorkColumns,
     taken: usize,
@@ -133,8 +133,7 @@ impl Feed {
     /// Prepares the pending packets of `function` for its kernel. These include packets that waited
     /// for their turn in arrival order and are next now.
     ///
-    /// Prepares no packets while earlier prepared packets wait for room in bins (batches for a
-    /// device).
+    /// Prepares no packets while earlier prepared packets wait for room in batches.
     pub(crate) fn prepare(&mut self, core: &mut Core, function: usize, iteration: &Iteration) {
         let input = &mut self.inputs[function];
         if let Some(gate) = core.plan.stages[function].gate {
@@ -159,9 +158,9 @@ impl Feed {
         core.observer.prepared(&core.plan, function, &input.prepared, &input.work);
     }
 
-    /// Puts prepared packets of `function` into bins (batches of packets) of `device`. Packets that
-    /// need no kernel go to [`Feed::done`] instead. The result states how many packets were taken,
-    /// and whether the chunk is full.
+    /// Puts prepared packets of `function` into batches for `device`. Packets that need no kernel
+    /// go to [`Feed::done`] instead. The result states how many packets were taken, and whether the
+    /// submission is full.
     pub(crate) fn pack(&mut self, core: &mut Core, function: usize, device: &mut WorkerDevice, now_ns: u64) -> Packed {
         let Self { inputs, done, .. } = self;
         let input = &mut inputs[function];
@@ -180,13 +179,13 @@ impl Feed {
 pub(crate) struct Packed {
     /// Number of packets that were taken from the input of the function.
     pub(crate) packets: usize,
-    /// Whether the chunk (the bins of one launch) is full, so that packets may remain.
+    /// Whether the submission is full. The function may then have packets left.
     pub(crate) is_full: bool,
 }
 
 impl Input {
-    /// Puts packets into bins (batches for a device). The function does not prepare its packets on
-    /// the CPU, so all of them have the same variant (kind of processing).
+    /// Puts packets into batches. The function does not prepare its packets on the CPU, so all of
+    /// them need the same kind of processing.
     fn pack_direct(&mut self, core: &mut Core, function: usize, device: &mut WorkerDevice, now_ns: u64) -> bool {
         let variant = core.plan.stages[function].function.variant();
         while self.taken < self.prepared.len() {
@@ -202,8 +201,8 @@ impl Input {
         false
     }
 
-    /// Puts packets into bins (batches for a device) after the function has prepared them on the
-    /// CPU. Consecutive packets that go to the same bin are inserted together.
+    /// Puts packets into batches after the function has prepared them on the CPU. Consecutive
+    /// packets that go to the same batch are inserted together.
     fn pack_prepared(
         &mut self,
         core: &mut Core,
@@ -245,8 +244,8 @@ fn is_full(insert: Insert) -> bool {
     matches!(insert, Insert::ChunkFull | Insert::Refused)
 }
 
-/// Returns the stream (the input of the packer) of the first packet, and the number of consecutive
-/// packets with this stream. Usually, all packets have the same stream.
+/// Returns the packer input for the first packet, and the number of consecutive packets with the
+/// same input. Usually, all packets have the same input.
 fn stream_run(core: &Core, function: usize, packets: &[Descriptor]) -> (u16, usize) {
     let Some(streams) = &core.plan.stages[function].streams else { return (function as u16, packets.len()) };
     let stream_of = |packet: &Descriptor| streams[usize::from(core.order.class(packet))];
@@ -302,7 +301,7 @@ mod tests {
 
     #[test]
     fn finished_packets_leave_the_input_without_a_bin() {
-        // All packets bypass IPsec, so the host half finishes them.
+        // All packets bypass IPsec, so the function finishes them on the CPU.
         let ipsec = "kind = \"ipsec\"\n[[function.policy]]\naction = \"bypass\"";
         let text = TWO_FUNCTIONS.replacen("kind = \"echo\"\n    impl = \"scalar\"", ipsec, 1);
         let mut worker =

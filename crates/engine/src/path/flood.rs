@@ -25,8 +25,8 @@ pub(crate) struct Flooder<'a> {
 }
 
 impl Flooder<'_> {
-    /// Appends a copy of the packet to the departing packets of every port in its port set, except
-    /// the ingress port. Returns the number of packets that were appended.
+    /// Appends a copy of the packet to the departing packets of every port in the packet's port
+    /// set, except the ingress port. Returns the number of packets that were appended.
     #[cold]
     pub(crate) fn flood(&mut self, flood: Flood, departure: Departure, outs: &mut [Vec<Departure>]) -> u64 {
         let Departure { descriptor: packet, stamp } = departure;

@@ -13,8 +13,8 @@
 //! returns packets to the loop in this file, which passes them to the next part.
 //!
 //! A worker shares no mutable data with other workers on the packet path. One loop iteration
-//! receives one burst per port and works until nothing moves. An asynchronous device returns its
-//! chunks in later iterations.
+//! receives one burst per port and works until nothing moves. An asynchronous device returns
+//! packets in later iterations.
 
 pub(crate) mod arrange;
 pub(crate) mod chained;
@@ -70,8 +70,9 @@ const IDLE_LOOPS_BEFORE_YIELD: u32 = 64;
 /// Number of idle loop iterations before the worker sleeps, if the configuration allows it. 256
 /// iterations take about as long as the operating system needs to wake a thread.
 const IDLE_LOOPS_BEFORE_SLEEP: u32 = 256;
-/// Number of completed packets after which the worker transmits, even if its chunk contains more.
-/// The packets of a large chunk would otherwise leave the CPU cache before they are transmitted.
+/// Number of completed packets after which the worker transmits, even if its submission contains
+/// more. The packets of a large submission would otherwise leave the CPU cache before they are
+/// transmitted.
 const DEPART_PACKETS: usize = 512;
 
 /// Components and settings from which a worker is built.
@@ -269,8 +270,8 @@ impl Worker {
                         break;
                     }
                     moved = true;
-                    // Each submission changes the load of a device. The device for the next chunk
-                    // of every function is therefore chosen again.
+                    // Each submission changes the load of a device. The device for the next
+                    // submission of every function is therefore chosen again.
                     (0..self.core.plan.stages.len())
                         .for_each(|function| _ = self.collect.balance(&self.core, function));
                 }
@@ -283,8 +284,8 @@ impl Worker {
         }
     }
 
-    /// Moves the packets of a function into bins (batches of packets) until the bins are full.
-    /// Returns whether any packet moved.
+    /// Moves the packets of a function into batches until the batches are full. Returns whether any
+    /// packet moved.
     fn feed_function(&mut self, function: usize, iteration: &Iteration) -> Result<bool, Error> {
         let mut moved = false;
         loop {
@@ -296,8 +297,8 @@ impl Worker {
             if !packed.is_full {
                 return Ok(moved);
             }
-            // A synchronous device finishes the chunk at once, which makes room for more packets.
-            // If the device is asynchronous, the remaining packets wait.
+            // A synchronous device finishes the submission at once, which makes room for more
+            // packets. If the device is asynchronous, the remaining packets wait.
             let submitted = self.submit(device, iteration.now_ns)?;
             let elsewhere = self.collect.balance(&self.core, function);
             if !submitted && !elsewhere {
@@ -308,7 +309,7 @@ impl Worker {
     }
 
     /// Passes the packets that `function` finished on the CPU, before its kernel, to their next
-    /// stage.
+    /// function or port.
     fn route_done(&mut self, function: usize) {
         if self.feed.done.packets.is_empty() {
             return;
@@ -321,16 +322,16 @@ impl Worker {
         feed.done = done;
     }
 
-    /// Submits the chunk (a set of packet batches) that is being filled for `device`. Returns false
-    /// if no packets wait, or if no other chunk is free to be filled.
+    /// Submits the current batches for `device`. Returns false if no packets wait, or if no empty
+    /// submission is left to fill next.
     fn submit(&mut self, device: usize, now_ns: u64) -> Result<bool, Error> {
         let submitted = self.collect.submit(&mut self.core, device, now_ns)?;
         self.requeue(now_ns)?;
         Ok(submitted)
     }
 
-    /// Completes the chunks that `device` has finished or failed to finish. Returns whether there
-    /// was any such chunk.
+    /// Completes the submissions that `device` has finished or failed to finish. Returns whether
+    /// there was any such submission.
     fn fetch(&mut self, device: usize) -> Result<bool, Error> {
         let mut moved = false;
         loop {
@@ -346,14 +347,16 @@ impl Worker {
     /// Moves packets from devices that are no longer used to the CPU.
     fn requeue(&mut self, now_ns: u64) -> Result<(), Error> {
         while self.collect.has_stranded() && !self.collect.requeue(&mut self.core, now_ns) {
-            // The CPU processes a chunk during its submission, so its bins are empty afterwards.
+            // The CPU processes packets while they are submitted, so its batches are empty
+            // afterwards.
             self.collect.submit(&mut self.core, LAST_RESORT, now_ns)?;
             self.fetch(LAST_RESORT)?;
         }
         Ok(())
     }
 
-    /// Completes a chunk that a device has finished, and passes each packet to its next stage.
+    /// Completes a submission that a device has finished, and passes each packet to its next
+    /// function or port.
     fn complete(&mut self, device: usize, mut chunk: Chunk) -> Result<(), Error> {
         let mut completed = 0;
         for index in 0..chunk.bins.len() {
@@ -406,7 +409,7 @@ impl Worker {
     }
 }
 
-/// Passes packets to their next stage, which is a function or a port, or drops them.
+/// Passes packets to their next function or port, or drops them.
 #[inline]
 fn pass_on(core: &mut Core, feed: &mut Feed, exit: &mut Exit, group: Group<'_>) {
     let Group { next, packets, from } = group;

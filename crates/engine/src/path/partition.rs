@@ -1,9 +1,7 @@
-//! Groups the packets of a batch by their next stage, so that packets with the same next stage are
-//! passed on together.
-//!
-//! The next stage of a packet is unpredictable, so the code does not branch on it. A mispredicted
-//! branch costs as much as all other work on a packet. The groups need not keep the arrival order,
-//! because it is restored before functions and ports that require it.
+//! Groups the packets of a batch by their next function or port. The next function of a packet is
+//! unpredictable, so the code does not branch on it. A mispredicted branch costs as much as all
+//! other work on a packet. The groups need not keep the arrival order, because it is restored
+//! before functions and ports that require it.
 
 use godwit_abi::Outcome;
 use godwit_chain::Next;
@@ -13,7 +11,7 @@ use godwit_packet::Descriptor;
 /// the loop over a block of packets needs no bounds checks. The value must be a power of two.
 const BLOCK_PACKETS: usize = 256;
 
-/// Packets with the same next stage.
+/// Packets with the same next function or port.
 #[derive(Clone, Copy)]
 pub(crate) struct Group<'a> {
     pub(crate) next: Next,
@@ -36,7 +34,7 @@ pub(crate) struct Partition {
 }
 
 /// Table of packets with a key and an outcome each. The first `count` entries are in use. The
-/// outcomes are valid only if the packets have any.
+/// outcomes are valid only if the packets come from a function.
 #[derive(Debug)]
 struct Rows {
     count: usize,

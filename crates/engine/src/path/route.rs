@@ -1,5 +1,5 @@
-//! Route: passes packets that a function has completed to their next stage (function or port). The
-//! function, the class of the packet, and the verdict (the result of the function) determine it.
+//! Route: passes packets that a function has completed to their next function or port. The
+//! function, its verdict and the packet's class determine where a packet goes.
 
 use godwit_abi::{Outcome, VERDICT_DROP};
 use godwit_packet::{Descriptor, verdict_of_all};
@@ -7,11 +7,11 @@ use godwit_packet::{Descriptor, verdict_of_all};
 use crate::path::core::Core;
 use crate::path::partition::{Group, Partition};
 
-/// Selects the next stage of completed packets. All its fields are scratch memory.
+/// Selects the next function or port of completed packets. All its fields are scratch memory.
 #[derive(Default)]
 pub(crate) struct Route {
     /// Key of each packet. The lower byte contains the verdict of the function. The upper byte
-    /// contains the packet's class if the next stage depends on it.
+    /// contains the packet's class if the next function or port depends on it.
     keys: Vec<u16>,
     partition: Partition,
 }
@@ -19,7 +19,7 @@ pub(crate) struct Route {
 impl Route {
     /// Counts the outcomes of `function`, and drops the packets for which the outcome is a drop.
     /// Passes all other packets to `send`. Each call of `send` gets packets with the same next
-    /// stage.
+    /// function or port.
     pub(crate) fn decide(
         &mut self,
         core: &mut Core,
@@ -79,7 +79,7 @@ mod tests {
     use crate::path::testing::{FIRST, TWO_FUNCTIONS, worker};
 
     /// Returns a configuration whose first function has drop reasons and two verdicts. The verdicts
-    /// lead to different stages.
+    /// lead to different functions or ports.
     fn configuration() -> String {
         let ipv4 = "kind = \"ipv4\"\n[[function.next_hop]]\nname = \"hop\"\nport = \"right\"\ndestination_mac = \"02:00:00:00:00:01\"\nsource_mac = \"02:00:00:00:00:02\"\n\
                     [[function.route]]\nprefix = \"10.0.0.0/8\"\nnext_hop = \"hop\"\n";

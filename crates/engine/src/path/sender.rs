@@ -41,8 +41,8 @@ pub(crate) struct SenderConfig {
 struct EgressBatch {
     departing: Departing,
     loan: Option<Loan>,
-    /// A sequence number. Once the packets of this batch are transmitted, all packets of the worker
-    /// with a lower sequence number have left.
+    /// Sequence number below which all packets of the worker have left once this batch is
+    /// transmitted.
     settled: u64,
     sent: Sent,
 }

@@ -1,10 +1,9 @@
-//! Chooses the device for the next chunk (packets that are submitted together) of a function that
-//! runs on several devices.
+//! Chooses the device for the next submission of a function that runs on several devices.
 //!
-//! Each worker chooses on its own, from the chunks that it submitted and their completion times. It
-//! takes the device with the shortest expected wait. The CPU is the worker's own core, which also
-//! fills the chunks of all other devices. It therefore processes a chunk itself only if no other
-//! device takes one.
+//! Each worker chooses on its own, from the submissions that it submitted and their completion
+//! times. It takes the device with the shortest expected wait. The CPU is the worker's own core,
+//! which also fills the submissions of all other devices. It therefore processes a submission
+//! itself only if no other device takes one.
 //!
 //! Packets leave in arrival order, and the number of packets in flight is limited. If a slow device
 //! held all of these packets, the core would have to wait for it. If a function also runs on the
@@ -14,11 +13,11 @@
 use crate::place::LAST_RESORT;
 
 /// Weight of the old average in the moving average of the time per packet. The average covers about
-/// the last 8 chunks.
+/// the last 8 submissions.
 const OLD_WEIGHT: f64 = 7.0 / 8.0;
 /// Factor by which the measured time per packet of an idle device shrinks whenever the CPU takes a
-/// chunk instead. The device seems faster over time, so it is tried again. The factor is so close
-/// to 1 that trying a slow device again costs little.
+/// submission instead. The device seems faster over time, so it is tried again. The factor is so
+/// close to 1 that trying a slow device again costs little.
 const IDLE_DECAY: f64 = 511.0 / 512.0;
 
 /// Load of a device by one worker: the worker's packets on the device, and the measured time per
@@ -28,16 +27,16 @@ pub(crate) struct Load {
     /// Number of packets on the device.
     packets: u64,
     /// Average time per packet on the device, in nanoseconds. It is the inverse of the packet rate,
-    /// because several chunks of packets can be on the device at once. The value 0 means that no
-    /// time is measured yet.
+    /// because several submissions can be on the device at once. The value 0 means that no time is
+    /// measured yet.
     packet_ns: f64,
-    /// Start of the current measurement, in nanoseconds. A chunk of packets was completed at this
-    /// time, or was submitted while the device was idle.
+    /// Start of the current measurement, in nanoseconds. A submission was completed at this time,
+    /// or was submitted while the device was idle.
     since_ns: u64,
 }
 
 impl Load {
-    /// Records that a chunk of packets was submitted to the device.
+    /// Records that packets were submitted to the device.
     pub(crate) fn submitted(&mut self, packets: u32, now_ns: u64) {
         if self.packets == 0 {
             self.since_ns = now_ns;
@@ -45,8 +44,7 @@ impl Load {
         self.packets += u64::from(packets);
     }
 
-    /// Records that the device returned a chunk of packets. It does not matter whether the chunk
-    /// succeeded.
+    /// Records that the device returned a submission, with or without success.
     pub(crate) fn returned(&mut self, packets: u32, now_ns: u64) {
         let each_ns = now_ns.saturating_sub(self.since_ns) as f64 / f64::from(packets.max(1));
         let known = self.packet_ns > 0.0;
@@ -55,13 +53,13 @@ impl Load {
         self.since_ns = now_ns;
     }
 
-    /// Returns whether the device may take a further chunk of `chunk` packets, for a function that
-    /// also runs on the CPU. `capacity` is the maximum number of packets in flight. `cpu_packet_ns`
-    /// is the time per packet on the CPU.
+    /// Returns whether the device may take a further submission of `chunk` packets, for a function
+    /// that also runs on the CPU. `capacity` is the maximum number of packets in flight.
+    /// `cpu_packet_ns` is the time per packet on the CPU.
     ///
-    /// The packets on the device may not exceed its share of `capacity`. The share is the device's
-    /// part of the combined packet rate of device and CPU. It is one half until the times of both
-    /// are measured. The first chunk is always allowed.
+    /// The number of packets on the device may not exceed the device's share of `capacity`. The
+    /// share is the device's part of the combined packet rate of device and CPU. It is one half
+    /// until the times of both are measured. The first submission is always allowed.
     fn may_submit(&self, chunk: u32, capacity: usize, cpu_packet_ns: f64) -> bool {
         let known = self.packet_ns > 0.0 && cpu_packet_ns > 0.0;
         let share = if known { cpu_packet_ns / (cpu_packet_ns + self.packet_ns) } else { 0.5 };
@@ -69,7 +67,7 @@ impl Load {
         is_first || (self.packets + u64::from(chunk)) as f64 <= capacity as f64 * share
     }
 
-    /// Records that the CPU took a chunk of packets instead of this device.
+    /// Records that the CPU took a submission instead of this device.
     pub(crate) fn skipped(&mut self) {
         if self.packets == 0 {
             self.packet_ns *= IDLE_DECAY;
@@ -83,21 +81,21 @@ impl Load {
     }
 }
 
-/// A device that may get the next chunk of packets of a function.
+/// A device that may get the next submission of a function.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {
     /// Index of the device.
     pub(crate) device: usize,
     pub(crate) load: Load,
-    /// Maximum number of packets in a chunk.
+    /// Maximum number of packets in a submission.
     pub(crate) chunk_packets: u32,
     /// Whether the batches for the device have room for a packet.
     pub(crate) has_room: bool,
 }
 
-/// Returns the device for the next chunk of packets of a function. It is the device with the
-/// shortest expected wait. The CPU only gets a chunk if no other device takes one. `capacity` is
-/// the worker's maximum number of packets in flight. Returns `None` if no device takes a chunk.
+/// Returns the device for the next submission of a function. It is the device with the shortest
+/// expected wait. The CPU only gets a submission if no other device takes one. `capacity` is the
+/// worker's maximum number of packets in flight. Returns `None` if no device takes a submission.
 pub(crate) fn choose(offers: impl Iterator<Item = Offer> + Clone, capacity: usize) -> Option<usize> {
     let cpu = offers.clone().find(|offer| offer.device == LAST_RESORT);
     let may_submit =
@@ -140,7 +138,7 @@ mod tests {
         let (cpu, slow, fast) = (offer(LAST_RESORT, 1.0, true), offer(1, 30.0, true), offer(2, 10.0, true));
         assert_eq!(chosen(&[cpu, slow, fast]), Some(2));
         assert_eq!(chosen(&[slow, Offer { has_room: false, ..fast }]), Some(1));
-        // The CPU is so fast that the share of each other device is less than a chunk of packets.
+        // The CPU is so fast that the share of each other device is less than a submission.
         let busy = |offer: Offer| Offer { load: Load { packets: 100, ..offer.load }, ..offer };
         assert_eq!(chosen(&[cpu, busy(slow), busy(fast)]), Some(LAST_RESORT));
         assert_eq!(chosen(&[Offer { has_room: false, ..slow }]), None);
@@ -156,7 +154,7 @@ mod tests {
         assert!(slow.may_submit(500, 1000, 0.0) && !slow.may_submit(501, 1000, 0.0));
         // The device is three times as slow as the CPU, so it may hold one fourth of the packets.
         assert!(slow.may_submit(250, 1000, 50.0) && !slow.may_submit(251, 1000, 50.0));
-        // After the CPU took many chunks instead of the device, the device is tried again.
+        // After the CPU took many submissions instead of the device, the device is tried again.
         (0..2000).for_each(|_| slow.skipped());
         assert!(slow.may_submit(900, 1000, 50.0));
     }

@@ -2,10 +2,10 @@
 //! derives it from the function chain. `path/chained.rs` completes the packets that passed it.
 //!
 //! A packet can continue to the next function on the device if both functions are placed there. The
-//! next function must need nothing from the CPU. It has no host half (a part that runs on the CPU)
-//! and no gate, where packets wait for arrival order. It also may not write the whole buffer. The
-//! host half of the first function must also accept that it sees the packet only after the return
-//! of the packet. All other packets return to the worker after each function.
+//! next function must need nothing from the CPU. It has no part that runs on the CPU, does not
+//! require arrival order, and does not write the whole buffer. The first function must accept that
+//! its part on the CPU sees the packet only after the device returns it. All other packets return
+//! to the worker after each function.
 
 use std::ops::Range;
 
@@ -110,9 +110,8 @@ pub(crate) fn device_chain(chain: &Chain, number: u64, context: ChainContext<'_>
             && contract.writes_bytes != Contract::ALL
     };
     let is_target = |function: usize| can_continue_to(function) && (1..u16::MAX).contains(&chain.ranks()[function]);
-    // This closure returns all pairs of a packet class and a verdict (result) of a function. The
-    // casts below cannot truncate these numbers, because the function chain limits them in the same
-    // way.
+    // This closure returns all pairs of a packet class and a verdict of a function. The casts below
+    // cannot truncate these numbers, because the function chain limits them in the same way.
     let verdicts_of = |function: usize| {
         let verdicts = contract(function).verdicts.len();
         (0..classes).flat_map(move |class| (0..verdicts).map(move |verdict| (class, verdict)))
@@ -152,21 +151,20 @@ pub(crate) fn device_chain(chain: &Chain, number: u64, context: ChainContext<'_>
     result
 }
 
-/// Streams of the packers. A packer puts packets into batches for a device, and a stream is one of
-/// its inputs. Each function has one stream, which has the number of the function. If the next
-/// function on the device depends on the class of the packet, each further class has its own
-/// stream.
+/// Inputs of the packers, which put packets into batches for a device. Each function has one input,
+/// which has the number of the function. If the next function on the device depends on the class of
+/// the packet, each further class has its own input.
 pub(crate) struct Streams {
     pub(crate) streams: Vec<Stream>,
-    /// For each function, the stream of each packet class. It is `None` if all classes share one
-    /// stream.
+    /// For each function, the packer input of each packet class. It is `None` if all classes share
+    /// one input.
     of_class: Vec<Option<Box<[u16]>>>,
 }
 
 impl Streams {
-    /// Creates the streams. `first_row` is the row of class 0 in the chain table of the devices.
-    /// `depends_on_class` returns whether the path of packets on a device after a function depends
-    /// on the class of the packet.
+    /// Creates the inputs of the packers. `first_row` is the row of class 0 in the chain table of
+    /// the devices. `depends_on_class` returns whether the path of packets on a device after a
+    /// function depends on their class.
     pub(crate) fn new(
         kernels: &[u8],
         classes: usize,
@@ -191,8 +189,8 @@ impl Streams {
         Self { streams, of_class }
     }
 
-    /// Returns the stream of each packet class for `function`. Returns `None` if all classes use
-    /// the stream with the number of the function.
+    /// Returns the packer input of each packet class for `function`. Returns `None` if all classes
+    /// use the input with the number of the function.
     pub(crate) fn of_class(&self, function: usize) -> Option<Box<[u16]>> {
         self.of_class[function].clone()
     }

@@ -163,8 +163,8 @@ impl Devices {
         self.devices.iter().map(|(config, _)| config)
     }
 
-    /// Creates the connections of one worker to all devices. Each connection has a packer, which
-    /// puts packets into batches, and a lane, which submits the batches.
+    /// Creates the connections of one worker to all devices. A connection puts packets into
+    /// batches, and submits the batches to its device.
     pub(crate) fn worker_devices(&self, streams: &[Stream]) -> Result<Vec<WorkerDevice>, Error> {
         let worker_device = |(config, device): &(DeviceConfig, Arc<dyn Device>)| {
             let packer = Packer::with_streams(config.packing.clone(), streams, config.chunks)?;

@@ -7,9 +7,9 @@
 //! | failed | dropped, counted | released | still used; no longer after [`FAILURES_MAX`] failures in a row |
 //! | lost | dropped, counted | quarantined, because the device may still write to them | no longer used |
 //!
-//! Packets in the bins (batches) for a device that is no longer used move to the bins of the CPU.
-//! The CPU is opened on every worker, even if no function is placed on it. A device that is no
-//! longer used gets no new packets, but its packets in flight still return or are lost. Each worker
+//! Packets in the batches for a device that is no longer used move to the batches for the CPU. The
+//! CPU is opened on every worker, even if no function is placed on it. A device that is no longer
+//! used gets no new packets, but its packets in flight still return or are lost. Each worker
 //! detects failures itself, because the workers share nothing while they process packets.
 //!
 //! This file decides which device runs a function. `path/collect.rs` moves the packets.
@@ -17,7 +17,7 @@
 use crate::place::LAST_RESORT;
 
 /// Number of consecutive failures after which a worker stops using a device. In each failure, the
-/// device does not finish a chunk of packets.
+/// device does not finish a submission.
 const FAILURES_MAX: u32 = 3;
 
 /// Assigns functions to devices, and records failures of the devices, for one worker.
@@ -28,7 +28,7 @@ pub(crate) struct Placement {
     /// Devices on which each function may run, as configured. The loss of a device does not change
     /// them.
     allowed: Vec<Box<[usize]>>,
-    /// For each device, the number of chunks of packets that failed since a chunk last succeeded.
+    /// For each device, the number of submissions that failed since a submission last succeeded.
     failures: Vec<u32>,
     /// Devices that this worker no longer uses.
     lost: Vec<DeviceLoss>,
@@ -39,7 +39,7 @@ pub(crate) struct Placement {
 pub(crate) struct DeviceLoss {
     pub(crate) device: usize,
     pub(crate) reason: String,
-    /// Number of packets that this worker dropped because of the loss of the device.
+    /// Number of packets that this worker dropped because the device was lost.
     pub(crate) packets: u64,
 }
 
@@ -84,14 +84,14 @@ impl Placement {
         std::mem::replace(&mut self.current[function], device) != device
     }
 
-    /// Records that `device` finished a chunk of packets.
+    /// Records that `device` finished a submission.
     #[inline]
     pub(crate) fn succeeded(&mut self, device: usize) {
         self.failures[device] = 0;
     }
 
-    /// Records that `device` failed to finish a chunk of packets. Returns whether the worker
-    /// continues to use the device.
+    /// Records that `device` failed to finish a submission. Returns whether the worker continues to
+    /// use the device.
     pub(crate) fn failed(&mut self, device: usize) -> bool {
         self.failures[device] += 1;
         self.failures[device] < FAILURES_MAX

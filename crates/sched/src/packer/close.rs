@@ -1,5 +1,4 @@
-//! Closes a chunk (packets that are submitted together) for submission to a device, and takes
-//! completed chunks back.
+//! Closes a submission before it goes to a device, and takes completed submissions back.
 
 use std::mem;
 
@@ -10,11 +9,11 @@ use crate::chunk::Chunk;
 use crate::cost::CostModel;
 
 impl Packer {
-    /// Closes the filling chunk (packets that are submitted together) and opens the next chunk,
-    /// which first takes packets from the leftover queue. The bins (batches of packets) of the
-    /// closed chunk are sorted by estimated time if the configuration demands it.
+    /// Closes the current submission and opens the next one, which first takes packets from the
+    /// leftover queue. The batches of the closed submission are sorted by estimated time if the
+    /// configuration demands it.
     ///
-    /// Returns `None` if no packet waits or no empty chunk is left.
+    /// Returns `None` if no packet waits or no empty submission is left.
     #[inline(never)]
     pub fn take(&mut self, now_ns: u64) -> Option<Chunk> {
         if self.packets() == 0 {
@@ -28,11 +27,11 @@ impl Packer {
         Some(closed)
     }
 
-    /// Gives a chunk (packets that are submitted together) back to the packer after its packets
-    /// were processed, so that the packer can fill it again.
+    /// Gives a submission back to the packer after its packets were processed, so that the packer
+    /// can fill it again.
     ///
     /// # Panics
-    /// Panics if the chunk does not come from this packer.
+    /// Panics if the submission does not come from this packer.
     #[inline(never)]
     pub fn give_back(&mut self, chunk: Chunk) {
         assert!(
@@ -42,8 +41,8 @@ impl Packer {
         self.free.push(chunk);
     }
 
-    /// Writes an entry for each bin (a batch of packets) of the filling chunk, and frees the labels
-    /// of these bins for new bins.
+    /// Writes an entry for each batch of the current submission, and frees the labels of these
+    /// batches for new batches.
     fn close(&mut self, now_ns: u64) {
         let chunk = &mut self.filling;
         chunk.packets = self.budget - self.room;
@@ -51,8 +50,8 @@ impl Packer {
         chunk.bins.clear();
         let open = self.open as usize;
         for (number, (label, cursor)) in self.labels[..open].iter().zip(&self.cursors[1..]).enumerate() {
-            // No cast truncates a value. `validate` limits the packets of all bins (batches of
-            // packets) to 2^24 and the packets of one bin to 2^16, and lengths have 16 bits.
+            // No cast truncates a value. `validate` limits the packets of all batches to 2^24 and
+            // the packets of one batch to 2^16, and lengths have 16 bits.
             let first = number as u32 * self.config.bin_packets;
             let stream = self.streams[usize::from(label.stream)];
             let bin = Bin {
@@ -84,8 +83,8 @@ impl Packer {
         chunk.bin_bytes.extend(bins.iter().map(bytes));
     }
 
-    /// Puts packets from the leftover queue into bins (batches of packets), before any new packet
-    /// (PIPSEA, figure 6, step 1). Packets that find no bin stay in the queue, in the same order.
+    /// Puts packets from the leftover queue into batches, before any new packet (PIPSEA, figure 6,
+    /// step 1). Packets that find no batch stay in the queue, in the same order.
     fn bin_leftovers(&mut self) {
         let mut unseen = self.leftovers.len();
         while unseen > 0 && self.room > 0 {
@@ -95,18 +94,17 @@ impl Packer {
                 self.leftovers.push_back(packet);
             }
         }
-        // Packets that found no bin (a batch of packets) are now behind the packets that were not
-        // tried. The rotation restores the order of arrival.
+        // Packets that found no batch are now behind the packets that were not tried. The rotation
+        // restores the order of arrival.
         self.leftovers.rotate_left(unseen);
     }
 }
 
-/// Sorts bins (batches of packets) by estimated processing time, longest first, so that the last
-/// bin ends early. PIPSEA (section 3.4) and Graham (SIAM Journal on Applied Mathematics, 1969)
-/// describe this order.
+/// Sorts batches by estimated processing time, longest first, so that the last batch ends early.
+/// PIPSEA (section 3.4) and Graham (SIAM Journal on Applied Mathematics, 1969) describe this order.
 ///
-/// Bins with equal estimates keep the order in which they were opened. The parts of a split bin
-/// stay together, because each part counts with the estimate of the whole bin.
+/// Batches with equal estimates keep the order in which they were opened. The parts of a split
+/// batch stay together, because each part counts with the estimate of the whole batch.
 fn sort_longest_first(bins: &mut [Bin], estimates: &mut Vec<(f64, Bin)>, costs: &CostModel) {
     estimates.clear();
     estimates.extend(bins.iter().map(|bin| (costs.estimate_ns(bin), *bin)));

@@ -32,8 +32,8 @@ fn explain_move(machine: &Machine, goal: &Goal, decision: &Decision, moved: &Mov
     text
 }
 
-/// Returns a sentence about each device that lost work because it was slower than its profile
-/// (measured costs) predicts.
+/// Returns a sentence about each device that lost work because it was slower than its measured
+/// profile predicts.
 fn slow_places(machine: &Machine, moved: &Move) -> String {
     let Some(from) = &moved.from else { return String::new() };
     let places = machine.places.len();
@@ -45,7 +45,7 @@ fn slow_places(machine: &Machine, moved: &Move) -> String {
     moved.slow.iter().filter(lost).map(sentence).collect()
 }
 
-/// Lists the differences between two placements (assignments of functions to devices).
+/// Lists the differences between two placements.
 fn changes(machine: &Machine, from: Option<&Choice>, to: &Choice) -> String {
     let mut list = Vec::new();
     let places = machine.places.len();
@@ -88,7 +88,7 @@ fn changes(machine: &Machine, from: Option<&Choice>, to: &Choice) -> String {
     if list.is_empty() { "the same shares".to_owned() } else { list.join(", ") }
 }
 
-/// Returns the index of a device in use whose chunk size (packets per submission) changes.
+/// Returns the index of a device in use whose submission size changes.
 fn chunk_change(machine: &Machine, from: Option<&Choice>, to: &Choice) -> Option<usize> {
     let old = from.map_or(0, |from| from.setting.level);
     to.setting
@@ -97,7 +97,7 @@ fn chunk_change(machine: &Machine, from: Option<&Choice>, to: &Choice) -> Option
         .find(|&place| machine.chunk_packets(place, old) != machine.chunk_packets(place, to.setting.level))
 }
 
-/// Names the devices that sleep after the move but were awake before it.
+/// Names the devices that the move sends to sleep.
 fn asleep(machine: &Machine, from: Option<&Choice>, to: &Choice) -> Option<String> {
     let from = from?;
     let devices = machine.devices.iter().enumerate();
@@ -178,7 +178,7 @@ fn need(machine: &Machine, before: &Prediction) -> String {
     }
 }
 
-/// Describes the predicted use, latency and power after a decision.
+/// Describes the predicted resource use, latency and power after a decision.
 fn state(machine: &Machine, prediction: &Prediction) -> String {
     let mut text = format!("now {:.1} of {} cores", prediction.cores, machine.workers);
     let name = machine.resource_name(prediction.limit);

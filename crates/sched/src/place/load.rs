@@ -4,8 +4,8 @@
 pub const LENGTH_CLASSES: usize = 4;
 /// Longest frame of each length class except the last class, in bytes.
 const CLASS_BYTES_MAX: [u16; LENGTH_CLASSES - 1] = [128, 512, 1024];
-/// Smallest fraction of a function's packets for which the model assumes separate bins (batches of
-/// packets) for a length class.
+/// Smallest fraction of a function's packets for which the model assumes separate batches for a
+/// length class.
 const CLASS_SHARE_MIN: f64 = 0.02;
 /// Fraction of all packets below which a function counts as idle.
 const IDLE_SHARE: f64 = 1e-4;
@@ -50,8 +50,8 @@ impl FunctionLoad {
         Self { pps: count / seconds, bytes: bytes as f64 / count, classes: packets.map(|each| each as f64 / count) }
     }
 
-    /// Returns the smallest number of bins that the packets of one variant need. Each length class
-    /// in use needs its own bin (batch of packets).
+    /// Returns the smallest number of batches that packets of one kind of processing need. Each
+    /// length class in use needs its own batch.
     pub(super) fn labels(&self) -> f64 {
         self.classes.iter().filter(|&&share| share >= CLASS_SHARE_MIN).count().max(1) as f64
     }

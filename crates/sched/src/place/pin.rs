@@ -1,9 +1,9 @@
-//! Placements (assignments of functions to devices) as text, for `godwit policy hold PLACEMENT`.
+//! Placements as text, for `godwit policy hold PLACEMENT`.
 //!
 //! The text lists functions and their devices, such as `tunnel=cuda:0 inspect=25%cpu+75%cuda:0`.
 //! Functions that the text does not name keep their placement. `workers=N`, `feeders=N` and
-//! `level=N` set the number of workers, the number of workers that only feed devices, and the chunk
-//! size.
+//! `level=N` set the number of workers, the number of workers that only feed devices, and the
+//! submission size.
 
 use super::model::Machine;
 use super::placement::{Choice, PlaceSet};

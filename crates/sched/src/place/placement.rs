@@ -1,15 +1,15 @@
-//! Placements (assignments of functions to devices): the result of the planner, and the form that
-//! the search uses.
+//! Defines placements, which assign functions to devices. They are the results of the planner and
+//! of the search.
 
 use super::model::Machine;
 
-/// Set of places (devices in one mode), as a bit mask of their indices. A mode is either to launch
-/// kernels or to run persistent groups of threads.
+/// Set of devices in certain modes, as a bit mask. A device either launches kernels or runs
+/// persistent groups of threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PlaceSet(pub u32);
 
 impl PlaceSet {
-    /// Maximum number of places (devices in one mode).
+    /// Maximum number of devices, if each mode of a device counts.
     pub const PLACES_MAX: usize = 32;
 
     /// Creates the set of the places with the indices `places`.
@@ -54,8 +54,8 @@ impl PlaceSet {
     }
 }
 
-/// The devices in use, the chunk size (packets per submission), the awake workers and their roles.
-/// A setting does not contain the division of packets between devices.
+/// Setting of the machine: the devices in use, the submission size, the awake workers and their
+/// roles. It does not state how packets are divided between devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Setting {
     /// Devices that process packets, each in one mode. They are awake, and all other devices sleep.
@@ -65,25 +65,25 @@ pub struct Setting {
     /// Number of awake workers that only feed devices. The value 0 means that every worker feeds
     /// devices and also runs kernels.
     pub feeders: u16,
-    /// Reduction of the chunk size (packets per submission). Every device except the CPU uses the
-    /// configured size, divided by 4 to the power of `level`.
+    /// Reduction of the submission size. Every device except the CPU uses the configured size,
+    /// divided by 4 to the power of `level`.
     pub level: u8,
 }
 
-/// A placement in the form that the search uses: a setting, and the fraction of each function's
-/// packets that each device receives.
+/// A placement in the form that the search uses: a setting of the machine, and the fraction of each
+/// function's packets that each device receives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
-    /// Devices in use, chunk size (packets per submission), and number and roles of workers.
+    /// Devices in use, submission size, and number and roles of workers.
     pub setting: Setting,
-    /// Fraction of each function's packets on each place (a device in one mode), at index
-    /// `function * places + place`. The fractions of a function add up to 1.
+    /// Fraction of each function's packets for each device and mode, at index `function * places +
+    /// place`. The fractions of a function add up to 1.
     pub shares: Vec<f64>,
 }
 
 impl Choice {
-    /// Returns the set of devices that receive packets of the function `function`. `places` is the
-    /// number of places (devices in one mode) of the machine.
+    /// Returns the devices that receive packets of the function `function`. `places` is the number
+    /// of devices, if each mode of a device counts.
     pub fn used_by(&self, function: usize, places: usize) -> PlaceSet {
         let shares = &self.shares[function * places..][..places];
         PlaceSet::of((0..places).filter(|&place| shares[place] > 0.0))
@@ -101,7 +101,7 @@ impl Choice {
 pub enum Role {
     /// The worker feeds devices, and also runs kernels on its core.
     Any,
-    /// The worker feeds the place (a device in one mode) with this index, and runs no kernels.
+    /// The worker feeds the device and mode with this index, and runs no kernels.
     Feed(usize),
     /// The worker runs kernels on its core, and feeds no device.
     Compute,
@@ -112,24 +112,24 @@ pub enum Role {
 /// Placement of one function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
-    /// Fraction of the function's packets that each place (a device in one mode) receives. The sum
+    /// Fraction of the function's packets that each device receives in each of its modes. The sum
     /// of the fractions is 1.
     pub shares: Vec<f32>,
     /// Additional devices that a worker may use while it is overloaded.
     pub overflow: PlaceSet,
 }
 
-/// Chunk limits and state of one place (a device in one mode).
+/// Limits and state of a device in one mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlaceLimits {
-    /// Packet limit of a chunk (packets that are submitted together).
+    /// Packet limit of a submission.
     pub chunk_packets: u32,
-    /// Longest time that the oldest packet of a chunk (packets that are submitted together) waits
-    /// for the chunk to fill, in nanoseconds.
+    /// Longest time that the oldest packet of a submission waits for the submission to fill, in
+    /// nanoseconds.
     pub deadline_ns: u64,
-    /// Maximum number of chunks (packets that are submitted together) in flight per worker.
+    /// Maximum number of submissions in flight per worker.
     pub chunks: u8,
-    /// Whether the place's device is awake.
+    /// Whether the device is awake.
     pub awake: bool,
 }
 
@@ -140,7 +140,7 @@ pub struct Placement {
     pub number: u64,
     /// Placement of each function.
     pub routes: Vec<Route>,
-    /// Limits of each place (a device in one mode).
+    /// Limits of each device in each mode.
     pub places: Vec<PlaceLimits>,
     /// Role of each worker.
     pub roles: Vec<Role>,

@@ -81,7 +81,7 @@ impl Thesis {
 }
 
 /// Returns all assignments of functions to devices. An assignment uses at most one mode of a
-/// device. Each assignment that uses more than the CPU is returned with three chunk sizes.
+/// device. Each assignment that uses more than the CPU is returned with three submission sizes.
 fn pool(machine: &Machine) -> Vec<Choice> {
     let places = machine.places.len();
     let mut assignments: Vec<Vec<usize>> = vec![Vec::new()];

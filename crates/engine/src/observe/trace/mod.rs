@@ -101,9 +101,9 @@ impl Traces {
         Ok(Trace { traces: Arc::clone(self), session })
     }
 
-    /// Ends a session (a packet trace) if it still runs, and asks the workers to end it too.
-    /// Returns the number of this request, with which the caller can wait for the answers. Returns
-    /// `None` if the session has already ended.
+    /// Ends a trace session that still runs, and asks the workers to end it too. Returns the number
+    /// of this request, with which the caller can wait for the workers. Returns `None` if the
+    /// session has already ended.
     fn end(&self, session: &Arc<Session>) -> Option<u64> {
         let mut current = lock(&self.session);
         current.take_if(|current| Arc::ptr_eq(current, session))?;
@@ -111,7 +111,7 @@ impl Traces {
     }
 }
 
-/// A session is one packet trace: its request, and the packets that were found.
+/// State of one packet trace. It contains the request and the packets that were found.
 #[derive(Debug)]
 struct Session {
     request: Request,
@@ -219,8 +219,8 @@ impl Trace {
         let started = Instant::now();
         let mut kept = lock(&self.session.kept);
         loop {
-            // The end of the workers is checked before the lock is taken. If they have ended, all
-            // packets that they handed over are then visible under the lock.
+            // The code checks whether the workers have ended before it takes the lock. If they have
+            // ended, all packets that they handed over are then visible under the lock.
             drop(kept);
             let have_ended = self.traces.epochs.have_all_ended();
             kept = lock(&self.session.kept);

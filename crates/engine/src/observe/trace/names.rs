@@ -1,4 +1,5 @@
-//! Converts flows, variants, verdicts and drop reasons to the names in a packet trace.
+//! Returns the names that a packet trace uses for flows, kinds of processing, verdicts and drop
+//! reasons.
 
 use std::net::IpAddr;
 
@@ -8,14 +9,14 @@ use super::record::Flow;
 use crate::observe::counters;
 use crate::plan::chain_plan::ChainPlan;
 
-/// Returns the name of a variant of a function's kernel.
+/// Returns the name of a kind of processing of a function's kernel.
 pub(super) fn variant_name(plan: &ChainPlan, function: usize, variant: u8) -> String {
     let variants = plan.stages[function].function.contract().variants;
     variants.get(usize::from(variant)).map_or_else(|| variant.to_string(), |name| (*name).to_owned())
 }
 
-/// Returns the name of a verdict (a result of the function). A verdict that the function does not
-/// declare has the name of the last declared one, as in the counters.
+/// Returns the name of a verdict of a function. If the function does not declare the verdict,
+/// returns the name of its last declared verdict, as in the counters.
 pub(super) fn verdict_name(plan: &ChainPlan, function: usize, verdict: u8) -> String {
     let verdicts = plan.stages[function].function.contract().verdicts;
     verdicts.get(usize::from(verdict)).or(verdicts.last()).map_or_else(String::new, |verdict| verdict.name.to_owned())

@@ -98,14 +98,13 @@ pub struct Step {
     pub kind: StepKind,
 }
 
-/// Kind of a step. Its fields contain functions, devices, ports, classes, verdicts and variants by
-/// name.
+/// Kind of a step. Its fields contain the names of functions, devices, ports, classes and verdicts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the comment of each step describes its fields")]
 pub enum StepKind {
-    /// The packet arrived at its ingress port. The port and the class determine the first stage,
-    /// `next`.
+    /// The packet arrived at its ingress port. The port and the packet's class determine the first
+    /// function or port, `next`.
     Received { class: String, next: Next },
     /// A function created the packet. The packet does not derive from another packet.
     Created { function: String, class: String },
@@ -118,22 +117,22 @@ pub enum StepKind {
     /// A function joined the packet with `held` earlier packets, which it held. `length` is the
     /// length of the joined frame in bytes.
     Joined { function: String, held: u32, length: u16 },
-    /// A function has prepared the packet for its kernel. `variant` is the processing that the
-    /// packet needs, or `None` if it does not need the kernel.
+    /// A function has prepared the packet for its kernel. `variant` is the kind of processing that
+    /// the packet needs. It is `None` if the packet does not need the kernel.
     Prepared { function: String, variant: Option<String> },
-    /// The packet was put into a bin (a batch of packets for one function) of the device.
+    /// The packet was put into a batch for the device.
     Binned { function: String, device: String, variant: String },
-    /// The packet was submitted to the device in a chunk (the bins of one launch). `chunk` is the
-    /// number of this chunk among the chunks of the worker. `bin` is the position of the packet's
-    /// bin, counted from 1. The device starts the bins in this order.
+    /// The packet was submitted to the device. `chunk` is the number of the submission among all
+    /// submissions of the worker. `bin` is the number of the packet's batch in the submission,
+    /// counted from 1. The device starts batches in this order.
     Submitted { device: String, chunk: u64, bin: usize, bins: usize, bin_packets: u16, chunk_packets: u32 },
-    /// The device rejected the chunk that contains the packet. The packet moves to another device.
+    /// The device rejected the submission with the packet. The packet moves to another device.
     NotTaken { device: String },
     /// The device has returned the packet.
     Returned { device: String },
-    /// A function returned a verdict for the packet, which leads to the stage `next`. If
-    /// `on_device` is set, the packet continued on the device. Such a step is recorded when the
-    /// device returns the packet.
+    /// A function returned a verdict for the packet. The verdict leads to the function or port
+    /// `next`. If `on_device` is set, the packet continued on the device. Such a step is recorded
+    /// when the device returns the packet.
     Verdict { function: String, verdict: String, next: Next, on_device: bool },
     /// A copy of the packet leaves by the port.
     Copied { port: String },
@@ -151,7 +150,7 @@ pub enum StepKind {
     Dropped { counter: String, reason: &'static str },
 }
 
-/// Next stage of a packet.
+/// Next function or port of a packet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Next {

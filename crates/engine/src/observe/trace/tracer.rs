@@ -1,8 +1,6 @@
 //! Tracer: chooses packets that arrive at one worker, and records their steps.
 //!
-//! The tracer identifies a packet by its buffer, which the packet owns until it leaves. The order
-//! ring stores packets in arrival order, and several packets can share a slot of this ring. The
-//! slot of a packet therefore serves only as a fast test that the packet is not traced.
+//! The tracer identifies a packet by its buffer, which the packet owns until it leaves.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,31 +19,33 @@ use super::{PACKETS_MAX, Session, Traces, lock};
 use crate::plan::chain_plan::ChainPlan;
 use crate::plan::epoch::WorkerEpoch;
 
-/// Number of counters in the sieve, a fast test for untraced packets. It must be a power of two.
+/// Number of counters in [`Tracer::sieve`]. It must be a power of two.
 const SIEVE_SLOTS: usize = 4096;
-/// Number of arriving packets in a sample. A live trace of dropped packets traces only samples. It
-/// cannot know which packets will be dropped, and tracing all would be slow.
+/// Number of arriving packets in a sample. A live trace of dropped packets traces only samples,
+/// because tracing all packets would be slow.
 const SAMPLE_PACKETS: usize = 32;
 /// Length of the pause after a sample, as a multiple of the sample's duration. The worker traces
 /// nothing during the pause, so a trace costs at most 1/(1 + 24) of the packet rate.
 const PAUSE_FACTOR: u64 = 24;
-/// Range to which the duration of a sample is limited before the pause is computed, in nanoseconds.
-/// The minimum covers the cost of starting and ending a sample. The maximum keeps pauses short at
-/// low packet rates, where the tracer mostly waits for packets.
+/// Limits of the sample's duration for the calculation of the pause, in nanoseconds. The minimum
+/// covers the cost of starting and ending a sample. The maximum keeps pauses short at low packet
+/// rates.
 const SAMPLE_NS: std::ops::RangeInclusive<u64> = 50_000..=1_000_000;
 
 /// Part of a packet trace that runs on one worker.
 pub(crate) struct Tracer {
     /// Whether the tracer looks for matching packets among arriving packets.
     is_choosing: bool,
-    /// Number in the trace, by packet buffer. Copies of a packet have the number of the original.
+    /// Number of each traced packet, by packet buffer. Copies of a packet have the number of the
+    /// original.
     buffers: HashMap<u32, u64>,
     /// Records of the traced packets, by their number in the trace.
     traced: HashMap<u64, TracedPacket>,
-    /// Sieve: number of traced packets and copies, by their slot in the order ring modulo
-    /// [`SIEVE_SLOTS`]. A packet whose count is 0 is not traced.
+    /// Number of traced packets and copies for each slot of the order ring, modulo [`SIEVE_SLOTS`].
+    /// A packet whose count is 0 is not traced, which is a fast test.
     sieve: Box<[u16]>,
-    /// Traced packets about to leave: number in the trace, name of the egress port, bytes.
+    /// Traced packets that are about to leave: packet number, name of the egress port, and frame
+    /// length.
     departing: Vec<(u64, String, u16)>,
     traces: Arc<Traces>,
     worker: usize,
@@ -170,7 +170,8 @@ impl Tracer {
         }
     }
 
-    /// Ends the trace session on this worker. Hands over the records of packets still traced.
+    /// Ends the trace session on this worker. Hands over the records of packets that are still
+    /// traced.
     fn end(&mut self) {
         self.departing.clear();
         for (_, mut traced) in std::mem::take(&mut self.traced) {
@@ -370,7 +371,7 @@ impl Tracer {
         });
     }
 
-    /// Records that packets were put into bins (batches of packets for one function) of a device.
+    /// Records that packets were put into batches for a device.
     #[cold]
     pub(crate) fn binned(
         &mut self,
@@ -387,8 +388,8 @@ impl Tracer {
         });
     }
 
-    /// Records that a chunk (the bins of one launch) was submitted to a device. `number` is the
-    /// number of the chunk among all chunks that this worker submitted to the device.
+    /// Records that packets were submitted to a device. `number` is the number of the submission
+    /// among all submissions of this worker to the device.
     #[cold]
     pub(crate) fn submitted(&mut self, device: &str, number: u64, chunk: &Chunk) {
         for (index, bin) in chunk.bins.iter().enumerate() {
@@ -403,7 +404,7 @@ impl Tracer {
         }
     }
 
-    /// Records that a device rejected a chunk of packets.
+    /// Records that a device rejected a submission.
     #[cold]
     pub(crate) fn rejected(&mut self, device: &str, chunk: &Chunk) {
         for bin in &chunk.bins {
@@ -411,7 +412,7 @@ impl Tracer {
         }
     }
 
-    /// Records that a device has finished a chunk of packets.
+    /// Records that a device has finished a submission.
     #[cold]
     pub(crate) fn returned(&mut self, device: &str, chunk: &Chunk) {
         for bin in &chunk.bins {
@@ -437,7 +438,7 @@ impl Tracer {
         });
     }
 
-    /// Records the verdicts (results) of a function. [`Tracer::dropped`] records dropped packets.
+    /// Records the verdicts of a function. [`Tracer::dropped`] records dropped packets.
     #[cold]
     pub(crate) fn verdicts(
         &mut self,
@@ -518,7 +519,7 @@ impl Tracer {
         }
     }
 
-    /// Records that `copy` was made of a traced packet, to leave by `port`.
+    /// Records that a traced packet was copied to `copy`, which leaves by `port`.
     #[cold]
     pub(crate) fn copied(&mut self, packet: &Descriptor, copy: &Descriptor, port: u8) {
         let (now_ns, port) = (self.now_ns(), self.port(port.into()));
@@ -530,7 +531,7 @@ impl Tracer {
         self.register(copy, number);
     }
 
-    /// Records that the copy of a traced packet for `port` was dropped.
+    /// Records that a copy of a traced packet was dropped. The copy was meant for `port`.
     #[cold]
     pub(crate) fn copy_dropped(&mut self, plan: &ChainPlan, packet: &Descriptor, port: u8, reason: usize) {
         let (now_ns, port) = (self.now_ns(), self.port(port.into()));

@@ -10,12 +10,12 @@ use godwit_packet::{Descriptor, Stamp};
 use super::shared::{Destination, SharedPacket};
 use super::{FLOODED, Flood, GONE, Order, SHARED};
 
-/// Minimum number of packets that are stored in the order ring as a whole range, when they start to
-/// wait for their turn to leave. Fewer packets are stored one by one.
+/// Minimum number of waiting packets that are copied into the order ring as a whole range. Fewer
+/// packets are copied one by one.
 const RANGE_COPY_PACKETS_MIN: usize = 4;
 
 /// Minimum number of consecutive packets for one port that leave as one run. A shorter run usually
-/// ends at a dropped packet. Another loop handles such runs without a branch per packet.
+/// ends at a dropped packet, and a loop without branches handles it.
 const RUN_PACKETS_MIN: usize = 32;
 
 impl Order {

@@ -5,8 +5,7 @@ use godwit_packet::Descriptor;
 use super::Order;
 
 impl Order {
-    /// Records that the packet has passed `progress / 2` gates (points where packets wait for
-    /// arrival order) and is on its way to a function.
+    /// Records that the packet has passed `progress / 2` gates and is on its way to a function.
     #[inline]
     pub(crate) fn advance(&mut self, descriptor: &Descriptor, progress: u8) {
         let slot = self.slot(descriptor);

@@ -56,8 +56,8 @@ pub(crate) struct Order {
     mask: usize,
     /// Number of slots assigned since the start.
     arrived: usize,
-    /// For each gate (a point where packets wait for arrival order), the number of slots that have
-    /// passed it since the start. The last element belongs to the exit, in front of the ports.
+    /// For each gate, the number of ring slots that have passed it since the start. At a gate,
+    /// packets wait for arrival order. The last gate is in front of the ports.
     passed: Vec<usize>,
     progress: Vec<u8>,
     descriptors: Vec<Descriptor>,
@@ -171,8 +171,8 @@ impl Order {
         self.progress[slot] = GONE;
     }
 
-    /// Returns the stamp of a packet (its sequence number and time at its source), and its arrival
-    /// time at the worker in nanoseconds.
+    /// Returns the stamp of a packet, which contains its sequence number and source time. Also
+    /// returns its arrival time at the worker, in nanoseconds.
     #[inline]
     pub(crate) fn stamp_and_arrival(&self, descriptor: &Descriptor) -> (Stamp, u64) {
         let slot = self.slot(descriptor);

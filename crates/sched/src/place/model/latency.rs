@@ -1,4 +1,4 @@
-//! Latency of one function on one device, as a function of the load of the device.
+//! Computes the latency of a packet function on a device from the load of the device.
 
 use super::super::profile::{CurvePoint, Fit};
 
@@ -18,7 +18,7 @@ pub(in super::super) struct Knots {
     pub(super) p99_ns: [f64; USES.len()],
 }
 
-/// Measured latencies for one chunk size and one frame length.
+/// Measured latencies for one submission size and one frame length.
 #[derive(Clone, Debug)]
 pub(in super::super) struct LatencyCurve {
     chunk: f64,
@@ -27,7 +27,7 @@ pub(in super::super) struct LatencyCurve {
 }
 
 impl LatencyCurve {
-    /// Groups measured points by chunk size and frame length. Leaves out groups of one point,
+    /// Groups measured points by submission size and frame length. Leaves out groups of one point,
     /// because they do not show how the latency grows with the load.
     pub(super) fn group(points: &[CurvePoint]) -> Vec<Self> {
         let mut groups: Vec<(u32, u16, Vec<[f64; 3]>)> = Vec::new();
@@ -61,20 +61,20 @@ pub(super) struct Way<'a> {
     pub(super) fit: &'a Fit,
     /// Frame length, in bytes.
     pub(super) bytes: f64,
-    /// Largest number of packets in a chunk (packets that are submitted together).
+    /// Largest number of packets in a submission.
     pub(super) chunk: f64,
     pub(super) deadline_ns: f64,
-    /// Number of chunks (packets that are submitted together) in flight per worker.
+    /// Number of submissions in flight per worker.
     pub(super) chunks: f64,
     /// Time per packet of the scarcest resource that the device needs, in nanoseconds.
     pub(super) packet_ns: f64,
-    /// Number of workers that fill chunks (packets that are submitted together) for the device.
+    /// Number of workers that fill submissions for the device.
     pub(super) lanes: f64,
 }
 
 impl Knots {
-    /// Returns the latencies for a chunk size and a frame length, from the measured curves of the
-    /// nearest chunk size. Returns `None` if there are no curves.
+    /// Returns the latencies for a submission size and a frame length. They come from the curves
+    /// that were measured with the nearest submission size. Returns `None` if there are no curves.
     pub(super) fn measured(curves: &[LatencyCurve], chunk: f64, bytes: f64) -> Option<Self> {
         let distance = |curve: &LatencyCurve| (curve.chunk / chunk).ln().abs();
         let nearest = curves.iter().min_by(|one, two| distance(one).total_cmp(&distance(two)))?.chunk;
@@ -95,11 +95,12 @@ impl Knots {
     }
 
     /// Estimates the latencies of a device without measurements. A latency is the sum of the
-    /// latency of an idle device, the time to fill a chunk, and the wait for earlier chunks.
+    /// latency of an idle device, the time to fill a submission, and the wait for earlier
+    /// submissions.
     ///
-    /// A packet waits for its chunk to fill only if the device is busy. For the 99th percentile,
-    /// the device counts as busy with twice its load. The wait for earlier chunks is the wait in a
-    /// queue with constant service time (M/D/1).
+    /// A packet waits for its submission to fill only if the device is busy. For the 99th
+    /// percentile, the device counts as busy with twice its load. The wait for earlier submissions
+    /// is the wait in a queue with constant service time (M/D/1).
     pub(super) fn estimated(way: &Way<'_>) -> Self {
         let Way { fit, bytes, chunk, deadline_ns, chunks, packet_ns, lanes } = way;
         let trip_ns = fit.trip_ns + fit.trip_byte_ns * bytes;

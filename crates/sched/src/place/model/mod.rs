@@ -1,14 +1,13 @@
 //! Model of one machine: predicts how much of each resource a placement uses.
 //!
-//! Each packet of function f on place p (a device in one mode) needs time of several resources. A
-//! resource is one of:
+//! Each packet of a function on a device needs time of several resources. A resource is one of:
 //!
 //! - the cores of all workers, of the workers that feed devices (`feeders`), or of the workers that
 //!   run kernels
 //! - a device
 //! - one direction of a bus
 //!
-//! With `n` packets per chunk, `m` packets per bin and frames of `l` bytes, a packet needs
+//! With `n` packets per submission, `m` packets per batch and frames of `l` bytes, a packet needs
 //! `chunk_ns / n + packet_ns + bin_ns / m + byte_ns * l` on its device. The core that feeds the
 //! device needs `receive_ns + stream_ns + mixed_ns + host_ns + submit_ns / n` per packet. The use
 //! of a resource is the sum over all packets. A function that runs at the same time on the same
@@ -61,8 +60,8 @@ pub enum ModelError {
     Empty,
 }
 
-/// A place of the configuration: a device in one mode. A mode is either to launch kernels or to run
-/// persistent groups of threads.
+/// A configured device in one mode. It either launches kernels or runs persistent groups of
+/// threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlaceSetup {
     /// Name of the device and its mode in placements and messages, such as `cuda:0` or
@@ -72,14 +71,13 @@ pub struct PlaceSetup {
     pub device: String,
     /// Whether the device runs persistent groups, which wait for packets instead of being launched.
     pub persistent: bool,
-    /// Configured packet limit of a chunk (packets that are submitted together).
+    /// Configured packet limit of a submission.
     pub chunk_packets: u32,
-    /// Packet limit of a bin (a batch of packets for one function).
+    /// Packet limit of a batch.
     pub bin_packets: u32,
-    /// Longest time that a chunk (packets that are submitted together) waits for more packets, in
-    /// nanoseconds.
+    /// Longest time that a submission waits for more packets, in nanoseconds.
     pub deadline_ns: u64,
-    /// Maximum number of chunks (packets that are submitted together) in flight per worker.
+    /// Maximum number of submissions in flight per worker.
     pub chunks: u8,
 }
 
@@ -99,11 +97,11 @@ pub struct MachineSetup {
     pub workers: u16,
     /// Functions.
     pub functions: Vec<FunctionSetup>,
-    /// Places (devices in one mode). The first place is the CPU.
+    /// Devices in each of their modes. The first entry is the CPU.
     pub places: Vec<PlaceSetup>,
 }
 
-/// A place (a device in one mode) of the model.
+/// A device of the model in one mode.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// Configuration of the device in this mode.
@@ -131,7 +129,7 @@ pub(super) struct PowerModel {
     pub(super) wake_ns: f64,
 }
 
-/// Costs of one function on one place (a device in one mode).
+/// Costs of one function on one device in one mode.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cost {
     pub(super) fit: Fit,
@@ -157,14 +155,13 @@ pub struct Machine {
     /// Devices that the configuration allows for each function and that have measured costs, each
     /// in one mode.
     pub allowed: Vec<PlaceSet>,
-    /// Places (devices in one mode). The first place is the CPU.
+    /// Devices in each of their modes. The first entry is the CPU.
     pub places: Vec<Place>,
     pub(super) devices: Vec<ModelDevice>,
     pub(super) buses: Vec<ModelBus>,
     pub(super) cpu_power: Option<PowerModel>,
     pub(super) host: Host,
-    /// Costs of each function on each place (a device in one mode), at index `function * places +
-    /// place`.
+    /// Costs of each function on each device and mode, at index `function * places + place`.
     pub(super) costs: Vec<Cost>,
     /// Relative slowdown of the function `victim` by the function `other` on the same device, at
     /// index `(device * functions + victim) * functions + other`. Device 0 is the CPU. The list is
@@ -174,8 +171,8 @@ pub struct Machine {
     pub(super) noise_cv: f64,
 }
 
-/// Corrections of the predicted values by measured values. Each list has an entry for each function
-/// on each place (a device in one mode), at index `function * places + place`.
+/// Factors that correct predicted values according to measured values. Each list has an entry for
+/// each function on each device and mode, at index `function * places + place`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Corrections {
     /// Ratio of the measured to the predicted time of the device or, on the CPU, of the kernel.
@@ -196,10 +193,10 @@ impl Corrections {
 }
 
 impl Machine {
-    /// Creates the model of a configuration from a profile (measured costs).
+    /// Creates the model of a configuration from a measured profile.
     ///
     /// # Errors
-    /// Fails if a function has no measured costs on any of its places, or if a limit is exceeded.
+    /// Fails if a function has no measured costs on any of its devices, or if a limit is exceeded.
     pub fn new(profile: &Profile, setup: &MachineSetup) -> Result<Self, ModelError> {
         let too_many = |what, count, max| Err(ModelError::TooMany { what, count, max });
         if setup.workers == 0
@@ -288,8 +285,8 @@ impl Machine {
         table.predict(self, choice)
     }
 
-    /// Returns the packet limit of a chunk (packets that are submitted together) on a device. On
-    /// all devices except the CPU, it is the configured limit divided by 4 to the power of `level`.
+    /// Returns the packet limit of a submission on a device. On all devices except the CPU, it is
+    /// the configured limit divided by 4 to the power of `level`.
     pub(super) fn chunk_packets(&self, place: usize, level: u8) -> u32 {
         let setup = &self.places[place].setup;
         match self.places[place].device {

@@ -95,7 +95,7 @@ impl Totals {
         self.values.iter_mut().zip(row).for_each(|(value, add)| *value += add);
     }
 
-    /// Sets the resource use to the sum of `before` and the use of one more function.
+    /// Sets the resource use to `before`, and adds the resources that one more function uses.
     #[inline]
     pub(in super::super) fn set_sum(&mut self, before: &Self, row: &[f64]) {
         let count = self.resources;
@@ -104,8 +104,8 @@ impl Totals {
         }
     }
 
-    /// Adds the resource use that arises because functions on the same device slow each other down.
-    /// `row` returns the resource use of one function.
+    /// Adds the extra resource use of functions that slow each other down on the same device. `row`
+    /// returns the resource use of one function.
     #[inline]
     pub(in super::super) fn interfere<'a>(
         &mut self,

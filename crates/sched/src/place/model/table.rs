@@ -1,5 +1,5 @@
-//! Table of the times and latencies of all functions on all devices, for one load and one setting
-//! (devices in use, chunk size and workers).
+//! Table of the times and latencies of all functions on all devices, for one load and one machine
+//! setting.
 
 use super::super::load::Load;
 use super::super::placement::{Choice, Setting};
@@ -15,8 +15,8 @@ pub(super) const COMPUTE: usize = 1;
 /// Resource index of the first device other than the CPU.
 pub(super) const DEVICES: usize = 2;
 
-/// Use of every resource by every function on every place (a device in one mode). Each value
-/// assumes that one device processes all packets of the function.
+/// Resources that each function uses on each device and mode, if that device processes all packets
+/// of the function.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Table {
     pub(super) setting: Setting,
@@ -25,13 +25,12 @@ pub(in super::super) struct Table {
     /// Used fraction of each resource, at index `(function * places + place) * resources +
     /// resource`.
     rows: Vec<f64>,
-    /// Resources that each place (a device in one mode) uses, as bit masks.
+    /// Resources that each device and mode uses, as bit masks.
     pub(super) masks: Vec<u32>,
-    /// Latency of each function on each place (a device in one mode), at index `function * places +
-    /// place`.
+    /// Latency of each function on each device and mode, at index `function * places + place`.
     pub(super) knots: Vec<Knots>,
-    /// Relative error of the model for each function on each place (a device in one mode), at index
-    /// `function * places + place`.
+    /// Relative error of the model for each function on each device and mode, at index `function *
+    /// places + place`.
     pub(super) errors: Vec<f64>,
     /// Whether each function has packets.
     active: Vec<bool>,
@@ -53,8 +52,7 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Computes the table for a load and a setting (devices, chunk size and workers). Reuses the
-    /// memory of an earlier call.
+    /// Computes the table for a load and a machine setting. Reuses the memory of an earlier call.
     pub(in super::super) fn fill(
         &mut self,
         machine: &Machine,
@@ -155,13 +153,13 @@ impl Table {
         self.errors[way] = (error + corrections.error[way]).max(machine.noise_cv);
     }
 
-    /// Returns the use of all resources by a function if one device processes all of its packets.
+    /// Returns the resources that a function uses if one device processes all of its packets.
     #[inline]
     pub(in super::super) fn row(&self, function: usize, place: usize) -> &[f64] {
         &self.rows[(function * self.places + place) * self.resources..][..self.resources]
     }
 
-    /// Returns the setting (devices, chunk size and workers) for which the table was computed.
+    /// Returns the machine setting for which the table was computed.
     pub(in super::super) fn setting(&self) -> Setting {
         self.setting
     }
@@ -193,8 +191,8 @@ impl Table {
         of_cpu + device.map_or(0.0, |(device, power)| power.busy * row[DEVICES + device])
     }
 
-    /// Computes the factor by which other functions make each function on each place (a device in
-    /// one mode) more expensive. Writes it to `factors` at index `function * places + place`.
+    /// Computes how much other functions raise the cost of each function on each device and mode.
+    /// Writes the factors to `factors` at index `function * places + place`.
     pub(in super::super) fn interference(&self, machine: &Machine, choice: &Choice, factors: &mut [f64]) {
         let functions = machine.functions.len();
         factors.fill(1.0);
@@ -230,7 +228,7 @@ impl Table {
     }
 
     /// Returns the predicted effect of the placement `choice`. The table must have been computed
-    /// for the setting (devices, chunk size and workers) of `choice`.
+    /// for the machine setting of `choice`.
     pub(in super::super) fn predict(&self, machine: &Machine, choice: &Choice) -> Prediction {
         let totals = self.totals(machine, choice);
         let used = |function: usize| choice.used_by(function, self.places);

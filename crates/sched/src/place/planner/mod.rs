@@ -1,9 +1,10 @@
-//! Planner: decides every 10 ms whether another placement (assignment of functions to devices) is
-//! worth a move.
+//! Planner: decides every 10 ms whether another placement of functions on devices is worth a move.
+//!
+//! The planner applies these rules:
 //!
 //! ```text
-//! overloaded, or a place lost ──────────────────────────────────────────> move at once
-//! gain > max(5 %, twice the model's error) ─> for 3 looks ─> after the dwell time ─> move
+//! overloaded, or a device lost ─────────────────────────────────────────> move at once
+//! gain > max(5 %, twice the model's error) ─> for 3 runs ──> after the dwell time ─> move
 //!     (a sleeping device: when the gain pays its wake-up)
 //! otherwise ────────────────────────────────────────────────────────────> stay
 //! ```
@@ -88,8 +89,8 @@ pub struct Observation {
     pub now_ns: u64,
     /// Offered load.
     pub load: Load,
-    /// Measured work of each function on each place (a device in one mode), at index `function *
-    /// places + place`. The list is empty if nothing was measured.
+    /// Measured work of each function on each device and mode, at index `function * places +
+    /// place`. The list is empty if nothing was measured.
     pub measured: Vec<Measured>,
     /// 99th percentile of the latency of each function, in nanoseconds. If the value is 0 or
     /// missing, it was not measured.
@@ -105,7 +106,7 @@ pub struct Observation {
 pub struct PlannerConfig {
     /// Rule by which placements are chosen.
     pub rule: Rule,
-    /// Settings (devices, chunk size and workers) that the search tries.
+    /// Machine settings that the search tries.
     pub grid: Grid,
 }
 
@@ -169,8 +170,8 @@ pub struct Move {
     pub to: Choice,
     /// Load for which the new placement was chosen.
     pub load: Load,
-    /// Devices that are slower than predicted. Each entry contains the index of the place (a device
-    /// in one mode) and its rate relative to the profile (measured costs).
+    /// Devices that are slower than predicted. Each entry contains the index of the device and
+    /// mode, and its rate relative to the measured profile.
     pub slow: Vec<(usize, f64)>,
 }
 
@@ -214,7 +215,7 @@ pub struct Planner {
     /// Highest forecast of about the last second, in packets per second.
     peak_pps: f64,
     tuned_ns: u64,
-    /// Key of the last search problem. The fields `best` and `own` contain the results of this
+    /// Cache key of the last search. The fields `best` and `own` contain the results of this
     /// search.
     key: LoadKey,
     next_key: LoadKey,
@@ -403,8 +404,7 @@ impl Planner {
         GAIN_MIN.max(GAIN_ERRORS * before.error.max(best.error))
     }
 
-    /// Returns the cost of waking the devices again that sleep after a move. The cost is an energy
-    /// and a time.
+    /// Returns the energy and the time that it costs to wake the devices that sleep after a move.
     fn sleep_cost(&self, before: &Prediction, best: &Found) -> SleepCost {
         let Some(current) = &self.current else { return SleepCost::default() };
         let mut cost = SleepCost {

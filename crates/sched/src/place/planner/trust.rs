@@ -12,9 +12,10 @@ const PACKETS_MIN: u64 = 500;
 /// Range of the correction factors. A ratio outside this range means that the profile does not
 /// describe the machine.
 const RANGE: (f64, f64) = (0.5, 2.0);
-/// Time in which a correction without new measurements shrinks to a third, in nanoseconds.
+/// Time in which a correction without new measurements shrinks to a third of its effect, in
+/// nanoseconds.
 const FADE_NS: f64 = 30e9;
-/// Interval between two steps in which corrections fade, in nanoseconds.
+/// Interval at which correction factors without new measurements fade, in nanoseconds.
 const FADE_STEP_NS: u64 = 100_000_000;
 /// Rate relative to the prediction below which a device is not trusted.
 const DISTRUST_BELOW: f64 = 0.8;
@@ -30,13 +31,13 @@ const TRUST_ABOVE: f64 = 0.9;
 const CONFIRMED: f64 = 0.2;
 /// Number of measurements after which a prediction counts as confirmed.
 const CONFIRMATIONS: u32 = 10;
-/// Longest time for which an unused device keeps its correction, in nanoseconds.
+/// Longest time for which the correction factor of an unused device does not fade, in nanoseconds.
 const MEMORY_NS: u64 = 300_000_000_000;
 
 /// Knowledge about one function on one device.
 #[derive(Clone, Copy, Debug, Default)]
 struct Way {
-    /// Number of measurements since the last reset of the correction, up to [`CONFIRMATIONS`].
+    /// Number of measurements since the correction was last reset, up to [`CONFIRMATIONS`].
     confirmations: u32,
     /// Time at which the device became slower than predicted, in nanoseconds, or 0 if it is fast
     /// enough.
@@ -136,8 +137,8 @@ impl Trust {
             }
             for place in choice.used_by(function, places).iter() {
                 let correction = &mut self.corrections.latency[function * places + place];
-                // The prediction already contains the earlier correction, so the ratio is
-                // multiplied by it.
+                // The prediction already contains the earlier correction, so the code multiplies
+                // the ratio by that correction.
                 let ratio = *correction * measured_ns / predicted_ns;
                 *correction = (*correction + WEIGHT * (ratio - *correction)).clamp(RANGE.0, RANGE.1);
             }
@@ -175,8 +176,8 @@ impl Trust {
         PlaceSet::of(failing.map(|(index, _)| index % places))
     }
 
-    /// Returns the rate of a function on a device relative to the profile (measured costs), if the
-    /// device is not trusted. `way` is the index of this pair.
+    /// Returns the rate of a function on a device relative to the measured profile, if the device
+    /// is not trusted. `way` is the index of the function on the device.
     pub(super) fn distrusted(&self, way: usize) -> Option<f64> {
         self.ways[way].distrusted.then(|| 1.0 / self.corrections.cost[way])
     }

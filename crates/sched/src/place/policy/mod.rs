@@ -43,7 +43,7 @@ pub struct Policy {
     pub splits: Splits,
     /// Whether the score depends on latencies.
     pub needs_latency: bool,
-    /// Whether smaller chunks (packets that are submitted together) can improve the score.
+    /// Whether smaller submissions can improve the score.
     pub shrinks_chunks: bool,
     /// Whether fewer awake workers can improve the score.
     pub folds_workers: bool,

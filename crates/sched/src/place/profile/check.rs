@@ -4,7 +4,7 @@ use super::{Curve, Fit, Identity, Pair, Power, Profile, ProfileError};
 
 /// Longest frame, in bytes.
 const FRAME_BYTES_MAX: f64 = 16128.0;
-/// Largest cost per packet or per bin (a batch of packets), in nanoseconds. It equals one second.
+/// Largest cost per packet or per batch, in nanoseconds. It equals one second.
 const COST_NS_MAX: f64 = 1e9;
 /// Largest rate, in million packets per second.
 const MPPS_MAX: f64 = 1e5;

@@ -22,7 +22,8 @@ pub(super) fn fit(points: &[CurvePoint], device: &str) -> Option<Fit> {
     let is_cpu = device == "cpu";
     let chunk = |point: &CurvePoint| 1.0 / f64::from(point.chunk);
     let device_rows = full().map(|point| {
-        // On the CPU, a kernel has no cost per chunk beyond the cost of the chunk's bins (batches).
+        // On the CPU, a kernel has no cost per submission beyond the cost of the submission's
+        // batches.
         let features = [if is_cpu { 0.0 } else { chunk(point) }, 1.0, f64::from(point.bytes)];
         (features, point.device_ns)
     });

@@ -164,7 +164,7 @@ fn launch() -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CurvePoint {
-    /// Packet limit of a chunk (packets that are submitted together).
+    /// Packet limit of a submission.
     pub chunk: u32,
     /// Frame length, in bytes.
     pub bytes: u16,
@@ -211,7 +211,7 @@ fn once() -> u32 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Fit {
-    /// Time of the device per chunk (packets that are submitted together), in nanoseconds.
+    /// Time of the device per submission, in nanoseconds.
     pub chunk_ns: f64,
     /// Time of the device per packet, in nanoseconds. It may be negative if long frames cost more
     /// per byte than short frames.
@@ -221,12 +221,11 @@ pub struct Fit {
     /// Smallest measured time of the device per packet, in nanoseconds. No predicted time is
     /// smaller.
     pub floor_ns: f64,
-    /// Time of the device per bin (a batch of packets for one function), in nanoseconds.
+    /// Time of the device per batch, in nanoseconds.
     pub bin_ns: f64,
     /// Time of a core per packet for feeding the device, in nanoseconds.
     pub host_ns: f64,
-    /// Time of a core per chunk (packets that are submitted together) for feeding the device, in
-    /// nanoseconds.
+    /// Time of a core per submission for feeding the device, in nanoseconds.
     pub submit_ns: f64,
     /// Median latency of an idle device, in nanoseconds.
     pub trip_ns: f64,
@@ -248,7 +247,7 @@ pub struct Pair {
     pub device: String,
     /// Names of the functions.
     pub functions: Vec<String>,
-    /// Packet limit of a chunk (packets that are submitted together).
+    /// Packet limit of a submission.
     pub chunk: u32,
     /// Frame length, in bytes.
     pub bytes: u16,
@@ -275,8 +274,7 @@ pub struct Power {
     /// Power while the device is awake and idle, in watts. For the CPU, it is the power while all
     /// workers spin.
     pub awake: f64,
-    /// Time from waking the device until its first chunk (packets that are submitted together) is
-    /// finished, in microseconds.
+    /// Time from waking the device until its first submission is finished, in microseconds.
     #[serde(default)]
     pub wake_us: f64,
     /// Power under load.
@@ -382,7 +380,7 @@ impl Profile {
         toml::to_string(&complete).map_err(refuse)
     }
 
-    /// Returns the curve (measured costs) of a function on a device in a mode.
+    /// Returns the measured costs of a function on a device in a mode.
     pub fn curve(&self, function: &str, device: &str, mode: &str) -> Option<&Curve> {
         self.curves.iter().find(|curve| curve.function == function && curve.device == device && curve.mode == mode)
     }

@@ -22,8 +22,8 @@ pub(super) struct Eighths {
 #[derive(Debug, Default)]
 struct Options {
     function: usize,
-    /// Number of eighths of the packets that each place (a device in one mode) receives, at index
-    /// `option * places + place`.
+    /// Number of eighths of the packets that each device and mode receives, at index `option *
+    /// places + place`.
     parts: Vec<u8>,
     /// Use of each resource, at index `option * resources + resource`.
     rows: Vec<f64>,

@@ -1,18 +1,20 @@
-//! Settings (devices, chunk size and workers) that the search tries.
+//! Lists the settings of the machine that the search tries. A setting consists of the devices in
+//! use, the submission size and the roles of the workers.
 
 use super::super::placement::{PlaceSet, Setting};
 use super::Problem;
 
-/// Maximum number of settings (devices, chunk size and workers) that are tried one by one.
+/// Maximum number of machine settings that are tried one by one.
 const SETTINGS_MAX: usize = 2_000;
 /// Number of equal parts into which the workers are divided. The search tries multiples of one part
-/// as the number of feeders (workers that only feed devices).
+/// as the number of workers that only feed devices.
 const QUARTERS: u16 = 4;
 
-/// Values that the search tries for the chunk size and the workers of a setting.
+/// Values that the search tries for the submission size and the workers of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// Exponents of the chunk size. The configured size is divided by 4 to the power of each value.
+    /// Exponents of the submission size. The configured size is divided by 4 to the power of each
+    /// value.
     pub levels: Vec<u8>,
     /// Numbers of awake workers that only feed devices, in quarters of all awake workers.
     pub feeder_quarters: Vec<u16>,
@@ -28,8 +30,7 @@ impl Default for Grid {
 }
 
 impl Grid {
-    /// Returns all settings (devices, chunk size and workers) for a search problem, or `None` if
-    /// there are too many settings.
+    /// Returns all machine settings for a search problem, or `None` if there are too many settings.
     pub(super) fn all(&self, problem: &Problem<'_>) -> Option<Vec<Setting>> {
         let machine = problem.machine;
         let mut sets = vec![PlaceSet::default()];
@@ -70,7 +71,7 @@ impl Grid {
         settings
     }
 
-    /// Returns the settings (devices, chunk size and workers) from which a climb starts.
+    /// Returns the machine settings from which a climb starts.
     pub(super) fn starts(&self, problem: &Problem<'_>, current: Option<Setting>) -> Vec<Setting> {
         let machine = problem.machine;
         let mut all = PlaceSet::default();
@@ -87,7 +88,7 @@ impl Grid {
         current.into_iter().chain(fresh).collect()
     }
 
-    /// Returns the settings that differ from `from` in the devices, or in the chunk size and
+    /// Returns the settings that differ from `from` in the devices, or in the submission size and
     /// workers.
     pub(super) fn neighbours(&self, problem: &Problem<'_>, from: Setting) -> Vec<Setting> {
         let machine = problem.machine;

@@ -38,8 +38,8 @@ pub(super) fn solve(problem: &Problem<'_>, table: &Table) -> Option<Choice> {
 }
 
 /// Solves one linear program. The variables are the fractions of each function's packets on each
-/// device. If the capacity is maximised, they are multiplied by the common growth factor of the
-/// load.
+/// device. If the capacity is maximised, the variables are multiplied by the common growth factor
+/// of the load.
 fn program(problem: &Problem<'_>, table: &Table, factors: &[f64], by_power: bool) -> Option<Vec<f64>> {
     let machine = problem.machine;
     let places = machine.places.len();

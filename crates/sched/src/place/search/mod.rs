@@ -1,11 +1,12 @@
 //! Searches the best placement for a load.
 //!
-//! A placement consists of a [setting](Setting) (devices, chunk size and workers) and a division of
-//! each function's packets between the devices. The search tries all settings if there are few
-//! settings, and otherwise climbs from setting to setting. Within a setting, the module `eighths`
-//! tries all divisions in multiples of one eighth, if there are few combinations. Otherwise, a
-//! linear program (`linear`) or single steps (`climb`) find the division. Results are cached for
-//! each load bucket, which is a range of similar loads.
+//! A placement consists of a [setting](Setting) of the machine and a division of each function's
+//! packets between the devices. A setting contains the devices, the submission size and the
+//! workers. If there are few settings, the search tries all of them. Otherwise, it climbs from
+//! setting to setting. Within a setting, the module `eighths` tries all divisions in multiples of
+//! one eighth, if there are few combinations. Otherwise, a linear program (`linear`) or single
+//! steps (`climb`) find the division. Results are cached for each load bucket, which is a range of
+//! similar loads.
 
 mod climb;
 mod eighths;
@@ -21,15 +22,15 @@ use super::policy::{Goal, Score, Splits};
 use eighths::Eighths;
 pub use grid::Grid;
 
-/// Largest number of divisions of packets, in eighths, that are tried one by one within a setting
-/// (devices, chunk size and workers).
+/// Largest number of divisions of packets, in eighths, that are tried one by one within a machine
+/// setting.
 const COMBINATIONS_MAX: usize = 7_000;
-/// Largest number of divisions of packets over all settings (devices, chunk size and workers). If
-/// there are more, the search climbs from setting to setting.
+/// Largest number of divisions of packets over all machine settings. If there are more, the search
+/// climbs from setting to setting.
 const WORK_MAX: usize = 1_000_000;
-/// Largest number of settings (devices, chunk size and workers) that one climb tries.
+/// Largest number of machine settings that one climb tries.
 const CLIMB_SETTINGS: usize = 40;
-/// Number of best settings (devices, chunk size and workers) that a linear program refines.
+/// Number of best machine settings that a linear program refines.
 const REFINED: usize = 3;
 /// Maximum number of cached results. The cache is emptied when it is full.
 const CACHE_MAX: usize = 4096;
@@ -67,7 +68,7 @@ pub(super) struct Problem<'a> {
 }
 
 impl Search {
-    /// Creates a search over the settings (devices, chunk size and workers) of `grid`.
+    /// Creates a search over the machine settings of `grid`.
     pub fn new(grid: Grid) -> Self {
         Self { grid, ..Self::default() }
     }
@@ -122,7 +123,7 @@ impl Search {
         }
     }
 
-    /// Tries all settings (devices, chunk size and workers), and refines the best settings.
+    /// Tries all machine settings, and refines the best settings.
     fn best_of(&mut self, problem: &Problem<'_>, settings: &[Setting], near: Option<&Choice>) -> Option<Found> {
         let mut best: Vec<Found> = Vec::with_capacity(REFINED + 1);
         for &setting in settings {

@@ -53,8 +53,8 @@ pub fn machine(wake: Wake) -> Machine {
     Machine::new(&profile(wake), &setup).expect("complete profile")
 }
 
-/// Returns the settings (devices, chunk size and workers) that simulations try. They are fewer than
-/// the default settings, so that many seeds can be simulated.
+/// Returns the machine settings that simulations try. They are fewer than the default settings, so
+/// that many seeds can be simulated.
 pub fn sim_grid() -> Grid {
     Grid { levels: vec![0, 1], feeder_quarters: vec![0, 1], worker_halvings: vec![0, 1, 2, 3] }
 }

@@ -15,8 +15,7 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// Creates an oracle that chooses from the settings (devices, chunk size and workers) of
-    /// `grid`.
+    /// Creates an oracle that chooses from the machine settings of `grid`.
     pub fn new(grid: Grid) -> Self {
         Self { search: Search::new(grid), last: None }
     }

@@ -1,4 +1,4 @@
-//! Runs one simulation with a trace of loads, a planner and an oracle.
+//! Runs one simulation of a planner and an oracle under a sequence of loads.
 
 use super::super::load::Load;
 use super::super::model::{Corrections, Machine, Table};
@@ -19,11 +19,10 @@ const LATENCY_LOOKS: u64 = 10;
 const NOISE: f64 = 0.01;
 /// Time window for [`Report::starvation`], in runs of the planner. It covers one second.
 const WINDOW: usize = 100;
-/// Time within which a return to the earlier placement counts as an undone move (flap), in
-/// nanoseconds.
+/// Time within which a return to the earlier placement counts as an undone move, in nanoseconds.
 const FLAP_NS: u64 = 250_000_000;
 /// Relative change of the load below which a return to the earlier placement counts as an undone
-/// move (flap).
+/// move.
 const FLAP_LOAD: f64 = 0.1;
 
 /// Configuration of a run.
@@ -35,7 +34,7 @@ pub struct Run<'a> {
     pub goal: Goal,
     /// Rule by which the planner chooses placements.
     pub rule: Rule,
-    /// Settings (devices, chunk size and workers) that the planner and the oracle try.
+    /// Machine settings that the planner and the oracle try.
     pub grid: &'a Grid,
     /// Standard deviation of the true costs around the costs in the profile, as a fraction.
     pub sigma: f64,

@@ -1,5 +1,5 @@
 //! The simulated machine at work: its queues, wake-up times and power. It also simulates that
-//! overloaded workers use additional devices (the reflex).
+//! overloaded workers use additional devices.
 
 use super::super::load::Load;
 use super::super::model::{Corrections, Machine, Prediction};
