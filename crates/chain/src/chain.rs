@@ -1,4 +1,4 @@
-//! Ports, functions and edges of a function chain, and the checked chain.
+//! Defines function chains, which consist of ports, functions and edges.
 
 use std::fmt;
 
@@ -73,8 +73,8 @@ pub enum Warning {
         function: String,
         /// Name of the verdict.
         verdict: String,
-        /// Affected classes. The list is empty if all classes that can reach the function are
-        /// affected.
+        /// Affected classes. The list is empty if all classes whose packets can reach the function
+        /// are affected.
         classes: Vec<String>,
     },
     /// No edge leads to a function.
@@ -174,8 +174,9 @@ impl Chain {
         &self.decider
     }
 
-    /// Returns the rank of each function. Each edge leads to a function with a higher rank. Ranks
-    /// start at 1, because packets that have not visited any function have rank 0.
+    /// Returns the rank of each function in the order of execution. Each edge leads to a function
+    /// with a higher rank. Ranks start at 1, because packets that have not visited any function
+    /// have rank 0.
     pub fn ranks(&self) -> &[u16] {
         &self.ranks
     }

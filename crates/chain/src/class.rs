@@ -1,5 +1,5 @@
-//! Packet classes: rules that match the five-tuple of a packet, and the classifier that applies
-//! them.
+//! Defines the rules that assign packets to classes by their five-tuples, and the classifier that
+//! applies the rules.
 
 mod bulk;
 
@@ -92,8 +92,8 @@ struct Key<A> {
 const HAS_PORTS: u16 = 0x100;
 
 impl Classifier {
-    /// Compiles the rules, which are in order of precedence. A rule with prefixes of both address
-    /// families matches no packet.
+    /// Compiles the rules, which are in order of precedence. A rule with an IPv4 prefix and an IPv6
+    /// prefix matches no packet.
     pub fn new(rules: &[Rule]) -> Self {
         let narrow = |(value, mask): (u128, u128)| (value as u32, mask as u32);
         Self {

@@ -11,9 +11,9 @@
 //! | `names.rs` | suggestions for unknown names |
 //!
 //! A stage is a port or a function. A packet gets its class once, when it arrives. The [`Decider`]
-//! then gives its next function or port: after its port ([`Decider::entry`]), and after each
-//! function ([`Decider::next`]). The packet leaves the chain at a port, at a drop, or at a missing
-//! edge.
+//! then selects its next function or port: after its ingress port ([`Decider::entry`]), and after
+//! each function ([`Decider::next`]). The packet leaves the chain at a port, at a drop, or at a
+//! missing edge.
 //!
 //! The crate has no I/O and no threads, and does not allocate on the packet path.
 //!

@@ -25,8 +25,8 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .filter(|candidate| candidate.len() <= NAME_BYTES_MAX)
         .map(|candidate| {
             let lower = candidate.to_lowercase();
-            // A prefix is accepted too, in both directions, such as `headroom` for
-            // `headroom_bytes`.
+            // A candidate is also accepted if one name is a prefix of the other, such as `headroom`
+            // for `headroom_bytes`.
             let is_prefix =
                 typed.len().min(lower.len()) >= 3 && (lower.starts_with(&typed) || typed.starts_with(&lower));
             (strsim::osa_distance(&typed, &lower), is_prefix, candidate)
@@ -50,8 +50,7 @@ pub fn unknown(what: &str, name: &str, candidates: &[&str]) -> String {
     }
 }
 
-/// Joins names in the form "`a`, `b` or `c`". If there are many names, the list ends with the
-/// number of omitted names.
+/// Joins names in the form "`a`, `b` or `c`". A long list ends with the number of omitted names.
 fn list(names: &[&str]) -> String {
     const SHOWN: usize = 16;
     let quoted: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();

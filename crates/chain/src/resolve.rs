@@ -1,4 +1,5 @@
-//! Resolves the edges of a chain: their precedence, cycles, ranks of functions and reachability.
+//! Resolves the edges of a function chain: determines their precedence, finds cycles, and computes
+//! ranks and reachability of functions.
 
 use std::collections::HashMap;
 
@@ -243,8 +244,8 @@ fn packets_of(edge: &Edge) -> String {
 /// including itself.
 ///
 /// All classes share one graph. An edge a → b for one class and an edge b → a for another class
-/// therefore form a cycle. Packets wait at gates until they are in arrival order, and gates need
-/// one order of all functions.
+/// therefore form a cycle. Packets wait in front of some functions until they are in arrival order,
+/// which requires one order of all functions.
 pub(crate) fn ranks(stages: &Stages, resolved: &Resolved) -> Result<Vec<u16>, Error> {
     let count = stages.functions.len();
     let mut incoming = vec![0usize; count];
@@ -343,8 +344,8 @@ fn reachable_from(stages: &Stages, decider: &Decider, mut todo: Vec<Stage>, clas
     found
 }
 
-/// Returns the probable mistakes in the chain. Mistakes of ports come first, then mistakes of
-/// functions and of edges.
+/// Returns the probable mistakes in the chain. Mistakes that concern ports come first, then
+/// functions, then edges.
 pub(crate) fn warnings(stages: &Stages, edges: &[Edge], resolved: &Resolved, reachable: &[bool]) -> Vec<Warning> {
     let classes = stages.classes.len();
     let mut warnings = Vec::new();

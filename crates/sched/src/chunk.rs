@@ -1,4 +1,4 @@
-//! Submissions: sets of batches that are submitted to a device together.
+//! Defines submissions, which are sets of batches that are submitted to a device together.
 
 use std::ops::Range;
 
@@ -36,8 +36,8 @@ pub struct Chunk {
     pub parameters: Array<u64>,
     /// Result of each packet, which the kernel writes.
     pub outcomes: Array<Outcome>,
-    /// Verdicts that moved each packet from function to function on the device. See `GW_TRAIL_NONE`
-    /// in `kernels/abi/abi.h`.
+    /// For each packet, the verdicts of the functions that processed it on the device, except the
+    /// last one. See `GW_TRAIL_NONE` in `kernels/abi/abi.h`.
     pub trails: Array<u32>,
     /// Whether the device passed packets from function to function by itself. Only then is `trails`
     /// valid.

@@ -2,17 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Smallest width of a length class (a range of frame lengths), in bytes. Narrower classes would
-/// make the table with an entry for each length class too large.
+/// Smallest width of a length class, in bytes. A length class is a range of frame lengths. Narrower
+/// classes would need a table with too many entries.
 const GRANULARITY_BYTES_MIN: u64 = 16;
 /// Largest number of packets in a queue, or in all batches of a submission. The arrays for 2^24
 /// packets occupy half a gigabyte.
 const PACKETS_MAX: u64 = 1 << 24;
-/// Limit for numbers that are stored in 16 bits. They are the number of packets in a batch and the
-/// number of a batch.
+/// Limit for the number of packets in a batch and for the number of batches, which are stored in 16
+/// bits.
 const U16_MAX: u64 = u16::MAX as u64;
 
-/// Number of kinds of processing that a function can have. The number of a kind is a `u8`.
+/// Number of kinds of processing that a function can have. Each kind has a number of 8 bits.
 pub(crate) const VARIANTS: usize = 256;
 
 /// Reason why a packer cannot be created.
@@ -48,8 +48,8 @@ pub enum Error {
         /// Number of configured functions.
         functions: usize,
     },
-    /// The packer has fewer than two submissions. One submission must fill while another submission
-    /// is on the device. The engine causes this error, not the operator.
+    /// The packer needs at least two submissions, because one fills while another is on the device.
+    /// The engine causes this error, not the operator.
     #[error("{chunks} sets of bins: at least 2 are required, one to fill while another is on the device")]
     TooFewChunks {
         /// Requested number of sets.
@@ -82,16 +82,16 @@ pub enum Grouping {
     VariantLength,
 }
 
-/// Tuning parameters of the packer, which collects packets for a device. They are the parameters of
-/// PIPSEA (section 3.6) and the parameters for the deadline.
+/// Tuning parameters of the packer, which collects packets for a device. All except the deadline
+/// come from PIPSEA (section 3.6).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PackerConfig {
     /// Largest number of packets in a submission, 1 to 2^24. It may be less than `bins` times
     /// `bin_packets`, because batches that are not full cost little.
     pub chunk_packets: u32,
-    /// Number of buffer bytes that make a submission full, 1 to 2^32 - 1, or `None` for no limit.
-    /// Large copies to a device are more efficient than small copies.
+    /// Total size of the packet buffers in a full submission, in bytes, 1 to 2^32 - 1. `None` means
+    /// no limit. Large copies to a device are more efficient than small copies.
     pub chunk_bytes: Option<u32>,
     /// Number of batches per submission, 1 to 65535. A batch with several kinds of processing
     /// counts once, although [`Chunk::bins`](crate::Chunk::bins) has one entry per kind.

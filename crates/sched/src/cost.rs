@@ -4,16 +4,16 @@ use godwit_abi::Bin;
 
 use crate::config::VARIANTS;
 
-/// Factor by which the weight of older observations shrinks at each new observation. The model
+/// Factor by which each new observation shrinks the weight of older observations. The model
 /// therefore averages over about the last 64 observations.
 const KEEP: f64 = 1.0 - 1.0 / 64.0;
-/// Frame length that scales byte counts, in bytes. A full batch with frames of this length has the
+/// Frame length by which byte counts are scaled, in bytes. A full batch of such frames has the
 /// scaled byte count 1.
 const FRAME_BYTES: f64 = 1024.0;
 /// Regularisation of the fixed cost, the cost per packet and the cost per byte. It matters while
 /// the observations do not determine all three costs. The value for the cost per byte is the
-/// smallest, so this cost adapts first. The reason is that time grows with the frame length
-/// (PIPSEA, figure 7).
+/// smallest, so this cost adapts first. Time usually grows with the frame length (PIPSEA, figure
+/// 7).
 const STIFFNESS: [f64; 3] = [1e-3, 1e-4, 1e-5];
 
 /// Estimates the processing time of a batch. An estimate is the sum of a fixed cost, a cost per

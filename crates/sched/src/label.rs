@@ -10,7 +10,8 @@ const LABELS_MAX: usize = 1 << 26;
 /// Label of packets that share a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label {
-    /// Input of the packer that contains the packets. A configured function usually has one input.
+    /// Input of the packer to which the packets belong. A configured function usually has one
+    /// input.
     pub stream: u16,
     /// Kind of processing within the function.
     pub variant: u8,
@@ -31,8 +32,8 @@ pub const fn length_class(length_bytes: u16, granularity_bytes: u16) -> u16 {
     length_bytes / granularity_bytes
 }
 
-/// Maps labels to indices in a dense table, without a branch or a division. A label consists of
-/// stream, kind of processing and length class:
+/// Maps labels to indices in a dense table, without a branch or a division. A label consists of a
+/// packer input (stream), a kind of processing and a length class:
 ///
 /// ```text
 /// index = stream * stream_stride + variant * variant_stride + (length * reciprocal >> 32)

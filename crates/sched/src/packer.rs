@@ -1,5 +1,5 @@
-//! Packer: puts packets into batches for a device. The module `close` completes a set of batches
-//! before its submission.
+//! Packer: puts packets into batches for a device. The module `close` prepares full batches for
+//! submission.
 
 mod close;
 
@@ -60,7 +60,7 @@ pub struct Packer {
     /// value 0 means that no batch takes them.
     table: Box<[u16]>,
     /// Position of the next packet in each batch. The index is the batch's number plus 1. The entry
-    /// at index 0 has no room, so a label without a batch needs no separate test.
+    /// at index 0 never has room, so the code need not test whether a label has a batch.
     cursors: Box<[Cursor]>,
     /// Submission that is being filled. Its fields `bins`, `bin_bytes`, `packets` and `closed_ns`
     /// are set when the submission closes.
@@ -70,10 +70,10 @@ pub struct Packer {
     /// Sum of `room` and the number of packets in the current submission.
     budget: u32,
     /// Buffer memory for which the current submission still has room, in units of
-    /// `BUFFER_UNIT_BYTES`. It is the largest number if the submission has no limit.
+    /// `BUFFER_UNIT_BYTES`. Without a limit, the field has the largest possible value.
     units: u64,
 
-    /// Label of each open batch. The packet path does not need it, so it is not part of `cursors`.
+    /// Label of each open batch. Insertions rarely need the label, so it is not part of `cursors`.
     labels: Box<[Label]>,
     /// Number of open batches. Their indices are `0..open`.
     open: u32,
@@ -89,8 +89,7 @@ pub struct Packer {
     config: PackerConfig,
 }
 
-/// A stream of packets, which is one input of the packer. Packets of different streams never share
-/// a batch.
+/// Input of the packer for a stream of packets. Packets of different streams never share a batch.
 ///
 /// A stream contains the packets of one configured function. If a device passes packets from
 /// function to function by itself, a stream contains only those packets that have the same class.
@@ -100,8 +99,8 @@ pub struct Stream {
     pub instance: u16,
     /// Number of the kernel that implements the function.
     pub kernel: u8,
-    /// Row in the device's table of next functions ([`Bin::row`]). Each function and class of
-    /// packets has its own row.
+    /// Row in the device's table of next functions ([`Bin::row`]). Each packet class of a function
+    /// has a separate row.
     pub row: u8,
 }
 
@@ -145,8 +144,7 @@ impl Packer {
         Self::with_streams(config, &(0..).zip(kernels).map(stream).collect::<Vec<_>>(), chunks)
     }
 
-    /// Returns all submissions that the caller has not taken, including the submission that is
-    /// being filled.
+    /// Returns all submissions that the caller has not taken, including the current submission.
     pub fn chunks(&self) -> impl Iterator<Item = &Chunk> {
         std::iter::once(&self.filling).chain(&self.free)
     }
@@ -451,8 +449,8 @@ impl Packer {
         taken
     }
 
-    /// Subtracts the buffer memory of inserted packets from the remaining memory of the current
-    /// submission. Marks the submission as full if nothing remains.
+    /// Reduces the buffer memory that remains in the current submission by the memory of inserted
+    /// packets. Marks the submission as full if nothing remains.
     #[inline]
     fn count_units(&mut self, units: u64) {
         self.units = self.units.saturating_sub(units);

@@ -18,8 +18,8 @@ use crate::config::{PackerConfig, VARIANTS};
 /// configuration does not allow such changes.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    /// For each packet slot: the kind of processing that starts there within a batch, plus 1. The
-    /// value 0 means that the kind does not change.
+    /// For each packet position: the new kind of processing plus 1 if the kind changes there within
+    /// a batch, and 0 otherwise.
     begins: Box<[u16]>,
     /// For each batch: whether its packets need several kinds of processing.
     mixed: Box<[bool]>,

@@ -149,7 +149,7 @@ pub struct PowerReport {
     /// Energy per processed packet, in joules. A packet counts once for each function that
     /// processed it.
     pub joules_per_packet: Option<f64>,
-    /// Energy per submission of packets to the device, in joules.
+    /// Energy per submission to the device, in joules.
     pub joules_per_chunk: Option<f64>,
 }
 

@@ -10,8 +10,8 @@ use crate::cost::CostModel;
 
 impl Packer {
     /// Closes the current submission and opens the next one, which first takes packets from the
-    /// leftover queue. The batches of the closed submission are sorted by estimated time if the
-    /// configuration demands it.
+    /// leftover queue. The batches of the closed submission are sorted by estimated time if this is
+    /// configured.
     ///
     /// Returns `None` if no packet waits or no empty submission is left.
     #[inline(never)]
@@ -41,8 +41,8 @@ impl Packer {
         self.free.push(chunk);
     }
 
-    /// Writes an entry for each batch of the current submission, and frees the labels of these
-    /// batches for new batches.
+    /// Writes an entry for each batch of the current submission, so that packets with the labels of
+    /// these batches open new batches.
     fn close(&mut self, now_ns: u64) {
         let chunk = &mut self.filling;
         chunk.packets = self.budget - self.room;
@@ -104,7 +104,7 @@ impl Packer {
 /// PIPSEA (section 3.4) and Graham (SIAM Journal on Applied Mathematics, 1969) describe this order.
 ///
 /// Batches with equal estimates keep the order in which they were opened. The parts of a split
-/// batch stay together, because each part counts with the estimate of the whole batch.
+/// batch stay together.
 fn sort_longest_first(bins: &mut [Bin], estimates: &mut Vec<(f64, Bin)>, costs: &CostModel) {
     estimates.clear();
     estimates.extend(bins.iter().map(|bin| (costs.estimate_ns(bin), *bin)));

@@ -32,8 +32,7 @@ fn explain_move(machine: &Machine, goal: &Goal, decision: &Decision, moved: &Mov
     text
 }
 
-/// Returns a sentence about each device that lost work because it was slower than its measured
-/// profile predicts.
+/// Returns a sentence about each device that lost work because it was slower than predicted.
 fn slow_places(machine: &Machine, moved: &Move) -> String {
     let Some(from) = &moved.from else { return String::new() };
     let places = machine.places.len();
@@ -151,7 +150,7 @@ fn why_stayed(machine: &Machine, goal: &Goal, decision: &Decision) -> String {
     }
 }
 
-/// Describes the gain of a placement in the terms of the policy, such as watts or latency.
+/// Describes the gain of a placement in the unit of the policy, such as watts or latency.
 fn gain_text(goal: &Goal, gain: f64, before: &Prediction, after: &Prediction) -> String {
     let change = |old: f64, new: f64| ((old - new) / old * 100.0).round();
     if gain.is_infinite() {

@@ -4,13 +4,13 @@
 pub const LENGTH_CLASSES: usize = 4;
 /// Longest frame of each length class except the last class, in bytes.
 const CLASS_BYTES_MAX: [u16; LENGTH_CLASSES - 1] = [128, 512, 1024];
-/// Smallest fraction of a function's packets for which the model assumes separate batches for a
-/// length class.
+/// Smallest fraction of a function's packets in a length class for which the model assumes separate
+/// batches.
 const CLASS_SHARE_MIN: f64 = 0.02;
 /// Fraction of all packets below which a function counts as idle.
 const IDLE_SHARE: f64 = 1e-4;
-/// Ratio between two neighbouring load buckets. The search caches one result for all loads in a
-/// bucket.
+/// Ratio between two neighbouring ranges of loads (buckets). The search caches one result for all
+/// loads in a range.
 pub const BUCKET_RATIO: f64 = 1.05;
 
 /// Returns the length class of a frame of `bytes` bytes.

@@ -65,8 +65,8 @@ pub struct Setting {
     /// Number of awake workers that only feed devices. The value 0 means that every worker feeds
     /// devices and also runs kernels.
     pub feeders: u16,
-    /// Reduction of the submission size. Every device except the CPU uses the configured size,
-    /// divided by 4 to the power of `level`.
+    /// Exponent that reduces the submission size. Every device except the CPU uses the configured
+    /// size, divided by 4 to the power of `level`.
     pub level: u8,
 }
 
@@ -149,9 +149,9 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Creates the placement that `choice` describes. Overloaded workers may use the additional
-    /// devices and workers of `burst`, which is the placement for a larger load. They may use only
-    /// devices in `fast`, which wake up soon enough.
+    /// Creates the placement that `choice` describes. `burst` is the placement for a larger load.
+    /// Overloaded workers may also use its devices and workers, but only devices in `fast`, which
+    /// wake up soon enough.
     pub(super) fn new(machine: &Machine, number: u64, choice: &Choice, burst: &Choice, fast: PlaceSet) -> Self {
         let places = machine.places.len();
         let route = |function: usize| {

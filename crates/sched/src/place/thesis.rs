@@ -14,10 +14,10 @@ use super::policy::{Goal, Splits};
 
 /// Time between two checks of the packet rate, in nanoseconds.
 const PERIOD_NS: u64 = 100_000_000;
-/// Relative change of the packet rate that the monitor ignores.
+/// Largest relative change of the packet rate that does not cause a move.
 const SAME_RATE: f64 = 0.1;
-/// Largest number of configurations in the pool. Further combinations of functions and devices are
-/// left out.
+/// Largest number of configurations that the thesis measures in advance. Further combinations of
+/// functions and devices are left out.
 const POOL_MAX: usize = 4096;
 
 /// State of the thesis's rule between two checks of the packet rate.

@@ -1,6 +1,7 @@
 //! Model of one machine: predicts how much of each resource a placement uses.
 //!
-//! Each packet of a function on a device needs time of several resources. A resource is one of:
+//! A packet that a function processes on a device occupies several resources for some time. A
+//! resource is one of:
 //!
 //! - the cores of all workers, of the workers that feed devices (`feeders`), or of the workers that
 //!   run kernels
@@ -29,8 +30,8 @@ pub use predict::{Prediction, Resource};
 pub(super) use predict::{RESOURCES_MAX, Totals};
 pub(super) use table::Table;
 
-/// Smallest load of a power measurement that the fit of power to load uses, as a fraction of the
-/// device's capacity.
+/// Smallest load of the measurements from which power is predicted, as a fraction of the device's
+/// capacity.
 const POWER_LOAD_MIN: f64 = 0.01;
 
 /// Reason why no model can be made from a profile.
@@ -81,7 +82,7 @@ pub struct PlaceSetup {
     pub chunks: u8,
 }
 
-/// A configured function, and the devices that the configuration allows for it.
+/// A configured function, and the devices on which it may run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionSetup {
     /// Name of the function.
@@ -152,8 +153,8 @@ pub struct Machine {
     pub workers: u16,
     /// Names of the functions.
     pub functions: Vec<String>,
-    /// Devices that the configuration allows for each function and that have measured costs, each
-    /// in one mode.
+    /// For each function, the devices and modes on which it may run and for which the profile has
+    /// costs.
     pub allowed: Vec<PlaceSet>,
     /// Devices in each of their modes. The first entry is the CPU.
     pub places: Vec<Place>,
@@ -175,7 +176,8 @@ pub struct Machine {
 /// each function on each device and mode, at index `function * places + place`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Corrections {
-    /// Ratio of the measured to the predicted time of the device or, on the CPU, of the kernel.
+    /// Ratio of the measured device time to the predicted device time. On the CPU, the kernel time
+    /// counts.
     pub cost: Vec<f64>,
     /// Ratio for the latency.
     pub latency: Vec<f64>,

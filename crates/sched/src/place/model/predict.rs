@@ -1,4 +1,4 @@
-//! Adds up the resource use of all functions, and predicts the effect of a placement.
+//! Predicts the effect of a placement from the resources that all functions use.
 
 use super::super::placement::{PlaceSet, Setting};
 use super::table::{COMPUTE, DEVICES, FEED, Table};
@@ -39,8 +39,8 @@ pub struct Prediction {
     /// 99th percentile of the latency, in nanoseconds. The value is 0 if the caller did not request
     /// it.
     pub p99_ns: f64,
-    /// Total power of all devices that have a power meter, in watts. `None` if no device has a
-    /// meter.
+    /// Total power of all devices that have a power meter, in watts. It is `None` if no device has
+    /// a meter.
     pub watts: Option<f64>,
     /// Number of cores that packets keep busy.
     pub cores: f64,
@@ -78,8 +78,8 @@ pub(in super::super) struct Totals {
     /// Used fraction of each resource, without interference between functions. It grows in
     /// proportion to the load.
     values: [f64; RESOURCES_MAX],
-    /// Additional use of each resource, because functions on the same device slow each other down.
-    /// It grows with the square of the load.
+    /// Extra use of each resource when functions on the same device slow each other down. It grows
+    /// with the square of the load.
     extra: [f64; RESOURCES_MAX],
     resources: usize,
 }
@@ -234,7 +234,7 @@ fn headroom_of(linear: f64, square: f64) -> f64 {
         return 1.0 / linear;
     }
     let root = linear * linear + 4.0 * square;
-    // If functions speed each other up, the use of a resource can stay below 1 for every load.
+    // If functions speed each other up, a resource may never be full.
     if root <= 0.0 { f64::INFINITY } else { 2.0 / (linear + root.sqrt()) }
 }
 

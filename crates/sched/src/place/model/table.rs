@@ -1,5 +1,5 @@
-//! Table of the times and latencies of all functions on all devices, for one load and one machine
-//! setting.
+//! Table of the times and latencies of all functions on all devices, for one load. Devices in use,
+//! submission size and workers are fixed.
 
 use super::super::load::Load;
 use super::super::placement::{Choice, Setting};
@@ -102,8 +102,8 @@ impl Table {
         let mixes = !has_roles && setting.on.contains(0) && setting.on.len() > 1;
         let mixed_ns = if mixes { host.mixed_ns } else { 0.0 };
         let row = &mut self.rows[way * self.resources..][..self.resources];
-        // Time per packet of the scarcest resource, if all units of this resource (such as cores)
-        // work in parallel.
+        // Time per packet on the resource that limits the packet rate. All units of this resource,
+        // such as cores, work in parallel.
         let scarcest_ns;
         let lanes;
         let Some(device) = machine.places[place].device else {
@@ -164,8 +164,8 @@ impl Table {
         self.setting
     }
 
-    /// Returns the resource that becomes more expensive if functions on a device slow each other
-    /// down. It is the device itself or, on the CPU, the cores that run kernels.
+    /// Returns the resource of which functions need more when they slow each other down. It is the
+    /// device itself or, on the CPU, the cores that run kernels.
     pub(in super::super) fn own_resource(&self, machine: &Machine, place: usize) -> usize {
         match machine.places[place].device {
             Some(device) => DEVICES + device,
@@ -174,8 +174,8 @@ impl Table {
         }
     }
 
-    /// Returns the power that a function needs if one device processes all of its packets, in
-    /// watts. Without a power meter, returns the number of cores that the function uses.
+    /// Returns the power in watts that a function needs if one device processes all of its packets.
+    /// Without a power meter, returns the number of cores that the function keeps busy.
     pub(in super::super) fn power_of(&self, machine: &Machine, function: usize, place: usize) -> f64 {
         let row = self.row(function, place);
         let (workers, feeders) = (f64::from(self.setting.workers), f64::from(self.setting.feeders));

@@ -2,11 +2,12 @@
 
 use super::super::load::{FunctionLoad, LENGTH_CLASSES, Load};
 
-/// Number of measurements that the mean covers. The planner measures the load every 10 ms, so the
-/// mean covers 50 ms.
+/// Number of load measurements in the mean. The planner measures the load every 10 ms, so the mean
+/// covers 50 ms.
 const WINDOW: usize = 5;
 
-/// Ratio of the forecast to the latest measured load above which the load counts as falling.
+/// Threshold for the ratio of the forecast to the latest measured load. Above it, the load counts
+/// as falling.
 const FALLING: f64 = 1.1;
 
 /// Sums of one measurement: packets, bytes, and packets of each length class. All sums are per

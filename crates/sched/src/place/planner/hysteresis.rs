@@ -1,4 +1,4 @@
-//! Hysteresis: decides when a better placement is worth a move.
+//! Hysteresis: decides when the planner should move to a better placement.
 
 use super::super::load::Load;
 use super::super::placement::Choice;
@@ -15,11 +15,11 @@ const CHANGED_LOAD: f64 = 0.25;
 const DWELL_MAX_NS: u64 = 5_000_000_000;
 /// Factor by which the required time between two moves grows after each move that was undone.
 const DWELL_GROWTH: u64 = 4;
-/// Time without an undone move after which the required time between two moves is the shortest
-/// again, in nanoseconds.
+/// Time without an undone move after which the planner uses the shortest time between moves again,
+/// in nanoseconds.
 const FORGIVE_NS: u64 = 10_000_000_000;
-/// Relative change of the load below which a return to the earlier placement counts as undoing a
-/// move.
+/// Threshold for the relative change of the load. Below it, a return to the earlier placement
+/// counts as undoing a move.
 const SAME_LOAD: f64 = 0.1;
 /// Time for which a device must be unnecessary before it sleeps, as a multiple of its wake-up time.
 const QUIET_WAKES: f64 = 10.0;
@@ -94,8 +94,8 @@ impl Hysteresis {
         if better_ns < quiet_ns {
             return Some(Wait::Dwell(quiet_ns - better_ns));
         }
-        // The wait ends when the missed saving equals the energy of a wake-up. Waiting this long
-        // costs at most twice the optimum (ski rental problem).
+        // The wait ends when the energy that sleep would have saved equals the energy of a wake-up.
+        // This wait costs at most twice the optimum (ski rental problem).
         let wasted = cost.saved_watts * better_ns as f64 * 1e-9;
         (cost.joules > 0.0 && wasted < cost.joules).then_some(Wait::Unearned(cost.joules - wasted))
     }

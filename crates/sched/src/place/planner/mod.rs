@@ -38,12 +38,11 @@ const TUNING_NS: u64 = 100_000_000;
 const SETTLE_NS: u64 = 300_000_000;
 /// Fill level of a worker's packet ring from which the worker counts as overloaded.
 const BACKLOG: f64 = 0.5;
-/// Packet rate for which the planner chooses the additional devices of overloaded workers, in
-/// packets per second. The exact rate has no effect, because the planner chooses the placement with
-/// the largest capacity.
+/// Assumed packet rate when the planner chooses additional devices for overloaded workers, in
+/// packets per second. The exact rate has no effect.
 const BURST_PPS: f64 = 1e8;
-/// Factor by which the use of the fullest resource may exceed its limit before a placement counts
-/// as overloaded. The planner chooses new placements that stay below the limit.
+/// Factor by which the fullest resource may exceed its limit before a placement counts as
+/// overloaded. New placements must stay below the limit.
 const TOLERANCE: f64 = 1.08;
 /// Largest factor by which load peaks of the last second can raise the forecast.
 const MARGIN_MAX: f64 = 1.1;
@@ -53,7 +52,7 @@ const PEAK_DECAY: f64 = 0.99;
 /// Longest wake-up time of an additional device for overloaded workers, in nanoseconds. The packet
 /// rings of a worker can hold a burst for about this time.
 const OVERFLOW_WAKE_NS: f64 = 1e6;
-/// Step by which the assumed load grows if packet rings are full and the model does not explain it.
+/// Step by which the planner raises the assumed load if packet rings are full unexpectedly.
 const PRESSURE_STEP: f64 = 0.25;
 /// Largest growth of the assumed load, as a fraction of the forecast.
 const PRESSURE_MAX: f64 = 1.0;
@@ -371,8 +370,8 @@ impl Planner {
             self.hysteresis.no_gain();
             return Err(Reason::SmallGain);
         }
-        // A policy about power saves energy by following a falling load. Every other policy gains
-        // little by this, so it waits until the load has stopped falling.
+        // Policies about power save energy if they follow a falling load at once. All other
+        // policies wait until the load has stopped falling.
         if self.goal.policy.splits != Splits::Power && self.forecast.is_falling() {
             self.hysteresis.no_gain();
             return Err(Reason::Falling);
@@ -387,8 +386,8 @@ impl Planner {
     }
 
     /// Returns whether an overload justifies a move at once. If the load has not changed since the
-    /// last move, the packet rings must be full, and the move must gain enough and must not be too
-    /// early.
+    /// last move, further conditions apply: packet rings are full, and the move gains enough and is
+    /// not too early.
     fn is_new_overload(&self, seen: &Observation, before: &Prediction, best: &Found) -> bool {
         let is_worth = best.prediction.headroom > (1.0 + GAIN_MIN) * before.headroom;
         let is_rested = self.hysteresis.rested_ns(seen.now_ns) >= SETTLE_NS;
@@ -422,8 +421,8 @@ impl Planner {
         cost
     }
 
-    /// Returns the devices that must not be used, because they are lost or far too slow. Slow
-    /// devices stay allowed if a function could otherwise run nowhere.
+    /// Returns the devices that must not be used, because they are lost or far too slow. A slow
+    /// device stays allowed if a function can run only there.
     fn excluded(&self, seen: &Observation) -> PlaceSet {
         let failing = self.trust.failing(&self.machine, seen.now_ns).with(seen.lost);
         let remains =
@@ -439,8 +438,7 @@ impl Planner {
     }
 
     /// Returns the load for which the planner chooses a placement. If packet rings are full
-    /// although the model predicts no overload, the model is wrong. The function then increases the
-    /// load step by step.
+    /// although the model predicts no overload, the function raises the assumed load step by step.
     fn expected_load(&mut self, seen: &Observation) -> Load {
         let full = TOLERANCE * self.goal.limits.carry;
         let explained = self.own.is_none_or(|(prediction, _)| prediction.load > full);
@@ -451,8 +449,7 @@ impl Planner {
         }
         let pps = self.forecast.load().pps();
         self.peak_pps = (self.peak_pps * PEAK_DECAY).max(pps);
-        // Policies that let idle workers sleep choose a placement that can also process the last
-        // peak load.
+        // Policies that let idle workers sleep choose a placement with room for the last peak load.
         let margin = if self.goal.policy.folds_workers { (self.peak_pps / pps.max(1.0)).min(MARGIN_MAX) } else { 1.0 };
         self.forecast.load().scaled(margin * (1.0 + self.pressure))
     }

@@ -9,25 +9,24 @@ use super::Observation;
 const WEIGHT: f64 = 0.25;
 /// Smallest number of packets for which a measurement counts.
 const PACKETS_MIN: u64 = 500;
-/// Range of the correction factors. A ratio outside this range means that the profile does not
-/// describe the machine.
+/// Range of the correction factors. Outside this range, the profile does not describe the machine.
 const RANGE: (f64, f64) = (0.5, 2.0);
-/// Time in which a correction without new measurements shrinks to a third of its effect, in
+/// Time in which the effect of a correction shrinks to a third without new measurements, in
 /// nanoseconds.
 const FADE_NS: f64 = 30e9;
 /// Interval at which correction factors without new measurements fade, in nanoseconds.
 const FADE_STEP_NS: u64 = 100_000_000;
-/// Rate relative to the prediction below which a device is not trusted.
+/// Fraction of the predicted rate below which a device is not trusted.
 const DISTRUST_BELOW: f64 = 0.8;
-/// Rate relative to the prediction below which a device is not trusted after a single measurement.
+/// Fraction of the predicted rate below which a single measurement makes a device untrusted.
 const DISTRUST_AT_ONCE: f64 = 0.55;
-/// Rate relative to the prediction below which a device is not used for some time.
+/// Fraction of the predicted rate below which a device is not used for some time.
 const FAILING_BELOW: f64 = 0.3;
 /// Time for which a device must be slower than predicted before it is not trusted, in nanoseconds.
 const DISTRUST_NS: u64 = 1_000_000_000;
-/// Rate relative to the prediction from which a device is trusted again.
+/// Fraction of the predicted rate above which a device is trusted again.
 const TRUST_ABOVE: f64 = 0.9;
-/// Fraction of the profile's error that remains when measurements confirm a prediction.
+/// Fraction of the profile's error that remains after measurements have confirmed a prediction.
 const CONFIRMED: f64 = 0.2;
 /// Number of measurements after which a prediction counts as confirmed.
 const CONFIRMATIONS: u32 = 10;
@@ -69,8 +68,8 @@ impl Trust {
         Self { corrections, ways: vec![Way::default(); ways], interference: vec![1.0; ways], faded_ns: 0 }
     }
 
-    /// Learns from the measurements of the current placement. `table` describes this placement
-    /// under the current load.
+    /// Updates the corrections from measurements of the current placement. `table` contains the
+    /// predictions for this placement.
     pub(super) fn learn(&mut self, machine: &Machine, seen: &Observation, choice: &Choice, table: &Table) {
         if !machine.gamma.is_empty() {
             table.interference(machine, choice, &mut self.interference);

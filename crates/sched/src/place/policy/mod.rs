@@ -1,7 +1,7 @@
-//! Policies: the goals for which placements are chosen, one small file for each goal.
+//! A policy is a goal for which placements are chosen. Each policy has one small file.
 //!
-//! A policy is a pure function from a prediction to a score. To add a policy, copy a file of this
-//! folder, change its score, and add it to [`POLICIES`].
+//! The policy computes a score from a prediction. To add a policy, copy a file of this folder,
+//! change its score, and add it to [`POLICIES`].
 
 mod energy;
 mod hold;
@@ -106,7 +106,7 @@ pub struct Score {
     pub shortfall: f64,
     /// Quantity that the policy minimises. It is not negative.
     pub cost: f64,
-    /// Quantity that decides between equal costs. It is not negative.
+    /// Quantity that decides between two scores with equal costs. It is not negative.
     pub tie: f64,
 }
 

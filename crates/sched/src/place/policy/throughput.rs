@@ -1,4 +1,5 @@
-//! Policy `throughput`: maximises the multiple of the load that a placement can process.
+//! Policy `throughput`: maximises the load that a placement can process, for the present mix of
+//! packets.
 
 use super::{Limits, Policy, Score, Splits};
 use crate::place::Prediction;

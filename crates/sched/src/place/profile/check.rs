@@ -12,8 +12,8 @@ const MPPS_MAX: f64 = 1e5;
 const LATENCY_US_MAX: f64 = 6e7;
 /// Largest power of a device, in watts.
 const WATTS_MAX: f64 = 1e5;
-/// Largest valid increase of a function's cost because of another function on the same device, as a
-/// fraction of the cost.
+/// Largest valid increase of a function's cost, as a fraction, when another function runs on the
+/// same device.
 const GAMMA_MAX: f64 = 10.0;
 
 /// Check of one number, which consists of its key, its value, and the smallest and largest valid

@@ -7,7 +7,8 @@ use super::{CurvePoint, Fit};
 const TAIL: f64 = 2.0;
 /// Load up to which a device counts as idle, as a fraction of its capacity.
 const IDLE_LOAD: f64 = 0.1;
-/// Load from which a point counts as measured at the maximum rate, as a fraction of this rate.
+/// Smallest load, as a fraction of the maximum rate, at which a point counts as measured at that
+/// rate.
 const FULL_LOAD: f64 = 0.99;
 
 /// Fits linear costs to the points that were measured at full load. Returns `None` if there are no
@@ -22,8 +23,7 @@ pub(super) fn fit(points: &[CurvePoint], device: &str) -> Option<Fit> {
     let is_cpu = device == "cpu";
     let chunk = |point: &CurvePoint| 1.0 / f64::from(point.chunk);
     let device_rows = full().map(|point| {
-        // On the CPU, a kernel has no cost per submission beyond the cost of the submission's
-        // batches.
+        // On the CPU, a submission of packets costs nothing beyond its batches.
         let features = [if is_cpu { 0.0 } else { chunk(point) }, 1.0, f64::from(point.bytes)];
         (features, point.device_ns)
     });

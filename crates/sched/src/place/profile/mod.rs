@@ -51,7 +51,7 @@ pub enum ProfileError {
     /// A number is impossible.
     #[error("{location}: {key} = {value} is impossible, it must be {valid}; measure the profile again")]
     Number {
-        /// Name of the table that contains the number, with the table's function and device.
+        /// Table that contains the number: its name, its function and its device.
         location: String,
         /// Key of the number.
         key: &'static str,
@@ -123,8 +123,7 @@ pub struct Profile {
     pub summary: Option<Summary>,
 }
 
-/// Core time that a worker needs for each packet, whichever device processes the packet, in
-/// nanoseconds.
+/// Core time of a worker per packet, in nanoseconds. It does not depend on the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Host {
@@ -223,9 +222,9 @@ pub struct Fit {
     pub floor_ns: f64,
     /// Time of the device per batch, in nanoseconds.
     pub bin_ns: f64,
-    /// Time of a core per packet for feeding the device, in nanoseconds.
+    /// Core time per packet for feeding the device, in nanoseconds.
     pub host_ns: f64,
-    /// Time of a core per submission for feeding the device, in nanoseconds.
+    /// Core time per submission for feeding the device, in nanoseconds.
     pub submit_ns: f64,
     /// Median latency of an idle device, in nanoseconds.
     pub trip_ns: f64,

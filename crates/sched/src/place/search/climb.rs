@@ -1,5 +1,5 @@
-//! Divides the packets of functions between devices in single steps, for policies whose score is
-//! not linear in the fractions of packets.
+//! Divides the packets of functions between devices in single steps. Policies use this search if
+//! their score is not linear in the fractions of packets.
 
 use super::super::model::Table;
 use super::super::placement::Choice;

@@ -147,8 +147,8 @@ impl Eighths {
     }
 }
 
-/// Returns a choice in which the first device of the setting that can run a function processes all
-/// of its packets. This choice applies to functions without packets.
+/// Returns a placement in which each function runs on the first device in use that can run it. This
+/// placement applies to functions without packets.
 pub(super) fn idle_shares(machine: &Machine, setting: Setting) -> Choice {
     let places = machine.places.len();
     let mut shares = vec![0.0; machine.functions.len() * places];

@@ -30,7 +30,7 @@ impl Default for Grid {
 }
 
 impl Grid {
-    /// Returns all machine settings for a search problem, or `None` if there are too many settings.
+    /// Returns all machine settings for a search problem. Returns `None` if there are too many.
     pub(super) fn all(&self, problem: &Problem<'_>) -> Option<Vec<Setting>> {
         let machine = problem.machine;
         let mut sets = vec![PlaceSet::default()];

@@ -22,11 +22,10 @@ use super::policy::{Goal, Score, Splits};
 use eighths::Eighths;
 pub use grid::Grid;
 
-/// Largest number of divisions of packets, in eighths, that are tried one by one within a machine
-/// setting.
+/// Largest number of ways to divide packets that are tried one by one within a machine setting.
 const COMBINATIONS_MAX: usize = 7_000;
-/// Largest number of divisions of packets over all machine settings. If there are more, the search
-/// climbs from setting to setting.
+/// Largest number of ways to divide packets in all machine settings together. If there are more,
+/// the search climbs from setting to setting.
 const WORK_MAX: usize = 1_000_000;
 /// Largest number of machine settings that one climb tries.
 const CLIMB_SETTINGS: usize = 40;

@@ -17,8 +17,8 @@ const ERROR: f64 = 0.03;
 /// State of a sleeping GPU, which determines the time to wake it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// Persistent groups (GPU threads that wait for packets) are parked, and the GPU context stays
-    /// open. Waking the GPU takes 20 us.
+    /// The GPU threads that wait for packets are parked, and the GPU context stays open. Waking the
+    /// GPU takes 20 us.
     Parked,
     /// The GPU context is released. Waking the GPU takes 250 ms.
     Released,

@@ -17,7 +17,8 @@ const PERIOD_NS: u64 = 10_000_000;
 const LATENCY_LOOKS: u64 = 10;
 /// Relative error of a simulated measurement.
 const NOISE: f64 = 0.01;
-/// Time window for [`Report::starvation`], in runs of the planner. It covers one second.
+/// Time window for [`Report::starvation`], as a number of runs of the planner. The window covers
+/// one second.
 const WINDOW: usize = 100;
 /// Time within which a return to the earlier placement counts as an undone move, in nanoseconds.
 const FLAP_NS: u64 = 250_000_000;
@@ -45,14 +46,12 @@ pub struct Run<'a> {
 /// Comparison of the planner with the oracle.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Report {
-    /// Energy that the planner uses beyond the energy of the oracle, as a fraction of the oracle's
-    /// energy.
+    /// Extra energy that the planner uses, as a fraction of the oracle's energy.
     pub joules: f64,
-    /// Packets that the oracle processes beyond the packets of the planner, as a fraction of the
-    /// oracle's packets.
+    /// Packets that only the oracle manages to process, as a fraction of the oracle's packets.
     pub carried: f64,
-    /// Packets that the planner loses beyond the losses of the oracle, as a fraction of the offered
-    /// packets.
+    /// Packets that the planner loses in addition to the oracle's losses, as a fraction of the
+    /// offered packets.
     pub lost: f64,
     /// Relative increase of the planner's latency over the oracle's latency. The latency is the
     /// geometric mean over time of the 99th percentile.

@@ -25,7 +25,7 @@ pub enum Kind {
     Bursts,
     /// The load follows a sine wave.
     Diurnal,
-    /// Two loads alternate. Each load lasts for 0.5 to 4 periods of the planner.
+    /// Two loads alternate. Each load lasts for 0.5 to 4 intervals between runs of the planner.
     Square,
     /// The fraction of packets for each function and the frame lengths change slowly.
     Drift,

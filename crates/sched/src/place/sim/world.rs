@@ -9,8 +9,7 @@ use super::super::placement::{Choice, PlaceSet};
 const IN_FLIGHT: f64 = 65_536.0;
 /// Number of packets in the ring of a port, per worker.
 const PORT_RING: f64 = 4096.0;
-/// Fraction of the limit of packets in flight. A worker with more packets in flight uses additional
-/// devices.
+/// Threshold for additional devices, as a fraction of a worker's limit of packets in flight.
 const REFLEX_AT: f64 = 0.5;
 /// Time from the overload of a worker until additional devices and workers process packets, in
 /// nanoseconds.
@@ -53,7 +52,8 @@ pub(super) struct World<'a> {
     next: Option<(Choice, Choice, f64)>,
     queue: f64,
     reflex: bool,
-    /// Largest used fraction of the limit of packets in flight since the last run of the planner.
+    /// Largest number of packets in flight since the last run of the planner, as a fraction of the
+    /// limit.
     backlog: f64,
     pub(super) sums: Sums,
 }
@@ -105,7 +105,8 @@ impl<'a> World<'a> {
         self.next = None;
     }
 
-    /// Returns the largest used fraction of the limit of packets in flight since the last call.
+    /// Returns the largest number of packets in flight since the last call, as a fraction of the
+    /// limit.
     pub(super) fn take_backlog(&mut self) -> f64 {
         std::mem::take(&mut self.backlog)
     }
