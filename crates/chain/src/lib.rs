@@ -6,7 +6,7 @@
 //! | `prefix.rs` | address prefixes in rules |
 //! | `chain.rs` | ports, functions, edges, and the checked chain |
 //! | `resolve.rs` | precedence of edges, cycles, ranks, reachability |
-//! | `decider.rs` | the route decider: (stage, class, verdict) → next stage, one load per packet |
+//! | `decider.rs` | the route decider, which selects the next function or port of a packet |
 //! | `draw.rs` | the chain as text and for Graphviz |
 //! | `names.rs` | suggestions for unknown names |
 //!

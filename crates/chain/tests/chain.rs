@@ -265,7 +265,7 @@ mod properties {
         prop::collection::vec(edge, 0..24)
     }
 
-    /// Applies the precedence of edges to one packet. The most specific edge comes first.
+    /// Determines the edge that one packet takes. The most specific edge has precedence.
     fn expected(edges: &[Edge], from: &str, class: usize, verdict: Option<usize>) -> Next {
         let class = if class == 0 { "default".to_owned() } else { format!("c{class}") };
         let verdict = verdict.map(|verdict| format!("v{verdict}"));

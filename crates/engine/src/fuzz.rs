@@ -107,7 +107,7 @@ impl Gateway {
         }
     }
 
-    /// Checks that the function declares the verdict or the drop reason in this outcome.
+    /// Checks that the function declares the verdict or the drop reason that its kernel returned.
     fn check_outcome(&self, outcome: Outcome) {
         let contract = self.function.contract();
         match outcome.verdict {

@@ -80,8 +80,8 @@ mod tests {
 
     use super::*;
 
-    /// The function `template` exists in Rust, and also as a declaration with a kernel. Both must
-    /// return the same results.
+    /// The function `template` exists in Rust, and also as a declaration with a kernel. Both
+    /// versions must return the same results.
     #[test]
     fn a_declaration_and_a_kernel_are_a_function() {
         let declared = DECLARED.iter().copied().find(|(contract, _)| contract.kind == "template").unwrap();

@@ -1,4 +1,4 @@
-//! Stores the work that a kernel has to do for several packets, in columns.
+//! Stores the work that a kernel has to do for several packets, with one array per field.
 
 use std::ops::Range;
 

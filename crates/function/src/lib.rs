@@ -326,8 +326,8 @@ pub trait Running {
     /// then not refer to these bytes.
     fn image_changed(&self, range: Range<usize>) -> Result<(), Error>;
 
-    /// Waits for a grace period: all packets that were prepared for their kernel before the call
-    /// must be completed or dropped.
+    /// Waits for a grace period. It ends when all packets that were prepared for their kernel
+    /// before the call are completed or dropped.
     ///
     /// # Errors
     /// Returns [`Error::Command`] on a timeout. Table entries that such packets refer to must then

@@ -17,7 +17,7 @@ const PACKETS: usize = 1 << 13;
 const ROUNDS: usize = 1000;
 const BURST: usize = 32;
 
-/// Packets that a round inserts, with their variants and kernel parameters.
+/// Packets that a round inserts, each with its kind of processing and its kernel parameter.
 struct Traffic {
     variants: Vec<u8>,
     descriptors: Vec<Descriptor>,

@@ -76,8 +76,8 @@ impl<T: AsRef<[u8]>> Arp<T> {
         self.address(2, 1, self.protocol_bytes())
     }
 
-    /// Returns the address of `length` bytes that follows `hardware` hardware addresses and
-    /// `protocol` protocol addresses.
+    /// Returns an address of `length` bytes. In the packet, `hardware` hardware addresses and
+    /// `protocol` protocol addresses precede it.
     fn address(&self, hardware: usize, protocol: usize, length: u8) -> &[u8] {
         let from =
             FIXED_BYTES + hardware * usize::from(self.hardware_bytes()) + protocol * usize::from(self.protocol_bytes());

@@ -27,8 +27,8 @@ pub mod ethertype {
     pub const SERVICE_VLAN: u16 = 0x88a8;
     /// Outer VLAN tag of double-tagged frames, used before IEEE 802.1ad.
     pub const OLD_SERVICE_VLAN: u16 = 0x9100;
-    /// Smallest ethertype. Smaller values in this field are payload lengths (IEEE 802.3, clause
-    /// 3.2.6).
+    /// Smallest ethertype. If the field has a smaller value, it contains the payload length (IEEE
+    /// 802.3, clause 3.2.6).
     pub const FIRST: u16 = 0x0600;
 
     /// Returns whether the ethertype announces a VLAN tag.

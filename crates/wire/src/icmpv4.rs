@@ -24,8 +24,8 @@ pub mod kind {
     pub const REDIRECT: u8 = 5;
     /// Echo.
     pub const ECHO: u8 = 8;
-    /// Time exceeded. Code 0 means that the packet was in transit, and code 1 that it was being
-    /// reassembled.
+    /// Time exceeded. Code 0 means that the TTL reached 0 in transit, and code 1 that reassembly
+    /// took too long.
     pub const TIME_EXCEEDED: u8 = 11;
     /// Parameter problem.
     pub const PARAMETER_PROBLEM: u8 = 12;

@@ -11,11 +11,11 @@ use super::error::ConfigError;
 use super::functions::{FunctionConfig, no_device};
 use super::settings::{EngineConfig, PackingKeys, validate_packing, within};
 
-/// Number of submissions per worker for the CPU. The CPU finishes each submission before the worker
-/// submits the next one.
+/// Number of submissions to the CPU for which a worker reserves memory. The CPU finishes each
+/// submission before the worker submits the next one.
 const CHUNKS_SYNCHRONOUS: usize = 4;
-/// Maximum number of submissions per worker for a device. More than a few submissions in flight do
-/// not increase the throughput.
+/// Maximum number of submissions to another device for which a worker reserves memory. More than a
+/// few submissions in flight do not increase the throughput.
 const CHUNKS_MAX: usize = 64;
 /// Maximum watchdog timeout: one hour, in milliseconds.
 const WATCHDOG_MS_MAX: usize = 3_600_000;
@@ -78,15 +78,14 @@ impl DeviceConfig {
     }
 }
 
-/// Returns the default sizes of submissions for a device. Returns `None` for the CPU, which runs
-/// submissions on the worker's thread.
+/// Returns the default number and size of submissions for a device. Returns `None` for the CPU,
+/// which processes packets on the worker's thread.
 fn chunk_defaults(id: &str, mode: Mode, engine: &EngineConfig) -> Option<ChunkDefaults> {
     kind_of(id)?.chunks(mode, engine.workers)
 }
 
-/// Returns the packing of a device: the sizes and the deadline of its batches and submissions.
-/// Later elements of `keys` override earlier ones, and all of them override the defaults of the
-/// device.
+/// Returns the sizes and the deadline of a device's batches and submissions. Later elements of
+/// `keys` override earlier ones, and all of them override the defaults of the device.
 ///
 /// If `chunks` is `None`, the device is the CPU, which processes small submissions that stay in its
 /// caches. All other devices process more packets at once than fit into these caches. Their

@@ -55,8 +55,8 @@ pub struct Config {
     /// Settings of the memory for packets. The buffers have enough headroom and tailroom for the
     /// functions of the chain.
     pub arena: ArenaConfig,
-    /// Whether the configuration sets the key `reuse` of `[arena]`. If it does not, the engine
-    /// chooses the order in which buffers are reused, depending on the devices.
+    /// Whether the configuration sets the key `reuse` of `[arena]`. Without the key, the engine
+    /// chooses the order in which buffers are reused.
     pub has_reuse: bool,
     /// Sizes and deadline of batches, for devices that do not set these values.
     pub packing: PackerConfig,

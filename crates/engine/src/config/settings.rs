@@ -15,7 +15,7 @@ use super::error::ConfigError;
 use super::functions::FunctionConfig;
 use super::ports::{PortConfig, PortKind};
 
-/// Maximum number of packets in flight per worker. Packets in flight are numbered with 16 bits.
+/// Maximum number of packets in flight per worker. Each packet in flight has a number of 16 bits.
 const IN_FLIGHT_PACKETS_MAX: usize = 65536;
 /// Maximum size of a packet buffer in bytes: 255 units of 64 bytes.
 const BUFFER_BYTES_MAX: usize = 16320;
@@ -23,8 +23,8 @@ const BUFFER_BYTES_MAX: usize = 16320;
 /// Settings of the workers, from the stanza `[engine]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// Number of workers, 1 to 128. The value "auto" has been replaced by the number of workers for
-    /// which the machine has cores.
+    /// Number of workers, 1 to 128. The parser has replaced the value "auto" by the number of
+    /// workers for which the machine has cores.
     pub workers: usize,
     /// Choice of the threads that receive and transmit packets.
     pub io: IoModel,
@@ -252,7 +252,7 @@ pub(super) fn validate_packing(
 ) -> Result<(), ConfigError> {
     let keys = ["chunk_packets", "chunk_bytes", "bins", "bin_packets", "length_granularity_bytes", "leftover_packets"];
     config.validate().map_err(|error| {
-        // The error message starts with the name of the key at fault.
+        // The error message starts with the name of the faulty key.
         let message = error.to_string();
         let key = keys.iter().find(|key| message.split(' ').next() == Some(key)).copied().unwrap_or_default();
         document.refuse(stanza.span_of(key), message)
@@ -407,7 +407,7 @@ impl Room {
             chain.path_max(&weights) as usize
         };
         // The tailroom that a function saves depends on the length of a frame at its arrival. The
-        // saving is therefore valid only if no other function changes the length of frames.
+        // code therefore uses the saving only if no other function changes the length of frames.
         let reached = functions.iter().enumerate().filter(|(index, _)| chain.is_reached(*index));
         let mut resizing =
             reached.map(|(_, entry)| &entry.function).filter(|function| function.contract().changes_length());

@@ -7,8 +7,8 @@ use godwit_device::power::{FoundMeter, Meter, meters};
 
 use crate::observe::report::PowerReport;
 
-/// Interval between two readings of the energy meters. It is short enough to integrate power over
-/// time, and to detect each overflow of an energy counter.
+/// Interval between two readings of the energy meters. The interval is so short that power can be
+/// summed over time, and that no overflow of an energy counter is missed.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Energy meters of the devices of a run.
@@ -97,8 +97,8 @@ impl DevicePower {
         Self { device: device.to_owned(), meters, joules }
     }
 
-    /// Reads the energy meters of the device. If one meter fails, the device counts as not
-    /// measured, because the sum would be too small.
+    /// Reads the energy meters of the device. If one meter fails, the sum would be too small, so
+    /// the device counts as not measured.
     fn sample(&mut self) {
         if self.joules.is_ok() {
             self.joules = self.meters.iter_mut().map(|(_, meter)| meter.joules()).sum();

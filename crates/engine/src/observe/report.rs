@@ -3,8 +3,8 @@
 use godwit_io::synthetic::ProbeReport;
 use serde::{Serialize, Serializer};
 
-/// Report of a complete run, or of a run that continues. Times are in nanoseconds unless stated
-/// otherwise. Sizes are in bytes of frames without FCS.
+/// Report of a run, which may still continue. Times are in nanoseconds unless stated otherwise.
+/// Sizes are in bytes of frames without FCS.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// Duration of the run, in seconds.
@@ -21,8 +21,8 @@ pub struct Report {
     pub lost_devices: Vec<LostDevice>,
     /// Threads that have stopped working.
     pub health: HealthReport,
-    /// Time from arrival to departure of all sent packets. The value is `None` if no packet was
-    /// sent.
+    /// Statistics of the time from a packet's arrival to its departure, for all sent packets. The
+    /// value is `None` if no packet was sent.
     pub latency: Option<Latency>,
     /// Totals that account for every packet of the run.
     pub conservation: Conservation,
@@ -86,7 +86,7 @@ pub struct LostDevice {
     pub reason: String,
     /// Number of workers that lost the device.
     pub workers: usize,
-    /// Number of packets that were dropped because of the loss.
+    /// Number of packets that were dropped because the device was lost.
     pub packets: u64,
     /// Name of the device that took over the functions.
     pub moved_to: String,
@@ -99,8 +99,8 @@ pub struct FunctionReport {
     pub name: String,
     /// Kind of the function.
     pub kind: &'static str,
-    /// Names of the devices that ran the function at the end, separated by commas. Several names
-    /// also occur if only some workers lost a device.
+    /// Names of the devices that ran the function at the end, separated by commas. If only some
+    /// workers lost a device, several names occur as well.
     pub device: String,
     /// Mode in which the device runs kernels: `launch` or `persistent`.
     pub mode: String,
@@ -197,7 +197,7 @@ impl Conservation {
 impl std::fmt::Display for Conservation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { received, sent, dropped, created, merged, in_flight } = self;
-        // Omit terms that are zero, as these two usually are.
+        // These two terms are usually zero and are then omitted.
         let some = |count: &u64, what: &str| if *count > 0 { format!(" + {what} {count}") } else { String::new() };
         let (created, merged) = (some(created, "created"), some(merged, "merged"));
         let verdict = if self.holds() { "conserved" } else { "NOT CONSERVED: this is a bug, please report it" };

@@ -7,11 +7,11 @@ use godwit_packet::{Descriptor, Region};
 use crate::path::core::Core;
 use crate::path::partition::{Group, Partition};
 
-/// Classifier of arrived packets. All its fields are scratch memory.
+/// Classifier of arrived packets. Its fields only keep memory for reuse.
 #[derive(Default)]
 pub(crate) struct Classify {
     classes: Vec<u8>,
-    /// Number of the first port or function of each packet.
+    /// First function or port of each packet, as a number.
     keys: Vec<u16>,
     partition: Partition,
 }

@@ -44,8 +44,8 @@ pub(crate) enum Polled {
 }
 
 impl Collect {
-    /// Creates the component from the devices of the worker. `allowed` contains the devices on
-    /// which each function may run.
+    /// Creates the collect component from the devices of the worker. `allowed` contains the devices
+    /// on which each function may run.
     pub(crate) fn new(devices: Vec<WorkerDevice>, allowed: Vec<Box<[usize]>>) -> Self {
         Self {
             completion: Completion { latency: vec![Histogram::default(); allowed.len()], ..Completion::default() },
@@ -86,7 +86,6 @@ impl Collect {
     /// empty.
     ///
     /// # Errors
-    ///
     /// If a packer cannot distinguish that many inputs.
     pub(crate) fn set_streams(&mut self, streams: &[Stream]) -> Result<(), Error> {
         self.devices.iter_mut().try_for_each(|device| Ok(device.packer.set_streams(streams)?))
@@ -109,12 +108,11 @@ impl Collect {
         self.placement.place(function, device)
     }
 
-    /// Submits the current batches to `device`. Returns false if no packets wait, or if no empty
-    /// submission is left to fill next. If the device rejects the batches, the worker stops using
-    /// the device, and the packets wait for the CPU.
+    /// Submits the waiting batches to `device`. Returns false if no packets wait, or if no memory
+    /// is free for the next batches. If the device rejects the batches, the worker stops using the
+    /// device, and the packets wait for the CPU.
     ///
     /// # Errors
-    ///
     /// If the CPU rejected the batches, or the submission was invalid.
     pub(crate) fn submit(&mut self, core: &mut Core, device: usize, now_ns: u64) -> Result<bool, Error> {
         let Core { plan, region, counts, observer, .. } = core;
@@ -227,8 +225,7 @@ impl Collect {
     pub(crate) fn requeue(&mut self, core: &mut Core, now_ns: u64) -> bool {
         let WorkerDevice { id, packer, .. } = &mut self.devices[LAST_RESORT];
         while let Some((bin, packet, parameter)) = self.stranded.front() {
-            // Each function has an input of the packer with the number of the function. This input
-            // accepts packets of all classes.
+            // The packer input with the number of the function accepts packets of all classes.
             if packer.insert(now_ns, bin.instance, bin.variant, packet, *parameter) == Insert::Refused {
                 return false;
             }
@@ -247,7 +244,7 @@ impl Collect {
     }
 }
 
-/// Handling of failed and lost devices. The table in `place/failover.rs` lists all cases.
+/// Handles failed and lost devices. The table in `place/failover.rs` lists all cases.
 impl Collect {
     /// Handles a submission that `device` rejected. The worker stops using the device, and the
     /// packets of the submission wait for the CPU.

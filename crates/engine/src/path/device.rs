@@ -5,8 +5,8 @@ use godwit_sched::Packer;
 
 use crate::place::balance::{Load, Offer};
 
-/// A device, as one worker uses it. The packer fills batches of packets, and the lane submits them
-/// to the device. The load measures the speed of the device.
+/// A device, as one worker uses it: the batches that wait for the device, the connection to it, and
+/// its measured speed.
 pub(crate) struct WorkerDevice {
     /// Configured name of the device.
     pub(crate) id: String,

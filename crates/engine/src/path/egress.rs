@@ -18,7 +18,7 @@ pub(crate) type NamedTransmit = (String, Option<Box<dyn Transmit>>);
 pub(crate) struct Departing {
     /// Packets for each egress port, in arrival order.
     pub(crate) outs: Vec<Vec<Departure>>,
-    /// Pairs of an arrival time in nanoseconds and the number of packets that arrived at this time.
+    /// Arrival times in nanoseconds, each with the number of packets that arrived then.
     pub(crate) arrivals: Vec<(u64, u64)>,
 }
 

@@ -140,7 +140,7 @@ impl Exit {
         Ok(sent.accepted + sent.refused)
     }
 
-    /// Returns whether the ports have got all packets that were ready to leave.
+    /// Returns whether all packets that were ready to leave were given to the ports.
     pub(crate) fn is_idle(&self) -> bool {
         self.departing.is_empty() && self.egress.is_idle()
     }

@@ -202,7 +202,7 @@ impl Input {
     }
 
     /// Puts packets into batches after the function has prepared them on the CPU. Consecutive
-    /// packets that go to the same batch are inserted together.
+    /// packets for the same batch are inserted together.
     fn pack_prepared(
         &mut self,
         core: &mut Core,

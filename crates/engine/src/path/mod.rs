@@ -3,10 +3,10 @@
 //! ```text
 //!  part      file         work
 //!  intake    intake.rs    receives packets from ports, and assigns slots of the order ring
-//!  classify  classify.rs  determines class and first stage
-//!  feed      feed.rs      collects packets for a function, prepares them, puts them into bins
-//!  collect   collect.rs   submits chunks to devices, and completes finished ones
-//!  route     route.rs     determines the next stage: feed again, or exit
+//!  classify  classify.rs  determines the class, and the first function or port
+//!  feed      feed.rs      collects packets for a function, prepares them, puts them into batches
+//!  collect   collect.rs   submits batches to devices, and completes finished batches
+//!  route     route.rs     determines the next function (feed again) or port (exit)
 //!  exit      exit.rs      restores the arrival order, and transmits
 //! ```
 //! Each part owns its state. All parts share [`Core`](core::Core). No part calls another: a part
@@ -187,8 +187,8 @@ impl Worker {
                 self.pause(idle_loops, is_empty);
             }
             self.core.publish();
-            // The counters are published first. A thread that sees the end of a grace period then
-            // also sees the final counts.
+            // The counters are published first, so that a thread that sees the end of a grace
+            // period also sees the final counts.
             self.grace.poll(self.core.order.arrived(), self.core.order.passed());
         }
         self.finish()
@@ -322,8 +322,8 @@ impl Worker {
         feed.done = done;
     }
 
-    /// Submits the current batches for `device`. Returns false if no packets wait, or if no empty
-    /// submission is left to fill next.
+    /// Submits the waiting batches to `device`. Returns false if no packets wait, or if no memory
+    /// is free for the next batches.
     fn submit(&mut self, device: usize, now_ns: u64) -> Result<bool, Error> {
         let submitted = self.collect.submit(&mut self.core, device, now_ns)?;
         self.requeue(now_ns)?;

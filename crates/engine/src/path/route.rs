@@ -7,7 +7,7 @@ use godwit_packet::{Descriptor, verdict_of_all};
 use crate::path::core::Core;
 use crate::path::partition::{Group, Partition};
 
-/// Selects the next function or port of completed packets. All its fields are scratch memory.
+/// Selects the next function or port of completed packets. Its fields only keep memory for reuse.
 #[derive(Default)]
 pub(crate) struct Route {
     /// Key of each packet. The lower byte contains the verdict of the function. The upper byte

@@ -37,7 +37,8 @@ pub(crate) struct SenderConfig {
     pub(crate) cores: Option<Vec<usize>>,
 }
 
-/// Batch of packets that leave in one loop iteration. It travels to the sender thread and back.
+/// Batch of packets that leave in one loop iteration. The worker passes it to the sender thread,
+/// which returns it.
 struct EgressBatch {
     departing: Departing,
     loan: Option<Loan>,

@@ -15,9 +15,9 @@ use crate::place::LAST_RESORT;
 /// Weight of the old average in the moving average of the time per packet. The average covers about
 /// the last 8 submissions.
 const OLD_WEIGHT: f64 = 7.0 / 8.0;
-/// Factor by which the measured time per packet of an idle device shrinks whenever the CPU takes a
-/// submission instead. The device seems faster over time, so it is tried again. The factor is so
-/// close to 1 that trying a slow device again costs little.
+/// Factor that reduces the measured time per packet of an idle device whenever the CPU takes a
+/// submission instead. The device seems faster over time, so it is tried again. The factor is close
+/// to 1, so a slow device is tried rarely.
 const IDLE_DECAY: f64 = 511.0 / 512.0;
 
 /// Load of a device by one worker: the worker's packets on the device, and the measured time per
@@ -138,7 +138,7 @@ mod tests {
         let (cpu, slow, fast) = (offer(LAST_RESORT, 1.0, true), offer(1, 30.0, true), offer(2, 10.0, true));
         assert_eq!(chosen(&[cpu, slow, fast]), Some(2));
         assert_eq!(chosen(&[slow, Offer { has_room: false, ..fast }]), Some(1));
-        // The CPU is so fast that the share of each other device is less than a submission.
+        // The CPU is so fast that no other device may hold as much as one submission.
         let busy = |offer: Offer| Offer { load: Load { packets: 100, ..offer.load }, ..offer };
         assert_eq!(chosen(&[cpu, busy(slow), busy(fast)]), Some(LAST_RESORT));
         assert_eq!(chosen(&[Offer { has_room: false, ..slow }]), None);

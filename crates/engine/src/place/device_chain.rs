@@ -126,8 +126,8 @@ pub(crate) fn device_chain(chain: &Chain, number: u64, context: ChainContext<'_>
             }
         }
     }
-    // Later functions are processed first, so that `needed` is known for all successors of a
-    // function.
+    // Functions are processed in reverse order of execution, so that `needed` is known for all
+    // successors.
     let mut order: Vec<usize> = (0..functions.len()).filter(is_placed_here).collect();
     order.sort_by_key(|&function| std::cmp::Reverse(chain.ranks()[function]));
     let mut needed = vec![false; functions.len()];

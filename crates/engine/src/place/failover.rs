@@ -1,7 +1,7 @@
 //! Failover: the reaction of a worker to a failed or lost device. No packet is forwarded
 //! unprocessed, every packet is counted, and the functions of the device move to another device.
 //!
-//! | result of the lane | packets on the device | buffers | device |
+//! | result of the submission | packets on the device | buffers | device |
 //! |---|---|---|---|
 //! | rejected | move to the CPU | kept | no longer used |
 //! | failed | dropped, counted | released | still used; no longer after [`FAILURES_MAX`] failures in a row |
@@ -47,7 +47,7 @@ pub(crate) struct DeviceLoss {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum GivenUp {
     /// The worker stops using the device, and `functions` moved to other devices. `to` is the new
-    /// device of the last function in this list.
+    /// device of the last of these functions.
     Moved { functions: Vec<usize>, to: usize },
     /// The worker had stopped using the device before.
     Again,

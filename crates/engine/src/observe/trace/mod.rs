@@ -1,5 +1,5 @@
-//! Packet traces. A trace contains each step of chosen packets with its time, and the reasons of
-//! drops.
+//! Packet traces. A trace contains each step of chosen packets with its time, and the reason of
+//! each drop.
 //!
 //! ```text
 //! client                          worker, per loop iteration and per step of a chosen packet
@@ -61,8 +61,8 @@ pub(crate) struct Traces {
     /// starts or ends.
     epochs: Arc<Epochs>,
     session: Mutex<Option<Arc<Session>>>,
-    /// Whether the run is live. Packets of a live run must not wait for the tracer, but packets of
-    /// a replay can wait.
+    /// Whether the run is live. The packets of a live run must not wait for the tracer. The packets
+    /// of a replay can wait.
     is_live: bool,
 }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde::{Serialize, Serializer};
 
-/// Maximum number of steps that are recorded per packet. Steps beyond are only counted.
+/// Maximum number of steps that are recorded per packet. Further steps are only counted.
 const STEPS_MAX: usize = 64;
 
 /// A traced packet, from arrival to departure.
@@ -14,8 +14,8 @@ pub struct Packet {
     pub number: u64,
     /// Number of the worker that processed the packet.
     pub worker: usize,
-    /// Name of the ingress port. If a function created the packet from another packet, it is the
-    /// port of that packet.
+    /// Name of the ingress port. If a function created the packet from another packet, the name is
+    /// that of the other packet's port.
     pub port: String,
     /// Sequence number of the packet, as assigned by its source.
     pub sequence: u64,
@@ -114,7 +114,7 @@ pub enum StepKind {
     Split { function: String, packet: u64 },
     /// A function holds the packet until further packets arrive.
     Held { function: String },
-    /// A function joined the packet with `held` earlier packets, which it held. `length` is the
+    /// A function joined the packet with `held` earlier packets that it had held. `length` is the
     /// length of the joined frame in bytes.
     Joined { function: String, held: u32, length: u16 },
     /// A function has prepared the packet for its kernel. `variant` is the kind of processing that
@@ -142,8 +142,8 @@ pub enum StepKind {
     Sent { port: String, length: u16 },
     /// The packet was given to the sender thread of its worker.
     HandedOver { port: String, length: u16 },
-    /// The packet left together with other packets, `packets` in total. The ports refused `refused`
-    /// of these packets. It is unknown whether this packet was refused.
+    /// The packet was in a group of `packets` packets for the ports. The ports refused `refused` of
+    /// these packets, and it is unknown which ones.
     SentOrRefused { port: String, length: u16, refused: usize, packets: usize },
     /// The packet was dropped. `counter` is the name of the drop counter, and `reason` explains the
     /// drop.

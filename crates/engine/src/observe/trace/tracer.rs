@@ -42,7 +42,7 @@ pub(crate) struct Tracer {
     /// Records of the traced packets, by their number in the trace.
     traced: HashMap<u64, TracedPacket>,
     /// Number of traced packets and copies for each slot of the order ring, modulo [`SIEVE_SLOTS`].
-    /// A packet whose count is 0 is not traced, which is a fast test.
+    /// A count of 0 shows quickly that a packet is not traced.
     sieve: Box<[u16]>,
     /// Traced packets that are about to leave: packet number, name of the egress port, and frame
     /// length.
@@ -154,8 +154,8 @@ impl Tracer {
     fn change(&mut self) {
         self.end();
         let current = lock(&self.traces.session);
-        // A request to the workers is made under the lock of the session. The number of the request
-        // is read under the same lock, so that it belongs to this session.
+        // Requests to the workers are made under the lock of the session. The lock ensures that the
+        // request number that is read here belongs to this session.
         let requested = self.epoch.requested();
         self.session.clone_from(&current);
         drop(current);

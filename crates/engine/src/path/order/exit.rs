@@ -1,6 +1,5 @@
-//! Exit: the last point at which the arrival order of packets is restored, in front of the ports.
-//! Most consecutive packets leave by the same port, so whole runs of packets pass the exit
-//! together.
+//! Exit: restores the arrival order of packets in front of the ports. Most consecutive packets
+//! leave by the same port, so whole runs of packets pass the exit together.
 
 use std::ops::Range;
 
@@ -47,8 +46,8 @@ impl Order {
     #[inline]
     pub(crate) fn wait_exit(&mut self, descriptors: &[Descriptor], port: u8) {
         let exit = self.exit();
-        // Packets usually come in arrival order, so whole ranges of the order ring are copied. If
-        // there are few packets, it is as fast to store them one by one.
+        // Packets usually come in arrival order, so whole ranges of the order ring are copied. A
+        // few packets are stored one by one, which is as fast.
         if descriptors.len() >= RANGE_COPY_PACKETS_MIN
             && let Some(slots) = self.slots(descriptors)
         {

@@ -5,7 +5,7 @@ use godwit_packet::Descriptor;
 use super::Order;
 
 impl Order {
-    /// Records that the packet has passed `progress / 2` gates and is on its way to a function.
+    /// Records that the packet has passed `progress / 2` gates and has not reached the next one.
     #[inline]
     pub(crate) fn advance(&mut self, descriptor: &Descriptor, progress: u8) {
         let slot = self.slot(descriptor);

@@ -32,8 +32,8 @@ use self::shared::SharedPacket;
 
 /// Value of `progress` for a packet that has left or was dropped.
 const GONE: u8 = u8::MAX;
-/// Value of `progress` for a ring slot that several packets share, if all of them wait for their
-/// turn to leave. It is greater than the progress of packets that wait to enter a function.
+/// Value of `progress` for a ring slot whose packets all wait for their turn to leave. It is
+/// greater than the progress of packets that wait to enter a function.
 const SHARED: u8 = u8::MAX - 1;
 /// Value of `progress` for a packet that waits for its turn to leave by several ports. It is
 /// greater than the progress of packets that wait to enter a function.
@@ -56,8 +56,8 @@ pub(crate) struct Order {
     mask: usize,
     /// Number of slots assigned since the start.
     arrived: usize,
-    /// For each gate, the number of ring slots that have passed it since the start. At a gate,
-    /// packets wait for arrival order. The last gate is in front of the ports.
+    /// For each gate, the number of ring slots whose packets have passed the gate since the start.
+    /// The last gate is in front of the ports.
     passed: Vec<usize>,
     progress: Vec<u8>,
     descriptors: Vec<Descriptor>,
@@ -95,8 +95,8 @@ impl Order {
         }
     }
 
-    /// Returns the progress of a packet that has passed `gates` gates and is on its way to a
-    /// function. At a gate, packets wait for their turn in arrival order.
+    /// Returns the progress of a packet that has passed `gates` gates and has not reached the next
+    /// one. At a gate, packets wait for arrival order.
     pub(crate) fn after(gates: usize) -> u8 {
         2 * gates as u8
     }

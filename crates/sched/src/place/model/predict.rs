@@ -72,7 +72,7 @@ impl Prediction {
     }
 }
 
-/// Used fraction of every resource, for all functions together.
+/// For each resource, the fraction that all functions together use.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Totals {
     /// Used fraction of each resource, without interference between functions. It grows in

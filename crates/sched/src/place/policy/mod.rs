@@ -1,4 +1,4 @@
-//! A policy is a goal for which placements are chosen. Each policy has one small file.
+//! A policy is a goal for which placements are chosen. Each policy is one small file.
 //!
 //! The policy computes a score from a prediction. To add a policy, copy a file of this folder,
 //! change its score, and add it to [`POLICIES`].
@@ -15,8 +15,8 @@ use std::str::FromStr;
 
 use super::model::Prediction;
 
-/// Policies that the operator can choose. Two policies may share a name if exactly one of them has
-/// a limit.
+/// Policies that the operator can choose. Two policies may have the same name if exactly one of
+/// them takes a limit.
 pub const POLICIES: &[&Policy] = &[
     &throughput::POLICY,
     &latency::POLICY,
@@ -26,8 +26,7 @@ pub const POLICIES: &[&Policy] = &[
     &hold::POLICY,
 ];
 
-/// Used fraction of the fullest resource up to which a placement can process its load without a
-/// growing queue.
+/// Largest used fraction of a resource at which queues do not grow.
 const CARRY: f64 = 0.85;
 
 /// A goal for which placements are chosen, such as low latency.

@@ -16,8 +16,7 @@ const WATTS_MAX: f64 = 1e5;
 /// same device.
 const GAMMA_MAX: f64 = 10.0;
 
-/// Check of one number, which consists of its key, its value, and the smallest and largest valid
-/// value.
+/// Check of one number: its key, its value, and the smallest and largest valid value.
 type Range = (&'static str, f64, f64, f64);
 
 fn within(location: &str, ranges: &[Range]) -> Result<(), ProfileError> {
@@ -35,8 +34,8 @@ impl Profile {
     /// of the program.
     ///
     /// # Errors
-    /// Returns the first property that differs. Devices that only the profile or only this machine
-    /// contains are ignored.
+    /// Returns the first property that differs. Devices that only one of the two contains are
+    /// ignored.
     pub fn check_machine(&self, here: &Identity) -> Result<(), ProfileError> {
         let of = &self.machine;
         if of.godwit != here.godwit {

@@ -23,7 +23,7 @@ pub(super) fn fit(points: &[CurvePoint], device: &str) -> Option<Fit> {
     let is_cpu = device == "cpu";
     let chunk = |point: &CurvePoint| 1.0 / f64::from(point.chunk);
     let device_rows = full().map(|point| {
-        // On the CPU, a submission of packets costs nothing beyond its batches.
+        // On the CPU, a submission costs nothing beyond its batches.
         let features = [if is_cpu { 0.0 } else { chunk(point) }, 1.0, f64::from(point.bytes)];
         (features, point.device_ns)
     });

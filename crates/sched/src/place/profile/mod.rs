@@ -323,8 +323,8 @@ pub struct Summary {
 }
 
 impl Profile {
-    /// Parses a complete profile, and computes the costs of curves that contain only measured
-    /// points.
+    /// Parses a complete profile. Computes the costs of functions for which the profile contains
+    /// only measured points.
     ///
     /// # Errors
     /// Returns an error if the text is not a profile, if a part is missing, or if a number is

@@ -39,7 +39,7 @@ struct Best {
 }
 
 impl Eighths {
-    /// Returns the number of ways to divide all packets between the devices of a setting. Returns
+    /// Returns the number of ways to divide all packets between the devices in use. Returns
     /// `usize::MAX` if there are too many functions.
     pub(super) fn combinations(problem: &Problem<'_>, setting: Setting) -> usize {
         let total_pps = problem.load.pps();

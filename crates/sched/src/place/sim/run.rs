@@ -53,8 +53,8 @@ pub struct Report {
     /// Packets that the planner loses in addition to the oracle's losses, as a fraction of the
     /// offered packets.
     pub lost: f64,
-    /// Relative increase of the planner's latency over the oracle's latency. The latency is the
-    /// geometric mean over time of the 99th percentile.
+    /// Relative increase of the planner's latency over the oracle's latency. It compares the
+    /// geometric means over time of the 99th percentiles.
     pub latency: f64,
     /// Packets that the planner processes in its worst second, as a fraction of the oracle's
     /// packets in the same second.
@@ -204,7 +204,7 @@ fn truth(machine: &Machine, sigma: f64, random: &mut Random) -> Corrections {
     truth
 }
 
-/// State of one simulation that belongs to neither the planner nor the simulated machine.
+/// State of one simulation outside the planner and the simulated machine.
 #[derive(Default)]
 struct State {
     oracle_carried: f64,
