@@ -408,7 +408,8 @@ GW_APART void gw_ipsec_team_counter(const gw_work *work, gw_ipsec_suite suite,
     gw_barrier();
 }
 
-/* Waits at the barriers of the given number of steps. */
+/* Waits at the same barriers as the threads that encrypt and hash packets. Threads that have no
+ * work call this function. */
 GW_GROUP void gw_ipsec_idle_round(const gw_work *work, gw_ipsec_suite suite,
                                   const GW_LOCAL gw_ipsec_scratch *scratch)
 {

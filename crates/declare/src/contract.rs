@@ -1,12 +1,10 @@
-//! Contracts of packet functions. A contract describes a function to the other parts of Godwit.
+//! Contracts, which describe packet functions to the other parts of Godwit.
 
 use crate::HostUse;
 
-/// Contract of a packet function. It tells what the function reads and writes, and lists its
-/// verdicts and drop reasons.
-///
-/// The contract is generated from the declaration of the function. The function chain, the counters
-/// and the documentation use it.
+/// Contract of a packet function. It tells what the function reads and writes, and lists the
+/// verdicts and drop reasons of the function. The contract is generated from the declaration of the
+/// function. The function chain, the counters and the documentation use it.
 #[derive(Clone, Copy, Debug)]
 pub struct Contract {
     /// Name of the function, which is also the prefix of its counters. The folders, test vectors,
@@ -14,31 +12,29 @@ pub struct Contract {
     pub kind: &'static str,
     /// Summary of the function, in one sentence.
     pub summary: &'static str,
-    /// Number of the kernel, or `None` if the function has no kernel. Without a kernel, the part of
-    /// the function that runs on the CPU determines every verdict.
+    /// Number of the function's kernel, or `None` if all work runs on the CPU without a kernel.
     pub kernel: Option<u8>,
-    /// Verdicts, which are the results that the function returns for packets. `Outcome::verdict` is
-    /// an index into this slice.
+    /// Results that the function can return for a packet. `Outcome::verdict` is an index into this
+    /// slice.
     pub verdicts: &'static [Verdict],
-    /// Drop reasons of the function. `Outcome::reason` is an index into this slice.
+    /// Reasons for which the function can drop a packet. `Outcome::reason` is an index into this
+    /// slice.
     pub drops: &'static [Drop],
-    /// Names of the variants, by variant number. A variant is a kind of processing that packets
-    /// need, such as encapsulation with a certain cipher.
+    /// Names of the kinds of processing within the function, by number. An example is encapsulation
+    /// with a certain cipher.
     pub variants: &'static [&'static str],
-    /// Whether the part of the function that runs on the CPU must see packets in arrival order, for
-    /// example to assign sequence numbers.
+    /// Whether the function must see packets in arrival order on the CPU, for example to assign
+    /// sequence numbers.
     pub in_order: bool,
-    /// Capabilities of the part of the function that runs on the CPU.
+    /// Capabilities of the function on the CPU, before and after the kernel.
     pub host: HostUse,
-    /// Number of bytes from the start of the frame that the function may read. A device with its
-    /// own memory needs a copy of this part of the frame. [`Contract::ALL`] means the whole frame.
+    /// Number of bytes at the start of the frame that the function may read, or [`Contract::ALL`]
+    /// for the whole frame. These bytes are copied to a device that has separate memory.
     pub reads_bytes: u16,
-    /// Number of bytes from the start of the frame that the function may write. A device with its
-    /// own memory must copy this part back.
-    ///
-    /// The value is 0 if the function writes nothing. It is [`Contract::ALL`] if the function moves
-    /// the start of the frame, because it may then write anywhere in the packet's buffer. It is at
-    /// most `reads_bytes`, because a device with its own memory receives only these bytes.
+    /// Number of bytes at the start of the frame that the function may write. These bytes are
+    /// copied back from a device that has separate memory. The value is 0 if the function writes
+    /// nothing, and at most `reads_bytes` otherwise. It is [`Contract::ALL`] if the function moves
+    /// the start of the frame.
     pub writes_bytes: u16,
     /// Maximum number of bytes that the function prepends to a frame.
     pub headroom_bytes: u16,
@@ -51,7 +47,7 @@ pub struct Contract {
     pub spec: &'static str,
 }
 
-/// A verdict, which is a result that a function returns for a packet.
+/// Result that a function can return for a packet.
 #[derive(Debug)]
 pub struct Verdict {
     /// Name of the verdict in function chains.
@@ -67,7 +63,7 @@ pub struct Verdict {
 pub struct Drop {
     /// Name of the drop reason. Its counter is called `<kind>_dropped_<name>`.
     pub name: &'static str,
-    /// Condition under which the function drops a packet, in one sentence.
+    /// Condition under which the function drops a packet for this reason, in one sentence.
     pub sentence: &'static str,
 }
 
@@ -83,11 +79,11 @@ pub struct Counter {
 }
 
 impl Contract {
-    /// Value of `reads_bytes` and `writes_bytes` that means a whole frame of any length.
+    /// Value of `reads_bytes` and `writes_bytes` for whole frames of any length.
     pub const ALL: u16 = u16::MAX;
 
-    /// Kernel number in a batch of packets whose function has no kernel. Devices do nothing for
-    /// such a bin.
+    /// Kernel number for batches of packets whose function has no kernel. Devices ignore such
+    /// batches.
     pub const NO_KERNEL: u8 = u8::MAX;
 
     /// Returns the kernel number for batches of packets of the function.

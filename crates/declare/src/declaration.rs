@@ -5,8 +5,8 @@ use crate::types::{Field, Scalar};
 /// Declaration of a packet function.
 #[derive(Clone, Debug)]
 pub struct Declaration {
-    /// Name of the function, which is its kind in the configuration. It is also the prefix of the
-    /// function's counters and C names.
+    /// Name of the function, which is the value of `kind` in the configuration and the prefix of
+    /// the function's counters and C names.
     pub name: String,
     /// Line of the C file on which the declaration begins.
     pub line: usize,
@@ -14,11 +14,10 @@ pub struct Declaration {
     pub summary: String,
     /// Standard or paper that the function implements. It may be empty.
     pub spec: String,
-    /// Kernel number of a built-in function. A function of a user gets its number when Godwit
-    /// starts.
+    /// Kernel number of a built-in function. Other functions get a number when Godwit starts.
     pub number: Option<u8>,
-    /// Whether the function has a kernel, which runs on any processor. Without a kernel, the part
-    /// of the function that runs on the CPU determines every verdict.
+    /// Whether the function has a kernel, which runs on any processor. Otherwise, all work runs on
+    /// the CPU.
     pub has_kernel: bool,
     /// First word of the binary image of the function's tables, in little-endian byte order.
     pub magic: u32,
@@ -30,38 +29,38 @@ pub struct Declaration {
     pub headroom_bytes: u16,
     /// Maximum number of bytes that the function appends to a frame.
     pub tailroom_bytes: u16,
-    /// Whether the part of the function that runs on the CPU must see packets in arrival order.
+    /// Whether the function must see packets in arrival order on the CPU.
     pub in_order: bool,
-    /// Capabilities of the part of the function that runs on the CPU, if this part is written in
-    /// Rust.
+    /// Capabilities of the function on the CPU, if this part is written in Rust.
     pub host: HostUse,
-    /// Form of the kernel on devices, which tells how the work-items of a device share the packets.
+    /// How the threads of a device share the packets of this function.
     pub form: Form,
-    /// Names of the variants, by variant number. A variant is a kind of processing that packets
-    /// need, such as encapsulation with a certain cipher.
+    /// Names of the kinds of processing within the function, by number. An example is encapsulation
+    /// with a certain cipher.
     pub variants: Vec<String>,
-    /// Verdicts, which are the results that the function returns for packets. The number of a
-    /// verdict is its index.
+    /// Results that the function can return for a packet. The number of a verdict is its index in
+    /// this list.
     pub verdicts: Vec<VerdictDeclaration>,
-    /// Drop reasons, which tell why packets were dropped. The number of a drop reason is its index.
+    /// Reasons for which the function can drop a packet. The number of a drop reason is its index
+    /// in this list.
     pub drops: Vec<DropDeclaration>,
     /// Counters of the function, in addition to the counters of verdicts and drop reasons.
     pub counters: Vec<CounterDeclaration>,
     /// Numbers that C and Rust share.
     pub constants: Vec<Constant>,
-    /// Structs of the function's binary image of its tables, if Rust code of the function builds
+    /// Structs of the binary image of the function's tables, if Rust code of the function builds
     /// this image.
     pub records: Vec<Record>,
     /// Parameters of the configuration.
     pub params: Vec<Param>,
     /// Tables that Godwit builds and that commands change.
     pub tables: Vec<Table>,
-    /// State that the function keeps per flow, if any. The worker that owns a flow keeps the state
-    /// of the flow.
+    /// State that the function keeps for each flow, if any. One worker owns each flow and its
+    /// state.
     pub flows: Option<Flows>,
     /// Resources that flows take and give back, such as ports.
     pub resources: Vec<Resource>,
-    /// Word on the command line that selects the commands of the function, such as `route`.
+    /// Word with which the command line selects the commands of the function, such as `route`.
     pub alias: Option<String>,
     /// Commands that the function implements in Rust.
     pub commands: Vec<Command>,
@@ -90,34 +89,33 @@ impl Extent {
     }
 }
 
-/// Capabilities of the part of a function that runs on the CPU.
+/// Capabilities of a function on the CPU, before and after its kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostUse {
     /// Whether the function reads, for each packet, the outcome of the previous function. Such a
-    /// function must arrange packets (split, join or create them), and must not need them in
-    /// arrival order.
+    /// function must be able to split, join or create packets, and must not need packets in arrival
+    /// order.
     pub reads_previous: bool,
-    /// Whether a device may run the next function before the CPU sees the outcomes of this
-    /// function. The CPU then receives the descriptors as the last function left them. Only the
-    /// verdict of each outcome is valid.
+    /// Whether a device may run the next function before the CPU sees the results of this function.
+    /// The CPU then sees each packet descriptor after the last function, and only the verdict of
+    /// each outcome is valid.
     pub continues_on_device: bool,
 }
 
-/// Form of a kernel on devices. It tells how the work-items of a work-group share a batch of
-/// packets.
+/// Tells how the threads of a work-group share a batch of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
     /// Each work-item processes whole packets.
     #[default]
     Lane,
-    /// All work-items of a work-group process one batch of packets together.
+    /// All threads of a work-group process one batch of packets together.
     Group,
-    /// Like [`Form::Group`], but the work-items exchange words with each other. A device whose
-    /// work-items cannot do this uses [`Form::Lane`].
+    /// Like [`Form::Group`], but the threads exchange words with each other. A device whose threads
+    /// cannot do this uses [`Form::Lane`].
     Team,
 }
 
-/// A verdict, which is a result that a function returns for a packet.
+/// Result that a function can return for a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerdictDeclaration {
     /// Name of the verdict in function chains.
@@ -135,7 +133,7 @@ pub struct VerdictDeclaration {
 pub struct DropDeclaration {
     /// Name of the drop reason in counters.
     pub name: String,
-    /// Condition under which the function drops a packet, in one sentence.
+    /// Condition under which the function drops a packet for this reason, in one sentence.
     pub text: String,
 }
 
@@ -148,8 +146,8 @@ pub struct CounterDeclaration {
     pub unit: String,
     /// Description of the counter, in one sentence.
     pub text: String,
-    /// Name of a verdict and number of elements, for an array of counters. The worker counts the
-    /// packets and bytes with this verdict in the element at index `Outcome::value`.
+    /// Verdict name and number of elements, for an array of counters. Packets and bytes with this
+    /// verdict are counted in the element at index `Outcome::value`.
     pub array: Option<(String, u32)>,
 }
 
@@ -158,7 +156,7 @@ pub struct CounterDeclaration {
 pub struct Constant {
     /// Name of the number, without the prefix of the function.
     pub name: String,
-    /// Type of the number in Rust, which is `u8` to `u64` or `usize`.
+    /// Rust type of the number: `u8` to `u64`, or `usize`.
     pub kind: String,
     /// Value of the number.
     pub value: u64,
@@ -173,9 +171,9 @@ pub struct Record {
     pub name: String,
     /// Meaning of the struct.
     pub text: String,
-    /// Fields of the struct, in the order in which they lie in memory.
+    /// Fields of the struct in memory order.
     pub fields: Vec<Field>,
-    /// Whether a struct that contains only zeros is valid. If so, the Rust struct implements
+    /// Whether the struct is valid if all its bytes are zero. The Rust struct then implements
     /// `Default`.
     pub has_default: bool,
 }
@@ -183,13 +181,13 @@ pub struct Record {
 /// A parameter in the configuration of a function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Param {
-    /// Key of the parameter in the configuration. The member in C has the same name.
+    /// Name of the parameter in the configuration and of its member in C.
     pub name: String,
     /// Shape of the value.
     pub shape: ParamShape,
-    /// Text of the default value. If it is `None`, the configuration must contain the parameter.
+    /// Default value as text, or `None` if the configuration must contain the parameter.
     pub default: Option<String>,
-    /// Smallest and largest valid number, if the valid numbers are limited.
+    /// Smallest and largest valid number, or `None` if all numbers are valid.
     pub range: Option<(u64, u64)>,
     /// Meaning of the parameter.
     pub text: String,
@@ -209,7 +207,7 @@ pub enum ParamShape {
     List(Scalar, u32),
 }
 
-/// A table of a function. Godwit builds it from a file, and commands change it.
+/// Table of a function. Godwit builds the table from a file, and commands change it.
 #[derive(Clone, Debug)]
 pub struct Table {
     /// Name of the table.
@@ -224,7 +222,7 @@ pub struct Table {
     pub row: Vec<Field>,
     /// Number of entries that the table must hold.
     pub capacity: u32,
-    /// Number of different rows that a table for IPv4 prefixes must hold.
+    /// Maximum number of different rows in a table for IPv4 prefixes.
     pub rows: u32,
 }
 
@@ -239,10 +237,10 @@ pub enum Shape {
     Lpm6,
     /// Array that finds a row by its index.
     Array,
-    /// Access control list, in which a pattern covers several fields. A lookup finds the row with
-    /// the lowest priority number among all rows whose patterns match.
+    /// Access control list. Each row has a pattern over several fields. A lookup finds the matching
+    /// row with the lowest priority number.
     Acl,
-    /// Consistent hash table, which maps a hash to one of the rows (Eisenbud et al., Maglev, NSDI
+    /// Consistent hash table, which assigns a row to each hash (Eisenbud et al., Maglev, NSDI
     /// 2016).
     Maglev,
     /// Set of byte strings that are searched in a payload.
@@ -277,10 +275,10 @@ pub struct Flows {
     pub text: String,
     /// Fields of the key of a flow.
     pub key: Vec<Field>,
-    /// Fields of the second key, which identifies the flow of packets in the opposite direction.
-    /// The list is empty if flows have only one key.
+    /// Fields of a second key, which identifies packets of the flow in the opposite direction. The
+    /// list is empty if flows have only one key.
     pub reverse: Vec<Field>,
-    /// Fields of the row, which is the state that the function keeps for a flow.
+    /// Fields of the state that the function keeps for a flow.
     pub row: Vec<Field>,
     /// Whether Godwit counts the packets and bytes of each flow.
     pub counts: bool,
@@ -288,31 +286,31 @@ pub struct Flows {
     pub capacity: u32,
     /// Name and duration in seconds of each timer. A flow uses one timer at a time.
     pub timers: Vec<(String, u32)>,
-    /// Limit on the number of flows with the same value of a key field, if there is one.
+    /// Limit on the number of flows that have the same value in a key field, if any.
     pub limit: Option<FlowLimit>,
 }
 
-/// Limit on the number of flows with the same value of a key field.
+/// Limit on the number of flows that have the same value in a key field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowLimit {
     /// Name of the key field. All packets with the same value of this field go to one worker, which
-    /// counts their flows.
+    /// counts the flows with this value.
     pub by: String,
-    /// Name of the parameter that contains the maximum number of flows.
+    /// Name of the parameter with the maximum number of flows.
     pub max: String,
 }
 
-/// Pool of address and port pairs that flows take and give back.
+/// Pool of pairs of an address and a port, which flows take and give back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
     /// Name of the resource.
     pub name: String,
-    /// Name of the parameter that contains the list of addresses.
+    /// Name of the parameter with the maximum number of flows.
     pub addresses: String,
     /// First and last port of the pool.
     pub ports: (u16, u16),
     /// Names of the address field and the port field in the key for packets of the opposite
-    /// direction. A packet to a port of the pool goes to the worker that owns this port.
+    /// direction. Each packet goes to the worker that owns the packet's port in the pool.
     pub reverse: (String, String),
 }
 
@@ -327,37 +325,36 @@ pub struct Command {
     pub text: String,
     /// Options of the command line.
     pub arguments: Vec<CommandArgument>,
-    /// Key in the request under which the rows are sent, if the command sends rows.
+    /// Request key under which the command sends rows, if it sends any.
     pub rows: Option<String>,
-    /// Names of the words that form a row, on the command line or in a line of the `--file` file.
-    /// If rows have one word, the command line may contain several rows.
+    /// Names of the words of a row, on the command line or in a line of the `--file` file. If a row
+    /// has one word, the command line may contain several rows.
     pub words: Vec<String>,
     /// Whether a row of one word is sent as a text instead of an object.
     pub plain: bool,
-    /// Name of the TOML tables that contain the rows in the `--file` file. If it is `None`, each
-    /// line of the file is a row.
+    /// Name of the TOML tables that contain the rows in the `--file` file, or `None` if each line
+    /// of the file is a row.
     pub stanza: Option<String>,
     /// Whether the command accepts the option `--file`.
     pub file: bool,
     /// Whether requests may contain cryptographic keys. If so, the text of a request is wiped from
     /// memory.
     pub secret: bool,
-    /// Sentence that is printed after success. `{}` is replaced by the number of rows with their
-    /// noun.
+    /// Sentence that is printed after success. `{}` is replaced by the number of rows, such as `3
+    /// routes`.
     pub done: String,
     /// Noun for a row, in the singular and in the plural.
     pub noun: (String, String),
-    /// Columns of the list that the command prints, if any. Values without a column are printed
-    /// after the columns.
+    /// Columns of the list that the command prints, if any. Other values follow the columns.
     pub columns: Vec<Column>,
     /// Key of the reply that contains the list.
     pub list: Option<String>,
     /// Key of the reply that contains the total number of rows.
     pub total: Option<String>,
-    /// Keys whose values select the next page of the list. The next request contains their values
-    /// from the last row. There are no keys if the list has no pages.
+    /// Keys with which the next page of a list is requested. The request contains the values of
+    /// these keys in the last row. There are no such keys if the list has no pages.
     pub page: Vec<String>,
-    /// Whether each row of the list is printed as a line of words instead of as a row of a table.
+    /// Whether the list is printed as lines of words instead of a table.
     pub lines: bool,
 }
 
@@ -373,7 +370,7 @@ pub struct Column {
 /// Option of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandArgument {
-    /// Name of the option. It is also the key in the request or in a row.
+    /// Name of the option on the command line. It is also the option's key in the request.
     pub name: String,
     /// Meaning of the option.
     pub text: String,
@@ -381,7 +378,7 @@ pub struct CommandArgument {
     pub number: bool,
     /// Whether the option has no value.
     pub flag: bool,
-    /// Whether the option belongs to each row of the request instead of the whole request.
+    /// Whether the option belongs to each row instead of the whole request.
     pub in_row: bool,
     /// Whether the option is required.
     pub required: bool,
@@ -398,7 +395,7 @@ pub struct TestDeclaration {
     pub expect: String,
     /// Number of ports in the test configuration.
     pub ports: u32,
-    /// TOML text of the keys `tables` and `params` in the test configuration.
+    /// TOML text of `tables` and `params` in the test configuration.
     pub stanza: String,
 }
 
@@ -413,19 +410,19 @@ impl Declaration {
         self.drops.iter().position(|drop| drop.name == name).and_then(|index| u8::try_from(index).ok())
     }
 
-    /// Returns the name of the C macro for a drop reason, without the prefix of the function. The
-    /// name begins with `drop_` if a verdict has the same name.
+    /// Returns the name of the C macro for a drop reason, without the function's prefix. If a
+    /// verdict has the same name, the macro name begins with `drop_`.
     pub fn drop_macro(&self, name: &str) -> String {
         if self.verdict(name).is_some() { format!("drop_{name}") } else { name.to_owned() }
     }
 
-    /// Returns whether Rust code of the function builds its binary image of its tables.
+    /// Returns whether Rust code of the function builds the binary image of its tables.
     pub fn has_own_image(&self) -> bool {
         self.records.iter().any(|record| record.name == "image")
     }
 
-    /// Returns whether packets must reach the part of the function that runs on the CPU in arrival
-    /// order. Functions with flows need this order.
+    /// Returns whether the function must see packets in arrival order on the CPU. Functions with
+    /// flows need this order.
     pub fn needs_order(&self) -> bool {
         self.in_order || self.flows.is_some()
     }

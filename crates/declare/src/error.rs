@@ -1,6 +1,6 @@
 //! Error of a declaration.
 
-/// Problem in a declaration, described for the author of the declaration.
+/// Problem in the declaration of a packet function, described for its author.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
@@ -10,8 +10,8 @@ pub struct Error {
     pub message: String,
 }
 
-/// Returns the last part of an error message about an unknown name. This part suggests the most
-/// similar of the `known` names, or lists all of them.
+/// Returns the end of an error message about an unknown name. It suggests the most similar of the
+/// `known` names, or lists all of them.
 pub(crate) fn suggest(unknown: &str, known: &[&str]) -> String {
     let similar = known.iter().map(|name| (strsim::damerau_levenshtein(unknown, name), name)).min();
     match similar {

@@ -14,8 +14,8 @@ const NAME_BYTES_MAX: usize = 32;
 pub(crate) struct Head<'a> {
     /// Name of the function.
     pub(crate) name: &'a str,
-    /// Line of the C file that contains the name, counted from 1. The TOML text begins on the next
-    /// line.
+    /// Number of the line in the C file that contains the name of the function. The TOML text
+    /// begins on the next line.
     pub(crate) line: usize,
     /// TOML text.
     pub(crate) toml: &'a str,
@@ -68,7 +68,7 @@ pub(crate) fn check_field_name(name: &str, what: &str) -> Result<(), String> {
     }
 }
 
-/// Reserved words of C, C++ and OpenCL that would be valid names otherwise.
+/// Reserved words of C, C++ and OpenCL that must not be names of struct members.
 const RESERVED: &[&str] = &[
     "alignas",
     "alignof",

@@ -1,5 +1,5 @@
-//! Memory layout of structs and of binary images of a function's tables. It follows the rules of C
-//! compilers.
+//! Memory layout of structs and of the binary image of a function's tables. The layout follows the
+//! rules of C compilers.
 
 use crate::declaration::{Declaration, Flows, Param, ParamShape, Record};
 use crate::types::{Field, FieldType, Scalar};
@@ -43,8 +43,8 @@ impl RecordLayout {
         }
     }
 
-    /// Returns the layout of a key or a row. Padding between the fields is allowed and contains
-    /// zeros.
+    /// Returns the layout of a table key or a table row. Fields may have padding between them,
+    /// which contains zeros.
     pub fn padded(fields: &[Field]) -> Self {
         Self::with(fields, &[])
     }
@@ -82,16 +82,16 @@ fn size(kind: &FieldType, records: &[Record]) -> (usize, usize) {
     }
 }
 
-/// Size of the header of each table in a table image, in bytes.
+/// Size of each table's header in a table image, in bytes.
 const TABLE_HEADER_BYTES: usize = 128;
-/// Size of the first fields of a binary image of a function's tables, in bytes. These fields are a
-/// magic number, a reserved word, and the size of the image.
+/// Size of the first fields of a table image in bytes: the magic number, a reserved word and the
+/// image size.
 const HEADER_BYTES: usize = 16;
 /// Alignment of the parts of a table image, in bytes.
 const PART_ALIGN_BYTES: usize = 64;
 
-/// Layout of the headers in a table image, which Godwit builds from the parameters and tables of a
-/// function.
+/// Layout of the headers in a table image. Godwit builds the image from the parameters and tables
+/// of a function.
 ///
 /// ```text
 /// 0        16                    64 * n
@@ -101,8 +101,8 @@ const PART_ALIGN_BYTES: usize = 64;
 pub struct ImageLayout {
     /// Offset of the parameters in the image, in bytes.
     pub params_offset: usize,
-    /// Layout of each parameter, in the order of the declaration. The offsets count from the start
-    /// of the parameters.
+    /// Layout of each parameter in the order of the declaration. Offsets count from the start of
+    /// the parameters.
     pub params: Vec<ParamLayout>,
     /// Size of the parameters in bytes.
     pub params_bytes: usize,
@@ -115,8 +115,8 @@ pub struct ImageLayout {
 /// Offsets of the members that a parameter has in C, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamLayout {
-    /// Offset of the first member. It is the length of a list, the address of a prefix, or the
-    /// value of any other parameter.
+    /// Offset of the first member, which is the length of a list, the address of a prefix, or any
+    /// other value.
     pub first: usize,
     /// Offset of the second member, which is the mask of a prefix or the elements of a list.
     pub second: usize,
@@ -167,14 +167,12 @@ fn params(params: &[Param]) -> (Vec<ParamLayout>, usize) {
     (layouts, end.next_multiple_of(8))
 }
 
-/// Sizes of the bit fields in an entry of a packed table. A packed table is a hash table whose key
-/// and row fit into one 64-bit entry.
-///
-/// An entry contains the row, two flags, and a part of the permuted key. The bucket number
-/// determines the rest of the key.
+/// Sizes of the bit fields in an entry of a packed hash table. In such a table, the key and the row
+/// fit into one 64-bit entry. An entry contains the row, two flags, and a part of the permuted key.
+/// The bucket number determines the rest of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packing {
-    /// Half the number of bits of the permuted key, which has at least as many bits as the key.
+    /// Half the number of bits in the permuted key. The permuted key is never shorter than the key.
     pub half_bits: u32,
     /// Number of bits of a row.
     pub row_bits: u32,
@@ -186,11 +184,11 @@ impl Packing {
     /// Number of flag bits at the low end of an entry. One flag marks a valid entry. The other flag
     /// marks an entry in the second bucket of its key.
     pub const FLAG_BITS: u32 = 2;
-    /// Upper limit of `bucket_bits_min`, at which the buckets occupy 512 KiB. A table that would
-    /// need more buckets is not packed.
+    /// Maximum of `bucket_bits_min`. At this value, the buckets occupy 512 KiB. Tables that need
+    /// more buckets are not packed.
     const BUCKET_BITS_MIN_MAX: u32 = 14;
 
-    /// Returns how the entries of a table are packed, or `None` if a key and a row do not fit into
+    /// Returns the bit fields of a table's entries, or `None` if a key and a row do not fit into
     /// one entry.
     pub fn of(key: &[Field], row: &[Field]) -> Option<Self> {
         let bits = |fields: &[Field]| -> u32 {
@@ -206,13 +204,13 @@ impl Packing {
         if half_bits > 31 {
             return None;
         }
-        // An entry does not contain the bits of the key that the bucket number determines.
+        // The bucket number replaces these bits of the key, so an entry does not contain them.
         let needed = (2 * half_bits + row_bits + Self::FLAG_BITS).saturating_sub(64).max(8);
         (needed <= Self::BUCKET_BITS_MIN_MAX).then_some(Self { half_bits, row_bits, bucket_bits_min: needed })
     }
 
-    /// Returns the number of low bits in an entry that hold the row and the flags. The higher bits
-    /// hold a part of the key.
+    /// Returns how many low bits of an entry hold the row and the flags. The higher bits hold a
+    /// part of the key.
     pub fn rest_shift(&self) -> u32 {
         self.row_bits + Self::FLAG_BITS
     }
@@ -230,8 +228,7 @@ pub struct FlowLayout {
     pub key_offset: usize,
     /// Number of words of the key.
     pub key_words: usize,
-    /// Offset of the words of the second key, in bytes. Packets in the other direction have this
-    /// key.
+    /// Offset of the key for packets in the opposite direction, in bytes.
     pub reverse_offset: usize,
     /// Number of words of the second key.
     pub reverse_words: usize,

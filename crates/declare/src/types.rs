@@ -2,12 +2,11 @@
 
 use crate::error::suggest;
 
-/// Type of a value, which has at most 16 bytes. A value is stored as one number, or as two numbers
-/// for an IPv6 address.
+/// Type of a value of at most 16 bytes. A value is stored as one number, or as two numbers for an
+/// IPv6 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scalar {
-    /// Unsigned number of 1 to 64 bits. It is stored in 8, 16, 32 or 64 bits, whichever is the
-    /// smallest that holds it.
+    /// Unsigned number of 1 to 64 bits. It is stored in 8, 16, 32 or 64 bits.
     Unsigned(u8),
     /// IPv4 address. It is stored as a number whose most significant byte is the first byte of the
     /// address.
@@ -112,7 +111,7 @@ pub enum FieldType {
 }
 
 impl FieldType {
-    /// Parses a type such as `u32`, `u64[4]`, or `slot[7]` with a struct called `slot`. `records`
+    /// Parses a type such as `u32`, `u64[4]`, or `slot[7]` for a struct called `slot`. `records`
     /// contains the names of the structs that are declared earlier.
     pub(crate) fn parse(text: &str, records: &[String]) -> Result<Self, String> {
         let (name, count) = match text.split_once('[') {

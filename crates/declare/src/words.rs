@@ -1,15 +1,15 @@
-//! Keys as sequences of 64-bit words. Tables store and compare keys in this form.
+//! Converts table keys to sequences of 64-bit words, in which tables store and compare them.
 
 use crate::types::{Field, FieldType, Scalar};
 use crate::value::Words;
 
-/// Part of a key word. It holds a field, or one half of an IPv6 address, at a certain bit position.
+/// Part of a 64-bit word of a table key. It holds a field, or half of an IPv6 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Index of the field in the key.
     pub field: usize,
-    /// Index of the number within the value of the field. It is 0, except that the lower half of an
-    /// IPv6 address has index 1.
+    /// Index of the number within the field's value. Only the lower half of an IPv6 address has
+    /// index 1.
     pub word: usize,
     /// Number of bits by which the value is shifted left in the word.
     pub shift: u32,
@@ -17,13 +17,14 @@ pub struct Part {
     pub bits: u32,
 }
 
-/// Words of a key, each as the list of its parts. The fields fill each word from its low bits. A
-/// field that does not fit into the rest of a word begins the next word.
+/// Layout of a table key in 64-bit words. Each word is a list of parts. The fields fill each word
+/// from its low bits, and a field that does not fit begins the next word.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyWords(pub Vec<Vec<Part>>);
 
 impl KeyWords {
-    /// Distributes the fields of a key over words. Fields that are arrays or structs are omitted.
+    /// Distributes the fields of a table key over words. Fields that are arrays or structs are
+    /// omitted.
     pub fn of(fields: &[Field]) -> Self {
         let mut words: Vec<Vec<Part>> = Vec::new();
         let mut used = 64;
@@ -54,13 +55,13 @@ impl KeyWords {
         self.0.is_empty()
     }
 
-    /// Packs the values of a key into words. `values` contains one value per field.
+    /// Packs the fields of a table key into words. `values` contains one value per field.
     pub fn pack(&self, values: &[Words]) -> Vec<u64> {
         let part = |part: &Part| values[part.field][part.word] << part.shift;
         self.0.iter().map(|parts| parts.iter().map(part).fold(0, |word, bits| word | bits)).collect()
     }
 
-    /// Extracts the value of each field from the words of a key. This is the inverse of
+    /// Extracts the value of each field from the words of a table key, as the inverse of
     /// [`KeyWords::pack`].
     pub fn unpack(&self, words: &[u64]) -> Vec<Words> {
         let fields = self.0.iter().flatten().map(|part| part.field + 1).max().unwrap_or(0);

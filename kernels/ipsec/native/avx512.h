@@ -1,6 +1,6 @@
 /*
  * Processes sixteen IPsec packets at once in the 512-bit registers of AVX-512. Each packet is a
- * SIMD lane. The data has one of three arrangements in registers:
+ * SIMD lane. Registers hold the data in one of three layouts:
  *
  *   row i             64 bytes of lane i
  *   blocks[k][j]      block k of 16 bytes of lanes j, j + 4, j + 8, j + 12
@@ -16,8 +16,8 @@
 #define GW_AVX512_LANES     16u
 #define GW_AVX512_ROW_BYTES 64u
 
-/* Marks functions that are always inlined. The numbers of rounds and blocks that callers pass are
- * then constants in these functions. */
+/* Marks functions that are always inlined. If a caller passes a constant number of rounds or
+ * blocks, this number is a constant in the function. */
 #define GW_AVX512 static inline __attribute__((always_inline))
 
 /* Unrolls the loop that follows, so that its arrays of registers are not stored in memory. */
@@ -27,9 +27,8 @@
  * hash of sixteen SHA-1 blocks takes 83 ns with this macro and 160 ns without it. */
 #define GW_AVX512_IN_ORDER(value) __asm__("" : "+v"(value))
 
-/* Byte ranges of sixteen packets (SIMD lanes). With fewer packets, the unused lanes repeat the
- * range of a used lane. This is harmless, because each step reads all its input before it writes.
- */
+/* Byte ranges of sixteen packets (SIMD lanes). With fewer packets, unused lanes repeat the range of
+ * a used lane. This is harmless, because each step reads all its input before it writes. */
 typedef struct gw_avx512_lanes {
     gw_u8 *at[GW_AVX512_LANES];
     gw_u32 bytes[GW_AVX512_LANES];
@@ -42,8 +41,8 @@ typedef struct gw_avx512_sas {
     const gw_ipsec_sa *sa[GW_AVX512_LANES] __attribute__((aligned(64)));
 } gw_avx512_sas;
 
-/* Transposes four rows of 64 bytes, one row per packet. Each of the resulting registers contains
- * one 16-byte block of each packet. The function is its own inverse. */
+/* Transposes four registers, each with 64 bytes of one packet. Each result contains one 16-byte
+ * block of each packet. The function is its own inverse. */
 GW_AVX512 void gw_avx512_transpose(__m512i *a, __m512i *b, __m512i *c, __m512i *d)
 {
     const __m512i ab_low = _mm512_shuffle_i32x4(*a, *b, 0x44);
@@ -56,8 +55,8 @@ GW_AVX512 void gw_avx512_transpose(__m512i *a, __m512i *b, __m512i *c, __m512i *
     *d = _mm512_shuffle_i32x4(ab_high, cd_high, 0xdd);
 }
 
-/* Transposes the 16-byte blocks of sixteen packets, which are in four registers. Each of the
- * resulting registers contains one word of each packet. The function is its own inverse. */
+/* Transposes four registers that contain one 16-byte block of each of sixteen packets. Each result
+ * contains one word of each packet. The function is its own inverse. */
 GW_AVX512 void gw_avx512_words(__m512i *words, const __m512i *blocks)
 {
     const __m512i low_01 = _mm512_unpacklo_epi32(blocks[0], blocks[1]);
@@ -84,8 +83,7 @@ GW_AVX512 __m512i gw_avx512_swap128(__m512i value)
                                           0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)));
 }
 
-/* Returns a mask of the valid bytes in a row of 64 bytes. The row starts at `offset` in a range of
- * `bytes` bytes. */
+/* Returns a mask of the 64 bytes from `offset` on that are within a range of `bytes` bytes. */
 GW_AVX512 __mmask64 gw_avx512_mask(gw_u32 bytes, gw_u32 offset)
 {
     const gw_u32 left = bytes > offset ? bytes - offset : 0;
@@ -115,7 +113,7 @@ GW_AVX512 void gw_avx512_load_four(__m512i *b0, __m512i *b1, __m512i *b2, __m512
     *b3 = _mm512_shuffle_i32x4(ab_high, cd_high, 0xdd);
 }
 
-/* Prefetches, for each of sixteen packets, the row of 64 bytes after the next row. The hardware
+/* For each of sixteen packets, prefetches the 64 bytes after the next 64 bytes. The hardware
  * prefetcher of a core does not follow sixteen streams. */
 GW_AVX512 void gw_avx512_prefetch_rows(const gw_avx512_lanes *lanes, gw_u32 offset)
 {
@@ -125,8 +123,7 @@ GW_AVX512 void gw_avx512_prefetch_rows(const gw_avx512_lanes *lanes, gw_u32 offs
     }
 }
 
-/* Loads the 64 bytes at `offset` of each of sixteen packets. All packets must contain these 64
- * bytes completely. */
+/* Loads 64 bytes from byte `offset` of each of sixteen packets. No packet may be shorter. */
 GW_AVX512 void gw_avx512_load(__m512i blocks[4][4], const gw_avx512_lanes *lanes, gw_u32 offset)
 {
     gw_u8 *const *at = lanes->at;
@@ -167,8 +164,8 @@ GW_AVX512 void gw_avx512_store(__m512i blocks[4][4], const gw_avx512_lanes *lane
     }
 }
 
-/* Loads the 64 bytes at `offset` of each of sixteen packets and pads them with zeros. Some packets
- * may contain fewer bytes. Bytes after the end of a packet are not accessed, because even a masked
+/* Loads 64 bytes from byte `offset` of each of sixteen packets. Packets may be shorter, and the
+ * missing bytes are zero. Bytes after the end of a packet are not accessed, because even a masked
  * load would be slow at an unmapped address. */
 GW_AVX512 void gw_avx512_load_partial(__m512i blocks[4][4], const gw_avx512_lanes *lanes,
                                       gw_u32 offset)
@@ -186,8 +183,8 @@ GW_AVX512 void gw_avx512_load_partial(__m512i blocks[4][4], const gw_avx512_lane
     }
 }
 
-/* Stores the 64 bytes at `offset` of each of sixteen packets. Some packets may contain fewer bytes.
- * In `blocks`, sets the bytes after the end of each packet to zero. */
+/* Stores 64 bytes to byte `offset` of each of sixteen packets. In a shorter packet, bytes after its
+ * end are not stored, and they become zero in `blocks`. */
 GW_AVX512 void gw_avx512_store_partial(__m512i blocks[4][4], const gw_avx512_lanes *lanes,
                                        gw_u32 offset)
 {
@@ -216,8 +213,7 @@ GW_AVX512 __m512i gw_avx512_gather(const gw_u8 *a, const gw_u8 *b, const gw_u8 *
     return _mm512_mask_broadcast_i32x4(value, 0xf000, _mm_loadu_si128((const __m128i *)d));
 }
 
-/* Loads `count` blocks of 16 bytes of each of sixteen packets. If `count` is 4, whole rows of 64
- * bytes are loaded and transposed. */
+/* Loads `count` blocks of 16 bytes of each of sixteen packets. */
 GW_AVX512 void gw_avx512_load_blocks(__m512i blocks[4][4], const gw_avx512_lanes *lanes,
                                      gw_u32 offset, gw_u32 count)
 {
@@ -273,7 +269,7 @@ GW_AVX512 void gw_avx512_offset_addresses(gw_u8 **to, gw_u8 *const *from, long l
     }
 }
 
-/* Stores one 16-byte block of each packet as the words of an authentication tag. */
+/* Stores one 16-byte block of each packet as an authentication tag. */
 GW_AVX512 void gw_avx512_store_tags(const __m512i blocks[4], gw_ipsec_tag tags[GW_AVX512_LANES])
 {
     GW_AVX512_UNROLL

@@ -29,8 +29,8 @@ GW_AVX512 void gw_avx512_keys_load(gw_avx512_keys *keys, const gw_avx512_sas *sa
 }
 
 /* Computes one quarter of the AES rounds on one block of each packet, without the first
- * AddRoundKey. Callers place other instructions between the quarters, which fill the time in which
- * the AES instructions wait for each other. */
+ * AddRoundKey. AES instructions wait for each other, so callers place other instructions between
+ * the quarters. */
 GW_AVX512 void gw_avx512_rounds(__m512i x[4], const gw_avx512_keys *keys, gw_u32 part,
                                 gw_u32 decrypt)
 {
@@ -81,8 +81,7 @@ GW_AVX512 void gw_avx512_first_counters(__m512i counters[4], gw_u8 *const *at,
     }
 }
 
-/* Converts the counters of counter blocks from host byte order to the big-endian order that AES
- * encrypts. */
+/* Converts the counters from host byte order to the big-endian order of counter blocks. */
 GW_AVX512 __m512i gw_avx512_counter_block(__m512i counter)
 {
     return _mm512_shuffle_epi8(counter, _mm512_broadcast_i32x4(_mm_set_epi8(
@@ -137,8 +136,8 @@ GW_AVX512 void gw_avx512_cipher_load(gw_avx512_cipher *cipher)
     }
 }
 
-/* Computes one of the sixteen parts of a step, which encrypts or decrypts four blocks of each
- * packet. Each block has four parts, and x holds the AES state between these parts. */
+/* Computes one sixteenth of a step, which encrypts or decrypts four blocks of each packet. Each
+ * block has four such parts, and x holds the AES state between them. */
 GW_AVX512 void gw_avx512_cipher_part(gw_avx512_cipher *cipher, __m512i x[4], gw_u32 mode,
                                      gw_u32 part)
 {

@@ -1,4 +1,4 @@
-/* A batch of up to 256 packets of one bin (packets for one function), sorted by length. */
+/* Sorts up to 256 packets for the same function by length. */
 #ifndef GODWIT_IPSEC_AVX512_BATCH_H
 #define GODWIT_IPSEC_AVX512_BATCH_H
 

@@ -1,4 +1,4 @@
-/* Processes a batch of packets, sixteen packets at a time. */
+/* Processes a batch of packets with the same suite and direction, sixteen packets at a time. */
 #ifndef GODWIT_IPSEC_AVX512_BIN_H
 #define GODWIT_IPSEC_AVX512_BIN_H
 
@@ -7,16 +7,16 @@
 #include "avx512_next.h"
 #include "avx512_simple_finish.h"
 
-/* Returns whether the suite is CBC with HMAC. If all packets of a group have the same length,
- * special code processes this suite. */
+/* Returns whether the suite is CBC with HMAC. Special code processes groups of this suite in which
+ * all packets have the same length. */
 GW_AVX512 gw_u32 gw_avx512_is_cbc_hmac(gw_avx512_operation operation)
 {
     return operation.suite.cipher == GW_IPSEC_CIPHER_CBC &&
            gw_avx512_state_words(operation.suite) != 0;
 }
 
-/* Returns how many separate states (gw_avx512_packet) up to sixteen simple outbound packets need.
- * With GHASH, they need none. With CBC and HMAC, packets of the same length need only one. */
+/* Returns how many states (gw_avx512_packet) a group of simple outbound packets needs. With GHASH,
+ * it needs none. With CBC and HMAC, packets of the same length need only one. */
 GW_AVX512 gw_u32 gw_avx512_slots_needed(gw_avx512_operation operation, gw_u32 same_length,
                                         gw_u32 count)
 {
@@ -26,8 +26,8 @@ GW_AVX512 gw_u32 gw_avx512_slots_needed(gw_avx512_operation operation, gw_u32 sa
     return same_length && gw_avx512_is_cbc_hmac(operation) ? 1 : count;
 }
 
-/* Takes up to sixteen packets with checked headers from the batch and makes them the current group.
- * All packets must be simple (IPv4 in a tunnel, see simple.h). */
+/* Takes up to sixteen simple packets (IPv4 in a tunnel, see simple.h) with checked headers from the
+ * batch and makes them the current group. */
 GW_AVX512 void gw_avx512_simple_group(gw_avx512_group *group, gw_avx512_batch *batch,
                                       const gw_avx512_simple *simple, gw_u32 count)
 {
@@ -58,7 +58,7 @@ GW_AVX512 void gw_avx512_simple_pad(const gw_avx512_simple *simple, gw_u32 count
     const gw_u32 first_pad_bytes = simple->data_bytes[0] - GW_ESP_TAIL_BYTES - first_bytes;
     gw_avx512_padding padding = gw_avx512_padding_of(first_pad_bytes);
     if (simple->same_length && gw_avx512_all_equal(_mm512_load_si512(simple->total_bytes))) {
-        /* Unused SIMD lanes repeat the last packet, so writing them is harmless. */
+        /* Unused SIMD lanes repeat the last packet, so storing its trailer again is harmless. */
         GW_AVX512_UNROLL
         for (gw_u32 i = 0; i < GW_AVX512_LANES; i++) {
             _mm256_mask_storeu_epi8(frame[i] + GW_ETHERNET_BYTES + first_bytes, padding.mask,
@@ -253,12 +253,10 @@ GW_AVX512 void gw_avx512_run_groups(gw_avx512_group *to_cipher, gw_avx512_group 
 }
 
 /*
- * Processes a batch of packets in groups of sixteen. Groups with GCM or ChaCha20 are processed one
- * after the other. The same holds for groups with CBC and HMAC in which all packets have the same
- * length.
- *
- * All other groups overlap. Outbound groups are encrypted while the previous group is hashed.
- * Inbound groups are hashed while the previous group is decrypted.
+ * Processes a batch of packets in groups of sixteen. Groups with GCM or ChaCha20, and groups with
+ * CBC and HMAC whose packets have the same length, are processed one after the other. All other
+ * groups overlap. An outbound group is encrypted while the previous group is hashed. An inbound
+ * group is hashed while the previous group is decrypted.
  */
 GW_AVX512 void gw_avx512_batch_run(gw_avx512_batch *batch, gw_avx512_operation operation)
 {

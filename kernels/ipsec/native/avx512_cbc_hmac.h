@@ -17,16 +17,16 @@
 #include "avx512_batch.h"
 #include "avx512_group.h"
 
-/* State of the HMAC computation of sixteen texts. `words` contains the text that is not hashed yet:
- * up to one hash block and two more words. */
+/* State of the HMAC of sixteen texts. `words` contains the text that is not hashed yet, which is up
+ * to one hash block and two more words. */
 typedef struct gw_avx512_text {
     __m512i words[18];
     __m512i state[8];
     __m512i outer[8];
 } gw_avx512_text;
 
-/* Returns whether all packets of a group have the same length, and all or none of them have
- * extended sequence numbers. */
+/* Returns whether all packets of a group have the same length and the same size of sequence number.
+ */
 GW_AVX512 gw_u32 gw_avx512_same_length(const gw_avx512_group *group)
 {
     const gw_avx512_packet *first = group->packets[0];
@@ -39,7 +39,7 @@ GW_AVX512 gw_u32 gw_avx512_same_length(const gw_avx512_group *group)
     return difference == 0;
 }
 
-/* Starts the HMAC of sixteen packets: loads the HMAC states, and begins each text with the SPI and
+/* Starts the HMAC of sixteen packets. Loads the HMAC states, and begins each text with the SPI and
  * the sequence number. */
 GW_AVX512 void gw_avx512_text_begin(gw_avx512_text *text, const gw_avx512_group *group,
                                     gw_u32 state_words)
@@ -73,8 +73,8 @@ GW_AVX512 void gw_avx512_text_append(gw_avx512_text *text, const __m512i blocks[
 }
 
 /* Encrypts or decrypts 64 bytes of each packet, and hashes one block of each packet. The
- * instructions of the cipher and the hash are interleaved, so that each fills the time in which the
- * other waits. With the mode GW_AVX512_NONE, the function only hashes. */
+ * instructions of cipher and hash are interleaved to hide their latency. With the mode
+ * GW_AVX512_NONE, the function only hashes. */
 GW_AVX512 void gw_avx512_cipher_and_hash(gw_avx512_cipher *cipher, gw_avx512_text *text,
                                          gw_u32 state_words, gw_u32 mode)
 {
@@ -161,7 +161,7 @@ GW_AVX512 void gw_avx512_text_clear(gw_avx512_text *text, gw_u32 from, gw_u32 to
 
 /* Hashes the last words_left words (2 to 14) of each text and then the outer block of HMAC (RFC
  * 2104). Stores the digests in text->state. If `decrypting` is not 0, also decrypts the blocks in
- * `decrypting` during the first hash block. */
+ * `decrypting` at the same time. */
 GW_AVX512 void gw_avx512_text_end(gw_avx512_text *text, const gw_avx512_group *group,
                                   gw_avx512_batch *batch, gw_u32 words_left,
                                   gw_avx512_cipher *decrypting, gw_u32 state_words)
@@ -233,8 +233,8 @@ static __attribute__((noinline)) void gw_avx512_cbc_hmac_cipher(gw_avx512_cipher
     }
 }
 
-/* Moves the two words that follow a hashed block to the start of the array. The next hash block
- * begins with these words. */
+/* Moves the two words after a hashed block to the start of the array, where the next block begins.
+ */
 GW_AVX512 void gw_avx512_text_shift(gw_avx512_text *text)
 {
     text->words[0] = text->words[16];
@@ -242,8 +242,8 @@ GW_AVX512 void gw_avx512_text_shift(gw_avx512_text *text)
 }
 
 /* Encrypts and authenticates a group of sixteen packets of the same length. Each step encrypts up
- * to four blocks of each packet and hashes the blocks of the previous step. The first of all blocks
- * is the IV. */
+ * to four blocks of each packet and hashes the blocks of the previous step. The IV is the first
+ * block to be hashed. */
 static __attribute__((noinline)) void gw_avx512_cbc_hmac_encrypt(const gw_avx512_group *group,
                                                                  gw_avx512_batch *batch,
                                                                  gw_ipsec_suite suite,
@@ -293,8 +293,7 @@ static __attribute__((noinline)) void gw_avx512_cbc_hmac_encrypt(const gw_avx512
     const gw_u32 data_bytes = group->packets[0]->data_bytes;
     if (group->icv_bytes != 0) {
         const __mmask8 mask = gw_avx512_icv_mask(group->icv_bytes);
-        /* Unused SIMD lanes repeat the last packet and have the same tag, so writing them is
-         * harmless. */
+        /* Unused SIMD lanes repeat the last packet, so storing its tag again is harmless. */
         GW_AVX512_UNROLL
         for (gw_u32 i = 0; i < GW_AVX512_LANES; i++) {
             _mm_mask_storeu_epi32(group->data[i] + data_bytes, mask, tags[i]);
@@ -307,9 +306,9 @@ static __attribute__((noinline)) void gw_avx512_cbc_hmac_encrypt(const gw_avx512
     }
 }
 
-/* Undoes the decryption of a packet whose ICV turned out to be wrong. Such a packet must stay
- * unchanged (RFC 4303, section 3.4.4.1). This case is rare. The function derives the encryption
- * keys, because the SA holds only the decryption keys. */
+/* Encrypts a packet again after its ICV turned out to be wrong, which is rare. The packet must stay
+ * unchanged (RFC 4303, section 3.4.4.1). The function computes the encryption keys, because the SA
+ * holds only the decryption keys. */
 static __attribute__((noinline)) void gw_avx512_reencrypt(const gw_avx512_packet *packet,
                                                           gw_u32 rounds)
 {
@@ -318,8 +317,9 @@ static __attribute__((noinline)) void gw_avx512_reencrypt(const gw_avx512_packet
     __m128i keys[15];
     for (gw_u32 i = 0; i <= rounds; i++) {
         const __m128i key = _mm_loadu_si128(inverse + rounds - i);
-        /* Each decryption key, except the first and the last, is InvMixColumns of an encryption key
-         * (FIPS 197, section 5.3.5). MixColumns therefore restores the encryption key. */
+        /* The first and the last decryption key are encryption keys. All others are InvMixColumns
+         * of an encryption key (FIPS 197, section 5.3.5), so MixColumns restores the encryption
+         * key. */
         const __m128i mixed = _mm_aesenc_si128(_mm_aesdeclast_si128(key, zero), zero);
         keys[i] = i == 0 || i == rounds ? key : mixed;
     }
@@ -336,7 +336,8 @@ static __attribute__((noinline)) void gw_avx512_reencrypt(const gw_avx512_packet
 }
 
 /* Verifies and decrypts a group of sixteen packets of the same length. Each step hashes up to four
- * blocks of each packet and decrypts them at the same time. The first of all blocks is the IV. */
+ * blocks of each packet and decrypts them at the same time. The IV is the first block to be hashed.
+ */
 static __attribute__((noinline)) void gw_avx512_cbc_hmac_decrypt(const gw_avx512_group *group,
                                                                  gw_avx512_batch *batch,
                                                                  gw_ipsec_suite suite,
@@ -376,7 +377,7 @@ static __attribute__((noinline)) void gw_avx512_cbc_hmac_decrypt(const gw_avx512
         } else {
             gw_avx512_text_end(&text, group, batch, 2 + 4 * cipher.count, &cipher, state_words);
         }
-        /* The IV is not encrypted data, so the packet keeps the original IV. */
+        /* The IV is not encrypted, so it stays unchanged in the packet. */
         GW_AVX512_UNROLL
         for (gw_u32 j = 0; j < 4 && step == 0; j++) {
             cipher.blocks[0][j] = iv[j];

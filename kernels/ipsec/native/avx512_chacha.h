@@ -1,7 +1,6 @@
-/* ChaCha20-Poly1305 of sixteen packets at once (RFC 7634; RFC 8439, section 2.8). In both
- * algorithms, each packet is a SIMD lane. A step computes 64 bytes of each key stream and combines
- * them with the data by XOR. It then adds the four ciphertext blocks of 16 bytes to the Poly1305
- * sums. */
+/* ChaCha20-Poly1305 of sixteen packets at once (RFC 7634; RFC 8439, section 2.8). Each packet is a
+ * SIMD lane. In each step, 64 bytes of the key stream are computed and combined with the data by
+ * XOR. The four ciphertext blocks are then added to the Poly1305 sum. */
 #ifndef GODWIT_IPSEC_AVX512_CHACHA_H
 #define GODWIT_IPSEC_AVX512_CHACHA_H
 
@@ -16,8 +15,8 @@ typedef struct gw_avx512_chacha {
 
 #define GW_AVX512_CHACHA_COUNTER 12u
 
-/* Starts ChaCha20 for sixteen packets. Sets the keys, the nonces and the counter 0. A nonce
- * consists of the salt of the SA and the IV that precedes the data in the packet. */
+/* Starts ChaCha20 for sixteen packets: sets the keys, the nonces and the counter 0. A nonce
+ * consists of the salt of the SA and the IV of the packet. */
 GW_AVX512 void gw_avx512_chacha_begin(gw_avx512_chacha *chacha, const gw_avx512_group *group)
 {
     static const gw_u32 constants[4] = {0x61707865u, 0x3320646eu, 0x79622d32u, 0x6b206574u};
@@ -81,7 +80,7 @@ static __attribute__((noinline)) void gw_avx512_chacha_block(gw_avx512_chacha *c
 }
 
 /* Computes the additional authenticated data of sixteen packets (RFC 7634, section 2.1). Returns
- * the length of this data for each packet, in bytes. */
+ * its length in bytes for each packet. */
 GW_AVX512 __m512i gw_avx512_chacha_front(__m512i words[4], const gw_avx512_group *group)
 {
     __mmask16 extended = 0;
@@ -98,7 +97,7 @@ GW_AVX512 __m512i gw_avx512_chacha_front(__m512i words[4], const gw_avx512_group
     return _mm512_mask_set1_epi32(_mm512_set1_epi32(8), extended, 12);
 }
 
-/* Encrypts or decrypts the data of sixteen packets with ChaCha20, and adds the ciphertext to their
+/* Encrypts or decrypts the data of sixteen packets with ChaCha20, and adds the ciphertext to the
  * Poly1305 sums. The length of each packet's data must be a multiple of 4. */
 GW_AVX512 void gw_avx512_chacha_data(gw_avx512_chacha *chacha, gw_avx512_poly *poly,
                                      const gw_avx512_lanes *lanes, gw_avx512_batch *batch,

@@ -21,18 +21,18 @@
 
 #define GW_GCM_ROW   GW_AVX512_ROW_BYTES
 #define GW_GCM_BLOCK 16u
-/* Number of blocks up to which the counter of GCM fits into the last byte of a counter block. */
+/* Maximum number of blocks per packet for which the GCM counter fits into one byte. */
 #define GW_GCM_BYTE_COUNTER_BLOCKS 255u
-/* Number of words in the round keys of AES-128. The powers 5 to 8 of the hash key H follow them in
- * an SA. */
+/* Number of words in the round keys of AES-128. In an SA, the powers 5 to 8 of the hash key H
+ * follow the round keys. */
 #define GW_GCM_KEY_WORDS_128 44u
 /* Operations of GCM on packets. */
 #define GW_GCM_ENCRYPT 0u
 #define GW_GCM_DECRYPT 1u
 #define GW_GCM_GMAC    2u /* in both directions */
 
-/* Values that depend only on the length of a packet and on the size of its sequence number. Packets
- * with the same length and size share these values. */
+/* Values that depend only on the length of a packet and on whether its sequence number is extended.
+ * Similar packets share these values. */
 typedef struct gw_gcm_shape {
     __m512i counters;     /* counters of the first row, big-endian */
     __m512i lengths;      /* lengths in the last row, otherwise zeros */
@@ -55,8 +55,8 @@ typedef struct gw_gcm {
     __m512i eighth;
 } gw_gcm;
 
-/* The product of GHASH elements before its reduction. Its value is low + middle * x^64 + high *
- * x^128. */
+/* Product of GHASH elements before its reduction. Its value is low + middle * x^64 + high * x^128.
+ */
 typedef struct gw_gcm_product {
     __m512i low;
     __m512i middle;
@@ -134,7 +134,7 @@ static __attribute__((noinline)) void gw_gcm_shape_of(gw_gcm_shape *shape, gw_u3
     shape->last_bytes = _mm512_movepi8_mask(gw_gcm_swapped_mask(shape->last));
 }
 
-/* Truth table for the ternary logic instruction, which then computes a ^ (b & c). */
+/* Truth table with which the ternary logic instruction computes a ^ (b & c). */
 #define GW_GCM_XOR_SELECTED 0x78
 
 /* Loads a 16-byte block and copies it to all four positions of a register. */
@@ -185,8 +185,8 @@ GW_AVX512 void gw_gcm_begin(gw_gcm *gcm, const gw_gcm_shape *shape, const gw_ips
     gcm->counter = _mm512_ternarylogic_epi64(gcm->counter, salt, is_salt, GW_GCM_XOR_SELECTED);
 }
 
-/* Encrypts the next four counter blocks with AES. last_key is the last round key xor the data. The
- * result is therefore the encrypted or decrypted data. */
+/* Encrypts the next four counter blocks with AES. last_key is the last round key XOR the data, so
+ * the result is the encrypted or decrypted data. */
 GW_AVX512 __m512i gw_gcm_stream(gw_gcm *gcm, __m512i last_key, gw_u32 rounds, gw_u32 many_blocks)
 {
     const __m512i now = gcm->counter;
@@ -201,7 +201,7 @@ GW_AVX512 __m512i gw_gcm_stream(gw_gcm *gcm, __m512i last_key, gw_u32 rounds, gw
     return _mm512_aesenclast_epi128(x, last_key);
 }
 
-/* Returns the encrypted first counter block of a packet, which masks its GMAC tag. */
+/* Returns the encrypted first counter block of a packet, which is added to the GMAC tag. */
 GW_AVX512 __m512i gw_gcm_mask(const gw_gcm *gcm, const gw_gcm_shape *shape, gw_u32 rounds)
 {
     __m512i x = _mm512_xor_si512(gcm->counter, gcm->round[0]);
@@ -213,9 +213,9 @@ GW_AVX512 __m512i gw_gcm_mask(const gw_gcm *gcm, const gw_gcm_shape *shape, gw_u
     return _mm512_and_si512(shape->front, gw_avx512_swap128(x));
 }
 
-/* Encrypts or decrypts the first row (64 bytes) of a packet. Stores the encrypted first counter
- * block, which masks the tag, in `mask`. Returns the blocks that are authenticated, with reversed
- * bytes. */
+/* Encrypts or decrypts the first 64 bytes of a packet. Stores in `mask` the encrypted first counter
+ * block, which is later added to the tag. Returns the blocks to authenticate, with the bytes of
+ * each block reversed. */
 GW_AVX512 __m512i gw_gcm_first(gw_gcm *gcm, const gw_gcm_shape *shape, gw_u8 *text,
                                const gw_u32 front[4], __m512i *mask, gw_u32 rounds, gw_u32 mode,
                                gw_u32 many_blocks)
@@ -250,8 +250,8 @@ GW_AVX512 __m512i gw_gcm_whole(gw_gcm *gcm, gw_u8 *text, gw_u32 rounds, gw_u32 m
     return gw_avx512_swap128(mode == GW_GCM_DECRYPT ? input : output);
 }
 
-/* Encrypts or decrypts the last row (up to 64 bytes) of a packet with several rows. Returns the
- * ciphertext and the block with the lengths, with the bytes of each block reversed. */
+/* Encrypts or decrypts the last 64 bytes or less of a packet that has more than 64 bytes. Returns
+ * the ciphertext and the block with the lengths, with the bytes of each block reversed. */
 GW_AVX512 __m512i gw_gcm_last(gw_gcm *gcm, const gw_gcm_shape *shape, gw_u8 *text, gw_u32 rounds,
                               gw_u32 mode, gw_u32 many_blocks)
 {
@@ -283,9 +283,9 @@ GW_AVX512 __m512i gw_gcm_add_two(const gw_gcm *gcm, __m512i sum, __m512i first, 
     return gw_gcm_reduce(gw_gcm_expand_add(product, sum, gcm->eighth));
 }
 
-/* Encrypts or decrypts a packet with GCM. `front` is the block that is authenticated before the
- * data (RFC 4106, section 5). `rows` is the number of rows of 64 bytes, which is a constant in some
- * callers. */
+/* Encrypts or decrypts a packet with GCM. `front` is the first block that is authenticated (RFC
+ * 4106, section 5). `rows` is the number of 64-byte parts of the packet, which is a constant for
+ * some callers. */
 GW_AVX512 gw_gcm_rest gw_gcm_packet(const gw_gcm_shape *shape, const gw_ipsec_sa *sa, gw_u8 *data,
                                     const gw_u32 front[4], gw_u32 rounds, gw_u32 mode,
                                     gw_u32 many_blocks, gw_u32 rows)
@@ -309,7 +309,7 @@ GW_AVX512 gw_gcm_rest gw_gcm_packet(const gw_gcm_shape *shape, const gw_ipsec_sa
         text += GW_GCM_ROW;
     }
     if (rows != 2 && text != last) {
-        /* Two rows of 64 bytes are added to the GHASH sum while the next two rows are encrypted. */
+        /* 128 bytes are added to the GHASH sum while the next 128 bytes are encrypted. */
         __m512i first = gw_gcm_whole(&gcm, text, rounds, mode, many_blocks);
         __m512i second = gw_gcm_whole(&gcm, text + GW_GCM_ROW, rounds, mode, many_blocks);
         for (text += 2 * GW_GCM_ROW; text != last; text += 2 * GW_GCM_ROW) {
@@ -336,7 +336,7 @@ GW_AVX512 gw_gcm_product gw_gcm_end(const gw_gcm_rest *rest, gw_u32 rounds)
     return product;
 }
 
-/* Computes the XOR of the four blocks in each of the registers a, b, c and d. Returns the four
+/* For each of the registers a, b, c and d, computes the XOR of its four blocks. Returns the four
  * results in one register. */
 GW_AVX512 __m512i gw_gcm_gather(__m512i a, __m512i b, __m512i c, __m512i d)
 {

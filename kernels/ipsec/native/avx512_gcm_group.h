@@ -16,8 +16,7 @@ typedef struct gw_gcm_fronts {
     gw_u32 words[GW_AVX512_LANES][4] __attribute__((aligned(64)));
 } gw_gcm_fronts;
 
-/* Computes the additional authenticated data of each packet, with the same result as
- * gw_ipsec_aad_of. */
+/* Computes the additional authenticated data of each packet, like gw_ipsec_aad_of. */
 GW_AVX512 void gw_gcm_fronts_of(gw_gcm_fronts *fronts, const gw_avx512_group *group)
 {
     const __mmask16 extended = (__mmask16)group->extended;
@@ -38,8 +37,8 @@ GW_AVX512 void gw_gcm_fronts_of(gw_gcm_fronts *fronts, const gw_avx512_group *gr
     }
 }
 
-/* Computes the GMAC tag of a packet with an extended sequence number. The upper half of this number
- * is not in the packet, so the authenticated text is not contiguous. */
+/* Computes the GMAC tag of a packet with an extended sequence number. The upper half of the
+ * sequence number is not in the packet, so the authenticated text is not contiguous. */
 static __attribute__((noinline)) gw_gcm_product gw_gmac_extended(const gw_avx512_group *group,
                                                                  gw_u32 i, gw_u32 rounds)
 {
@@ -61,7 +60,8 @@ static __attribute__((noinline)) gw_gcm_product gw_gmac_extended(const gw_avx512
 typedef gw_gcm_product gw_gcm_many_blocks(const gw_gcm_shape *, const gw_ipsec_sa *, gw_u8 *data,
                                           const gw_u32 front[4]);
 
-/* Returns a number that identifies the length of packet i and the size of its sequence number. */
+/* Returns a number that is the same for packets with equal lengths and with the same size of
+ * sequence number. */
 GW_AVX512 gw_u32 gw_gcm_shape_id(const gw_avx512_group *group, gw_u32 i)
 {
     return group->data_bytes[i] << 1 | (group->extended >> i & 1u);
@@ -117,8 +117,8 @@ GW_AVX512 void gw_gcm_packets(gw_gcm_shape *shape, const gw_avx512_group *group,
     }
 }
 
-/* Returns a mask of the words that contain the ICVs of `count` packets (up to four) from packet
- * `first` on. */
+/* Returns a mask of the words that contain the ICVs of up to four packets, starting with packet
+ * `first`. */
 GW_AVX512 __mmask16 gw_gcm_icv_mask(const gw_avx512_group *group, gw_u32 first, gw_u32 count)
 {
     gw_u32 mask = 0;
@@ -165,8 +165,7 @@ GW_AVX512 __mmask16 gw_gcm_tags_wrong(const gw_avx512_group *group, gw_u32 first
 }
 
 /* Processes a group of up to sixteen packets with GCM or GMAC. Returns a mask of the packets with
- * wrong ICVs. `shape` holds values that depend on the packet length and are computed again only if
- * the length changes. */
+ * wrong ICVs. `shape` holds values that are computed again only if the packet length changes. */
 GW_AVX512 gw_u32 gw_gcm_group(const gw_avx512_group *group, gw_avx512_batch *batch,
                               gw_gcm_shape *shape, gw_u32 rounds, gw_u32 mode, gw_u32 outbound,
                               gw_gcm_many_blocks *many_blocks)
@@ -233,8 +232,8 @@ GW_GCM_FUNCTIONS(14, 256)
 
 typedef gw_u32 gw_gcm_function(const gw_avx512_group *, gw_avx512_batch *, gw_gcm_shape *);
 
-/* Processes a group of up to sixteen packets with the function for the suite and direction. Returns
- * a mask of the packets with wrong ICVs. */
+/* Processes a group of up to sixteen packets with the function for the suite and direction of the
+ * packets. Returns a mask of the packets with wrong ICVs. */
 GW_AVX512 gw_u32 gw_gcm_run_group(const gw_avx512_group *group, gw_avx512_batch *batch,
                                   gw_gcm_shape *shape, gw_ipsec_suite suite, gw_u32 outbound)
 {

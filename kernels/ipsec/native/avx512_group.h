@@ -1,4 +1,4 @@
-/* A group of up to sixteen packets of a batch, which are processed together. */
+/* Groups of up to sixteen packets that are processed together. */
 #ifndef GODWIT_IPSEC_AVX512_GROUP_H
 #define GODWIT_IPSEC_AVX512_GROUP_H
 
@@ -9,8 +9,8 @@
  * A group of up to sixteen packets that are processed together. With fewer packets, the unused SIMD
  * lanes repeat the last packet.
  *
- * The array `slots` contains the state of each packet. If all packets are simple (simple.h), it may
- * be incomplete, because the other arrays suffice for encryption and authentication.
+ * The array `slots` contains the state of each packet. If all packets are simple (simple.h),
+ * `slots` may be incomplete, because the other arrays suffice.
  */
 typedef struct gw_avx512_group {
     gw_avx512_packet slots[GW_AVX512_LANES];
@@ -35,8 +35,8 @@ typedef struct gw_avx512_group {
     gw_u32 ecn[GW_AVX512_LANES] __attribute__((aligned(64)));         /* ECN of the outer header */
 } gw_avx512_group;
 
-/* Sets the pointers of a group to its packets, SAs and data, after the per-packet states in `slots`
- * are filled. The group must contain at least one packet. */
+/* Sets the pointers to the packets, SAs and data of a group, after the state of each packet in
+ * `slots` is filled. The group must contain at least one packet. */
 GW_AVX512 void gw_avx512_group_link(gw_avx512_group *group)
 {
     for (gw_u32 i = 0; i < GW_AVX512_LANES; i++) {
@@ -78,8 +78,8 @@ GW_AVX512 gw_u32 gw_avx512_state_words(gw_ipsec_suite suite)
     return suite.auth == GW_IPSEC_AUTH_SHA1 ? 5 : (suite.auth == GW_IPSEC_AUTH_SHA256 ? 8 : 0);
 }
 
-/* Sets the byte range of each of sixteen packets to its data and front_bytes bytes before it. A
- * packet that is not authentic gets an empty range. */
+/* Sets the byte range of each of sixteen packets. The range covers the data and front_bytes bytes
+ * before it. For a packet that is not authentic, the range is empty. */
 GW_AVX512 void gw_avx512_group_lanes(gw_avx512_lanes *lanes, const gw_avx512_group *group,
                                      gw_u32 front_bytes)
 {
@@ -96,7 +96,7 @@ GW_AVX512 void gw_avx512_group_lanes(gw_avx512_lanes *lanes, const gw_avx512_gro
 }
 
 /* Prepares the encryption or decryption of a group of sixteen packets. For outbound packets with
- * CBC, the data starts with a nonce, which is encrypted to the IV. */
+ * CBC, the data starts with a nonce. The IV is the encryption of this nonce. */
 static __attribute__((noinline)) void gw_avx512_group_cipher(gw_avx512_cipher *cipher,
                                                              const gw_avx512_group *group,
                                                              gw_ipsec_suite suite, gw_u32 mode)
@@ -129,8 +129,8 @@ gw_avx512_group_hash(gw_avx512_hash *hash, const gw_avx512_group *group, gw_u32 
     gw_avx512_hash_begin(hash, &group->sas, state_words);
 }
 
-/* Stores the tags of sixteen outbound packets as ICVs, or compares the tags of inbound packets with
- * the received ICVs. */
+/* Stores the ICVs of sixteen outbound packets, or compares the ICVs of inbound packets with the
+ * computed tags. */
 GW_AVX512 void gw_avx512_apply_tags(const gw_ipsec_tag tags[GW_AVX512_LANES],
                                     gw_avx512_group *group, gw_ipsec_suite suite, gw_u32 outbound)
 {

@@ -1,7 +1,6 @@
-/* HMAC of sixteen packets at once (RFC 2104). It starts with the HMAC states of the SAs, in which
- * the key is already hashed. Each SIMD lane first hashes the complete blocks of its text, then the
- * padded end, then the outer block of HMAC. Lanes with short texts finish the first two stages
- * early. */
+/* HMAC of sixteen packets at once (RFC 2104). An SA holds the hash states after the key blocks, so
+ * the computation starts with these states. Each SIMD lane first hashes the complete blocks of its
+ * text, then the padded end, and then the outer block. Lanes with short texts finish early. */
 #ifndef GODWIT_IPSEC_AVX512_HMAC_H
 #define GODWIT_IPSEC_AVX512_HMAC_H
 
@@ -98,8 +97,8 @@ GW_AVX512 void gw_avx512_hash_begin(gw_avx512_hash *hash, const gw_avx512_sas *s
     hash->steps = 1 + (gw_u32)_mm512_reduce_max_epu32(_mm512_load_si512(hash->total));
 }
 
-/* Loads the words of the next hash block of each of sixteen texts. Returns a mask of the texts that
- * have such a block. Shorter texts have already ended. */
+/* Loads the next hash block of each of sixteen texts. Returns a mask of the texts that have such a
+ * block. */
 GW_AVX512 __mmask16 gw_avx512_hash_words(gw_avx512_hash *hash, __m512i *w, gw_u32 state_words)
 {
     const gw_u32 step = hash->step;
@@ -142,8 +141,7 @@ GW_AVX512 void gw_avx512_hash_part(__m512i *v, __m512i *w, gw_u32 part, gw_u32 s
     }
 }
 
-/* Adds the result of a hash block to the hash states, only in SIMD lanes whose text contains the
- * block. */
+/* Adds the result of a hash block to the hash states of those texts that contain the block. */
 GW_AVX512 void gw_avx512_hash_add(gw_avx512_hash *hash, const __m512i *v, __mmask16 active,
                                   gw_u32 state_words)
 {

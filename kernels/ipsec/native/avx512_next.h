@@ -13,8 +13,8 @@ typedef struct gw_avx512_inputs {
     __m512i parameter[2]; /* lower and upper half */
 } gw_avx512_inputs;
 
-/* Returns one word of each of sixteen packet descriptors, which are in four registers. A descriptor
- * has four words. `first` contains the positions of the wanted words in two of the registers. */
+/* Returns one of the four words of each of sixteen packet descriptors, which are in four registers.
+ * `first` holds the positions of this word in two registers. */
 GW_AVX512 __m512i gw_avx512_every_fourth(const __m512i rows[4], __m512i first)
 {
     const __m512i low = _mm512_permutex2var_epi32(rows[0], first, rows[1]);
@@ -22,7 +22,8 @@ GW_AVX512 __m512i gw_avx512_every_fourth(const __m512i rows[4], __m512i first)
     return _mm512_inserti64x4(low, _mm512_castsi512_si256(high), 1);
 }
 
-/* Loads the descriptors and parameters of sixteen consecutive packets, from packet `first` on. */
+/* Loads the descriptors and parameters of sixteen consecutive packets, starting with packet
+ * `first`. */
 GW_AVX512 gw_avx512_inputs gw_avx512_inputs_consecutive(const gw_bin_call *call, gw_u32 first)
 {
     const gw_descriptor *descriptors = call->descriptors + first;
@@ -79,8 +80,7 @@ GW_AVX512 void gw_avx512_addresses(void *to, const void *base, __m512i low, __m5
     _mm512_store_si512((gw_u8 *)to + sizeof(__m512i), _mm512_add_epi64(all, high));
 }
 
-/* Extends eight of sixteen words to 64 bits: the first eight words (half 0) or the last eight words
- * (half 1). */
+/* Extends the first eight (half 0) or the last eight (half 1) of sixteen words to 64 bits. */
 GW_AVX512 __m512i gw_avx512_to_u64(__m512i words, gw_u32 half)
 {
     return _mm512_cvtepu32_epi64(half == 0 ? _mm512_castsi512_si256(words)
@@ -89,8 +89,8 @@ GW_AVX512 __m512i gw_avx512_to_u64(__m512i words, gw_u32 half)
 
 GW_STATIC_ASSERT(sizeof(gw_ipsec_sa) == (1 << 8) + (1 << 7), avx512_sa_size);
 
-/* Loads up to sixteen packets that follow in a batch. Sets upcoming.count to 0 if no packet is
- * left, or if one of the packets has an invalid SA index. */
+/* Loads the next packets of a batch, at most sixteen. Sets upcoming.count to 0 if no packet is
+ * left, or if a packet has an invalid SA index. */
 GW_AVX512 void gw_avx512_load_upcoming(gw_avx512_batch *batch)
 {
     const gw_bin_call *call = batch->call;

@@ -1,5 +1,5 @@
 /* Processes the headers of one packet before encryption or decryption, and completes the packet
- * afterwards. Other files process sixteen packets at once with AVX-512. */
+ * afterwards. */
 #ifndef GODWIT_IPSEC_AVX512_PACKET_H
 #define GODWIT_IPSEC_AVX512_PACKET_H
 
@@ -25,14 +25,14 @@ typedef struct gw_avx512_packet {
 } gw_avx512_packet;
 GW_STATIC_ASSERT(sizeof(gw_avx512_packet) == 64, avx512_packet_size);
 
-/* Suite and direction of the packets in a batch. Both are constants in inlined loops. */
+/* Suite and direction of the packets in a batch, which are constants in inlined loops. */
 typedef struct gw_avx512_operation {
     gw_ipsec_suite suite;
     gw_u32 outbound;
 } gw_avx512_operation;
 
-/* Writes the IV of an outbound packet. For CBC, it writes a nonce instead, whose later encryption
- * gives the IV (gw_ipsec_cbc_iv). */
+/* Writes the IV of an outbound packet. For CBC, writes a nonce, which is later encrypted to give
+ * the IV (gw_ipsec_cbc_iv). */
 GW_AVX512 void gw_avx512_iv(gw_u8 *iv, gw_ipsec_suite suite, const gw_ipsec_sa *sa, gw_u64 sequence)
 {
     if (suite.cipher == GW_IPSEC_CIPHER_CBC) {

@@ -6,8 +6,8 @@
 #include "avx512_hmac.h"
 
 /* Encrypts or decrypts one group of sixteen packets while it hashes another group. The cipher and
- * the hash both have long dependency chains. Their instructions are interleaved, so that each fills
- * the time in which the other waits. */
+ * the hash both have long dependency chains. Their instructions are interleaved, to hide this
+ * latency. */
 GW_AVX512 void gw_avx512_run(gw_avx512_hash *hash, gw_avx512_cipher *cipher, gw_u32 state_words,
                              gw_u32 mode)
 {

@@ -12,8 +12,8 @@
 #include "avx512_cbc_hmac.h"
 #include "avx512_words.h"
 
-/* Number of bytes before a frame that are loaded together with the frame. With two bytes, the words
- * after the L2 header are aligned in the registers. */
+/* Number of bytes before a frame that are loaded together with the frame. These bytes align the
+ * words after the L2 header in the registers. */
 #define GW_AVX512_LEAD 2u
 
 /* Mask that selects all sixteen SIMD lanes. */
@@ -153,13 +153,13 @@ GW_AVX512 gw_u32 gw_avx512_all_equal(__m512i numbers)
     return _mm512_cmpeq_epu32_mask(numbers, first) == 0xffff;
 }
 
-/* Returns the value that all words of a register have, or 0 if the words differ. */
+/* Returns the common value of all words of a register, or 0 if the words differ. */
 GW_AVX512 gw_u32 gw_avx512_common_value(__m512i numbers)
 {
     return gw_avx512_all_equal(numbers) ? (gw_u32)_mm512_cvtsi512_si32(numbers) : 0;
 }
 
-/* Sets the results that inbound and outbound packets have in common. */
+/* Sets the results that are the same for inbound and outbound packets. */
 GW_AVX512 void gw_avx512_simple_results(gw_avx512_simple *simple, const gw_ipsec_sa_words_16 *sa,
                                         gw_words_16 cipher_bytes, gw_words_16 icv_bytes)
 {

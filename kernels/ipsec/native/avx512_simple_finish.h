@@ -1,6 +1,6 @@
 /*
- * Completes the decapsulation of sixteen simple packets (../simple.h) at once, after decryption.
- * The decrypted data has this layout:
+ * Completes the decapsulation of sixteen simple packets (../simple.h) at once, after their
+ * decryption. The decrypted data has this layout:
  *
  *   data        | inner packet ... | 1, 2, 3 ... | pad length | next header | ICV
  */
@@ -13,7 +13,8 @@
 /* Offset of the protocol field in an IPv4 header. */
 #define GW_AVX512_NEXT_HEADER_AT 9u
 
-/* Writes the descriptors and outcomes of sixteen consecutive packets, from packet `first` on. */
+/* Writes the descriptors and outcomes of sixteen consecutive packets, starting with packet `first`.
+ */
 GW_AVX512 void gw_avx512_simple_store_results_consecutive(const gw_bin_call *call, gw_u32 first,
                                                           __m512i head_length, __m512i spi,
                                                           gw_u8 verdict)
@@ -64,7 +65,7 @@ GW_AVX512 void gw_avx512_simple_store_results(const gw_avx512_batch *batch,
     }
 }
 
-/* Fills the per-packet states in `slots` for a group of simple packets, whose headers
+/* Fills the state of each packet in `slots` for a group of simple packets, whose headers
  * gw_avx512_simple_decapsulate_begin has checked. */
 GW_AVX512 void gw_avx512_fill_slots(gw_avx512_group *group, const gw_avx512_batch *batch,
                                     gw_ipsec_suite suite)
@@ -88,8 +89,8 @@ GW_AVX512 void gw_avx512_fill_slots(gw_avx512_group *group, const gw_avx512_batc
     group->slots_filled = 1;
 }
 
-/* Returns a mask of the packets of a group whose ICV is not known to be wrong. If the states in
- * `slots` are not filled, no ICV is known to be wrong. */
+/* Returns a mask that excludes packets whose ICV is known to be wrong. If the states in `slots` are
+ * not filled, the mask contains all packets. */
 GW_AVX512 gw_u32 gw_avx512_authentic(const gw_avx512_group *group)
 {
     gw_u32 wrong = 0;
@@ -99,7 +100,7 @@ GW_AVX512 gw_u32 gw_avx512_authentic(const gw_avx512_group *group)
     return gw_avx512_first_lanes(group->count) & ~wrong;
 }
 
-/* Loads one 16-byte block from each of sixteen addresses. `from` is an offset that is added to each
+/* Loads one 16-byte block from each of sixteen addresses. The offset `from` is added to each
  * address. */
 GW_AVX512 void gw_avx512_blocks_at(__m512i blocks[4], gw_u8 *const *at, long long from)
 {
@@ -111,8 +112,8 @@ GW_AVX512 void gw_avx512_blocks_at(__m512i blocks[4], gw_u8 *const *at, long lon
 }
 
 /* Returns a mask of the packets whose padding consists of up to 15 bytes 1, 2, 3 and so on. `tails`
- * holds the last 16 bytes of each packet's data. A padding of 15 bytes starts one byte before them.
- */
+ * holds the last 16 bytes of each packet's data, which contain all padding except the first byte of
+ * a padding of 15 bytes. */
 GW_AVX512 gw_u32 gw_avx512_paddings_valid(const __m512i tails[4], gw_u8 *const *ends,
                                           gw_words_16 pad_bytes)
 {
@@ -169,9 +170,9 @@ GW_AVX512 void gw_avx512_move_l2(gw_u8 *data, gw_u32 removed)
     _mm_mask_storeu_epi8(data - 16, (__mmask16)(0xffff << GW_AVX512_LEAD), l2);
 }
 
-/* Decapsulates the packets of a group that are simple (IPv4 in a tunnel) and that their SAs accept.
- * Returns a mask of these packets. All other packets stay unchanged, because slower code processes
- * or drops them. */
+/* Decapsulates those packets of a group that are simple (IPv4 in a tunnel) and match the selectors
+ * of their SAs. Returns a mask of these packets. All other packets stay unchanged for slower code,
+ * which processes or drops them. */
 static __attribute__((noinline)) gw_u32
 gw_avx512_simple_decapsulate_end(const gw_avx512_group *group, const gw_avx512_batch *batch,
                                  gw_ipsec_suite suite)
@@ -198,8 +199,8 @@ gw_avx512_simple_decapsulate_end(const gw_avx512_group *group, const gw_avx512_b
     gw_avx512_host_words(words, blocks);
     content.last = (gw_words_16)words[3];
     content.outer_ecn = gw_avx512_load_words(group->ecn);
-    /* The padding of a packet is considered only if its ICV is correct. An attacker therefore
-     * learns nothing from the check of the padding. */
+    /* Padding is checked only in packets with a correct ICV, so the check reveals nothing to an
+     * attacker. */
     gw_u32 lanes = gw_avx512_authentic(group);
     lanes &= gw_ipsec_simple_decapsulate_end_16(&content);
     lanes &= gw_avx512_paddings_valid(blocks, ends, content.pad_bytes);

@@ -11,8 +11,8 @@
 
 #include "avx512_simple.h"
 
-/* Loads four more header words of each of sixteen packets. These are the outer destination address,
- * the SPI, the sequence number, and the word that follows. */
+/* Loads four more header words of each of sixteen packets: the outer destination address, the SPI,
+ * the sequence number and the next word. */
 GW_AVX512 void gw_avx512_simple_read_esp(const gw_avx512_simple *simple, __m512i words[4])
 {
     const gw_u32 at = 32 - GW_AVX512_LEAD;
@@ -36,18 +36,18 @@ GW_AVX512 gw_u32 gw_avx512_selector_accepts_any(const gw_bin_call *call, gw_u32 
            selector->protocol == GW_IPSEC_PROTOCOL_ANY;
 }
 
-/* Returns whether the SAs of sixteen packets all accept any inner packet. `words` contains words 12
- * to 15 of each gw_ipsec_sa. The function returns 1 only if all SAs have the same first selector,
- * which is the usual case. */
+/* Returns whether the SAs of sixteen packets accept any inner packet. `words` contains words 12 to
+ * 15 of each gw_ipsec_sa. The result is 1 only if all SAs have the same first selector, which is
+ * the usual case. */
 GW_AVX512 gw_u32 gw_avx512_sas_accept_any(const __m512i words[4], const gw_bin_call *call)
 {
     return gw_avx512_all_equal(words[1]) && GW_HAS((gw_words_16)words[2], ~0u) == GW_AVX512_ALL &&
            gw_avx512_selector_accepts_any(call, (gw_u32)_mm512_cvtsi512_si32(words[1]));
 }
 
-/* Checks the headers of sixteen inbound packets, without changes to the packets. Returns whether
- * all of them are simple (IPv4 in a tunnel, see ../simple.h). Sets the length of their encrypted
- * data. */
+/* Checks the headers of sixteen inbound packets without changing the packets. Returns whether all
+ * of them are simple (IPv4 in a tunnel, see ../simple.h). Sets the length of the encrypted data of
+ * each packet. */
 static __attribute__((noinline)) gw_u32 gw_avx512_simple_decapsulate_begin(gw_avx512_simple *simple,
                                                                            const gw_bin_call *call,
                                                                            gw_ipsec_suite suite)

@@ -1,5 +1,5 @@
-/* Compiles the code for ESP headers (fields.h and simple.h) for words of sixteen packets at once.
- * Other forms of ipsec compile the same files for words of one packet. */
+/* Compiles the code for ESP headers (fields.h and simple.h) for sixteen packets at once. Other
+ * versions of ipsec compile the same files for one packet. */
 #ifndef GODWIT_IPSEC_AVX512_WORDS_H
 #define GODWIT_IPSEC_AVX512_WORDS_H
 

@@ -2,14 +2,14 @@
 #ifndef GODWIT_IPSEC_COVERS_H
 #define GODWIT_IPSEC_COVERS_H
 
-/* Returns whether the AVX-512 code supports a variant (suite and direction) of ipsec. */
+/* Returns whether the AVX-512 code supports this suite and direction of ipsec. */
 GW_LANE gw_u32 gw_avx512_covers(gw_u32 variant)
 {
     const gw_ipsec_suite suite = gw_ipsec_suite_of(variant);
     if (suite.protocol == 0) {
         return 0;
     }
-    /* AH with GMAC is not supported with AVX-512. The scalar kernel processes it. */
+    /* The AVX-512 code does not support AH with GMAC, which the scalar kernel processes. */
     return suite.protocol == GW_IPSEC_ESP || suite.auth != GW_IPSEC_AUTH_GHASH;
 }
 

@@ -1,4 +1,4 @@
-//! Generates the C functions that look up the tables of a function.
+//! Generates C functions that look up keys in the tables of a packet function.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::words::KeyWords;
 use super::header::plain_struct;
 use super::prefix;
 
-/// Total size of a table's rows, in bytes, above which reading a row is likely to miss every cache.
+/// Size in bytes of all rows of a table, above which reading a row is likely to miss every cache.
 const FAR_BYTES: usize = 1 << 20;
 
 /// Returns the C structs and the lookup function of each table.

@@ -35,7 +35,7 @@ pub fn header(declaration: &Declaration, number: Option<u8>) -> String {
     for constant in &declaration.constants {
         let value = match u32::try_from(constant.value) {
             Ok(value) => format!("{value:#x}u"),
-            // OpenCL has no suffix for 64-bit constants that all its compilers accept.
+            // OpenCL compilers agree on no suffix for 64-bit constants.
             Err(_) => format!("((gw_u64){:#x}u << 32 | {:#x}u)", constant.value >> 32, constant.value as u32),
         };
         define(&constant.name, value);
@@ -51,8 +51,8 @@ pub fn header(declaration: &Declaration, number: Option<u8>) -> String {
     text + "#endif\n"
 }
 
-/// Returns the C struct for a declared struct. Static assertions check its size and the offsets of
-/// its fields.
+/// Returns the C code of a declared struct. Static assertions check the struct's size and field
+/// offsets.
 fn record_struct(declaration: &Declaration, record: &Record) -> String {
     let name = format!("{}_{}", prefix(declaration), record.name);
     let mut text = format!("\ntypedef struct {name} {{\n");
@@ -67,7 +67,7 @@ fn record_struct(declaration: &Declaration, record: &Record) -> String {
     text
 }
 
-/// Appends static assertions of the size of a struct and of the offsets of its fields.
+/// Appends static assertions about the size of a struct and the offsets of its fields.
 fn asserts(text: &mut String, name: &str, fields: &[Field], layout: &RecordLayout) {
     let short = name.trim_start_matches("gw_");
     let _ = writeln!(text, "GW_STATIC_ASSERT(sizeof({name}) == {}, {short}_size);", layout.bytes);

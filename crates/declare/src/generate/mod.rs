@@ -22,8 +22,8 @@ fn upper(declaration: &Declaration) -> String {
     format!("GW_{}", declaration.name.to_ascii_uppercase())
 }
 
-/// Returns the contract of a function that is loaded when Godwit starts. The strings of the
-/// contract are never freed, because a process loads few functions.
+/// Returns the contract of a function that is loaded when Godwit starts. Its strings are never
+/// freed, because a process loads few functions.
 pub fn contract(declaration: &Declaration, number: Option<u8>) -> &'static Contract {
     fn text(text: &str) -> &'static str {
         Box::leak(text.to_owned().into_boxed_str())
@@ -58,8 +58,7 @@ pub fn contract(declaration: &Declaration, number: Option<u8>) -> &'static Contr
     }))
 }
 
-/// Returns the name, unit and meaning of each counter. The result contains the declared counters
-/// and the counters of flows.
+/// Returns the name, unit and meaning of each counter, including the counters of flows.
 fn counters(declaration: &Declaration) -> Vec<(String, String, String)> {
     let declared = declaration.counters.iter();
     let mut counters: Vec<_> = declared.map(|c| (c.name.clone(), c.unit.clone(), c.text.clone())).collect();

@@ -71,8 +71,8 @@ fn number_of(text: &mut String, kind: &str, name: &str, number: usize, meaning: 
     let _ = writeln!(text, "    /// {meaning}\n    pub const {kind}_{}: u8 = {number};", name.to_ascii_uppercase());
 }
 
-/// Returns the Rust structs of the table image and the constants of a function. The name of the
-/// function is the prefix of their names.
+/// Returns the Rust code of a function's structs and constants. The name of the function is the
+/// prefix of their names.
 pub fn image(declaration: &Declaration) -> String {
     let mut text = String::new();
     let upper = declaration.name.to_ascii_uppercase();

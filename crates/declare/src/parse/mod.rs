@@ -13,8 +13,8 @@ use crate::head::{self, Head};
 use crate::{Error, RecordLayout};
 use section::Section;
 
-/// Maximum number of verdicts, of drop reasons, and of variants. `Outcome` stores each of these
-/// numbers in one byte, in which the values from 128 on are reserved.
+/// Maximum number of verdicts, drop reasons and kinds of processing. Each of these numbers has one
+/// byte, in which the values from 128 on are reserved.
 const NUMBERS_MAX: usize = 128;
 
 impl Declaration {
@@ -74,8 +74,8 @@ fn read(head: &Head<'_>, mut root: Section<'_>) -> Result<Declaration, Error> {
     Ok(Declaration { alias, commands, ..declaration })
 }
 
-/// Returns the default magic number of a binary image of the function's tables. It consists of the
-/// first four characters of the function's name in upper case. Spaces follow a shorter name.
+/// Returns the default magic number of a function's table image. It consists of the first four
+/// characters of the function's name in upper case, and of spaces if the name is shorter.
 fn default_magic(name: &str) -> [u8; 4] {
     let mut magic = [b' '; 4];
     for (byte, letter) in magic.iter_mut().zip(name.bytes()) {
@@ -211,7 +211,7 @@ fn check(declaration: &Declaration) -> Result<(), Error> {
         }
     }
     state::check(declaration)?;
-    // Computing the layout of a struct gives an error if the struct has unused bytes.
+    // The layout of a struct is an error if the struct has unused bytes.
     for record in &declaration.records {
         RecordLayout::of(record, &declaration.records).map_err(|message| Error { line: declaration.line, message })?;
     }

@@ -9,7 +9,7 @@ use super::section::Section;
 /// Maximum number of elements of an array of counters.
 const ARRAY_MAX: u64 = 65_536;
 
-/// Reads the table `[verdicts]`. Each verdict is a sentence, or a table with the keys `text`,
+/// Reads the TOML table `[verdicts]`. Each verdict is a sentence, or a table with the keys `text`,
 /// `port` and `value`.
 pub(super) fn verdicts(root: &mut Section<'_>) -> Result<Vec<VerdictDeclaration>, Error> {
     let Some(mut section) = root.section("verdicts")? else { return Ok(Vec::new()) };
@@ -46,8 +46,8 @@ pub(super) fn drops(root: &mut Section<'_>) -> Result<Vec<DropDeclaration>, Erro
     Ok(drops)
 }
 
-/// Reads the table `[counters]`. Each counter is a table with the keys `unit` and `text`. An array
-/// of counters also has the keys `verdict` and `size`.
+/// Reads the TOML table `[counters]`. Each counter is a table with the keys `unit` and `text`. An
+/// array of counters also has the keys `verdict` and `size`.
 pub(super) fn counters(root: &mut Section<'_>) -> Result<Vec<CounterDeclaration>, Error> {
     let mut counters = Vec::new();
     for (name, mut section) in root.sections("counters")? {

@@ -7,8 +7,8 @@ use crate::Error;
 use crate::error::suggest;
 use crate::head::{Head, lines_before};
 
-/// A TOML table of the declaration. Each value can be taken once. [`Section::finish`] reports an
-/// error if a value was not taken.
+/// TOML table in a declaration. Each value can be taken once. [`Section::finish`] reports an error
+/// if values remain.
 pub(super) struct Section<'a> {
     head: &'a Head<'a>,
     /// Path of the table in error messages, such as `tables.senders`. It is empty for the root
@@ -16,7 +16,7 @@ pub(super) struct Section<'a> {
     name: String,
     line: usize,
     table: DeTable<'a>,
-    /// Keys that were looked up. An error message about an unknown key suggests one of them.
+    /// Keys that were looked up, for suggestions in error messages about unknown keys.
     known: Vec<&'static str>,
 }
 
@@ -135,7 +135,7 @@ impl<'a> Section<'a> {
         entries.into_iter().map(|(_, entry)| entry).collect()
     }
 
-    /// Takes all tables within the table `key`, in the order of the text.
+    /// Takes all tables within the table `key`, in the order of their lines.
     pub(super) fn sections(&mut self, key: &'static str) -> Result<Vec<(String, Section<'a>)>, Error> {
         let Some(mut section) = self.section(key)? else { return Ok(Vec::new()) };
         let head = self.head;

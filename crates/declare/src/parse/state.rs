@@ -16,7 +16,7 @@ const CAPACITY_MAX: u64 = 100_000_000;
 const KEY_BYTES_MAX: usize = 40;
 /// Maximum size of a row, in bytes.
 const ROW_BYTES_MAX: usize = 56;
-/// Maximum number of rows of a `maglev` table, because an entry of the table has 16 bits.
+/// Maximum number of rows of a `maglev` table, whose entries hold a row index of 16 bits.
 const MAGLEV_ROWS_MAX: u32 = 65_535;
 /// Maximum number of elements of a list parameter.
 const LIST_MAX: u64 = 4096;
@@ -121,7 +121,7 @@ fn sizes(key: &[crate::Field], row: &[crate::Field]) -> Option<String> {
     None
 }
 
-/// Reads the table `[flows.NAME]`. A declaration has at most one such table.
+/// Reads the TOML table `[flows.NAME]`. A declaration has at most one such table.
 pub(super) fn flows(root: &mut Section<'_>) -> Result<Option<Flows>, Error> {
     let mut all = root.sections("flows")?;
     if all.len() > 1 {

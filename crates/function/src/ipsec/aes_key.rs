@@ -3,10 +3,10 @@
 
 use zeroize::{Zeroize, Zeroizing};
 
-/// Round keys of AES in the order of use. Their number is 11, 13 or 15.
+/// AES round keys in the order of their use. There are 11, 13 or 15 round keys.
 pub(super) type RoundKeys = Zeroizing<Vec<[u8; 16]>>;
 
-/// Returns the round keys of the cipher for a key of 16, 24 or 32 bytes. Panics for any other
+/// Returns the AES round keys for encryption with a key of 16, 24 or 32 bytes. Panics for any other
 /// length.
 pub(super) fn expand(key: &[u8]) -> RoundKeys {
     assert!(matches!(key.len(), 16 | 24 | 32), "an AES key cannot have {} bytes", key.len());
@@ -39,7 +39,7 @@ pub(super) fn expand(key: &[u8]) -> RoundKeys {
     keys
 }
 
-/// Converts the round keys of the cipher to the round keys of the equivalent inverse cipher (FIPS
+/// Converts AES round keys for encryption to the round keys of the equivalent inverse cipher (FIPS
 /// 197, section 5.3.5).
 pub(super) fn invert(mut keys: RoundKeys) -> RoundKeys {
     keys.reverse();
@@ -57,8 +57,8 @@ pub(super) fn invert(mut keys: RoundKeys) -> RoundKeys {
 /// Returns the value of the AES S-box for a byte (FIPS 197, section 5.1.1). The value is an affine
 /// map of the byte's inverse in GF(2^8).
 fn substitute(byte: u8) -> u8 {
-    // The inverse of a byte is its 254th power, which is 0 for the byte 0. The loop multiplies the
-    // powers 2, 4, 8, ... and 128, whose exponents sum to 254.
+    // The inverse of a byte is its 254th power, or 0 for the byte 0. The loop multiplies the powers
+    // 2, 4, 8, ... and 128, whose exponents sum to 254.
     let mut inverse = 1;
     let mut power = byte;
     for _ in 0..7 {

@@ -1,6 +1,5 @@
-//! Handles packets that exceed the MTU of their SA, reassembles fragments that are sent to local
-//! endpoints, and sends keepalives. The file `docs/decisions/0006-fragments.md` explains the
-//! design.
+//! Handles packets that exceed the MTU of an SA, reassembles fragments for local endpoints, and
+//! sends keepalives. The file `docs/decisions/0006-fragments.md` explains the design.
 
 use std::net::IpAddr;
 
@@ -20,24 +19,23 @@ use crate::{Arrangement, Step, Work, WorkColumns};
 /// Maximum number of ICMP errors that a worker sends per second (RFC 1812, section 4.3.2.8).
 const MESSAGES_A_SECOND: u32 = 100;
 const SECOND_NS: u64 = 1_000_000_000;
-/// Minimum MTU of every IPv6 link, in bytes (RFC 8200, section 5). No link rejects an IPv6 packet
-/// of up to this size.
+/// MTU that every IPv6 link supports, in bytes (RFC 8200, section 5).
 const IPV6_MTU_MIN: usize = 1280;
 const DONT_FRAGMENT: u8 = 0x40;
 
-/// Packet that may exceed the MTU of its SA. `joined` identifies the fragments of a reassembled
-/// packet.
+/// Packet that may exceed the MTU of its outbound SA. `joined` identifies the fragments of a
+/// reassembled packet.
 #[derive(Clone, Copy)]
 struct Origin {
     packet: Descriptor,
-    /// For a reassembled packet, the descriptor of the last fragment that arrived, and the number
-    /// of fragments that were stored before it.
+    /// Descriptor of the last fragment that arrived and number of fragments stored before it, for a
+    /// reassembled packet.
     joined: Option<(Descriptor, u32)>,
 }
 
 impl Origin {
-    /// Returns the step that keeps the packet. `packet` is the descriptor of the packet after
-    /// changes to its frame.
+    /// Returns the step that keeps the packet. `packet` is the packet descriptor after all changes
+    /// to the frame.
     fn keep(self, packet: Descriptor, work: Work) -> Step {
         match self.joined {
             Some((last, held)) => Step::Join { packet: last, whole: packet, held, work },
@@ -55,7 +53,7 @@ impl Origin {
     }
 }
 
-/// State with which one worker splits, joins and creates packets.
+/// State of one worker for splitting, joining and creating packets.
 #[derive(Default)]
 pub(super) struct Arranger {
     reassembler: Option<Reassembler>,
@@ -140,8 +138,8 @@ impl Arranger {
         true
     }
 
-    /// Splits a packet into fragments, each with its own sequence number. The first fragment stays
-    /// in the buffer of the packet. Each later fragment gets a new buffer.
+    /// Splits a packet into fragments. The first fragment stays in the packet's buffer. Each later
+    /// fragment gets a new buffer. Each fragment has a separate sequence number.
     fn split(
         &mut self,
         host: &mut IpsecHost,
@@ -238,8 +236,8 @@ impl Arranger {
                 };
                 region.frame_mut(&whole).copy_from_slice(reassembler.whole());
                 let whole = Descriptor { port: packet.port, ..whole };
-                // If no inbound SA accepts a reassembled packet, the packet may be forwarded into a
-                // tunnel and exceed the tunnel's MTU.
+                // A reassembled packet that no inbound SA accepts may be forwarded into a tunnel,
+                // and may exceed the tunnel's MTU.
                 if self.handle_too_long(host, packets, Origin { packet: whole, joined: Some((*packet, held)) }, at) {
                     return;
                 }

@@ -1,8 +1,6 @@
-//! Decides what happens to the packets that a worker receives together, such as encapsulation with
-//! an SA. One pass reads all headers, and another pass looks up all policies.
-//!
-//! Each pass is a short loop. The memory accesses of different packets therefore overlap, and the
-//! loop's state stays in registers.
+//! Decides what happens to packets that a worker receives together, such as encapsulation with an
+//! SA. One loop reads all headers, and another loop looks up all IPsec policies. Memory accesses of
+//! different packets therefore overlap.
 
 use godwit_packet::simd::{self, Isa, Vectorized};
 use godwit_wire::{ethertype, protocol};
@@ -14,11 +12,10 @@ use super::policies::{Answer, Policies, Table};
 /// Buffers for the decisions about packets that a worker receives together.
 #[derive(Default)]
 pub(super) struct Burst {
-    /// Source and destination address of each packet, as the key of the policy table. If `others`
-    /// contains a packet, its entry here is meaningless.
+    /// Address pair of each packet, as the lookup key of the policy table. The entry is meaningless
+    /// for packets in `others`.
     pairs: Vec<u64>,
-    /// Decisions for packets that need no lookup in the policy table. Each decision comes with the
-    /// index of its packet.
+    /// Packets that need no lookup in the policy table: the index of each packet and the decision.
     others: Vec<(u32, Decision)>,
     /// Decision for each packet.
     pub(super) decisions: Vec<Decision>,
@@ -82,8 +79,8 @@ impl<'a, F: ExactSizeIterator<Item = &'a [u8]>> Vectorized for ByTable<'_, F> {
         let Self { database, policies, table, frames, burst } = self;
         let Burst { pairs, others, decisions } = burst;
         others.clear();
-        // Old entries need no clearing. The loops below either overwrite the entry of a packet or
-        // add the packet to `others`.
+        // The loops below overwrite the entry of each packet or add the packet to `others`, so old
+        // entries need no clearing.
         pairs.resize(frames.len(), 0);
         decisions.resize(frames.len(), Decision::encrypt(0));
         let accepts_udp = database.accepts_udp();
@@ -102,8 +99,8 @@ impl<'a, F: ExactSizeIterator<Item = &'a [u8]>> Vectorized for ByTable<'_, F> {
                 }
             }
             let Some(other) = other else { break };
-            // This loop decides consecutive ESP packets. Inbound packets usually arrive together,
-            // so the loop rarely ends after a few packets.
+            // This loop handles consecutive ESP packets. Inbound packets usually arrive together,
+            // so the loop rarely ends early.
             let mut not_esp = None;
             for (index, (frame, pair)) in std::iter::once(other).chain(&mut packets) {
                 match PlainEsp::parse(frame).and_then(|esp| database.decide_esp(esp, isa)) {
@@ -136,8 +133,8 @@ impl<'a, F: ExactSizeIterator<Item = &'a [u8]>> Vectorized for ByTable<'_, F> {
     }
 }
 
-/// Decides packets that need full parsing, and stops at the first packet that only needs a lookup
-/// in the policy table. Similar packets usually arrive together, so one call decides many packets.
+/// Decides packets that need full parsing. Stops at the first packet that needs only a lookup in
+/// the policy table. Similar packets usually arrive together, so one call decides many packets.
 #[inline(never)]
 fn decide_others<'f, 'p>(
     packets: impl Iterator<Item = (usize, (&'f [u8], &'p mut u64))>,
@@ -162,17 +159,18 @@ fn may_be_inbound(protocol: u8, accepts_udp: bool) -> bool {
     matches!(protocol, protocol::ESP | protocol::AH) || (protocol == protocol::UDP && accepts_udp)
 }
 
-/// Returns the source and destination address of a plain frame that cannot belong to an inbound SA.
-/// Its protocol is not ESP, AH or `inbound_protocol`. This fast check accepts most outbound frames.
+/// Returns the address pair of a frame that cannot belong to an inbound SA, because its protocol is
+/// not ESP, AH or `inbound_protocol`. This fast check accepts only IPv4 packets without VLAN tag
+/// and options.
 #[inline(always)]
 fn plain_pair(frame: &[u8], inbound_protocol: u32) -> Option<u64> {
     let header = frame.first_chunk::<{ Plain::BYTES }>()?;
     let eight = |at: usize| u64::from_be_bytes(*header[at..].first_chunk().unwrap_or(&[0; 8]));
-    // Bytes 12 to 19 contain the EtherType, version and header length, type of service, total
-    // length and identification.
+    // Bytes 12 to 19 contain the EtherType and the first six bytes of the IPv4 header, up to the
+    // identification.
     let start = eight(12);
-    // If the total length is shorter than the header, the subtraction wraps and gives a very large
-    // payload length.
+    // If the total length is less than the header length, the subtraction wraps and gives a very
+    // large payload length.
     let payload_bytes = (start >> 16 & 0xffff).wrapping_sub(IPV4_BYTES as u64);
     let is_plain = start >> 40 == (u64::from(ethertype::IPV4) << 8 | 0x45);
     let is_whole = payload_bytes <= (frame.len() - Plain::BYTES) as u64;
@@ -184,8 +182,8 @@ fn plain_pair(frame: &[u8], inbound_protocol: u32) -> Option<u64> {
 
 const _: () = assert!(protocol::ESP & 1 == 0 && protocol::AH == protocol::ESP + 1);
 
-/// Decides a packet by a lookup in both buckets of the policy table. The first bucket alone has not
-/// given an SA.
+/// Decides a packet by a lookup in both hash buckets of the policy table, after the first bucket
+/// has given no SA.
 #[cold]
 #[inline(never)]
 fn decide_by_table(table: Table<'_>, pair: u64) -> Decision {

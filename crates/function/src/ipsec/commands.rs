@@ -1,5 +1,5 @@
-//! Commands of the operator at run time. They add, replace, delete and list SAs, and list and set
-//! policies. Responses never contain keys.
+//! Commands of the operator at run time, which add, replace, delete and list SAs, and list and set
+//! policies. Responses never contain cryptographic keys.
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,8 +17,8 @@ use super::state::SaFacts;
 use super::suite::Protocol;
 use crate::{Error, Running};
 
-/// Executes one command completely or not at all. It is not inlined, so its caller can overwrite
-/// the stack that it used, which may contain keys.
+/// Executes one command completely or not at all. It is not inlined, so that its caller can
+/// overwrite the used part of the stack, which may contain cryptographic keys.
 #[inline(never)]
 pub(super) fn run(control: &mut Control, request: &Value, running: &dyn Running) -> Result<Value, Error> {
     control.wipe_retired(running);
@@ -42,9 +42,9 @@ impl From<Refusal> for Error {
     }
 }
 
-/// Converts an error of the configuration reader to an error of a command. The result does not
-/// quote a string of the wrong type, because it may be a key. It also has no location, because the
-/// operator did not write the TOML text.
+/// Converts an error of the configuration reader to an error of a command. The result quotes no
+/// string, because the string may be a cryptographic key. It has no location in the TOML text,
+/// because the operator did not write this text.
 fn command_error(error: Error) -> Error {
     let message = match &error {
         Error::Toml(error) => match error.message().split_once("invalid type: string \"") {
@@ -81,8 +81,8 @@ fn stanzas(request: &Value) -> Result<Config, Error> {
 
 fn read(lists: &[(&str, &[Value])]) -> Result<Config, Error> {
     let mut text = Zeroizing::new(String::new());
-    // A string that grows leaves copies of its text in memory, which would not be wiped. All memory
-    // for the text is therefore reserved at once.
+    // A growing string leaves copies of its text in memory, which are not wiped. All memory for the
+    // text is therefore reserved at once.
     text.reserve_exact(lists.iter().map(|(key, values)| 8 + key.len() + bytes_of(values)).sum());
     for (key, values) in lists {
         let _ = write!(*text, "{key} = ");
@@ -183,11 +183,9 @@ fn index(control: &Control, name: &str) -> Result<u32, Error> {
     control.index(name).ok_or_else(unknown)
 }
 
-/// Installs SAs, or none of them if an error occurs. Each SA comes with the index of the SA that it
-/// replaces, if any.
-///
-/// The function writes the SAs to the table image, copies them to the devices, and then makes them
-/// visible to packets.
+/// Installs SAs, or none of them if an error occurs. Each SA may come with the index of an SA that
+/// it replaces. The function writes the SAs to the table image, copies them to the devices, and
+/// then makes them visible to packets.
 fn install(control: &mut Control, sas: Vec<(Sa, Option<u32>)>, running: &dyn Running) -> Result<Vec<u32>, Error> {
     let mut staged = Vec::with_capacity(sas.len());
     let mut done = Ok(());
@@ -326,8 +324,7 @@ fn describe(control: &Control, index: u32, sa: &Sa) -> Value {
     description
 }
 
-/// Lists the policies in order, or replaces all of them. A packet goes to a worker according to the
-/// policies at its arrival. After a change, this worker may not own the packet's new SA.
+/// Lists the IPsec policies in order, or replaces all of them.
 fn policies(control: &mut Control, request: &Value) -> Result<Value, Error> {
     if request.get("policy").is_none() && request.get("sa").is_none() {
         let described = control.policies().iter().map(|policy| describe_policy(control, policy));
@@ -347,7 +344,7 @@ fn policies(control: &mut Control, request: &Value) -> Result<Value, Error> {
     Ok(json!({ "policies": count }))
 }
 
-/// Describes a policy as JSON with the keys of the configuration.
+/// Describes an IPsec policy as JSON with the names of the configuration.
 fn describe_policy(control: &Control, policy: &Policy) -> Value {
     let Policy { selector, action } = policy;
     let mut description = selector.describe();

@@ -19,30 +19,30 @@ pub struct Config {
     /// Security associations.
     #[serde(default)]
     pub(super) sa: Vec<SaConfig>,
-    /// Policies in order. The first policy that matches a packet applies.
+    /// IPsec policies in order. The first policy that matches a packet applies.
     #[serde(default)]
     pub(super) policy: Vec<PolicyConfig>,
-    /// Number of SAs that the function has space for, including SAs that are added later.
+    /// Maximum number of SAs, including SAs that are added later.
     pub(super) sa_capacity: Option<Spanned<usize>>,
-    /// Number of selectors that the function has space for. Only inbound SAs have selectors.
+    /// Maximum number of selectors. Only inbound SAs have selectors.
     pub(super) selector_capacity: Option<Spanned<usize>>,
-    /// Path MTU of outbound tunnels that do not configure a path MTU, in bytes.
+    /// Path MTU of outbound tunnels without a configured path MTU, in bytes.
     pub(super) path_mtu: Option<Spanned<u16>>,
-    /// Limits for the reassembly of fragments to local endpoints. Without this key, fragments are
-    /// not reassembled.
+    /// Limits for the reassembly of fragments that are sent to local endpoints. Without these
+    /// limits, fragments are not reassembled.
     pub(super) reassembly: Option<Spanned<ReassemblyConfig>>,
     /// Names of the unprotected ports, which lead to the network outside the tunnels.
     #[serde(default)]
     pub(super) unprotected_ports: Vec<Spanned<String>>,
-    /// Minimum headroom of packets, in bytes. A value above the current need leaves space for SAs
-    /// that are added later.
+    /// Minimum headroom of packets, in bytes. A larger value leaves space for SAs that are added
+    /// later.
     pub(super) headroom_bytes: Option<u16>,
-    /// Minimum tailroom of packets, in bytes. A value above the current need leaves space for SAs
-    /// that are added later.
+    /// Minimum tailroom of packets, in bytes. A larger value leaves space for SAs that are added
+    /// later.
     pub(super) tailroom_bytes: Option<u16>,
 }
 
-/// Limits for packets of which only some fragments have arrived.
+/// Limits for packets whose fragments have not all arrived.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ReassemblyConfig {

@@ -17,7 +17,7 @@ use crate::Error;
 
 /// Smallest SPI that is not reserved (RFC 4303, section 2.1).
 const SPI_MIN: u32 = 256;
-/// Default replay window, in packets (RFC 4303, section 3.4.3).
+/// Default size of the replay window, in packets (RFC 4303, section 3.4.3).
 const WINDOW_DEFAULT: u32 = 64;
 /// Default port of ESP in UDP (RFC 3948, section 2.1).
 const UDP_PORT: u16 = 4500;
@@ -56,7 +56,7 @@ pub(super) struct SaConfig {
     /// Whether insecure settings are accepted, such as encryption without authentication.
     #[serde(default)]
     insecure: bool,
-    /// Whether the operator configures a new key each time the process starts.
+    /// Whether the operator configures a new cryptographic key for each start of the process.
     key_is_new: Option<Spanned<bool>>,
 }
 
@@ -153,8 +153,7 @@ struct LifetimeConfig {
     hard_packets: Option<u64>,
 }
 
-/// DSCP of the outer header. The configuration contains a number or the value `"copy"`, which is
-/// represented by `None`.
+/// DSCP of the outer header. `None` represents the configuration value `"copy"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Dscp(Option<u8>);
 
@@ -174,8 +173,8 @@ impl<'de> Deserialize<'de> for Dscp {
     }
 }
 
-/// Returns the cipher for a configured name, and the size in bytes of its key or of the GMAC key.
-/// The third value is the authentication that the name implies, if any.
+/// Returns the cipher for a configured name, the key size in bytes, and the authentication that the
+/// name implies, if any. The key is the cipher key or the GMAC key.
 fn encryption(name: Encryption) -> (Cipher, usize, Option<Authentication>) {
     use Encryption as E;
     let ghash = Some(Authentication::Ghash);
@@ -197,8 +196,8 @@ fn encryption(name: Encryption) -> (Cipher, usize, Option<Authentication>) {
     }
 }
 
-/// Returns the authentication for a configured name. The second value is the size of the GMAC key
-/// in bytes, or 0 without GMAC.
+/// Returns the authentication for a configured name, and the size of the GMAC key in bytes. The
+/// size is 0 without GMAC.
 fn authentication(name: AuthenticationName) -> (Authentication, usize) {
     use AuthenticationName as A;
     match name {
@@ -273,7 +272,7 @@ impl SaConfig {
     }
 
     /// Returns an error about the SA. The error message quotes the line with the SA's name, because
-    /// other lines may contain keys.
+    /// other lines may contain cryptographic keys.
     fn refuse<T>(&self, problem: &str) -> Result<T, Error> {
         value(&self.name, format!("SA \"{}\" {problem}", self.name.get_ref()))
     }
@@ -384,8 +383,8 @@ impl SaConfig {
             let lengths = match (&self.salt, salt_bytes) {
                 (_, 0) => vec![suite.key_bytes],
                 (Some(_), _) => vec![suite.key_bytes],
-                // Without a configured salt, the configured key ends with the salt, as in KEYMAT
-                // (RFC 4106, section 8.1; RFC 3686, section 5.1).
+                // If no salt is configured, the last bytes of the configured key are the salt, as
+                // in KEYMAT (RFC 4106, section 8.1; RFC 3686, section 5.1).
                 (None, _) => vec![suite.key_bytes + salt_bytes],
             };
             let key = self.key(name, key, &lengths)?;
@@ -448,8 +447,8 @@ impl SaConfig {
                 value(given, message)
             }
             Some(given) if *given.get_ref() == 0 && self.esn => {
-                // The receiver needs the replay window to determine the upper half of an extended
-                // sequence number (RFC 4303, section 3.4.3).
+                // The receiver infers the upper half of an extended sequence number from the replay
+                // window (RFC 4303, section 3.4.3).
                 value(given, format!("replay_window = 0 of SA \"{name}\" cannot be combined with esn = true"))
             }
             Some(given) if *given.get_ref() == 0 => Ok(0),

@@ -1,8 +1,7 @@
-//! Changes to the SA database and the policy database. They come from the configuration at the
-//! start and from commands at run time. Only one thread at a time makes changes.
-//!
-//! An SA is written to the table image (which kernels read) before packets can find the SA. It is
-//! wiped from the image after the last packet that uses the SA.
+//! Changes the SA database and the policy database, as the configuration and the commands of the
+//! operator require. Only one thread at a time makes changes. An SA is written to the table image,
+//! which kernels read, before packets can find the SA. It is wiped from the image after the last
+//! packet that uses it.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -27,7 +26,7 @@ pub(super) struct Control {
     pub(super) database: Arc<Database>,
     pub(super) image: Arc<Image>,
     arranges: bool,
-    /// Path MTU of outbound tunnels that do not configure a path MTU, in bytes.
+    /// Path MTU of outbound tunnels without a configured path MTU, in bytes.
     path_mtu: Option<u16>,
     shape: Shape,
     room: Room,
@@ -35,28 +34,29 @@ pub(super) struct Control {
     selector_slots: RangeAllocator,
     /// Index of each SA, by the name of the SA.
     names: HashMap<String, u32>,
-    /// Index of each SA, by its SPI and, for an outbound SA, its destination address.
+    /// Index of each SA by the SA's SPI, together with the destination address for an outbound SA.
     spis: HashMap<(u32, Option<IpAddr>), u32>,
-    /// Digests of the keys and other nonce inputs of outbound SAs, from [`Sa::nonce_name`]. A
-    /// digest stays after its SA is deleted, so that no nonce repeats. It is removed only if the SA
-    /// has protected no packet.
+    /// Digests of the cryptographic keys and other nonce inputs of outbound SAs, from
+    /// [`Sa::nonce_name`]. A digest remains after its SA is deleted, so that no nonce repeats. It
+    /// is removed only if the SA has protected no packet.
     nonces: HashSet<ShortName>,
-    /// Digests of the keys of present and deleted inbound SAs, from [`Sa::stream_name`], with the
-    /// number of SAs that have each digest.
+    /// Digests of the cryptographic keys of present and deleted inbound SAs, from
+    /// [`Sa::stream_name`]. The value is the number of SAs with this digest.
     received_nonces: HashMap<ShortName, u32>,
-    /// SAs that new packets no longer find, but that packets in flight may still use. With the
-    /// ticket of an SA, the engine tells whether these packets are done.
+    /// SAs that new packets no longer find, but that packets in flight may still use. The ticket of
+    /// an SA tells when these packets are done.
     retired: Vec<(u32, u64)>,
     endpoints: Endpoints,
     records: HashMap<u32, Record>,
     policies: Vec<Policy>,
-    /// Durable state of the process, and configured name of the function. [`Control::start`] sets
-    /// both.
+    /// Durable state of the process, and name of the function in the configuration.
+    /// [`Control::start`] sets both.
     state: Option<(Arc<State>, String)>,
 }
 
-/// First eight bytes of a digest of a key. A new key with the same bytes as an earlier key is
-/// refused. Among a billion different keys, this happens with a probability of 3 %.
+/// First eight bytes of the digest of a cryptographic key. A new key is refused if its digest has
+/// the same first bytes as the digest of an earlier key. Among a billion random keys, the
+/// probability of such a refusal is 3 %.
 type ShortName = u64;
 
 fn short(name: [u8; 32]) -> ShortName {
@@ -78,7 +78,8 @@ struct Record {
 
 /// Reason why an SA cannot be added.
 pub(super) struct Refusal {
-    /// Whether the SPI causes the refusal. If so, the error message refers to the line of the SPI.
+    /// Whether the SPI is the reason why the SA is refused. The error message then refers to the
+    /// line of the SPI.
     pub(super) concerns_spi: bool,
     pub(super) message: String,
 }
@@ -87,13 +88,12 @@ fn refusal(message: String) -> Refusal {
     Refusal { concerns_spi: false, message }
 }
 
-/// Index of the selector that accepts every packet. All SAs that accept every packet share this
-/// selector.
+/// Index of the selector that accepts every packet, which several SAs share.
 const SELECT_ALL: Range<u32> = 0..1;
 
 impl Control {
-    /// Creates empty databases. Bit `n` of `unprotected` is set if port `n` is unprotected.
-    /// `arranges` tells whether SAs may have path MTUs and keepalives.
+    /// Creates empty databases. Bit `n` of `unprotected` is set if port `n` is unprotected. If
+    /// `arranges` is true, SAs may have path MTUs and keepalives.
     pub(super) fn new(
         shape: Shape,
         room: Room,
@@ -161,16 +161,14 @@ impl Control {
         self.records.get(&index).map_or(0, |record| record.policies.len())
     }
 
-    /// Returns the policies in the order in which they are matched.
+    /// Returns the IPsec policies in matching order.
     pub(super) fn policies(&self) -> &[Policy] {
         &self.policies
     }
 
     /// Writes an SA to a free slot of the table image, which kernels read. Packets find the SA only
-    /// after [`Control::publish`].
-    ///
-    /// `replaced` is the index of an SA that the new SA replaces. The new SA takes over its name
-    /// and, if possible, its steering bucket.
+    /// after [`Control::publish`]. `replaced` is the index of an SA that the new SA replaces. The
+    /// new SA takes over the name and, if possible, the steering bucket of the replaced SA.
     pub(super) fn stage(&mut self, mut sa: Sa, replaced: Option<u32>) -> Result<u32, Refusal> {
         sa.inherit_path_mtu(self.path_mtu);
         let name = &sa.name;
@@ -220,8 +218,8 @@ impl Control {
                 self.shape.selectors
             )));
         };
-        // With reassembly, all fragments between two endpoints must go to one worker. The SAs
-        // between these endpoints therefore share a steering bucket.
+        // All fragments between two endpoints must go to one worker for reassembly. The SAs between
+        // these endpoints therefore share a steering bucket.
         let bucket = self.database.lengths.bucket(&sa).or(replaced.map(Database::bucket));
         let slot = match bucket {
             Some(bucket) => self.sa_slots.allocate_in(bucket),
@@ -269,7 +267,7 @@ impl Control {
         self.make_durable(&self.indexes())
     }
 
-    /// Prepares SAs that no packet can find yet. Claims their keys and reserves their first
+    /// Prepares SAs that no packet can find yet. Claims their cryptographic keys and reserves
     /// sequence numbers.
     pub(super) fn make_durable(&self, indexes: &[u32]) -> Result<(), Error> {
         let Some((state, name)) = &self.state else { return Ok(()) };
@@ -305,7 +303,7 @@ impl Control {
         }
     }
 
-    /// Returns the byte ranges of an SA and of its selectors in the table image.
+    /// Returns the byte ranges of an SA and its selectors in the table image.
     fn bytes(&self, index: u32) -> [Range<usize>; 2] {
         let selectors = self.records.get(&index).map_or(0..0, |record| record.selectors.clone());
         [self.shape.sa(index), self.shape.selectors(selectors)]
@@ -326,8 +324,8 @@ impl Control {
         joined.into_iter().try_for_each(|range| running.image_changed(range))
     }
 
-    /// Wipes SAs that no packet uses, and frees their slots in the table image. If a device does
-    /// not accept the change, the device is lost and its memory is freed.
+    /// Wipes SAs that no packet uses, and frees their slots in the table image. A device that does
+    /// not accept the change is treated as lost.
     pub(super) fn wipe(&mut self, indexes: &[u32], running: Option<&dyn Running>) {
         for &index in indexes {
             let [sa, selectors] = self.bytes(index);
@@ -360,8 +358,8 @@ impl Control {
         }
     }
 
-    /// Forgets the nonces of an inbound SA that has received no packet. An outbound SA may then use
-    /// them.
+    /// Permits the nonces of an inbound SA for outbound SAs, if the inbound SA has received no
+    /// packet.
     fn remove_received_nonces(&mut self, sa: &Sa) {
         let Some(stream) = sa.stream_name().map(short).filter(|_| sa.is_inbound()) else { return };
         if let Some(count) = self.received_nonces.get_mut(&stream) {
@@ -372,8 +370,8 @@ impl Control {
         }
     }
 
-    /// Waits until no packet in flight uses the SAs, and then wipes them. After a timeout, the SAs
-    /// are kept, and [`Control::wipe_retired`] wipes them later.
+    /// Waits until no packet in flight uses the SAs, and then wipes them. If the wait times out,
+    /// [`Control::wipe_retired`] wipes the SAs later.
     ///
     /// # Errors
     /// Returns the error of [`Running::quiesce`] if the packets are still in flight after the
@@ -390,8 +388,8 @@ impl Control {
         quiet
     }
 
-    /// Wipes SAs that new packets no longer find and that no packet in flight uses. The function
-    /// does not wait. Returns whether there were SAs to be wiped, now or later.
+    /// Wipes SAs that new packets no longer find and that no packet in flight uses, without
+    /// waiting. Returns whether there were such SAs or SAs that must be wiped later.
     #[inline(never)]
     pub(super) fn wipe_retired(&mut self, running: &dyn Running) -> bool {
         if self.retired.is_empty() {
@@ -420,8 +418,8 @@ impl Control {
         }
     }
 
-    /// Replaces all policies. The new policies apply to each packet whose policy lookup happens
-    /// after this call.
+    /// Replaces all IPsec policies. The new policies apply to each packet that is looked up after
+    /// this call.
     pub(super) fn set_policies(&mut self, policies: Vec<Policy>) {
         self.database.policies.store(Arc::new(Policies::new(&policies)));
         self.records.values_mut().for_each(|record| record.policies.clear());
@@ -435,8 +433,7 @@ impl Control {
         self.policies = policies;
     }
 
-    /// Makes the policies of the SA `old` use the SA `new` instead. The new SA also takes over the
-    /// name.
+    /// Makes the IPsec policies of the SA `old` use the SA `new`, which also takes over the name.
     pub(super) fn switch(&mut self, old: u32, new: u32) {
         let orders = self.records.get_mut(&old).map(|record| std::mem::take(&mut record.policies)).unwrap_or_default();
         let published = self.database.policies.load();
@@ -479,8 +476,8 @@ impl Control {
     }
 }
 
-/// Returns the unique key that identifies an SA. It is the SPI for an inbound SA (RFC 4301, section
-/// 4.1), and the SPI with the destination for an outbound SA.
+/// Returns the unique identifier of an SA. It is the SPI for an inbound SA (RFC 4301, section 4.1),
+/// and the SPI with the destination address for an outbound SA.
 fn spi(sa: &Sa) -> (u32, Option<IpAddr>) {
     (sa.spi, (!sa.is_inbound()).then_some(sa.destination))
 }

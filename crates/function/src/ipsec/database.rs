@@ -1,5 +1,5 @@
-//! Security association database and security policy database (RFC 4301, section 4.4), and the
-//! lookups in both.
+//! Security association database and security policy database (RFC 4301, section 4.4), with their
+//! lookups.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ use super::{
 use crate::fragments::Limits;
 
 /// Decision about a frame, such as encapsulation with an SA. It is packed into one word, so that it
-/// is passed in a register and not through memory.
+/// is passed in a register.
 ///
 /// ```text
 /// | kind | SA   | sequence number's lower half, verdict or drop reason |
@@ -38,8 +38,8 @@ pub(super) struct Decision(u64);
 pub(super) enum Decided {
     /// Encapsulate the packet with the outbound SA of this index.
     Encrypt(u32),
-    /// Decapsulate the packet with the inbound SA of this index. The second value is the lower half
-    /// of the packet's sequence number.
+    /// Decapsulate the packet with an inbound SA. The values are the index of the SA and the lower
+    /// half of the packet's sequence number.
     Decrypt(u32, u32),
     /// Let the packet pass with this verdict.
     Pass(u8),
@@ -118,13 +118,13 @@ pub(super) struct Database {
     /// Set of the unprotected ports, which lead to the network outside the tunnels. Bit `n` is set
     /// for port `n`.
     unprotected: u64,
-    /// Inbound SAs by [`Endpoint::sa_key`]. Each value in the table contains the index and the
-    /// [`Encapsulation`] of the SA.
+    /// Table of inbound SAs. [`Endpoint::sa_key`] returns the lookup key, and the value contains
+    /// the index and the [`Encapsulation`] of the SA.
     inbound: Lookup,
-    /// Set of the local endpoints of inbound SAs. [`Endpoint::endpoint_key`] returns the key of an
-    /// endpoint.
+    /// Set of the local endpoints of inbound SAs. [`Endpoint::endpoint_key`] returns the lookup key
+    /// of an endpoint.
     endpoints: Lookup,
-    /// Filter for the UDP ports of inbound SAs. Bit `port % 64` is set for each of these ports.
+    /// Filter for the UDP ports of inbound SAs, in which bit `port % 64` is set for each such port.
     /// Most packets to other ports therefore need no lookup.
     udp_ports: AtomicU64,
     pub(super) states: States,
@@ -133,7 +133,7 @@ pub(super) struct Database {
     sas: RwLock<Vec<Option<Arc<Sa>>>>,
 }
 
-/// Number of inbound SAs at each local endpoint, by its key in [`Database::endpoints`].
+/// Number of inbound SAs at each local endpoint, with the lookup keys of [`Database::endpoints`].
 pub(super) type Endpoints = HashMap<u64, u32>;
 
 impl Database {
@@ -173,7 +173,7 @@ impl Database {
     }
 
     /// Makes an inbound SA visible to packets. Returns false if the table of inbound SAs is full.
-    /// An outbound SA needs no entry in this table, because policies refer to it.
+    /// Outbound SAs are not in this table, because the IPsec policies refer to them.
     pub(super) fn publish(&self, index: u32, sa: &Sa, endpoints: &mut Endpoints) -> bool {
         if !sa.is_inbound() {
             return true;
@@ -220,7 +220,7 @@ impl Database {
         self.put(index, None);
     }
 
-    /// Returns the key of an inbound SA and the key of its local endpoint.
+    /// Returns the lookup keys of an inbound SA and of the SA's local endpoint.
     fn keys(sa: &Sa) -> (u64, u64) {
         let port = sa.udp.map(|udp| udp.destination_port);
         match sa.destination {
@@ -241,25 +241,24 @@ impl Database {
         self.unprotected != 0
     }
 
-    /// Applies the rule for packets from unprotected ports (RFC 4301, section 5.2, step 3b). Such a
-    /// packet is dropped if a policy requires its protection. Any other decision stays the same.
+    /// Applies the rule for packets from unprotected ports (RFC 4301, section 5.2, step 3b). A
+    /// packet that a policy requires to be protected is dropped. All other packets keep their
+    /// decision.
     pub(super) fn apply_port(&self, decision: Decision, port: u8) -> Decision {
         let is_unprotected = self.unprotected.checked_shr(port.into()).unwrap_or(0) & 1 == 1;
         if is_unprotected && decision.to_encrypt().is_some() { Decision::drop(DROP_UNPROTECTED) } else { decision }
     }
 
-    /// Decides what happens to a frame from a protected port. The decision does not depend on
-    /// cryptographic keys.
-    ///
-    /// Most frames are IPv4 packets without VLAN tag and options. They take a fast path, which
-    /// makes the same decision as [`Database::decide_any`].
+    /// Decides what happens to a frame from a protected port. Cryptographic keys do not affect the
+    /// decision. IPv4 packets without VLAN tag and options take a fast path, which makes the same
+    /// decision as [`Database::decide_any`].
     #[inline(always)]
     pub(super) fn decide(&self, policies: &Policies, frame: &[u8]) -> Decision {
         self.decide_parsed(policies, Plain::parse(frame), frame)
     }
 
-    /// Decides a frame like [`Database::decide`], for loops that rarely need it. The function is
-    /// not inlined.
+    /// Decides a frame like [`Database::decide`], without being inlined into loops that rarely need
+    /// it.
     #[inline(never)]
     pub(super) fn decide_out_of_line(&self, policies: &Policies, frame: &[u8]) -> Decision {
         self.decide(policies, frame)
@@ -284,8 +283,9 @@ impl Database {
         }
     }
 
-    /// Decides a plain ESP packet (IPv4 without VLAN tag and options) by one bucket of the hash
-    /// table. Returns `None` if this bucket contains no SA for ESP without UDP encapsulation.
+    /// Decides an ESP packet over IPv4 without VLAN tag and options, by a lookup in one bucket of
+    /// the hash table. Returns `None` if the bucket contains no matching SA for ESP without UDP
+    /// encapsulation.
     #[inline(always)]
     pub(super) fn decide_esp(&self, esp: PlainEsp, isa: impl Isa) -> Option<Decision> {
         let value = self.inbound.get_in_first_bucket(esp.key, isa);
@@ -330,8 +330,8 @@ impl Database {
         bytes: &[u8],
         is_fragment: bool,
     ) -> Option<Decision> {
-        // A fragment at this point was not reassembled, so it is dropped. Reassembly precedes IPsec
-        // processing (RFC 4303, section 3.4.1).
+        // Reassembly precedes IPsec processing (RFC 4303, section 3.4.1). A fragment that was not
+        // reassembled is therefore dropped.
         let found = if is_fragment { Err(DROP_FRAGMENT) } else { self.inbound_sa(packet, encapsulation, bytes) };
         match found {
             Ok((index, sequence)) => Some(Decision::decrypt(index, sequence)),
@@ -340,8 +340,8 @@ impl Database {
         }
     }
 
-    /// Returns the index of the SA for an ESP or AH header, and the sequence number from the
-    /// header. Returns the drop reason if there is no such SA.
+    /// Returns the index of the SA for an ESP or AH header, and the sequence number in the header.
+    /// Returns the drop reason if there is no such SA.
     #[inline]
     fn inbound_sa<A: Endpoint>(
         &self,
@@ -355,8 +355,8 @@ impl Database {
         let Some(&[a, b, c, d, e, f, g, h]) = bytes.get(skipped..).and_then(|bytes| bytes.first_chunk()) else {
             return Err(DROP_MALFORMED);
         };
-        // The SPI alone identifies the SA, but the packet must also have the destination address of
-        // the SA.
+        // The SPI alone identifies the SA, but the packet's destination address must also be that
+        // of the SA.
         let spi = u32::from_be_bytes([a, b, c, d]);
         let index = self.inbound_index(packet.destination().sa_key(spi), encapsulation).ok_or(DROP_NO_SA)?;
         Ok((index, u32::from_be_bytes([e, f, g, h])))
@@ -366,12 +366,12 @@ impl Database {
     #[inline(always)]
     fn inbound_index(&self, key: u64, encapsulation: Encapsulation) -> Option<u32> {
         let value = self.inbound.get(key);
-        // The upper half of `Lookup::ABSENT` differs from every encapsulation.
+        // The value for an absent key has an upper half that differs from every encapsulation.
         (value >> 32 == encapsulation as u64).then_some(value as u32)
     }
 
     /// Decides UDP packets to the port of an inbound SA (RFC 3948). Such a packet contains ESP, IKE
-    /// with the non-ESP marker, or a keepalive. Returns `None` if the policies decide the packet.
+    /// with the non-ESP marker, or a keepalive. Returns `None` if a policy must decide the packet.
     fn inbound_udp<A: Endpoint>(&self, packet: &impl Packet<Address = A>) -> Option<Decision> {
         if packet.is_later_fragment() {
             return None;
@@ -386,14 +386,14 @@ impl Database {
         match bytes {
             // The packet is a keepalive (RFC 3948, section 2.3).
             [0xff] => Some(Decision::drop(DROP_KEEPALIVE)),
-            // No SPI is 0, so this packet begins with the non-ESP marker (RFC 3948, section 2.2).
+            // No SPI is 0, so the packet begins with the non-ESP marker (RFC 3948, section 2.2).
             [0, 0, 0, 0, ..] => None,
             _ => self.inbound(packet, Encapsulation::Udp, Some(port), bytes, packet.is_fragment()),
         }
     }
 
-    /// Applies the first policy that matches the packet (RFC 4301, section 5.1). If no policy
-    /// matches, the packet is dropped (section 4.4.1).
+    /// Applies the first policy that matches the packet (RFC 4301, section 5.1). A packet that
+    /// matches no policy is dropped (section 4.4.1).
     #[inline]
     fn outbound<A: PolicyAddress>(policies: &Policies, packet: &impl Packet<Address = A>) -> Decision {
         Self::policy_decision(A::policies(policies).find(packet.source(), packet.destination(), || packet.fields()))
@@ -418,12 +418,12 @@ impl Database {
 
 /// Address of a local endpoint, to which the packets of inbound SAs are sent.
 trait Endpoint: PolicyAddress {
-    /// Returns the key of [`Database::inbound`], which contains the SPI and the destination
+    /// Returns the lookup key for [`Database::inbound`], which contains the SPI and the destination
     /// address.
     fn sa_key(self, spi: u32) -> u64;
 
-    /// Returns the key of [`Database::endpoints`], which contains the address and, for ESP in UDP,
-    /// the port.
+    /// Returns the lookup key for [`Database::endpoints`], which contains the address and, for ESP
+    /// in UDP, the port.
     fn endpoint_key(self, port: Option<u16>) -> u64;
 }
 
@@ -438,8 +438,8 @@ impl Endpoint for u32 {
     }
 }
 
-/// The keys contain a hash of the IPv6 address. Another address may have the same hash. The kernel
-/// therefore compares the full destination address and drops packets to other addresses.
+/// The lookup keys contain only a hash of the IPv6 address. The kernel compares the full
+/// destination address and drops packets to other addresses with the same hash.
 impl Endpoint for u128 {
     fn sa_key(self, spi: u32) -> u64 {
         Self::pair(self, 0) << 32 | u64::from(spi)
@@ -451,8 +451,8 @@ impl Endpoint for u128 {
 }
 
 impl SteerKey for Database {
-    /// Returns the number that selects the worker of a packet. All packets of an SA have the same
-    /// number, the bucket of the SA. Packets without an SA use their flow hash.
+    /// Returns the number that selects the worker of a packet. For packets with an SA, it is the
+    /// steering bucket of the SA. For all other packets, it is the flow hash.
     fn steer_key(&self, frame: &[u8], _parsed: &Parsed, flow_hash: u32) -> u32 {
         if let Some(bucket) = self.lengths.bucket_of_fragment(frame) {
             return bucket as u32;

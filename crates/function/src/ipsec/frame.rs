@@ -1,5 +1,4 @@
-//! Parsing of the IP packet in an Ethernet frame with at most one VLAN tag. The kernel parses
-//! frames the same way.
+//! Parses the IP packet in an Ethernet frame with at most one VLAN tag, like the kernel.
 
 use godwit_wire::{Extensions, ethertype, protocol};
 
@@ -58,8 +57,7 @@ pub(super) trait Packet {
     /// fragments follow.
     fn is_fragment(&self) -> bool;
 
-    /// Returns whether the packet is a fragment after the first one. Its fragment offset is then
-    /// not 0.
+    /// Returns whether the packet is a fragment other than the first one.
     fn is_later_fragment(&self) -> bool;
 
     /// Returns the fields that selectors compare.
@@ -133,8 +131,8 @@ impl Packet for Ipv4Frame<'_> {
     }
 }
 
-/// Fields of a plain packet, which is an IPv4 packet with correct lengths and without VLAN tag and
-/// IP options. Most packets are plain.
+/// Fields of a plain packet. A packet is plain if it is an IPv4 packet with correct lengths and
+/// without VLAN tag and IP options. Most packets are plain.
 pub(super) struct Plain {
     pub(super) source: u32,
     pub(super) destination: u32,
@@ -154,12 +152,12 @@ impl Plain {
     pub(super) fn parse(frame: &[u8]) -> Option<Self> {
         let header = frame.first_chunk::<{ Self::BYTES }>()?;
         let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-        // The four bytes from offset 12 contain the EtherType, and one byte with the version and
-        // header length.
+        // Bytes 12 to 15 contain the EtherType, and one byte with the version and the header
+        // length.
         let is_plain = word(12) >> 8 == (u32::from(ethertype::IPV4) << 8 | 0x45);
         let total_bytes = (word(ETHERNET_BYTES) & 0xffff) as usize;
-        // If the total length is shorter than the header, the subtraction wraps and gives a very
-        // large payload length.
+        // If the total length is less than the header length, the subtraction wraps and gives a
+        // very large payload length.
         let payload_bytes = total_bytes.wrapping_sub(IPV4_BYTES);
         if !is_plain || payload_bytes > frame.len() - Self::BYTES {
             return None;
@@ -193,28 +191,28 @@ impl Plain {
 /// Fields of a plain ESP packet.
 #[derive(Clone, Copy)]
 pub(super) struct PlainEsp {
-    /// Destination address and SPI, which together are the key of an inbound SA.
+    /// Destination address and SPI, which together identify an inbound SA.
     pub(super) key: u64,
     pub(super) sequence: u32,
 }
 
 impl PlainEsp {
-    /// Parses a plain ESP packet (IPv4 without VLAN tag and options) with few instructions. The
-    /// function accepts the same ESP packets as [`Plain::parse`].
+    /// Parses an ESP packet over IPv4 without VLAN tag and options. It needs few instructions and
+    /// accepts the same ESP packets as [`Plain::parse`].
     #[inline(always)]
     pub(super) fn parse(frame: &[u8]) -> Option<Self> {
         const BYTES: usize = Plain::BYTES + 8;
         let header = frame.first_chunk::<BYTES>()?;
         let eight = |at: usize| u64::from_be_bytes(*header[at..].first_chunk().unwrap_or(&[0; 8]));
-        // Bytes 12 to 19 contain the EtherType, version and header length, type of service, total
-        // length and identification.
+        // Bytes 12 to 19 contain the EtherType and the first six bytes of the IPv4 header, up to
+        // the identification.
         let start = eight(12);
         // If the packet is too short for the ESP header, the subtraction wraps and gives a very
         // large payload length.
         let payload_bytes = (start >> 16 & 0xffff).wrapping_sub((IPV4_BYTES + 8) as u64);
         let is_plain = start >> 40 == (u64::from(ethertype::IPV4) << 8 | 0x45);
         let is_whole = payload_bytes <= (frame.len() - BYTES) as u64;
-        // The mask keeps the fragment fields and the protocol from bytes 16 to 23 of the frame.
+        // The mask selects the fragment fields and the protocol in bytes 16 to 23 of the frame.
         let is_esp = eight(16) & 0x3fff_00ff == u64::from(protocol::ESP);
         let sequence = u32::from_be_bytes(*header[38..].first_chunk().unwrap_or(&[0; 4]));
         (is_plain && is_whole && is_esp).then_some(Self { key: eight(30), sequence })

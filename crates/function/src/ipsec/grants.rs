@@ -22,14 +22,13 @@ use godwit_state::{Entry, KeyName, Source, State};
 use super::database::Database;
 use super::sa::Sa;
 
-/// Minimum and maximum number of unused sequence numbers up to the ceiling of an outbound SA. A
-/// crash makes the SA skip at most the maximum.
+/// Minimum and maximum number of sequence numbers that are reserved in advance for an outbound SA.
+/// After a crash, the SA skips at most the maximum.
 const OUT: (u64, u64) = (1 << 18, 1 << 26);
-/// Minimum and maximum distance from the largest sequence number of an inbound SA to its ceiling.
-/// After a crash, the SA drops at most this maximum number of authentic packets.
+/// Minimum and maximum number of sequence numbers that are permitted in advance for an inbound SA.
+/// After a crash, the SA drops at most the maximum number of authentic packets.
 const IN: (u64, u64) = (64, 1 << 22);
-/// Time in seconds for which a new reservation of sequence numbers lasts at the measured packet
-/// rate.
+/// Time in seconds for which newly reserved sequence numbers suffice at the measured packet rate.
 const AHEAD_S: f64 = 2.0;
 
 /// Sequence numbers that one SA may use.
@@ -37,10 +36,10 @@ const AHEAD_S: f64 = 2.0;
 struct Grant {
     /// Last sequence number that the state folder on disk permits.
     ceiling: AtomicU64,
-    /// When an SA has used this sequence number, its worker asks for a higher ceiling.
+    /// Sequence number at which the worker of an SA asks for more sequence numbers.
     mark: AtomicU64,
-    /// For an inbound SA, the largest authentic sequence number that required a check of the
-    /// ceiling. The packet may have been dropped because its number exceeded the ceiling.
+    /// For an inbound SA, the largest authentic sequence number that was compared with the
+    /// permitted maximum. The packet was dropped if its number exceeded this maximum.
     wanted: AtomicU64,
     /// Whether [`Grants::requests`] contains the index of the SA.
     is_requested: AtomicBool,
@@ -54,12 +53,11 @@ struct User {
     last: u64,
     /// Sequence number after which the SA began in this process.
     first: u64,
-    /// Last sequence number at the time of the last reservation, and that time. The packet rate is
-    /// measured from them.
+    /// Sequence number and time at the last reservation, from which the packet rate is measured.
     at: (u64, Instant),
 }
 
-/// Sequence numbers that all SAs of a function may use. Without a state folder on disk, all numbers
+/// Sequence numbers that the SAs of a function may use. Without a state folder on disk, all numbers
 /// are permitted.
 #[derive(Default)]
 pub(super) struct Grants {
@@ -69,7 +67,7 @@ pub(super) struct Grants {
 struct Durable {
     state: Arc<State>,
     grants: Box<[Grant]>,
-    /// Indexes of the SAs whose workers ask for more sequence numbers.
+    /// Indices of the SAs whose workers ask for more sequence numbers.
     requests: Mutex<Vec<u32>>,
     users: Mutex<HashMap<u32, User>>,
 }
@@ -87,8 +85,8 @@ impl Grants {
         drop(self.durable.set(durable));
     }
 
-    /// Returns the number after which the sequence numbers of an SA begin, and the first
-    /// reservation. The reservation must be written to durable storage before [`Grants::begin`].
+    /// Returns the number that precedes the SA's first sequence number, and the first reservation.
+    /// The reservation must be on disk before [`Grants::begin`].
     pub(super) fn plan(&self, sa: &Sa) -> (u64, Option<Entry>) {
         let Some((durable, name)) = self.durable.get().and_then(|durable| Some((durable, sa.durable_name()?))) else {
             return (0, None);
@@ -104,7 +102,7 @@ impl Grants {
     }
 
     /// Permits the reserved sequence numbers of an SA that no packet can find yet. The reservation
-    /// is already in durable storage.
+    /// is already on disk.
     pub(super) fn begin(&self, index: u32, sa: &Sa, first: u64, reserved: Option<Entry>) {
         let Some(durable) = self.durable.get() else { return };
         let mut users = lock(&durable.users);
@@ -127,19 +125,19 @@ impl Grants {
         }
     }
 
-    /// Returns the number after which the SA's sequence numbers began in this process.
+    /// Returns the number that preceded the SA's first sequence number in this process.
     pub(super) fn first(&self, index: u32) -> u64 {
         self.durable.get().and_then(|durable| Some(lock(&durable.users).get(&index)?.first)).unwrap_or(0)
     }
 
-    /// Returns the last sequence number that an SA may use before the next call. `next` is the next
-    /// number to use. Returns `None` if durable storage does not permit it yet.
+    /// Returns the last sequence number that an SA may use before the next call, where `next` is
+    /// the next number. Returns `None` if the number is not yet reserved on disk.
     #[cold]
     pub(super) fn limit(&self, index: u32, next: u64) -> Option<u64> {
         let Some(durable) = self.durable.get() else { return Some(u64::MAX) };
         let grant = &durable.grants[index as usize];
-        // The writer stores the mark before the ceiling. A thread that reads a new ceiling
-        // therefore also reads its mark.
+        // The writer stores `mark` before `ceiling`. A thread that reads a new ceiling therefore
+        // also reads the matching mark.
         let ceiling = grant.ceiling.load(Acquire);
         let mark = grant.mark.load(Relaxed);
         if next <= mark {
@@ -152,7 +150,8 @@ impl Grants {
         (next <= ceiling).then_some(ceiling)
     }
 
-    /// Records an authentic sequence number of an inbound SA, which may be above the ceiling.
+    /// Records an authentic sequence number of an inbound SA, which may exceed the permitted
+    /// maximum.
     pub(super) fn want(&self, index: u32, sequence: u64) {
         if let Some(durable) = self.durable.get() {
             durable.grants[index as usize].wanted.fetch_max(sequence, Relaxed);
@@ -161,7 +160,7 @@ impl Grants {
 }
 
 impl Grant {
-    /// Permits sequence numbers up to `ceiling`, of which the last `ahead` numbers are unused.
+    /// Permits sequence numbers up to `ceiling`. The last `ahead` of these numbers are unused.
     fn permit(&self, ceiling: u64, ahead: u64) {
         self.mark.store(ceiling - ahead / 2, Relaxed);
         self.is_requested.store(false, Relaxed);
@@ -181,8 +180,8 @@ impl Source for Database {
             let elapsed = now.duration_since(user.at.1).as_secs_f64().max(1e-3);
             let (least, most) = if user.is_inbound { IN } else { OUT };
             let ahead = (used.saturating_sub(user.at.0) as f64 / elapsed * AHEAD_S) as u64;
-            // The worker may already use numbers up to the current ceiling, so the new ceiling is
-            // never lower.
+            // The new ceiling is never lower, because the worker may already use numbers up to the
+            // current ceiling.
             let ceiling = durable.grants[*index as usize].ceiling.load(Relaxed);
             Some(Entry { name: user.name, number: (used + ahead.clamp(least, most)).min(user.last).max(ceiling) })
         };
@@ -193,8 +192,8 @@ impl Source for Database {
         let Some(durable) = self.states.grants.durable.get() else { return };
         let mut users = lock(&durable.users);
         let numbers: HashMap<KeyName, u64> = entries.iter().map(|entry| (entry.name, entry.number)).collect();
-        // Requests that arrived after the call of `due` stay in the list. A request is removed if
-        // its SA no longer exists.
+        // Requests that arrived after the call of `due` stay in the list. Requests of deleted SAs
+        // are removed.
         lock(&durable.requests).retain(|index| {
             let Some(user) = users.get_mut(index) else { return false };
             let Some(&number) = numbers.get(&user.name) else { return true };

@@ -16,17 +16,16 @@ use crate::{Arrangement, HostHalf, Work};
 
 const VERDICT_DROP: u8 = godwit_abi::VERDICT_DROP;
 
-/// The part of `ipsec` that runs on the CPU, for one worker. It is aligned to two cache lines,
-/// because processors prefetch cache lines in pairs. With this alignment, two workers never use the
-/// same pair.
+/// State of the CPU part of `ipsec` for one worker. It is aligned to two cache lines, because
+/// processors prefetch cache lines in pairs. Workers therefore never use the same pair.
 #[repr(align(128))]
 pub(super) struct IpsecHost {
     pub(super) database: Arc<Database>,
-    /// Whether this worker receives the packets of the SAs in each steering bucket.
+    /// For each steering bucket, whether this worker receives the packets of the bucket's SAs.
     owned: [bool; BUCKETS],
     /// Buffers for the packets that are prepared together.
     burst: Burst,
-    /// Buffer for callers that need a list of work items instead of one array per field.
+    /// Buffer for callers that need one list of work instead of one array per field.
     columns: WorkColumns,
     /// State for splitting, joining and creating packets, if the configuration needs it.
     arranger: Option<Box<Arranger>>,
@@ -45,7 +44,7 @@ impl IpsecHost {
         }
     }
 
-    /// Returns the work that the kernel has for one packet, or the packet's result.
+    /// Returns the kernel's work for one packet, or the result if the packet needs no kernel.
     #[inline(always)]
     pub(super) fn work(&self, decision: Decision, frame_bytes: u16) -> Work {
         match self.assign_number(decision, frame_bytes) {
@@ -54,8 +53,8 @@ impl IpsecHost {
         }
     }
 
-    /// Returns the kind of processing and the parameter for the kernel. If the packet needs no
-    /// kernel, returns its verdict or drop reason instead.
+    /// Returns the kernel's inputs for a packet: the kind of processing and the parameter. If the
+    /// packet needs no kernel, returns the verdict or drop reason instead.
     #[inline(always)]
     fn assign_number(&self, decision: Decision, frame_bytes: u16) -> Result<(u8, u64), Outcome> {
         let states = &self.database.states;
@@ -84,8 +83,8 @@ impl IpsecHost {
     }
 
     /// Assigns sequence numbers to packets that must be encapsulated. Stops at the first other
-    /// packet and returns the number of packets handled. Most packets take this separate loop,
-    /// whose state fits into registers.
+    /// packet and returns the number of packets handled. This separate loop is short, so its state
+    /// fits into registers.
     #[inline(never)]
     fn number_encrypted(&self, decisions: &[Decision], descriptors: &[Descriptor], mut work: Slots<'_>) -> usize {
         let states = &self.database.states;
@@ -143,7 +142,7 @@ impl IpsecHost {
 
     /// See [`HostHalf::prepare_columns`].
     pub(super) fn prepare_all(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut WorkColumns) {
-        // Each pass accesses one kind of memory, so the cache misses of different packets overlap.
+        // Each loop accesses one kind of memory, so the cache misses of different packets overlap.
         let mut burst = std::mem::take(&mut self.burst);
         self.database.decide_all(&self.database.policies.load(), region.frames(descriptors), &mut burst);
         if self.database.has_unprotected() {
@@ -213,8 +212,8 @@ impl HostHalf for IpsecHost {
     }
 }
 
-/// Records all packets of a batch of packets as authentic. This separate loop handles the usual
-/// case that the kernel drops no packet. Its state fits into registers.
+/// Records all packets of a batch as authentic. This separate loop handles the usual case that the
+/// kernel drops no packet.
 #[inline(never)]
 fn accept_all(states: &States, descriptors: &[Descriptor], parameters: &[u64], outcomes: &mut [Outcome]) {
     for ((descriptor, &parameter), outcome) in descriptors.iter().zip(parameters).zip(outcomes) {
@@ -225,7 +224,7 @@ fn accept_all(states: &States, descriptors: &[Descriptor], parameters: &[u64], o
     }
 }
 
-/// Records that the kernel dropped a packet. It is a separate function, because drops are rare.
+/// Records that the kernel dropped a packet, which is rare.
 #[cold]
 #[inline(never)]
 fn record_drop(states: &States, is_inbound: bool, parameter: u64, reason: u8) {

@@ -13,8 +13,8 @@ use super::database::Database;
 use super::sa::Sa;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Maximum number of SAs that are checked per call. Because of this limit, a worker forwards
-/// traffic even if 100,000 of its SAs are idle.
+/// Maximum number of SAs that are checked per call. With this limit, a worker still forwards
+/// traffic if 100,000 of its SAs are idle.
 const BATCH: usize = 64;
 const UDP_BYTES: usize = 8;
 
@@ -22,8 +22,8 @@ const UDP_BYTES: usize = 8;
 #[derive(Default)]
 pub(super) struct Keepalives {
     idle: HashMap<u32, Idle>,
-    /// Times at which SAs are checked, in nanoseconds. Each SA is checked before or when its next
-    /// keepalive is due.
+    /// Times at which SAs are checked, in nanoseconds. The check of an SA is never later than its
+    /// next keepalive.
     due: BTreeSet<(u64, u32)>,
 }
 
@@ -89,7 +89,7 @@ impl Keepalives {
     }
 }
 
-/// Returns the keepalive frame of an SA. Its layer 2 header is a copy of `l2`, with the EtherType
+/// Returns the keepalive frame of an SA. The frame has the layer 2 header `l2`, with the EtherType
 /// of the SA's address family.
 fn frame(sa: &Sa, l2: &[u8]) -> Option<Vec<u8>> {
     let udp = sa.udp?;

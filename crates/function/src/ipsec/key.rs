@@ -1,5 +1,5 @@
-//! Cryptographic keys in the configuration. They are written as hex digits, which no message or log
-//! may show.
+//! Cryptographic keys in the configuration. Keys are written as hex digits, and no message or log
+//! shows them.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
 use zeroize::Zeroizing;
 
-/// Cryptographic key from the configuration. Its memory is wiped on drop. Neither `Debug` nor an
-/// error shows its bytes.
+/// Cryptographic key from the configuration. Its memory is wiped when it is dropped. `Debug` and
+/// errors never show its bytes.
 pub(super) struct Key(Value);
 
 enum Value {
@@ -17,7 +17,7 @@ enum Value {
     NotHex,
 }
 
-/// Problem of a key. An error message contains the name of the key before this text.
+/// Problem of a cryptographic key. The name of the key precedes this text in the error message.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum KeyError {
     #[error("must have {bytes} bytes ({digits} hex digits), but has {found}")]
@@ -29,7 +29,7 @@ pub(super) enum KeyError {
 }
 
 impl Key {
-    /// Returns the bytes of the key if their number is one of `lengths`.
+    /// Returns the bytes of the key if the number of bytes is one of `lengths`.
     pub(super) fn with_length(&self, lengths: &[usize]) -> Result<Zeroizing<Vec<u8>>, KeyError> {
         let join = |numbers: Vec<usize>| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(" or ");
         let digits = join(lengths.iter().map(|bytes| 2 * bytes).collect());
@@ -42,7 +42,7 @@ impl Key {
     }
 }
 
-/// Returns whether a key is obviously not random, because it repeats one byte or a short sequence
+/// Returns whether a key is obviously not random. Such a key repeats one byte or a short sequence
 /// of bytes.
 pub(super) fn is_weak(key: &[u8]) -> bool {
     (1..=key.len() / 2).any(|period| key.iter().zip(&key[period..]).all(|(byte, later)| byte == later))
@@ -54,8 +54,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Accepts a value of any type, because the error of the deserializer for a wrong type would quote
-/// the key.
+/// Accepts a value of any type. For a wrong type, the deserializer's error would quote the key.
 impl<'de> Deserialize<'de> for Key {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(KeyVisitor).map(Key)

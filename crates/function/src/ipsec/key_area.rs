@@ -23,8 +23,8 @@ use super::suite::{Authentication, Cipher, Suite};
 pub const KEY_AREA_BYTES: usize = 320;
 /// Offset of the keys in the key area, in bytes.
 const KEYS: usize = 64;
-/// Offset of the powers 5 to 8 of the GHASH key H, in bytes. Only AES keys of [`AES128_BYTES`]
-/// bytes leave space for these powers in the key area (the keys of one SA).
+/// Offset of the powers 5 to 8 of the GHASH key H in an SA's key area, in bytes. Only AES keys of
+/// [`AES128_BYTES`] bytes leave space for these powers.
 const MORE_POWERS: usize = KEYS + 11 * 16;
 const AES128_BYTES: usize = 16;
 /// Offset of the outer HMAC state in the key area, in bytes.

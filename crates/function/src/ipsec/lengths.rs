@@ -1,4 +1,4 @@
-//! MTUs and keepalive intervals of SAs, and the detection of packets that must be fragmented or
+//! MTUs and keepalive intervals of SAs, and fast checks for packets that must be fragmented or
 //! reassembled.
 
 use std::collections::HashMap;
@@ -16,26 +16,26 @@ use crate::fragments::Limits;
 /// Size of the shortest layer 2 header, in bytes.
 const L2_BYTES: usize = 14;
 
-/// MTUs and keepalive intervals of all SAs.
+/// MTUs and keepalive intervals of SAs, and fast checks for packets that must be fragmented or
+/// reassembled.
 pub(super) struct Lengths {
-    /// Maximum length of a packet inside the tunnel of each SA, in bytes. The index is that of the
-    /// SA, and 0 means no limit.
+    /// Maximum length of a packet inside the tunnel of each SA, in bytes, by the index of the SA. 0
+    /// means no limit.
     inner_mtus: Box<[AtomicU16]>,
     /// Length of the longest frame that fits into the tunnel of every SA, in bytes.
     frame_bytes: AtomicUsize,
-    /// Interval between the keepalives of each SA, in seconds. The index is that of the SA, and 0
-    /// means that the SA sends no keepalives.
+    /// Keepalive interval of each SA in seconds, by the index of the SA. 0 means that the SA sends
+    /// no keepalives.
     keepalives: Box<[AtomicU16]>,
     has_keepalives: AtomicBool,
-    /// Reassembly limits, or `None` if reassembly is disabled. Each worker replaces the frame size
-    /// limit by the size of the packet buffers that the worker owns.
+    /// Reassembly limits, or `None` if reassembly is disabled. Each worker limits the frame size to
+    /// its packet buffers.
     pub(super) reassembly: Option<Limits>,
-    /// Steering bucket (number that selects the worker) for each pair of endpoints of inbound SAs.
-    /// The table is used only with reassembly, because all fragments between two endpoints must
+    /// Steering bucket for each pair of endpoints of inbound SAs. The bucket selects the worker.
+    /// The table is used only for reassembly, because all fragments between two endpoints must
     /// reach one worker.
     peers: Lookup,
-    /// Number of inbound SAs between each pair of endpoints. It is only used when SAs are added or
-    /// removed.
+    /// Number of inbound SAs between each pair of endpoints. Only changes of SAs use these counts.
     peer_sas: Mutex<HashMap<u64, u32>>,
 }
 
@@ -65,8 +65,8 @@ impl Lengths {
         if let Some(pair) = self.pair(sa) {
             let mut sas = self.peer_sas.lock().unwrap_or_else(PoisonError::into_inner);
             let count = sas.entry(pair).or_default();
-            // Insertion almost never fails, because the table has capacity for one pair of
-            // endpoints per SA. Without an entry, fragments are steered by their flow hash.
+            // The table has capacity for one pair of endpoints per SA, so insertion almost never
+            // fails. Without an entry, fragments are steered by their flow hash.
             let _ = *count > 0 || self.peers.insert(pair, bucket as u64);
             *count += 1;
         }
@@ -123,8 +123,8 @@ impl Lengths {
             }
             _ => return None,
         };
-        // A UDP fragment after the first one contains no ports, so it may belong to ESP in UDP. All
-        // UDP fragments between the endpoints of an SA are therefore reassembled.
+        // A UDP fragment other than the first one contains no ports, so it may belong to ESP in
+        // UDP. All UDP fragments between the endpoints of an SA are therefore reassembled.
         matches!(number, protocol::ESP | protocol::AH | protocol::UDP).then(|| self.peer(pair)).flatten()
     }
 
@@ -178,8 +178,8 @@ fn pair_ipv4(source: u32, destination: u32) -> u64 {
     u64::from(source) << 32 | u64::from(destination)
 }
 
-/// Returns a hash of two IPv6 addresses. Other senders may have the same hash as the endpoints of
-/// an SA. Their fragments are then also stored, up to the reassembly limits.
+/// Returns a hash of two IPv6 addresses. Fragments from other senders with the same hash are also
+/// stored, up to the reassembly limits.
 fn pair_ipv6(source: u128, destination: u128) -> u64 {
     let fold = |address: u128| mix((address >> 64) as u64 ^ mix(address as u64));
     mix(fold(source) ^ fold(destination).rotate_left(1))

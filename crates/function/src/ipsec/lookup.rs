@@ -35,13 +35,13 @@ pub(super) struct Lookup {
 #[repr(align(64))]
 struct Bucket {
     keys: Four,
-    /// Values of the keys, each increased by 1. The number 0 marks a free slot. The last value also
+    /// Values of the keys, each increased by 1, so that 0 marks a free slot. The last value also
     /// contains the flag [`OVERFLOWED`].
     values: [AtomicU64; WAYS],
 }
 
-/// Flag of a bucket that was full when a key was inserted. Such a key is stored in its second
-/// bucket instead, so a lookup must search both buckets.
+/// Flag of a bucket that was full when a key was inserted. The key was then stored in its second
+/// bucket, so lookups must search both buckets.
 const OVERFLOWED: u64 = 1 << 63;
 
 impl Bucket {
@@ -57,21 +57,21 @@ impl Bucket {
 
     #[inline]
     fn get(&self, key: u64) -> u64 {
-        // All keys are compared without a branch, because no branch predictor can predict the
-        // matching slot. A free slot may still contain an old copy of the key. The used slot comes
-        // first, because a key is stored in the first free slot.
+        // All keys are compared without a branch, because the matching slot is unpredictable. A
+        // free slot may still contain an old copy of the key. A key is stored in the first free
+        // slot, so the used slot comes first.
         let same = |way: usize| u32::from(self.key(way) == key) << way;
         self.get_among(key, same(0) | same(1) | same(2) | same(3))
     }
 
     /// Returns the value of `key`. Bit `n` of `ways` is set if slot `n` contained `key` when the
-    /// caller compared the keys.
+    /// keys were compared.
     #[inline(always)]
     fn get_among(&self, key: u64, ways: u32) -> u64 {
         let way = ways.trailing_zeros() as usize % WAYS;
         let value = self.value(way);
-        // The slot's key is compared again after its value is loaded. The comparison fails if
-        // another thread has stored another key meanwhile.
+        // The key in the slot is compared again after the value is loaded, because another thread
+        // may have changed the slot meanwhile.
         if ways != 0 && self.key(way) == key { value } else { Lookup::ABSENT }
     }
 
@@ -129,8 +129,8 @@ impl Lookup {
         }
     }
 
-    /// Inserts a key that is not in the table. Returns false if both of its buckets are full, which
-    /// is very unlikely within the capacity. Only one thread may change the table at a time.
+    /// Inserts a key that is not in the table. Returns false if both buckets of the key are full,
+    /// which is very unlikely. Only one thread may change the table at a time.
     pub(super) fn insert(&self, key: u64, value: u64) -> bool {
         debug_assert!(value < OVERFLOWED - 1);
         let (first, second) = self.buckets_of(key);
@@ -151,8 +151,8 @@ impl Lookup {
         inserted
     }
 
-    /// Moves one key from a full bucket to the second bucket of this key, to make room for another
-    /// key. Returns false if no key can move.
+    /// Makes room in a full bucket by moving one key to the key's second bucket. Returns false if
+    /// no key can move.
     fn make_room(&self, full: usize) -> bool {
         let bucket = &self.buckets[full];
         (0..WAYS).any(|way| {
@@ -199,8 +199,8 @@ impl Lookup {
         }
     }
 
-    /// Returns the value of a key if it is stored in its first bucket, otherwise
-    /// [`Lookup::ABSENT`].
+    /// Returns the value of a key if the first bucket contains the key, and [`Lookup::ABSENT`]
+    /// otherwise.
     #[inline(always)]
     pub(super) fn get_in_first_bucket(&self, key: u64, isa: impl Isa) -> u64 {
         let bucket = &self.buckets[self.buckets_of(key).0];
@@ -215,11 +215,9 @@ impl Lookup {
     }
 }
 
-/// Returns a hash of a key. The two halves of the hash select the two buckets of the key. Different
-/// keys have different hashes.
-///
-/// The function needs one multiplication less than [`mix`], but distributes some sets of keys
-/// badly. A new table with such keys gets more buckets.
+/// Returns a hash of a key. The two halves of the hash select the key's two buckets. Different keys
+/// have different hashes. The function needs one multiplication less than [`mix`], but distributes
+/// some sets of keys badly. A new table with such keys gets more buckets.
 #[inline(always)]
 fn spread(key: u64) -> u64 {
     let product = (key ^ key >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -255,8 +253,7 @@ mod tests {
 
     #[test]
     fn finds_exactly_the_inserted_keys() {
-        // The keys are close together or far apart. They include 0, which is also the key of an
-        // empty slot.
+        // The keys are close together or far apart, and include 0, the value of an empty slot.
         for (count, step) in
             [(0, 1), (1, 1), (5, 1), (4096, 1), (4096, 0x100), (5000, 0x1_0000_0001), (70_000, 3 << 40)]
         {
@@ -291,8 +288,7 @@ mod tests {
     fn moves_a_key_out_of_a_full_bucket() {
         let table = Lookup::with_capacity(64);
         let (first, second) = table.buckets_of(0);
-        // Both buckets of key 0 are filled with keys that have one of these buckets as their first
-        // bucket.
+        // Both buckets of key 0 are filled with keys that have these buckets as their first choice.
         let keys: Vec<u64> = (1..).filter(|&key| [first, second].contains(&table.buckets_of(key).0)).take(9).collect();
         assert!(keys.iter().all(|&key| table.insert(key, key)) && table.insert(0, 77));
         assert_eq!(table.get(0), 77);

@@ -72,15 +72,16 @@ pub use config::Config;
 /// `kernels/ipsec/ipsec.h`.
 pub use godwit_kernels::declared::ipsec::*;
 
-/// Variant (kind of processing) of packets that are encapsulated with AES-128-CBC and HMAC-SHA1-96.
+/// Kind of processing that encapsulates with AES-128-CBC and HMAC-SHA1-96.
 pub const VARIANT_ENCRYPT: u8 = suite::variant(0, false);
-/// Variant (kind of processing) of packets that are decapsulated with AES-128-CBC and HMAC-SHA1-96.
+/// Kind of processing that decapsulates with AES-128-CBC and HMAC-SHA1-96.
 pub const VARIANT_DECRYPT: u8 = suite::variant(0, true);
 
 /// Registration of this function kind.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
-/// Number of bits of the sequence number in the parameter that the kernel receives for each packet.
+/// Number of bits that the sequence number has in the parameter of a packet, which the kernel
+/// receives.
 const SEQUENCE_BITS: u32 = 44;
 
 /// Packs the index of an SA and the sequence number of a packet into the parameter that the kernel
@@ -94,10 +95,10 @@ const fn sa_and_sequence(parameter: u64) -> (u32, u64) {
     ((parameter >> SEQUENCE_BITS) as u32, parameter & ((1 << SEQUENCE_BITS) - 1))
 }
 
-/// Interval between checks whether replaced and deleted SAs can be wiped from memory.
+/// Interval at which the function checks whether replaced and deleted SAs can be wiped from memory.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum number of SAs. The parameter that the kernel receives for each packet has 20 bits for
-/// the index of an SA.
+/// Maximum number of SAs. An SA index has 20 bits in the parameter of a packet, which the kernel
+/// receives.
 const SAS_MAX: usize = 1 << 20;
 /// Maximum number of policies.
 const POLICIES_MAX: usize = 1 << 20;
@@ -131,7 +132,8 @@ fn max_sas_per_endpoint_pair(sas: &[Sa]) -> usize {
 }
 
 impl Ipsec {
-    /// Creates the function from its configuration. `ports` are the names of all ports, by number.
+    /// Creates the function from its configuration. `ports` contains the names of all ports in the
+    /// order of their numbers.
     fn new(config: Config, ports: &[String]) -> Result<Self, Error> {
         let unprotected = config::port_set(&config.unprotected_ports, ports)?;
         let Config { sa, policy, sa_capacity, selector_capacity, path_mtu, reassembly, .. } = config;
@@ -150,8 +152,7 @@ impl Ipsec {
             Some(given) => within("sa_capacity", given, sas.len().max(1)..SAS_MAX + 1)?,
             None => {
                 let spread_evenly = |count: usize| count + count / 4 + 2 * BUCKETS;
-                // With reassembly, all SAs with the same endpoints use slots of one steering
-                // bucket.
+                // With reassembly, SAs with the same endpoints use slots of one steering bucket.
                 let per_bucket = reassembly.map_or(0, |_| max_sas_per_endpoint_pair(&sas));
                 spread_evenly(sas.len()).max(BUCKETS * (per_bucket + per_bucket / 4 + 2)).min(SAS_MAX)
             }
@@ -161,8 +162,8 @@ impl Ipsec {
             Some(given) => within("selector_capacity", given, own_selectors.max(1)..(1 << 24) + 1)?,
             None => own_selectors + own_selectors / 4 + 2 * BUCKETS,
         };
-        // The table image contains one more selector, which accepts every packet. All SAs that
-        // accept every packet share this selector.
+        // The table image contains one more selector. It accepts every packet, and several SAs
+        // share it.
         let shape = Shape { sas: capacity.next_multiple_of(BUCKETS), selectors: selectors + 1 };
         let room = Room::new(&sas, headroom_bytes.unwrap_or(0), tailroom_bytes.unwrap_or(0));
         let mut control = Control::new(shape, room, reassembly, arranges, path_mtu, unprotected)?;

@@ -33,7 +33,7 @@ pub(super) enum Action {
 }
 
 impl Action {
-    // These values encode actions without an SA. No index of an SA has these values.
+    // Values for actions without an SA. They are larger than every SA index.
     const BYPASS: u32 = 1 << 31;
     const DISCARD: u32 = 1 << 31 | 1;
 
@@ -54,8 +54,8 @@ impl Action {
     }
 }
 
-/// Minimum number of policies in a group that uses a hash table. One table lookup takes as long as
-/// comparing a packet with this many policies (measured by `examples/prepare_ipsec.rs`).
+/// Minimum number of policies for which a group uses a hash table. One table lookup takes as long
+/// as comparing a packet with this many policies (measured by `examples/prepare_ipsec.rs`).
 const GROUP_MIN: usize = 4;
 
 /// All policies, indexed for searching.
@@ -65,8 +65,8 @@ pub(super) struct Policies {
 }
 
 impl Policies {
-    /// Builds the index of the policies. There can be at most 2^30 policies and 2^30 SAs, because
-    /// their indexes must fit into 30 bits of an [`Answer`].
+    /// Builds the search index of the policies. At most 2^30 policies and 2^30 SAs are possible,
+    /// because an [`Answer`] has 30 bits for their numbers.
     pub(super) fn new(policies: &[Policy]) -> Self {
         debug_assert!(policies.len() <= 1 << 30);
         Self { ipv4: FamilyPolicies::new(policies), ipv6: FamilyPolicies::new(policies) }
@@ -78,20 +78,20 @@ impl Policies {
         &self.ipv4
     }
 
-    /// Replaces the SA of a policy with the action `protect`. `order` is the index of the policy. A
-    /// concurrent search finds either the old or the new SA.
+    /// Replaces the SA of a policy whose action is `protect`. `order` is the position of the
+    /// policy. A concurrent search finds either the old or the new SA.
     pub(super) fn set_sa(&self, order: u32, policy: &Policy, sa: u32) {
         self.ipv4.set_sa(order, &policy.selector, sa);
         self.ipv6.set_sa(order, &policy.selector, sa);
     }
 }
 
-/// Type of the addresses by which policies are indexed, for IPv4 or IPv6.
+/// Address type of a policy index, for IPv4 or IPv6.
 pub(super) trait PolicyAddress: Address {
-    /// Whether [`PolicyAddress::pair`] returns different keys for different address pairs.
+    /// Whether [`PolicyAddress::pair`] returns different numbers for different address pairs.
     const IS_EXACT: bool;
 
-    /// Returns the key of a pair of a source and a destination address.
+    /// Returns the lookup key for a source and a destination address.
     fn pair(source: Self, destination: Self) -> u64;
 
     fn policies(policies: &Policies) -> &FamilyPolicies<Self>;
@@ -130,9 +130,10 @@ impl PolicyAddress for u128 {
 pub(super) struct FamilyPolicies<A> {
     /// Groups of policies with the same two prefix lengths, in the order of their first policies.
     groups: Vec<Group<A>>,
-    /// Lists of candidate policies, one after the other. An [`Answer`] contains a list's position.
+    /// Lists of policies that must be compared with a packet one by one. An [`Answer`] contains the
+    /// position of a list.
     lists: Vec<Rule<A>>,
-    /// Policies without a hash table, in order. Their groups have too few policies for a table.
+    /// Policies of groups that are too small for a hash table, in order.
     rest: Vec<Rule<A>>,
     /// Whether one hash table contains all policies, so that one lookup decides a packet.
     is_one_table: bool,
@@ -141,15 +142,14 @@ pub(super) struct FamilyPolicies<A> {
 /// The only hash table, if it holds all policies for IPv4.
 #[derive(Clone, Copy)]
 pub(super) struct Table<'a> {
-    /// Masks of the source and destination prefix, packed into one number like two addresses by
-    /// [`PolicyAddress::pair`].
+    /// Masks of the source and destination prefix, packed by [`PolicyAddress::pair`].
     masks: u64,
     lookup: &'a Lookup,
 }
 
 impl Table<'_> {
     /// Returns the SA that protects packets with this address pair. It searches only one of two
-    /// hash buckets. On `None`, the caller must call [`Table::answer`].
+    /// hash buckets. If the result is `None`, the caller must call [`Table::answer`].
     #[inline(always)]
     pub(super) fn first_bucket_sa(self, pair: u64, isa: impl Isa) -> Option<u32> {
         Answer(self.lookup.get_in_first_bucket(pair & self.masks, isa)).sa()
@@ -173,7 +173,7 @@ impl FamilyPolicies<u32> {
 /// Policies with the same two prefix lengths.
 struct Group<A> {
     masks: (A, A),
-    /// Position of the first policy of the group among all policies.
+    /// Position of the group's first policy among all policies.
     first: u32,
     /// Results of lookups, by masked address pair.
     lookup: Lookup,
@@ -186,7 +186,7 @@ impl<A: PolicyAddress> Group<A> {
     }
 }
 
-/// Policy in the index. `order` is its position among all policies.
+/// Policy in the search index. `order` is its position among all policies.
 struct Rule<A> {
     pattern: Pattern<A>,
     action: AtomicU32,
@@ -208,16 +208,16 @@ impl<A: Address> Rule<A> {
     fn applies_to(&self, fields: &PacketFields<A>) -> bool {
         match self.pattern.matches(fields) {
             Match::Yes => true,
-            // A fragment may not contain its ports. It must not evade a policy that discards
-            // packets to a certain port.
+            // A fragment without ports must not evade a policy that discards packets to a certain
+            // port.
             Match::Unknown => self.action() == Action::Discard,
             Match::No => false,
         }
     }
 }
 
-/// Result of a table lookup, packed into one number. If several tables return results, the smallest
-/// number takes precedence, because it has the first policy:
+/// Result of a table lookup, packed into one number. The upper half is the position of the policy,
+/// so among several results, the smallest number belongs to the first policy.
 ///
 /// ```text
 /// | order of the policy | action or list |
@@ -229,9 +229,9 @@ pub(super) struct Answer(u64);
 impl Answer {
     /// No policy matches.
     const NONE: Self = Self(Lookup::ABSENT);
-    /// Flag in the lower half of a table lookup's result. It marks a list of candidate policies,
-    /// whose index is in the other bits of the lower half. The upper half then holds the order of
-    /// the first policy in the list.
+    /// Flag in the lower half of a lookup result. It marks a list of policies that must be compared
+    /// with the packet one by one. The other bits of the lower half hold the index of the list. The
+    /// upper half holds the position of the first policy in the list.
     const LIST: u32 = 1 << 30;
 
     fn new(order: u32, action: Action) -> Self {
@@ -246,7 +246,7 @@ impl Answer {
         (self.0 >> 32) as u32
     }
 
-    /// Returns the position of a list in [`FamilyPolicies::lists`] if the answer is a list.
+    /// Returns the position in [`FamilyPolicies::lists`] if the answer is a list.
     fn as_list(self) -> Option<usize> {
         let low = self.0 as u32;
         (low >> 30 == 1).then_some((low & !Self::LIST) as usize)
@@ -293,14 +293,14 @@ impl<A: PolicyAddress> FamilyPolicies<A> {
     }
 
     /// Adds a group of policies that have the same prefix lengths. `rules` contains these policies
-    /// in order, and at least one.
+    /// in order and is not empty.
     fn add_group(&mut self, masks: (A, A), rules: Vec<Rule<A>>) {
         let first = rules[0].order;
         let mut by_prefixes = HashMap::<u64, Vec<Rule<A>>>::new();
         for rule in rules {
             let same = by_prefixes.entry(prefixes(&rule.pattern)).or_default();
-            // If a policy compares only addresses, it matches all packets that reach this table
-            // entry. Later policies of the entry can never apply.
+            // A policy that compares only addresses matches all packets that reach this table
+            // entry, so later policies never apply.
             if !A::IS_EXACT || same.last().is_none_or(|before| !before.pattern.is_address_only()) {
                 same.push(rule);
             }
@@ -326,8 +326,8 @@ impl<A: PolicyAddress> FamilyPolicies<A> {
     }
 
     /// Returns the action of the first matching policy, or `None` if no policy matches. `fields`
-    /// extracts the fields of the packet. It is called only in the rare case that the addresses do
-    /// not determine the policy.
+    /// extracts the fields of the packet, and is called only if the addresses do not determine the
+    /// policy.
     #[inline(always)]
     pub(super) fn find(&self, source: A, destination: A, fields: impl Fn() -> PacketFields<A>) -> Option<Action> {
         match self.groups.first() {
@@ -336,8 +336,8 @@ impl<A: PolicyAddress> FamilyPolicies<A> {
         }
     }
 
-    /// Searches the policies like [`FamilyPolicies::find`]. The function supports several hash
-    /// tables, lists of candidates, and policies without a table.
+    /// Searches the policies like [`FamilyPolicies::find`], for any number of hash tables, lists of
+    /// policies, and policies without a table.
     #[inline(never)]
     fn find_general(&self, source: A, destination: A, fields: impl Fn() -> PacketFields<A>) -> Option<Action> {
         let mut found = Answer::NONE;
@@ -446,8 +446,7 @@ mod tests {
         (u128::from(u32::from(address)) << 96).into()
     }
 
-    /// Draws addresses from a small set, so that prefixes overlap, policies repeat, and packets
-    /// match.
+    /// Draws addresses from a small set, so that prefixes overlap and policies match packets.
     fn address() -> impl Strategy<Value = u32> {
         (select(vec![10u8, 11]), 0..2u8, 0..4u8, 0..4u8).prop_map(|(a, b, c, d)| u32::from_be_bytes([a, b, c, d << 6]))
     }
@@ -484,8 +483,8 @@ mod tests {
         )
     }
 
-    /// Draws random policies. A policy with the action `protect` uses its own index as the SA, so
-    /// that different policies give different answers.
+    /// Draws random policies. Each policy with the action `protect` has a different SA, so that
+    /// different policies give different answers.
     fn policies() -> impl Strategy<Value = Vec<Policy>> {
         let lengths = select(vec![vec![24], vec![0, 24], vec![16, 24, 26], vec![0, 7, 8, 16, 23, 24, 25, 26, 32]]);
         let sizes = prop_oneof![0..GROUP_MIN * 4, 0..300usize];
@@ -550,8 +549,7 @@ mod tests {
 
     #[test]
     fn random_databases_use_tables_lists_and_the_rest() {
-        // The comparison with a linear search is meaningful only if the random policies use every
-        // part of the index.
+        // The test is meaningful only if the random policies use every part of the search index.
         let mut runner = proptest::test_runner::TestRunner::deterministic();
         let (mut groups, mut lists, mut rest, mut actions) = (0, 0, 0, [0; 4]);
         for _ in 0..50 {

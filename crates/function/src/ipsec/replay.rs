@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const BLOCK: u64 = u64::BITS as u64;
 /// Number of sequence numbers in a cache line.
 const LINE: u64 = 8 * BLOCK;
-/// Number of blocks in a ring. A ring is larger than the largest window, because the window may
-/// advance while a packet waits for authentication. The packet's number must still fit into the
-/// ring.
+/// Number of blocks in a ring. The ring is larger than the largest window, because the window may
+/// advance while a packet waits for authentication. The sequence number of this packet must still
+/// fit into the ring.
 const BLOCKS: u64 = 128;
 
 /// Maximum window size, in packets.
@@ -17,8 +17,7 @@ pub(super) const WINDOW_MAX: u32 = 4096;
 /// Minimum window size, in packets (RFC 4303, section 3.4.3).
 pub(super) const WINDOW_MIN: u32 = 32;
 
-/// Set of the recent sequence numbers whose packets were authentic. Only one thread changes the
-/// set.
+/// Set of recent authentic sequence numbers. Only one thread changes the set.
 #[repr(align(64))]
 pub(super) struct Ring([AtomicU64; BLOCKS as usize]);
 
@@ -28,7 +27,7 @@ impl Default for Ring {
     }
 }
 
-/// Ring of bit blocks whose start is shifted by `lines` cache lines.
+/// Ring of bit blocks. The first block is shifted by `lines` cache lines.
 #[derive(Clone, Copy)]
 pub(super) struct RotatedRing<'a> {
     pub(super) ring: &'a Ring,
@@ -79,12 +78,12 @@ impl Ring {
         self.0.iter().for_each(|block| block.store(0, Relaxed));
     }
 
-    /// Marks all sequence numbers up to `largest` as received. The SA then continues after
+    /// Marks all sequence numbers up to `largest` as received, so that the SA continues after
     /// `largest`.
     pub(super) fn fill(&self, largest: u64) {
         self.0.iter().for_each(|block| block.store(u64::MAX, Relaxed));
-        // Higher sequence numbers in this block are not marked. A later block is cleared when a
-        // sequence number first reaches it.
+        // Higher sequence numbers in this block stay unmarked. Later blocks are cleared when they
+        // are first used.
         self.block(largest).store(Self::bit(largest) | (Self::bit(largest) - 1), Relaxed);
     }
 
@@ -103,14 +102,14 @@ impl Ring {
         self.block(sequence).load(Relaxed) & Self::bit(sequence) != 0
     }
 
-    /// Records a sequence number. `largest` is the largest number recorded before. Returns false if
-    /// the new number was recorded already or is too old for the ring.
+    /// Records a sequence number. `largest` is the largest number so far. Returns false if
+    /// `sequence` was recorded already or is too old for the ring.
     #[inline]
     pub(super) fn commit(&self, largest: u64, sequence: u64) -> bool {
         let (last, current) = (largest / BLOCK, sequence / BLOCK);
         if current > last {
-            // These blocks still contain marks of old sequence numbers, so they are cleared. The
-            // old numbers are one ring length below the new ones.
+            // These blocks still contain marks of old sequence numbers, which are one ring length
+            // lower, so they are cleared.
             for block in last + 1..=current.min(last + BLOCKS) {
                 self.0[(block % BLOCKS) as usize].store(0, Relaxed);
             }
@@ -132,7 +131,7 @@ pub(super) fn infer(largest: u64, low: u32, window: u64) -> Option<u64> {
     let (largest_high, largest_low) = (largest >> 32, largest & 0xffff_ffff);
     let low = u64::from(low);
     let high = if largest_low >= window - 1 {
-        // The upper half of the sequence number does not change within the window.
+        // The upper half is the same for all sequence numbers in the window.
         if low >= largest_low - (window - 1) { largest_high } else { largest_high + 1 }
     } else if low >= (1 << 32) + largest_low - (window - 1) {
         largest_high.checked_sub(1)?

@@ -8,14 +8,14 @@ use crate::Error;
 pub(super) struct Room {
     pub(super) headroom_bytes: u16,
     pub(super) tailroom_bytes: u16,
-    /// Number of bytes of the tailroom that a frame does not need. The index is the frame length
-    /// modulo 16. See [`Contract::tailroom_saved`](crate::Contract::tailroom_saved).
+    /// Number of tailroom bytes that a frame does not need, by the frame length modulo 16. See
+    /// [`Contract::tailroom_saved`](crate::Contract::tailroom_saved).
     pub(super) tailroom_saved: [u8; 16],
 }
 
 impl Room {
-    /// Returns the headroom and tailroom that are enough for each of these SAs. They are never
-    /// smaller than the configured values.
+    /// Returns the headroom and tailroom that suffice for all of these SAs. They are at least the
+    /// configured values.
     pub(super) fn new(sas: &[Sa], headroom_bytes: u16, tailroom_bytes: u16) -> Self {
         let max = |bytes: fn(&Sa) -> usize| sas.iter().map(bytes).max().unwrap_or(0) as u16;
         let sa_tailroom = max(Sa::tailroom_bytes);
@@ -23,8 +23,8 @@ impl Room {
             let needed = sas.iter().map(|sa| sa.tail_bytes(length)).max().unwrap_or(0);
             (usize::from(sa_tailroom) - needed) as u8
         };
-        // If the configured tailroom exceeds the needs of these SAs, it is meant for SAs that are
-        // added later. Such an SA may need all of it at any frame length.
+        // Configured tailroom beyond the need of these SAs is meant for SAs that are added later.
+        // Such an SA may need all of it at any frame length.
         let tailroom_saved = if tailroom_bytes > sa_tailroom { [0; 16] } else { std::array::from_fn(saved) };
         Self {
             headroom_bytes: headroom_bytes.max(max(Sa::headroom_bytes)),

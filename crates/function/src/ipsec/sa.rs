@@ -10,7 +10,8 @@ use super::config::{Direction, Mode};
 use super::selector::Selector;
 use super::suite::{Authentication, Cipher, Protocol, SUITES, Suite};
 
-/// Security association. Its keys are wiped on drop, and its `Debug` output omits them.
+/// Security association. Its cryptographic keys are wiped when it is dropped, and its `Debug`
+/// output omits them.
 pub(super) struct Sa {
     pub(super) name: String,
     pub(super) spi: u32,
@@ -18,8 +19,8 @@ pub(super) struct Sa {
     /// Suite number: the index in [`SUITES`].
     pub(super) suite: u8,
     pub(super) mode: Mode,
-    /// Source of the tunnel's outer packets, or source host in transport mode. `destination` has
-    /// the same address family.
+    /// Source address of the outer packets, or source host in transport mode. `destination` has the
+    /// same address family.
     pub(super) source: IpAddr,
     pub(super) destination: IpAddr,
     /// Key of the cipher or of GMAC, without the salt. The cipher suite determines its length.
@@ -53,8 +54,8 @@ pub(super) struct Sa {
     pub(super) selectors: Vec<Selector>,
     /// Whether the operator accepts insecure settings, such as one key for both directions.
     pub(super) insecure: bool,
-    /// Whether the operator configures a new key each time the process starts, so that sequence
-    /// numbers may begin at 1.
+    /// Whether the operator configures a new cryptographic key for each start of the process.
+    /// Sequence numbers may then begin at 1.
     pub(super) key_is_new: bool,
 }
 
@@ -143,17 +144,17 @@ impl Sa {
         (0..16).map(|length| self.tail_bytes(length)).max().unwrap_or(0)
     }
 
-    /// Returns the maximum number of bytes that the SA adds after the packet in a frame of this
-    /// length. The result depends on `frame_bytes` modulo 16.
+    /// Returns the maximum number of bytes that the SA adds after the packet, for a frame of this
+    /// length. Only the frame length modulo 16 matters.
     pub(super) fn tail_bytes(&self, frame_bytes: usize) -> usize {
         let suite = self.suite();
         if self.is_inbound() || suite.protocol == Protocol::Ah {
             return 0;
         }
         let block = suite.block_bytes();
-        // A packet that ends before the end of its frame needs no extra room. The data before ESP
-        // is the Ethernet header, with or without a VLAN tag. In transport mode, an IP header of
-        // any number of 32-bit words follows it.
+        // The packet is assumed to fill its frame, because other packets need no extra room. The
+        // data before ESP is the Ethernet header, with or without a VLAN tag. In transport mode, an
+        // IP header of any number of 32-bit words follows it.
         let prefixes: &[usize] = match self.mode {
             Mode::Tunnel => &[14, 18],
             Mode::Transport => &[14, 14 + 4, 14 + 8, 14 + 12],
@@ -185,18 +186,18 @@ impl Sa {
         Some(inner as u16)
     }
 
-    /// Returns a digest of the key and the salt, if the nonces are counters. SAs of opposite
-    /// directions must not have the same digest, because both ends would use the same nonces (RFC
-    /// 8221, section 3).
+    /// Returns a digest of the cryptographic key and the salt, if the nonces are counters. SAs of
+    /// opposite directions must have different digests. Otherwise, both ends would use the same
+    /// nonces (RFC 8221, section 3).
     pub(super) fn stream_name(&self) -> Option<[u8; 32]> {
         use sha2::{Digest, Sha256};
         let digest = || Sha256::new().chain_update(&*self.key).chain_update(*self.salt).finalize().into();
         self.suite().is_counter_mode().then(digest)
     }
 
-    /// Returns a digest of the key and of all constant inputs of the nonces or IVs. Outbound SAs
-    /// with the same digest would repeat nonces or IVs. Returns `None` if a repetition is
-    /// impossible or harmless.
+    /// Returns a digest of the cryptographic key and of all constant inputs of the nonces or IVs.
+    /// Outbound SAs with the same digest would repeat nonces or IVs. Returns `None` if a repetition
+    /// is impossible or harmless.
     pub(super) fn nonce_name(&self) -> Option<[u8; 32]> {
         use sha2::{Digest, Sha256};
         let digest = Sha256::new().chain_update(&*self.key);
@@ -206,7 +207,7 @@ impl Sa {
         if self.suite().is_counter_mode() {
             return self.stream_name();
         }
-        // The SPI, the destination and the sequence number are the inputs of the IV (see
+        // The IV depends on the SPI, the destination address and the sequence number (see
         // `gw_ipsec_cbc_iv`).
         let destination = match self.destination {
             IpAddr::V4(address) => address.octets(),
@@ -221,16 +222,17 @@ impl Sa {
         if self.esn { (1 << super::SEQUENCE_BITS) - 1 } else { u32::MAX.into() }
     }
 
-    /// Returns the name of the SA's sequence numbers in the state folder on disk. It stays the same
-    /// after a restart. Returns `None` if the SA accepts repeated sequence numbers.
+    /// Returns the name under which the SA's sequence numbers are stored in the state folder on
+    /// disk. The name stays the same after a restart. Returns `None` if the SA accepts repeated
+    /// sequence numbers.
     pub(super) fn durable_name(&self) -> Option<[u8; 32]> {
         use sha2::{Digest, Sha256};
         if self.is_inbound() && self.replay_window == 0 {
             return None;
         }
         let digest = Sha256::new().chain_update([u8::from(self.is_inbound())]);
-        // All outbound SAs with the same nonce inputs have the same name. They therefore share one
-        // sequence of numbers and repeat no nonce.
+        // Outbound SAs with the same nonce inputs have the same name, so they share one sequence of
+        // numbers and repeat no nonce.
         if let Some(nonces) = self.nonce_name() {
             return Some(digest.chain_update(nonces).finalize().into());
         }

@@ -20,9 +20,9 @@ pub(super) struct Selector {
     pub(super) destination: Prefix,
     /// IP protocol. `None` matches any protocol.
     pub(super) protocol: Option<u8>,
-    /// Range of source ports. `None` matches any port, and packets without ports.
+    /// Range of source ports. `None` matches all packets, even packets without ports.
     pub(super) source_ports: Option<Ports>,
-    /// Range of destination ports. `None` matches any port, and packets without ports.
+    /// Range of destination ports. `None` matches all packets, even packets without ports.
     pub(super) destination_ports: Option<Ports>,
 }
 
@@ -32,8 +32,7 @@ pub(super) struct PacketFields<A> {
     pub(super) source: A,
     pub(super) destination: A,
     pub(super) protocol: u8,
-    /// Source and destination port, or `None` if the protocol has no ports or if the packet does
-    /// not contain them.
+    /// Source and destination port, or `None` if the packet does not contain ports.
     pub(super) ports: Option<(u16, u16)>,
 }
 
@@ -42,7 +41,7 @@ pub(super) struct PacketFields<A> {
 pub(super) enum Match {
     Yes,
     No,
-    /// The selector requires ports that the packet does not contain. All other fields match.
+    /// The selector requires ports, but the packet contains none. All other fields match.
     Unknown,
 }
 

@@ -6,13 +6,13 @@ use std::ops::Range;
 use godwit_packet::BUCKETS;
 
 /// Allocator of slots for SAs in the table image, which kernels read. The slot of an SA determines
-/// the bucket by which its packets are steered to a worker. The allocator therefore fills all
+/// the steering bucket, which selects the worker of the SA's packets. The allocator fills all
 /// buckets evenly.
 pub(super) struct SlotAllocator {
     capacity: u32,
     /// Free slots of each bucket that were in use before.
     freed: Vec<Vec<u32>>,
-    /// Number of slots of each bucket that were allocated at least once.
+    /// Number of slots in each bucket that were allocated at least once.
     used: Vec<u32>,
     /// Bucket from which the next slot is allocated.
     next: usize,
@@ -53,7 +53,7 @@ impl SlotAllocator {
 /// Allocator of slots for selectors in the table image, which kernels read. The selectors of an SA
 /// occupy consecutive slots.
 pub(super) struct RangeAllocator {
-    /// Free ranges of slots. The map goes from the first slot of a range to the number of slots.
+    /// Free ranges of slots. The map contains the number of slots of each range by its first slot.
     /// Adjacent ranges are merged.
     free: BTreeMap<u32, u32>,
 }

@@ -34,12 +34,12 @@ use super::{
 pub(super) struct Hot {
     /// Encoded [`SaFacts`].
     facts: AtomicU64,
-    /// For an outbound SA, the last sequence number assigned. For an inbound SA, it consists of two
-    /// numbers. The lower [`SEQUENCE_BITS`] bits hold the largest authentic sequence number. The
-    /// upper bits hold how much this number may grow before the next call of [`Grants::limit`].
+    /// For an outbound SA, the last assigned sequence number. For an inbound SA, the lower
+    /// [`SEQUENCE_BITS`] bits hold the largest authentic sequence number. The upper bits hold how
+    /// far this sequence number may advance before the next call of [`Grants::limit`].
     sequence: AtomicU64,
-    /// For an outbound SA, the last sequence number that may be used before the limits must be
-    /// checked again. For an inbound SA, the number of authentic packets.
+    /// For an outbound SA, the last sequence number before the next check of the limits. For an
+    /// inbound SA, the number of authentic packets.
     stop_or_packets: AtomicU64,
     bytes: AtomicU64,
 }
@@ -75,8 +75,8 @@ pub(super) struct Cold {
     hard_packets: AtomicU64,
 }
 
-/// Properties of an SA that every packet needs, and the events of the SA, such as an expired
-/// lifetime. They are packed into one word:
+/// Properties and events of an SA, packed into one word. Every packet needs the properties. An
+/// example of an event is an expired lifetime.
 ///
 /// ```text
 /// | events | window | flags | variant |
@@ -87,7 +87,7 @@ pub(super) struct SaFacts(u64);
 
 impl SaFacts {
     const ESN: u64 = 1 << 8;
-    /// Flag of an inbound SA that has a lifetime, which must be checked for each packet.
+    /// Flag of an inbound SA with a lifetime, which is checked for each packet.
     const LIMITED: u64 = 1 << 9;
     const WINDOW: u32 = 16;
 
@@ -103,7 +103,7 @@ impl SaFacts {
         let window = if sa.is_inbound() { sa.replay_window } else { 0 };
         let Lifetime { soft_bytes, hard_bytes, soft_packets, hard_packets } = sa.lifetime;
         let limits = [soft_bytes, hard_bytes, soft_packets, hard_packets];
-        // The flag is for inbound SAs only. Outbound SAs check their limits at certain sequence
+        // Only inbound SAs need the flag. Outbound SAs check their limits at certain sequence
         // numbers, in [`States::check_limits`].
         let is_limited = sa.is_inbound() && limits.into_iter().any(|limit| limit < u64::MAX);
         Self(
@@ -149,14 +149,14 @@ impl Hot {
         self.bytes.load(Relaxed)
     }
 
-    /// Returns the number of packets that have used the SA. An outbound SA began after the sequence
-    /// number `first` and uses one number per packet.
+    /// Returns the number of packets that have used the SA. The first packet of an outbound SA has
+    /// the sequence number `first` + 1.
     pub(super) fn packets(&self, is_inbound: bool, first: u64) -> u64 {
         if is_inbound { self.stop_or_packets.load(Relaxed) } else { self.sequence().saturating_sub(first) }
     }
 }
 
-/// Number of replay rings that are allocated together, on the first use of an SA among them. The
+/// Number of replay rings that are allocated together, when the first of their SAs is used. The
 /// rings belong to SAs with the same steering bucket.
 const RINGS: usize = 32;
 
@@ -196,8 +196,8 @@ impl States {
     #[inline]
     pub(super) fn hot(&self, index: u32) -> &Hot {
         let (bucket, number) = (index as usize % BUCKETS, index as usize / BUCKETS);
-        // The state of the first SA in a bucket begins at a different offset in its page for each
-        // bucket. With equal offsets, the SAs would compete for few cache sets.
+        // The state of a bucket's first SA has a different offset in its page for each bucket. With
+        // equal offsets, the SAs would compete for few cache sets.
         let rotated = number + bucket * LINE_SAS;
         &self.pages[bucket * self.bucket_pages + number / PAGE_SAS].0[rotated % PAGE_SAS]
     }
@@ -211,8 +211,8 @@ impl States {
         let (bucket, number) = (index as usize % BUCKETS, index as usize / BUCKETS);
         let rings = &self.rings[bucket * self.bucket_rings + number / RINGS];
         let rings = rings.get_or_init(Ring::array);
-        // The ring of each SA is rotated by some cache lines. Otherwise, SAs with similar sequence
-        // numbers would use the same offset in many pages and compete for few cache sets.
+        // The ring of each SA starts at a different cache line. Otherwise, SAs with similar
+        // sequence numbers would compete for few cache sets.
         RotatedRing { ring: &rings[(number + bucket / Ring::LINES) % RINGS], lines: bucket % Ring::LINES }
     }
 
@@ -256,7 +256,7 @@ impl States {
         Ok((facts.variant(), last + 1))
     }
 
-    /// Checks all limits of an outbound SA for the next packet. Also computes the next check.
+    /// Checks all limits of an outbound SA for the next packet, and computes when to check again.
     /// `bytes` is the number of bytes that the SA has processed, including this packet.
     #[cold]
     #[inline(never)]
@@ -268,8 +268,8 @@ impl States {
         let reason = if next > facts.sequence_last() {
             Some(DROP_SEQUENCE_EXHAUSTED)
         } else if next > hard_packets || bytes > hard_bytes || facts.is(SaFacts::ENDED) {
-            // After a packet exceeded the byte limit, a shorter packet may still be within it. This
-            // packet is also dropped, because the operator has been told that the SA has ended.
+            // After one packet exceeded the byte limit, a shorter packet may still fit. It is also
+            // dropped, because the operator has been told that the SA has ended.
             Some(DROP_LIFETIME)
         } else {
             None
@@ -289,7 +289,7 @@ impl States {
         if next > soft_packets || bytes > soft_bytes {
             self.record_event(hot, SaFacts::SOFT);
         }
-        // Until this sequence number, no byte limit can be exceeded, because no frame is longer
+        // Up to this sequence number, the byte limit cannot be exceeded, because no frame is longer
         // than FRAME_BYTES_MAX.
         let bytes_left = [soft_bytes, hard_bytes].into_iter().filter_map(|limit| limit.checked_sub(bytes)).min();
         let byte_check = bytes_left.map_or(u64::MAX, |left| next.saturating_add(left / FRAME_BYTES_MAX));
@@ -328,7 +328,7 @@ impl States {
     }
 
     /// Records an authentic packet of an inbound SA. Returns a drop reason if the packet is a
-    /// replay, exceeds the lifetime, or has a number that is not yet permitted.
+    /// replay, exceeds the lifetime, or has a sequence number that is not yet permitted.
     #[inline(always)]
     pub(super) fn accept(&self, index: u32, sequence: u64, frame_bytes: u64) -> Result<(), u8> {
         let hot = self.hot(index);
@@ -357,9 +357,9 @@ impl States {
         self.extend(index, sequence)
     }
 
-    /// Returns the value of [`Hot::sequence`] after a packet whose number exceeds the permitted
-    /// sequence numbers. Returns the drop reason if the state folder on disk does not permit this
-    /// number yet.
+    /// Returns the value of [`Hot::sequence`] after a packet whose sequence number exceeds the
+    /// permitted maximum. Returns the drop reason if the state folder on disk does not permit the
+    /// sequence number yet.
     #[cold]
     #[inline(never)]
     fn extend(&self, index: u32, sequence: u64) -> Result<u64, u8> {
@@ -408,8 +408,8 @@ impl States {
         add(if reason == DROP_AUTHENTICATION { &cold.not_authentic } else { &cold.other_drops }, 1);
     }
 
-    /// Returns whether packets that the kernel drops for `reason` are authentic. The sequence
-    /// number of an authentic packet must not be accepted again.
+    /// Returns whether packets that the kernel drops for `reason` are authentic. Their sequence
+    /// numbers must not be accepted again.
     pub(super) fn was_authentic(reason: u8) -> bool {
         matches!(reason, DROP_PADDING | DROP_POLICY_MISMATCH | DROP_DUMMY | DROP_CONGESTION)
     }
@@ -430,8 +430,7 @@ impl States {
         let facts = hot.facts();
         if !facts.is(event) {
             hot.facts.store(facts.0 | event, Relaxed);
-            // This store releases the event, so that a thread that reads the flag also reads the
-            // event.
+            // The store has release order, so a thread that reads the flag also reads the event.
             self.has_events.store(true, Release);
         }
     }

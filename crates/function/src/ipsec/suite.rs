@@ -1,5 +1,5 @@
-//! Cipher suites, each of which combines an IPsec protocol, a cipher, an authentication and a key
-//! size. `kernels/ipsec/suite.h` contains the same list.
+//! Cipher suites. A suite is a combination of IPsec protocol, cipher, authentication and key size.
+//! `kernels/ipsec/suite.h` contains the same list.
 
 /// IPsec protocol of a suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,7 +42,7 @@ pub enum Authentication {
 /// Combination of protocol, cipher and authentication that an SA uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Suite {
-    /// Name of the suite in lists of variants, benchmarks and reports.
+    /// Name of the suite in benchmarks, reports and lists.
     pub name: &'static str,
     /// ESP or AH.
     pub protocol: Protocol,

@@ -26,7 +26,7 @@ const SA_BYTES: usize = 384;
 const SELECTOR_BYTES: usize = 64;
 const PROTOCOL_ANY: u16 = 256;
 
-// These are the offsets of the fields of an SA, in bytes. `image.h` asserts the same values.
+// Offsets of the fields of an SA, in bytes. `image.h` asserts the same values.
 const SALT: usize = 8;
 const SOURCE: usize = 16;
 const DESTINATION: usize = 32;
@@ -64,7 +64,7 @@ impl Shape {
             return Err(Error::Value { span: None, message });
         }
         let mut image = Memory::new(bytes, "the SAs of an ipsec function")?;
-        // All these numbers are smaller than the size of the table image, which fits into 32 bits.
+        // All of these offsets are smaller than the table image, whose size fits into 32 bits.
         let header = [sas, HEADER_BYTES, selectors, self.selectors(0..0).start].map(|number| number as u32);
         put(&mut image, 0, &[MAGIC]);
         put(&mut image, 4, &header);
@@ -84,7 +84,7 @@ impl Shape {
     }
 }
 
-/// Encodes an SA for the table image. `selectors` contains the indexes of the SA's selectors in the
+/// Encodes an SA for the table image. `selectors` contains the indices of the SA's selectors in the
 /// image.
 pub(super) fn sa(sa: &Sa, selectors: &Range<u32>) -> Zeroizing<[u8; SA_BYTES]> {
     let mut out = Zeroizing::new([0; SA_BYTES]);

@@ -1,5 +1,5 @@
-//! Tests of the configuration, policies and SAs of `ipsec`. The kernel has its own tests, in the
-//! files `tests/ipsec_*.rs`.
+//! Tests of the configuration, policies and SAs of `ipsec`. The files `tests/ipsec_*.rs` test the
+//! kernel.
 
 mod changes;
 mod configuration;
@@ -120,8 +120,8 @@ fn policies_match_in_order() {
         frame(here, there, 17, 0, &ports(511, 500)),
         frame(here, elsewhere, 17, 0, &ports(1, 1)),
         frame(elsewhere, there, 1, 0, &[]),
-        // A later TCP fragment contains no ports, so it may belong to a connection to the discarded
-        // port. A first fragment contains its ports.
+        // A TCP fragment without ports may belong to a connection to the discarded port. A first
+        // fragment contains its ports.
         frame(here, there, 6, 0x0001, &ports(1, 1)),
         frame(here, there, 6, 0x2000, &ports(1, 1)),
         // A UDP fragment that contains no ports does not match the bypass policy, which requires a
@@ -171,7 +171,7 @@ fn the_spi_identifies_the_inbound_sa() {
         frame(peer, us, 50, 0x0004, &esp(0x2001)),
         frame(peer, us, 50, 0, &[0, 0, 0x20, 1]),
         frame(peer, us, 50, 0, &esp(0)),
-        // If the packet has another destination, a policy decides what happens to it.
+        // A packet with another destination is decided by a policy.
         frame(peer, [192, 0, 2, 77], 50, 0, &esp(0x2001)),
         frame(peer, [192, 0, 2, 77], 50, 0x2000, &esp(0x2001)),
         frame(peer, [192, 0, 2, 77], 50, 0, &[]),
@@ -278,8 +278,7 @@ fn two_outbound_sas_may_share_an_spi() {
 }
 
 proptest! {
-    /// The part of the function that runs on the CPU never panics, and returns work for every
-    /// frame.
+    /// The CPU part of `ipsec` never panics, and returns work for every frame.
     #[test]
     fn accepts_arbitrary_bytes(mut bytes in prop::collection::vec(any::<u8>(), 0..120), ipv4: bool, esp: bool) {
         if ipv4 && bytes.len() > 34 {
@@ -306,7 +305,7 @@ proptest! {
         prop_assert_eq!(database.decide(&policies, &bytes), database.decide_any(&policies, &bytes));
     }
 
-    /// Deciding several frames together gives the same decisions as deciding them one by one. This
+    /// Deciding several frames together gives the same decisions as deciding each frame alone. This
     /// holds with one policy table or several, and after SAs were replaced.
     #[test]
     fn burst_decisions_equal_single_decisions(
@@ -363,7 +362,7 @@ prop_compose! {
         cut in prop::option::weighted(0.2, 0..70usize),
         padding in 0..3usize,
     ) -> Vec<u8> {
-        // The SPI is written where ESP, and ESP in UDP to port 4500, would contain it.
+        // The SPI is written at the offsets where ESP, and ESP in UDP to port 4500, contain it.
         for (at, bytes) in [(0, spi), (8, spi)] {
             if payload.len() >= at + 4 && protocol != 6 {
                 payload[at..at + 4].copy_from_slice(&bytes.to_be_bytes());

@@ -6,8 +6,8 @@ use super::association::Association;
 use super::esp::{check, nonce};
 use super::{crypto, ip};
 
-/// Size of the fixed fields of AH in bytes. They are next header, payload length, a reserved field,
-/// SPI and sequence number.
+/// Size of the fixed fields of AH in bytes: next header, payload length, a reserved field, SPI and
+/// sequence number.
 pub(super) const FIXED_BYTES: usize = 12;
 
 /// Returns the size of the IV in bytes. The IV precedes the ICV (RFC 4543, section 4).
@@ -21,8 +21,8 @@ pub(super) fn header_bytes(sa: &Association<'_>, ipv6: bool) -> usize {
     (FIXED_BYTES + iv_bytes(sa) + sa.icv_bytes).next_multiple_of(if ipv6 { 8 } else { 4 })
 }
 
-/// Inserts the AH header between `front` (the preceding headers) and `rest`. The length fields in
-/// `front` must already include the size of AH.
+/// Inserts the AH header between the preceding headers `front` and the bytes `rest`. The length
+/// fields in `front` must already include AH.
 pub(super) fn add_header(
     sa: &Association<'_>,
     sequence: u64,
@@ -33,7 +33,7 @@ pub(super) fn add_header(
     let ipv6 = ip::is_ipv6(front);
     let mut header = vec![0; header_bytes(sa, ipv6)];
     header[0] = next_header;
-    // The length field counts 32-bit words, minus 2 (RFC 4302, section 2.2).
+    // The payload length field contains the number of 32-bit words minus 2 (RFC 4302, section 2.2).
     header[1] = (header.len() / 4 - 2) as u8;
     header[4..8].copy_from_slice(&sa.spi.to_be_bytes());
     header[8..12].copy_from_slice(&(sequence as u32).to_be_bytes());
@@ -46,7 +46,7 @@ pub(super) fn add_header(
     Ok(packet)
 }
 
-/// Checks the AH header at offset `at`. Returns the offset of its end, and its next header field.
+/// Checks the AH header at offset `at`. Returns the offset of its end and the next header field.
 pub(super) fn check_header(sa: &Association<'_>, sequence: u64, packet: &[u8], at: usize) -> Result<(usize, u8), u8> {
     let ah_bytes = header_bytes(sa, ip::is_ipv6(packet));
     let header = packet.get(at..at + ah_bytes).ok_or(DROP_MALFORMED)?;

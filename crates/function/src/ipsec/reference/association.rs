@@ -1,4 +1,4 @@
-//! The properties of an SA that the reference implementation needs.
+//! Properties of an SA that the reference implementation needs.
 
 use std::net::IpAddr;
 
@@ -42,7 +42,7 @@ pub(super) struct Association<'a> {
     pub(super) destination: IpAddr,
     /// Whether the SA uses extended sequence numbers.
     pub(super) esn: bool,
-    /// Source and destination port of ESP in UDP (RFC 3948), if the SA uses it.
+    /// Source and destination port if the SA uses ESP in UDP (RFC 3948).
     pub(super) udp_ports: Option<(u16, u16)>,
     pub(super) dont_fragment: DontFragment,
     /// DSCP of the outer header. `None` copies the DSCP of the inner header.
@@ -80,8 +80,7 @@ impl<'a> Association<'a> {
     }
 
     /// Checks that the inner packet matches a selector of the SA (RFC 4301, section 5.2, step 4).
-    /// `packet` contains the addresses. `inside` contains the bytes to which the offsets in
-    /// `headers` refer.
+    /// `packet` begins with the IP header. `headers` contains offsets into `inside`.
     pub(super) fn accepts(&self, packet: &[u8], headers: Headers, inside: &[u8]) -> Result<(), u8> {
         // Only the first fragment of a packet contains the ports (RFC 4301, section 7).
         let protocol = headers.end.protocol;

@@ -13,7 +13,7 @@ use hmac::{Hmac, Mac};
 use sha1::Sha1;
 use sha2::Sha256;
 
-/// Calls a function with the AES type that belongs to the length of the key.
+/// Calls a function with the AES type for the length of the key.
 macro_rules! with_aes {
     ($key:expr, $function:ident, $($argument:expr),*) => {
         match $key.len() {

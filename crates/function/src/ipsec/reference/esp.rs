@@ -54,8 +54,8 @@ pub(super) fn encapsulate(sa: &Association<'_>, sequence: u64, payload: &[u8], n
     [&header, &iv, &data, &icv[..sa.icv_bytes]].concat()
 }
 
-/// Returns the payload of an ESP packet and its next header (RFC 4303, section 3.4). The packet
-/// does not contain the upper half of an extended sequence number, so `sequence` provides it.
+/// Returns the payload of an ESP packet and its next header (RFC 4303, section 3.4). `sequence`
+/// provides the upper half of an extended sequence number, which is not in the packet.
 pub(super) fn decapsulate(sa: &Association<'_>, sequence: u64, esp: &[u8]) -> Result<(Vec<u8>, u8), u8> {
     let front_bytes = HEADER_BYTES + iv_bytes(sa);
     let data_bytes = esp.len().checked_sub(front_bytes + sa.icv_bytes).ok_or(DROP_MALFORMED)?;
@@ -102,8 +102,8 @@ fn unpad(mut data: Vec<u8>) -> Result<(Vec<u8>, u8), u8> {
     Ok((data, next_header))
 }
 
-/// Returns the alignment in bytes of the payload with its padding and ESP trailer. It is the block
-/// size of the cipher, and at least 4 (RFC 4303, section 2.4).
+/// Returns the alignment in bytes of the payload, the padding and the ESP trailer together. It is
+/// the block size of the cipher, and at least 4 (RFC 4303, section 2.4).
 fn block_bytes(sa: &Association<'_>) -> usize {
     if sa.suite.cipher == Cipher::Cbc { 16 } else { 4 }
 }
@@ -127,8 +127,7 @@ pub(super) fn nonce(sa: &Association<'_>, iv: &[u8]) -> [u8; 12] {
 }
 
 /// Returns the additional authenticated data for ciphers that also authenticate. It consists of the
-/// SPI and the sequence number, with all 64 bits of an extended one (RFC 4106, section 5; RFC 7634,
-/// section 2.1).
+/// SPI and the full sequence number of 32 or 64 bits (RFC 4106, section 5; RFC 7634, section 2.1).
 fn combined_aad(sa: &Association<'_>, header: &[u8], sequence: u64) -> Vec<u8> {
     let upper = upper_half(sa, sequence);
     [&header[..4], &upper, &header[4..]].concat()
@@ -143,7 +142,7 @@ fn upper_half(sa: &Association<'_>, sequence: u64) -> Vec<u8> {
 /// Returns the full ICV for a suite with separate encryption and authentication, before it is
 /// truncated.
 fn icv(sa: &Association<'_>, header: &[u8], sequence: u64, iv: &[u8], data: &[u8]) -> Vec<u8> {
-    // The upper half of the sequence number is authenticated after all other data (RFC 4303,
+    // The upper half of the sequence number comes after all other authenticated data (RFC 4303,
     // section 2.2.1).
     let upper = upper_half(sa, sequence);
     let pieces = [header, iv, data, &upper];

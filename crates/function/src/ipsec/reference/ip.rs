@@ -1,4 +1,4 @@
-//! Parses and changes IPv4 and IPv6 headers (RFC 791, RFC 8200), as far as IPsec needs it.
+//! Parses and changes IPv4 and IPv6 headers (RFC 791, RFC 8200) for IPsec.
 
 use std::net::IpAddr;
 
@@ -66,8 +66,7 @@ pub(super) fn traffic_class(packet: &[u8]) -> u8 {
     if is_ipv6(packet) { packet[0] << 4 | packet[1] >> 4 } else { packet[1] }
 }
 
-/// Sets DSCP and ECN, and adjusts the IPv4 header checksum to the change. A wrong checksum
-/// therefore stays wrong.
+/// Sets DSCP and ECN, and adjusts the IPv4 header checksum. A wrong checksum stays wrong.
 fn set_traffic_class(packet: &mut [u8], class: u8) {
     if is_ipv6(packet) {
         packet[0] = packet[0] & 0xf0 | class >> 4;
@@ -102,8 +101,8 @@ pub(super) fn combine_ecn(inner: &mut [u8], outer: u8) -> Result<(), u8> {
     Ok(())
 }
 
-/// Updates the length field of the packet, and the protocol of the header at `position`. A wrong
-/// IPv4 header checksum stays wrong (RFC 1624), so that the receiver still detects the error.
+/// Updates the packet's length field and the protocol field at `position`. A wrong IPv4 header
+/// checksum stays wrong (RFC 1624), so that the receiver still detects the error.
 pub(super) fn rewrite(packet: &mut [u8], position: HeaderPosition, protocol: u8) {
     if is_ipv6(packet) {
         let payload_bytes = (packet.len() - IPV6_BYTES) as u16;
@@ -149,7 +148,7 @@ pub(super) fn recompute_checksum(packet: &mut [u8], at: usize, protocol: u8) {
 pub(super) struct HeaderPosition {
     /// Offset of the header.
     pub(super) at: usize,
-    /// Offset of the byte with the protocol number. This byte belongs to the preceding header.
+    /// Offset of the protocol number, which is a field of the preceding header.
     pub(super) protocol_at: usize,
     /// Protocol number of the header.
     pub(super) protocol: u8,
@@ -166,17 +165,17 @@ pub(super) struct Headers {
     pub(super) transport: HeaderPosition,
     /// Whether the packet is a fragment.
     pub(super) is_fragment: bool,
-    /// Whether the packet is a fragment after the first one. No header begins at `end` in such a
-    /// fragment.
+    /// Whether the packet is a fragment other than the first one. No header begins at `end` in such
+    /// a fragment.
     pub(super) is_later_fragment: bool,
     /// Whether a routing header has segments left.
     pub(super) has_segments_left: bool,
 }
 
-/// Maximum number of extension headers, which no legitimate packet needs.
+/// Maximum number of extension headers. No legitimate packet needs more.
 const EXTENSIONS_MAX: usize = 8;
 
-/// Parses the headers of an IP packet. An IPv4 packet has only one IP header.
+/// Parses the IP header of a packet and its IPv6 extension headers.
 pub(super) fn headers(packet: &[u8]) -> Result<Headers, u8> {
     if !is_ipv6(packet) {
         let end = HeaderPosition { at: header_bytes(packet), protocol_at: 9, protocol: packet[9] };
@@ -221,8 +220,8 @@ pub(super) fn extension_headers(packet: &[u8], first: HeaderPosition) -> Result<
     Ok(headers)
 }
 
-/// Returns the position after an extension header. The second byte gives the length of most
-/// extension headers, but a fragment header has a fixed length (RFC 8200, section 4).
+/// Returns the offset after an extension header. A fragment header has a fixed length. In other
+/// extension headers, the second byte gives the length (RFC 8200, section 4).
 fn next_header(packet: &[u8], position: HeaderPosition) -> Result<HeaderPosition, u8> {
     let header = packet.get(position.at..position.at + 8).ok_or(DROP_MALFORMED)?;
     let more = if position.protocol == FRAGMENT { 0 } else { 8 * usize::from(header[1]) };
@@ -233,9 +232,9 @@ fn next_header(packet: &[u8], position: HeaderPosition) -> Result<HeaderPosition
     Ok(HeaderPosition { at, protocol_at: position.at, protocol: header[0] })
 }
 
-/// Returns the packet in the form that AH authenticates (RFC 4302, section 3.3.3.1 and appendix A).
-/// Mutable fields are zero. Fields with a predictable change have their value at the receiver,
-/// which is computed for outbound packets. `ah` is the offset of the AH header.
+/// Returns the packet as AH authenticates it (RFC 4302, section 3.3.3.1 and appendix A). Mutable
+/// fields are zero. Fields with a predictable change have the value that the receiver sees. `ah` is
+/// the offset of the AH header.
 pub(super) fn without_mutable_fields(packet: &[u8], ah: usize, outbound: bool) -> Result<Vec<u8>, u8> {
     let mut packet = packet.to_vec();
     if !is_ipv6(&packet) {
@@ -268,7 +267,7 @@ pub(super) fn without_mutable_fields(packet: &[u8], ah: usize, outbound: bool) -
                 predict_route(&mut packet, position.at, next.at)?;
                 mutable_bytes += 1;
             }
-            // The routing header of an inbound packet already has its final value.
+            // In an inbound packet, the routing header already has its final value.
             ROUTING => {}
             _ => return Err(DROP_MALFORMED),
         }
@@ -313,8 +312,8 @@ fn clear_ipv4_options(options: &mut [u8]) -> Result<Option<[u8; 4]>, u8> {
     Ok(last)
 }
 
-/// Maximum number of mutable bytes in an IPv6 packet. The kernel has the same limit, which no
-/// legitimate packet reaches.
+/// Maximum number of mutable bytes in an IPv6 packet. The kernel has the same limit. No legitimate
+/// packet reaches it.
 const MUTABLE_BYTES_MAX: usize = 64;
 
 /// Fills the data of mutable IPv6 options with zeros. The type of such an option has the third bit
@@ -342,8 +341,8 @@ fn clear_ipv6_options(options: &mut [u8]) -> Result<usize, u8> {
     Ok(cleared)
 }
 
-/// Changes a routing header to its value at the receiver (RFC 4302, section 3.3.3.1.2.3). There,
-/// the number of segments left is 0, and the packet's destination is the last address of the list.
+/// Changes a routing header to the value that the receiver sees (RFC 4302, section 3.3.3.1.2.3).
+/// The receiver sees 0 segments left, and the last address of the list is the packet's destination.
 /// Types 0 (RFC 2460, section 4.4) and 2 (RFC 6275, section 6.4) are supported.
 fn predict_route(packet: &mut [u8], at: usize, end: usize) -> Result<(), u8> {
     let (kind, left) = (packet[at + 2], usize::from(packet[at + 3]));
@@ -354,7 +353,8 @@ fn predict_route(packet: &mut [u8], at: usize, end: usize) -> Result<(), u8> {
     if !matches!(kind, 0 | 2) || left > addresses {
         return Err(DROP_MALFORMED);
     }
-    // Each router on the route swaps the packet's destination and the next address of the list.
+    // Each router on the route swaps the destination address of the packet with the next address of
+    // the list.
     for hop in addresses - left..addresses {
         for byte in 0..16 {
             packet.swap(24 + byte, at + 8 + 16 * hop + byte);

@@ -1,9 +1,8 @@
 //! Reference implementation of the `ipsec` kernel. It is written directly from the standards, with
 //! the ciphers and hashes of RustCrypto.
 //!
-//! It shares no code with the kernel, and only the meaning of selectors with the part of `ipsec`
-//! that runs on the CPU. It is simple and slow, because it takes each packet apart and builds a new
-//! one.
+//! It shares no code with the kernel, and only the selectors with the code of `ipsec` on the CPU.
+//! It is simple and slow, because it takes each packet apart and builds a new one.
 
 mod ah;
 mod association;
@@ -38,7 +37,7 @@ struct Done {
     l2: Vec<u8>,
     packet: Vec<u8>,
     /// Number of bytes that are added before the payload, or a negative number if bytes are
-    /// removed. The payload itself stays in place.
+    /// removed.
     added_in_front: isize,
 }
 
@@ -71,8 +70,8 @@ pub(super) fn run_ref(
     }
 }
 
-/// Parts of a frame: the Ethernet header with at most one VLAN tag, the bytes after it, and whether
-/// these bytes are an IPv6 packet.
+/// Parts of a frame: the Ethernet header with at most one VLAN tag, the bytes after this header,
+/// and whether these bytes are an IPv6 packet.
 type Layers<'a> = (&'a [u8], &'a [u8], bool);
 
 /// Splits a frame into the Ethernet header and the IP packet. Returns `None` if the frame contains
@@ -104,7 +103,7 @@ fn encapsulate(sa: &Association<'_>, sequence: u64, l2: &[u8], packet: &[u8], ip
             return Err(DROP_POLICY_MISMATCH);
         }
         let headers = ip::headers(packet)?;
-        // ESP in transport mode applies to whole packets only, not to fragments (RFC 4303, section
+        // In transport mode, ESP protects whole packets only, not fragments (RFC 4303, section
         // 3.3.4).
         if headers.is_fragment {
             return Err(DROP_FRAGMENT);
@@ -129,8 +128,8 @@ fn encapsulate(sa: &Association<'_>, sequence: u64, l2: &[u8], packet: &[u8], ip
         }
         Protocol::Ah => {
             let ah_bytes = ah::header_bytes(sa, ip::is_ipv6(&front));
-            // The length fields must have their final values before the ICV is computed, because AH
-            // authenticates them.
+            // AH authenticates the length fields, so they must have their final values before the
+            // ICV is computed.
             front.resize(front_bytes + ah_bytes + rest.len(), 0);
             ip::rewrite(&mut front, position, ip::AH);
             front.truncate(front_bytes);
@@ -176,8 +175,8 @@ fn outer_header(sa: &Association<'_>, sequence: u64, inner: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Writes the UDP header before ESP (RFC 3948, section 2.1). Its checksum is 0 over IPv4. Over
-/// IPv6, a checksum is required (RFC 8200, section 8.1).
+/// Writes the UDP header before ESP (RFC 3948, section 2.1). The UDP checksum is 0 over IPv4, and
+/// required over IPv6 (RFC 8200, section 8.1).
 fn emit_udp(packet: &mut [u8], at: usize, (source_port, destination_port): (u16, u16)) {
     let length = (packet.len() - at) as u16;
     packet[at..at + 2].copy_from_slice(&source_port.to_be_bytes());
@@ -229,8 +228,8 @@ fn decapsulate(sa: &Association<'_>, sequence: u64, l2: &[u8], packet: &[u8], ip
             _ => return Err(DROP_POLICY_MISMATCH),
         };
         set_family(&mut l2, ipv6);
-        // The payload must contain a whole IP packet. Further bytes after the IP packet are padding
-        // that hides its length (RFC 4303, section 2.7).
+        // The payload must contain a whole IP packet. Bytes after the IP packet are padding, which
+        // hides the packet's length (RFC 4303, section 2.7).
         let inner = ip::packet(&payload, ipv6).map_err(|_| DROP_MALFORMED)?;
         let headers = ip::headers(inner)?;
         sa.accepts(inner, headers, inner)?;
@@ -238,8 +237,7 @@ fn decapsulate(sa: &Association<'_>, sequence: u64, l2: &[u8], packet: &[u8], ip
         ip::combine_ecn(&mut inner, ip::traffic_class(packet))?;
         (inner, position.at + added)
     } else {
-        // The payload begins with more extension headers or with the header of the transport
-        // protocol.
+        // The payload begins with further extension headers or with the transport header.
         let first = HeaderPosition { at: 0, protocol_at: 0, protocol: next_header };
         let headers = match ipv6 {
             true => ip::extension_headers(&payload, first)?,
@@ -256,8 +254,8 @@ fn decapsulate(sa: &Association<'_>, sequence: u64, l2: &[u8], packet: &[u8], ip
     Ok(Done { l2, packet: inner, added_in_front: -(removed as isize) })
 }
 
-/// Checks the IP headers of a packet to the local endpoint of the SA. Returns the position of AH,
-/// of ESP, or of the UDP header before ESP.
+/// Checks the IP headers of a packet to the local endpoint of the SA. Returns the offset of AH,
+/// ESP, or the UDP header before ESP.
 fn check_arrival(sa: &Association<'_>, packet: &[u8], headers: Headers) -> Result<HeaderPosition, u8> {
     let expected = match (sa.suite.protocol, sa.udp_ports) {
         (Protocol::Ah, _) => ip::AH,
@@ -265,18 +263,18 @@ fn check_arrival(sa: &Association<'_>, packet: &[u8], headers: Headers) -> Resul
         (Protocol::Esp, Some(_)) => ip::UDP,
     };
     let is_other = headers.end.protocol != expected;
-    // If the header checksum is correct, the checksum over the whole header is zero (RFC 1071,
-    // section 1).
+    // With a correct header checksum, the checksum over the whole header is zero (RFC 1071, section
+    // 1).
     let is_wrong = godwit_wire::checksum::checksum(&packet[..ip::header_bytes(packet)]) != 0;
     if !ip::is_ipv6(packet) && (is_other || is_wrong) {
         return Err(DROP_MALFORMED);
     }
-    // Reassembly precedes IPsec processing (RFC 4303, section 3.4.1), so a fragment is dropped
-    // here.
+    // Reassembly precedes IPsec processing (RFC 4303, section 3.4.1), so a remaining fragment is
+    // dropped.
     if headers.is_fragment {
         return Err(DROP_FRAGMENT);
     }
-    // If a routing header has segments left, the packet has not reached its final destination.
+    // A packet whose routing header has segments left has not reached its final destination.
     if is_other || headers.has_segments_left {
         return Err(DROP_MALFORMED);
     }
@@ -300,7 +298,7 @@ fn set_family(l2: &mut [u8], ipv6: bool) {
     *ether_type = if ipv6 { ETHER_TYPE_IPV6 } else { ETHER_TYPE_IPV4 };
 }
 
-/// Writes the packet to the buffer. The payload stays at its position, as in the kernel.
+/// Writes the packet to the buffer. Like the kernel, it does not move the payload.
 fn emit(buffer: &mut [u8], descriptor: &mut Descriptor, done: Done) -> Result<(), u8> {
     let frame = [done.l2, done.packet].concat();
     let head = descriptor.head as isize - done.added_in_front;

@@ -72,7 +72,7 @@ fn processes_opendataplane_packets() {
             let (name, expected) = step.split_once('=').unwrap();
             let mut frame = packets[name].clone();
             if test.contains("mcgrew_gcm_12") {
-                // The authors edited this test vector by hand, so its header checksum is 1 too
+                // The authors edited this test vector by hand, so its IPv4 header checksum is 1 too
                 // high.
                 frame[25] -= 1;
             }
