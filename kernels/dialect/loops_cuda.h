@@ -113,9 +113,9 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     __shared__ gw_reach reach;
     __shared__ gw_u32 taken;
     __shared__ long long started;
-    /* Configured functions for which the work-group has prepared its shared memory, as each thread
-     * knows them. The array is in shared memory to save registers, because each thread reads it
-     * only once per batch. */
+    /* For each thread, the configured functions for which shared memory is prepared. The array is
+     * in shared memory to save registers, because each thread reads its element only once per
+     * batch. */
     __shared__ gw_prepared prepared[GW_GROUP_LANES];
     gw_unprepare(&prepared[gw_lane_id()]);
     gw_chunk_arrays chunk;
@@ -297,9 +297,9 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     __shared__ gw_instance instances[GW_INSTANCES];
     __shared__ gw_mailbox_view view;
     __shared__ gw_reach reach;
-    /* Configured functions for which the work-group has prepared its shared memory, as each thread
-     * knows them. The array is in shared memory to save registers, because each thread reads it
-     * only once per batch. */
+    /* For each thread, the configured functions for which shared memory is prepared. The array is
+     * in shared memory to save registers, because each thread reads its element only once per
+     * batch. */
     __shared__ gw_prepared prepared[GW_GROUP_LANES];
     gw_unprepare(&prepared[gw_lane_id()]);
     gw_mailbox *box = (gw_mailbox *)(mailboxes + blockIdx.x * mailbox_bytes);

@@ -1,7 +1,7 @@
 /*
  * IPsec for GPUs. A work-group processes a batch of packets, with three threads for each packet and
- * 64 packets at a time. A team of two threads encrypts or decrypts each packet, and a third thread
- * hashes it one step later.
+ * 64 packets at a time. A team of two threads encrypts or decrypts each packet. One more thread,
+ * the hash thread, hashes the packet one step later.
  *
  *   threads 0..127     team of packet 0 | team of packet 1 | ... | team of packet 63
  *   threads 192..255   hash thread of packet 0, of packet 1, ...
@@ -20,8 +20,8 @@
  *
  * For outbound packets, each step encrypts: CBC one block after the other, CTR two blocks at once.
  * For inbound packets, the steps only copy the packet to the ring, and authentic packets are
- * decrypted afterwards. The threads of a finished or dropped packet idle until the longest packet
- * of the round ends. All threads must reach the same barriers (dummy packets, Hummingbird, section
+ * decrypted afterwards. The threads of a finished or dropped packet idle until the longest of the
+ * 64 packets ends. All threads must reach the same barriers (dummy packets, Hummingbird, section
  * 4).
  *
  * The hash threads process headers, checks and verdicts, with the same code that processes one
@@ -68,7 +68,7 @@ GW_LANE gw_u32 gw_ipsec_has_udp_checksum(gw_u32 flags)
 #include "group_simple.h"
 #include "group_aead.h"
 
-/* Number of packets that a work-group processes in one round. */
+/* Number of packets that a work-group processes at the same time. */
 #define GW_IPSEC_ROUND 64u
 /* Number of threads that encrypt or decrypt packets: two for each packet that the work-group
  * processes at the same time. */

@@ -1,7 +1,7 @@
 /*
  * ESP with AES-GCM, AES-GMAC and ChaCha20-Poly1305 for GPUs. A work-group processes a batch of
- * packets. A team of 8, 16 or 32 threads shares a packet. One more thread per packet does the work
- * that occurs once per packet.
+ * packets. A team of 8, 16 or 32 threads shares a packet. One more thread per packet, the head,
+ * does the work that occurs once per packet.
  *
  *   threads 0..255     team of packet 0 | team of packet 1 | ...
  *   threads 256..287   head of packet 0, of packet 1, ...

@@ -18,7 +18,7 @@ typedef struct gw_ipsec_hash {
 } gw_ipsec_hash;
 
 /* Packs the offset of the next header field, the IP version and the length of the L2 header into
- * one word. They are needed again after decryption. */
+ * one word. These fields are needed again after decryption. */
 GW_LANE gw_u32 gw_ipsec_pack_found(gw_ipsec_found found, gw_u32 next_header_at)
 {
     return next_header_at << 16 | found.version << 8 | found.l2_bytes;

@@ -82,8 +82,8 @@ GW_ASSERT_OFFSET(gw_ipsec_sa, keys, 128);
 
 #define GW_IPSEC_PROTOCOL_ANY 256u
 
-/* Condition on the addresses, the protocol and the ports of the packets that an SA may carry,
- * called a selector (RFC 4301, section 4.4.1.1). */
+/* Selector, which is a condition on the addresses, the protocol and the ports of packets that an SA
+ * may carry (RFC 4301, section 4.4.1.1). */
 typedef struct gw_ipsec_selector {
     gw_u32 source[4]; /* masked with the prefix length; IPv4 uses the first word */
     gw_u32 destination[4];

@@ -85,8 +85,8 @@ unprotected = """\
  *
  * The part of ipsec that runs on the CPU has already matched outbound packets with a policy and
  * looked up the SPI of inbound packets. The parameter of a packet is its SA's index << 44 | its
- * sequence number. For inbound packets, the CPU infers the upper bits of the sequence number. The
- * variants (suite and direction) are defined in suite.h.
+ * sequence number. For inbound packets, the CPU infers the upper bits of the sequence number. Suite
+ * and direction determine the kind of processing (suite.h).
  *
  *   tunnel      | L2 | packet ............................... | Ethernet padding |
  *               | L2 | outer IP | UDP | ESP | IV | packet | pad | ICV |

@@ -105,7 +105,7 @@ pub struct HostUse {
 /// Tells how the threads of a work-group share a batch of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// Each work-item processes whole packets.
+    /// Each thread processes whole packets.
     #[default]
     Lane,
     /// All threads of a work-group process one batch of packets together.
@@ -273,7 +273,7 @@ pub struct Flows {
     pub name: String,
     /// Meaning of the state. It may be empty.
     pub text: String,
-    /// Fields of the key of a flow.
+    /// Fields of a flow's key.
     pub key: Vec<Field>,
     /// Fields of a second key, which identifies packets of the flow in the opposite direction. The
     /// list is empty if flows have only one key.
@@ -305,7 +305,7 @@ pub struct FlowLimit {
 pub struct Resource {
     /// Name of the resource.
     pub name: String,
-    /// Name of the parameter with the maximum number of flows.
+    /// Name of the parameter with the list of addresses.
     pub addresses: String,
     /// First and last port of the pool.
     pub ports: (u16, u16),
@@ -319,13 +319,13 @@ pub struct Resource {
 pub struct Command {
     /// Name of the command, which follows the name of the function on the command line.
     pub name: String,
-    /// Value of the key `command` in the request.
+    /// Value of `command` in the request.
     pub request: String,
     /// Effect of the command, in one sentence.
     pub text: String,
     /// Options of the command line.
     pub arguments: Vec<CommandArgument>,
-    /// Request key under which the command sends rows, if it sends any.
+    /// Name of the field in the request that contains the rows, if the command sends rows.
     pub rows: Option<String>,
     /// Names of the words of a row, on the command line or in a line of the `--file` file. If a row
     /// has one word, the command line may contain several rows.
@@ -347,12 +347,13 @@ pub struct Command {
     pub noun: (String, String),
     /// Columns of the list that the command prints, if any. Other values follow the columns.
     pub columns: Vec<Column>,
-    /// Key of the reply that contains the list.
+    /// Name of the field in the reply that contains the list.
     pub list: Option<String>,
-    /// Key of the reply that contains the total number of rows.
+    /// Name of the field in the reply that contains the total number of rows.
     pub total: Option<String>,
-    /// Keys with which the next page of a list is requested. The request contains the values of
-    /// these keys in the last row. There are no such keys if the list has no pages.
+    /// Names of the fields that identify the next page of a list. The request for the next page
+    /// contains the values of these fields in the last row. There are no such fields if the list
+    /// has no pages.
     pub page: Vec<String>,
     /// Whether the list is printed as lines of words instead of a table.
     pub lines: bool,
@@ -361,7 +362,7 @@ pub struct Command {
 /// Column of a printed list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Key of the value in a row of the reply.
+    /// Name of the field in each row of the reply that the column shows.
     pub key: String,
     /// Text that is printed for a missing value.
     pub absent: String,
@@ -370,7 +371,8 @@ pub struct Column {
 /// Option of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandArgument {
-    /// Name of the option on the command line. It is also the option's key in the request.
+    /// Name of the option on the command line. It is also the name of the option's field in the
+    /// request.
     pub name: String,
     /// Meaning of the option.
     pub text: String,

@@ -1,4 +1,4 @@
-//! Error of a declaration.
+//! Error in the declaration of a packet function.
 
 /// Problem in the declaration of a packet function, described for its author.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

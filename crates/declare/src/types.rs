@@ -97,16 +97,16 @@ pub(crate) fn c_unsigned(bytes: usize) -> &'static str {
     }
 }
 
-/// Type of a field of a record.
+/// Type of a struct field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldType {
     /// One value.
     Scalar(Scalar),
     /// An array of values.
     Array(Scalar, usize),
-    /// Another record of the function.
+    /// Another struct of the function.
     Record(String),
-    /// An array of another record.
+    /// An array of another struct.
     Records(String, usize),
 }
 
@@ -137,7 +137,7 @@ impl FieldType {
     }
 }
 
-/// Field of a record.
+/// Field of a struct, key or row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     /// Name of the field.

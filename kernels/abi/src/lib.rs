@@ -117,13 +117,13 @@ pub struct Bin {
     pub kernel: u8,
     /// Kind of processing that all packets of the batch need.
     pub variant: u8,
-    /// Index of the configured function in the table images.
+    /// Index of the configured function among all configured functions.
     pub instance: u16,
     /// Length of the longest frame, in bytes.
     pub length_bytes: u16,
     /// Class of frame lengths to which all frames belong.
     pub length_class: u16,
-    /// Row of the configured function in the device chain.
+    /// Row of the configured function in the table that gives the next function of a packet.
     pub row: u8,
     /// Flags [`PART_MORE`] and [`PART_REST`], for a batch whose packets need several kinds of
     /// processing.
@@ -255,9 +255,9 @@ pub struct MailboxSlot {
     pub bytes: usize,
     /// Offset of the packet descriptors, which follow the [`Bin`].
     pub descriptors: usize,
-    /// Offset of the parameters.
+    /// Offset of the packet parameters, which the kernel reads.
     pub parameters: usize,
-    /// Offset of the outcomes.
+    /// Offset of the outcomes, which the kernel writes.
     pub outcomes: usize,
     /// Offset of the trails, which record the path of each packet on the device.
     pub trails: usize,

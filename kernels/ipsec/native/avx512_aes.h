@@ -88,7 +88,7 @@ GW_AVX512 __m512i gw_avx512_counter_block(__m512i counter)
                                             12, 13, 14, 15, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)));
 }
 
-/* Returns the counter blocks that follow the given ones. */
+/* Returns the counter blocks that follow the given counter blocks. */
 GW_AVX512 __m512i gw_avx512_next_counter(__m512i counter)
 {
     return _mm512_add_epi32(counter, _mm512_maskz_set1_epi32(0x8888, 1));

@@ -58,7 +58,7 @@ typedef struct gw_avx512_upcoming {
     gw_u32 fetched; /* number of prefetched packets */
 } gw_avx512_upcoming;
 
-/* State of the processing of a batch of packets. */
+/* Progress of the processing of a batch. */
 typedef struct gw_avx512_batch {
     const gw_bin_call *call;
     gw_u32 first; /* index of the first packet in `call` */

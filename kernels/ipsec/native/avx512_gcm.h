@@ -250,8 +250,8 @@ GW_AVX512 __m512i gw_gcm_whole(gw_gcm *gcm, gw_u8 *text, gw_u32 rounds, gw_u32 m
     return gw_avx512_swap128(mode == GW_GCM_DECRYPT ? input : output);
 }
 
-/* Encrypts or decrypts the last 64 bytes or less of a packet that has more than 64 bytes. Returns
- * the ciphertext and the block with the lengths, with the bytes of each block reversed. */
+/* Encrypts or decrypts the last 1 to 64 bytes of a packet with more than 64 bytes. Returns the
+ * ciphertext and the block with the lengths, with the bytes of each block reversed. */
 GW_AVX512 __m512i gw_gcm_last(gw_gcm *gcm, const gw_gcm_shape *shape, gw_u8 *text, gw_u32 rounds,
                               gw_u32 mode, gw_u32 many_blocks)
 {
@@ -275,7 +275,7 @@ typedef struct gw_gcm_rest {
     const gw_ipsec_sa *sa;
 } gw_gcm_rest;
 
-/* Adds two rows of four blocks to a GHASH sum. */
+/* Adds eight blocks of 16 bytes to a GHASH sum. */
 GW_AVX512 __m512i gw_gcm_add_two(const gw_gcm *gcm, __m512i sum, __m512i first, __m512i second)
 {
     gw_gcm_product product = gw_gcm_expand(first, gcm->fourth);

@@ -7,8 +7,8 @@ use crate::types::{Field, FieldType};
 
 use super::section::Section;
 
-/// Reads the tables `[structs.NAME]`. Each field of a struct is a text of the form "TYPE: meaning".
-/// The fields are in memory order.
+/// Reads the TOML tables `[structs.NAME]`. Each field of a struct is a text of the form "TYPE:
+/// meaning". The fields are in memory order.
 pub(super) fn records(root: &mut Section<'_>) -> Result<Vec<Record>, Error> {
     let mut records: Vec<Record> = Vec::new();
     for (name, mut section) in root.sections("structs")? {

@@ -211,7 +211,7 @@ fn check(declaration: &Declaration) -> Result<(), Error> {
         }
     }
     state::check(declaration)?;
-    // The layout of a struct is an error if the struct has unused bytes.
+    // A struct with unused bytes has no valid layout, so this call returns an error.
     for record in &declaration.records {
         RecordLayout::of(record, &declaration.records).map_err(|message| Error { line: declaration.line, message })?;
     }

@@ -33,7 +33,7 @@ pub(super) fn verdicts(root: &mut Section<'_>) -> Result<Vec<VerdictDeclaration>
     Ok(verdicts)
 }
 
-/// Reads the table `[drops]`. Each drop reason is a sentence.
+/// Reads the TOML table `[drops]`. Each drop reason is a sentence.
 pub(super) fn drops(root: &mut Section<'_>) -> Result<Vec<DropDeclaration>, Error> {
     let Some(mut section) = root.section("drops")? else { return Ok(Vec::new()) };
     let mut drops = Vec::new();

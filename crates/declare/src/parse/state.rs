@@ -25,7 +25,7 @@ const TABLES_MAX: usize = 16;
 /// Maximum duration of a timer, in seconds. It is one week.
 const TIMER_MAX: u64 = 604_800;
 
-/// Reads the table `[params]` of a declaration.
+/// Reads the TOML table `[params]` of a declaration.
 pub(super) fn params(root: &mut Section<'_>) -> Result<Vec<Param>, Error> {
     let mut params = Vec::new();
     for (name, mut section) in root.sections("params")? {
@@ -64,7 +64,7 @@ pub(super) fn params(root: &mut Section<'_>) -> Result<Vec<Param>, Error> {
     Ok(params)
 }
 
-/// Reads the table `[tables]` of a declaration.
+/// Reads the TOML table `[tables]` of a declaration.
 pub(super) fn tables(root: &mut Section<'_>) -> Result<Vec<Table>, Error> {
     let mut tables = Vec::new();
     for (name, mut section) in root.sections("tables")? {
@@ -169,7 +169,7 @@ pub(super) fn flows(root: &mut Section<'_>) -> Result<Option<Flows>, Error> {
     Ok(Some(Flows { name, text, key, reverse, row, counts, capacity, timers, limit }))
 }
 
-/// Reads the table `[resources]` of a declaration.
+/// Reads the TOML table `[resources]` of a declaration.
 pub(super) fn resources(root: &mut Section<'_>) -> Result<Vec<Resource>, Error> {
     let mut resources = Vec::new();
     for (name, mut section) in root.sections("resources")? {

@@ -5,7 +5,7 @@ use crate::declaration::TestDeclaration;
 
 use super::section::Section;
 
-/// Reads the table `[test]` of a declaration.
+/// Reads the TOML table `[test]` of a declaration.
 pub(super) fn read(root: &mut Section<'_>, name: &str) -> Result<Option<TestDeclaration>, Error> {
     let Some(mut section) = root.section("test")? else { return Ok(None) };
     let frames = section.require_text("frames")?;

@@ -272,7 +272,7 @@ fn list(control: &Control, request: &Value) -> Result<Value, Error> {
     Ok(json!({ "sa": described.collect::<Vec<_>>() }))
 }
 
-/// Describes an SA as JSON, without its keys.
+/// Describes an SA as JSON, without the cryptographic keys.
 fn describe(control: &Control, index: u32, sa: &Sa) -> Value {
     let states = &control.database.states;
     let (hot, cold) = (states.hot(index), states.cold(index));

@@ -12,7 +12,7 @@ use super::selector::{Ports, Prefix, Protocol, Selector, has_ports};
 use crate::Error;
 use crate::fragments::Limits;
 
-/// Keys of the `ipsec` function in the configuration.
+/// Configuration of the `ipsec` function.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {

@@ -225,7 +225,7 @@ impl SaConfig {
     ///
     /// # Errors
     /// Returns [`Error::Value`] for settings that are invalid or insecure. The message contains no
-    /// key.
+    /// cryptographic key.
     pub(super) fn resolve(&self) -> Result<Sa, Error> {
         let (name, spi) = (self.name.get_ref(), *self.spi.get_ref());
         if spi < SPI_MIN {
@@ -360,7 +360,8 @@ impl SaConfig {
         }
     }
 
-    /// Reads the keys of the SA. Returns an error if a key has the wrong length or looks weak.
+    /// Reads the cryptographic keys of the SA. Returns an error if a key has the wrong length or
+    /// looks weak.
     fn take_keys(&self, suite: &Suite, sa: &mut Sa) -> Result<(), Error> {
         let hmac_bytes = hmac_key_bytes(suite.authentication);
         let of_ah = suite.protocol == suite::Protocol::Ah;

@@ -129,7 +129,7 @@ pub(super) struct Database {
     udp_ports: AtomicU64,
     pub(super) states: States,
     pub(super) lengths: Lengths,
-    /// SAs by index. The packet path does not use them.
+    /// SAs by index. Packet processing does not use this list.
     sas: RwLock<Vec<Option<Arc<Sa>>>>,
 }
 

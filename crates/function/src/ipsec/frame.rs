@@ -172,7 +172,7 @@ impl Plain {
         Some(Self { source: word(26), destination: word(30), protocol, esp })
     }
 
-    /// Returns source and destination as one number.
+    /// Returns the source and destination address as one number.
     #[inline(always)]
     pub(super) fn pair(&self) -> u64 {
         u64::from(self.source) << 32 | u64::from(self.destination)

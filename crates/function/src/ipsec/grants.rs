@@ -51,7 +51,7 @@ struct User {
     is_inbound: bool,
     /// Last sequence number that the SA can use.
     last: u64,
-    /// Sequence number after which the SA began in this process.
+    /// Number that preceded the SA's first sequence number in this process.
     first: u64,
     /// Sequence number and time at the last reservation, from which the packet rate is measured.
     at: (u64, Instant),
@@ -96,7 +96,7 @@ impl Grants {
         (first, Some(Entry { name, number: (first + ahead).min(sa.sequence_last()) }))
     }
 
-    /// Writes reservations of sequence numbers to durable storage.
+    /// Writes reservations of sequence numbers to disk.
     pub(super) fn reserve(&self, entries: &[Entry]) -> Result<(), godwit_state::Error> {
         self.durable.get().map_or(Ok(()), |durable| durable.state.reserve(entries))
     }
@@ -118,7 +118,7 @@ impl Grants {
         grant.permit(number, if number == last { 0 } else { number - first });
     }
 
-    /// Forgets an SA. Its reservations stay in durable storage.
+    /// Forgets an SA. Its reservations stay on disk.
     pub(super) fn end(&self, index: u32) {
         if let Some(durable) = self.durable.get() {
             lock(&durable.users).remove(&index);
@@ -131,7 +131,7 @@ impl Grants {
     }
 
     /// Returns the last sequence number that an SA may use before the next call, where `next` is
-    /// the next number. Returns `None` if the number is not yet reserved on disk.
+    /// the next number. Returns `None` if `next` is not yet reserved on disk.
     #[cold]
     pub(super) fn limit(&self, index: u32, next: u64) -> Option<u64> {
         let Some(durable) = self.durable.get() else { return Some(u64::MAX) };

@@ -16,8 +16,7 @@ use crate::fragments::Limits;
 /// Size of the shortest layer 2 header, in bytes.
 const L2_BYTES: usize = 14;
 
-/// MTUs and keepalive intervals of SAs, and fast checks for packets that must be fragmented or
-/// reassembled.
+/// MTUs and keepalive intervals of all SAs.
 pub(super) struct Lengths {
     /// Maximum length of a packet inside the tunnel of each SA, in bytes, by the index of the SA. 0
     /// means no limit.

@@ -9,8 +9,8 @@
 //! Every key has two buckets. It is stored in the second one only if the first one was full at
 //! insertion. A lookup therefore usually reads one cache line, and at most two.
 //!
-//! Remote senders choose which keys are looked up, but never which keys are stored. They cannot
-//! raise this bound, so the hash function needs no secret.
+//! Remote senders cannot choose which keys are stored, so they cannot make lookups slower. The hash
+//! function therefore needs no secret.
 //!
 //! Readers take no lock. The writer stores a key before its value (release). A reader compares the
 //! key before and after it loads the value (acquire), so it never returns the value of another key.

@@ -2,8 +2,8 @@
 //! policies.
 //!
 //! The part that runs on the CPU (`host`) matches policies, assigns sequence numbers and maintains
-//! replay windows. Only the kernel uses keys. `docs/functions/ipsec.md` describes the configuration
-//! and the limitations.
+//! replay windows. Only the kernel uses cryptographic keys. `docs/functions/ipsec.md` describes the
+//! configuration and the limitations.
 //!
 //! | file | contents |
 //! |---|---|

@@ -7,8 +7,9 @@
 //! Groups are searched in the order of their first policies. The search ends when the remaining
 //! groups contain only policies after the best match.
 //!
-//! IPv4 and IPv6 have separate groups. The key of a table is exact for two IPv4 addresses, but a
-//! hash for two IPv6 addresses. For IPv6, all fields of each candidate are therefore compared.
+//! IPv4 and IPv6 have separate groups. The lookup key contains two whole IPv4 addresses, but only a
+//! hash of two IPv6 addresses. For IPv6, all fields of each policy that may match are therefore
+//! compared.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -220,7 +221,7 @@ impl<A: Address> Rule<A> {
 /// so among several results, the smallest number belongs to the first policy.
 ///
 /// ```text
-/// | order of the policy | action or list |
+/// | position of policy  | action or list |
 ///  63                 32 31            0
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

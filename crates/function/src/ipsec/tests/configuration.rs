@@ -135,7 +135,7 @@ fn every_suite_can_be_configured() {
             assert!(!format!("{sa:?}").contains("3031"));
         }
     }
-    // The contract contains both variants of each suite, one for each direction.
+    // The contract contains a kind of processing for each suite and direction.
     let names: Vec<String> = suite::SUITES
         .iter()
         .flat_map(|suite| ["out", "in"].map(|direction| format!("{}_{direction}", suite.name)))

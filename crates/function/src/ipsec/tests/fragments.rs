@@ -14,7 +14,7 @@ const HERE: [u8; 4] = [10, 1, 2, 3];
 const THERE: [u8; 4] = [10, 2, 3, 4];
 const PROTECT: &str = "[[policy]]\naction = \"protect\"\nsa = \"west\"\n";
 
-/// The part of the function that runs on the CPU, with its packet memory.
+/// The CPU part of `ipsec`, with its packet memory.
 struct Host {
     host: Box<dyn HostHalf>,
     region: Region,

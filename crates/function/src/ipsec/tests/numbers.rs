@@ -8,7 +8,7 @@ fn esp_frame(sequence: u32) -> Vec<u8> {
     frame([192, 0, 2, 2], [192, 0, 2, 1], 50, 0, &[[0, 0, 0x20, 1], sequence.to_be_bytes()].concat())
 }
 
-/// The part of the function that runs on the CPU, for one worker.
+/// The CPU part of `ipsec` for one worker.
 struct Worker {
     host: Box<dyn HostHalf>,
 }
