@@ -1,5 +1,5 @@
-/* Returns whether a variant has an AVX-512 form. This code runs on every CPU, so it is in a
- * separate file that the build compiles without AVX-512. */
+/* Returns whether AVX-512 code exists for a kind of processing. This function runs on every CPU, so
+ * the build compiles this file without AVX-512. */
 #include "dialect/dialect.h"
 #include "ipsec/declared.h"
 #include "ipsec/suite.h"

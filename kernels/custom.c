@@ -1,6 +1,7 @@
 /*
- * Source text around a function that a user wrote, for the CPU. Godwit compiles it at startup into
- * a library without libc. src/custom.rs replaces the parts between the lines `begin` and `end`.
+ * Source text that surrounds a function that a user wrote, for the CPU. Godwit compiles the
+ * function at startup into a library without libc. src/custom.rs replaces the parts between the
+ * lines `begin` and `end`.
  */
 #include "dialect/dialect.h"
 #include "common/frame.h"
@@ -16,8 +17,8 @@
 
 #include "dialect/loops_cpu.h"
 
-/* The library defines these functions itself, because compilers replace loops and assignments by
- * calls of them. */
+/* The library contains these functions, because it has no libc and compilers generate calls of
+ * them. */
 #define GW_HIDDEN __attribute__((visibility("hidden")))
 GW_HIDDEN void *memcpy(void *to, const void *from, size_t bytes);
 GW_HIDDEN void *memmove(void *to, const void *from, size_t bytes);
@@ -86,7 +87,7 @@ int memcmp(const void *a, const void *b, size_t bytes)
 
 #define GOPT_GROUP     group
 #define GOPT_GROUP_MAX 64
-/* Distance from the current packet to the packet whose frame is prefetched, in packets.
+/* Number of packets between the current packet and the packet whose frame is prefetched.
  * dialect/loop_gopt.c has the same number. */
 #define GW_FRAMES_AHEAD 32u
 

@@ -1,6 +1,5 @@
-/* AVX-512 forms of kernels. ipsec processes sixteen packets at a time. ipv4 and ipv6 look up
- * sixteen addresses at a time. The code requires a CPU with AVX-512 and vector AES, and the build
- * compiles it once. */
+/* Kernels that use AVX-512. ipsec processes sixteen packets at a time, and ipv4 and ipv6 look up
+ * sixteen addresses at a time. The code requires a CPU with AVX-512 and vector AES. */
 #include "dialect/dialect.h"
 #include "functions.h"
 #include "dialect/loops_cpu.h"
@@ -13,8 +12,8 @@
 
 void gw_native_avx512(gw_u32 kernel, const gw_bin_call *call);
 
-/* Runs a kernel over one batch of packets with AVX-512. Does nothing if there is no AVX-512 form of
- * the kernel or variant. */
+/* Processes one batch of packets with AVX-512 code. Does nothing if there is no AVX-512 code for
+ * the kernel or for the kind of processing. */
 void gw_native_avx512(gw_u32 kernel, const gw_bin_call *call)
 {
     if (kernel == GW_IPSEC_NUMBER && gw_avx512_covers(call->variant)) {

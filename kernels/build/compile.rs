@@ -8,7 +8,7 @@ use crate::levels::{GENERIC_LEVELS, NATIVE_FEATURES, NATIVE_FLAGS, X86_64_LEVELS
 use crate::sources::CpuText;
 use crate::write;
 
-/// Compiles the kernels once per x86-64 level. Also compiles the AVX-512 versions of kernels.
+/// Compiles the kernels once per x86-64 level. Also compiles the kernels that use AVX-512 directly.
 pub(super) fn compile(root: &Path, out: &Path, cpu: &CpuText) {
     let x86_64 = env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "x86_64");
     let levels = if x86_64 { X86_64_LEVELS } else { GENERIC_LEVELS };
@@ -49,8 +49,8 @@ pub(super) fn compile(root: &Path, out: &Path, cpu: &CpuText) {
     compile_native(root, out, x86_64);
 }
 
-/// Compiles the native forms of kernels, such as AVX-512. Leaves out a form if the compiler does
-/// not support its flags.
+/// Compiles the versions of kernels for one type of CPU, such as AVX-512. Leaves out a version if
+/// the compiler does not support its flags.
 fn compile_native(root: &Path, out: &Path, x86_64: bool) {
     let mut externs = String::new();
     let mut table = String::new();
@@ -115,8 +115,8 @@ pub(super) fn compiler(root: &Path, out: &Path) -> cc::Build {
     build
 }
 
-/// Appends Rust declarations of the C functions of one level to `externs`. Appends the row that
-/// describes this level to `table`.
+/// Appends Rust declarations of the C functions of one x86-64 level to `externs`. Appends the
+/// description of this level to `table`.
 fn describe(name: &str, suffix: &str, [features, flags]: [&[&str]; 2], externs: &mut String, table: &mut String) {
     let supported = detected(features);
     writeln!(

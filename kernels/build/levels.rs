@@ -1,12 +1,12 @@
-//! The levels for which the build compiles the kernels. A level is a set of CPU features.
+//! The x86-64 levels for which the build compiles the kernels. Each level is a set of CPU features.
 
 /// A set of CPU features for which the build compiles all kernels.
 pub(super) struct Level {
     pub(super) name: &'static str,
-    /// Compiler flags that the level requires. The build leaves the level out if the compiler does
-    /// not support one of them.
+    /// Compiler flags that the x86-64 level requires. The build leaves the level out if the
+    /// compiler does not support one of these flags.
     pub(super) flags: &'static [&'static str],
-    /// CPU features that `flags` enable, by the names that `is_x86_feature_detected!` accepts.
+    /// Names of the CPU features that `flags` enable, as `is_x86_feature_detected!` expects them.
     pub(super) features: &'static [&'static str],
     /// Optional compiler flags, each with the CPU feature that it enables. The build leaves out a
     /// flag that the compiler does not support.
@@ -77,7 +77,7 @@ pub(super) const X86_64_LEVELS: &[Level] = &[
 
 /// Compiler flags that `native.c` requires.
 pub(super) const NATIVE_FLAGS: &[&str] = &["-march=x86-64-v4", "-maes", "-mpclmul", "-mvaes", "-mvpclmulqdq"];
-/// CPU features that [`NATIVE_FLAGS`] enable beyond the features of x86-64-v4.
+/// CPU features that [`NATIVE_FLAGS`] enable in addition to x86-64-v4.
 pub(super) const NATIVE_FEATURES: &[&str] = &["vaes", "vpclmulqdq"];
 
 /// The only level on architectures other than x86-64. It uses the default flags of the compilation

@@ -1,5 +1,5 @@
-//! Assembles the source texts of all kernels: one text per device language, and one for the CPU
-//! with its includes expanded.
+//! Assembles the source texts of all kernels. There is one text per device language and one text
+//! for the CPU. Each text contains all included files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -11,8 +11,8 @@ use crate::{compile, read};
 /// Headers that only the compilers of devices include.
 const NOT_CPU: &[&str] = &["dialect/cuda.h", "dialect/opencl.h"];
 const NOT_CUDA: &[&str] = &["dialect/cpu.h", "dialect/aes_ni.h", "dialect/ghash_clmul.h", "dialect/opencl.h"];
-/// Headers that the OpenCL text leaves out. No OpenCL kernel uses functions whose work-items
-/// exchange words (GW_TEAM_FORM).
+/// Headers that the OpenCL text leaves out. They contain functions whose work-items exchange words,
+/// which OpenCL kernels do not use (GW_TEAM_FORM).
 const NOT_OPENCL: &[&str] = &[
     "dialect/cpu.h",
     "dialect/aes_ni.h",
@@ -50,14 +50,14 @@ pub(super) fn write_texts(root: &Path, out: &Path, functions: &Functions) {
 /// Text of `cpu.c` with its includes expanded.
 pub(super) struct CpuText {
     text: String,
-    /// Names of the C functions that contain a packet loop of `dialect/loop_gopt.c`. gopt
-    /// transforms these loops so that they interleave packets.
+    /// Names of the C functions with a packet loop that gopt transforms. The transformed loops
+    /// interleave packets (`dialect/loop_gopt.c`).
     loops: Vec<String>,
 }
 
 /// Returns the text of `cpu.c` with its includes expanded. Also writes a Rust file that lists the
-/// kernels which interleave packets (`dialect/loop_gopt.c`). These are all kernels with accesses
-/// that likely miss every cache.
+/// kernels that interleave packets. These kernels have accesses that are likely to miss every
+/// cache.
 pub(super) fn cpu_text(root: &Path, out: &Path, functions: &Functions) -> CpuText {
     let text = flatten(root, &functions.headers(), "cpu.c", NOT_CPU);
     let (begin, end) = ("/* begin NAME */\n", "/* end NAME */\n");
@@ -99,9 +99,9 @@ pub(super) fn cpu_text(root: &Path, out: &Path, functions: &Functions) -> CpuTex
 }
 
 impl CpuText {
-    /// Writes `cpu.c` for one level, with packet loops that gopt has transformed. Returns the path
-    /// of the file. The text differs between levels, because predefined macros of the compiler
-    /// differ.
+    /// Writes a version of `cpu.c` for one x86-64 level, in which gopt has transformed the packet
+    /// loops. Returns the path of the file. The text depends on the level, because the compiler
+    /// predefines different macros for each level.
     pub(super) fn write_transformed(&self, build: &cc::Build, folder: &Path) -> PathBuf {
         let options = gopt::Options {
             name: "cpu.c",
@@ -116,8 +116,7 @@ impl CpuText {
     }
 }
 
-/// Returns the path and the flags of a build's C compiler. gopt, which transforms packet loops,
-/// runs this compiler as a preprocessor.
+/// Returns the path and the flags of a build's C compiler, which gopt runs as a preprocessor.
 fn preprocessor(build: &cc::Build) -> gopt::Compiler {
     let tool = build.get_compiler();
     gopt::Compiler {
@@ -127,8 +126,8 @@ fn preprocessor(build: &cc::Build) -> gopt::Compiler {
     }
 }
 
-/// Returns the value of the macro `name`, which a source text defines as a number. Panics unless
-/// the text defines the macro exactly once.
+/// Returns the value of the macro `name`, which must be a number. Panics unless the source text
+/// defines the macro exactly once.
 fn definition(text: &str, name: &str) -> u32 {
     let start = format!("#define {name} ");
     let mut values = text.lines().filter_map(|line| line.strip_prefix(start.as_str()));
@@ -140,7 +139,7 @@ fn definition(text: &str, name: &str) -> u32 {
 
 /// Returns the text of a C file with its includes expanded. The first `#include "..."` of a file is
 /// replaced by the text of that file, and later ones are removed. `#include <...>` stays unchanged.
-/// `#line` directives keep file and line correct in compiler messages.
+/// `#line` directives keep file names and line numbers correct in compiler messages.
 ///
 /// `generated` maps paths to headers that exist only in memory. `left_out` names headers for other
 /// compilers.

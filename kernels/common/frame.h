@@ -1,4 +1,4 @@
-/* Header constants, and a parser for Ethernet headers that several functions use. */
+/* Constants of packet headers, and a parser for Ethernet headers. Several functions use them. */
 #ifndef GODWIT_FRAME_H
 #define GODWIT_FRAME_H
 
@@ -10,8 +10,8 @@
 #define GW_PROTOCOL_TCP    6u
 #define GW_PROTOCOL_UDP    17u
 
-/* Intermediate result of a function for one packet. The code that runs before the table lookup
- * passes it to the code of the lookup. */
+/* Intermediate result for one packet. The code before the table lookup passes it to the code of the
+ * lookup. */
 typedef struct gw_half {
     GW_GLOBAL gw_u8 *frame; /* first byte of the frame */
     gw_u32 offset;          /* offset at which the second half continues; 0: nothing left to do */
@@ -19,8 +19,8 @@ typedef struct gw_half {
     gw_u64 keys[2];         /* keys that the second half looks up */
 } gw_half;
 
-/* Location and type of the layer 3 header in a frame. It follows the Ethernet II header and at most
- * one 802.1Q tag. */
+/* Location and type of the layer 3 header in a frame, after the Ethernet II header and at most one
+ * 802.1Q tag. */
 typedef struct gw_l3 {
     gw_u32 ether_type; /* EtherType of the header at `offset` */
     gw_u32 offset;     /* offset from the first byte of the frame; 0: the frame is too short */

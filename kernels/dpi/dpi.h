@@ -43,8 +43,9 @@ fields.count = "u32: number of patterns that end in this state, at least 1"
  * Every occurrence of every pattern counts, including overlapping ones. A pattern matches only
  * within one packet.
  *
- * The kernel reads all bytes of the payload. Each byte costs one dependent load, the transition of
- * the automaton. With many patterns, this load likely misses the first-level caches.
+ * The kernel reads all bytes of the payload. For each byte, it loads the next state of an
+ * automaton, and each load depends on the previous one. With many patterns, this load is likely to
+ * miss the first-level cache.
  */
 #ifndef GODWIT_DPI_H
 #define GODWIT_DPI_H
@@ -71,8 +72,8 @@ fields.count = "u32: number of patterns that end in this state, at least 1"
  * start state may have any number.
  */
 
-/* Adds the pattern matches of an automaton state to the packet's outcome. `row` identifies the
- * state. The first match determines the `value` of the outcome. */
+/* Adds the matches of an automaton state to the packet's outcome. `row` identifies the state. The
+ * number of the first matching pattern becomes the `value` of the outcome. */
 GW_RARE void gw_dpi_found(const GW_GLOBAL gw_dpi_image *image, gw_u32 row, gw_outcome *outcome)
 {
     if (row >= image->match_limit) {
@@ -87,16 +88,16 @@ GW_RARE void gw_dpi_found(const GW_GLOBAL gw_dpi_image *image, gw_u32 row, gw_ou
     gw_verdict(outcome, GW_DPI_MATCH, count, before == 0 ? match.pattern : outcome->value);
 }
 
-/* Returns the header of the table image. The code that gopt generates switches between packets.
- * With this separate function, it saves only the result at a switch, instead of all fields of
- * `lane`. */
+/* Returns the header of the function's tables. This is a separate function because it makes the
+ * code that gopt generates faster. At a switch between packets, that code then saves only the
+ * result of this function. */
 GW_LANE const GW_GLOBAL gw_dpi_image *gw_dpi_header(const gw_lane *lane)
 {
     return (const GW_GLOBAL gw_dpi_image *)lane->image;
 }
 
-/* Returns the address of the automaton's transition from the state `row` for an input byte. The
- * transition holds the row of the next state. */
+/* Returns the address of a transition of the automaton, which leads from the state `row` on an
+ * input byte. The transition holds the row of the next state. */
 GW_LANE const GW_GLOBAL gw_u32 *gw_dpi_entry(const GW_GLOBAL gw_dpi_image *image, gw_u32 row,
                                              gw_u32 byte)
 {

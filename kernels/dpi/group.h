@@ -29,11 +29,11 @@
 /* Maximum number of work-items that search packets. All other work-items of the work-group only
  * wait at barriers. */
 #define GW_DPI_GROUP_LANES 256u
-/* Maximum number of work-items per packet. Several work-items share a packet if the batch has fewer
- * packets than the work-group has work-items. */
+/* Maximum number of work-items per packet. Several work-items process the same packet if a batch
+ * has fewer packets than the work-group has work-items. */
 #define GW_DPI_PACKET_LANES_MAX 32u
-/* Typical length of the Ethernet, IPv4 and UDP headers. It is used to estimate payload lengths from
- * frame lengths. */
+/* Typical length of the Ethernet, IPv4 and UDP headers in bytes, from which payload lengths are
+ * estimated. */
 #define GW_DPI_HEADER_BYTES 42u
 
 /* Matches that one work-item found in its segment of a payload. */
@@ -47,8 +47,8 @@ typedef struct gw_dpi_scratch {
     gw_dpi_part parts[2][GW_DPI_GROUP_LANES]; /* of even and of odd rounds */
 } gw_dpi_scratch;
 
-/* Tells which work-items search which packets of a batch. All work-items of the work-group compute
- * the same values. */
+/* Assignment of work-items to the packets of a batch. All work-items of the work-group compute the
+ * same values. */
 typedef struct gw_dpi_shares {
     gw_u32 run_up_bytes;  /* bytes that a work-item reads before its segment */
     gw_u32 segment_bytes; /* minimum length of a segment */
@@ -77,7 +77,7 @@ GW_GROUP void gw_dpi_prepare(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_dpi_scrat
 }
 
 /* Returns the binary logarithm of the number of segments into which a payload is divided. The
- * result is at most lanes_log2. Each segment has at least min_bytes bytes. */
+ * result does not exceed lanes_log2. Each segment has at least min_bytes bytes. */
 GW_LANE gw_u32 gw_dpi_segments_log2(gw_u32 bytes, gw_u32 min_bytes, gw_u32 lanes_log2)
 {
     gw_u32 log2 = lanes_log2;
@@ -87,19 +87,19 @@ GW_LANE gw_u32 gw_dpi_segments_log2(gw_u32 bytes, gw_u32 min_bytes, gw_u32 lanes
     return log2;
 }
 
-/* Assigns the work-items of the work-group to packets. Several work-items may share a packet, and
- * each one searches one segment of the payload. A work-item also reads some bytes before its
- * segment, so that its automaton reaches the correct state. These bytes are normally at most half a
- * segment, so they cause at most a third of all loads. If work-items would otherwise be idle, these
- * bytes may be as long as the segment. */
+/* Assigns the work-items of the work-group to packets. If several work-items process the same
+ * packet, each one searches one segment of the payload. A work-item first reads some bytes before
+ * its segment, so that its automaton reaches the correct state. These bytes are normally at most
+ * half a segment, so they cause at most a third of all loads. If work-items would otherwise be
+ * idle, these bytes may be as long as the segment. */
 GW_LANE gw_dpi_shares gw_dpi_share(const gw_work *work)
 {
     const gw_u32 longest_bytes = ((const GW_GLOBAL gw_dpi_image *)work->image)->longest_bytes;
     const gw_u32 lanes =
         gw_lane_count() < GW_DPI_GROUP_LANES ? gw_lane_count() : GW_DPI_GROUP_LANES;
     gw_dpi_shares shares;
-    /* The number of bytes that a work-item reads before its segment is limited to the maximum
-     * payload length. A larger number could overflow the arithmetic. */
+    /* The number of bytes before the segment is limited to the maximum payload length, because a
+     * larger number could overflow the arithmetic. */
     shares.run_up_bytes = longest_bytes < 0xffff ? longest_bytes : 0xffff;
     shares.run_up_bytes -= shares.run_up_bytes != 0;
     gw_u32 lanes_max = GW_PACKET_LANES;
@@ -122,8 +122,8 @@ GW_LANE gw_dpi_shares gw_dpi_share(const gw_work *work)
     return shares;
 }
 
-/* Adds the pattern matches of an automaton state to the matches that the work-item has found so
- * far. `row` identifies the state. */
+/* Adds the matches of an automaton state to the matches that the work-item has found so far. `row`
+ * identifies the state. */
 GW_LANE void gw_dpi_count(gw_dpi_walk *walk, gw_u32 row)
 {
     if (row < walk->match_limit) {
@@ -134,9 +134,8 @@ GW_LANE void gw_dpi_count(gw_dpi_walk *walk, gw_u32 row)
     }
 }
 
-/* Runs the automaton over four bytes of input. The lowest bits of `word` hold the first byte. The
- * loads of the byte classes do not depend on the transitions, so they overlap with the loads of the
- * transitions. */
+/* Runs the automaton over four input bytes, of which the first one is in the lowest bits of `word`.
+ * All byte classes are loaded while the transitions are loaded one after the other. */
 GW_LANE void gw_dpi_walk_word(gw_dpi_walk *walk, gw_u32 word, gw_u32 counts)
 {
     const gw_u32 class0 = walk->class_map[word & 0xff];
@@ -160,7 +159,7 @@ GW_LANE void gw_dpi_walk_word(gw_dpi_walk *walk, gw_u32 word, gw_u32 counts)
 
 /*
  * Runs the automaton over the bytes from..to of the buffer, where from < to. Only matches that end
- * at `counted` or later are counted. `counted` equals `from` or is a multiple of 4.
+ * at or after `counted` are counted. `counted` equals `from` or is a multiple of 4.
  *
  * The function loads aligned blocks of 16 bytes, each before the previous block is finished. This
  * is always valid, because a buffer consists of whole blocks.
@@ -197,8 +196,8 @@ GW_LANE void gw_dpi_walk_bytes(gw_dpi_walk *walk, const GW_GLOBAL gw_u8 *buffer,
     }
 }
 
-/* Searches the segment with the number `segment` of the payload, which occupies start..end of the
- * buffer. Returns no matches if the payload has fewer segments. */
+/* Searches one segment of the payload, which occupies start..end of the buffer. Returns no matches
+ * if the payload has no segment of this number. */
 GW_LANE gw_dpi_part gw_dpi_segment(const gw_work *work, const GW_LOCAL gw_dpi_scratch *scratch,
                                    const gw_dpi_shares *shares, const GW_GLOBAL gw_u8 *buffer,
                                    gw_u32 start, gw_u32 end, gw_u32 segment)
@@ -225,7 +224,7 @@ GW_LANE gw_dpi_part gw_dpi_segment(const gw_work *work, const GW_LOCAL gw_dpi_sc
     }
     const gw_u32 counted = begin < start ? start : begin;
     const gw_u32 to = begin + bytes < end ? begin + bytes : end;
-    /* Add up to 3 bytes before the segment, so that whole words are read. */
+    /* Include up to 3 more bytes before the segment, so that whole words are read. */
     const gw_u32 run_up = (shares->run_up_bytes + 3) & ~3u;
     const gw_u32 from = counted - start <= run_up ? start : counted - run_up;
     gw_dpi_walk_bytes(&walk, buffer, from, counted, to);
@@ -245,8 +244,8 @@ GW_LANE void gw_dpi_merge(const GW_LOCAL gw_dpi_part *parts, gw_u32 lanes, gw_ou
     gw_verdict(outcome, count == 0 ? GW_DPI_CLEAN : GW_DPI_MATCH, count, first);
 }
 
-/* Searches all packets of a batch, in several rounds. All work-items of the work-group run the same
- * rounds.
+/* Searches all packets of a batch in several rounds. All work-items of the work-group take part in
+ * every round.
  *
  * One barrier per round is enough, because even and odd rounds use separate result arrays. A
  * work-item writes results of round r + 2 only after the barrier of round r + 1. Before this

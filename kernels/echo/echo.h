@@ -22,13 +22,13 @@ fields.magic = "u32: GW_ECHO_MAGIC"
 fields.ports = "u32: number of ports, 1 to 65536"
 */
 /*
- * echo: swaps the addresses of each frame and sends it back, through the port that the payload
- * names.
+ * echo: swaps the MAC addresses of each frame and sends the frame back, through the port that the
+ * payload names.
  *
  * The port number is the big-endian word in bytes 42..46 of the frame. The payload starts there in
  * an untagged Ethernet/IPv4/UDP frame without IP options. The function does not parse the headers.
  *
- * The kernel reads 16 bytes and writes 12. It makes no dependent loads.
+ * The kernel reads 16 bytes and writes 12. No load depends on the result of another load.
  */
 #ifndef GODWIT_ECHO_H
 #define GODWIT_ECHO_H

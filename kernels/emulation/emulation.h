@@ -38,8 +38,7 @@ constexpr size_t STACK_BYTES = 64 << 10;
     exit(3);
 }
 
-/* State of a suspended fiber. It is the top of the fiber's stack, which holds the saved
- * registers. */
+/* State of a suspended fiber. The saved registers are at the top of the fiber's stack. */
 using Context = void *;
 
 extern "C" void emulation_switch(Context *from, Context to);
@@ -59,8 +58,8 @@ asm(".text\n"
 #error "emulation.h switches fibers on x86-64 only"
 #endif
 
-/* Barrier for those threads of a warp that a mask selects. Each thread leaves a value that the
- * other threads can read. */
+/* Barrier for the threads of a warp that a mask selects. Each thread stores a value that the other
+ * threads can read. */
 struct Meeting {
     unsigned arrived = 0;
     unsigned generation = 0;
@@ -101,8 +100,8 @@ struct Block {
 /* The CUDA block that the current OS thread runs. Each OS thread has its own block. */
 inline thread_local Block block;
 
-/* Function that does the work of the emulated host. The emulation calls it when a kernel reads
- * memory that host and device share. */
+/* Function that performs the actions of the emulated host. The emulation calls it when a kernel
+ * reads memory that host and device share. */
 inline std::function<void()> host = [] {};
 
 inline void wait(const unsigned *generation, unsigned awaited)
@@ -129,12 +128,12 @@ inline void meet_block()
     Sanitizer::acquire(&block.barriers[now & 1]);
 }
 
-/* Value for the parameter `operation` of meet_warp. It selects a barrier that also orders the
+/* Value of the parameter `operation` of meet_warp. With this value, the barrier also orders the
  * memory accesses of the threads. */
 constexpr unsigned BARRIER = 1;
 
-/* Waits until all threads of the warp that `mask` selects have arrived. Returns the values that
- * these threads passed. */
+/* Waits until all threads of the warp that `mask` selects have arrived. Returns the value that each
+ * thread stored. */
 inline const uint64_t *meet_warp(unsigned mask, unsigned operation, uint64_t value)
 {
     const IgnoredAccesses ignored;
@@ -238,7 +237,7 @@ inline void launch_block(unsigned index, unsigned blocks, unsigned threads, uint
     block.grid.x = blocks;
     block.index.x = index;
     run_block(threads);
-    /* The OS thread may live longer than the objects to which `block.kernel` refers, so the
+    /* The OS thread may live longer than the objects to which `block.kernel` refers, so this
      * reference is removed here. */
     block.kernel = nullptr;
 }
@@ -358,8 +357,8 @@ inline int __all_sync(unsigned mask, int predicate)
 namespace emulation
 {
 
-/* Returns the value that another thread of the warp passed. `from` maps the number of the calling
- * thread in its warp to the number of the other thread. */
+/* Returns the value of another thread of the warp. `from` maps the calling thread's number in the
+ * warp to the number of the other thread. */
 template <typename T>
 T shuffle(unsigned mask, unsigned operation, T value, const std::function<unsigned(unsigned)> &from)
 {

@@ -30,8 +30,8 @@ template <typename T> struct Array {
     explicit Array(uint64_t number)
         : values((T *)aligned_alloc(64, (number * sizeof(T) + 63) / 64 * 64)), count(number)
     {
-        /* The fill value 0xcd makes uninitialised memory visible: tests cannot mistake it for
-         * zeros. */
+        /* The fill value 0xcd makes uninitialised memory visible, because tests cannot mistake it
+         * for zeros. */
         memset((void *)values, 0xcd, count * sizeof(T));
     }
 
@@ -58,11 +58,11 @@ template <typename T> struct Array {
     }
 };
 
-/* Values of Header::mode. The mode selects how the work-groups of the kernel get packets and
- * batches. */
+/* Values of Header::mode, which selects how the kernel's work-groups get their packets. */
 enum Mode : uint64_t { IN_PLACE, BY_GROUP, PERSISTENT };
 
-/* The per-packet arrays of a submission. Host memory and device memory use the same layout. */
+/* Arrays with one element per packet. Their layout is the same in host memory and in device
+ * memory. */
 struct Arrays {
     static constexpr size_t ALIGN = 64, COUNT = 4;
     static constexpr size_t SIZES[COUNT] = {sizeof(gw_u64), sizeof(gw_descriptor),
@@ -88,7 +88,7 @@ struct Arrays {
         ASAN_UNPOISON_MEMORY_REGION(memory.values, memory.count);
     }
 
-    /* Returns the offset of an array, in bytes. Kernels must not access the gap between two
+    /* Returns the offset of an array in bytes. Kernels must not access the gap between two
      * arrays. */
     static uint64_t offset(uint64_t packets, size_t array)
     {
@@ -116,9 +116,9 @@ struct Arrays {
 /* Number of slots in a mailbox. */
 constexpr gw_u32 SLOTS = 4;
 
-/* The emulated host of all persistent work-groups. It serves one work-group after another. It gives
- * each work-group its part of the batches of packets, a few at a time. It stops the work-group when
- * these batches are finished. */
+/* Emulated host of all persistent work-groups. It serves one work-group after another, and gives
+ * each one its batches of packets, a few at a time. It stops the work-group when these batches are
+ * finished. */
 struct Host {
     Array<gw_bin> &bins;
     Array<gw_descriptor> &descriptors;
@@ -184,9 +184,9 @@ struct Host {
         next += blocks;
     }
 
-    /* Returns the address range that the buffers of a batch of packets occupy, in the format of
-     * abi.h. At random, it returns the outdated range of the previous batch instead, because
-     * kernels must accept both. */
+    /* Returns the address range that the buffers of a batch occupy, in the format of abi.h. At
+     * random, the function returns the range of the previous batch instead, because kernels must
+     * accept both. */
     gw_u64 extent(const gw_descriptor *buffers, gw_u32 count)
     {
         gw_u32 units = 0;
@@ -216,8 +216,8 @@ struct Host {
         oldest += blocks;
     }
 
-    /* Does the work of the emulated host. The emulation calls it whenever a persistent work-group
-     * polls its mailbox. */
+    /* Performs the actions of the emulated host. The emulation calls this function whenever a
+     * persistent work-group polls its mailbox. */
     void poll()
     {
         if (emulation::block.index.x != block) {

@@ -112,7 +112,7 @@ class Stream
     std::thread thread;
 };
 
-/* An emulated CUDA event, which marks a position in a stream. It counts how often the event was
+/* Emulated CUDA event, which marks a position in a stream. It counts how often the position was
  * recorded, and how often the stream reached it. */
 class Event
 {

@@ -40,8 +40,8 @@ static inline void gw_ipv4_bulk(const gw_u8 *image, gw_u32 variant,
                                 const gw_u32 *restrict addresses, gw_u32 *restrict next_hops,
                                 gw_u64 count, gw_u64 ahead)
 {
-    /* Each variant (2-byte or 4-byte entries) has its own loop, so that the compiler sees the
-     * variant as a constant. */
+    /* Tables with 2-byte entries and tables with 4-byte entries have separate loops, so that the
+     * compiler sees the entry size as a constant. */
     if (variant == GW_IPV4_VARIANT_ENTRIES16) {
         gw_ipv4_bulk_variant(image, GW_IPV4_VARIANT_ENTRIES16, addresses, next_hops, count, ahead);
     } else {

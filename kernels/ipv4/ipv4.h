@@ -186,8 +186,8 @@ GW_RARE gw_u32 gw_ipv4_check_any(const GW_GLOBAL gw_u8 *ip, gw_u32 available)
 /*
  * Returns whether a router must not forward a packet with this source or destination address (RFC
  * 1812 section 5.3.7). This includes multicast and broadcast addresses, which the table does not
- * route (sections 5.2.1 and 5.3.5.1). The subtraction makes the addresses of 0/8 the largest
- * numbers. One comparison then covers 0/8 and all addresses from 224.0.0.0 on.
+ * route (sections 5.2.1 and 5.3.5.1). A subtraction makes the addresses of 0/8 the largest numbers.
+ * A single comparison then covers both 0/8 and all addresses from 224.0.0.0 on.
  */
 GW_LANE gw_u32 gw_ipv4_martian(gw_u32 address)
 {
@@ -228,8 +228,8 @@ GW_RARE gw_u32 gw_ipv4_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw
 /* Checks the headers by rules 1 to 7 at the top of this file, before the lookup. A fast path
  * handles untagged frames with a valid header without options, and loads each word once.
  *
- * The fast path adds the header as 32-bit words. The header checksum is correct exactly if this sum
- * is divisible by 0xffff (RFC 1071 section 2 (C)). The sum is never 0. */
+ * The fast path adds the header as 32-bit words. The header checksum is correct if and only if this
+ * sum is divisible by 0xffff (RFC 1071 section 2 (C)). The sum is never 0. */
 GW_LANE void gw_ipv4_begin(const gw_lane *lane, const gw_descriptor *descriptor,
                            gw_half *first_half, gw_outcome *outcome)
 {
@@ -256,7 +256,7 @@ GW_LANE void gw_ipv4_begin(const gw_lane *lane, const gw_descriptor *descriptor,
     }
 }
 
-/* Applies rules 8 to 12 at the top of this file to a packet whose next hop has special flags, such
+/* Applies rules 8 to 12 at the top of this file to a packet whose next hop has a special flag, such
  * as local or blackhole. */
 GW_RARE void gw_ipv4_special(gw_u32 flags, gw_u32 port, gw_u32 index, gw_u32 ttl,
                              gw_outcome *outcome)
@@ -277,10 +277,10 @@ GW_RARE void gw_ipv4_special(gw_u32 flags, gw_u32 port, gw_u32 index, gw_u32 ttl
 /*
  * Looks up the destination, applies rules 8 to 15 at the top of this file, and rewrites the frame.
  *
- * Packets without a route take no separate branch, because random addresses would mispredict it.
- * Such a packet reads next hop 0, but the results are masked out, so the old bytes of the frame are
- * written again. Reading next hop 0 is valid even if the table has no next hops, because the image
- * has other bytes there.
+ * Packets without a route take the same path as other packets, because a branch would be
+ * mispredicted for random addresses. Such a packet reads next hop 0, but the old bytes of the frame
+ * are written again. This read is valid even if there are no next hops, because the memory contains
+ * other parts of the table.
  */
 GW_LANE void gw_ipv4_end(const gw_lane *lane, const gw_half *first_half, gw_outcome *outcome)
 {

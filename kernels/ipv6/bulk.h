@@ -2,10 +2,10 @@
 #ifndef GODWIT_IPV6_BULK_H
 #define GODWIT_IPV6_BULK_H
 
-/* Number of IPv6 lookups per block, equal to the size of a batch of packets. Some lookups finish
- * early. A block of this size still has enough unfinished lookups for the last steps to overlap
- * their cache misses. With blocks of 64 lookups and AVX-512, a lookup takes 9.9 instead of 7.4
- * ns. */
+/* Number of IPv6 lookups per block, which equals the size of a batch of packets. Some lookups
+ * finish early. A block of this size still has enough unfinished lookups for the last steps to
+ * overlap their cache misses. With blocks of 64 lookups and AVX-512, a lookup takes 9.9 instead of
+ * 7.4 ns. */
 #define GW_IPV6_BULK 256u
 
 /* A block of lookups that take their steps together. */
@@ -18,9 +18,9 @@ typedef struct gw_ipv6_block {
     gw_u32 bucket_count;
 } gw_ipv6_block;
 
-/* Separates the lookups that are at a node of the trie from those that are at a bucket, by the tags
- * of their entries. `list` holds the indices of the lookups. If it is null, the indices are 0 to
- * count - 1. The loop has no branch on the tag, because the processor could not predict it. */
+/* Separates lookups whose current entry refers to a trie node from lookups whose entry refers to a
+ * bucket. `list` holds the indices of the lookups. If `list` is null, the indices are 0 to count -
+ * 1. The loop has no branch on the kind of entry, because the processor could not predict it. */
 static inline void gw_ipv6_sort(gw_ipv6_block *block, const gw_u32 *entries, const gw_u32 *list,
                                 gw_u32 count)
 {
@@ -38,7 +38,7 @@ static inline void gw_ipv6_sort(gw_ipv6_block *block, const gw_u32 *entries, con
     block->bucket_count = buckets;
 }
 
-/* Moves all lookups that are at a node of the trie one step down. */
+/* Advances all lookups whose current entry refers to a trie node by one step. */
 static inline void gw_ipv6_step_nodes(gw_ipv6_block *block, const gw_u8 *lines, gw_u32 *entries)
 {
     const gw_u32 count = block->node_count;
@@ -54,7 +54,7 @@ static inline void gw_ipv6_step_nodes(gw_ipv6_block *block, const gw_u8 *lines, 
     gw_ipv6_sort(block, entries, block->nodes, count);
 }
 
-/* Moves all lookups that are at a bucket of the trie one step down. */
+/* Advances all lookups whose current entry refers to a bucket by one step. */
 static inline void gw_ipv6_step_buckets(gw_ipv6_block *block, const gw_u8 *lines, gw_u32 *entries)
 {
     const gw_u32 count = block->bucket_count;

@@ -152,7 +152,7 @@ fields.from = """\
 #define GW_IPV6_HEADER_BYTES 40u
 #define GW_IPV6_OPTION_BYTES 64u
 
-/* Flag that gw_half.offset holds in addition to the offset of the IPv6 header. It is set if the
+/* Flag in gw_half.offset, which also holds the offset of the IPv6 header. The flag is set if the
  * source address has link-local scope. */
 #define GW_IPV6_FROM_LINK 0x80000000u
 #define GW_IPV6_OFFSET    0xffffu

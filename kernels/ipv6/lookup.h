@@ -37,8 +37,8 @@
  * the complete old or the complete new state.
  */
 
-/* Maximum number of iterations of the loop that tries prefix lengths. No search needs more, because
- * each iteration excludes at least one length. */
+/* Maximum number of prefix lengths that a lookup tries. Each attempt excludes at least one
+ * length. */
 #define GW_IPV6_TRIES 128u
 
 GW_LANE const GW_GLOBAL gw_u8 *gw_ipv6_lines(const GW_GLOBAL gw_u8 *image)
@@ -53,9 +53,9 @@ GW_LANE const GW_GLOBAL gw_u32 *gw_ipv6_root(const GW_GLOBAL gw_u8 *image, gw_u6
     return (const GW_GLOBAL gw_u32 *)(image + header->root_offset) + (high >> header->root_shift);
 }
 
-/* Returns the hash of an IPv6 prefix. Its top bits select the line of the hash table. They are the
- * top bits of a product (Dietzfelbinger et al., A Reliable Randomized Algorithm for the
- * Closest-Pair Problem, 1997). */
+/* Returns the hash of an IPv6 prefix. The hash is a product, and its top bits select the line of
+ * the hash table (Dietzfelbinger et al., A Reliable Randomized Algorithm for the Closest-Pair
+ * Problem, 1997). */
 GW_LANE gw_u64 gw_ipv6_hash_of(gw_u64 prefix, gw_u32 length, gw_u64 seed)
 {
     gw_u64 mixed = (prefix ^ (prefix >> 32)) * (seed | 1) + length * 0x9e3779b97f4a7c15u;
@@ -110,8 +110,7 @@ GW_LANE gw_u32 gw_ipv6_hashed(const GW_GLOBAL gw_u8 *lines, gw_u32 entry, gw_u64
     return best;
 }
 
-/* Looks up one half of an IPv6 address. The variant selects whether the table is a trie or a hash
- * table. */
+/* Looks up one half of an IPv6 address. The table is a trie or a hash table. */
 GW_LANE gw_u32 gw_ipv6_half_of(const GW_GLOBAL gw_u8 *lines, gw_u32 variant, gw_u32 entry,
                                gw_u64 key)
 {

@@ -1,6 +1,6 @@
 /*
- * Headers below an NDN packet. Ethernet with EtherType 0x8624, UDP over IPv4, and UDP over IPv6
- * carry NDN packets.
+ * Headers that carry an NDN packet: Ethernet with EtherType 0x8624, UDP over IPv4, and UDP over
+ * IPv6.
  *
  * Spec: IEEE 802.3; RFC 791 section 3.1; RFC 8200 sections 3 and 8.1; RFC 768; RFC 1071; NDN over
  * EtherType 0x8624, and over UDP port 6363.
@@ -62,8 +62,8 @@ GW_LANE gw_u32 gw_ndn_decided(gw_outcome *outcome, gw_u32 verdict)
 }
 
 /* Checks the UDP datagram in the bytes l4..end of the frame. `pseudo` is the sum of the IP
- * addresses, as part of the pseudo-header checksum. Returns 0 if it has already written the
- * packet's outcome. */
+ * addresses, as part of the pseudo-header checksum. Returns 0 if the packet's outcome is already
+ * written. */
 GW_LANE gw_u32 gw_ndn_udp(const GW_GLOBAL gw_u8 *frame, gw_u32 l4, gw_u32 pseudo, gw_ndn_span *span,
                           gw_outcome *outcome)
 {
@@ -156,7 +156,7 @@ GW_LANE gw_u32 gw_ndn_ipv6(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_u32 u
 }
 
 /* Applies rules 1 to 11 of the list in ndn.h, which check Ethernet, IP and UDP, and locates the NDN
- * packet. Returns 0 if a rule has already written the packet's outcome. */
+ * packet. Returns 0 if a rule has already decided the packet's outcome. */
 GW_LANE gw_u32 gw_ndn_locate(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_u32 udp_port,
                              gw_ndn_span *span, gw_outcome *outcome)
 {

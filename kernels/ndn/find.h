@@ -58,8 +58,8 @@ GW_LANE gw_u64 gw_ndn_word(const GW_GLOBAL gw_u8 *bytes)
     return (gw_u64)gw_load_le32(bytes + 4) << 32 | gw_load_le32(bytes);
 }
 
-/* Returns the last 1 to 7 bytes of a name, which ends at `end`. They are in the low bits of the
- * result. The function loads the 8 bytes before `end`, so these bytes must be readable. */
+/* Returns the last 1 to 7 bytes of a name that ends at `end`, in the low bits of the result. The
+ * function loads the 8 bytes before `end`, so these 8 bytes must be readable. */
 GW_LANE gw_u64 gw_ndn_rest(const GW_GLOBAL gw_u8 *end, gw_u32 bytes)
 {
     return gw_ndn_word(end - 8) >> (64 - 8 * bytes);
@@ -201,7 +201,7 @@ GW_LANE gw_u32 gw_ndn_walk_next(const GW_GLOBAL gw_u8 *name, gw_u32 name_bytes, 
 }
 
 /* Updates the state of a lookup with the record of the current prefix. `unit` is the position of
- * the record in units of 64 bytes, or 0 if the table does not contain the prefix. */
+ * this record in units of 64 bytes, or 0 if the table does not contain the prefix. */
 GW_LANE void gw_ndn_walk_found(const GW_GLOBAL gw_u8 *image, gw_u32 unit, gw_ndn_walk *walk)
 {
     if (unit != 0) {

@@ -264,8 +264,8 @@ GW_LANE gw_u32 gw_ndn_integer_is(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32
 
 /*
  * Parses the LpPacket whose TLV value lies at at..end of the frame, and reads the network packet
- * inside it. `inside` gets type 0 if the LpPacket contains a fragment, a Nack or nothing instead of
- * a whole packet. Returns GW_NDN_SOUND or GW_NDN_WRONG.
+ * inside it. If the LpPacket does not contain a whole packet, `inside` gets type 0. Returns
+ * GW_NDN_SOUND or GW_NDN_WRONG.
  */
 GW_RARE gw_u32 gw_ndn_lp_parse(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 end,
                                gw_ndn_tlv *inside)

@@ -1,5 +1,5 @@
-//! Assembles source texts that contain functions written by users. Each text is one of the built-in
-//! texts with such functions added.
+//! Assembles source texts with functions that users wrote. Each result is a built-in source text
+//! with such functions added.
 
 use std::collections::BTreeSet;
 
@@ -7,11 +7,12 @@ use godwit_declare::{Declaration, generate};
 
 use crate::Level;
 
-/// Source text for the CPU. Comment lines mark the parts that a user's function replaces.
+/// Source text for the CPU. Comments mark the parts that a user's function replaces.
 const CPU: &str = include_str!(concat!(env!("OUT_DIR"), "/custom.c"));
-/// Template of the loop over the packets of a batch. In this loop, gopt interleaves the packets.
+/// Template of the packet loop in which gopt interleaves packets.
 const LOOP: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/dialect/loop_gopt.c"));
-/// The headers of the table types that a function can declare, by the name of the type.
+/// Headers of the table types that a function can declare. The map is indexed by the name of the
+/// type.
 const SHAPES: &[(&str, &str)] = &[
     ("acl", include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tables/acl.h"))),
     ("array", include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tables/array.h"))),
@@ -36,8 +37,8 @@ pub struct CustomText<'a> {
 /// The compiled and loaded kernel of a function that a user wrote.
 #[derive(Debug)]
 pub struct CustomKernel {
-    /// The kernel as compiled for each x86-64 level that this machine supports. The lowest level is
-    /// first.
+    /// Compiled versions of the kernel for the x86-64 levels that this machine supports, in
+    /// ascending order.
     pub levels: &'static [Level],
     /// Whether packets can be interleaved.
     pub interleaves: bool,
@@ -50,14 +51,13 @@ pub struct CustomKernel {
 pub struct CpuText {
     /// The text. Its batch loops are not transformed yet.
     pub text: String,
-    /// Name of the C function whose packet loop gopt must transform. It is `None` if the kernel has
-    /// no access that likely misses every cache.
+    /// Name of the C function whose packet loop gopt must transform. The value is `None` if no
+    /// access of the kernel is likely to miss every cache.
     pub batch: Option<String>,
 }
 
 impl CustomText<'_> {
     /// Returns a hash of all text that [`CustomText::cpu`] adds to the text of a user's function.
-    /// It changes whenever this text changes.
     pub fn digest() -> u64 {
         let texts = [CPU, LOOP].into_iter().chain(SHAPES.iter().map(|(_, text)| *text));
         texts
@@ -65,8 +65,8 @@ impl CustomText<'_> {
             .fold(0xcbf2_9ce4_8422_2325, |digest, byte| (digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
     }
 
-    /// Returns the source text for the CPU. For any text, `expensive` returns the C functions that
-    /// contain an access marked with `GW_EXPENSIVE`, or call such a function.
+    /// Returns the source text for the CPU. `expensive` returns the C functions of a text that
+    /// contain an access marked with `GW_EXPENSIVE`, or that call such a function.
     ///
     /// # Errors
     /// Returns the error of `expensive`.
@@ -115,7 +115,7 @@ pub fn device_source(text: &str, customs: &[CustomText<'_>]) -> String {
     let mut rows = String::new();
     for custom in customs {
         let name = &custom.declaration.name;
-        // Several functions may add the header of the same table type. Its include guard makes this
+        // Several functions may add the same header. The include guard of the header makes this
         // valid.
         added += &custom.shapes();
         added += &custom.function();

@@ -30,7 +30,7 @@ impl Ipv6NextHop {
 }
 
 impl Ipv6Hash {
-    /// Returns the hash of an IPv6 prefix. Its top bits select the line of the hash table that
+    /// Returns the hash of an IPv6 prefix, whose top bits select the line of the hash table that
     /// stores the prefix (`gw_ipv6_hash_of`).
     pub fn hash(&self, prefix: u64, length: u8) -> u64 {
         let spread = (prefix ^ (prefix >> 32)).wrapping_mul(self.seed | 1);

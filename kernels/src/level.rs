@@ -1,34 +1,32 @@
-//! Kernels for the CPU. The build compiles them once for each x86-64 level that the C compiler
-//! supports.
+//! Kernels for the CPU, which the build compiles once for each x86-64 level.
 
 use core::fmt;
 
 use godwit_abi::{Descriptor, Outcome};
 
-/// Arguments of a kernel on the CPU for one batch of packets. The C struct is `gw_bin_call` in
+/// Arguments for processing one batch of packets on the CPU. The C struct is `gw_bin_call` in
 /// `dialect/loops_cpu.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BinCall {
     /// Base of the arena, 64-byte aligned.
     pub arena: *mut u8,
-    /// Table image of the function, aligned to 64 bytes. The pointer may be null if the function
-    /// has no tables.
+    /// Tables of the function, aligned to 64 bytes. The pointer may be null if the function has no
+    /// tables.
     pub image: *const u8,
     /// Descriptors of the packets in the batch. The kernel may change their fields `head` and
     /// `length`.
     pub descriptors: *mut Descriptor,
-    /// Parameters for the kernel, one per packet. The part of the function that runs on the worker
-    /// computes them.
+    /// Parameters for the kernel, one per packet. The worker computes them before the kernel runs.
     pub parameters: *const u64,
     /// Outcomes, one per packet. The kernel writes them.
     pub outcomes: *mut Outcome,
     /// Number of packets in the batch.
     pub count: u32,
-    /// Variant of the function, the same for all packets.
+    /// Kind of processing, which is the same for all packets.
     pub variant: u32,
     /// Number of packets that a kernel of [`GOPT_KERNELS`] interleaves. With 0 or 1, the kernel
-    /// processes one packet after another. With 0, it also prefetches frames. All other kernels
+    /// processes one packet after another, and with 0 it also prefetches frames. Other kernels
     /// ignore this field.
     pub group: u32,
 }
@@ -37,17 +35,18 @@ pub struct BinCall {
 /// `dialect/loop_gopt.c`).
 pub const PROBE_READS: u32 = 4;
 
-/// Maximum number of packets that a kernel interleaves. More packets bring no gain, because a core
-/// has fewer line fill buffers, which hold its outstanding cache misses.
+/// Maximum number of packets that a kernel interleaves. A core has fewer line fill buffers, which
+/// hold its outstanding cache misses, so larger numbers are not faster.
 pub const GROUP_MAX: u32 = 64;
 
 include!(concat!(env!("OUT_DIR"), "/gopt.rs"));
 
-/// Kernels that are compiled for one level, such as x86-64-v3. A level is a set of CPU features.
+/// Kernels that are compiled for one x86-64 level, such as x86-64-v3. Each level is a set of CPU
+/// features.
 pub struct Level {
     /// Name of the level: `x86-64-v2`, `x86-64-v3`, `x86-64-v4` or `generic`.
     pub name: &'static str,
-    /// CPU features that the level uses beyond the baseline of the architecture.
+    /// CPU features that the x86-64 level requires beyond the baseline of the architecture.
     pub features: &'static [&'static str],
     /// Flags of the C compiler that enable these features.
     pub flags: &'static [&'static str],
@@ -61,8 +60,8 @@ pub struct Level {
 
 include!(concat!(env!("OUT_DIR"), "/levels.rs"));
 
-/// Returns all compiled levels, with the lowest level first. This CPU may not support all of them,
-/// as [`Level::supported`] tells.
+/// Returns the kernels of all x86-64 levels in ascending order. [`Level::supported`] tells whether
+/// this CPU supports a level.
 pub fn levels() -> &'static [Level] {
     LEVELS
 }
@@ -79,12 +78,12 @@ impl Level {
         Self { run_bin, ..*self }
     }
 
-    /// Returns whether this CPU has every feature that the level uses.
+    /// Returns whether this CPU supports the x86-64 level.
     pub fn supported(&self) -> bool {
         (self.supported)()
     }
 
-    /// Runs a kernel over one batch. Does nothing if there is no kernel of this number.
+    /// Processes one batch of packets with a kernel. Does nothing if no kernel has this number.
     ///
     /// # Safety
     ///

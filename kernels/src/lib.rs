@@ -26,14 +26,14 @@ pub struct KernelInfo {
 
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
-/// Properties and kernel numbers of the packet functions. The build generates them from the
+/// Properties and kernel numbers of the packet functions, which the build generates from the
 /// declarations of the functions.
 pub mod declared {
     include!(concat!(env!("OUT_DIR"), "/declared.rs"));
 }
 
-/// Returns the source text of all kernels in OpenCL C 1.2. The entry point is `gw_chunk` in
-/// `dialect/loops_opencl.h`. A compiler for OpenCL C 2.0 or later finds a second entry point,
+/// Returns the source text of all kernels in OpenCL C 1.2, with the entry point `gw_chunk`
+/// (`dialect/loops_opencl.h`). Compilers for OpenCL C 2.0 or later find a second entry point,
 /// `gw_persistent`.
 pub const fn opencl_source() -> &'static str {
     include_str!(concat!(env!("OUT_DIR"), "/kernels.cl"))
@@ -45,8 +45,8 @@ pub const fn cuda_source() -> &'static str {
     include_str!(concat!(env!("OUT_DIR"), "/kernels.cu"))
 }
 
-/// Number of threads in a CUDA block (`GW_GROUP_LANES` in `dialect/cuda.h`). CUDA kernels work only
-/// with this number. An OpenCL work-group may have any number of work-items.
+/// Number of threads in a CUDA block (`GW_GROUP_LANES` in `dialect/cuda.h`). CUDA kernels require
+/// this number, while an OpenCL work-group may have any number of work-items.
 pub const CUDA_GROUP_LANES: u32 = include!(concat!(env!("OUT_DIR"), "/cuda_group_lanes.rs"));
 
 /// Returns a digest of the kernel sources of all languages, which identifies their version in

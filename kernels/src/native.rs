@@ -1,16 +1,16 @@
-//! Native forms of kernels: C code for one kind of CPU that processes all packets of a batch at
-//! once.
+//! Kernels for one type of CPU, such as CPUs with AVX-512. Such a kernel processes several packets
+//! of a batch in parallel.
 
 use core::fmt;
 
 use crate::BinCall;
 
-/// A native form of some kernels, for CPUs with certain features. All other kernels and variants
-/// run in the form of a [`Level`](crate::Level).
+/// Versions of some kernels for CPUs with certain features. For all other kernels and kinds of
+/// processing, the kernels of a [`Level`](crate::Level) are used.
 pub struct Native {
-    /// Name of the form: `avx512`.
+    /// Name of the version: `avx512`.
     pub name: &'static str,
-    /// CPU features that the form uses beyond the baseline of the architecture.
+    /// CPU features that this version requires beyond the baseline of the architecture.
     pub features: &'static [&'static str],
     supported: fn() -> bool,
     covers: extern "C" fn(u32, u32) -> u32,
@@ -21,24 +21,25 @@ pub struct Native {
 
 include!(concat!(env!("OUT_DIR"), "/natives.rs"));
 
-/// Returns all compiled native forms.
+/// Returns all compiled versions for single types of CPU.
 pub fn natives() -> &'static [Native] {
     NATIVES
 }
 
 impl Native {
-    /// Returns whether this CPU has every feature that the form uses.
+    /// Returns whether this CPU has all required features.
     pub fn supported(&self) -> bool {
         (self.supported)()
     }
 
-    /// Returns whether the form includes this kernel and variant.
+    /// Returns whether this version contains the kernel and supports its kind of processing
+    /// `variant`.
     pub fn covers(&self, kernel: u8, variant: u8) -> bool {
         (self.covers)(u32::from(kernel), u32::from(variant)) != 0
     }
 
-    /// Runs a kernel over one batch. Does nothing if the form does not include the kernel and
-    /// variant.
+    /// Processes one batch of packets with a kernel. Does nothing if this version does not support
+    /// the kernel or the kind of processing.
     ///
     /// # Safety
     ///

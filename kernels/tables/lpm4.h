@@ -16,8 +16,8 @@ typedef struct gw_lpm4 {
 } gw_lpm4;
 GW_STATIC_ASSERT(sizeof(gw_lpm4) == GW_TABLE_HEADER_BYTES, lpm4_size);
 
-/* Returns the index of the row of the longest prefix of an IPv4 address, or GW_TABLE_NONE if no
- * prefix matches. */
+/* Returns the index of the table row for the longest prefix of an IPv4 address, or GW_TABLE_NONE if
+ * no prefix matches. */
 GW_LANE gw_u32 gw_lpm4_find(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_lpm4 *table,
                             gw_u32 address)
 {

@@ -1,8 +1,8 @@
 /*
  * maglev: a table for consistent hashing (Eisenbud et al., Maglev: A Fast and Reliable Software
  * Network Load Balancer, NSDI 2016, section 3.4). Each of its 65537 entries is the index of a row.
- * The image has room for two copies of the entries. To change the table, the host writes the unused
- * copy, and then the offset that selects this copy.
+ * There is room for two copies of the entries. To change the table, the host writes the unused copy
+ * and then selects it.
  */
 #ifndef GODWIT_TABLES_MAGLEV_H
 #define GODWIT_TABLES_MAGLEV_H

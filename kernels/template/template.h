@@ -16,7 +16,7 @@ truncated = "The frame is shorter than an Ethernet header."
  * template: a minimal function, as a starting point for new ones. It sends each frame back to its
  * source address.
  *
- * The kernel reads 12 bytes and writes 12. It makes no dependent loads.
+ * The kernel reads 12 bytes and writes 12. No load depends on the result of another load.
  */
 #ifndef GODWIT_TEMPLATE_H
 #define GODWIT_TEMPLATE_H

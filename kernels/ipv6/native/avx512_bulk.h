@@ -15,15 +15,16 @@
 #include <immintrin.h>
 
 #define GW_IPV6_AVX512_LANES 16u
-/* Number of trie steps that all lookups take together. It was measured on a Xeon with 2 MiB of L2,
- * with the 160,147 prefixes of `bench ipv6-lookup`. A lookup takes 5.5, 4.5 and 4.7 ns with 2, 3
- * and 4 steps. */
+/* Number of trie steps that all lookups take together. The value was measured on a Xeon with 2 MiB
+ * of L2, with the 160,147 prefixes of `bench ipv6-lookup`. A lookup takes 5.5, 4.5 and 4.7 ns with
+ * 2, 3 and 4 steps. */
 #define GW_IPV6_AVX512_STEPS 3u
 
 typedef struct gw_ipv6_avx512 {
     gw_u64 keys[GW_IPV6_BULK];
-    /* Indices of the lookups that are at a node of the trie, and of those that are at a bucket. A
-     * store writes a whole vector, so each array has room for one more vector. */
+    /* Indices of the lookups whose current entry refers to a trie node, and indices of the lookups
+     * whose entry refers to a bucket. Each array has room for one additional vector, because a
+     * store writes a whole vector. */
     gw_u32 nodes[GW_IPV6_BULK + GW_IPV6_AVX512_LANES];
     gw_u32 buckets[GW_IPV6_BULK + GW_IPV6_AVX512_LANES];
     gw_u32 node_count;
@@ -47,8 +48,8 @@ static inline __m512i gw_ipv6_avx512_shifted(const gw_u64 *keys, __m512i shifts)
     return _mm512_inserti64x4(_mm512_castsi256_si512(front), back, 1);
 }
 
-/* Takes sixteen lookups, and moves those that are at a node of the trie one step down. Returns the
- * new entries. All other entries stay unchanged. */
+/* Advances the lookups whose current entry refers to a trie node among sixteen lookups by one step.
+ * Returns the new entries. The entries of all other lookups stay unchanged. */
 static inline __m512i gw_ipv6_avx512_step(const gw_u8 *lines, __m512i entries, const gw_u64 *keys)
 {
     const __mmask16 at_node = gw_ipv6_avx512_at(entries, GW_IPV6_NODE >> 30);
@@ -62,8 +63,8 @@ static inline __m512i gw_ipv6_avx512_step(const gw_u8 *lines, __m512i entries, c
     return _mm512_mask_i32gather_epi32(entries, at_node, words, lines, 4);
 }
 
-/* Adds those of sixteen lookups that are not finished to the lists `nodes` and `buckets`. `first`
- * is the index of the first lookup. */
+/* Adds the unfinished ones of sixteen lookups to the lists `nodes` and `buckets`. `first` is the
+ * index of the first of the sixteen lookups. */
 static inline void gw_ipv6_avx512_list(gw_ipv6_avx512 *block, __m512i entries, gw_u32 first)
 {
     const __m512i indices =
@@ -79,8 +80,8 @@ static inline void gw_ipv6_avx512_list(gw_ipv6_avx512 *block, __m512i entries, g
     block->bucket_count += gw_popcount32(at_bucket);
 }
 
-/* Separates the lookups that are at a node of the trie from those that are at a bucket, by the tags
- * of their entries. The loop has no branch on the tag, because the processor could not predict it.
+/* Separates lookups whose current entry refers to a trie node from lookups whose entry refers to a
+ * bucket. The loop has no branch on the kind of entry, because the processor could not predict it.
  * `list` may be one of the two result lists, because each element is read before it is
  * overwritten. */
 static inline void gw_ipv6_avx512_relist(gw_ipv6_avx512 *block, const gw_u32 *entries,

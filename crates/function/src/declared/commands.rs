@@ -11,8 +11,8 @@ use crate::{Error, Running};
 const LISTED_MAX: usize = 10_000;
 
 impl Declared {
-    /// Runs a control command. If a command changes several entries, it stops at the first entry
-    /// that fails, and the reply names this entry.
+    /// Runs a control command. If one of several changes fails, the command stops there, and the
+    /// reply names the entry.
     pub(crate) fn command(&self, request: &Value, running: &dyn Running) -> Result<Value, Error> {
         let (image, mut tables) = self.parts();
         let wanted = request.get("table").and_then(Value::as_str).unwrap_or_default();
@@ -63,7 +63,7 @@ fn words(row: &Value) -> Option<Vec<&str>> {
 }
 
 /// Returns the text of each column from the words of a command. A word such as `name=text` sets the
-/// column that it names. Any other word sets the column after that of the previous word.
+/// column `name`. Any other word sets the column that follows the previously set one.
 fn texts<'a>(columns: &[String], words: &[&'a str]) -> Result<Vec<&'a str>, Error> {
     let mut texts: Vec<Option<&str>> = vec![None; columns.len()];
     let mut next = 0;

@@ -1,11 +1,11 @@
-//! Entries of declared tables. They are parsed from the lines of a file or the words of a command.
+//! Entries of declared tables, which are parsed from the lines of a file or the words of a command.
 
 use godwit_declare::generate::page::columns;
 use godwit_declare::value::{self, Words};
 use godwit_declare::words::KeyWords;
 use godwit_declare::{Field, FieldType, RecordLayout, Scalar, Shape, Table};
 
-/// Key of an entry. Its kind depends on the shape of the table.
+/// Lookup key of an entry, in a format that depends on the shape of the table.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Key {
     /// Key of an `exact` table, as words.
@@ -16,7 +16,7 @@ pub(super) enum Key {
     Prefix6(u128, u8),
     /// Number of an entry in an `array` table.
     Index(u32),
-    /// Priority of an entry in an `acl` table, with the text of the pattern for each field.
+    /// Priority of an entry in an `acl` table, and the pattern for each field as text.
     Pattern(u32, Vec<String>),
     /// Name of a row in a `maglev` table.
     Name(String),
@@ -27,8 +27,8 @@ pub(super) enum Key {
 /// Bytes of a row.
 pub(super) type Row = Box<[u8]>;
 
-/// Change to the entry with the given key. If the change contains a row, the entry is added or
-/// replaced. Otherwise, the entry is removed.
+/// Change of the entry with the given lookup key. A change with a row adds or replaces the entry,
+/// and a change without a row removes it.
 pub(super) type Change = (Key, Option<Row>);
 
 /// Converts entries of one table from and to text.
@@ -132,8 +132,7 @@ impl Format {
         })
     }
 
-    /// Divides a pattern with ranges into patterns that each consist of values and a bit mask, as
-    /// words.
+    /// Divides a pattern with ranges into patterns that consist only of values and bit masks.
     pub(super) fn masked(&self, patterns: &[String]) -> Result<Vec<(Vec<u64>, Vec<u64>)>, String> {
         let mut all: Vec<Vec<(Words, Words)>> = vec![Vec::new()];
         for (field, pattern) in self.key.iter().zip(patterns) {
@@ -178,7 +177,7 @@ impl Format {
     }
 }
 
-/// Returns the scalar type of a field. The fields of keys and rows hold a single value.
+/// Returns the scalar type of a field, which holds a single value.
 pub(super) fn scalar(field: &Field) -> Scalar {
     match field.kind {
         FieldType::Scalar(scalar) => scalar,
@@ -204,8 +203,8 @@ fn load(bytes: &[u8], scalar: Scalar) -> Words {
     words
 }
 
-/// Divides the text of a pattern into parts, and returns the value and the bit mask of each part.
-/// The text is `*`, a value, a prefix `value/length`, or a range `first-last`.
+/// Parses the pattern of a field: `*`, a value, a prefix `value/length`, or a range `first-last`.
+/// Returns a value and a bit mask for each part of the pattern.
 fn pattern_of(scalar: Scalar, text: &str, ports: &[String]) -> Result<Vec<(Words, Words)>, String> {
     let bits = scalar.bits();
     let full = match scalar {
@@ -250,7 +249,7 @@ fn split(number: u128, scalar: Scalar) -> Words {
     if scalar == Scalar::Ipv6 { [(number >> 64) as u64, number as u64] } else { [number as u64, 0] }
 }
 
-/// Divides a range of numbers into prefixes, and returns the value and the bit mask of each prefix.
+/// Divides a range of numbers into prefixes. Returns a value and a bit mask for each prefix.
 fn range(first: u64, last: u64, bits: u32) -> Vec<(u64, u64)> {
     let full = u64::MAX >> (64 - bits);
     let mut parts = Vec::new();

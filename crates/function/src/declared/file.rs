@@ -1,5 +1,5 @@
-//! Parser for the files that contain the entries of tables. Each line holds values that are
-//! separated by commas. The first line names the columns.
+//! Parser for files with table entries. Each line holds values that are separated by commas, and
+//! the first line names the columns.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -48,8 +48,8 @@ pub(super) fn read(directory: &Path, name: &Path, table: &Table, format: &Format
     Ok(entries)
 }
 
-/// Returns the position in the file for each column of the table. `header` is the line that names
-/// the columns.
+/// Returns the position of each table column in the lines of the file. `header` is the line that
+/// names the columns.
 fn order(header: &str, format: &Format) -> Result<Vec<usize>, String> {
     let names: Vec<&str> = header.split(',').map(str::trim).collect();
     let expected = format.columns();

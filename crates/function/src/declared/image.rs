@@ -1,4 +1,4 @@
-//! Table image of a declared function. It contains the values of the parameters and all tables.
+//! Parameters and tables of a declared function, in the format that kernels read.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,8 @@ pub(crate) struct Values {
     pub(crate) tables: BTreeMap<String, Spanned<PathBuf>>,
 }
 
-/// Table image of a configured function, with the state of its tables.
+/// Tables of a configured function in the format that kernels read, with the state that changes
+/// need.
 pub(crate) struct Declared {
     image: Arc<Image>,
     tables: Mutex<Vec<State>>,
@@ -92,7 +93,7 @@ impl Declared {
     }
 }
 
-/// Returns an error if the configuration contains a key that the function does not declare.
+/// Returns an error if the configuration contains a setting that the function does not declare.
 fn known<'a>(
     section: &str,
     keys: impl Iterator<Item = (&'a String, std::ops::Range<usize>)>,
@@ -121,7 +122,7 @@ fn entries(
     file::read(directory, name.get_ref(), table, format)
 }
 
-/// Returns the bytes of all parameters in the format of the image.
+/// Returns the bytes of all parameters in the format that kernels read.
 fn params(
     declaration: &Declaration,
     layout: &ImageLayout,

@@ -1,4 +1,4 @@
-//! Rows of a table image. Entries with equal rows share one row.
+//! Rows of a table that kernels read. Entries with equal contents refer to the same row.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -7,8 +7,8 @@ use godwit_packet::Image;
 
 use super::entry::Row;
 
-/// Rows of a table. Each row is in use, never used, free or retired. A retired row is no longer
-/// used, but packets in flight may still read it.
+/// Rows of a table. Each row is in use, never used, free or retired. A retired row is no longer in
+/// use, but packets in flight may still read it.
 pub(super) struct Rows {
     offset: usize,
     row_bytes: usize,
@@ -61,15 +61,15 @@ impl Rows {
         start..start + self.row_bytes
     }
 
-    /// Adds a use of a row, and stores the row if no entry uses it yet. Returns the index of the
-    /// row, and whether its bytes must be written. Returns `None` if there is no room.
+    /// Adds a reference to a row, and stores the row if no entry refers to it yet. Returns the
+    /// index of the row, and whether its bytes must be written. Returns `None` if there is no room.
     pub(super) fn take(&mut self, row: &Row) -> Option<(u32, Written)> {
         if let Some(&index) = self.by_row.get(row) {
             self.taken[index as usize].1 += 1;
             return Some((index, Written::Already));
         }
-        // Rows that were never used are taken first, because no device has their old contents in a
-        // cache.
+        // Rows that were never used are taken first, because no device cache contains their old
+        // contents.
         let (index, written) = if self.taken.len() < self.capacity {
             self.taken.push((None, 0));
             (self.taken.len() as u32 - 1, Written::First)
@@ -81,7 +81,7 @@ impl Rows {
         Some((index, written))
     }
 
-    /// Removes a use of a row. The row is retired when no entry uses it any more.
+    /// Removes a reference to a row. The row is retired when no entry refers to it any more.
     pub(super) fn give(&mut self, index: u32) {
         let (row, uses) = &mut self.taken[index as usize];
         *uses -= 1;
@@ -121,10 +121,10 @@ impl Rows {
 /// State of a row's bytes in the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
-    /// Another entry uses the same row, so its bytes are in the image already.
+    /// Another entry refers to the same row, so its bytes are already written.
     Already,
     /// The row takes a place that was never used.
     First,
-    /// This row was in use before, so a device may have its old bytes in a cache.
+    /// This row was in use before, so a device cache may contain its old bytes.
     Again,
 }

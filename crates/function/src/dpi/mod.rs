@@ -18,12 +18,12 @@ use crate::{BuildContext, Contract, Error, Function, Kind};
 
 pub use config::Config;
 
-/// Declarations in `kernels/dpi/dpi.h`: the contract of the function, its verdicts and its drop
+/// Declarations from `kernels/dpi/dpi.h`: properties of the function, its verdicts and its drop
 /// reasons.
 pub use godwit_kernels::declared::dpi::*;
 pub use patterns::{parse as parse_patterns, parse_pattern};
 
-/// Registration of the function kind `dpi`, with its contract and its constructor.
+/// Registration of the function kind `dpi`.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
 /// Whether upper and lower case letters are different.
@@ -46,7 +46,7 @@ impl Case {
     }
 }
 
-/// Function of kind `dpi` that was built from its configuration.
+/// Configured function of kind `dpi`.
 #[derive(Debug)]
 pub struct Dpi {
     patterns: Vec<Vec<u8>>,

@@ -1,5 +1,5 @@
-//! Reference implementation of `dpi`, written from its description. It compares each pattern at
-//! every position where the payload contains the pattern's last byte.
+//! Reference implementation of `dpi`, which shares no code with the kernel. It compares each
+//! pattern at every position where the payload contains the pattern's last byte.
 
 use godwit_wire::{Error, Ethernet, Ipv4, Ipv6, Tcp, Vlan, ethertype, protocol, udp};
 
@@ -9,7 +9,7 @@ use super::Case;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Matches {
     /// Number of the pattern whose match ends first in the payload. If several matches end at the
-    /// same byte, this is the lowest number among their patterns.
+    /// same byte, the lowest number counts.
     pub(super) first: u32,
     /// Number of matches, including overlaps and equal patterns.
     pub(super) count: usize,
@@ -18,7 +18,7 @@ pub(super) struct Matches {
 /// Searches the payload for all patterns.
 pub(super) fn search(payload: &[u8], patterns: &[Vec<u8>], case: Case) -> Matches {
     let equal = |(a, b): (&u8, &u8)| case.fold(*a) == case.fold(*b);
-    // The patterns are grouped by their last byte, so that the search tries few of them at each
+    // The patterns are grouped by their last byte, so that the search tries few patterns at each
     // position. Otherwise, ten thousand patterns would take 20 ms per packet.
     let mut ending: [Vec<(u32, &[u8])>; 256] = std::array::from_fn(|_| Vec::new());
     for (pattern, number) in patterns.iter().zip(0..) {
@@ -44,7 +44,7 @@ pub(super) fn search(payload: &[u8], patterns: &[Vec<u8>], case: Case) -> Matche
 }
 
 /// Returns the application payload of a frame, which begins after the headers of known protocols.
-/// Returns `None` if the headers state more bytes than the frame has.
+/// Returns `None` if the frame is shorter than its headers state.
 ///
 /// The function follows the rules of `kernels/common/payload.h` in the same order.
 pub(super) fn payload(frame: &[u8]) -> Option<&[u8]> {

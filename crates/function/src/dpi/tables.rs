@@ -26,8 +26,8 @@ use crate::Error;
 
 const MATCH_BYTES: usize = size_of::<DpiMatch>();
 
-/// Creates the table image for a list of patterns. Returns the image and its size in bytes. No
-/// pattern may be empty.
+/// Creates the tables for a list of patterns, in the format that the kernel reads. Returns the
+/// tables and their size in bytes. No pattern may be empty.
 ///
 /// # Errors
 /// Returns [`Error::Memory`] if memory is insufficient. Returns [`Error::Value`] if the automaton
@@ -46,8 +46,8 @@ pub(super) fn image(patterns: &[Vec<u8>], case: Case) -> Result<(Memory, usize),
         return Err(Error::Value { span: None, message });
     }
     let matches_offset = (DPI_TRANSITIONS_OFFSET + states * classes.count * 4).next_multiple_of(ALIGNMENT_BYTES);
-    // The image reserves room for a match in every state, because the number of states with a match
-    // is known only after the automaton is built.
+    // There is room for a match in every state, because the number of states with a match is known
+    // only after the automaton is built.
     let mut image = Memory::new(matches_offset + states * MATCH_BYTES, "the patterns of a dpi function")?;
 
     let mut automaton = Automaton {
@@ -94,7 +94,7 @@ impl Classes {
         for &byte in patterns.iter().flatten() {
             used[usize::from(case.fold(byte))] = true;
         }
-        // If some bytes occur in no pattern, these bytes form class 0.
+        // Bytes that occur in no pattern form class 0.
         let unused = (0..=255).any(|byte| !used[usize::from(case.fold(byte))]);
         let mut count = usize::from(unused);
         let mut of_byte = [0; 256];
@@ -113,7 +113,7 @@ impl Classes {
     }
 }
 
-/// Pattern as a sequence of byte classes, with the pattern's number.
+/// Pattern as a sequence of byte classes, and the number of the pattern.
 type Sorted = (Vec<u8>, u32);
 
 /// Replaces each byte of the patterns by the number of its class, and sorts the patterns. Equal
@@ -125,8 +125,8 @@ fn sort(patterns: &[Vec<u8>], classes: &Classes) -> Vec<Sorted> {
     sorted
 }
 
-/// Returns the number of states of the trie. Each pattern adds one state for every byte after the
-/// prefix that it shares with the previous sorted pattern.
+/// Returns the number of states of the trie. Each sorted pattern adds one state for every byte that
+/// it does not share with the beginning of the previous pattern.
 fn count_states(sorted: &[Sorted]) -> usize {
     let mut states = 1;
     let mut last: &[u8] = &[];
@@ -140,14 +140,14 @@ fn count_states(sorted: &[Sorted]) -> usize {
 
 /// An automaton whose transition table is being filled.
 struct Automaton<'a> {
-    /// Transition table with one row of `classes` entries per state. An entry is the position of
-    /// the next state's row, in little-endian byte order.
+    /// Transition table with one row of `classes` entries per state. An entry holds the position of
+    /// the next state's row in the table, in little-endian byte order.
     rows: &'a mut [[u8; 4]],
     classes: u32,
     /// Matches of the states from number 0 on.
     matches: Vec<DpiMatch>,
-    /// Lowest number that was given to a state without a match. These states are numbered downwards
-    /// from the highest number.
+    /// Lowest number of a state without a match so far. States without a match are numbered
+    /// downwards from the highest number.
     others_end: u32,
 }
 
@@ -178,8 +178,8 @@ impl Automaton<'_> {
             let longer = &node.patterns[longer.unwrap_or(node.patterns.len())..];
             for patterns in longer.chunk_by(|(a, _), (b, _)| a[depth] == b[depth]) {
                 let class = u32::from(patterns[0].0[depth]);
-                // This entry was copied from the failure state, so it still holds the failure
-                // state's transition. The transition leads to the failure state of the child.
+                // This entry was copied from the failure state of the parent, so it still leads to
+                // the failure state of the child.
                 let fail = self.next(node.state, class);
                 let state = self.number(patterns, depth + 1, fail);
                 self.set(node.state, class, state);

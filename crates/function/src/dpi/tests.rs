@@ -26,8 +26,8 @@ fn found(value: u32, port: u16) -> Outcome {
     Outcome { port, value, ..Outcome::verdict(VERDICT_MATCH) }
 }
 
-/// Returns the first pattern and the number of matches, as a kernel finds them with the table
-/// image.
+/// Searches a payload as the kernel does. Returns the first matching pattern and the number of
+/// matches.
 fn search_image(function: &Dpi, payload: &[u8]) -> reference::Matches {
     search_from(function, payload, 0)
 }
@@ -48,8 +48,8 @@ fn search_segments(function: &Dpi, payload: &[u8], segment_bytes: usize) -> refe
     found
 }
 
-/// Returns the first pattern and the number of matches in a payload. Matches that end within the
-/// first `run_up` bytes do not count.
+/// Returns the first matching pattern and the number of matches in a payload. Matches that end
+/// within the first `run_up` bytes do not count.
 fn search_from(function: &Dpi, payload: &[u8], run_up: usize) -> reference::Matches {
     let image = function.image().to_vec();
     let u32_at = |at: usize| u32::from_le_bytes(image[at..at + 4].try_into().unwrap()) as usize;

@@ -9,8 +9,8 @@ use crate::{BuildContext, Error};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Number of ports over which packets are distributed, counted from the first port. If it is
-    /// absent, packets are distributed over all ports.
+    /// Number of ports over which packets are distributed. Packets are distributed over all ports
+    /// if this setting is absent.
     ports: Option<Spanned<u32>>,
 }
 

@@ -1,8 +1,8 @@
 //! The function `echo` sends every frame back to its sender. A number in the payload selects the
-//! port on which the frame leaves.
+//! egress port.
 //!
-//! The function does very little work per packet, so its run time shows the cost of everything
-//! around a function. The authors of G-Opt use such a function for the same purpose.
+//! The function does very little work per packet, so its run time shows the cost of the code around
+//! it. The authors of G-Opt use such a function for the same purpose.
 
 mod config;
 mod reference;
@@ -19,18 +19,18 @@ use crate::{BuildContext, Contract, Error, Function, Kind};
 
 pub use config::Config;
 
-/// Declarations in `kernels/echo/echo.h`: the contract of the function, its verdicts and its drop
+/// Declarations from `kernels/echo/echo.h`: properties of the function, its verdicts and its drop
 /// reasons.
 pub use godwit_kernels::declared::echo::*;
 
-/// Offset in the frame of the number that selects the port, in bytes. The number follows the
-/// Ethernet header, an IPv4 header without options, and the UDP header.
+/// Offset in the frame of the port number, in bytes. The port number follows the Ethernet header,
+/// an IPv4 header without options, and the UDP header.
 pub const NUMBER_OFFSET: usize = 14 + 20 + 8;
 
-/// Registration of the function kind `echo`, with its contract and its constructor.
+/// Registration of the function kind `echo`.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
-/// Function of kind `echo` that was built from its configuration.
+/// Configured function of kind `echo`.
 #[derive(Debug)]
 pub struct Echo {
     ports: u32,

@@ -1,13 +1,11 @@
-//! Reference implementation of `echo`, written from the contract of the function. It shares no code
-//! with the kernel.
+//! Reference implementation of `echo`, which shares no code with the kernel.
 
 use godwit_abi::{Descriptor, Outcome};
 use godwit_wire::Ethernet;
 
 use super::{DROP_TRUNCATED, NUMBER_OFFSET, VERDICT_FORWARD};
 
-/// Sends the frame back to its sender. The number in the payload selects the port on which the
-/// frame leaves.
+/// Sends the frame back to its sender. A number in the payload selects the egress port.
 pub(super) fn run_ref(buffer: &mut [u8], descriptor: &Descriptor, ports: u32) -> Outcome {
     let frame = crate::frame_mut(buffer, descriptor);
     let Some(number) = frame.get(NUMBER_OFFSET..).and_then(|rest| rest.first_chunk()) else {

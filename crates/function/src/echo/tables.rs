@@ -1,4 +1,4 @@
-//! Table image of `echo`. It holds the number of ports, as declared in `kernels/echo/echo.h`.
+//! Table of `echo` in the format that the kernel reads. It holds only the number of ports.
 
 use godwit_kernels::image::{ECHO_MAGIC, EchoImage};
 use godwit_packet::Memory;

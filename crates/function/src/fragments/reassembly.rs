@@ -2,8 +2,8 @@
 //!
 //! IPv4 follows RFC 791 (section 3.2), and IPv6 follows RFC 8200 (section 4.5). If fragments
 //! overlap, the packet and all its later fragments are dropped. RFC 5722 requires this for IPv6.
-//! IPv4 fragments are treated alike, because in honest traffic only duplicates overlap. The
-//! congestion marks of the fragments are combined as in RFC 3168, section 5.3.
+//! IPv4 fragments are treated in the same way, because in legitimate traffic only duplicates
+//! overlap. The congestion marks of the fragments are combined as in RFC 3168, section 5.3.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -16,11 +16,11 @@ use godwit_wire::{ethertype, protocol};
 pub struct Limits {
     /// Maximum number of incomplete packets.
     pub packets: usize,
-    /// Maximum number of bytes in held fragments. The bookkeeping for each fragment counts too.
+    /// Maximum number of bytes in held fragments, including the bookkeeping for each fragment.
     pub bytes: usize,
     /// Maximum length of a reassembled frame, in bytes.
     pub frame_bytes: usize,
-    /// Time from the arrival of the first fragment until an incomplete packet is dropped, in
+    /// Time after the arrival of the first fragment until an incomplete packet is dropped, in
     /// nanoseconds.
     pub timeout_ns: u64,
 }
@@ -39,8 +39,8 @@ pub enum Added {
     Held,
     /// The fragment completed its packet. [`Reassembler::whole`] returns the reassembled frame.
     Whole {
-        /// Number of fragments that were held before and are now part of the frame. The fragment
-        /// that completes the packet does not count.
+        /// Number of held fragments that are now part of the frame. The fragment that completed the
+        /// packet does not count.
         held: u32,
     },
 }
@@ -53,8 +53,7 @@ pub enum Refusal {
     /// The fragment overlaps another fragment of its packet, or implies a different length of the
     /// packet.
     Overlap,
-    /// The packet would be too long or have too many fragments, or the memory limit would be
-    /// exceeded.
+    /// The packet would be too long or have too many fragments, or would exceed the memory limit.
     Limit,
     /// The remaining fragments did not arrive in time.
     Timeout,
@@ -79,11 +78,11 @@ struct Fragment<'a> {
     offset: usize,
     more: bool,
     payload: &'a [u8],
-    /// Ethernet header and the IP headers that every fragment carries. The fragment header of IPv6
-    /// is left out.
+    /// Ethernet header and IP headers that are the same in every fragment, without the fragment
+    /// header of IPv6.
     front: &'a [u8],
-    /// Offset in `front` and new value of the "next header" field that referred to the removed
-    /// fragment header. It is `None` for IPv4.
+    /// Offset and new value of the "next header" field that referred to the removed fragment
+    /// header. The value is `None` for IPv4.
     next_header: Option<(usize, u8)>,
     ip_at: usize,
     ecn: u8,
@@ -92,12 +91,12 @@ struct Fragment<'a> {
 struct Packet {
     number: u64,
     since_ns: u64,
-    /// Headers of the fragment at offset 0, which become the headers of the reassembled frame.
+    /// Headers of the fragment at offset 0, which become the headers of the reassembled packet.
     front: Vec<u8>,
     next_header: Option<(usize, u8)>,
     ip_at: usize,
-    /// Held fragments without overlaps, sorted by offset. Each one consists of its offset in the
-    /// packet and its payload.
+    /// Held fragments, sorted by offset. Each one consists of its offset in the packet and its
+    /// payload.
     parts: Vec<(usize, Box<[u8]>)>,
     /// Number of payload bytes that have arrived.
     bytes: usize,
@@ -106,18 +105,18 @@ struct Packet {
     total: Option<usize>,
     /// Whether each of the four congestion marks (ECN, RFC 3168) occurs in a fragment.
     marks: [bool; 4],
-    /// Whether the packet was given up. Such a packet holds no fragments, and its later fragments
-    /// are dropped.
+    /// Whether reassembly of the packet has failed. Such a packet holds no fragments, and its later
+    /// fragments are dropped.
     void: bool,
 }
 
-/// Collects fragments until their packets are complete. The module documentation describes the
-/// rules.
+/// Collects fragments until all fragments of a packet have arrived. The module documentation
+/// describes the rules.
 pub struct Reassembler {
     limits: Limits,
     packets: HashMap<Key, Packet>,
-    /// Packets in the order in which their first fragments arrived. An entry is obsolete if
-    /// `packets` no longer contains the packet with this key and number.
+    /// Packets in the order in which their first fragments arrived. Entries of completed packets
+    /// are obsolete and may remain in this queue for a while.
     ages: VecDeque<(Key, u64)>,
     next_number: u64,
     bytes: usize,
@@ -134,7 +133,7 @@ impl Reassembler {
 
     /// Adds the fragment in `frame`, whose IP header begins at offset `ip_at`.
     ///
-    /// The reassembler may give up older packets to make room. [`Reassembler::take_expired`] counts
+    /// The reassembler may drop older packets to make room. [`Reassembler::take_expired`] counts
     /// their fragments.
     ///
     /// # Errors
@@ -193,7 +192,7 @@ impl Reassembler {
         &self.whole
     }
 
-    /// Returns how many held fragments were given up since the last call, for each reason.
+    /// Returns how many held fragments were dropped since the last call, for each reason.
     pub fn take_expired(&mut self) -> impl Iterator<Item = (u32, Refusal)> + '_ {
         self.expired.drain(..).filter(|(held, _)| *held > 0)
     }
@@ -252,8 +251,7 @@ impl Reassembler {
             void: false,
         };
         self.ages.push_back((fragment.key, self.next_number));
-        // The queue `ages` keeps obsolete entries of completed packets. They are removed before the
-        // queue grows too long.
+        // Obsolete entries of completed packets are removed before the queue `ages` grows too long.
         if self.ages.len() > 2 * self.limits.packets + 16 {
             let packets = &self.packets;
             self.ages.retain(|(key, number)| packets.get(key).is_some_and(|packet| packet.number == *number));
@@ -262,7 +260,7 @@ impl Reassembler {
         self.packets.insert(fragment.key, packet);
     }
 
-    /// Gives up the oldest packets until the held fragments are within the memory limit.
+    /// Drops the oldest packets until the held fragments are within the memory limit.
     fn make_room(&mut self) {
         while self.bytes > self.limits.bytes
             && let Some((key, _)) = self.oldest()

@@ -8,8 +8,8 @@ const HEADER_BYTES: usize = 20;
 const HEADER_BYTES_MAX: usize = 60;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET: u16 = 0x1fff;
-/// Bit in the type of an IPv4 option. It means that the option is copied into every fragment (RFC
-/// 791, section 3.1).
+/// Bit in the type of an IPv4 option that requires a copy of the option in every fragment (RFC 791,
+/// section 3.1).
 const OPTION_COPIED: u8 = 0x80;
 
 /// Division of an IPv4 packet into fragments.
@@ -21,7 +21,7 @@ pub struct Split<'a> {
     /// into it.
     later: [u8; HEADER_BYTES_MAX],
     later_bytes: usize,
-    /// Number of payload bytes in the first fragment. The field `each_bytes` is the number for each
+    /// Number of payload bytes in the first fragment. The field `each_bytes` is the number in each
     /// later fragment except the last.
     first_bytes: usize,
     each_bytes: usize,
@@ -46,8 +46,8 @@ impl<'a> Split<'a> {
         let payload_bytes = |header_bytes: usize| (mtu - header_bytes) / 8 * 8;
         let (first_bytes, each_bytes) = (payload_bytes(header_bytes), payload_bytes(later_bytes));
         let last = usize::from(u16::from_be_bytes([header[6], header[7]]) & OFFSET) * 8 + total - header_bytes;
-        // The end of the payload lies beyond the range of the 13-bit offset field, so the original
-        // packet was too long.
+        // The payload ends beyond the range of the 13-bit offset field, so the original packet was
+        // too long.
         if last > usize::from(OFFSET) * 8 + 8 {
             return None;
         }
@@ -63,7 +63,8 @@ impl<'a> Split<'a> {
         self.packet.len() - self.header_bytes
     }
 
-    /// Returns the header length of the fragment `index`, and its range of the packet's payload.
+    /// Returns the header length of the fragment `index`, and the range of the packet's payload
+    /// that the fragment carries.
     fn part(&self, index: usize) -> (usize, std::ops::Range<usize>) {
         let end = self.payload_bytes();
         match index {
@@ -93,7 +94,7 @@ impl<'a> Split<'a> {
 
     /// Returns the header of the first fragment and the length of this header.
     ///
-    /// To turn the original packet into the first fragment, the caller overwrites the header and
+    /// The caller turns the original packet into the first fragment: it overwrites the header and
     /// truncates the packet to `bytes(0)`.
     pub fn first_header(&self) -> ([u8; HEADER_BYTES_MAX], usize) {
         let mut header = [0; HEADER_BYTES_MAX];
@@ -102,7 +103,7 @@ impl<'a> Split<'a> {
         (header, self.header_bytes)
     }
 
-    /// Sets the length, the flags, the offset and the checksum in a fragment's header. The fragment
+    /// Sets the length, the flags, the offset and the checksum in the header of a fragment that
     /// carries the range `payload` of the packet's payload.
     fn finish(&self, header: &mut [u8], payload: &std::ops::Range<usize>) {
         let before = u16::from_be_bytes([self.packet[6], self.packet[7]]);
@@ -143,8 +144,8 @@ fn later_header(header: &[u8], later: &mut [u8; HEADER_BYTES_MAX]) -> usize {
         }
         options = &options[bytes..];
     }
-    // The last word is padded with the option "end of options" (0), because the header is
-    // initialized with zeros.
+    // The padding of the last word consists of the option "end of options" (0), because the header
+    // is initialized with zeros.
     let padded = size.next_multiple_of(4);
     later[0] = 0x40 | (padded / 4) as u8;
     padded

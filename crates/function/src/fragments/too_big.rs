@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use godwit_wire::checksum::checksum;
 use godwit_wire::{Checksum, IpAddress, protocol};
 
-/// Maximum lengths of an ICMP error in bytes, first for IPv4 and then for IPv6. An error quotes as
-/// much of the packet as fits (RFC 1812, section 4.3.2.3; RFC 4443, section 3.2).
+/// Maximum length of an ICMP error in bytes, for IPv4 and for IPv6. An error quotes as much of the
+/// packet as fits (RFC 1812, section 4.3.2.3; RFC 4443, section 3.2).
 const MESSAGE_BYTES_MAX: [usize; 2] = [576, 1280];
 const HOP_LIMIT: u8 = 64;
 const ICMP_BYTES: usize = 8;
@@ -18,9 +18,9 @@ const IPV6_BYTES: usize = 40;
 /// Reason why a packet cannot be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The packet exceeds the MTU of the link, which is given in bytes.
+    /// The packet exceeds the MTU of the link. The MTU is in bytes.
     TooBig(usize),
-    /// The TTL or the hop limit of the packet does not allow another hop.
+    /// The TTL or the hop limit of the packet is used up.
     HopLimit,
     /// No route covers the destination.
     NoRoute,
@@ -37,9 +37,9 @@ pub fn too_big(packet: &[u8], mtu: usize, from: IpAddr) -> Option<Vec<u8>> {
 /// Returns an ICMP error for the sender of `packet`, which is an IP packet without its Ethernet
 /// header.
 ///
-/// `from` is an address of this machine. Returns `None` if the RFCs forbid an error about this
-/// packet (RFC 1122, section 3.2.2; RFC 4443, section 2.4). Also returns `None` if `from` belongs
-/// to the other address family.
+/// `from` is an address of this machine. Returns `None` if an error about this packet is forbidden
+/// (RFC 1122, section 3.2.2; RFC 4443, section 2.4). Also returns `None` if `from` and the packet
+/// belong to different address families.
 pub fn message(packet: &[u8], fault: Fault, from: IpAddr) -> Option<Vec<u8>> {
     match (packet.first()? >> 4, from) {
         (4, IpAddr::V4(from)) => ipv4(packet, fault, from.octets()),
@@ -54,8 +54,7 @@ fn ipv4(packet: &[u8], fault: Fault, from: [u8; 4]) -> Option<Vec<u8>> {
         return None;
     }
     let later_fragment = u16::from_be_bytes([packet[6], packet[7]]) & 0x1fff != 0;
-    // ICMP types above 18 are not known to be queries, so they count as errors. No error is sent
-    // about an error.
+    // ICMP types above 18 are treated as errors, and no error may be sent about an error.
     let icmp_error = packet[9] == protocol::ICMP && !matches!(packet.get(header_bytes), Some(0 | 8 | 9 | 10 | 13..=18));
     let host = |address: &[u8]| !matches!(address[0], 0 | 127 | 224..);
     if later_fragment || icmp_error || !host(&packet[12..16]) || packet[16] >= 224 {
@@ -100,11 +99,11 @@ fn ipv6(packet: &[u8], fault: Fault, from: [u8; 16]) -> Option<Vec<u8>> {
             break;
         }
     }
-    // ICMPv6 types below 128 are errors. No error is sent about an error, nor about a redirect
+    // ICMPv6 types below 128 are errors. No error may be sent about an error or about a redirect
     // (type 137).
     let icmp_error = walk.protocol() == protocol::ICMPV6 && !matches!(walk.rest().first(), Some(128..=136 | 138..=255));
     let source: [u8; 16] = *packet[8..].first_chunk()?;
-    // Most errors must not be sent about multicast packets, but "packet too big" may (RFC 4443,
+    // An error about a multicast packet is forbidden, unless it is "packet too big" (RFC 4443,
     // section 2.4, e.3).
     let to_group = packet[24] == 0xff && !matches!(fault, Fault::TooBig(_));
     if to_group

@@ -24,8 +24,8 @@ pub(super) struct Changer {
 }
 
 impl Changer {
-    /// Creates the state for changes to a table image. The image already holds these routes, next
-    /// hops and groups.
+    /// Creates the state for changes to a table that already contains these routes, next hops and
+    /// groups.
     pub(super) fn new(
         image: Arc<Image>,
         layout: Layout,
@@ -92,7 +92,7 @@ impl Changer {
             self.table.changed(self.write_next_hop(index, &next_hop));
         }
         let sent = self.table.send_again(running);
-        // A reused slot may still be in a cache of a device with its old contents.
+        // A device cache may still contain the old contents of a reused slot.
         let sent = sent.and_then(|()| if was_used { self.quiesce(running) } else { Ok(()) });
         if let Err(error) = sent {
             for &index in &indexes {
@@ -115,9 +115,9 @@ impl Changer {
         if next_hops.iter().any(|(index, _)| self.next_hops.at(*index).is_none()) {
             return Err(refusal("there is no next hop with this index".to_owned()));
         }
-        // A packet must not see a next hop with one new word and one old word. If both words
-        // change, the next hop is first marked as unresolved. The new words are written after all
-        // packets that may have read an old word have left.
+        // A packet must not read one old and one new word of a next hop. If both words change, the
+        // next hop is first marked as unresolved. The new words are written after all packets that
+        // may have read an old word have left.
         let mut slow = Vec::new();
         for &(index, next_hop) in next_hops {
             let at = self.layout.next_hop(index);

@@ -19,13 +19,13 @@ pub struct Config {
     routes: Option<PathBuf>,
     /// Next hop of the routes that name no next hop.
     default_next_hop: Option<Spanned<String>>,
-    /// Routes in the configuration. They come after the routes of the file.
+    /// Routes in the configuration. They are added after the routes of the file.
     #[serde(default)]
     route: Vec<RouteConfig>,
     /// Named next hops, which routes refer to by their names.
     #[serde(default)]
     next_hop: Vec<NextHopConfig>,
-    /// Source of the routes that the function tracks, which is the kernel or a routing daemon.
+    /// Source of routes that the function follows: the kernel or a routing daemon.
     follow: Option<KernelRoutesConfig>,
     /// Number of spare next hops, as in [`Spare::next_hops`].
     spare_next_hops: Option<Spanned<usize>>,
@@ -35,8 +35,8 @@ pub struct Config {
     reverse_path: Option<ReversePathConfig>,
 }
 
-/// Maximum of the configurable spare capacity for next hops, and of that for groups. There are this
-/// many /24 address blocks, and each block needs at most one group.
+/// Maximum of each configurable spare capacity, for next hops and for groups. It is the number of
+/// /24 address blocks, each of which needs at most one group.
 const SPARE_MAX: usize = 1 << 24;
 
 impl Config {

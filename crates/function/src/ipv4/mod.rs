@@ -23,26 +23,26 @@ use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Running};
 
 pub use config::Config;
 
-/// Declarations in `kernels/ipv4/ipv4.h`: the contract of the function, its verdicts and its drop
+/// Declarations from `kernels/ipv4/ipv4.h`: properties of the function, its verdicts and its drop
 /// reasons.
 pub use godwit_kernels::declared::ipv4::*;
 /// Maximum number of routes in a table.
 pub const ROUTES_MAX: usize = crate::tables::lpm4::ROUTES_MAX;
 
-/// Registration of the function kind `ipv4`, with its contract and its constructor.
+/// Registration of the function kind `ipv4`.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
 /// Route to an IPv4 prefix of length 0 to 32.
 pub type Route = crate::tables::lpm4::Route;
 
-/// Extra capacity of the table, beyond the initial next hops and groups. A group holds 256 entries
+/// Capacity of the table in addition to the initial next hops and groups. A group holds 256 entries
 /// for prefixes longer than /24.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spare {
     /// Number of next hops.
     pub next_hops: usize,
-    /// Number of groups. Blocks of 256 addresses can share a group if routes longer than /24 divide
-    /// them in the same way.
+    /// Number of groups. Two /24 address blocks can refer to the same group if routes longer than
+    /// /24 divide both blocks in the same way.
     pub groups: usize,
 }
 
@@ -60,19 +60,19 @@ pub struct Ipv4 {
     /// Names of the configured next hops, by index.
     names: Vec<String>,
     table: Mutex<Table>,
-    /// Table of the reference implementation `ref`. It is created when `ref` first runs, because it
-    /// takes much memory. A thread that needs both locks takes `table` first.
+    /// Table of the reference implementation `ref`. The table is created when `ref` first runs,
+    /// because it takes much memory. A thread that needs both locks takes `table` first.
     reference: RwLock<Option<Reference>>,
     /// Copies routes of the operating system into the table, if the configuration asks for it.
     kernel_routes: Option<KernelRoutes>,
-    /// Updates the next hops whose Ethernet addresses a responder function resolves, if there are
-    /// any.
+    /// Updates the next hops whose Ethernet addresses a responder function resolves. The value is
+    /// `None` without such next hops.
     resolver: Option<Resolver>,
     reverse_path: Option<ReversePath>,
 }
 
-/// Routes and next hops of the function. The state for changes is created when a command first
-/// reads or changes the routes.
+/// Routes and next hops of the function, which are created when a command first reads or changes
+/// the routes.
 #[derive(Debug)]
 enum Table {
     Start { routes: Vec<Route>, next_hops: Vec<NextHop>, groups: Vec<Group> },
@@ -133,7 +133,8 @@ impl Ipv4 {
     }
 
     /// Returns the index of the next hop for the longest prefix that covers `address` (in host byte
-    /// order). The search uses the table of the reference implementation instead of the image.
+    /// order). The search uses the table of the reference implementation instead of the kernel's
+    /// table.
     pub fn lookup_ref(&self, address: u32) -> Option<u32> {
         self.with_reference(|reference| reference.prefixes.lookup(address))
     }

@@ -1,4 +1,5 @@
-//! Reference implementation of IPv4 forwarding, written from RFC 1812.
+//! Reference implementation of IPv4 forwarding, written from RFC 1812. It searches maps for the
+//! longest prefix, while the kernel uses a DIR-24-8 table.
 //!
 //! It searches a map for the longest prefix, while the kernel uses a DIR-24-8 table. It parses
 //! headers with the views of `godwit-wire` instead of fixed offsets.
@@ -15,7 +16,7 @@ use super::{
 use crate::routes::Address;
 use crate::routing::NextHop;
 
-/// Next hop of each route. There is one map per prefix length, whose keys are the prefixes.
+/// Next hop of each route. There is one map per prefix length, from the prefix to its next hop.
 #[derive(Debug)]
 pub(super) struct Prefixes([BTreeMap<u32, u32>; 33]);
 
@@ -113,8 +114,9 @@ fn network_header(frame: &[u8]) -> Result<Option<usize>, ()> {
     Ok((inner == ethertype::IPV4).then_some(header))
 }
 
-/// Returns whether the address must not be the source of a packet (RFC 1812, sections 4.2.2.11 and
-/// 5.3.7).
+/// Returns whether a packet must not have this source address (RFC 1812, sections 4.2.2.11 and
+/// 5.3.7). The function rejects "this network" (0/8), loopback (127/8), multicast (224/4) and class
+/// E (240/4), which includes the limited broadcast address.
 ///
 /// The function rejects "this network" (0/8), loopback (127/8), multicast (224/4) and class E
 /// (240/4), which includes the limited broadcast address.

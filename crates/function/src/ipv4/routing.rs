@@ -1,4 +1,4 @@
-//! Route changes at run time, by an implementation of the trait [`Routing`] for `ipv4`.
+//! Implementation of [`Routing`] for `ipv4`, through which routes change at run time.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{MutexGuard, PoisonError};
@@ -68,8 +68,8 @@ impl Ipv4 {
     }
 }
 
-/// Stores a next hop at `index`. If the index lies beyond the end, the gap is filled with
-/// blackholes, which no route refers to.
+/// Stores a next hop at `index`. If the index lies beyond the end, the gap is filled with blackhole
+/// entries, which no route uses.
 fn put(next_hops: &mut Vec<NextHop>, index: u32, next_hop: NextHop) {
     let index = index as usize;
     if next_hops.len() <= index {

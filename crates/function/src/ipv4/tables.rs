@@ -1,12 +1,12 @@
-//! Table image of IPv4 routes in the DIR-24-8 layout (Gupta, Lin, McKeown, "Routing Lookups in
-//! Hardware at Memory Access Speeds", INFOCOM 1998, section III).
+//! Tables of IPv4 routes in the DIR-24-8 layout (Gupta, Lin, McKeown, "Routing Lookups in Hardware
+//! at Memory Access Speeds", INFOCOM 1998, section III):
 //!
 //! ```text
 //! 0        64           tbl24_offset              tbl8_offset
 //! | header | next hops  | 2^24 entries: by /24    | groups of 256 entries: by last octet |
 //! ```
 //!
-//! The image has spare room for next hops and groups, which `changes.rs` fills while packets flow.
+//! There is spare room for next hops and groups, which `changes.rs` fills while packets flow.
 
 use godwit_kernels::image::{
     ALIGNMENT_BYTES, IPV4_HOP_BLACKHOLE, IPV4_HOP_LOCAL, IPV4_HOP_UNREACHABLE, IPV4_HOP_UNRESOLVED, IPV4_MAGIC,
@@ -31,8 +31,8 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Computes the layout of an image. The initial contents determine the width of its entries.
-    /// Spare capacity is reduced if it would need wider entries.
+    /// Computes the layout of the tables. The initial contents determine the size of an entry.
+    /// Spare capacity is reduced if it would require larger entries.
     fn new(next_hops: usize, groups: usize, spare: Spare) -> Self {
         let narrow = next_hops <= NARROW.0 && groups <= NARROW.1;
         let (next_hops_max, groups_max) = if narrow { NARROW } else { WIDE };
@@ -61,11 +61,12 @@ impl Layout {
     }
 }
 
-/// Memory per route for sort keys, intervals and groups while an image is built, in bytes.
+/// Memory per route in bytes that the construction of the tables needs for sort keys, intervals and
+/// groups.
 const BUILD_BYTES_PER_ROUTE: usize = 48;
 
-/// Builds the table image. Returns the image, its layout and its groups (256 entries each, for
-/// prefixes longer than /24).
+/// Builds the tables. Returns the tables, their layout and their groups of 256 entries for prefixes
+/// longer than /24.
 ///
 /// # Errors
 /// Returns [`Error::Memory`] if the machine has too little memory. Returns [`Error::Value`] if
@@ -76,8 +77,8 @@ pub(super) fn image(
     spare: Spare,
 ) -> Result<(Memory, Layout, Vec<Group>), Error> {
     check_count(routes.len())?;
-    // This allocation checks that enough memory is available to build the image. Later allocations
-    // cannot report an error.
+    // This allocation checks that enough memory is available, because later allocations cannot
+    // report an error.
     drop(Memory::new(routes.len() * BUILD_BYTES_PER_ROUTE, "building the routes of an ipv4 function")?);
     let built = Built::new(routes);
     let layout = Layout::new(next_hops.len(), built.groups(), spare);

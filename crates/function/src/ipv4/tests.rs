@@ -111,7 +111,7 @@ fn the_reverse_path_filter_looks_up_the_source() {
         packet.splice(12..12, [0x81, 0, 0, 9]);
         assert_eq!(testing::prepare_one(&*filtered, 1, &packet), strict, "{source:?} with a tag");
     }
-    // Only port a is filtered, so the filter drops the packet there and lets it pass at port b.
+    // Only port a is filtered. The packet is therefore dropped there, but passes at port b.
     let filtered = function(&format!("reverse_path = {{ a = \"strict\" }}\n{ROUTES}"));
     let packet = frame([10, 0, 0, 1], [10, 0, 0, 9], 9);
     assert_eq!(testing::prepare_one(&*filtered, 0, &packet), refused);
@@ -331,9 +331,8 @@ fn entries_grow_with_the_number_of_next_hops() {
 
 #[test]
 fn entries_grow_with_the_number_of_groups() {
-    // Each block of 256 addresses has a different pair of next hops for its first two addresses.
-    // The first address has one of 200 next hops, and the second address has one of 200 further
-    // next hops.
+    // Each /24 block has a different pair of next hops for its first two addresses. The first
+    // address has one of 200 next hops, and the second address has one of 200 other next hops.
     for (count, width) in [(0x8000, 2), (0x8001, 4)] {
         let host = |block: u32, octet, next_hop| route(block << 8 | octet, 32, next_hop);
         let routes = (0..count).flat_map(|block| [host(block, 0, block / 200), host(block, 1, 200 + block % 200)]);
@@ -365,8 +364,8 @@ fn rejects_more_routes_than_the_maximum() {
     assert!(error.to_string().contains("67108864"), "{error}");
 }
 
-/// Generates routes with few different addresses and all prefix lengths. Many of their prefixes
-/// therefore contain, touch or equal each other.
+/// Generates routes with few different addresses and all prefix lengths, so that many prefixes
+/// contain, touch or equal each other.
 fn crowded_routes() -> impl Strategy<Value = Vec<Route>> {
     let address = prop_oneof![
         any::<u32>(),
@@ -401,7 +400,7 @@ fn resolves_the_route_file_relative_to_the_configuration() {
     assert!(error.to_string().starts_with("/nonexistent/r.txt: "), "{error}");
 }
 
-/// Engine that processes no packets. It counts waits, and can refuse changes of the image.
+/// Engine that processes no packets. It counts waits, and can refuse changes of the tables.
 #[derive(Default)]
 struct Idle {
     waits: std::cell::Cell<usize>,
@@ -422,7 +421,7 @@ impl Running for Idle {
     }
 }
 
-/// Returns a change that adds `route` if `is_there` is `true`, and that removes `route` otherwise.
+/// Returns a route change. It adds `route` if `is_there` is `true`, and removes `route` otherwise.
 fn to(route: Route, is_there: bool) -> RouteChange {
     let prefix = Prefix::of(std::net::Ipv4Addr::from_bits(route.prefix).into(), route.length).unwrap();
     RouteChange { prefix, next_hop: is_there.then_some(route.next_hop) }
@@ -443,7 +442,7 @@ proptest! {
         let function = Ipv4::with_room(start.clone(), hops, Vec::new(), room).unwrap();
         prop_assert_eq!(function.layout.table.entry_bytes, if wide { 4 } else { 2 });
         let running = Idle::default();
-        // This lookup creates the table of `ref`, so that the changes below must update it.
+        // This lookup creates the table of `ref`. The changes below must then update this table.
         function.lookup_ref(0);
         let mut oracle = std::collections::BTreeMap::new();
         for route in start {

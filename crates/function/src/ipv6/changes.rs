@@ -29,15 +29,15 @@ use super::{Route, walk};
 use crate::routing::{NextHops, Unchanged};
 use crate::{Error, Running};
 
-/// Number of route changes that are published together. A larger batch shares more work, and a
-/// smaller batch takes effect sooner.
+/// Number of route changes that take effect together. A larger number shares more work, and a
+/// smaller number makes changes take effect sooner.
 const TRANSACTION_CHANGES: usize = 8192;
-/// Maximum gap between two changed ranges of the table image, in bytes. Ranges with a smaller gap
-/// are copied to the devices in one transfer.
+/// Maximum gap between two changed ranges of the tables, in bytes. Ranges with a smaller gap are
+/// copied to the devices in one transfer.
 const GAP_BYTES: usize = 4096;
 
-/// Change of one route, which consists of a prefix, its length and the index of its next hop. The
-/// index `None` removes the route.
+/// Change of one route: the prefix, its length and the index of its next hop. The index `None`
+/// removes the route.
 pub(super) type Change = (u128, u8, Option<u32>);
 
 /// State for changes to routes and next hops.
@@ -46,21 +46,21 @@ pub(super) struct Changer {
     image: Arc<Image>,
     layout: Layout,
     rib: Rib,
-    /// Next hop of the longest route that covers all addresses of a root table entry, for each
-    /// entry.
+    /// For each entry of the root table, the next hop of the longest route that covers all
+    /// addresses of the entry.
     covering: Vec<u32>,
     lines: Lines,
-    /// Runs of lines that no entry refers to. Packets in flight may still read these lines, so they
-    /// are not reused yet.
+    /// Groups of lines that no entry refers to. They are not reused yet, because packets in flight
+    /// may still read them.
     retired: Vec<Run>,
     pub(super) next_hops: NextHops,
     /// Number of routes that use each next hop.
     uses: Vec<u32>,
-    /// Changed ranges of the image that are not copied to the devices yet.
+    /// Changed ranges of the tables that are not copied to the devices yet.
     unsent: Vec<Range<usize>>,
 }
 
-/// Writer that stores lookup structures in the free lines of an image that kernels already read.
+/// Writer that stores lookup structures in free lines of the tables while kernels read other lines.
 struct FreeLineWriter<'a> {
     image: &'a Image,
     layout: &'a Layout,
@@ -124,7 +124,7 @@ impl Changer {
                     done += sound;
                     size = TRANSACTION_CHANGES.min(2 * size);
                 }
-                // The image has too little room for the batch, so the loop tries half of it.
+                // The tables have too little room for the batch, so the loop tries half of it.
                 Ok(false) if sound > 1 => size = sound / 2,
                 Ok(false) => {
                     let message = format!(
@@ -139,8 +139,8 @@ impl Changer {
         Ok(())
     }
 
-    /// Applies either all of the route changes or none of them. Returns `false` if the image has
-    /// too few free lines for all of them.
+    /// Applies either all of the route changes or none of them. Returns `false` if there are too
+    /// few free lines for all changes.
     fn transaction(
         &mut self,
         changes: &[Change],
@@ -177,8 +177,8 @@ impl Changer {
         }
         self.publish(&entries);
         applied(changes);
-        // The route changes are in effect even if their copy to a device fails. The device then
-        // receives them with the next batch of changes.
+        // The route changes are in effect even if the copy to a device fails. The device then
+        // receives these changes with the next batch.
         self.send_again(running).map(|()| true)
     }
 
@@ -201,7 +201,9 @@ impl Changer {
         }
     }
 
-    /// Builds the lookup structures below the affected entries of the root table (step 2).
+    /// Builds the lookup structures below the affected entries of the root table (step 2). For each
+    /// entry, returns its index, its new value, and the next hop of the longest route that covers
+    /// the entry. Also returns the lines that the lookup structures occupy.
     ///
     /// For each entry, returns its index, its new value, and the next hop of the longest route that
     /// covers it. Also returns the lines that the structures occupy.
@@ -234,8 +236,8 @@ impl Changer {
         slots.extend(outsides.iter().map(|&(slot, _)| slot));
         slots.sort_unstable();
         slots.dedup();
-        // The lists `slots` and `outsides` are both sorted, and an entry of the root table may
-        // occur in both.
+        // The lists `slots` and `outsides` are both sorted. An entry of the root table may occur in
+        // both lists.
         let mut outsides = outsides.into_iter().peekable();
         let mut outside_of = |slot: u32| {
             let now = outsides.next_if(|&(changed, _)| changed == slot);
@@ -244,9 +246,8 @@ impl Changer {
         let (image, layout) = (&*self.image, &self.layout);
         let mut writer = FreeLineWriter { image, layout, lines: &mut self.lines, taken: Vec::new() };
         let mut entries = Vec::with_capacity(slots.len());
-        // A short prefix affects many entries of the root table, most of which have no longer
-        // routes inside them. Entries below this index contain no longer routes, so they need no
-        // search.
+        // A short prefix affects many entries of the root table. Entries below this index contain
+        // no longer routes, so they need no search.
         let mut bare_until = 0;
         for slot in slots {
             let outside = outside_of(slot);
@@ -293,8 +294,8 @@ impl Changer {
         self.unsent.extend(merge(changed));
     }
 
-    /// Copies all changed ranges of the image to the devices. If a copy fails, the ranges are
-    /// copied again later.
+    /// Copies all changed ranges of the tables to the devices. If the copy fails, the next call
+    /// repeats it.
     pub(super) fn send_again(&mut self, running: &dyn Running) -> Result<(), Error> {
         self.next_hops.send_again(running)?;
         while let Some(range) = self.unsent.last() {

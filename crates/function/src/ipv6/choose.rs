@@ -1,4 +1,4 @@
-//! Choice of the faster lookup structure, by a measurement on this machine.
+//! Measures both lookup structures on this machine, and chooses the faster one.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -9,15 +9,15 @@ use super::tables::Built;
 use super::walk::Table;
 use crate::routes::Address;
 
-/// Number of addresses that each round of the measurement looks up. The lookups read more memory
-/// than a small cache holds, so the measurement includes cache misses.
+/// Number of addresses that each measurement looks up. The lookups read more memory than a small
+/// cache holds, so the measurement includes cache misses.
 const ADDRESSES: usize = 1 << 14;
-/// Number of times that each table is measured. Only the shortest time counts, because other load
+/// Number of times that each table is measured. Only the shortest time counts, because other work
 /// on the machine can only increase the times.
 const ROUNDS: usize = 5;
 
-/// Measures two tables with the same routes and returns the faster one. The measurements of the
-/// tables alternate, so that other load on the machine affects both tables.
+/// Measures two tables with the same routes and returns the faster one. The measurements alternate
+/// between the tables, so that other work on the machine affects both.
 pub(super) fn faster(trie: Built, hash: Built, rib: &Rib) -> Built {
     let addresses = addresses(rib);
     let mut fastest = [Duration::MAX; 2];
@@ -37,8 +37,8 @@ fn round(table: &Table<&[u8]>, addresses: &[u128]) -> Duration {
     started.elapsed()
 }
 
-/// Returns test addresses in random order. It picks evenly spaced routes, and one random address in
-/// each of them.
+/// Returns test addresses in random order. Each address is a random address of one of several
+/// evenly spaced routes.
 fn addresses(rib: &Rib) -> Vec<u128> {
     let step = (rib.len() / ADDRESSES).max(1);
     let mut state = 1u64;

@@ -19,13 +19,13 @@ pub struct Config {
     routes: Option<PathBuf>,
     /// Next hop of the routes that name no next hop.
     default_next_hop: Option<Spanned<String>>,
-    /// Routes in the configuration. They come after the routes of the file.
+    /// Routes in the configuration. They are added after the routes of the file.
     #[serde(default)]
     route: Vec<RouteConfig>,
     /// Named next hops, which routes refer to by their names.
     #[serde(default)]
     next_hop: Vec<NextHopConfig>,
-    /// Source of the routes that the function tracks, which is the kernel or a routing daemon.
+    /// Source of routes that the function follows: the kernel or a routing daemon.
     follow: Option<KernelRoutesConfig>,
     /// Lookup structure of the table.
     lookup: Option<Spanned<String>>,
@@ -37,8 +37,8 @@ pub struct Config {
     reverse_path: Option<ReversePathConfig>,
 }
 
-/// Maximum of the configurable spare capacity for next hops, and of that for lines. It is the
-/// number of different indices that a table entry can hold.
+/// Maximum of each configurable spare capacity, for next hops and for lines. It is the number of
+/// different indices that a table entry can hold.
 const SPARE_MAX: usize = 1 << 23;
 
 impl Config {

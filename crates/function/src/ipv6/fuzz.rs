@@ -1,5 +1,4 @@
-//! Entry points for fuzz targets, and a function through which the targets pass fuzzed frames. The
-//! entry points panic if an invariant is violated.
+//! Entry points for fuzz targets. They panic if an invariant is violated.
 
 use std::sync::Arc;
 
@@ -13,18 +12,18 @@ use crate::Function;
 use crate::routes::Address;
 use crate::routing::NextHop;
 
-/// Encoded length of a route, in bytes. The encoding consists of the prefix in network byte order,
+/// Length of an encoded route, in bytes. The encoding consists of the prefix in network byte order,
 /// its length and its next hop.
 const ROUTE_BYTES: usize = 18;
 /// Maximum number of routes that one fuzz input encodes. More routes cost time without finding more
 /// errors.
 const ROUTES_MAX: usize = 64;
 const NEXT_HOPS: u8 = 8;
-/// Number of address bits that select an entry of the root table. The table is small, because a
-/// table of 4 MiB, as in production, would slow the fuzzing down.
+/// Number of address bits that select an entry of the root table. The root table is small, because
+/// a table of 4 MiB would slow the fuzzing down.
 const ROOT_BITS: u32 = 16;
 
-/// Returns a forwarding function with a few routes, which use next hops of each kind. No route
+/// Returns a forwarding function with a few routes, which use all kinds of next hops. No route
 /// covers addresses that begin with the byte 0x24.
 pub fn function(form: Form) -> Arc<dyn Function> {
     let (destination, source) = (MacAddress([2, 0, 0, 0, 0, 1]), MacAddress([2, 0, 0, 0, 0, 2]));

@@ -19,14 +19,13 @@ use super::Route;
 use super::tables::{Full, Writer, leaf};
 use crate::routes::Address;
 
-/// Maximum number of lengths in a rope (the sequence of prefix lengths to try).
+/// Maximum number of prefix lengths that a lookup tries.
 const ROPE_MAX: usize = 8;
-/// Number of hash seeds that are tried for a table of the same size. If records do not fit with any
-/// seed, the table is enlarged.
+/// Number of hash seeds that are tried before the table is enlarged.
 const SEEDS: usize = 4;
 
-/// Key of a hash table. It is the upper or lower half of a route's prefix, with the entry that a
-/// lookup finds for it.
+/// Key of a hash table: the upper or lower half of a route's prefix. The key leads to the entry
+/// that a lookup returns.
 #[derive(Clone, Copy, Debug)]
 struct Key {
     prefix: u64,
@@ -43,7 +42,7 @@ struct Record {
 }
 
 /// Builds the hash tables for `routes`, which must be sorted. Returns the entry that refers to the
-/// hash tables.
+/// hash tables. `outside` is the next hop of the longest route that covers all `routes`.
 ///
 /// `outside` is the next hop of the longest route that covers all of `routes`.
 pub(super) fn build(routes: &[Route], outside: u32, writer: &mut dyn Writer) -> Result<u32, Full> {
@@ -75,8 +74,8 @@ pub(super) fn build(routes: &[Route], outside: u32, writer: &mut dyn Writer) -> 
         let mut bytes = [0; IPV6_LINE_BYTES];
         bytes[..4].copy_from_slice(&entry.to_le_bytes());
         writer.write(line, &bytes);
-        // The /64 has longer routes inside it. The entry that leads to these routes replaces the
-        // entry of a route to the /64 itself.
+        // This /64 prefix has longer routes inside it. The entry that leads to these routes
+        // replaces the entry of a route to the /64 prefix itself.
         if keys.last().is_some_and(|last| (last.prefix, last.length) == (high, 64)) {
             keys.pop();
         }
@@ -85,7 +84,7 @@ pub(super) fn build(routes: &[Route], outside: u32, writer: &mut dyn Writer) -> 
     table(&keys, leaf(outside), writer)
 }
 
-/// Builds one hash table for sorted keys. Returns the entry that refers to the table.
+/// Builds a hash table for sorted keys. Returns the entry that refers to this table.
 fn table(keys: &[Key], outside: u32, writer: &mut dyn Writer) -> Result<u32, Full> {
     if keys.is_empty() {
         return Ok(outside);
@@ -115,8 +114,8 @@ fn table(keys: &[Key], outside: u32, writer: &mut dyn Writer) -> Result<u32, Ful
     Ok(IPV6_TABLE | first)
 }
 
-/// Returns the rope (the sequence of prefix lengths to try) for sorted keys. Appends the records
-/// that a lookup with this rope needs to `records`.
+/// Returns the sequence of prefix lengths that a lookup tries for sorted keys. Appends the records
+/// that such a lookup needs to `records`.
 fn rope(mut keys: Vec<Key>, outside: u32, records: &mut Vec<Record>) -> u64 {
     let mut rope = 0;
     let mut tried = 0;
@@ -155,8 +154,8 @@ fn rope(mut keys: Vec<Key>, outside: u32, records: &mut Vec<Record>) -> u64 {
     rope
 }
 
-/// Returns the prefix length to try next. It is the median length of the keys, or a shorter length
-/// if the remaining shorter lengths would otherwise not fit into the rope.
+/// Returns the prefix length to try next. This is the median length of the keys, or a shorter
+/// length if too many shorter lengths would otherwise remain.
 fn pivot(keys: &[Key], tried: usize) -> u8 {
     let mut counts = [0usize; 65];
     keys.iter().for_each(|key| counts[usize::from(key.length)] += 1);

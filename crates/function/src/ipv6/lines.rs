@@ -11,13 +11,13 @@ pub(super) struct Run {
     pub(super) count: u32,
 }
 
-/// Allocator for the lines (64 bytes each) of an image. The lines from index `next` on have never
-/// been in use. Some of the lines before this index are free again.
+/// Allocator for lines of 64 bytes. The lines from index `next` on have never been in use. Some of
+/// the lines before this index are free again.
 #[derive(Debug)]
 pub(super) struct Lines {
     next: u32,
     end: u32,
-    /// First lines of all free runs, grouped by the length of the run.
+    /// First lines of all free line sequences, grouped by the length of the sequence.
     free: BTreeMap<u32, Vec<u32>>,
     free_count: usize,
 }
@@ -28,8 +28,7 @@ impl Lines {
         Self { next: 0, end: count.min(IPV6_LINES_MAX) as u32, free: BTreeMap::new(), free_count: 0 }
     }
 
-    /// Returns the number of lines that have ever been in use. These are the first lines of the
-    /// image, and all later lines are zero.
+    /// Returns the number of lines that have ever been in use. All later lines are zero.
     pub(super) fn touched(&self) -> usize {
         self.next as usize
     }
@@ -46,7 +45,7 @@ impl Lines {
     }
 
     /// Allocates `count` consecutive lines and returns the index of the first one. Returns `None`
-    /// if no run of free lines is long enough.
+    /// if no sequence of free lines is long enough.
     pub(super) fn take(&mut self, count: u32) -> Option<u32> {
         if let Some(first) = self.take_free(count) {
             return Some(first);
@@ -60,8 +59,8 @@ impl Lines {
         self.take_free(count)
     }
 
-    /// Allocates lines from the shortest free run that is long enough. The rest of the run stays
-    /// free.
+    /// Allocates lines from the shortest free sequence that is long enough. The rest of this
+    /// sequence stays free.
     fn take_free(&mut self, count: u32) -> Option<u32> {
         let (&length, firsts) = self.free.range_mut(count..).next()?;
         let first = firsts.pop()?;
@@ -102,7 +101,7 @@ impl Lines {
             };
         }
         match joined {
-            // A free run that ends where the never used lines begin becomes part of them.
+            // A free sequence that ends where the never used lines begin becomes part of them.
             Some(last) if last.first + last.count == self.next => self.next = last.first,
             last => last.into_iter().for_each(|last| self.give(last)),
         }

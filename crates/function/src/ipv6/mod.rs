@@ -30,11 +30,11 @@ use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Running};
 
 pub use config::Config;
 
-/// Declarations in `kernels/ipv6/ipv6.h`: the contract of the function, its verdicts and its drop
+/// Declarations from `kernels/ipv6/ipv6.h`: properties of the function, its verdicts and its drop
 /// reasons.
 pub use godwit_kernels::declared::ipv6::*;
 
-/// Registration of the function kind `ipv6`, with its contract and its constructor.
+/// Registration of the function kind `ipv6`.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
 /// Route to an IPv6 prefix of length 0 to 128.
@@ -49,7 +49,7 @@ pub enum Form {
     Hash,
 }
 
-/// Extra capacity of the table, beyond the capacity for the initial routes and next hops.
+/// Capacity of the table in addition to the initial routes and next hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spare {
     /// Number of next hops.
@@ -76,8 +76,8 @@ pub struct Ipv6 {
     /// Names of the configured next hops, by index.
     names: Vec<String>,
     changer: Mutex<changes::Changer>,
-    /// Table of the reference implementation `ref`. It is created when `ref` first runs. A thread
-    /// that needs both locks takes `changer` first.
+    /// Table of the reference implementation `ref`, which is created when `ref` first runs. A
+    /// thread that needs both locks takes `changer` first.
     reference: RwLock<Option<Reference>>,
     kernel_routes: Option<KernelRoutes>,
     resolver: Option<Resolver>,
@@ -165,14 +165,13 @@ impl Ipv6 {
         self.layout.form
     }
 
-    /// Returns the number of bytes of the table image that are in use. The rest of the image is
-    /// spare capacity.
+    /// Returns the number of bytes of the tables that are in use. The rest is spare capacity.
     pub fn bytes_used(&self) -> usize {
         self.layout.line(self.changer().lines_used() as u32)
     }
 
-    /// Looks up an address in a copy of the table image, as a kernel does. Returns the index of the
-    /// next hop.
+    /// Looks up an address in a copy of the tables, as a kernel does. Returns the index of the next
+    /// hop.
     #[cfg(test)]
     fn lookup_image(&self, image: &[u8], address: u128) -> Option<u32> {
         let (root, lines) =
@@ -182,7 +181,8 @@ impl Ipv6 {
     }
 
     /// Returns the index of the next hop for the longest prefix that covers `address` (in host byte
-    /// order). The search uses the table of the reference implementation instead of the image.
+    /// order). The search uses the table of the reference implementation instead of the kernel's
+    /// tables.
     pub fn lookup_ref(&self, address: u128) -> Option<u32> {
         self.with_reference(|reference| reference.prefixes.lookup(address))
     }

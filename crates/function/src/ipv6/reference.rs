@@ -1,7 +1,7 @@
 //! Reference implementation of IPv6 forwarding, written from RFC 8200, RFC 4291 and RFC 4007.
 //!
-//! It searches maps for the longest prefix. It reads headers through the views of `godwit-wire` and
-//! the types of the standard library, while the kernel uses offsets and masks.
+//! It searches maps for the longest prefix. It reads headers through types of `godwit-wire` and the
+//! standard library, while the kernel uses offsets and masks.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -20,7 +20,7 @@ use crate::routing::NextHop;
 /// Number of bytes of a hop-by-hop options header that are processed. Later options are ignored.
 const OPTION_BYTES: usize = 64;
 
-/// Next hop of each route. There is one map per prefix length, whose keys are the prefixes.
+/// Next hop of each route. There is one map per prefix length, from the prefix to its next hop.
 #[derive(Debug)]
 pub(super) struct Prefixes(Vec<BTreeMap<u128, u32>>);
 
@@ -166,7 +166,7 @@ fn hop_by_hop(payload: &[u8]) -> Option<Outcome> {
         match kind >> 6 {
             0b00 => {}
             0b01 => return Some(Outcome::drop(DROP_OPTION)),
-            // If the two action bits of an option are 11, the router sends an ICMP error unless the
+            // If both action bits of an option are 1, the router sends an ICMP error unless the
             // destination is multicast. Packets to multicast destinations were handled above.
             _ => {
                 let value = (godwit_wire::ipv6::HEADER_BYTES + at) as u32;

@@ -1,4 +1,4 @@
-//! Route changes at run time, by an implementation of the trait [`Routing`] for `ipv6`.
+//! Implementation of [`Routing`] for `ipv6`, through which routes change at run time.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{MutexGuard, PoisonError};
@@ -39,8 +39,8 @@ impl Ipv6 {
     }
 }
 
-/// Stores a next hop at `index`. If the index lies beyond the end, the gap is filled with
-/// blackholes, which no route refers to.
+/// Stores a next hop at `index`. If the index lies beyond the end, the gap is filled with blackhole
+/// entries, which no route uses.
 fn put(next_hops: &mut Vec<NextHop>, index: u32, next_hop: NextHop) {
     let index = index as usize;
     if next_hops.len() <= index {

@@ -35,8 +35,10 @@ pub(super) const ROOT_BITS: u32 = 20;
 /// Maximum number of next hops in a table.
 pub(super) const NEXT_HOPS_MAX: usize = IPV6_NONE as usize;
 
-/// Number of lines of 64 bytes with which changes can add 200,000 routes to an empty table. The
-/// number suffices for both kinds of lookup structure, and for the lines that the changes replace.
+/// Number of 64-byte lines with which changes can add 200,000 routes to an empty table. The number
+/// suffices for both kinds of lookup structure, and for the lines that the changes replace. The
+/// lines take 32 MiB of address space on the host, but only written lines take memory. A device
+/// with separate memory allocates all lines.
 ///
 /// The lines take 32 MiB of address space on the host, but only written lines take memory. A device
 /// with its own memory allocates all lines.
@@ -48,7 +50,7 @@ pub(super) struct Full;
 
 /// Destination to which a builder writes new lines.
 pub(super) trait Writer {
-    /// Takes a run of `count` free lines. Returns the index of the first line.
+    /// Takes `count` consecutive free lines. Returns the index of the first line.
     fn take(&mut self, count: u32) -> Result<u32, Full>;
 
     /// Writes `bytes` to the lines from `line` on.
@@ -115,7 +117,7 @@ impl Layout {
     }
 }
 
-/// Root table and lines of a new table, before they are copied to an image.
+/// Root table and lines of new tables, before they are copied to their final memory.
 #[derive(Debug)]
 pub(super) struct Built {
     pub(super) form: Form,
@@ -138,7 +140,8 @@ impl Writer for Built {
 }
 
 impl Built {
-    /// Builds a table of all routes. The first `root_bits` bits of an address index its root table.
+    /// Builds the tables for all routes. The first `root_bits` bits of an address are the index
+    /// into the root table.
     pub(super) fn new(form: Form, rib: &Rib, root_bits: u32) -> Result<Self, Full> {
         let covering = covering(rib, root_bits, 0, 1 << root_bits);
         let root = covering.iter().flat_map(|next_hop| leaf(*next_hop).to_le_bytes()).collect();
@@ -158,13 +161,13 @@ impl Built {
         walk::Table { form: self.form, root_bits: self.root_bits, root: &self.root, lines: &self.bytes }
     }
 
-    /// Creates the image with spare capacity for next hops and lines. Returns the image, its layout
-    /// and the allocator of its lines.
+    /// Creates the final tables with spare capacity for next hops and lines. Returns the tables,
+    /// their layout and the allocator of their lines.
     pub(super) fn image(mut self, next_hops: &[Ipv6NextHop], spare: Spare) -> Result<(Memory, Layout, Lines), Error> {
         let used = self.lines.touched();
-        // There are by default as many spare lines as lines in use, because changes write new lines
-        // before they free old ones. A small table gets enough spare lines for a full table from a
-        // routing daemon.
+        // The default number of spare lines is the number of lines in use, because changes write
+        // new lines before they free old ones. A small table gets enough spare lines for a full
+        // table from a routing daemon.
         let spare_lines = spare.lines.unwrap_or(used.max(FULL_TABLE_LINES));
         let lines = used.saturating_add(spare_lines).min(IPV6_LINES_MAX);
         let room = next_hops.len().saturating_add(spare.next_hops).min(NEXT_HOPS_MAX);
@@ -208,8 +211,8 @@ pub(super) fn record_of(next_hop: &NextHop) -> Ipv6NextHop {
     }
 }
 
-/// Returns the next hops for `count` entries of the root table. The next hop of an entry is that of
-/// the longest route that covers all its addresses.
+/// Returns a next hop for each of `count` entries of the root table. It belongs to the longest
+/// route that covers all addresses of the entry.
 pub(super) fn covering(rib: &Rib, root_bits: u32, first: u32, count: usize) -> Vec<u32> {
     let start = u128::from(first) << (128 - root_bits);
     let (first, end) = (u64::from(first), u64::from(first) + count as u64);
@@ -223,7 +226,7 @@ pub(super) fn covering(rib: &Rib, root_bits: u32, first: u32, count: usize) -> V
         }
     };
     // The routes that begin before `start` are handled first. A shorter route thus comes before the
-    // longer routes inside it, which overwrite its next hop.
+    // longer routes inside it, whose next hops overwrite the shorter route's next hop.
     rib.around(start, root_bits as u8).for_each(&mut cover);
     rib.from(start).take_while(|route| slot_of(route) < end).for_each(cover);
     slots
@@ -232,8 +235,8 @@ pub(super) fn covering(rib: &Rib, root_bits: u32, first: u32, count: usize) -> V
 /// Builds the lookup structure below an entry of the root table. Returns the new value of the
 /// entry.
 ///
-/// `routes` are the sorted routes that begin in the entry's address range and are longer than the
-/// root's bits. `outside` is the next hop of the route that covers the whole range.
+/// `routes` are the sorted routes inside the address range of this entry. `outside` is the next hop
+/// of the longest route that covers the whole range.
 pub(super) fn below(
     form: Form,
     root_bits: u32,

@@ -1,5 +1,5 @@
-//! Lookups on the CPU in the bytes of a table image, with the same steps as a kernel. The
-//! reverse-path filter, the choice of the lookup structure and tests use them.
+//! Lookups on the CPU with the same algorithm as a kernel. The reverse-path filter, the choice of
+//! the lookup structure and tests use them.
 
 use godwit_kernels::image::{
     IPV6_KEYS, IPV6_LEAF, IPV6_LINE_BYTES, IPV6_LOW, IPV6_NODE, IPV6_NONE, IPV6_PROBES, IPV6_TABLE, IPV6_WAYS, Ipv6Hash,
@@ -13,7 +13,7 @@ use super::lines::Run;
 /// Mask of the bits of an entry that hold its tag.
 const TAG: u32 = 3 << 30;
 
-/// Bytes of a table from which a lookup reads words. The argument `at` is the offset of a word in
+/// Memory of a table, from which a lookup reads words. The argument `at` is the offset of a word in
 /// bytes.
 pub(super) trait Words: Copy {
     fn u32(self, at: usize) -> u32;
@@ -67,7 +67,8 @@ fn line_offset(entry: u32) -> usize {
     line_of(entry) as usize * IPV6_LINE_BYTES
 }
 
-/// Returns the shift and the number of address bits (stride) of the node that an entry refers to.
+/// Returns the shift of the node that an entry refers to, and the number of address bits that this
+/// node consumes.
 fn node(entry: u32) -> (u32, u32) {
     (entry >> 24 & 62, 6 + (entry >> 22 & 6))
 }
@@ -132,7 +133,7 @@ impl<W: Words> Table<W> {
     }
 }
 
-/// Appends all runs of lines below an entry of the table to `runs`. `read` returns a word of a
+/// Appends all sequences of lines below an entry of the table to `runs`. `read` returns a word of a
 /// line.
 pub(super) fn runs(form: Form, entry: u32, read: &dyn Fn(u32, usize) -> u32, runs: &mut Vec<Run>) {
     let first = line_of(entry);

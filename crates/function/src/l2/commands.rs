@@ -55,8 +55,7 @@ fn vlan(object: &Value) -> Result<Option<u16>, Error> {
     vid.map_or_else(|| refuse("\"vlan\" must be a number from 1 to 4094"), |vid| Ok(Some(vid)))
 }
 
-/// Returns the VLAN that a request states for an Ethernet address, and the key of the address in
-/// the table. The default VLAN is 1.
+/// Returns the VLAN and the lookup key of an Ethernet address in a request. The default VLAN is 1.
 fn address(object: &Value) -> Result<(u16, u64), Error> {
     let vid = vlan(object)?.unwrap_or(1);
     Ok((vid, key(vid, macs::station(text(object, "mac")?).map_err(Error::in_command)?)))

@@ -107,8 +107,8 @@ impl Config {
         Ok(Limits { bucket_bits, ageing: (ageing_s > 0).then(|| Duration::from_secs(ageing_s)) })
     }
 
-    /// Adds the static addresses to the table, first the addresses of the file and then those of
-    /// the stanza.
+    /// Adds static addresses to the table, first the addresses of the file and then the addresses
+    /// of the configuration.
     pub(super) fn add_static(
         &self,
         switch: &Switch,

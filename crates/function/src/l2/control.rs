@@ -24,10 +24,10 @@ use super::{HOUSEKEEPING_INTERVAL, tables};
 use crate::tables::exact::{Waves, capacity_of};
 use crate::{Error, Running};
 
-/// Maximum gap between two changed words of the image, in bytes. Words with a smaller gap are
+/// Maximum gap between two changed words of the table, in bytes. Words with a smaller gap are
 /// copied to the devices in one transfer.
 const NEAR_BYTES: usize = 4096;
-/// Number of addresses that `learn_all` adds before it publishes them in the table image.
+/// Number of addresses that `learn_all` adds before it writes them to the kernel's table.
 const LEARNED_AT_ONCE: usize = 16_384;
 
 /// Number of times that the ageing process visits each slot of the table during one ageing time.
@@ -42,7 +42,7 @@ pub(super) struct Entry {
     pub(super) port: u8,
     pub(super) is_static: bool,
     pub(super) is_fresh: bool,
-    /// Time at which a worker last reported a frame from the address, or at which the ageing
+    /// Time of the last frame from the address that a worker reported, or time at which the ageing
     /// process last cleared `is_fresh`.
     pub(super) since: Duration,
 }
@@ -61,7 +61,7 @@ pub(super) struct Limits {
     pub(super) ageing: Option<Duration>,
 }
 
-/// Control side of the switch, which the module documentation describes.
+/// State of the switch outside the workers, which the module documentation describes.
 pub(super) struct Control {
     pub(super) switch: Arc<Switch>,
     pub(super) image: Arc<Image>,
@@ -97,25 +97,24 @@ impl Control {
         })
     }
 
-    /// Creates a queue for notices of source addresses. Returns the sending end, which belongs to a
-    /// worker.
+    /// Creates a queue in which a worker reports source addresses. Returns the sending end, which
+    /// belongs to the worker.
     pub(super) fn notice_sender(&mut self) -> NoticeSender {
         let (sender, receiver) = NoticeSender::new(Arc::clone(&self.shared));
         self.notices.push(receiver);
         sender
     }
 
-    /// Learns addresses from the notices of workers, ages entries, and publishes the changes in the
-    /// image.
+    /// Learns addresses from the reports of workers, ages entries, and writes the changes to the
+    /// kernel's table.
     pub(super) fn housekeeping(&mut self, now: Duration, running: &dyn Running) -> Result<(), Error> {
-        // An earlier call may have failed to publish its changes, so these changes are published
-        // first.
+        // An earlier call may have failed to write all changes, so these changes are written first.
         self.publish(Some(running))?;
         let entries = Arc::clone(&self.entries);
         {
             let mut entries = write(&entries);
             for worker in 0..self.notices.len() {
-                // The loop reads at most as many notices as the queue holds. It thus ends even if
+                // The loop reads at most as many reports as the queue holds. It thus ends even if
                 // the worker keeps sending.
                 for _ in 0..QUEUE {
                     let Ok(notice) = self.notices[worker].try_recv() else { break };
@@ -125,9 +124,8 @@ impl Control {
             self.age(&mut entries, now);
         }
         let published = self.publish(Some(running));
-        // A worker does not repeat a recent notice about a source address within a housekeeping
-        // round. It repeats the notice in a new round, because the address may not have been
-        // learned.
+        // A worker does not repeat a report about the same source address until the next
+        // housekeeping. It then repeats the report, because the address may not have been learned.
         self.shared.rounds.fetch_add(1, Ordering::Relaxed);
         published
     }
@@ -195,12 +193,13 @@ impl Control {
         }
     }
 
-    /// Visits the next slots of the table and ages their entries. The number of slots depends on
-    /// the time since the last call. All slots are visited within an eighth of the ageing time.
+    /// Visits the next part of the table and ages the entries there. The size of this part depends
+    /// on the time since the last call. The whole table is visited within an eighth of the ageing
+    /// time.
     fn age(&mut self, entries: &mut Entries, now: Duration) {
         let Some(ageing) = self.limits.ageing else { return };
-        // On the first call, only one housekeeping interval counts as passed. Otherwise, this call
-        // would visit all slots of a large table at once.
+        // The first call assumes that one housekeeping interval has passed. Otherwise, it would
+        // visit all entries of a large table at once.
         let passed = self
             .last_housekeeping
             .map_or(HOUSEKEEPING_INTERVAL, |last| now.saturating_sub(last).max(HOUSEKEEPING_INTERVAL));
@@ -223,12 +222,12 @@ impl Control {
         }
     }
 
-    /// Stores the pending waves in the image and copies them to the devices. Without an engine, no
-    /// lookup runs, so no wait between waves is needed.
+    /// Writes the pending changes to the kernel's table in groups, and copies them to the devices.
+    /// Without an engine, no lookup runs, so the groups need no waits between them.
     ///
     /// # Errors
     /// Returns an error if the copy to a device failed or a wait timed out. The next call continues
-    /// at the same wave.
+    /// at the same group of writes.
     pub(super) fn publish(&mut self, running: Option<&dyn Running>) -> Result<(), Error> {
         loop {
             let more = self.waves.len() > 1;
@@ -241,8 +240,8 @@ impl Control {
                     running.image_changed(range)?;
                 }
                 if more {
-                    // All lookups that began before this wave must end before the next wave is
-                    // stored.
+                    // All lookups that began before this group of writes must end before the next
+                    // group is written.
                     running.quiesce()?;
                 }
             }
@@ -354,13 +353,13 @@ fn write(entries: &RwLock<Entries>) -> RwLockWriteGuard<'_, Entries> {
     entries.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns whether the configured limit of a port allows the switch to learn one more address
-/// there.
+/// Returns whether the switch may learn one more address at a port, according to the port's
+/// configured limit.
 fn has_room(switch: &Switch, learned_at: &[u32], port: u8) -> bool {
     switch.port(port).is_some_and(|known| known.mac_limit.is_none_or(|limit| learned_at[usize::from(port)] < limit))
 }
 
-/// Returns byte ranges of the image that cover the words at `offsets`. The offsets must be sorted.
+/// Returns byte ranges that cover the words at `offsets`. The offsets must be sorted.
 fn ranges(offsets: impl Iterator<Item = usize>) -> Vec<Range<usize>> {
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for offset in offsets {

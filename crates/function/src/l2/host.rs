@@ -19,18 +19,18 @@ use crate::{HostHalf, Work};
 
 /// Number of notices that the queue of a worker has room for.
 pub(super) const QUEUE: usize = 4096;
-/// Number of recent notices that a worker remembers, so that it does not repeat them. It must be a
+/// Number of recent reports that a worker remembers, so that it does not repeat them. It must be a
 /// power of two.
 const RECENT: usize = 1024;
 
-/// Notice for the control side: a frame with the source address `key` arrived on `port`.
+/// Report of a worker that a frame with the source address `key` arrived on `port`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Notice {
     pub(super) key: u64,
     pub(super) port: u8,
 }
 
-/// State that workers share with the control side and with readers of counters.
+/// State that workers share with the housekeeping thread and with readers of counters.
 #[derive(Debug, Default)]
 pub(super) struct SharedState {
     /// Number of completed housekeeping rounds.
@@ -63,8 +63,8 @@ pub(super) fn count(counter: &AtomicU64, by: u64) {
 pub(super) struct NoticeSender {
     queue: SyncSender<Notice>,
     shared: Arc<SharedState>,
-    /// Recently sent notices, indexed by a hash of the address. Each one has the number of the
-    /// housekeeping round in which it was sent.
+    /// Recently sent reports, indexed by a hash of the address. Each entry holds the number of the
+    /// housekeeping after which it was sent.
     recent: Box<[(Notice, u32)]>,
     unheard: u64,
 }
@@ -88,8 +88,8 @@ impl NoticeSender {
             Ok(()) => *recent = (notice, round),
             Err(_) => {
                 self.unheard += 1;
-                // All workers share the published counter. It is updated only in steps, so that
-                // workers do not contend for its cache line when many notices are lost.
+                // All workers share one counter. Each worker updates it rarely, so that the workers
+                // do not contend for its cache line when many reports are lost.
                 if self.unheard.is_power_of_two() || self.unheard.is_multiple_of(1024) {
                     self.publish_unheard();
                 }

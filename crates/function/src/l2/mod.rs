@@ -39,7 +39,7 @@ use toml::de::DeTable;
 
 use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Running};
 
-/// Declarations in `kernels/l2/l2.h`: the contract of the function, its verdicts and its drop
+/// Declarations from `kernels/l2/l2.h`: properties of the function, its verdicts and its drop
 /// reasons.
 pub use godwit_kernels::declared::l2::*;
 
@@ -54,20 +54,19 @@ pub use macs::parse as parse_macs;
 /// Mask of all flags in [`Outcome::value`]. The remaining bits hold the VLAN identifier (VID).
 const FLAGS: u32 = 0xffff_0000;
 
-/// Interval at which the control side reads the notices that workers send about source addresses.
+/// Interval at which reports of workers about source addresses are read.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Registration of the function kind `l2`, with its contract and its constructor.
+/// Registration of the function kind `l2`.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
-/// Returns the key under which the table stores the address of a station in a VLAN: `VID << 48 |
-/// MAC`.
+/// Returns the lookup key for the address of a station in a VLAN: `VID << 48 | MAC`.
 pub fn key(vid: u16, mac: MacAddress) -> u64 {
     let [a, b, c, d, e, f] = mac.0;
     u64::from(vid) << 48 | u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
-/// Returns the VLAN identifier (VID) and the MAC address of a key.
+/// Returns the VLAN identifier (VID) and the MAC address in a lookup key.
 pub fn vid_and_mac(key: u64) -> (u16, MacAddress) {
     let [_, _, a, b, c, d, e, f] = key.to_be_bytes();
     ((key >> 48) as u16, MacAddress([a, b, c, d, e, f]))
@@ -79,7 +78,7 @@ pub struct L2 {
     image: Arc<Image>,
     /// Known addresses, which the reference implementation `ref` reads.
     entries: Arc<RwLock<Entries>>,
-    /// Counters of the switch. They can be read while the control side holds its lock.
+    /// Counters of the switch, which can be read without the lock of the switch's state.
     shared: Arc<SharedState>,
     control: Mutex<Control>,
     started: Instant,
@@ -105,8 +104,9 @@ impl L2 {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds pairs of an address (see [`key`]) and a port to the table, as if a frame from each
-    /// address had arrived at its port. Benchmarks and tests call this method before packets flow.
+    /// Adds addresses with their ports to the table, as if a frame from each address had arrived.
+    /// [`key`] describes the format of an address. Benchmarks and tests call this method before
+    /// packets flow.
     ///
     /// # Errors
     /// Returns [`Error::Command`] if the table has no room for all addresses.
@@ -114,18 +114,18 @@ impl L2 {
         self.control().learn_all(addresses, None)
     }
 
-    /// Returns the port of an address. The search uses the map of the control side instead of the
-    /// table image.
+    /// Returns the port of an address. The search uses the host's map instead of the kernel's
+    /// table.
     pub fn lookup_ref(&self, key: u64) -> Option<u8> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         entries.get(&key).map(|entry| entry.port)
     }
 }
 
-/// Builds the switch with its own type, so that the caller can use [`L2::learn_all`].
+/// Builds the switch as a value of type [`L2`], so that the caller can use [`L2::learn_all`].
 ///
 /// # Errors
-/// Returns an error if the stanza of the configuration is not valid.
+/// Returns an error if the configuration is not valid.
 pub fn build_switch(stanza: Spanned<DeTable<'_>>, context: &BuildContext<'_>) -> Result<L2, Error> {
     L2::new(&crate::config::read(stanza)?, context)
 }

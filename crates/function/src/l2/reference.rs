@@ -1,5 +1,5 @@
-//! Reference implementation of the switch, written from IEEE 802.1Q. It uses the header views of
-//! `godwit-wire` instead of offsets. It finds addresses in a map instead of the table image.
+//! Reference implementation of the switch, written from IEEE 802.1Q. It parses headers with
+//! `godwit-wire` instead of offsets. It finds addresses in a map instead of the kernel's table.
 
 use godwit_abi::{Descriptor, Outcome, PORT_FLOOD};
 use godwit_wire::{Ethernet, MacAddress, Vlan, ethertype};
@@ -24,7 +24,7 @@ pub(super) fn run_ref(buffer: &mut [u8], descriptor: &Descriptor, switch: &Switc
     };
     let ingress = descriptor.port;
     let Some(port) = switch.port(ingress) else { return Outcome::drop(DROP_PORT) };
-    // Untagged frames, and frames with the VLAN identifier 0, belong to the port's own VLAN (IEEE
+    // Frames without a tag or with the VLAN identifier 0 belong to the VLAN of the port (IEEE
     // 802.1Q, clause 6.9.1).
     let vid = match tag {
         Some(vid @ 1..) => port.is_trunk.then_some(vid),

@@ -39,7 +39,8 @@ struct Vlan {
 /// Ports and VLANs of the switch.
 #[derive(Debug)]
 pub(super) struct Switch {
-    /// Ports by number. The value is `None` for a port that does not belong to the switch.
+    /// The ports of the switch, indexed by port number. The value is `None` for a port that does
+    /// not belong to the switch.
     ports: Vec<Option<Port>>,
     vlans: Vec<Vlan>,
 }

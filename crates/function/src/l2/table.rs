@@ -1,5 +1,5 @@
-//! Address table of the control side. It is a table of [`crate::tables::exact`] whose keys are
-//! addresses. `kernels/l2/l2.h` shows the layout of an entry.
+//! Address table of the host, which is a table of [`crate::tables::exact`]. `kernels/l2/l2.h` shows
+//! the layout of an entry.
 
 use godwit_kernels::image::L2Image;
 
@@ -38,7 +38,7 @@ pub(super) struct Hash {
 }
 
 impl Hash {
-    /// Creates the hash of a table with secret random parameters from the operating system.
+    /// Creates a hash function with secret random parameters from the operating system.
     pub(super) fn random(bucket_bits: u32) -> Result<Self, Error> {
         Ok(Self::of(random()?, bucket_bits))
     }
@@ -86,8 +86,8 @@ impl Table {
         Some(self.hash.permutation.unmix(self.cuckoo.mixed(slot)?))
     }
 
-    /// Inserts a key that is not in the table. Returns the number of entries that were moved to
-    /// make room.
+    /// Inserts a lookup key that is not in the table. Returns the number of entries that were moved
+    /// to make room. Returns `None` and leaves the table unchanged if there is no room.
     ///
     /// Returns `None` if there is no room. The table is then unchanged.
     pub(super) fn insert(&mut self, key: u64, value: Value, waves: &mut Waves) -> Option<usize> {

@@ -1,4 +1,4 @@
-//! Table image of the switch, whose layout `kernels/l2/l2.h` shows.
+//! Table of the switch in the format that kernels read, which `kernels/l2/l2.h` shows.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ const VLANS_OFFSET: usize = PORTS_OFFSET + 256 * size_of::<L2Port>();
 const BUCKETS_OFFSET: usize = VLANS_OFFSET + VIDS as usize * size_of::<L2Vlan>();
 
 /// Range of possible table sizes, as the binary logarithm of the number of buckets. In a smaller
-/// table, an entry would have too few bits for the key.
+/// table, an entry would have too few bits to identify the address.
 pub(super) const BUCKET_BITS: Range<u32> = 8..29;
 
 /// Returns the binary logarithm of the number of buckets that `capacity` addresses need. Returns

@@ -1,4 +1,6 @@
-//! 802.1Q tags, which the switch adds and removes when a frame leaves.
+//! Adds and removes 802.1Q tags when a frame leaves the switch. A frame that arrives and leaves
+//! with a tag keeps its priority. A new tag has priority 0. A frame that loses its tag may become
+//! shorter than 60 bytes, and the port then pads the frame.
 //!
 //! A frame that arrives and leaves with a tag keeps its priority. A new tag has priority 0. A frame
 //! that loses its tag may become shorter than 60 bytes, and the port then pads it.
@@ -13,8 +15,8 @@ pub(super) const TAG_BYTES: usize = 4;
 /// Offset of the tag in the frame, which follows both MAC addresses.
 const TAG_OFFSET: usize = 12;
 
-/// Returns the change that a frame's tag needs ([`POP`], [`PUSH`], [`SET`] or 0), in the same way
-/// as the kernel. `tag` is the VLAN identifier of the tag on arrival.
+/// Returns the change of the tag that a frame needs: [`POP`], [`PUSH`], [`SET`] or 0. `tag` is the
+/// VLAN identifier of the tag on arrival.
 pub(super) fn edit(tag: Option<u16>, leaves_tagged: bool) -> u32 {
     match (tag, leaves_tagged) {
         (None, true) => PUSH,
@@ -52,8 +54,8 @@ pub(super) fn apply(buffer: &mut [u8], descriptor: &mut Descriptor, edit: u32, v
     }
 }
 
-/// Adds or removes the tag of a frame, so that the frame has a tag with `vid` if and only if
-/// `leaves_tagged` is set.
+/// Adds or removes the tag of a frame. The result has a tag with the VLAN identifier `vid` if
+/// `leaves_tagged` is set, and no tag otherwise.
 pub(super) fn retag(buffer: &mut [u8], descriptor: &mut Descriptor, vid: u16, leaves_tagged: bool) {
     let head = usize::from(descriptor.head);
     let frame = &buffer[head..head + usize::from(descriptor.length)];

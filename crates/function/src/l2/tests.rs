@@ -11,7 +11,7 @@ use serde_json::json;
 use super::*;
 use crate::testing::{self, Directory, build_error};
 
-/// Engine that records the changed ranges of the image and the waits.
+/// Engine that records the changed ranges of the table and the waits.
 #[derive(Default)]
 struct Engine {
     changed: RefCell<Vec<Range<usize>>>,
@@ -35,7 +35,7 @@ impl Running for Engine {
     }
 }
 
-/// Switch with one worker. The reference implementation `ref` runs instead of a device.
+/// Switch with one worker. The reference implementation processes packets instead of a device.
 struct TestSwitch {
     function: L2,
     host: Box<dyn HostHalf>,
@@ -53,8 +53,8 @@ impl TestSwitch {
         Self { function, host, region: Arena::new(config, 1).unwrap().split().remove(0), engine: Engine::default() }
     }
 
-    /// Passes a frame through `ref` and through the part of the function that runs after the
-    /// kernel. Returns the outcome, and the copies of the frame with their egress ports.
+    /// Passes a frame through the reference implementation and through the following steps on the
+    /// CPU. Returns the outcome, and the copies of the frame with their egress ports.
     fn pass(&mut self, port: u8, frame: &[u8]) -> (Outcome, Vec<(u8, Vec<u8>)>) {
         let mut packet = self.region.allocate(frame.len()).unwrap();
         packet.port = port;
@@ -120,7 +120,7 @@ fn frame(destination: MacAddress, source: MacAddress, tci: Option<u16>) -> Vec<u
 
 const PORTS: [&str; 4] = ["a", "b", "c", "d"];
 /// Configuration of two VLANs. VLAN 10 includes the access ports a and b and the trunk c. VLAN 20
-/// includes the trunks c and d, and its frames are untagged on d.
+/// includes the trunks c and d, and port d sends its frames untagged.
 const VLANS: &str = r#"
     [[port]]
     port = "a"
@@ -141,7 +141,7 @@ const VLANS: &str = r#"
 fn forwards_to_learned_addresses_and_follows_moves() {
     let mut switch = TestSwitch::new("", &PORTS);
     assert_eq!(switch.ports(0, &frame(mac(2), mac(1), None)), [1, 2, 3]);
-    // The address is learned, but not in the image yet, so its frames are flooded.
+    // The address is learned, but not in the kernel's table yet, so frames to it are flooded.
     assert_eq!(switch.ports(1, &frame(mac(1), mac(2), None)), [0, 2, 3]);
     switch.housekeeping(0.0);
     assert_eq!(switch.ports(1, &frame(mac(1), mac(2), None)), [0]);
@@ -150,8 +150,7 @@ fn forwards_to_learned_addresses_and_follows_moves() {
     // The changed words are reported to the engine.
     let offsets: HashSet<usize> = switch.engine.changed.borrow().iter().flat_map(|range| range.clone()).collect();
     assert!(offsets.len() >= 16 && *switch.engine.waited.borrow() == 0);
-    // The destination of this frame is at the port where the frame arrived, so the frame is
-    // dropped.
+    // The destination of this frame is behind the ingress port, so the frame is dropped.
     let (outcome, left) = switch.pass(0, &frame(mac(1), mac(3), None));
     assert_eq!((outcome.verdict, outcome.reason, left.len()), (VERDICT_DROP, DROP_SAME_PORT, 0));
     switch.housekeeping(0.1);
@@ -298,8 +297,8 @@ fn first_housekeeping_ages_no_more_than_later_ones() {
     assert_eq!(fresh(), 500);
     switch.housekeeping(1e6);
     assert!(fresh() > 450, "{} of 500 are fresh", fresh());
-    // The second housekeeping visits all slots, because more than an eighth of the ageing time has
-    // passed.
+    // The second housekeeping visits the whole table, because more than an eighth of the ageing
+    // time has passed.
     switch.housekeeping(1e6 + 100.0);
     assert_eq!(fresh(), 0);
 }
@@ -495,7 +494,7 @@ fn publishes_the_rest_after_a_failed_wait() {
     switch.function.learn_all(&addresses(0..900)).unwrap();
     *switch.engine.fails.borrow_mut() = true;
     // The table is nearly full, so the insertion must move some entries. The moves take more than
-    // one wave.
+    // one group of writes.
     let error = switch.function.control().learn_all(&addresses(900..977), Some(&switch.engine)).unwrap_err();
     assert!(error.to_string().contains("timed out"));
     assert!(switch.function.control().housekeeping(Duration::ZERO, &switch.engine).is_err());

@@ -1,5 +1,4 @@
-//! Control commands of the running function. They add, delete and list names, and they add and
-//! change next hops.
+//! Control commands that add, delete and list names, and that add and change next hops.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -39,7 +38,7 @@ impl Control {
         let next_hops_max = next_hops.len() + spare_next_hops;
         let shape = Shape::new(&names, key, guide);
         let mut table = Table::new(shape, key, spare_names, next_hops_max, udp_port)?;
-        // No device has a copy of the image yet, so the list of written ranges is not needed.
+        // No device has a copy of the table yet, so the list of written ranges is not needed.
         let mut written = Written::default();
         for (index, (_, next_hop)) in (0..).zip(&next_hops) {
             table.set_next_hop(index, next_hop, &mut written);
@@ -118,8 +117,8 @@ fn refuse<T>(message: impl Into<String>) -> Result<T, Error> {
     Err(Error::Command { message: message.into() })
 }
 
-/// Copies the changed ranges of the table image to the devices. New contents are copied first, and
-/// then the words that refer to the contents.
+/// Copies the changed ranges of the table to the devices. New contents are copied before the
+/// references to them.
 fn upload(written: Written, running: &dyn Running) -> Result<(), Error> {
     for mut ranges in [written.contents, written.words] {
         ranges.sort_unstable_by_key(|range| (range.start, range.end));
@@ -141,7 +140,7 @@ fn parsed(text: &str) -> Result<Vec<u8>, Error> {
     Ok(names.iter().next().map(|(name, _)| name.to_vec()).unwrap_or_default())
 }
 
-/// Parses the names of a request, which the request contains as an array of strings.
+/// Parses the names in a request, which is an array of strings.
 fn prefixes(request: &Value) -> Result<Vec<Vec<u8>>, Error> {
     let texts = request.get("prefix").and_then(Value::as_array).filter(|texts| !texts.is_empty());
     let Some(texts) = texts.and_then(|texts| texts.iter().map(Value::as_str).collect::<Option<Vec<_>>>()) else {
@@ -166,8 +165,8 @@ fn add(control: &mut Control, request: &Value, running: &dyn Running) -> Result<
         let (Some(prefix), Some(next_hop)) = (text("prefix"), text("next_hop")) else { return refuse(NEEDS) };
         requested.push((parsed(prefix)?, index(control, next_hop)?));
     }
-    // If the request contains a name several times, the last entry is valid. The earlier ones are
-    // left out, so that no lookup sees them.
+    // If the request contains a name several times, only the last entry is kept, so that no lookup
+    // sees the earlier ones.
     let mut seen = std::collections::HashSet::new();
     requested.reverse();
     requested.retain(|(name, _)| seen.insert(name.clone()));
@@ -190,8 +189,8 @@ fn add(control: &mut Control, request: &Value, running: &dyn Running) -> Result<
     for (name, next_hop) in &requested {
         control.log_change(name, *next_hop);
     }
-    // The command waits until all lookups that began before the change have ended. The next change
-    // can then begin.
+    // The command waits until all lookups that began before the change have ended, so that the next
+    // change can begin.
     running.quiesce()?;
     Ok(json!({ "added": requested.len() }))
 }
@@ -325,8 +324,8 @@ fn next_hop(
         control.table.set_next_hop(index as u32, next_hop, &mut written);
     }
     upload(written, running)?;
-    // The image holds two copies of each next hop, and a change writes the unused copy. Earlier
-    // lookups may still use the old copy. This command waits for them, so that the next change can
+    // There are two copies of each next hop, and a change writes the unused copy. Earlier lookups
+    // may still use the old copy. This command waits for these lookups, so that the next change can
     // overwrite the old copy.
     running.quiesce()?;
     Ok(json!({ "next_hops": requested.len() }))

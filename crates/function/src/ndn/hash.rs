@@ -1,8 +1,8 @@
 //! Hash of names and prefixes by SipHash-1-3 (Aumasson, Bernstein, "SipHash: a fast short-input
 //! PRF", INDOCRYPT 2012).
 //!
-//! The key is secret. An attacker therefore cannot choose names that fall into the same bucket and
-//! overfill it.
+//! The hash key is secret. An attacker therefore cannot choose many names that fall into the same
+//! bucket.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -65,7 +65,7 @@ mod tests {
 
     use super::*;
 
-    /// The default hasher of the standard library is SipHash-1-3 with a fixed key of zeros.
+    /// The default hash function of the standard library is SipHash-1-3 with a key of zeros.
     #[test]
     #[allow(deprecated, reason = "SipHasher13 is not public, but DefaultHasher is SipHasher13 with key 0")]
     fn hash_matches_the_standard_library() {

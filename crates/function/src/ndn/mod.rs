@@ -26,7 +26,7 @@ use crate::{BuildContext, Contract, Error, Function, Kind, Running};
 
 pub use config::Config;
 
-/// Declarations in `kernels/ndn/ndn.h`: the contract of the function, its verdicts and its drop
+/// Declarations from `kernels/ndn/ndn.h`: properties of the function, its verdicts and its drop
 /// reasons.
 pub use godwit_kernels::declared::ndn::*;
 pub use names::{NAME_BYTES_MAX, Names, parse as parse_names};
@@ -35,7 +35,7 @@ pub use uri::{parse as parse_uri, show as show_uri};
 
 use commands::Control;
 
-/// Registration of the function kind `ndn`, with its contract and its constructor.
+/// Registration of the function kind `ndn`.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
 /// Default UDP port of NDN.
@@ -64,7 +64,7 @@ pub enum NextHop {
 /// Protocol that carries an NDN packet to its next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// The packet is carried directly by Ethernet, with the EtherType of NDN.
+    /// Ethernet carries the packet directly, with the EtherType of NDN.
     Ethernet,
     /// UDP over IPv4.
     Udp4 {
@@ -111,9 +111,8 @@ pub struct Parts {
     pub spare_next_hops: usize,
     /// Secret key of the hash. With `None`, the key is random.
     pub key: Option<[u64; 2]>,
-    /// Number of components of a guide (a prefix whose record lists the lengths of the names below
-    /// it, see `kernels/ndn/find.h`). With `None`, the function chooses the best number for the
-    /// names.
+    /// Number of name components of a guide, a prefix that lists the lengths of all longer names
+    /// (see `kernels/ndn/find.h`). With `None`, the function chooses the best number for the names.
     pub guide: Option<u32>,
 }
 
@@ -126,14 +125,14 @@ impl Parts {
     }
 }
 
-/// Function of kind `ndn` that was built from its configuration.
+/// Configured function of kind `ndn`.
 pub struct Ndn {
     image: Arc<Image>,
     udp_port: u16,
     headroom_bytes: u16,
     control: Mutex<Control>,
-    /// Table of the reference implementation `ref`. It is larger than the image and used only by
-    /// `ref`, so it is created when `ref` first runs.
+    /// Table of the reference implementation `ref`. The table is created when `ref` first runs,
+    /// because it takes much memory.
     fib: RwLock<Option<reference::Fib>>,
 }
 
@@ -170,13 +169,13 @@ impl Ndn {
     }
 
     /// Returns the index of the next hop for the longest prefix of a name. The search uses the
-    /// table of the reference implementation instead of the image.
+    /// table of the reference implementation instead of the kernel's table.
     pub fn lookup_ref(&self, name: &[u8]) -> Option<u32> {
         self.with_fib(|fib| fib.lookup_bytes(name))
     }
 
-    /// Locks the state of the control commands. If a command panics while it holds the lock, the
-    /// state is still consistent, so a poisoned lock is safe to use.
+    /// Locks the state of the control commands. After a panic in a command, the state is still
+    /// consistent, so a poisoned lock is safe to use.
     fn control(&self) -> MutexGuard<'_, Control> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -212,8 +211,8 @@ impl Function for Ndn {
     fn command(&self, request: &Value, running: &dyn Running) -> Result<Value, Error> {
         let mut control = self.control();
         let result = commands::run(&mut control, request, running, self.headroom_bytes);
-        // The command may have changed the names, so the table of `ref` is discarded. It is created
-        // again when `ref` next runs.
+        // The command may have changed the names, so the table of `ref` is discarded. The table is
+        // created again when `ref` next runs.
         *self.fib.write().unwrap_or_else(PoisonError::into_inner) = None;
         result
     }

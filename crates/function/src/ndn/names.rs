@@ -43,9 +43,8 @@ impl Names {
         self.entries.is_empty()
     }
 
-    /// Adds a name, which is encoded as the value of a Name element (the sequence of its
-    /// components). The name must be valid and have at most [`NAME_BYTES_MAX`] bytes and 32
-    /// components.
+    /// Adds a name, which is encoded as the value of a Name element. The name must be valid and
+    /// have at most [`NAME_BYTES_MAX`] bytes and 32 components.
     pub fn push(&mut self, name: &[u8], next_hop: u32) {
         self.bytes.extend(name);
         self.entries.push((self.bytes.len() as u64, next_hop));
@@ -92,8 +91,8 @@ pub(super) const NO_NEXT_HOP: &str = "the name has no next hop, and no default_n
 
 /// Parses the name file `text` and appends its names to `names`, in order.
 ///
-/// `next_hops` are the names and indices of the next hops that a line may name. `default` is the
-/// next hop of a line without one.
+/// `next_hops` maps the names of next hops to their indices. `default` is the next hop of a line
+/// that names none.
 ///
 /// # Errors
 /// Returns the line number, counted from 1, and the problem.

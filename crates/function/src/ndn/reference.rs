@@ -1,7 +1,7 @@
 //! Reference implementation of `ndn`, written from the specification.
 //!
 //! It stores names as lists of components in a map, while the kernel stores bytes in a hash table.
-//! It parses elements with slices instead of offsets, and uses the header views of `godwit-wire`.
+//! It parses elements with slices instead of offsets, and parses headers with `godwit-wire`.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -370,8 +370,8 @@ fn parse_interest(frame: &[u8], outer: &Outer) -> Result<Option<Interest>, Outco
     };
     match kind {
         5 => {
-            // The elements end where the packet ends. The offset of an element therefore follows
-            // from the number of bytes from its beginning to the end.
+            // The elements end where the packet ends. The offset of an element is therefore
+            // computed from the number of bytes between its beginning and the end.
             Ok(interest_elements(value, |rest| outer.value.end - rest.len()))
         }
         6 => Err(Outcome::verdict(VERDICT_DATA)),
@@ -380,7 +380,7 @@ fn parse_interest(frame: &[u8], outer: &Outer) -> Result<Option<Interest>, Outco
 }
 
 /// Types of the elements that may follow the name of an Interest, in their order. Each type has a
-/// list of possible lengths, which is empty if any length is possible (NDN Packet Format, section
+/// list of possible lengths, and an empty list allows any length (NDN Packet Format, section
 /// "Interest Packet").
 const ORDER: [(u64, &[usize]); 9] =
     [(33, &[0]), (18, &[0]), (30, &[]), (10, &[4]), (12, &[1, 2, 4, 8]), (34, &[1]), (36, &[]), (44, &[]), (46, &[])];
@@ -393,7 +393,7 @@ fn interest_elements(mut value: &[u8], offset: impl Fn(&[u8]) -> usize) -> Optio
     while !value.is_empty() {
         let (kind, inner) = element(&mut value).ok()?;
         let Some(at) = expected.iter().position(|(known, _)| *known == kind) else {
-            // The element is unknown or out of order. If its type is at most 31 or odd, the element
+            // The element is unknown or out of order. If the type is at most 31 or odd, the element
             // is critical, and the packet is malformed.
             if kind <= 31 || kind % 2 == 1 {
                 return None;

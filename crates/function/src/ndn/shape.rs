@@ -1,5 +1,5 @@
-//! Required capacity of a table of names, and the best length of its guides. A guide is a prefix
-//! whose record lists the lengths of the names below it.
+//! Computes the required capacity of a table of names, and the best length of guides. A guide is a
+//! prefix that lists the lengths of all longer names.
 
 use std::collections::HashMap;
 
@@ -10,14 +10,13 @@ use super::names::Names;
 
 /// Maximum number of guide components that the estimate tries.
 const GUIDE_MAX: usize = 6;
-/// Approximate number of names that are examined to choose the number of components of a guide.
+/// Approximate number of names that are examined to choose the length of guides.
 const SAMPLE: usize = 1 << 18;
 
 /// Required capacity of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// Number of components of a guide (a prefix whose record lists the lengths of the names below
-    /// it).
+    /// Number of name components of a guide, a prefix that lists the lengths of all longer names.
     pub(super) guide: u32,
     /// Number of names and guides.
     pub(super) entries: usize,
@@ -71,7 +70,8 @@ impl Shape {
     }
 }
 
-/// Returns the number of guide components for which lookups visit the fewest buckets and records.
+/// Returns the number of guide components for which lookups read the fewest buckets and records.
+/// The estimate looks up about `sample` of the names, each extended by further components.
 ///
 /// The estimate looks up about `sample` of the names, each extended by further components.
 fn best_guide(names: &Names, key: [u64; 2], sample: usize) -> u32 {
@@ -79,8 +79,8 @@ fn best_guide(names: &Names, key: [u64; 2], sample: usize) -> u32 {
     let deepest = depths.iter().rposition(|&count| count > 0).unwrap_or(0);
     let sampled = || names.iter().step_by(names.len() / sample + 1).map(|(name, _)| name);
     let cost = |guide: usize| {
-        // The estimate examines a sample of the names, so that guides (prefixes) with many names
-        // count accordingly. The lengths of the names below each guide are taken from all names.
+        // The estimate examines a sample of the names, so that guides of many names are examined
+        // more often. The lengths of the names below each guide are taken from all names.
         let mut below: HashMap<u64, u32> = HashMap::new();
         for name in sampled() {
             if let Some(end) = ends(name).nth(guide - 1) {
@@ -98,8 +98,8 @@ fn best_guide(names: &Names, key: [u64; 2], sample: usize) -> u32 {
         }
         let shorter = depths[1..guide].iter().filter(|&&count| count > 0).count();
         let one = |name: &[u8]| match ends(name).nth(guide - 1) {
-            // The name is shorter than a guide. The lookup reads the record of the name, and the
-            // bucket in which it finds no guide.
+            // The name is shorter than a guide. The lookup reads the record of the name, and one
+            // bucket that does not contain a guide.
             None => shorter + 2,
             Some(end) => {
                 let bits = below.get(&hash(key, &name[..end])).copied().unwrap_or(0);
@@ -112,31 +112,31 @@ fn best_guide(names: &Names, key: [u64; 2], sample: usize) -> u32 {
     guides.min_by_key(|&guide| cost(guide)).unwrap_or(1) as u32
 }
 
-/// Returns the number of names that have each number of components.
+/// Returns a map from each number of components to the number of names with so many components.
 fn depths(names: &Names) -> [u64; NDN_DEPTHS as usize + 1] {
     let mut depths = [0; NDN_DEPTHS as usize + 1];
     names.iter().for_each(|(name, _)| depths[ends(name).count()] += 1);
     depths
 }
 
-/// Average number of buckets that a lookup visits with each search method. A lookup is for a name
-/// of the table that is extended by a given number of components.
+/// Average number of buckets that a lookup reads with each of three search methods. The lookup is
+/// for a name of the table that is extended by further components.
 #[derive(Clone, Copy, Debug)]
 pub struct Probes {
-    /// Number of visited buckets if a lookup uses guides, as the kernel does.
+    /// Number of buckets that a lookup reads if it uses guides, as the kernel does.
     pub guided: f64,
-    /// Number of visited buckets if a lookup tries prefixes from the longest to the shortest.
+    /// Number of buckets that a lookup reads if it tries prefixes from the longest to the shortest.
     /// Prefix lengths that no name has are skipped.
     pub longest_first: f64,
-    /// Number of visited buckets if a lookup finds the prefix length by binary search. The table
-    /// then needs additional entries that guide the search.
+    /// Number of buckets that a lookup reads if it finds the prefix length by binary search. The
+    /// table then needs additional entries.
     pub binary: f64,
 }
 
-/// Returns the average number of buckets that a lookup visits with each of three search methods.
-/// `guide` is the number of components of a guide (a prefix whose record lists the lengths of the
-/// names below it). `more` is the number of components by which an Interest is longer than a name
-/// of the table.
+/// Returns the average number of buckets that a lookup reads with each of three search methods.
+/// `guide` is the number of components of a guide, a prefix that lists the lengths of all longer
+/// names. `more` is the number of components by which an Interest is longer than a name of the
+/// table.
 pub fn probes(names: &Names, guide: u32, more: usize) -> Probes {
     let (key, guide) = ([1, 2], guide as usize);
     let depths = depths(names);
@@ -154,8 +154,8 @@ pub fn probes(names: &Names, guide: u32, more: usize) -> Probes {
         let own = ends(name).count();
         let requested = own + more;
         guided += used.iter().filter(|&&depth| depth < guide && depth <= requested).count();
-        // The guide lists the lengths of the names below it. The bit mask selects the lengths that
-        // are at most the length of the Interest.
+        // The guide lists the lengths of all longer names. The bit mask selects the lengths that do
+        // not exceed the length of the Interest.
         if let Some(at) = guide_of(name) {
             let bits = below[&at] & (1u64 << (requested - guide).min(31)).wrapping_sub(1) as u32;
             guided += 1 + bits.count_ones() as usize;
@@ -178,7 +178,7 @@ pub fn probes(names: &Names, guide: u32, more: usize) -> Probes {
 mod tests {
     use super::*;
 
-    /// Most names of this table are below a single guide. A sample of guides would probably miss
+    /// Most names of this table begin with the same guide. A sample of guides would probably miss
     /// this guide.
     #[test]
     fn guide_does_not_depend_on_the_sample() {

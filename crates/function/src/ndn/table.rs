@@ -61,12 +61,12 @@ pub(super) struct Table {
     free: BTreeMap<u32, Vec<u32>>,
     /// First overflow bucket that was never used.
     fresh_bucket: u32,
-    /// Number of names for each number of components. Guides are not counted.
+    /// Number of names for each number of components, without guides.
     depths: [u64; NDN_DEPTHS as usize + 1],
 }
 
-/// Changed ranges of the table image, which must be copied to devices. New contents are copied
-/// first, and then the words that refer to the contents.
+/// Changed ranges of the table, which must be copied to devices. New contents are copied before the
+/// references to them.
 #[derive(Debug, Default)]
 pub(super) struct Written {
     pub(super) contents: Vec<Range<usize>>,
@@ -80,8 +80,8 @@ struct Location {
     unit: u32,
 }
 
-/// Runs of record units (64 bytes each) that no record uses any more. Each run consists of its
-/// first unit and its number of units.
+/// Sequences of 64-byte units that no record uses any more. Each sequence consists of its first
+/// unit and its number of units.
 pub(super) type Freed = Vec<(u32, u32)>;
 
 impl Table {
@@ -92,7 +92,7 @@ impl Table {
         next_hops: usize,
         udp_port: u16,
     ) -> Result<Self, Error> {
-        // The spare capacity allows two records for each added name: one for the name and one for
+        // The spare capacity allows two records for each added name, one for the name and one for
         // its guide. Each record takes about two units of 64 bytes.
         let entries = shape.entries + 2 * spare;
         let records = 1 + shape.units + 4 * spare;
@@ -149,8 +149,7 @@ impl Table {
         self.header.guide
     }
 
-    /// Changes a next hop, which has two copies in the image. Writes the copy that is not in use,
-    /// and then selects it.
+    /// Changes a next hop. Writes the unused one of its two copies, and then selects this copy.
     pub(super) fn set_next_hop(&mut self, index: u32, next_hop: &NextHop, written: &mut Written) {
         let first = self.header.next_hops_offset as usize + 2 * index as usize * NEXT_HOP_BYTES;
         let valid_copy_at = first + std::mem::offset_of!(NdnNextHop, valid_copy);
@@ -214,7 +213,7 @@ impl Table {
         Ok(())
     }
 
-    /// Removes a name and returns its records. The caller frees the records when no packet in
+    /// Removes a name and returns its records. The caller frees these records when no packet in
     /// flight refers to them any more. Returns `None` if the name is not in the table.
     pub(super) fn remove(&mut self, name: &[u8], written: &mut Written) -> Option<Freed> {
         let (depth, guide_end) = self.depth(name);
@@ -251,7 +250,7 @@ impl Table {
         Some(freed)
     }
 
-    /// Makes the units of records available again. No packet in flight may refer to them any more.
+    /// Frees the memory of records. No packet in flight may refer to these records any more.
     pub(super) fn free_records(&mut self, freed: Freed) {
         for (unit, units) in freed {
             self.free.entry(units).or_default().push(unit);
@@ -271,9 +270,9 @@ impl Table {
         (depth, guide_end)
     }
 
-    /// Publishes the prefix lengths (numbers of components) that a lookup must try. They are the
+    /// Writes the numbers of components that a lookup must try to the kernel's table. They are the
     /// lengths of the names in the table. For a name longer than a guide, the length of the guide
-    /// is published instead.
+    /// is used instead.
     fn publish_depths(&mut self, written: &mut Written) {
         let guide = self.header.guide as usize;
         let mut bits = 0;
@@ -391,7 +390,7 @@ impl Table {
         NdnRecord { next_hop, deeper, below, name_bytes }
     }
 
-    /// Returns whether the table has enough free units for two more records.
+    /// Returns whether the table has enough memory for two more records.
     fn has_room(&self, first: usize, second: usize) -> bool {
         let fresh = (self.header.records - self.fresh) as usize;
         let has = |units: usize| units == 0 || self.free.get(&(units as u32)).is_some_and(|free| !free.is_empty());

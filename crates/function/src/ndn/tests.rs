@@ -125,8 +125,8 @@ fn wrong_stanzas_are_refused_with_the_reason() {
     }
 }
 
-/// A lookup compares names and not only hashes. The table has one bucket, and its two names have
-/// equal fingerprints (parts of the hash).
+/// A lookup compares whole names and not only hashes. The table has one bucket, whose two names
+/// have equal parts of their hashes.
 #[test]
 fn equal_fingerprints_do_not_make_equal_names() {
     let key = [3, 4];
@@ -146,8 +146,8 @@ fn equal_fingerprints_do_not_make_equal_names() {
     assert_eq!((table.next_hop(&name(one)), table.next_hop(&name(other))), (Some(0), None));
 }
 
-/// Names that collide in one bucket under a known key do not collide under another key. Two tables
-/// never have the same key.
+/// Names that collide in one bucket under a known hash key do not collide under another hash key.
+/// Two tables never have the same hash key.
 #[test]
 fn collisions_of_names_cannot_be_chosen() {
     const CROWD: usize = 64;

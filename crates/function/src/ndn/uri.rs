@@ -5,8 +5,7 @@ use std::fmt::Write as _;
 
 use crate::Error;
 
-/// Component types that have a name in URIs. Each one consists of the name, the type number and the
-/// format of the value.
+/// Component types that have a name in URIs, with the type number and the format of the value.
 const NAMED: [(&str, u16, Form); 7] = [
     ("sha256digest", 1, Form::Hex),
     ("params-sha256", 2, Form::Hex),

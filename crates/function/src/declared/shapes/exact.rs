@@ -1,4 +1,4 @@
-//! Table shape `exact` in the packed form, where a word of 64 bits holds both the key and the row
+//! Table shape `exact` for short keys, where a word of 64 bits holds both the key and the row
 //! (`kernels/tables/exact.h`).
 
 use std::collections::HashMap;
@@ -19,8 +19,8 @@ struct Exact {
     permutation: Permutation,
     cuckoo: Cuckoo,
     waves: Waves,
-    /// Location of each field of a row. It consists of the first bit and the number of bits in a
-    /// table entry, and the offset and size in the row.
+    /// Location of each field of a row: the first bit and the number of bits in a table entry, and
+    /// the offset and size in the row.
     fields: Vec<(u32, u32, usize, usize)>,
     offset: usize,
     bucket_bits: u32,
@@ -80,8 +80,8 @@ impl Exact {
         })
     }
 
-    /// Applies a change to the copy of the table outside the image, and records the writes that the
-    /// image needs.
+    /// Applies a change to the host's copy of the table, and records the writes that the table of
+    /// the kernels needs.
     fn enter(&mut self, (key, row): &Change) -> Result<(), Error> {
         let Key::Words(words) = key else { unreachable!("the key of an exact table") };
         let mixed = self.permutation.mix(words.first().copied().unwrap_or(0));
@@ -105,7 +105,8 @@ impl Exact {
         Ok(())
     }
 
-    /// Stores the pending waves in the table image and copies them to the devices.
+    /// Writes the pending changes to the table of the kernels in groups, and copies them to the
+    /// devices.
     fn publish(&mut self, image: &Image, running: &dyn Running) -> Result<(), Error> {
         loop {
             let more = self.waves.len() > 1;
@@ -118,7 +119,8 @@ impl Exact {
                 running.image_changed(range)?;
             }
             if more {
-                // All lookups that began before this wave must end before the next wave is stored.
+                // All lookups that began before this group of writes must end before the next group
+                // is written.
                 running.quiesce()?;
             }
             self.waves.pop();

@@ -1,5 +1,5 @@
-//! Table shape `exact` in the wide form. An entry of the hash table refers to a record that
-//! contains the key and the row (`kernels/tables/exact.h`).
+//! Table shape `exact` for long keys. An entry of the hash table refers to a record that contains
+//! the key and the row (`kernels/tables/exact.h`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use crate::{Error, Running};
 
 const BUCKET_BITS_MIN: u32 = 8;
 const BUCKET_BITS_MAX: u32 = 28;
-/// Position of the tag in an entry of the hash table, in bits. The tag is a part of the key's hash.
+/// Number of the first tag bit in an entry of the hash table. The tag is a part of the key's hash.
 const TAG_SHIFT: u32 = 64 - TAG_BITS;
-/// Position of the record's index in an entry of the hash table, in bits.
+/// Number of the first bit of the record's index in an entry of the hash table.
 const RECORD_SHIFT: u32 = 2;
-/// Maximum number of entries in a table that have the same tag (a part of the key's hash). The
-/// kernel calls it `GW_EXACT_PROBES`.
+/// Maximum number of table entries with the same tag, which is a part of the key's hash. The kernel
+/// calls this constant `GW_EXACT_PROBES`.
 const ALIKE_MAX: usize = 8;
-/// Number of spare records. Changes use them, because packets in flight may still read the records
-/// that they replace.
+/// Number of spare records for changes, because packets in flight may still read the replaced
+/// records.
 const SPARE_RECORDS: usize = 2 * BATCH;
 
 struct ExactWide {
@@ -47,7 +47,7 @@ struct Records {
 }
 
 impl Records {
-    /// Takes a free record. Returns the index of the record, and whether it was in use before.
+    /// Takes a free record. Returns its index, and whether the record was in use before.
     fn take(&mut self) -> Option<(u32, bool)> {
         if self.used < self.capacity {
             self.used += 1;
@@ -98,7 +98,7 @@ pub(super) fn plan(table: &Table, format: &Format, entries: &[(Key, Row)]) -> Re
 
 impl ExactWide {
     /// Writes a record for each entry that a batch of changes adds or replaces. Returns the index
-    /// of the record for each change, or `None` if the change removes an entry.
+    /// of the record for each change, or `None` for a change that removes an entry.
     fn write_records(
         &mut self,
         image: &Image,
@@ -139,8 +139,8 @@ impl ExactWide {
         Ok(taken)
     }
 
-    /// Applies a change to the copy of the table outside the image, and records the writes that the
-    /// image needs.
+    /// Applies a change to the host's copy of the table, and records the writes that the table of
+    /// the kernels needs.
     fn enter(&mut self, (key, _): &Change, record: Option<u32>) -> Result<(), Error> {
         let Key::Words(words) = key else { unreachable!("the key of an exact table") };
         let mixed = self.hash.mix(words);
@@ -169,7 +169,8 @@ impl ExactWide {
         Ok(())
     }
 
-    /// Stores the pending waves in the table image and copies them to the devices.
+    /// Writes the pending changes to the table of the kernels in groups, and copies them to the
+    /// devices.
     fn publish(&mut self, image: &Image, running: &dyn Running) -> Result<(), Error> {
         loop {
             let more = self.waves.len() > 1;
@@ -198,8 +199,8 @@ impl Content for ExactWide {
             let mut failed = None;
             for (index, (change, record)) in part.iter().zip(records).enumerate() {
                 match &failed {
-                    // This change failed or came after a failed change, so nothing refers to its
-                    // new record. The record can be reused later.
+                    // This change failed or followed a failed change, so nothing refers to its new
+                    // record. The record can be reused.
                     Some(_) => self.records.retired.extend(record),
                     None => {
                         if let Err(error) = self.enter(change, record) {

@@ -22,8 +22,8 @@ const COPY_BYTES: usize = (ENTRIES * 2).next_multiple_of(64);
 
 struct Maglev {
     rows: Rows,
-    /// Index of the row of each name. The names are sorted, so that the table does not depend on
-    /// the order of changes.
+    /// Row index of each name. The names are sorted, so that the table does not depend on the order
+    /// of changes.
     names: BTreeMap<String, u32>,
     offset: usize,
     header: usize,
@@ -58,8 +58,8 @@ fn hashes(name: &str) -> (u64, u64) {
     (hash(0xcbf2_9ce4_8422_2325), hash(0x9ae1_6a3b_2f90_404f))
 }
 
-/// Returns the index of the row for each entry of the table. The names take turns. At its turn, a
-/// name takes the first free entry in its own pseudo-random order.
+/// Returns the row index for each entry of the table. The names take turns, and each name takes the
+/// first free entry in its pseudo-random order.
 fn populate(names: &BTreeMap<String, u32>) -> Vec<u16> {
     let mut entries = vec![NONE; ENTRIES];
     let mut permutations: Vec<(usize, usize, u32)> = names
@@ -114,8 +114,8 @@ impl Maglev {
         }
         let copy = 1 - self.copy;
         let at = self.offset + copy * COPY_BYTES;
-        // The image holds two copies of the table, and a change writes the unused copy. Lookups
-        // that began before the previous change may still read this copy, so the change waits for
+        // There are two copies of the table, and a change writes the unused copy. Lookups that
+        // began before the previous change may still read this copy, so the change first waits for
         // them.
         running.quiesce()?;
         for (index, entry) in populate(&names).into_iter().enumerate() {
@@ -153,8 +153,8 @@ mod tests {
         assert!(populate(&BTreeMap::new()).iter().all(|row| *row == NONE));
     }
 
-    /// When one of several backends is removed, few entries of the remaining backends change
-    /// (figure 12 of the Maglev paper).
+    /// If one of several backends is removed, few entries of the remaining backends change (figure
+    /// 12 of the Maglev paper).
     #[test]
     fn few_entries_move_when_a_backend_leaves() {
         let (before, mut left) = (names(20), names(20));

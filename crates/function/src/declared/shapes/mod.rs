@@ -1,9 +1,9 @@
-//! Shapes (kinds) of declared tables. Each shape builds its part of the table image, and changes it
-//! while kernels look up entries.
+//! Kinds of declared tables, which are called shapes. Each kind can change its table while kernels
+//! look up entries.
 //!
-//! A change first writes its new rows and copies them to the devices. It then stores each changed
-//! entry with a single store, and copies the entries. The old rows are not reused until all packets
-//! in flight have left.
+//! A change first writes its new rows and copies them to the devices. It then changes each entry
+//! with a single store and copies the entries. The old rows are not reused until all packets in
+//! flight have left.
 
 mod acl;
 mod array;
@@ -22,20 +22,20 @@ use crate::{Error, Running};
 
 /// Table in the image of a running function.
 pub(super) trait Content: Send {
-    /// Applies changes to the table. Each key must be valid, and a key to remove must exist. If no
-    /// lookup can run, `running` is `Idle`, which never waits.
+    /// Applies changes to the table. Each lookup key must be valid. If no lookup can run, `running`
+    /// is `Idle`, which never waits.
     ///
     /// # Errors
     /// Returns the number of changes that took effect, and the reason why the next one failed.
     fn change(&mut self, image: &Arc<Image>, changes: &[Change], running: &dyn Running) -> Result<(), (usize, Error)>;
 }
 
-/// Table whose size is computed, but which is not yet written to an image.
+/// Table whose size is known, but whose contents are not yet written.
 pub(super) struct Plan {
     /// Number of bytes that the table takes in the image.
     pub(super) bytes: usize,
-    /// Writes the table and its header to the given place in the image. Returns the state that
-    /// later changes need.
+    /// Writes the table and its header to the given memory. Returns the state that later changes
+    /// need.
     #[allow(clippy::type_complexity)]
     pub(super) write: Box<dyn FnOnce(&Arc<Image>, Place) -> Result<Box<dyn Content>, Error>>,
 }
@@ -45,7 +45,7 @@ pub(super) struct Plan {
 pub(super) struct Place {
     /// Offset of the table's header in the image.
     pub(super) header: usize,
-    /// Offset of the table in the image, which is a multiple of 64.
+    /// Offset of the table in the memory of all tables, a multiple of 64.
     pub(super) offset: usize,
 }
 
@@ -77,7 +77,7 @@ pub(super) fn invalid(table: &Table, message: impl std::fmt::Display) -> Error {
     Error::Value { span: None, message: format!("table `{}`: {message}", table.name) }
 }
 
-/// Stand-in for an engine while no lookup can run. It copies nothing to devices and never waits.
+/// Replacement for an engine while no lookup can run. It copies nothing to devices and never waits.
 pub(super) struct Idle;
 
 impl Running for Idle {
@@ -93,12 +93,12 @@ impl Running for Idle {
 /// Number of changes that are applied together.
 const BATCH: usize = 4096;
 
-/// Maximum gap between two changed words of the image, in bytes. Words with a smaller gap are
+/// Maximum gap between two changed words of the tables, in bytes. Words with a smaller gap are
 /// copied to the devices in one transfer.
 const NEAR_BYTES: usize = 4096;
 
-/// Returns byte ranges of the image that cover the words at `offsets`. Each word has `bytes` bytes,
-/// and the offsets are sorted.
+/// Returns byte ranges that cover the words at `offsets`. Each word has `bytes` bytes, and the
+/// offsets are sorted.
 fn ranges(offsets: impl Iterator<Item = usize>, bytes: usize) -> Vec<std::ops::Range<usize>> {
     let mut ranges: Vec<std::ops::Range<usize>> = Vec::new();
     for offset in offsets {

@@ -36,8 +36,8 @@ fn fragments(packet: &[u8], mtu: usize, tagged: bool) -> Vec<Vec<u8>> {
     (0..split.count()).map(part).collect()
 }
 
-/// Returns an IPv6 frame with a destination options header, and its division into fragments of
-/// `each` payload bytes.
+/// Returns an IPv6 frame with a destination options header, and the frame's fragments of `each`
+/// payload bytes.
 fn ipv6_fragments(identification: u32, payload: &[u8], each: usize) -> (Vec<u8>, Vec<Vec<u8>>) {
     let header = |next: u8, bytes: usize| {
         let mut header = vec![0x60, 0, 0, 0, 0, 0, protocol::DESTINATION_OPTIONS, 64];
