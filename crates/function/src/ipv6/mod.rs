@@ -55,10 +55,10 @@ pub struct Spare {
     /// Number of next hops.
     pub next_hops: usize,
     /// Number of spare lines of 64 bytes. A line holds up to six intervals or three prefixes. A
-    /// change writes new lines before it frees the old ones.
+    /// change writes new lines before it frees old lines.
     ///
-    /// With `None`, there are as many spare lines as lines in use, or enough spare lines for
-    /// 200,000 routes if that is more.
+    /// With `None`, there are as many spare lines as lines in use, and at least enough for 200,000
+    /// routes.
     pub lines: Option<usize>,
 }
 

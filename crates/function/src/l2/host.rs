@@ -1,5 +1,5 @@
 //! Work of the switch that each worker does on the CPU. After the kernel, it adds and removes VLAN
-//! tags, and notifies the control side of source addresses.
+//! tags, and reports source addresses to the housekeeping thread.
 //!
 //! Each worker has a bounded queue to the control side and never waits. A notice that does not fit
 //! is dropped and counted, and the next frame from the same source causes another notice. Many
@@ -59,18 +59,18 @@ pub(super) fn count(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Ordering::Relaxed);
 }
 
-/// End of the notice queue that belongs to a worker.
+/// Sending end of the queue in which a worker reports source addresses.
 pub(super) struct NoticeSender {
     queue: SyncSender<Notice>,
     shared: Arc<SharedState>,
-    /// Recently sent reports, indexed by a hash of the address. Each entry holds the number of the
-    /// housekeeping after which it was sent.
+    /// Recently sent reports, indexed by a hash of the address. Each entry also holds the number of
+    /// the housekeeping round in which the report was sent.
     recent: Box<[(Notice, u32)]>,
     unheard: u64,
 }
 
 impl NoticeSender {
-    /// Creates a queue of notices and returns both ends of it.
+    /// Creates a queue of reports and returns both ends of it.
     pub(super) fn new(shared: Arc<SharedState>) -> (Self, Receiver<Notice>) {
         let (queue, receiver) = sync_channel(QUEUE);
         let nothing = (Notice { key: u64::MAX, port: 0 }, 0);

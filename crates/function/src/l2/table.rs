@@ -59,7 +59,7 @@ impl Hash {
     }
 }
 
-/// Address table of the control side.
+/// Address table of the host.
 pub(super) struct Table {
     hash: Hash,
     cuckoo: Cuckoo,

@@ -140,7 +140,7 @@ fn parsed(text: &str) -> Result<Vec<u8>, Error> {
     Ok(names.iter().next().map(|(name, _)| name.to_vec()).unwrap_or_default())
 }
 
-/// Parses the names in a request, which is an array of strings.
+/// Parses the names in a request, which contains them as an array of strings.
 fn prefixes(request: &Value) -> Result<Vec<Vec<u8>>, Error> {
     let texts = request.get("prefix").and_then(Value::as_array).filter(|texts| !texts.is_empty());
     let Some(texts) = texts.and_then(|texts| texts.iter().map(Value::as_str).collect::<Option<Vec<_>>>()) else {

@@ -112,7 +112,7 @@ fn best_guide(names: &Names, key: [u64; 2], sample: usize) -> u32 {
     guides.min_by_key(|&guide| cost(guide)).unwrap_or(1) as u32
 }
 
-/// Returns a map from each number of components to the number of names with so many components.
+/// Returns how many names there are for each number of components.
 fn depths(names: &Names) -> [u64; NDN_DEPTHS as usize + 1] {
     let mut depths = [0; NDN_DEPTHS as usize + 1];
     names.iter().for_each(|(name, _)| depths[ends(name).count()] += 1);

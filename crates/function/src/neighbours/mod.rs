@@ -39,25 +39,26 @@ pub(crate) const RETRY_NS: u64 = SECOND_NS;
 /// Number of unanswered requests after which a station counts as silent (MAX_MULTICAST_SOLICIT and
 /// MAX_UNICAST_SOLICIT of RFC 4861, section 10).
 pub(crate) const REQUESTS_MAX: u8 = 3;
-/// Time after the last frame from a station until the station is asked again, in nanoseconds
-/// (REACHABLE_TIME of RFC 4861, section 10).
+/// Time after the last frame from a station until another request is sent to the station, in
+/// nanoseconds (REACHABLE_TIME of RFC 4861, section 10).
 pub(crate) const REACHABLE_NS: u64 = 30 * SECOND_NS;
 /// Pause before a silent station is asked again.
 pub(crate) const SILENCE_NS: u64 = 3 * SECOND_NS;
-/// Time after a station's answer until routes use its address, in nanoseconds. Packets that were
-/// held for the station leave first, so that later packets do not overtake them.
+/// Time between a station's answer and the use of its address by routes, in nanoseconds. Packets
+/// that were held for the station leave first, so that later packets do not overtake them.
 pub(crate) const SETTLE_NS: u64 = 20 * MILLISECOND_NS;
 /// Minimum interval between two checks of due entries.
 const LOOK_NS: u64 = 5 * MILLISECOND_NS;
 /// Maximum number of stations in the table, including stations that do not answer.
 pub(crate) const STATIONS_MAX: usize = 4096;
-/// Maximum number of stations on one port that have not answered (RFC 6583, section 7.1). With the
-/// rate limit [`NEW_A_SECOND`], each of these stations stays in the table for at least two seconds.
+/// Maximum number of stations on one port that have not answered (RFC 6583, section 7.1). Because
+/// of the rate limit [`NEW_A_SECOND`], each of these stations stays in the table for at least two
+/// seconds.
 const UNANSWERED_MAX: usize = 1024;
 /// Maximum number of new stations on one port that the table accepts per second.
 const NEW_A_SECOND: u32 = 512;
 /// Maximum number of new stations per second that packets from one ingress port can add to the
-/// table. Packets from other ports can use the rest of [`NEW_A_SECOND`].
+/// table. Packets from other ports can use the remainder of [`NEW_A_SECOND`].
 pub(crate) const NEW_PER_SENDER: u32 = NEW_A_SECOND / 2;
 
 /// Station (a host or router on the link of a port), identified by its port and IP address.
@@ -97,8 +98,7 @@ pub(crate) enum Resolution {
         /// Whether all packets that were held for the station have left.
         is_settled: bool,
     },
-    /// The address of the station is being resolved. The packet may be held until the address is
-    /// known.
+    /// The address of the station is not known yet. The packet may be held until it is known.
     Pending,
     /// The station does not answer.
     Silent,
@@ -112,27 +112,27 @@ pub(crate) enum Resolution {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) station: Station,
-    /// Last known address of the station. With `None`, the request is sent to all stations of the
-    /// link.
+    /// Last known address of the station, to which the request is sent. With `None`, the request is
+    /// sent to all stations of the link.
     pub(crate) to: Option<MacAddress>,
 }
 
 impl Neighbours {
-    /// Creates an empty table. `sources` holds this machine's Ethernet address on each port, or
-    /// `None` for a port without one.
+    /// Creates an empty table. `sources` contains the Ethernet address of this machine on each
+    /// port, or `None` for a port without an address.
     pub(crate) fn new(sources: Vec<Option<MacAddress>>) -> Self {
         let (version, next_ns) = Default::default();
         Self { sources, table: Mutex::default(), version, next_ns, used: AtomicBool::new(false) }
     }
 
-    /// Returns this machine's Ethernet address on `port`. Returns `None` if the machine has no
-    /// address there, so that it cannot send requests.
+    /// Returns the Ethernet address of this machine on `port`. Returns `None` if the machine has no
+    /// address there and thus cannot send requests.
     pub(crate) fn source(&self, port: u16) -> Option<MacAddress> {
         *self.sources.get(usize::from(port))?
     }
 
-    /// Registers a next hop of a function, so that its stations are resolved. If the next hop is a
-    /// gateway, its resolution begins at once.
+    /// Registers a next hop of a function, so that the addresses of its stations are resolved. For
+    /// a gateway, the first request is sent at once.
     pub(crate) fn register(&self, function: usize, next_hop: u32, target: Target) {
         self.lock().register(function, next_hop, target);
         self.used.store(true, Ordering::Release);
@@ -155,8 +155,8 @@ impl Neighbours {
     }
 
     /// Returns the station to which a packet for `destination` is sent, and the state of the
-    /// station. If the station is not in the table, its resolution begins. `from` is the port on
-    /// which the packet arrived.
+    /// station. If the station is not in the table, the first request for its address is sent.
+    /// `from` is the ingress port of the packet.
     ///
     /// Returns `None` if the next hop is not registered.
     pub(crate) fn resolve(
@@ -214,16 +214,16 @@ impl Neighbours {
         }
     }
 
-    /// Returns each station whose address routes may use, with this address. The list is sorted by
-    /// station.
+    /// Returns the stations whose addresses routes may use, with these addresses. The list is
+    /// sorted by station.
     pub(crate) fn settled(&self) -> Vec<(Station, MacAddress)> {
         let mut settled = self.lock().settled();
         settled.sort_unstable_by_key(|(station, _)| *station);
         settled
     }
 
-    /// Returns four counters: the requests sent, the addresses learned, the stations that did not
-    /// answer, and the stations evicted from the table.
+    /// Returns four counters: requests sent, addresses learned, stations that did not answer, and
+    /// stations removed from the table to make room.
     pub(crate) fn counts(&self) -> [u64; 4] {
         self.lock().counts()
     }

@@ -1,4 +1,4 @@
-//! Table of stations. The work for each packet is constant, no matter how many stations there are.
+//! Table of stations. The work for each packet is constant, independent of the number of stations.
 //!
 //! | structure | answers |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | `Port::unanswered` | which station of a port has waited longest for an answer |
 //!
 //! The timers and queues may contain outdated items, which are skipped. An item is valid if the
-//! entry of its station refers to it.
+//! table entry of its station refers to the item.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -21,11 +21,12 @@ use super::{
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    /// Next hops that need resolution, by the number of their function and their index.
+    /// Next hops whose addresses must be resolved, indexed by the number of their function and
+    /// their index in the function.
     targets: HashMap<(usize, u32), Target>,
     stations: HashMap<Station, Entry>,
-    /// Stations, each with the time at which it needs attention. An item is valid if its time
-    /// equals the station's [`Entry::timer_ns`].
+    /// Stations, each with the time of its next action. An item is valid if its time equals the
+    /// station's [`Entry::timer_ns`].
     timers: BinaryHeap<Reverse<(u64, Station)>>,
     /// State of each port on which stations are.
     ports: Vec<Port>,
@@ -58,7 +59,7 @@ struct Entry {
     due_ns: u64,
     timer_ns: u64,
     item: u64,
-    /// Whether the station is a gateway. A gateway is never removed from the table.
+    /// Whether the station is a gateway. Gateways are never removed from the table.
     is_kept: bool,
 }
 
@@ -93,8 +94,7 @@ impl Table {
     }
 
     /// Adds a new station to the table because of a packet from port `from`, unless a rate limit is
-    /// reached. If there is no room, the new station replaces the station that has waited longest
-    /// for an answer.
+    /// reached. If there is no room, removes the station that has waited longest for an answer.
     pub(super) fn admit(&mut self, station: Station, from: u16, now_ns: u64) -> Resolution {
         let senders = usize::from(from) + 1;
         if self.senders.len() < senders {
@@ -157,8 +157,8 @@ impl Table {
         }
     }
 
-    /// Removes the station of a port that has waited longest for an answer. Returns whether there
-    /// was such a station.
+    /// Removes the station that has waited longest for an answer among the stations of a port.
+    /// Returns whether there was such a station.
     fn evict(&mut self, port: u16) -> bool {
         while let Some((item, station)) = self.port(port).unanswered.pop_front() {
             if self.stations.get(&station).is_some_and(|entry| entry.is_item(item)) {
@@ -271,7 +271,7 @@ impl Entry {
         }
     }
 
-    /// Returns whether the station belongs into the queue of stations without an answer.
+    /// Returns whether the station belongs in the queue of stations that have not answered.
     fn is_unanswered(&self) -> bool {
         !self.is_kept && !matches!(self.phase, Phase::Known { .. })
     }
@@ -301,8 +301,9 @@ impl Entry {
                 (Action::Silent, true, SILENCE_NS)
             }
             Phase::Silent if !self.is_kept => (Action::Forget, false, 0),
-            // A station that no longer answers may have a new address, so the request is sent to
-            // all stations of the link. A gateway is asked again after each pause.
+            // A station that no longer answers may have a new Ethernet address, so the request is
+            // sent to all stations of the link. The requests to a gateway are repeated after a
+            // pause.
             Phase::Known { .. } | Phase::Silent => {
                 self.phase = Phase::Resolving { requests: 1 };
                 (Action::Request(None), true, RETRY_NS)

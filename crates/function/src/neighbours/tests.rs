@@ -139,7 +139,8 @@ fn a_scan_neither_fills_the_table_nor_stops_new_stations() {
     let neighbours = neighbours(None);
     want(&neighbours, START_NS);
     neighbours.learn(STATION, ONE, START_NS);
-    // For ten seconds, 100,000 packets per second to random stations arrive on port 0.
+    // For ten seconds, 100,000 packets per second arrive on port 0. Their destinations are random
+    // stations.
     let mut random = 1u32;
     let (mut policed, mut requests) = (0, Vec::new());
     for packet in 0..1_000_000u64 {
@@ -149,7 +150,8 @@ fn a_scan_neither_fills_the_table_nor_stops_new_stations() {
         if packet % 64 == 0 {
             neighbours.poll(now_ns, &mut requests);
         }
-        // A station that answers becomes known, although the packets to random stations continue.
+        // A station that answers becomes known although packets to random stations continue to
+        // arrive.
         if packet % 100_000 == 99_999 {
             let number = 0x10_0000 + packet as u32;
             assert_eq!(ask(&neighbours, number, 2, now_ns), Resolution::Pending, "packet {packet}");

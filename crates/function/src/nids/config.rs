@@ -39,7 +39,7 @@ pub struct Config {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Mode {
-    /// Rules with the action `drop` only raise alerts. TCP data is inspected when the receiver has
+    /// Rules with the action `drop` only raise alerts. TCP data is inspected after the receiver has
     /// acknowledged it.
     #[default]
     Detect,
@@ -97,7 +97,7 @@ impl Config {
     }
 }
 
-/// Returns the egress port for the packets of each ingress port.
+/// Returns the egress port for each ingress port.
 fn peers(pairs: &[Spanned<[String; 2]>], ports: &[String]) -> Result<Vec<u16>, Error> {
     let mut peers: Vec<u16> = (0..ports.len() as u16).collect();
     for pair in pairs {
@@ -117,7 +117,7 @@ fn peers(pairs: &[Spanned<[String; 2]>], ports: &[String]) -> Result<Vec<u16>, E
 }
 
 /// Applies the settings of a TOML table. The name of a nested table becomes part of the setting's
-/// name. For example, `midstream` in the table `stream` is the setting `stream.midstream`.
+/// name, such as `stream.midstream`.
 fn apply(settings: &mut Settings, prefix: &str, table: &Table) -> Result<(), String> {
     for (key, setting) in table {
         let name = format!("{prefix}{key}");
@@ -135,7 +135,7 @@ fn apply(settings: &mut Settings, prefix: &str, table: &Table) -> Result<(), Str
     Ok(())
 }
 
-/// Returns the output of records, and the interval of the record `stats`.
+/// Returns the output for records, and the interval between two `stats` records.
 fn output(
     eve: &Spanned<Eve>,
     settings: &mut Settings,

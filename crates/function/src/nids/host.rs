@@ -13,7 +13,7 @@ use super::rules::Follower;
 use super::{DROP_FLOW, DROP_MEMORY, DROP_RULE, DROP_STREAM, VERDICT_ALERT, VERDICT_CLEAN};
 use crate::{Arrangement, HostHalf, Step, Work};
 
-/// Interval at which flows expire while no packets arrive, in nanoseconds.
+/// Interval between two checks for expired flows while no packets arrive, in nanoseconds.
 const EXPIRE_NS: u64 = 100_000_000;
 
 /// Inspection state of one worker.
@@ -25,7 +25,7 @@ pub(super) struct NidsHost {
     /// Egress port for the packets of each ingress port.
     pub(super) peers: Arc<[u16]>,
     pub(super) inline: bool,
-    /// Difference between the clock of the records and the clock of the engine, in nanoseconds.
+    /// Difference between the time in records and the time of the engine, in nanoseconds.
     pub(super) clock_offset_ns: u64,
 }
 
@@ -67,8 +67,8 @@ impl HostHalf for NidsHost {
         }
         for (packet, stamp) in packets.arrived.iter().zip(packets.stamps) {
             self.clock_offset_ns = stamp.time_ns.wrapping_sub(packets.now_ns);
-            // In records, frames from a capture file have numbers, as in Suricata. Frames of live
-            // traffic are not numbered.
+            // In records, frames from a capture file have numbers, as in Suricata. Frames from live
+            // traffic have no numbers.
             let number = if packets.live { 0 } else { stamp.sequence + 1 };
             let frame = packets.region.frame(packet);
             let result = self.inspector.frame(LinkType::Ethernet, frame, number, stamp.time_ns / 1000);
@@ -86,7 +86,7 @@ impl HostHalf for NidsHost {
     }
 }
 
-/// Returns the outcome of a packet from the result of its inspection.
+/// Converts the result of the inspection to the outcome of a packet.
 pub(super) fn outcome(result: FrameResult, inline: bool, peers: &[u16], packet: &Descriptor) -> Outcome {
     let port = peers.get(usize::from(packet.port)).copied().unwrap_or(packet.port.into());
     match result.verdict {

@@ -38,12 +38,12 @@ use output::Output;
 use published::Published;
 use rules::Rules;
 
-/// Declarations in `kernels/nids/nids.h`: the contract of the function, its verdicts and its drop
+/// Declarations from `kernels/nids/nids.h`: properties of the function, its verdicts and its drop
 /// reasons.
 pub use godwit_kernels::declared::nids::*;
 
 /// Names of the statistics in `godwit_nids::stats` that become the first counters of this function.
-/// If a counter has several names, their values are added.
+/// If a counter has several names, their values are added up.
 const COUNTED: [&[&str]; 6] = [
     &["detect.alert"],
     &["detect.alerts_suppressed"],
@@ -53,10 +53,10 @@ const COUNTED: [&[&str]; 6] = [
     &["tcp.segment_memcap_drop"],
 ];
 
-/// Registration of the function kind `nids`, with its contract and its constructor.
+/// Registration of the function kind `nids`.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
-/// Function of kind `nids` that was built from its configuration.
+/// Configured function of kind `nids`.
 pub struct Nids {
     settings: Settings,
     rules: Rules,
@@ -75,8 +75,8 @@ fn build(stanza: Spanned<DeTable<'_>>, context: &BuildContext<'_>) -> Result<Arc
 }
 
 impl Nids {
-    /// Returns the settings for the inspector of one worker. The `workers` inspectors divide the
-    /// configured memory equally.
+    /// Returns the settings for the inspection by one of `workers` workers. Each worker gets an
+    /// equal part of the configured memory.
     fn settings_of(&self, workers: usize) -> Settings {
         let mut settings = self.settings.clone();
         settings.flows_max = settings.flows_max.div_ceil(workers);

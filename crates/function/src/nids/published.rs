@@ -13,11 +13,11 @@ pub(super) struct Published {
     workers: Mutex<Vec<Shared>>,
 }
 
-/// Published counters of one worker, which is the only writer of them.
+/// Counters of one worker that other threads can read. Only this worker writes them.
 pub(super) struct WorkerCounters(Shared);
 
 impl Published {
-    /// Creates the counters of a worker, which start at 0, and returns them.
+    /// Creates the counters of a worker with the value 0.
     pub(super) fn worker(&self, worker: usize) -> WorkerCounters {
         let zero = || Arc::new(std::array::from_fn(|_| AtomicU64::new(0)));
         let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Current inspection rules, and their replacement while packets flow.
+//! Current inspection rules, which can be replaced while packets flow.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) struct Loaded {
     pub(super) rules: usize,
     /// Number of rules that are not supported.
     pub(super) unsupported: usize,
-    /// Number of literals (byte strings) that the first stage of the inspection searches for.
+    /// Number of byte strings that the first stage of the inspection searches for.
     pub(super) patterns: usize,
     /// Time that reading and compiling the rules took.
     pub(super) took: Duration,
@@ -101,7 +101,7 @@ impl Rules {
         Ok(loaded)
     }
 
-    /// Returns the current rules, and an object that tells the worker when the rules were replaced.
+    /// Returns the current rules, and an object through which the worker notices their replacement.
     pub(super) fn current(&self) -> (Arc<Engine>, Follower) {
         let engine = Arc::clone(&self.current.load().engine);
         let seen = engine.number;
@@ -130,7 +130,7 @@ fn loaded(engine: &Engine, unsupported: usize, begin: Instant) -> Loaded {
     Loaded { rules: engine.rules.len(), unsupported, patterns: engine.literals(), took: begin.elapsed() }
 }
 
-/// Returns a random seed for the hashes. An attacker who knew the seed could prepare traffic whose
+/// Returns a random seed for the hashes. An attacker who knows the seed could send traffic whose
 /// hashes collide.
 fn seed() -> u64 {
     // If the operating system provides no random numbers, the hashes are predictable but still

@@ -45,7 +45,7 @@ impl Bench {
     }
 
     /// Passes frames through the inspection of one worker. If `ending` is set, the run ends after
-    /// them.
+    /// these frames.
     fn pass(&self, half: &mut dyn HostHalf, payloads: &[&[u8]], live: bool, ending: bool) -> Vec<Outcome> {
         let mut region = Arena::new(ArenaConfig::default(), 1).unwrap().split().remove(0);
         let put = |payload: &&[u8]| {

@@ -40,15 +40,15 @@ fn mac(bytes: &[u8]) -> Option<MacAddress> {
     bytes.first_chunk().map(|bytes| MacAddress(*bytes))
 }
 
-/// Returns the source MAC address for the answer to a frame. It is usually the destination of the
-/// frame. If this is a group address, it must not be a source (IEEE 802.3, section 3.2.3), and the
-/// address of the interface is used.
+/// Returns the source MAC address for the answer to a frame. It is usually the destination address
+/// of the frame. A group address must not be a source address (IEEE 802.3, section 3.2.3), so the
+/// address of the interface replaces it.
 fn own_mac(settings: &Settings, port: u16, frame: &[u8]) -> Option<MacAddress> {
     let destination = mac(frame)?;
     if destination.is_multicast() { Some(settings.interface(port)?.mac) } else { Some(destination) }
 }
 
-/// Returns a copy of the frame whose destination is the frame's sender and whose source is `ours`.
+/// Returns a copy of the frame for the frame's sender, with the source address `ours`.
 fn addressed_to_sender(frame: &[u8], ours: MacAddress) -> Vec<u8> {
     let mut answer = frame.to_vec();
     answer.copy_within(6..12, 0);
@@ -157,8 +157,8 @@ fn solicited(
     if !interface.addresses.contains(&IpAddr::from(target)) {
         return None;
     }
-    // The sender of a duplicate address check (RFC 4862) has no address yet. The advertisement
-    // therefore goes to all nodes of the link.
+    // A station that checks for duplicate addresses (RFC 4862) has no address yet. The
+    // advertisement is therefore sent to all nodes of the link.
     let is_duplicate_check = source == [0; 16];
     let to = if is_duplicate_check { [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1] } else { source };
     let mut answer = addressed_to_sender(frame, interface.mac);

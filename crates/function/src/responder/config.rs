@@ -12,12 +12,12 @@ use crate::neighbours::Neighbours;
 use crate::routing::Prefix;
 use crate::{BuildContext, Error};
 
-/// Default limit of ICMP errors that a worker sends per second (RFC 1812, section 4.3.2.8; RFC
+/// Default maximum number of ICMP errors per second and worker (RFC 1812, section 4.3.2.8; RFC
 /// 4443, section 2.4 (f)).
 const MESSAGES_A_SECOND: u32 = 1000;
 
-/// Default limit of packets that a worker holds for one station until the station's address is
-/// resolved.
+/// Default maximum number of packets that a worker holds for one station until the station's
+/// address is resolved.
 const HELD_PACKETS: u16 = 16;
 
 /// Configuration keys of a function of kind `responder`.
@@ -70,8 +70,8 @@ impl Settings {
 }
 
 impl Interface {
-    /// Returns the source address for requests to `neighbour`. It is the address of the same family
-    /// that shares the longest prefix with the neighbour.
+    /// Returns the source address for requests to `neighbour`. Among the addresses of the same
+    /// family, it is the one that shares the longest prefix with the neighbour's address.
     pub(super) fn nearest(&self, neighbour: IpAddr) -> Option<IpAddr> {
         let bits = |address: IpAddr| match address {
             IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
@@ -110,7 +110,7 @@ impl Config {
             let mut addresses = Vec::new();
             for text in &config.addresses {
                 // A prefix length may follow the address, as in the output of `ip address`. The
-                // length is checked, but otherwise ignored.
+                // length must be valid, but has no effect.
                 let address = text.get_ref().split('/').next().unwrap_or_default().parse::<IpAddr>();
                 let usable = address.ok().filter(|address| !address.is_multicast() && !address.is_unspecified());
                 let Some(address) = usable.filter(|address| {

@@ -19,8 +19,8 @@ use crate::fragments::{Fault, Split, ip_at, message};
 use crate::neighbours::{Bucket, Request, Resolution, Station};
 use crate::{Arrangement, HostHalf, PreviousOutcome, Step, Work};
 
-/// Interval at which a worker checks the neighbour table while it holds packets, in nanoseconds.
-/// Another worker may have received the answer that its packets wait for.
+/// Interval between two checks of the neighbour table by a worker that holds packets, in
+/// nanoseconds. Another worker may have received the awaited answer.
 const LOOK_NS: u64 = 1_000_000;
 
 /// State of the responder on one worker.
@@ -90,8 +90,8 @@ impl ResponderHost {
         }
     }
 
-    /// Handles a packet to a station that the responder resolves. Returns `None` if the responder
-    /// does not resolve the next hop of the packet.
+    /// Handles a packet to a station whose address the responder resolves. Returns `None` for any
+    /// other packet.
     fn resolve(
         &mut self,
         region: &mut Region,
@@ -120,8 +120,8 @@ impl ResponderHost {
             // Earlier packets to the station may still be held, and this packet must leave after
             // them.
             Resolution::Known { is_settled: false, .. } | Resolution::Pending => {
-                // If the address of the station is known, the packet leaves at the end of this
-                // call.
+                // If the address of the station is known, the packet leaves before this function
+                // returns.
                 let is_known = resolution != Resolution::Pending;
                 let limit = if is_known { usize::MAX } else { settings.held_packets };
                 let is_held = self.waiting.hold(station, packet, frame, limit, now_ns);
@@ -229,8 +229,8 @@ impl ResponderHost {
 }
 
 impl HostHalf for ResponderHost {
-    /// The trait requires this method. The engine does not call it, because [`HostHalf::arranges`]
-    /// returns `true`.
+    /// The trait requires this method, but the engine does not call it because
+    /// [`HostHalf::arranges`] returns `true`.
     fn prepare(&mut self, _region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
         work.extend(descriptors.iter().map(|_| Work::Done(Outcome::verdict(VERDICT_OTHER))));
     }
@@ -265,7 +265,7 @@ impl HostHalf for ResponderHost {
     }
 }
 
-/// Creates a frame with an address request. Returns the step that sends it.
+/// Creates a frame with an address request, and returns the action that sends it.
 fn request_step(settings: &Settings, region: &mut Region, request: Request) -> Option<Step> {
     let (port, address) = request.station;
     let frame = questions::request(settings.interface(port)?, address, request.to)?;
@@ -275,8 +275,7 @@ fn request_step(settings: &Settings, region: &mut Region, request: Request) -> O
     Some(Step::Create { packet: Descriptor { port: port as u8, flow_hash: 0, ..descriptor }, work })
 }
 
-/// Rewrites the headers of a frame for the next station, as a router does. Returns `None` if the
-/// hop limit is used up.
+/// Rewrites the headers of a frame as a router does. Returns `None` if the hop limit is used up.
 fn forwarded(settings: &Settings, frame: &mut [u8], at: usize, station: Station, address: MacAddress) -> Option<Work> {
     let (port, _) = station;
     let interface = settings.interface(port)?;

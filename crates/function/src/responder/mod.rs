@@ -36,11 +36,11 @@ use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind};
 pub use config::Config;
 
 use config::Settings;
-/// Declarations in `kernels/responder/responder.h`: the contract of the function, its verdicts and
+/// Declarations from `kernels/responder/responder.h`: properties of the function, its verdicts and
 /// its drop reasons.
 pub use godwit_kernels::declared::responder::*;
 
-/// Registration of the function kind `responder`, with its contract and its constructor.
+/// Registration of the function kind `responder`.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
 /// Configured responder.
@@ -75,8 +75,8 @@ impl Function for Responder {
         self.settings.neighbours.counts().to_vec()
     }
 
-    /// Answers a packet that no other function has processed. In a running engine, this work is
-    /// done on the CPU before the kernel runs.
+    /// Answers a packet that no other function has processed. A running engine does this work on
+    /// the CPU, before the kernel runs.
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
         let frame = crate::frame_mut(buffer, descriptor);
         match answers::answer(&self.settings, descriptor.port.into(), frame) {

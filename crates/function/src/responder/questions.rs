@@ -1,5 +1,5 @@
-//! Requests for the Ethernet addresses of stations, and addresses that frames from neighbours
-//! reveal. The functions of this module take and return the bytes of frames.
+//! Creates requests for the Ethernet addresses of stations, and reads these addresses from received
+//! frames. The functions of this module take and return the bytes of frames.
 
 use std::net::IpAddr;
 
@@ -23,8 +23,8 @@ const TARGET_BYTES: usize = 24;
 const OPTION_SOURCE: u8 = 1;
 const OPTION_TARGET: u8 = 2;
 
-/// Returns an ARP request or a neighbour solicitation for `station`. The request is sent to `to`,
-/// which is the last known address of the station. With `None`, it is sent to all stations.
+/// Returns an ARP request or a neighbour solicitation for `station`. The request is sent to the
+/// address `to`, or to all stations if `to` is `None`.
 ///
 /// Returns `None` if the interface has no address of the station's family.
 pub(super) fn request(interface: &Interface, station: IpAddr, to: Option<MacAddress>) -> Option<Vec<u8>> {
@@ -92,8 +92,8 @@ pub(super) fn announced(settings: &Settings, port: u16, frame: &[u8]) -> Option<
         ethertype::ARP => {
             let header = ArpHeader::parse(&Arp::new_checked(rest).ok()?).ok()?;
             let (sender, target) = (IpAddr::from(header.sender_protocol), IpAddr::from(header.target_protocol));
-            // An ARP announcement is a packet whose sender address equals its target address (RFC
-            // 5227, section 3). It concerns every machine.
+            // In an ARP announcement, the sender address equals the target address (RFC 5227,
+            // section 3). An announcement concerns every machine.
             let is_for_us = interface.addresses.contains(&target) || sender == target;
             let is_ours = interface.addresses.contains(&sender);
             let is_known = matches!(header.operation, arp::REQUEST | arp::REPLY);

@@ -1,16 +1,16 @@
-//! Stations that the operating system resolves, from the view of one worker. A station that does
-//! not answer for a while counts as unreachable. The work per packet is constant.
+//! Stations whose addresses the operating system resolves, as one worker sees them. A station that
+//! does not answer for a while counts as unreachable. The work per packet is constant.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::neighbours::{Bucket, NEW_PER_SENDER, Station};
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Time after which a station without an answer counts as unreachable, in nanoseconds. Linux uses
-/// the same time: it sends three requests, one second apart.
+/// Time after which a station without an answer counts as unreachable, in nanoseconds. Linux sends
+/// three requests in this time, one second apart.
 const SILENCE_NS: u64 = 3 * SECOND_NS;
-/// Time without packets to a station after which the station is forgotten, in nanoseconds. The next
-/// packet then starts its resolution again.
+/// Time after which a station is forgotten if no packets are sent to it, in nanoseconds. The next
+/// packet then starts its address resolution again.
 const FORGET_NS: u64 = 10 * SECOND_NS;
 /// Maximum number of stations that are remembered. Because of the rate limit [`NEW_PER_SENDER`],
 /// packets from one port cannot displace a station within [`SILENCE_NS`].

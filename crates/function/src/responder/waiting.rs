@@ -1,5 +1,5 @@
 //! Packets that a worker holds until the addresses of their stations are resolved. The worker
-//! copies these packets, so that their buffers are free for other packets.
+//! copies these packets and frees their buffers.
 
 use std::collections::HashMap;
 
@@ -9,9 +9,9 @@ use crate::neighbours::Station;
 
 /// Maximum number of packets that a worker holds, for all stations together.
 const HELD_MAX: usize = 1024;
-/// Age from which a held packet counts as older than every packet in flight, in nanoseconds.
-/// Younger packets are compared by their 16-bit sequence numbers, which wrap. Fewer than 2^15
-/// packets must therefore arrive in this time.
+/// Age from which a held packet is older than every packet in flight, in nanoseconds. The order of
+/// younger packets follows from their 16-bit sequence numbers, so fewer than 2^15 packets must
+/// arrive in this time.
 const IN_FLIGHT_NS: u64 = 2_000_000;
 
 /// Held packets, grouped by station.
@@ -50,9 +50,9 @@ impl Waiting {
             return false;
         }
         let queue = self.by_station.entry(station).or_default();
-        // Held packets must leave in the order of arrival, but the packets come here in any order.
-        // Their 16-bit sequence numbers (order tags) determine the position. The comparison allows
-        // for their wrap-around.
+        // Held packets must leave in the order of arrival, but reach this function in any order.
+        // Their 16-bit sequence numbers determine the order. The comparison allows for the
+        // wrap-around of these numbers.
         let is_before = |held: &Held| {
             let is_long_ago = now_ns.saturating_sub(held.since_ns) > IN_FLIGHT_NS;
             is_long_ago || packet.order.wrapping_sub(held.packet.order) as i16 >= 0

@@ -7,12 +7,12 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 pub trait Address: Copy + Debug + Eq + Ord + Send + Sync + 'static {
     /// Length of an address, in bits.
     const BITS: u8;
-    /// Description of a prefix of this address family with an example, for error messages.
+    /// Description of a valid prefix with an example, for error messages about this address family.
     const EXAMPLE: &'static str;
     /// Hint in the error message for a prefix of the wrong address family.
     const OTHER: &'static str;
 
-    /// Returns the address with its first `length` bits, and with all other bits set to 0.
+    /// Returns the address with all bits after the first `length` bits set to 0.
     fn masked(self, length: u8) -> Self;
 
     /// Parses a prefix such as `address/length`. An `address` without a length is the prefix of a
@@ -101,8 +101,8 @@ fn scan_prefix(text: &[u8]) -> Option<(u32, u8)> {
     rest.is_empty().then_some((prefix, length as u8))
 }
 
-/// Parses a decimal number up to `max`, which has at most three digits. Refuses leading zeros,
-/// because some programs read such numbers as octal.
+/// Parses a decimal number up to `max` with at most three digits. Refuses leading zeros, because
+/// some programs read them as a mark of octal numbers.
 #[inline]
 fn scan_number(rest: &mut &[u8], max: u32) -> Option<u32> {
     let mut value = 0;

@@ -22,7 +22,7 @@ pub(crate) struct Stanza<'a> {
     pub(crate) routes: Option<&'a PathBuf>,
     /// Next hop of the routes that name no next hop.
     pub(crate) default_next_hop: Option<&'a Spanned<String>>,
-    /// Routes in the configuration. They come after the routes of the file.
+    /// Routes in the configuration. They are added after the routes of the file.
     pub(crate) route: &'a [RouteConfig],
     /// Named next hops, which routes refer to by their names.
     pub(crate) next_hop: &'a [NextHopConfig],
@@ -42,11 +42,11 @@ pub(crate) struct NextHopConfig {
     port: Option<Spanned<String>>,
     destination_mac: Option<Spanned<String>>,
     source_mac: Option<Spanned<String>>,
-    /// IP address of a gateway, whose Ethernet address is resolved at run time. It replaces the key
-    /// `destination_mac`.
+    /// IP address of a gateway, whose Ethernet address is resolved at run time. It replaces the
+    /// setting `destination_mac`.
     via: Option<Spanned<String>>,
     /// Whether each packet is sent directly to its destination, whose Ethernet address is resolved
-    /// at run time. It replaces the key `destination_mac`.
+    /// at run time. It replaces the setting `destination_mac`.
     #[serde(default)]
     on_link: bool,
     mtu: Option<Spanned<u32>>,
@@ -56,7 +56,7 @@ pub(crate) struct NextHopConfig {
     blackhole: bool,
 }
 
-/// Parsed routes in order, and the next hops in the order of their indices.
+/// Parsed routes in order, and their next hops sorted by index.
 pub(crate) struct Resolved<A> {
     pub(crate) routes: Vec<Route<A>>,
     pub(crate) next_hops: Vec<NextHop>,
@@ -72,7 +72,7 @@ impl<A> Default for Resolved<A> {
 
 impl Stanza<'_> {
     /// Reads the routes and resolves all names as [`Stanza::resolve`] does, for a function that
-    /// also tracks the kernel's routes. The stanza itself may be without routes. It must not
+    /// also follows the routes of the kernel. The configuration may be without routes. It must not
     /// contain next hops whose addresses a responder function resolves.
     pub(crate) fn resolve_with_kernel_routes<A: Address>(
         &self,

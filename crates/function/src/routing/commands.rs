@@ -8,8 +8,8 @@ use crate::{Error, Running};
 /// Maximum number of routes in a reply to the command `list`.
 const LISTED_MAX: usize = 10_000;
 
-/// Executes a control command. The commands `add` and `delete` take the key `route`. The command
-/// `list` takes `prefix` or `address`, and lists all routes without them.
+/// Executes a control command. The commands `add` and `delete` take the argument `route`. The
+/// command `list` takes `prefix` or `address`, and lists all routes without these arguments.
 ///
 /// # Errors
 /// Returns one sentence for the operator. The command had no effect, unless the sentence states

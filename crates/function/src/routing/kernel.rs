@@ -31,7 +31,7 @@ use state::State;
 use super::Routing;
 use crate::{Error, HostHalf, Running};
 
-/// Interval of the check for new messages about routes and neighbours.
+/// Interval between two checks for new messages about routes and neighbours.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(20);
 
 /// Copies the routes of the operating system into the table of a function.
@@ -51,14 +51,13 @@ pub(super) enum RouteSource {
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) source: RouteSource,
-    /// Number of the kernel's routing table to track. The local table of the kernel is always
-    /// tracked as well.
+    /// Number of the kernel's routing table to follow, in addition to the local routing table.
     pub(super) table: u32,
     /// Address on which to listen for zebra.
     pub(super) fpm: std::net::SocketAddr,
     /// Processes and machines that may connect to this address.
     peers: peers::Peers,
-    /// Names of the tracked network interfaces, each with its port.
+    /// Names of the network interfaces to follow, each with its port.
     pub(super) ports: Vec<(String, u16)>,
 }
 
@@ -68,7 +67,8 @@ impl KernelRoutes {
     }
 
     /// Returns the part of the function that a worker runs on the CPU. It collects the destinations
-    /// of packets with the verdict `unresolved`, so that the operating system can resolve them.
+    /// of packets with the verdict `unresolved`, so that the operating system resolves their
+    /// addresses.
     pub(crate) fn host_half(&self, unresolved: u8) -> Box<dyn HostHalf> {
         Box::new(ResolveQueueHost { queue: Arc::clone(&self.queue), unresolved })
     }
@@ -80,8 +80,8 @@ impl KernelRoutes {
         state.update(self.queue.take(), routing, running)
     }
 
-    /// Records routes that an operator added or deleted by a command. Tracked routes never replace
-    /// the routes that an operator added.
+    /// Records routes that an operator added or deleted. Routes from the kernel never replace
+    /// routes that an operator added.
     pub(crate) fn changed_by_operator(&self, request: &serde_json::Value) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let added = request.get("command").and_then(serde_json::Value::as_str) == Some("add");

@@ -1,5 +1,4 @@
-//! Next hops in a table image. They change while kernels look up routes
-//! (`docs/decisions/0009-route-changes.md`).
+//! Next hops that change while kernels look up routes (`docs/decisions/0009-route-changes.md`).
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -10,8 +9,8 @@ use godwit_packet::Image;
 use super::NextHop;
 use crate::{Error, Running};
 
-/// Encoded next hop of a table image, 16 bytes long. The word `to` holds the destination address,
-/// the port and the flags. The word `from` holds the source address and the MTU.
+/// Encoded next hop, 16 bytes long. The word `to` holds the destination address, the port and the
+/// flags. The word `from` holds the source address and the MTU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) to: u64,
@@ -22,7 +21,7 @@ pub(crate) struct Record {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Format {
     pub(crate) record: fn(&NextHop) -> Record,
-    /// Flag in the lowest byte of [`Record::to`]. It means that the Ethernet address of the next
+    /// Flag in the lowest byte of [`Record::to`], which means that the Ethernet address of the next
     /// hop is unknown.
     pub(crate) unresolved: u8,
 }
@@ -41,14 +40,14 @@ pub(crate) struct NextHops {
     format: Format,
     taken: Vec<Option<NextHop>>,
     free: VecDeque<u32>,
-    /// Indices of removed next hops. Packets in flight may still refer to them.
+    /// Indices of removed next hops, to which packets in flight may still refer.
     retired: Vec<u32>,
-    /// Changed ranges of the image that are not copied to the devices yet.
+    /// Changed ranges of memory that are not copied to the devices yet.
     unsent: Vec<Range<usize>>,
 }
 
 impl NextHops {
-    /// Creates the state for changes to an image that already holds `next_hops`.
+    /// Creates the state for changes to memory that already contains `next_hops`.
     pub(crate) fn new(
         image: Arc<Image>,
         offset: usize,
@@ -76,13 +75,13 @@ impl NextHops {
         (0..).zip(&self.taken).filter_map(|(index, next_hop)| Some((index, (*next_hop)?)))
     }
 
-    /// Returns the number of retired next hops. Their records can be reused when all packets that
-    /// are in flight now have left.
+    /// Returns the number of removed next hops whose records are not free yet. The records can be
+    /// reused when all packets in flight have left.
     pub(crate) fn retired(&self) -> usize {
         self.retired.len()
     }
 
-    /// Frees the records of the first `retired` retired next hops. No packet in flight may refer to
+    /// Frees the records of the first `retired` removed next hops. No packet in flight may refer to
     /// them.
     pub(crate) fn reuse(&mut self, retired: usize) {
         self.free.extend(self.retired.drain(..retired));
@@ -95,8 +94,7 @@ impl NextHops {
         Ok(())
     }
 
-    /// Copies all changed ranges of the image to the devices. If a copy fails, the ranges are
-    /// copied again later.
+    /// Copies all changed ranges to the devices. If the copy fails, the next call repeats it.
     pub(crate) fn send_again(&mut self, running: &dyn Running) -> Result<(), Error> {
         while let Some(range) = self.unsent.last() {
             running.image_changed(range.clone())?;
@@ -124,8 +122,8 @@ impl NextHops {
         let mut was_used = false;
         let mut indexes = Vec::with_capacity(next_hops.len());
         for &next_hop in next_hops {
-            // Indices that were never used are taken first, because no device has old contents of
-            // them in a cache.
+            // Indices that were never used are taken first, because no device cache contains old
+            // contents for them.
             let index = if self.taken.len() < self.capacity {
                 self.taken.push(None);
                 self.taken.len() as u32 - 1
@@ -156,9 +154,9 @@ impl NextHops {
         if next_hops.iter().any(|(index, _)| self.at(*index).is_none()) {
             return Err(refusal("there is no next hop with this index".to_owned()));
         }
-        // A packet must not see a next hop with one new word and one old word. If both words
-        // change, the next hop is first marked as unresolved. The new words are written after all
-        // packets that may have read an old word have left.
+        // A packet must not read one old and one new word of a next hop. If both words change, the
+        // next hop is first marked as unresolved. The new words are written after all packets that
+        // may have read an old word have left.
         let mut slow = Vec::new();
         for &(index, next_hop) in next_hops {
             let (at, record) = (self.record_offset(index), (self.format.record)(&next_hop));

@@ -19,7 +19,8 @@ use crate::{Error, Function, Running};
 /// Interval of the check for changes in neighbour tables.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Configured next hop whose Ethernet address a responder function resolves at run time.
+/// Configured next hop whose Ethernet address a responder function resolves at run time, called a
+/// dynamic next hop.
 #[derive(Clone, Debug)]
 pub(crate) struct DynamicNextHop {
     /// Index of the next hop.
@@ -29,7 +30,7 @@ pub(crate) struct DynamicNextHop {
     /// IP address of the gateway. `None` means that each packet is sent directly to its destination
     /// on the link.
     pub(crate) gateway: Option<IpAddr>,
-    /// Properties of the next hop without the Ethernet address of its station. The source address
+    /// Properties of the next hop, except the Ethernet address of its station. The source address
     /// is zero unless it is configured.
     pub(crate) adjacency: Adjacency,
 }
@@ -38,7 +39,7 @@ pub(crate) struct DynamicNextHop {
 #[derive(Debug)]
 pub(crate) struct Resolver {
     dynamic: Vec<DynamicNextHop>,
-    /// Neighbour table for each dynamic next hop. The tables are set once, after all functions are
+    /// Neighbour table for each dynamic next hop. The list is set once, after all functions are
     /// built.
     tables: OnceLock<Vec<Arc<Neighbours>>>,
     state: Mutex<State>,
@@ -61,8 +62,8 @@ impl Resolver {
         (!dynamic.is_empty()).then(|| Self { dynamic, tables: OnceLock::new(), state: Mutex::default() })
     }
 
-    /// Finds the responder function for each dynamic next hop and registers the next hop there.
-    /// Functions call this method in [`Function::connect`].
+    /// Finds the responder function for each dynamic next hop, and registers the next hop with the
+    /// responder. Functions call this method in [`Function::connect`].
     pub(crate) fn connect(&self, functions: &[Arc<dyn Function>], own: usize) -> Result<(), Error> {
         let mut tables = Vec::with_capacity(self.dynamic.len());
         for dynamic in &self.dynamic {
@@ -82,14 +83,12 @@ impl Resolver {
             let DynamicNextHop { next_hop, gateway, adjacency: Adjacency { port, mtu, .. }, .. } = *dynamic;
             table.register(own, next_hop, Target { port, gateway, mtu });
         }
-        // An error means that the tables are set already. They are then the same tables, so the
-        // error is ignored.
+        // An error means that the same tables are set already, so the error is ignored.
         let _ = self.tables.set(tables);
         Ok(())
     }
 
-    /// Schedules an update of next hops and host routes. An operator changed routes, which may lead
-    /// to stations whose addresses are resolved.
+    /// Schedules an update of next hops and host routes, because an operator has changed routes.
     pub(crate) fn changed_by_operator(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).seen.clear();
     }
@@ -99,8 +98,8 @@ impl Resolver {
     pub(crate) fn update(&self, routing: &dyn Routing, running: &dyn Running) -> Result<(), Error> {
         let Some(tables) = self.tables.get() else { return Ok(()) };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        // The versions are read before the tables. If a table changes meanwhile, the next call
-        // therefore sees a newer version.
+        // The versions are read before the tables. If a table changes in between, the next call
+        // notices its newer version.
         let seen: Vec<u64> = tables.iter().map(|table| table.version()).collect();
         if state.seen == seen {
             return Ok(());
@@ -113,7 +112,7 @@ impl Resolver {
     }
 
     /// Returns the contents of the dynamic next hop `index`. `address` is the Ethernet address of
-    /// its station, or `None` while this address is unknown.
+    /// the station, or `None` if it is unknown.
     fn next_hop(&self, index: usize, address: Option<MacAddress>) -> NextHop {
         let adjacency = self.dynamic[index].adjacency;
         let tables = self.tables.get().map_or(&[][..], Vec::as_slice);
@@ -214,7 +213,7 @@ impl Resolver {
     }
 
     /// Returns the dynamic next hop of the on-link prefix that contains the station. This prefix is
-    /// the longest one that covers the station, apart from its host route.
+    /// the longest one that covers the station, without counting host routes.
     fn on_link_next_hop(&self, port: u16, address: IpAddr, routing: &dyn Routing) -> Option<usize> {
         let index =
             (0..Family::of(address).bits()).rev().find_map(|length| routing.route(Prefix::of(address, length)?))?;

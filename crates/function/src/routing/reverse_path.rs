@@ -5,8 +5,7 @@
 //! | `strict` | forwards to the port at which the packet arrived |
 //! | `loose` | forwards to any port |
 //!
-//! The filter runs on the CPU, before the kernel. A function without a filter skips this step, so
-//! the filter costs it nothing.
+//! The filter runs on the CPU, before the kernel. A function without a filter skips this step.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +18,8 @@ use toml::Spanned;
 use crate::config::value;
 use crate::{BuildContext, Error, HostHalf, Work};
 
-/// Keys of the table `reverse_path`, which give the mode of each filtered port.
+/// Names of the filtered ports in the configuration table `reverse_path`, each with the mode of the
+/// filter.
 pub(crate) type ReversePathConfig = BTreeMap<Spanned<String>, Mode>;
 
 /// Mode of the filter.
@@ -30,7 +30,8 @@ pub(crate) enum Mode {
     Loose,
 }
 
-/// Filter mode of each port, indexed by port number. `None` means that the port is not filtered.
+/// Filter mode of each port, indexed by port number. The value is `None` for a port without a
+/// filter.
 #[derive(Clone, Debug)]
 pub(crate) struct ReversePath(Vec<Option<Mode>>);
 
@@ -61,11 +62,12 @@ pub(crate) enum SourceRoute {
     NotFiltered,
     /// No route covers the source address.
     None,
-    /// A route covers the source address. The value is the offset of its next hop in the image.
+    /// A route covers the source address. The value is the offset of the route's next hop in the
+    /// table.
     NextHop(usize),
 }
 
-/// Lookup of a packet's source address in the table image of a function.
+/// Looks up the source address of a packet in the table of a function.
 pub(crate) trait SourceLookup: Send {
     fn image(&self) -> &Image;
 
@@ -73,14 +75,14 @@ pub(crate) trait SourceLookup: Send {
     fn route(&self, frame: &[u8]) -> SourceRoute;
 }
 
-/// Mask of the flags in the lowest byte of a next hop that mean `local`, `blackhole` or
-/// `unreachable`. Such a next hop does not forward packets. The flags of `ipv4` and `ipv6` are the
-/// same.
+/// Mask of the flags for `local`, `blackhole` and `unreachable` in the lowest byte of a next hop. A
+/// next hop with such a flag does not forward packets. The flags are the same for `ipv4` and
+/// `ipv6`.
 const NOT_FORWARDED: u64 = (godwit_kernels::image::IPV4_HOP_LOCAL
     | godwit_kernels::image::IPV4_HOP_BLACKHOLE
     | godwit_kernels::image::IPV4_HOP_UNREACHABLE) as u64;
 
-/// Work of a function with a reverse-path filter that runs on the CPU.
+/// Work on the CPU for a function with a reverse-path filter.
 pub(crate) struct ReversePathHost<L> {
     pub(crate) filter: ReversePath,
     pub(crate) lookup: L,
@@ -88,8 +90,7 @@ pub(crate) struct ReversePathHost<L> {
     pub(crate) variant: u8,
     /// Drop reason of the packets that do not pass the filter.
     pub(crate) reason: u8,
-    /// Work that the function does on the CPU in addition to the filter. This work must not prepare
-    /// packets.
+    /// Other work on the CPU for the same function. It must not prepare packets for the kernel.
     pub(crate) inner: Option<Box<dyn HostHalf>>,
 }
 

@@ -16,14 +16,14 @@ use crate::{BuildContext, Contract, Error, Function, Kind};
 
 pub use config::Config;
 
-/// Declarations in `kernels/template/template.h`: the contract of the function, its verdicts and
+/// Declarations from `kernels/template/template.h`: properties of the function, its verdicts and
 /// its drop reasons.
 pub use godwit_kernels::declared::template::*;
 
-/// Registration of the function kind `template`, with its contract and its constructor.
+/// Registration of the function kind `template`.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
-/// Function of kind `template` that was built from its configuration.
+/// Configured function of kind `template`.
 #[derive(Debug)]
 pub struct Template;
 

@@ -6,8 +6,8 @@ use godwit_wire::Ethernet;
 
 use super::{DROP_TRUNCATED, VERDICT_FORWARD};
 
-/// Swaps the two MAC addresses at the beginning of the frame: the destination, and then the source
-/// (IEEE 802.3, clause 3.2.3).
+/// Swaps the destination address and the source address at the beginning of the frame (IEEE 802.3,
+/// clause 3.2.3).
 pub(super) fn run_ref(buffer: &mut [u8], descriptor: &Descriptor) -> Outcome {
     let Ok(mut ethernet) = Ethernet::new_checked(crate::frame_mut(buffer, descriptor)) else {
         return Outcome::drop(DROP_TRUNCATED);

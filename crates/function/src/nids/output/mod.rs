@@ -21,14 +21,14 @@ pub(super) use target::Target;
 const QUEUE_BYTES_MAX: usize = 64 << 20;
 /// Maximum number of messages in the queue to the writer.
 const QUEUE_MESSAGES_MAX: usize = 4096;
-/// Interval at which the writer tries to connect to a failed socket again.
+/// Interval between two attempts to connect to a socket that failed.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// Message to the writer.
 enum Message {
     /// Records to write, as one JSON object per line.
     Records(Vec<u8>),
-    /// Tells the writer to open the file again. The writer answers with an error if it cannot.
+    /// Makes the writer open the file again. The writer answers with an error if it cannot.
     Reopen(SyncSender<Option<std::io::Error>>),
     /// The writer must end, because no more messages follow.
     End,
@@ -59,8 +59,8 @@ struct Writer {
 /// Connection of one worker to the writer.
 pub(super) struct Sender {
     shared: Arc<Shared>,
-    /// Channel to the writer, and a flag. The flag means that the worker waits when the channel is
-    /// full. The value is `None` if the output was not started.
+    /// Channel to the writer, and whether the worker waits when the channel is full. The value is
+    /// `None` if the output was not started.
     channel: Option<(SyncSender<Message>, bool)>,
 }
 
@@ -183,8 +183,8 @@ fn write(receiver: &Receiver<Message>, target: &Target, mut open: Option<Open>, 
             Ok(message) => message,
             Err(TryRecvError::Disconnected) => break,
             Err(TryRecvError::Empty) => {
-                // All queued records were collected. They are written now, so that a reader of the
-                // file sees them without delay.
+                // No further records are queued. The collected records are written now, so that a
+                // reader of the file sees them without delay.
                 flush(&mut open, target, shared, &mut failed);
                 match receiver.recv_timeout(RETRY) {
                     Ok(message) => message,

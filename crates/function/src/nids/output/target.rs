@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Number of bytes that are collected before they are written.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Time after which a write to a socket fails if the other program does not read.
+/// Time after which a write to a socket fails because the other program does not read.
 const SOCKET_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Configured target of records.

@@ -16,8 +16,8 @@ use crate::{BuildContext, Error};
 const TABLE_MAIN: u32 = 254;
 /// Default port of FRR's FPM plugin.
 const FPM_PORT: u16 = 2620;
-/// Users whose processes may connect to the FPM listener by default. They are the user of FRR's
-/// daemons, and root, which can change the kernel's routes anyway.
+/// Users whose processes may connect to the FPM listener if none are configured. They are the user
+/// of FRR's daemons, and root, which can change the kernel's routes anyway.
 const FPM_USERS: [&str; 2] = ["root", "frr"];
 
 /// Keys of the stanza `[function.follow]`.
@@ -26,7 +26,7 @@ const FPM_USERS: [&str; 2] = ["root", "frr"];
 pub(crate) struct KernelRoutesConfig {
     /// Source of the routes, which is `"kernel"` or `"fpm"`.
     routes: Spanned<String>,
-    /// Interface of the operating system that corresponds to each port.
+    /// Network interface of the operating system that corresponds to each port.
     interfaces: BTreeMap<Spanned<String>, Spanned<String>>,
     table: Option<u32>,
     fpm: Option<Spanned<String>>,

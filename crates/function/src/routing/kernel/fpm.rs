@@ -22,19 +22,20 @@ use super::peers::Peers;
 const HEADER_BYTES: usize = 4;
 const VERSION: u8 = 1;
 const NETLINK: u8 = 1;
-/// Time without messages from zebra after which zebra is assumed to have sent all its routes.
+/// Time without messages after which zebra is assumed to have sent all its routes.
 const SILENCE: Duration = Duration::from_secs(3);
-/// Maximum number of bytes that are read from zebra at a time. Because of this limit, the first
-/// routes of a large table take effect soon.
+/// Maximum number of bytes that are read from zebra at a time. With this limit, the first routes of
+/// a large table take effect early.
 const POLL_BYTES: usize = 4 << 20;
 /// Maximum number of connections that are accepted or refused at a time.
 const ACCEPTS_MAX: usize = 256;
-/// Maximum number of unread notifications of a function. If a function reaches this number, the
-/// server stops reading, so that zebra must wait.
+/// Maximum number of unread notifications of a function. At this limit, the server stops reading,
+/// so that zebra must wait.
 const NOTICES_MAX: usize = 1 << 18;
 
-/// Servers with their listening addresses. Zebra sends the routes of all address families over one
-/// connection, and a function forwards only one family. Functions therefore share a server.
+/// Servers with their listening addresses. Several functions use the same server, because zebra
+/// sends the routes of all address families over one connection and a function forwards only one
+/// family.
 static SERVERS: Mutex<Vec<(SocketAddr, Weak<Mutex<Server>>)>> = Mutex::new(Vec::new());
 
 /// Subscription of one function to a server.
@@ -73,13 +74,13 @@ struct Zebra {
     read: Vec<u8>,
     last_read: Instant,
     is_syncing: bool,
-    /// Whether zebra has announced a route on this connection. Without any announcement, the routes
-    /// from earlier connections are kept.
+    /// Whether zebra has announced a route on this connection. Otherwise, the routes from earlier
+    /// connections are kept.
     has_announced: bool,
 }
 
 impl Fpm {
-    /// Subscribes a function to the server at `address`, and starts the server if necessary. Closes
+    /// Subscribes a function to the server at `address`. Starts the server if necessary. Closes
     /// zebra's connection, so that zebra reconnects and sends all its routes again.
     pub(super) fn listen(address: SocketAddr, peers: Peers, family: Family) -> std::io::Result<Self> {
         let mut servers = lock(&SERVERS);
@@ -136,8 +137,8 @@ impl Inbox {
 }
 
 impl Server {
-    /// Reads from zebra's connection. If it has ended, the waiting connection takes its place.
-    /// Returns the reason if a connection was refused.
+    /// Reads from zebra's connection. If the connection has ended, the waiting connection takes its
+    /// place. Returns the reason if a connection was refused.
     fn poll(&mut self, peers: &Peers) -> Option<String> {
         let inboxes: Vec<Arc<Mutex<Inbox>>> = self.inboxes.iter().filter_map(Weak::upgrade).collect();
         let notify = |notice: Notice| inboxes.iter().for_each(|inbox| lock(inbox).push(&notice));

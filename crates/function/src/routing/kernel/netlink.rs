@@ -1,5 +1,5 @@
-//! Interface to the routing of the operating system. It reads rtnetlink messages about links,
-//! neighbours and routes, and requests them from the kernel.
+//! Reads rtnetlink messages about links, neighbours and routes of the operating system, and
+//! requests such messages from the kernel.
 
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -18,8 +18,8 @@ use netlink_sys::{Socket, SocketAddr};
 
 use super::super::{Family, Prefix};
 
-/// Multicast groups of rtnetlink(7) as bits, each with the address family of its messages. `None`
-/// means that a group concerns both families.
+/// Multicast groups of rtnetlink(7) as bits, each with the address family of its messages. The
+/// value `None` means both families.
 const GROUPS: [(Option<Family>, u32); 6] = [
     (None, 1),
     (None, 4),
@@ -31,7 +31,7 @@ const GROUPS: [(Option<Family>, u32); 6] = [
 /// Size of the socket's receive buffer, in bytes. It has room for the notifications of about ten
 /// thousand routes.
 const RECEIVE_BYTES: usize = 8 << 20;
-/// Maximum pause between two messages of one reply of the kernel.
+/// Maximum pause between two messages of the kernel's reply.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 const HEADER_BYTES: usize = 16;
 /// The error number ENOBUFS.
@@ -52,8 +52,8 @@ pub(super) enum Event {
         interface: u32,
         address: IpAddr,
         station: Option<MacAddress>,
-        /// Whether the neighbour has not answered for a while. The kernel asks such a neighbour
-        /// again when a packet must be sent to it.
+        /// Whether the neighbour has not answered for a while. The kernel sends another request
+        /// when a packet must be sent to such a neighbour.
         is_stale: bool,
     },
     Route {
@@ -64,8 +64,8 @@ pub(super) enum Event {
         id: u32,
         target: Option<Target>,
     },
-    /// The kernel removed an address of this machine. It may also have removed routes without any
-    /// message about them.
+    /// The kernel removed an address of this machine. It may also have removed routes without a
+    /// message.
     AddressGone,
 }
 
@@ -82,7 +82,7 @@ pub(super) struct Route {
     pub(super) prefix: Prefix,
     pub(super) table: u32,
     pub(super) metric: u32,
-    /// Whether the kernel created the route itself, because an interface has an address.
+    /// Whether the kernel created the route because an interface has an address.
     pub(super) is_of_address: bool,
     pub(super) target: Target,
 }
@@ -265,8 +265,8 @@ fn route(message: &RouteMessage, is_there: bool) -> Option<Route> {
     Some(Route { prefix, table, metric, is_of_address, target })
 }
 
-/// Returns the identifier of a nexthop object and its target. If the object is a group, its target
-/// is the first member.
+/// Returns the identifier and the target of a nexthop object. The target of a group is the target
+/// of its first member.
 fn next_hop_object(message: &[u8]) -> Option<(u32, Option<Target>)> {
     const ID: u16 = 1;
     const GROUP: u16 = 2;
@@ -307,7 +307,7 @@ impl Monitor {
         let of_family = |(group, _): &&(Option<Family>, u32)| group.is_none_or(|group| group == family);
         let groups = GROUPS.iter().filter(of_family).fold(0, |groups, (_, bit)| groups | bit);
         // The kernel may refuse this buffer size to an unprivileged process. The default size
-        // normally suffices, except when a full table of routes arrives at once.
+        // suffices, except when a full table of routes arrives at once.
         let _ = socket.set_rx_buf_sz(RECEIVE_BYTES as i32);
         socket.bind(&SocketAddr::new(0, groups))?;
         socket.set_non_blocking(true)?;
@@ -315,7 +315,7 @@ impl Monitor {
     }
 
     /// Reads all notifications that have arrived and passes them to `event`. Returns `false` if
-    /// notifications were lost, so that the caller must request the complete state.
+    /// notifications were lost. The caller must then request the complete state.
     pub(super) fn read(&self, mut event: impl FnMut(Event)) -> std::io::Result<bool> {
         let mut is_whole = true;
         loop {
@@ -327,8 +327,8 @@ impl Monitor {
                 }),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(is_whole),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // The receive buffer overflowed. The socket must be read until the buffer is empty
-                // before new notifications arrive.
+                // The receive buffer overflowed. New notifications arrive only after the socket is
+                // read until the buffer is empty.
                 Err(error) if error.raw_os_error() == Some(NO_BUFFERS) => is_whole = false,
                 Err(error) => return Err(error),
             }
@@ -401,9 +401,8 @@ impl Requester {
         Ok(())
     }
 
-    /// Makes the kernel resolve or probe a neighbour. To this end, it sends the neighbour an empty
-    /// UDP packet for the discard port (RFC 863). Unlike a netlink request, the packet needs no
-    /// privileges.
+    /// Makes the kernel resolve or probe a neighbour, by an empty UDP packet to the neighbour's
+    /// discard port (RFC 863). Unlike a netlink request, the packet needs no privileges.
     pub(super) fn resolve(&self, interface: u32, address: IpAddr) -> std::io::Result<()> {
         const DISCARD: u16 = 9;
         let (from, to): (std::net::SocketAddr, std::net::SocketAddr) = match address {

@@ -9,7 +9,7 @@ use godwit_packet::Region;
 
 use crate::{HostHalf, Work};
 
-/// Maximum length of the queue. An address that does not fit is added again by a later packet.
+/// Maximum length of the queue. If an address does not fit, a later packet adds it again.
 const QUEUE_MAX: usize = 256;
 
 /// IP addresses of unresolved stations, each with the port that leads to it.
@@ -35,11 +35,11 @@ impl ResolveQueue {
     }
 }
 
-/// Work of a function with tracked kernel routes that runs on the CPU. It collects the destinations
-/// of packets to unresolved stations, and does nothing else.
+/// Work on the CPU for a function that follows the kernel's routes. It only collects the
+/// destinations of packets to unresolved stations.
 pub(super) struct ResolveQueueHost {
     pub(super) queue: Arc<ResolveQueue>,
-    /// Verdict of packets to unresolved stations. The outcome of such a packet holds its egress
+    /// Verdict of packets to unresolved stations. The outcome of such a packet names its egress
     /// port.
     pub(super) unresolved: u8,
 }

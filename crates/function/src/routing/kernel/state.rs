@@ -30,15 +30,15 @@ const PROBES_MAX: usize = 32;
 const REQUESTED_MAX: usize = 4096;
 /// Pause after an error before the next attempt.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum number of routes from zebra that are received but not yet in the table. The limit is
-/// reached only if the table is full.
+/// Maximum number of routes that were received from zebra but are not yet in the table. The limit
+/// is reached only if the table is full.
 const WAITING_MAX: usize = 1 << 17;
-/// Time for which a refused connection is reported as an error. If attempts repeat within this
-/// time, the log shows one error.
+/// Time for which a refused connection is reported as an error. Repeated attempts within this time
+/// cause a single error in the log.
 const REPORT_TIME: Duration = Duration::from_secs(60);
 
-/// Targets of the kernel's routes for one prefix, with the preferred target first. A route of the
-/// local routing table is preferred, and then the route with the lowest metric.
+/// Targets of the kernel's routes for one prefix, with the preferred target first. Routes of the
+/// local routing table are preferred, and then routes with a low metric.
 type Candidates = BTreeMap<(bool, u32), Target>;
 
 pub(super) struct State {
@@ -60,10 +60,11 @@ pub(super) struct State {
     refusal: Option<(String, Instant)>,
     /// Neighbour to which the operating system does not allow this process to send packets.
     forbidden: Option<IpAddr>,
-    /// Prefixes whose route comes from the configuration or an operator. Tracked routes must not
-    /// replace these routes.
+    /// Prefixes whose route comes from the configuration or an operator. Routes from the kernel or
+    /// zebra must not replace these routes.
     static_routes: Option<HashSet<Prefix>>,
-    /// Tracked routes in the table, with the keys of their next hops.
+    /// Routes from the kernel and zebra that are in the table, with the identifiers of their next
+    /// hops.
     installed: HashMap<Prefix, HopKey>,
     hops: HashMap<HopKey, Hop>,
     /// Prefixes whose routes may have to change.
@@ -77,7 +78,7 @@ pub(super) struct State {
     retry_at: Instant,
 }
 
-/// Key that identifies a next hop of the table. The number is the index of a network interface.
+/// Identifier of a next hop in the table. The number is the index of a network interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum HopKey {
     Station(u32, IpAddr),
@@ -87,7 +88,7 @@ enum HopKey {
     Unreachable,
 }
 
-/// Next hop of the table, with the number of tracked routes that use it.
+/// Next hop in the table, with the number of routes from the kernel and zebra that use it.
 struct Hop {
     index: u32,
     next_hop: NextHop,
@@ -164,8 +165,8 @@ impl State {
         done.and_then(|()| self.report())
     }
 
-    /// Returns an error for the operator if routes are ignored, a neighbour could not be resolved,
-    /// or a connection was refused.
+    /// Returns an error for the operator if routes are ignored, if a neighbour could not be
+    /// resolved, or if a connection was refused.
     fn report(&mut self) -> Result<(), Error> {
         if self.ignored > 0 {
             return Err(refuse(
@@ -205,8 +206,8 @@ impl State {
         let Some((monitor, requester)) = self.kernel.take() else { return Ok(()) };
         let read = monitor.read(|event| self.event(event, family));
         let read = read.and_then(|is_whole| {
-            // Notifications may arrive while the complete state is read. A later call reads them,
-            // and at worst they repeat parts of the state.
+            // Notifications may arrive while the complete state is read. A later call reads these
+            // notifications, which may repeat parts of the state.
             if !is_whole || std::mem::take(&mut self.needs_resync) {
                 self.resync(&requester, family)?;
             }
@@ -229,8 +230,8 @@ impl State {
             if let Some(reason) = refusal {
                 self.refusal.get_or_insert((reason, Instant::now()));
             }
-            // Some routes were ignored because the table was full. It now has room again, so zebra
-            // must send all its routes again.
+            // Some routes were ignored because the table was full. Now the table has room again, so
+            // zebra must send all its routes again.
             if self.ignored > 0 && self.zebra_routes.len() + WAITING_MAX / 2 < self.zebra_routes_max() {
                 self.ignored = 0;
                 fpm.disconnect();
@@ -387,8 +388,8 @@ impl State {
         let from_kernel = self.routes.get(&prefix).and_then(|candidates| candidates.values().next().copied());
         from_kernel.or_else(|| {
             let (mut target, _) = *self.zebra_routes.get(&prefix)?;
-            // A group of nexthop objects may contain further groups. The limit ends cycles of
-            // groups, which have no target.
+            // A group of nexthop objects may contain other groups. The limit ends cycles of groups,
+            // which have no target.
             for _ in 0..8 {
                 let Target::Object(id) = target else { return Some(target) };
                 target = *self.objects.get(&id)?;
@@ -407,7 +408,7 @@ impl State {
         Some((*port, link))
     }
 
-    /// Returns the key of the next hop that the route of this prefix must have in the table.
+    /// Returns the identifier of the next hop for this prefix.
     fn hop_key(&self, prefix: Prefix) -> Option<HopKey> {
         match self.target(prefix) {
             Some(Target::Link { interface, .. }) if !self.has_port(interface) => Some(HopKey::Local),
@@ -424,7 +425,7 @@ impl State {
         }
     }
 
-    /// Returns the key of the next hop for a known neighbour in an on-link prefix.
+    /// Returns the identifier of the next hop for a known neighbour in an on-link prefix.
     fn station(&self, address: IpAddr) -> Option<HopKey> {
         let covering = (0..Family::of(address).bits()).rev().find_map(|length| {
             let prefix = Prefix::of(address, length)?;
@@ -479,8 +480,8 @@ impl State {
                 && last.is_none_or(|at| now.duration_since(*at) >= REQUEST_INTERVAL)
             {
                 self.requested.insert((interface, address), now);
-                // The kernel reports the resolved address in a notification. An error of the
-                // request, such as a link that is down, needs no handling.
+                // The kernel reports the resolved address in a notification. Errors of the request,
+                // such as a link that is down, need no handling.
                 if let Err(error) = requester.resolve(interface, address)
                     && error.kind() == std::io::ErrorKind::PermissionDenied
                 {
@@ -488,9 +489,8 @@ impl State {
                 }
             }
         }
-        // The kernel does not see the packets that this function sends to its neighbours. Without
-        // these probes, it would not notice that a neighbour has gone or has a new Ethernet
-        // address.
+        // The kernel does not see the packets that Godwit sends to neighbours. Without these
+        // probes, it would not notice that a neighbour has gone or has a new Ethernet address.
         let in_use =
             |&(interface, address): &(u32, IpAddr)| self.hops.contains_key(&HopKey::Station(interface, address));
         for (interface, address) in self.stale.extract_if(in_use).take(PROBES_MAX) {
@@ -512,7 +512,7 @@ impl State {
             }
         }
         if !updates.is_empty() {
-            // If the copy of these next hops to a device fails, the device receives them with the
+            // If these next hops cannot be copied to a device, the device receives them with the
             // next change.
             routing.set_next_hops(&updates, running)?;
         }

@@ -1,4 +1,4 @@
-//! Cuckoo hash table of the control side. It knows the word in each slot, and inserts new entries.
+//! Cuckoo hash table on the host, which knows the word in each slot and inserts new entries.
 //!
 //! A key has two buckets of four slots. If all eight slots are taken, a breadth-first search finds
 //! the shortest path to a free slot. Along this path, entries move to their other buckets, so that
@@ -19,9 +19,9 @@ use super::waves::Waves;
 pub(crate) const BUCKET_SLOTS: u32 = 4;
 /// Maximum number of buckets that an insertion searches for a free slot.
 const SEARCH_BUCKETS_MAX: usize = 2048;
-/// Maximum number of entries in a table, per thousand slots. Up to 976 are possible with four slots
-/// per bucket (Fountoulakis, Khosla, Panagiotou, SODA 2011). With this lower limit, an insertion
-/// moves only few other entries.
+/// Maximum number of entries in a table, per thousand slots. Up to 976 entries are possible with
+/// four slots per bucket (Fountoulakis, Khosla, Panagiotou, SODA 2011). With this lower limit, an
+/// insertion moves only few other entries.
 const FILLED_PER_MILLE: u64 = 955;
 
 const VALID: u64 = 1;
@@ -32,11 +32,11 @@ const SECOND: u64 = 2;
 pub(crate) struct Geometry {
     /// Binary logarithm of the number of buckets.
     pub(crate) bucket_bits: u32,
-    /// Multiplier of the hash that determines the second bucket of a key. The number is odd and
-    /// secret.
+    /// Multiplier of the hash function that determines the second bucket of a key. The number is
+    /// odd and secret.
     pub(crate) second: u64,
-    /// Position of the lowest bit of the field `rest` in an entry. This field holds the bits that
-    /// identify the key.
+    /// Number of the lowest bit of the field `rest` in an entry. The field `rest` holds the bits
+    /// that identify the key.
     pub(crate) rest_shift: u32,
 }
 
@@ -46,14 +46,14 @@ impl Geometry {
         (mixed & ((1 << self.bucket_bits) - 1)) as u32
     }
 
-    /// Returns the bits of a mixed key that an entry stores to identify the key. The remaining bits
-    /// follow from the bucket number.
+    /// Returns the bits of a permuted key that an entry stores to identify the key. The remaining
+    /// bits follow from the bucket number.
     pub(crate) fn rest(&self, mixed: u64) -> u64 {
         mixed >> self.bucket_bits
     }
 
     /// Returns the bits in which the numbers of a key's two buckets differ. The result is never 0,
-    /// so that the buckets are different.
+    /// so that the two buckets are different.
     pub(crate) fn flip(&self, rest: u64) -> u32 {
         (rest.wrapping_mul(self.second) >> (64 - self.bucket_bits)) as u32 | 2
     }
@@ -69,7 +69,7 @@ pub(crate) fn capacity_of(bucket_bits: u32) -> u64 {
     (4 << bucket_bits) * FILLED_PER_MILLE / 1000
 }
 
-/// Cuckoo hash table of the control side, from which the image is written.
+/// Cuckoo hash table on the host, from which the kernel's table is written.
 pub(crate) struct Cuckoo {
     geometry: Geometry,
     words: Vec<u64>,
@@ -78,8 +78,8 @@ pub(crate) struct Cuckoo {
 /// Step of the search for a free slot.
 struct Step {
     bucket: u32,
-    /// Source of the entry that moves to this bucket. It consists of the index of an earlier step
-    /// and a slot in the bucket of that step. It is `None` for the first bucket of a path.
+    /// Source of the entry that moves to this bucket: the index of an earlier step, and a slot in
+    /// the bucket of that step. The value is `None` for the first bucket of a path.
     from: Option<(usize, u32)>,
 }
 
@@ -98,7 +98,7 @@ impl Cuckoo {
         [first, first ^ self.geometry.flip(self.geometry.rest(mixed))]
     }
 
-    /// Returns the first slot that holds the mixed key and a value for which `accepts` returns
+    /// Returns the first slot that holds the permuted key and a value for which `accepts` returns
     /// `true`.
     pub(crate) fn find(&self, mixed: u64, accepts: impl Fn(u64) -> bool) -> Option<u32> {
         let expected = self.geometry.rest(mixed) << self.geometry.rest_shift | VALID;
@@ -132,15 +132,16 @@ impl Cuckoo {
         (word != 0).then_some(rest << self.geometry.bucket_bits | first)
     }
 
-    /// Returns the value in a slot. Its bits are at their position in the entry.
+    /// Returns the value in a slot, with its bits at their position in the entry.
     #[cfg(test)]
     pub(crate) fn value(&self, slot: u32) -> Option<u64> {
         let word = self.words[slot as usize];
         (word != 0).then_some(word & self.geometry.value_mask())
     }
 
-    /// Inserts a mixed key with a value, which is already shifted to its position in the entry.
-    /// Returns the number of entries that were moved to make room.
+    /// Inserts a permuted key with a value, whose bits are at their position in the entry. Returns
+    /// the number of entries that were moved to make room. Returns `None` and leaves the table
+    /// unchanged if there is no room.
     ///
     /// Returns `None` if there is no room. The table is then unchanged.
     pub(crate) fn insert(&mut self, mixed: u64, value: u64, waves: &mut Waves) -> Option<usize> {
@@ -158,7 +159,7 @@ impl Cuckoo {
     }
 
     /// Returns a path of slots from one of `buckets` to a free slot. The entry in each slot of the
-    /// path can move to the next slot, which is in its other bucket.
+    /// path can move to the next slot, which lies in the entry's other bucket.
     fn path(&self, buckets: [u32; 2]) -> Option<Vec<u32>> {
         let mut steps: Vec<Step> = buckets.map(|bucket| Step { bucket, from: None }).into();
         let mut at = 0;
@@ -199,8 +200,8 @@ impl Cuckoo {
     }
 }
 
-/// Returns whether the path that ends at the step `at` already contains a bucket. The path must not
-/// visit it again, because an entry could then move twice.
+/// Returns whether the path that ends at the step `at` already contains a bucket. A path must not
+/// visit a bucket twice, because an entry could then move twice.
 fn passes(steps: &[Step], at: usize, bucket: u32) -> bool {
     let mut step = Some(&steps[at]);
     while let Some(Step { bucket: passed, from }) = step {

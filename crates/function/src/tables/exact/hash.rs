@@ -1,5 +1,6 @@
-//! Keyed hashes of exact-match tables. Short keys are mixed by a permutation, which has an inverse.
-//! Long keys are hashed. `kernels/tables/exact.h` computes the same hashes.
+//! Keyed hash functions of exact-match tables. Short lookup keys are permuted, so that they can be
+//! recovered from the result. Long keys are hashed. `kernels/tables/exact.h` computes the same
+//! functions.
 
 use crate::Error;
 
@@ -59,8 +60,8 @@ pub(crate) struct LongHash {
 }
 
 impl LongHash {
-    /// Returns the hash of a key. The bucket number and the table entry together determine all bits
-    /// of this hash.
+    /// Returns the hash of a lookup key. The bucket number and the table entry together determine
+    /// all bits of the hash.
     pub(crate) fn mix(&self, key: &[u64]) -> u64 {
         let mut mixed = self.words[10];
         for (index, word) in key.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Exact-match tables by cuckoo hashing, in which each entry changes with a single store.
+//! Exact-match tables with cuckoo hashing, in which each entry changes with a single store.
 
 mod cuckoo;
 mod hash;

@@ -13,21 +13,21 @@ pub(crate) type Write = (u32, u64);
 #[derive(Debug, Default)]
 pub(crate) struct Waves {
     waves: VecDeque<Vec<Write>>,
-    /// Number of waves that are complete and were removed from `waves`.
+    /// Number of write groups that are complete and were removed from `waves`.
     done: u32,
     /// Number of the last wave that writes each slot.
     last: HashMap<u32, u32>,
 }
 
 impl Waves {
-    /// Adds a write to the first wave that follows all pending writes to the same slot.
+    /// Adds a write to the first group that follows all pending writes to the same slot.
     pub(crate) fn write(&mut self, slot: u32, word: u64) {
         let wave = self.first_wave(&[slot]);
         self.put(wave, slot, word);
     }
 
-    /// Adds the writes of an insertion. Each entry of `path` moves to the next slot of the path,
-    /// beginning with the last entry. `words` returns the new contents of each slot.
+    /// Adds the writes that insert an entry. Each entry of `path` moves to the next slot of the
+    /// path, beginning with the last entry. `words` returns the new contents of each slot.
     pub(crate) fn write_path(&mut self, path: &[u32], words: impl Fn(u32) -> u64) {
         let wave = self.first_wave(path);
         for (wave, &slot) in (wave..).zip(path.iter().rev()) {

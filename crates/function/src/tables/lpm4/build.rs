@@ -24,8 +24,8 @@ use crate::Error;
 pub(crate) const TBL24_ENTRIES: usize = 1 << 24;
 pub(crate) const GROUP_ENTRIES: usize = 256;
 
-/// Maximum number of routes in a table. The bits for the index of a route in its sort key limit the
-/// number.
+/// Maximum number of routes in a table. The number of bits for a route's index in its sort key
+/// limits it.
 pub(crate) const ROUTES_MAX: usize = 1 << SEQUENCE_BITS;
 const SEQUENCE_BITS: u32 = 26;
 
@@ -52,10 +52,10 @@ pub(crate) struct Layout {
     pub(crate) end: usize,
 }
 
-/// Maximum number of next hops and maximum number of groups in a table with 2-byte entries. One
-/// index of a next hop is reserved for "no route".
+/// Maximum number of next hops and of groups in a table with 2-byte entries. One index is reserved
+/// for "no route".
 pub(crate) const NARROW: (usize, usize) = (0x7fff, 0x8000);
-/// Maximum number of next hops and maximum number of groups in a table with 4-byte entries.
+/// Maximum number of next hops and of groups in a table with 4-byte entries.
 pub(crate) const WIDE: (usize, usize) = (0x7fff_ffff, 0x8000_0000);
 
 impl Layout {
@@ -66,8 +66,8 @@ impl Layout {
         Self { entry_bytes, groups, tbl24_offset: offset, tbl8_offset, end }
     }
 
-    /// Returns the top bit of an entry. It marks the entry as a reference to a group (256 entries
-    /// for longer prefixes).
+    /// Returns the top bit of an entry, which marks the entry as a reference to a group. A group
+    /// holds 256 entries for longer prefixes.
     pub(crate) fn top(&self) -> u32 {
         1 << (8 * self.entry_bytes - 1)
     }
@@ -78,7 +78,7 @@ impl Layout {
     }
 }
 
-/// Contents of both table levels, before they are written to an image.
+/// Contents of both table levels, before they are written to their final memory.
 pub(crate) struct Built {
     intervals: Vec<Interval>,
     groups: Groups,
@@ -97,7 +97,7 @@ impl Built {
         self.groups.contents.len()
     }
 
-    /// Writes both table levels to an image and returns the groups.
+    /// Writes both table levels to the final memory and returns the groups.
     pub(crate) fn write(self, layout: &Layout, image: &mut [u8]) -> Vec<Group> {
         let (tbl24, tbl8) = image[layout.tbl24_offset..].split_at_mut(layout.tbl8_offset - layout.tbl24_offset);
         match layout.entry_bytes {
@@ -125,8 +125,8 @@ pub(crate) fn check_count(routes: usize) -> Result<(), Error> {
 /// Divides the address space into intervals with the same next hop. The first interval starts at
 /// address 0. Adjacent intervals have different next hops.
 fn intervals(routes: &[Route]) -> Vec<Interval> {
-    // The keys sort routes by prefix, then by length, and then by their order in the file. The low
-    // bits of a key hold the index of the route.
+    // The sort keys order routes by prefix, then by length, and then by their order in the file.
+    // The low bits of a sort key hold the index of the route.
     let mut keys: Vec<u64> = (routes.iter().zip(0u64..))
         .map(|(route, index)| u64::from(route.prefix) << 32 | u64::from(route.length) << SEQUENCE_BITS | index)
         .collect();
@@ -134,9 +134,9 @@ fn intervals(routes: &[Route]) -> Vec<Interval> {
 
     let mut intervals = Vec::with_capacity(2 * routes.len() + 1);
     intervals.push(Interval { start: 0, next_hop: NO_ROUTE });
-    // This stack holds the end address and the next hop of each prefix that covers the current
-    // address. The longest prefix is on top. The lowest element covers the whole address space and
-    // is never removed.
+    // This stack holds one element for each prefix that covers the current address: the end address
+    // and the next hop of the prefix. The longest prefix is on top. The lowest element covers the
+    // whole address space and is never removed.
     let mut covering: Vec<(u64, u32)> = vec![(u64::MAX, NO_ROUTE)];
     for (position, key) in keys.iter().enumerate() {
         // If several routes have the same prefix, the last one is valid.
@@ -153,8 +153,8 @@ fn intervals(routes: &[Route]) -> Vec<Interval> {
     intervals
 }
 
-/// Removes the prefixes that end at or before `address` from the stack. Where a prefix ends, an
-/// interval of the enclosing prefix begins.
+/// Removes the prefixes that end at or before `address` from the stack. The next address after such
+/// a prefix begins an interval of the enclosing prefix.
 fn leave(covering: &mut Vec<(u64, u32)>, intervals: &mut Vec<Interval>, address: u64) {
     while let Some(&(end, _)) = covering.last()
         && end <= address
@@ -180,8 +180,8 @@ fn begin(intervals: &mut Vec<Interval>, start: u64, next_hop: u32) {
     }
 }
 
-/// Group of 256 entries in the image, one for each last octet of an address. The field `pieces`
-/// describes the entries. `uses` is the number of address blocks (/24) that refer to the group.
+/// Group of 256 entries, one for each last octet of an address. The field `pieces` describes the
+/// entries. `uses` is the number of /24 address blocks that refer to the group.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Group {
     pub(crate) pieces: Vec<Piece>,
@@ -190,16 +190,15 @@ pub(crate) struct Group {
 
 /// Blocks of 256 addresses that have more than one next hop.
 struct Groups {
-    /// Map from the contents of each group to the index of the group. The contents are pieces in
-    /// ascending order of their octets.
+    /// Map from the contents of each group to the index of the group.
     contents: HashMap<Vec<Piece>, u32>,
-    /// Blocks of 256 addresses that refer to groups, each with the index of its group. The blocks
-    /// are in ascending order.
+    /// The /24 address blocks that refer to groups, in ascending order. Each block has the index of
+    /// its group.
     of_block: Vec<(u32, u32)>,
 }
 
-/// Range of last octets with the same next hop. It is encoded as `octet << 32 | next_hop` with the
-/// first octet, because a single number hashes faster than a pair.
+/// Range of last octets with the same next hop. It is encoded as the single number
+/// `octet << 32 | next_hop` with the first octet, because a number hashes faster than a pair.
 pub(crate) type Piece = u64;
 
 impl Groups {
@@ -212,8 +211,8 @@ impl Groups {
                 index += 1;
                 continue;
             }
-            // The previous interval covers the start of the block. A previous interval always
-            // exists, because the first interval starts at address 0.
+            // The previous interval covers the start of the block. It always exists, because the
+            // first interval starts at address 0.
             let block = first.start >> 8;
             pieces.clear();
             pieces.push(u64::from(intervals[index - 1].next_hop));
@@ -249,8 +248,8 @@ fn fill<const N: usize>(intervals: &[Interval], groups: &Groups, tbl24: &mut [u8
 
     let ends = intervals[1..].iter().map(|next| next.start as usize).chain([1 << 32]);
     for (interval, end) in intervals.iter().zip(ends) {
-        // These blocks of 256 addresses lie entirely within the interval, so each block has a
-        // single next hop.
+        // These /24 address blocks lie entirely within the interval, so each block has a single
+        // next hop.
         let (first, last) = ((interval.start as usize).div_ceil(GROUP_ENTRIES), end / GROUP_ENTRIES);
         if first < last {
             tbl24[first..last].fill(next_hop(interval.next_hop));

@@ -1,5 +1,5 @@
-//! Longest-prefix match of IPv4 addresses in a DIR-24-8 table. The routes of the table change while
-//! kernels look up addresses.
+//! Longest-prefix match of IPv4 addresses in a DIR-24-8 table, whose routes change while kernels
+//! look up addresses.
 
 mod build;
 mod rib;
@@ -11,6 +11,6 @@ pub(crate) use build::{
 pub(crate) use rib::Rib;
 pub(crate) use table::{Change, Slots, Table};
 
-/// Route from an IPv4 prefix of length 0 to 32 to a next hop. The next hop is a number, whose
-/// meaning the function that owns the table defines.
+/// Route from an IPv4 prefix of length 0 to 32 to a next hop. A next hop is a number whose meaning
+/// depends on the packet function.
 pub(crate) type Route = crate::routes::Route<u32>;

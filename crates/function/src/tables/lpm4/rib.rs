@@ -1,5 +1,5 @@
-//! Routes of a table, stored separately from its image. For each block of 256 addresses, the
-//! [`Rib`] knows the longest prefix up to /24 that covers it.
+//! Routes of a table, stored separately from the kernel's table. For each /24 address block, the
+//! [`Rib`] knows the longest prefix up to /24 that covers the block.
 
 use std::collections::BTreeMap;
 
@@ -10,25 +10,25 @@ use super::build::{GROUP_ENTRIES, NO_ROUTE, Piece};
 use crate::routes::Address;
 
 const BLOCKS: usize = 1 << 24;
-/// Flag in [`Rib::owners`], which means that the block contains routes longer than /24.
+/// Flag in [`Rib::owners`], which means that the /24 address block contains routes longer than /24.
 const HAS_LONGER: u8 = 0x80;
 
 /// Routes of a table, as the module documentation describes.
 pub(crate) struct Rib {
-    /// Next hop of each prefix. There is one map per prefix length, whose keys are the prefixes.
+    /// Next hop of each prefix. There is one map per prefix length, from the prefix to its next
+    /// hop.
     by_length: [HashMap<u32, u32>; 33],
-    /// For each block of 256 addresses, the length of the longest prefix up to /24 that covers it,
-    /// plus 1. The value is 0 if no such prefix covers the block.
+    /// For each /24 address block, the length of the longest prefix up to /24 that covers the
+    /// block, plus 1. The value is 0 if no such prefix exists.
     owners: Vec<u8>,
-    /// Routes longer than /24 in each block of 256 addresses, sorted by length and then by last
-    /// octet.
+    /// Routes longer than /24 in each /24 address block, sorted by length and then by last octet.
     longer: HashMap<u32, BTreeMap<(u8, u8), u32>>,
     /// Number of routes that use each next hop.
     uses: Vec<u32>,
 }
 
-/// Cache for [`Rib::block`] that holds the length, prefix and next hop of the last result. Adjacent
-/// blocks usually have the same result.
+/// Cache for [`Rib::block`], which holds the length, prefix and next hop of the last result.
+/// Adjacent address blocks usually have the same result.
 #[derive(Default)]
 pub(crate) struct BlockCache(Option<(u8, u32, u32)>);
 
@@ -77,8 +77,8 @@ impl Rib {
         before
     }
 
-    /// Applies a route change. Appends the ranges of blocks whose table entries it may affect to
-    /// `dirty`. Returns the previous next hop of the prefix.
+    /// Applies a route change. Appends the ranges of /24 address blocks whose table entries may
+    /// change to `dirty`. Returns the previous next hop of the prefix.
     pub(crate) fn change(
         &mut self,
         prefix: u32,
@@ -113,8 +113,8 @@ impl Rib {
         let successor =
             if next_hop.is_some() { length + 1 } else { self.shorter(prefix, length).map_or(0, |cover| cover + 1) };
         for owner in &mut self.owners[range] {
-            // A new route takes blocks from shorter prefixes. A removed route returns only the
-            // blocks for which it was the longest prefix.
+            // A new route takes address blocks from shorter prefixes. A removed route gives up only
+            // the address blocks for which it was the longest prefix.
             let is_ours =
                 if next_hop.is_some() { *owner & !HAS_LONGER <= length } else { *owner & !HAS_LONGER == length + 1 };
             if is_ours {
@@ -124,7 +124,7 @@ impl Rib {
         before
     }
 
-    /// Returns the length of the longest route that covers this prefix and is shorter than the
+    /// Returns the length of the longest route that covers this prefix and is shorter than this
     /// prefix.
     fn shorter(&self, prefix: u32, length: u8) -> Option<u8> {
         (0..length).rev().find(|&shorter| self.at(prefix.masked(shorter), shorter).is_some())
@@ -141,7 +141,7 @@ impl Rib {
         (0..=32).rev().find_map(|length| Some((length, self.at(address.masked(length), length)?)))
     }
 
-    /// Returns the next hop of a block of 256 addresses, considering only routes up to /24. Returns
+    /// Returns the next hop of a /24 address block according to the routes up to /24. Returns
     /// [`NO_ROUTE`] if no such route covers the block.
     pub(crate) fn block(&self, block: u32, cache: &mut BlockCache) -> u32 {
         let owner = self.owners[block as usize] & !HAS_LONGER;
@@ -159,16 +159,16 @@ impl Rib {
         }
     }
 
-    /// Divides a block of 256 addresses into `pieces` with the same next hop, according to the
-    /// routes longer than /24. Addresses that none of these routes covers get the next hop `base`.
-    /// Returns `false` if the block has no route longer than /24.
+    /// Divides a /24 address block into `pieces` with the same next hop, according to the routes
+    /// longer than /24. Addresses without such a route get the next hop `base`. Returns `false` if
+    /// the block has no route longer than /24.
     pub(crate) fn pieces(&self, block: u32, base: u32, pieces: &mut Vec<Piece>) -> bool {
         if self.owners[block as usize] & HAS_LONGER == 0 {
             return false;
         }
         let mut hops = [base; GROUP_ENTRIES];
-        // The routes are sorted by length, so a longer route overwrites the shorter routes that
-        // contain it.
+        // The routes are sorted by length, so that a longer route overwrites the shorter routes
+        // that contain it.
         for (&(length, octet), &next_hop) in self.longer.get(&block).into_iter().flatten() {
             hops[usize::from(octet)..][..1 << (32 - length)].fill(next_hop);
         }
@@ -194,7 +194,7 @@ impl Rib {
     }
 }
 
-/// Returns the range of blocks that a prefix of length 0 to 24 covers.
+/// Returns the range of /24 address blocks that a prefix of length 0 to 24 covers.
 fn blocks(prefix: u32, length: u8) -> std::ops::Range<usize> {
     let first = (prefix >> 8) as usize;
     first..first + (1 << (24 - length))

@@ -30,29 +30,29 @@ use super::rib::{BlockCache, Rib};
 use crate::routing::Unchanged;
 use crate::{Error, Running};
 
-/// Number of route changes that are applied together. In a larger batch, more changes share one
-/// wait and one copy to the devices. A smaller batch takes effect sooner.
+/// Number of route changes that are applied together. With a larger number, more changes share one
+/// wait and one copy to the devices. With a smaller number, changes take effect sooner.
 const TRANSACTION_CHANGES: usize = 8192;
-/// Maximum gap between two changed entries of the first table level (tbl24). Entries with a smaller
+/// Maximum gap between two changed entries of the first table level, tbl24. Entries with a smaller
 /// gap are copied to the devices in one transfer.
 const GAP_ENTRIES: u32 = 2048;
 
-/// Change of one route, which consists of a prefix, its length and the index of its next hop. The
-/// index `None` removes the route.
+/// Change of one route: the prefix, its length and the index of its next hop. The index `None`
+/// removes the route.
 pub(crate) type Change = (u32, u8, Option<u32>);
 
-/// Longest-prefix-match table whose routes change. Next hops are numbers, whose meaning the
-/// function that owns the table defines.
+/// Longest-prefix-match table whose routes change. A next hop is a number whose meaning depends on
+/// the packet function.
 pub(crate) struct Table {
     image: Arc<Image>,
     layout: Layout,
     rib: Rib,
     groups: Groups,
-    /// Changed ranges of the image that are not copied to the devices yet.
+    /// Changed ranges of the table that are not copied to the devices yet.
     unsent: Vec<Range<usize>>,
 }
 
-/// Groups of 256 entries, to which entries of the first level (tbl24) refer.
+/// Groups of 256 entries, to which entries of the first table level, tbl24, refer.
 struct Groups {
     /// Index of each group, by its contents.
     by_contents: HashMap<Arc<[Piece]>, u32>,
@@ -61,8 +61,8 @@ struct Groups {
     uses: Vec<u32>,
 }
 
-/// Slots of the image, indexed by number. Each slot is in use, never used, free or retired. A
-/// retired slot is no longer used, but packets in flight may still read it.
+/// Slots of the table, indexed by number. Each slot is in use, never used, free or retired. A
+/// retired slot is no longer in use, but packets in flight may still read it.
 pub(crate) struct Slots<T> {
     pub(crate) taken: Vec<Option<T>>,
     capacity: usize,
@@ -122,15 +122,15 @@ enum Target {
 /// Changes that one batch makes to the image.
 #[derive(Default)]
 struct TableUpdate {
-    /// Runs of consecutive address blocks whose entries get the same new value. Each run consists
-    /// of the first block, the number of blocks and the value.
+    /// Ranges of consecutive /24 address blocks whose entries get the same new value. Each range
+    /// consists of the first block, the number of blocks and the value.
     runs: Vec<(u32, u32, Target)>,
     /// Contents of the new groups.
     new_groups: Vec<Arc<[Piece]>>,
 }
 
 impl Table {
-    /// Creates the state for route changes, from an existing image and its routes and groups.
+    /// Creates the state for route changes from an existing table, its routes and its groups.
     pub(crate) fn new(image: Arc<Image>, layout: Layout, routes: &[Route], groups: &[Group]) -> Self {
         let contents: Vec<Arc<[Piece]>> = groups.iter().map(|group| group.pieces.as_slice().into()).collect();
         let by_contents = contents.iter().cloned().zip(0..).collect();
@@ -168,7 +168,7 @@ impl Table {
                     done += sound;
                     size = TRANSACTION_CHANGES.min(2 * size);
                 }
-                // The image may have room for half of the batch, so retry with a smaller batch.
+                // There may be room for half of the batch, so the loop tries a smaller batch.
                 Ok(false) if sound > 1 => size = sound / 2,
                 Ok(false) => {
                     let error = refusal(format!(
@@ -183,8 +183,8 @@ impl Table {
         Ok(())
     }
 
-    /// Applies either all of the route changes or none of them. Returns `false` if the image has
-    /// too few free groups for all of them.
+    /// Applies either all of the route changes or none of them. Returns `false` if there are too
+    /// few free groups for all changes.
     fn transaction(&mut self, changes: &[Change], running: &dyn Running) -> Result<bool, Error> {
         self.send_again(running)?;
         let mut dirty = Vec::new();
@@ -212,8 +212,8 @@ impl Table {
         }
     }
 
-    /// Computes the table entries that change because of new routes (step 1). The [`Rib`] must
-    /// already contain these routes.
+    /// Computes the table entries that change because of the new routes (step 1). The [`Rib`]
+    /// already contains these routes.
     fn prepare(&self, mut dirty: Vec<(u32, u32)>) -> TableUpdate {
         dirty.sort_unstable();
         let mut update = TableUpdate::default();
@@ -257,8 +257,8 @@ impl Table {
         update
     }
 
-    /// Returns whether `groups` groups of 256 entries can be taken. If retired groups are needed,
-    /// waits until packets in flight no longer use them.
+    /// Returns whether `groups` groups of 256 entries are available. If retired groups are needed,
+    /// waits until packets in flight no longer use these groups.
     fn make_room(&mut self, groups: usize, running: &dyn Running) -> Result<bool, Error> {
         if self.groups.slots.room() < groups && !self.groups.slots.retired.is_empty() {
             self.quiesce(running)?;
@@ -275,8 +275,8 @@ impl Table {
         Ok(())
     }
 
-    /// Writes the new groups of 256 entries to the image and copies them to the devices (step 2).
-    /// Returns the indices of the groups. If a copy fails, all new groups are freed again.
+    /// Writes the new groups of 256 entries to the table and copies them to the devices (step 2).
+    /// Returns the indices of the groups. If the copy fails, all new groups are freed again.
     fn write(&mut self, update: &TableUpdate, running: &dyn Running) -> Result<Vec<u32>, Error> {
         let mut made = Vec::with_capacity(update.new_groups.len());
         let mut was_used = false;
@@ -309,7 +309,9 @@ impl Table {
         Ok(made)
     }
 
-    /// Stores the changed entries and retires the groups that are no longer used (steps 3 and 4).
+    /// Stores the changed entries and retires the groups that are no longer in use (steps 3 and 4).
+    /// The changes are in effect even if the copy to a device fails. The device then receives the
+    /// changes with the next batch.
     ///
     /// The changes are in effect even if the copy to a device fails. The device then receives them
     /// with the next batch.
@@ -361,8 +363,8 @@ impl Table {
         self.send_again(running)
     }
 
-    /// Copies all changed ranges of the image to the devices. If a copy fails, the ranges are
-    /// copied again later.
+    /// Copies all changed ranges of the table to the devices. If the copy fails, the next call
+    /// repeats it.
     pub(crate) fn send_again(&mut self, running: &dyn Running) -> Result<(), Error> {
         while let Some(range) = self.unsent.last() {
             running.image_changed(range.clone())?;
@@ -378,7 +380,7 @@ impl Table {
 
     fn entry(&self, block: u32) -> u32 {
         let at = self.layout.tbl24_offset + block as usize * self.layout.entry_bytes;
-        // [`Layout::top`] is the highest bit of an entry with the same width, so a 2-byte entry
+        // [`Layout::top`] is the highest bit of an entry with the same size, so a 2-byte entry
         // needs no conversion.
         match self.layout.entry_bytes {
             2 => self.image.load_u16(at).into(),
