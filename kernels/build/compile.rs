@@ -106,7 +106,7 @@ pub(super) fn compiler(root: &Path, out: &Path) -> cc::Build {
         .extra_warnings(true)
         .flag("-Werror")
         .flag("-fno-math-errno")
-        // Kernels read the bytes of a table image as structs.
+        // Kernels read the bytes of tables as structs.
         .flag("-fno-strict-aliasing")
         // Kernels contain the loops in which Godwit spends most of its time. Frame pointers let
         // perf attribute this time to callers.

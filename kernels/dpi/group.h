@@ -1,6 +1,7 @@
 /*
- * Group form of dpi, with several lanes per packet. Each lane runs the automaton over one segment
- * of the payload and over a run-up before it:
+ * Version of dpi with several work-items per packet, which the drawing calls lanes. Each work-item
+ * runs the automaton over one segment of the payload and over a run-up, which consists of the bytes
+ * before this segment:
  *
  *   payload   |-------- 0 --------|-------- 1 --------|-------- 2 --------|- 3 -|
  *   lane 0    |===================|
@@ -11,12 +12,13 @@
  * Each byte costs one load that depends on the load before. With n segments a packet takes about
  * 1/n of the time, and fewer packets keep a device busy.
  *
- * The result is that of a single lane. After a text, the state of the automaton is the longest
- * suffix of the text that is a prefix of a pattern (Aho, Corasick, lemma 1). Its length is at most
- * longest_bytes, so the state depends only on the last longest_bytes bytes of the text. A lane
- * starts longest_bytes - 1 bytes before its segment, or at the start of the payload. After each
- * byte of its segment, it has read the last longest_bytes bytes, or the whole text. Its states and
- * matches in the segment are therefore those of a lane that started at the payload's first byte.
+ * The result is the same as with a single work-item. After a text, the state of the automaton is
+ * the longest suffix of the text that is a prefix of a pattern (Aho, Corasick, lemma 1). Its length
+ * is at most longest_bytes, so the state depends only on the last longest_bytes bytes of the text.
+ * A work-item starts longest_bytes - 1 bytes before its segment, or at the start of the payload.
+ * After each byte of its segment, it has read the last longest_bytes bytes, or the whole text. Its
+ * states and matches in the segment are therefore the same as if it had started at the payload's
+ * first byte.
  *
  * A match belongs to the segment that contains its last byte, so it is counted once. Matches during
  * the run-up are not counted, because the states there may be too short.

@@ -57,12 +57,12 @@ pub trait Lane: Send {
     /// descriptors. Returns `None` if no submission is finished.
     ///
     /// # Errors
-    /// Returns [`Error::Failed`] with one submission that the device failed to finish. The lane
-    /// (this connection to the device) stays usable.
+    /// Returns [`Error::Failed`] with one submission that the device failed to finish. This
+    /// connection to the device stays usable.
     ///
     /// Returns [`Error::Lost`] with all submissions in flight if the device is lost.
-    /// [`Lane::in_flight`] is then 0, and [`Lane::submit`] rejects every submission. Each lane of a
-    /// lost device reports the loss once, even if it had no submissions in flight.
+    /// [`Lane::in_flight`] is then 0, and [`Lane::submit`] rejects every submission. Each
+    /// connection to a lost device reports the loss once, even without submissions in flight.
     fn poll(&mut self, region: &mut Region) -> Result<Option<Chunk>, Error>;
 
     /// Returns the number of submissions that [`Lane::poll`] has not yet returned.
@@ -115,20 +115,20 @@ pub trait Device: Send + Sync {
     /// function, for reports.
     fn choices(&self) -> Vec<Choice>;
 
-    /// Copies the changed bytes `range` of the image of program `program` ([`Program::image`]) to
+    /// Copies the changed bytes `range` of the tables of program `program` ([`Program::image`]) to
     /// the device. Kernels that start after the call see the new bytes. Does nothing if the device
-    /// reads the image in place, or is lost. Waits for the copy, but neither for submissions in
-    /// flight nor for workers.
+    /// reads the tables in host memory, or if it is lost. Waits for the copy, but neither for
+    /// submissions in flight nor for workers.
     ///
     /// Persistent work-groups also see the new bytes in batches that are posted to their mailboxes
     /// after the call. A work-group acquires such a batch, and with it all writes that happened
-    /// before. Ordinary loads of the image are therefore sufficient.
+    /// before. Ordinary loads of the tables are therefore sufficient.
     ///
     /// # Errors
     /// Fails if the copy failed. The device may then have any part of the bytes.
     ///
     /// # Panics
-    /// Panics if there is no such program, or if its image has no such bytes.
+    /// Panics if there is no such program, or if its tables have no such bytes.
     fn update_image(&self, program: usize, range: Range<usize>) -> Result<(), Error> {
         let _ = (program, range);
         Ok(())

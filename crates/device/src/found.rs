@@ -39,10 +39,6 @@ pub struct Found {
     /// loader (`opencl:0`, `opencl:1`). CUDA devices are numbered in the order of the driver
     /// (`cuda:0`, `cuda:1`). The field `warp_packets` is 1 if the driver does not report the number
     /// of packets that run in lockstep.
-    ///
-    /// OpenCL devices are numbered over all platforms in the order of the loader (`opencl:0`,
-    /// `opencl:1`). CUDA devices are numbered in the order of the driver (`cuda:0`, `cuda:1`). The
-    /// field `warp_packets` is 1 if the driver does not report how many packets run in lockstep.
     pub capabilities: Capabilities,
     /// Name of the platform, as the driver reports it.
     pub platform: String,

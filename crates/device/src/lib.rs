@@ -17,8 +17,8 @@
 //!
 //! `kind.rs` is the table of kinds, `transfer/` plans how submissions reach GPUs, and `mailbox/`
 //! serves persistent groups. `probe.rs` finds devices. A fourth kind, [`model`], is for tests: it
-//! takes its times from a profile. Each worker opens its own lane on each device. A lane returns
-//! every submitted [`Chunk`](godwit_sched::Chunk), in any order.
+//! takes its times from a profile. Each worker opens one connection to each device. A connection
+//! returns every submitted [`Chunk`](godwit_sched::Chunk), in any order.
 
 mod bytes;
 mod chain;

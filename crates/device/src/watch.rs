@@ -64,7 +64,7 @@ impl Watch {
 
     /// Declares the device lost. Only the first reason is kept.
     pub(crate) fn lose(&self, reason: String) {
-        // An error means that another lane declared the loss first.
+        // An error means that another worker declared the loss first.
         let _ = self.lost.set(reason);
     }
 

@@ -55,7 +55,7 @@ gw_ipv4_avx512_variant(const gw_u8 *image, const gw_u32 narrow, const gw_u32 *re
     const gw_u8 *tbl8 = image + header->tbl8_offset;
     const gw_u32 variant = narrow ? GW_IPV4_VARIANT_ENTRIES16 : GW_IPV4_VARIANT_ENTRIES32;
     const gw_u64 whole = count - count % GW_IPV4_AVX512_LANES;
-    /* Round the distance down to a multiple of the lanes. */
+    /* Round the distance down to a multiple of the number of SIMD lanes. */
     const gw_u64 ahead_whole = ahead_max - ahead_max % GW_IPV4_AVX512_LANES;
     const gw_u64 ahead = whole < ahead_whole ? whole : ahead_whole;
     for (gw_u64 i = 0; i < ahead; i++) {

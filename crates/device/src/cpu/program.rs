@@ -129,7 +129,7 @@ impl Loaded {
         self.program.custom_kernel().map_or_else(godwit_kernels::levels, |kernel| kernel.levels)
     }
 
-    /// Returns the image that kernels read.
+    /// Returns the tables that kernels read.
     fn image(&self) -> ImageRef<'_> {
         self.aligned.as_ref().map_or(self.program.image(), ImageRef::from)
     }

@@ -157,7 +157,7 @@ impl Lane for LaunchLane {
 
     fn poll(&mut self, _region: &mut Region) -> Result<Option<Chunk>, Error> {
         let Some(oldest) = self.in_flight.front() else {
-            // Each lane reports a lost device once.
+            // Each connection reports a lost device once.
             return if self.device.watch.lost().is_some() && !self.reported_lost { Err(self.lose()) } else { Ok(None) };
         };
         if !oldest.launched {

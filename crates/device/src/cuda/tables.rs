@@ -70,7 +70,7 @@ impl Tables {
         chain: &[u8],
         needs: &[AccessNeeds],
     ) -> Result<Self, Error> {
-        // Wiped on drop, because images contain keys.
+        // Wiped on drop, because tables contain cryptographic keys.
         let mut bytes: Zeroizing<Vec<u8>> = Zeroizing::new(Vec::with_capacity(images_bytes(programs) + chain.len()));
         let mut offsets: Vec<u8> = Vec::new();
         let mut reaches: Vec<u8> = Vec::new();

@@ -68,7 +68,7 @@ pub(crate) struct PersistentLane {
     reported_lost: bool,
 }
 
-/// The state of one persistent work-group of the lane.
+/// State of one persistent work-group of the connection.
 struct GroupState {
     /// Number of the group.
     group: usize,

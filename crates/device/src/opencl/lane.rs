@@ -41,7 +41,7 @@ pub(super) struct LaunchLane {
     /// Start of the current wait for the device. It is the time when the oldest submission in
     /// flight was submitted, or when an earlier submission ended after that.
     since: Instant,
-    /// Whether the lane has reported that the device is lost.
+    /// Whether this connection has reported that the device is lost.
     reported_lost: bool,
 }
 

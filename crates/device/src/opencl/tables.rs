@@ -1,4 +1,4 @@
-//! Table images of all packet functions, in OpenCL buffers.
+//! Tables of all packet functions, in OpenCL buffers.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -20,18 +20,18 @@ use crate::error::Error;
 use crate::found::Found;
 use crate::program::Program;
 
-/// Table images of all packet functions, in OpenCL buffers.
+/// Tables of all packet functions, in OpenCL buffers.
 // Fields are dropped in this order, so that each buffer is dropped before its memory.
 pub(super) struct Tables {
     pub(super) images: Buffer<u8>,
-    /// Offset of each image in `images`, as one `u64` per program.
+    /// Offset of each function's tables in `images`, as one `u64` per program.
     pub(super) offsets: Buffer<u8>,
     copies: Copies,
-    /// Offset of each image, for accesses by the host.
+    /// Offset of each function's tables, for accesses by the host.
     image_offsets: Vec<usize>,
 }
 
-/// The memory to which changes of table images are written.
+/// Memory to which changes of tables are written.
 enum Copies {
     /// The buffers use host memory. The fields are this memory, and the offset of the tables in it.
     Shared(Image, usize),

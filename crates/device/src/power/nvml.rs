@@ -15,9 +15,6 @@ const MILLI: f64 = 1e-3;
 /// Returns the energy sensor of the GPU with the PCI address `pci`. Without an address, `number` is
 /// the NVML number of the GPU. The numbers of CUDA and NVML differ if `CUDA_VISIBLE_DEVICES` or
 /// `CUDA_DEVICE_ORDER` is set, so the function then fails without an address.
-///
-/// The numbers of CUDA and NVML differ if `CUDA_VISIBLE_DEVICES` or `CUDA_DEVICE_ORDER` is set. In
-/// this case, the function fails without an address.
 pub(super) fn source(number: Option<usize>, pci: Option<&str>) -> Result<(String, Box<dyn Source>), Unavailable> {
     let nvml = library()?;
     let gpu = match pci {

@@ -174,7 +174,7 @@ fn kernels_pass_oclgrind() {
         command.env_remove("OCL_ICD_FILENAMES");
         command.env("OCLGRIND_DATA_RACES", "1").env("OCLGRIND_MAX_ERRORS", "10").env("OCLGRIND_LOG", &log);
         command.env("OCLGRIND_BUILD_OPTIONS", "-cl-opt-disable");
-        // The limit is twice the default, because the table images need more memory.
+        // The limit is twice the default, because the tables need more memory.
         command.env("OCLGRIND_GLOBAL_MEM_SIZE", (256 << 20).to_string());
         let output = command.output().unwrap();
         let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();

@@ -13,7 +13,7 @@ use super::file;
 use super::shapes::{self, Content, Place};
 use crate::{BuildContext, Error};
 
-/// Alignment of tables in the image, in bytes.
+/// Alignment of tables, in bytes.
 const ALIGN_BYTES: usize = 64;
 
 /// Values from the configuration of a declared function: its parameters, and the files of its
@@ -41,7 +41,7 @@ pub(super) struct State {
 }
 
 impl Declared {
-    /// Builds the table image of a declared function from its configuration.
+    /// Builds the tables of a declared function from its configuration.
     ///
     /// # Errors
     /// Returns the first problem of the configuration or of a file of entries.
@@ -80,15 +80,15 @@ impl Declared {
         Ok(Self { image, tables: Mutex::new(tables) })
     }
 
-    /// Returns the image.
+    /// Returns the memory with all tables.
     pub(crate) fn image(&self) -> ImageRef<'_> {
         (&*self.image).into()
     }
 
-    /// Returns the image and the tables, for commands.
+    /// Returns the memory with all tables and the state of the tables, for commands.
     pub(super) fn parts(&self) -> (&Arc<Image>, MutexGuard<'_, Vec<State>>) {
         // If a command panics while it holds this lock, the lock is poisoned but safe to use. The
-        // entries and the image are consistent even after a failed change.
+        // entries and the tables are consistent even after a failed change.
         (&self.image, self.tables.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -33,7 +33,7 @@ impl Rows {
         }
     }
 
-    /// Returns these rows with another offset in the image.
+    /// Returns these rows with another offset in memory.
     pub(super) fn at(self, offset: usize) -> Self {
         Self { offset, ..self }
     }
@@ -43,7 +43,7 @@ impl Rows {
         self.row_bytes
     }
 
-    /// Writes all rows to an image.
+    /// Writes all rows to memory.
     pub(super) fn write_all(&self, image: &Image) {
         for index in 0..self.taken.len() as u32 {
             self.write(image, index);
@@ -55,7 +55,7 @@ impl Rows {
         self.taken.get(index as usize).is_some_and(|(row, _)| row.is_some())
     }
 
-    /// Returns the range of a row in the image.
+    /// Returns the byte range of a row.
     pub(super) fn range(&self, index: u32) -> Range<usize> {
         let start = self.offset + index as usize * self.row_bytes;
         start..start + self.row_bytes
@@ -108,7 +108,7 @@ impl Rows {
         self.capacity
     }
 
-    /// Writes a row to an image that kernels may read.
+    /// Writes a row to memory that kernels may read.
     pub(super) fn write(&self, image: &Image, index: u32) -> Range<usize> {
         let range = self.range(index);
         if let Some((Some(row), _)) = self.taken.get(index as usize) {
@@ -118,7 +118,7 @@ impl Rows {
     }
 }
 
-/// State of a row's bytes in the image.
+/// State of the bytes of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
     /// Another entry refers to the same row, so its bytes are already written.

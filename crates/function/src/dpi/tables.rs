@@ -1,6 +1,6 @@
-//! Table image of `dpi`, whose layout `kernels/dpi/dpi.h` shows. It contains an Aho-Corasick
-//! automaton (Aho, Corasick, "Efficient String Matching", CACM 18(6), 1975). All failure links are
-//! resolved (section 6 of the paper), and transitions use classes of bytes.
+//! Tables of `dpi`, whose layout `kernels/dpi/dpi.h` shows. They form an Aho-Corasick automaton
+//! (Aho, Corasick, "Efficient String Matching", CACM 18(6), 1975). All failure links are resolved
+//! (section 6 of the paper), and transitions use classes of bytes.
 //!
 //! The patterns are sorted. Each state of the trie is then a range of patterns, and its children
 //! follow from the range without a map. States are created in order of depth. The row of a state

@@ -5,7 +5,7 @@ use godwit_packet::Memory;
 
 use crate::Error;
 
-/// Creates the image for `ports` ports.
+/// Creates the table for `ports` ports.
 pub(super) fn image(ports: u32) -> Result<Memory, Error> {
     let bytes = EchoImage { magic: ECHO_MAGIC, ports }.emit();
     let mut image = Memory::new(bytes.len(), "the table of an echo function")?;

@@ -1,8 +1,7 @@
 //! Reference implementation of IPv4 forwarding, written from RFC 1812. It searches maps for the
 //! longest prefix, while the kernel uses a DIR-24-8 table.
 //!
-//! It searches a map for the longest prefix, while the kernel uses a DIR-24-8 table. It parses
-//! headers with the views of `godwit-wire` instead of fixed offsets.
+//! It parses headers with `godwit-wire` instead of fixed offsets.
 
 use std::collections::BTreeMap;
 
@@ -117,9 +116,6 @@ fn network_header(frame: &[u8]) -> Result<Option<usize>, ()> {
 /// Returns whether a packet must not have this source address (RFC 1812, sections 4.2.2.11 and
 /// 5.3.7). The function rejects "this network" (0/8), loopback (127/8), multicast (224/4) and class
 /// E (240/4), which includes the limited broadcast address.
-///
-/// The function rejects "this network" (0/8), loopback (127/8), multicast (224/4) and class E
-/// (240/4), which includes the limited broadcast address.
 fn is_martian_source(address: [u8; 4]) -> bool {
     matches!(address[0], 0 | 127 | 224..=255)
 }

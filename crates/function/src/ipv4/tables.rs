@@ -22,10 +22,10 @@ use crate::tables::lpm4::{self, Built, Group, NARROW, TBL24_ENTRIES, WIDE, check
 const NEXT_HOPS_OFFSET: usize = size_of::<Ipv4Image>().next_multiple_of(ALIGNMENT_BYTES);
 const NEXT_HOP_BYTES: usize = size_of::<Ipv4NextHop>();
 
-/// Layout of the table image.
+/// Layout of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Number of next hops that the image has room for.
+    /// Number of next hops for which there is room.
     pub(super) next_hops: usize,
     pub(super) table: lpm4::Layout,
 }
@@ -42,7 +42,7 @@ impl Layout {
         Self { next_hops, table: lpm4::Layout::new(tbl24_offset, if narrow { 2 } else { 4 }, groups) }
     }
 
-    /// Returns the offset of a next hop in the image.
+    /// Returns the offset of a next hop in the tables.
     pub(super) fn next_hop(&self, index: u32) -> usize {
         NEXT_HOPS_OFFSET + index as usize * NEXT_HOP_BYTES
     }
@@ -91,7 +91,7 @@ pub(super) fn image(
     Ok((image, layout, made))
 }
 
-/// Returns the record of a next hop in the image.
+/// Returns the encoded form of a next hop.
 pub(super) fn record_of(next_hop: &NextHop) -> Ipv4NextHop {
     let station = |adjacency: &Adjacency, flags| {
         let Adjacency { port, destination, source, mtu } = *adjacency;

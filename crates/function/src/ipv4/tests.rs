@@ -269,7 +269,7 @@ fn reports_mtu_ttl_and_unresolved_next_hops() {
     assert_eq!(outcome(3, 1, true), (VERDICT_NO_ROUTE, 0, 0));
 }
 
-/// Looks up an address in the image, as a kernel does.
+/// Looks up an address as a kernel does.
 fn lookup_image(function: &Ipv4, address: u32) -> Option<u32> {
     let image = &function.image;
     let u64_at = |at: usize| image.load_u64(at) as usize;

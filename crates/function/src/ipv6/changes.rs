@@ -1,7 +1,7 @@
 //! Changes to the table while kernels look up routes (`docs/decisions/0009-route-changes.md`).
 //!
-//! A change modifies only entries of the root table. The structure below a changed entry is rebuilt
-//! in free lines of the image, and then the entry is stored. A batch of changes is applied in four
+//! A change modifies only entries of the root table. The lookup structure below a changed entry is
+//! rebuilt in free memory, and then the entry is stored. A batch of changes is applied in four
 //! steps:
 //!
 //! 1. *Enter* the routes into the [`Rib`], and find the entries of the root that they affect.
@@ -204,9 +204,6 @@ impl Changer {
     /// Builds the lookup structures below the affected entries of the root table (step 2). For each
     /// entry, returns its index, its new value, and the next hop of the longest route that covers
     /// the entry. Also returns the lines that the lookup structures occupy.
-    ///
-    /// For each entry, returns its index, its new value, and the next hop of the longest route that
-    /// covers it. Also returns the lines that the structures occupy.
     #[allow(clippy::type_complexity, reason = "used once")]
     fn build(&mut self, changes: &[Change]) -> Result<(Vec<(u32, u32, u32)>, Vec<Run>), Full> {
         let root_bits = self.layout.root_bits;

@@ -43,8 +43,6 @@ struct Record {
 
 /// Builds the hash tables for `routes`, which must be sorted. Returns the entry that refers to the
 /// hash tables. `outside` is the next hop of the longest route that covers all `routes`.
-///
-/// `outside` is the next hop of the longest route that covers all of `routes`.
 pub(super) fn build(routes: &[Route], outside: u32, writer: &mut dyn Writer) -> Result<u32, Full> {
     let mut keys: Vec<Key> = Vec::with_capacity(routes.len());
     // This stack holds the routes of at most 64 bits that cover the current address.

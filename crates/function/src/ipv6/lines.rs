@@ -1,4 +1,4 @@
-//! Allocation of the lines of a table image.
+//! Allocation of the 64-byte lines of which tables consist.
 
 use std::collections::BTreeMap;
 

@@ -71,10 +71,7 @@ impl Rib {
 
 /// Divides the addresses from `start` on into intervals with the same next hop. `routes` must be
 /// sorted and begin at or after `start`. An address without a route gets the next hop `outside`.
-/// Adjacent intervals have different next hops.
-///
-/// `routes` must be sorted and begin at or after `start`. The first interval begins at `start`.
-/// Adjacent intervals have different next hops.
+/// The first interval begins at `start`. Adjacent intervals have different next hops.
 pub(super) fn intervals(start: u128, outside: u32, routes: impl Iterator<Item = Route>) -> Vec<Interval> {
     let mut intervals = vec![Interval { start, next_hop: outside }];
     // This stack holds one element for each route that covers the current address: the last address

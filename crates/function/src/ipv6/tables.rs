@@ -1,5 +1,5 @@
-//! Table image of IPv6 routes, whose layout `kernels/ipv6/lookup.h` shows. The modules `trie.rs`
-//! and `hash.rs` build the lookup structures below the entries of the root table.
+//! Tables of IPv6 routes, whose layout `kernels/ipv6/lookup.h` shows. The modules `trie.rs` and
+//! `hash.rs` build the lookup structures below the entries of the root table.
 //!
 //! Each entry of the root table is built separately. The builder needs the routes that begin in the
 //! entry's address range, and the route that covers the whole range. A route change therefore
@@ -39,12 +39,9 @@ pub(super) const NEXT_HOPS_MAX: usize = IPV6_NONE as usize;
 /// suffices for both kinds of lookup structure, and for the lines that the changes replace. The
 /// lines take 32 MiB of address space on the host, but only written lines take memory. A device
 /// with separate memory allocates all lines.
-///
-/// The lines take 32 MiB of address space on the host, but only written lines take memory. A device
-/// with its own memory allocates all lines.
 pub(super) const FULL_TABLE_LINES: usize = 1 << 19;
 
-/// Error that reports that the image has too few free lines.
+/// Error that reports too few free lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Full;
 
@@ -62,15 +59,15 @@ pub(super) fn leaf(next_hop: u32) -> u32 {
     next_hop
 }
 
-/// Layout of the table image.
+/// Layout of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) form: Form,
     /// Number of address bits that select an entry of the root table. The number is even.
     pub(super) root_bits: u32,
-    /// Number of next hops that the image has room for.
+    /// Number of next hops for which there is room.
     pub(super) next_hops: usize,
-    /// Number of lines that the image has room for.
+    /// Number of 64-byte lines for which there is room.
     pub(super) lines: usize,
     pub(super) root_offset: usize,
     pub(super) lines_offset: usize,
@@ -186,7 +183,7 @@ impl Built {
     }
 }
 
-/// Encoding of next hops in the table image.
+/// Encoding of next hops.
 pub(super) const FORMAT: Format = Format {
     record: |next_hop| {
         let Ipv6NextHop { to, from } = record_of(next_hop);
@@ -195,7 +192,7 @@ pub(super) const FORMAT: Format = Format {
     unresolved: IPV6_HOP_UNRESOLVED,
 };
 
-/// Returns the record of a next hop in the image.
+/// Returns the encoded form of a next hop.
 pub(super) fn record_of(next_hop: &NextHop) -> Ipv6NextHop {
     let station = |adjacency: &Adjacency, flags| {
         let Adjacency { port, destination, source, mtu } = *adjacency;

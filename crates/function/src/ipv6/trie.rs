@@ -24,9 +24,6 @@ const SKIP_COST: f64 = 3.0;
 /// Cost of the memory for 64 bytes, relative to a lookup step through a node. A lower cost makes
 /// lookups faster and the table larger. With the value 0.3, a lookup in `bench ipv6-lookup` takes
 /// 4.2 instead of 4.5 ns. The table then takes 15.7 instead of 11.3 MB.
-///
-/// A lower cost makes lookups faster and the table larger. With the value 0.3, a lookup in `bench
-/// ipv6-lookup` takes 4.2 instead of 4.5 ns. The table then takes 15.7 instead of 11.3 MB.
 const LINE_COST: f64 = 1.0;
 /// Minimum number of address bits that a bucket may skip. If there are fewer bits to skip, a node
 /// is at least as good as such a bucket.
@@ -43,9 +40,6 @@ struct Piece {
 /// Builds the trie for `intervals` and returns the entry that refers to the trie. The keys are the
 /// upper 64 bits of addresses. The trie covers `2^bits` keys from `from` on, and the first interval
 /// begins at `from`.
-///
-/// The keys of the trie are the upper 64 bits of addresses. The trie covers `2^bits` keys from
-/// `from` on, and the first interval begins at `from`.
 pub(super) fn build(intervals: &[Interval], bits: u32, writer: &mut dyn Writer) -> Result<u32, Full> {
     let from = (intervals[0].start >> 64) as u64;
     let mut pieces: Vec<Piece> = Vec::with_capacity(intervals.len());
@@ -100,8 +94,6 @@ fn push(pieces: &mut Vec<Piece>, piece: Piece) {
 
 /// Builds the lookup structure for `2^bits` keys from `from` on. Returns the entry that refers to
 /// this structure. The first of the `pieces` covers the key `from`, and all others begin later.
-///
-/// The first piece covers the key `from`. All other pieces begin after this key.
 fn divide(pieces: &[Piece], from: u64, bits: u32, known: &mut Divisions, writer: &mut dyn Writer) -> Result<u32, Full> {
     let [first, rest @ ..] = pieces else { unreachable!("some piece covers every key") };
     let [second, ..] = rest else { return Ok(first.entry) };
@@ -218,9 +210,6 @@ type Divisions = HashMap<(u64, u32), Division>;
 /// Returns the cheapest way to divide `2^bits` keys. `borders` are the ranges that begin after the
 /// first key. The results are stored in `known`, so that each part of the address space is examined
 /// only once.
-///
-/// The result for each part of the address space is stored in `known`, so that each part is
-/// examined only once.
 fn cheapest(borders: &[Piece], bits: u32, known: &mut Divisions) -> Division {
     let [first, ..] = borders else { return Division { cost: 0.0, kind: DivisionKind::Buckets } };
     let total = borders.len() as f64;

@@ -30,7 +30,7 @@ impl Words for &[u8] {
     }
 }
 
-/// Part of an image that may change during a lookup.
+/// Memory of tables that may change during a lookup.
 #[derive(Clone, Copy)]
 pub(super) struct Part<'a> {
     pub(super) image: &'a Image,
@@ -47,7 +47,7 @@ impl Words for Part<'_> {
     }
 }
 
-/// Root table and lines of an image, from which lookups read.
+/// Root table and lines, from which lookups read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Table<W> {
     pub(super) form: Form,

@@ -52,7 +52,7 @@ impl Hash {
         }
     }
 
-    /// Stores the parameters in the header of the image.
+    /// Stores the parameters in the header of the kernel's table.
     pub(super) fn write(&self, header: &mut L2Image) {
         (header.bucket_bits, header.second) = (self.geometry.bucket_bits, self.geometry.second);
         (header.multipliers, header.addends) = (self.permutation.multipliers, self.permutation.addends);
@@ -88,8 +88,6 @@ impl Table {
 
     /// Inserts a lookup key that is not in the table. Returns the number of entries that were moved
     /// to make room. Returns `None` and leaves the table unchanged if there is no room.
-    ///
-    /// Returns `None` if there is no room. The table is then unchanged.
     pub(super) fn insert(&mut self, key: u64, value: Value, waves: &mut Waves) -> Option<usize> {
         debug_assert!(self.find(key).is_none());
         self.cuckoo.insert(self.hash.permutation.mix(key), value.bits(), waves)

@@ -24,7 +24,7 @@ pub(super) fn bucket_bits(capacity: u64) -> Option<u32> {
     BUCKET_BITS.into_iter().find(|bits| capacity <= capacity_of(*bits))
 }
 
-/// Builds an image without addresses.
+/// Builds a table without addresses.
 pub(super) fn image(hash: &Hash, switch: &Switch) -> Result<Memory, Error> {
     let bytes = BUCKETS_OFFSET + ((4 * 8) << hash.geometry.bucket_bits);
     let mut header = L2Image {
@@ -62,7 +62,7 @@ pub(super) fn image(hash: &Hash, switch: &Switch) -> Result<Memory, Error> {
     Ok(image)
 }
 
-/// Returns the offset of a slot in the image.
+/// Returns the offset of a slot in the table.
 pub(super) fn offset(slot: u32) -> usize {
     BUCKETS_OFFSET + slot as usize * 8
 }

@@ -1,9 +1,6 @@
 //! Adds and removes 802.1Q tags when a frame leaves the switch. A frame that arrives and leaves
 //! with a tag keeps its priority. A new tag has priority 0. A frame that loses its tag may become
 //! shorter than 60 bytes, and the port then pads the frame.
-//!
-//! A frame that arrives and leaves with a tag keeps its priority. A new tag has priority 0. A frame
-//! that loses its tag may become shorter than 60 bytes, and the port then pads it.
 
 use godwit_abi::Descriptor;
 use godwit_wire::ethertype;

@@ -24,7 +24,7 @@ pub struct Config {
     names: Option<PathBuf>,
     /// Next hop of the names that are configured without one.
     default_next_hop: Option<Spanned<String>>,
-    /// Names in the stanza. They follow the names of the file.
+    /// Names in the configuration, which are added after the names of the file.
     #[serde(default)]
     route: Vec<RouteConfig>,
     /// Next hops of Interests.

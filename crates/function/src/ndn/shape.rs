@@ -72,8 +72,6 @@ impl Shape {
 
 /// Returns the number of guide components for which lookups read the fewest buckets and records.
 /// The estimate looks up about `sample` of the names, each extended by further components.
-///
-/// The estimate looks up about `sample` of the names, each extended by further components.
 fn best_guide(names: &Names, key: [u64; 2], sample: usize) -> u32 {
     let depths = depths(names);
     let deepest = depths.iter().rposition(|&count| count > 0).unwrap_or(0);

@@ -1,5 +1,5 @@
-//! Table image of `ndn`, which `kernels/ndn/find.h` draws. Names are added and removed while
-//! kernels read the image.
+//! Table of `ndn`, which `kernels/ndn/find.h` draws. Names are added and removed while kernels read
+//! the table.
 //!
 //! # Why concurrent changes are safe
 //!
@@ -47,12 +47,12 @@ const NEXT_HOP_BYTES: usize = size_of::<NdnNextHop>();
 /// overflow into an additional bucket.
 const BUCKET_LOAD: usize = 4;
 
-/// Offsets of words in the image.
+/// Offsets of words in the table.
 const DEFAULT_NEXT_HOP: usize = std::mem::offset_of!(NdnImage, default_next_hop);
 const DEPTHS: usize = std::mem::offset_of!(NdnImage, depths);
 const NEXT: usize = std::mem::offset_of!(NdnBucket, next);
 
-/// Table of names with its image.
+/// Table of names, and the memory that kernels read.
 pub(super) struct Table {
     image: Arc<Image>,
     header: NdnImage,

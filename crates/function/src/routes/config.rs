@@ -15,7 +15,7 @@ use crate::fragments::IPV4_MTU_MIN;
 use crate::routing::{Adjacency, DynamicNextHop, NextHop};
 use crate::{BuildContext, Error};
 
-/// Keys of a stanza that define routes and next hops.
+/// Settings that define routes and next hops.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stanza<'a> {
     /// Path of a text file of routes, whose format `file.rs` describes.

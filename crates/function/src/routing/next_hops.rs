@@ -29,13 +29,13 @@ pub(crate) struct Format {
 /// Length of a [`Record`], in bytes.
 const RECORD_BYTES: usize = 16;
 
-/// Next hops of a table image.
+/// Next hops in the memory that kernels read.
 #[derive(Debug)]
 pub(crate) struct NextHops {
     image: Arc<Image>,
-    /// Offset of the first next hop in the image.
+    /// Offset of the first next hop in memory.
     offset: usize,
-    /// Number of next hops that the image has room for.
+    /// Number of next hops for which there is room.
     capacity: usize,
     format: Format,
     taken: Vec<Option<NextHop>>,

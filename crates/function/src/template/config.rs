@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-/// Keys of the stanza.
+/// Settings of the function.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {}

@@ -14,7 +14,7 @@ use crate::{Error, Running};
 
 /// Number of words that a key takes in a block.
 const WORDS: usize = 5;
-/// Sizes of a tuple, a slot and the head of a block, in bytes.
+/// Sizes of the header of a hash table, a slot and the head of a block, in bytes.
 const LINE_BYTES: usize = 64;
 const TUPLES_MAX: usize = 64;
 /// Maximum number of slots that a lookup reads among the patterns with the same mask. The kernel

@@ -37,7 +37,7 @@ struct ExactWide {
     records_offset: usize,
 }
 
-/// Records of the image.
+/// Records that entries refer to.
 struct Records {
     shift: u32,
     capacity: usize,

@@ -17,7 +17,7 @@ use crate::{Error, Running};
 const ENTRIES: usize = 65_537;
 /// Value of all entries in a table without rows.
 const NONE: u16 = u16::MAX;
-/// Size of one copy of the entries in the image, in bytes.
+/// Size of one copy of the entries, in bytes.
 const COPY_BYTES: usize = (ENTRIES * 2).next_multiple_of(64);
 
 struct Maglev {

@@ -20,7 +20,7 @@ use godwit_packet::Image;
 use super::entry::{Change, Format, Key, Row};
 use crate::{Error, Running};
 
-/// Table in the image of a running function.
+/// Table of a running function.
 pub(super) trait Content: Send {
     /// Applies changes to the table. Each lookup key must be valid. If no lookup can run, `running`
     /// is `Idle`, which never waits.
@@ -32,7 +32,7 @@ pub(super) trait Content: Send {
 
 /// Table whose size is known, but whose contents are not yet written.
 pub(super) struct Plan {
-    /// Number of bytes that the table takes in the image.
+    /// Number of bytes that the table takes.
     pub(super) bytes: usize,
     /// Writes the table and its header to the given memory. Returns the state that later changes
     /// need.
@@ -40,10 +40,10 @@ pub(super) struct Plan {
     pub(super) write: Box<dyn FnOnce(&Arc<Image>, Place) -> Result<Box<dyn Content>, Error>>,
 }
 
-/// Place of a table in the image.
+/// Place of a table in the memory of all tables.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
-    /// Offset of the table's header in the image.
+    /// Offset of the table's header in the memory of all tables.
     pub(super) header: usize,
     /// Offset of the table in the memory of all tables, a multiple of 64.
     pub(super) offset: usize,

@@ -54,8 +54,8 @@ proptest! {
         prop_assert!(other < 1 << bits && other / 2 != geometry.first(mixed) / 2);
     }
 
-    /// The table must agree with a map. While a wave is written, in any order, each address that is
-    /// in the table before and after the batch must be in some slot.
+    /// The table must agree with a map. While a group of writes is in progress, in any order, each
+    /// address that is in the table before and after the changes must be in some slot.
     #[test]
     fn table_agrees_with_a_map_and_no_wave_loses_an_address(
         words: [u64; 9],
@@ -114,8 +114,8 @@ proptest! {
                 waves.pop();
                 let after = shadow(&image, words);
                 for key in &stays {
-                    // A slot that holds the address before and after the wave also holds it in
-                    // between.
+                    // A slot that holds the address before and after the group of writes also holds
+                    // it in between.
                     let slots = &after[key];
                     prop_assert!(seen[key].iter().any(|slot| slots.contains(slot)));
                 }

@@ -1,4 +1,4 @@
-//! Configuration keys of the stanza `[function.follow]`.
+//! Settings in the configuration table `[function.follow]`.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +20,7 @@ const FPM_PORT: u16 = 2620;
 /// of FRR's daemons, and root, which can change the kernel's routes anyway.
 const FPM_USERS: [&str; 2] = ["root", "frr"];
 
-/// Keys of the stanza `[function.follow]`.
+/// Settings in the configuration table `[function.follow]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct KernelRoutesConfig {

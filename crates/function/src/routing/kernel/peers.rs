@@ -1,10 +1,6 @@
 //! Decides which processes may announce routes. A TCP connection carries no credentials. If both
 //! ends are on this machine, the kernel reports the user that owns the other end
 //! (`NETLINK_SOCK_DIAG`, sock_diag(7)). Other machines are identified only by their addresses.
-//!
-//! A TCP connection carries no credentials. If both ends are on this machine, the kernel reports
-//! the user that owns the other end (`NETLINK_SOCK_DIAG`, sock_diag(7)). Other machines are
-//! identified by their address only.
 
 use std::io::{Error, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpStream};

@@ -10,8 +10,8 @@
 //! | rest             | value          | second | valid |
 //! ```
 //!
-//! A mixed (permuted or hashed) key consists of the number of its first bucket and of `rest`. The
-//! number of its second bucket follows from both.
+//! A transformed key, which is permuted or hashed, consists of the number of its first bucket and
+//! of `rest`. The number of its second bucket follows from both.
 
 use super::waves::Waves;
 
@@ -46,8 +46,8 @@ impl Geometry {
         (mixed & ((1 << self.bucket_bits) - 1)) as u32
     }
 
-    /// Returns the bits of a permuted key that an entry stores to identify the key. The remaining
-    /// bits follow from the bucket number.
+    /// Returns the bits of a transformed key that an entry stores to identify the key. The
+    /// remaining bits follow from the bucket number.
     pub(crate) fn rest(&self, mixed: u64) -> u64 {
         mixed >> self.bucket_bits
     }
@@ -98,8 +98,8 @@ impl Cuckoo {
         [first, first ^ self.geometry.flip(self.geometry.rest(mixed))]
     }
 
-    /// Returns the first slot that holds the permuted key and a value for which `accepts` returns
-    /// `true`.
+    /// Returns the first slot that holds the transformed key and a value for which `accepts`
+    /// returns `true`.
     pub(crate) fn find(&self, mixed: u64, accepts: impl Fn(u64) -> bool) -> Option<u32> {
         let expected = self.geometry.rest(mixed) << self.geometry.rest_shift | VALID;
         let mask = self.geometry.value_mask();
@@ -139,11 +139,9 @@ impl Cuckoo {
         (word != 0).then_some(word & self.geometry.value_mask())
     }
 
-    /// Inserts a permuted key with a value, whose bits are at their position in the entry. Returns
-    /// the number of entries that were moved to make room. Returns `None` and leaves the table
-    /// unchanged if there is no room.
-    ///
-    /// Returns `None` if there is no room. The table is then unchanged.
+    /// Inserts a transformed key with a value, whose bits are at their position in the entry.
+    /// Returns the number of entries that were moved to make room. Returns `None` and leaves the
+    /// table unchanged if there is no room.
     pub(crate) fn insert(&mut self, mixed: u64, value: u64, waves: &mut Waves) -> Option<usize> {
         debug_assert_eq!(value & !self.geometry.value_mask(), 0);
         let path = self.path(self.buckets(mixed))?;

@@ -1,21 +1,22 @@
-//! Order in which words of a table are written while kernels look up entries. Writes are grouped
-//! into waves. After each wave, the writer waits until all lookups that began earlier have ended.
+//! Order in which words of a table are written while kernels look up entries. Writes are divided
+//! into groups, which the code calls waves. After each group, the writer waits until all lookups
+//! that began earlier have ended.
 //!
-//! To move an entry, one wave copies the entry to its new slot, and a later wave overwrites its old
-//! slot. Within a wave, the order of the writes does not matter.
+//! To move an entry, one group of writes copies the entry to its new slot, and a later group
+//! overwrites the old slot. The order of the writes in a group does not matter.
 
 use std::collections::{HashMap, VecDeque};
 
 /// Slot of the table, and the word to write there.
 pub(crate) type Write = (u32, u64);
 
-/// Pending writes, grouped into waves.
+/// Pending groups of writes.
 #[derive(Debug, Default)]
 pub(crate) struct Waves {
     waves: VecDeque<Vec<Write>>,
     /// Number of write groups that are complete and were removed from `waves`.
     done: u32,
-    /// Number of the last wave that writes each slot.
+    /// Number of the last group that writes each slot.
     last: HashMap<u32, u32>,
 }
 
@@ -35,7 +36,7 @@ impl Waves {
         }
     }
 
-    /// Returns the first wave after all pending writes to `slots`.
+    /// Returns the first group after all pending writes to `slots`.
     fn first_wave(&self, slots: &[u32]) -> u32 {
         slots.iter().filter_map(|slot| self.last.get(slot)).max().map_or(self.done, |wave| wave + 1)
     }
@@ -49,19 +50,19 @@ impl Waves {
         self.last.insert(slot, wave);
     }
 
-    /// Returns the writes of the first wave, sorted by slot.
+    /// Returns the writes of the first pending group, sorted by slot.
     pub(crate) fn front(&mut self) -> Option<&[Write]> {
         let wave = self.waves.front_mut()?;
         wave.sort_unstable_by_key(|(slot, _)| *slot);
         Some(wave)
     }
 
-    /// Returns the number of pending waves.
+    /// Returns the number of pending groups.
     pub(crate) fn len(&self) -> usize {
         self.waves.len()
     }
 
-    /// Removes the first wave after its words were written.
+    /// Removes the first group after its words were written.
     pub(crate) fn pop(&mut self) {
         self.waves.pop_front();
         self.done += 1;

@@ -6,11 +6,11 @@
 //! groups and of next hops fit into 15 bits, because smaller entries cause fewer cache misses.
 //! Otherwise, they have 4 bytes.
 //!
-//! The image is built in one pass over the address space. The prefixes are sorted by address, then
+//! The table is built in one pass over the address space. The prefixes are sorted by address, then
 //! by length, so that each prefix comes before the prefixes that it contains. A stack holds the
 //! prefixes that cover the current address. The top prefix applies until it ends or a longer one
 //! begins. The result maps addresses to next hops as a list of disjoint intervals. Each entry of
-//! the image is then written once, no matter how many prefixes cover it.
+//! the table is then written once, no matter how many prefixes cover it.
 //!
 //! Blocks of 256 addresses that are divided in the same way share a group. Real tables have few
 //! routes longer than /24, but a million host routes would need a gigabyte of groups without
@@ -40,11 +40,11 @@ struct Interval {
     next_hop: u32,
 }
 
-/// Layout of both table levels in an image.
+/// Layout of both table levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) entry_bytes: usize,
-    /// Number of groups that the image has room for.
+    /// Number of groups for which there is room.
     pub(crate) groups: usize,
     pub(crate) tbl24_offset: usize,
     pub(crate) tbl8_offset: usize,

@@ -119,7 +119,7 @@ enum Target {
     New(u32),
 }
 
-/// Changes that one batch makes to the image.
+/// Changes that one batch makes to the table.
 #[derive(Default)]
 struct TableUpdate {
     /// Ranges of consecutive /24 address blocks whose entries get the same new value. Each range
@@ -312,9 +312,6 @@ impl Table {
     /// Stores the changed entries and retires the groups that are no longer in use (steps 3 and 4).
     /// The changes are in effect even if the copy to a device fails. The device then receives the
     /// changes with the next batch.
-    ///
-    /// The changes are in effect even if the copy to a device fails. The device then receives them
-    /// with the next batch.
     fn publish(&mut self, update: &TableUpdate, made: &[u32], running: &dyn Running) -> Result<(), Error> {
         let (top, entry_bytes) = (self.layout.top(), self.layout.entry_bytes);
         let mut retired = Vec::new();
@@ -373,7 +370,7 @@ impl Table {
         Ok(())
     }
 
-    /// Adds a range of the image that must be copied to devices.
+    /// Adds a range that must be copied to devices.
     pub(crate) fn changed(&mut self, range: Range<usize>) {
         self.unsent.push(range);
     }
