@@ -1,4 +1,4 @@
-/* All kernels, compiled for one x86-64 level. The build compiles this file once per level. */
+/* All kernels, compiled for one x86-64 level. The build compiles this file once for each level. */
 #include "dialect/dialect.h"
 #include "functions.h"
 #include "dialect/loops_cpu.h"

@@ -66,7 +66,7 @@ static const gw_layout_row rows[] = {
 
 const gw_layout_row *gw_layout(gw_u64 *count);
 
-/* Returns the table of struct sizes and field offsets. `count` receives its number of rows. */
+/* Returns a list of struct sizes and field offsets. `count` receives the length of the list. */
 const gw_layout_row *gw_layout(gw_u64 *count)
 {
     *count = sizeof(rows) / sizeof(rows[0]);

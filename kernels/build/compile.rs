@@ -33,8 +33,8 @@ pub(super) fn compile(root: &Path, out: &Path, cpu: &CpuText) {
             }
         }
         let suffix = level.name.replace('-', "_");
-        // The compiler names object files after their source file. Each level therefore needs its
-        // own folder.
+        // The compiler names object files after their source file. Each x86-64 level therefore
+        // needs a separate folder.
         let folder = out.join(&suffix);
         build.out_dir(&folder).define("GW_LEVEL", suffix.as_str());
         let cpu = cpu.write_transformed(&build, &folder);

@@ -1,6 +1,6 @@
 //! The x86-64 levels for which the build compiles the kernels. Each level is a set of CPU features.
 
-/// A set of CPU features for which the build compiles all kernels.
+/// Set of CPU features for which the build compiles all kernels.
 pub(super) struct Level {
     pub(super) name: &'static str,
     /// Compiler flags that the x86-64 level requires. The build leaves the level out if the
@@ -13,8 +13,8 @@ pub(super) struct Level {
     pub(super) extras: &'static [(&'static str, &'static str)],
 }
 
-/// The levels of the x86-64 psABI (System V ABI, AMD64 supplement, section 3.1.1). Each level adds
-/// the cryptographic instructions that CPUs of this level usually have.
+/// Levels of the x86-64 psABI (System V ABI, AMD64 supplement, section 3.1.1). In addition, each
+/// level includes the cryptographic instructions that most CPUs of this level have.
 pub(super) const X86_64_LEVELS: &[Level] = &[
     Level {
         name: "x86-64-v2",

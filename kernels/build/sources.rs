@@ -180,8 +180,8 @@ fn append(
     }
 }
 
-/// Converts the path `included`, which is relative to `folder`, to a path from the root without
-/// `..`.
+/// Converts the path `included`, which is relative to `folder`, to a path without `..` that is
+/// relative to the root.
 fn resolve(folder: &str, included: &str) -> String {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in included.split('/') {

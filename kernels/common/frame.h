@@ -49,7 +49,7 @@ GW_LANE gw_l3 gw_l3_parse(const GW_GLOBAL gw_u8 *frame, gw_u32 length)
     return l3;
 }
 
-/* Swaps the destination address in bytes 0..6 of a frame and the source address in bytes 6..12. */
+/* Swaps the destination address of a frame (bytes 0..6) and the source address (bytes 6..12). */
 GW_LANE void gw_swap_macs(GW_GLOBAL gw_u8 *frame)
 {
     const gw_u64 front = gw_load_be64(frame);

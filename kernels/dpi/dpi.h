@@ -53,13 +53,13 @@ fields.count = "u32: number of patterns that end in this state, at least 1"
 #include "../common/payload.h"
 
 /*
- * Table image of dpi: an Aho-Corasick automaton over byte classes, with all failure links resolved
- * (Aho, Corasick, Efficient String Matching, CACM 1975).
+ * Tables of dpi, which form an Aho-Corasick automaton over byte classes. All failure links are
+ * resolved (Aho, Corasick, Efficient String Matching, CACM 1975).
  *
  *   0         64                 320                         matches_offset          bytes
  *   | header  | 256 * gw_u8      | states * classes * gw_u32 | match_states * 8      |
  *
- * Offsets are multiples of 64, from the first byte of the image.
+ * Offsets count from the first byte of the tables and are multiples of 64.
  *
  *   class_map[byte]           class of the byte, below `classes`
  *   row                       state number times `classes`, below 2^32
@@ -88,9 +88,8 @@ GW_RARE void gw_dpi_found(const GW_GLOBAL gw_dpi_image *image, gw_u32 row, gw_ou
     gw_verdict(outcome, GW_DPI_MATCH, count, before == 0 ? match.pattern : outcome->value);
 }
 
-/* Returns the header of the function's tables. This is a separate function because it makes the
- * code that gopt generates faster. At a switch between packets, that code then saves only the
- * result of this function. */
+/* Returns the header of the function's tables. The code that gopt generates switches between
+ * packets, and saves fewer values at a switch because of this separate function. */
 GW_LANE const GW_GLOBAL gw_dpi_image *gw_dpi_header(const gw_lane *lane)
 {
     return (const GW_GLOBAL gw_dpi_image *)lane->image;

@@ -9,7 +9,7 @@
  *   lane 2                                   . . . . .|===================|
  *                         run-up         segment
  *
- * Each byte costs one load that depends on the load before. With n segments a packet takes about
+ * Each byte costs one load that depends on the previous load. With n segments, a packet takes about
  * 1/n of the time, and fewer packets keep a device busy.
  *
  * The result is the same as with a single work-item. After a text, the state of the automaton is
@@ -163,8 +163,8 @@ GW_LANE void gw_dpi_walk_word(gw_dpi_walk *walk, gw_u32 word, gw_u32 counts)
  * Runs the automaton over the bytes from..to of the buffer, where from < to. Only matches that end
  * at or after `counted` are counted. `counted` equals `from` or is a multiple of 4.
  *
- * The function loads aligned blocks of 16 bytes, each before the previous block is finished. This
- * is always valid, because a buffer consists of whole blocks.
+ * The function loads aligned blocks of 16 bytes, each before the previous block is finished. These
+ * loads are always valid, because a buffer consists of whole blocks.
  */
 GW_LANE void gw_dpi_walk_bytes(gw_dpi_walk *walk, const GW_GLOBAL gw_u8 *buffer, gw_u32 from,
                                gw_u32 counted, gw_u32 to)

@@ -102,15 +102,15 @@ fields.from = """\
 #define GODWIT_IPV4_H
 
 /*
- * Table image of ipv4: a DIR-24-8 table (Gupta, Lin, McKeown, Routing Lookups in Hardware at Memory
+ * Tables of ipv4 in the DIR-24-8 layout (Gupta, Lin, McKeown, Routing Lookups in Hardware at Memory
  * Access Speeds, INFOCOM 1998).
  *
  *   0           next_hops_offset   tbl24_offset           tbl8_offset         bytes
  *   | header    | next_hops * 16   | 2^24 * entry_bytes   | groups * 256 *    |
  *   |           |                  |                      |   entry_bytes     |
  *
- * All offsets are multiples of 64, from the first byte of the image. An entry has entry_bytes
- * bytes, 2 or 4. Its top bit is 0x8000 or 0x80000000:
+ * All offsets count from the first byte of the tables and are multiples of 64. An entry has
+ * entry_bytes bytes, 2 or 4. Its top bit is 0x8000 or 0x80000000:
  *
  *   tbl24[address >> 8]  top bit set    the other bits are the number of a group in tbl8
  *                        otherwise      the index of a next hop
@@ -159,7 +159,7 @@ GW_LANE gw_u32 gw_ipv4_lookup(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u
     return entry;
 }
 
-/* Prefetches the table entry (in tbl24) that a lookup of this IPv4 address reads first. */
+/* Prefetches the entry of tbl24 that the lookup of this IPv4 address reads first. */
 GW_LANE void gw_ipv4_fetch(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u32 address)
 {
     const GW_GLOBAL gw_ipv4_image *header = (const GW_GLOBAL gw_ipv4_image *)image;
@@ -185,9 +185,9 @@ GW_RARE gw_u32 gw_ipv4_check_any(const GW_GLOBAL gw_u8 *ip, gw_u32 available)
 
 /*
  * Returns whether a router must not forward a packet with this source or destination address (RFC
- * 1812 section 5.3.7). This includes multicast and broadcast addresses, which the table does not
- * route (sections 5.2.1 and 5.3.5.1). A subtraction makes the addresses of 0/8 the largest numbers.
- * A single comparison then covers both 0/8 and all addresses from 224.0.0.0 on.
+ * 1812 section 5.3.7). Such addresses include multicast and broadcast addresses, which the table
+ * does not route (sections 5.2.1 and 5.3.5.1). A subtraction makes the addresses of 0/8 the largest
+ * numbers. A single comparison then covers both 0/8 and all addresses from 224.0.0.0 on.
  */
 GW_LANE gw_u32 gw_ipv4_martian(gw_u32 address)
 {

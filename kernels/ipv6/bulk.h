@@ -19,8 +19,8 @@ typedef struct gw_ipv6_block {
 } gw_ipv6_block;
 
 /* Separates lookups whose current entry refers to a trie node from lookups whose entry refers to a
- * bucket. `list` holds the indices of the lookups. If `list` is null, the indices are 0 to count -
- * 1. The loop has no branch on the kind of entry, because the processor could not predict it. */
+ * bucket. `list` holds the indices of the lookups. If `list` is null, the indices count from 0. The
+ * loop has no branch on the kind of entry, because the processor could not predict it. */
 static inline void gw_ipv6_sort(gw_ipv6_block *block, const gw_u32 *entries, const gw_u32 *list,
                                 gw_u32 count)
 {

@@ -157,8 +157,8 @@ fields.from = """\
 #define GW_IPV6_FROM_LINK 0x80000000u
 #define GW_IPV6_OFFSET    0xffffu
 
-/* Results of gw_ipv6_scope, which classifies the source and destination addresses of a packet by
- * their scope. */
+/* Results of gw_ipv6_scope, which classifies a packet by the scope of its source and destination
+ * addresses. */
 #define GW_IPV6_GLOBAL        0u
 #define GW_IPV6_LINK_SOURCE   1u
 #define GW_IPV6_LINK_RECEIVER 2u

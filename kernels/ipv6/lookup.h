@@ -5,14 +5,14 @@
 #include "../tables/trie.h"
 
 /*
- * The table image of ipv6: a longest-prefix-match table in one of two forms, trie or hash.
+ * Tables of ipv6, which find the longest matching prefix by a trie or by hash tables.
  *
  *   0           next_hops_offset   root_offset             lines_offset      bytes
  *   | header    | next_hops * 16   | entries, 4 bytes each | lines of 64 bytes |
  *
- * All offsets are multiples of 64, from the first byte of the image. A lookup starts with the
- * upper half of the address, at root[upper half >> root_shift]. The form defines how 64 bits are
- * looked up. An entry is a word with a tag in its two top bits:
+ * All offsets count from the first byte of the tables and are multiples of 64. A lookup starts with
+ * the upper half of the address, at root[upper half >> root_shift]. The form defines how 64 bits
+ * are looked up. An entry is a word with a tag in its two top bits:
  *
  *   LEAF   30 bits: index of a next hop; all ones: no route
  *   TABLE  23 bits: line of a bucket (trie) or of a hash table (hash)

@@ -108,9 +108,9 @@ fields.tagged = "u32[8]: member ports that send frames with a tag"
  *    8  otherwise                                                   forward
  *
  * An untagged frame belongs to the VLAN of its port. The kernel does not change the frame. The host
- * half adds or removes the tag, as the egress port requires. The outcome of forward and flood also
- * reports whether the host must learn the source (GW_L2_NOTICE). This is the case if the source is
- * not in the table, not fresh, or at another port and not static.
+ * adds or removes the tag, as the egress port requires. The outcome of forward and flood also
+ * reports whether the host must learn the source (GW_L2_NOTICE). The host must learn the source if
+ * it is not in the table, not fresh, or at another port and not static.
  *
  * The kernel reads 18 bytes of the frame. It also reads 2 independent buckets each for the source
  * and the destination. If the table is large, all of these loads miss every cache.
@@ -119,14 +119,14 @@ fields.tagged = "u32[8]: member ports that send frames with a tag"
 #define GODWIT_L2_H
 
 /*
- * The table image of l2: ports, VLANs, and a cuckoo hash table of addresses. A key has two buckets
- * of four entries each (Pagh, Rodler, Cuckoo Hashing, ESA 2001; Zhou et al., Scalable, High
+ * Tables of l2: ports, VLANs, and a cuckoo hash table of addresses. A lookup key has two buckets of
+ * four entries each (Pagh, Rodler, Cuckoo Hashing, ESA 2001; Zhou et al., Scalable, High
  * Performance Ethernet Forwarding with CuckooSwitch, CoNEXT 2013).
  *
  *   0         ports_offset   vlans_offset   buckets_offset                 bytes
  *   | header  | 256 * 4      | 4096 * 64    | 2^bucket_bits * 4 entries * 8 |
  *
- * All offsets are multiples of 64, from the first byte of the image.
+ * All offsets count from the first byte of the tables and are multiples of 64.
  *
  * A key is VID << 48 | MAC, 60 bits. A keyed permutation of 60 bits (gw_l2_mix) is applied to it.
  * The lower bucket_bits of the result are the key's first bucket. The other bits, `rest`, identify

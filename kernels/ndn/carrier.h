@@ -180,8 +180,8 @@ GW_LANE gw_u32 gw_ndn_locate(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_u32
     return gw_ndn_decided(outcome, GW_NDN_NOT_NDN);
 }
 
-/* Returns the length in bytes of the IP and UDP headers before the NDN packet. It is 0 over
- * Ethernet. */
+/* Returns the length in bytes of the IP and UDP headers before the NDN packet. The length is 0 if
+ * Ethernet carries the NDN packet. */
 GW_LANE gw_u32 gw_ndn_carrier_bytes(gw_u32 carrier)
 {
     if (carrier == GW_NDN_ETHERNET) {

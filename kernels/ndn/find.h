@@ -3,12 +3,12 @@
 #define GODWIT_NDN_FIND_H
 
 /*
- * The table image of ndn: a keyed hash table of name prefixes.
+ * Table of ndn, which is a keyed hash table of name prefixes.
  *
  *   0           next_hops_offset   buckets_offset                  records_offset     bytes
  *   | header    | next_hops * 128  | (buckets + overflow) * 64     | records * 64     |
  *
- * All offsets are multiples of 64, from the first byte of the image.
+ * All offsets count from the first byte of the table and are multiples of 64.
  *
  * A name is the TLV-VALUE of its Name element: the sequence of its components as in a packet. Its
  * hash is SipHash-1-3 of these bytes under the image's key. The low half selects the bucket,
@@ -228,7 +228,8 @@ GW_LANE gw_u32 gw_ndn_walk_end(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_
 
 /*
  * Returns the index of the next hop of the longest prefix of a name, or GW_NDN_NONE if the table
- * has no prefix of it. The name is valid. The 8 bytes before it must be readable.
+ * contains no prefix of the name. The name must be valid, and the 8 bytes before it must be
+ * readable.
  */
 GW_LANE gw_u32 gw_ndn_lookup(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_u8 *name,
                              gw_u32 name_bytes)

@@ -1,14 +1,14 @@
-//! Structs and constants of table images (the tables of a function as bytes). The build generates
-//! them from the declarations of the functions. Each name begins with the name of its function. The
-//! C source of a kernel contains a drawing of its table image.
+//! Structs and constants of the tables that kernels read. The build generates them from the
+//! declarations of the functions. Each name begins with the name of its function. The C source of a
+//! kernel contains a drawing of its tables.
 //!
-//! The host builds an image in little-endian byte order at a 64-byte boundary. All offsets count
-//! from the first byte of the image and are multiples of 64. The method `emit` of a struct returns
-//! its bytes in the image.
+//! The host builds the tables of a function in little-endian byte order at a 64-byte boundary. All
+//! offsets count from the first byte of these tables and are multiples of 64. The method `emit` of
+//! a struct returns the bytes of the struct.
 
 include!(concat!(env!("OUT_DIR"), "/image.rs"));
 
-/// Alignment of the parts of an image, in bytes.
+/// Alignment of tables, in bytes.
 pub const ALIGNMENT_BYTES: usize = 64;
 
 impl Ipv4NextHop {

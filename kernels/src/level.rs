@@ -103,8 +103,8 @@ impl Level {
     }
 
     /// Reads `rounds` times [`PROBE_READS`] random cache lines of a table, to measure the latency
-    /// of its memory. `group` lookups are interleaved, as in [`BinCall`]. With 0, each read waits
-    /// for the one before.
+    /// of the table's memory. `group` lookups are interleaved, as in [`BinCall`]. If `group` is 0,
+    /// each read waits for the previous read.
     ///
     /// # Safety
     ///
@@ -180,7 +180,7 @@ impl Level {
 impl Level {
     /// Looks up keys (VID << 48 | MAC) in an `l2` table without packets, to measure the table
     /// alone. `ports` receives the port of each key, or `u32::MAX` if the table does not contain
-    /// it.
+    /// the key.
     ///
     /// # Panics
     ///

@@ -1,5 +1,5 @@
-//! Kernels of the packet functions, compiled for the CPU at several levels and embedded as source
-//! text for each device language.
+//! Kernels of the packet functions. They are compiled for the CPU at several x86-64 levels, and
+//! embedded as source text for each device language.
 //!
 //! A kernel is one C source in the dialect of `dialect/README.md`. Each folder with a declaration
 //! is one function. The build generates headers and contracts from the declarations. It compiles
@@ -49,8 +49,8 @@ pub const fn cuda_source() -> &'static str {
 /// this number, while an OpenCL work-group may have any number of work-items.
 pub const CUDA_GROUP_LANES: u32 = include!(concat!(env!("OUT_DIR"), "/cuda_group_lanes.rs"));
 
-/// Returns a digest of the kernel sources of all languages, which identifies their version in
-/// caches and profiles. It is not cryptographic.
+/// Returns a digest of the kernel sources of all languages, which identifies a version of the
+/// sources in caches and profiles. The digest is not cryptographic.
 pub const fn source_digest() -> u64 {
     include!(concat!(env!("OUT_DIR"), "/digest.rs"))
 }

@@ -39,7 +39,7 @@ typedef struct gw_acl_slot {
 } gw_acl_slot;
 GW_STATIC_ASSERT(sizeof(gw_acl_slot) == 64, acl_slot_size);
 
-/* Returns the hash of a masked key. Its top bits select the slot of the hash table. */
+/* Returns the hash of a masked key. The top bits of the hash select the slot of the hash table. */
 GW_LANE gw_u64 gw_acl_hash(const gw_u64 *words, gw_u64 seed)
 {
     gw_u64 mixed = seed;

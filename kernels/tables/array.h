@@ -1,4 +1,4 @@
-/* array: a table whose rows are selected by number. Each entry holds the index of a row, or
+/* array: a table in which a number selects a row. Each entry holds the index of a row, or
  * GW_TABLE_NONE. */
 #ifndef GODWIT_TABLES_ARRAY_H
 #define GODWIT_TABLES_ARRAY_H

@@ -68,7 +68,7 @@ GW_LANE gw_u64 gw_exact_step(const GW_GLOBAL gw_exact *table, gw_u64 mixed, gw_u
            (word >> 32) * table->hash[2 * index + 1];
 }
 
-/* Completes the hash of a wide key. The lower bits of the hash select the bucket, and the other
+/* Completes the hash of a wide key. The lower bits of the hash select the bucket, and the upper
  * bits are the tag. */
 GW_LANE gw_u64 gw_exact_finish(const GW_GLOBAL gw_exact *table, gw_u64 mixed)
 {

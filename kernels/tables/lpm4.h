@@ -1,7 +1,7 @@
 /*
  * lpm4: a table that finds the longest matching IPv4 prefix. It is a DIR-24-8 table, which
- * kernels/ipv4/ipv4.h draws. Its entries have 2 bytes if the table has at most 32767 rows,
- * otherwise 4.
+ * kernels/ipv4/ipv4.h draws. An entry has 2 bytes if the table has at most 32767 rows, and 4 bytes
+ * otherwise.
  */
 #ifndef GODWIT_TABLES_LPM4_H
 #define GODWIT_TABLES_LPM4_H

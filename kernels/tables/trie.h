@@ -1,4 +1,4 @@
-/* The steps of a lookup in a multibit trie. kernels/ipv6/lookup.h describes the trie. */
+/* Steps of a lookup in a multibit trie, which kernels/ipv6/lookup.h describes. */
 #ifndef GODWIT_TABLES_TRIE_H
 #define GODWIT_TABLES_TRIE_H
 

@@ -18,8 +18,8 @@ pub(crate) struct Cache {
     folder: PathBuf,
 }
 
-/// Returns the SHA-256 of several parts, in hexadecimal digits. The hash also covers the length of
-/// each part, so that different parts never give the same input.
+/// Returns the SHA-256 digest of several byte strings, in hexadecimal digits. The digest also
+/// covers the length of each byte string, so that different lists have different digests.
 pub(crate) fn digest(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -29,8 +29,8 @@ pub(crate) fn digest(parts: &[&[u8]]) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns the folder of the cache. It is `$XDG_CACHE_HOME/godwit/functions` or
-/// `~/.cache/godwit/functions`. For root without a home folder, it is
+/// Returns the folder of the cache: `$XDG_CACHE_HOME/godwit/functions` or
+/// `~/.cache/godwit/functions`. For root without a home folder, the folder is
 /// `/var/cache/godwit/functions`.
 pub(crate) fn folder() -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);

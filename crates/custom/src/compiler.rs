@@ -53,10 +53,10 @@ const OPTIMISED: &str = "-O3";
 pub(crate) struct Libraries {
     /// The library for each x86-64 level that this machine supports, in ascending order.
     pub(crate) levels: Vec<(&'static Level, PathBuf)>,
-    /// The reference library, which is compiled without optimisation and without interleaved
+    /// The reference library, which is compiled without optimisation and does not interleave
     /// packets.
     pub(crate) reference: PathBuf,
-    /// Whether the C compiler had to run, because the cache did not contain all libraries.
+    /// Whether the C compiler ran, because the cache did not contain all libraries.
     pub(crate) is_compiled: bool,
 }
 
@@ -194,8 +194,8 @@ impl Compiler {
     }
 }
 
-/// Runs a compiler that reads `text` from its standard input. Returns the messages of the compiler
-/// if it fails.
+/// Runs a compiler that reads `text` from its standard input. If the compiler fails, returns its
+/// messages.
 fn run(command: &mut Command, text: &str) -> std::io::Result<Result<(), String>> {
     let mut child = command.spawn()?;
     let mut input = child.stdin.take();
@@ -204,7 +204,8 @@ fn run(command: &mut Command, text: &str) -> std::io::Result<Result<(), String>>
     // the whole text. With a single thread, both processes could wait for each other.
     let writer = std::thread::spawn(move || {
         if let Some(input) = &mut input {
-            // A compiler that ends early closes its input, so an error of this write is ignored.
+            // A compiler that ends early closes its input. An error of this write is therefore
+            // ignored.
             let _ = input.write_all(text.as_bytes());
         }
     });
@@ -230,7 +231,7 @@ fn explain(path: &Path, custom: &CustomText<'_>, messages: &str) -> Error {
             && name == custom.file
         {
             // A message may end with the name of a compiler option. The name is removed, because it
-            // does not help the author of a function.
+            // does not help the user.
             let problem = problem.split(" [-W").next().unwrap_or(problem);
             return Error::Line { path: path.to_owned(), line, message: sentence(problem) };
         }
@@ -248,7 +249,7 @@ fn explain(path: &Path, custom: &CustomText<'_>, messages: &str) -> Error {
     Error::Refused { path: path.to_owned(), message: format!("the C compiler failed: {}", sentence(first)) }
 }
 
-/// Returns the name of the missing function if a message of the linker reports one.
+/// Returns the name of a missing function if the linker reports one in a message.
 fn undefined_symbol(messages: &str) -> Option<&str> {
     let rest = messages.split_once("undefined reference to ").or_else(|| messages.split_once("undefined symbol: "))?.1;
     rest.trim_start_matches(['`', '\'', '"']).split(['\'', '"', '\n', ' ']).next()

@@ -50,8 +50,8 @@ pub(crate) fn inspect(bytes: &[u8]) -> Result<(), String> {
     needs_nothing(&file, bytes)
 }
 
-/// Checks the dynamic section of the library. It must not load other libraries, and must not
-/// contain relocations in code.
+/// Checks the dynamic section of the library. The library must not load other libraries, and must
+/// not contain relocations in code.
 fn needs_nothing(file: &ElfFile64<'_, Endianness>, bytes: &[u8]) -> Result<(), String> {
     let endian = file.endian();
     let headers = file.elf_header().program_headers(endian, bytes).map_err(|error| error.to_string())?;

@@ -87,7 +87,7 @@ impl Compiled {
     }
 }
 
-/// All functions that this process has loaded, with the digests of their source texts.
+/// All loaded functions, each with the digest of its source text.
 static LOADED: Mutex<Vec<(String, &'static Compiled)>> = Mutex::new(Vec::new());
 
 /// Loads a function from a C file, and compiles the function if necessary. Returns the existing

@@ -54,8 +54,8 @@ const DENIED: &[libc::c_long] = &[
     libc::SYS_setgid,
 ];
 
-/// Returns a command that runs `program` in the folder `folder`, to which the child process may
-/// write.
+/// Returns a command that runs `program` in the folder `folder`. The child process may write to
+/// this folder.
 pub(crate) fn command(program: &Path, folder: &Path) -> Command {
     let mut command = Command::new(program);
     command.env_clear();
@@ -81,7 +81,7 @@ pub(crate) fn give(folder: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Restricts the calling process. The child process calls this function before it executes the
+/// Restricts the rights of the calling process, which is the child process before it executes the
 /// compiler.
 fn restrict(is_root: bool, filter: Option<&BpfProgram>) -> std::io::Result<()> {
     let check = |result: libc::c_int| if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) };
@@ -112,7 +112,8 @@ fn restrict(is_root: bool, filter: Option<&BpfProgram>) -> std::io::Result<()> {
     }
 }
 
-/// Returns the system-call filter (seccomp), or `None` if it does not support this architecture.
+/// Returns the system-call filter (seccomp), or `None` if the filter does not support this
+/// architecture.
 fn filter() -> Option<BpfProgram> {
     let architecture = TargetArch::try_from(std::env::consts::ARCH).ok()?;
     let rules = DENIED.iter().map(|&call| (call, Vec::new())).collect();

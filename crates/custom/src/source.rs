@@ -1,4 +1,5 @@
-//! Reads files that decide which code runs. Only trusted users may be able to write these files.
+//! Reads files that decide which code runs. Only trusted users may have write access to these
+//! files.
 
 use std::fs;
 use std::io::Read;
@@ -20,7 +21,8 @@ const BYTES_MAX: u64 = 64 << 20;
 /// current user may change it. Also refuses a symbolic link to a file outside its folder.
 ///
 /// # Errors
-/// Returns [`Error::File`] if the file cannot be read, or [`Error::Refused`] if it is not trusted.
+/// Returns [`Error::File`] if the file cannot be read, or [`Error::Refused`] if the file is not
+/// trusted.
 pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
     let refused = |message: String| Error::Refused { path: path.to_owned(), message };
     let file_error = |source| Error::File { path: path.to_owned(), source };
@@ -66,8 +68,8 @@ pub(crate) fn trusted(metadata: &fs::Metadata) -> Result<(), String> {
     }
 }
 
-/// Returns whether users other than the owner may write to a file or a folder. The current user's
-/// own group may write, because many systems give each user a separate group.
+/// Returns whether users other than the owner may write to a file or a folder. Write access of the
+/// current user's group is allowed, because many systems give each user a separate group.
 fn others_write(metadata: &fs::Metadata) -> bool {
     // SAFETY: the call has no preconditions.
     let own = unsafe { libc::getegid() };

@@ -61,7 +61,7 @@ pub(crate) fn check(text: &str) -> Result<(), (usize, String)> {
     Ok(())
 }
 
-/// Returns whether a line uses `&&name` as an operand. In GNU C, this is the address of a label.
+/// Returns whether a line uses `&&name` as an operand, which is the address of a label in GNU C.
 fn computed_label(line: &str) -> bool {
     line.match_indices("&&").any(|(at, _)| {
         let before = line[..at].trim_end().chars().last();
@@ -145,8 +145,8 @@ pub(crate) fn plain(path: &Path, custom: &CustomText<'_>, compiler: &gopt::Compi
     custom.cpu(expensive).map_err(|error| explain(path, custom, error))
 }
 
-/// Returns the source text in which gopt has made the packet loop interleave packets. Returns the
-/// text unchanged if the kernel has no loop for gopt.
+/// Returns the source text with a packet loop that interleaves packets, as gopt has transformed it.
+/// Returns the text unchanged if the kernel has no loop for gopt.
 pub(crate) fn interleaved(
     path: &Path,
     custom: &CustomText<'_>,

@@ -100,7 +100,7 @@ impl DeviceChain {
         }
     }
 
-    /// Returns whether any verdict of the function `from` leads to another function on the device.
+    /// Returns whether any verdict of the function `from` leads to a next function on the device.
     pub fn continues(&self, from: usize) -> bool {
         self.row_hops(from).any(|hop| hop != HOP_NONE)
     }

@@ -21,8 +21,8 @@ pub(crate) fn check(region: &Region, chunk: &Chunk, kernel: impl Fn(u16) -> Opti
     Ok(())
 }
 
-/// Checks the batches of a submission, but not the packets in them. Callers use this function if
-/// they check every packet themselves later.
+/// Checks the batches of a submission, but not their packets. Callers must then check every packet
+/// themselves.
 pub(crate) fn check_bins(chunk: &Chunk, kernel: impl Fn(u16) -> Option<u8>) -> Result<(), Error> {
     let refuse = |reason: String| Err(Error::Chunk { reason });
     // The previous batch, if the next entry must continue this batch.

@@ -1,5 +1,5 @@
-//! Interface of all devices. A [`Device`] is a processor that runs packet functions, and each
-//! worker uses it through its own connection, a [`Lane`].
+//! Interface of all devices. A [`Device`] is a processor that runs packet functions. Each worker
+//! uses the device through a separate connection, a [`Lane`].
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ pub trait Lane: Send {
     }
 }
 
-/// Processor with loaded packet functions. Each worker opens its own connection to the device, a
+/// Processor with loaded packet functions. Each worker opens a separate connection to the device, a
 /// [`Lane`].
 pub trait Device: Send + Sync {
     /// Returns the properties of the device.
@@ -134,8 +134,8 @@ pub trait Device: Send + Sync {
         Ok(())
     }
 
-    /// Replaces [the device chain](crate::DeviceOptions::chain) in its rows of the table on the
-    /// device ([`DeviceChain::in_table`]). Does nothing unless the device [runs
+    /// Replaces [the function chain](crate::DeviceOptions::chain) on the device, in the chain's
+    /// rows of the table ([`DeviceChain::in_table`]). Does nothing unless the device [runs
     /// chains](Device::runs_chain). The new chain applies to batches that are submitted after the
     /// call. No batches with these rows may be in flight. Waits for the copy, but neither for
     /// submissions in flight nor for workers.

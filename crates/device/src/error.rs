@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 /// Errors of devices.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    // A change of the configuration resolves the following errors.
+    // The operator can resolve the following errors by a change of the configuration.
     /// The configuration names a device that this machine does not have.
     #[error("device `{id}` does not exist on this machine; `godwit devices` lists the available devices")]
     Absent {
@@ -98,7 +98,7 @@ pub enum Error {
         chunks: Vec<Chunk>,
     },
     // A bug in the calling code causes the following error.
-    /// A submission refers to a program, a packet or an array element that does not exist.
+    /// A submission refers to a function, a packet or an array element that does not exist.
     #[error("chunk refused: {reason}")]
     Chunk {
         /// Defect of the submission.

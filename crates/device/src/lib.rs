@@ -16,8 +16,8 @@
 //! | one [bin](godwit_abi::Bin) | loop over its packets | work-group | thread block |
 //!
 //! `kind.rs` is the table of kinds, `transfer/` plans how submissions reach GPUs, and `mailbox/`
-//! serves persistent groups. `probe.rs` finds devices. A fourth kind, [`model`], is for tests: it
-//! takes its times from a profile. Each worker opens one connection to each device. A connection
+//! serves persistent work-groups. `probe.rs` finds devices. A fourth kind, [`model`], is for tests:
+//! it takes its times from a profile. Each worker opens one connection to each device. A connection
 //! returns every submitted [`Chunk`](godwit_sched::Chunk), in any order.
 
 mod bytes;

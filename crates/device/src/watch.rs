@@ -9,8 +9,8 @@ use godwit_sched::Chunk;
 
 use crate::error::{Error, Unavailable};
 
-/// Number of timeouts after which a worker without results declares the device lost, even if other
-/// workers still get results.
+/// Number of timeouts after which a worker without results declares the device lost. This limit
+/// applies even if other workers still get results.
 const STARVED_TIMEOUTS: u32 = 8;
 
 /// State of the watchdog. When one worker declares the device lost, the device is lost for all

@@ -27,8 +27,8 @@ const HANG: u8 = 99;
 /// Timeout for a test process. A process that does not hang ends much earlier.
 const TIMEOUT: Duration = Duration::from_secs(100);
 
-/// Returns the source of Godwit's kernels with one change: a work-group that processes a batch of
-/// the variant [`HANG`] hangs.
+/// Returns the source of Godwit's kernels with one change: a work-group that processes a batch with
+/// the kind of processing [`HANG`] hangs.
 fn hanging_kernels() -> String {
     let mut source = godwit_kernels::opencl_source().to_owned();
     for (after, bin) in [
@@ -66,8 +66,8 @@ fn device(regions: usize, mode: Mode) -> (Arc<OpenClDevice>, Vec<Region>) {
 fn hangs_under_two_lanes() {
     let (device, mut regions) = device(3, Mode::Launch);
     let mut lanes: Vec<_> = (0..3).map(|_| Arc::clone(&device).lane().unwrap()).collect();
-    // The first connection declares the device lost, and returns its submissions in the order of
-    // submission.
+    // The first connection declares the device lost, and returns its submissions in their original
+    // order.
     let (healthy, hanging, next) = (chunk(&mut regions[0], 0), chunk(&mut regions[0], HANG), chunk(&mut regions[0], 0));
     let buffers = [hanging.descriptors[0], next.descriptors[0]];
     lanes[0].submit(&mut regions[0], healthy).unwrap();

@@ -48,7 +48,7 @@ struct Kernels {
 impl Kernels {
     /// # Safety
     ///
-    /// Same as [`Level::run_bin`]. This machine must support both forms.
+    /// Same as [`Level::run_bin`]. This machine must support both compiled versions.
     unsafe fn run_bin(self, kernel: u8, call: &BinCall) {
         let variant = u8::try_from(call.variant).expect("the variant was converted from a u8");
         let native = self.native.filter(|native| native.covers(kernel, variant));

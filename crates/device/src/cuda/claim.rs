@@ -1,10 +1,10 @@
 //! Coordinates the engines of this process that use the same CUDA device.
 //!
 //! The driver frees memory, unregisters pages and unloads modules only after all work on the device
-//! has ended. Persistent work-groups end only with their engine. So a second engine on the device
-//! would block as soon as it frees something. If the first engine waits for the second, both block
-//! forever. The second engine is therefore refused before it allocates anything. Engines in launch
-//! mode wait only for each other's submissions. Other processes have separate contexts.
+//! has ended. Persistent work-groups end only with their engine. A second engine on the device
+//! would thus block as soon as it frees something. If the first engine waits for the second, both
+//! block forever. The second engine is therefore refused before it allocates anything. Engines in
+//! launch mode wait only for each other's submissions. Other processes have separate contexts.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -86,7 +86,7 @@ fn lock() -> MutexGuard<'static, BTreeMap<usize, Users>> {
 mod tests {
     use super::*;
 
-    // Tests run in parallel, so each test uses device numbers that no other test uses.
+    // Tests run in parallel, so each test uses separate device numbers.
 
     #[test]
     fn engines_in_launch_mode_share_a_device() {

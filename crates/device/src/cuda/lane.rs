@@ -1,4 +1,4 @@
-//! One worker's connection to a CUDA device in launch mode.
+//! Connection of one worker to a CUDA device in launch mode.
 //!
 //! A submission passes through these files in order:
 //!
@@ -119,8 +119,8 @@ impl LaunchLane {
         self.reported_lost = true;
         let chunks = self.in_flight.drain(..).map(|Flight { mut chunk, slot, .. }| {
             std::mem::forget(slot);
-            // The device may still write to the arrays of a submission. The error therefore returns
-            // copies of these arrays.
+            // The device may still write to the arrays of a submission, so the error returns copies
+            // of these arrays.
             let mut safe = Chunk::new(chunk.bins.capacity(), chunk.descriptors.len());
             safe.descriptors.copy_from_slice(&chunk.descriptors.volatile_copy());
             safe.parameters.copy_from_slice(&chunk.parameters);

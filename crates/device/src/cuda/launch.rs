@@ -32,7 +32,7 @@ impl CopyStreams {
 }
 
 /// Enqueues the copies and the kernel launch of a submission. `arena` is the address of the memory
-/// that holds all packets. After an error, some of the commands may already be in flight.
+/// that holds all packets. After an error, the device may already execute some of the commands.
 pub(super) fn launch(
     slot: &mut Slot,
     streams: &CopyStreams,

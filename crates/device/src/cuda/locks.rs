@@ -14,8 +14,8 @@ const LOCKED_CHUNKS_MAX: usize = 256;
 /// Page locks of one worker's submission arrays.
 pub(super) struct PageLocks {
     context: Arc<Context>,
-    /// Page locks by the address of the locked arrays. `None` means that the driver cannot lock
-    /// these arrays.
+    /// Page locks of arrays, indexed by the address of the arrays. `None` means that the driver
+    /// cannot lock the arrays.
     locked: HashMap<usize, Option<PageLock>>,
 }
 
@@ -25,8 +25,7 @@ impl PageLocks {
     }
 
     /// Page-locks the arrays of the submission if they are not locked yet. Returns the device
-    /// address of their pages. Returns `None` if the pages cannot be locked, so that the caller
-    /// must copy the arrays.
+    /// address of the arrays. Returns `None` if the arrays cannot be locked and must be copied.
     pub(super) fn lock(&mut self, chunk: &Chunk) -> Option<DevicePointer> {
         let pages = chunk.descriptors.pages();
         let address = pages.base().as_ptr().addr();

@@ -82,8 +82,8 @@ pub struct CudaDevice(Arc<Opened>);
 impl CudaDevice {
     /// Opens the device that [`probe`] lists under `number`. This compiles the kernels for the
     /// architecture of the device, and copies the tables of all functions to it. It also page-locks
-    /// the arena, and allocates a copy of the arena on the device. `Bin::instance` is an index into
-    /// `programs`.
+    /// the memory of all packets, and allocates memory of the same size on the device.
+    /// `Bin::instance` is an index into `programs`.
     ///
     /// The first compilation takes seconds. The result is cached in the user's cache folder.
     ///
@@ -102,8 +102,8 @@ impl CudaDevice {
         Self::with_kernels(number, programs, arena, options, &source)
     }
 
-    /// Opens a device as [`CudaDevice::new`] does, but with the kernels in `source`. Tests use it
-    /// with kernels that check every byte.
+    /// Opens a device as [`CudaDevice::new`] does, but with the kernels in `source`. Tests use this
+    /// function with kernels that check every byte.
     #[doc(hidden)]
     pub fn with_kernels(
         number: usize,

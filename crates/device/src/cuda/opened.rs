@@ -33,8 +33,8 @@ pub(super) struct Opened {
     pub(super) programs: Vec<Arc<dyn Program>>,
     /// Why the device does not use the requested mode.
     pub(super) fallback: Option<String>,
-    /// Plans how packets reach the device and return. The plans include the bytes that all
-    /// functions of the device chain need.
+    /// Plans the transfer of packets to the device and back. The plans include the bytes that all
+    /// functions of the chain on the device access.
     pub(super) planner: Planner,
     /// Whether the device runs a chain.
     pub(super) runs_chain: bool,
@@ -43,7 +43,7 @@ pub(super) struct Opened {
     pub(super) parts: ManuallyDrop<Parts>,
 }
 
-/// Resources of a device. They are freed when the device is closed, unless the device is lost.
+/// Resources of a device, which are freed when the device is closed, unless the device is lost.
 // The order of the fields matters, because Rust drops them in this order.
 pub(super) struct Parts {
     pub(super) groups: Option<Running>,

@@ -43,8 +43,7 @@ pub(super) struct Groups {
 
 impl Groups {
     /// Starts the persistent work-groups. The caller must first allocate all other memory that the
-    /// device needs. While a persistent kernel runs, the driver may wait for its end before it
-    /// allocates memory.
+    /// device needs. A driver may block an allocation until the persistent kernel ends.
     pub(super) fn start(
         context: &Arc<Context>,
         kernels: &Kernels,
@@ -109,8 +108,8 @@ impl Groups {
             .map_err(failed(&self.context.id, "start the persistent groups"))
     }
 
-    /// Returns the range of persistent work-groups that serve the worker's connection with the
-    /// number `lane`.
+    /// Returns the range of persistent work-groups that serve the worker's connection number
+    /// `lane`.
     pub(super) fn of_lane(&self, lane: usize) -> Range<usize> {
         lane * self.per_lane..(lane + 1) * self.per_lane
     }
@@ -128,7 +127,7 @@ impl Groups {
 /// the reason if the device has too few work-groups. `resident` is the number of work-groups that
 /// can run at once on an idle device.
 fn groups_per_lane(resident: usize, lanes: usize, minimum: usize) -> Result<usize, Unavailable> {
-    // Half of the device stays free for launches. Each polling work-group also costs some bus
+    // Half of the device stays free for launches, and each polling work-group costs some bus
     // bandwidth.
     let per_lane = (resident / 2 / lanes).min(GROUPS_PER_LANE_MAX).max(minimum);
     if per_lane * lanes <= resident {

@@ -155,7 +155,7 @@ impl Slot {
         [bins + to_device, to_host]
     }
 
-    /// Returns the word that the last work-group sets when the submission is complete.
+    /// Returns the memory word that the last work-group sets when the submission is complete.
     pub(super) fn done(&self) -> &AtomicU32 {
         // SAFETY: the first word of the host memory, which lives as long as `self`, and which has
         // no other use.

@@ -183,7 +183,7 @@ impl PersistentLane {
         }
     }
 
-    /// Copies the results of finished batches from the mailboxes into their submissions. Returns
+    /// Copies the results of finished batches from the mailboxes to their submissions. Returns
     /// whether any batch was finished.
     fn collect(&mut self) -> bool {
         let mailboxes = self.device.mailboxes();

@@ -26,8 +26,8 @@ const STOP: u64 = 1 << 32;
 pub(crate) enum HostWords {
     /// The host writes 4 bytes at a time. Work-groups do not read [`Mailbox::extent`].
     Single,
-    /// The host writes 8 bytes at a time. Work-groups read `posted` and `stop` together, and
-    /// `extent` after them.
+    /// The host writes 8 bytes at a time. Work-groups read `posted` and `stop` together, and read
+    /// `extent` afterwards.
     Pairs,
 }
 

@@ -1,5 +1,5 @@
-//! Mailboxes, through which the host gives batches of packets to persistent work-groups. This needs
-//! no driver calls.
+//! Mailboxes, through which the host gives batches of packets to persistent work-groups. A mailbox
+//! needs no driver calls.
 //!
 //! The README in this folder explains the algorithm and its memory order. `memory.rs` accesses the
 //! mailboxes, and `split.rs` divides the work-groups between functions. `lane.rs` contains the

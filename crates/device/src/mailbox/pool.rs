@@ -1,5 +1,5 @@
-//! Manages the numbers of connections between workers and a device, which divide the persistent
-//! work-groups between them.
+//! Manages the numbers of the connections between workers and a device. The connections divide the
+//! persistent work-groups of the device between them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,5 +1,5 @@
 //! Divides the persistent work-groups of one worker between packet functions, in proportion to
-//! configured shares.
+//! configured weights.
 //!
 //! ```text
 //! groups of a lane   | 0 | 1 | 2 | 3 | 4 | 5 |        share: esp 2, dpi 1
@@ -8,9 +8,9 @@
 //! other bins           ^^^^^^^^^^^^^^^^^^^^^^         any group serves them
 //! ```
 //!
-//! Without shares, every work-group serves every function. Functions that the same work-groups
+//! Without weights, every work-group serves every function. Functions that the same work-groups
 //! serve have a common queue, so a batch waits only for batches of the same work-groups. All parts
-//! of a batch with several variants ([`godwit_abi::Bin::part`]) go to one work-group.
+//! of a divided batch ([`godwit_abi::Bin::part`]) go to one work-group.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -75,7 +75,7 @@ impl Split {
     /// first. Batches that any work-group serves come last.
     ///
     /// `post` receives the submission, the batch, and the work-groups that serve this batch. It
-    /// returns the work-group that received the batch, or `None` if none of them has a free slot.
+    /// returns the work-group that received the batch, or `None` if no work-group has room.
     pub(crate) fn assign(&mut self, mut post: impl FnMut(u64, usize, Range<usize>) -> Option<usize>) {
         for queue in (1..self.waiting.len()).chain([0]) {
             let (waiting, groups, last) = (&mut self.waiting[queue], &self.groups[queue], &mut self.last[queue]);

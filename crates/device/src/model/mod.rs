@@ -1,4 +1,4 @@
-//! A modelled device, for tests. It runs the kernels on the CPU. It returns each submission as late
+//! Modelled device for tests. It runs the kernels on the CPU, and returns each submission as late
 //! as a device with the costs of a profile would.
 //!
 //! ```text
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! All workers share one device, which processes one submission at a time. With a virtual clock,
-//! every run is the same. A test can slow the device down or lose it while packets flow.
+//! every run is the same. A test can slow the device down or make it fail while packets flow.
 
 mod lane;
 pub(crate) mod options;

@@ -1,4 +1,4 @@
-//! Allocates memory for the arena, so that an OpenCL device can access it.
+//! Allocates the memory of all packets, so that an OpenCL device can access it.
 
 use godwit_packet::Memory;
 
@@ -7,9 +7,9 @@ use super::probe::usable;
 use crate::error::Error;
 use crate::options::Mode;
 
-/// Allocates memory for an arena that the device `number` uses. The memory is page-locked if the
-/// device has its own memory. Otherwise it is shared virtual memory (SVM), which persistent
-/// work-groups need.
+/// Allocates packet memory that the device `number` uses. The memory is page-locked if the device
+/// has separate memory. Otherwise, it is shared virtual memory (SVM), which persistent work-groups
+/// need.
 ///
 /// # Errors
 /// Returns [`Error::Absent`] if the device does not exist, and [`Error::Unusable`] if it has no

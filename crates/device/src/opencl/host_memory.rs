@@ -24,9 +24,9 @@ use crate::transfer::ChunkPlan;
 /// not return its writes, or does not see later writes of the host. The test also makes the driver
 /// complete its compilation.
 ///
-/// The launch has the maximum number of work-groups. PoCL caches its code for the widest launch so
-/// far. After a wider launch it keeps both and confuses them when a launch ends, until one of its
-/// assertions ends the process (`pocl_release_dlhandle_cache`, seen with 5.0).
+/// The launch has the maximum number of work-groups. After a larger launch, PoCL 5.0 confuses its
+/// cached code for launches of different sizes, and an assertion then ends the process
+/// (`pocl_release_dlhandle_cache`).
 pub(super) fn check_host_memory(
     found: &Found,
     context: &Arc<Context>,
@@ -70,7 +70,7 @@ pub(super) fn check_host_memory(
             unreachable!("a launch without copies is a single command")
         };
         let ended = events.launched.wait();
-        // The queue is drained even after an error, because the device must not use the memory
+        // The queue is emptied even after an error, because the device must not use the memory
         // after it is unmapped.
         queue.finish().and(ended).map_err(failed(id, "finish a kernel"))?;
         read(&slot, &[], &mut region, &mut chunk);

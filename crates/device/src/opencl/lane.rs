@@ -1,4 +1,4 @@
-//! One worker's connection to an OpenCL device in launch mode.
+//! Connection of one worker to an OpenCL device in launch mode.
 //!
 //! A submission passes through these files in order:
 //!
@@ -188,7 +188,7 @@ impl Lane for LaunchLane {
                 if watch.lost().is_none() || self.reported_lost {
                     return Ok(None);
                 }
-                // The oldest submission may be stuck, while younger submissions in other command
+                // The oldest submission may be stuck while later submissions in other command
                 // queues have ended.
                 match self.held.first_ended() {
                     Some(ended) => ended,

@@ -83,7 +83,7 @@ fn prepare(
 }
 
 /// Sets the kernel arguments of a submission and enqueues its first copy. If this function fails,
-/// the driver has accepted no command of the submission.
+/// the driver has accepted no command.
 fn begin(slot: &Slot, own: &OwnSlot, shadow: &Shadow, chunk: &Chunk) -> Result<(), ClError> {
     set_bins(slot, chunk)?;
     let packets: *mut c_void = match &own.staging {

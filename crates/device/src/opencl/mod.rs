@@ -113,8 +113,8 @@ impl OpenClDevice {
         Self::with_kernels(number, programs, arena, options, &source)
     }
 
-    /// Opens a device as [`OpenClDevice::new`] does, but with the kernels in `source`. Tests use it
-    /// to simulate faulty devices.
+    /// Opens a device as [`OpenClDevice::new`] does, but with the kernels in `source`. Tests use
+    /// this function to simulate faulty devices.
     #[doc(hidden)]
     pub fn with_kernels(
         number: usize,

@@ -1,5 +1,5 @@
 //! Persistent work-groups of an OpenCL device. One kernel is launched once, and each of its
-//! work-groups takes batches of packets from its own mailbox.
+//! work-groups takes batches of packets from a separate mailbox.
 
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -120,7 +120,7 @@ impl Groups {
         // SAFETY: `held` keeps the memory as long as the mailboxes, and no group runs yet.
         let mailboxes = unsafe { Mailboxes::new(memory.base(), count, SLOTS, bin_packets, HostWords::Single) };
         let queue = queue(found, context, device)?;
-        // Each argument has the same type as the parameter of `gw_persistent` at this index.
+        // Each argument has the type of the parameter of `gw_persistent` with the same index.
         let set = || -> Result<(), ClError> {
             set_shared(&kernel, 0, arena.base().as_ptr())?;
             set_buffer(&kernel, 1, &tables.images)?;
@@ -176,8 +176,8 @@ impl Groups {
         self.mailboxes.wait_for(state, timeout, || std::thread::sleep(POLL_INTERVAL))
     }
 
-    /// Returns the range of persistent work-groups that serve the worker's connection with the
-    /// number `lane`.
+    /// Returns the range of persistent work-groups that serve the worker's connection number
+    /// `lane`.
     pub(super) fn of_lane(&self, lane: usize) -> Range<usize> {
         lane * self.per_lane..(lane + 1) * self.per_lane
     }
@@ -195,7 +195,7 @@ impl Drop for Groups {
 }
 
 /// Returns the number of persistent work-groups per worker, which is at least `minimum`. Returns
-/// the reason if the device has too few.
+/// the reason if the device has too few work-groups.
 fn groups_per_lane(found: &Found, lanes: usize, minimum: usize) -> Result<usize, Unavailable> {
     let units = found.capabilities.compute_units.max(1);
     if lanes > units {
@@ -209,8 +209,8 @@ fn groups_per_lane(found: &Found, lanes: usize, minimum: usize) -> Result<usize,
             lanes * minimum
         )));
     }
-    // A persistent work-group occupies a whole compute unit. On a CPU, a compute unit is a core, so
-    // half of the cores stay free for the workers.
+    // A persistent work-group occupies a whole compute unit. The compute units of a CPU are its
+    // cores, and half of the cores stay free for the workers.
     let groups = if found.kind == "cpu" { units / 2 } else { units };
     Ok((groups / lanes).max(minimum))
 }

@@ -244,13 +244,12 @@ fn pci(device: &Device, extensions: &str) -> Option<String> {
     None
 }
 
-/// Returns a text that the driver reported, without spaces, newlines and terminating zeros around
-/// it.
+/// Returns a text from the driver without surrounding spaces, newlines and zeros.
 fn text(answer: Result<String, ClError>) -> String {
     answer.map(|text| text.trim_matches(['\0', ' ', '\n']).to_owned()).unwrap_or_default()
 }
 
-/// Returns the bytes of a C string before its terminating zero.
+/// Returns the bytes of a C string without its terminating zero.
 fn text_of(name: &[u8]) -> &[u8] {
     name.split(|&byte| byte == 0).next().unwrap_or_default()
 }

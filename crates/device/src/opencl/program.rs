@@ -18,8 +18,8 @@ const LANE_FORMS: &str = " -DGW_LANE_FORMS";
 /// Minimum number of work-items in a work-group. With PoCL on two cores and submissions of 1024
 /// packets, echo, ipv4, ipsec and dpi are equally fast with 8 to 64 work-items.
 const GROUP_LANES_MIN: usize = 32;
-/// Number of work-groups per compute unit. With several work-groups, a compute unit can run one
-/// while another one waits for memory.
+/// Number of work-groups per compute unit. A compute unit can then run one work-group while another
+/// one waits for memory.
 const GROUPS_PER_UNIT: usize = 4;
 
 /// All kernels, compiled for one device.

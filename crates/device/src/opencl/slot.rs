@@ -102,13 +102,13 @@ pub(super) const OUTCOMES: usize = 4;
 pub(super) const TRAILS: usize = 5;
 const SCRATCH: usize = 6;
 
-// Argument indices of the kernel `gw_chunk` (kernels/dialect/loops_opencl.h).
+// Indices of the arguments of the kernel `gw_chunk` (kernels/dialect/loops_opencl.h).
 pub(super) const ARGUMENT_ARENA: u32 = 0;
 const ARGUMENT_IMAGES: u32 = 1;
 const ARGUMENT_IMAGE_OFFSETS: u32 = 2;
 pub(super) const ARGUMENT_BIN_COUNT: u32 = 7;
 const ARGUMENT_SCRATCH_PACKETS: u32 = 11;
-/// Index of the kernel argument for each array, in the order of the array indices.
+/// Index of the kernel argument for each array.
 const ARGUMENTS: [u32; ARRAYS] = [8, 6, 4, 3, 5, 9, 10];
 
 impl Slot {

@@ -9,7 +9,7 @@
 //!
 //! RAPL provides energy counters. NVML and hwmon provide energy counters or power samples.
 //!
-//! A meter measures the whole device. This includes its idle consumption and the work of other
+//! A meter measures the whole device, including the idle consumption and the work of other
 //! programs. For a device without a meter, a sentence gives the reason.
 
 mod hwmon;
@@ -60,7 +60,7 @@ impl FoundMeter {
 /// One reading of an energy source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Reading {
-    /// Value of an energy counter, in joules. The counter restarts from 0 when it reaches `wraps`.
+    /// Value of an energy counter in joules. The counter restarts from 0 when it reaches `wraps`.
     Energy { joules: f64, wraps: Option<f64> },
     /// Current power, in watts.
     Watts(f64),

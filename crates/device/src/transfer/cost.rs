@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 /// Costs by which the cheapest transfer of a submission is selected. The unit of all costs is the
-/// byte. A cost is the number of bytes that a copy engine moves in the same time. It therefore does
-/// not depend on the rate of the bus.
+/// byte. The cost of an action is the number of bytes that a copy engine moves in the same time.
+/// Costs therefore do not depend on the rate of the bus.
 ///
 /// The defaults were fitted to the rates of `ipsec`, `ipv6` and `l2` on an H200. An H100 on the
 /// same bus reaches 0.93 to 0.97 of its rate with these defaults. A profile of the machine can
@@ -54,14 +54,14 @@ impl Default for TransferCosts {
 }
 
 impl TransferCosts {
-    /// Returns the cost of a submission that copy engines move. `buffers_bytes` is the cost of its
+    /// Returns the cost of a submission that copy engines move. `buffers_bytes` is the cost of the
     /// packet buffers alone.
     pub(super) fn copy(&self, packets: usize, buffers_bytes: usize) -> usize {
         buffers_bytes + packets * self.copy_packet_bytes + self.copy_chunk_bytes
     }
 
     /// Returns the cost of a submission that the kernel accesses over the bus by zero-copy. `bytes`
-    /// are the numbers of bytes that the kernel reads and writes.
+    /// contains the number of bytes that the kernel reads, and the number that it writes.
     pub(super) fn zero_copy(&self, packets: usize, bytes: [usize; 2]) -> usize {
         packets * self.zero_copy_packet_bytes
             + bytes[0] * self.zero_copy_read_percent / 100

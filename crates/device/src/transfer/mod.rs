@@ -8,8 +8,8 @@
 //! | mailbox (`crate::mailbox`) | persistent groups | persistent mode |
 //!
 //! `plan.rs` checks and scans the packets of a submission in one pass, and selects copy or
-//! zero-copy by the costs in `cost.rs`. It plans at most two blocks per direction, because buffers
-//! that a worker received one after another form one block, or two if the ring of the region
+//! zero-copy by the costs in `cost.rs`. It plans at most two blocks per direction, because
+//! consecutive buffers of a worker form one block, or two blocks if the worker's ring of buffers
 //! wrapped between them.
 //!
 //! Each variation of a transfer exists because of a measurement on an H200:
@@ -20,7 +20,7 @@
 //! | arrays of a zero-copy chunk by zero-copy too | 220 instead of 163 Mpps, `ipv6` in chunks of 4096 |
 //! | small bins in group memory (mailbox) | packets arrive with the slot, one trip over the bus (1.5 µs) earlier |
 //!
-//! OpenCL kernels cannot access host memory. On OpenCL devices with their own memory, scattered
+//! OpenCL kernels cannot access host memory. On OpenCL devices with separate memory, scattered
 //! buffers are therefore packed by the CPU and then copied (`pack.rs`).
 
 mod copy;

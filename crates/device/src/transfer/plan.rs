@@ -1,4 +1,4 @@
-//! Checks the packets of a submission, and selects how they reach the device and return.
+//! Checks the packets of a submission, and selects how the packets reach the device and return.
 
 use godwit_abi::{BUFFER_UNIT_BYTES, Bin};
 use godwit_packet::{Region, Scan, scan, scan_all};
@@ -43,7 +43,7 @@ pub(crate) struct ChunkPlan {
 }
 
 impl ChunkPlan {
-    /// The plan for a submission without packets. It copies nothing.
+    /// Plan for a submission without packets, which copies nothing.
     pub(crate) const EMPTY: Self = Self {
         transfer: ChunkTransfer::Copy,
         to_device: Blocks::NONE,

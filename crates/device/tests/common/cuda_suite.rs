@@ -93,9 +93,9 @@ pub(crate) fn dense_arena(packets: usize) -> ArenaConfig {
     }
 }
 
-/// Runs large and small submissions (sets of batches) at the same time through one connection to
-/// the device. Large submissions are copied, and small submissions use zero-copy, with the same
-/// slots. The caller must have exclusive use of the devices.
+/// Runs large and small submissions at the same time through one connection to the device. Large
+/// submissions are copied, and small submissions use zero-copy. The caller must have exclusive use
+/// of the devices.
 pub(crate) fn mix_transfers(rounds: u64) {
     const BINS: [usize; 6] = [128, 4, 128, 1, 4, 128];
     for number in usable(&probe()) {

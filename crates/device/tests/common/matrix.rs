@@ -46,7 +46,7 @@ pub(crate) enum Order {
     /// Batches are in random order.
     Random,
     /// Packets are in random order and are put into batches in that order. Each batch therefore has
-    /// packets of several variants and lengths.
+    /// packets with several kinds of processing and lengths.
     Arrival,
 }
 
@@ -230,7 +230,8 @@ fn shuffle<T>(list: &mut [T], random: &mut Random) {
     }
 }
 
-/// Returns submissions in which packets of different variants and lengths share batches.
+/// Returns submissions in which one batch contains packets with different kinds of processing and
+/// lengths.
 fn arrivals(cases: &[Case], packets: &[&Packet], batch: usize) -> Vec<Chunk> {
     let config = PackerConfig {
         chunk_packets: (BINS * batch) as u32,
@@ -293,7 +294,7 @@ fn chunk(cases: &[Case], bins: &[&[&Packet]], batch: usize) -> Chunk {
 }
 
 /// Runs the packets on all devices in `setups`, in all combinations that `scope` selects. Compares
-/// the results with those of the reference implementation.
+/// the results with the results of the reference implementation.
 pub(crate) fn compare_with_ref(setups: &[impl Setup], scope: &Scope) {
     if setups.is_empty() {
         return;

@@ -10,15 +10,16 @@ use godwit_packet::Region;
 use godwit_sched::Chunk;
 use godwit_test_support::Random;
 
-/// Variant of the function `template` that reads and writes whole frames in these tests.
+/// Kind of processing by which the function `template` reads and writes whole frames in these
+/// tests.
 const WHOLE: u8 = 77;
 pub(crate) const BIN_PACKETS: usize = 64;
 const IN_FLIGHT: usize = 4;
 /// Number of packet buffers that each worker needs.
 pub(crate) const BUFFERS: usize = 100 * BIN_PACKETS;
 
-/// Returns the kernel source with a changed function `template`. For the variant [`WHOLE`], it
-/// returns the sum of the frame's words as outcome value, and inverts every byte.
+/// Returns the kernel source with a changed function `template`. For the kind of processing
+/// [`WHOLE`], it returns the sum of the frame's words as outcome value, and inverts every byte.
 pub(crate) fn summing_kernels(source: &str) -> String {
     let before = "gw_swap_macs(gw_frame(lane, descriptor));\n    gw_verdict(outcome, GW_TEMPLATE_FORWARD, 0, 0);";
     let instead = "

@@ -1,5 +1,5 @@
-//! Tests of the CPU as a device. They cover the results of all forms of kernels, batches with
-//! several variants, and defective submissions.
+//! Tests of the CPU as a device. They cover the results of all compiled versions of kernels,
+//! batches with several kinds of processing, and defective submissions.
 
 use std::sync::Arc;
 

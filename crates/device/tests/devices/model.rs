@@ -52,7 +52,7 @@ impl Bed {
         Self { now_ns, state, lanes, regions }
     }
 
-    /// Submits a submission of `packets` packets through one connection to the device.
+    /// Submits `packets` packets together through one connection to the device.
     fn submit(&mut self, lane: usize, packets: usize) {
         let chunk = chunk(&mut self.regions[lane], packets);
         self.lanes[lane].submit(&mut self.regions[lane], chunk).unwrap();

@@ -192,8 +192,8 @@ fn echo() -> Vec<Arc<dyn Program>> {
     vec![Arc::new(FunctionProgram("echo", function))]
 }
 
-/// Checks a device that several workers use at the same time. Each worker submits submissions of
-/// all sizes through its own connection, and polls at random times.
+/// Checks a device that several workers use at the same time. Each worker makes submissions of all
+/// sizes through a separate connection, and polls at random times.
 #[test]
 fn every_packet_of_every_worker_is_returned_once() {
     const WORKERS: usize = 3;

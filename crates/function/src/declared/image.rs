@@ -31,7 +31,7 @@ pub(crate) struct Declared {
     tables: Mutex<Vec<State>>,
 }
 
-/// Table of a function, with its entries as the operator configured them.
+/// Table of a function, with the entries that the operator configured.
 pub(super) struct State {
     pub(super) name: String,
     pub(super) capacity: usize,

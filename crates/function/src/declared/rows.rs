@@ -98,7 +98,7 @@ impl Rows {
         self.retired.len()
     }
 
-    /// Frees the first `count` retired rows. No packet in flight may refer to them any more.
+    /// Frees the first `count` retired rows, to which no packet in flight may refer.
     pub(super) fn reuse(&mut self, count: usize) {
         self.free.extend(self.retired.drain(..count));
     }

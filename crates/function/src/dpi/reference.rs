@@ -46,7 +46,7 @@ pub(super) fn search(payload: &[u8], patterns: &[Vec<u8>], case: Case) -> Matche
 /// Returns the application payload of a frame, which begins after the headers of known protocols.
 /// Returns `None` if the frame is shorter than its headers state.
 ///
-/// The function follows the rules of `kernels/common/payload.h` in the same order.
+/// The rules are the same as in `kernels/common/payload.h`.
 pub(super) fn payload(frame: &[u8]) -> Option<&[u8]> {
     let ethernet = Ethernet::new_checked(frame).ok()?;
     let (kind, packet) = match ethernet.ethertype() {

@@ -82,7 +82,7 @@ pub(super) fn image(patterns: &[Vec<u8>], case: Case) -> Result<(Memory, usize),
     Ok((image, bytes))
 }
 
-/// Map from bytes to byte classes. The automaton treats all bytes of a class alike.
+/// Map from bytes to byte classes. The automaton treats all bytes of one class in the same way.
 struct Classes {
     of_byte: [u8; 256],
     count: usize,

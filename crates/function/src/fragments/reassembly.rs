@@ -27,7 +27,7 @@ pub struct Limits {
 
 /// Maximum number of fragments per packet. It allows a packet of 64 KiB in fragments of 1 KiB.
 const FRAGMENTS_MAX: usize = 64;
-/// Bytes of memory that a held fragment takes in addition to its payload.
+/// Number of bytes that a held fragment takes in addition to its payload.
 const FRAGMENT_COST_BYTES: usize = 128;
 /// Maximum payload length of an IP packet, in bytes.
 const PAYLOAD_BYTES_MAX: usize = 65535;
@@ -35,7 +35,7 @@ const PAYLOAD_BYTES_MAX: usize = 65535;
 /// Result of [`Reassembler::add`] for an accepted fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// The fragment was copied. It is held until the rest of its packet arrives.
+    /// The fragment was copied, and the copy is held until the rest of its packet arrives.
     Held,
     /// The fragment completed its packet. [`Reassembler::whole`] returns the reassembled frame.
     Whole {
@@ -298,8 +298,8 @@ fn cost(part: &[u8]) -> usize {
 }
 
 impl Packet {
-    /// Returns the number of bytes that count against the memory limit. Headers count too, because
-    /// IPv6 headers can be as long as a frame.
+    /// Returns the number of bytes that count against the memory limit. The limit includes headers,
+    /// because IPv6 headers can be as long as a frame.
     fn cost(&self) -> usize {
         self.front.len() + self.parts.iter().map(|(_, part)| cost(part)).sum::<usize>()
     }

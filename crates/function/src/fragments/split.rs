@@ -82,8 +82,8 @@ impl<'a> Split<'a> {
         header_bytes + payload.len()
     }
 
-    /// Writes a fragment to `out`, whose length must be [`Split::bytes`]. The number `index` of the
-    /// fragment counts from 0.
+    /// Writes a fragment to `out`, whose length must be [`Split::bytes`]. `index` is the number of
+    /// the fragment, counted from 0.
     pub fn emit(&self, index: usize, out: &mut [u8]) {
         let (header_bytes, payload) = self.part(index);
         let header = if index == 0 { &self.packet[..header_bytes] } else { &self.later[..header_bytes] };

@@ -100,7 +100,7 @@ fn the_reverse_path_filter_looks_up_the_source() {
     for (source, strict, loose) in [
         ([10, 0, 0, 1], Ok(()), Ok(())),
         ([10, 1, 2, 200], Ok(()), Ok(())),
-        // The next three sources have a local route, a blackhole route, and no route.
+        // The next three source addresses have a local route, a blackhole route, and no route.
         ([10, 1, 0, 1], refused, refused),
         ([10, 1, 2, 128], refused, refused),
         ([192, 0, 2, 1], refused, refused),
@@ -353,7 +353,8 @@ fn shares_groups_between_blocks_with_the_same_pieces() {
     let groups = |routes| Ipv4::with_room(routes, next_hops(2), Vec::new(), room).unwrap().image.load_u32(12);
     assert_eq!(groups((0..1000).map(|block| route(block << 8 | 7, 32, 0)).collect()), 1);
     assert_eq!(groups((0..1000).map(|block| route(block << 8 | 7, 32, block % 2)).collect()), 2);
-    // A longer prefix with the same next hop as the shorter one needs no group.
+    // A longer prefix needs no group if its next hop is the same as the next hop of the shorter
+    // prefix.
     assert_eq!(groups(vec![route(0x0a00_0000, 8, 1), route(0x0a01_0280, 25, 1)]), 0);
 }
 

@@ -93,8 +93,8 @@ fn table(keys: &[Key], outside: u32, writer: &mut dyn Writer) -> Result<u32, Ful
     let mut hash = Ipv6Hash { rope, value: outside, ..Ipv6Hash::default() };
     let lines = loop {
         let placed = (0..SEEDS).find_map(|_| {
-            // The seed is random and secret. A peer that announces routes therefore cannot choose
-            // prefixes that collide.
+            // The hash seed is random and secret. A peer that announces routes therefore cannot
+            // choose prefixes that collide.
             hash.seed = RandomState::new().hash_one(count_log2);
             hash.shift = 64 - count_log2;
             fill(&records, &hash)

@@ -101,7 +101,8 @@ impl Lines {
             };
         }
         match joined {
-            // A free sequence that ends where the never used lines begin becomes part of them.
+            // If a free sequence ends where the never used lines begin, it becomes part of the
+            // never used lines.
             Some(last) if last.first + last.count == self.next => self.next = last.first,
             last => last.into_iter().for_each(|last| self.give(last)),
         }

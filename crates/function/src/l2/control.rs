@@ -1,5 +1,5 @@
-//! Control side of the switch. It holds the known addresses, and writes the table from which
-//! kernels read them. One thread at a time runs it.
+//! State of the switch outside the workers. It contains the known addresses, and writes the table
+//! that kernels read. Only one thread at a time uses it.
 //!
 //! The ageing of addresses needs no writes while packets are processed. An entry is *fresh* if a
 //! frame from its address arrived recently. Kernels send no notices for fresh entries. The control
@@ -30,7 +30,7 @@ const NEAR_BYTES: usize = 4096;
 /// Number of addresses that `learn_all` adds before it writes them to the kernel's table.
 const LEARNED_AT_ONCE: usize = 16_384;
 
-/// Number of times that the ageing process visits each slot of the table during one ageing time.
+/// Number of times that the whole table is visited during one ageing time.
 const SWEEPS: f64 = 8.0;
 
 /// Known addresses, each with its key `VID << 48 | MAC`.
@@ -268,8 +268,7 @@ impl Control {
         Ok(())
     }
 
-    /// Adds static addresses, and makes learned addresses static. Adds either all of the addresses
-    /// or none of them.
+    /// Adds static addresses and makes learned addresses static, either all of them or none.
     ///
     /// # Errors
     /// Returns the index of an address that cannot be added, and the reason.
@@ -319,7 +318,7 @@ impl Control {
         Err(refused)
     }
 
-    /// Removes addresses from the table. Removes either all of them or none of them.
+    /// Removes either all of the addresses from the table or none of them.
     ///
     /// # Errors
     /// Returns the index of an address that is not in the table.

@@ -1,10 +1,10 @@
 //! Work of the switch that each worker does on the CPU. After the kernel, it adds and removes VLAN
 //! tags, and reports source addresses to the housekeeping thread.
 //!
-//! Each worker has a bounded queue to the control side and never waits. A notice that does not fit
-//! is dropped and counted, and the next frame from the same source causes another notice. Many
-//! frames from a new source can arrive before its address is in the table. A worker therefore
-//! remembers its recent notices until the next housekeeping, and does not repeat them.
+//! Each worker reports source addresses through a bounded queue and never waits. If the queue is
+//! full, a report is dropped and counted, and the next frame from the same source causes another
+//! report. Many frames from a new source can arrive before its address is in the table. A worker
+//! therefore remembers its recent reports until the next housekeeping, and does not repeat them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

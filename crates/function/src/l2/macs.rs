@@ -9,8 +9,8 @@ use godwit_wire::MacAddress;
 
 use crate::Error;
 
-/// Parses the text of the file and returns its addresses in order. `port` returns the number of a
-/// port from its VLAN and name.
+/// Parses the text of the file and returns its addresses in order. The function `port` returns a
+/// port number for the VLAN and the name of a port.
 ///
 /// # Errors
 /// Returns the line number, counted from 1, and the problem.
@@ -51,7 +51,7 @@ pub(super) fn vid(text: &str) -> Result<u16, Error> {
     vid.ok_or_else(|| Error::value(format!("\"{}\" is not a VLAN, 1 to {}", text.escape_debug(), VIDS - 2)))
 }
 
-/// Returns whether a VLAN identifier (VID) names a VLAN. The values 0 and 4095 do not (IEEE
+/// Returns whether a VLAN identifier (VID) names a VLAN. The values 0 and 4095 name no VLAN (IEEE
 /// 802.1Q-2018, table 9-2).
 pub(super) fn is_vid(vid: u16) -> bool {
     (1..VIDS - 1).contains(&vid)

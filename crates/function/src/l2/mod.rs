@@ -9,7 +9,7 @@
 //! | `macs.rs` | the file of static addresses |
 //!
 //! The address table changes in place while kernels look up addresses. `kernels/l2/l2.h` explains
-//! why each lookup finds an address that is in the table.
+//! why lookups still find every address.
 
 mod commands;
 mod config;

@@ -117,8 +117,8 @@ fn refuse<T>(message: impl Into<String>) -> Result<T, Error> {
     Err(Error::Command { message: message.into() })
 }
 
-/// Copies the changed ranges of the table to the devices. New contents are copied before the
-/// references to them.
+/// Copies the changed ranges of the table to the devices. New contents are copied first, and then
+/// the references to these contents.
 fn upload(written: Written, running: &dyn Running) -> Result<(), Error> {
     for mut ranges in [written.contents, written.words] {
         ranges.sort_unstable_by_key(|range| (range.start, range.end));
@@ -269,8 +269,8 @@ fn list(control: &Control, request: &Value) -> Result<Value, Error> {
     Ok(json!({ "names": control.len(), "route": listed }))
 }
 
-/// Adds and changes next hops. A changed next hop takes effect for all names that use it at the
-/// same time.
+/// Adds and changes next hops. A change takes effect at the same time for all names that use the
+/// next hop.
 fn next_hop(
     control: &mut Control,
     request: &Value,

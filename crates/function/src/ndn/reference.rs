@@ -226,8 +226,8 @@ fn find_ndn(frame: &[u8], udp_port: u16) -> Result<Packet, Outcome> {
 
 type Datagram = (Range<usize>, Box<dyn Fn(u32) -> Checksum>, bool);
 
-/// Checks that the destination port of a UDP datagram is the configured port of NDN. Returns the
-/// outcome of the packet if it is not.
+/// Checks that the destination port of a UDP datagram is the configured port of NDN. Otherwise,
+/// returns the outcome of the packet.
 fn check_port(datagram: &[u8], udp_port: u16) -> Result<(), Outcome> {
     let Some(header) = datagram.first_chunk::<{ udp::HEADER_BYTES }>() else {
         return Err(Outcome::drop(DROP_TRUNCATED));
@@ -296,8 +296,8 @@ enum Fault {
     Wrong,
 }
 
-/// Reads a number of variable length, which must have its shortest form (NDN Packet Format, section
-/// "TLV Encoding"). Returns the number and its encoded length in bytes.
+/// Reads an encoded number, which must have its shortest form (NDN Packet Format, section "TLV
+/// Encoding"). Returns the number and the length of its encoding in bytes.
 fn number(input: &mut &[u8]) -> Result<(u64, usize), Fault> {
     let (&first, rest) = input.split_first().ok_or(Fault::Short)?;
     let (bytes, min) = match first {

@@ -48,8 +48,8 @@ pub(super) fn units(name_bytes: usize) -> usize {
 }
 
 impl Shape {
-    /// Computes the dimensions of a table for these names. The argument `guide` sets the number of
-    /// components of a guide. With `None`, the best number is computed.
+    /// Computes the size of a table for these names. `guide` is the number of components of a
+    /// guide. With `None`, the best number is computed.
     pub(super) fn new(names: &Names, key: [u64; 2], guide: Option<u32>) -> Self {
         let guide = guide.unwrap_or_else(|| best_guide(names, key, SAMPLE)).clamp(1, NDN_DEPTHS);
         let mut guides: Vec<(u64, u32)> = Vec::new();

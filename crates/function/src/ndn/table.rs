@@ -65,8 +65,8 @@ pub(super) struct Table {
     depths: [u64; NDN_DEPTHS as usize + 1],
 }
 
-/// Changed ranges of the table, which must be copied to devices. New contents are copied before the
-/// references to them.
+/// Changed ranges of the table, which must be copied to devices. New contents are copied first, and
+/// then the references to these contents.
 #[derive(Debug, Default)]
 pub(super) struct Written {
     pub(super) contents: Vec<Range<usize>>,
@@ -284,7 +284,7 @@ impl Table {
         }
     }
 
-    /// Lists the number of components of a name in the record of its guide. Creates the guide if it
+    /// Adds the number of components of a name to the record of its guide. Creates the guide if it
     /// does not exist.
     fn add_to_guide(&mut self, guide: &[u8], depth: u32, written: &mut Written) -> Result<(), Error> {
         let bit = 1 << (depth - self.header.guide - 1);

@@ -156,8 +156,8 @@ fn collisions_of_names_cannot_be_chosen() {
     let crowd: Vec<Vec<u8>> = (0..).map(name).filter(|name| bucket([3, 4], name) == 7).take(CROWD).collect();
     let other = hash::random_key();
     let buckets: std::collections::HashSet<u64> = crowd.iter().map(|name| bucket(other, name)).collect();
-    // Among 64 names in 4096 buckets, few names share a bucket by chance. They fall into more than
-    // two thirds as many buckets as there are names.
+    // Few of 64 names fall into the same bucket by chance if there are 4096 buckets. The names
+    // occupy more than two thirds as many buckets as there are names.
     assert!(buckets.len() > CROWD * 2 / 3, "{} buckets for {CROWD} names", buckets.len());
     let [one, two] = [(); 2].map(|()| build_ok(&KIND, &routes(&[("/a", "here")]), &["a", "b"]).image().to_vec());
     assert!(one.len() == two.len() && one != two, "two tables have the same secret");

@@ -101,7 +101,7 @@ fn formed(form: Form, text: &[u8]) -> Result<Vec<u8>, Error> {
             let number: u64 = number.and_then(|text| text.parse().ok()).ok_or_else(|| {
                 Error::value(format!("\"{}\" is not a number up to 18446744073709551615", quote(text)))
             })?;
-            // The number takes 1, 2, 4 or 8 bytes, whichever is the shortest that fits.
+            // The number is encoded in 1, 2, 4 or 8 bytes, whichever is the shortest that fits.
             let bytes = number.to_be_bytes();
             Ok(match number {
                 0..=0xff => bytes[7..].to_vec(),

@@ -199,7 +199,7 @@ impl Neighbours {
         }
     }
 
-    /// Appends the address requests that are due to `requests`, and updates the states of the
+    /// Appends the address requests that are due to the list `requests`. Updates the states of
     /// stations whose timers have expired.
     pub(crate) fn poll(&self, now_ns: u64, requests: &mut Vec<Request>) {
         if now_ns < self.next_ns() {

@@ -30,7 +30,7 @@ pub(super) struct Table {
     timers: BinaryHeap<Reverse<(u64, Station)>>,
     /// State of each port on which stations are.
     ports: Vec<Port>,
-    /// Rate limit of new stations, for each port on which packets arrive.
+    /// Rate limit for new stations, one for each ingress port.
     senders: Vec<Bucket>,
     /// Number of items that were ever appended to the queues of all ports.
     queued: u64,
@@ -206,8 +206,8 @@ impl Table {
         self.timers.peek().map_or(u64::MAX, |Reverse((due_ns, _))| *due_ns)
     }
 
-    /// Appends the address requests that are due to `requests`, and updates the states of stations
-    /// whose timers have expired. Returns whether held packets or routes must be updated.
+    /// Appends the address requests that are due to the list `requests`. Updates the states of
+    /// stations whose timers have expired. Returns whether held packets or routes must be updated.
     pub(super) fn poll(&mut self, now_ns: u64, requests: &mut Vec<Request>) -> bool {
         let mut has_news = std::mem::take(&mut self.has_evicted);
         while self.next_ns() <= now_ns {
@@ -317,8 +317,8 @@ impl Entry {
 /// Action for a station whose timer has expired.
 enum Action {
     Nothing,
-    /// Sends a request to the last known address of the station, or to all stations if there is
-    /// none.
+    /// Sends a request to the last known address of the station, or to all stations if no address
+    /// is known.
     Request(Option<MacAddress>),
     Silent,
     Forget,

@@ -17,8 +17,8 @@ fn want(neighbours: &Neighbours, now_ns: u64) -> Resolution {
     resolution
 }
 
-/// Polls the table every 10 ms. Returns the time of each request in milliseconds after `START_NS`,
-/// and the address to which the request is sent.
+/// Polls the table every 10 ms. For each request, returns its time in milliseconds after `START_NS`
+/// and its destination address.
 fn requests_between(neighbours: &Neighbours, from_ns: u64, to_ns: u64) -> Vec<(u64, Option<MacAddress>)> {
     let mut requested = Vec::new();
     for now_ns in (from_ns..to_ns).step_by(10 * MILLISECOND_NS as usize) {

@@ -51,7 +51,7 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    /// Returns the current rules if they were replaced since the last call, and `None` otherwise.
+    /// Returns the current rules if they are new since the last call, and `None` otherwise.
     pub(super) fn replacement(&mut self) -> Option<Arc<Engine>> {
         let current = self.current.load();
         if current.engine.number == self.seen {

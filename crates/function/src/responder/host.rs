@@ -1,5 +1,5 @@
-//! Handling of each packet by the responder, on the CPU. The steps depend on the verdict of the
-//! function that processed the packet before.
+//! Handles each packet of the responder on the CPU. The steps depend on the verdict of the previous
+//! function.
 
 use std::net::IpAddr;
 use std::sync::Arc;

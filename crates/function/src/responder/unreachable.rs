@@ -23,7 +23,7 @@ pub(super) struct Unreachable {
     stations: HashMap<Station, (u64, u64)>,
     /// Stations in the order in which they were added.
     order: VecDeque<Station>,
-    /// Rate limit of new stations, for each port on which packets arrive.
+    /// Rate limit for new stations, one for each ingress port.
     senders: Vec<Option<Bucket>>,
 }
 

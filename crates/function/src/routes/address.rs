@@ -20,7 +20,7 @@ pub trait Address: Copy + Debug + Eq + Ord + Send + Sync + 'static {
     fn scan(text: &[u8]) -> Option<(Self, u8)>;
 
     /// Returns whether a text that is not a prefix of this address family looks like a prefix of
-    /// the other one.
+    /// the other family.
     fn is_other(text: &[u8]) -> bool;
 
     /// Formats the address in its usual notation.
@@ -102,7 +102,7 @@ fn scan_prefix(text: &[u8]) -> Option<(u32, u8)> {
 }
 
 /// Parses a decimal number up to `max` with at most three digits. Refuses leading zeros, because
-/// some programs read them as a mark of octal numbers.
+/// some programs read such numbers as octal.
 #[inline]
 fn scan_number(rest: &mut &[u8], max: u32) -> Option<u32> {
     let mut value = 0;

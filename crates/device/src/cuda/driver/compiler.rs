@@ -15,8 +15,8 @@ use crate::error::{Error, Unavailable};
 
 const OPTIONS: [&str; 2] = ["--std=c++17", "--extra-device-vectorization"];
 
-/// Checks that the kernels for an architecture are in the cache or can be compiled. Returns the
-/// reason, in one sentence, if neither is the case.
+/// Checks that the kernels for an architecture are in the cache or can be compiled. Otherwise,
+/// returns the reason in one sentence.
 pub(crate) fn available(architecture: &str) -> Result<(), Unavailable> {
     // SAFETY: loading NVRTC has no preconditions.
     if unsafe { sys::is_culib_present() } || cached_by_any(godwit_kernels::cuda_source(), architecture).is_some() {
@@ -29,8 +29,8 @@ fn not_found() -> Unavailable {
     Unavailable::Setup("NVIDIA's run-time compiler NVRTC (libnvrtc.so from the CUDA toolkit) was not found".to_owned())
 }
 
-/// Returns the binary (cubin) of a source text for an architecture such as `sm_90`. It comes from
-/// the cache, or from the compiler.
+/// Returns the binary (cubin) of a source text for an architecture such as `sm_90`. The binary is
+/// read from the cache, or compiled if the cache does not contain it.
 ///
 /// # Errors
 /// Returns [`Error::Build`] with the compiler's log if the compilation fails. Returns
@@ -94,9 +94,9 @@ fn cached_by_any(source: &str, architecture: &str) -> Option<PathBuf> {
     })
 }
 
-/// Writes a cache file. It writes a temporary file and renames it atomically, because another
-/// process may read the cache at the same time. Errors are ignored, because without the cache only
-/// the next start takes longer.
+/// Writes a cache file. The file is renamed atomically, because another process may read the cache
+/// at the same time. Errors are ignored, because a missing cache file only slows the next start
+/// down.
 fn store(path: &std::path::Path, cubin: &[u8]) {
     let Some(folder) = path.parent() else { return };
     let unfinished = path.with_extension(format!("{}.tmp", std::process::id()));

@@ -75,8 +75,8 @@ impl Drop for DeviceMemory {
     }
 }
 
-/// Page-locked host memory, which is filled with zeros at allocation. The device accesses it over
-/// the bus at the address `pointer`.
+/// Page-locked host memory, which is filled with zeros at allocation. The device accesses the
+/// memory over the bus at the address `pointer`.
 pub struct PinnedMemory {
     base: NonNull<u8>,
     /// Address of the first byte for the device.
@@ -220,9 +220,9 @@ fn device_pointer(context: &Context, base: NonNull<u8>) -> Result<DevicePointer,
     Ok(pointer)
 }
 
-/// Waits for the default stream. Memory fills, and the last part of copies from pageable memory,
-/// use this stream and may still run after their driver call returns. All other streams of this
-/// crate do not synchronize with the default stream.
+/// Waits for the default stream. Memory fills and copies from pageable memory use this stream, and
+/// may still run after their driver call returns. All other streams of this crate do not
+/// synchronize with the default stream.
 fn settle() -> Result<(), DriverError> {
     // SAFETY: the default stream always exists.
     unsafe { result::stream::synchronize(std::ptr::null_mut()) }

@@ -1,4 +1,4 @@
-//! A module of compiled kernels, the kernels in it, and their launches.
+//! Loads modules of compiled kernels and launches the kernels.
 
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ unsafe impl Send for Module {}
 unsafe impl Sync for Module {}
 
 impl Module {
-    /// Loads a binary (cubin) of compiled kernels on the device.
+    /// Loads a binary (cubin) with compiled kernels on the device.
     ///
     /// # Errors
     /// Returns the error of the driver if it rejects the binary, for example because of its
@@ -146,8 +146,8 @@ pub(crate) struct Repeated {
 unsafe impl Send for Repeated {}
 
 impl Repeated {
-    /// Prepares a launch with `lanes` threads per work-group. The `arguments` are only
-    /// placeholders, which [`Repeated::launch`] replaces before each run.
+    /// Prepares a launch with `lanes` threads per work-group. [`Repeated::launch`] replaces the
+    /// placeholders in `arguments` before each run.
     pub(crate) fn new(
         context: &Arc<Context>,
         function: &Function,

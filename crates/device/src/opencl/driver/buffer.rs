@@ -37,8 +37,8 @@ pub(in crate::opencl) fn check_buffer_size(found: &Found, bytes: usize, what: &'
     }
 }
 
-/// Creates a buffer over host memory, which the device accesses in place. `what` names its use in
-/// the error.
+/// Creates a buffer over host memory, which the device accesses directly. `what` names the purpose
+/// of the buffer in an error.
 ///
 /// # Safety
 /// The memory must stay mapped until the buffer is dropped and all commands that use it have ended.

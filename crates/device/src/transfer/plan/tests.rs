@@ -290,8 +290,8 @@ fn rejects_a_packet_outside_the_region_in_any_bin() {
         let mut region = regions.pop().unwrap();
         let descriptors: Vec<Descriptor> = (0..90).map(|_| region.allocate(100).unwrap()).collect();
         let programs = programs(&[(u16::MAX, u16::MAX); 4]);
-        // Each batch has 22 or 23 packets. The scan processes eight packets at a time, so this
-        // gives whole blocks and a remainder.
+        // Each batch has 22 or 23 packets. The scan processes eight packets at a time, so it sees
+        // complete groups of eight and a remainder.
         let good = chunk(&descriptors, 4, |index| index % 4);
         let beyond = Descriptor { length: u16::MAX, ..descriptors[0] };
         let far = Descriptor { buffer: u32::MAX, ..descriptors[0] };

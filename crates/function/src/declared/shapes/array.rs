@@ -11,7 +11,7 @@ use crate::declared::entry::{Change, Format, Key, Row};
 use crate::declared::rows::{Rows, Written};
 use crate::{Error, Running};
 
-/// Marker for an entry that has no row. The kernel calls it `GW_TABLE_NONE`.
+/// Marker for an entry without a row. The kernel calls this constant `GW_TABLE_NONE`.
 const NONE: u32 = u32::MAX;
 
 struct Array {

@@ -80,8 +80,8 @@ impl Exact {
         })
     }
 
-    /// Applies a change to the host's copy of the table, and records the writes that the table of
-    /// the kernels needs.
+    /// Applies a change to the host's copy of the table, and records the writes that the kernel's
+    /// table needs.
     fn enter(&mut self, (key, row): &Change) -> Result<(), Error> {
         let Key::Words(words) = key else { unreachable!("the key of an exact table") };
         let mixed = self.permutation.mix(words.first().copied().unwrap_or(0));
@@ -105,7 +105,7 @@ impl Exact {
         Ok(())
     }
 
-    /// Writes the pending changes to the table of the kernels in groups, and copies them to the
+    /// Writes the pending changes to the kernel's table in groups, and copies these changes to the
     /// devices.
     fn publish(&mut self, image: &Image, running: &dyn Running) -> Result<(), Error> {
         loop {
@@ -130,8 +130,7 @@ impl Exact {
 
 impl Content for Exact {
     fn change(&mut self, image: &Arc<Image>, changes: &[Change], running: &dyn Running) -> Result<(), (usize, Error)> {
-        // An earlier call may have failed to publish its changes, so these changes are published
-        // first.
+        // An earlier call may have failed to write its changes, so these changes are written first.
         self.publish(image, running).map_err(|error| (0, error))?;
         for (batch, part) in changes.chunks(BATCH).enumerate() {
             let mut failed = None;
@@ -148,5 +147,6 @@ impl Content for Exact {
     }
 }
 
-/// Map from each key to the index of its record, for a table whose entries refer to records.
+/// Map from each lookup key to the index of its record. It is used if table entries refer to
+/// records.
 pub(super) type Index = HashMap<Vec<u64>, u32>;

@@ -139,8 +139,8 @@ impl ExactWide {
         Ok(taken)
     }
 
-    /// Applies a change to the host's copy of the table, and records the writes that the table of
-    /// the kernels needs.
+    /// Applies a change to the host's copy of the table, and records the writes that the kernel's
+    /// table needs.
     fn enter(&mut self, (key, _): &Change, record: Option<u32>) -> Result<(), Error> {
         let Key::Words(words) = key else { unreachable!("the key of an exact table") };
         let mixed = self.hash.mix(words);
@@ -169,7 +169,7 @@ impl ExactWide {
         Ok(())
     }
 
-    /// Writes the pending changes to the table of the kernels in groups, and copies them to the
+    /// Writes the pending changes to the kernel's table in groups, and copies these changes to the
     /// devices.
     fn publish(&mut self, image: &Image, running: &dyn Running) -> Result<(), Error> {
         loop {

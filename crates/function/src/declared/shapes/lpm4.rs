@@ -1,5 +1,4 @@
-//! Table shape `lpm4`. It is a DIR-24-8 table that maps IPv4 prefixes to rows
-//! (`kernels/tables/lpm4.h`).
+//! Table shape `lpm4`, a DIR-24-8 table that maps IPv4 prefixes to rows (`kernels/tables/lpm4.h`).
 
 use std::collections::HashMap;
 use std::sync::Arc;

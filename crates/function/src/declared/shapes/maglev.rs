@@ -13,7 +13,8 @@ use crate::declared::entry::{Change, Format, Key, Row};
 use crate::declared::rows::{Rows, Written};
 use crate::{Error, Running};
 
-/// Number of entries of the table, which is a prime. The kernel calls it `GW_MAGLEV_ENTRIES`.
+/// Number of entries of the table, which is a prime number. The kernel calls this constant
+/// `GW_MAGLEV_ENTRIES`.
 const ENTRIES: usize = 65_537;
 /// Value of all entries in a table without rows.
 const NONE: u16 = u16::MAX;

@@ -20,7 +20,8 @@ fn value(port: u8) -> TableValue {
     TableValue { port, is_static: port.is_multiple_of(3), is_fresh: port.is_multiple_of(2) }
 }
 
-/// Addresses that collide in one bucket under a known hash must not collide under another one.
+/// Addresses that collide in one bucket under a known hash function must not collide under another
+/// hash function.
 #[test]
 fn hash_secrets_prevent_chosen_collisions() {
     const CROWD: usize = 64;

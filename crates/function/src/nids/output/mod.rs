@@ -217,7 +217,7 @@ fn write(receiver: &Receiver<Message>, target: &Target, mut open: Option<Open>, 
                     }
                     Err(error) => Some(error),
                 };
-                // The sender of the command may no longer wait for the answer.
+                // The thread that sent the command may no longer wait for the answer.
                 drop(answer.send(error));
             }
         }

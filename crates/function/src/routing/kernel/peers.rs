@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use netlink_sys::{Socket, SocketAddr as NetlinkAddress};
 
-/// Rule that decides which connections to the FPM listener are accepted.
+/// Rule that decides whether a connection to the FPM listener is accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Peers {
     /// Uids of the users whose processes may connect.

@@ -121,7 +121,7 @@ impl State {
         }
     }
 
-    /// Records that an operator added or deleted the route of a prefix by a command.
+    /// Records that an operator added or deleted the route of a prefix.
     pub(super) fn changed_by_operator(&mut self, prefix: Prefix, is_added: bool) {
         let static_routes = self.static_routes.get_or_insert_default();
         if is_added {
@@ -343,8 +343,8 @@ impl State {
         }
     }
 
-    /// Returns the maximum number of routes from zebra, which grows with the number of routes in
-    /// the table.
+    /// Returns the maximum number of routes from zebra. The maximum grows with the number of routes
+    /// in the table.
     fn zebra_routes_max(&self) -> usize {
         self.installed.len() + self.static_routes.as_ref().map_or(0, HashSet::len) + WAITING_MAX
     }

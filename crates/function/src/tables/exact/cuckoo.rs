@@ -17,7 +17,7 @@ use super::waves::Waves;
 
 /// Number of slots per bucket.
 pub(crate) const BUCKET_SLOTS: u32 = 4;
-/// Maximum number of buckets that an insertion searches for a free slot.
+/// Maximum number of buckets that are searched for a free slot when an entry is inserted.
 const SEARCH_BUCKETS_MAX: usize = 2048;
 /// Maximum number of entries in a table, per thousand slots. Up to 976 entries are possible with
 /// four slots per bucket (Fountoulakis, Khosla, Panagiotou, SODA 2011). With this lower limit, an

@@ -104,7 +104,7 @@ impl<T> Slots<T> {
         self.taken[index as usize].take()
     }
 
-    /// Frees the first `retired` retired slots. No packet in flight may refer to them any more.
+    /// Frees the first `retired` retired slots, to which no packet in flight may refer.
     pub(crate) fn reuse(&mut self, retired: usize) {
         self.free.extend(self.retired.drain(..retired));
     }
