@@ -112,7 +112,7 @@ struct KernelNode {
     void **arguments;
 };
 
-/* A graph with one kernel. It is also its own executable form. */
+/* Graph with one kernel, which is also its executable form. */
 struct Graph {
     std::optional<Launch> kernel;
 

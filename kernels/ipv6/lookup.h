@@ -11,8 +11,8 @@
  *   | header    | next_hops * 16   | entries, 4 bytes each | lines of 64 bytes |
  *
  * All offsets count from the first byte of the tables and are multiples of 64. A lookup starts with
- * the upper half of the address, at root[upper half >> root_shift]. The form defines how 64 bits
- * are looked up. An entry is a word with a tag in its two top bits:
+ * the upper half of the address, at root[upper half >> root_shift]. The kind of table, trie or
+ * hash, defines how 64 bits are looked up. An entry is a word with a tag in its two top bits:
  *
  *   LEAF   30 bits: index of a next hop; all ones: no route
  *   TABLE  23 bits: line of a bucket (trie) or of a hash table (hash)

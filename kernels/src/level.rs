@@ -67,8 +67,8 @@ pub fn levels() -> &'static [Level] {
 }
 
 impl Level {
-    /// Returns a level that runs the kernel of a function of a user, compiled for the same
-    /// features. The function ignores the kernel number.
+    /// Returns a level that runs the kernel of a user's function, compiled for the same CPU
+    /// features. The kernel number is ignored.
     ///
     /// # Safety
     ///

@@ -3,15 +3,16 @@
  * four entries of 64 bits (Pagh, Rodler, Cuckoo Hashing, ESA 2001; Zhou et al., CuckooSwitch,
  * CoNEXT 2013). l2 uses the same table.
  *
- * In the packed form, a keyed permutation is applied to the key. The lower bucket_bits of the
- * result are the first bucket. The other bits, `rest`, identify the key within the bucket, so the
- * entry needs no other key. The second bucket is the first bucket XOR a keyed hash of `rest`:
+ * If the key and the row fit into an entry (packed form), a keyed permutation is applied to the
+ * key. The lower bucket_bits of the result are the first bucket. The other bits, `rest`, identify
+ * the key within the bucket, so the entry needs no other key. The second bucket is the first bucket
+ * XOR a keyed hash of `rest`:
  *
  *   63                  rest_shift        2       1       0
  *   | rest               | row            | second | valid |
  *
- * In the wide form, the key and the row do not fit into an entry. The entry has 30 bits of a keyed
- * hash and the index of a record, which holds the words of the key and the row:
+ * Otherwise (wide form), the entry has 30 bits of a keyed hash and the index of a record, which
+ * holds the words of the key and the row:
  *
  *   63          34 33           2       1       0
  *   | tag        | record       | second | valid |

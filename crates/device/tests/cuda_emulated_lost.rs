@@ -1,7 +1,7 @@
 //! Tests of an emulated CUDA device that hangs, and of a driver that fails. Every connection to the
 //! device must return its submissions, no call may block forever, and memory that the device may
-//! still write must stay allocated. Each test uses its own devices, because lost devices are
-//! leaked.
+//! still write must stay allocated. Each test uses separate devices, because lost devices are never
+//! freed.
 
 #[path = "common/lost.rs"]
 mod lost;

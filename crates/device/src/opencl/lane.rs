@@ -228,7 +228,7 @@ impl Lane for LaunchLane {
 
 impl Drop for LaunchLane {
     fn drop(&mut self) {
-        // Resources of a device that may still write are leaked.
+        // Resources are not freed if the device may still write to them.
         if self.drain() {
             // SAFETY: `held` is not used after this.
             unsafe { ManuallyDrop::drop(&mut self.held) };

@@ -93,16 +93,16 @@ pub struct OpenClDevice(Arc<Opened>);
 
 impl OpenClDevice {
     /// Opens the device that [`probe`] lists under `number`. This compiles the kernels, copies the
-    /// tables of all functions, and gives the device access to the arena. `Bin::instance` is an
-    /// index into `programs`.
+    /// tables of all functions, and gives the device access to the memory of all packets.
+    /// `Bin::instance` is an index into `programs`.
     ///
     /// The first compilation by a driver takes seconds.
     ///
     /// # Errors
     /// Returns [`Error::Absent`] if the device does not exist, and [`Error::Unusable`] if Godwit
-    /// cannot use it. Returns [`Error::TooLarge`] if the arena or the tables exceed its limits, and
-    /// [`Error::Memory`] if the host has too little memory. Returns [`Error::Build`] or
-    /// [`Error::Driver`] if the compiler or the driver fails.
+    /// cannot use it. Returns [`Error::TooLarge`] if the packet memory or the tables exceed the
+    /// limits of the device, and [`Error::Memory`] if the host has too little memory. Returns
+    /// [`Error::Build`] or [`Error::Driver`] if the compiler or the driver fails.
     pub fn new(
         number: usize,
         programs: Vec<Arc<dyn Program>>,

@@ -186,7 +186,7 @@ impl Groups {
 impl Drop for Groups {
     fn drop(&mut self) {
         self.mailboxes.request_stop();
-        // Memory that running work-groups may still access is leaked.
+        // Memory that running work-groups may still access is never freed.
         if self.wait_for(MAILBOX_ENDED, self.timeout) && self.held.queue.finish().is_ok() {
             // SAFETY: `held` is not used after this.
             unsafe { ManuallyDrop::drop(&mut self.held) };

@@ -45,7 +45,7 @@ pub(super) enum Packets {
     Own(Shadow),
 }
 
-/// The copy of the arena in a device's own memory.
+/// Copy of the packet memory in device memory.
 pub(super) struct Shadow {
     pub(super) buffer: Buffer<u8>,
     pub(super) arena: ArenaHandle,

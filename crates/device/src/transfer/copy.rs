@@ -1,6 +1,6 @@
-//! Blocks of bytes that copy engines move between the arena and its copy on the device. Both use
-//! the same offsets. In the dense layout of the arena, buffers follow each other without gaps. In
-//! the layout with slots, buffers start at equal distances.
+//! Blocks of bytes that copy engines move between the packet memory of the host and its copy on the
+//! device. Offsets are the same in both memories. In the dense layout, packet buffers follow each
+//! other without gaps. In the layout with slots, packet buffers start at equal distances.
 //!
 //! ```text
 //! layout dense   | buffer | buffer | buffer |      one block of one row
@@ -26,7 +26,7 @@ pub(crate) enum Direction {
 /// Block of byte ranges with equal lengths and equal distances, which are called rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Block {
-    /// Offset of the first row from the start of the arena.
+    /// Offset of the first row from the start of the packet memory.
     pub(crate) offset: usize,
     /// Length of a row.
     pub(crate) bytes: usize,

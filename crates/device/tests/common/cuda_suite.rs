@@ -80,8 +80,8 @@ pub(crate) fn check_for_stale_data(packets: u64) {
     }
 }
 
-/// Returns an arena whose packet buffers are adjacent and little longer than their frames. Copies
-/// by copy engines are then worthwhile.
+/// Returns packet memory whose buffers are adjacent and little longer than their frames, so that
+/// copies by copy engines are worthwhile.
 pub(crate) fn dense_arena(packets: usize) -> ArenaConfig {
     ArenaConfig {
         layout: Layout::Dense,

@@ -31,7 +31,7 @@ pub(crate) trait Setup {
     /// buffers are compared too.
     fn copies(&self) -> bool;
 
-    /// Returns an arena that the device can access.
+    /// Returns packet memory that the device can access.
     fn arena(&self, config: ArenaConfig) -> Arena;
 
     /// Opens the device with these functions, and opens the only connection to it.
@@ -212,7 +212,7 @@ fn chunks(cases: &[Case], packets: &[&Packet], batch: usize, order: Order, rando
         shuffle(&mut packets, random);
         return arrivals(cases, &packets, batch);
     }
-    // All packets of a batch have the same function and variant.
+    // All packets of a batch need the same kind of processing by the same function.
     packets.sort_by_key(|packet| (packet.instance, packet.variant));
     let mut bins: Vec<&[&Packet]> = packets
         .chunk_by(|a, b| (a.instance, a.variant) == (b.instance, b.variant))
@@ -303,7 +303,8 @@ pub(crate) fn compare_with_ref(setups: &[impl Setup], scope: &Scope) {
     let frames = cases.iter().map(|case| case.frames.len()).sum::<usize>();
     let mut random = Random::new(7);
     for (setup, &layout) in setups.iter().flat_map(|setup| scope.layouts.iter().map(move |layout| (setup, layout))) {
-        // The dense arena has room for frames of the maximum length, but most frames are shorter.
+        // The dense layout of packet memory has room for frames of the maximum length, but most
+        // frames are shorter.
         let packets = if layout == Layout::Dense { frames / 2 } else { frames };
         let arena = setup.arena(ArenaConfig { layout, packets, align_bytes: 64, ..Default::default() });
         let handle = arena.handle();

@@ -43,8 +43,8 @@ fn mixed(number: u64) -> u64 {
     Random::new(number).next_u64()
 }
 
-/// Returns the length of a packet in bytes, a multiple of 4. Most packets are short, so that the
-/// arena holds many.
+/// Returns the length of a packet in bytes, a multiple of 4. Most packets are short, so that many
+/// packets fit into the memory.
 fn length(number: u64) -> usize {
     let random = mixed(number);
     16 + 4 * (if random & 15 == 0 { random >> 32 & 255 } else { random >> 32 & 31 }) as usize

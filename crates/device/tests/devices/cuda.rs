@@ -1,5 +1,5 @@
-//! Tests of the CUDA devices of this machine, in both modes and with both arena layouts. They cover
-//! every function in mixed submissions, lost packets, stale data, and absent devices.
+//! Tests of the CUDA devices of this machine, in both modes and with both layouts of packet memory.
+//! They cover every function in mixed submissions, lost packets, stale data, and absent devices.
 
 use godwit_device::cuda::{CudaDevice, probe};
 use godwit_device::{DeviceOptions, Error};

@@ -286,8 +286,8 @@ fn rejects_defective_chunks_unchanged() {
             damage(&mut wrong);
             assert_rejected(&mut *lane, region, wrong, reason);
         }
-        // This region belongs to another arena. Its buffers could be confused with buffers in the
-        // arena of the device.
+        // This region belongs to memory that the device does not use. The buffers in it could be
+        // confused with buffers in the device's packet memory.
         let (_other, mut others) = setup.small_arena(64, 1);
         let wrong = echo_chunk(&mut others[0], 8);
         assert_rejected(&mut *lane, &mut others[0], wrong, "not in the arena");

@@ -22,7 +22,7 @@ const NEXT_HOPS_MAX: usize = 1 << 16;
 pub struct Config {
     /// Path of a text file of names, whose format `names.rs` describes.
     names: Option<PathBuf>,
-    /// Next hop of the names that are configured without one.
+    /// Next hop of names that are configured without a next hop.
     default_next_hop: Option<Spanned<String>>,
     /// Names in the configuration, which are added after the names of the file.
     #[serde(default)]

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! IPv6 prefixes have the same form. Fields are separated by spaces and tabs, and lines end in LF
-//! or CRLF. The parser is written by hand for speed. A file may have two million lines, which must
-//! be read before the first packet can be forwarded.
+//! or CRLF. The parser is written by hand for speed, because a file may have two million lines that
+//! must be read before the first packet can be forwarded.
 
 use std::collections::HashMap;
 

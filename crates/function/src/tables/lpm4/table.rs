@@ -110,7 +110,7 @@ impl<T> Slots<T> {
     }
 }
 
-/// New value of an entry of the first level (tbl24).
+/// New value of an entry of the first table level, tbl24.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Target {
     NextHop(u32),
