@@ -1,6 +1,6 @@
 //! The page of results, in Markdown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use super::series::field;
@@ -20,6 +20,9 @@ on this device: `Gbps (Mpps)` for benches with frames, `Mpps` for lookups, and `
 Gbps count frame bytes without FCS. Peers are in *italics* and ran in the same run as the rows above them.
 [README.md](README.md) explains how to measure and compare.
 ";
+
+/// Number of frame sizes that get a column. More columns would make the table too wide.
+const SIZES: usize = 4;
 
 /// A line of the table: one device, or one peer, in one bench.
 #[derive(Default)]
@@ -72,9 +75,7 @@ fn section(machine: &Machine) -> String {
     let manifest = &machine.record.manifest;
     let mut text = format!("\n## {}\n\n", manifest.machine);
     text.push_str(&about(manifest));
-    // Frame sizes that few benches use get no column, so that the table stays narrow.
-    let columns = [64, 256, 1024, 1408].map(Column::Bytes).into_iter().chain([Column::Mix, Column::None]);
-    let columns: Vec<Column> = columns.collect();
+    let columns = columns(machine);
     let title = |column: &Column| column.title();
     let titles: Vec<String> = columns.iter().map(title).collect();
     let _ = writeln!(text, "| bench | device | form | {} |", titles.join(" | "));
@@ -93,6 +94,23 @@ fn section(machine: &Machine) -> String {
     }
     text.push_str(&figures(machine));
     text
+}
+
+/// Returns the columns of the table: the frame sizes with the most results, the mixes, and lookups.
+fn columns(machine: &Machine) -> Vec<Column> {
+    let mut results: BTreeMap<Column, usize> = BTreeMap::new();
+    for definition in definitions().iter().filter(|definition| definition.table) {
+        for column in lines(definition, machine).iter().flat_map(|(_, line)| line.cells.keys()) {
+            *results.entry(*column).or_default() += 1;
+        }
+    }
+    let is_size = |column: &Column| matches!(column, Column::Bytes(_));
+    let mut sizes: Vec<Column> = results.keys().copied().filter(is_size).collect();
+    sizes.sort_by_key(|size| std::cmp::Reverse(results[size]));
+    sizes.truncate(SIZES);
+    sizes.sort();
+    sizes.extend([Column::Mix, Column::None]);
+    sizes
 }
 
 /// Returns the description of the machine.
@@ -178,7 +196,8 @@ fn figures(machine: &Machine) -> String {
     }
     for DrawnFigure { title, file, sources } in &machine.figures {
         let _ = writeln!(text, "![{title}]({file})");
-        for source in sources {
+        // Several series of a figure may have the same source.
+        for source in sources.iter().collect::<BTreeSet<_>>() {
             let _ = writeln!(text, "Published values: {source}.");
         }
         text.push('\n');
