@@ -49,7 +49,14 @@ GW_LANE gw_l3 gw_l3_parse(const GW_GLOBAL gw_u8 *frame, gw_u32 length)
     return l3;
 }
 
-/* Swaps the destination address of a frame (bytes 0..6) and the source address (bytes 6..12). */
+/* Returns whether a frame is addressed to a group of stations, such as broadcast. The group bit is
+ * the lowest bit of the first byte (IEEE 802, clause 8.2). The frame has at least one byte. */
+GW_LANE gw_u32 gw_is_group_frame(const GW_GLOBAL gw_u8 *frame)
+{
+    return frame[0] & 1u;
+}
+
+/* Swaps the destination address in bytes 0..6 of a frame and the source address in bytes 6..12. */
 GW_LANE void gw_swap_macs(GW_GLOBAL gw_u8 *frame)
 {
     const gw_u64 front = gw_load_be64(frame);

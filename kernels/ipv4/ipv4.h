@@ -37,6 +37,9 @@ checksum = "The header checksum is wrong."
 blackhole = "The route is a blackhole."
 martian = "The source or destination is in 0/8, in 127/8, or at or above 224.0.0.0."
 reverse_path = "The reverse-path filter found no route back to the source (RFC 3704)."
+group_frame = """\
+    The frame is addressed to a group of stations, such as broadcast, but its packet is not (RFC \
+    1812 section 5.3.4)."""
 [constants]
 group_narrow = """\
     u16 = 0x8000: Flag in a 2-byte entry of tbl24: the other bits are the number of a group."""
@@ -83,14 +86,15 @@ fields.from = """\
  *    6  wrong header checksum                                   drop checksum
  *    7  source or destination in 0/8 or 127/8, or not below
  *       224.0.0.0                                               drop martian
- *    8  no route, or an unreachable next hop                    no_route
- *    9  next hop is local                                       local
- *   10  next hop is a blackhole                                 drop blackhole
- *   11  TTL <= 1                                                ttl_exceeded
- *   12  the MAC address of the next hop is unknown              unresolved
- *   13  total length exceeds the MTU, and DF is set             too_big
- *   14  total length exceeds the MTU                            fragment
- *   15  otherwise                                               forward
+ *    8  frame to a group MAC address (RFC 1812 section 5.3.4)   drop group_frame
+ *    9  no route, or an unreachable next hop                    no_route
+ *   10  next hop is local                                       local
+ *   11  next hop is a blackhole                                 drop blackhole
+ *   12  TTL <= 1                                                ttl_exceeded
+ *   13  the MAC address of the next hop is unknown              unresolved
+ *   14  total length exceeds the MTU, and DF is set             too_big
+ *   15  total length exceeds the MTU                            fragment
+ *   16  otherwise                                               forward
  *
  * Only forward and fragment change the frame, both in the same way. The TTL is checked after local,
  * because a packet for the router itself is not forwarded (RFC 1812 section 5.3.1).
@@ -194,8 +198,8 @@ GW_LANE gw_u32 gw_ipv4_martian(gw_u32 address)
     return (gw_u32)(address - 0x01000000u >= 0xdf000000u || address >> 24 == 127);
 }
 
-/* Checks the headers of any frame by rules 1 to 7 at the top of this file. Returns the offset of
- * the IPv4 header, or 0 if a rule has already written the packet's outcome. */
+/* Applies rules 1 to 8 at the top of this file, which check the headers, to any frame. Returns the
+ * offset of the IPv4 header, or 0 if a rule has already written the packet's outcome. */
 GW_RARE gw_u32 gw_ipv4_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_outcome *outcome)
 {
     const gw_l3 l3 = gw_l3_parse(frame, length);
@@ -222,11 +226,15 @@ GW_RARE gw_u32 gw_ipv4_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw
         gw_drop(outcome, GW_IPV4_MARTIAN);
         return 0;
     }
+    if (gw_is_group_frame(frame)) {
+        gw_drop(outcome, GW_IPV4_GROUP_FRAME);
+        return 0;
+    }
     return l3.offset;
 }
 
-/* Checks the headers by rules 1 to 7 at the top of this file, before the lookup. A fast path
- * handles untagged frames with a valid header without options, and loads each word once.
+/* Applies rules 1 to 8 at the top of this file, which check the headers before the lookup. A fast
+ * path handles an untagged frame with a valid header without options, and loads each word once.
  *
  * The fast path adds the header as 32-bit words. The header checksum is correct if and only if this
  * sum is divisible by 0xffff (RFC 1071 section 2 (C)). The sum is never 0. */
@@ -244,7 +252,8 @@ GW_LANE void gw_ipv4_begin(const gw_lane *lane, const gw_descriptor *descriptor,
         const gw_u64 sum = (gw_u64)first + gw_load_be32(frame + 18) + gw_load_be32(frame + 22) +
                            source + destination;
         if ((first & 0xffff) - GW_IPV4_HEADER_BYTES <= length - min_bytes && sum % 0xffff == 0 &&
-            !gw_ipv4_martian(source) && !gw_ipv4_martian(destination)) {
+            !gw_ipv4_martian(source) && !gw_ipv4_martian(destination) &&
+            !gw_is_group_frame(frame)) {
             first_half->offset = GW_ETHERNET_BYTES;
             first_half->value = destination;
             return;
@@ -256,7 +265,7 @@ GW_LANE void gw_ipv4_begin(const gw_lane *lane, const gw_descriptor *descriptor,
     }
 }
 
-/* Applies rules 8 to 12 at the top of this file to a packet whose next hop has a special flag, such
+/* Applies rules 9 to 13 at the top of this file to a packet whose next hop has special flags, such
  * as local or blackhole. */
 GW_RARE void gw_ipv4_special(gw_u32 flags, gw_u32 port, gw_u32 index, gw_u32 ttl,
                              gw_outcome *outcome)
@@ -275,7 +284,7 @@ GW_RARE void gw_ipv4_special(gw_u32 flags, gw_u32 port, gw_u32 index, gw_u32 ttl
 }
 
 /*
- * Looks up the destination, applies rules 8 to 15 at the top of this file, and rewrites the frame.
+ * Looks up the destination, applies rules 9 to 16 at the top of this file, and rewrites the frame.
  *
  * Packets without a route take the same path as other packets, because a branch would be
  * mispredicted for random addresses. Such a packet reads next hop 0, but the old bytes of the frame

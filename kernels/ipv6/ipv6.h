@@ -44,6 +44,9 @@ martian = """\
     The source or destination is not valid on a link, or the destination is multicast beyond the \
     link."""
 reverse_path = "The reverse-path filter found no route back to the source (RFC 3704)."
+group_frame = """\
+    The frame is addressed to a group of stations, such as broadcast, but its packet is not (as \
+    RFC 1812 section 5.3.4)."""
 [constants]
 trie = "u32 = 0: Form of the table: a multibit trie."
 hash = "u32 = 1: Form of the table: hash tables, searched by prefix length."
@@ -119,21 +122,22 @@ fields.from = """\
  *    6  source or destination is not valid on a wire, or is
  *       not covered by unicast routes (gw_ipv6_scope)           drop martian
  *    7  destination of link-local scope, unicast or multicast   link_local
- *    8  hop-by-hop options: header longer than the payload, or
+ *    8  frame to a group MAC address                            drop group_frame
+ *    9  hop-by-hop options: header longer than the payload, or
  *       an option longer than the header                        drop malformed
  *       an unknown option of type 01......                      drop option
  *       an unknown option of type 1.......                      parameter_problem
- *    9  no route, or an unreachable next hop                    no_route
- *   10  next hop is local                                       local
- *   11  next hop is a blackhole                                 drop blackhole
- *   12  source of link-local scope                              beyond_scope
- *   13  hop limit <= 1                                          hop_limit_exceeded
- *   14  the MAC address of the next hop is unknown              unresolved
- *   15  40 + payload length exceeds the MTU                     too_big
- *   16  otherwise                                               forward
+ *   10  no route, or an unreachable next hop                    no_route
+ *   11  next hop is local                                       local
+ *   12  next hop is a blackhole                                 drop blackhole
+ *   13  source of link-local scope                              beyond_scope
+ *   14  hop limit <= 1                                          hop_limit_exceeded
+ *   15  the MAC address of the next hop is unknown              unresolved
+ *   16  40 + payload length exceeds the MTU                     too_big
+ *   17  otherwise                                               forward
  *
- * Only forward changes the frame. A packet for the router itself is not forwarded, so rules 12 and
- * 13 do not apply to it (RFC 8200 section 3, RFC 4291 section 2.5.6).
+ * Only forward changes the frame. A packet for the router itself is not forwarded, so rules 13 and
+ * 14 do not apply to it (RFC 8200 section 3, RFC 4291 section 2.5.6).
  *
  * Hop-by-hop options are the only extension header that a router processes (RFC 8200 section 4).
  * The kernel checks the options that begin in the first GW_IPV6_OPTION_BYTES of the header. It
@@ -197,7 +201,7 @@ GW_LANE gw_u32 gw_ipv6_scope(const GW_GLOBAL gw_u8 *ip)
     return source >> 54 == 0x3fa ? GW_IPV6_LINK_SOURCE : GW_IPV6_GLOBAL;
 }
 
-/* Applies rule 8 at the top of this file, which checks the hop-by-hop options of a packet. Returns
+/* Applies rule 9 at the top of this file, which checks the hop-by-hop options of a packet. Returns
  * whether processing of the packet continues. */
 GW_RARE gw_u32 gw_ipv6_options(const GW_GLOBAL gw_u8 *ip, gw_u32 payload_bytes, gw_outcome *outcome)
 {
@@ -236,8 +240,8 @@ GW_RARE gw_u32 gw_ipv6_options(const GW_GLOBAL gw_u8 *ip, gw_u32 payload_bytes, 
     return 1;
 }
 
-/* Checks the headers of any frame by rules 1 to 8 at the top of this file. Returns the value for
- * gw_half.offset, or 0 if a rule has already written the packet's outcome. */
+/* Applies rules 1 to 9 at the top of this file, which check the headers, to any frame. Returns the
+ * value for gw_half.offset, or 0 if a rule has already written the packet's outcome. */
 GW_RARE gw_u32 gw_ipv6_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_outcome *outcome)
 {
     const gw_l3 l3 = gw_l3_parse(frame, length);
@@ -273,15 +277,19 @@ GW_RARE gw_u32 gw_ipv6_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw
         gw_verdict(outcome, GW_IPV6_LINK_LOCAL, 0, 0);
         return 0;
     }
+    if (gw_is_group_frame(frame)) {
+        gw_drop(outcome, GW_IPV6_GROUP_FRAME);
+        return 0;
+    }
     if (ip[6] == 0 && !gw_ipv6_options(ip, payload_bytes, outcome)) {
         return 0;
     }
     return l3.offset | (scope == GW_IPV6_LINK_SOURCE ? GW_IPV6_FROM_LINK : 0);
 }
 
-/* Checks the headers by rules 1 to 8 at the top of this file, before the lookup. A fast path
- * handles untagged packets between addresses of 2000::/3 without hop-by-hop options. It loads each
- * word of the headers once. */
+/* Applies rules 1 to 9 at the top of this file, which check the headers before the lookup. A fast
+ * path handles untagged packets between addresses of 2000::/3 without hop-by-hop options. It loads
+ * each word of the headers once. */
 GW_LANE void gw_ipv6_begin(const gw_lane *lane, const gw_descriptor *descriptor,
                            gw_half *first_half, gw_outcome *outcome)
 {
@@ -292,7 +300,7 @@ GW_LANE void gw_ipv6_begin(const gw_lane *lane, const gw_descriptor *descriptor,
     if (length >= min_bytes && gw_load_be32(frame + 12) >> 12 == 0x86dd6u) {
         const gw_u32 word = gw_load_be32(frame + 18); /* payload length, next header, hop limit */
         if (word >> 16 <= length - min_bytes && (word >> 8 & 0xff) != 0 && frame[22] >> 5 == 1 &&
-            frame[38] >> 5 == 1) {
+            frame[38] >> 5 == 1 && !gw_is_group_frame(frame)) {
             first_half->offset = GW_ETHERNET_BYTES;
             return;
         }
@@ -300,7 +308,7 @@ GW_LANE void gw_ipv6_begin(const gw_lane *lane, const gw_descriptor *descriptor,
     first_half->offset = gw_ipv6_begin_any(frame, length, outcome);
 }
 
-/* Applies rules 9 to 16 at the top of this file, and rewrites the frame if it is forwarded. `index`
+/* Applies rules 10 to 17 at the top of this file, and rewrites a frame that is forwarded. `index`
  * is the result of the lookup: the index of a next hop, or GW_IPV6_NONE. */
 GW_LANE void gw_ipv6_settle(const gw_lane *lane, const gw_half *first_half, gw_u32 index,
                             gw_outcome *outcome)
@@ -342,7 +350,7 @@ GW_LANE void gw_ipv6_settle(const gw_lane *lane, const gw_half *first_half, gw_u
     }
 }
 
-/* Looks up the destination and applies rules 9 to 16 at the top of this file. */
+/* Looks up the destination and applies rules 10 to 17 at the top of this file. */
 GW_LANE void gw_ipv6_end(const gw_lane *lane, const gw_half *first_half, gw_outcome *outcome)
 {
     if (first_half->offset != 0) {

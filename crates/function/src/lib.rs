@@ -177,6 +177,11 @@ pub trait Function: Send + Sync {
         None
     }
 
+    /// Returns the addresses of the router itself, if the function knows any.
+    fn own_addresses(&self) -> Option<&Arc<routing::OwnAddresses>> {
+        None
+    }
+
     /// Connects the function to other functions that it works with. The engine calls the method
     /// once, after it has built all functions and before the run starts. `functions[own]` is this
     /// function.

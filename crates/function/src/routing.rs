@@ -11,6 +11,7 @@
 mod commands;
 mod kernel;
 mod next_hops;
+mod own;
 mod prefix;
 mod resolve;
 mod reverse_path;
@@ -24,6 +25,7 @@ use crate::{Error, Running};
 pub use commands::command;
 pub(crate) use kernel::{INTERVAL as KERNEL_ROUTES_INTERVAL, KernelRoutes, KernelRoutesConfig};
 pub(crate) use next_hops::{Format, NextHops, Record};
+pub use own::OwnAddresses;
 pub use prefix::{Family, Prefix};
 pub(crate) use resolve::{DynamicNextHop, INTERVAL as RESOLVE_INTERVAL, Resolver};
 pub(crate) use reverse_path::{ReversePath, ReversePathConfig, ReversePathHost, SourceLookup, SourceRoute, packet_of};

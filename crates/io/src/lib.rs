@@ -36,6 +36,7 @@ use std::sync::Arc;
 
 use godwit_abi::Descriptor;
 use godwit_packet::{Batch, Outgoing, Region, Stamp, Steering};
+use godwit_wire::MacAddress;
 
 pub use clock::Clock;
 pub use counters::{CounterKind, CounterSpec, PortCounters, RECEIVE_COUNTERS, TRANSMIT_COUNTERS};
@@ -96,6 +97,12 @@ pub trait Receive: Send {
     /// receives no more packets from queues of files and generators.
     fn is_live(&self) -> bool {
         false
+    }
+
+    /// Returns the MAC address of the port's interface. Returns `None` if other machines do not
+    /// address their frames to such an interface, as in a capture.
+    fn station(&self) -> Option<MacAddress> {
+        None
     }
 
     /// Returns a file descriptor that becomes readable when packets arrive, or `None` if the port

@@ -98,6 +98,13 @@ pub trait Live: Debug + Send + Sync {
         Ok(())
     }
 
+    /// Returns whether the port also accepts frames to other stations. Returns `None` if the
+    /// configuration leaves this to the function chain: a router then accepts only frames to
+    /// itself.
+    fn promiscuous(&self) -> Option<bool> {
+        Some(true)
+    }
+
     /// Opens the port. After this call, packets may arrive at any time.
     ///
     /// # Errors

@@ -54,6 +54,13 @@ pub fn frames(seed: u64, count: usize, address: Address<'_>, payload: Payload<'_
     frames
 }
 
+/// Addresses every sixteenth frame to a group of stations.
+pub fn address_to_groups(frames: &mut [Vec<u8>]) {
+    for first in frames.iter_mut().step_by(16).filter_map(|frame| frame.first_mut()) {
+        *first |= 1;
+    }
+}
+
 /// Number of kinds of [`frame`].
 const KINDS: u32 = 14;
 const UDP_PORTS: [u16; 2] = [4000, 53];

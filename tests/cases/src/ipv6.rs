@@ -84,6 +84,7 @@ fn frames() -> Vec<Vec<u8>> {
         }
         frames.push(frame);
     }
+    frames::address_to_groups(&mut frames);
     frames
 }
 

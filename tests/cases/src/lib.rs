@@ -95,7 +95,9 @@ fn ipv4(next_hops: u32) -> (Arc<dyn Function>, Vec<Vec<u8>>) {
     });
     let function = Ipv4::new(routes.collect(), hops.collect()).unwrap();
     let address = |random: &mut Random| clustered_address(random).to_be_bytes();
-    (Arc::new(function), frames::frames(2, 3000, &address, &frames::any_payload))
+    let mut frames = frames::frames(2, 3000, &address, &frames::any_payload);
+    frames::address_to_groups(&mut frames);
+    (Arc::new(function), frames)
 }
 
 fn clustered_address(random: &mut Random) -> u32 {

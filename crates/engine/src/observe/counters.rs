@@ -32,6 +32,8 @@ table! {
     DROPPED = "engine_dropped", Total, "packets", "Packets dropped. Each also counts under its reason.";
     DROPPED_CHAIN = "engine_dropped_chain", Total, "packets", "Packets that the chain sends to `drop`.";
     DROPPED_UNROUTED = "engine_dropped_unrouted", Total, "packets", "Packets dropped because the chain has no entry for them.";
+    DROPPED_STATION = "engine_dropped_station", Total, "packets", "Packets of frames to other stations, which a router does not forward.";
+    DROPPED_OWN_SOURCE = "engine_dropped_own_source", Total, "packets", "Packets from an IP address of the router itself.";
     DROPPED_PORT = "engine_dropped_port", Total, "packets", "Packets dropped because their egress port does not exist or does not transmit.";
     DROPPED_REFUSED = "engine_dropped_refused", Total, "packets", "Packets that a port refused to transmit.";
     DROPPED_FLOOD = "engine_dropped_flood", Total, "packets", "Copies of flooded packets for which no buffer was free, and flooded packets whose port set contains only their ingress port.";

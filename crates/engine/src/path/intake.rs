@@ -7,6 +7,7 @@ use nix::poll::{PollFd, PollFlags, poll};
 use crate::error::Error;
 use crate::observe::counters::RECEIVED;
 use crate::path::core::Core;
+use crate::path::guard::Guard;
 
 /// Maximum sleep of an idle worker, in milliseconds. Only arriving packets wake a sleeping worker,
 /// so the worker must poll for all other events at this interval.
@@ -18,6 +19,7 @@ pub(crate) type NamedReceive = (String, Box<dyn Receive>);
 /// Receive queues of a worker.
 pub(crate) struct Intake {
     receivers: Vec<Receiver>,
+    guard: Guard,
     batch: Batch,
     burst_packets: usize,
     /// Latest timestamp of all received packets, in nanoseconds. Functions use it as their clock in
@@ -42,8 +44,9 @@ impl Receiver {
 impl Intake {
     /// Creates the intake from one receive queue per source. If `has_packet_clock` is set,
     /// functions use the timestamps of packets as their clock.
-    pub(crate) fn new(queues: Vec<NamedReceive>, burst_packets: usize, has_packet_clock: bool) -> Self {
+    pub(crate) fn new(queues: Vec<NamedReceive>, guard: Guard, burst_packets: usize, has_packet_clock: bool) -> Self {
         Self {
+            guard,
             receivers: queues.into_iter().map(|(port, queue)| Receiver { port, queue, ended: false }).collect(),
             batch: Batch::with_capacity(burst_packets),
             burst_packets,
@@ -57,7 +60,7 @@ impl Intake {
     }
 
     /// Receives one burst of packets from a source, and assigns each packet a slot in the order
-    /// ring. The result is empty if the source has ended or the order ring is full.
+    /// ring. Packets that a router must not accept are dropped before ([`Guard`]). The result is empty if the source has ended or the order ring is full.
     ///
     /// # Errors
     /// If the port failed.
@@ -68,7 +71,7 @@ impl Intake {
         now_ns: u64,
         stopping: bool,
     ) -> Result<&Batch, Error> {
-        let Self { receivers, batch, burst_packets, packet_clock_ns } = self;
+        let Self { receivers, guard, batch, burst_packets, packet_clock_ns } = self;
         batch.clear();
         let room = core.order.room().min(*burst_packets);
         let receiver = &mut receivers[source];
@@ -82,6 +85,11 @@ impl Intake {
             *latest_ns = stamp.time_ns.max(*latest_ns);
         }
         core.counts.add(RECEIVED, batch.len() as u64);
+        if let (Some(interface), Some(first)) = (receiver.queue.station(), batch.descriptors.first())
+            && let Some(port) = &core.plan.stations[usize::from(first.port)]
+        {
+            guard.check(port, interface, &mut core.region, &mut core.counts, batch);
+        }
         core.order.arrive(&mut batch.descriptors, &batch.stamps, now_ns);
         Ok(batch)
     }

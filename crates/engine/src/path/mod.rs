@@ -26,6 +26,7 @@ pub(crate) mod egress;
 pub(crate) mod exit;
 pub(crate) mod feed;
 pub(crate) mod flood;
+pub(crate) mod guard;
 pub(crate) mod intake;
 pub(crate) mod order;
 pub(crate) mod partition;
@@ -55,6 +56,7 @@ use crate::path::device::WorkerDevice;
 use crate::path::egress::NamedTransmit;
 use crate::path::exit::Exit;
 use crate::path::feed::Feed;
+use crate::path::guard::Guard;
 use crate::path::intake::{Intake, NamedReceive};
 use crate::path::partition::Group;
 use crate::path::route::Route;
@@ -138,8 +140,9 @@ pub(crate) struct Finished {
 impl Worker {
     pub(crate) fn new(config: WorkerConfig) -> Self {
         let allowed = config.plan.stages.iter().map(|stage| stage.devices.clone()).collect();
+        let guard = Guard::new(config.plan.stages.iter().map(|stage| &stage.function));
         Self {
-            intake: Intake::new(config.receivers, config.burst_packets, config.packet_clock),
+            intake: Intake::new(config.receivers, guard, config.burst_packets, config.packet_clock),
             classify: Classify::default(),
             feed: Feed::new(config.host_halves),
             collect: Collect::new(config.devices, allowed),

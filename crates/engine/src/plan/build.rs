@@ -9,7 +9,8 @@ use godwit_function::Function;
 use crate::config::Config;
 use crate::place::device_chain::Streams;
 use crate::place::devices::Devices;
-use crate::plan::chain_plan::{ChainPlan, Placement};
+use crate::plan::chain_plan::{ChainPlan, Placement, PortPlans};
+use crate::plan::stations::port_stations;
 
 /// Creates the plan with this number, which describes the function chain to the workers. `config`
 /// provides everything except the chain.
@@ -37,5 +38,6 @@ pub(crate) fn plan(
     let streams = Streams::new(&kernels, chain.classes().len(), first_row, depends_on_class);
     let placement = Placement { functions: &devices.placement, devices: &devices.ids(), chains, streams: &streams };
     let ordered = config.ports.iter().map(|port| port.ordered).collect();
-    ChainPlan::new(classifier, chain.classes(), chain.decider().clone(), &functions, chain.ranks(), placement, ordered)
+    let ports = PortPlans { ordered, stations: port_stations(config, chain.decider()) };
+    ChainPlan::new(classifier, chain.classes(), chain.decider().clone(), &functions, chain.ranks(), placement, ports)
 }

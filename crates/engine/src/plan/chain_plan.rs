@@ -11,6 +11,7 @@ use godwit_sched::Stream;
 use crate::observe::counters::{CounterLayout, FunctionLayout};
 use crate::path::order::Order;
 use crate::place::device_chain::Streams;
+use crate::plan::stations::PortStations;
 
 /// The function chain in the form that workers use on the packet path. The plan is immutable.
 pub(crate) struct ChainPlan {
@@ -29,6 +30,8 @@ pub(crate) struct ChainPlan {
     pub(crate) gates: Vec<usize>,
     /// Whether packets leave in arrival order. One entry per port.
     pub(crate) ordered: Vec<bool>,
+    /// Frames that each port accepts. The entry is `None` if the port accepts all frames.
+    pub(crate) stations: Vec<Option<PortStations>>,
     pub(crate) layout: CounterLayout,
     /// Part of the function chain that each device executes on its own. If the entry is `None`, the
     /// device returns packets to the host after each function.
@@ -124,6 +127,14 @@ pub(crate) struct Placement<'a> {
     pub(crate) streams: &'a Streams,
 }
 
+/// What the plan says about each port.
+pub(crate) struct PortPlans {
+    /// Whether packets leave in arrival order.
+    pub(crate) ordered: Vec<bool>,
+    /// Frames that the port accepts.
+    pub(crate) stations: Vec<Option<PortStations>>,
+}
+
 impl ChainPlan {
     /// Creates a plan. `ranks` has one entry per function. The rank of a function is lower than the
     /// rank of every function that may follow it in the chain.
@@ -134,7 +145,7 @@ impl ChainPlan {
         functions: &[(String, Arc<dyn Function>)],
         ranks: &[u16],
         placement: Placement<'_>,
-        ordered: Vec<bool>,
+        ports: PortPlans,
     ) -> Self {
         let contracts = functions.iter().map(|(name, function)| (name.as_str(), function.contract()));
         let layout = CounterLayout::new(contracts, placement.devices.iter().copied());
@@ -182,12 +193,13 @@ impl ChainPlan {
         Self {
             classifier,
             classes: classes.to_vec(),
-            entries: Entries::new(&decider, ordered.len()),
+            entries: Entries::new(&decider, ports.ordered.len()),
             decider,
             stages,
             sequence,
             gates,
-            ordered,
+            ordered: ports.ordered,
+            stations: ports.stations,
             layout,
             chains: placement.chains,
             streams,

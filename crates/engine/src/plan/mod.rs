@@ -7,3 +7,4 @@ pub(crate) mod change;
 pub(crate) mod changer;
 pub(crate) mod epoch;
 pub(crate) mod grace;
+pub(crate) mod stations;

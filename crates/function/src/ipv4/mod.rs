@@ -7,6 +7,7 @@ mod routing;
 mod source;
 mod tables;
 
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, RwLock};
 
 use godwit_abi::{Descriptor, Outcome};
@@ -16,7 +17,8 @@ use toml::de::DeTable;
 
 use crate::routes::{Address, Resolved};
 use crate::routing::{
-    KERNEL_ROUTES_INTERVAL, KernelRoutes, NextHop, RESOLVE_INTERVAL, Resolver, ReversePath, ReversePathHost, Routing,
+    KERNEL_ROUTES_INTERVAL, KernelRoutes, NextHop, OwnAddresses, RESOLVE_INTERVAL, Resolver, ReversePath,
+    ReversePathHost, Routing,
 };
 use crate::tables::lpm4::Group;
 use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Running};
@@ -69,6 +71,8 @@ pub struct Ipv4 {
     /// `None` without such next hops.
     resolver: Option<Resolver>,
     reverse_path: Option<ReversePath>,
+    /// Addresses of the router itself.
+    own: Arc<OwnAddresses>,
 }
 
 /// Routes and next hops of the function, which are created when a command first reads or changes
@@ -117,6 +121,9 @@ impl Ipv4 {
             assert!((route.next_hop as usize) < next_hops.len(), "no such next hop: {route:?}");
             assert!(route.length <= 32 && route.prefix.masked(route.length) == route.prefix, "not a prefix: {route:?}");
         }
+        let host_routes = routes.iter().filter(|route| route.length == 32);
+        let addresses = host_routes.map(|route| (Ipv4Addr::from_bits(route.prefix).into(), route.next_hop));
+        let own = Arc::new(OwnAddresses::of_routes(&next_hops, addresses));
         let (memory, layout, groups) = tables::image(&routes, &next_hops, spare)?;
         let image = Arc::new(Image::without_secrets(memory));
         let table = Mutex::new(Table::Start { routes, next_hops, groups });
@@ -129,6 +136,7 @@ impl Ipv4 {
             kernel_routes: None,
             resolver: None,
             reverse_path: None,
+            own,
         })
     }
 
@@ -167,8 +175,13 @@ impl Function for Ipv4 {
         Some(self)
     }
 
+    fn own_addresses(&self) -> Option<&Arc<OwnAddresses>> {
+        Some(&self.own)
+    }
+
     fn command(&self, request: &serde_json::Value, running: &dyn Running) -> Result<serde_json::Value, Error> {
         let done = crate::routing::command(self, request, running)?;
+        self.own.changed_by_operator(request, self);
         if let Some(kernel_routes) = &self.kernel_routes {
             kernel_routes.changed_by_operator(request);
         }
@@ -192,7 +205,7 @@ impl Function for Ipv4 {
     }
 
     fn housekeeping(&self, running: &dyn Running) -> Result<(), Error> {
-        self.kernel_routes.as_ref().map_or(Ok(()), |kernel_routes| kernel_routes.update(self, running))?;
+        self.kernel_routes.as_ref().map_or(Ok(()), |kernel_routes| kernel_routes.update(self, &self.own, running))?;
         self.resolver.as_ref().map_or(Ok(()), |resolver| resolver.update(self, running))
     }
 

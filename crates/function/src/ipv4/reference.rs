@@ -9,8 +9,9 @@ use godwit_abi::{Descriptor, Outcome};
 use godwit_wire::{Error, Ethernet, Ipv4, Vlan, ethernet, ethertype, vlan};
 
 use super::{
-    DROP_BLACKHOLE, DROP_CHECKSUM, DROP_MALFORMED, DROP_MARTIAN, DROP_TRUNCATED, VERDICT_FORWARD, VERDICT_FRAGMENT,
-    VERDICT_LOCAL, VERDICT_NO_ROUTE, VERDICT_NOT_IPV4, VERDICT_TOO_BIG, VERDICT_TTL_EXCEEDED, VERDICT_UNRESOLVED,
+    DROP_BLACKHOLE, DROP_CHECKSUM, DROP_GROUP_FRAME, DROP_MALFORMED, DROP_MARTIAN, DROP_TRUNCATED, VERDICT_FORWARD,
+    VERDICT_FRAGMENT, VERDICT_LOCAL, VERDICT_NO_ROUTE, VERDICT_NOT_IPV4, VERDICT_TOO_BIG, VERDICT_TTL_EXCEEDED,
+    VERDICT_UNRESOLVED,
 };
 use crate::routes::Address;
 use crate::routing::NextHop;
@@ -48,6 +49,7 @@ pub(super) fn run_ref(
     next_hops: &[NextHop],
 ) -> Outcome {
     let frame = crate::frame_mut(buffer, descriptor);
+    let is_group_frame = Ethernet::new_checked(&*frame).is_ok_and(|frame| frame.destination().is_multicast());
     let header = match network_header(frame) {
         Ok(Some(header)) => header,
         Ok(None) => return Outcome::verdict(VERDICT_NOT_IPV4),
@@ -63,6 +65,10 @@ pub(super) fn run_ref(
     }
     if is_martian_source(packet.source()) || is_martian_destination(packet.destination()) {
         return Outcome::drop(DROP_MARTIAN);
+    }
+    // Only frames to the router itself are forwarded or delivered (RFC 1812, section 5.3.4).
+    if is_group_frame {
+        return Outcome::drop(DROP_GROUP_FRAME);
     }
     let Some(next_hop) = prefixes.lookup(u32::from_be_bytes(packet.destination())) else {
         return Outcome::verdict(VERDICT_NO_ROUTE);

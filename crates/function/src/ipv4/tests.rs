@@ -1,3 +1,5 @@
+mod own;
+
 use std::path::Path;
 
 use godwit_wire::Ipv4Header;
@@ -24,7 +26,7 @@ const NEXT_HOPS: &str = r#"
 
 /// Returns a frame with an IPv4 packet of 12 payload bytes.
 fn frame(source: [u8; 4], destination: [u8; 4], ttl: u8) -> Vec<u8> {
-    let mut frame = vec![0x11; 46];
+    let mut frame = vec![0x12; 46];
     frame[12..14].copy_from_slice(&[0x08, 0x00]);
     let header = Ipv4Header {
         traffic_class: 0,

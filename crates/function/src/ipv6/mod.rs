@@ -14,6 +14,7 @@ mod tables;
 mod trie;
 mod walk;
 
+use std::net::Ipv6Addr;
 use std::sync::{Arc, Mutex, RwLock};
 
 use godwit_abi::{Descriptor, Outcome};
@@ -23,8 +24,8 @@ use toml::de::DeTable;
 
 use crate::routes::{Address, Resolved};
 use crate::routing::{
-    KERNEL_ROUTES_INTERVAL, KernelRoutes, NextHop, NextHops, RESOLVE_INTERVAL, Resolver, ReversePath, ReversePathHost,
-    Routing,
+    KERNEL_ROUTES_INTERVAL, KernelRoutes, NextHop, NextHops, OwnAddresses, RESOLVE_INTERVAL, Resolver, ReversePath,
+    ReversePathHost, Routing,
 };
 use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Running};
 
@@ -82,6 +83,8 @@ pub struct Ipv6 {
     kernel_routes: Option<KernelRoutes>,
     resolver: Option<Resolver>,
     reverse_path: Option<ReversePath>,
+    /// Addresses of the router itself.
+    own: Arc<OwnAddresses>,
 }
 
 #[derive(Debug)]
@@ -127,6 +130,9 @@ impl Ipv6 {
                 "not a prefix: {route:?}"
             );
         }
+        let host_routes = routes.iter().filter(|route| route.length == 128);
+        let addresses = host_routes.map(|route| (Ipv6Addr::from_bits(route.prefix).into(), route.next_hop));
+        let own = Arc::new(OwnAddresses::of_routes(next_hops, addresses));
         let rib = rib::Rib::new(routes);
         let build = |form| {
             let message = || format!("there are {} routes, which is more than a table has room for", rib.len());
@@ -157,6 +163,7 @@ impl Ipv6 {
             kernel_routes: None,
             resolver: None,
             reverse_path: None,
+            own,
         })
     }
 
@@ -218,8 +225,13 @@ impl Function for Ipv6 {
         Some(self)
     }
 
+    fn own_addresses(&self) -> Option<&Arc<OwnAddresses>> {
+        Some(&self.own)
+    }
+
     fn command(&self, request: &serde_json::Value, running: &dyn Running) -> Result<serde_json::Value, Error> {
         let done = crate::routing::command(self, request, running)?;
+        self.own.changed_by_operator(request, self);
         if let Some(kernel_routes) = &self.kernel_routes {
             kernel_routes.changed_by_operator(request);
         }
@@ -243,7 +255,7 @@ impl Function for Ipv6 {
     }
 
     fn housekeeping(&self, running: &dyn Running) -> Result<(), Error> {
-        self.kernel_routes.as_ref().map_or(Ok(()), |kernel_routes| kernel_routes.update(self, running))?;
+        self.kernel_routes.as_ref().map_or(Ok(()), |kernel_routes| kernel_routes.update(self, &self.own, running))?;
         self.resolver.as_ref().map_or(Ok(()), |resolver| resolver.update(self, running))
     }
 

@@ -10,8 +10,8 @@ use godwit_abi::{Descriptor, Outcome};
 use godwit_wire::{Error, Ethernet, Ipv6, Vlan, ethernet, ethertype, protocol, vlan};
 
 use super::{
-    DROP_BLACKHOLE, DROP_MALFORMED, DROP_MARTIAN, DROP_OPTION, DROP_TRUNCATED, VERDICT_BEYOND_SCOPE, VERDICT_FORWARD,
-    VERDICT_HOP_LIMIT_EXCEEDED, VERDICT_LINK_LOCAL, VERDICT_LOCAL, VERDICT_NO_ROUTE, VERDICT_NOT_IPV6,
+    DROP_BLACKHOLE, DROP_GROUP_FRAME, DROP_MALFORMED, DROP_MARTIAN, DROP_OPTION, DROP_TRUNCATED, VERDICT_BEYOND_SCOPE,
+    VERDICT_FORWARD, VERDICT_HOP_LIMIT_EXCEEDED, VERDICT_LINK_LOCAL, VERDICT_LOCAL, VERDICT_NO_ROUTE, VERDICT_NOT_IPV6,
     VERDICT_PARAMETER_PROBLEM, VERDICT_TOO_BIG, VERDICT_UNRESOLVED,
 };
 use crate::routes::Address;
@@ -52,6 +52,7 @@ pub(super) fn run_ref(
     next_hops: &[NextHop],
 ) -> Outcome {
     let frame = crate::frame_mut(buffer, descriptor);
+    let is_group_frame = Ethernet::new_checked(&*frame).is_ok_and(|frame| frame.destination().is_multicast());
     let header = match network_header(frame) {
         Ok(Some(header)) => header,
         Ok(None) => return Outcome::verdict(VERDICT_NOT_IPV6),
@@ -70,6 +71,10 @@ pub(super) fn run_ref(
     // the link (RFC 4291, sections 2.5.6 and 2.7).
     if destination.is_unicast_link_local() || destination.is_multicast() {
         return Outcome::verdict(VERDICT_LINK_LOCAL);
+    }
+    // Packets to unicast addresses are forwarded or delivered only from frames to the router itself.
+    if is_group_frame {
+        return Outcome::drop(DROP_GROUP_FRAME);
     }
     if packet.next_header() == protocol::HOP_BY_HOP
         && let Some(outcome) = hop_by_hop(packet.payload())

@@ -42,7 +42,7 @@ fn address(text: &str) -> [u8; 16] {
 
 /// Returns a frame with an IPv6 packet. `next_header` is the type of the first header in `payload`.
 fn frame_of(source: &str, destination: &str, hop_limit: u8, next_header: u8, payload: &[u8]) -> Vec<u8> {
-    let mut frame = vec![0x11; 54];
+    let mut frame = vec![0x12; 54];
     frame[12..14].copy_from_slice(&[0x86, 0xdd]);
     let header = Ipv6Header {
         traffic_class: 0,
@@ -138,6 +138,22 @@ fn delivers_but_does_not_forward_packets_with_hop_limit_1() {
     ] {
         let mut frame = frame("2001:db8:f::1", destination, hop_limit);
         assert_eq!(run(&*function, &mut frame).verdict, verdict, "hop limit {hop_limit} to {destination}");
+    }
+}
+
+#[test]
+fn frames_to_a_group_of_stations_are_dropped() {
+    for function in functions(ROUTES) {
+        let outcome = |source: &str, destination: &str| {
+            let mut packet = frame(source, destination, 9);
+            packet[..6].copy_from_slice(&[0x33, 0x33, 0, 0, 0, 1]);
+            run(&*function, &mut packet)
+        };
+        for destination in ["2001:db8::1", "2001:db8:1::1", "fd00::1"] {
+            assert_eq!(outcome("2001:db8:f::1", destination), Outcome::drop(DROP_GROUP_FRAME), "{destination}");
+            assert_eq!(outcome("fd00::2", destination), Outcome::drop(DROP_GROUP_FRAME), "{destination}");
+        }
+        assert_eq!(outcome("fe80::1", "ff02::1"), Outcome::verdict(VERDICT_LINK_LOCAL));
     }
 }
 

@@ -9,7 +9,7 @@ use toml::Spanned;
 
 use crate::config::value;
 use crate::neighbours::Neighbours;
-use crate::routing::Prefix;
+use crate::routing::{OwnAddresses, Prefix};
 use crate::{BuildContext, Error};
 
 /// Default maximum number of ICMP errors per second and worker (RFC 1812, section 4.3.2.8; RFC
@@ -47,6 +47,8 @@ pub(super) struct Settings {
     /// Maximum number of packets that a worker holds for one station until the station's address is
     /// resolved.
     pub(super) held_packets: usize,
+    /// Addresses of all interfaces.
+    pub(super) own: Arc<OwnAddresses>,
     /// Stations that the responder resolves.
     pub(super) neighbours: Arc<Neighbours>,
 }
@@ -125,8 +127,14 @@ impl Config {
             }
             interfaces[port] = Some(Interface { mac, addresses });
         }
+        let known = || (0..).zip(&interfaces).filter_map(|(port, interface)| Some((port, interface.as_ref()?)));
+        let own = OwnAddresses::new(
+            known().map(|(port, interface)| (port, interface.mac)),
+            known().flat_map(|(_, interface)| interface.addresses.iter().copied()),
+        );
         let sources = interfaces.iter().map(|interface| Some(interface.as_ref()?.mac)).collect();
         Ok(Settings {
+            own: Arc::new(own),
             interfaces,
             messages_a_second: self.messages_a_second.unwrap_or(MESSAGES_A_SECOND),
             held_packets: self.held_packets.unwrap_or(HELD_PACKETS).into(),

@@ -31,6 +31,7 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use crate::neighbours::Neighbours;
+use crate::routing::OwnAddresses;
 use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind};
 
 pub use config::Config;
@@ -69,6 +70,10 @@ impl Function for Responder {
 
     fn neighbours(&self) -> Option<&Arc<Neighbours>> {
         Some(&self.settings.neighbours)
+    }
+
+    fn own_addresses(&self) -> Option<&Arc<OwnAddresses>> {
+        Some(&self.settings.own)
     }
 
     fn counts(&self) -> Vec<u64> {

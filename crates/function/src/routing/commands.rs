@@ -41,6 +41,13 @@ fn change(routing: &dyn Routing, changes: &[RouteChange], running: &dyn Running)
     })
 }
 
+/// Returns the prefixes of the routes in a request, without those that are not valid.
+pub(super) fn prefixes(request: &Value) -> impl Iterator<Item = Prefix> {
+    let routes = request.get("route").and_then(Value::as_array).into_iter().flatten();
+    let text = |route: &Value| Some(route.as_str().or_else(|| route.get("prefix")?.as_str())?.to_owned());
+    routes.filter_map(move |route| Prefix::parse(&text(route)?).ok())
+}
+
 fn routes(request: &Value) -> Result<&[Value], Error> {
     match request.get("route") {
         Some(Value::Array(routes)) if !routes.is_empty() => Ok(routes),

@@ -28,7 +28,7 @@ pub(crate) use config::KernelRoutesConfig;
 use resolve_queue::{ResolveQueue, ResolveQueueHost};
 use state::State;
 
-use super::Routing;
+use super::{OwnAddresses, Routing};
 use crate::{Error, HostHalf, Running};
 
 /// Interval between two checks for new messages about routes and neighbours.
@@ -73,11 +73,11 @@ impl KernelRoutes {
         Box::new(ResolveQueueHost { queue: Arc::clone(&self.queue), unresolved })
     }
 
-    /// Reads new messages about routes and neighbours, and updates the table. Functions call this
-    /// method in [`crate::Function::housekeeping`].
-    pub(crate) fn update(&self, routing: &dyn Routing, running: &dyn Running) -> Result<(), Error> {
+    /// Reads new messages about routes and neighbours, and updates the table and the addresses of
+    /// the router. Functions call this method in [`crate::Function::housekeeping`].
+    pub(crate) fn update(&self, routing: &dyn Routing, own: &OwnAddresses, running: &dyn Running) -> Result<(), Error> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.update(self.queue.take(), routing, running)
+        state.update(self.queue.take(), routing, own, running)
     }
 
     /// Records routes that an operator added or deleted. Routes from the kernel never replace
@@ -85,12 +85,7 @@ impl KernelRoutes {
     pub(crate) fn changed_by_operator(&self, request: &serde_json::Value) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let added = request.get("command").and_then(serde_json::Value::as_str) == Some("add");
-        for route in request.get("route").and_then(serde_json::Value::as_array).into_iter().flatten() {
-            let text = route.as_str().or_else(|| route.get("prefix").and_then(serde_json::Value::as_str));
-            if let Some(prefix) = text.and_then(|text| super::Prefix::parse(text).ok()) {
-                state.changed_by_operator(prefix, added);
-            }
-        }
+        super::commands::prefixes(request).for_each(|prefix| state.changed_by_operator(prefix, added));
     }
 }
 

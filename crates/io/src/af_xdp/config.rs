@@ -43,8 +43,12 @@ pub struct Config {
     /// Selects the frames that the workers receive if no filter rule matches.
     #[serde(default)]
     pub take: Take,
-    /// Filter rules that take precedence over the setting `take`. The first rule that matches a
-    /// frame determines whether a worker or the kernel processes the frame.
+    /// Whether workers process frames to other MAC addresses. If this key is absent, a router drops
+    /// them, and all other chains process them.
+    #[serde(default)]
+    pub promiscuous: Option<bool>,
+    /// Rules that take precedence over `take`. The first rule that matches a frame decides about
+    /// the frame.
     #[serde(default)]
     pub rules: Vec<Rule>,
 }
@@ -260,6 +264,10 @@ impl Live for Config {
 
     fn check(&self) -> Result<(), Error> {
         Interface::find(&self.interface).map(drop)
+    }
+
+    fn promiscuous(&self) -> Option<bool> {
+        self.promiscuous
     }
 
     fn open(&self, context: &LiveContext<'_>) -> Result<Arc<dyn LivePort>, Error> {

@@ -39,6 +39,8 @@ pub(super) struct Shared {
     /// Whether the interface is up and has a carrier. Otherwise, the port refuses packets, because
     /// the driver would drop them but report them as sent.
     pub(super) is_up: AtomicBool,
+    /// MAC address of the interface, in the lower 48 bits.
+    pub(super) mac: AtomicU64,
     /// Number of frames that the XDP program left to the kernel.
     pub(super) left_to_kernel: AtomicU64,
 }
@@ -155,6 +157,7 @@ impl Port {
             stopped: AtomicBool::new(false),
             mtu: AtomicUsize::new(state.mtu),
             is_up: AtomicBool::new(state.is_running),
+            mac: AtomicU64::new(bits(state.mac)),
             left_to_kernel: AtomicU64::new(0),
         });
         let pair = |region: &Range<usize>| {
@@ -318,6 +321,7 @@ impl Monitor {
             self.notices.push(format!("the MTU of {name} is {}", state.mtu));
         }
         shared.mtu.store(state.mtu, Ordering::Relaxed);
+        shared.mac.store(bits(state.mac), Ordering::Relaxed);
         shared.is_up.store(state.is_running, Ordering::Relaxed);
         self.state = Some(state);
     }
@@ -390,6 +394,11 @@ impl LivePort for Port {
         sum.unsent += lock(&self.monitor).count_drops();
         sum
     }
+}
+
+/// Returns a MAC address as a number of 48 bits.
+fn bits([a, b, c, d, e, f]: [u8; 6]) -> u64 {
+    u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

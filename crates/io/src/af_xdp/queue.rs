@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use godwit_packet::{Batch, Outgoing, Region};
+use godwit_wire::MacAddress;
 
 use super::port::{Pair, Shared};
 use super::socket::{ReceiveRings, Socket, TransmitRings};
@@ -219,6 +220,11 @@ impl Receive for ReceiveQueue {
 
     fn is_live(&self) -> bool {
         true
+    }
+
+    fn station(&self) -> Option<MacAddress> {
+        let [_, _, mac @ ..] = self.shared.mac.load(Ordering::Relaxed).to_be_bytes();
+        Some(MacAddress(mac))
     }
 
     fn wakes(&self) -> Option<BorrowedFd<'_>> {

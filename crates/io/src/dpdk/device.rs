@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use godwit_packet::{Region, SYMMETRIC_KEY};
+use godwit_wire::MacAddress;
 
 use super::ffi::{self, PortConfig, PortState, RawPool, Stats};
 use super::interface::{self, KernelInterface, PacketSockets};
@@ -52,6 +53,8 @@ pub(super) struct Port {
     pub(super) pools: Vec<Arc<Pool>>,
     state: Mutex<State>,
     pub(super) stopped: AtomicBool,
+    /// MAC address of the device.
+    pub(super) mac: MacAddress,
     pub(super) counters: Vec<[SharedCounters; 2]>,
     /// The kernel interface, with its XDP program. This field is dropped after the device, because
     /// the driver uses the program until the device is closed.
@@ -104,8 +107,8 @@ impl Port {
             kernel_interface.as_mut().and_then(|kernel_interface| kernel_interface.attach_program(config).err());
         // Set the interface to promiscuous mode here if possible. Otherwise, the driver sets the
         // mode.
-        let promiscuous =
-            config.promiscuous && !kernel_interface.as_mut().is_some_and(KernelInterface::make_promiscuous);
+        let promiscuous = config.promiscuous.unwrap_or(true)
+            && !kernel_interface.as_mut().is_some_and(KernelInterface::make_promiscuous);
         // From here on, a return with an error closes the device.
         let mut attached = Attached { number, mapped: Vec::new() };
         let found = state(&device, number)?;
@@ -136,12 +139,13 @@ impl Port {
         let mtu = kernel_interface
             .as_ref()
             .and_then(|kernel_interface| config.mtu.map(usize::from).or(Some(kernel_interface.state()?.mtu)));
+        let mac = MacAddress(found.mac);
         let state =
             State { found, ready: 0, started: false, link: None, mtu, notices, sockets, last: Stats::default() };
         let port = Self {
             device,
             number,
-            settings: Settings { queues, config: Config { promiscuous, ..config.clone() } },
+            settings: Settings { queues, config: Config { promiscuous: Some(promiscuous), ..config.clone() } },
             buffers: buffers(config) as u32,
             frame_bytes_max: context.frame_bytes_max,
             drop_bad_checksums: config.checksum == Checksum::Drop,
@@ -149,6 +153,7 @@ impl Port {
             pools,
             state: Mutex::new(state),
             stopped: AtomicBool::new(false),
+            mac,
             counters: (0..context.workers).map(|_| Default::default()).collect(),
             kernel_interface,
         };
@@ -194,7 +199,7 @@ impl Port {
             receive_ring: interface::receive_entries(config),
             transmit_ring: config.transmit_ring,
             mtu: config.mtu.unwrap_or(0),
-            promiscuous: config.promiscuous,
+            promiscuous: config.promiscuous.unwrap_or(true),
             checksum: config.checksum != Checksum::None,
             key: SYMMETRIC_KEY.as_ptr(),
             key_bytes: SYMMETRIC_KEY.len() as u32,

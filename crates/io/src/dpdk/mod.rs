@@ -45,9 +45,10 @@ pub struct Config {
     /// MTU of the device in bytes, which is the maximum length of a packet without the Ethernet
     /// header. If this key is absent, the MTU is not changed.
     pub mtu: Option<u16>,
-    /// Whether the device also receives packets for other MAC addresses (promiscuous mode).
-    #[serde(default = "yes")]
-    pub promiscuous: bool,
+    /// Whether the port also receives frames to other MAC addresses. If this key is absent, the
+    /// device receives them (promiscuous mode), and a router drops them.
+    #[serde(default)]
+    pub promiscuous: Option<bool>,
     /// Selects what happens to packets with a wrong checksum.
     #[serde(default)]
     pub checksum: Checksum,
@@ -70,10 +71,6 @@ pub enum Checksum {
 
 fn ring() -> u16 {
     1024
-}
-
-fn yes() -> bool {
-    true
 }
 
 impl Config {
@@ -157,6 +154,10 @@ impl Live for Config {
             Some(mtu) if !(68..=16110).contains(&mtu) => Err(Error::config("mtu", mtu, "must be 68 to 16110")),
             _ => Ok(()),
         }
+    }
+
+    fn promiscuous(&self) -> Option<bool> {
+        self.promiscuous
     }
 
     fn open(&self, context: &LiveContext<'_>) -> Result<Arc<dyn LivePort>, Error> {

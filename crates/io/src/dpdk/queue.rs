@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use godwit_packet::{Batch, Descriptor, Outgoing, Region};
+use godwit_wire::MacAddress;
 
 use super::device::Port;
 use super::ffi::{self, BAD_CHECKSUM, BURST_MAX, HASHED, Packet, TOO_LONG};
@@ -158,6 +159,10 @@ impl Receive for ReceiveQueue {
 
     fn is_live(&self) -> bool {
         true
+    }
+
+    fn station(&self) -> Option<MacAddress> {
+        Some(self.port.mac)
     }
 }
 

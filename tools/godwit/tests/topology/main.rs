@@ -23,6 +23,7 @@ mod neighbours;
 mod net;
 mod restart;
 mod router;
+mod stations;
 mod strongswan;
 mod switch;
 mod trouble;

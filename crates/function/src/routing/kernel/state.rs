@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use godwit_wire::MacAddress;
 use hashbrown::{HashMap, HashSet};
 
-use super::super::{Adjacency, Family, NextHop, Prefix, RouteChange, Routing};
+use super::super::{Adjacency, Family, NextHop, OwnAddresses, Prefix, RouteChange, Routing};
 use super::fpm::{Fpm, Notice};
 use super::netlink::{Event, Link, Monitor, Requester, Route, Target};
 use super::{RouteSource, Settings};
@@ -145,11 +145,13 @@ impl State {
     }
 
     /// Reads new messages about routes and neighbours, and updates the table. `queue` holds the
-    /// addresses that the kernel must resolve, each with its port.
+    /// addresses that the kernel must resolve, each with its port. `own` receives the addresses of
+    /// this machine.
     pub(super) fn update(
         &mut self,
         queue: Vec<(u16, IpAddr)>,
         routing: &dyn Routing,
+        own: &OwnAddresses,
         running: &dyn Running,
     ) -> Result<(), Error> {
         if Instant::now() < self.retry_at {
@@ -157,7 +159,7 @@ impl State {
         }
         let done = self.read_messages(routing).and_then(|()| {
             self.request_stations(queue);
-            self.install(routing, running)
+            self.install(routing, own, running)
         });
         if done.is_err() {
             self.retry_at = Instant::now() + RETRY_INTERVAL;
@@ -499,7 +501,7 @@ impl State {
     }
 
     /// Updates the table of the function. Next hops are updated first, and then routes.
-    fn install(&mut self, routing: &dyn Routing, running: &dyn Running) -> Result<(), Error> {
+    fn install(&mut self, routing: &dyn Routing, own: &OwnAddresses, running: &dyn Running) -> Result<(), Error> {
         let changed: Vec<HopKey> = self.changed.iter().copied().collect();
         let mut updates = Vec::new();
         for key in changed {
@@ -538,6 +540,10 @@ impl State {
         let made = done.as_ref().map_or_else(|unchanged| unchanged.made, |()| changes.len());
         for &(prefix, key) in &moves[..made] {
             self.dirty.remove(&prefix);
+            if prefix.is_host() {
+                // The key `Local` also stands for stations behind interfaces without a port.
+                own.set(prefix.address(), self.target(prefix) == Some(Target::Local));
+            }
             let before = match key {
                 Some(key) => {
                     if let Some(hop) = self.hops.get_mut(&key) {
