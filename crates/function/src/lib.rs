@@ -228,6 +228,11 @@ pub trait Function: Send + Sync {
         Vec::new()
     }
 
+    /// Returns whether packets may leave by several ports, as [`Function::flood_ports`] describes.
+    fn floods(&self) -> bool {
+        false
+    }
+
     /// Returns the ports in the port set with number `set`. A flooded packet leaves by all ports of
     /// such a set (see [`PORT_FLOOD`](godwit_abi::PORT_FLOOD)).
     fn flood_ports(&self, set: u32) -> &[u8] {

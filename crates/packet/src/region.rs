@@ -48,6 +48,8 @@ pub struct Region {
     buffers: Buffers,
     allocated: usize,
     quarantined: usize,
+    /// Number of buffers that ports do not get for received frames.
+    reserve: usize,
     /// Identifier of the region, which is unique in the process.
     id: u64,
     /// Set of the 64-byte units that belong to buffers that other threads or ports hold.
@@ -132,6 +134,7 @@ impl Region {
             buffers,
             allocated: 0,
             quarantined: 0,
+            reserve: 0,
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             lent: Units::default(),
             in_ports: 0,
@@ -278,6 +281,34 @@ impl Region {
                 dense.longest_run() >= units
             }
         }
+    }
+
+    /// Keeps `packets` buffers free for copies and fragments. Ports do not get them by
+    /// [`Region::post`]. A worker also receives no packets that would need them
+    /// ([`Region::free_for_arrivals`]).
+    pub fn set_reserve(&mut self, packets: usize) {
+        self.reserve = packets;
+    }
+
+    /// Returns the number of frames of maximum length for which buffers are free. In layout
+    /// [`Layout::Dense`], free memory may be split, so that fewer buffers are available.
+    pub fn free_packets(&self) -> usize {
+        match &self.buffers {
+            Buffers::Slots(slots) => slots.free.len(),
+            Buffers::SlotQueue(slots) => slots.free.len(),
+            Buffers::Dense(dense) => {
+                let tailroom_bytes = self.tailroom_bytes.iter().max().copied().unwrap_or(0);
+                let bytes = self.headroom_bytes + self.frame_bytes_max + tailroom_bytes;
+                let units = bytes.div_ceil(BUFFER_UNIT_BYTES).next_multiple_of(dense.align_units);
+                (dense.returned.len() - dense.used) / units
+            }
+        }
+    }
+
+    /// Returns the number of packets that a worker may receive without use of the reserve.
+    #[inline]
+    pub fn free_for_arrivals(&self) -> usize {
+        if self.reserve == 0 { usize::MAX } else { self.free_packets().saturating_sub(self.reserve) }
     }
 
     /// Returns the number of buffers that were allocated and have not been freed yet.

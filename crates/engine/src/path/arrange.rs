@@ -23,22 +23,35 @@ use crate::path::classify::classify_packet;
 use crate::path::core::{Core, Iteration};
 use crate::path::feed::{Feed, Input};
 
+/// Number of buffers that must be free for each packet that a function arranges, if no port is
+/// live. A frame of 1518 bytes has at most this number of fragments, with the smallest MTU of IPv4.
+pub(crate) const FRAGMENTS_MAX: usize = 32;
+
 impl Feed {
     /// Calls [`HostHalf::arrange`](godwit_function::HostHalf::arrange) of a function if packets are
     /// pending, or if the time has come at which the function asked to be called. Then executes the
     /// steps that the function returned.
     #[cold]
     pub(super) fn arrange(&mut self, core: &mut Core, function: usize, iteration: &Iteration) {
-        let Self { inputs, created, .. } = self;
+        let Self { inputs, created, waits, .. } = self;
         let input = &mut inputs[function];
         let (now_ns, live) = (iteration.packets_ns, !iteration.is_replay);
         let ending = iteration.is_last && core.order.in_flight() == 0;
         if input.pending.is_empty() && now_ns < input.wake_ns && !ending {
             return;
         }
+        // Packets wait for the buffers of their fragments.
+        let count = match core.region.free_packets() / FRAGMENTS_MAX {
+            room if *waits => input.pending.len().min(room),
+            _ => input.pending.len(),
+        };
+        if count == 0 && !input.pending.is_empty() {
+            return;
+        }
         let Some(host_half) = &mut input.host_half else { return };
         let mut steps = std::mem::take(&mut input.steps);
-        let (arrived, previous) = (&input.pending, &input.previous_outcomes);
+        let arrived = &input.pending[..count];
+        let previous = input.previous_outcomes.get(..count).unwrap_or_default();
         input.stamps.clear();
         if input.reads_stamps {
             let stamp = |packet| core.order.stamp_and_arrival(packet).0;
@@ -51,9 +64,9 @@ impl Feed {
         let settled = |step: &&Step| {
             matches!(step, Step::Keep { .. } | Step::Hold { .. } | Step::Join { .. } | Step::Drop { .. })
         };
-        debug_assert_eq!(steps.iter().filter(settled).count(), input.pending.len(), "one step per packet");
-        input.pending.clear();
-        input.previous_outcomes.clear();
+        debug_assert_eq!(steps.iter().filter(settled).count(), count, "one step per packet");
+        input.pending.drain(..count);
+        input.previous_outcomes.drain(..count.min(input.previous_outcomes.len()));
         for step in steps.drain(..) {
             input.execute(core, function, iteration, created, step);
         }

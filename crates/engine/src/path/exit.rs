@@ -26,17 +26,22 @@ pub(crate) struct Exit {
     settled: u64,
     /// Number of packets that had left the order ring when `settled` was computed.
     settled_at: usize,
+    /// Whether flooded packets wait until there are buffers for their copies. They do if no port is
+    /// live, because files and generators can wait too.
+    waits: bool,
 }
 
 impl Exit {
-    /// Creates the exit from the transmit queues, one per port.
-    pub(crate) fn new(queues: Vec<NamedTransmit>, clock: Instant) -> Self {
+    /// Creates the exit from the transmit queues, one per port. `waits` states whether flooded
+    /// packets wait for buffers.
+    pub(crate) fn new(queues: Vec<NamedTransmit>, waits: bool, clock: Instant) -> Self {
         Self {
             exits: queues.iter().map(|(_, queue)| queue.is_some()).collect(),
             departing: Departing::new(queues.len()),
             egress: Egress::Own(Queues::new(queues, clock)),
             settled: 0,
             settled_at: 0,
+            waits,
         }
     }
 
@@ -101,6 +106,11 @@ impl Exit {
         self.departing.arrived(arrival_ns, 1);
     }
 
+    /// Lets packets no longer wait for buffers.
+    pub(crate) fn stop_waiting(&mut self) {
+        self.waits = false;
+    }
+
     /// Transmits the packets that are next in arrival order. Returns the number of packets that
     /// were sent or refused.
     ///
@@ -109,20 +119,36 @@ impl Exit {
     pub(crate) fn depart(
         &mut self,
         core: &mut Core,
-        sequence_next: impl FnOnce() -> u64,
+        sequence_next: impl Fn() -> u64,
         has_one_source: bool,
     ) -> Result<usize, Error> {
+        let mut total = 0;
+        loop {
+            let (moved, waits) = self.depart_once(core, &sequence_next, has_one_source)?;
+            total += moved;
+            // The buffers of sent packets are free now, so that a packet that waits may continue.
+            if !waits || moved == 0 {
+                return Ok(total);
+            }
+        }
+    }
+
+    /// Transmits the packets that are next in arrival order. Returns the number of packets that
+    /// were sent or refused, and whether the next packet waits for buffers.
+    fn depart_once(
+        &mut self,
+        core: &mut Core,
+        sequence_next: &impl Fn() -> u64,
+        has_one_source: bool,
+    ) -> Result<(usize, bool), Error> {
+        let waits = self.waits;
         let Departing { outs, arrivals } = &mut self.departing;
         let Core { plan, region, order, counts, observer, .. } = core;
-        let mut flooder = Flooder { plan, region, exits: &self.exits, counts, observer };
-        order.open_exit(
-            outs,
-            |arrival_ns, packets| arrivals.push((arrival_ns, packets)),
-            |flood, departure, outs| flooder.flood(flood, departure, outs),
-        );
-        // Below the sequence number `settled`, all packets have left or are dropped. Dropped
-        // packets also advance this number. Otherwise, a capture file, which merges the packets of
-        // all workers, would wait for a worker that drops all its packets.
+        let mut flooder = Flooder { plan, region, exits: &self.exits, counts, observer, waits };
+        let waits = order.open_exit(outs, |arrival_ns, packets| arrivals.push((arrival_ns, packets)), &mut flooder);
+        // Dropped packets also advance the settled sequence number. A capture file merges the
+        // packets of all workers by this number, and would otherwise wait for a worker that drops
+        // all packets.
         let passed = core.order.passed();
         if passed != self.settled_at || core.order.in_flight() == 0 {
             self.settled_at = passed;
@@ -137,7 +163,7 @@ impl Exit {
         core.counts.add(SENT, sent.accepted as u64);
         core.counts.add(DROPPED, sent.refused as u64);
         core.counts.add(DROPPED_REFUSED, sent.refused as u64);
-        Ok(sent.accepted + sent.refused)
+        Ok((sent.accepted + sent.refused, waits))
     }
 
     /// Returns whether all packets that were ready to leave were given to the ports.
@@ -171,7 +197,7 @@ mod tests {
         let outcomes: Vec<Outcome> = (0..32).map(|packet| Outcome { port: packet % 2, ..Outcome::default() }).collect();
         exit.send_chosen(core, FIRST, &packets[..32], &outcomes);
         let Core { order, .. } = core;
-        order.open_exit(&mut exit.departing.outs, |_, _| {}, |_, _, _| 0);
+        order.open_exit(&mut exit.departing.outs, |_, _| {}, &mut ());
         let sequences = |port: u16| {
             exit.departing.outs[usize::from(port)].iter().map(|departure| departure.stamp.sequence).collect::<Vec<_>>()
         };

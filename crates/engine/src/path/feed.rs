@@ -18,8 +18,11 @@ const RUN_PACKETS_MIN: usize = 4;
 /// Inputs of all functions of a worker.
 pub(crate) struct Feed {
     pub(super) inputs: Vec<Input>,
-    /// Packets that a function finished on the CPU before its kernel. They go directly to their
-    /// next function or port.
+    /// Whether packets wait until there are buffers for their fragments. They do if no port is
+    /// live.
+    pub(crate) waits: bool,
+    /// Packets that a function finished on the CPU before its kernel. They go to their next stage
+    /// without a bin.
     pub(crate) done: Done,
     /// Packets that functions created during a change of the function chain. Each packet has the
     /// number of its function and its work for the kernel.
@@ -83,10 +86,11 @@ impl Input {
 
 impl Feed {
     /// Creates the inputs of all functions. `host_halves` contains the part of each function that
-    /// runs on the CPU.
-    pub(crate) fn new(host_halves: Vec<Option<Box<dyn HostHalf>>>) -> Self {
+    /// runs on the CPU. `waits` states whether packets wait until there are buffers for their
+    /// fragments.
+    pub(crate) fn new(host_halves: Vec<Option<Box<dyn HostHalf>>>, waits: bool) -> Self {
         let inputs = host_halves.into_iter().map(Input::new).collect();
-        Self { inputs, done: Done::default(), created: Vec::new() }
+        Self { inputs, waits, done: Done::default(), created: Vec::new() }
     }
 
     /// Returns the part of `function` that runs on the CPU, if it has one.

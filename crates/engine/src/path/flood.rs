@@ -3,15 +3,16 @@
 //!
 //! Until then, a flooded packet is one packet with one slot of the order ring and one buffer. The
 //! copies take the original's position in the order of each port. A copy counts as created when it
-//! is made. Later it counts as sent or dropped by its port. The equation received + created = sent
-//! + dropped + merged + in flight therefore holds.
+//! is made. If no port is live, a packet waits until there are buffers for its copies, so that a
+//! replay loses none. Later a copy counts as sent or dropped by its port. The equation received +
+//! created = sent + dropped + merged + in flight therefore holds.
 
 use godwit_io::Departure;
 use godwit_packet::{Descriptor, Region};
 
 use crate::observe::counters::{CREATED, Counts, DROPPED, DROPPED_FLOOD, DROPPED_PORT};
 use crate::observe::observer::Observer;
-use crate::path::order::Flood;
+use crate::path::order::{Copies, Flood};
 use crate::plan::chain_plan::ChainPlan;
 
 /// Parts of a worker that are needed to copy flooded packets.
@@ -22,13 +23,20 @@ pub(crate) struct Flooder<'a> {
     pub(crate) exits: &'a [bool],
     pub(crate) counts: &'a mut Counts,
     pub(crate) observer: &'a mut Observer,
+    /// Whether packets wait until there are buffers for their copies.
+    pub(crate) waits: bool,
 }
 
-impl Flooder<'_> {
-    /// Appends a copy of the packet to the departing packets of every port in the packet's port
-    /// set, except the ingress port. Returns the number of packets that were appended.
+impl Copies for Flooder<'_> {
+    fn has_room(&mut self, packets: usize) -> bool {
+        // Each packet needs at most one copy per port.
+        !self.waits || packets == 0 || self.region.free_packets() >= packets * self.exits.len()
+    }
+
+    /// Appends a copy of the packet to the departing packets of every port in its port set, except
+    /// the ingress port. Returns the number of packets that were appended.
     #[cold]
-    pub(crate) fn flood(&mut self, flood: Flood, departure: Departure, outs: &mut [Vec<Departure>]) -> u64 {
+    fn flood(&mut self, flood: Flood, departure: Departure, outs: &mut [Vec<Departure>]) -> u64 {
         let Departure { descriptor: packet, stamp } = departure;
         let function = &*self.plan.stages[flood.function].function;
         let mut append = |region: &mut Region, mut packet, port: u8| {
@@ -68,7 +76,9 @@ impl Flooder<'_> {
             }
         }
     }
+}
 
+impl Flooder<'_> {
     /// Counts a copy that cannot be made. The copy counts as created and as dropped.
     fn drop_copy(&mut self, packet: &Descriptor, port: u8, reason: usize) {
         self.observer.copy_dropped(self.plan, packet, port, reason);

@@ -60,7 +60,8 @@ impl Intake {
     }
 
     /// Receives one burst of packets from a source, and assigns each packet a slot in the order
-    /// ring. Packets that a router must not accept are dropped before ([`Guard`]). The result is empty if the source has ended or the order ring is full.
+    /// ring. Packets that a router must not accept are dropped before ([`Guard`]). The result is
+    /// empty if the source has ended or the order ring is full.
     ///
     /// # Errors
     /// If the port failed.
@@ -73,7 +74,7 @@ impl Intake {
     ) -> Result<&Batch, Error> {
         let Self { receivers, guard, batch, burst_packets, packet_clock_ns } = self;
         batch.clear();
-        let room = core.order.room().min(*burst_packets);
+        let room = core.order.room().min(*burst_packets).min(core.region.free_for_arrivals());
         let receiver = &mut receivers[source];
         if receiver.has_no_more(stopping) || room == 0 {
             return Ok(batch);

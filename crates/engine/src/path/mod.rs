@@ -49,6 +49,7 @@ use crate::error::Error;
 use crate::observe::counters::{DROPPED_CHAIN, DROPPED_UNROUTED, IDLE_LOOPS, LOOPS, WORKED_NS};
 use crate::observe::histogram::Histogram;
 use crate::observe::observer::Observer;
+use crate::path::arrange::FRAGMENTS_MAX;
 use crate::path::classify::Classify;
 use crate::path::collect::{Collect, Polled};
 use crate::path::core::{Core, Iteration};
@@ -72,9 +73,15 @@ const IDLE_LOOPS_BEFORE_YIELD: u32 = 64;
 /// Number of idle loop iterations before the worker sleeps, if the configuration allows it. 256
 /// iterations take about as long as the operating system needs to wake a thread.
 const IDLE_LOOPS_BEFORE_SLEEP: u32 = 256;
-/// Number of completed packets after which the worker transmits, even if its submission contains
-/// more. The packets of a large submission would otherwise leave the CPU cache before they are
-/// transmitted.
+/// Number of idle loop iterations after which packets that wait for buffers give up. They wait for
+/// packets that leave, and such packets no longer move.
+const IDLE_LOOPS_BEFORE_STALL: u32 = 20_000;
+/// Share of the free buffers that is kept for copies and fragments, if a function makes them.
+const RESERVE_SHARE: usize = 8;
+/// Maximum number of buffers that are kept for copies and fragments.
+const RESERVE_PACKETS_MAX: usize = 1024;
+/// Number of completed packets after which the worker transmits, even if its chunk contains more.
+/// The packets of a large chunk would otherwise leave the CPU cache before they are transmitted.
 const DEPART_PACKETS: usize = 512;
 
 /// Components and settings from which a worker is built.
@@ -140,15 +147,23 @@ pub(crate) struct Finished {
 impl Worker {
     pub(crate) fn new(config: WorkerConfig) -> Self {
         let allowed = config.plan.stages.iter().map(|stage| stage.devices.clone()).collect();
+        let mut region = config.region;
+        let arranges = config.host_halves.iter().flatten().any(|half| half.arranges());
+        let reserve = reserve(&config.plan, &region, arranges);
+        region.set_reserve(reserve);
+        // Files and generators wait until buffers are free. Frames of live ports would be lost.
+        let waits = config.receivers.iter().all(|(_, queue)| !queue.is_live());
+        let exit_waits = waits && reserve >= config.transmitters.len();
+        let feed_waits = waits && reserve >= FRAGMENTS_MAX;
         let guard = Guard::new(config.plan.stages.iter().map(|stage| &stage.function));
         Self {
             intake: Intake::new(config.receivers, guard, config.burst_packets, config.packet_clock),
             classify: Classify::default(),
-            feed: Feed::new(config.host_halves),
+            feed: Feed::new(config.host_halves, feed_waits),
             collect: Collect::new(config.devices, allowed),
             route: Route::default(),
-            exit: Exit::new(config.transmitters, config.clock),
-            core: Core::new(config.plan, config.region, config.in_flight_packets, config.observer, config.clock),
+            exit: Exit::new(config.transmitters, exit_waits, config.clock),
+            core: Core::new(config.plan, region, config.in_flight_packets, config.observer, config.clock),
             change: config.change,
             grace: config.grace,
             sleeps: config.sleeps,
@@ -177,7 +192,7 @@ impl Worker {
             self.core.counts.add(WORKED_NS, if moved { now_ns - iteration_start_ns } else { 0 });
             self.core.counts.add(LOOPS, 1);
             iteration_start_ns = now_ns;
-            moved = self.iterate(now_ns, stopping)?;
+            moved = self.iterate(now_ns, stopping, idle_loops)?;
             if moved {
                 idle_loops = 0;
             } else {
@@ -197,8 +212,9 @@ impl Worker {
         self.finish()
     }
 
-    /// Runs one loop iteration. Returns whether any packet moved.
-    fn iterate(&mut self, now_ns: u64, stopping: bool) -> Result<bool, Error> {
+    /// Runs one loop iteration. `idle_loops` is the number of preceding iterations that moved no
+    /// packet. Returns whether any packet moved.
+    fn iterate(&mut self, now_ns: u64, stopping: bool, idle_loops: u32) -> Result<bool, Error> {
         if self.change.is_requested() {
             self.change_plan(now_ns)?;
         }
@@ -213,9 +229,22 @@ impl Worker {
             is_last: self.intake.has_no_more(stopping),
             drains: self.change.drains(),
         };
+        if idle_loops == IDLE_LOOPS_BEFORE_STALL && self.core.order.in_flight() > 0 {
+            self.stop_waiting();
+        }
         let worked = self.work(&iteration)?;
         let departed = self.depart()?;
         Ok(received > 0 || worked || departed > 0)
+    }
+
+    /// Lets packets no longer wait for buffers, if no packet can move otherwise. Packets on a
+    /// device or with the sender still move.
+    #[cold]
+    fn stop_waiting(&mut self) {
+        if self.collect.is_empty() && self.exit.is_idle() {
+            self.exit.stop_waiting();
+            self.feed.waits = false;
+        }
     }
 
     /// Waits after a loop iteration that moved no packet. `is_empty` states that no packet is in
@@ -412,7 +441,19 @@ impl Worker {
     }
 }
 
-/// Passes packets to their next function or port, or drops them.
+/// Returns the number of buffers that a worker keeps for the copies of flooded packets and for
+/// fragments. It is 0 if no function makes any.
+fn reserve(plan: &ChainPlan, region: &Region, arranges: bool) -> usize {
+    if !arranges && !plan.stages.iter().any(|stage| stage.function.floods()) {
+        return 0;
+    }
+    let free = region.free_packets();
+    // Even a small arena has room for the copies of one packet.
+    let least = plan.ordered.len().min(free / 2);
+    (free / RESERVE_SHARE).clamp(least, RESERVE_PACKETS_MAX.max(least))
+}
+
+/// Passes packets to their next stage, which is a function or a port, or drops them.
 #[inline]
 fn pass_on(core: &mut Core, feed: &mut Feed, exit: &mut Exit, group: Group<'_>) {
     let Group { next, packets, from } = group;

@@ -127,7 +127,7 @@ pub(crate) struct Placement<'a> {
     pub(crate) streams: &'a Streams,
 }
 
-/// What the plan says about each port.
+/// Properties of the ports, by port number.
 pub(crate) struct PortPlans {
     /// Whether packets leave in arrival order.
     pub(crate) ordered: Vec<bool>,

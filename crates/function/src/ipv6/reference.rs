@@ -72,7 +72,7 @@ pub(super) fn run_ref(
     if destination.is_unicast_link_local() || destination.is_multicast() {
         return Outcome::verdict(VERDICT_LINK_LOCAL);
     }
-    // Packets to unicast addresses are forwarded or delivered only from frames to the router itself.
+    // Only frames to the router itself are forwarded or delivered.
     if is_group_frame {
         return Outcome::drop(DROP_GROUP_FRAME);
     }

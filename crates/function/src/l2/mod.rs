@@ -156,6 +156,10 @@ impl Function for L2 {
         commands::run(&mut self.control(), request, self.started.elapsed(), running)
     }
 
+    fn floods(&self) -> bool {
+        true
+    }
+
     fn flood_ports(&self, set: u32) -> &[u8] {
         self.switch.members(set as u16)
     }

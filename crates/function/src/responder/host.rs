@@ -28,6 +28,9 @@ pub(super) struct ResponderHost {
     settings: Arc<Settings>,
     /// Rate limit of ICMP errors.
     messages: Bucket,
+    /// Whether the limit of messages applies. In a replay it does not, because the output must not
+    /// depend on the number of workers, each of which has its own limit.
+    is_limited: bool,
     /// Stations that the operating system resolves.
     unreachable: Unreachable,
     /// Held packets to stations that the responder resolves.
@@ -41,7 +44,7 @@ impl ResponderHost {
     pub(super) fn new(settings: Arc<Settings>) -> Self {
         let messages = Bucket::new(settings.messages_a_second);
         let (unreachable, waiting, seen_version, requests) = Default::default();
-        Self { settings, messages, unreachable, waiting, seen_version, requests }
+        Self { settings, messages, is_limited: true, unreachable, waiting, seen_version, requests }
     }
 
     fn handle(
@@ -216,7 +219,7 @@ impl ResponderHost {
         let bytes = ip_bytes(&frame[at..])?;
         let from = self.settings.interface(port)?.of_family(frame[at] >> 4 == 4)?;
         let message = message(&frame[at..at + bytes], fault, from)?;
-        if !self.messages.take(self.settings.messages_a_second, now_ns) {
+        if self.is_limited && !self.messages.take(self.settings.messages_a_second, now_ns) {
             return None;
         }
         let mut answer = Vec::with_capacity(at + message.len());
@@ -245,6 +248,7 @@ impl HostHalf for ResponderHost {
 
     fn arrange(&mut self, packets: &mut Arrangement<'_>) -> u64 {
         let now_ns = packets.now_ns;
+        self.is_limited = packets.live;
         for (index, packet) in packets.arrived.iter().enumerate() {
             let steps = self.handle(packets.region, packet, packets.previous.get(index), now_ns, packets.live);
             packets.steps.extend(steps);

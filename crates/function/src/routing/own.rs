@@ -12,8 +12,8 @@ use super::{NextHop, Prefix, Routing};
 
 /// Addresses of the router itself, as one function knows them.
 ///
-/// Workers copy the IP addresses, and compare the version to notice a change. They therefore take no
-/// lock while the addresses stay the same.
+/// Workers copy the IP addresses, and compare the version to notice a change. They therefore take
+/// no lock while the addresses stay the same.
 #[derive(Debug, Default)]
 pub struct OwnAddresses {
     /// MAC addresses of the router, each with its port. They do not change.

@@ -17,11 +17,14 @@ impl Region {
     /// The buffer counts as a packet in flight only after its frame has [arrived](Region::arrived).
     /// Returns the offset of the buffer from the base of the arena, in units of 64 bytes.
     ///
-    /// Returns `None` if no buffer is free. Also returns `None` in layout
-    /// [`Layout::Dense`](crate::Layout::Dense), because the size of a buffer depends on its frame
-    /// there.
+    /// Returns `None` if no buffer is free except for the [reserve](Region::set_reserve). Also
+    /// returns `None` in layout [`Layout::Dense`](crate::Layout::Dense), because the size of a
+    /// buffer depends on its frame there.
     #[inline]
     pub fn post(&mut self) -> Option<u32> {
+        if self.reserve > 0 && self.free_packets() <= self.reserve {
+            return None;
+        }
         let buffer = match &mut self.buffers {
             Buffers::Slots(slots) => slots.free.pop()?,
             Buffers::SlotQueue(slots) => slots.free.pop_front()?,

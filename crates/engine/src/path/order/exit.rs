@@ -17,6 +17,29 @@ const RANGE_COPY_PACKETS_MIN: usize = 4;
 /// ends at a dropped packet, and a loop without branches handles it.
 const RUN_PACKETS_MIN: usize = 32;
 
+/// Copies packets that leave by several ports.
+pub(crate) trait Copies {
+    /// Returns whether buffers are free for the copies of `packets` packets. If not, the packets
+    /// wait.
+    fn has_room(&mut self, packets: usize) -> bool;
+
+    /// Appends the packet and its copies to `outs`, which has one list per egress port. Returns the
+    /// number of packets that were appended.
+    fn flood(&mut self, flood: Flood, departure: Departure, outs: &mut [Vec<Departure>]) -> u64;
+}
+
+/// No packet leaves by several ports.
+#[cfg(test)]
+impl Copies for () {
+    fn has_room(&mut self, packets: usize) -> bool {
+        packets == 0
+    }
+
+    fn flood(&mut self, _flood: Flood, _departure: Departure, _outs: &mut [Vec<Departure>]) -> u64 {
+        0
+    }
+}
+
 impl Order {
     /// Lets packets leave at once if they are next in arrival order, and appends them to `out`.
     /// Calls `arrived` with each arrival time and the number of packets that arrived then.
@@ -100,15 +123,16 @@ impl Order {
 
     /// Appends the packets that are next in arrival order to `outs`, which has one list per egress
     /// port. Calls `arrived` with each arrival time and the number of packets that arrived then.
-    /// `flood` appends the copies of a packet that leaves by several ports, and returns their
-    /// number.
+    /// `flooder` appends the copies of packets that leave by several ports.
+    ///
+    /// Returns whether the next packet waits for buffers for its copies.
     #[inline]
     pub(crate) fn open_exit(
         &mut self,
         outs: &mut [Vec<Departure>],
         mut arrived: impl FnMut(u64, u64),
-        mut flood: impl FnMut(Flood, Departure, &mut [Vec<Departure>]) -> u64,
-    ) {
+        flooder: &mut impl Copies,
+    ) -> bool {
         let exit = self.exit();
         let at_exit = Self::waiting_at(exit);
         loop {
@@ -120,7 +144,7 @@ impl Order {
             if gone > 0 {
                 continue;
             }
-            let Some(&port) = egress.first() else { return };
+            let Some(&port) = egress.first() else { return false };
             // Most consecutive packets leave by the same port.
             let count = leading(&egress[..leading(progress, at_exit)], port);
             if count >= RUN_PACKETS_MIN.min(progress.len()) {
@@ -142,13 +166,18 @@ impl Order {
                 continue;
             }
             if progress[0] == SHARED {
+                let is_flood = |member: &&SharedPacket| matches!(member.destination, Destination::Flood(_));
+                let floods = self.shared.get(&start).map_or(0, |members| members.iter().filter(is_flood).count());
+                if !flooder.has_room(floods) {
+                    return true;
+                }
                 progress[0] = GONE;
                 let (stamp, members) = (self.stamps[start], self.shared.remove(&start).unwrap_or_default());
                 let mut packets = 0;
                 for SharedPacket { descriptor, destination, .. } in members {
                     let departure = Departure { descriptor, stamp };
                     packets += match destination {
-                        Destination::Flood(set) => flood(set, departure, outs),
+                        Destination::Flood(set) => flooder.flood(set, departure, outs),
                         Destination::Port(port) => {
                             outs[usize::from(port)].push(departure);
                             1
@@ -160,13 +189,16 @@ impl Order {
                 continue;
             }
             if progress[0] == FLOODED {
+                if !flooder.has_room(1) {
+                    return true;
+                }
                 progress[0] = GONE;
                 let departure = Departure { descriptor: self.descriptors[start], stamp: self.stamps[start] };
-                arrived(self.arrivals_ns[start], flood(self.floods[start], departure, outs));
+                arrived(self.arrivals_ns[start], flooder.flood(self.floods[start], departure, outs));
                 self.passed[exit] = passed + 1;
                 continue;
             }
-            return;
+            return false;
         }
     }
 

@@ -28,6 +28,7 @@ use std::ops::Range;
 
 use godwit_packet::{Descriptor, Stamp, are_in_order};
 
+pub(crate) use self::exit::Copies;
 use self::shared::SharedPacket;
 
 /// Value of `progress` for a packet that has left or was dropped.
