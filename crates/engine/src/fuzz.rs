@@ -2,16 +2,24 @@
 //! violated.
 
 use std::cell::RefCell;
+use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use godwit_abi::{Bin, Descriptor, Outcome, PORT_FLOOD, VERDICT_DROP};
 use godwit_device::cpu::CpuDevice;
 use godwit_device::{Device, Implementation, Lane};
-use godwit_function::{Function, HostHalf, Work, ipsec, ipv6, l2, ndn};
-use godwit_packet::{Arena, ArenaConfig, Region};
+use godwit_function::dpi::{Case, Dpi};
+use godwit_function::{
+    Arrangement, BuildContext, Error, Function, HostHalf, PreviousOutcome, Running, Step, Work, ipsec, ipv4, ipv6, l2,
+    ndn,
+};
+use godwit_packet::{Arena, ArenaConfig, Region, Stamp};
 use godwit_sched::Chunk;
+use toml::de::DeTable;
 
 use crate::control::program::FunctionProgram;
+use crate::control::wiped::WipedValue;
 
 /// A packet function with everything that it needs on a worker. This includes the part of the
 /// function that runs on the CPU, a connection to the CPU device for its kernel, and packet
@@ -26,12 +34,14 @@ struct Gateway {
 
 /// Maximum length of a frame, in bytes. The fuzz targets ignore longer inputs.
 const FRAME_BYTES_MAX: usize = 2048;
+/// Number of packet buffers. A packet of maximum length has fewer fragments.
+const PACKETS: usize = 80;
 
 impl Gateway {
     fn new(function: Arc<dyn Function>) -> Self {
         let program = Arc::new(FunctionProgram::new("fuzzed".to_owned(), Arc::clone(&function)));
         let device = Arc::new(CpuDevice::new(vec![(program, Implementation::Scalar)]).expect("there is memory"));
-        let config = ArenaConfig { packets: 2, frame_bytes_max: FRAME_BYTES_MAX, ..Default::default() };
+        let config = ArenaConfig { packets: PACKETS, frame_bytes_max: FRAME_BYTES_MAX, ..Default::default() };
         Self {
             host_half: function.host_half(0, 1),
             function,
@@ -58,6 +68,56 @@ impl Gateway {
         }
         self.region.release(&original);
         assert_eq!(self.region.allocated(), 0);
+    }
+
+    /// Passes a frame through a function that holds, splits or creates packets. `previous` is the
+    /// outcome of the function before it.
+    fn arrange(&mut self, port: u8, frame: &[u8], previous: PreviousOutcome) {
+        let mut original = self.region.allocate(frame.len()).expect("there is a buffer");
+        original.port = port;
+        self.region.frame_mut(&original).copy_from_slice(frame);
+        let mut steps = Vec::new();
+        let Some(host_half) = &mut self.host_half else { return };
+        host_half.arrange(&mut Arrangement {
+            region: &mut self.region,
+            now_ns: 0,
+            live: false,
+            ending: false,
+            arrived: &[original],
+            previous: &[previous],
+            stamps: &[Stamp::default()],
+            steps: &mut steps,
+        });
+        for step in steps {
+            match step {
+                Step::Keep { packet, work }
+                | Step::Split { packet, work }
+                | Step::Resume { packet, work, .. }
+                | Step::Create { packet, work } => self.work(packet, work),
+                Step::Join { packet, whole, work, .. } => {
+                    if whole.buffer != packet.buffer {
+                        self.region.release(&packet);
+                    }
+                    self.work(whole, work);
+                }
+                Step::Hold { packet } => self.region.release(&packet),
+                Step::Drop { packet, reason } => {
+                    self.check_outcome(Outcome::drop(reason));
+                    self.region.release(&packet);
+                }
+                Step::Expire { reason, .. } => self.check_outcome(Outcome::drop(reason)),
+            }
+        }
+        assert_eq!(self.region.allocated(), 0);
+    }
+
+    fn work(&mut self, packet: Descriptor, work: Work) {
+        assert!(self.region.contains(&packet));
+        match work {
+            Work::Done(outcome) => self.check_outcome(outcome),
+            Work::Run { variant, parameter } => self.run(packet, variant, parameter),
+        }
+        self.region.release(&packet);
     }
 
     /// Processes a packet with the kernel, and compares the result with the reference
@@ -115,6 +175,163 @@ impl Gateway {
             verdict => assert!(usize::from(verdict) < contract.verdicts.len()),
         }
     }
+}
+
+/// Builds a function from its stanza, with three ports.
+fn build(kind: &str, stanza: &str) -> Arc<dyn Function> {
+    let ports = ["a", "b", "c"].map(str::to_owned);
+    let context = BuildContext { name: "fuzzed", ports: &ports, directory: Path::new(".") };
+    let stanza = DeTable::parse(stanza).expect("the stanza is TOML");
+    godwit_function::build(kind, stanza, &context).expect("the stanza is valid")
+}
+
+const ROUTES: &str = r#"
+[[next_hop]]
+name = "east"
+port = "b"
+destination_mac = "02:00:00:00:00:0a"
+source_mac = "02:00:00:00:00:0b"
+mtu = 600
+[[next_hop]]
+name = "here"
+local = true
+[[next_hop]]
+name = "nowhere"
+blackhole = true
+[[route]]
+prefix = "10.0.0.0/8"
+next_hop = "east"
+[[route]]
+prefix = "10.1.0.0/16"
+next_hop = "here"
+[[route]]
+prefix = "10.1.2.128/25"
+next_hop = "nowhere"
+"#;
+
+const TUNNELS: &str = r#"
+[[sa]]
+name = "cbc"
+spi = 0x1001
+direction = "out"
+source = "192.0.2.1"
+destination = "192.0.2.2"
+encryption = "aes-128-cbc"
+encryption_key = "000102030405060708090a0b0c0d0e0f"
+authentication = "hmac-sha1-96"
+authentication_key = "000102030405060708090a0b0c0d0e0f10111213"
+path_mtu = 600
+[[policy]]
+action = "bypass"
+protocol = "icmp"
+[[policy]]
+action = "protect"
+destination = "10.0.0.0/8"
+sa = "cbc"
+"#;
+
+const RESPONDER: &str = r#"
+[[interface]]
+port = "a"
+mac = "02:00:00:00:00:01"
+addresses = ["10.1.0.1/24", "2001:db8::1/64"]
+[[interface]]
+port = "b"
+mac = "02:00:00:00:00:02"
+addresses = ["192.0.2.1/24"]
+"#;
+
+/// Fuzzes IPv4 forwarding. `data` is a frame. The kernel and the reference implementation must
+/// agree.
+pub fn ipv4_frame(data: &[u8]) {
+    thread_local! {
+        static ROUTER: RefCell<Gateway> = RefCell::new(Gateway::new(build("ipv4", ROUTES)));
+    }
+    if data.len() <= FRAME_BYTES_MAX {
+        ROUTER.with_borrow_mut(|router| router.pass(0, data));
+    }
+}
+
+/// Fuzzes the search of payloads. `data` is a frame. The kernel and the reference implementation
+/// must agree.
+pub fn dpi_frame(data: &[u8]) {
+    thread_local! {
+        static SEARCHES: RefCell<[Gateway; 2]> = RefCell::new([Case::Sensitive, Case::Insensitive].map(|case| {
+            let patterns = ["GET /", "/etc/passwd", "aab", "abab", "\u{0}\u{0}\u{0}\u{1}", "a"];
+            let patterns = patterns.map(|pattern| pattern.as_bytes().to_vec()).to_vec();
+            Gateway::new(Arc::new(Dpi::new(patterns, case).expect("a few patterns fit")))
+        }));
+    }
+    if data.len() <= FRAME_BYTES_MAX {
+        SEARCHES.with_borrow_mut(|searches| searches.iter_mut().for_each(|search| search.pass(0, data)));
+    }
+}
+
+/// Fuzzes the outbound path of IPsec, which splits packets that are too long. `data` is a frame.
+/// The kernel and the reference implementation must agree.
+pub fn ipsec_outbound(data: &[u8]) {
+    thread_local! {
+        static GATEWAY: RefCell<Gateway> = RefCell::new(Gateway::new(build("ipsec", TUNNELS)));
+    }
+    if data.len() <= FRAME_BYTES_MAX {
+        let previous = PreviousOutcome { contract: None, function: 0, outcome: Outcome::default() };
+        GATEWAY.with_borrow_mut(|gateway| gateway.arrange(0, data, previous));
+    }
+}
+
+/// Fuzzes the responder. The first two bytes of `data` are the verdict of the function `ipv4` or
+/// `ipv6` before it, and its value. The rest is a frame.
+pub fn responder_frame(data: &[u8]) {
+    thread_local! {
+        static RESPONDER_HOST: RefCell<Gateway> = RefCell::new(Gateway::new(build("responder", RESPONDER)));
+    }
+    let [verdict, value, frame @ ..] = data else { return };
+    if frame.len() > FRAME_BYTES_MAX {
+        return;
+    }
+    let contract = match verdict >> 6 {
+        0 => None,
+        1 => Some(&ipv6::CONTRACT),
+        _ => Some(&ipv4::CONTRACT),
+    };
+    let outcome = Outcome { port: 1, value: 68 + 6 * u32::from(*value), ..Outcome::verdict(verdict & 15) };
+    let previous = PreviousOutcome { contract, function: 0, outcome };
+    RESPONDER_HOST.with_borrow_mut(|host| host.arrange(0, frame, previous));
+}
+
+/// No engine: changes have no packets to wait for, and no devices to reach.
+struct Idle;
+
+impl Running for Idle {
+    fn image_changed(&self, _range: Range<usize>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn quiesce(&self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Fuzzes requests of the control socket. The first byte of `data` selects a function, and the rest
+/// is the request. An error must be one sentence.
+pub fn control_request(data: &[u8]) {
+    thread_local! {
+        static FUNCTIONS: [Arc<dyn Function>; 5] = [
+            build("ipv4", ROUTES),
+            ipv6::fuzz::function(ipv6::Form::Trie),
+            l2::fuzz::function(),
+            ndn::fuzz::function(),
+            build("ipsec", TUNNELS),
+        ];
+    }
+    let Some((&function, request)) = data.split_first() else { return };
+    let Ok(request) = serde_json::from_slice::<WipedValue>(request) else { return };
+    FUNCTIONS.with(|functions| {
+        if let Err(error) = functions[usize::from(function) % functions.len()].command(&request.0, &Idle) {
+            let sentence = error.to_string();
+            assert!(!sentence.is_empty() && !sentence.contains('\n'), "{sentence:?}");
+        }
+    });
 }
 
 /// Fuzzes the inbound path of IPsec. `data` becomes a frame for an inbound SA, or the content of a

@@ -36,3 +36,28 @@ fn the_corpus_of_ndn_names_is_replayed() {
 fn the_corpus_of_ndn_interest_is_replayed() {
     replay("ndn_interest", &VARIANTS, fuzz::ndn_interest);
 }
+
+#[test]
+fn the_corpus_of_ipv4_frame_is_replayed() {
+    replay("ipv4_frame", &VARIANTS, fuzz::ipv4_frame);
+}
+
+#[test]
+fn the_corpus_of_dpi_frame_is_replayed() {
+    replay("dpi_frame", &VARIANTS, fuzz::dpi_frame);
+}
+
+#[test]
+fn the_corpus_of_ipsec_outbound_is_replayed() {
+    replay("ipsec_outbound", &VARIANTS, fuzz::ipsec_outbound);
+}
+
+#[test]
+fn the_corpus_of_responder_frame_is_replayed() {
+    replay("responder_frame", &VARIANTS, fuzz::responder_frame);
+}
+
+#[test]
+fn the_corpus_of_control_request_is_replayed() {
+    replay("control_request", &VARIANTS, fuzz::control_request);
+}

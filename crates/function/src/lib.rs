@@ -25,6 +25,8 @@ pub mod dpi;
 pub mod echo;
 mod error;
 pub mod fragments;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod ipsec;
 pub mod ipv4;
 pub mod ipv6;

@@ -23,6 +23,8 @@ use godwit_wire::MacAddress;
 use crate::{Error, Running};
 
 pub use commands::command;
+#[doc(hidden)]
+pub use kernel::netlink_messages;
 pub(crate) use kernel::{INTERVAL as KERNEL_ROUTES_INTERVAL, KernelRoutes, KernelRoutesConfig};
 pub(crate) use next_hops::{Format, NextHops, Record};
 pub use own::OwnAddresses;

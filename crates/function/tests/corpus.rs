@@ -10,3 +10,23 @@ const VARIANTS: Variants = Variants { bytes: usize::MAX, cut_step: 18, values: &
 fn the_corpus_of_ipv6_routes_is_replayed() {
     replay("ipv6_routes", &VARIANTS, fuzz::ipv6_routes);
 }
+
+#[test]
+fn the_corpus_of_route_file_is_replayed() {
+    replay("route_file", &VARIANTS, godwit_function::fuzz::route_file);
+}
+
+#[test]
+fn the_corpus_of_pattern_file_is_replayed() {
+    replay("pattern_file", &VARIANTS, godwit_function::fuzz::pattern_file);
+}
+
+#[test]
+fn the_corpus_of_reassembly_is_replayed() {
+    replay("reassembly", &VARIANTS, godwit_function::fuzz::reassembly);
+}
+
+#[test]
+fn the_corpus_of_netlink_messages_is_replayed() {
+    replay("netlink_messages", &VARIANTS, godwit_function::fuzz::netlink_messages);
+}

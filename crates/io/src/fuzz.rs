@@ -1,8 +1,11 @@
 //! Functions that the fuzz targets call. They panic if an invariant does not hold.
 
-use godwit_packet::{Arena, ArenaConfig};
+use std::sync::Arc;
+
+use godwit_packet::{Arena, ArenaConfig, Batch, Steering};
 
 use crate::pcap;
+use crate::synthetic::{Config, Generator};
 
 /// Reads arbitrary bytes as a capture file. Checks that the reader does not panic and that it frees
 /// all packet buffers.
@@ -18,4 +21,30 @@ pub fn pcap_read(bytes: &[u8]) {
     if let Some(error) = error {
         assert!(error.to_string().starts_with("memory: "), "{error}");
     }
+}
+
+/// Generates packets by a configuration in TOML. The packets have the configured lengths, and are
+/// valid: the parser finds their addresses.
+pub fn generate(data: &[u8]) {
+    const PACKETS: usize = 64;
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(config) = toml::from_str::<Config>(text) else { return };
+    // Many flows take memory, and files are not part of the input.
+    if config.flows > 4096 || config.patterns.is_some() || config.load.is_some() {
+        return;
+    }
+    let Ok(mut generator) = Generator::new(&config, Arc::new(Steering::new(1, None)), 0, 0) else { return };
+    let (min, max) = config.size.bounds();
+    let arena = ArenaConfig { packets: PACKETS, frame_bytes_max: usize::from(max), ..ArenaConfig::default() };
+    let Ok(arena) = Arena::new(arena, 1) else { return };
+    let Some(mut region) = arena.split().pop() else { return };
+    let mut batch = Batch::default();
+    let filled = generator.fill(&mut region, &mut batch, PACKETS);
+    assert_eq!((filled, region.allocated()), (batch.len(), batch.len()));
+    for packet in &batch.descriptors {
+        let frame = region.frame(packet);
+        assert!((1..=usize::from(max)).contains(&frame.len()), "{} bytes, {min} to {max}", frame.len());
+        assert!(godwit_wire::parse(frame).five_tuple.is_some(), "a generated packet has addresses");
+    }
+    region.release_all(&batch.descriptors);
 }

@@ -11,3 +11,8 @@ const VARIANTS: Variants = Variants { bytes: 96, cut_step: 1, values: &[0x00, 0x
 fn the_corpus_of_pcap_read_is_replayed() {
     replay("pcap_read", &VARIANTS, fuzz::pcap_read);
 }
+
+#[test]
+fn the_corpus_of_generate_is_replayed() {
+    replay("generate", &VARIANTS, fuzz::generate);
+}

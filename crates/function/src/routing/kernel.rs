@@ -16,6 +16,7 @@
 
 mod config;
 mod fpm;
+mod fuzz;
 mod netlink;
 mod peers;
 mod resolve_queue;
@@ -25,6 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub(crate) use config::KernelRoutesConfig;
+pub use fuzz::netlink_messages;
 use resolve_queue::{ResolveQueue, ResolveQueueHost};
 use state::State;
 

@@ -212,24 +212,33 @@ impl Zebra {
     }
 
     fn frames(&mut self, event: &mut impl FnMut(Event)) -> bool {
-        let mut at = 0;
-        while let Some(&[version, kind, high, low]) = self.read[at..].first_chunk::<HEADER_BYTES>() {
-            let length = usize::from(u16::from_be_bytes([high, low]));
-            if version != VERSION || length < HEADER_BYTES {
-                return false;
-            }
-            let Some(frame) = self.read.get(at + HEADER_BYTES..at + length) else { break };
-            if kind == NETLINK {
-                netlink::read(frame, |message| {
-                    if let Message::Event(change) = message {
-                        self.has_announced |= matches!(change, Event::Route { is_there: true, .. });
-                        event(change);
-                    }
-                });
-            }
-            at += length;
-        }
-        self.read.drain(..at);
-        true
+        let Self { read, has_announced, .. } = self;
+        read_frames(read, &mut |change| {
+            *has_announced |= matches!(change, Event::Route { is_there: true, .. });
+            event(change);
+        })
     }
+}
+
+/// Removes all whole frames from `read`, and calls `event` for each message in them. Returns
+/// `false` if the bytes violate the protocol.
+pub(super) fn read_frames(read: &mut Vec<u8>, event: &mut impl FnMut(Event)) -> bool {
+    let mut at = 0;
+    while let Some(&[version, kind, high, low]) = read[at..].first_chunk::<HEADER_BYTES>() {
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        if version != VERSION || length < HEADER_BYTES {
+            return false;
+        }
+        let Some(frame) = read.get(at + HEADER_BYTES..at + length) else { break };
+        if kind == NETLINK {
+            netlink::read(frame, |message| {
+                if let Message::Event(change) = message {
+                    event(change);
+                }
+            });
+        }
+        at += length;
+    }
+    read.drain(..at);
+    true
 }

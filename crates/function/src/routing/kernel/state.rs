@@ -541,7 +541,7 @@ impl State {
         for &(prefix, key) in &moves[..made] {
             self.dirty.remove(&prefix);
             if prefix.is_host() {
-                // The key `Local` also stands for stations behind interfaces without a port.
+                // Stations behind interfaces without a port also have the key `Local`.
                 own.set(prefix.address(), self.target(prefix) == Some(Target::Local));
             }
             let before = match key {
@@ -591,5 +591,6 @@ fn refuse(message: String) -> Error {
     Error::Command { message }
 }
 
+mod fuzz;
 #[cfg(test)]
 mod tests;

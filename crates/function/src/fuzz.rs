@@ -1,0 +1,72 @@
+//! Fuzz targets of parsers and of reassembly. A target panics if an invariant is violated.
+
+use std::collections::HashMap;
+
+use crate::dpi;
+use crate::fragments::{Added, Limits, Reassembler, ip_at};
+use crate::routes::{Address, Names, Route, parse};
+
+pub use crate::routing::netlink_messages;
+
+/// Parses a route file. The first byte selects the address family. Routes must lie within their
+/// prefixes, and an error must name a line that exists.
+pub fn route_file(data: &[u8]) {
+    match data {
+        [4, text @ ..] => routes_of::<u32>(text),
+        [_, text @ ..] => routes_of::<u128>(text),
+        [] => {}
+    }
+}
+
+fn routes_of<A: Address>(text: &[u8]) {
+    let names = Names { index: HashMap::from([(&b"a"[..], 0), (b"lan", 1)]), default: Some(2) };
+    let lines = 1 + text.iter().filter(|&&byte| byte == b'\n').count();
+    let mut routes: Vec<Route<A>> = Vec::new();
+    match parse(text, &names, &mut routes) {
+        Ok(()) => assert!(routes.len() <= lines),
+        Err((line, message)) => assert!((1..=lines).contains(&line) && !message.is_empty()),
+    }
+    for route in routes {
+        assert!(route.next_hop <= 2 && route.prefix.masked(route.length) == route.prefix);
+    }
+}
+
+/// Parses a file of patterns. Patterns are never empty, and an error must name a line that exists.
+pub fn pattern_file(data: &[u8]) {
+    let lines = 1 + data.iter().filter(|&&byte| byte == b'\n').count();
+    match dpi::parse_patterns(data) {
+        Ok(patterns) => assert!(patterns.len() <= lines && patterns.iter().all(|pattern| !pattern.is_empty())),
+        Err((line, message)) => assert!((1..=lines).contains(&line) && !message.is_empty()),
+    }
+}
+
+/// Reassembles a sequence of frames. Each one begins with its length and with the time since the
+/// frame before it, one byte each. The time is in units of a tenth of the timeout.
+///
+/// Fragments are held, joined or given up, and none is counted twice. Memory is bounded.
+pub fn reassembly(mut data: &[u8]) {
+    const TIMEOUT_NS: u64 = 1_000_000_000;
+    let limits = Limits { packets: 4, bytes: 4096, frame_bytes: 1600, timeout_ns: TIMEOUT_NS };
+    let mut reassembler = Reassembler::new(limits);
+    let (mut now_ns, mut held) = (0, 0);
+    while let [length, time, rest @ ..] = data {
+        let (frame, rest) = rest.split_at(rest.len().min(usize::from(*length)));
+        data = rest;
+        now_ns += u64::from(*time) * (TIMEOUT_NS / 10);
+        if let Some(at) = ip_at(frame) {
+            match reassembler.add(frame, at, now_ns) {
+                Ok(Added::Held) => held += 1,
+                Ok(Added::Whole { held: joined }) => {
+                    held -= joined;
+                    assert!(reassembler.whole().len() <= 1600);
+                }
+                Err(_) => {}
+            }
+        }
+        held -= reassembler.take_expired().map(|(fragments, _)| fragments).sum::<u32>();
+        assert!(reassembler.held_bytes() <= 4096 + 1600, "{} bytes", reassembler.held_bytes());
+    }
+    reassembler.expire_all();
+    held -= reassembler.take_expired().map(|(fragments, _)| fragments).sum::<u32>();
+    assert_eq!((held, reassembler.held_bytes()), (0, 0));
+}
