@@ -111,7 +111,7 @@ impl ProxyState {
             acceptor: acceptor.map_err(tls)?,
             certificates,
             settings,
-            upstreams: Arc::new(Upstreams::new(proxy)?),
+            upstreams: Arc::new(Upstreams::new(proxy, old.map(|old| &*old.upstreams))?),
             connector: Connector::new(proxy)?,
             config: proxy.clone(),
         })

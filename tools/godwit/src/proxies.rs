@@ -15,15 +15,15 @@ pub(crate) fn started(report: &Value) -> String {
             name(proxy, "listen")
         );
     }
-    text + &format!("{} workers, lanes: {}\n", report["workers"], name(report, "lanes"))
+    text + &format!("{}, lanes: {}\n", count(&report["workers"], "worker"), name(report, "lanes"))
 }
 
 /// Returns the report as text. The last line accounts for all signatures.
 pub(crate) fn text(report: &Value) -> String {
     let mut text = format!(
-        "{:.1} s, {} workers, configuration {}, lanes: {}\n\n",
+        "{:.1} s, {}, configuration {}, lanes: {}\n\n",
         report["elapsed_s"].as_f64().unwrap_or(0.0),
-        report["workers"],
+        count(&report["workers"], "worker"),
         report["generation"],
         name(report, "lanes"),
     );
@@ -70,6 +70,11 @@ pub(crate) fn text(report: &Value) -> String {
         count("refused"),
         count("in_flight"),
     )
+}
+
+/// Returns a number with a noun, such as `1 worker` or `2 workers`.
+fn count(number: &Value, noun: &str) -> String {
+    format!("{number} {noun}{}", if *number == 1 { "" } else { "s" })
 }
 
 fn list(value: &Value) -> impl Iterator<Item = &Value> {

@@ -4,25 +4,28 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use common::{Finished, conserved, example, godwit, listing, run};
 use godwit_test_support::capture::frames;
-use godwit_test_support::repository;
+use godwit_test_support::{absent, repository};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
+/// Configuration of `godwit proxy`. `godwit run` runs all other examples.
+const PROXY: &str = "07-tls-proxy.toml";
+
 fn examples() -> Vec<String> {
     let names = listing(&repository().join("examples"));
     let configurations: Vec<String> = names.into_iter().filter(|name| name.ends_with(".toml")).collect();
-    assert!(configurations.len() >= 7, "{configurations:?}");
+    assert!(configurations.len() >= 8 && configurations.iter().any(|name| name == PROXY), "{configurations:?}");
     configurations
 }
 
 #[test]
 fn every_example_is_valid_runs_and_conserves_packets() {
-    for name in examples() {
+    for name in examples().into_iter().filter(|name| name != PROXY) {
         let printed = run(godwit().arg("check").arg(example(&name))).succeeded();
         assert!(printed.stdout.contains("└─ "), "{name}: {printed:?}");
         let printed =
@@ -31,6 +34,27 @@ fn every_example_is_valid_runs_and_conserves_packets() {
         assert!(report["conservation"]["sent"].as_u64() > Some(1000), "{name}: {report:#}");
         assert!(printed.stderr.trim_end().ends_with(": conserved"), "{name}: {printed:?}");
     }
+}
+
+/// Runs the command of the comment that generates the certificate. The files are in a folder of
+/// this test instead of /tmp.
+#[cfg(feature = "tls")]
+#[test]
+fn the_example_of_a_proxy_is_valid() {
+    if Command::new("openssl").arg("version").output().is_err() {
+        return absent("openssl");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let place = |text: &str| text.replace("/tmp/", &format!("{}/", folder.path().display()));
+    let config = place(&fs::read_to_string(example(PROXY)).unwrap());
+    let comment: String = config.lines().map_while(|line| line.strip_prefix('#')).collect::<Vec<_>>().join("\n");
+    let command = comment.split("\n\n").find(|part| part.trim_start().starts_with("openssl ")).expect("a command");
+    let generated = Command::new("sh").args(["-c", command]).output().unwrap();
+    assert!(generated.status.success(), "{generated:?}");
+    let path = folder.path().join(PROXY);
+    fs::write(&path, config).unwrap();
+    let printed = run(godwit().args(["proxy", "--check"]).arg(&path)).succeeded();
+    assert_eq!(printed.stdout, format!("{}: 1 proxy, all keys are valid\n", path.display()));
 }
 
 #[test]

@@ -52,6 +52,11 @@ fn switch() {
     follow("switch", &["tshark"]);
 }
 
+#[test]
+fn tls_proxy() {
+    follow("tls-proxy", &["curl", "openssl", "python3"]);
+}
+
 /// Commands of a page, and their output.
 #[derive(Debug, Default, PartialEq)]
 struct Step {

@@ -5,9 +5,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
-use hyper::StatusCode;
 use hyper::header::{HeaderMap, HeaderName, REFERER, USER_AGENT};
 use hyper::http::request::Parts;
+use hyper::{Method, StatusCode};
 use serde_json::json;
 
 use super::Client;
@@ -21,6 +21,8 @@ pub(super) struct Exchange {
     pub(super) client: Rc<Client>,
     started: Instant,
     method: String,
+    /// Whether the response has no body, because the method is HEAD.
+    pub(super) is_head: bool,
     host: RefCell<String>,
     path: String,
     protocol: &'static str,
@@ -46,6 +48,7 @@ impl Exchange {
         Rc::new(Self {
             started: Instant::now(),
             method: text(request.method.as_str()),
+            is_head: request.method == Method::HEAD,
             host: RefCell::default(),
             path: text(request.uri.path_and_query().map_or("", |path| path.as_str())),
             protocol: if request.version == hyper::Version::HTTP_2 { "HTTP/2.0" } else { "HTTP/1.1" },

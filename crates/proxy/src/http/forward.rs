@@ -202,7 +202,9 @@ impl Attempt<'_> {
 /// Returns a response that the proxy itself creates.
 fn answer(exchange: &Rc<Exchange>, status: StatusCode, text: &str) -> Response<ResponseBody> {
     exchange.status.set(Some(status));
-    let mut response = Response::new(ResponseBody::own(format!("{text}\n"), Some(Rc::clone(exchange))));
+    // hyper removes the body of a response to HEAD in HTTP/1.1, but not in HTTP/2.
+    let text = if exchange.is_head { String::new() } else { format!("{text}\n") };
+    let mut response = Response::new(ResponseBody::own(text, Some(Rc::clone(exchange))));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     response

@@ -47,20 +47,25 @@ pub(crate) struct Lease {
 }
 
 impl Upstreams {
-    /// Resolves the addresses of all servers.
-    pub(crate) fn new(proxy: &config::Proxy) -> Result<Self, Error> {
+    /// Resolves the addresses of all servers. A server that is also in `old`, the servers of the
+    /// previous configuration, keeps the result of its last health check.
+    pub(crate) fn new(proxy: &config::Proxy, old: Option<&Self>) -> Result<Self, Error> {
         let resolve = |address: &str| {
             let fail =
                 |reason: String| Error::Resolve { proxy: proxy.name.clone(), address: address.to_owned(), reason };
             let mut found = address.to_socket_addrs().map_err(|error| fail(error.to_string()))?;
             found.next().ok_or_else(|| fail("the name has no address".to_owned()))
         };
+        let was_healthy = |name: &str| {
+            let mut before = old.filter(|_| proxy.health.is_some()).into_iter().flat_map(|old| &old.servers);
+            before.find(|server| server.name == name).is_none_or(Server::is_healthy)
+        };
         let server = |upstream: &config::Upstream| {
             Ok(Server {
                 name: upstream.address.clone(),
                 address: resolve(&upstream.address)?,
                 seed: balance::hash_bytes(upstream.address.as_bytes()),
-                healthy: AtomicBool::new(true),
+                healthy: AtomicBool::new(was_healthy(&upstream.address)),
                 avoided_until_ms: AtomicU64::new(0),
                 active: AtomicUsize::new(0),
             })

@@ -54,6 +54,22 @@ fn curl_transfers_bodies() {
     proxy.stop();
 }
 
+/// A response that the proxy itself creates has no body if the method is HEAD.
+#[test]
+fn head_has_no_body_without_a_server() {
+    let Some(curl) = Peer::find("curl") else { return };
+    let Some((proxy, mut backend)) = start("") else { return };
+    backend.kill();
+    for option in ["--http1.1", "--http2"] {
+        let mut command = curl.command();
+        command.args(["-sS", "--head", option, "--cacert"]).arg(&proxy.certificate);
+        let result = command.arg(format!("https://localhost:{}/", proxy.address().port())).output().unwrap();
+        assert!(result.status.success(), "{option}: {result:?}");
+        assert!(String::from_utf8_lossy(&result.stdout).contains(" 503"), "{option}: {result:?}");
+    }
+    proxy.stop();
+}
+
 /// 20 connections with 10 concurrent requests each.
 #[test]
 fn h2load_has_no_failure() {

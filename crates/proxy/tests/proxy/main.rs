@@ -8,6 +8,7 @@ mod hostile;
 mod http;
 mod http2;
 mod losses;
+mod page;
 mod reload;
 mod setup;
 mod tcp;

@@ -89,6 +89,29 @@ fn a_refused_reload_changes_nothing() {
     assert_eq!(proxy.stop().generation, 1);
 }
 
+/// A server that failed its health check before a reload receives no request after it.
+#[test]
+fn a_reload_keeps_the_health_of_servers() {
+    let (mut first, second) = (Backend::paths(), Backend::paths());
+    let stanza = |every_s: &str| {
+        let servers = upstream(&[first.address, second.address]);
+        format!("mode = \"http\"\n{servers}\nhealth = {{ every_s = {every_s} }}")
+    };
+    let (often, seldom) = (stanza("0.01"), stanza("1"));
+    let Some(proxy) = Proxy::start(&often) else { return };
+    let healthy = |running: &godwit_proxy::Running| running.report().proxies[0].upstreams[0].healthy;
+    first.kill();
+    wait_for("the failed check", SOON, || !proxy.with(healthy));
+    assert_eq!(proxy.reload(HEAD, &seldom), Ok(2));
+    assert!(!proxy.with(healthy));
+    let failed = proxy.counter("upstream_failed_connect");
+    for _ in 0..4 {
+        assert_eq!(Client::connect(&proxy).get("/kept").unwrap().status, 200);
+    }
+    assert_eq!(proxy.counter("upstream_failed_connect"), failed);
+    proxy.stop();
+}
+
 /// A request in progress is answered after a stop has begun, but no new connection is accepted.
 #[test]
 fn a_stop_waits_for_requests() {

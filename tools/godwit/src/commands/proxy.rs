@@ -35,7 +35,8 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.check {
         let proxies = config.proxy.len();
         config.check_files()?;
-        return output::print(&format!("{}: {proxies} proxies, all keys are valid\n", arguments.config.display()));
+        let proxies = if proxies == 1 { "1 proxy".to_owned() } else { format!("{proxies} proxies") };
+        return output::print(&format!("{}: {proxies}, all keys are valid\n", arguments.config.display()));
     }
     let (stop, reload) = (signals::stop_flag()?, signals::reload_flag()?);
     let (user, control) = (config.user.clone(), config.control.clone());
