@@ -12,10 +12,13 @@
 //! | `associations.rs` | SAs of one or several cipher suites |
 //! | `job.rs` | the work for one packet of a prepared chunk |
 //! | `traffic.rs` | a port that replays frames |
+//! | `handshakes.rs` | clients of a TLS proxy, and the web server behind it |
 
 pub(crate) mod associations;
 pub(crate) mod build;
 pub(crate) mod frames;
+#[cfg(feature = "tls")]
+pub(crate) mod handshakes;
 pub(crate) mod job;
 pub(crate) mod lookups;
 pub(crate) mod patterns;

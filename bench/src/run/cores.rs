@@ -65,6 +65,14 @@ pub(crate) fn count() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// Returns two cores: one for a server, and one for its clients. They are the same if this process
+/// has only one.
+pub(crate) fn pair() -> Result<(usize, usize), Error> {
+    let cores = allowed()?;
+    let first = cores.first().copied().ok_or_else(|| Error::Setup("this process has no core".to_owned()))?;
+    Ok((first, cores.get(1).copied().unwrap_or(first)))
+}
+
 /// Returns the cores of this process.
 fn allowed() -> Result<Vec<usize>, Error> {
     let allowed = sched_getaffinity(Pid::from_raw(0)).map_err(Error::setup)?;

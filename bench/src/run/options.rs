@@ -83,6 +83,19 @@ pub(crate) const KEY: OptionSpec = OptionSpec {
     help: "Private key: rsa2048, rsa3072, rsa4096, p256, p384 or ed25519. If repeated, each is measured",
 };
 
+/// Work of clients.
+pub(crate) const WORK: OptionSpec = OptionSpec {
+    name: "work",
+    value: Some("WORK"),
+    help: "Work of TLS clients: full or resumed handshakes, or requests. If repeated, each is measured",
+};
+/// Connections at a time.
+pub(crate) const CONNECTIONS: OptionSpec = OptionSpec {
+    name: "connections",
+    value: Some("N"),
+    help: "Connections of TLS clients at a time. If repeated, each number is measured",
+};
+
 /// Options of benches that send prepared chunks through a lane.
 pub(crate) const LANE: &[&OptionSpec] = &[&MODE, &LAYOUT, &TRANSFER, &BATCH, &BIN, &IN_FLIGHT, &PACKETS, &WORKERS];
 /// Options of benches with a choice of SAs.

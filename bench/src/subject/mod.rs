@@ -15,6 +15,7 @@
 //! | `scheduling.rs` | the settings of the packer |
 //! | `literals.rs` | search for many byte strings; peer: Vectorscan |
 //! | `sign.rs` | private-key operations of TLS; peers: crypto_mb, `openssl speed` |
+//! | `tls.rs` | the TLS reverse proxy; peers: nginx, HAProxy |
 
 mod apps;
 mod chain;
@@ -29,12 +30,14 @@ mod scheduling;
 mod sharing;
 mod sign;
 mod table;
+#[cfg(feature = "tls")]
+mod tls;
 
 use crate::error::Error;
 use crate::progress::Progress;
 use crate::run::options::{
-    BATCH, BIN, Context, DECRYPT, IN_FLIGHT, IPSEC, KEY, LANE, LAYOUT, MODE, OptionSpec, PACKETS, SAS, SUITE, TRANSFER,
-    WORKERS,
+    BATCH, BIN, CONNECTIONS, Context, DECRYPT, IN_FLIGHT, IPSEC, KEY, LANE, LAYOUT, MODE, OptionSpec, PACKETS, SAS,
+    SUITE, TRANSFER, WORK, WORKERS,
 };
 use crate::run::row::Row;
 
@@ -182,4 +185,19 @@ pub(crate) const SUBJECTS: &[Subject] = &[
     },
     Subject { name: "literals", devices: Devices::Cpu, options: &[&[&KEY]], parameters: &[], run: literals::run },
     Subject { name: "sign", devices: Devices::Cpu, options: &[&[&KEY, &BATCH]], parameters: &[], run: sign::run },
+    Subject {
+        name: "tls",
+        devices: Devices::Cpu,
+        options: &[&[&KEY, &WORK, &CONNECTIONS]],
+        parameters: &[],
+        run: run_tls,
+    },
 ];
+
+#[cfg(feature = "tls")]
+use tls::run as run_tls;
+
+#[cfg(not(feature = "tls"))]
+fn run_tls(_: &Context, _: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
+    Err(Error::Setup("the bench `tls` needs the feature `tls`: build Godwit without --no-default-features".to_owned()))
+}
