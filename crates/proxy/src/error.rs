@@ -22,6 +22,9 @@ pub enum Error {
     /// The signing engine cannot start.
     #[error(transparent)]
     Signer(#[from] godwit_sign::Error),
+    /// The signer in another process cannot be used.
+    #[error("[signer] {0}")]
+    Remote(#[from] godwit_sign::remote::RemoteError),
     /// The configuration names a file of the library crypto_mb, but the SIMD lanes are not
     /// available.
     #[error("[signer] crypto_mb: {0}")]

@@ -9,6 +9,8 @@
 //! | `config/` | TOML configuration file |
 //! | `program.rs`, `control.rs` | signals and the control socket |
 //! | `running.rs` | start, reload and stop |
+//! | `signing.rs` | signing engines of the workers |
+//! | `signer.rs` | program `godwit signer`, which holds the keys in a separate process |
 //! | `worker.rs` | accepts connections, performs handshakes and serves connections |
 //! | `state.rs` | state that all workers share, for each version of the configuration |
 //! | `tcp.rs`, `relay.rs`, `proxy_protocol.rs` | mode `tcp` |
@@ -29,6 +31,8 @@ mod proxy_protocol;
 mod relay;
 mod report;
 mod running;
+mod signer;
+mod signing;
 mod state;
 mod tcp;
 mod upstream;
@@ -40,3 +44,4 @@ pub use error::Error;
 pub use program::{Flags, run};
 pub use report::{ProxyReport, Report, UpstreamReport};
 pub use running::Running;
+pub use signer::{SignerReport, run as run_signer};

@@ -8,7 +8,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use godwit_sign::{Library, PolicyConfig, Signer, measure_costs};
 use tokio::sync::watch;
 
 use crate::config::{self, Config, Mode};
@@ -17,7 +16,7 @@ use crate::log::AccessLog;
 use crate::report::{ProxyReport, Report, UpstreamReport};
 use crate::state::{Generation, Phase, ProxyState, Stop};
 use crate::worker::{self, Seed};
-use crate::{Error, listen};
+use crate::{Error, listen, signing};
 
 /// Time that workers wait after the end of all connections was requested, so that the last
 /// connections can update their counters.
@@ -46,19 +45,14 @@ impl Running {
     /// Returns an error that the operator can fix. In this case, no worker runs.
     pub fn start(config: Config) -> Result<Self, Error> {
         let workers = config.workers.unwrap_or_else(cores);
+        let held = signing::held(&config.signer)?;
         let proxies: Vec<Arc<ProxyState>> = config
             .proxy
             .iter()
-            .map(|proxy| ProxyState::new(&config, proxy, None).map(Arc::new))
+            .map(|proxy| ProxyState::new(&config, proxy, None, held.as_deref()).map(Arc::new))
             .collect::<Result<_, _>>()?;
-        let (library, lanes) = library(&config.signer)?;
         let keys: Vec<_> = proxies.iter().flat_map(|proxy| proxy.certificates.keys()).collect();
-        let costs = measure_costs(&keys, library.as_ref())?;
-        let policy = PolicyConfig { costs, jobs_max: config.signer.jobs_max, ..PolicyConfig::default() };
-        let mut signers = Vec::new();
-        for _ in 0..workers {
-            signers.push((policy.clone(), library.clone()));
-        }
+        let (signers, lanes) = signing::seeds(&config.signer, workers, &keys)?;
         let log = config.access_log.as_deref().map(open_log).transpose()?;
         let mut sockets: Vec<_> =
             config.proxy.iter().map(|proxy| listeners(proxy, workers)).collect::<Result<Vec<_>, _>>()?;
@@ -79,7 +73,7 @@ impl Running {
             lanes,
             started: Instant::now(),
         };
-        for (index, (policy, library)) in signers.into_iter().enumerate() {
+        for (index, signer) in signers.into_iter().enumerate() {
             let counters: Arc<[Counters]> = config.proxy.iter().map(|_| Counters::default()).collect();
             let signed = Arc::new(Mutex::new(godwit_sign::Counters::default()));
             let seed = Seed {
@@ -94,13 +88,7 @@ impl Running {
                 log: running.log.as_ref().map(|(log, _)| log.clone()),
             };
             let thread = std::thread::Builder::new().name(format!("proxy-{index}"));
-            let body = move || {
-                // The first signer was able to lock its key memory, so the limit for locked memory
-                // is large enough.
-                let signer = Signer::new(policy, library, Vec::new()).map_err(std::io::Error::other)?;
-                worker::run(seed, signer)
-            };
-            running.workers.push(thread.spawn(body).map_err(Error::Thread)?);
+            running.workers.push(thread.spawn(move || worker::run(seed, signer)).map_err(Error::Thread)?);
             running.counters.push(counters);
             running.signed.push(signed);
         }
@@ -123,8 +111,10 @@ impl Running {
         let mut current = self.config.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         check_fixed(&current, &config)?;
         let old = self.generation.load_full();
-        let create =
-            |(proxy, old): (&config::Proxy, &Arc<ProxyState>)| ProxyState::new(&config, proxy, Some(old)).map(Arc::new);
+        let held = signing::held(&config.signer)?;
+        let create = |(proxy, old): (&config::Proxy, &Arc<ProxyState>)| {
+            ProxyState::new(&config, proxy, Some(old), held.as_deref()).map(Arc::new)
+        };
         let proxies = config.proxy.iter().zip(&old.proxies).map(create).collect::<Result<_, _>>()?;
         let number = old.number + 1;
         self.generation.store(Arc::new(Generation { number, proxies }));
@@ -232,23 +222,6 @@ fn open_log(path: &Path) -> Result<(AccessLog, JoinHandle<()>), Error> {
     AccessLog::open(path).map_err(|source| Error::File { file: path.to_owned(), source })
 }
 
-/// Loads the library crypto_mb, which signs in SIMD lanes. Returns the library with its version, or
-/// the reason why it is not used.
-fn library(signer: &config::Signer) -> Result<(Option<Arc<Library>>, String), Error> {
-    if !signer.lanes {
-        return Ok((None, "disabled by the configuration".to_owned()));
-    }
-    let found = match &signer.crypto_mb {
-        Some(file) => Library::load(file).map_err(Error::Lanes)?,
-        None => match Library::find() {
-            Ok(library) => library,
-            Err(error) => return Ok((None, error.to_string())),
-        },
-    };
-    let version = found.version().to_owned();
-    Ok((Some(Arc::new(found)), version))
-}
-
 /// Checks that a reload does not change settings that are fixed at the start.
 fn check_fixed(old: &Config, new: &Config) -> Result<(), Error> {
     let fixed = |proxy: &config::Proxy| (proxy.name.clone(), proxy.listen, proxy.redirect, proxy.mode);
@@ -259,9 +232,7 @@ fn check_fixed(old: &Config, new: &Config) -> Result<(), Error> {
         "the number, names, modes and addresses of proxies"
     } else if (&old.control, &old.access_log, &old.user) != (&new.control, &new.access_log, &new.user) {
         "`control`, `access_log` and `user`"
-    } else if (old.signer.lanes, &old.signer.crypto_mb, old.signer.jobs_max)
-        != (new.signer.lanes, &new.signer.crypto_mb, new.signer.jobs_max)
-    {
+    } else if new.signer != (config::Signer { key: new.signer.key.clone(), ..old.signer.clone() }) {
         "[signer], except its keys"
     } else {
         return Ok(());

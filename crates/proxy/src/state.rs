@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use godwit_sign::Key;
 use godwit_tls::{Certificates, ClientCertificates, Group, KeyFiles, RustlsAcceptor, Settings};
 use tokio::sync::watch;
 
@@ -89,8 +90,14 @@ impl Link {
 impl ProxyState {
     /// Reads keys and certificates, and resolves the addresses of servers. `old` is the state of
     /// this proxy under the previous configuration. If the TLS settings are equal, the session
-    /// tickets of `old` stay valid.
-    pub(crate) fn new(config: &Config, proxy: &config::Proxy, old: Option<&Self>) -> Result<Self, Error> {
+    /// tickets of `old` stay valid. `held` are the keys of a signer in another process, if it holds
+    /// them.
+    pub(crate) fn new(
+        config: &Config,
+        proxy: &config::Proxy,
+        old: Option<&Self>,
+        held: Option<&[Arc<Key>]>,
+    ) -> Result<Self, Error> {
         let tls = |source| Error::Tls { proxy: proxy.name.clone(), source };
         let named = |name: &String| config.signer.key.iter().find(|key| key.name == *name);
         let files: Vec<KeyFiles> = proxy
@@ -99,7 +106,12 @@ impl ProxyState {
             .filter_map(named)
             .map(|key| KeyFiles { certificate: key.certificate.clone(), key: key.key.clone(), ocsp: key.ocsp.clone() })
             .collect();
-        let certificates = Arc::new(Certificates::load(&files, SystemTime::now()).map_err(tls)?);
+        let now = SystemTime::now();
+        let certificates = match held {
+            None => Certificates::load(&files, now),
+            Some(keys) => Certificates::load_held(&files, keys, now),
+        };
+        let certificates = Arc::new(certificates.map_err(tls)?);
         let settings = settings(proxy);
         // If the settings are equal, the new acceptor keeps the session tickets. In both cases, it
         // reads the certificates of the authorities for client certificates again.

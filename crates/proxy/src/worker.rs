@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use godwit_sign::Signer;
-use godwit_tls::{Accepted, Acceptor, Failure, Service};
+use godwit_tls::{Accepted, Acceptor, Failure};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -18,7 +17,7 @@ use crate::counters::Counters;
 use crate::http;
 use crate::log::AccessLog;
 use crate::state::{Generation, Link, Phase, Stop};
-use crate::{tcp, upstream};
+use crate::{signing, tcp, upstream};
 
 /// Interval at which a worker publishes the counters of its signer.
 const PUBLISH: Duration = Duration::from_millis(50);
@@ -51,7 +50,7 @@ pub(crate) struct Worker {
 }
 
 /// Runs a worker until the program stops.
-pub(crate) fn run(seed: Seed, signer: Signer) -> std::io::Result<()> {
+pub(crate) fn run(seed: Seed, signer: signing::Seed) -> std::io::Result<()> {
     if let Some(core) = seed.core {
         let mut cores = nix::sched::CpuSet::new();
         // If the core does not exist, the thread stays unpinned.
@@ -62,8 +61,8 @@ pub(crate) fn run(seed: Seed, signer: Signer) -> std::io::Result<()> {
     local.block_on(&runtime, work(seed, signer))
 }
 
-async fn work(seed: Seed, signer: Signer) -> std::io::Result<()> {
-    let service = Rc::new(Service::new(signer));
+async fn work(seed: Seed, signer: signing::Seed) -> std::io::Result<()> {
+    let service = Rc::new(signer.service()?);
     let signing = Rc::clone(&service);
     spawn_local(async move { signing.run().await });
     let Seed { index, listeners, redirects, generation, phase, counters, signed, log, .. } = seed;

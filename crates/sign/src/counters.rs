@@ -13,7 +13,7 @@ pub struct Counters {
     pub received: u64,
     /// Jobs answered with a signature.
     pub signed: u64,
-    /// Jobs that were answered with a refusal. It is the sum of the following four counters.
+    /// Jobs that were answered with a refusal. It is the sum of the following five counters.
     pub refused: u64,
     /// Jobs refused because too many jobs wait.
     pub refused_backlog: u64,
@@ -24,6 +24,8 @@ pub struct Counters {
     pub refused_cancelled: u64,
     /// Jobs for which AWS-LC reported an error.
     pub refused_failed: u64,
+    /// Jobs refused because the process of the signer ended, or was not running.
+    pub refused_lost: u64,
     /// Jobs that wait or are on a processor.
     pub in_flight: u64,
     /// Signatures made one at a time.
@@ -51,12 +53,18 @@ pub struct Counters {
     pub devices_lost: u64,
     /// Whether the SIMD lanes are disabled after too many wrong results. The value is 0 or 1.
     pub lanes_lost: u64,
+    /// Connections to the process of the signer that were lost.
+    pub signers_lost: u64,
 }
 
 impl Counters {
     /// Returns whether every received job is accounted for.
     pub fn is_conserved(&self) -> bool {
-        let refused = self.refused_backlog + self.refused_invalid + self.refused_cancelled + self.refused_failed;
+        let refused = self.refused_backlog
+            + self.refused_invalid
+            + self.refused_cancelled
+            + self.refused_failed
+            + self.refused_lost;
         self.received == self.signed + self.refused + self.in_flight
             && self.refused == refused
             && self.signed == self.signed_single + self.signed_lanes + self.signed_device
@@ -71,6 +79,7 @@ impl Counters {
         self.refused_invalid += other.refused_invalid;
         self.refused_cancelled += other.refused_cancelled;
         self.refused_failed += other.refused_failed;
+        self.refused_lost += other.refused_lost;
         self.in_flight += other.in_flight;
         self.signed_single += other.signed_single;
         self.signed_lanes += other.signed_lanes;
@@ -83,5 +92,6 @@ impl Counters {
         self.results_ignored += other.results_ignored;
         self.devices_lost += other.devices_lost;
         self.lanes_lost += other.lanes_lost;
+        self.signers_lost += other.signers_lost;
     }
 }

@@ -73,6 +73,9 @@ pub enum Reason {
         /// File of the certificate.
         certificate: PathBuf,
     },
+    /// The signer in another process does not hold the key of the certificate.
+    #[error("belongs to a key that the signer does not hold: add the key to its configuration, and reload the signer")]
+    NotHeld,
     /// The certificate has expired.
     #[error("the certificate expired {days} days ago: renew it")]
     Expired {

@@ -19,6 +19,7 @@
 //! | `lanes/` | signs eight jobs at once with Intel crypto_mb |
 //! | `processor.rs` | interface of devices |
 //! | `signer.rs` | connects the policy with the processors |
+//! | `remote/` | signer in a separate process |
 #![deny(unsafe_code)]
 
 mod counters;
@@ -29,6 +30,7 @@ mod memory;
 mod padding;
 mod policy;
 mod processor;
+pub mod remote;
 mod scheme;
 mod signer;
 #[cfg(test)]
@@ -36,7 +38,7 @@ mod testing;
 
 pub use counters::{Counters, LANES};
 pub use error::{Error, Reason};
-pub use key::{Key, Loaded, RsaWords, load};
+pub use key::{Held, Key, Loaded, RsaWords, load, load_held};
 pub use lanes::{LanesError, Library};
 pub use policy::{
     Costs, CpuCost, DeviceCost, DeviceSpec, Effect, JobId, Policy, PolicyConfig, Processor, Refusal, Work,

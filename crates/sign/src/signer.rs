@@ -140,6 +140,11 @@ impl Signer {
         self.policy.counters()
     }
 
+    /// Counts a job that is refused without a key or a message.
+    pub(crate) fn refuse_invalid(&mut self) -> Refusal {
+        self.policy.refuse_invalid()
+    }
+
     fn answer(&mut self, id: JobId, processor: Processor, signature: Option<Vec<u8>>, done: &mut Vec<Done>) {
         match self.policy.finish(id, processor, signature.is_some()) {
             Effect::Answered => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
-use godwit_sign::Key;
+use godwit_sign::{Held, Key, Loaded};
 use rustls::pki_types::CertificateDer;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -60,7 +60,16 @@ impl Certificates {
     /// # Errors
     /// Returns an error that names the file and the reason.
     pub fn load(files: &[KeyFiles], now: SystemTime) -> Result<Self, Error> {
-        Ok(Self(ArcSwap::from_pointee(Store::load(files, now)?)))
+        Ok(Self(ArcSwap::from_pointee(Store::load(files, None, now)?)))
+    }
+
+    /// Loads and checks all certificates. A signer in another process holds their private keys, and
+    /// `keys` are the public halves. The key files are not read.
+    ///
+    /// # Errors
+    /// Returns an error that names the file and the reason.
+    pub fn load_held(files: &[KeyFiles], keys: &[Arc<Key>], now: SystemTime) -> Result<Self, Error> {
+        Ok(Self(ArcSwap::from_pointee(Store::load(files, Some(keys), now)?)))
     }
 
     /// Loads and checks the files of all certificates and keys again. If an error is returned, the
@@ -69,7 +78,7 @@ impl Certificates {
     /// # Errors
     /// Returns an error that names the file and the reason.
     pub fn reload(&self, files: &[KeyFiles], now: SystemTime) -> Result<(), Error> {
-        self.0.store(Arc::new(Store::load(files, now)?));
+        self.0.store(Arc::new(Store::load(files, None, now)?));
         Ok(())
     }
 
@@ -107,17 +116,25 @@ impl ResolvesServerCert for Certificates {
 }
 
 impl Store {
-    fn load(files: &[KeyFiles], now: SystemTime) -> Result<Self, Error> {
+    fn load(files: &[KeyFiles], held: Option<&[Arc<Key>]>, now: SystemTime) -> Result<Self, Error> {
         let mut store = Self { entries: Vec::new(), names: HashMap::new() };
         for files in files {
-            let loaded = godwit_sign::load(&files.key, &files.certificate, now)?;
-            let key = Arc::new(loaded.key);
-            let chain: Vec<_> = loaded.chain.into_iter().map(CertificateDer::from).collect();
+            let (key, chain, not_after) = match held {
+                None => {
+                    let Loaded { key, chain, not_after } = godwit_sign::load(&files.key, &files.certificate, now)?;
+                    (Arc::new(key), chain, not_after)
+                }
+                Some(keys) => {
+                    let Held { key, chain, not_after } = godwit_sign::load_held(&files.certificate, keys, now)?;
+                    (key, chain, not_after)
+                }
+            };
+            let chain: Vec<_> = chain.into_iter().map(CertificateDer::from).collect();
             let names = names(&chain, &files.certificate)?;
             let mut certified = CertifiedKey::new(chain, Arc::new(ServiceKey(Arc::clone(&key))));
             certified.ocsp = files.ocsp.as_deref().map(read_ocsp).transpose()?;
             let index = store.entries.len();
-            store.entries.push(Entry { certified: Arc::new(certified), key, not_after: loaded.not_after });
+            store.entries.push(Entry { certified: Arc::new(certified), key, not_after });
             for name in names {
                 store.names.entry(name).or_default().push(index);
             }

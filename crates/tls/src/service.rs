@@ -1,4 +1,5 @@
-//! Signing service of a thread. It connects the [`Signer`] with the event loop of the thread.
+//! Signing service of a thread. It connects the event loop of the thread with a [`Signer`], or with
+//! a signer in another process.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -7,7 +8,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use godwit_sign::remote::{Connection, Remote};
 use godwit_sign::{Counters, Done, JobId, Key, Refusal, Scheme, Signer};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
 use tokio::sync::Notify;
 
 use crate::fiber;
@@ -15,6 +19,8 @@ use crate::fiber;
 /// Number of turns of the event loop between the arrival of a job and its signature. In this time,
 /// other handshakes can add jobs to the same batch.
 const TURNS: usize = 4;
+/// Pause before another attempt to connect to a signer that was lost.
+const RETRY: Duration = Duration::from_millis(20);
 
 thread_local! {
     static SERVICE: RefCell<Option<Rc<Shared>>> = const { RefCell::new(None) };
@@ -23,8 +29,39 @@ thread_local! {
 /// Signing service of the thread that created it.
 pub struct Service(Rc<Shared>);
 
+/// Engine that makes the signatures.
+enum Engine {
+    /// The thread itself signs.
+    Inside(Box<Signer>),
+    /// Another process signs.
+    Separate(Box<Remote>),
+}
+
+impl Engine {
+    fn submit(&mut self, key: &Arc<Key>, scheme: Scheme, message: &[u8]) -> Result<JobId, Refusal> {
+        match self {
+            Self::Inside(signer) => signer.submit(Arc::clone(key), scheme, message),
+            Self::Separate(remote) => remote.submit(key, scheme, message),
+        }
+    }
+
+    fn cancel(&mut self, id: JobId) {
+        match self {
+            Self::Inside(signer) => signer.cancel(id),
+            Self::Separate(remote) => remote.cancel(id),
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        match self {
+            Self::Inside(signer) => signer.counters(),
+            Self::Separate(remote) => remote.counters(),
+        }
+    }
+}
+
 struct Shared {
-    signer: RefCell<Signer>,
+    engine: RefCell<Engine>,
     waiting: RefCell<HashMap<JobId, Waiting>>,
     /// Notified when a job arrives.
     arrived: Notify,
@@ -51,11 +88,21 @@ pub(crate) enum NoSignature {
 }
 
 impl Service {
-    /// Creates the signing service of the current thread. It replaces any earlier service of this
-    /// thread.
+    /// Creates the signing service of the current thread, which signs itself. It replaces an
+    /// earlier service of this thread.
     pub fn new(signer: Signer) -> Self {
+        Self::with(Engine::Inside(Box::new(signer)))
+    }
+
+    /// Creates the signing service of the current thread, for which another process signs. It
+    /// replaces an earlier service of this thread.
+    pub fn separate(remote: Remote) -> Self {
+        Self::with(Engine::Separate(Box::new(remote)))
+    }
+
+    fn with(engine: Engine) -> Self {
         let shared = Rc::new(Shared {
-            signer: RefCell::new(signer),
+            engine: RefCell::new(engine),
             waiting: RefCell::default(),
             arrived: Notify::new(),
             started: Instant::now(),
@@ -66,24 +113,27 @@ impl Service {
 
     /// Returns the counters of the signer.
     pub fn counters(&self) -> Counters {
-        self.0.signer.borrow().counters()
+        self.0.engine.borrow().counters()
     }
 
     /// Signs jobs until the future is dropped. Each thread runs this future once, at the same time
     /// as its connections.
     pub async fn run(&self) {
         let shared = &self.0;
-        let mut done = Vec::new();
-        let mut more = false;
+        let is_inside = matches!(*shared.engine.borrow(), Engine::Inside(_));
+        if is_inside {
+            return shared.run_inside().await;
+        }
         loop {
-            if !more {
-                shared.wait_for_work().await;
+            // This fails if no file descriptor is available, and is then tried again.
+            let _ = shared.collect().await;
+            let socket = shared.with_remote(|remote| remote.socket().to_owned());
+            tokio::time::sleep(RETRY).await;
+            // The signer may take long to answer, and the other connections of this thread go on.
+            let opened = tokio::task::spawn_blocking(move || Connection::open(&socket)).await;
+            if let Ok(Ok(connection)) = opened {
+                shared.with_remote(|remote| remote.resume(connection));
             }
-            for _ in 0..TURNS {
-                tokio::task::yield_now().await;
-            }
-            more = shared.signer.borrow_mut().turn(shared.now_ns(), &mut done);
-            done.drain(..).for_each(|done| shared.deliver(done));
         }
     }
 }
@@ -93,9 +143,66 @@ impl Shared {
         self.started.elapsed().as_nanos() as u64
     }
 
+    /// Signs on this thread.
+    async fn run_inside(&self) {
+        let mut done = Vec::new();
+        let mut more = false;
+        loop {
+            if !more {
+                self.wait_for_work().await;
+            }
+            for _ in 0..TURNS {
+                tokio::task::yield_now().await;
+            }
+            if let Engine::Inside(signer) = &mut *self.engine.borrow_mut() {
+                more = signer.turn(self.now_ns(), &mut done);
+            }
+            done.drain(..).for_each(|done| self.deliver(done));
+        }
+    }
+
+    /// Calls `work` with the connection to the signer in another process.
+    ///
+    /// # Panics
+    /// Panics if this thread signs itself.
+    fn with_remote<T>(&self, work: impl FnOnce(&mut Remote) -> T) -> T {
+        match &mut *self.engine.borrow_mut() {
+            Engine::Separate(remote) => work(remote),
+            Engine::Inside(_) => unreachable!("the caller has checked the engine"),
+        }
+    }
+
+    /// Delivers the answers of the signer until it is lost.
+    async fn collect(&self) -> std::io::Result<()> {
+        let Some(socket) = self.with_remote(|remote| remote.wake_up()) else { return Ok(()) };
+        let socket = UnixStream::from_std(socket?)?;
+        let mut done = Vec::new();
+        loop {
+            let sleeps = self.with_remote(|remote| {
+                remote.poll(&mut done);
+                remote.is_connected().then(|| remote.announce_sleep())
+            });
+            done.drain(..).for_each(|done| self.deliver(done));
+            match sleeps {
+                None => return Ok(()),
+                Some(false) => tokio::task::yield_now().await,
+                Some(true) => {
+                    socket.readable().await?;
+                    // The bytes are read through another copy of the socket. The result of this
+                    // closure makes the runtime wait for the next byte.
+                    let read = || Err::<(), _>(std::io::ErrorKind::WouldBlock.into());
+                    let _ = socket.try_io(Interest::READABLE, read);
+                }
+            }
+        }
+    }
+
     /// Waits for a job or for the next deadline of a device batch.
     async fn wait_for_work(&self) {
-        let deadline_ns = self.signer.borrow().deadline_ns();
+        let deadline_ns = match &*self.engine.borrow() {
+            Engine::Inside(signer) => signer.deadline_ns(),
+            Engine::Separate(_) => None,
+        };
         match deadline_ns {
             None => self.arrived.notified().await,
             Some(at_ns) => {
@@ -134,11 +241,11 @@ pub(crate) fn sign(key: &Arc<Key>, scheme: Scheme, message: &[u8]) -> Result<Vec
     impl Drop for Job<'_> {
         fn drop(&mut self) {
             self.0.waiting.borrow_mut().remove(&self.1);
-            self.0.signer.borrow_mut().cancel(self.1);
+            self.0.engine.borrow_mut().cancel(self.1);
         }
     }
     let shared = SERVICE.with_borrow(Clone::clone).ok_or(NoSignature::NoService)?;
-    let submitted = shared.signer.borrow_mut().submit(Arc::clone(key), scheme, message);
+    let submitted = shared.engine.borrow_mut().submit(key, scheme, message);
     let job = Job(&shared, submitted.map_err(NoSignature::Refused)?);
     shared.arrived.notify_one();
     let answer = fiber::wait(|context| shared.poll(job.1, context)).ok_or(NoSignature::NoService)?;

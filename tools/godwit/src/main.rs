@@ -45,6 +45,8 @@ enum Command {
     Replay(commands::replay::Arguments),
     #[cfg(feature = "tls")]
     Proxy(commands::proxy::Arguments),
+    #[cfg(feature = "tls")]
+    Signer(commands::signer::Arguments),
     Check(commands::check::Arguments),
     Devices(commands::devices::Arguments),
     Bench(commands::bench::Arguments),
@@ -76,6 +78,8 @@ fn main() -> ExitCode {
             Command::Replay(arguments) => commands::replay::execute(&arguments),
             #[cfg(feature = "tls")]
             Command::Proxy(arguments) => commands::proxy::execute(&arguments),
+            #[cfg(feature = "tls")]
+            Command::Signer(arguments) => commands::signer::execute(&arguments),
             Command::Check(arguments) => commands::check::execute(&arguments),
             Command::Devices(arguments) => commands::devices::execute(&arguments),
             Command::Bench(arguments) => commands::bench::execute(&arguments),

@@ -4,7 +4,11 @@ use std::path::Path;
 
 use caps::{CapSet, errors::CapsError};
 use nix::fcntl::{AT_FDCWD, AtFlags};
+#[cfg(feature = "tls")]
+use nix::sys::mman::{MlockAllFlags, mlockall};
 use nix::sys::prctl;
+#[cfg(feature = "tls")]
+use nix::sys::resource::{RLIM_INFINITY, getrlimit};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::{Gid, Uid, User, fchownat, geteuid, setgroups, setresgid, setresuid};
 
@@ -76,6 +80,17 @@ pub(crate) fn disable_core_dumps() {
     // The first call fails only for unknown values. Any process may lower its limits.
     let _ = nix::sys::prctl::set_dumpable(false);
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
+}
+
+/// Locks all memory of this process in RAM, also memory that it allocates later. Returns false if
+/// the limit for locked memory does not allow it.
+#[cfg(feature = "tls")]
+pub(crate) fn lock_memory() -> bool {
+    // Root raises the limit, which then also applies to the user that the process changes to.
+    let _ = setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY);
+    let unlimited = getrlimit(Resource::RLIMIT_MEMLOCK).is_ok_and(|(limit, _)| limit == RLIM_INFINITY);
+    // With a limit, later allocations would fail.
+    unlimited && mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE).is_ok()
 }
 
 fn become_user(uid: Uid, gid: Gid) -> nix::Result<()> {

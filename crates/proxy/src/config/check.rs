@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Config, ConfigError, Mode, Proxy};
+use super::{Config, ConfigError, Mode, Process, Proxy, Signer};
 
 /// Maximum value of a time setting, in seconds. It is one day.
 const SECONDS_MAX: f64 = 86_400.0;
@@ -19,6 +19,7 @@ pub(super) fn check(config: &Config, text: &str, origin: &str) -> Result<(), Con
     if config.signer.jobs_max == 0 {
         return at(line(&lines_of(text, "[signer]"), 0)).refuse("jobs_max: expected a number above 0");
     }
+    check_process(&config.signer, at(line(&lines_of(text, "[signer]"), 0)))?;
     let mut names = BTreeSet::new();
     for (index, key) in config.signer.key.iter().enumerate() {
         if !names.insert(&key.name) {
@@ -63,6 +64,17 @@ struct Place<'a> {
 impl Place<'_> {
     fn refuse<T>(self, message: impl ToString) -> Result<T, ConfigError> {
         Err(ConfigError::at(self.origin, self.line, message))
+    }
+}
+
+fn check_process(signer: &Signer, place: Place<'_>) -> Result<(), ConfigError> {
+    match (signer.process, &signer.socket) {
+        (Process::Separate, None) => {
+            place.refuse("process = \"separate\" needs `socket`, such as \"/run/godwit/signer\"")
+        }
+        (Process::Inside, Some(_)) => place.refuse("socket: needs process = \"separate\""),
+        (Process::Inside, None) if signer.user.is_some() => place.refuse("user: needs process = \"separate\""),
+        _ => Ok(()),
     }
 }
 

@@ -68,6 +68,12 @@ pub struct Signer {
     /// Process that holds the private keys.
     #[serde(default)]
     pub process: Process,
+    /// Path of the Unix socket on which `godwit signer` listens.
+    #[serde(default)]
+    pub socket: Option<PathBuf>,
+    /// User under which `godwit signer` continues after it has loaded all keys.
+    #[serde(default)]
+    pub user: Option<String>,
     /// Whether the signer uses the eight SIMD lanes of the library crypto_mb, if the library is
     /// installed.
     #[serde(default = "yes")]
@@ -98,6 +104,8 @@ pub enum Process {
     /// The process of the proxy itself holds the keys.
     #[default]
     Inside,
+    /// The process of `godwit signer` holds the keys.
+    Separate,
 }
 
 /// Private key and its certificate.
@@ -356,12 +364,14 @@ impl Config {
     }
 
     /// Reads and checks the files of all keys, certificates and authorities. Also resolves the
-    /// addresses of all servers.
+    /// addresses of all servers. If a signer in another process holds the keys, it must be running.
     ///
     /// # Errors
     /// Returns the first error.
     pub fn check_files(&self) -> Result<(), crate::Error> {
-        self.proxy.iter().try_for_each(|proxy| crate::state::ProxyState::new(self, proxy, None).map(drop))
+        let held = crate::signing::held(&self.signer)?;
+        let check = |proxy| crate::state::ProxyState::new(self, proxy, None, held.as_deref()).map(drop);
+        self.proxy.iter().try_for_each(check)
     }
 
     /// Makes paths absolute or relative to the current folder.
@@ -371,7 +381,12 @@ impl Config {
                 *path = folder.join(&*path);
             }
         };
-        self.control.iter_mut().chain(&mut self.access_log).chain(&mut self.signer.crypto_mb).for_each(join);
+        self.control
+            .iter_mut()
+            .chain(&mut self.access_log)
+            .chain(&mut self.signer.crypto_mb)
+            .chain(&mut self.signer.socket)
+            .for_each(join);
         for key in &mut self.signer.key {
             [&mut key.certificate, &mut key.key].into_iter().chain(&mut key.ocsp).for_each(join);
         }

@@ -11,4 +11,5 @@ mod losses;
 mod page;
 mod reload;
 mod setup;
+mod signer;
 mod tcp;

@@ -1,7 +1,7 @@
 //! Helper for tests that starts a proxy and reads its counters.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(crate) const SOON: Duration = Duration::from_secs(30);
 /// Running proxy with a certificate for `localhost`.
 pub(crate) struct Proxy {
     pub(crate) folder: Folder,
-    pub(crate) certificate: std::path::PathBuf,
+    pub(crate) certificate: PathBuf,
     running: Mutex<Option<Running>>,
 }
 
@@ -30,9 +30,13 @@ impl Proxy {
         let folder = Folder::new();
         let certified = certificate::certify(&folder, "rsa2048-0", &["localhost"])?;
         let config = parse(folder.path(), head, stanza);
+        Some(Self::of(folder, certified.certificate, config))
+    }
+
+    /// Starts the proxy of a configuration.
+    pub(crate) fn of(folder: Folder, certificate: PathBuf, config: Config) -> Arc<Self> {
         let running = Running::start(config).unwrap_or_else(|error| panic!("{error}"));
-        let running = Mutex::new(Some(running));
-        Some(Arc::new(Self { folder, certificate: certified.certificate, running }))
+        Arc::new(Self { folder, certificate, running: Mutex::new(Some(running)) })
     }
 
     pub(crate) fn with<T>(&self, read: impl FnOnce(&Running) -> T) -> T {

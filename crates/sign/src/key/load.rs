@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::Key;
@@ -47,6 +48,35 @@ pub fn load(key: &Path, certificate: &Path, now: SystemTime) -> Result<Loaded, E
     Ok(Loaded { key: parsed, chain, not_after })
 }
 
+/// Certificate chain whose private key a signer in another process holds.
+#[derive(Debug)]
+pub struct Held {
+    /// Public half of the key.
+    pub key: Arc<Key>,
+    /// Certificates in DER form. The first one belongs to the key.
+    pub chain: Vec<Vec<u8>>,
+    /// Time at which the validity of the first certificate ends, counted from 1970.
+    pub not_after: Duration,
+}
+
+/// Loads the certificate chain in the file `certificate`, whose key must be among `keys`.
+///
+/// # Errors
+/// Returns [`Error::Key`] if the file is refused: it is not valid at the time `now`, or the signer
+/// does not hold its key.
+pub fn load_held(certificate: &Path, keys: &[Arc<Key>], now: SystemTime) -> Result<Held, Error> {
+    let since_1970 = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let read = || {
+        let chain = read_certificates(certificate)?;
+        let leaf = leaf(&chain)?;
+        let key = keys.iter().find(|key| key.public_key() == leaf.public_key).ok_or(Reason::NotHeld)?;
+        leaf.check_validity(since_1970)?;
+        let (key, not_after) = (Arc::clone(key), leaf.not_after);
+        Ok(Held { key, chain, not_after })
+    };
+    read().map_err(|problem| at(certificate, problem))
+}
+
 fn at(file: &Path, problem: Problem) -> Error {
     match problem {
         Problem::Content(reason) => Error::Key { file: file.to_owned(), reason },
@@ -64,18 +94,29 @@ fn read_key(path: &Path) -> Result<Key, Problem> {
 }
 
 fn read_chain(path: &Path, key: &Key, now: Duration) -> Result<(Vec<Vec<u8>>, Duration), Problem> {
-    let text = read(open(path)?)?;
-    let mut chain = Vec::new();
-    for section in sections(&text)?.iter().filter(|section| section.label == b"CERTIFICATE") {
-        chain.push(section.decode()?.to_vec());
-    }
-    let leaf = Certificate::parse(chain.first().ok_or(Reason::NoCertificate)?)?;
+    let chain = read_certificates(path)?;
+    let leaf = leaf(&chain)?;
     if leaf.public_key != key.public_key() {
         return Err(Reason::Mismatch { certificate: path.to_owned() }.into());
     }
     leaf.check_validity(now)?;
     let not_after = leaf.not_after;
     Ok((chain, not_after))
+}
+
+/// Reads the certificates of a PEM file.
+fn read_certificates(path: &Path) -> Result<Vec<Vec<u8>>, Problem> {
+    let text = read(open(path)?)?;
+    let mut chain = Vec::new();
+    for section in sections(&text)?.iter().filter(|section| section.label == b"CERTIFICATE") {
+        chain.push(section.decode()?.to_vec());
+    }
+    Ok(chain)
+}
+
+/// Parses the certificate that belongs to the key.
+fn leaf(chain: &[Vec<u8>]) -> Result<Certificate<'_>, Reason> {
+    Certificate::parse(chain.first().ok_or(Reason::NoCertificate)?)
 }
 
 /// Opens a file without waiting for the writer of a FIFO.

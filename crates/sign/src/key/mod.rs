@@ -6,6 +6,7 @@ mod pem;
 mod private;
 mod words;
 
+use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der};
 use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::rand::SystemRandom;
@@ -15,7 +16,7 @@ use aws_lc_rs::signature::{
     UnparsedPublicKey,
 };
 
-pub use load::{Loaded, load};
+pub use load::{Held, Loaded, load, load_held};
 pub use words::RsaWords;
 pub(crate) use words::Words;
 
@@ -28,6 +29,8 @@ use private::Private;
 #[derive(Debug)]
 pub struct Key {
     class: Class,
+    /// Identity of the public key in other processes.
+    id: u64,
     /// Public key in the form that [`UnparsedPublicKey`] takes.
     public: Vec<u8>,
     pair: Pair,
@@ -59,6 +62,15 @@ enum Pair {
     Rsa(Box<RsaKeyPair>),
     Ecdsa(Box<EcdsaKeyPair>),
     Ed25519(Box<Ed25519KeyPair>),
+    /// Another process holds the private key.
+    Elsewhere,
+}
+
+/// Returns the first bytes of the SHA-256 hash of a public key. Two keys of one operator have the
+/// same identity with a probability of 2⁻⁶⁴.
+fn identity(public: &[u8]) -> u64 {
+    let hash = digest(&SHA256, public);
+    hash.as_ref().iter().take(8).fold(0, |id, byte| id << 8 | u64::from(*byte))
 }
 
 impl Key {
@@ -132,9 +144,21 @@ impl Key {
             Pair::Rsa(pair) => pair.public_key().as_ref().to_vec(),
             Pair::Ecdsa(pair) => pair.public_key().as_ref().to_vec(),
             Pair::Ed25519(pair) => pair.public_key().as_ref().to_vec(),
+            Pair::Elsewhere => Vec::new(),
         };
         let words = Words::of(private, &public)?;
-        Ok(Self { class, public, pair, words })
+        Ok(Self { class, id: identity(&public), public, pair, words })
+    }
+
+    /// Creates the public half of a key whose private half another process holds. `public` has the
+    /// form of [`Key::public_key`].
+    pub(crate) fn from_public(class: Class, public: Vec<u8>) -> Self {
+        Self { class, id: identity(&public), public, pair: Pair::Elsewhere, words: None }
+    }
+
+    /// Returns the identity by which processes refer to this key.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 
     /// Returns the class of the key's jobs.
@@ -174,7 +198,8 @@ impl Key {
     /// Signs with AWS-LC on the current thread. AWS-LC checks every RSA signature with the public
     /// key before it returns the signature.
     ///
-    /// Returns `None` if the scheme does not fit the key, or if AWS-LC reports an error.
+    /// Returns `None` if the scheme does not fit the key, if AWS-LC reports an error, or if another
+    /// process holds the private key.
     pub fn sign(&self, scheme: Scheme, message: &[u8]) -> Option<Vec<u8>> {
         if !scheme.is_of(self.class) {
             return None;
@@ -188,6 +213,7 @@ impl Key {
             }
             Pair::Ecdsa(pair) => Some(pair.sign(&random, message).ok()?.as_ref().to_vec()),
             Pair::Ed25519(pair) => Some(pair.try_sign(message).ok()?.as_ref().to_vec()),
+            Pair::Elsewhere => None,
         }
     }
 }

@@ -10,6 +10,13 @@ pub struct JobId {
     generation: u32,
 }
 
+impl JobId {
+    /// Returns the identity with this number. It serves jobs that are in no table.
+    pub(crate) fn from_number(number: u64) -> Self {
+        Self { slot: number as u32, generation: (number >> 32) as u32 }
+    }
+}
+
 /// Processors that may still sign a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Allowed {

@@ -90,6 +90,8 @@ pub enum Refusal {
     Invalid,
     /// AWS-LC reported an error.
     Failed,
+    /// The process of the signer ended, or is not running.
+    Lost,
 }
 
 /// Effect of a result on its job.

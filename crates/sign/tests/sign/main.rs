@@ -5,6 +5,7 @@ mod keys;
 mod model;
 mod openssl;
 mod policy;
+mod remote;
 mod signer;
 
 use std::path::PathBuf;

@@ -18,6 +18,8 @@ pub(crate) mod route;
 pub(crate) mod rules;
 pub(crate) mod run;
 pub(crate) mod sa;
+#[cfg(feature = "tls")]
+pub(crate) mod signer;
 pub(crate) mod status;
 pub(crate) mod trace;
 

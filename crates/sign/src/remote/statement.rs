@@ -1,0 +1,99 @@
+//! Parts of TLS handshakes that a server signs. The signer builds the signed message from them, so
+//! that no other document can be signed with its keys.
+
+/// Context that TLS 1.3 signs before the hash of the handshake (RFC 8446, section 4.4.3).
+const CONTEXT: &[u8] = b"TLS 1.3, server CertificateVerify\0";
+const SPACES: usize = 64;
+/// Two random numbers, before the parameters of the key exchange in TLS 1.2.
+const RANDOM_BYTES: usize = 64;
+/// Value of `ECCurveType` for a named group (RFC 8422, section 5.4).
+const NAMED_CURVE: u8 = 3;
+
+/// Kind of a part of a handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Hash of the handshake, which `CertificateVerify` of TLS 1.3 contains.
+    Tls13 = 0,
+    /// Random numbers and parameters that `ServerKeyExchange` of TLS 1.2 contains.
+    Tls12 = 1,
+}
+
+impl Kind {
+    pub(super) fn from_number(number: u64) -> Option<Self> {
+        [Self::Tls13, Self::Tls12].into_iter().find(|kind| *kind as u64 == number)
+    }
+}
+
+/// Returns the kind of a message that rustls wants to have signed, and the bytes from which the
+/// signer builds the message again. Returns `None` if it is no message of a handshake.
+pub(super) fn reduce(message: &[u8]) -> Option<(Kind, &[u8])> {
+    let tls13 = message.get(..SPACES).filter(|spaces| spaces.iter().all(|byte| *byte == b' '));
+    let hash = tls13.and_then(|_| message[SPACES..].strip_prefix(CONTEXT)).filter(|hash| is_hash(hash));
+    match hash {
+        Some(hash) => Some((Kind::Tls13, hash)),
+        None => is_key_exchange(message).then_some((Kind::Tls12, message)),
+    }
+}
+
+/// Builds the message to sign. Returns `None` if `bytes` are no part of a handshake.
+pub(super) fn build(kind: Kind, bytes: &[u8]) -> Option<Vec<u8>> {
+    match kind {
+        Kind::Tls13 => is_hash(bytes).then(|| [&[b' '; SPACES][..], CONTEXT, bytes].concat()),
+        Kind::Tls12 => is_key_exchange(bytes).then(|| bytes.to_vec()),
+    }
+}
+
+/// The suites of TLS 1.3 use SHA-256 or SHA-384.
+fn is_hash(bytes: &[u8]) -> bool {
+    [32, 48].contains(&bytes.len())
+}
+
+/// Returns whether these are two random numbers and the public key of an elliptic curve in a named
+/// group (RFC 8422, section 5.4).
+fn is_key_exchange(bytes: &[u8]) -> bool {
+    match bytes.get(RANDOM_BYTES..) {
+        Some([NAMED_CURVE, _, _, length, point @ ..]) => point.len() == usize::from(*length) && !point.is_empty(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key_exchange(point: usize) -> Vec<u8> {
+        [&[7; 64][..], &[3, 0, 0x1d, point as u8], &vec![9; point]].concat()
+    }
+
+    #[test]
+    fn handshakes_are_rebuilt_exactly() {
+        for length in [32, 48] {
+            let message = [&[0x20; 64][..], b"TLS 1.3, server CertificateVerify\0", &vec![5; length]].concat();
+            let (kind, bytes) = reduce(&message).unwrap();
+            assert_eq!((kind, bytes.len()), (Kind::Tls13, length));
+            assert_eq!(build(kind, bytes), Some(message));
+        }
+        for point in [32, 65, 97] {
+            let message = key_exchange(point);
+            let (kind, bytes) = reduce(&message).unwrap();
+            assert_eq!((kind, build(kind, bytes)), (Kind::Tls12, Some(message.clone())));
+        }
+    }
+
+    /// A client certificate, a certificate to be signed, and other documents are refused.
+    #[test]
+    fn nothing_else_is_signed() {
+        let client = [&[0x20; 64][..], b"TLS 1.3, client CertificateVerify\0", &[5; 32]].concat();
+        let long = [&[0x20; 64][..], CONTEXT, &[5; 33]].concat();
+        let mut other_curve = key_exchange(32);
+        other_curve[64] = 1;
+        let cut = &key_exchange(32)[..99];
+        for message in [&client[..], &long, &other_curve, cut, b"", b"{\"alg\":\"RS256\"}", &[0x30; 400]] {
+            assert_eq!(reduce(message), None, "{message:x?}");
+        }
+        for bytes in [&[0; 31][..], &[0; 33], &[], &[0; 64]] {
+            assert_eq!(build(Kind::Tls13, bytes), None);
+        }
+        assert_eq!(build(Kind::Tls12, &[0x20; 98]), None);
+    }
+}
