@@ -7,6 +7,7 @@ mod config;
 mod hostile;
 mod http;
 mod http2;
+mod interop;
 mod losses;
 mod page;
 mod reload;
