@@ -24,6 +24,8 @@ pub(crate) enum Command {
     Status,
     /// Reads the configuration file again.
     Reload,
+    /// Ends the run.
+    Stop,
 }
 
 /// Command and the channel for its reply.
@@ -99,7 +101,8 @@ fn answer(line: &str, requests: &Sender<Request>) -> Result<Value, Error> {
     let command = match request["command"].as_str() {
         Some("status") => Command::Status,
         Some("reload") => Command::Reload,
-        Some(other) => return refuse(format!("unknown command `{other}`; a proxy has status and reload")),
+        Some("stop") => Command::Stop,
+        Some(other) => return refuse(format!("unknown command `{other}`; a proxy has status, reload and stop")),
         None => return refuse("the request has no `command`".to_owned()),
     };
     let (reply, result) = channel();

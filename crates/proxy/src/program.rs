@@ -40,7 +40,8 @@ pub fn run<E: From<Error>>(
     let running = Running::start(config)?;
     let control = path.map(|path| Control::open(&path, sender.clone())).transpose()?;
     started(&running)?;
-    while !flags.stop.load(Ordering::Relaxed) && !running.has_failed() {
+    let mut stopped = false;
+    while !stopped && !flags.stop.load(Ordering::Relaxed) && !running.has_failed() {
         match requests.recv_timeout(POLL) {
             Ok(request) => {
                 let result = match request.command {
@@ -48,6 +49,10 @@ pub fn run<E: From<Error>>(
                         serde_json::to_value(running.report()).map_err(|error| Error::Request(error.to_string()))
                     }
                     Command::Reload => reload(file, &running),
+                    Command::Stop => {
+                        stopped = true;
+                        Ok(Value::Null)
+                    }
                 };
                 // If the client has disconnected, the reply is discarded.
                 let _ = request.reply.send(result);

@@ -2,37 +2,64 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::secret;
+use crate::{runtime, secret};
 
 /// Option that selects a running godwit.
 #[derive(Args)]
 pub(crate) struct Socket {
-    /// Control socket of the running godwit: the value of its `--control` or `[engine] control`.
+    /// Control socket of the running godwit. Default: $GODWIT_CONTROL, or the only socket in the
+    /// runtime folder.
     #[arg(long = "control", value_name = "PATH")]
-    pub(crate) path: PathBuf,
+    pub(crate) path: Option<PathBuf>,
+}
+
+/// Options that select a function of a running godwit.
+#[derive(Args)]
+pub(crate) struct Target {
+    #[command(flatten)]
+    pub(crate) socket: Socket,
+    /// Configured name of the function. Default: the only function of the kind that the command
+    /// needs.
+    #[arg(long, value_name = "NAME")]
+    function: Option<String>,
 }
 
 /// Connection to a running godwit.
-pub(crate) struct Connection<'a> {
-    path: &'a Path,
+pub(crate) struct Connection {
+    path: PathBuf,
     stream: BufReader<UnixStream>,
 }
 
 impl Socket {
-    pub(crate) fn connect(&self) -> Result<Connection<'_>, Failure> {
-        let stream = UnixStream::connect(&self.path)
-            .map_err(|error| Failure::User(format!("no godwit answers at {}: {error}", self.path.display())))?;
-        Ok(Connection { path: &self.path, stream: BufReader::new(stream) })
+    pub(crate) fn connect(&self) -> Result<Connection, Failure> {
+        let path = match self.path.clone().or_else(|| std::env::var_os("GODWIT_CONTROL").map(PathBuf::from)) {
+            Some(path) => path,
+            None => runtime::only_socket()?,
+        };
+        let stream = UnixStream::connect(&path)
+            .map_err(|error| Failure::User(format!("no godwit answers at {}: {error}", path.display())))?;
+        Ok(Connection { path, stream: BufReader::new(stream) })
     }
 }
 
-impl Connection<'_> {
+impl Target {
+    /// Returns a request for the selected function, which must be of one of `kinds`.
+    pub(crate) fn request(&self, kinds: &[&str], command: &str) -> Value {
+        let mut request = json!({ "kind": kinds, "command": command });
+        if let Some(function) = &self.function {
+            request["function"] = function.as_str().into();
+        }
+        request
+    }
+}
+
+impl Connection {
     /// Sends a request and returns its result.
     ///
     /// # Errors
@@ -55,5 +82,10 @@ impl Connection<'_> {
             return Ok(reply["result"].take());
         }
         Err(Failure::User(reply["error"].as_str().unwrap_or("godwit refused the request without a reason").to_owned()))
+    }
+
+    /// Waits until godwit closes the connection, which it does at its end.
+    pub(crate) fn wait_for_end(mut self) {
+        let _ = std::io::copy(&mut self.stream, &mut std::io::sink());
     }
 }

@@ -15,6 +15,7 @@ mod privileges;
 mod progress;
 #[cfg(feature = "tls")]
 mod proxies;
+mod runtime;
 mod secret;
 mod signals;
 mod summary;
@@ -52,6 +53,7 @@ enum Command {
     Bench(commands::bench::Arguments),
     Generate(commands::generate::Arguments),
     Status(commands::status::Arguments),
+    Stop(commands::stop::Arguments),
     Trace(commands::trace::Arguments),
     Sa(commands::sa::Arguments),
     Name(commands::name::Arguments),
@@ -85,6 +87,7 @@ fn main() -> ExitCode {
             Command::Bench(arguments) => commands::bench::execute(&arguments),
             Command::Generate(arguments) => commands::generate::execute(&arguments),
             Command::Status(arguments) => commands::status::execute(&arguments),
+            Command::Stop(arguments) => commands::stop::execute(&arguments),
             Command::Trace(arguments) => commands::trace::execute(&arguments),
             Command::Sa(arguments) => commands::sa::execute(&arguments),
             Command::Name(arguments) => commands::name::execute(&arguments),

@@ -69,7 +69,11 @@ fn status_reports_counters_and_errors_are_one_sentence() {
         ("none.toml", "", "none.toml: the file contains no [[sa]]"),
         ("key.toml", &format!("[[sa]]\nname = \"a\"\nencryption_key = {key}\n"), "key.toml:3: "),
         ("other.toml", "[[policy]]\naction = \"discard\"\n", "unknown key `policy`"),
-        ("good.toml", &format!("[[function.sa]]\nname = \"a\"\nencryption_key = \"{key}\"\n"), "takes no commands"),
+        (
+            "good.toml",
+            &format!("[[function.sa]]\nname = \"a\"\nencryption_key = \"{key}\"\n"),
+            "is of kind `echo`: this command is for functions of kind `ipsec`",
+        ),
     ] {
         fs::write(path(file), text).unwrap();
         for command in ["add", "replace"] {

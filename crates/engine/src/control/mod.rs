@@ -1,5 +1,6 @@
 //! Builds, starts and watches the worker threads. This code runs outside the packet path.
 
+pub(crate) mod address;
 pub(crate) mod cores;
 pub(crate) mod health;
 pub(crate) mod housekeeping;

@@ -32,6 +32,7 @@ use nix::sys::stat::{Mode, fchmod};
 use serde_json::{Value, json};
 use zeroize::{Zeroize, Zeroizing};
 
+use crate::control::address::{Named, addressed};
 use crate::control::cores::pin_to;
 use crate::control::running::RunningFunction;
 use crate::control::wiped::WipedValue;
@@ -329,8 +330,10 @@ impl Commands {
             (_, None) => return Err(Error::request("a request must contain the string `command`")),
             (_, Some(command)) => command,
         };
-        if let Some(name) = request.get("function") {
-            return self.call_function(name, request);
+        let named: Vec<Named<'_>> =
+            self.functions.iter().map(|(name, function)| (name.as_str(), function.contract().kind)).collect();
+        if let Some(function) = addressed(request, &named)? {
+            return self.with(function, |function, running| function.command(request, running)).map_err(Error::request);
         }
         match command {
             "status" => self.report(),
@@ -381,15 +384,6 @@ impl Commands {
         let chain = text("text")?.ok_or_else(|| Error::request(missing))?;
         let (origin, directory) = (text("origin")?.unwrap_or("the chain"), text("directory")?.unwrap_or_default());
         self.changer.take(chain, origin, Path::new(directory))
-    }
-
-    fn call_function(&self, name: &Value, request: &Value) -> Result<Value, Error> {
-        let name = name.as_str().ok_or_else(|| Error::request("`function` must be the name of a function"))?;
-        let Some(function) = self.functions.iter().position(|(known, _)| known == name) else {
-            let known: Vec<&str> = self.functions.iter().map(|(name, _)| name.as_str()).collect();
-            return Err(Error::Request(godwit_chain::names::unknown("function", name, &known)));
-        };
-        self.with(function, |function, running| function.command(request, running)).map_err(Error::request)
     }
 
     /// Calls `act` with a function on the current thread, outside the packet path. Only one such

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::control::Socket;
+use crate::control::Target;
 use crate::failure::Failure;
 use crate::output::{self, Json};
 
@@ -26,15 +26,6 @@ enum MacCommand {
     Flush(FlushArguments),
     /// List addresses, sorted by VLAN.
     List(ListArguments),
-}
-
-#[derive(Args)]
-struct Target {
-    #[command(flatten)]
-    socket: Socket,
-    /// Configured name of the function.
-    #[arg(long, value_name = "NAME")]
-    function: String,
 }
 
 #[derive(Args)]
@@ -100,18 +91,18 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
         MacCommand::Add(AddArguments { target, vlan, port, addresses }) => {
             let mac = addresses.iter().map(|mac| json!({ "vlan": vlan, "mac": mac, "port": port }));
-            let result = target.send("add", json!({ "mac": mac.collect::<Vec<_>>() }))?;
+            let result = send(target, "add", json!({ "mac": mac.collect::<Vec<_>>() }))?;
             output::print(&format!("{} added\n", result["added"]))
         }
         MacCommand::Delete(DeleteArguments { target, vlan, addresses }) => {
             let mac = addresses.iter().map(|mac| json!({ "vlan": vlan, "mac": mac }));
-            let result = target.send("delete", json!({ "mac": mac.collect::<Vec<_>>() }))?;
+            let result = send(target, "delete", json!({ "mac": mac.collect::<Vec<_>>() }))?;
             output::print(&format!("{} deleted\n", result["deleted"]))
         }
         MacCommand::Flush(FlushArguments { target, filter, with_static }) => {
             let mut request = filter.request();
             request["static"] = (*with_static).into();
-            let result = target.send("flush", request)?;
+            let result = send(target, "flush", request)?;
             output::print(&format!("{} flushed\n", result["flushed"]))
         }
         MacCommand::List(ListArguments { target, filter, json }) => {
@@ -123,13 +114,13 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-impl Target {
-    /// Sends a request with these fields to the function.
-    fn send(&self, command: &str, mut request: Value) -> Result<Value, Failure> {
-        request["function"] = self.function.as_str().into();
-        request["command"] = command.into();
-        self.socket.connect()?.send(&request)
+/// Sends a request with these fields to the function.
+fn send(target: &Target, command: &str, fields: Value) -> Result<Value, Failure> {
+    let mut request = target.request(&["l2"], command);
+    for (key, value) in fields.as_object().into_iter().flatten() {
+        request[key] = value.clone();
     }
+    target.socket.connect()?.send(&request)
 }
 
 impl Filter {
@@ -153,7 +144,7 @@ fn list(target: &Target, filter: &Filter) -> Result<Vec<Value>, Failure> {
         if let Some(last) = all.last() {
             request["after"] = json!({ "vlan": last["vlan"], "mac": last["mac"] });
         }
-        let mut page = target.send("list", request)?;
+        let mut page = send(target, "list", request)?;
         let Some(macs) = page["mac"].as_array_mut() else { return Ok(all) };
         all.append(macs);
         if page["left"].as_u64().unwrap_or(0) == 0 {

@@ -21,6 +21,7 @@ pub(crate) mod sa;
 #[cfg(feature = "tls")]
 pub(crate) mod signer;
 pub(crate) mod status;
+pub(crate) mod stop;
 pub(crate) mod trace;
 
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::control::{Connection, Socket};
+use crate::control::{Connection, Target};
 use crate::failure::Failure;
 use crate::output::{self, Json};
 
@@ -31,15 +31,6 @@ enum NameCommand {
     List(ListArguments),
     /// Add next hops, or change existing ones.
     NextHop(NextHopArguments),
-}
-
-#[derive(Args)]
-struct Target {
-    #[command(flatten)]
-    socket: Socket,
-    /// Configured name of the function.
-    #[arg(long, value_name = "NAME")]
-    function: String,
 }
 
 #[derive(Args)]
@@ -93,26 +84,26 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
         NameCommand::Add(arguments) => add(arguments),
         NameCommand::Delete(DeleteArguments { target, prefix }) => {
-            let result = target.send(&mut target.socket.connect()?, "delete", json!({ "prefix": prefix }))?;
+            let result = send(target, &mut target.socket.connect()?, "delete", json!({ "prefix": prefix }))?;
             output::print(&format!("{} deleted\n", plural(&result["deleted"])))
         }
         NameCommand::List(arguments) => list(arguments),
         NameCommand::NextHop(NextHopArguments { target, file }) => {
             let stanzas = read_next_hops(file)?;
-            let result = target.send(&mut target.socket.connect()?, "next_hop", json!({ "next_hop": stanzas }))?;
+            let result = send(target, &mut target.socket.connect()?, "next_hop", json!({ "next_hop": stanzas }))?;
             let count = result["next_hops"].as_u64().unwrap_or(0);
             output::print(&format!("{count} next {} set\n", if count == 1 { "hop" } else { "hops" }))
         }
     }
 }
 
-impl Target {
-    /// Sends a request with these fields to the function.
-    fn send(&self, connection: &mut Connection<'_>, command: &str, mut request: Value) -> Result<Value, Failure> {
-        request["function"] = self.function.as_str().into();
-        request["command"] = command.into();
-        connection.send(&request)
+/// Sends a request with these fields to the function.
+fn send(target: &Target, connection: &mut Connection, command: &str, fields: Value) -> Result<Value, Failure> {
+    let mut request = target.request(&["ndn"], command);
+    for (key, value) in fields.as_object().into_iter().flatten() {
+        request[key] = value.clone();
     }
+    connection.send(&request)
 }
 
 fn plural(count: &Value) -> String {
@@ -141,7 +132,7 @@ fn add(arguments: &AddArguments) -> Result<(), Failure> {
         batch.push(json!({ "prefix": prefix, "next_hop": next_hop }));
         if batch.len() == REQUEST_NAMES || bytes >= REQUEST_BYTES || index + 1 == count {
             let batch_len = batch.len();
-            let result = target.send(&mut connection, "add", json!({ "route": std::mem::take(&mut batch) }));
+            let result = send(target, &mut connection, "add", json!({ "route": std::mem::take(&mut batch) }));
             result.map_err(|error| match sent {
                 0 => error,
                 _ => Failure::User(format!("{error}; {} of the file were already added", plural(&sent.into()))),
@@ -197,7 +188,7 @@ fn list(arguments: &ListArguments) -> Result<(), Failure> {
         (None, true) => json!({}),
         (None, false) => json!({ "prefix": prefix }),
     };
-    let list = target.send(&mut target.socket.connect()?, "list", request)?;
+    let list = send(target, &mut target.socket.connect()?, "list", request)?;
     let mut text = String::new();
     for route in list["route"].as_array().into_iter().flatten() {
         let word = |key: &str| route[key].as_str().unwrap_or("?").to_owned();

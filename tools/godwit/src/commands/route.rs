@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::control::{Connection, Socket};
+use crate::control::Target;
 use crate::failure::Failure;
 use crate::output::{self, Json};
 
@@ -27,15 +27,6 @@ enum RouteCommand {
     Delete(DeleteArguments),
     /// List routes and their next hops.
     List(ListArguments),
-}
-
-#[derive(Args)]
-struct Target {
-    #[command(flatten)]
-    socket: Socket,
-    /// Configured name of the function.
-    #[arg(long, value_name = "NAME")]
-    function: String,
 }
 
 #[derive(Args)]
@@ -83,15 +74,16 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
                 Some(file) => read(file)?,
                 None => vec![json!({ "prefix": prefix, "next_hop": next_hop })],
             };
-            target.change("add", "added", &routes)
+            change(target, "add", "added", &routes)
         }
         RouteCommand::Delete(DeleteArguments { target, prefixes }) => {
             let routes: Vec<Value> = prefixes.iter().map(|prefix| prefix.as_str().into()).collect();
-            target.change("delete", "deleted", &routes)
+            change(target, "delete", "deleted", &routes)
         }
         RouteCommand::List(ListArguments { target, json, address, prefix }) => {
             let json = Json::open(json.as_deref())?;
-            let mut request = target.request("list");
+            let named = prefix.as_ref().or(address.as_ref()).map_or("", String::as_str);
+            let mut request = target.request(kinds(named), "list");
             for (key, value) in [("address", address), ("prefix", prefix)] {
                 if let Some(value) = value {
                     request[key] = value.as_str().into();
@@ -104,25 +96,30 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-impl Target {
-    fn request(&self, command: &str) -> Value {
-        json!({ "function": self.function, "command": command })
+/// Returns the kinds of functions that may have a route for an address or a prefix.
+fn kinds(prefix: &str) -> &'static [&'static str] {
+    match (prefix.contains(':'), prefix.is_empty()) {
+        (true, _) => &["ipv6"],
+        (false, false) => &["ipv4"],
+        (false, true) => &["ipv4", "ipv6"],
     }
+}
 
-    fn change(&self, command: &str, done: &str, routes: &[Value]) -> Result<(), Failure> {
-        let mut connection: Connection<'_> = self.socket.connect()?;
-        let mut sent = 0;
-        for part in routes.chunks(REQUEST_ROUTES) {
-            let mut request = self.request(command);
-            request["route"] = part.into();
-            connection.send(&request).map_err(|error| match sent {
-                0 => error,
-                _ => Failure::User(format!("{error}; {} of the file were already {done}", plural(sent))),
-            })?;
-            sent += part.len();
-        }
-        output::print(&format!("{} {done}\n", plural(sent)))
+fn change(target: &Target, command: &str, done: &str, routes: &[Value]) -> Result<(), Failure> {
+    let mut connection = target.socket.connect()?;
+    let first = routes.first().and_then(|route| route.as_str().or_else(|| route["prefix"].as_str()));
+    let kinds = kinds(first.unwrap_or_default());
+    let mut sent = 0;
+    for part in routes.chunks(REQUEST_ROUTES) {
+        let mut request = target.request(kinds, command);
+        request["route"] = part.into();
+        connection.send(&request).map_err(|error| match sent {
+            0 => error,
+            _ => Failure::User(format!("{error}; {} of the file were already {done}", plural(sent))),
+        })?;
+        sent += part.len();
     }
+    output::print(&format!("{} {done}\n", plural(sent)))
 }
 
 fn plural(count: usize) -> String {

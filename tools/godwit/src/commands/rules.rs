@@ -10,9 +10,8 @@ use godwit_nids::detect::Engine;
 use godwit_nids::literal::Frequencies;
 use godwit_nids::rules::{RuleSet, Unsupported, Variables};
 use serde::Serialize;
-use serde_json::json;
 
-use crate::control::Socket;
+use crate::control::Target;
 use crate::failure::Failure;
 use crate::output::{self, Json};
 
@@ -50,10 +49,7 @@ struct CheckArguments {
 #[derive(Args)]
 struct ReloadArguments {
     #[command(flatten)]
-    socket: Socket,
-    /// Configured name of the function.
-    #[arg(long, value_name = "NAME")]
-    function: String,
+    target: Target,
 }
 
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
@@ -154,8 +150,8 @@ impl Checked {
 }
 
 fn reload(arguments: &ReloadArguments) -> Result<(), Failure> {
-    let request = json!({ "function": arguments.function, "command": "reload" });
-    let result = arguments.socket.connect()?.send(&request)?;
+    let target = &arguments.target;
+    let result = target.socket.connect()?.send(&target.request(&["nids"], "reload"))?;
     let number = |key: &str| result[key].as_u64().unwrap_or(0);
     output::print(&format!(
         "{} rules loaded, {} not supported, in {:.2} s\n",

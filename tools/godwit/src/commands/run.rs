@@ -8,6 +8,7 @@ use godwit_engine::Options;
 
 use crate::failure::Failure;
 use crate::output::{self, Json};
+use crate::runtime;
 use crate::signals;
 use crate::summary::{self, Document};
 
@@ -20,7 +21,8 @@ pub(crate) struct Arguments {
     /// Stop after this time, in seconds.
     #[arg(long, value_name = "N", value_parser = super::parse_seconds, allow_negative_numbers = true)]
     seconds: Option<Duration>,
-    /// Path of the control socket. Replaces `[engine] control`.
+    /// Path of the control socket. Replaces `[engine] control`. Default: a socket in the runtime
+    /// folder, where other commands find it.
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
     /// State folder, which keeps sequence numbers over a restart. Replaces `[engine] state`.
@@ -38,7 +40,11 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let json = Json::open(arguments.json.as_deref())?;
     let reload = Some(signals::reload_flag()?);
     let state = super::state_folder(arguments.state.as_ref(), &config);
-    let options = Options { control: arguments.control.clone(), reload, state, ..Options::default() };
+    let control = arguments.control.clone().or_else(|| match config.engine.control {
+        Some(_) => None,
+        None => runtime::new_socket(&arguments.config),
+    });
+    let options = Options { control, reload, state, ..Options::default() };
     let report = super::run_engine(config, &options, arguments.seconds)?;
     output::print_text(&json, &summary::text(&report))?;
     json.write(&Document::new("run", arguments.config.display().to_string(), &report))?;

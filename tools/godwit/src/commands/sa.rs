@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::control::{Connection, Socket};
+use crate::control::{Connection, Target};
 use crate::failure::Failure;
 use crate::output::{self, Json};
 use crate::secret::{self, Secret};
@@ -37,15 +37,6 @@ enum SaCommand {
     List(ListArguments),
     /// List the policies in order of evaluation, or replace all of them.
     Policies(PolicyArguments),
-}
-
-#[derive(Args)]
-struct Target {
-    #[command(flatten)]
-    socket: Socket,
-    /// Configured name of the function.
-    #[arg(long, value_name = "NAME")]
-    function: String,
 }
 
 #[derive(Args)]
@@ -97,39 +88,43 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
         SaCommand::Add(arguments) => change(arguments, "add", "added"),
         SaCommand::Replace(arguments) => change(arguments, "replace", "replaced"),
         SaCommand::Delete(NameArguments { target, names }) => {
-            target.send(&mut target.socket.connect()?, "delete", "sa", names.clone().into())?;
+            send(target, &mut target.socket.connect()?, "delete", "sa", names.clone().into())?;
             output::print(&format!("{} deleted\n", plural(names.len())))
         }
         SaCommand::List(ListArguments { target, json, names }) => {
             let json = Json::open(json.as_deref())?;
             let names = if names.is_empty() { Value::Null } else { names.clone().into() };
-            let list = target.send(&mut target.socket.connect()?, "list", "sa", names)?;
+            let list = send(target, &mut target.socket.connect()?, "list", "sa", names)?;
             output::print_text(&json, &associations(&list))?;
             json.write(&list)
         }
         SaCommand::Policies(PolicyArguments { target, file: Some(file), .. }) => {
             let stanzas = read(file, "policy")?.iter_mut().map(|policy| policy.0.take()).collect();
-            target.send(&mut target.socket.connect()?, "policies", "policy", Value::Array(stanzas))?;
+            send(target, &mut target.socket.connect()?, "policies", "policy", Value::Array(stanzas))?;
             output::print("the policies are replaced\n")
         }
         SaCommand::Policies(PolicyArguments { target, file: None, json }) => {
             let json = Json::open(json.as_deref())?;
-            let list = target.send(&mut target.socket.connect()?, "policies", "policy", Value::Null)?;
+            let list = send(target, &mut target.socket.connect()?, "policies", "policy", Value::Null)?;
             output::print_text(&json, &policies(&list))?;
             json.write(&list)
         }
     }
 }
 
-impl Target {
-    /// Sends a request to the function. `values` are stored under `key`, unless they are null.
-    fn send(&self, connection: &mut Connection<'_>, command: &str, key: &str, values: Value) -> Result<Value, Failure> {
-        let mut request = Secret(json!({ "function": self.function, "command": command }));
-        if !values.is_null() {
-            request.0[key] = values;
-        }
-        connection.send(&request.0)
+/// Sends a request to the function. `values` are stored under `key`, unless they are null.
+fn send(
+    target: &Target,
+    connection: &mut Connection,
+    command: &str,
+    key: &str,
+    values: Value,
+) -> Result<Value, Failure> {
+    let mut request = Secret(target.request(&["ipsec"], command));
+    if !values.is_null() {
+        request.0[key] = values;
     }
+    connection.send(&request.0)
 }
 
 fn plural(count: usize) -> String {
@@ -148,7 +143,7 @@ fn change(arguments: &FileArguments, command: &str, done: &str) -> Result<(), Fa
         batch.push(sa.0.take());
         if batch_bytes >= REQUEST_BYTES || index + 1 == count {
             let batch_len = batch.len();
-            let result = target.send(&mut connection, command, "sa", std::mem::take(&mut batch).into());
+            let result = send(target, &mut connection, command, "sa", std::mem::take(&mut batch).into());
             result.map_err(|error| match sent {
                 0 => error,
                 _ => Failure::User(format!("{error}; {} of the file were already {done}", plural(sent))),

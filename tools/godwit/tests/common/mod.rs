@@ -12,7 +12,10 @@ use serde_json::Value;
 
 /// Command of the built program, without arguments.
 pub(crate) fn godwit() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_godwit"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_godwit"));
+    // Sockets of tests do not appear among those of the machine.
+    command.env("RUNTIME_DIRECTORY", env!("CARGO_TARGET_TMPDIR")).env_remove("GODWIT_CONTROL");
+    command
 }
 
 /// Result of a run of the program.
