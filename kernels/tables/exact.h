@@ -40,17 +40,17 @@ GW_STATIC_ASSERT(sizeof(gw_exact) == GW_TABLE_HEADER_BYTES, exact_size);
 #define GW_EXACT_TAG_BITS  30u
 #define GW_EXACT_PROBES    8u /* maximum number of entries with the tag of a key */
 
-/* Permutes a key of 2 * half bits with a Feistel network. Its round functions are strongly
+/* Permutes a key of 2 * half_bits bits with a Feistel network. Its round functions are strongly
  * universal hashes with secret multipliers (Dietzfelbinger, STACS 1996, theorem 1). */
-GW_LANE gw_u64 gw_exact_mix(const GW_GLOBAL gw_exact *table, gw_u64 key, const gw_u32 half)
+GW_LANE gw_u64 gw_exact_mix(const GW_GLOBAL gw_exact *table, gw_u64 key, const gw_u32 half_bits)
 {
-    gw_u64 left = key >> half;
-    gw_u64 right = key & (((gw_u64)1 << half) - 1);
+    gw_u64 left = key >> half_bits;
+    gw_u64 right = key & (((gw_u64)1 << half_bits) - 1);
     for (int round = 0; round < 4; round += 2) {
-        left ^= (right * table->hash[round] + table->hash[round + 4]) >> (64 - half);
-        right ^= (left * table->hash[round + 1] + table->hash[round + 5]) >> (64 - half);
+        left ^= (right * table->hash[round] + table->hash[round + 4]) >> (64 - half_bits);
+        right ^= (left * table->hash[round + 1] + table->hash[round + 5]) >> (64 - half_bits);
     }
-    return left << half | right;
+    return left << half_bits | right;
 }
 
 /* Returns the initial value for the hash of a wide key, which consists of several words. The hash
