@@ -6,8 +6,8 @@
 //! `cpu.c` once per [`Level`]. It also expands the includes of `opencl.cl` and `cuda.cu`, so that a
 //! device needs no include path.
 
-#[allow(clippy::identity_op, reason = "the generator also writes offset 0")]
 pub mod custom;
+#[allow(clippy::identity_op, reason = "the generator also writes offset 0")]
 pub mod image;
 mod level;
 mod native;
