@@ -55,7 +55,7 @@ pub(crate) fn check(text: &str) -> Result<(), (usize, String)> {
                 "a variable of the file would be shared by all packets: use `[flows]` or `[counters]`".to_owned(),
             ));
         }
-        depth = line.matches('{').count() + depth;
+        depth += line.matches('{').count();
         depth = depth.saturating_sub(line.matches('}').count());
     }
     Ok(())
