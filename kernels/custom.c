@@ -17,8 +17,9 @@
 
 #include "dialect/loops_cpu.h"
 
-/* The library contains these functions, because it has no libc and compilers generate calls of
- * them. */
+#ifndef GW_CHECKED
+/* The library defines these functions itself, because compilers replace loops and assignments by
+ * calls of them. */
 #define GW_HIDDEN __attribute__((visibility("hidden")))
 GW_HIDDEN void *memcpy(void *to, const void *from, size_t bytes);
 GW_HIDDEN void *memmove(void *to, const void *from, size_t bytes);
@@ -84,6 +85,7 @@ int memcmp(const void *a, const void *b, size_t bytes)
     }
     return 0;
 }
+#endif
 
 #define GOPT_GROUP     group
 #define GOPT_GROUP_MAX 64
@@ -94,6 +96,16 @@ int memcmp(const void *a, const void *b, size_t bytes)
 /* begin loops */
 /* end loops */
 
+#ifdef GW_CHECKED
+/* Runs the kernel on one packet. The program of `godwit test` has several copies of this function.
+ */
+void GW_CHECKED(gw_u8 *buffer, const gw_u8 *image, gw_descriptor *descriptor, gw_outcome *outcome);
+void GW_CHECKED(gw_u8 *buffer, const gw_u8 *image, gw_descriptor *descriptor, gw_outcome *outcome)
+{
+    const gw_lane lane = {.buffer = buffer, .image = image};
+    gw_custom_packet(&lane, descriptor, outcome);
+}
+#else
 #define GW_EXPORTED __attribute__((visibility("default")))
 GW_EXPORTED void gw_custom_run_bin(gw_u32 kernel, const gw_bin_call *call);
 GW_EXPORTED gw_u32 gw_custom_interleaves(void);
@@ -110,3 +122,4 @@ void gw_custom_run_bin(gw_u32 kernel, const gw_bin_call *call)
     (void)kernel;
     gw_custom_bin(call);
 }
+#endif

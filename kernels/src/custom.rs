@@ -82,6 +82,7 @@ impl CustomText<'_> {
         };
         let flag = u32::from(interleaves);
         loops += &format!("#define gw_custom_bin gw_bin_{name}\n#define GW_CUSTOM_INTERLEAVES {flag}u\n");
+        loops += &format!("#define gw_custom_packet gw_{name}_packet\n");
         let batch = interleaves.then(|| format!("gw_bin_{name}"));
         Ok(CpuText { text: replace(&text, "loops", &loops), batch })
     }

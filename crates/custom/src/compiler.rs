@@ -45,7 +45,9 @@ const FLAGS: &[&str] = &[
     "-Wl,-z,noexecstack",
     "-Wl,--build-id=none",
 ];
-/// Compiler flag for optimisation. The reference library is compiled without this flag.
+/// Name of a library in the folder of its compiler.
+const LIBRARY: &str = "out.so";
+/// Optimisation flag of all libraries except the reference, which is not optimised.
 const OPTIMISED: &str = "-O3";
 
 /// Paths of the compiled libraries of one function, all of which have passed the inspection.
@@ -67,10 +69,19 @@ struct Job {
     flags: Vec<&'static str>,
 }
 
-/// Returns the libraries of a function from the cache. Compiles the libraries that the cache does
-/// not contain.
-pub(crate) fn libraries(path: &Path, custom: &CustomText<'_>) -> Result<Libraries, Error> {
-    let supported = levels().iter().filter(|level| level.supported());
+/// Levels (sets of CPU features) for which a function is compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Targets {
+    /// The levels that this machine supports.
+    ThisMachine,
+    /// All levels.
+    All,
+}
+
+/// Returns the libraries of a function from the cache. Compiles those that the cache does not
+/// contain.
+pub(crate) fn libraries(path: &Path, custom: &CustomText<'_>, targets: Targets) -> Result<Libraries, Error> {
+    let supported = levels().iter().filter(|level| targets == Targets::All || level.supported());
     let mut jobs: Vec<Job> =
         supported.map(|level| Job { level: Some(level), flags: [&[OPTIMISED][..], level.flags].concat() }).collect();
     let Some(base) = jobs.first().and_then(|job| job.level) else {
@@ -106,7 +117,7 @@ pub(crate) fn libraries(path: &Path, custom: &CustomText<'_>) -> Result<Librarie
 
 /// Calls `work` for each index, on all cores in parallel. Returns the results in the order of the
 /// indices.
-fn on_all_cores<T: Send>(indices: &[usize], work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+pub(crate) fn on_all_cores<T: Send>(indices: &[usize], work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(indices.len());
     let run = || {
@@ -175,19 +186,30 @@ impl Compiler {
         gopt::Compiler { program: self.program.display().to_string(), flags, ..gopt::Compiler::default() }
     }
 
+    /// Runs the compiler in the folder `folder`, with `text` on its standard input.
+    pub(crate) fn run(
+        &self,
+        path: &Path,
+        custom: &CustomText<'_>,
+        folder: &Path,
+        arguments: &[&str],
+        text: &str,
+    ) -> Result<(), Error> {
+        let mut command = sandbox::command(&self.program, folder, sandbox::Task::Compiler);
+        command.args(arguments);
+        let messages = run(&mut command, text).map_err(|source| Error::File { path: self.program.clone(), source })?;
+        messages.map_err(|messages| explain(path, custom, &messages))
+    }
+
     /// Compiles a source text to a library in a child process, and inspects the library. Returns
     /// the bytes of the library.
     fn compile(&self, path: &Path, custom: &CustomText<'_>, text: &str, flags: &[&str]) -> Result<Vec<u8>, Error> {
         let folder = tempfile::tempdir().map_err(|source| Error::File { path: std::env::temp_dir(), source })?;
         let file_error = |source| Error::File { path: folder.path().to_owned(), source };
         sandbox::give(folder.path()).map_err(file_error)?;
-        let output = folder.path().join("out.so");
-        let mut command = sandbox::command(&self.program, folder.path());
-        command.args(FLAGS).args(flags).args(["-x", "c", "-", "-o"]).arg(&output);
-        let messages = run(&mut command, text).map_err(|source| Error::File { path: self.program.clone(), source })?;
-        if let Err(messages) = messages {
-            return Err(explain(path, custom, &messages));
-        }
+        let output = folder.path().join(LIBRARY);
+        let arguments = [FLAGS, flags, &["-x", "c", "-", "-o", LIBRARY]].concat();
+        self.run(path, custom, folder.path(), &arguments, text)?;
         let object = std::fs::read(&output).map_err(file_error)?;
         inspect::inspect(&object).map_err(|message| refused(path, message))?;
         Ok(object)

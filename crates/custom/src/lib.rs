@@ -15,15 +15,23 @@
 //! | `inspect` | refuses libraries that do more than define functions |
 //! | `cache` | stores libraries by the SHA-256 of everything that they depend on |
 //! | `load` | loads a library and returns its entry points |
+//! | `checked` | runs a function under sanitizers, in a program of its own |
+//! | `expect` | outcomes as text, for files of expected outcomes |
+//! | `package` | files with compiled functions, for machines without a compiler |
+//! | `forms` | runs all forms of a function between guard pages |
 //!
 //! The inspection stops mistakes, such as a call to libc, but not attacks. Any user who may write
 //! the configuration may run code with the rights of the Godwit process.
 
 mod cache;
+pub mod checked;
 mod compiler;
 mod error;
+pub mod expect;
+pub mod forms;
 mod inspect;
 mod load;
+pub mod package;
 mod reference;
 mod sandbox;
 pub mod source;
@@ -37,6 +45,9 @@ use godwit_declare::{Contract, Declaration, Shape, generate};
 use godwit_kernels::Level;
 use godwit_kernels::custom::{CustomKernel, CustomText};
 use godwit_packet::ImageRef;
+
+use compiler::Targets;
+use package::Package;
 
 pub use error::Error;
 pub use reference::run_built_in;
@@ -54,8 +65,8 @@ pub struct Compiled {
     /// The kernel.
     pub kernel: CustomKernel,
     /// The kernel without optimisation.
-    reference: &'static Level,
-    /// Whether the libraries of the function were just compiled or came from the cache.
+    pub(crate) reference: &'static Level,
+    /// Whether the libraries of the function were compiled or came from the cache.
     pub origin: Origin,
 }
 
@@ -64,7 +75,7 @@ pub struct Compiled {
 pub enum Origin {
     /// At least one of the function's libraries was just compiled.
     Compiler,
-    /// All libraries came from the cache.
+    /// All libraries came from the cache or from a package.
     Cache,
 }
 
@@ -90,35 +101,44 @@ impl Compiled {
 /// All loaded functions, each with the digest of its source text.
 static LOADED: Mutex<Vec<(String, &'static Compiled)>> = Mutex::new(Vec::new());
 
-/// Loads a function from a C file, and compiles the function if necessary. Returns the existing
-/// function if the same text was loaded before.
+/// Loads a function from a C file, and compiles it if necessary. Also loads a
+/// [package](package), which is compiled already. If the same file was already loaded, returns the
+/// loaded function. `sha256` is the expected SHA-256 of the file in hexadecimal digits.
 ///
 /// # Errors
 /// Returns an error whose text is one sentence for the user. It names the line of the file if the
 /// problem has one.
-pub fn load(path: &Path) -> Result<&'static Compiled, Error> {
+pub fn load(path: &Path, sha256: Option<&str>) -> Result<&'static Compiled, Error> {
     let bytes = source::read(path)?;
-    let file = path.display().to_string();
-    let text = String::from_utf8(bytes).map_err(|_| Error::Line {
-        path: path.to_owned(),
-        line: 1,
-        message: "the file is not UTF-8 text".to_owned(),
-    })?;
-    let digest = cache::digest(&[text.as_bytes()]);
+    if let Some(expected) = sha256
+        && !source::sha256(&bytes).eq_ignore_ascii_case(expected)
+    {
+        let message = "the file does not have the SHA-256 of the configuration: compare both files".to_owned();
+        return Err(Error::Refused { path: path.to_owned(), message });
+    }
+    let digest = cache::digest(&[&bytes]);
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, known)) = loaded.iter().find(|(known, _)| *known == digest) {
         return Ok(known);
     }
+    let package = package::is_package(&bytes).then(|| Package::read(path, &bytes)).transpose()?;
+    let (file, text) = match &package {
+        Some(package) => (package.text(path, "file")?.to_owned(), package.text(path, "source")?),
+        None => (path.display().to_string(), utf8(path, &bytes)?),
+    };
     let number = next_number(loaded.len(), path)?;
-    let declaration = declare(path, &text)?;
+    let declaration = declare(path, text)?;
     if let Some((_, other)) = loaded.iter().find(|(_, other)| other.declaration.name == declaration.name) {
         let (name, file) = (&declaration.name, other.kernel.text.file);
         let message = format!("{file} declares another function `{name}`: rename one of them");
         return Err(Error::Line { path: path.to_owned(), line: declaration.line, message });
     }
-    let (declaration, text, file) = (Box::leak(Box::new(declaration)), text.leak(), file.leak());
+    let (declaration, text, file) = (Box::leak(Box::new(declaration)), text.to_owned().leak(), file.leak());
     let text = CustomText { declaration, number, file, text };
-    let libraries = compiler::libraries(path, &text)?;
+    let libraries = match &package {
+        Some(package) => package.libraries(path)?,
+        None => compiler::libraries(path, &text, Targets::ThisMachine)?,
+    };
     let functions = load::load(&libraries)?;
     let compiled = Box::leak(Box::new(Compiled {
         declaration,
@@ -129,6 +149,15 @@ pub fn load(path: &Path) -> Result<&'static Compiled, Error> {
     }));
     loaded.push((digest, compiled));
     Ok(compiled)
+}
+
+/// Returns the content of a C file as text.
+fn utf8<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a str, Error> {
+    std::str::from_utf8(bytes).map_err(|_| Error::Line {
+        path: path.to_owned(),
+        line: 1,
+        message: "the file is not UTF-8 text".to_owned(),
+    })
 }
 
 fn next_number(loaded: usize, path: &Path) -> Result<u8, Error> {

@@ -1,6 +1,6 @@
-//! Runs the C compiler in an unprivileged child process. The child process runs as another user if
-//! possible, with an empty environment and resource limits. A system-call filter refuses all system
-//! calls that a compiler does not need.
+//! Runs the C compiler, and the programs of `godwit test`, in an unprivileged child process. The
+//! child runs as another user if possible, with an empty environment and resource limits. System
+//! calls that a compiler does not need fail.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -14,6 +14,8 @@ const NOBODY: libc::uid_t = 65_534;
 const MEMORY_BYTES: u64 = 4 << 30;
 /// Maximum CPU time of the compiler, in seconds.
 const CPU_SECONDS: u64 = 60;
+/// Maximum CPU time of a test, in seconds.
+const TEST_SECONDS: u64 = 3600;
 /// Maximum size of a file that the compiler writes, in bytes.
 const FILE_BYTES: u64 = 256 << 20;
 
@@ -54,9 +56,18 @@ const DENIED: &[libc::c_long] = &[
     libc::SYS_setgid,
 ];
 
-/// Returns a command that runs `program` in the folder `folder`. The child process may write to
-/// this folder.
-pub(crate) fn command(program: &Path, folder: &Path) -> Command {
+/// Work of a child process, which decides its limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// The child process compiles a text.
+    Compiler,
+    /// The child process runs a kernel with sanitizers, which reserve a large address space.
+    Test,
+}
+
+/// Returns a command that runs `program` in the folder `folder`, to which the child process may
+/// write.
+pub(crate) fn command(program: &Path, folder: &Path, task: Task) -> Command {
     let mut command = Command::new(program);
     command.env_clear();
     command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LC_ALL", "C").env("TMPDIR", folder);
@@ -67,7 +78,7 @@ pub(crate) fn command(program: &Path, folder: &Path) -> Command {
     // SAFETY: the closure runs in the child before exec. It only makes system calls, and reads
     // memory that was allocated before.
     unsafe {
-        command.pre_exec(move || restrict(is_root, filter.as_ref()));
+        command.pre_exec(move || restrict(task, is_root, filter.as_ref()));
     }
     command
 }
@@ -81,13 +92,16 @@ pub(crate) fn give(folder: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Restricts the rights of the calling process, which is the child process before it executes the
-/// compiler.
-fn restrict(is_root: bool, filter: Option<&BpfProgram>) -> std::io::Result<()> {
+/// Restricts the calling process. It is the child process, before it executes the compiler.
+fn restrict(task: Task, is_root: bool, filter: Option<&BpfProgram>) -> std::io::Result<()> {
     let check = |result: libc::c_int| if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) };
+    let (memory_bytes, cpu_seconds) = match task {
+        Task::Compiler => (MEMORY_BYTES, CPU_SECONDS),
+        Task::Test => (libc::RLIM_INFINITY, TEST_SECONDS),
+    };
     for (resource, most) in [
-        (libc::RLIMIT_AS, MEMORY_BYTES),
-        (libc::RLIMIT_CPU, CPU_SECONDS),
+        (libc::RLIMIT_AS, memory_bytes),
+        (libc::RLIMIT_CPU, cpu_seconds),
         (libc::RLIMIT_FSIZE, FILE_BYTES),
         (libc::RLIMIT_CORE, 0),
         (libc::RLIMIT_NOFILE, 256),

@@ -6,6 +6,8 @@ use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use sha2::{Digest, Sha256};
+
 use crate::Error;
 
 /// Bit of a file mode that lets everybody write to the file.
@@ -52,6 +54,11 @@ pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(file_error)?;
     Ok(bytes)
+}
+
+/// Returns the SHA-256 of a file in hexadecimal digits, as `sha256sum` prints it.
+pub fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Checks that only root and the current user may write to a file or a folder. Returns the reason

@@ -395,9 +395,11 @@ pub struct TestDeclaration {
     pub frames: String,
     /// Name of the file that contains the expected outcome of each frame.
     pub expect: String,
-    /// Number of ports in the test configuration.
-    pub ports: u32,
-    /// TOML text of `tables` and `params` in the test configuration.
+    /// Names of the ports. The number of a port is its index.
+    pub ports: Vec<String>,
+    /// Names of the verdicts and drop reasons that the tables of the test make impossible.
+    pub unreached: Vec<String>,
+    /// TOML text of the keys `tables` and `params` in the test configuration.
     pub stanza: String,
 }
 

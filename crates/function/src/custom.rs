@@ -26,8 +26,10 @@ pub const KIND_NAME: &str = "custom";
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Config {
-    /// Path of the C file, relative to the directory of the configuration.
+    /// Path of the C file or package, relative to the directory of the configuration.
     source: Spanned<PathBuf>,
+    /// Expected SHA-256 of this file, in hexadecimal digits.
+    sha256: Option<String>,
     /// Values of the parameters that the function declares.
     #[serde(default)]
     params: BTreeMap<String, Spanned<toml::Value>>,
@@ -49,8 +51,8 @@ pub(crate) fn build(
     stanza: Spanned<DeTable<'_>>,
     context: &BuildContext<'_>,
 ) -> Result<Arc<dyn Function>, crate::Error> {
-    let Config { source, params, tables } = crate::config::read(stanza)?;
-    let compiled = godwit_custom::load(&context.directory.join(source.get_ref()))?;
+    let Config { source, sha256, params, tables } = crate::config::read(stanza)?;
+    let compiled = godwit_custom::load(&context.directory.join(source.get_ref()), sha256.as_deref())?;
     let declared = Declared::new(&compiled.declaration, &Values { params, tables }, context)?;
     Ok(Arc::new(Custom { compiled, declared }))
 }

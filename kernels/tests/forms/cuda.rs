@@ -1,5 +1,8 @@
 //! CUDA text of the kernels, compiled by NVRTC. Nothing runs, because that needs a device.
 
+use godwit_declare::Declaration;
+use godwit_kernels::custom::{CustomText, device_source};
+
 use crate::common::nvrtc::Nvrtc;
 
 #[test]
@@ -12,6 +15,29 @@ fn every_kernel_compiles_to_ptx() {
             .unwrap_or_else(|log| panic!("{}: {architecture}:\n{log}", nvrtc.path.display()));
         assert!(ptx.contains(".entry gw_chunk("), "{architecture}: no entry gw_chunk");
         assert!(ptx.contains("$L__BB"), "{architecture}: the entry is empty");
+    }
+}
+
+/// The lessons are functions of users, which are added to the text at run time.
+#[test]
+fn every_lesson_compiles_to_ptx() {
+    let Some(nvrtc) = Nvrtc::load() else { return };
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("examples/functions");
+    let texts: Vec<String> = ["police", "balancer", "vxlan"]
+        .map(|name| std::fs::read_to_string(folder.join(format!("{name}/{name}.c"))).unwrap())
+        .into();
+    let declarations: Vec<Declaration> = texts.iter().map(|text| Declaration::parse(text).unwrap()).collect();
+    let customs: Vec<CustomText<'_>> = texts
+        .iter()
+        .zip(&declarations)
+        .zip(128..)
+        .map(|((text, declaration), number)| CustomText { declaration, number, file: "lesson.c", text })
+        .collect();
+    let source = device_source(godwit_kernels::cuda_source(), &customs);
+    for architecture in ["compute_75", "compute_90"] {
+        let options = [&format!("--gpu-architecture={architecture}"), "--std=c++17"];
+        let (ptx, _) = nvrtc.compile(&source, &options).unwrap_or_else(|log| panic!("{architecture}:\n{log}"));
+        assert!(ptx.contains(".entry gw_chunk("), "{architecture}: no entry gw_chunk");
     }
 }
 

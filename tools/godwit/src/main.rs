@@ -64,6 +64,8 @@ enum Command {
     Rules(commands::rules::Arguments),
     Function(commands::function::Arguments),
     NewFunction(commands::new_function::Arguments),
+    Test(commands::test::Arguments),
+    Build(commands::build::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -98,6 +100,8 @@ fn main() -> ExitCode {
             Command::Rules(arguments) => commands::rules::execute(&arguments),
             Command::Function(arguments) => commands::function::execute(&arguments),
             Command::NewFunction(arguments) => commands::new_function::execute(&arguments),
+            Command::Test(arguments) => commands::test::execute(&arguments),
+            Command::Build(arguments) => commands::build::execute(&arguments),
         },
         Err(error) if error.use_stderr() => Err(usage(&error)),
         Err(help) => output::print(&format!("{}\n", help.to_string().trim_end())),

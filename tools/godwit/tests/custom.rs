@@ -9,89 +9,13 @@ use std::time::Duration;
 
 use common::running::Running;
 use common::{example, godwit, replay, run};
+use godwit_test_support::capture;
 use godwit_test_support::program::counter;
-use godwit_test_support::{FrameBuilder, capture, skip};
 
-/// Configuration of lesson 7 with captures instead of generated packets. `{device}` is replaced.
-const POLICE: &str = r#"
-[[port]]
-name = "in"
-kind = "synthetic"
-
-[[port]]
-name = "out"
-kind = "synthetic"
-
-{device}
-
-[[function]]
-name = "police"
-kind = "custom"
-source = "07-police.c"
-tables.senders = "07-senders.csv"
-params.limit = 20
-{keys}
-
-[[chain]]
-from = "in"
-to = "police"
-
-[[chain]]
-from = "police"
-to = "out"
-"#;
-
-/// Copies lesson 7 to a folder.
+/// Copies the first lesson to a folder.
 fn lesson(folder: &Path) {
-    for name in ["07-police.c", "07-senders.csv"] {
-        fs::copy(example(name), folder.join(name)).unwrap();
-    }
-}
-
-#[test]
-fn lesson_7_gives_the_same_packets_on_all_devices() {
-    let folder = tempfile::tempdir().unwrap();
-    lesson(folder.path());
-    let from = |source: [u8; 4]| FrameBuilder::new().ipv4(source, [10, 0, 0, 1]).udp([1, 2], b"payload");
-    let frames = [
-        from([192, 0, 2, 1]),    // not on the list
-        from([203, 0, 113, 1]),  // mark 0
-        from([203, 0, 113, 70]), // mark 3
-        from([198, 51, 100, 6]), // mark 8
-        from([198, 51, 100, 7]), // mark 99, above the limit
-        FrameBuilder::new().ethernet(0x0806, &[0; 46]),
-    ];
-    let input = folder.path().join("in.pcap");
-    capture::write(&input, &vec![frames; 50].concat());
-    let mut passed: Option<Vec<Vec<u8>>> = None;
-    for (device, keys) in [
-        ("", "impl = \"native\""),
-        ("", "impl = \"gopt\""),
-        ("", "impl = \"scalar\""),
-        ("", "impl = \"ref\""),
-        ("[[device]]\nname = \"opencl:0\"\nmode = \"launch\"", "device = \"opencl:0\""),
-        ("[[device]]\nname = \"opencl:0\"\nmode = \"persistent\"", "device = \"opencl:0\""),
-        ("[[device]]\nname = \"cuda:0\"\nmode = \"launch\"", "device = \"cuda:0\""),
-    ] {
-        let config = folder.path().join("police.toml");
-        fs::write(&config, POLICE.replace("{device}", device).replace("{keys}", keys)).unwrap();
-        let output = folder.path().join("out.pcap");
-        if !device.is_empty() {
-            let mut command = godwit();
-            command.arg("replay").arg(&config).arg("--in").arg(&input).arg("--out").arg(&output);
-            let said = run(&mut command);
-            if said.code == Some(2) && said.stderr.contains("device `") {
-                skip(said.stderr.trim());
-                continue;
-            }
-        }
-        let report = replay(&config, &input, &output);
-        for name in ["police_verdict_pass", "police_verdict_marked", "police_dropped_listed"] {
-            assert_eq!(counter(&report, name), 100, "{name}, {keys}: {report:#}");
-        }
-        let frames = capture::read(&output);
-        assert_eq!(frames.len(), 200, "{keys}");
-        assert_eq!(*passed.get_or_insert_with(|| frames.clone()), frames, "{keys}");
+    for name in ["police.c", "police.toml", "police.pcap", "police.expect", "senders.csv"] {
+        fs::copy(example("functions/police").join(name), folder.join(name)).unwrap();
     }
 }
 
@@ -100,7 +24,6 @@ fn a_table_changes_while_packets_flow() {
     let folder = tempfile::tempdir().unwrap();
     lesson(folder.path());
     let config = folder.path().join("police.toml");
-    fs::copy(example("07-police.toml"), &config).unwrap();
     let control = folder.path().join("control");
     let _running = Running::start(&config, &control);
     let function = |words: &[&str]| {
@@ -109,11 +32,11 @@ fn a_table_changes_while_packets_flow() {
         run(&mut command)
     };
     let said = function(&["list"]).succeeded();
-    assert!(said.stdout.starts_with("prefix") && said.stdout.lines().count() == 5, "{said:?}");
+    assert!(said.stdout.starts_with("prefix") && said.stdout.lines().count() == 6, "{said:?}");
     assert_eq!(function(&["add", "192.0.2.0/24", "mark=0"]).succeeded().stdout, "1 changed\n");
     let passed = || {
         let said = run(godwit().arg("status").arg("--control").arg(&control).args(["--json", "-"])).succeeded();
-        counter(&serde_json::from_str(&said.stdout).unwrap(), "police_verdict_pass")
+        counter(&serde_json::from_str(&said.stdout).unwrap(), "my_police_verdict_pass")
     };
     // Every generated sender is on the list now, except for packets in flight.
     std::thread::sleep(Duration::from_millis(100));
@@ -126,22 +49,21 @@ fn a_table_changes_while_packets_flow() {
     assert_eq!(function(&["remove", "192.0.2.0/24"]).succeeded().stdout, "1 changed\n");
     assert!(function(&["remove", "192.0.2.0/24"]).refused().contains("no entry 192.0.2.0/24"));
     assert!(function(&["add", "192.0.2.0/99", "mark=0"]).refused().contains("IPv4 prefix"));
-    assert_eq!(function(&["list"]).succeeded().stdout.lines().count(), 7);
+    assert_eq!(function(&["list"]).succeeded().stdout.lines().count(), 8);
 }
 
 #[test]
 fn what_must_not_run_is_refused_in_one_sentence() {
     let folder = tempfile::tempdir().unwrap();
     lesson(folder.path());
-    let (source, config) = (folder.path().join("07-police.c"), folder.path().join("police.toml"));
-    fs::copy(example("07-police.toml"), &config).unwrap();
+    let (source, config) = (folder.path().join("police.c"), folder.path().join("police.toml"));
     let good = fs::read_to_string(&source).unwrap();
     let check = || run(godwit().arg("check").arg(&config));
     check().succeeded();
     for (before, after, parts) in [
-        ("return;", "retrun;", &["07-police.c:", "retrun"][..]),
-        ("gw_load_be16(frame + 12)", "getpid()", &["07-police.c:", "getpid"]),
-        ("reads   = 34", "reads   = \"some\"", &["07-police.c:4: "]),
+        ("return;", "retrun;", &["police.c:", "retrun"][..]),
+        ("gw_load_be16(frame + 12)", "getpid()", &["police.c:", "getpid"]),
+        ("reads   = 34", "reads   = \"some\"", &["police.c:4: "]),
     ] {
         assert!(good.contains(before));
         fs::write(&source, good.replacen(before, after, 1)).unwrap();
@@ -175,4 +97,47 @@ fn a_new_function_runs_from_any_folder() {
     for (name, part) in [("mine", "mine.c exists"), ("ipv4", "built-in"), ("Mine", "lower-case")] {
         assert!(new(name).refused().contains(part), "{name}");
     }
+}
+
+#[test]
+fn a_package_runs_without_a_compiler() {
+    let folder = tempfile::tempdir().unwrap();
+    lesson(folder.path());
+    let at = |name: &str| folder.path().join(name);
+    let said = run(godwit().current_dir(folder.path()).args(["build", "police.c", "-o", "police.gwf"])).succeeded();
+    let keys = said.stdout.clone();
+    assert!(keys.starts_with("source = \"police.gwf\"\nsha256 = \""), "{said:?}");
+    let config = fs::read_to_string(at("police.toml")).unwrap();
+    let line = config.lines().find(|line| line.starts_with("source = \"police.c\"")).unwrap();
+    fs::write(at("package.toml"), config.replace(line, keys.trim_end())).unwrap();
+    let outputs = ["police.toml", "package.toml"].map(|config| {
+        let output = at("out.pcap");
+        replay(&at(config), &at("police.pcap"), &output);
+        capture::read(&output)
+    });
+    assert_eq!(outputs[0], outputs[1]);
+    assert!(!outputs[0].is_empty());
+
+    // A compiler that always fails shows that the package needs none.
+    let without = |config: &str| run(godwit().env("GODWIT_CC", "/bin/false").arg("check").arg(at(config)));
+    let cache = at("cache");
+    let empty = |config: &str| {
+        let mut command = godwit();
+        command.env("GODWIT_CC", "/bin/false").env("XDG_CACHE_HOME", &cache).arg("check").arg(at(config));
+        run(&mut command)
+    };
+    empty("package.toml").succeeded();
+    assert!(empty("police.toml").refused().contains("C compiler"));
+    let good = fs::read(at("police.gwf")).unwrap();
+    let mut damaged = good.clone();
+    damaged[good.len() / 2] ^= 1;
+    fs::write(at("police.gwf"), &damaged).unwrap();
+    assert!(without("package.toml").refused().contains("SHA-256"));
+    let without_sum: Vec<&str> = keys.lines().take(1).collect();
+    fs::write(at("package.toml"), config.replace(line, without_sum[0])).unwrap();
+    assert!(without("package.toml").refused().contains("the package is damaged"));
+    fs::write(at("police.gwf"), &good).unwrap();
+    without("package.toml").succeeded();
+    fs::set_permissions(at("police.gwf"), fs::Permissions::from_mode(0o666)).unwrap();
+    assert!(without("package.toml").refused().contains("chmod"));
 }

@@ -10,7 +10,8 @@ pub(super) fn read(root: &mut Section<'_>, name: &str) -> Result<Option<TestDecl
     let Some(mut section) = root.section("test")? else { return Ok(None) };
     let frames = section.require_text("frames")?;
     let expect = section.text("expect")?.unwrap_or_else(|| format!("{name}.expect"));
-    let ports = section.number("ports", 256)?.and_then(|ports| u32::try_from(ports).ok()).unwrap_or(2);
+    let ports = section.texts("ports")?.unwrap_or_else(|| vec!["in".to_owned(), "out".to_owned()]);
+    let unreached = section.texts("unreached")?.unwrap_or_default();
     let mut stanza = String::new();
     for part in ["tables", "params"] {
         let Some(mut table) = section.section(part)? else { continue };
@@ -21,5 +22,5 @@ pub(super) fn read(root: &mut Section<'_>, name: &str) -> Result<Option<TestDecl
         }
     }
     section.finish()?;
-    Ok(Some(TestDeclaration { frames, expect, ports, stanza }))
+    Ok(Some(TestDeclaration { frames, expect, ports, unreached, stanza }))
 }

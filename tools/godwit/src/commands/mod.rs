@@ -1,6 +1,7 @@
 //! One module per command, and shared functions.
 
 pub(crate) mod bench;
+pub(crate) mod build;
 pub(crate) mod chain;
 pub(crate) mod check;
 pub(crate) mod demo;
@@ -21,7 +22,7 @@ pub(crate) mod sa;
 #[cfg(feature = "tls")]
 pub(crate) mod signer;
 pub(crate) mod status;
-pub(crate) mod stop;
+pub(crate) mod test;
 pub(crate) mod trace;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,105 @@
+//! Finds the problem in the messages of the program with sanitizers.
+
+use super::Fault;
+
+/// Returns the problem that the messages `said` describe. `file` is the name of the user's file in
+/// them, and `text` is its content.
+pub(super) fn fault(said: &str, file: &str, text: &str) -> Option<Fault> {
+    let (frame, line, message) = said.lines().find_map(|line| {
+        let mut parts = line.strip_prefix("godwit: ")?.splitn(3, ": ");
+        Some((parts.next()?.parse().ok()?, parts.next()?, parts.next()?))
+    })?;
+    let Some(tables) = message.strip_prefix("sanitizer ") else {
+        let line = line.parse().ok().filter(|line| (1..=text.lines().count()).contains(line));
+        return Some(Fault { frame, line, message: message.to_owned() });
+    };
+    let undefined = said.lines().find_map(|line| {
+        let (place, problem) = line.split_once(": runtime error: ")?;
+        Some((line_in(place, file), format!("the C code has no defined result here: {problem}")))
+    });
+    let (line, message) = undefined.unwrap_or_else(|| (frame_line(said, file), access(said, is_in(said, tables))));
+    Some(Fault { frame, line, message })
+}
+
+/// Returns the line number of a place such as `my.c:12:5`, if it is in the user's file.
+fn line_in(place: &str, file: &str) -> Option<usize> {
+    let end = place.rfind(file)? + file.len();
+    place[end..].strip_prefix(':')?.split(':').next()?.trim().parse().ok()
+}
+
+/// Returns the line of the innermost call in the user's file.
+fn frame_line(said: &str, file: &str) -> Option<usize> {
+    let calls = said.lines().map(str::trim).filter(|line| line.starts_with('#'));
+    calls.filter_map(|call| call.rsplit_once(' ')).find_map(|(_, place)| line_in(place, file))
+}
+
+/// Returns whether the address in a report of AddressSanitizer is in the range `range`, two
+/// hexadecimal numbers.
+fn is_in(said: &str, range: &str) -> bool {
+    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+    let address = said
+        .split_once(" address 0x")
+        .and_then(|(_, rest)| hex(rest.split(|letter: char| !letter.is_ascii_hexdigit()).next()?));
+    let bounds = range.split_once(' ').and_then(|(start, end)| Some(hex(start)?..hex(end)?));
+    address.zip(bounds).is_some_and(|(address, bounds)| bounds.contains(&address))
+}
+
+/// Returns the sentence for a report of AddressSanitizer. `in_tables` tells whether the address is
+/// in the memory of the tables, or near it.
+fn access(said: &str, in_tables: bool) -> String {
+    let action = match said {
+        said if said.contains("\nWRITE of size") || said.contains("caused by a WRITE") => "writes",
+        _ => "reads",
+    };
+    if in_tables {
+        return match action {
+            "writes" => "the kernel writes to its tables, which are read-only".to_owned(),
+            _ => "the kernel reads outside its tables: check the index".to_owned(),
+        };
+    }
+    match said {
+        said if said.contains("use-after-poison") => format!(
+            "the kernel {action} outside the frame, or bytes that `reads` and `writes` do not declare: check the length first"
+        ),
+        said if said.contains("stack-buffer") || said.contains("stack-overflow") => {
+            format!("the kernel {action} outside a variable: check the index")
+        }
+        said if said.contains("global-buffer-overflow") => {
+            format!("the kernel {action} outside a constant table: check the index")
+        }
+        said if said.contains("SEGV") => format!("the kernel {action} outside all memory: check the address"),
+        _ => format!("the kernel {action} memory that it must not access"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_name_the_frame_the_line_and_the_problem() {
+        let text = "a\n".repeat(50);
+        let find = |said: &str| fault(said, "/tmp/my.c", &text);
+        assert_eq!(find(""), None);
+        let own = find("godwit: 7: 12: the packet takes too many steps: bound the loop\n").unwrap();
+        assert_eq!((own.frame, own.line), (7, Some(12)));
+        let shift =
+            find("/tmp/my.c:31:9: runtime error: shift exponent 32 is too large\ngodwit: 2: 0: sanitizer 0 0\n");
+        let shift = shift.unwrap();
+        assert_eq!((shift.frame, shift.line), (2, Some(31)));
+        assert!(shift.message.contains("shift exponent"), "{shift:?}");
+        let read = find(
+            "==1==ERROR: AddressSanitizer: use-after-poison on address 0x629\nREAD of size 4 at 0x7f\n    \
+             #0 0x1 in gw_load_be32 dialect/cpu.h:60\n    #1 0x2 in gw_my_packet /tmp/my.c:37\ngodwit: 0: 0: sanitizer 7f00 7fff\n",
+        )
+        .unwrap();
+        assert_eq!((read.frame, read.line), (0, Some(37)));
+        assert!(read.message.contains("reads outside the frame"), "{read:?}");
+        let write = find(
+            "==1==ERROR: AddressSanitizer: SEGV on unknown address 0x7f10 (pc 0x1)\n\
+             ==1==The signal is caused by a WRITE memory access.\n    #0 0x1 in gw_my_packet my.c:9\n\
+             godwit: 1: 0: sanitizer 7f00 7fff\n",
+        );
+        assert!(write.unwrap().message.contains("writes to its tables"));
+    }
+}
