@@ -53,7 +53,7 @@ pub(crate) fn build(
 ) -> Result<Arc<dyn Function>, crate::Error> {
     let Config { source, sha256, params, tables } = crate::config::read(stanza)?;
     let compiled = godwit_custom::load(&context.directory.join(source.get_ref()), sha256.as_deref())?;
-    let declared = Declared::new(&compiled.declaration, &Values { params, tables }, context)?;
+    let declared = Declared::new(compiled.declaration, &Values { params, tables }, context)?;
     Ok(Arc::new(Custom { compiled, declared }))
 }
 

@@ -27,8 +27,11 @@ pub(super) enum Key {
 /// Bytes of a row.
 pub(super) type Row = Box<[u8]>;
 
-/// Change of the entry with the given lookup key. A change with a row adds or replaces the entry,
-/// and a change without a row removes it.
+/// Values and bit mask of a simple pattern, as words.
+type Masked = (Vec<u64>, Vec<u64>);
+
+/// Change of the entry with a key. With a row, the entry is added or changed. Without a row, it is
+/// removed.
 pub(super) type Change = (Key, Option<Row>);
 
 /// Converts entries of one table from and to text.
@@ -132,8 +135,9 @@ impl Format {
         })
     }
 
-    /// Divides a pattern with ranges into patterns that consist only of values and bit masks.
-    pub(super) fn masked(&self, patterns: &[String]) -> Result<Vec<(Vec<u64>, Vec<u64>)>, String> {
+    /// Divides a pattern with ranges into simple patterns. Returns the values and the bit mask of
+    /// each simple pattern, as words.
+    pub(super) fn masked(&self, patterns: &[String]) -> Result<Vec<Masked>, String> {
         let mut all: Vec<Vec<(Words, Words)>> = vec![Vec::new()];
         for (field, pattern) in self.key.iter().zip(patterns) {
             let parts = pattern_of(scalar(field), pattern, &self.ports)?;

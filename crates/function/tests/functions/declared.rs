@@ -124,7 +124,9 @@ fn change<K: Ord + Clone>(
         } else {
             let removed: Vec<K> = model.keys().filter(|_| random.one_in(4)).cloned().collect();
             command(function, "remove", &removed.iter().map(&words).collect::<Vec<_>>());
-            removed.iter().for_each(|key| drop(model.remove(key)));
+            for key in &removed {
+                model.remove(key);
+            }
         }
     }
 }

@@ -129,7 +129,7 @@ impl Acl {
             let slots = loop {
                 match place(keys, bits, seed | 1) {
                     Some(slots) => break slots,
-                    None if seed.count_ones() % 8 == 0 => bits += 1,
+                    None if seed.count_ones().is_multiple_of(8) => bits += 1,
                     None => {}
                 }
                 seed = seed.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(1);
