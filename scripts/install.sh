@@ -12,7 +12,7 @@ if [ "${1:-build}" = test ]; then
     # PoCL is an OpenCL device on the CPU, for machines without a GPU. oclgrind is an OpenCL device
     # that reports invalid memory accesses in kernels. DPDK is a peer of benchmarks. Only the
     # feature `dpdk` links it, and the tests of this feature need it.
-    need+=(pocl-opencl-icd oclgrind ocl-icd-libopencl1 tshark python3-scapy python3-cryptography python3-venv clang libclang-rt-dev clang-format g++ pkg-config dpdk-dev libdpdk-dev xz-utils)
+    need+=(pocl-opencl-icd oclgrind ocl-icd-libopencl1 tshark prometheus python3-scapy python3-cryptography python3-venv clang libclang-rt-dev clang-format g++ pkg-config dpdk-dev libdpdk-dev xz-utils)
     # Topologies in network namespaces: tools that create them, and routers and traffic inside. A
     # test compiles the XDP program again with clang and compares the result.
     need+=(iproute2 ethtool frr iputils-ping traceroute iperf3 curl tcpreplay bpftool clang llvm)

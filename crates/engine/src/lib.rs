@@ -27,7 +27,8 @@ pub use control::wiped::wipe_texts;
 pub use error::Error;
 pub use godwit_io::{pcap, synthetic};
 pub use observe::report::{
-    Conservation, FunctionReport, HealthReport, Latency, LostDevice, PortReport, PowerReport, Report,
+    Conservation, FunctionReport, HealthReport, Latency, LostDevice, PortReport, PowerReport, RecentFunction,
+    RecentPort, RecentReport, Report,
 };
 pub use observe::{counters, trace};
 pub use options::{OpenDevice, Opener, Options, Replay};

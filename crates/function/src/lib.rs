@@ -37,6 +37,7 @@ pub mod nids;
 pub mod responder;
 pub mod routes;
 pub mod routing;
+mod sizes;
 mod tables;
 pub mod template;
 #[cfg(test)]
@@ -223,6 +224,13 @@ pub trait Function: Send + Sync {
     /// Writes the remaining output of the function. The engine calls the method once, after all
     /// workers have ended and before it reads the counters for the last time.
     fn finish(&self) {}
+
+    /// Returns the names of the function's tables and the numbers of their entries, such as routes
+    /// and SAs. The control thread calls the method about once a second, so it must not wait for a
+    /// change of a table that another thread makes.
+    fn tables(&self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
 
     /// Returns messages for the operator about events since the last call. The control thread calls
     /// the method often, so it must be cheap if there are no events.

@@ -1,9 +1,9 @@
 //! Histogram of durations. It has a fixed size, and adding an entry costs a few instructions.
 //! Quantiles are accurate to 3 %.
 
-mod window;
+mod shared;
 
-pub use window::{Recorder, Window, window};
+pub use shared::SharedHistogram;
 
 /// Number of buckets between two successive powers of two.
 const STEPS: usize = 32;
@@ -16,12 +16,13 @@ const BUCKETS: usize = STEPS * (64 - STEPS_BITS as usize + 1);
 pub struct Histogram {
     counts: Vec<u64>,
     total: u64,
+    sum: u64,
     max: u64,
 }
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { counts: vec![0; BUCKETS], total: 0, max: 0 }
+        Self { counts: vec![0; BUCKETS], total: 0, sum: 0, max: 0 }
     }
 }
 
@@ -32,6 +33,7 @@ impl Histogram {
         if times > 0 {
             self.counts[bucket(value)] += times;
             self.total += times;
+            self.sum = self.sum.wrapping_add(value.wrapping_mul(times));
             self.max = self.max.max(value);
         }
     }
@@ -40,6 +42,7 @@ impl Histogram {
     pub fn merge(&mut self, other: &Self) {
         self.counts.iter_mut().zip(&other.counts).for_each(|(count, other)| *count += other);
         self.total += other.total;
+        self.sum = self.sum.wrapping_add(other.sum);
         self.max = self.max.max(other.max);
     }
 
@@ -54,6 +57,40 @@ impl Histogram {
             seen >= rank
         });
         bucket.map_or(self.max, upper_bound).min(self.max)
+    }
+
+    /// Returns the entries that were added since `earlier`, an earlier copy of this histogram. The
+    /// largest of them is accurate to 3 %.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let counts: Vec<u64> =
+            self.counts.iter().zip(&earlier.counts).map(|(count, earlier)| count.saturating_sub(*earlier)).collect();
+        let last = counts.iter().rposition(|count| *count > 0);
+        Self {
+            total: counts.iter().sum(),
+            sum: self.sum.wrapping_sub(earlier.sum),
+            max: last.map_or(0, upper_bound).min(self.max),
+            counts,
+        }
+    }
+
+    /// Returns the number of entries that are at most each of `bounds`, which grow. The result is
+    /// exact for bounds that are powers of two minus one. Other bounds are rounded down to the end
+    /// of a bucket.
+    pub fn cumulative(&self, bounds: &[u64]) -> Vec<u64> {
+        let (mut bucket, mut count) = (0, 0);
+        let mut up_to = |bound: u64| {
+            while bucket < BUCKETS && upper_bound(bucket) <= bound {
+                count += self.counts[bucket];
+                bucket += 1;
+            }
+            count
+        };
+        bounds.iter().map(|&bound| up_to(bound)).collect()
+    }
+
+    /// Returns the sum of all entries, modulo 2^64.
+    pub fn sum(&self) -> u64 {
+        self.sum
     }
 
     /// Returns the largest entry.
@@ -112,6 +149,18 @@ mod tests {
                 prop_assert!(exact <= found && found - exact <= exact / 32, "{share}: {exact} {found}");
             }
         }
+    }
+
+    #[test]
+    fn cumulative_counts_and_periods_follow_the_entries() {
+        let mut histogram = Histogram::default();
+        [3, 1000, 1023, 1024, 5000].iter().for_each(|&value| histogram.record(value, 2));
+        assert_eq!(histogram.cumulative(&[1, 3, 1023, 1 << 20, u64::MAX]), [0, 2, 6, 10, 10]);
+        let earlier = histogram.clone();
+        histogram.record(100, 7);
+        let recent = histogram.since(&earlier);
+        assert_eq!((recent.total(), recent.sum(), recent.quantile(0.5)), (7, 700, 100.max(recent.max())));
+        assert!(recent.max() >= 100 && recent.max() <= 103, "{}", recent.max());
     }
 
     #[test]

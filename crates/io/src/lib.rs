@@ -41,7 +41,7 @@ use godwit_wire::MacAddress;
 pub use clock::Clock;
 pub use counters::{CounterKind, CounterSpec, PortCounters, RECEIVE_COUNTERS, TRANSMIT_COUNTERS};
 pub use error::Error;
-pub use histogram::{Histogram, Recorder, Window, window};
+pub use histogram::{Histogram, SharedHistogram};
 
 /// Parameters of a receive queue. They name the port and the worker of the queue, and select the
 /// packets that belong to this worker.

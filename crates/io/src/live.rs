@@ -152,6 +152,11 @@ pub trait LivePort: Send + Sync {
         Vec::new()
     }
 
+    /// Returns whether the link is up. Returns `None` if the port does not know it.
+    fn is_up(&self) -> Option<bool> {
+        None
+    }
+
     /// Returns the sums of the counters of all queues.
     fn counters(&self) -> PortCounters;
 }

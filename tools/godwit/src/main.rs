@@ -16,6 +16,7 @@ mod progress;
 #[cfg(feature = "tls")]
 mod proxies;
 mod runtime;
+mod screen;
 mod secret;
 mod signals;
 mod summary;

@@ -28,8 +28,12 @@ impl Progress {
         self.pending = self.terminal;
     }
 
-    /// Shows time, packets and rate of a run.
+    /// Shows time, packets and rate of a run on a terminal. A log would grow by a line per second,
+    /// and `godwit status` shows the same.
     pub(crate) fn report(&mut self, report: &Report) {
+        if !self.terminal {
+            return;
+        }
         let conservation = &report.conservation;
         let (last_s, last_packets) = std::mem::replace(&mut self.last, (report.elapsed_s, conservation.received));
         let seconds = (report.elapsed_s - last_s).max(1e-9);

@@ -3,7 +3,7 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
 use common::{Finished, conserved, example, godwit, listing, run};
@@ -193,12 +193,18 @@ fn endless(folder: &std::path::Path) -> (Child, BufReader<std::process::ChildStd
     ";
     fs::write(folder.join("endless.toml"), config).unwrap();
     let mut command = godwit();
-    command.current_dir(folder).args(["run", "endless.toml", "--json", "report.json"]);
+    command.current_dir(folder).args(["run", "endless.toml", "--json", "report.json", "--control", "control"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    let mut progress = String::new();
-    stderr.read_line(&mut progress).unwrap();
-    assert!(progress.contains("received"), "{progress}");
+    let stderr = BufReader::new(child.stderr.take().unwrap());
+    let received = || {
+        let printed = run(godwit().current_dir(folder).args(["status", "--control", "control", "--json", "-"]));
+        let report: Option<Value> = serde_json::from_str(&printed.stdout).ok();
+        report.and_then(|report| report["conservation"]["received"].as_u64()).unwrap_or(0)
+    };
+    while received() < 2000 {
+        assert!(child.try_wait().unwrap().is_none(), "the run ended");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
     (child, stderr)
 }
 
@@ -213,6 +219,7 @@ fn a_signal_stops_cleanly() {
         let printed = Finished::from_output(child.wait_with_output().unwrap()).succeeded();
         let mut rest = String::new();
         stderr.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "", "a run without events is silent where standard error is no terminal");
         assert!(printed.stdout.trim_end().ends_with(": conserved"), "{signal}: {printed:?} {rest}");
         assert_eq!(listing(folder.path()), ["endless.toml", "out.pcap", "report.json"]);
         let report = conserved(&fs::read_to_string(folder.path().join("report.json")).unwrap());

@@ -3,11 +3,15 @@
 mod common;
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Finished, conserved, godwit, run};
+use serde_json::Value;
 
 const ECHO: &str = r#"
 [[port]]
@@ -170,5 +174,127 @@ fn the_socket_of_a_killed_godwit_is_not_in_the_way() {
     soon(|| asked(&["status"]));
     assert_eq!(common::listing(&runtime).len(), 1);
     asked(&["stop"]).succeeded();
+    conserved(&running.end().stdout);
+}
+
+/// The status has rates and latencies of the last seconds, also with `--watch`.
+#[test]
+fn status_shows_the_last_seconds() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let runtime = path("run");
+    fs::write(path("router.toml"), ROUTER).unwrap();
+    let asked = |words: &[&str]| run(&mut operator(&runtime, words));
+    let running = Started::new(&runtime, &path("router.toml"));
+    let report: Value = loop {
+        let printed = soon(|| asked(&["status", "--json", "-"]));
+        let report: Value = serde_json::from_str(&printed.stdout).unwrap();
+        if report["recent"][1]["seconds"].as_f64() > Some(1.5) {
+            break report;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    assert_eq!((&report["ports"][0]["is_up"], &report["lost_devices"]), (&Value::Null, &serde_json::json!([])));
+    assert_eq!(report["functions"][0]["tables"]["routes"], 1);
+    // A counter without packets is present from the start.
+    assert_eq!(report["counters"]["ipv4_dropped_blackhole{function=\"route\"}"], 0);
+    for period in report["recent"].as_array().unwrap() {
+        // The port offers 200,000 packets per second. A busy machine may not reach this rate.
+        for rate in [&period["received_pps"], &period["functions"][0]["pps"], &period["ports"][0]["received_pps"]] {
+            let rate = rate.as_f64().unwrap();
+            assert!((1000.0..250_000.0).contains(&rate), "{period:#}");
+        }
+        assert!(period["latency"]["p99_ns"].as_u64() > Some(0), "{period:#}");
+        let busy = period["worker_busy"][0].as_f64().unwrap();
+        assert!(busy > 0.0 && busy <= 1.0, "{period:#}");
+    }
+    let mut watch = operator(&runtime, &["status", "--watch", "0.1"]).stdout(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(watch.id() as i32), nix::sys::signal::Signal::SIGINT).unwrap();
+    let mut shown = String::new();
+    watch.stdout.take().unwrap().read_to_string(&mut shown).unwrap();
+    assert_eq!(watch.wait().unwrap().code(), Some(0));
+    assert!(shown.matches("router.toml  up 00:00:").count() > 1 && shown.contains("next hops 1, routes 1"), "{shown}");
+    asked(&["stop"]).succeeded();
+    let last: Value = conserved(&running.end().stdout);
+    assert!(last["latency"]["p99_ns"].as_u64() > Some(0), "{last:#}");
+}
+
+/// Sends a GET request and returns the answer.
+fn get(mut client: impl Read + Write, path: &str) -> String {
+    write!(client, "GET {path} HTTP/1.0\r\nHost: godwit\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn metrics_are_served_on_a_unix_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let runtime = path("run");
+    fs::write(path("router.toml"), format!("[metrics]\nlisten = \"unix:metrics\"\n{ROUTER}")).unwrap();
+    let running = Started::new(&runtime, &path("router.toml"));
+    soon(|| run(&mut operator(&runtime, &["status"])));
+    let answer = get(UnixStream::connect(path("metrics")).unwrap(), "/metrics");
+    for part in [
+        "HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0",
+        "godwit_dropped_packets_total{function=\"route\",kind=\"ipv4\",reason=\"blackhole\"} 0\n",
+        "godwit_table_entries{function=\"route\",kind=\"ipv4\",table=\"routes\"} 1\n",
+        "godwit_latency_seconds_bucket{le=\"+Inf\"} ",
+    ] {
+        assert!(answer.contains(part), "{part}: {answer}");
+    }
+    assert!(answer.ends_with("# EOF\n"));
+    assert!(get(UnixStream::connect(path("metrics")).unwrap(), "/").starts_with("HTTP/1.1 404"));
+    run(&mut operator(&runtime, &["stop"])).succeeded();
+    conserved(&running.end().stdout);
+    assert!(!path("metrics").exists());
+}
+
+/// Prometheus reads every series, and finds the packets of the run.
+#[test]
+fn prometheus_scrapes_a_running_godwit() {
+    if Command::new("prometheus").arg("--version").output().is_err() {
+        return godwit_test_support::absent("prometheus");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let runtime = path("run");
+    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (metrics, server) = (free(), free());
+    fs::write(path("router.toml"), format!("[metrics]\nlisten = \"{metrics}\"\n{ROUTER}")).unwrap();
+    let scrape = format!(
+        "scrape_configs:\n- job_name: godwit\n  scrape_interval: 1s\n  static_configs:\n  - targets: [\"{metrics}\"]\n"
+    );
+    fs::write(path("prometheus.yml"), scrape).unwrap();
+    let running = Started::new(&runtime, &path("router.toml"));
+    soon(|| run(&mut operator(&runtime, &["status"])));
+    let mut prometheus = Command::new("prometheus");
+    prometheus.arg(format!("--config.file={}", path("prometheus.yml").display()));
+    prometheus.arg(format!("--storage.tsdb.path={}", path("data").display()));
+    prometheus.arg(format!("--web.listen-address={server}")).stdout(Stdio::null()).stderr(Stdio::null());
+    let _prometheus = Started(Some(prometheus.spawn().unwrap()));
+    let query = |query: &str| {
+        let answer = get(TcpStream::connect(server).ok()?, &format!("/api/v1/query?query={query}"));
+        let body = answer.split_once("\r\n\r\n")?.1.to_owned();
+        let answer: Value = serde_json::from_str(&body).ok()?;
+        answer["data"]["result"][0]["value"][1].as_str()?.parse::<f64>().ok()
+    };
+    let end = Instant::now() + Duration::from_secs(60);
+    let value = |name: &str| loop {
+        match query(name).filter(|value| *value > 0.0) {
+            Some(value) => return value,
+            None => assert!(Instant::now() < end, "{name} does not appear"),
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    assert_eq!(value("up"), 1.0);
+    for name in ["godwit_received_packets_total", "godwit_latency_seconds_count", "godwit_uptime_seconds"] {
+        assert!(value(name) > 0.0);
+    }
+    // Prometheus rejects a scrape with an invalid line as a whole. Otherwise it counts the samples.
+    assert!(value("scrape_samples_scraped") > 100.0);
+    run(&mut operator(&runtime, &["stop"])).succeeded();
     conserved(&running.end().stdout);
 }

@@ -39,6 +39,7 @@ use godwit_packet::ArenaConfig;
 use godwit_sched::PackerConfig;
 use zeroize::Zeroizing;
 
+pub use crate::control::metrics::MetricsAddress;
 pub use change::ChainConfig;
 pub use classes::protocol_name;
 pub use devices::DeviceConfig;
@@ -58,6 +59,8 @@ pub struct Config {
     /// Whether the configuration sets the key `reuse` of `[arena]`. Without the key, the engine
     /// chooses the order in which buffers are reused.
     pub has_reuse: bool,
+    /// Address at which metrics are served, if configured.
+    pub metrics: Option<MetricsAddress>,
     /// Sizes and deadline of batches, for devices that do not set these values.
     pub packing: PackerConfig,
     /// Devices that run functions or have a `[[device]]` stanza. The CPU is always the first one.
@@ -118,6 +121,7 @@ impl Config {
         let (packing, packing_keys) = settings::packing(&document, root.table(&document, "packing")?)?;
         let arena = settings::ArenaStanza::read(&document, root.table(&document, "arena")?, &engine)?;
         let has_reuse = arena.has_reuse();
+        let metrics = settings::metrics(&document, root.table(&document, "metrics")?, directory)?;
         let eal = settings::eal(&document, root.table(&document, "dpdk")?)?;
         let ports = ports::read(&document, root.tables(&document, "port")?, eal.as_deref(), directory)?;
         let names: Vec<String> = ports.iter().map(|port| port.name.clone()).collect();
@@ -137,6 +141,7 @@ impl Config {
             engine,
             arena,
             has_reuse,
+            metrics,
             packing,
             devices,
             ports,
@@ -203,6 +208,11 @@ impl Config {
         self.functions.iter().any(|entry| entry.function.durable().is_some())
     }
 
+    /// Returns the name of the configuration file, as given.
+    pub(crate) fn origin(&self) -> &str {
+        &self.origin
+    }
+
     /// Returns whether the configuration comes from a file.
     pub(crate) fn is_from_file(&self) -> bool {
         self.path.is_some()
@@ -244,7 +254,8 @@ impl Config {
 }
 
 /// Names of all stanzas that a configuration can contain.
-const STANZAS: [&str; 9] = ["engine", "arena", "packing", "device", "dpdk", "port", "function", "class", "chain"];
+const STANZAS: [&str; 10] =
+    ["engine", "arena", "packing", "metrics", "device", "dpdk", "port", "function", "class", "chain"];
 
 /// Reads a file as UTF-8 text. If the text is not valid UTF-8, the error names the line.
 fn read(path: &Path) -> Result<String, ConfigError> {

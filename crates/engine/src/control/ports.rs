@@ -12,8 +12,8 @@ use godwit_packet::{ArenaConfig, ArenaHandle, Region, Steering};
 
 use crate::config::{Config, PortKind};
 use crate::error::Error;
+use crate::observe::view::WorkerView;
 use crate::options::{Options, Replay};
-use crate::path::Finished;
 use crate::path::egress::NamedTransmit;
 use crate::path::intake::NamedReceive;
 
@@ -275,32 +275,35 @@ impl Ports {
         self.exits.iter().enumerate().map(open).collect()
     }
 
-    /// Returns the counters of each port as the sum over all workers. While the workers run, only
-    /// live ports have counters.
-    pub(crate) fn counters(&self, finished: Option<&[Finished]>) -> Vec<PortCounters> {
-        let Some(finished) = finished else {
-            let live = |port: &Option<Arc<dyn LivePort>>| port.as_ref().map(|port| port.counters()).unwrap_or_default();
-            return self.live.iter().map(live).collect();
-        };
+    /// Returns the counters of each port as the sum over all workers. `finished` states that the
+    /// workers have ended.
+    pub(crate) fn counters(&self, workers: &[WorkerView], finished: bool) -> Vec<PortCounters> {
         let mut ports = vec![PortCounters::default(); self.names.len()];
-        for worker in finished {
+        for worker in workers {
             for (source, counters) in self.sources.iter().zip(&worker.received) {
-                let port = source.port();
-                ports[usize::from(port)] += *counters;
+                ports[usize::from(source.port())] += counters.read();
             }
             for (port, counters) in ports.iter_mut().zip(&worker.transmitted) {
-                *port += *counters;
+                *port += counters.read();
             }
         }
-        // The hardware of a live port also counts events, which the counters of the workers do not
-        // include.
         for (port, live) in ports.iter_mut().zip(&self.live) {
             let Some(live) = live.as_ref().map(|live| live.counters()) else { continue };
+            if !finished {
+                *port = live;
+                continue;
+            }
+            // Live ports also count events in hardware, which the queues of the workers do not see.
             port.missed = port.missed.max(live.missed);
             port.faulty = port.faulty.max(live.faulty);
             port.unsent = port.unsent.max(live.unsent);
         }
         ports
+    }
+
+    /// Returns whether the link of a port is up. Returns `None` if the port has no link.
+    pub(crate) fn is_up(&self, port: usize) -> Option<bool> {
+        self.live.get(port)?.as_ref()?.is_up()
     }
 
     /// Returns the statistics of the probe packets that a synthetic port generated.

@@ -1,7 +1,6 @@
 //! Builds reports of a run.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use godwit_io::PortCounters;
@@ -9,22 +8,25 @@ use godwit_io::PortCounters;
 use crate::control::health::Health;
 use crate::control::ports::Ports;
 use crate::observe::counters::{
-    self, BINS, BUSY_NS, BYTES, CREATED, DEVICE_CHUNKS, DEVICE_ENERGY, DEVICE_PACKETS, DROPPED, IN_FLIGHT, MERGED,
-    PACKETS, RECEIVED, SENT,
+    BINS, BUSY_NS, BYTES, CREATED, DEVICE_CHUNKS, DEVICE_ENERGY, DEVICE_PACKETS, DROPPED, IN_FLIGHT, MERGED, PACKETS,
+    RECEIVED, SENT, SETTLED,
 };
-use crate::observe::histogram::{Figures as _, Histogram};
+use crate::observe::histogram::Figures as _;
 use crate::observe::power::Power;
-use crate::observe::report::{Conservation, FunctionReport, LostDevice, PortReport, Report};
+use crate::observe::report::{Conservation, FunctionReport, LostDevice, PortReport, RecentReport, Report};
+use crate::observe::view::{History, RECENT_INTERVALS, Snapshot, WorkerView};
 use crate::path::Finished;
 use crate::place::LAST_RESORT;
 use crate::place::devices::DeviceView;
+use crate::place::failover::DeviceLoss;
 use crate::plan::chain_plan::ChainPlan;
 
-/// Creates reports of the run from counters, names and plan.
+/// Creates reports of the run from the values of the workers, names and plan.
 pub(crate) struct Reporter {
     pub(crate) names: Names,
     pub(crate) devices: Vec<DeviceView>,
     pub(crate) plan: Arc<ChainPlan>,
+    pub(crate) workers: Vec<WorkerView>,
 }
 
 /// Configured names of ports and functions, for reports.
@@ -34,54 +36,55 @@ pub(crate) struct Names {
 }
 
 impl Reporter {
+    /// Reads the current values of all workers. `finished` contains the results of the workers
+    /// after the end of the run.
+    pub(crate) fn snapshot(
+        &self,
+        elapsed: Duration,
+        finished: Option<&[Finished]>,
+        ports: &Ports,
+        power: &Power,
+    ) -> Snapshot {
+        let counted = ports.counters(&self.workers, finished.is_some());
+        Snapshot::new(elapsed, &self.workers, counted, power.joules().collect())
+    }
+
     /// Returns the report of the run. If `finished` contains the results of the workers, the report
-    /// covers the complete run.
+    /// covers the complete run. Otherwise it also covers the last seconds, which `history`
+    /// contains.
     pub(crate) fn report(
         &self,
         elapsed: Duration,
-        shared: &[Arc<[AtomicU64]>],
         finished: Option<&[Finished]>,
         ports: &Ports,
         power: &Power,
         health: &Health,
+        history: &History,
     ) -> Report {
         let layout = &self.plan.layout;
-        let mut values = counters::sum(shared, layout.len());
-        for (device, joules) in power.joules().enumerate() {
+        let mut now = self.snapshot(elapsed, finished, ports, power);
+        for (device, joules) in now.joules.iter().enumerate() {
             // The energy counter has the unit microjoule.
-            values[layout.device(device, DEVICE_ENERGY)] = (joules.unwrap_or(0.0) * 1e6) as u64;
+            now.values[layout.device(device, DEVICE_ENERGY)] = (joules.unwrap_or(0.0) * 1e6) as u64;
         }
+        let values = &now.values;
         let elapsed_s = elapsed.as_secs_f64();
-        let mut latency = Histogram::default();
-        finished.unwrap_or_default().iter().for_each(|worker| latency.merge(&worker.latency));
-        let port_counters = ports.counters(finished);
-        let mut counters = layout.named(&values);
-        for (stage, name) in self.plan.stages.iter().zip(&self.names.functions) {
-            let contract = stage.function.contract();
-            let counted = contract.counters.iter().zip(stage.function.counts()).filter(|(_, count)| *count > 0);
-            counters.extend(
-                counted.map(|(counter, count)| {
-                    (format!("{}_{}{{function=\"{name}\"}}", contract.kind, counter.name), count)
-                }),
-            );
-        }
-        for ((name, _), port) in self.names.ports.iter().zip(&port_counters) {
-            let shown = port.iter().filter(|(_, value)| *value > 0);
-            counters.extend(shown.map(|(spec, value)| (format!("port_{}{{port=\"{name}\"}}", spec.name), value)));
-        }
+        let recent = RECENT_INTERVALS.iter().filter(|_| finished.is_none()).filter_map(|&intervals| {
+            let (from, to) = history.recent(intervals)?;
+            Some(RecentReport::new(&self.plan, from, to))
+        });
         Report {
             elapsed_s,
-            workers: shared.len(),
-            ports: self.ports(&port_counters, ports),
-            functions: (0..self.plan.stages.len())
-                .map(|function| self.function(function, elapsed_s, &values, finished))
-                .collect(),
+            workers: self.workers.len(),
+            ports: self.ports(&now.ports, ports),
+            functions: (0..self.plan.stages.len()).map(|function| self.function(function, &now, finished)).collect(),
             power: power.reports(elapsed_s, |device| {
                 [DEVICE_PACKETS, DEVICE_CHUNKS].map(|counter| values[layout.device(device, counter)])
             }),
-            lost_devices: self.lost_devices(finished.unwrap_or_default()),
+            lost_devices: self.lost_devices(),
             health: health.report(),
-            latency: latency.latency(),
+            latency: now.latency.latency(),
+            distribution: now.latency.distribution(),
             conservation: Conservation {
                 received: values[RECEIVED],
                 sent: values[SENT],
@@ -90,14 +93,38 @@ impl Reporter {
                 merged: values[MERGED],
                 in_flight: values[IN_FLIGHT],
             },
-            counters,
+            worker_busy: now.worked_ns.iter().map(|&ns| (ns as f64 / 1e9 / elapsed_s.max(1e-9)).min(1.0)).collect(),
+            recent: recent.collect(),
+            counters: self.counters(&now),
         }
     }
 
-    fn lost_devices(&self, finished: &[Finished]) -> Vec<LostDevice> {
+    /// Returns the names and values of all counters.
+    fn counters(&self, now: &Snapshot) -> Vec<(String, u64)> {
+        let mut counters = self.plan.layout.named(&now.values);
+        for (stage, name) in self.plan.stages.iter().zip(&self.names.functions) {
+            let contract = stage.function.contract();
+            let counted = contract.counters.iter().zip(stage.function.counts());
+            counters.extend(
+                counted.map(|(counter, count)| {
+                    (format!("{}_{}{{function=\"{name}\"}}", contract.kind, counter.name), count)
+                }),
+            );
+        }
+        for ((name, _), port) in self.names.ports.iter().zip(&now.ports) {
+            counters.extend(port.iter().map(|(spec, value)| (format!("port_{}{{port=\"{name}\"}}", spec.name), value)));
+        }
+        counters
+    }
+
+    fn lost_devices(&self) -> Vec<LostDevice> {
+        let lists: Vec<Vec<DeviceLoss>> = self
+            .workers
+            .iter()
+            .map(|worker| worker.lost.lock().unwrap_or_else(PoisonError::into_inner).clone())
+            .collect();
         let loss_of = |device: usize| {
-            let lost: Vec<_> =
-                finished.iter().flat_map(|worker| &worker.lost).filter(|lost| lost.device == device).collect();
+            let lost: Vec<_> = lists.iter().flatten().filter(|lost| lost.device == device).collect();
             let first = lost.first()?;
             Some(LostDevice {
                 device: self.devices[device].id.clone(),
@@ -123,6 +150,7 @@ impl Reporter {
                 PortReport {
                     name: name.clone(),
                     kind,
+                    is_up: ports.is_up(index),
                     received_packets: count.received_packets,
                     received_bytes: count.received_bytes,
                     sent_packets: count.sent_packets,
@@ -135,13 +163,8 @@ impl Reporter {
             .collect()
     }
 
-    fn function(
-        &self,
-        function: usize,
-        elapsed_s: f64,
-        values: &[u64],
-        finished: Option<&[Finished]>,
-    ) -> FunctionReport {
+    fn function(&self, function: usize, now: &Snapshot, finished: Option<&[Finished]>) -> FunctionReport {
+        let (elapsed_s, values) = (now.elapsed.as_secs_f64(), &now.values);
         let stage = &self.plan.stages[function];
         let contract = stage.function.contract();
         let mut devices: Vec<usize> =
@@ -158,8 +181,6 @@ impl Reporter {
         };
         let at = |counter| values[stage.counters.plain(counter)];
         let (packets, bytes, bins) = (at(PACKETS), at(BYTES), at(BINS));
-        let mut latency = Histogram::default();
-        finished.unwrap_or_default().iter().for_each(|worker| latency.merge(&worker.function_latency[function]));
         let ratio = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
         let verdicts = contract.verdicts.iter().enumerate();
         let drops = contract.drops.iter().enumerate();
@@ -170,10 +191,12 @@ impl Reporter {
             mode: describe(&|device| device.mode.name().to_owned()),
             implementation: describe(&|device| device.choices[function].form.clone()),
             packets,
+            settled: at(SETTLED),
             bytes,
             mpps: ratio(packets as f64, elapsed_s) / 1e6,
             gbps: ratio(bytes as f64 * 8.0, elapsed_s) / 1e9,
-            latency: latency.latency(),
+            latency: now.function_latency[function].latency(),
+            distribution: now.function_latency[function].distribution(),
             batch_fill: ratio(packets as f64, bins as f64 * self.devices[stage.devices[0]].bin_packets as f64),
             busy_ns_per_packet: ratio(at(BUSY_NS) as f64, packets as f64),
             verdicts: verdicts
@@ -183,6 +206,7 @@ impl Reporter {
                 .map(|(number, drop)| (drop.name.to_owned(), values[stage.counters.drop(number as u8)]))
                 .filter(|(_, count)| *count > 0)
                 .collect(),
+            tables: stage.function.tables(),
         }
     }
 }

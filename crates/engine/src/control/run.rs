@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::control::cores::{cores, cores_of_worker, pin_to};
 use crate::control::health::{Disabled, Health};
 use crate::control::housekeeping::Housekeeper;
+use crate::control::metrics::MetricsServer;
 use crate::control::reload::Reloader;
 use crate::control::reporter::Reporter;
 use crate::control::setup::{self, EngineParts};
@@ -22,6 +23,7 @@ use crate::error::Error;
 use crate::observe::power::Power;
 use crate::observe::report::Report;
 use crate::observe::trace::Trace;
+use crate::observe::view::{HISTORY_INTERVAL, History, WorkerView};
 use crate::options::Options;
 use crate::path::{Finished, Worker};
 
@@ -84,11 +86,12 @@ impl Engine {
         let EngineParts {
             plan, workers, ports, pin, devices, functions, socket, graces, traces, changer, state, ..
         } = self.parts;
-        let reporter = Reporter { names: self.parts.names, devices: devices.views(), plan };
+        let views: Vec<WorkerView> = workers.iter().map(Worker::view).collect();
+        let shared: Vec<Arc<[AtomicU64]>> = views.iter().map(|view| Arc::clone(&view.counters)).collect();
+        let reporter = Reporter { names: self.parts.names, devices: devices.views(), plan, workers: views };
         let mut power = Power::new(&devices.ids());
         let keeper = state.map(|state| state.start()).transpose();
         let keeper = keeper.map_err(|error| Error::Setup(error.to_string()))?;
-        let shared: Vec<Arc<[AtomicU64]>> = workers.iter().map(|worker| worker.counters()).collect();
         // This flag stops the workers. A worker that fails sets it to stop all other workers. The
         // `stop` flag of the caller stays unchanged.
         let halt = Arc::new(AtomicBool::new(false));
@@ -110,6 +113,7 @@ impl Engine {
         let (reports, report_requests) = channel();
         let commands = Arc::new(Commands {
             functions,
+            origin: self.parts.origin,
             devices: Arc::clone(&devices),
             graces,
             traces,
@@ -128,10 +132,16 @@ impl Engine {
         let housekeeper = housekeeper.inspect_err(|_| stop_requested.store(true, Ordering::Relaxed));
         let mut reloader = self.reload.map(|requested| Reloader::new(requested, Arc::clone(&commands)));
         let free_cores = cores().get(shared.len()..).filter(|_| pin).unwrap_or_default().to_vec();
+        let metrics =
+            self.parts.metrics.map(|socket| MetricsServer::start(socket, Arc::clone(&commands), free_cores.clone()));
+        let metrics = metrics.transpose().inspect_err(|_| stop_requested.store(true, Ordering::Relaxed));
         let server = socket.map(|socket| ControlServer::start(socket, commands, free_cores)).transpose();
         let server = server.inspect_err(|_| stop_requested.store(true, Ordering::Relaxed));
         let (mut last_progress, mut last_attended) = (started, started);
         let mut health = Health::new(shared.len(), disabled);
+        let mut history = History::default();
+        history.add(reporter.snapshot(Duration::ZERO, None, &ports, &power));
+        let mut last_snapshot = started;
         let mut halted_at = None;
         while threads.iter().any(|thread| !thread.is_finished()) {
             let elapsed = started.elapsed();
@@ -148,7 +158,7 @@ impl Engine {
                     // The hung worker may never end, and may hold locks of these values. The values
                     // are therefore not dropped, and the process ends without waiting for the
                     // worker.
-                    std::mem::forget((ports, devices, server, housekeeper, reloader));
+                    std::mem::forget((ports, devices, server, metrics, housekeeper, reloader));
                     return Err(Error::Hung { worker });
                 }
             }
@@ -163,9 +173,14 @@ impl Engine {
                     }
                 }
             }
+            if last_snapshot.elapsed() >= HISTORY_INTERVAL {
+                // The next interval ends a fixed time after this one, so that delays do not add up.
+                last_snapshot += HISTORY_INTERVAL;
+                history.add(reporter.snapshot(started.elapsed(), None, &ports, &power));
+            }
             if last_progress.elapsed() >= PROGRESS_INTERVAL {
                 last_progress = Instant::now();
-                progress(&reporter.report(elapsed, &shared, None, &ports, &power, &health));
+                progress(&reporter.report(elapsed, None, &ports, &power, &health, &history));
             }
             power.sample();
             log_notices(&watched);
@@ -175,7 +190,7 @@ impl Engine {
             match report_requests.recv_timeout(rest) {
                 // If the client has disconnected, its report cannot be sent. This is not an error.
                 Ok(reply) => {
-                    drop(Sender::send(&reply, reporter.report(elapsed, &shared, None, &ports, &power, &health)))
+                    drop(Sender::send(&reply, reporter.report(elapsed, None, &ports, &power, &health, &history)))
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => thread::sleep(rest),
@@ -185,7 +200,7 @@ impl Engine {
         // When the channel closes, clients that still wait for a report learn that the run has
         // ended.
         drop(report_requests);
-        drop((reloader, server?, housekeeper?));
+        drop((reloader, server?, metrics?, housekeeper?));
         power.end();
         let finished = threads.into_iter().enumerate().map(|(index, thread)| match thread.join() {
             Ok(finished) => finished,
@@ -204,7 +219,7 @@ impl Engine {
         }
         watched.iter().for_each(|(_, function)| function.finish());
         log_notices(&watched);
-        let report = reporter.report(elapsed, &shared, Some(&finished), &ports, &power, &health);
+        let report = reporter.report(elapsed, Some(&finished), &ports, &power, &health, &history);
         ports.finish()?;
         Ok(report)
     }

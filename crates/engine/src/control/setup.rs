@@ -13,6 +13,7 @@ use godwit_wire::Parsed;
 
 use crate::config::{Config, DeviceConfig, Idle, IoModel};
 use crate::control::cores::{cores, cores_of_sender};
+use crate::control::metrics::MetricsSocket;
 use crate::control::ports::Ports;
 use crate::control::reporter::Names;
 use crate::control::socket::ControlSocket;
@@ -41,6 +42,9 @@ pub(crate) struct EngineParts {
     pub(crate) traces: Arc<Traces>,
     pub(crate) changer: Changer,
     pub(crate) names: Names,
+    /// Name of the configuration file, as given.
+    pub(crate) origin: String,
+    pub(crate) metrics: Option<MetricsSocket>,
     pub(crate) pin: bool,
     pub(crate) state: Option<Arc<State>>,
 }
@@ -132,6 +136,10 @@ pub(crate) fn build(config: Config, options: &Options) -> Result<EngineParts, Er
         config.functions.iter().map(|entry| (entry.name.clone(), Arc::clone(&entry.function))).collect();
     let control = options.control.as_ref().or(config.engine.control.as_ref());
     let socket = control.map(|path| ControlSocket::open(path)).transpose()?;
+    let metrics = match &options.replay {
+        None => config.metrics.as_ref().map(MetricsSocket::open).transpose()?,
+        Some(_) => None,
+    };
     let mut ports = Ports::open(&config, options, workers)?;
     let state = start_state(&config, options)?;
     let arena = arena(&config)?;
@@ -186,6 +194,22 @@ pub(crate) fn build(config: Config, options: &Options) -> Result<EngineParts, Er
         functions: functions.iter().map(|(name, _)| name.clone()).collect(),
     };
     let pin = config.engine.pin;
+    let origin = config.origin().to_owned();
     let changer = Changer::new(config, Arc::clone(&devices), changes, Arc::clone(&traces));
-    Ok(EngineParts { plan, workers, ports, devices, functions, socket, graces, traces, changer, names, pin, state })
+    Ok(EngineParts {
+        plan,
+        workers,
+        ports,
+        devices,
+        functions,
+        socket,
+        graces,
+        traces,
+        changer,
+        names,
+        origin,
+        metrics,
+        pin,
+        state,
+    })
 }

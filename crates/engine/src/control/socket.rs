@@ -151,6 +151,8 @@ fn is_readable(from: &impl AsFd, limit: Duration) -> bool {
 pub(crate) struct Commands {
     /// Configured name and implementation of each function.
     pub(crate) functions: Vec<(String, Arc<dyn Function>)>,
+    /// Name of the configuration file, as given.
+    pub(crate) origin: String,
     pub(crate) devices: Arc<Devices>,
     pub(crate) graces: GracePeriods,
     pub(crate) traces: Arc<Traces>,
@@ -394,12 +396,22 @@ impl Commands {
         act(&*self.functions[function].1, &running)
     }
 
-    fn report(&self) -> Result<Value, Error> {
+    /// Asks the watch loop for a report.
+    ///
+    /// # Errors
+    /// If the run is ending.
+    pub(crate) fn current_report(&self) -> Result<Report, Error> {
         let (sender, receiver) = channel();
         let ended = || Error::request("the run is ending");
         self.reports.send(sender).map_err(|_| ended())?;
-        let report = receiver.recv_timeout(REPORT_LIMIT).map_err(|_| ended())?;
-        serde_json::to_value(report).map_err(Error::request)
+        receiver.recv_timeout(REPORT_LIMIT).map_err(|_| ended())
+    }
+
+    fn report(&self) -> Result<Value, Error> {
+        let mut report = serde_json::to_value(self.current_report()?).map_err(Error::request)?;
+        report["godwit"] = env!("CARGO_PKG_VERSION").into();
+        report["config"] = self.origin.as_str().into();
+        Ok(report)
     }
 }
 

@@ -152,10 +152,18 @@ impl CounterLayout {
         self.names.len()
     }
 
-    /// Returns the names and values of all counters that are not zero.
+    /// Returns the names and values of all counters. Counters of devices that may be absent are
+    /// absent while they are zero.
     pub(crate) fn named(&self, values: &[u64]) -> Vec<(String, u64)> {
-        let pairs = self.names.iter().zip(values).filter(|(_, value)| **value > 0);
-        pairs.map(|(name, value)| (name.clone(), *value)).collect()
+        let is_present = |index: usize| index < self.devices || !self.may_be_absent(index);
+        let pairs = self.names.iter().zip(values).enumerate();
+        let present = pairs.filter(|(index, (_, value))| **value > 0 || is_present(*index));
+        present.map(|(_, (name, value))| (name.clone(), *value)).collect()
+    }
+
+    fn may_be_absent(&self, index: usize) -> bool {
+        let counter = (index - self.devices) % DEVICE_COUNTERS.len();
+        [DEVICE_MOVED_TO, DEVICE_MOVED_BACK, DEVICE_ENERGY].contains(&counter)
     }
 }
 

@@ -1,13 +1,19 @@
 //! Computes the median, the 99th percentile and the maximum of a latency histogram.
 
-pub(crate) use godwit_io::Histogram;
+pub(crate) use godwit_io::{Histogram, SharedHistogram};
 
-use crate::observe::report::Latency;
+use crate::observe::report::{Distribution, Latency};
+
+/// Numbers of bits of the upper bounds of a [`Distribution`]: from 1 µs to 0.5 s.
+const BOUND_BITS: std::ops::RangeInclusive<u32> = 10..=29;
 
 pub(crate) trait Figures {
     /// Returns the median, the 99th percentile and the maximum of the recorded latencies. Returns
     /// `None` if the histogram is empty.
     fn latency(&self) -> Option<Latency>;
+
+    /// Returns the numbers of entries up to twenty bounds, each twice as large as the one before.
+    fn distribution(&self) -> Distribution;
 }
 
 impl Figures for Histogram {
@@ -17,5 +23,11 @@ impl Figures for Histogram {
             p99_ns: self.quantile(0.99),
             max_ns: self.max(),
         })
+    }
+
+    fn distribution(&self) -> Distribution {
+        let bounds: Vec<u64> = BOUND_BITS.map(|bits| (1 << bits) - 1).collect();
+        let counts = self.cumulative(&bounds);
+        Distribution { buckets: bounds.into_iter().zip(counts).collect(), total: self.total(), sum_ns: self.sum() }
     }
 }

@@ -3,6 +3,8 @@
 use godwit_io::synthetic::ProbeReport;
 use serde::{Serialize, Serializer};
 
+pub use crate::observe::recent::{RecentFunction, RecentPort, RecentReport};
+
 /// Report of a run, which may still continue. Times are in nanoseconds unless stated otherwise.
 /// Sizes are in bytes of frames without FCS.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -26,8 +28,16 @@ pub struct Report {
     pub latency: Option<Latency>,
     /// Totals that account for every packet of the run.
     pub conservation: Conservation,
-    /// Name and value of every counter that is not zero. The names are listed in
-    /// `docs/counters.md`.
+    /// Numbers of packets by latency.
+    #[serde(skip)]
+    pub distribution: Distribution,
+    /// Share of the run in which each worker was busy, 0 to 1. A worker is busy in the iterations
+    /// of its loop that move a packet.
+    pub worker_busy: Vec<f64>,
+    /// Rates and latencies of the last seconds, for each period. The list is empty in the first
+    /// second and at the end of the run.
+    pub recent: Vec<RecentReport>,
+    /// Name and value of every counter. The names are listed in `docs/counters.md`.
     #[serde(serialize_with = "as_map")]
     pub counters: Vec<(String, u64)>,
 }
@@ -56,6 +66,8 @@ pub struct PortReport {
     pub name: String,
     /// Kind of the port, such as `synthetic` or `pcap`. In a replay, all ports are of kind `pcap`.
     pub kind: &'static str,
+    /// Whether the link is up. The value is `None` if the port has no link.
+    pub is_up: Option<bool>,
     /// Number of packets received.
     pub received_packets: u64,
     /// Number of bytes received.
@@ -109,6 +121,8 @@ pub struct FunctionReport {
     pub implementation: String,
     /// Number of packets that the kernel processed.
     pub packets: u64,
+    /// Number of packets that the host half completed without the kernel.
+    pub settled: u64,
     /// Total length of the frames that the kernel processed, in bytes. Lengths are measured before
     /// the kernel runs.
     pub bytes: u64,
@@ -120,6 +134,9 @@ pub struct FunctionReport {
     /// in which packets wait for a full batch. The value is `None` if the function processed no
     /// packet.
     pub latency: Option<Latency>,
+    /// Numbers of packets by latency.
+    #[serde(skip)]
+    pub distribution: Distribution,
     /// Average fill of the function's batches, from 0 for empty to 1 for full.
     pub batch_fill: f64,
     /// Average processing time of the device per packet, in nanoseconds.
@@ -130,6 +147,9 @@ pub struct FunctionReport {
     /// Number of dropped packets for each drop reason that occurred.
     #[serde(serialize_with = "as_map")]
     pub drops: Vec<(String, u64)>,
+    /// Numbers of entries in the tables of the function, such as routes and SAs.
+    #[serde(serialize_with = "as_map")]
+    pub tables: Vec<(String, u64)>,
 }
 
 /// Energy of one device during the run. It includes the idle energy of the device and the energy
@@ -156,6 +176,17 @@ pub struct PowerReport {
 /// Serializes pairs of a name and a count as a map, in the same order.
 fn as_map<S: Serializer>(pairs: &[(String, u64)], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(pairs.iter().map(|(name, count)| (name, count)))
+}
+
+/// Numbers of packets by latency.
+#[derive(Clone, Debug, Default)]
+pub struct Distribution {
+    /// Upper bounds in nanoseconds, each with the number of packets that took at most this time.
+    pub buckets: Vec<(u64, u64)>,
+    /// Number of packets.
+    pub total: u64,
+    /// Sum of the latencies, in nanoseconds.
+    pub sum_ns: u64,
 }
 
 /// Latency figures, in nanoseconds.

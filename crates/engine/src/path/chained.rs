@@ -3,13 +3,14 @@
 //! functions.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use godwit_abi::{Bin, Descriptor, HOPS_MAX, Outcome, TRAIL_NONE, VERDICT_DROP};
 use godwit_function::HostHalf;
 use godwit_sched::Chunk;
 
 use crate::observe::counters::{BINS, BYTES, PACKETS};
-use crate::observe::histogram::Histogram;
+use crate::observe::histogram::SharedHistogram;
 use crate::path::core::Core;
 
 /// Reusable memory for the completion of batches whose packets passed several functions on the
@@ -130,7 +131,7 @@ impl ChainScratch {
 #[derive(Default)]
 pub(super) struct Completion {
     /// For each function, a histogram of the time that packets spend in it.
-    pub(super) latency: Vec<Histogram>,
+    pub(super) latency: Vec<Arc<SharedHistogram>>,
     /// Time since the first packet was put into the submission, in nanoseconds.
     pub(super) elapsed_ns: u64,
     /// Runs of packets in the batch that was completed last. Each entry contains the last function

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use godwit_device::{Error as DeviceError, Rejected, Unavailable};
 use godwit_function::HostHalf;
@@ -14,7 +15,7 @@ use crate::observe::counters::{
     BINS, BUSY_NS, BYTES, DEVICE_CHUNKS, DEVICE_MOVED_BACK, DEVICE_MOVED_TO, DEVICE_PACKETS, DROPPED_DEVICE,
     DROPPED_DEVICE_LOST, PACKETS,
 };
-use crate::observe::histogram::Histogram;
+use crate::observe::histogram::SharedHistogram;
 use crate::path::chained::{ChainScratch, Completion};
 use crate::path::core::{Core, Iteration};
 use crate::path::device::WorkerDevice;
@@ -32,6 +33,8 @@ pub(crate) struct Collect {
     /// Unprocessed packets of devices that are no longer used. The packets wait for room in the
     /// batches for the CPU.
     stranded: VecDeque<(Bin, Descriptor, u64)>,
+    /// Copy of the lost devices that other threads read.
+    lost: Arc<Mutex<Vec<DeviceLoss>>>,
 }
 
 /// Result of [`Collect::poll`].
@@ -48,11 +51,15 @@ impl Collect {
     /// on which each function may run.
     pub(crate) fn new(devices: Vec<WorkerDevice>, allowed: Vec<Box<[usize]>>) -> Self {
         Self {
-            completion: Completion { latency: vec![Histogram::default(); allowed.len()], ..Completion::default() },
+            completion: Completion {
+                latency: allowed.iter().map(|_| Arc::default()).collect(),
+                ..Completion::default()
+            },
             placement: Placement::new(allowed, devices.len()),
             devices,
             scratch: ChainScratch::default(),
             stranded: VecDeque::new(),
+            lost: Arc::default(),
         }
     }
 
@@ -236,11 +243,19 @@ impl Collect {
         true
     }
 
-    /// Returns the final results of the worker's devices. These are a histogram of the time in each
-    /// function, the device that runs each function, and the devices that are no longer used.
-    pub(crate) fn finish(self) -> (Vec<Histogram>, Vec<usize>, Vec<DeviceLoss>) {
-        let (placement, lost) = self.placement.finish();
-        (self.completion.latency, placement, lost)
+    /// Returns the histogram of the time in each function, which grows.
+    pub(crate) fn latency(&self) -> Vec<Arc<SharedHistogram>> {
+        self.completion.latency.clone()
+    }
+
+    /// Returns the list of devices that are no longer used, which grows.
+    pub(crate) fn lost(&self) -> Arc<Mutex<Vec<DeviceLoss>>> {
+        Arc::clone(&self.lost)
+    }
+
+    /// Returns the device that ran each function at the end.
+    pub(crate) fn finish(self) -> Vec<usize> {
+        self.placement.finish()
     }
 }
 
@@ -315,7 +330,9 @@ impl Collect {
     /// number of packets that were dropped because of the failure.
     fn give_up(&mut self, core: &Core, device: usize, reason: &str, dropped: u64) {
         let id = &self.devices[device].id;
-        match self.placement.give_up(device, reason, dropped) {
+        let given_up = self.placement.give_up(device, reason, dropped);
+        *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = self.placement.lost().to_vec();
+        match given_up {
             GivenUp::Again => {
                 tracing::error!("device {id}, which is no longer used, lost {dropped} more packets: {reason}");
             }

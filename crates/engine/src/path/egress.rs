@@ -1,12 +1,15 @@
 //! Transmits packets. The transmit queues belong either to the worker or to its sender thread.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use godwit_io::{Departure, PortCounters, Transmit};
+use godwit_io::live::SharedCounters;
+use godwit_io::{Departure, Transmit};
 use godwit_packet::{Outgoing, Region};
 
 use crate::error::Error;
-use crate::observe::histogram::Histogram;
+use crate::observe::histogram::SharedHistogram;
+use crate::path::publisher::Publisher;
 use crate::path::sender::Sender;
 
 /// Name of a port, with its transmit queue. The queue is `None` if the port does not transmit.
@@ -58,7 +61,8 @@ impl Sent {
 /// packets.
 pub(crate) struct Queues {
     ports: Vec<NamedTransmit>,
-    latency: Histogram,
+    latency: Arc<SharedHistogram>,
+    publisher: Publisher,
     /// Sequence number below which all packets of this worker have left or are dropped. It is the
     /// last number that was reported to the ports.
     settled: u64,
@@ -67,13 +71,19 @@ pub(crate) struct Queues {
 
 impl Queues {
     pub(crate) fn new(ports: Vec<NamedTransmit>, clock: Instant) -> Self {
-        Self { ports, latency: Histogram::default(), settled: 0, clock }
+        let publisher = Publisher::new(ports.len());
+        Self { ports, latency: Arc::default(), publisher, settled: 0, clock }
     }
 
     /// Moves the queues out, for the sender thread.
     pub(crate) fn take(&mut self) -> Self {
         let emptied = Self::new(Vec::new(), self.clock);
         std::mem::replace(self, emptied)
+    }
+
+    /// Returns the histogram of the time between arrival and departure, which grows.
+    pub(crate) fn latency(&self) -> Arc<SharedHistogram> {
+        Arc::clone(&self.latency)
     }
 
     /// Transmits all packets of `departing`. If a port refuses a packet, the packet's buffer is
@@ -95,7 +105,25 @@ impl Queues {
             sent.add(Sent { accepted, refused: out.len() - accepted });
             out.clear();
         }
+        self.publish_at(now_ns);
         Ok(sent)
+    }
+
+    /// Returns the copies of the counters of each queue that other threads read.
+    pub(crate) fn published(&self) -> Vec<Arc<SharedCounters>> {
+        self.publisher.shared()
+    }
+
+    #[inline]
+    fn publish_at(&mut self, now_ns: u64) {
+        if self.publisher.is_due(now_ns) {
+            self.publish();
+        }
+    }
+
+    /// Publishes the counters of the queues.
+    pub(crate) fn publish(&self) {
+        self.publisher.publish(self.ports.iter().map(|(_, queue)| Some(queue.as_ref()?.counters())));
     }
 
     /// Runs the periodic work of the ports when no packet departs.
@@ -105,6 +133,7 @@ impl Queues {
                 queue.service(&mut buffers).map_err(|source| Error::Port { port: port.clone(), source })?;
             }
         }
+        self.publish_at(self.clock.elapsed().as_nanos() as u64);
         Ok(())
     }
 
@@ -121,12 +150,6 @@ impl Queues {
             }
         }
         Ok(())
-    }
-
-    /// Returns the counters of each port, and a histogram of the time from arrival to departure.
-    pub(crate) fn finish(self) -> (Vec<PortCounters>, Histogram) {
-        let counters = |(_, queue): &NamedTransmit| queue.as_ref().map(|queue| queue.counters()).unwrap_or_default();
-        (self.ports.iter().map(counters).collect(), self.latency)
     }
 }
 
@@ -164,14 +187,15 @@ impl Egress {
         }
     }
 
-    /// Transmits the remaining packets, and returns the final counters of the ports and the
-    /// latencies. No packet may depart afterwards.
-    pub(crate) fn finish(self) -> Result<(Vec<PortCounters>, Histogram), Error> {
+    /// Transmits the remaining packets, and publishes the final counters of the ports. No packet
+    /// may depart afterwards.
+    pub(crate) fn finish(self) -> Result<(), Error> {
         let mut queues = match self {
             Self::Own(queues) => queues,
             Self::Sender(sender) => sender.finish()?,
         };
         queues.settle(u64::MAX)?;
-        Ok(queues.finish())
+        queues.publish();
+        Ok(())
     }
 }

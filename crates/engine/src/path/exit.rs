@@ -1,14 +1,16 @@
 //! Exit: restores the arrival order of processed packets, and transmits them by their ports.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use godwit_abi::{Outcome, PORT_FLOOD};
-use godwit_io::{Departure, PortCounters};
+use godwit_io::Departure;
+use godwit_io::live::SharedCounters;
 use godwit_packet::Descriptor;
 
 use crate::error::Error;
 use crate::observe::counters::{DROPPED, DROPPED_PORT, DROPPED_REFUSED, SENT};
-use crate::observe::histogram::Histogram;
+use crate::observe::histogram::SharedHistogram;
 use crate::path::core::Core;
 use crate::path::egress::{Departing, Egress, NamedTransmit, Queues};
 use crate::path::flood::Flooder;
@@ -21,6 +23,8 @@ pub(crate) struct Exit {
     exits: Vec<bool>,
     departing: Departing,
     egress: Egress,
+    latency: Arc<SharedHistogram>,
+    published: Vec<Arc<SharedCounters>>,
     /// Sequence number below which all packets have left the order ring, because they departed or
     /// were dropped.
     settled: u64,
@@ -35,10 +39,15 @@ impl Exit {
     /// Creates the exit from the transmit queues, one per port. `waits` states whether flooded
     /// packets wait for buffers.
     pub(crate) fn new(queues: Vec<NamedTransmit>, waits: bool, clock: Instant) -> Self {
+        let exits = queues.iter().map(|(_, queue)| queue.is_some()).collect();
+        let departing = Departing::new(queues.len());
+        let queues = Queues::new(queues, clock);
         Self {
-            exits: queues.iter().map(|(_, queue)| queue.is_some()).collect(),
-            departing: Departing::new(queues.len()),
-            egress: Egress::Own(Queues::new(queues, clock)),
+            exits,
+            departing,
+            latency: queues.latency(),
+            published: queues.published(),
+            egress: Egress::Own(queues),
             settled: 0,
             settled_at: 0,
             waits,
@@ -171,9 +180,18 @@ impl Exit {
         self.departing.is_empty() && self.egress.is_idle()
     }
 
-    /// Transmits the remaining packets. Returns the counters of the ports, and a histogram of the
-    /// time from arrival to departure.
-    pub(crate) fn finish(self) -> Result<(Vec<PortCounters>, Histogram), Error> {
+    /// Returns the histogram of the time between arrival and departure, which grows.
+    pub(crate) fn latency(&self) -> Arc<SharedHistogram> {
+        Arc::clone(&self.latency)
+    }
+
+    /// Returns the copies of the counters of each transmit queue that other threads read.
+    pub(crate) fn published(&self) -> Vec<Arc<SharedCounters>> {
+        self.published.clone()
+    }
+
+    /// Transmits the remaining packets, and publishes the final counters of the ports.
+    pub(crate) fn finish(self) -> Result<(), Error> {
         self.egress.finish()
     }
 }

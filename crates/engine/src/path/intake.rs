@@ -1,6 +1,9 @@
 //! Intake: receives packets from the ports, and assigns each packet a slot in the order ring.
 
-use godwit_io::{PortCounters, Receive, Received};
+use std::sync::Arc;
+
+use godwit_io::live::SharedCounters;
+use godwit_io::{Receive, Received};
 use godwit_packet::Batch;
 use nix::poll::{PollFd, PollFlags, poll};
 
@@ -8,6 +11,7 @@ use crate::error::Error;
 use crate::observe::counters::RECEIVED;
 use crate::path::core::Core;
 use crate::path::guard::Guard;
+use crate::path::publisher::Publisher;
 
 /// Maximum sleep of an idle worker, in milliseconds. Only arriving packets wake a sleeping worker,
 /// so the worker must poll for all other events at this interval.
@@ -20,6 +24,7 @@ pub(crate) type NamedReceive = (String, Box<dyn Receive>);
 pub(crate) struct Intake {
     receivers: Vec<Receiver>,
     guard: Guard,
+    publisher: Publisher,
     batch: Batch,
     burst_packets: usize,
     /// Latest timestamp of all received packets, in nanoseconds. Functions use it as their clock in
@@ -47,6 +52,7 @@ impl Intake {
     pub(crate) fn new(queues: Vec<NamedReceive>, guard: Guard, burst_packets: usize, has_packet_clock: bool) -> Self {
         Self {
             guard,
+            publisher: Publisher::new(queues.len()),
             receivers: queues.into_iter().map(|(port, queue)| Receiver { port, queue, ended: false }).collect(),
             batch: Batch::with_capacity(burst_packets),
             burst_packets,
@@ -72,7 +78,7 @@ impl Intake {
         now_ns: u64,
         stopping: bool,
     ) -> Result<&Batch, Error> {
-        let Self { receivers, guard, batch, burst_packets, packet_clock_ns } = self;
+        let Self { receivers, guard, batch, burst_packets, packet_clock_ns, .. } = self;
         batch.clear();
         let room = core.order.room().min(*burst_packets).min(core.region.free_for_arrivals());
         let receiver = &mut receivers[source];
@@ -133,9 +139,22 @@ impl Intake {
         }
     }
 
-    /// Returns the counters of each queue.
-    pub(crate) fn counters(&self) -> Vec<PortCounters> {
-        self.receivers.iter().map(|receiver| receiver.queue.counters()).collect()
+    /// Returns the copies of the counters of each queue that other threads read.
+    pub(crate) fn published(&self) -> Vec<Arc<SharedCounters>> {
+        self.publisher.shared()
+    }
+
+    /// Publishes the counters of the queues if the time has come.
+    #[inline]
+    pub(crate) fn publish_at(&mut self, now_ns: u64) {
+        if self.publisher.is_due(now_ns) {
+            self.publish();
+        }
+    }
+
+    /// Publishes the counters of the queues.
+    pub(crate) fn publish(&self) {
+        self.publisher.publish(self.receivers.iter().map(|receiver| Some(receiver.queue.counters())));
     }
 }
 
@@ -153,7 +172,8 @@ mod tests {
         assert_eq!((worker.core.order.in_flight(), worker.core.counts.value(RECEIVED)), (64, 64));
         assert!(worker.receive_burst().is_empty() && worker.intake.has_ended());
         assert_eq!(worker.intake.sequence_next(), u64::MAX);
-        assert_eq!(worker.intake.counters()[0].received_packets, 64);
+        worker.intake.publish();
+        assert_eq!(worker.intake.published()[0].read().received_packets, 64);
     }
 
     #[test]

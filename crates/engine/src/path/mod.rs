@@ -30,26 +30,26 @@ pub(crate) mod guard;
 pub(crate) mod intake;
 pub(crate) mod order;
 pub(crate) mod partition;
+pub(crate) mod publisher;
 pub(crate) mod route;
 pub(crate) mod sender;
 #[cfg(test)]
 pub(crate) mod testing;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use godwit_chain::Next;
 use godwit_function::HostHalf;
-use godwit_io::PortCounters;
 use godwit_packet::Region;
 use godwit_sched::Chunk;
 
 use crate::error::Error;
 use crate::observe::counters::{DROPPED_CHAIN, DROPPED_UNROUTED, IDLE_LOOPS, LOOPS, WORKED_NS};
-use crate::observe::histogram::Histogram;
 use crate::observe::observer::Observer;
 use crate::path::arrange::FRAGMENTS_MAX;
+use crate::observe::view::WorkerView;
 use crate::path::classify::Classify;
 use crate::path::collect::{Collect, Polled};
 use crate::path::core::{Core, Iteration};
@@ -63,7 +63,6 @@ use crate::path::partition::Group;
 use crate::path::route::Route;
 use crate::path::sender::SenderConfig;
 use crate::place::LAST_RESORT;
-use crate::place::failover::DeviceLoss;
 use crate::plan::chain_plan::ChainPlan;
 use crate::plan::change::WorkerChange;
 use crate::plan::grace::WorkerGrace;
@@ -135,13 +134,8 @@ pub(crate) struct Worker {
 pub(crate) struct Finished {
     /// Whether all packet sources ended. If not, the worker ended because it was told to stop.
     pub(crate) ended: bool,
-    pub(crate) latency: Histogram,
-    pub(crate) function_latency: Vec<Histogram>,
     /// Device that ran each function at the end.
     pub(crate) placement: Vec<usize>,
-    pub(crate) lost: Vec<DeviceLoss>,
-    pub(crate) received: Vec<PortCounters>,
-    pub(crate) transmitted: Vec<PortCounters>,
 }
 
 impl Worker {
@@ -171,9 +165,16 @@ impl Worker {
         }
     }
 
-    /// Returns the counters that other threads read.
-    pub(crate) fn counters(&self) -> Arc<[AtomicU64]> {
-        self.core.counts.shared()
+    /// Returns the values that other threads read while the worker runs.
+    pub(crate) fn view(&self) -> WorkerView {
+        WorkerView {
+            counters: self.core.counts.shared(),
+            latency: self.exit.latency(),
+            function_latency: self.collect.latency(),
+            received: self.intake.published(),
+            transmitted: self.exit.published(),
+            lost: self.collect.lost(),
+        }
     }
 
     /// Runs the loop of the worker until all packet sources have ended or `stop` is set. Then
@@ -220,6 +221,7 @@ impl Worker {
         }
         self.core.observer.poll();
         let received = self.receive(now_ns, stopping)?;
+        self.intake.publish_at(now_ns);
         let iteration = Iteration {
             now_ns,
             packets_ns: self.intake.packets_ns(now_ns),
@@ -260,11 +262,10 @@ impl Worker {
     }
 
     fn finish(mut self) -> Result<Finished, Error> {
-        let (transmitted, latency) = self.exit.finish()?;
+        self.exit.finish()?;
+        self.intake.publish();
         self.core.publish();
-        let (function_latency, placement, lost) = self.collect.finish();
-        let (ended, received) = (self.intake.has_ended(), self.intake.counters());
-        Ok(Finished { ended, latency, function_latency, placement, lost, received, transmitted })
+        Ok(Finished { ended: self.intake.has_ended(), placement: self.collect.finish() })
     }
 
     /// Receives one burst of packets from every source, and passes each packet to its first

@@ -203,7 +203,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::observe::histogram::Figures as _;
+    use crate::observe::histogram::{Figures as _, Histogram};
 
     /// Event that the test port records. `Packet` is the sequence number of an accepted packet.
     /// `Settled` is a sequence number below which all packets have left.
@@ -334,7 +334,11 @@ mod tests {
             }
             worker.flush().unwrap();
             prop_assert_eq!(worker.region.allocated(), 0);
-            let (counters, latency) = worker.sender.finish().unwrap().finish();
+            let queues = worker.sender.finish().unwrap();
+            let mut latency = Histogram::default();
+            queues.latency().add_to(&mut latency);
+            queues.publish();
+            let counters: Vec<_> = queues.published().iter().map(|counters| counters.read()).collect();
             prop_assert_eq!(counters[1].sent_packets, worker.sent.accepted as u64);
             prop_assert_eq!(counters[1].refused, worker.sent.refused as u64);
             prop_assert_eq!(worker.sent.refused as u64, worker.sequence.div_ceil(refuses));

@@ -117,9 +117,14 @@ impl Placement {
         GivenUp::Moved { functions, to }
     }
 
-    /// Returns the device that runs each function, and the devices that are no longer used.
-    pub(crate) fn finish(self) -> (Vec<usize>, Vec<DeviceLoss>) {
-        (self.current, self.lost)
+    /// Returns the devices that are no longer used.
+    pub(crate) fn lost(&self) -> &[DeviceLoss] {
+        &self.lost
+    }
+
+    /// Returns the device that runs each function.
+    pub(crate) fn finish(self) -> Vec<usize> {
+        self.current
     }
 }
 
@@ -141,10 +146,9 @@ mod tests {
         assert_eq!([0, 1, 2].map(|function| placement.device_of(function)), [2, LAST_RESORT, 2]);
         assert_eq!(placement.give_up(1, "gone again", 7), GivenUp::Again);
         assert_eq!(placement.give_up(2, "gone too", 0), GivenUp::Moved { functions: vec![0, 2], to: LAST_RESORT });
-        let (current, lost) = placement.finish();
-        assert_eq!(current, [LAST_RESORT; 3]);
-        let lost: Vec<_> = lost.iter().map(|lost| (lost.device, &*lost.reason, lost.packets)).collect();
+        let lost: Vec<_> = placement.lost().iter().map(|lost| (lost.device, &*lost.reason, lost.packets)).collect();
         assert_eq!(lost, [(1, "gone", 12), (2, "gone too", 0)]);
+        assert_eq!(placement.finish(), [LAST_RESORT; 3]);
     }
 
     #[test]

@@ -57,6 +57,7 @@ use godwit_state::State;
 use toml::Spanned;
 use toml::de::DeTable;
 
+use crate::sizes::Sizes;
 use crate::{BuildContext, Contract, Durable, Error, Function, HostHalf, Kind, Running, SendingKey};
 use config::within;
 use control::Control;
@@ -110,6 +111,7 @@ pub struct Ipsec {
     room: Room,
     arranges: bool,
     control: Mutex<Control>,
+    sizes: Sizes<2>,
 }
 
 fn build(stanza: Spanned<DeTable<'_>>, context: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
@@ -178,7 +180,14 @@ impl Ipsec {
         let policies = policies.collect::<Result<Vec<_>, _>>()?;
         control.set_policies(policies);
         let (database, image) = (Arc::clone(&control.database), Arc::clone(&control.image));
-        Ok(Self { database, image, room, arranges, control: Mutex::new(control) })
+        Ok(Self {
+            database,
+            image,
+            room,
+            arranges,
+            control: Mutex::new(control),
+            sizes: Sizes::new(["sas", "policies"]),
+        })
     }
 
     fn control(&self) -> MutexGuard<'_, Control> {
@@ -219,6 +228,10 @@ impl Function for Ipsec {
         let response = commands::run(&mut self.control(), request, running);
         wipe_stack();
         response
+    }
+
+    fn tables(&self) -> Vec<(String, u64)> {
+        self.sizes.read(&self.control, |control| [control.indexes().len(), control.policies().len()])
     }
 
     fn housekeeping_interval(&self) -> Option<Duration> {

@@ -20,6 +20,7 @@ use crate::routing::{
     KERNEL_ROUTES_INTERVAL, KernelRoutes, NextHop, OwnAddresses, RESOLVE_INTERVAL, Resolver, ReversePath,
     ReversePathHost, Routing,
 };
+use crate::sizes::Sizes;
 use crate::tables::lpm4::Group;
 use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Running};
 
@@ -73,6 +74,7 @@ pub struct Ipv4 {
     reverse_path: Option<ReversePath>,
     /// Addresses of the router itself.
     own: Arc<OwnAddresses>,
+    sizes: Sizes<2>,
 }
 
 /// Routes and next hops of the function, which are created when a command first reads or changes
@@ -137,6 +139,7 @@ impl Ipv4 {
             resolver: None,
             reverse_path: None,
             own,
+            sizes: Sizes::new(["routes", "next_hops"]),
         })
     }
 
@@ -169,6 +172,13 @@ impl Function for Ipv4 {
 
     fn variant(&self) -> u8 {
         if self.layout.table.entry_bytes == 2 { VARIANT_ENTRIES16 } else { VARIANT_ENTRIES32 }
+    }
+
+    fn tables(&self) -> Vec<(String, u64)> {
+        self.sizes.read(&self.table, |table| match table {
+            Table::Start { routes, next_hops, .. } => [routes.len(), next_hops.len()],
+            Table::Changing(changer) => [changer.rib().len(), changer.next_hops().count()],
+        })
     }
 
     fn routing(&self) -> Option<&dyn Routing> {

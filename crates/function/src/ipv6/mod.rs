@@ -27,6 +27,7 @@ use crate::routing::{
     KERNEL_ROUTES_INTERVAL, KernelRoutes, NextHop, NextHops, OwnAddresses, RESOLVE_INTERVAL, Resolver, ReversePath,
     ReversePathHost, Routing,
 };
+use crate::sizes::Sizes;
 use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Running};
 
 pub use config::Config;
@@ -85,6 +86,7 @@ pub struct Ipv6 {
     reverse_path: Option<ReversePath>,
     /// Addresses of the router itself.
     own: Arc<OwnAddresses>,
+    sizes: Sizes<2>,
 }
 
 #[derive(Debug)]
@@ -164,6 +166,7 @@ impl Ipv6 {
             resolver: None,
             reverse_path: None,
             own,
+            sizes: Sizes::new(["routes", "next_hops"]),
         })
     }
 
@@ -219,6 +222,10 @@ impl Function for Ipv6 {
             Form::Trie => VARIANT_TRIE,
             Form::Hash => VARIANT_HASH,
         }
+    }
+
+    fn tables(&self) -> Vec<(String, u64)> {
+        self.sizes.read(&self.changer, |changer| [changer.rib().len(), changer.next_hops.all().count()])
     }
 
     fn routing(&self) -> Option<&dyn Routing> {

@@ -26,6 +26,7 @@ mod tags;
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -150,6 +151,10 @@ impl Function for L2 {
     fn host_half(&self, _worker: usize, _workers: usize) -> Option<Box<dyn HostHalf>> {
         let sender = self.control().notice_sender();
         Some(Box::new(Host::new(sender)))
+    }
+
+    fn tables(&self) -> Vec<(String, u64)> {
+        vec![("addresses".to_owned(), self.shared.addresses.load(Ordering::Relaxed))]
     }
 
     fn command(&self, request: &Value, running: &dyn Running) -> Result<Value, Error> {

@@ -22,6 +22,7 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::DeTable;
 
+use crate::sizes::Sizes;
 use crate::{BuildContext, Contract, Error, Function, Kind, Running};
 
 pub use config::Config;
@@ -131,6 +132,7 @@ pub struct Ndn {
     udp_port: u16,
     headroom_bytes: u16,
     control: Mutex<Control>,
+    sizes: Sizes<1>,
     /// Table of the reference implementation `ref`. The table is created when `ref` first runs,
     /// because it takes much memory.
     fib: RwLock<Option<reference::Fib>>,
@@ -154,6 +156,7 @@ impl Ndn {
             udp_port,
             headroom_bytes,
             control: Mutex::new(control),
+            sizes: Sizes::new(["names"]),
             fib: RwLock::new(None),
         })
     }
@@ -206,6 +209,10 @@ impl Function for Ndn {
 
     fn headroom_bytes(&self) -> u16 {
         self.headroom_bytes
+    }
+
+    fn tables(&self) -> Vec<(String, u64)> {
+        self.sizes.read(&self.control, |control| [control.len() as usize])
     }
 
     fn command(&self, request: &Value, running: &dyn Running) -> Result<Value, Error> {

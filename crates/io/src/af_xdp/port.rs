@@ -343,6 +343,10 @@ impl LivePort for Port {
         Ok(Box::new(queue))
     }
 
+    fn is_up(&self) -> Option<bool> {
+        Some(self.shared.is_up.load(Ordering::Relaxed))
+    }
+
     fn transmitter(&self, worker: usize) -> Result<Box<dyn Transmit>, Error> {
         let pair = Arc::clone(&self.pairs[worker]);
         Ok(Box::new(TransmitQueue::new(Arc::clone(&self.shared), pair)?))

@@ -313,6 +313,10 @@ impl LivePort for OpenPort {
         notices
     }
 
+    fn is_up(&self) -> Option<bool> {
+        self.0.state().link.map(|(is_up, _)| is_up)
+    }
+
     fn counters(&self) -> PortCounters {
         let mut sum = PortCounters::default();
         self.0.counters.iter().flatten().for_each(|queue| sum += queue.read());

@@ -137,6 +137,10 @@ impl LivePort for Port {
         }
     }
 
+    fn is_up(&self) -> Option<bool> {
+        Some(!*self.reported_down.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn counters(&self) -> PortCounters {
         let mut counters = PortCounters::default();
         for queue in &self.queues {

@@ -1,6 +1,9 @@
 //! `godwit status`
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -8,13 +11,25 @@ use serde_json::{Value, json};
 use crate::control::Socket;
 use crate::failure::Failure;
 use crate::output::{self, Json};
-use crate::table::{Align, Table, grouped};
+use crate::screen;
+use crate::signals;
 
-/// Show the report and the counters of a running godwit.
+/// Longest sleep between two looks at the signals.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Show the rates, latencies, links, devices and drops of a running godwit.
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     socket: Socket,
+    /// Also show every counter, even if it is zero.
+    #[arg(long)]
+    all: bool,
+    /// Show the status again every SECONDS, 1 if no number is given, until SIGINT or the end of the
+    /// run.
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
+        value_parser = super::parse_seconds, conflicts_with = "json")]
+    watch: Option<Duration>,
     /// Write the report as JSON; - is standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -22,48 +37,31 @@ pub(crate) struct Arguments {
 
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let json = Json::open(arguments.json.as_deref())?;
-    let report = arguments.socket.connect()?.send(&json!({ "command": "status" }))?;
-    #[cfg(feature = "tls")]
-    if report["proxies"].is_array() {
-        output::print_text(&json, &crate::proxies::text(&report))?;
+    let mut connection = arguments.socket.connect()?;
+    let request = json!({ "command": "status" });
+    let Some(interval) = arguments.watch else {
+        let report = connection.send(&request)?;
+        output::print_text(&json, &text(&report, arguments.all))?;
         return json.write(&report);
+    };
+    let stop = signals::stop_flag()?;
+    let clear = if std::io::stdout().is_terminal() { "\x1b[H\x1b[2J" } else { "" };
+    loop {
+        let due = Instant::now() + interval;
+        output::print(&format!("{clear}{}\n", text(&connection.send(&request)?, arguments.all)))?;
+        while Instant::now() < due {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            std::thread::sleep(due.saturating_duration_since(Instant::now()).min(LOOK_INTERVAL));
+        }
     }
-    output::print_text(&json, &text(&report))?;
-    json.write(&report)
 }
 
-fn text(report: &Value) -> String {
-    let count = |value: &Value| grouped(value.as_u64().unwrap_or(0));
-    let flow = &report["conservation"];
-    let mut text = format!(
-        "{:.1} s, {} {}: received {}, sent {}, dropped {}, in flight {}\n\n",
-        report["elapsed_s"].as_f64().unwrap_or(0.0),
-        report["workers"],
-        if report["workers"] == 1 { "worker" } else { "workers" },
-        count(&flow["received"]),
-        count(&flow["sent"]),
-        count(&flow["dropped"]),
-        count(&flow["in_flight"]),
-    );
-    let mut functions = Table::new(&[
-        ("function", Align::Left),
-        ("kind", Align::Left),
-        ("device", Align::Left),
-        ("packets", Align::Right),
-        ("Mpps", Align::Right),
-        ("Gbps", Align::Right),
-    ]);
-    for function in report["functions"].as_array().into_iter().flatten() {
-        let name = |key: &str| function[key].as_str().unwrap_or_default().to_owned();
-        let rate = |key: &str| format!("{:.3}", function[key].as_f64().unwrap_or(0.0));
-        let packets = count(&function["packets"]);
-        functions.row(vec![name("name"), name("kind"), name("device"), packets, rate("mpps"), rate("gbps")]);
+fn text(report: &Value, all: bool) -> String {
+    #[cfg(feature = "tls")]
+    if report["proxies"].is_array() {
+        return crate::proxies::text(report);
     }
-    text += &functions.text();
-    text.push('\n');
-    let mut counters = Table::new(&[("counter", Align::Left), ("", Align::Right)]);
-    for (name, value) in report["counters"].as_object().into_iter().flatten() {
-        counters.row(vec![name.clone(), count(value)]);
-    }
-    text + &counters.text()
+    screen::text(report, all)
 }

@@ -58,6 +58,11 @@ impl Rib {
         rib
     }
 
+    /// Returns the number of routes.
+    pub(crate) fn len(&self) -> usize {
+        self.by_length.iter().map(HashMap::len).sum()
+    }
+
     /// Sets the next hop of a prefix. If `next_hop` is `None`, removes the route. Returns the
     /// previous next hop of the prefix.
     fn put(&mut self, prefix: u32, length: u8, next_hop: Option<u32>) -> Option<u32> {

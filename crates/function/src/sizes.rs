@@ -1,0 +1,49 @@
+//! Numbers of table entries that can be read while a table is locked.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError, TryLockError};
+
+/// Numbers of entries of the tables of a function. A reader does not wait for the lock of the
+/// tables: while a change holds it, the reader gets the numbers of its last successful read.
+#[derive(Debug)]
+pub(crate) struct Sizes<const N: usize> {
+    names: [&'static str; N],
+    last: [AtomicU64; N],
+}
+
+impl<const N: usize> Sizes<N> {
+    pub(crate) const fn new(names: [&'static str; N]) -> Self {
+        Self { names, last: [const { AtomicU64::new(0) }; N] }
+    }
+
+    /// Returns the name and the number of entries of each table. `count` returns the numbers.
+    pub(crate) fn read<T>(&self, tables: &Mutex<T>, count: impl FnOnce(&T) -> [usize; N]) -> Vec<(String, u64)> {
+        let guard = match tables.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(PoisonError::into_inner(poisoned)),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        if let Some(guard) = guard {
+            self.last.iter().zip(count(&guard)).for_each(|(last, now)| last.store(now as u64, Ordering::Relaxed));
+        }
+        let values = self.last.iter().map(|last| last.load(Ordering::Relaxed));
+        self.names.iter().zip(values).map(|(name, value)| ((*name).to_owned(), value)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_locked_table_has_its_last_known_size() {
+        let (sizes, table) = (Sizes::new(["routes"]), Mutex::new(vec![1, 2]));
+        let read = || sizes.read(&table, |table| [table.len()]);
+        assert_eq!(read(), [("routes".to_owned(), 2)]);
+        let mut changing = table.lock().unwrap();
+        changing.push(3);
+        assert_eq!(read(), [("routes".to_owned(), 2)]);
+        drop(changing);
+        assert_eq!(read(), [("routes".to_owned(), 3)]);
+    }
+}
