@@ -22,6 +22,7 @@ pub(crate) mod sa;
 #[cfg(feature = "tls")]
 pub(crate) mod signer;
 pub(crate) mod status;
+pub(crate) mod stop;
 pub(crate) mod test;
 pub(crate) mod trace;
 
